@@ -1,0 +1,52 @@
+"""What no linter looks for: nothing of one machine, and nothing executable where data belongs, in a tracked file."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+REFUSED = {
+    "an address of a package registry": re.compile(r"(pypi|pythonhosted|npmjs|debian)\.(org|com)/", re.I),
+    "a path of one machine": re.compile(r"(?<![\w.])/(home|Users|root|work|tmp/bash_jobs)/\w"),
+}
+TEMPLATE_REFUSED = {
+    "unescaped output": re.compile(r"\|\s*safe\b|autoescape\s+false"),
+    "an inline handler or style": re.compile(r"\s(on[a-z]+|style)=", re.I),
+    "an inline script": re.compile(r"<script(?![^>]*(src=|application/json))", re.I),
+    "an htmx expression": re.compile(r"hx-on|hx-vals=|hx-headers=", re.I),
+}
+
+
+def main() -> int:
+    """Print every finding; 1 when there is one."""
+    command = ["git", "ls-files", "-z"]
+    listed = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True).stdout
+    findings = [finding for name in listed.split("\0") if name for finding in _findings(name)]
+    sys.stdout.writelines(f"{finding}\n" for finding in findings)
+    return 1 if findings else 0
+
+
+def _findings(name: str) -> list[str]:
+    path = ROOT / name
+    if not path.is_file() or "vendor/" in name or name == ".ci/check_tree.py":
+        return []
+    if name.startswith(("templates/", "static/")) and path.suffix == ".py":
+        return [f"{name}: a .py file here breaks the editable install"]
+    try:
+        lines = path.read_text("utf-8").splitlines()
+    except UnicodeDecodeError:
+        return []
+    refused = {**REFUSED, **(TEMPLATE_REFUSED if name.startswith("templates/") else {})}
+    return [
+        f"{name}:{number}: {what}"
+        for number, line in enumerate(lines, 1)
+        for what, pattern in refused.items()
+        if pattern.search(line)
+    ]
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,50 @@
+# Everything is set up by the targets themselves; `make` alone lists them.
+PYTHON ?= python3
+BIN := .venv/bin
+READY := .venv/.ready
+ARGS ?=
+# Without bytecode every start compiles everything again.
+unexport PYTHONDONTWRITEBYTECODE
+
+help: ## List the targets
+	@grep -E '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9-]+):.*## /  make \1\t/' | expand -t 20
+
+$(READY): requirements.txt pyproject.toml
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Evaldesk needs Python 3.11 or newer; try: make PYTHON=python3.12")'
+	test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check uv
+	UV_PYTHON_DOWNLOADS=never $(BIN)/uv pip sync --quiet --python $(BIN)/python --require-hashes --compile-bytecode requirements.txt
+	UV_PYTHON_DOWNLOADS=never $(BIN)/uv pip install --quiet --python $(BIN)/python --no-deps --no-build-isolation -e .
+	@touch $@
+
+setup: $(READY) ## Make .venv and install everything into it
+
+run: $(READY) ## Open the desk; ARGS="--port 9000 --no-open" are passed on
+	@$(BIN)/evaldesk ui $(ARGS)
+
+test: $(READY) ## Run the tests; those in a browser are skipped where there is none
+	$(BIN)/pytest $(ARGS)
+
+e2e: $(READY) ## Run the journeys in a headless Chromium
+	EVALDESK_REQUIRE_BROWSER=1 $(BIN)/pytest -m browser $(ARGS)
+
+torture: $(READY) ## Kill and flood for a long time
+	$(BIN)/pytest -m torture $(ARGS)
+
+check: $(READY) ## Format, lint, types, floors
+	$(BIN)/ruff format --check . && $(BIN)/ruff check . && $(BIN)/mypy && $(BIN)/lint-imports && $(BIN)/python .ci/check_tree.py
+
+bench: $(READY) ## Measure speed and size
+	$(BIN)/python -m bench.run
+
+browser: ## Install Chromium (Debian, as root)
+	apt-get update -qq && apt-get install -y -qq chromium
+
+build: $(READY) ## Build the wheel and the source archive
+	$(BIN)/uv build
+
+requirements: ## Pin the requirements again
+	$(BIN)/uv pip compile pyproject.toml --group dev --universal --python-version 3.11 --generate-hashes --no-emit-index-url --upgrade -o requirements.txt
+
+.PHONY: help setup run test e2e torture check bench browser build requirements
+.DEFAULT_GOAL := help

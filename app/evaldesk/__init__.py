@@ -1,0 +1,30 @@
+"""Evaldesk: make eval sets, run them, and decide. What is public here is loaded when it is first used."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any
+
+__version__ = "0.1.0"
+
+_PUBLIC = {
+    "LlmAgent": "evaldesk.agents.litellm",
+    "dump_evalset": "evaldesk.formats",
+    "load_evalset": "evaldesk.formats",
+    "match_trajectory": "evaldesk.matching",
+    "pass_at_k": "evaldesk.report",
+    "pass_hat_k": "evaldesk.report",
+    "rouge1": "evaldesk.metrics",
+}
+
+__all__ = ["__version__", *_PUBLIC]  # noqa: PLE0604
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _PUBLIC:
+        raise AttributeError(f"module 'evaldesk' has no attribute {name!r}")
+    return getattr(import_module(_PUBLIC[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

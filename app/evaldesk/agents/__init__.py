@@ -1,0 +1,7 @@
+"""Floor 2: agents. Found in folders, loaded in a worker, and translated by an adapter into one protocol."""
+
+from evaldesk.agents.agent import Agent
+from evaldesk.agents.finding import agent_ref, find_agents
+from evaldesk.agents.loading import AGENTS, load_agent
+
+__all__ = ["AGENTS", "Agent", "agent_ref", "find_agents", "load_agent"]

@@ -1,0 +1,133 @@
+"""Agents on disk, found by looking at files and never by importing them, the way `adk web DIR` does."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from evaldesk import paths
+from evaldesk.errors import NotFoundError, UsageError
+from evaldesk.model import AgentRef
+
+YAML_NAME = "root_agent.yaml"
+MAX_SOURCE = 1_000_000
+
+_ATTRIBUTES = (
+    ("root_agent", re.compile(r"\broot_agent\b")),
+    ("agent", re.compile(r"^(?:agent\s*(?::[^=\n]+)?=(?!=)|(?:async\s+)?def\s+agent\b)", re.MULTILINE)),
+    ("app", re.compile(r"^(?:app\s*(?::[^=\n]+)?=(?!=)|(?:async\s+)?def\s+app\b)", re.MULTILINE)),
+)
+
+
+def find_agents(roots: Sequence[Path]) -> list[AgentRef]:
+    """The agents under `roots`, by root and then by name; a root that is itself an agent's folder is that agent.
+
+    An agent's folder has an `agent.py` or an `__init__.py` that mentions `root_agent` or defines `agent` or `app`,
+    or a `root_agent.yaml`. Ids are the names of the folders, made unique.
+    """
+    found: dict[Path, AgentRef] = {}
+    for root in roots:
+        for folder in _agent_folders(root.resolve()):
+            ref = _folder_ref(folder)
+            if ref:
+                found.setdefault(folder, ref)
+    return _with_unique_ids(found.values())
+
+
+def agent_ref(spec: str) -> AgentRef:
+    """The agent a person named on the command line: a folder, `module:attr`, or `samples/NAME`.
+
+    Raises UsageError saying what was looked for.
+    """
+    folder = Path(spec).expanduser()
+    if folder.is_dir():
+        ref = _folder_ref(folder.resolve())
+        if ref:
+            return ref
+        inside = next((ref.folder for ref in find_agents([folder]) if ref.folder), "")
+        hint = f"; name one of the agents in it, such as {folder / Path(inside).name}" if inside else ""
+        raise UsageError(
+            f"{spec}: no agent.py or __init__.py there defines root_agent, agent or app{hint}", field="agent"
+        )
+    name = spec.removeprefix("samples/")
+    if name != spec:
+        return _sample(name)
+    if ":" in spec:
+        return _module_ref(spec)
+    raise UsageError(f"{spec!r} is neither a folder, nor module:attr, nor samples/NAME", field="agent")
+
+
+def _agent_folders(root: Path) -> Iterator[Path]:
+    if _folder_ref(root):
+        yield root
+        return
+    try:
+        children = sorted(root.iterdir())
+    except OSError:
+        return
+    yield from (child for child in children if not child.name.startswith((".", "_")) and child.is_dir())
+
+
+def _folder_ref(folder: Path) -> AgentRef | None:
+    for stem in ("agent", "__init__"):
+        attribute = _attribute(folder / f"{stem}.py")
+        if attribute:
+            return _python_ref(folder, stem, attribute)
+    if (folder / YAML_NAME).is_file():
+        return AgentRef(
+            _id(folder.name), f"{folder.name}:root_agent", root=str(folder.parent), folder=str(folder), kind="adk"
+        )
+    return None
+
+
+def _python_ref(folder: Path, stem: str, attribute: str) -> AgentRef:
+    if "." in folder.name:  # no package can have such a name, so the file is imported as a module of its own
+        return AgentRef(_id(folder.name), f"{stem}:{attribute}", root=str(folder), folder=str(folder))
+    module = folder.name if stem == "__init__" else f"{folder.name}.{stem}"
+    return AgentRef(_id(folder.name), f"{module}:{attribute}", root=str(folder.parent), folder=str(folder))
+
+
+def _attribute(path: Path) -> str | None:
+    try:
+        if path.stat().st_size > MAX_SOURCE:
+            return None
+        source = path.read_text("utf-8", errors="replace")
+    except OSError:
+        return None
+    return next((name for name, pattern in _ATTRIBUTES if pattern.search(source)), None)
+
+
+def _sample(name: str) -> AgentRef:
+    samples = {ref.id: ref for ref in find_agents([paths.samples()])}
+    if name not in samples:
+        raise NotFoundError.among("sample agent", name, samples)
+    return samples[name]
+
+
+def _module_ref(spec: str) -> AgentRef:
+    module, _, attribute = spec.partition(":")
+    if not (module and attribute):
+        raise UsageError(f"{spec!r} is not of the form module:attr", field="agent")
+    root = Path.cwd()
+    file = root.joinpath(*module.split("."))
+    folder = file if file.is_dir() else file.parent
+    is_here = file.is_dir() or file.with_suffix(".py").is_file()
+    return AgentRef(_id(spec), spec, root=str(root), folder=str(folder) if is_here else "")
+
+
+def _id(name: str) -> str:
+    return re.sub(r"[^A-Za-z0-9_.-]+", "-", name).strip("-.") or "agent"
+
+
+def _with_unique_ids(refs: Iterable[AgentRef]) -> list[AgentRef]:
+    unique: dict[str, AgentRef] = {}
+    for ref in refs:
+        number = 1
+        agent_id = ref.id
+        while agent_id in unique:
+            number += 1
+            agent_id = f"{ref.id}-{number}"
+        unique[agent_id] = replace(ref, id=agent_id)
+    return list(unique.values())

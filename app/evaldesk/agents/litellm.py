@@ -1,0 +1,196 @@
+"""Our own kind of agent: an instruction, a model behind LiteLLM, and plain typed functions as tools."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from evaldesk.agents.history import assistant_message, chat_messages, result_text, tool_message
+from evaldesk.agents.instruction import MissingKey, filled
+from evaldesk.agents.tools import Outcome, Tool, tool_of
+from evaldesk.errors import UsageError
+from evaldesk.llm import ModelCall, ModelReply, RequestedCall, complete
+from evaldesk.model import (
+    AgentDescription,
+    AgentRef,
+    ErrorRecord,
+    Event,
+    JsonObject,
+    JsonValue,
+    Session,
+    ToolCall,
+)
+
+DEMO_PREFIX = "demo/"
+
+
+def adapt(found: object, ref: AgentRef) -> LlmAgent | None:
+    """The object itself when it is an LlmAgent, else None."""
+    return found if isinstance(found, LlmAgent) else None
+
+
+@dataclass(frozen=True)
+class LlmAgent:
+    """An agent on any model that LiteLLM knows, `model` being its `provider/name`.
+
+    `instruction` may hold `{key}` for a value of the session state, `{key?}` where it may be missing. A tool is a
+    function, `def` or `async def`, with types and a docstring; its parameter `state`, if any, receives the session
+    state and is not shown to the model. `max_iterations` bounds the model calls of one turn. `api_base` is the
+    address of an OpenAI-compatible endpoint for `model`. `initial_state` is what a chat proposes to start from.
+    """
+
+    name: str
+    model: str
+    instruction: str = ""
+    description: str = ""
+    tools: Sequence[Callable[..., Any]] = ()
+    max_iterations: int = 12
+    temperature: float | None = None
+    max_tokens: int | None = None
+    api_base: str | None = None
+    initial_state: JsonObject = field(default_factory=dict)
+    _tools: dict[str, Tool] = field(init=False, repr=False, compare=False, default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if self.max_iterations < 1:
+            raise UsageError(f"agent {self.name}: max_iterations must be at least 1, got {self.max_iterations}")
+        for tool in map(tool_of, self.tools):
+            if tool.name in self._tools:
+                raise UsageError(f"agent {self.name}: two tools are called {tool.name}")
+            self._tools[tool.name] = tool
+
+    def describe(self) -> AgentDescription:
+        """What the agent is; a scripted demo model is said to be one."""
+        is_demo = self.model.startswith(DEMO_PREFIX)
+        return AgentDescription(
+            name=self.name,
+            kind="litellm",
+            description=self.description,
+            instruction=self.instruction,
+            model=f"{self.model} (scripted demo model)" if is_demo else self.model,
+            tools=tuple(tool.description for tool in self._tools.values()),
+            is_demo=is_demo,
+            initial_state=self.initial_state,
+        )
+
+    async def reply(self, session: Session, message: str) -> AsyncIterator[Event]:
+        """Ask the model and run the tools it calls until it answers without one. Raises ModelError."""
+        messages = [*chat_messages(session.turns), {"role": "user", "content": message}]
+        for _ in range(self.max_iterations):
+            try:
+                call = self._call(session, messages)
+            except MissingKey as error:
+                yield _error("missing_state", _missing_sentence(self.name, error.args[0]))
+                return
+            async for item in _asked(call, self.name, is_streaming=session.is_streaming):
+                if isinstance(item, Event):
+                    yield item
+                else:
+                    reply = item
+            yield Event("usage", usage=reply.usage)
+            if reply.text:
+                yield Event("agent_message", author=self.name, text=reply.text)
+            if not reply.tool_calls:
+                if not reply.text:
+                    yield Event("log", text=f"the model answered with no text (finish reason {reply.finish_reason})")
+                return
+            messages.append(
+                assistant_message(reply.text, [(call.id, call.name, call.arguments) for call in reply.tool_calls])
+            )
+            for requested in reply.tool_calls:
+                async for event in self._run(requested, session):
+                    yield event
+                    if event.kind == "tool_result":
+                        messages.append(tool_message(requested.id, result_text(event.result)))
+        yield _error("max_iterations", _iterations_sentence(self.name, self.max_iterations))
+
+    def _call(self, session: Session, messages: Sequence[JsonObject]) -> ModelCall:
+        instruction = filled(self.instruction, session.state)
+        system: list[JsonObject] = [{"role": "system", "content": instruction}] if instruction else []
+        model = session.model or self.model
+        return ModelCall(
+            model,
+            [*system, *messages],
+            tools=[tool.schema() for tool in self._tools.values()],
+            temperature=self.temperature,
+            max_tokens=self.max_tokens,
+            seed=session.seed,
+            api_base=self.api_base if model == self.model else None,
+        )
+
+    async def _run(self, requested: RequestedCall, session: Session) -> AsyncIterator[Event]:
+        args = _arguments(requested.arguments)
+        extra: JsonObject = {"arguments": requested.arguments} if args is None else {}
+        call = ToolCall(requested.name, args or {}, requested.id, extra)
+        yield Event("tool_call", author=self.name, call=call)
+        outcome = await self._outcome(requested, args, session.state)
+        if outcome.trace:
+            yield Event("log", author=self.name, text=outcome.trace)
+        yield Event(
+            "tool_result",
+            author=self.name,
+            call=call,
+            result=outcome.result,
+            is_error=outcome.is_error,
+            duration_ms=outcome.duration_ms,
+        )
+
+    async def _outcome(
+        self, requested: RequestedCall, args: dict[str, JsonValue] | None, state: dict[str, JsonValue]
+    ) -> Outcome:
+        tool = self._tools.get(requested.name)
+        if tool is None:
+            said = f"there is no tool {requested.name}; there are: {', '.join(self._tools) or 'none'}"
+            return Outcome(said, is_error=True)
+        if args is None:
+            said = f"{requested.name}: the arguments are not a JSON object: {requested.arguments[:200]}"
+            return Outcome(said, is_error=True)
+        return await tool.run(args, state)
+
+
+async def _asked(call: ModelCall, author: str, *, is_streaming: bool) -> AsyncIterator[Event | ModelReply]:
+    """The reply, after partial messages where it is streamed."""
+    if not is_streaming:
+        yield await complete(call)
+        return
+    pieces: asyncio.Queue[str | None] = asyncio.Queue()
+    task = asyncio.create_task(complete(call, pieces.put_nowait))
+
+    def end(ended: asyncio.Task[ModelReply]) -> None:
+        pieces.put_nowait(None)
+        if not ended.cancelled():
+            ended.exception()  # asked for even when nobody waits any more, or asyncio complains
+
+    task.add_done_callback(end)
+    try:
+        while (piece := await pieces.get()) is not None:
+            yield Event("agent_message", author=author, text=piece, is_partial=True)
+        yield await task
+    finally:
+        task.cancel()
+
+
+def _arguments(text: str) -> dict[str, JsonValue] | None:
+    try:
+        found = json.loads(text or "{}")
+    except ValueError:
+        return None
+    return found if isinstance(found, dict) else None
+
+
+def _error(kind: str, message: str) -> Event:
+    return Event("error", error=ErrorRecord(kind, message))
+
+
+def _missing_sentence(name: str, key: str) -> str:
+    return (
+        f"the instruction of {name} uses {{{key}}}, but the session state has no {key!r}; "
+        f"add it to the initial state, or write {{{key}?}} where it may be missing"
+    )
+
+
+def _iterations_sentence(name: str, n: int) -> str:
+    return f"{name} called tools in each of {n} model calls and never answered; raise max_iterations if it needs more"

@@ -1,0 +1,84 @@
+"""Import the user's agent, in a worker process only, and let an adapter translate it."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import TypeAlias, cast
+
+from evaldesk.agents.agent import Agent
+from evaldesk.agents.traces import user_place, user_trace
+from evaldesk.errors import AgentError, NotFoundError, UsageError
+from evaldesk.model import AgentRef
+from evaldesk.registry import Registry, import_target
+
+Adapt: TypeAlias = Callable[[object, AgentRef], Agent | None]
+
+AGENTS = Registry(
+    "agent adapter",
+    "evaldesk.agents",
+    {"litellm": "evaldesk.agents.litellm:adapt", "python": "evaldesk.agents.python:adapt"},
+)
+LAST = "python"  # it takes any function, so every other adapter looks first
+
+
+def load_agent(ref: AgentRef) -> Agent:
+    """The agent that `ref` names, imported with its root first on `sys.path`.
+
+    Raises AgentError saying where in the user's code the import failed, or that no adapter knows what was found.
+    """
+    adapters = _adapters(ref)
+    found = _import(ref)
+    for adapt in adapters:
+        agent = adapt(found, ref)
+        if agent is not None:
+            return agent
+    kind = f"{type(found).__module__}.{type(found).__qualname__}"
+    raise AgentError(
+        f"{ref.target} is a {kind}, which no adapter knows ({', '.join(AGENTS)}); "
+        "wanted an evaldesk.LlmAgent, a function (message) or (message, state), or an object with reply"
+    )
+
+
+def _adapters(ref: AgentRef) -> list[Adapt]:
+    names = [ref.kind] if ref.kind else sorted(AGENTS, key=lambda name: name == LAST)
+    try:
+        return [cast("Adapt", AGENTS.load(name)) for name in names]
+    except NotFoundError as error:
+        raise AgentError(
+            f"{ref.id} needs the agent adapter {ref.kind!r}, which is not installed; there are: {', '.join(AGENTS)}"
+        ) from error
+
+
+def _import(ref: AgentRef) -> object:
+    _put_first(ref.root)
+    _forget_namesakes(ref.target.partition(":")[0], ref.root)
+    importlib.invalidate_caches()
+    try:
+        return import_target(ref.target)
+    except UsageError as error:
+        raise AgentError(f"{ref.id}: {error}") from error
+    except (Exception, SystemExit) as error:
+        said = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+        place = user_place(error, ref.root)
+        raise AgentError(f"{place or ref.target}: {said}", trace=user_trace(error)) from error
+
+
+def _put_first(root: str) -> None:
+    if root:
+        sys.path[:] = [root, *(entry for entry in sys.path if entry != root)]
+
+
+def _forget_namesakes(module_name: str, root: str) -> None:
+    """Drop loaded modules of the same top name that lie under another root; the standard library stays."""
+    top = module_name.partition(".")[0]
+    if not root or top in sys.stdlib_module_names:
+        return
+    loaded = {name: module for name, module in sys.modules.items() if name == top or name.startswith(f"{top}.")}
+    files = [file for module in loaded.values() if (file := getattr(module, "__file__", None))]
+    is_other = any(not Path(file).is_relative_to(root) for file in files)
+    if is_other and any(Path(root, top).with_suffix(suffix).exists() for suffix in ("", ".py")):
+        for name in loaded:
+            del sys.modules[name]

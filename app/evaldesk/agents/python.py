@@ -1,0 +1,118 @@
+"""Agents that are plain Python: a function, a generator, an object with `reply`, or a class of such objects."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Mapping
+from contextlib import aclosing
+from dataclasses import dataclass, replace
+from typing import Any
+
+from evaldesk.errors import AgentError
+from evaldesk.model import AgentDescription, AgentRef, Event, EventKind, Session
+from evaldesk.wire import plain
+
+_NEEDED: Mapping[EventKind, str] = {"tool_call": "call", "tool_result": "call", "usage": "usage", "error": "error"}
+
+
+def adapt(found: object, ref: AgentRef) -> PythonAgent | None:
+    """The agent around a function or an object with `reply`; None for anything else."""
+    if not (callable(found) or callable(getattr(found, "reply", None))):
+        return None
+    if inspect.isclass(found) and not (callable(getattr(found, "reply", None)) or "__call__" in vars(found)):
+        return None
+    return PythonAgent(found, ref)
+
+
+@dataclass(frozen=True, slots=True)
+class PythonAgent:
+    """An agent of the user's own code. Its function takes `message`, and `state` or `session` where it names them.
+
+    It runs in the thread that plays the turn and may block it. A string is the answer, strings that follow each
+    other are pieces of it; before an event they are a message on the way. None says nothing. A class is
+    instantiated once for each session.
+    """
+
+    found: Any
+    ref: AgentRef
+
+    def describe(self) -> AgentDescription:
+        """Name and docstring of the code."""
+        name = getattr(self.found, "name", None) or getattr(self.found, "__name__", None)
+        summary = (inspect.getdoc(self.found) or "").partition("\n\n")[0].replace("\n", " ")
+        return AgentDescription(name=name if isinstance(name, str) else self.ref.id, kind="python", description=summary)
+
+    async def reply(self, session: Session, message: str) -> AsyncIterator[Event]:
+        """Call the code and yield what it says, as events. Raises AgentError for what is no event."""
+        function = self._function(session)
+        answer = function(**_arguments(function, session, message))
+        if inspect.isawaitable(answer):
+            answer = await answer
+        pieces: list[str] = []
+        async with aclosing(_items(answer)) as items:
+            async for item in items:
+                if isinstance(item, str):
+                    pieces.append(item)
+                    if session.is_streaming:
+                        yield Event("agent_message", text=item, is_partial=True)
+                elif item is not None:
+                    for event in (*_said(pieces), _event(item)):
+                        yield event
+        for event in _said(pieces):
+            yield event
+
+    def _function(self, session: Session) -> Callable[..., Any]:
+        found = self.found
+        if inspect.isclass(found):
+            if "agent" not in session.memory:
+                session.memory["agent"] = found()
+            found = session.memory["agent"]
+        function: Callable[..., Any] = found.reply if callable(getattr(found, "reply", None)) else found
+        return function
+
+
+def _arguments(function: Callable[..., Any], session: Session, message: str) -> dict[str, object]:
+    offered = {"message": message, "state": session.state, "session": session}
+    try:
+        names = list(inspect.signature(function).parameters)
+    except (TypeError, ValueError):
+        return {"message": message}
+    if "message" not in names:
+        first = next((name for name in names if name not in offered), None)
+        if first is None:
+            raise AgentError(f"the agent takes ({', '.join(names)}); it must take a message")
+        offered = {**offered, first: message}
+    return {name: offered[name] for name in names if name in offered}
+
+
+async def _items(answer: Any) -> AsyncGenerator[object, None]:
+    if hasattr(answer, "__aiter__"):
+        async for item in answer:
+            yield item
+    elif isinstance(answer, Iterator):
+        for item in answer:
+            yield item
+    else:
+        yield answer
+
+
+def _said(pieces: list[str]) -> list[Event]:
+    """The message that the pieces make up; they are taken out."""
+    text = "".join(pieces)
+    pieces.clear()
+    return [Event("agent_message", text=text)] if text else []
+
+
+def _event(item: object) -> Event:
+    if not isinstance(item, Event):
+        raise AgentError(f"the agent returned {type(item).__name__}, wanted str")
+    needed = _NEEDED.get(item.kind)
+    if needed and getattr(item, needed) is None:
+        raise AgentError(f"the agent gave a {item.kind} event without its {needed}")
+    call = item.call and replace(item.call, args=_plain_object(item.call.args))
+    return replace(item, call=call, result=plain(item.result))
+
+
+def _plain_object(value: object) -> dict[str, Any]:
+    found = plain(value)
+    return found if isinstance(found, dict) else {"value": found}

@@ -1,0 +1,46 @@
+"""Tracebacks as the author of an agent wants them: their own frames, ours cut."""
+
+from __future__ import annotations
+
+import traceback
+from pathlib import Path
+
+from evaldesk import paths
+
+_OURS = str(paths.PACKAGE)
+_SAMPLES = str(paths.samples())
+
+
+def user_trace(error: BaseException) -> str:
+    """The traceback of `error` and of what caused it, without the frames of Evaldesk and of the import system."""
+    summary = traceback.TracebackException.from_exception(error, compact=True)
+    _cut(summary, depth=0)
+    return "".join(summary.format())
+
+
+def user_place(error: BaseException, root: str = "") -> str:
+    """`agent.py, line 12`: where the user's code was when it raised, relative to `root`; empty when unknown."""
+    if isinstance(error, SyntaxError) and error.filename and error.lineno:
+        return f"{_relative(error.filename, root)}, line {error.lineno}"
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if not _is_ours(frame.filename)]
+    within = [frame for frame in frames if root and Path(frame.filename).is_relative_to(root)] or frames
+    return f"{_relative(within[-1].filename, root)}, line {within[-1].lineno}" if within else ""
+
+
+def _cut(summary: traceback.TracebackException, depth: int) -> None:
+    frames = [frame for frame in summary.stack if not _is_ours(frame.filename)]
+    summary.stack = traceback.StackSummary.from_list(frames)
+    for other in (summary.__cause__, summary.__context__):
+        if other and depth < 10:
+            _cut(other, depth + 1)
+
+
+def _is_ours(filename: str) -> bool:
+    if filename.startswith("<frozen importlib") or "/importlib/" in filename:
+        return True
+    return filename.startswith(_OURS) and not filename.startswith(_SAMPLES)
+
+
+def _relative(filename: str, root: str) -> str:
+    path = Path(filename)
+    return str(path.relative_to(root)) if root and path.is_relative_to(root) else path.name

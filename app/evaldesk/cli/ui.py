@@ -1,0 +1,75 @@
+"""`evaldesk ui`: the desk in the browser."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from collections.abc import Mapping
+
+import click
+
+from evaldesk.errors import UsageError
+
+DEFAULT_PORT = 8420
+LOOPBACK = ("127.0.0.1", "localhost", "::1")
+
+
+@click.command()
+@click.argument("folders", nargs=-1, metavar="[DIR]...")
+@click.option(
+    "--port", type=click.IntRange(0, 65535), default=DEFAULT_PORT, show_default=True, help="0 picks a free one."
+)
+@click.option("--host", default="127.0.0.1", show_default=True, help="The address to listen on.")
+@click.option("--token", help="The token of the address; a random one unless given.")
+@click.option("--demo", is_flag=True, help="Serve the sample agents and eval sets.")
+@click.option("--no-open", is_flag=True, help="Do not open a browser.")
+@click.option("--workspace", help="The folder that holds .evaldesk; the current one unless given.")
+@click.option("--listen-beyond-loopback", is_flag=True, help="Let other machines connect. Needs --allowed-host.")
+@click.option("--allowed-host", multiple=True, metavar="NAME", help="A name that browsers may use for this desk.")
+def ui(
+    folders: tuple[str, ...],
+    port: int,
+    host: str,
+    token: str | None,
+    demo: bool,
+    no_open: bool,
+    workspace: str | None,
+    listen_beyond_loopback: bool,
+    allowed_host: tuple[str, ...],
+) -> None:
+    """Chat with the agents under DIR and evaluate them in the browser.
+
+    \b
+    evaldesk ui                  agents and eval sets of this folder
+    evaldesk ui --demo           the samples; no key needed
+    evaldesk ui agents --port 0  a free port
+    """
+    names = _names(host, listen_beyond_loopback, allowed_host)
+    if token is not None and not re.fullmatch(r"[A-Za-z0-9_.~-]{16,200}", token):
+        raise UsageError("--token: 16 to 200 letters, digits, _ . ~ or -; leave it out for a random one")
+    from evaldesk.cli.workspace import open_settings
+    from evaldesk.web.server import Address, serve
+
+    settings = open_settings(folders, workspace=workspace, is_demo=demo)
+    is_person = sys.stdout.isatty() and not no_open and has_screen(sys.platform, os.environ)
+    serve(settings, Address(host=host, port=port, names=names, token=token), is_person_there=is_person)
+
+
+def has_screen(platform: str, environment: Mapping[str, str]) -> bool:
+    """Whether a browser could open a window; without a screen one in the terminal would open, in our way."""
+    return not platform.startswith("linux") or bool(environment.get("DISPLAY") or environment.get("WAYLAND_DISPLAY"))
+
+
+def _names(host: str, is_beyond: bool, allowed: tuple[str, ...]) -> tuple[str, ...]:
+    """The names that Host may carry; refuses an address beyond loopback unless all of it is spelled out."""
+    from evaldesk.web.guard import LOOPBACK_NAMES
+
+    if host in LOOPBACK:
+        return (*LOOPBACK_NAMES, *allowed)
+    if not (is_beyond and allowed):
+        raise UsageError(
+            f"--host {host} lets other machines reach agents that run code as you; "
+            "to do so on purpose add --listen-beyond-loopback and --allowed-host NAME for each name browsers will use"
+        )
+    return (*LOOPBACK_NAMES, *allowed)

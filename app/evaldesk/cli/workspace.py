@@ -1,0 +1,68 @@
+"""Settings for a command: the workspace, the folders to look in, and the samples when there is nothing else."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+from evaldesk import paths
+from evaldesk.agents import find_agents
+from evaldesk.errors import UsageError, WorkspaceError
+from evaldesk.settings import Settings, read_settings
+from evaldesk.store.database import make_private_folder
+
+DEMO_MODELS = ("demo/scripted?mistakes=0", "demo/scripted?mistakes=0.6")
+"""Offered beside a sample's own model: one that makes no mistakes, and one that makes many."""
+COPIED = "copied.txt"
+
+
+def open_settings(folders: tuple[str, ...], *, workspace: str | None = None, is_demo: bool = False) -> Settings:
+    """Settings for the agents and eval sets under `folders`; the samples where no agent is found.
+
+    Raises UsageError when a folder does not exist.
+    """
+    home = Path(workspace).resolve() if workspace else Path.cwd()
+    roots = tuple(Path(folder).resolve() for folder in folders) or (home,)
+    for root in (home, *roots):
+        if not root.is_dir():
+            raise UsageError(f"{root} is not a folder; name the folder that holds your agents")
+    n_workers = max(1, (os.cpu_count() or 2) - 1)
+    settings = read_settings(home, roots, environment=os.environ, n_workers=n_workers)
+    settings = replace(settings, n_spares=n_workers)
+    if is_demo:
+        return _with_samples(settings, ())
+    return settings if find_agents(roots) else _with_samples(settings, _own_roots(roots))
+
+
+def _own_roots(roots: tuple[Path, ...]) -> tuple[Path, ...]:
+    """Folders whose eval sets are shown beside the samples; those of a checkout are the samples themselves."""
+    shipped = paths.shipped("evalsets")
+    return tuple(root for root in roots if not shipped.is_relative_to(root))
+
+
+def _with_samples(settings: Settings, own: tuple[Path, ...]) -> Settings:
+    """The same workspace serving the sample agents, copies of their eval sets, and the eval sets under `own`."""
+    settings = replace(settings, is_demo=True)
+    folder = settings.evalset_folder
+    try:
+        make_private_folder(settings.state_folder)
+        _copy_samples(folder)
+    except OSError as error:
+        raise WorkspaceError(f"{folder}: {error.strerror}; name another workspace") from error
+    return replace(settings, roots=(paths.samples(), folder, *own))
+
+
+def _copy_samples(folder: Path) -> None:
+    """Copied once, a sample is the person's own: renamed or deleted, it does not come back."""
+    folder.mkdir(parents=True, exist_ok=True)
+    copied = folder.parent / COPIED
+    names = copied.read_text("utf-8").split() if copied.is_file() else []
+    for sample in sorted(paths.shipped("evalsets").glob("*.evalset.json")):
+        if sample.name in names:
+            continue
+        if not (folder / sample.name).exists():
+            shutil.copyfile(sample, folder / sample.name)
+        names.append(sample.name)
+    copied.write_text("\n".join(names) + "\n", "utf-8")

@@ -1,0 +1,87 @@
+"""Chat messages in OpenAI's shape, read the way a script needs them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """A tool call of the past; `result` is what came back, parsed where it was JSON."""
+
+    name: str
+    args: Mapping[str, Any]
+    result: Any
+
+
+@dataclass(slots=True)
+class Said:
+    """One message of the user with the calls made for it so far."""
+
+    text: str
+    done: list[Done] = field(default_factory=list)
+
+    def results(self, tool: str) -> list[Any]:
+        """What that tool gave in this turn, in order."""
+        return [call.result for call in self.done if call.name == tool]
+
+
+@dataclass(frozen=True, slots=True)
+class Conversation:
+    """What the model is shown. The last turn is the one to answer."""
+
+    system: str
+    turns: Sequence[Said]
+    tools: frozenset[str]
+
+    @property
+    def now(self) -> Said:
+        """The turn to answer."""
+        return self.turns[-1]
+
+    @property
+    def texts(self) -> list[str]:
+        """All that the user said, oldest first."""
+        return [turn.text for turn in self.turns]
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """What the script says: text, or tool calls as (name, arguments), or text beside tool calls."""
+
+    text: str = ""
+    calls: tuple[tuple[str, Mapping[str, Any]], ...] = ()
+
+
+def read_messages(messages: Sequence[Mapping[str, Any]], tools: Sequence[Mapping[str, Any]]) -> Conversation:
+    """The conversation that `messages` tell; without a user message it has one empty turn."""
+    system = "\n".join(_text(message) for message in messages if message["role"] == "system")
+    turns: list[Said] = []
+    asked: dict[str, Mapping[str, Any]] = {}
+    for message in messages:
+        if message["role"] == "user":
+            turns.append(Said(_text(message)))
+        for call in message.get("tool_calls") or ():
+            asked[call["id"]] = call["function"]
+        if message["role"] == "tool" and turns and message["tool_call_id"] in asked:
+            function = asked[message["tool_call_id"]]
+            turns[-1].done.append(Done(function["name"], _parsed(function["arguments"]), _parsed(_text(message))))
+    names = frozenset(tool["function"]["name"] for tool in tools)
+    return Conversation(system, turns or [Said("")], names)
+
+
+def _text(message: Mapping[str, Any]) -> str:
+    content = message.get("content") or ""
+    if isinstance(content, str):
+        return content
+    return " ".join(part.get("text", "") for part in content)
+
+
+def _parsed(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text

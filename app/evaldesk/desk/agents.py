@@ -1,0 +1,234 @@
+"""The agents of a desk: which there are, and what each says of itself."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Literal, Protocol, TypeAlias
+
+from evaldesk import paths
+from evaldesk.agents import find_agents
+from evaldesk.desk.scrubbing import value_scrubber
+from evaldesk.errors import EvaldeskError, NotFoundError
+from evaldesk.model import AgentDescription, AgentRef, ErrorRecord
+from evaldesk.settings import Settings
+
+AgentState: TypeAlias = Literal["unknown", "loading", "ready", "failed"]
+Fingerprint: TypeAlias = tuple[tuple[str, int, int], ...]
+
+SOURCE_SUFFIXES = frozenset({".py", ".yaml", ".yml", ".toml", ".json", ".md", ".txt", ".env"})
+SKIPPED_FOLDERS = frozenset({"__pycache__", "node_modules", "site-packages"})
+MAX_FILES = 500
+MAX_AT_ONCE = 2
+WARM_AT_START = 2
+UNTELLING_NAMES = frozenset({"", "agent", "root_agent"})
+
+
+class Describer(Protocol):
+    """What an agent desk needs of a worker."""
+
+    async def describe(self, ref: AgentRef) -> AgentDescription:
+        """What the agent says of itself. Raises AgentError."""
+
+    async def warm(self, ref: AgentRef) -> None:
+        """Load what the agent's turns need; never raises."""
+
+
+@dataclass(frozen=True, slots=True)
+class FoundAgent:
+    """An agent that was found. `description` is there when `state` is ready, `error` when it is failed.
+
+    `n_files` and `changed_ns` (nanoseconds since 1970) are of the agent's own files.
+    """
+
+    ref: AgentRef
+    state: AgentState = "unknown"
+    description: AgentDescription | None = None
+    error: ErrorRecord | None = None
+    n_files: int = 0
+    changed_ns: int = 0
+
+    @property
+    def id(self) -> str:
+        """The opaque id that a browser sends."""
+        return self.ref.id
+
+    @property
+    def name(self) -> str:
+        """The agent's own name; its id while it is unknown, or is what every agent's variable is called."""
+        name = self.description.name if self.description else ""
+        return name if name not in UNTELLING_NAMES else self.ref.id
+
+    @property
+    def is_demo(self) -> bool:
+        """Whether the agent runs on the scripted demo model."""
+        return bool(self.description and self.description.is_demo)
+
+
+class AgentDesk:
+    """The agents under the settings' roots, or the samples that ship with Evaldesk when there is none."""
+
+    def __init__(self, settings: Settings, host: Describer) -> None:
+        self.models = settings.models
+        self.environment = settings.environment
+        self._settings = settings
+        self._host = host
+        self._found: dict[str, FoundAgent] = {}
+        self._fingerprints: dict[str, Fingerprint] = {}
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._warming: dict[str, asyncio.Task[None]] = {}
+        self._room = asyncio.Semaphore(MAX_AT_ONCE)
+        self._is_looked = False
+        self._scrubbed: Callable[[ErrorRecord], ErrorRecord] = value_scrubber(settings.environment)
+
+    @property
+    def is_sample(self) -> bool:
+        """Whether the agents are those that ship with Evaldesk."""
+        return all(Path(agent.ref.folder).is_relative_to(paths.samples()) for agent in self.list())
+
+    async def start(self) -> None:
+        """Look for agents, begin to ask each for its description, and have the first ones ready to talk."""
+        await self.look_again()
+        for agent in self.list()[:WARM_AT_START]:
+            self.warm(agent.id)
+
+    async def settled(self) -> None:
+        """Wait until nothing is being asked or warmed any more."""
+        while tasks := [*self._tasks.values(), *self._warming.values()]:
+            await asyncio.wait(tasks)
+
+    async def close(self) -> None:
+        """Stop asking."""
+        tasks = [*self._tasks.values(), *self._warming.values()]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    def list(self) -> Sequence[FoundAgent]:
+        """The agents in the order of their ids."""
+        self._look_once()
+        return [self._found[agent_id] for agent_id in sorted(self._found)]
+
+    def get(self, agent_id: str) -> FoundAgent:
+        """The agent with that id. Raises NotFoundError naming the nearest."""
+        self._look_once()
+        if agent_id not in self._found:
+            raise NotFoundError.among("agent", agent_id, self._found)
+        return self._found[agent_id]
+
+    async def look_again(self, *, ask_failed: bool = False) -> None:
+        """Look for agents that came or went, and ask the new and the edited ones in the background.
+
+        With `ask_failed` those that failed are asked again, too: what they lacked may be there now.
+        """
+        refs, fingerprints = await asyncio.to_thread(_look, self._settings)
+        self._take(refs, fingerprints)
+        for agent in list(self._found.values()):
+            if agent.state == "unknown" or (ask_failed and agent.state == "failed"):
+                self._ask(agent.ref)
+
+    async def described(self, agent_id: str, timeout_s: float = 10.0) -> FoundAgent:
+        """The agent, once it has described itself or failed to, or after `timeout_s`. Raises NotFoundError."""
+        agent = self.get(agent_id)
+        if agent.state == "unknown":
+            self._ask(agent.ref)
+        task = self._tasks.get(agent_id)
+        if task:
+            await asyncio.wait({task}, timeout=timeout_s)
+        return self.get(agent_id)
+
+    def warm(self, agent_id: str) -> None:
+        """Have the agent's worker ready before its first message, in the background."""
+        agent = self._found.get(agent_id)
+        if agent and agent.state != "failed" and agent_id not in self._warming:
+            task = asyncio.create_task(self._host.warm(agent.ref))
+            self._warming[agent_id] = task
+            task.add_done_callback(lambda _: self._warming.pop(agent_id, None))
+
+    def _look_once(self) -> None:
+        if not self._is_looked:
+            self._take(*_look(self._settings))
+
+    def _take(self, refs: Iterable[AgentRef], fingerprints: dict[str, Fingerprint]) -> None:
+        self._is_looked = True
+        found = {}
+        for ref in refs:
+            known = self._found.get(ref.id)
+            is_same = known and known.ref == ref and self._fingerprints.get(ref.id) == fingerprints[ref.id]
+            found[ref.id] = known if known and is_same else _fresh(ref, fingerprints[ref.id])
+        self._found = found
+        self._fingerprints = fingerprints
+
+    def _ask(self, ref: AgentRef) -> None:
+        running = self._tasks.pop(ref.id, None)
+        if running:
+            running.cancel()
+        self._set(ref, state="loading", description=None, error=None)
+        task = asyncio.create_task(self._describe(ref))
+        self._tasks[ref.id] = task
+        task.add_done_callback(lambda ended: self._forget(ref.id, ended))
+
+    def _forget(self, agent_id: str, ended: asyncio.Task[None]) -> None:
+        if self._tasks.get(agent_id) is ended:
+            del self._tasks[agent_id]
+
+    async def _describe(self, ref: AgentRef) -> None:
+        async with self._room:
+            try:
+                description = await self._host.describe(ref)
+            except Exception as error:  # the user's agent is not ours: whatever it does becomes a value
+                self._set(ref, state="failed", error=self._scrubbed(error_record(error)))
+            else:
+                clean: Callable[[AgentDescription], AgentDescription] = value_scrubber(self.environment)
+                self._set(ref, state="ready", description=clean(description))
+
+    def _set(
+        self,
+        ref: AgentRef,
+        *,
+        state: AgentState,
+        description: AgentDescription | None = None,
+        error: ErrorRecord | None = None,
+    ) -> None:
+        known = self._found.get(ref.id)
+        if known and known.ref == ref:
+            self._found[ref.id] = replace(known, state=state, description=description, error=error)
+
+
+def error_record(error: BaseException) -> ErrorRecord:
+    """A failure of an agent as a value: its first line, and the trace that it carries."""
+    lines = str(error).strip().splitlines() or [type(error).__name__]
+    kind = "agent" if isinstance(error, EvaldeskError) else type(error).__name__
+    return ErrorRecord(kind, lines[0], str(getattr(error, "trace", "") or "\n".join(lines[1:])))
+
+
+def _look(settings: Settings) -> tuple[Sequence[AgentRef], dict[str, Fingerprint]]:
+    refs = [] if settings.is_demo else find_agents(settings.roots)
+    refs = refs or find_agents([paths.samples()])
+    return refs, {ref.id: _fingerprint(ref) for ref in refs}
+
+
+def _fresh(ref: AgentRef, fingerprint: Fingerprint) -> FoundAgent:
+    changed_ns = max((modified for _, modified, _ in fingerprint), default=0)
+    return FoundAgent(ref, n_files=len(fingerprint), changed_ns=changed_ns)
+
+
+def _fingerprint(ref: AgentRef) -> Fingerprint:
+    """Name, time and size of each of the agent's own files, at most MAX_FILES of them."""
+    folder = Path(ref.folder or ref.root or ".")
+    files: list[tuple[str, int, int]] = []
+    todo = [folder]
+    while todo and len(files) < MAX_FILES:
+        with contextlib.suppress(OSError):
+            for path in sorted(todo.pop().iterdir()):
+                if path.is_symlink() or path.name in SKIPPED_FOLDERS:
+                    continue
+                if path.is_dir() and not path.name.startswith("."):
+                    todo.append(path)
+                elif path.suffix in SOURCE_SUFFIXES or path.name == ".env":
+                    seen = path.stat()
+                    files.append((path.relative_to(folder).as_posix(), seen.st_mtime_ns, seen.st_size))
+    return tuple(sorted(files)[:MAX_FILES])

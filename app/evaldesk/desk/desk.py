@@ -1,0 +1,54 @@
+"""One workspace, open."""
+
+from __future__ import annotations
+
+import asyncio
+
+from evaldesk.desk.agents import AgentDesk
+from evaldesk.desk.evalsets import EvalSetDesk
+from evaldesk.desk.runs import RunDesk
+from evaldesk.desk.sessions import SessionDesk
+from evaldesk.engine import AgentHost
+from evaldesk.settings import Settings
+from evaldesk.store import Store
+
+
+class Desk:
+    """One workspace, open: its agents, chat sessions, eval sets and runs."""
+
+    def __init__(self, settings: Settings, store: Store, host: AgentHost) -> None:
+        self.settings = settings
+        self.store = store
+        self.host = host
+        self.agents = AgentDesk(settings, host)
+        self.sessions = SessionDesk(store, self.agents, host)
+        self.evalsets = EvalSetDesk(settings, store)
+        self.runs = RunDesk(settings, store, self.agents, self.evalsets)
+        self._warming: asyncio.Task[None] | None = None
+
+    @classmethod
+    def open(cls, settings: Settings) -> Desk:
+        """A desk on the workspace's database, which is made or migrated when needed. Raises WorkspaceError."""
+        return cls(settings, Store.open(settings.database), AgentHost())
+
+    async def start(self) -> None:
+        """Warm what the first visitor needs, and go on with the runs that a dead desk left behind."""
+        await self.agents.start()
+        await self.runs.start_up()
+        self._warming = asyncio.create_task(self._warm_runs())
+
+    async def close(self) -> None:
+        """Stop what runs here; finished trials are stored, the others stay planned."""
+        if self._warming:
+            self._warming.cancel()
+        await self.runs.close()
+        await self.sessions.close()
+        await self.agents.close()
+        await self.host.close()
+        self.store.close()
+
+    async def _warm_runs(self) -> None:
+        """Workers for the first run, once the agents are ready to talk: a visitor chats first."""
+        await self.agents.settled()
+        agents = self.agents.list()
+        self.runs.warm(has_models=any(agent.description and agent.description.model for agent in agents))

@@ -1,0 +1,171 @@
+"""The eval sets of a workspace: found, made, renamed, trashed, taken in and given out."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from threading import Lock
+
+from evaldesk.desk.cases import CaseDesk
+from evaldesk.desk.names import candidates
+from evaldesk.errors import ConflictError, EvaldeskError, FormatError, NotFoundError, UsageError
+from evaldesk.formats import read_evalset, write_evalset
+from evaldesk.model import EvalSet
+from evaldesk.settings import Settings
+from evaldesk.store import Store
+from evaldesk.store.evalset_files import EvalSetFile, EvalSetFiles
+from evaldesk.store.evalset_names import check_name
+from evaldesk.store.evalset_trash import origin_of
+
+FILE_ENDS = {"adk": ".evalset.json", "adk-old": ".old.evalset.json", "adk-flat": ".test.json"}
+MAX_CACHED = 32
+
+
+class SetNameTakenError(ConflictError):
+    """There is an eval set of that name, `file`; `free` is a name that is not taken."""
+
+    def __init__(self, name: str, free: str, file: EvalSetFile) -> None:
+        super().__init__(f"there is an eval set named {name!r} already; {free!r} is free")
+        self.name = name
+        self.free = free
+        self.file = file
+
+
+@dataclass(frozen=True, slots=True)
+class Export:
+    """A file to give out; `file_name` is plain ASCII without quotes."""
+
+    file_name: str
+    data: bytes
+
+
+class EvalSetDesk:
+    """Every eval set under the settings' roots and folder. Reads and writes files: from pages, call it in a thread."""
+
+    def __init__(self, settings: Settings, store: Store) -> None:
+        self._trash = settings.state_folder / "trash"
+        self._files = EvalSetFiles(settings.roots, settings.evalset_folder, self._trash)
+        self._store = store
+        self._cached: dict[str, tuple[str, EvalSet]] = {}
+        self._lock = Lock()
+        self.cases = CaseDesk(self._files, self.evalset, self._trash)
+
+    def list(self) -> Sequence[EvalSetFile]:
+        """The eval sets that were found, those that cannot be read included."""
+        return self._files.list()
+
+    def file(self, evalset_id: str) -> EvalSetFile:
+        """Where an eval set is and what is known of it. Raises NotFoundError."""
+        file = next((each for each in self.list() if each.id == evalset_id), None)
+        if file is None:
+            raise NotFoundError(
+                "This eval set is not here: it was deleted or renamed, or lies in a folder that is not served."
+            )
+        return file
+
+    def read(self, evalset_id: str) -> tuple[EvalSet, str, Path]:
+        """An eval set, the version of its file, and the file. Raises NotFoundError, FormatError."""
+        file = self.file(evalset_id)
+        if file.error:
+            raise FormatError(file.error)
+        with self._lock:
+            version, evalset = self._cached.pop(evalset_id, ("", None))
+        if evalset is None or version != file.version:
+            evalset, version = self._files.read(evalset_id)
+        with self._lock:
+            self._cached[evalset_id] = (version, evalset)
+            while len(self._cached) > MAX_CACHED:
+                self._cached.pop(next(iter(self._cached)))
+        return evalset, version, file.path
+
+    def evalset(self, evalset_id: str) -> EvalSet:
+        """An eval set. Raises NotFoundError, FormatError."""
+        return self.read(evalset_id)[0]
+
+    def create(self, name: str, description: str = "") -> str:
+        """A new eval set without cases; gives its id. Raises UsageError, SetNameTakenError."""
+        self.check_new_name(name)
+        return self._files.create(name, EvalSet(id=name, name=name, description=description or None))
+
+    def take_in(self, name: str, data: bytes, *, source: str, replaces: bool = False) -> str:
+        """A new eval set from an uploaded file; gives its id.
+
+        With `replaces` it takes the place of the set of that name, whose file goes to the trash. Raises FormatError,
+        UsageError, SetNameTakenError.
+        """
+        evalset = read_evalset(data, source=source)
+        known = self._named(name)
+        if not (known and replaces):
+            self.check_new_name(name)
+            return self._files.create(name, evalset)
+        token = self._files.trash(known.id)
+        try:
+            return self._files.create(known.name, evalset)
+        except (EvaldeskError, OSError):
+            self._files.restore(token)
+            raise
+
+    def change(self, evalset_id: str, name: str, description: str) -> str:
+        """Rename and describe; gives the id under which the set is found from now on.
+
+        Raises UsageError, SetNameTakenError, and ConflictError when the file changes at this very moment.
+        """
+        is_renamed = name != self.file(evalset_id).name
+        if is_renamed:
+            self.check_new_name(name, but=evalset_id)
+        evalset, version = self._files.read(evalset_id)
+        if (evalset.description or "") != description:
+            self._files.save(evalset_id, replace(evalset, description=description or None), version)
+        return self._rename(evalset_id, name) if is_renamed else evalset_id
+
+    def duplicate(self, evalset_id: str) -> str:
+        """A copy beside it under a free name; gives its id."""
+        name = re.sub(r"[^A-Za-z0-9_-]+", "_", self.file(evalset_id).name).lstrip("-")[:80] or "evalset"
+        return self._files.duplicate(evalset_id, self.free_name(f"{name}_copy"))
+
+    def trash(self, evalset_id: str) -> str:
+        """Move the file to the trash; the token brings it back."""
+        return self._files.trash(evalset_id)
+
+    def trashed(self, token: str) -> str:
+        """The name of the file that the token would bring back; empty when there is none."""
+        try:
+            return origin_of(token, self._trash).name
+        except NotFoundError:
+            return ""
+
+    def restore(self, token: str) -> str:
+        """Bring a file back from the trash; gives its id. Raises NotFoundError, ConflictError."""
+        return self._files.restore(token)
+
+    def export(self, evalset_id: str, format_name: str) -> Export:
+        """The set as a file of that format. Raises NotFoundError, and FormatError when it cannot be said in it."""
+        if format_name not in FILE_ENDS:
+            raise NotFoundError.among("format", format_name[:100], FILE_ENDS)
+        evalset, _, _ = self.read(evalset_id)
+        stem = re.sub(r"[^A-Za-z0-9_-]+", "_", self.file(evalset_id).name).strip("_")[:100] or "evalset"
+        return Export(f"{stem}{FILE_ENDS[format_name]}", write_evalset(evalset, format_name))
+
+    def free_name(self, name: str) -> str:
+        """`name`, or the nearest that no eval set has; some file systems take `Calc` for `calc`."""
+        taken = {each.name.casefold() for each in self.list()}
+        return next(each for each in candidates(name) if each.casefold() not in taken)
+
+    def check_new_name(self, name: str, but: str = "") -> None:
+        """Raise UsageError or SetNameTakenError unless a set may be called so; `but` is the set that is renamed."""
+        if not name:
+            raise UsageError("Name the eval set.")
+        check_name(name)
+        known = self._named(name)
+        if known and known.id != but:
+            raise SetNameTakenError(name, self.free_name(name), known)
+
+    def _rename(self, evalset_id: str, name: str) -> str:
+        renamed = self._files.rename(evalset_id, name)
+        self._store.move_evalset(evalset_id, renamed, self.file(renamed).path)
+        return renamed
+
+    def _named(self, name: str) -> EvalSetFile | None:
+        return next((each for each in self.list() if each.name.casefold() == name.casefold()), None)

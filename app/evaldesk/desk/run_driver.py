@@ -1,0 +1,176 @@
+"""Drives one run: hands its pending trials to an executor and commits what comes back before anybody sees it."""
+
+from __future__ import annotations
+
+import asyncio
+import zlib
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Executor as Threads
+from contextlib import aclosing
+from dataclasses import replace
+
+from sqlalchemy.exc import OperationalError
+
+from evaldesk.engine import Executor, drive_batches
+from evaldesk.errors import WorkspaceError
+from evaldesk.model import Case, RunConfig, RunStatus, TrialResult, TrialSpec
+from evaldesk.store import PendingTrial, Store, TrialKey
+
+BATCH_SIZE = 100
+BATCH_S = 0.05
+RETRY_S = 2.0
+FATAL_KINDS: Mapping[str, str] = {
+    "agent_import": "The agent could not be imported",
+    "authentication": "The model's provider does not accept the key",
+    "quota": "The quota at the model's provider is used up",
+    "unknown_model": "The model does not exist",
+}
+
+
+class RunDriver:
+    """One run while it is played. `in_flight` are the trials that a worker has and the store has not.
+
+    `trouble` says why finished trials cannot be stored at this moment; no trial is started meanwhile.
+    """
+
+    def __init__(
+        self,
+        run_id: int,
+        config: RunConfig,
+        store: Store,
+        executor: Executor,
+        *,
+        writer: Threads,
+        scrubbed: Callable[[TrialResult], TrialResult],
+        on_change: Callable[[], None] = lambda: None,
+    ) -> None:
+        self.run_id = run_id
+        self.in_flight: set[TrialKey] = set()
+        self.trouble = ""
+        self._config = config
+        self._store = store
+        self._executor = executor
+        self._writer = writer
+        self._scrubbed = scrubbed
+        self._on_change = on_change
+        self._todo: deque[PendingTrial] = deque()
+        self._cases: dict[int, Case] = {}
+        self._fatal = ""
+        self._n_cancelled = 0
+        self._is_stopped = False
+        self._cancelling: asyncio.Task[None] | None = None
+
+    async def drive(self) -> tuple[RunStatus, str]:
+        """Play until nothing is pending, the run is stopped or a model refuses for good; gives status and reason."""
+        try:
+            await asyncio.get_running_loop().run_in_executor(self._writer, self._look)
+            while self._todo and not self._is_stopped:
+                batches = drive_batches(self._hand_out(), self._executor, self._config.concurrency)
+                async with aclosing(batches):
+                    async for batch in batches:
+                        await self._commit(batch)
+                        await asyncio.sleep(BATCH_S if self.in_flight else 0)
+        finally:
+            await self._executor.close()
+            self.in_flight.clear()
+        if self._fatal:
+            return "failed", self._fatal
+        return ("stopped", "") if self._todo or self._n_cancelled else ("finished", "")
+
+    def stop(self) -> None:
+        """Start no more trials; those that run finish and count."""
+        self._is_stopped = True
+
+    async def cancel(self) -> None:
+        """Start no more trials and end those that run; they stay planned."""
+        self.stop()
+        await self._executor.cancel()
+
+    def _look(self) -> None:
+        """What is to do, and the cases as they were frozen."""
+        self._todo.extend(self._store.runs.pending(self.run_id))
+        for case_index in {trial.case_index for trial in self._todo}:
+            self._cases[case_index] = self._store.runs.case(self.run_id, case_index)
+
+    def _hand_out(self) -> Iterator[TrialSpec]:
+        while self._todo and not self._is_stopped and not self.trouble:
+            trial = self._todo.popleft()
+            self.in_flight.add((trial.case_index, trial.trial_index))
+            self._on_change()
+            yield self._spec(trial)
+
+    def _spec(self, trial: PendingTrial) -> TrialSpec:
+        config, case = self._config, self._cases[trial.case_index]
+        return TrialSpec(
+            run_id=self.run_id,
+            case_index=trial.case_index,
+            trial_index=trial.trial_index,
+            case=case,
+            agent=config.agent,
+            criteria=config.criteria,
+            limits=config.limits,
+            model=config.model,
+            seed=trial_seed(config.seed, case, trial.trial_index),
+            attempt=trial.attempt,
+        )
+
+    async def _commit(self, results: Sequence[TrialResult]) -> None:
+        """Take secrets out, make results durable, then let them be seen."""
+        loop = asyncio.get_running_loop()
+        clean = await loop.run_in_executor(self._writer, lambda: [self._scrubbed(result) for result in results])
+        results = [self._as_counted(result) for result in clean]
+        for start in range(0, len(results), BATCH_SIZE):
+            batch = results[start : start + BATCH_SIZE]
+            await self._record(batch)
+            self.in_flight.difference_update((result.case_index, result.trial_index) for result in batch)
+            self._on_change()
+
+    async def _record(self, batch: Sequence[TrialResult]) -> None:
+        """Write, and go on trying while the disk or the database says no: finished trials are never dropped."""
+        loop = asyncio.get_running_loop()
+        while True:
+            try:
+                await loop.run_in_executor(self._writer, self._store.runs.record, batch)
+            except (OperationalError, WorkspaceError, OSError) as error:
+                self.trouble = f"{len(batch)} finished trials wait to be stored: {getattr(error, 'orig', error)}"
+                self._on_change()
+                await asyncio.sleep(RETRY_S)
+            else:
+                self.trouble = ""
+                return
+
+    def _as_counted(self, result: TrialResult) -> TrialResult:
+        """The first fatal error counts and stops the run; trials that meet it, too, stay planned."""
+        if result.status == "cancelled":
+            self._is_stopped = True
+            self._n_cancelled += 1
+            return result
+        if not is_fatal(result):
+            return result
+        if self._fatal:
+            return self._as_counted(replace(result, status="cancelled"))
+        self._fatal = fatal_sentence(result)
+        self._is_stopped = True
+        self._cancelling = asyncio.create_task(self._executor.cancel())
+        return result
+
+
+def trial_seed(seed: int, case: Case, trial_index: int) -> int:
+    """The seed of one trial: the same case and trial of two runs with one seed get the same."""
+    return zlib.crc32(f"{seed}/{case.id}/{trial_index}".encode())
+
+
+def is_fatal(result: TrialResult) -> bool:
+    """Whether the error would meet every other trial of the run, too."""
+    kind = result.error.kind if result.error else ""
+    return kind.startswith("fatal") or kind in FATAL_KINDS
+
+
+def fatal_sentence(result: TrialResult) -> str:
+    """Why the run stopped, in one sentence."""
+    if result.error is None:
+        return ""
+    words = FATAL_KINDS.get(result.error.kind, "The model refused for good")
+    lines = result.error.message.strip().splitlines()
+    return f"{words}, so no more trials were started: {lines[0] if lines else result.error.kind}"[:500]

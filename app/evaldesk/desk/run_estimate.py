@@ -1,0 +1,71 @@
+"""What a run will take, and what it will be able to show, before anything is spent."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import sqrt
+
+from evaldesk.store import RunSummary, Store
+
+# Two-sided 5 %, 80 % power; the usual spread between cases (w²) and between trials of one case (s²).
+# (reference/reliability_stats.md C1, "sample size", after Miller)
+Z = 1.959964 + 0.841621
+BETWEEN_CASES = 1 / 9
+WITHIN_CASE = 1 / 6
+MAX_POINTS = 100
+
+
+@dataclass(frozen=True, slots=True)
+class VisibleRow:
+    """The smallest difference between two runs of this shape that will not look like chance; in points of 100."""
+
+    shape: str
+    points: int
+    is_current: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """Trials to play, cost and time as in the last run of the same agent and eval set, and what will be visible."""
+
+    n_trials: int
+    last_run: int | None
+    cost: float | None
+    ms: float | None
+    visible: int
+    rows: tuple[VisibleRow, ...]
+
+
+def estimate(store: Store, agent_id: str, evalset_id: str, *, n_cases: int, n: int, concurrency: int) -> Estimate:
+    """What a run of `n_cases` cases with `n` trials each takes and shows."""
+    last = _last_run(store, agent_id, evalset_id)
+    n_trials = n_cases * n
+    return Estimate(
+        n_trials=n_trials,
+        last_run=last.id if last else None,
+        cost=last.cost / last.n_done * n_trials if last and not last.n_unpriced else None,
+        ms=last.duration_ms / last.n_done * n_trials / max(1, min(concurrency, n_trials)) if last else None,
+        visible=visible_points(n_cases, n),
+        rows=_rows(n_cases, n),
+    )
+
+
+def visible_points(n_cases: int, n: int) -> int:
+    """The smallest difference of pass rates, in points, seen in four of five comparisons; 100 at most."""
+    if n_cases < 1 or n < 1:
+        return MAX_POINTS
+    variance = (BETWEEN_CASES + 2 * WITHIN_CASE / n) / n_cases
+    return min(MAX_POINTS, round(100 * Z * sqrt(variance)))
+
+
+def _rows(n_cases: int, n: int) -> tuple[VisibleRow, ...]:
+    shapes = {(n_cases, 1), (n_cases, n), (n_cases, max(5, n)), (max(30, 2 * n_cases), n), (max(60, 5 * n_cases), n)}
+    return tuple(
+        VisibleRow(f"{cases} × {trials}", visible_points(cases, trials), (cases, trials) == (n_cases, n))
+        for cases, trials in sorted(shapes)
+    )
+
+
+def _last_run(store: Store, agent_id: str, evalset_id: str) -> RunSummary | None:
+    runs = store.runs.list(agent_id=agent_id, evalset_id=evalset_id, limit=5)
+    return next((run for run in runs if run.n_done), None)

@@ -1,0 +1,263 @@
+"""The page of one run, put together from what the store says."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from evaldesk.desk.run_facts import Fact, run_facts
+from evaldesk.desk.run_reliability import Reliability, reliability
+from evaldesk.desk.run_scores import MetricLine, metric_lines
+from evaldesk.desk.run_view import (
+    BADGES,
+    LIVE,
+    PAGE_SIZE,
+    SORTS,
+    Bar,
+    Filter,
+    MatrixRow,
+    RunQuery,
+    columns_k,
+    known_cost,
+    matrix_rows,
+    run_title,
+    short_title,
+)
+from evaldesk.desk.run_words import Answer, Progress, answer, progress, reason_note
+from evaldesk.report import CurvePoint, errors_sentence, undefined_words
+from evaldesk.store import CaseFilter, CaseRow, CaseSort, RunStore, RunSummary, TrialKey
+
+MAX_ERROR_GROUPS = 20
+ONLY_WORDS: Mapping[CaseFilter, str] = {
+    "failed": "Only cases with a failed trial.",
+    "errored": "Only cases with an errored trial.",
+    "unscored": "Only cases with an unscored trial.",
+    "flaky": "Only cases that passed in some trials and failed in others.",
+    "passed": "Only cases that passed.",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """The head of a metric's column; `sub` says what it needs."""
+
+    title: str
+    sub: str
+
+
+@dataclass(frozen=True, slots=True)
+class ErrorLine:
+    """Errors that say the same, with a link to the first."""
+
+    kind: str
+    example: str
+    n: int
+    href: str
+    where: str
+
+
+@dataclass(frozen=True, slots=True)
+class Total:
+    """The last line of the matrix: the whole run."""
+
+    passed: str
+    bar: Bar | None
+    pass_at_k: float | None
+    pass_hat_k: float | None
+    means: tuple[tuple[str, float | None], ...]
+    cost: float | None
+    mean_ms: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class RunPage:
+    """All that the page of a run shows."""
+
+    summary: RunSummary
+    title: str
+    badge: str
+    status_word: str
+    is_live: bool
+    can_stop: bool
+    can_resume: bool
+    can_retry: bool
+    again_href: str
+    here: str
+    events_href: str
+    all_href: str
+    more_href: str
+    progress: Progress
+    reason: tuple[str, str, str]
+    answer: Answer
+    errors_sentence: str
+    dash_sentence: str
+    figures: Sequence[tuple[str, str, object]]
+    filters: Sequence[Filter]
+    sorts: Sequence[Filter]
+    only_words: str
+    k: int
+    columns: Sequence[Column]
+    rows: Sequence[MatrixRow]
+    total: Total | None
+    metrics: Sequence[MetricLine]
+    errors: Sequence[ErrorLine]
+    reliability: Reliability
+    facts: Sequence[Fact]
+
+    @property
+    def id(self) -> int:
+        """The number of the run."""
+        return self.summary.id
+
+    @property
+    def created_at(self) -> datetime:
+        """When the configuration was frozen."""
+        return self.summary.created_at
+
+    @property
+    def n_columns(self) -> int:
+        """Columns of the matrix."""
+        return 6 + (2 if self.k else 0) + len(self.columns)
+
+    @property
+    def figure(self) -> dict[str, Any] | None:
+        """The curves, when there is more than one k to draw."""
+        return self.reliability.figure
+
+    @property
+    def needs_plotly(self) -> bool:
+        """Whether there are curves to draw, or will be when the run is over."""
+        return self.figure is not None or (self.is_live and self.k > 0)
+
+
+def read_run(
+    runs: RunStore, run_id: int, query: RunQuery, in_flight: Collection[TrialKey] = frozenset(), trouble: str = ""
+) -> RunPage:
+    """Everything on the page of a run, at this moment. Raises NotFoundError; UsageError for a strange cursor."""
+    summary = runs.summary(run_id)
+    is_live = summary.status in LIVE
+    # A trial that is over and waits for its commit is in flight, too; more than are played at once is not said.
+    n_running = min(len(in_flight), summary.config.concurrency)
+    sort: CaseSort = query.sort or ("file" if is_live else "worst")
+    found = runs.case_rows(run_id, sort=sort, only=query.only, after=query.after, limit=PAGE_SIZE + 1)
+    metric_rows = runs.metric_rows(run_id)
+    names = [criterion.metric for criterion in summary.config.criteria]
+    outcomes = runs.outcome_counts(run_id)
+    k = columns_k(summary.config.n)
+    found_reliability, point = reliability(outcomes, summary, k)
+    badge, word = BADGES[summary.status]
+    lines = metric_lines(metric_rows)
+    more = query.href(run_id, sort=sort, after=found[PAGE_SIZE - 1].cursor) if len(found) > PAGE_SIZE else ""
+    return RunPage(
+        summary=summary,
+        title=run_title(summary),
+        badge=badge,
+        status_word=word,
+        is_live=is_live,
+        can_stop=summary.status in ("running", "pending"),
+        can_resume=not is_live and summary.n_todo > 0,
+        can_retry=not is_live and summary.n_errored > 0,
+        again_href="" if is_live else f"/runs/new?like={run_id}",
+        here=query.href(run_id),
+        events_href=query.href(run_id, events=True),
+        all_href=query.href(run_id, only=None, after=None),
+        more_href=more,
+        progress=progress(summary, n_running),
+        reason=reason_note(summary, trouble),
+        answer=answer(summary, found_reliability),
+        errors_sentence=errors_sentence(
+            summary.n_passed, summary.n_scored, summary.n_errored, summary.config.errors_are_failures
+        ),
+        dash_sentence=_dash_sentence(summary, found[:PAGE_SIZE], k),
+        figures=_figures(summary),
+        filters=_filters(summary, query, n_running),
+        sorts=[Filter(text, 0, "", query.href(run_id, sort=name, after=None), name == sort) for name, text in SORTS],
+        only_words=ONLY_WORDS[query.only] if query.only else "",
+        k=k,
+        columns=[_column(summary, name) for name in names],
+        rows=matrix_rows(summary, found[:PAGE_SIZE], in_flight, names, k),
+        total=_total(summary, found_reliability, lines, point) if not query.only else None,
+        metrics=lines,
+        errors=_errors(runs, summary) if summary.n_errored else [],
+        reliability=found_reliability,
+        facts=run_facts(summary),
+    )
+
+
+def _column(summary: RunSummary, name: str) -> Column:
+    threshold = next(each.threshold for each in summary.config.criteria if each.metric == name)
+    return Column(short_title(name), "informs" if threshold is None else f"needs {threshold:.2f}")
+
+
+def _dash_sentence(summary: RunSummary, rows: Sequence[CaseRow], k: int) -> str:
+    """Why a shown case has a dash where others have pass@k."""
+    if not k or summary.status in LIVE:
+        return ""
+    for row in rows:
+        n_scored = row.n_passed + row.n_failed + (row.n_errored if summary.config.errors_are_failures else 0)
+        if n_scored < k:
+            return f"A dash is not a zero. {row.case_id}: {undefined_words(k, n_scored)}"
+    return ""
+
+
+def _filters(summary: RunSummary, query: RunQuery, n_running: int) -> list[Filter]:
+    counts: tuple[tuple[CaseFilter, int], ...] = (
+        ("passed", summary.n_passed),
+        ("failed", summary.n_failed),
+        ("errored", summary.n_errored),
+        ("unscored", summary.n_unscored),
+    )
+    found = [
+        Filter(name, n, name, query.href(summary.id, only=name, after=None), query.only == name) for name, n in counts
+    ]
+    if n_running:
+        found.append(Filter("running", n_running, "running"))
+    if summary.n_todo > n_running:
+        found.append(Filter("queued" if summary.status in LIVE else "not played", summary.n_todo - n_running, "queued"))
+    return found
+
+
+def _figures(summary: RunSummary) -> list[tuple[str, str, object]]:
+    """Label, kind of value, value."""
+    cost = known_cost(summary, summary.cost, summary.n_unpriced)
+    figures: list[tuple[str, str, object]] = [("known cost" if summary.n_unpriced else "cost", "dollars", cost)]
+    if summary.n_unpriced:
+        figures.append(("cost unknown", "trials", summary.n_unpriced))
+    mean_ms = summary.duration_ms / summary.n_done if summary.n_done else None
+    return [
+        *figures,
+        ("mean of a trial", "duration", mean_ms),
+        ("time", "duration", summary.active_ms),
+        ("tokens in", "count", summary.tokens_in),
+        ("tokens out", "count", summary.tokens_out),
+    ]
+
+
+def _total(summary: RunSummary, found: Reliability, lines: Sequence[MetricLine], point: CurvePoint) -> Total:
+    means = {line.name: line.mean for line in lines}
+    return Total(
+        passed=f"{summary.n_passed:,} of {summary.n_scored:,}" if summary.n_scored else "–",
+        bar=found.bar,
+        pass_at_k=point.pass_at_k,
+        pass_hat_k=point.pass_hat_k,
+        means=tuple((short_title(each.metric), means.get(each.metric)) for each in summary.config.criteria),
+        cost=known_cost(summary, summary.cost, summary.n_unpriced),
+        mean_ms=summary.duration_ms / summary.n_done if summary.n_done else None,
+    )
+
+
+def _errors(runs: RunStore, summary: RunSummary) -> list[ErrorLine]:
+    groups = runs.error_groups(summary.id)[:MAX_ERROR_GROUPS]
+    names = runs.case_ids(summary.id, [group.first[0] for group in groups])
+    return [
+        ErrorLine(
+            kind=group.kind.replace("_", " "),
+            example=group.example,
+            n=group.n,
+            href=f"/runs/{summary.id}/cases/{group.first[0]}/trials/{group.first[1]}",
+            where=f"{names[group.first[0]]} {group.first[1] + 1}",
+        )
+        for group in groups
+    ]

@@ -1,0 +1,66 @@
+"""The table of scores: what each metric says over the whole run."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from evaldesk.desk.run_view import short_title
+from evaldesk.metrics import metric_info
+from evaldesk.report import mean_interval
+from evaldesk.store import MetricRow
+
+
+@dataclass(frozen=True, slots=True)
+class MetricLine:
+    """One metric; None where a number is undefined, `needs` empty where it only informs."""
+
+    name: str
+    title: str
+    mean: float
+    doubt: str
+    std: float | None
+    low: float
+    high: float
+    needs: str
+    reached: str
+    n: int
+
+
+def metric_lines(rows: Sequence[MetricRow]) -> tuple[MetricLine, ...]:
+    """A line for each metric that gave any value."""
+    return tuple(_line(row) for row in rows)
+
+
+def _line(row: MetricRow) -> MetricLine:
+    low, high = _range(row)
+    interval = mean_interval(
+        mean=row.mean,
+        n=row.n,
+        n_cases=row.n_cases,
+        squares=row.squares,
+        cluster_squares=row.cluster_squares,
+        low=low,
+        high=high,
+    )
+    return MetricLine(
+        name=row.metric,
+        title=short_title(row.metric),
+        mean=row.mean,
+        doubt=f"{interval.low:.2f}–{interval.high:.2f}" if interval else "–",
+        std=row.std,
+        low=row.low,
+        high=row.high,
+        needs="informs" if row.threshold is None else f"{row.threshold:.2f}",
+        reached=f"{row.n_passed:,} of {row.n:,}" if row.threshold is not None else "–",
+        n=row.n,
+    )
+
+
+def _range(row: MetricRow) -> tuple[float, float]:
+    """The range of the metric; of the values seen when the metric is gone."""
+    try:
+        info = metric_info(row.metric)
+    except Exception:  # a user's metric that can no longer be imported must not break the page of a stored run
+        return min(row.low, 0.0), max(row.high, 1.0)
+    return info.low, info.high

@@ -1,0 +1,297 @@
+"""Runs: planned, driven in the background, stopped, resumed and watched; the same path for pages and command line."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import functools
+import logging
+import random
+from collections.abc import AsyncIterator, Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+from evaldesk.desk.agent_version import agent_change
+from evaldesk.desk.agents import AgentDesk
+from evaldesk.desk.evalsets import EvalSetDesk
+from evaldesk.desk.run_driver import RunDriver
+from evaldesk.desk.run_live import LiveRun, Tick
+from evaldesk.desk.run_mark import is_alive, own_mark
+from evaldesk.desk.run_page import RunPage, read_run
+from evaldesk.desk.run_plan import RunOptions, RunPlan, RunSubject, plan_run
+from evaldesk.desk.run_subject import read_subject
+from evaldesk.desk.run_view import LIVE, RunQuery
+from evaldesk.desk.scrubbing import value_scrubber
+from evaldesk.desk.trial_page import TrialPage, read_trial
+from evaldesk.engine import Executor, LocalExecutor, SpareWorkers
+from evaldesk.errors import ConflictError, EvaldeskError
+from evaldesk.model import RunConfig, RunStatus, TrialResult
+from evaldesk.settings import Settings
+from evaldesk.store import RunSummary, Store, TrialKey
+
+log = logging.getLogger("evaldesk.runs")
+
+MAX_RUNS_AT_ONCE = 3
+POLL_S = 1.0
+CLOSE_S = 5.0
+
+T = TypeVar("T")
+
+
+@dataclass(slots=True)
+class _Playing:
+    """A run that this process drives; `driver` is None while it waits for its turn."""
+
+    live: LiveRun = field(default_factory=LiveRun)
+    driver: RunDriver | None = None
+    task: asyncio.Task[None] | None = None
+    is_stopped: bool = False
+
+
+class RunDesk:
+    """The runs of a workspace, and the drivers of those that go on in this process."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        store: Store,
+        agents: AgentDesk,
+        evalsets: EvalSetDesk,
+        *,
+        open_executor: Callable[[RunConfig], Executor] | None = None,
+        chance: random.Random | None = None,
+    ) -> None:
+        self._settings = settings
+        self._store = store
+        self._agents = agents
+        self._evalsets = evalsets
+        self._open_executor = open_executor or self._local_executor
+        self._chance = chance or random.SystemRandom()
+        self._writer = ThreadPoolExecutor(max_workers=1, thread_name_prefix="evaldesk-writer")
+        self._scrubbed: Callable[[TrialResult], TrialResult] = value_scrubber(settings.environment)
+        self._slots = asyncio.Semaphore(MAX_RUNS_AT_ONCE)
+        self._playing: dict[int, _Playing] = {}
+        self._is_closing = False
+        self._spares = SpareWorkers(settings.n_spares)
+
+    def warm(self, *, has_models: bool) -> None:
+        """Have workers ready before the first run; with LiteLLM imported where an agent has a model to call."""
+        self._spares.fill("model_trials" if has_models else "trials")
+
+    async def plan(self, agent_id: str, evalset_id: str, options: RunOptions) -> RunPlan:
+        """The run of an agent and an eval set by their ids. Raises UsageError naming the field at fault."""
+        return self.plan_for(await read_subject(self._agents, self._evalsets, agent_id, evalset_id), options)
+
+    def plan_for(self, subject: RunSubject, options: RunOptions) -> RunPlan:
+        """The run of what the command line names. Raises UsageError naming the field at fault."""
+        return plan_run(subject, options, models=self._settings.models, seed=self._chance.randrange(2**31))
+
+    async def start(self, plan: RunPlan) -> int:
+        """Store the run with all its planned trials, and play it in the background; gives its id."""
+        run_id = await self._write(self._store.runs.create, plan.config, plan.cases)
+        await self._take_up(run_id)
+        return run_id
+
+    async def run_to_end(self, plan: RunPlan, on_progress: Callable[[RunSummary], None]) -> RunSummary:
+        """Play a run here and now; tells of progress at most four times a second. Cancelling it stops the run."""
+        run_id = await self._write(self._store.runs.create, plan.config, plan.cases)
+        playing = await self._take_up(run_id)
+        try:
+            async for _ in playing.live.ticks():
+                on_progress(await self.summary(run_id))
+        except asyncio.CancelledError:
+            await self.stop(run_id, cancel=True)
+            if playing.task:
+                await asyncio.wait({playing.task})
+            raise
+        return await self.summary(run_id)
+
+    async def stop(self, run_id: int, *, cancel: bool = False) -> None:
+        """Start no more trials of a run; those that run finish, or end now with `cancel` and stay planned.
+
+        Raises ConflictError when another process drives the run, NotFoundError when there is no such run.
+        """
+        playing = self._playing.get(run_id)
+        if playing is None:
+            await self._stop_left_behind(run_id)
+            return
+        playing.is_stopped = True
+        await self._write(self._store.runs.set_status, run_id, "stopping")
+        if playing.driver and cancel:
+            await playing.driver.cancel()
+        elif playing.driver:
+            playing.driver.stop()
+        elif playing.task:
+            playing.task.cancel()
+        playing.live.touch()
+
+    async def resume(self, run_id: int) -> None:
+        """Play what is still planned, with the same frozen configuration. Raises ConflictError, NotFoundError."""
+        if await self._is_going(run_id):
+            return
+        summary = await self.summary(run_id)
+        if summary.status in LIVE and is_alive(summary.driver):
+            raise ConflictError(f"run {run_id} is played by another process: {summary.driver.split(' ')[0]}")
+        await self._take_up(run_id, await asyncio.to_thread(agent_change, summary.config))
+
+    async def retry(self, run_id: int) -> int:
+        """Plan the errored trials anew and play them; gives how many. Raises ConflictError while the run goes on."""
+        if await self._is_going(run_id):
+            raise ConflictError(f"run {run_id} is still going on; stop it first, or wait for its end")
+        n = await self._write(self._store.runs.retry_errored, run_id)
+        await self.resume(run_id)
+        return n
+
+    async def delete(self, run_id: int) -> None:
+        """Delete a run with all its trials. Raises ConflictError while it goes on."""
+        if await self._is_going(run_id):
+            raise ConflictError(f"run {run_id} is still going on; stop it before you delete it")
+        await self._write(self._store.runs.delete, run_id)
+
+    async def summary(self, run_id: int) -> RunSummary:
+        """The run and its totals. Raises NotFoundError."""
+        return await asyncio.to_thread(self._store.runs.summary, run_id)
+
+    async def read_page(self, run_id: int, query: RunQuery) -> RunPage:
+        """What the page of a run shows at this moment. Raises NotFoundError, UsageError."""
+        flying, trouble = self.in_flight(run_id), self.trouble(run_id)
+        return await asyncio.to_thread(read_run, self._store.runs, run_id, query, flying, trouble)
+
+    async def read_trial(self, run_id: int, key: TrialKey) -> TrialPage:
+        """What the page of a trial shows. Raises NotFoundError."""
+        return await asyncio.to_thread(read_trial, self._store.runs, run_id, key, self.in_flight(run_id))
+
+    async def set_note(self, run_id: int, note: str) -> None:
+        """Change what a person wrote about a run. Raises NotFoundError."""
+        await self._write(self._store.runs.set_note, run_id, note)
+
+    def in_flight(self, run_id: int) -> frozenset[TrialKey]:
+        """The trials that are being played at this moment by this process."""
+        playing = self._playing.get(run_id)
+        return frozenset(playing.driver.in_flight) if playing and playing.driver else frozenset()
+
+    def trouble(self, run_id: int) -> str:
+        """Why finished trials cannot be stored at this moment; empty when they can."""
+        playing = self._playing.get(run_id)
+        return playing.driver.trouble if playing and playing.driver else ""
+
+    async def watch(self, run_id: int) -> AsyncIterator[Tick]:
+        """The present moment, then every change at most four times a second; the last tick says so."""
+        playing = self._playing.get(run_id)
+        if playing:
+            async for tick in playing.live.ticks():
+                yield tick
+            return
+        number = 0
+        while (await self.summary(run_id)).status in LIVE:
+            yield Tick(number)
+            number += 1
+            await asyncio.sleep(POLL_S)
+        yield Tick(number, is_last=True)
+
+    async def start_up(self) -> None:
+        """Go on with the runs that a dead desk left behind; those of a living process are left alone."""
+        for summary in await asyncio.to_thread(self._store.runs.unfinished_runs):
+            if is_alive(summary.driver):
+                continue
+            if summary.status == "stopping":
+                await self._write(self._store.runs.set_status, summary.id, "stopped", summary.reason)
+            else:
+                await self._take_up(summary.id, await asyncio.to_thread(agent_change, summary.config))
+
+    async def close(self) -> None:
+        """End what runs here without a verdict; the runs stay `running` and go on at the next start."""
+        self._is_closing = True
+        tasks = []
+        for playing in self._playing.values():
+            if playing.driver:
+                await playing.driver.cancel()
+            elif playing.task:
+                playing.task.cancel()
+            if playing.task:
+                tasks.append(playing.task)
+        if tasks:
+            _, hanging = await asyncio.wait(tasks, timeout=CLOSE_S)
+            for task in hanging:  # it waits for a disk that takes nothing: its trials are played again
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+        await self._spares.close()
+        self._writer.shutdown()
+
+    async def _is_going(self, run_id: int) -> bool:
+        """Whether this process plays the run; one whose end is stored already is seen off first."""
+        playing = self._playing.get(run_id)
+        if playing is None or playing.task is None:
+            return playing is not None
+        if (await self.summary(run_id)).status in LIVE:
+            return True
+        await asyncio.wait({playing.task})
+        return False
+
+    async def _take_up(self, run_id: int, reason: str = "") -> _Playing:
+        """Make the run ours before anybody can see it at rest, and play it when its turn comes."""
+        if run_id in self._playing:
+            return self._playing[run_id]
+        playing = self._playing[run_id] = _Playing()
+        await self._write(self._store.runs.set_status, run_id, "pending", reason, driver=own_mark())
+        playing.task = asyncio.create_task(self._play_one(run_id, playing, reason), name=f"run {run_id}")
+        return playing
+
+    async def _play_one(self, run_id: int, playing: _Playing, note: str) -> None:
+        pulse = asyncio.create_task(playing.live.beat())
+        try:
+            async with self._slots:
+                status, reason = await self._drive(run_id, playing, note)
+            if not self._is_closing:
+                await self._write(self._store.runs.set_status, run_id, status, _joined(reason, note))
+        except asyncio.CancelledError:
+            if not self._is_closing:  # it waited for its turn when it was stopped
+                await self._write(self._store.runs.set_status, run_id, "stopped", note)
+        except EvaldeskError as error:
+            await self._write(self._store.runs.set_status, run_id, "failed", str(error))
+        except Exception as error:
+            log.exception("run %s broke off", run_id)
+            await self._write(self._store.runs.set_status, run_id, "failed", f"Evaldesk broke off: {error!r}")
+        finally:
+            pulse.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await pulse
+            del self._playing[run_id]
+            await playing.live.end()
+
+    async def _drive(self, run_id: int, playing: _Playing, note: str) -> tuple[RunStatus, str]:
+        config = (await self.summary(run_id)).config
+        if playing.is_stopped:
+            return "stopped", ""
+        await self._write(self._store.runs.set_status, run_id, "running", note)
+        playing.driver = RunDriver(
+            run_id,
+            config,
+            self._store,
+            self._open_executor(config),
+            writer=self._writer,
+            scrubbed=self._scrubbed,
+            on_change=playing.live.touch,
+        )
+        return await playing.driver.drive()
+
+    async def _stop_left_behind(self, run_id: int) -> None:
+        summary = await self.summary(run_id)
+        if summary.status not in LIVE:
+            return
+        if is_alive(summary.driver):
+            pid = summary.driver.split(" ")[0]
+            raise ConflictError(f"run {run_id} is played by another process; stop it there, or end process {pid}")
+        await self._write(self._store.runs.set_status, run_id, "stopped", summary.reason)
+
+    async def _write(self, call: Callable[..., T], *args: object, **options: object) -> T:
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._writer, functools.partial(call, *args, **options))
+
+    def _local_executor(self, config: RunConfig) -> Executor:
+        return LocalExecutor(self._settings.n_workers, config.concurrency, spares=self._spares)
+
+
+def _joined(*sentences: str) -> str:
+    return " ".join(sentence for sentence in sentences if sentence)

@@ -1,0 +1,146 @@
+"""The page of one trial, put together from what the store says."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+
+from evaldesk.desk.run_view import STATUS_OF, Square, run_title, short_title
+from evaldesk.desk.trial_turns import TurnPanel, said_verdict, shown_value, turn_panels
+from evaldesk.errors import NotFoundError
+from evaldesk.model import Case, Score, TrialResult, adk_verdict
+from evaldesk.report import Divergence, first_divergence
+from evaldesk.store import RunStore, RunSummary, TrialKey
+
+MAX_STRIP = 100
+
+
+@dataclass(frozen=True, slots=True)
+class ScoreLine:
+    """One metric over the whole trial; `why` says why there is no value, `verdict` is empty where it only informs."""
+
+    title: str
+    value: str
+    needs: str
+    verdict: str
+    why: str
+    trace: str
+
+
+@dataclass(frozen=True, slots=True)
+class TrialPage:
+    """All that the page of a trial shows. `result` is None while nothing was recorded; numbers count from 1."""
+
+    summary: RunSummary
+    case: Case
+    case_index: int
+    number: int
+    status: str
+    is_again: bool
+    result: TrialResult | None
+    strip: Sequence[Square]
+    strip_words: str
+    divergence: Divergence | None
+    turns: Sequence[TurnPanel]
+    scores: Sequence[ScoreLine]
+    adk_sentence: str
+    previous_trial: str
+    next_trial: str
+    previous_mismatch: str
+    next_mismatch: str
+
+    @property
+    def run_title(self) -> str:
+        """What the run is called."""
+        return run_title(self.summary)
+
+    @property
+    def is_flawless(self) -> bool:
+        """Whether a divergence, if there is one, did not keep the trial from passing."""
+        return self.status == "passed"
+
+
+def read_trial(runs: RunStore, run_id: int, key: TrialKey, in_flight: Collection[TrialKey] = frozenset()) -> TrialPage:
+    """Everything on the page of a trial. Raises NotFoundError when the run never planned it."""
+    case_index, trial_index = key
+    summary, neighbours = runs.summary(run_id), runs.neighbours(run_id, *key)
+    case, row = runs.case(run_id, case_index), runs.case_row(run_id, case_index)
+    result = _result(runs, run_id, key)
+    letters = ["r" if (case_index, at) in in_flight else letter for at, letter in enumerate(row.strip)]
+    status = STATUS_OF[letters[trial_index]]
+    is_done = row.strip[trial_index] != "."
+    scores = result.scores if result else ()
+    return TrialPage(
+        summary=summary,
+        case=case,
+        case_index=case_index,
+        number=trial_index + 1,
+        status=status,
+        is_again=result is not None and not is_done,
+        result=result,
+        strip=_strip(run_id, case_index, letters, trial_index),
+        strip_words=_strip_words(row.n_passed, row.n_passed + row.n_failed, trial_index, len(letters)),
+        divergence=first_divergence(case, result.transcript, _gating(scores, summary)) if result else None,
+        turns=turn_panels(case, result),
+        scores=[_line(score) for score in scores if score.turn is None],
+        adk_sentence=_adk_sentence(result) if is_done else "",
+        previous_trial=_href(run_id, neighbours.previous_trial),
+        next_trial=_href(run_id, neighbours.next_trial),
+        previous_mismatch=_href(run_id, neighbours.previous_mismatch),
+        next_mismatch=_href(run_id, neighbours.next_mismatch),
+    )
+
+
+def _result(runs: RunStore, run_id: int, key: TrialKey) -> TrialResult | None:
+    try:
+        return runs.trial(run_id, *key)
+    except NotFoundError:
+        return None
+
+
+def _strip(run_id: int, case_index: int, letters: Sequence[str], current: int) -> list[Square]:
+    """The trials of the case; of very many those around the current one."""
+    start = max(0, min(current - MAX_STRIP // 2, len(letters) - MAX_STRIP))
+    return [
+        Square(at + 1, STATUS_OF[letter], _href(run_id, (case_index, at)))
+        for at, letter in enumerate(letters)
+        if start <= at < start + MAX_STRIP
+    ]
+
+
+def _strip_words(n_passed: int, n_scored: int, trial_index: int, n: int) -> str:
+    place = f"Trial {trial_index + 1} of {n}"
+    if not n_scored or n == 1:
+        return place
+    flaky = " (flaky)" if 0 < n_passed < n_scored else ""
+    return f"{place}; {n_passed} of {n_scored} passed{flaky}"
+
+
+def _gating(scores: Sequence[Score], summary: RunSummary) -> list[Score]:
+    gating = {criterion.metric for criterion in summary.config.criteria if criterion.threshold is not None}
+    return [score for score in scores if score.metric in gating]
+
+
+def _line(score: Score) -> ScoreLine:
+    return ScoreLine(
+        title=short_title(score.metric),
+        value=shown_value(score),
+        needs="–" if score.threshold is None else f"{score.threshold:.2f}",
+        verdict=said_verdict(score),
+        why=score.reason if score.value is None else "",
+        trace=score.error.trace if score.error else "",
+    )
+
+
+def _adk_sentence(result: TrialResult | None) -> str:
+    """ADK's own verdict, where it differs: it ignores what was not evaluated."""
+    if result is None or not result.scores:
+        return ""
+    verdict = adk_verdict(result.scores)
+    if verdict == result.verdict:
+        return ""
+    return f"ADK itself would say {verdict}: it ignores metrics that could not be evaluated."
+
+
+def _href(run_id: int, key: TrialKey | None) -> str:
+    return f"/runs/{run_id}/cases/{key[0]}/trials/{key[1]}" if key else ""

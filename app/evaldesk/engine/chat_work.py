@@ -1,0 +1,142 @@
+"""Work on chat sessions and on what an agent says of itself, as a worker does it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TypeAlias
+
+from evaldesk.engine.attempt import LOAD_TIMEOUT_S, Attempt
+from evaldesk.engine.failures import failure
+from evaldesk.engine.frames import Describe, Described, Failed, FromWorker, Happened, Talk, TurnEnded
+from evaldesk.engine.loading import load, load_ready
+from evaldesk.engine.output import CURRENT_LOG
+from evaldesk.engine.player import play_turn, timed_out
+from evaldesk.engine.turn import OpenTurn, cut
+from evaldesk.engine.work import MAX_RESULT
+from evaldesk.errors import AgentError
+from evaldesk.model import AgentDescription, ErrorRecord, Event, Session, TurnRecord
+from evaldesk.wire import to_json
+
+MAX_SESSIONS = 200
+
+Send: TypeAlias = Callable[[FromWorker], None]
+
+# What adapters remember of each session, the longest unused first; it lives as long as the process.
+_memories: dict[str, dict[str, object]] = {}
+
+
+class TurnWork:
+    """Plays one turn of a chat session; the adapter's memory of the session lives as long as this process."""
+
+    def __init__(self, frame: Talk, send: Send) -> None:
+        self._frame = frame
+        self._send = send
+        self.attempt = Attempt()
+
+    async def run(self) -> bytes:
+        """Play the turn, telling each event as it happens."""
+        CURRENT_LOG.set(self.attempt.log)
+        spec = self._frame.spec
+        self.attempt.begin("load", LOAD_TIMEOUT_S)
+        session = self._session()
+        try:
+            agent = load_ready(spec.agent)
+        except BaseException as error:
+            return self._failed(failure(error, "agent_import"))
+        self.attempt.begin("play", spec.timeout_s)
+        record = await play_turn(agent, session, spec.message, attempt=self.attempt, show=self._show)
+        return self._ended(record)
+
+    def given_up(self, place: str) -> bytes:
+        """The turn as far as it came."""
+        turns = self.attempt.transcript().turns
+        if self.attempt.stop == "cancelled":
+            return self._ended(turns[-1], is_tainted=True) if turns else self._failed(None, is_tainted=True)
+        if not turns:
+            error = ErrorRecord("agent_import", f"not imported within {self.attempt.timeout_s:g} s", place)
+            return self._failed(error, is_tainted=True)
+        error = timed_out(self.attempt.timeout_s, place)
+        event = Event("error", at_ms=turns[-1].duration_ms, error=error)
+        self._show(event)
+        return self._ended(replace(turns[-1], events=(*turns[-1].events, event)), is_tainted=True)
+
+    def broken(self, error: BaseException | None) -> bytes:
+        """A turn in which nothing happened but this."""
+        return self._failed(failure(error, "engine") if error else None)
+
+    def _session(self) -> Session:
+        spec = self._frame.spec
+        memory = _memories.pop(spec.session_id, {})
+        _memories[spec.session_id] = memory
+        while len(_memories) > MAX_SESSIONS:
+            del _memories[next(iter(_memories))]
+        return Session(
+            id=spec.session_id,
+            state=dict(spec.state),
+            turns=list(spec.turns),
+            app_name=spec.app_name,
+            user_id=spec.user_id,
+            model=spec.model,
+            seed=spec.seed,
+            is_streaming=True,
+            memory=memory,
+        )
+
+    def _show(self, event: Event) -> None:
+        self._send(Happened(self._frame.key, (event,)))
+
+    def _failed(self, error: ErrorRecord | None, *, is_tainted: bool = False) -> bytes:
+        spec = self._frame.spec
+        session = Session(id=spec.session_id, state=dict(spec.state))
+        turn = OpenTurn(session, spec.message, self.attempt.clock, self._show)
+        if error:
+            turn.fail(error)
+        return self._ended(turn.record("error" if error else "cancelled"), is_tainted=is_tainted)
+
+    def _ended(self, record: TurnRecord, *, is_tainted: bool = False) -> bytes:
+        printed = self.attempt.log.text()
+        if printed:
+            event = Event("log", at_ms=record.duration_ms, author="output", text=printed)
+            self._show(event)
+            record = replace(record, events=(*record.events, event))
+        frame = to_json(TurnEnded(self._frame.key, record, is_tainted))
+        if len(frame) > MAX_RESULT:
+            frame = to_json(TurnEnded(self._frame.key, cut(record, 1_000), is_tainted))
+        return frame
+
+
+class DescribeWork:
+    """Imports an agent and asks what it is."""
+
+    def __init__(self, frame: Describe) -> None:
+        self._frame = frame
+        self.attempt = Attempt()
+
+    async def run(self) -> bytes:
+        """Describe; where it is asked to be warm, import what the turns need first."""
+        CURRENT_LOG.set(self.attempt.log)
+        self.attempt.begin("load", LOAD_TIMEOUT_S)
+        try:
+            agent = (load_ready if self._frame.warm else load)(self._frame.agent)
+            description = _checked_description(agent.describe())
+        except BaseException as error:
+            return to_json(Failed(self._frame.key, failure(error, "agent_import")))
+        return to_json(Described(self._frame.key, description))
+
+    def given_up(self, place: str) -> bytes:
+        """An agent whose import does not end."""
+        error = ErrorRecord("agent_import", f"not imported within {self.attempt.timeout_s:g} s", place)
+        return to_json(Failed(self._frame.key, error, is_tainted=True))
+
+    def broken(self, error: BaseException | None) -> bytes:
+        """An agent that cannot be described."""
+        record = failure(error, "engine") if error else ErrorRecord("cancelled", "the description was cancelled")
+        return to_json(Failed(self._frame.key, record))
+
+
+def _checked_description(found: object) -> AgentDescription:
+    if not isinstance(found, AgentDescription):
+        raise AgentError(f"describe must return an AgentDescription, got {type(found).__name__}")
+    to_json(found)
+    return found

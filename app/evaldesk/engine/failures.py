@@ -1,0 +1,59 @@
+"""Failures as values: what code that is not ours raised, with the trace its author needs."""
+
+from __future__ import annotations
+
+import sys
+import threading
+import traceback
+
+from evaldesk.errors import AgentError, ModelError
+from evaldesk.model import ErrorRecord
+from evaldesk.wire import plain_text
+
+MAX_TRACE = 20_000
+MAX_MESSAGE = 2_000
+
+
+def failure(error: BaseException, kind: str = "agent_raised") -> ErrorRecord:
+    """What was raised, as a value; an error that knows its own kind keeps it."""
+    if isinstance(error, ModelError):
+        kind = error.kind
+    elif isinstance(error, AgentError) and kind == "agent_raised":
+        kind = "bad_output"
+    trace = str(getattr(error, "trace", "")) or trace_of(error)
+    return ErrorRecord(kind, _message(error), shortened(trace, MAX_TRACE))
+
+
+def trace_of(error: BaseException) -> str:
+    """The traceback of `error` without our own frames, unless there are no others."""
+    from evaldesk.agents.traces import user_trace
+
+    try:
+        trace = user_trace(error)
+        return trace if "  File " in trace else "".join(traceback.format_exception(error))
+    except Exception as broken:
+        return f"{type(error).__name__}, whose trace cannot be shown: {type(broken).__name__}"
+
+
+def place_of(thread: threading.Thread) -> str:
+    """Where `thread` stands at this moment; empty when it has ended."""
+    frame = sys._current_frames().get(thread.ident or 0)
+    return shortened("".join(traceback.format_stack(frame)), MAX_TRACE) if frame else ""
+
+
+def shortened(text: str, limit: int) -> str:
+    """`text` of valid Unicode with its middle left out when it is longer than `limit` characters."""
+    if len(text) > limit:
+        text = f"{text[: limit // 2]}\n… {len(text) - limit} characters left out …\n{text[-limit // 2 :]}"
+    return plain_text(text)
+
+
+def _message(error: BaseException) -> str:
+    try:
+        said = str(error)
+    except Exception:
+        said = "its message cannot be shown"
+    name = type(error).__name__
+    if isinstance(error, ModelError | AgentError):
+        return shortened(said or name, MAX_MESSAGE)
+    return shortened(f"{name}: {said}" if said else name, MAX_MESSAGE)

@@ -1,0 +1,159 @@
+"""The frames that cross between the parent and a worker: one JSON object a line.
+
+They are msgspec structs and not dataclasses because msgspec can tell the members of a union apart only by a tag,
+which dataclasses cannot carry; the values inside them are those of `evaldesk.model`.
+"""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+import msgspec
+
+from evaldesk.model import (
+    AgentDescription,
+    AgentRef,
+    Case,
+    Criterion,
+    ErrorRecord,
+    Event,
+    TrialResult,
+    TrialSpec,
+    TurnRecord,
+    TurnSpec,
+)
+
+MAX_FRAME = 64 * 1024 * 1024
+
+
+class GradeSpec(msgspec.Struct, frozen=True):
+    """A stored trial that is to be scored again, without playing it."""
+
+    result: TrialResult
+    case: Case
+    criteria: tuple[Criterion, ...]
+
+
+class Play(msgspec.Struct, frozen=True, tag="play"):
+    """Play a trial and grade it; answered by Ended."""
+
+    key: int
+    spec: TrialSpec
+
+
+class Grade(msgspec.Struct, frozen=True, tag="grade"):
+    """Grade a trial that was played; answered by Ended."""
+
+    key: int
+    spec: GradeSpec
+
+
+class Talk(msgspec.Struct, frozen=True, tag="talk"):
+    """Play one turn of a session; answered by any number of Happened and one TurnEnded."""
+
+    key: int
+    spec: TurnSpec
+
+
+class Describe(msgspec.Struct, frozen=True, tag="describe"):
+    """Import an agent and say what it is; answered by Described or Failed; `warm` also imports what turns need."""
+
+    key: int
+    agent: AgentRef
+    warm: bool = False
+
+
+class Stop(msgspec.Struct, frozen=True, tag="stop"):
+    """End the trial or turn of that key as cancelled."""
+
+    key: int
+
+
+class Ready(msgspec.Struct, frozen=True, tag="ready"):
+    """The worker is up."""
+
+    pid: int
+
+
+class Beat(msgspec.Struct, frozen=True, tag="beat"):
+    """The worker's main loop is alive; `left` is (key, seconds until its deadline) of all that is under way."""
+
+    left: tuple[tuple[int, float], ...]
+
+
+class Ended(msgspec.Struct, frozen=True, tag="ended"):
+    """A trial's result. A tainted worker holds a lane that does not come back, and is to be replaced."""
+
+    key: int
+    result: TrialResult
+    is_tainted: bool = False
+
+
+class Happened(msgspec.Struct, frozen=True, tag="happened"):
+    """Events of a turn under way."""
+
+    key: int
+    events: tuple[Event, ...]
+
+
+class TurnEnded(msgspec.Struct, frozen=True, tag="turn_ended"):
+    """The whole turn."""
+
+    key: int
+    record: TurnRecord
+    is_tainted: bool = False
+
+
+class Described(msgspec.Struct, frozen=True, tag="described"):
+    """What the agent says of itself."""
+
+    key: int
+    description: AgentDescription
+
+
+class Failed(msgspec.Struct, frozen=True, tag="failed"):
+    """The agent cannot be described, and why."""
+
+    key: int
+    error: ErrorRecord
+    is_tainted: bool = False
+
+
+ToWorker: TypeAlias = Play | Grade | Talk | Describe | Stop
+FromWorker: TypeAlias = Ready | Beat | Ended | Happened | TurnEnded | Described | Failed
+
+_to_worker = msgspec.json.Decoder(ToWorker)
+_from_worker = msgspec.json.Decoder(FromWorker)
+
+
+def frame_to_worker(line: bytes) -> ToWorker:
+    """The frame a worker was sent. Raises msgspec.MsgspecError."""
+    frame: ToWorker = _to_worker.decode(line)
+    return frame
+
+
+def frame_from_worker(line: bytes) -> FromWorker:
+    """The frame a worker sent. Raises msgspec.MsgspecError."""
+    frame: FromWorker = _from_worker.decode(line)
+    return frame
+
+
+class Lines:
+    """Cuts a stream of bytes into lines."""
+
+    def __init__(self) -> None:
+        self._parts: list[bytes] = []
+        self._n_bytes = 0
+
+    def feed(self, data: bytes) -> list[bytes]:
+        """The lines that `data` completes, without their ends. Raises ValueError beyond MAX_FRAME bytes a line."""
+        *complete, rest = data.split(b"\n")
+        if complete:
+            complete[0] = b"".join((*self._parts, complete[0]))
+            self._parts, self._n_bytes = [], 0
+        if rest:
+            self._parts.append(rest)
+            self._n_bytes += len(rest)
+        if self._n_bytes > MAX_FRAME:
+            raise ValueError(f"a frame of more than {MAX_FRAME} bytes")
+        return complete

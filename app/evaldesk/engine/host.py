@@ -1,0 +1,213 @@
+"""Keeps one warm worker for each agent, in which chat turns are played and agents say what they are."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import AsyncGenerator, Coroutine, Mapping
+from contextlib import aclosing, suppress
+from dataclasses import dataclass
+
+from evaldesk.engine.attempt import LOAD_TIMEOUT_S
+from evaldesk.engine.fingerprint import fingerprint
+from evaldesk.engine.frames import Describe, Described, Failed, Happened, Talk, TurnEnded
+from evaldesk.engine.hosted import HostedAgent, Item, next_key
+from evaldesk.engine.process import Death, WorkerStartError
+from evaldesk.errors import AgentError, ConflictError
+from evaldesk.model import AgentDescription, AgentRef, ErrorRecord, Event, StopReason, TurnRecord, TurnSpec
+
+MAX_WORKERS = 4
+
+
+@dataclass(slots=True)
+class _Turn:
+    """A turn under way; `agent` is None until its worker is up."""
+
+    key: int
+    agent: HostedAgent | None = None
+    is_stopped: bool = False
+
+
+class AgentHost:
+    """Workers by agent; those that were idle longest are closed beyond `max_workers`."""
+
+    def __init__(self, *, environment: Mapping[str, str] | None = None, max_workers: int = MAX_WORKERS) -> None:
+        self._environment = os.environ if environment is None else environment
+        self._max_workers = max_workers
+        self._hosted: dict[AgentRef, HostedAgent] = {}
+        self._retired: set[HostedAgent] = set()
+        self._locks: dict[AgentRef, asyncio.Lock] = {}
+        self._turns: dict[str, _Turn] = {}
+        self._descriptions: dict[AgentRef, tuple[str, AgentDescription]] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._is_closed = False
+
+    @property
+    def worker_pids(self) -> list[int]:
+        """Process ids of the workers that are kept."""
+        return [agent.pid for agent in self._hosted.values()]
+
+    async def describe(self, ref: AgentRef) -> AgentDescription:
+        """What the agent says of itself; asked once for each version of its files. Raises AgentError with its trace."""
+        version = await asyncio.to_thread(fingerprint, ref.folder)
+        known = self._descriptions.get(ref)
+        if known and known[0] == version:
+            return known[1]
+        return await self._describe(ref, warm=False)
+
+    async def warm(self, ref: AgentRef) -> None:
+        """Start the agent's worker and import what its turns need. What fails is said by the first turn."""
+        with suppress(AgentError):
+            await self._describe(ref, warm=True)
+
+    async def play_turn(self, spec: TurnSpec) -> AsyncGenerator[Event | TurnRecord, None]:
+        """The events of the turn as they happen, partial ones too, and its TurnRecord at the end.
+
+        Whatever becomes of the agent is an error event and in the record. Leaving early stops the turn. Raises
+        ConflictError when a turn of this session is under way.
+        """
+        if spec.session_id in self._turns:
+            raise ConflictError("a turn of this session is under way; stop it first or wait for its end")
+        turn = self._turns[spec.session_id] = _Turn(next_key())
+        try:
+            async with aclosing(self._play(spec, turn)) as items:
+                async for item in items:
+                    yield item
+        finally:
+            del self._turns[spec.session_id]
+            self._tidy()
+
+    async def stop_turn(self, session_id: str) -> None:
+        """End the turn under way as cancelled; what happened so far is kept. Without one, nothing."""
+        turn = self._turns.get(session_id)
+        if turn and not turn.is_stopped:
+            turn.is_stopped = True
+            if turn.agent:
+                turn.agent.stop(turn.key)
+
+    async def close(self) -> None:
+        """End all workers; turns under way end with an error."""
+        self._is_closed = True
+        everyone = (*self._hosted.values(), *self._retired)
+        self._hosted.clear()
+        await asyncio.gather(*(agent.close() for agent in everyone))
+        if self._tasks:
+            await asyncio.wait(self._tasks)
+
+    async def _describe(self, ref: AgentRef, *, warm: bool) -> AgentDescription:
+        try:
+            agent = await self._agent(ref)
+        except WorkerStartError as error:
+            raise AgentError(str(error), trace=error.output) from error
+        async with aclosing(agent.ask(Describe(next_key(), ref, warm), LOAD_TIMEOUT_S)) as answers:
+            answer = await anext(answers)
+        self._tidy()
+        if isinstance(answer, Described):
+            self._descriptions[ref] = (agent.version, answer.description)
+            return answer.description
+        agent.is_retired = True  # so that the next look is a fresh one
+        if isinstance(answer, Failed):
+            raise AgentError(answer.error.message, trace=answer.error.trace)
+        if isinstance(answer, Death):
+            raise AgentError(answer.message, trace=answer.output)
+        raise AgentError(f"the worker answered with {type(answer).__name__}")
+
+    async def _play(self, spec: TurnSpec, turn: _Turn) -> AsyncGenerator[Event | TurnRecord, None]:
+        told: list[Event] = []
+        error: ErrorRecord | None = None
+        try:
+            async with aclosing(self._answers(spec, turn)) as answers:
+                async for answer in answers:
+                    if isinstance(answer, Happened):
+                        for event in answer.events:
+                            told.append(event)
+                            yield event
+                    elif isinstance(answer, TurnEnded):
+                        yield answer.record
+                    elif isinstance(answer, Death):
+                        kind = "timed_out" if answer.is_timeout else "worker_died"
+                        error = ErrorRecord(kind, answer.message, answer.output)
+        except WorkerStartError as failed:
+            error = ErrorRecord("worker_start", str(failed), failed.output)
+        if error:
+            for item in _broken_off(spec, told, turn, error):
+                yield item
+
+    async def _answers(self, spec: TurnSpec, turn: _Turn) -> AsyncGenerator[Item, None]:
+        """What the worker says of the turn; a worker that was gone before it began is replaced once."""
+        for is_last_try in (False, True):
+            agent = turn.agent = await self._agent(spec.agent)
+            if turn.is_stopped:
+                yield Death("the turn was stopped before it began", "")
+                return
+            has_begun = False
+            async with aclosing(agent.ask(Talk(turn.key, spec), spec.timeout_s)) as answers:
+                async for answer in answers:
+                    if isinstance(answer, Death) and not (has_begun or turn.is_stopped or is_last_try):
+                        break
+                    has_begun = True
+                    if isinstance(answer, TurnEnded) and _is_import_error(answer.record):
+                        agent.is_retired = True  # the next turn imports afresh, whatever was wrong
+                    yield answer
+                else:
+                    return
+
+    async def _agent(self, ref: AgentRef) -> HostedAgent:
+        """The agent's worker, started anew when its files changed. Raises WorkerStartError."""
+        async with self._locks.setdefault(ref, asyncio.Lock()):
+            if self._is_closed:
+                raise WorkerStartError("the desk is closing and starts no worker any more", "")
+            version = await asyncio.to_thread(fingerprint, ref.folder)
+            agent = self._hosted.pop(ref, None)
+            if agent and (agent.is_retired or agent.version != version):
+                self._retired.add(agent)
+                agent = None
+            if agent is None:
+                agent = HostedAgent(version)
+                await agent.start(self._environment)
+            self._hosted[ref] = agent  # put last: the order is that of use
+            self._tidy()
+            return agent
+
+    def _tidy(self) -> None:
+        """Close what is idle and not wanted any more."""
+        idle = [ref for ref, agent in self._hosted.items() if agent.is_idle]
+        for ref in idle[: max(0, len(self._hosted) - self._max_workers)]:
+            self._retired.add(self._hosted.pop(ref))
+        for agent in [agent for agent in self._retired if agent.is_idle]:
+            self._retired.discard(agent)
+            self._do(agent.close())
+
+    def _do(self, work: Coroutine[None, None, None]) -> None:
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+
+def _is_import_error(record: TurnRecord) -> bool:
+    return record.error is not None and record.error.kind == "agent_import"
+
+
+def _broken_off(spec: TurnSpec, told: list[Event], turn: _Turn, error: ErrorRecord) -> list[Event | TurnRecord]:
+    """The end of a turn whose worker is gone, made of what it told."""
+    if turn.is_stopped:
+        return [_record(spec, told, "cancelled")]
+    event = Event("error", at_ms=told[-1].at_ms if told else 0.0, error=error)
+    return [event, _record(spec, [*told, event], "error")]
+
+
+def _record(spec: TurnSpec, told: list[Event], stop_reason: StopReason) -> TurnRecord:
+    events = tuple(event for event in told if not event.is_partial)
+    state = dict(spec.state)
+    for change in (change for event in events for change in event.changes):
+        state.pop(change.key, None)
+        if change.is_present:
+            state[change.key] = change.after
+    return TurnRecord(
+        query=spec.message,
+        events=events or (Event("user_message", author="user", text=spec.message),),
+        state_before=spec.state,
+        state_after=state,
+        duration_ms=events[-1].at_ms if events else 0.0,
+        stop_reason=stop_reason,
+    )

@@ -1,0 +1,130 @@
+"""Plays an agent: one turn of a session, or all turns of a case. What goes wrong in it becomes a value."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from copy import deepcopy
+from typing import TYPE_CHECKING
+
+from evaldesk.engine.attempt import Attempt
+from evaldesk.engine.failures import failure
+from evaldesk.engine.turn import OpenTurn, Show
+from evaldesk.errors import AgentError
+from evaldesk.model import (
+    ErrorRecord,
+    Session,
+    StopReason,
+    TrialResult,
+    TrialSpec,
+    TrialStatus,
+    TurnRecord,
+    trial_verdict,
+)
+
+if TYPE_CHECKING:
+    from evaldesk.agents import Agent
+
+
+async def play_trial(agent: Agent, spec: TrialSpec, *, attempt: Attempt | None = None) -> TrialResult:
+    """Play the turns of the case in a fresh session; the result has no scores yet."""
+    attempt = attempt or Attempt(clock=time.monotonic)
+    attempt.begin("play", spec.limits.trial_timeout_s)
+    if spec.case.scenario is not None:
+        reason = "the case has a scenario instead of turns, and Evaldesk has no simulated user to play it"
+        return trial_result(spec, attempt, ErrorRecord("unsupported", reason))
+    session = _session_of(spec)
+    for turn in spec.case.turns:
+        record = await play_turn(agent, session, turn.query, attempt=attempt)
+        if record.error or attempt.stop:
+            break
+    return trial_result(spec, attempt, None)
+
+
+async def play_turn(
+    agent: Agent, session: Session, query: str, *, attempt: Attempt, show: Show | None = None
+) -> TurnRecord:
+    """Play one turn and add it to the session and the attempt; never raises for what the agent does."""
+    turn = OpenTurn(session, query, attempt.clock, show)
+    attempt.turn = turn
+    reason = await _stop_reason(agent, session, query, turn, attempt)
+    record = turn.record(reason)
+    session.turns.append(record)
+    attempt.turns.append(record)
+    attempt.turn = None
+    return record
+
+
+def trial_result(spec: TrialSpec, attempt: Attempt, error: ErrorRecord | None) -> TrialResult:
+    """What became of the trial as far as the attempt came; `error` overrides what the last turn says."""
+    transcript = attempt.transcript()
+    last = transcript.turns[-1] if transcript.turns else None
+    error = error or (last.error if last else None)
+    if attempt.stop == "timed_out" and not error:
+        error = timed_out(attempt.timeout_s)
+    stop_reason = attempt.stop or (last.stop_reason if last and last.error == error else "error")
+    status: TrialStatus = attempt.stop or ("errored" if error else "finished")
+    return TrialResult(
+        run_id=spec.run_id,
+        case_index=spec.case_index,
+        trial_index=spec.trial_index,
+        status=status,
+        verdict=trial_verdict((), spec.criteria, error),
+        stop_reason=stop_reason,
+        transcript=transcript,
+        usages=tuple(usage for turn in transcript.turns for usage in turn.usages),
+        duration_ms=attempt.duration_ms,
+        error=error,
+        logs=attempt.log.text(),
+        attempt=spec.attempt,
+    )
+
+
+def timed_out(timeout_s: float, trace: str = "") -> ErrorRecord:
+    """The error of a trial or turn that took longer than it may."""
+    return ErrorRecord("timed_out", f"not finished within {timeout_s:g} s", trace)
+
+
+async def _stop_reason(agent: Agent, session: Session, query: str, turn: OpenTurn, attempt: Attempt) -> StopReason:
+    reason: StopReason = "error"
+    trace = ""
+    try:
+        reason = await _converse(agent, session, query, turn)
+        turn.close()
+    except BaseException as error:
+        found = failure(error)
+        trace = found.trace
+        if not attempt.stop:
+            turn.fail(found)
+    if attempt.stop == "timed_out":
+        turn.fail(timed_out(attempt.timeout_s, trace))
+    return attempt.stop or reason
+
+
+async def _converse(agent: Agent, session: Session, query: str, turn: OpenTurn) -> StopReason:
+    reply = agent.reply(session, query)
+    if not hasattr(reply, "__aiter__"):
+        if asyncio.iscoroutine(reply):
+            reply.close()
+        raise AgentError(f"reply must be an async generator of events, got {type(reply).__name__}")
+    try:
+        async for found in reply:
+            event = turn.take(found)
+            if event.error:
+                return "max_iterations" if event.error.kind == "max_iterations" else "error"
+    finally:
+        if hasattr(reply, "aclose"):
+            await reply.aclose()
+    return "answered"
+
+
+def _session_of(spec: TrialSpec) -> Session:
+    start = spec.case.initial_session
+    return Session(
+        id=f"run{spec.run_id}-case{spec.case_index}-trial{spec.trial_index}-{spec.attempt}",
+        state=deepcopy(dict(spec.case.initial_state)),
+        app_name=start.app_name if start else "",
+        user_id=(start.user_id if start else "") or "user",
+        model=spec.model,
+        seed=spec.seed,
+    )

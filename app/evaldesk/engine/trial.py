@@ -1,0 +1,43 @@
+"""One trial from its spec to its result: load the agent, play the case, grade what happened."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from evaldesk.engine.attempt import GRADE_TIMEOUT_S, LOAD_TIMEOUT_S, Attempt
+from evaldesk.engine.failures import failure
+from evaldesk.engine.grading import grade
+from evaldesk.engine.loading import load_ready
+from evaldesk.engine.output import CURRENT_LOG
+from evaldesk.engine.player import play_trial, timed_out, trial_result
+from evaldesk.model import ErrorRecord, TrialResult, TrialSpec
+
+
+async def run_trial(spec: TrialSpec, attempt: Attempt) -> TrialResult:
+    """Load, play, grade. Each phase has its own deadline, which whoever holds the attempt enforces."""
+    CURRENT_LOG.set(attempt.log)
+    attempt.begin("load", LOAD_TIMEOUT_S)
+    try:
+        agent = load_ready(spec.agent)
+    except BaseException as error:
+        return trial_result(spec, attempt, failure(error, "agent_import"))
+    result = await play_trial(agent, spec, attempt=attempt)
+    if attempt.stop:
+        return result
+    attempt.begin("grade", GRADE_TIMEOUT_S)
+    graded = grade(result, spec.case, spec.criteria)
+    return replace(graded, logs=attempt.log.text())
+
+
+def given_up(spec: TrialSpec, attempt: Attempt, place: str) -> TrialResult:
+    """The result of a trial whose thread does not come back, standing at `place`."""
+    reasons: dict[str, Callable[[], ErrorRecord]] = {
+        "load": lambda: ErrorRecord("agent_import", f"not imported within {attempt.timeout_s:g} s", place),
+        "play": lambda: timed_out(attempt.timeout_s, place),
+        "grade": lambda: ErrorRecord("grading_failed", f"not graded within {attempt.timeout_s:g} s", place),
+    }
+    if attempt.stop == "cancelled":
+        return trial_result(spec, attempt, None)
+    result = trial_result(spec, attempt, reasons[attempt.phase]())
+    return result if attempt.phase == "play" else replace(result, status="errored", stop_reason="error")

@@ -1,0 +1,159 @@
+"""One turn while it is played: its events, stamped, and the session state it leaves behind."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import TypeAlias
+
+from evaldesk.engine.attempt import Clock
+from evaldesk.engine.events import checked_event
+from evaldesk.errors import AgentError
+from evaldesk.model import Change, ErrorRecord, Event, JsonObject, JsonValue, Session, StopReason, TurnRecord
+from evaldesk.wire import plain, to_json
+
+MAX_EVENTS = 10_000
+MAX_TURN_BYTES = 32 * 1024 * 1024
+
+Show: TypeAlias = Callable[[Event], None]
+
+
+class OpenTurn:
+    """A turn under way. `show` is told every event as it happens, partial ones included."""
+
+    def __init__(self, session: Session, query: str, clock: Clock, show: Show | None) -> None:
+        self._session = session
+        self._query = query
+        self._clock = clock
+        self._show = show
+        self._started = clock()
+        self._events: list[Event] = []
+        self._n_bytes = 0
+        self._state_json = b""
+        self._state: dict[str, JsonValue] = {}
+        self._read_state()
+        self._state_before = self._state
+        self._keep(Event("user_message", author="user", text=query))
+
+    def take(self, found: object) -> Event:
+        """Keep what the agent yielded, and how it changed the state. Raises AgentError where it is no event."""
+        if len(self._events) >= MAX_EVENTS:
+            raise AgentError(f"more than {MAX_EVENTS} events in one turn")
+        if self._n_bytes > MAX_TURN_BYTES:
+            raise AgentError(f"more than {MAX_TURN_BYTES // 2**20} MiB of events in one turn")
+        event = checked_event(found, self._now_ms())
+        self._keep(event)
+        self._note_state()
+        return event
+
+    def fail(self, error: ErrorRecord) -> None:
+        """Keep the failure that ends the turn, unless the agent named one itself."""
+        if not self._events or self._events[-1].kind != "error":
+            self._keep(Event("error", at_ms=self._now_ms(), error=error))
+
+    def log(self, text: str) -> None:
+        """Keep what was printed during the turn."""
+        self._keep(Event("log", at_ms=self._now_ms(), author="output", text=text))
+
+    def close(self) -> None:
+        """Note the last change of the state. Raises AgentError where the state is no object any more."""
+        self._note_state()
+
+    def record(self, stop_reason: StopReason) -> TurnRecord:
+        """The turn up to now; may be asked from another thread."""
+        return TurnRecord(
+            query=self._query,
+            events=tuple(self._events),
+            state_before=self._state_before,
+            state_after=self._state,
+            duration_ms=self._now_ms(),
+            stop_reason=stop_reason,
+        )
+
+    def _now_ms(self) -> float:
+        return round((self._clock() - self._started) * 1000, 3)
+
+    def _keep(self, event: Event) -> None:
+        if self._show:
+            self._show(event)
+        if event.is_partial:
+            return
+        self._n_bytes += len(to_json(event))
+        self._events.append(event)
+
+    def _note_state(self) -> None:
+        before = self._state
+        if self._read_state():
+            self._keep(Event("state_delta", at_ms=self._now_ms(), changes=changes(before, self._state)))
+
+    def _read_state(self) -> bool:
+        """Take a copy of the session state; whether it changed."""
+        state = self._session.state
+        if not isinstance(state, Mapping):
+            self._session.state = dict(self._state)
+            raise AgentError(f"session.state must stay an object, got {type(state).__name__}")
+        try:
+            state_json = to_json(state)
+        except (TypeError, ValueError, RecursionError):
+            state_json = to_json(plain(state))
+        if state_json == self._state_json:
+            return False
+        copied = plain(state)
+        if not isinstance(copied, dict):
+            raise AgentError("session.state cannot be read")
+        is_changed = bool(self._state_json) and bool(changes(self._state, copied))
+        self._state, self._state_json = copied, state_json
+        return is_changed
+
+
+def changes(before: JsonObject, after: JsonObject) -> tuple[Change, ...]:
+    """The top-level keys that differ, in the order of `after`, removed ones last. True differs from 1."""
+    found = [
+        Change(key, before.get(key), value, was_present=key in before)
+        for key, value in after.items()
+        if key not in before or to_json(before[key]) != to_json(value)
+    ]
+    gone = [Change(key, value, None, is_present=False) for key, value in before.items() if key not in after]
+    return (*found, *gone)
+
+
+def cut(record: TurnRecord, limit: int) -> TurnRecord:
+    """The turn with every long text cut to `limit` characters and events left out, saying so.
+
+    For a turn too big to be kept whole; keeps at most `limit` events, the first and the last ones.
+    """
+    events = record.events
+    if len(events) > limit:
+        n_out = len(events) - limit
+        note = Event("log", at_ms=events[limit // 2].at_ms, author="evaldesk", text=f"… {n_out} events left out …")
+        events = (*events[: limit // 2], note, *events[-(limit - limit // 2) :])
+    return replace(
+        record,
+        events=tuple(_cut_event(event, limit) for event in events),
+        state_before=_cut_object(record.state_before, limit),
+        state_after=_cut_object(record.state_after, limit),
+    )
+
+
+def _cut_event(event: Event, limit: int) -> Event:
+    call = event.call and replace(event.call, args=_cut_object(event.call.args, limit))
+    result = event.result if len(to_json(event.result)) <= limit else _cut_text(to_json(event.result).decode(), limit)
+    text = _cut_text(event.text, limit)
+    changed = tuple(
+        replace(change, before=_cut_value(change.before, limit), after=_cut_value(change.after, limit))
+        for change in event.changes
+    )
+    return replace(event, call=call, result=result, text=text, changes=changed)
+
+
+def _cut_object(value: JsonObject, limit: int) -> JsonObject:
+    return {_cut_text(key, limit): _cut_value(item, limit) for key, item in list(value.items())[:limit]}
+
+
+def _cut_value(value: JsonValue, limit: int) -> JsonValue:
+    encoded = to_json(value)
+    return value if len(encoded) <= limit else _cut_text(encoded.decode(), limit)
+
+
+def _cut_text(text: str, limit: int) -> str:
+    return text if len(text) <= limit else f"{text[:limit]}… ({len(text) - limit} more characters were cut)"

@@ -1,0 +1,101 @@
+"""Every error that Evaldesk raises on purpose, drawn as one tree.
+
+EvaldeskError
+├── UsageError          the caller asked for something that cannot be (exit code 2, HTTP 422)
+│   └── NotFoundError   a name that leads nowhere; says which names exist (exit code 2, HTTP 404)
+├── ConflictError       the thing changed or exists already (HTTP 409)
+├── FormatError         a file does not say what it should; says where (HTTP 422)
+├── AgentError          the user's agent could not be loaded or did not keep its contract
+├── MetricError         a metric cannot judge what it was given
+├── ModelError          a model call failed for good
+└── WorkspaceError      the workspace cannot be used: held by another desk, newer schema, not writable
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from difflib import get_close_matches
+
+MAX_SHOWN = 200
+
+
+class EvaldeskError(Exception):
+    """An error with a sentence that says where, what was found and what to do next."""
+
+
+class UsageError(EvaldeskError):
+    """The caller asked for something that cannot be; `field` names the form field or option at fault."""
+
+    def __init__(self, message: str, *, field: str | None = None) -> None:
+        super().__init__(message)
+        self.field = field
+
+
+class NotFoundError(UsageError):
+    """A name that leads nowhere."""
+
+    @classmethod
+    def among(cls, kind: str, name: str, known: Iterable[str]) -> NotFoundError:
+        """Say that `name` is no `kind`, and name the nearest known one, or all of them when they are few."""
+        names, name = sorted(known), name[:MAX_SHOWN]
+        nearest = get_close_matches(name, names, n=1)
+        if nearest:
+            return cls(f"no {kind} named {name!r}; did you mean {nearest[0]!r}?")
+        if not names:
+            return cls(f"no {kind} named {name!r}; there is none yet")
+        listed = ", ".join(names[:10]) + (", …" if len(names) > 10 else "")
+        return cls(f"no {kind} named {name!r}; there are: {listed}")
+
+
+class ConflictError(EvaldeskError):
+    """The thing exists already, or changed since it was read."""
+
+
+class FormatError(EvaldeskError):
+    """A file does not say what it should.
+
+    `source` is the file name, `path` the JSON path inside it (`eval_cases[2].conversation`), `line` and
+    `column` count from 1 where the place in the text is known.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        source: str = "",
+        path: str = "",
+        line: int | None = None,
+        column: int | None = None,
+    ) -> None:
+        place = source + (f":{line}" if line else "") + (f":{column}" if line and column else "")
+        super().__init__(": ".join(part for part in (place, path, message) if part))
+        self.reason = message
+        self.source = source
+        self.path = path
+        self.line = line
+        self.column = column
+
+
+class AgentError(EvaldeskError):
+    """The user's agent could not be loaded, or did not keep the agent contract; `trace` has the user's frames."""
+
+    def __init__(self, message: str, *, trace: str = "") -> None:
+        super().__init__(message)
+        self.trace = trace
+
+
+class MetricError(EvaldeskError):
+    """A metric cannot judge what it was given."""
+
+
+class ModelError(EvaldeskError):
+    """A model call failed for good; `kind` is a short stable word such as `rate_limit`."""
+
+    def __init__(self, message: str, *, kind: str = "model", is_fatal: bool = False) -> None:
+        super().__init__(message)
+        self.kind = kind
+        self.is_fatal = is_fatal
+
+
+class WorkspaceError(EvaldeskError):
+    """The workspace cannot be used: held by another desk, newer schema, not writable."""

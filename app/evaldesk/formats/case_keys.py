@@ -1,0 +1,54 @@
+"""Moving a case that was read in one format into another without losing the keys nobody understands."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import replace
+from typing import Any
+
+from evaldesk.formats.shape import FORM, form_of, shown_extra
+from evaldesk.model import Case, JsonObject, Turn
+
+KEPT = "old_turn_keys"
+_CALL_KEYS = ("partial_args", "will_continue")
+
+
+def format_of_case(case: Case) -> str:
+    """The format that the case was read in; "adk" for a case that was made here."""
+    return str(form_of(case.extra).get("format", "adk"))
+
+
+def for_adk(case: Case, turn_keys: Collection[str]) -> Case:
+    """The case as ADK takes it. ADK refuses unknown keys inside turns but keeps those of a case, so an old
+    case's turn keys move to `old_turn_keys` of the case: `[{"turn": 0, "keys": {...}, "calls": {"1": {...}}}]`.
+    """
+    if format_of_case(case) == "adk":
+        return case
+    kept = [found for index, turn in enumerate(case.turns) if (found := _foreign(index, turn, turn_keys))]
+    turns = tuple(_native(turn, turn_keys) for turn in case.turns)
+    extra: dict[str, Any] = {**shown_extra(case.extra), **({KEPT: kept} if kept else {})}
+    return replace(case, turns=turns, extra=extra)
+
+
+def _foreign(index: int, turn: Turn, turn_keys: Collection[str]) -> dict[str, Any]:
+    keys = {key: value for key, value in shown_extra(turn.extra).items() if key not in turn_keys}
+    by_call = {
+        str(number): _without(call.extra, _CALL_KEYS) for number, call in enumerate(turn.expected.tool_calls or ())
+    }
+    calls = {number: found for number, found in by_call.items() if found}
+    held = {name: value for name, value in (("keys", keys), ("calls", calls)) if value}
+    return {"turn": index, **held} if held else {}
+
+
+def _native(turn: Turn, turn_keys: Collection[str]) -> Turn:
+    calls = turn.expected.tool_calls
+    native = calls and tuple(replace(call, extra=_only(call.extra, _CALL_KEYS)) for call in calls)
+    return replace(turn, expected=replace(turn.expected, tool_calls=native), extra=_only(turn.extra, turn_keys))
+
+
+def _only(extra: JsonObject, keys: Collection[str]) -> JsonObject:
+    return {key: value for key, value in extra.items() if key in keys}
+
+
+def _without(extra: JsonObject, keys: Collection[str]) -> JsonObject:
+    return {key: value for key, value in extra.items() if key not in keys and key != FORM}

@@ -1,0 +1,7 @@
+"""Floor 1: the one door to LiteLLM, opened when the first model is called or by `preload`."""
+
+from evaldesk.llm.call import ModelCall, ModelReply, RequestedCall
+from evaldesk.llm.loop import complete, preload
+from evaldesk.llm.retries import Patience
+
+__all__ = ["ModelCall", "ModelReply", "Patience", "RequestedCall", "complete", "preload"]

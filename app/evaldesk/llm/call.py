@@ -1,0 +1,41 @@
+"""A model call and what comes back."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from evaldesk.model import JsonObject, Usage
+
+
+@dataclass(frozen=True, slots=True)
+class ModelCall:
+    """What a model is asked: chat messages and tools in OpenAI's shape. `timeout_s` bounds each attempt."""
+
+    model: str
+    messages: Sequence[JsonObject]
+    tools: Sequence[JsonObject] = ()
+    temperature: float | None = None
+    max_tokens: int | None = None
+    seed: int | None = None
+    api_base: str | None = None
+    timeout_s: float = 120.0
+
+
+@dataclass(frozen=True, slots=True)
+class RequestedCall:
+    """A tool call as the model wrote it: `arguments` is text that should be a JSON object."""
+
+    id: str
+    name: str
+    arguments: str
+
+
+@dataclass(frozen=True, slots=True)
+class ModelReply:
+    """What a model answered. `finish_reason` is LiteLLM's word: `stop`, `length`, `tool_calls`, `content_filter`."""
+
+    text: str
+    tool_calls: tuple[RequestedCall, ...]
+    usage: Usage
+    finish_reason: str = "stop"

@@ -1,0 +1,117 @@
+"""LiteLLM, opened quietly, and one attempt at a call."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import threading
+import warnings
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+from evaldesk.llm.call import ModelCall, ModelReply, RequestedCall
+from evaldesk.model import Usage
+
+DEMO_PREFIX = "demo/"
+
+_opening = threading.Lock()
+
+
+def set_environment() -> None:
+    """Keep LiteLLM from fetching a price map and from reading a `.env` on import; needed before it is imported."""
+    os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "True")
+    os.environ.setdefault("LITELLM_MODE", "PRODUCTION")
+
+
+def open_litellm() -> Any:
+    """The module, imported once, silenced, with the scripted demo model registered; any thread may ask first."""
+    with _opening:
+        return _opened()
+
+
+@cache
+def _opened() -> Any:
+    set_environment()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # what it and pydantic complain of is not for the user to mend
+        import litellm
+
+        for kind in (litellm.ModelResponse, litellm.types.utils.Delta):
+            kind()  # its schema is built when it is first used, with warnings
+    from evaldesk.demo_model.provider import demo_provider, prices
+
+    litellm.suppress_debug_info = True
+    litellm.telemetry = False
+    for name in ("LiteLLM", "LiteLLM Router", "LiteLLM Proxy"):
+        logging.getLogger(name).setLevel(logging.CRITICAL)
+    litellm.custom_provider_map = [
+        *litellm.custom_provider_map,
+        {"provider": DEMO_PREFIX.rstrip("/"), "custom_handler": demo_provider()},
+    ]
+    litellm.register_model(prices())
+    return litellm
+
+
+async def attempt(call: ModelCall, tell: Callable[[str], object] | None) -> ModelReply:
+    """One request, streamed when `tell` is given. Raises what LiteLLM raises, and TimeoutError."""
+    litellm = open_litellm()
+    async with asyncio.timeout(call.timeout_s):
+        if tell is None:
+            return _reply(call, await litellm.acompletion(**_arguments(call)))
+        options = {"stream": True, "stream_options": {"include_usage": True}}
+        chunks = []
+        async for chunk in await litellm.acompletion(**_arguments(call), **options):
+            chunks.append(chunk)
+            text = chunk.choices[0].delta.content if chunk.choices else None
+            if text:
+                tell(text)
+        return _reply(call, litellm.stream_chunk_builder(chunks, messages=list(call.messages)))
+
+
+def _arguments(call: ModelCall) -> dict[str, Any]:
+    litellm = open_litellm()
+    optional = {
+        "tools": list(call.tools) or None,
+        "temperature": call.temperature,
+        "max_tokens": call.max_tokens,
+        "seed": call.seed,
+        "api_base": call.api_base,
+    }
+    return {
+        "model": call.model,
+        "messages": list(call.messages),
+        "timeout": call.timeout_s,
+        "num_retries": 0,
+        "drop_params": True,  # what a provider does not know is left out, not refused
+        "_skip_mcp_handler": True,  # tools= needs a package of its own without it in 1.106.0 to 1.106.2
+        "no-log": not (litellm.callbacks or litellm.success_callback),  # a fifth of the call's CPU time, for nobody
+        **{name: value for name, value in optional.items() if value is not None},
+    }
+
+
+def _reply(call: ModelCall, response: Any) -> ModelReply:
+    choice = response.choices[0]
+    calls = tuple(
+        RequestedCall(found.id or f"call_{index}", found.function.name or "", found.function.arguments or "{}")
+        for index, found in enumerate(choice.message.tool_calls or ())
+    )
+    return ModelReply(choice.message.content or "", calls, _usage(call, response), choice.finish_reason or "stop")
+
+
+def _usage(call: ModelCall, response: Any) -> Usage:
+    found = getattr(response, "usage", None)
+    tokens_in = getattr(found, "prompt_tokens", None) or 0
+    tokens_out = getattr(found, "completion_tokens", None) or 0
+    return Usage(call.model, tokens_in=tokens_in, tokens_out=tokens_out, cost=_cost(call.model, found))
+
+
+def _cost(model: str, usage: Any) -> float | None:
+    """US dollars by LiteLLM's price map, None for a model that is not in it."""
+    if model.startswith(DEMO_PREFIX):
+        return 0.0
+    try:
+        return float(sum(open_litellm().cost_per_token(model=model, usage_object=usage)))
+    except Exception:  # LiteLLM raises a bare Exception for a model without a price
+        return None

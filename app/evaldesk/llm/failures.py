@@ -1,0 +1,123 @@
+"""What went wrong with a model call, in one sentence that says what to do, and whether trying again may help.
+
+The classes and their meaning: stack.md section 3.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from typing import Any
+
+from evaldesk.secrets import scrub
+
+MAX_SAID = 300
+
+_NO_KEY = re.compile(r"missing credentials|api_key client option|no api key|api key (?:is )?(?:missing|required)", re.I)
+_NO_MODEL = re.compile(r"LLM Provider NOT provided|model_not_found|unknown model", re.I)
+_NO_MONEY = re.compile(r"insufficient_quota|credit balance is too low|payment required", re.I)
+_NO_NETWORK = re.compile(r"connect|disconnect|timed? ?out|connection (?:reset|aborted|closed)|name or service", re.I)
+_LOCAL_FAULT = re.compile(r"no module named|unexpected keyword|object has no attribute", re.I)
+
+
+@dataclass(frozen=True, slots=True)
+class ModelFailure:
+    """A failed attempt. `is_fatal`: no other trial can do better; `is_passing`: the next attempt may."""
+
+    kind: str
+    sentence: str
+    is_fatal: bool = False
+    is_passing: bool = False
+    retry_after_s: float | None = None
+
+
+def failure_of(error: BaseException, model: str) -> ModelFailure:
+    """`error`, whatever LiteLLM or a provider's client made of it, as a ModelFailure."""
+    names = {kind.__name__ for kind in type(error).__mro__}
+    status = getattr(error, "status_code", None) or 0
+    text = f"{getattr(error, 'body', None) or ''} {error}"
+    said = _said(error)
+    fatal = _fatal(names, status, text, said, model)
+    if fatal:
+        return fatal
+    passing = _passing(names, status, text)
+    if passing:
+        should_not = _header(error, "x-should-retry") == "false"
+        return ModelFailure(passing, f"{model}: {said}", is_passing=not should_not, retry_after_s=_retry_after_s(error))
+    if "ContextWindowExceededError" in names:
+        return ModelFailure("context_window", f"{model}: the conversation is longer than the model can read: {said}")
+    if "ContentPolicyViolationError" in names:
+        return ModelFailure("content_policy", f"{model}: the provider refuses this conversation: {said}")
+    return ModelFailure("bad_request" if 400 <= status < 500 else "model", f"{model}: {said}")
+
+
+def _fatal(names: set[str], status: int, text: str, said: str, model: str) -> ModelFailure | None:
+    if _NO_MONEY.search(text) or status == 402:
+        return ModelFailure("quota", f"{model}: the account has nothing left to spend: {said}", is_fatal=True)
+    if names & {"AuthenticationError", "PermissionDeniedError"} or status in {401, 403} or _NO_KEY.search(text):
+        sentence = f"{model}: no valid key; set {_key_names(model)} where the desk is started: {said}"
+        return ModelFailure("authentication", sentence, is_fatal=True)
+    if "NotFoundError" in names or status == 404 or _NO_MODEL.search(text):
+        sentence = f"{model}: no such model; name it as provider/model, openai/gpt-4o-mini or demo/dice say: {said}"
+        return ModelFailure("unknown_model", sentence, is_fatal=True)
+    return None
+
+
+def _passing(names: set[str], status: int, text: str) -> str | None:
+    if names & {"Timeout", "TimeoutError"} or status == 408:
+        return "timeout"
+    if status == 429:
+        return "rate_limit"
+    if _LOCAL_FAULT.search(text):
+        return None
+    if _NO_NETWORK.search(text) and (status >= 500 or not status):
+        return "connection"
+    if status >= 500 and "APIConnectionError" not in names:
+        return "server_error"
+    return None
+
+
+def _said(error: BaseException) -> str:
+    """What the provider said, as one line without LiteLLM's own names and without secrets."""
+    text = str(error).strip() or type(error).__name__
+    text = re.sub(r"^(?:litellm\.)?\w+(?:Error|Timeout)?: (?=\S)", "", text.splitlines()[0])
+    text = re.sub(r"^\w*(?:Error|Exception):? (?:- )?", "", text)
+    text = scrub(text, os.environ)
+    return text if len(text) <= MAX_SAID else f"{text[:MAX_SAID]}…"
+
+
+def _key_names(model: str) -> str:
+    """The environment variables that LiteLLM would take a key from."""
+    from evaldesk.llm.client import open_litellm
+
+    with suppress(Exception):  # it knows nothing of some providers
+        missing = open_litellm().validate_environment(model=model)["missing_keys"]
+        if missing:
+            return " or ".join(missing)
+    provider = model.partition("/")[0].upper() if "/" in model else "OPENAI"
+    return f"{re.sub(r'[^A-Z0-9]+', '_', provider)}_API_KEY"
+
+
+def _retry_after_s(error: BaseException) -> float | None:
+    with suppress(TypeError, ValueError):
+        return max(0.0, float(_header(error, "retry-after-ms") or "") / 1000)
+    value = _header(error, "retry-after")
+    with suppress(TypeError, ValueError):
+        return max(0.0, float(value))
+    with suppress(TypeError, ValueError):
+        return max(0.0, (parsedate_to_datetime(value) - datetime.now(UTC)).total_seconds())
+    return None
+
+
+def _header(error: BaseException, name: str) -> str:
+    """A header of the provider's answer; empty when there is none. LiteLLM hangs them on either attribute."""
+    response: Any = getattr(error, "response", None)
+    for headers in (getattr(error, "litellm_response_headers", None), getattr(response, "headers", None)):
+        if isinstance(headers, Mapping) and headers.get(name):
+            return str(headers[name])
+    return ""

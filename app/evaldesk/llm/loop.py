@@ -1,0 +1,47 @@
+"""One event loop in a thread of its own for all model calls of a process.
+
+LiteLLM is clean only on one loop: called from several it prints tracebacks and grows threads. (stack.md section 3)
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable
+
+from evaldesk.llm.call import ModelCall, ModelReply
+from evaldesk.llm.client import open_litellm, set_environment
+from evaldesk.llm.retries import PATIENT, Patience, complete_patiently
+
+_lock = threading.Lock()
+_running: asyncio.AbstractEventLoop | None = None
+
+
+async def complete(
+    call: ModelCall, on_text: Callable[[str], None] | None = None, *, patience: Patience = PATIENT
+) -> ModelReply:
+    """Ask a model, trying again where that may help. Raises ModelError.
+
+    With `on_text` the answer is streamed: it is called in the caller's loop with each piece of text. Cancelling the
+    caller cancels the call.
+    """
+    caller = asyncio.get_running_loop()
+    tell = (lambda text: caller.call_soon_threadsafe(on_text, text)) if on_text else None
+    return await asyncio.wrap_future(
+        asyncio.run_coroutine_threadsafe(complete_patiently(call, tell, patience), _loop()), loop=caller
+    )
+
+
+def preload() -> None:
+    """Begin to import LiteLLM in the background, which takes 1.7 s."""
+    set_environment()
+    _loop().call_soon_threadsafe(open_litellm)
+
+
+def _loop() -> asyncio.AbstractEventLoop:
+    global _running  # noqa: PLW0603 - one for the process
+    with _lock:
+        if _running is None:
+            _running = asyncio.new_event_loop()
+            threading.Thread(target=_running.run_forever, name="evaldesk-llm", daemon=True).start()
+        return _running

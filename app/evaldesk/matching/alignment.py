@@ -1,0 +1,85 @@
+"""The alignment of expected calls with actual ones that the trial page draws."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal, TypeAlias
+
+from evaldesk.matching.calls import AnyCall, PlainCall, plain_calls
+from evaldesk.matching.json_equality import json_equal, objects_equal
+
+Op: TypeAlias = Literal["=", "~", "-", "+", "moved"]
+Step: TypeAlias = tuple[Op, int | None, int | None]
+
+_TIE = 1e-9
+
+
+def align(expected: Sequence[AnyCall], actual: Sequence[AnyCall]) -> tuple[Step, ...]:
+    """Steps that turn the expected calls into the actual ones, as (op, expected index, actual index).
+
+    Pairs keep their order and maximise similarity: an equal call counts 1 (`=`), the same tool with other arguments
+    0.5 + 0.49 x the share of equal top-level arguments (`~`); ties go to the smallest indexes. What is left over is
+    missing (`-`), extra (`+`) or, where an equal call stands elsewhere, `moved`.
+    """
+    return align_plain(plain_calls(expected, "expected"), plain_calls(actual, "actual"))
+
+
+def align_plain(expected: Sequence[PlainCall], actual: Sequence[PlainCall]) -> tuple[Step, ...]:
+    """`align` for calls that are plain already."""
+    same = 0
+    while same < min(len(expected), len(actual)) and _similarity(expected[same], actual[same]) == 1.0:
+        same += 1
+    pairs = [(index, index, True) for index in range(same)]
+    pairs += [(i + same, j + same, is_equal) for i, j, is_equal in _best_pairs(expected[same:], actual[same:])]
+    return tuple(_steps(expected, actual, pairs))
+
+
+def _best_pairs(expected: Sequence[PlainCall], actual: Sequence[PlainCall]) -> list[tuple[int, int, bool]]:
+    rows, columns = len(expected), len(actual)
+    alike = [[_similarity(wish, call) for call in actual] for wish in expected]
+    best = [[0.0] * (columns + 1) for _ in range(rows + 1)]
+    for i in range(rows - 1, -1, -1):
+        for j in range(columns - 1, -1, -1):
+            paired = alike[i][j] + best[i + 1][j + 1] if alike[i][j] else 0.0
+            best[i][j] = max(paired, best[i + 1][j], best[i][j + 1])
+    pairs, start = [], 0
+    for i in range(rows):
+        for j in range(start, columns):
+            if alike[i][j] and alike[i][j] + best[i + 1][j + 1] >= best[i][start] - _TIE:
+                pairs.append((i, j, alike[i][j] == 1.0))
+                start = j + 1
+                break
+    return pairs
+
+
+def _similarity(wish: PlainCall, call: PlainCall) -> float:
+    if wish[0] != call[0]:
+        return 0.0
+    if objects_equal(wish[1], call[1]):
+        return 1.0
+    keys = {*wish[1], *call[1]}
+    n_equal = sum(key in wish[1] and key in call[1] and json_equal(wish[1][key], call[1][key]) for key in keys)
+    return 0.5 + 0.49 * n_equal / len(keys)
+
+
+def _steps(
+    expected: Sequence[PlainCall], actual: Sequence[PlainCall], pairs: Sequence[tuple[int, int, bool]]
+) -> list[Step]:
+    paired = {i for i, _, _ in pairs}
+    left_over = [i for i in range(len(expected)) if i not in paired]
+    taken = {j for _, j, _ in pairs}
+    moved: dict[int, int] = {}
+    for j in (j for j in range(len(actual)) if j not in taken):
+        origin = next((i for i in left_over if _similarity(expected[i], actual[j]) == 1.0), None)
+        if origin is not None:
+            moved[j] = origin
+            left_over.remove(origin)
+    steps: list[Step] = []
+    i = j = 0
+    for pair_i, pair_j, is_equal in [*pairs, (len(expected), len(actual), False)]:
+        steps += [("-", index, None) for index in range(i, pair_i) if index in left_over]
+        steps += [("moved", moved[at], at) if at in moved else ("+", None, at) for at in range(j, pair_j)]
+        if pair_i < len(expected):
+            steps.append(("=" if is_equal else "~", pair_i, pair_j))
+        i, j = pair_i + 1, pair_j + 1
+    return steps

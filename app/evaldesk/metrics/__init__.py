@@ -1,0 +1,19 @@
+"""Metrics: ways to score a trial. A new one is a file here and a line in `METRICS`."""
+
+from evaldesk.metrics.criteria import METRICS, build_metric, check_criteria, metric_info, unscored_reason
+from evaldesk.metrics.metric import Metric, MetricInfo
+from evaldesk.metrics.rouge import preload, rouge1
+from evaldesk.metrics.scoring import score_trial
+
+__all__ = [
+    "METRICS",
+    "Metric",
+    "MetricInfo",
+    "build_metric",
+    "check_criteria",
+    "metric_info",
+    "preload",
+    "rouge1",
+    "score_trial",
+    "unscored_reason",
+]

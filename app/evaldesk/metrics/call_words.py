@@ -1,0 +1,90 @@
+"""What sets the actual calls of a turn apart from the expected ones, in words."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from evaldesk.matching import Step, align, diff_args, json_equal
+from evaldesk.model import JsonValue, ToolCall
+from evaldesk.wire import to_json
+
+_LONGEST = 60
+
+
+def same_calls(expected: Sequence[ToolCall], actual: Sequence[ToolCall]) -> str:
+    """The sentence for calls that satisfy the expectation."""
+    if not expected:
+        return "No call was expected and none was made." if not actual else "No call was expected; calls are free here."
+    return "The one expected call was made." if len(expected) == 1 else f"All {len(expected)} expected calls were made."
+
+
+def other_calls(expected: Sequence[ToolCall], actual: Sequence[ToolCall], *, harmless: Sequence[str] = ()) -> str:
+    """The sentence for calls that differ, without the steps whose op is `harmless`; empty when nothing is left."""
+    steps = [step for step in align(expected, actual) if step[0] != "=" and step[0] not in harmless]
+    if len(steps) == 1:
+        return _step(steps[0], expected, actual)
+    if not actual and expected:
+        return f"None of the {len(expected)} expected calls was made."
+    words = (("~", "with other arguments"), ("-", "missing"), ("+", "extra"), ("moved", "moved"))
+    counts = [(sum(step[0] == op for step in steps), word) for op, word in words]
+    said = ", ".join(f"{count} {word}" for count, word in counts if count)
+    return f"Of the calls, {said}." if said else ""
+
+
+def _step(step: Step, expected: Sequence[ToolCall], actual: Sequence[ToolCall]) -> str:
+    op, wanted, made = step
+    if op == "-" and wanted is not None:
+        return f"Call {wanted + 1} of {len(expected)}, {expected[wanted].name}, was not made."
+    if made is None:
+        return ""
+    if op == "+":
+        return f"Call {made + 1} of {len(actual)}, {actual[made].name}, was not expected."
+    if wanted is None:
+        return ""
+    if op == "moved":
+        return f"{expected[wanted].name} came as call {made + 1}, expected as call {wanted + 1}."
+    return f"Call {made + 1} of {len(actual)} has other arguments: {_changes(expected[wanted], actual[made])}."
+
+
+def _changes(expected: ToolCall, actual: ToolCall) -> str:
+    keys = list(dict.fromkeys(change.pointer.split("/")[1] for change in diff_args(expected.args, actual.args)))
+    names = [key.replace("~1", "/").replace("~0", "~") for key in keys]
+    said = [_change(name, expected, actual) for name in names[:2]]
+    return "; ".join(said) + (f"; and {len(names) - 2} more" if len(names) > 2 else "")
+
+
+def _change(key: str, expected: ToolCall, actual: ToolCall) -> str:
+    if key not in actual.args:
+        return f"{key} is missing"
+    if key not in expected.args:
+        return f"{key} is not expected"
+    wanted, made = expected.args[key], actual.args[key]
+    if isinstance(wanted, list) and isinstance(made, list):
+        lacks, has = _without(wanted, made), _without(made, wanted)
+        parts = ([f"lacks {_listed(lacks)}"] if lacks else []) + ([f"has {_listed(has)} too many"] if has else [])
+        if parts and len(lacks) + len(has) <= 4:
+            return f"{key} {' and '.join(parts)}"
+        if not parts:
+            return f"{key} has another order"
+    return f"{key} is {_short(made)}, expected {_short(wanted)}"
+
+
+def _without(items: Sequence[JsonValue], others: Sequence[JsonValue]) -> list[JsonValue]:
+    rest, missing = list(others), []
+    for item in items:
+        at = next((index for index, other in enumerate(rest) if json_equal(item, other)), None)
+        if at is None:
+            missing.append(item)
+        else:
+            rest.pop(at)
+    return missing
+
+
+def _listed(items: Sequence[JsonValue]) -> str:
+    texts = [_short(item) for item in items]
+    return texts[0] if len(texts) == 1 else f"{', '.join(texts[:-1])} and {texts[-1]}"
+
+
+def _short(value: JsonValue) -> str:
+    text = to_json(value).decode()
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"

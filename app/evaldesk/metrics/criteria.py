@@ -1,0 +1,146 @@
+"""Criteria: which metric, which options, which threshold; checked before a run, built in the worker."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import fields, is_dataclass
+from difflib import get_close_matches
+from functools import cache
+from typing import cast
+
+import msgspec
+
+from evaldesk.errors import NotFoundError, UsageError
+from evaldesk.metrics.metric import Metric, MetricInfo, Need
+from evaldesk.metrics.response_json import is_json_reference
+from evaldesk.metrics.response_number import is_number_reference
+from evaldesk.model import Case, Criterion
+from evaldesk.registry import Registry
+
+METRICS = Registry(
+    "metric",
+    "evaldesk.metrics",
+    {
+        "tool_trajectory_avg_score": "evaldesk.metrics.adk_trajectory:ToolTrajectoryAvgScore",
+        "response_match_score": "evaldesk.metrics.response_match:ResponseMatchScore",
+        "tool_exact": "evaldesk.metrics.tool_match:ToolExact",
+        "tool_in_order": "evaldesk.metrics.tool_match:ToolInOrder",
+        "tool_any_order": "evaldesk.metrics.tool_match:ToolAnyOrder",
+        "tool_precision": "evaldesk.metrics.tool_match:ToolPrecision",
+        "tool_recall": "evaldesk.metrics.tool_match:ToolRecall",
+        "tool_f1": "evaldesk.metrics.tool_match:ToolF1",
+        "response_rouge_2": "evaldesk.metrics.response_rouge:ResponseRouge2",
+        "response_rouge_l": "evaldesk.metrics.response_rouge:ResponseRougeL",
+        "response_exact": "evaldesk.metrics.response_text:ResponseExact",
+        "response_contains": "evaldesk.metrics.response_text:ResponseContains",
+        "response_json": "evaldesk.metrics.response_json:ResponseJson",
+        "response_number": "evaldesk.metrics.response_number:ResponseNumber",
+        "final_state_match": "evaldesk.metrics.final_state:FinalStateMatch",
+        "tool_call_count_v1": "evaldesk.metrics.efficiency:ToolCallCount",
+        "inference_call_count_v1": "evaldesk.metrics.efficiency:InferenceCallCount",
+        "token_usage_v1": "evaldesk.metrics.efficiency:TokenUsage",
+        "invocation_duration_v1": "evaldesk.metrics.efficiency:InvocationDuration",
+    },
+)
+
+_MISSING: Mapping[Need, tuple[Callable[[Case], bool], str]] = {
+    "tool_calls": (
+        lambda case: all(turn.expected.tool_calls is None for turn in case.turns),
+        "No turn of this case says which tools should be called.",
+    ),
+    "reference": (
+        lambda case: all(turn.expected.reference is None for turn in case.turns),
+        "No turn of this case has a reference answer.",
+    ),
+    "reference_json": (
+        lambda case: not any(is_json_reference(turn.expected) for turn in case.turns),
+        "No turn of this case has a reference answer that is JSON.",
+    ),
+    "reference_number": (
+        lambda case: not any(is_number_reference(turn.expected) for turn in case.turns),
+        "No turn of this case has a reference answer with a number in it.",
+    ),
+    "final_state": (lambda case: case.final_state is None, "The case does not say what the final state should be."),
+}
+
+
+def metric_info(name: str) -> MetricInfo:
+    """What the metric says of itself. Raises NotFoundError."""
+    return _metric_class(name).info
+
+
+def check_criteria(criteria: Sequence[Criterion]) -> None:
+    """Raise UsageError for the first criterion that cannot be built, or a metric that is named twice."""
+    seen: set[str] = set()
+    for criterion in criteria:
+        build_metric(criterion)
+        if criterion.metric in seen:
+            raise UsageError(f"{criterion.metric} is named twice; keep one", field=criterion.metric)
+        seen.add(criterion.metric)
+
+
+def build_metric(criterion: Criterion) -> Metric:
+    """The metric with its options. Raises UsageError for unknown names, wrong options, impossible thresholds."""
+    kind = _metric_class(criterion.metric)
+    _check_threshold(kind.info, criterion.threshold)
+    known: list[str] = [field.name for field in fields(kind)] if is_dataclass(kind) else []
+    for option in criterion.options:
+        if option not in known:
+            raise UsageError(_unknown_option(criterion.metric, option, known), field=f"{criterion.metric}.{option}")
+    try:
+        return msgspec.convert(dict(criterion.options), kind)
+    except (msgspec.ValidationError, UsageError) as error:
+        option = next((name for name in criterion.options if f"$.{name}" in str(error) or name in str(error)), "")
+        raise UsageError(f"{criterion.metric}: {error}", field=f"{criterion.metric}.{option}") from error
+
+
+def unscored_reason(criterion: Criterion, case: Case) -> str | None:
+    """Why the criterion will say nothing about the case, or None when it can judge it. Raises NotFoundError."""
+    missing = _MISSING.get(metric_info(criterion.metric).needs)
+    if missing is None:
+        return None
+    is_missing, reason = missing
+    return reason if is_missing(case) else None
+
+
+@cache
+def _metric_class(name: str) -> type[Metric]:
+    # Only names of the table: a name that comes from a page must never reach an import.
+    if name not in METRICS:
+        unknown = NotFoundError.among("metric", name, METRICS)
+        unknown.field = "metric"
+        raise unknown
+    kind = METRICS.load(name)
+    if not isinstance(getattr(kind, "info", None), MetricInfo) or not callable(getattr(kind, "score", None)):
+        raise UsageError(f"{name} is not a metric: it needs `info`, a MetricInfo, and a method `score`")
+    return cast("type[Metric]", kind)
+
+
+def _check_threshold(info: MetricInfo, threshold: float | None) -> None:
+    if threshold is None:
+        return
+    problem = ""
+    if isinstance(threshold, bool) or not isinstance(threshold, int | float) or not math.isfinite(threshold):
+        problem = f"the threshold must be a number, got {threshold!r}"
+    elif not info.low <= threshold <= info.high:
+        range_words = (
+            f"lies between {info.low:g} and {info.high:g}" if math.isfinite(info.high) else "is never negative"
+        )
+        problem = f"threshold {threshold:g} is out of range. A score {range_words}.{_nearby(info, threshold)}"
+    if problem:
+        raise UsageError(f"{info.name}: {problem}", field=f"{info.name}.threshold")
+
+
+def _nearby(info: MetricInfo, threshold: float) -> str:
+    """A threshold was probably meant in tenths or in percent."""
+    if (info.low, info.high) != (0.0, 1.0) or not 1 < threshold <= 100:
+        return ""
+    return f" Did you mean {threshold / (10 if threshold < 10 else 100):g}?"
+
+
+def _unknown_option(metric: str, option: str, known: Sequence[str]) -> str:
+    nearest = get_close_matches(option, known, n=1)
+    if nearest:
+        return f"{metric} has no option {option!r}; did you mean {nearest[0]!r}?"
+    return f"{metric} has no option {option!r}; " + (f"it has: {', '.join(known)}" if known else "it has none")

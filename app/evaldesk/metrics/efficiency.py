@@ -1,0 +1,135 @@
+"""What a trial took: calls, model calls, tokens, seconds, as ADK counts them. (reference/adk.md, efficiency metrics)
+
+They inform unless they are given a threshold, which is then the most that is allowed.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+from evaldesk.metrics.metric import MetricInfo
+from evaldesk.metrics.turn_scores import mean
+from evaldesk.model import Case, JsonValue, Score, Transcript, TurnRecord, Usage
+
+
+def _info(name: str, title: str, summary: str) -> MetricInfo:
+    return MetricInfo(name, title, summary, high=math.inf, is_higher_better=False, default_threshold=None)
+
+
+@dataclass(frozen=True, slots=True)
+class ToolCallCount:
+    """Tool calls of each turn, and their mean."""
+
+    info: ClassVar[MetricInfo] = _info("tool_call_count_v1", "Tool calls", "Tool calls per turn, as in ADK.")
+
+    def score(self, transcript: Transcript, case: Case) -> list[Score]:
+        """The number of calls in each turn that was played, and their mean."""
+        counts = [float(len(record.tool_calls)) for record in transcript.turns]
+        return _scores(self.info.name, counts, lambda count: _counted(count, "tool call"), "")
+
+
+@dataclass(frozen=True, slots=True)
+class InferenceCallCount:
+    """Model calls of each turn, and their mean; a turn that reports none is left out."""
+
+    info: ClassVar[MetricInfo] = _info(
+        "inference_call_count_v1", "Model calls", "Calls of the agent's model per turn, as in ADK."
+    )
+
+    def score(self, transcript: Transcript, case: Case) -> list[Score]:
+        """The number of model calls in each turn that reports any, and their mean."""
+        counts = [float(len(_usages(record))) or None for record in transcript.turns]
+        missing = "The agent reports no model call."
+        return _scores(self.info.name, counts, lambda count: _counted(count, "model call"), missing)
+
+
+@dataclass(frozen=True, slots=True)
+class TokenUsage:
+    """Tokens of the agent's model in each turn, and their mean over all turns: one that reports none counts as 0."""
+
+    info: ClassVar[MetricInfo] = _info(
+        "token_usage_v1", "Tokens", "Tokens in and out of the agent's model per turn, as in ADK."
+    )
+
+    def score(self, transcript: Transcript, case: Case) -> list[Score]:
+        """The tokens of each turn, and their mean; details say how many went in and came out."""
+        n_in = [float(sum(usage.tokens_in for usage in _usages(record))) for record in transcript.turns]
+        n_out = [float(sum(usage.tokens_out for usage in _usages(record))) for record in transcript.turns]
+        totals = [(a + b) or None for a, b in zip(n_in, n_out, strict=True)]
+        *turns, whole = _scores(
+            self.info.name, totals, lambda n: _counted(n, "token"), "The agent reports no tokens.", is_none_zero=True
+        )
+        if whole.value is None:
+            return [*turns, whole]
+        parts = {"total_tokens": whole.value, "input_tokens": mean(n_in), "output_tokens": mean(n_out)}
+        return [*turns, replace(whole, details={**whole.details, **parts})]
+
+
+@dataclass(frozen=True, slots=True)
+class InvocationDuration:
+    """Seconds of each turn, and their mean; a turn without a time is left out."""
+
+    info: ClassVar[MetricInfo] = _info("invocation_duration_v1", "Seconds", "Seconds per turn, as in ADK.")
+
+    def score(self, transcript: Transcript, case: Case) -> list[Score]:
+        """The seconds of each turn, and their mean; details split it into model, tools and the rest."""
+        seconds = [record.duration_ms / 1000 or None for record in transcript.turns]
+        *turns, whole = _scores(self.info.name, seconds, lambda s: f"{s:.2f} s", "This turn has no time.")
+        if whole.value is None:
+            return [*turns, whole]
+        return [*turns, replace(whole, details={**whole.details, **_split(whole.value, transcript)})]
+
+
+def _split(total: float, transcript: Transcript) -> dict[str, JsonValue]:
+    timed = [record for record in transcript.turns if record.duration_ms]
+    model, tool = mean([_model_s(record) for record in timed]), mean([_tool_s(record) for record in timed])
+    # Calls made at the same time add up to more than the turn.
+    rest = max(total - model - tool, 0.0)
+    return {"total_seconds": total, "model_seconds": model, "tool_seconds": tool, "framework_seconds": rest}
+
+
+def _scores(
+    metric: str,
+    values: Sequence[float | None],
+    say: Callable[[float], str],
+    missing: str,
+    *,
+    is_none_zero: bool = False,
+) -> list[Score]:
+    """One score for each turn that was played and their mean; a turn without a value says `missing`."""
+    turns = [
+        Score(metric, value, turn, reason=missing if value is None else f"{say(value)}.")
+        for turn, value in enumerate(values)
+    ]
+    known = [value for value in values if value is not None]
+    if not known:
+        return [*turns, Score(metric, reason=missing if values else "No turn was played.")]
+    n_missing = len(values) - len(known)
+    whole = mean(known + [0.0] * n_missing if is_none_zero else known)
+    reason = f"{say(whole)} per turn"
+    if n_missing:
+        reason += (
+            f"; {n_missing} of {len(values)} turns say nothing and {'count as 0' if is_none_zero else 'are left out'}"
+        )
+    return [*turns, Score(metric, whole, reason=f"{reason}.", details={"n_turns": len(values), "n_missing": n_missing})]
+
+
+def _usages(record: TurnRecord) -> list[Usage]:
+    """Those of the agent: what a judge or a simulated user takes is not the agent's."""
+    return [usage for usage in record.usages if usage.role == "agent"]
+
+
+def _model_s(record: TurnRecord) -> float:
+    return sum(usage.duration_ms for usage in _usages(record)) / 1000
+
+
+def _tool_s(record: TurnRecord) -> float:
+    return sum(event.duration_ms or 0.0 for event in record.events if event.kind == "tool_result") / 1000
+
+
+def _counted(count: float, noun: str) -> str:
+    text = f"{count:,.0f}" if count == int(count) else f"{count:,.1f}"
+    return f"{text} {noun}{'' if count == 1 else 's'}"

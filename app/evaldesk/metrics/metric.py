@@ -1,0 +1,40 @@
+"""What a metric is: a frozen dataclass whose fields are its options, with a description of itself."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, Literal, Protocol, TypeAlias
+
+from evaldesk.model import Case, Score, Transcript
+
+Need: TypeAlias = Literal["tool_calls", "reference", "reference_json", "reference_number", "final_state", "nothing"]
+
+
+@dataclass(frozen=True, slots=True)
+class MetricInfo:
+    """What people and forms are told of a metric. Scores lie in [low, high]; `needs` is what a case must say."""
+
+    name: str
+    title: str
+    summary: str
+    needs: Need = "nothing"
+    low: float = 0.0
+    high: float = 1.0
+    is_higher_better: bool = True
+    default_threshold: float | None = 1.0
+
+    def passes(self, value: float, threshold: float | None) -> bool | None:
+        """Whether `value` reaches the threshold, which is inclusive; None without a threshold."""
+        if threshold is None:
+            return None
+        return value >= threshold if self.is_higher_better else value <= threshold
+
+
+class Metric(Protocol):
+    """A way to score a trial."""
+
+    info: ClassVar[MetricInfo]
+
+    def score(self, transcript: Transcript, case: Case) -> list[Score]:
+        """One score for the trial (`turn` None) and one for each turn that the metric judged."""
+        ...

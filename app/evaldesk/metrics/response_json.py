@@ -1,0 +1,104 @@
+"""`response_json`: answer and reference are the same JSON value."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, NoReturn
+
+from evaldesk.matching import diff_args, json_equal
+from evaldesk.metrics.metric import MetricInfo
+from evaldesk.metrics.turn_scores import Judgement, score_turns
+from evaldesk.model import Case, Expected, JsonObject, JsonValue, Score, Transcript, TurnRecord
+
+MAX_NAMED = 3
+
+_FENCE = re.compile(r"```(?:json)?[ \t]*\n(.*)```", re.DOTALL | re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class ResponseJson:
+    """1 for each turn whose answer says the same JSON value as its reference; a ```json fence around it is free.
+
+    Equality is strict: the order of keys is free, that of arrays is not, 6 equals 6.0, true is not 1. A turn whose
+    reference is no JSON is left out of the mean. Text beside the fence makes an answer no JSON.
+    """
+
+    info: ClassVar[MetricInfo] = MetricInfo(
+        "response_json",
+        "Response, JSON",
+        "Share of turns whose answer is the same JSON value as the reference.",
+        needs="reference_json",
+        default_threshold=1.0,
+    )
+
+    def score(self, transcript: Transcript, case: Case) -> list[Score]:
+        """1 or 0 for each turn whose reference is JSON, and their mean."""
+        return score_turns(self.info.name, transcript, case, is_json_reference, _judge)
+
+
+def is_json_reference(expected: Expected) -> bool:
+    """Whether the turn has a reference that is JSON."""
+    try:
+        read_json(expected.reference or "")
+    except ValueError:
+        return False
+    return True
+
+
+def read_json(text: str) -> JsonValue:
+    """The value that `text` holds, a fence around it left out. Raises ValueError, also for NaN and double keys."""
+    text = text.strip()
+    fenced = _FENCE.fullmatch(text)
+    try:
+        found: JsonValue = json.loads(
+            fenced[1] if fenced else text, object_pairs_hook=_object, parse_constant=_refuse_constant
+        )
+    except RecursionError:
+        raise ValueError("it is nested too deep") from None
+    return found
+
+
+def _judge(expected: Expected, record: TurnRecord) -> Judgement:
+    if not record.answer.strip():
+        return 0.0, "The agent gave no answer.", {}
+    try:
+        given = read_json(record.answer)
+    except ValueError as error:
+        return 0.0, f"The answer is not JSON: {error}.", {}
+    wanted = read_json(expected.reference or "")
+    if json_equal(wanted, given):
+        return 1.0, "The answer is the same JSON value.", {}
+    if isinstance(wanted, dict) and isinstance(given, dict):
+        return _differing(wanted, given)
+    kinds = _kind(wanted), _kind(given)
+    words = f"The answer is {kinds[1]}, expected {kinds[0]}." if kinds[0] != kinds[1] else "The values differ."
+    return 0.0, words, {}
+
+
+def _differing(wanted: JsonObject, given: JsonObject) -> Judgement:
+    pointers = [change.pointer for change in diff_args(wanted, given)]
+    named = ", ".join(pointers[:MAX_NAMED]) + (f" and {len(pointers) - MAX_NAMED} more" * (len(pointers) > MAX_NAMED))
+    return 0.0, f"The values differ at {named}.", {"differing": [*pointers]}
+
+
+def _kind(value: JsonValue) -> str:
+    if value is None:
+        return "null"
+    kinds = ((bool, "true or false"), (int | float, "a number"), (str, "a text"), (list, "an array"))
+    return next((words for kind, words in kinds if isinstance(value, kind)), "an object")
+
+
+def _object(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for key, value in pairs:
+        if key in found:
+            raise ValueError(f"the key {key!r} comes twice")
+        found[key] = value
+    return found
+
+
+def _refuse_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is not a JSON number")

@@ -1,0 +1,72 @@
+"""Scores of metrics, and the verdict of a trial that follows from them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Literal, TypeAlias
+
+from evaldesk.model.json_value import JsonObject
+from evaldesk.model.transcript import ErrorRecord
+
+Verdict: TypeAlias = Literal["passed", "failed", "errored", "unscored"]
+VERDICTS: tuple[Verdict, ...] = ("passed", "failed", "errored", "unscored")
+
+
+@dataclass(frozen=True, slots=True)
+class Criterion:
+    """A metric with its threshold and options. `threshold` is inclusive; None means the metric informs only."""
+
+    metric: str
+    threshold: float | None = None
+    options: JsonObject = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Score:
+    """The value of one metric for a turn, or for the whole trial when `turn` is None.
+
+    `turn` counts from 0. `value` is None when the metric could not judge: `reason` then says why, and `error`
+    is set when that was a failure of the metric rather than something missing. `passed` is None without a value
+    or a threshold. `details` feeds the page that explains the score.
+    """
+
+    metric: str
+    value: float | None = None
+    turn: int | None = None
+    threshold: float | None = None
+    passed: bool | None = None
+    reason: str = ""
+    details: JsonObject = field(default_factory=dict)
+    error: ErrorRecord | None = None
+
+    @property
+    def verdict(self) -> Verdict:
+        """The verdict of this score alone."""
+        if self.error:
+            return "errored"
+        if self.passed is None:
+            return "unscored"
+        return "passed" if self.passed else "failed"
+
+
+def trial_verdict(scores: Sequence[Score], criteria: Sequence[Criterion], error: ErrorRecord | None) -> Verdict:
+    """Any error makes a trial errored; else any gating criterion without a value unscored; else all must pass.
+
+    A trial with no gating criterion at all is unscored. (DESIGN.md section 6)
+    """
+    gating = {criterion.metric for criterion in criteria if criterion.threshold is not None}
+    whole = [score for score in scores if score.turn is None and score.metric in gating]
+    if error or any(score.error for score in whole):
+        return "errored"
+    if not gating or {score.metric for score in whole if score.passed is not None} != gating:
+        return "unscored"
+    return "passed" if all(score.passed for score in whole) else "failed"
+
+
+def adk_verdict(scores: Sequence[Score]) -> Verdict:
+    """The verdict ADK gives the same scores: what was not evaluated is ignored. (reference/adk.md 2.4)"""
+    whole = [score.passed for score in scores if score.turn is None and score.passed is not None]
+    if not whole:
+        return "unscored"
+    return "passed" if all(whole) else "failed"

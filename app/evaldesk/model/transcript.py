@@ -1,0 +1,156 @@
+"""What happened: events, the turns they make up, and the transcript of a trial."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal, TypeAlias
+
+from evaldesk.model.evalset import ToolCall
+from evaldesk.model.json_value import JsonObject, JsonValue
+
+EventKind: TypeAlias = Literal[
+    "user_message",
+    "agent_message",
+    "tool_call",
+    "tool_result",
+    "state_delta",
+    "usage",
+    "log",
+    "error",
+]
+StopReason: TypeAlias = Literal["answered", "max_iterations", "error", "timed_out", "cancelled"]
+Role: TypeAlias = Literal["agent", "user", "judge"]
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """Tokens and cost of one model call. `cost` is US dollars, None where the price is unknown, never 0 for that."""
+
+    model: str
+    role: Role = "agent"
+    tokens_in: int = 0
+    tokens_out: int = 0
+    cost: float | None = None
+    n_attempts: int = 1
+    duration_ms: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class ErrorRecord:
+    """A failure as a value: a short stable `kind`, one sentence, and the trace where there is one."""
+
+    kind: str
+    message: str
+    trace: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One top-level key of the session state before and after; absent is told from null by the flags."""
+
+    key: str
+    before: JsonValue = None
+    after: JsonValue = None
+    was_present: bool = True
+    is_present: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """One thing inside a turn. Which fields are set depends on `kind`:
+
+    - `user_message`, `agent_message`, `log`: `text`; a streamed piece of an answer has `is_partial` and is not kept
+    - `tool_call`: `call`
+    - `tool_result`: `call`, `result`, `is_error`, `duration_ms`
+    - `state_delta`: `changes`
+    - `usage`: `usage`
+    - `error`: `error`
+
+    `at_ms` counts from the start of the turn.
+    """
+
+    kind: EventKind
+    at_ms: float = 0.0
+    author: str = ""
+    text: str = ""
+    call: ToolCall | None = None
+    result: JsonValue = None
+    is_error: bool = False
+    is_partial: bool = False
+    duration_ms: float | None = None
+    changes: tuple[Change, ...] = ()
+    usage: Usage | None = None
+    error: ErrorRecord | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TurnRecord:
+    """The events of one turn with the session state before and after it."""
+
+    query: str
+    events: tuple[Event, ...] = ()
+    state_before: JsonObject = field(default_factory=dict)
+    state_after: JsonObject = field(default_factory=dict)
+    duration_ms: float = 0.0
+    stop_reason: StopReason = "answered"
+
+    @property
+    def tool_calls(self) -> tuple[ToolCall, ...]:
+        """The calls the agent made, in order."""
+        return tuple(event.call for event in self.events if event.kind == "tool_call" and event.call)
+
+    @property
+    def answer(self) -> str:
+        """The last message of the agent in this turn; empty when it never answered."""
+        messages = self._messages
+        return messages[-1].text if messages else ""
+
+    @property
+    def intermediate(self) -> tuple[tuple[str, str], ...]:
+        """The agent's messages before its answer, as (author, text)."""
+        return tuple((event.author, event.text) for event in self._messages[:-1])
+
+    @property
+    def usages(self) -> tuple[Usage, ...]:
+        """One entry for each model call of the turn."""
+        return tuple(event.usage for event in self.events if event.usage)
+
+    @property
+    def error(self) -> ErrorRecord | None:
+        """Why the turn broke off, or None."""
+        return next((event.error for event in self.events if event.error), None)
+
+    @property
+    def _messages(self) -> list[Event]:
+        return [event for event in self.events if event.kind == "agent_message" and not event.is_partial]
+
+
+@dataclass(frozen=True, slots=True)
+class Transcript:
+    """The turns of a trial or of a chat session."""
+
+    turns: tuple[TurnRecord, ...] = ()
+
+    @property
+    def final_state(self) -> JsonObject:
+        """The session state after the last turn; empty when no turn was played."""
+        return self.turns[-1].state_after if self.turns else {}
+
+
+@dataclass(slots=True)
+class Session:
+    """One conversation with an agent, as the agent's adapter sees it; `state` is the agent's to change.
+
+    `turns` holds the finished turns. `memory` belongs to the adapter (an instance of the user's class, say):
+    it lives as long as the worker keeps the session and is never stored.
+    """
+
+    id: str
+    state: dict[str, JsonValue] = field(default_factory=dict)
+    turns: list[TurnRecord] = field(default_factory=list)
+    app_name: str = ""
+    user_id: str = "user"
+    model: str | None = None
+    seed: int | None = None
+    is_streaming: bool = False
+    memory: dict[str, object] = field(default_factory=dict)

@@ -1,0 +1,60 @@
+"""Tables of plug-ins: a name and the `package.module:attr` that is imported when the name is first used."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from importlib import import_module
+from importlib.metadata import entry_points
+
+from evaldesk.errors import NotFoundError, UsageError
+
+
+def import_target(target: str) -> object:
+    """The object that `package.module:attr` names; the attribute may be dotted.
+
+    Raises UsageError when `target` is not of that form or the attribute is missing; errors of the import itself
+    pass through, since they belong to the code that is imported.
+    """
+    module_name, separator, attribute = target.partition(":")
+    if not (module_name and separator and attribute):
+        raise UsageError(f"{target!r} is not of the form module:attr")
+    found: object = import_module(module_name)
+    for part in attribute.split("."):
+        if not hasattr(found, part):
+            raise UsageError(f"module {module_name!r} has no attribute {attribute!r}")
+        found = getattr(found, part)
+    return found
+
+
+class Registry:
+    """One kind of plug-in: built-ins first, then installed entry points of `group`, then any `module:attr`."""
+
+    def __init__(self, kind: str, group: str, builtins: Mapping[str, str]) -> None:
+        self.kind = kind
+        self.group = group
+        self._targets = dict(builtins)
+        self._has_entry_points = False
+
+    def __iter__(self) -> Iterator[str]:
+        self._add_entry_points()
+        return iter(self._targets)
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._targets or name in set(self)
+
+    def load(self, name: str) -> object:
+        """The plug-in called `name`; a name with a colon is imported as it stands. Raises NotFoundError."""
+        if name not in self._targets:
+            self._add_entry_points()
+        if name in self._targets:
+            return import_target(self._targets[name])
+        if ":" in name:
+            return import_target(name)
+        raise NotFoundError.among(self.kind, name, self._targets)
+
+    def _add_entry_points(self) -> None:
+        if self._has_entry_points:
+            return
+        self._has_entry_points = True
+        for entry in entry_points(group=self.group):
+            self._targets.setdefault(entry.name, entry.value)

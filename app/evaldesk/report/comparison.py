@@ -1,0 +1,163 @@
+"""Two runs, compared case by case. (reference/reliability_stats.md C1, compare two agents)"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import sqrt
+from statistics import fmean, stdev
+from typing import Any, Literal, TypeAlias
+
+from evaldesk.report.intervals import Interval, t_95
+
+Test: TypeAlias = Literal["sign flip", "drawn sign flip", "t"]
+
+_FEW_CASES = 30
+_MOST_ENUMERATED = 13  # 8,192 sign patterns: a third of a second; 16 differences take four seconds
+_N_DRAWN = 99_999
+_ROUNDING = 1e-9
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """The scores of the cases that both runs have; `difference` is after - before, in the unit of the score.
+
+    `interval` is None below two cases and where all differences are the same.
+    `drawn sign flip` is by chance, to about 0.001 at 0.05, where there are too many sign patterns to try them all.
+    """
+
+    n_cases: int
+    n_only_before: int
+    n_only_after: int
+    n_better: int
+    n_worse: int
+    before: float
+    after: float
+    difference: float
+    error: float | None
+    interval: Interval | None
+    p: float
+    test: Test
+
+    @property
+    def is_distinguishable(self) -> bool:
+        """Whether the test and the interval both rule out that nothing changed."""
+        if self.p >= 0.05:
+            return False
+        return self.interval is None or self.interval.low > 0 or self.interval.high < 0
+
+
+@dataclass(frozen=True, slots=True)
+class Flips:
+    """The verdicts of the cases that both runs have: ids of those that pass now and of those that no longer do."""
+
+    fixed: tuple[str, ...]
+    broken: tuple[str, ...]
+    n_cases: int
+    n_only_before: int
+    n_only_after: int
+    p: float
+
+    @property
+    def is_distinguishable(self) -> bool:
+        """Whether the flips are too one-sided for chance; fewer than six never are."""
+        return self.p < 0.05
+
+
+def compare_scores(before: Mapping[str, float], after: Mapping[str, float], *, seed: int = 0) -> Comparison | None:
+    """Compare one score a case, by case id: sign flips below 30 cases, Student's t from there on.
+
+    None without a common case. `seed` is for the sign patterns that are drawn.
+    """
+    ids = [case_id for case_id in before if case_id in after]
+    if not ids:
+        return None
+    differences = [after[case_id] - before[case_id] for case_id in ids]
+    n = len(ids)
+    error = stdev(differences) / sqrt(n) if n > 1 else 0.0
+    is_even = error < _ROUNDING
+    difference = fmean(differences)
+    half = 0.0 if is_even else t_95(n - 1) * error
+    has_p_of_t = n >= _FEW_CASES and not is_even
+    p, test = _p_of_t(difference, error, n) if has_p_of_t else _p_of_signs(differences, seed)
+    return Comparison(
+        n_cases=n,
+        n_only_before=len(before) - n,
+        n_only_after=len(after) - n,
+        n_better=sum(d > _ROUNDING for d in differences),
+        n_worse=sum(d < -_ROUNDING for d in differences),
+        before=fmean(before[case_id] for case_id in ids),
+        after=fmean(after[case_id] for case_id in ids),
+        difference=difference,
+        error=error if n > 1 else None,
+        interval=None if is_even else Interval(difference - half, difference + half),
+        p=p,
+        test=test,
+    )
+
+
+def compare_verdicts(before: Mapping[str, bool], after: Mapping[str, bool]) -> Flips:
+    """Compare one verdict a case, by case id, with McNemar's exact test; p is 1 when nothing flipped."""
+    ids = [case_id for case_id in before if case_id in after]
+    fixed = tuple(case_id for case_id in ids if after[case_id] and not before[case_id])
+    broken = tuple(case_id for case_id in ids if before[case_id] and not after[case_id])
+    n = len(ids)
+    return Flips(fixed, broken, n, len(before) - n, len(after) - n, mcnemar(len(fixed), len(broken)))
+
+
+def mcnemar(n_fixed: int, n_broken: int) -> float:
+    """Chance of flips at least as one-sided when either way is as likely; 1 without a flip. (McNemar, exact)"""
+    if not n_fixed + n_broken:
+        return 1.0
+    from scipy.stats import binomtest
+
+    return float(binomtest(min(n_fixed, n_broken), n_fixed + n_broken, 0.5).pvalue)
+
+
+def holm(ps: Sequence[float]) -> tuple[float, ...]:
+    """p values of many tests, raised so that those below 5 % hold together: "is there any change". (Holm)"""
+    adjusted, highest = [0.0] * len(ps), 0.0
+    for rank, at in enumerate(sorted(range(len(ps)), key=ps.__getitem__)):
+        highest = max(highest, min(1.0, (len(ps) - rank) * ps[at]))
+        adjusted[at] = highest
+    return tuple(adjusted)
+
+
+def benjamini_hochberg(ps: Sequence[float]) -> tuple[float, ...]:
+    """p values of many tests, raised so that of those below 5 % one in 20 is false: "which ones changed"."""
+    if not ps:
+        return ()
+    from scipy.stats import false_discovery_control
+
+    return tuple(float(p) for p in false_discovery_control(list(ps), method="bh"))
+
+
+def _p_of_t(difference: float, error: float, n: int) -> tuple[float, Test]:
+    from scipy.special import stdtr
+
+    return 2 * float(stdtr(n - 1, -abs(difference / error))), "t"
+
+
+def _p_of_signs(differences: Sequence[float], seed: int) -> tuple[float, Test]:
+    """Chance of a sum at least as far from 0 when each difference could as well have had the other sign."""
+    # Whole numbers: sums that are equal must not differ by rounding. A case without a difference says nothing.
+    moved = [float(whole) for whole in (round(d / _ROUNDING) for d in differences) if whole]
+    if len(moved) < 2:
+        return 1.0, "sign flip"
+    from scipy.stats import permutation_test
+
+    is_drawn = len(moved) > _MOST_ENUMERATED
+    found = permutation_test(
+        (moved,),
+        _sum,
+        permutation_type="samples",
+        vectorized=True,
+        n_resamples=_N_DRAWN if is_drawn else 2 ** len(moved),
+        batch=10_000,
+        random_state=seed,
+    )
+    return float(found.pvalue), "drawn sign flip" if is_drawn else "sign flip"
+
+
+def _sum(values: Any, axis: int) -> Any:
+    return values.sum(axis=axis)

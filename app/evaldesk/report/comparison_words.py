@@ -1,0 +1,88 @@
+"""Words for two runs compared: the verdict first, then points (1 % of a rate or of a 0-to-1 score), p last."""
+
+from __future__ import annotations
+
+from evaldesk.report.comparison import Comparison, Flips
+
+
+def comparison_sentence(comparison: Comparison | None) -> str:
+    """`Better by 17 points; could be 5–29. 12 cases, p 0.027`, or that the runs are not distinguishable."""
+    if comparison is None:
+        return "No case has a score in both runs"
+    cases = "1 case" if comparison.n_cases == 1 else f"{comparison.n_cases:,} cases"
+    return f"{_verdict(comparison)}. {cases}, {p_words(comparison.p)}"
+
+
+def flips_sentence(flips: Flips) -> str:
+    """`8 fixed, 1 broken; p 0.039`, or that this could be chance."""
+    if not flips.n_cases:
+        return "No case has a verdict in both runs"
+    if not flips.fixed and not flips.broken:
+        return "No verdict changed"
+    chance = "" if flips.is_distinguishable else "not distinguishable from chance, "
+    return f"{len(flips.fixed):,} fixed, {len(flips.broken):,} broken; {chance}{p_words(flips.p)}"
+
+
+def pairing_note(compared: Comparison | Flips) -> str:
+    """Said where the runs do not have the same cases; else empty."""
+    alone = [(compared.n_only_before, "earlier"), (compared.n_only_after, "later")]
+    said = [f"{n:,} only in the {which} run" for n, which in alone if n]
+    return f"Left out: {', '.join(said)}." if said else ""
+
+
+def changes_sentence(n_distinguishable: int, n_compared: int) -> str:
+    """`3 of 50 changes stand out after correction for many comparisons`."""
+    if not n_compared:
+        return "Nothing to compare"
+    return f"{n_distinguishable:,} of {n_compared:,} changes stand out after correction for many comparisons"
+
+
+def gap_sentence(n_cases: int, n_trials: int, gap: float | None) -> str:
+    """`With 20 cases × 5 trials you can see differences of about 26 points`; `gap` in rates, as `smallest_gap`."""
+    if gap is None:
+        return "Without cases and trials no difference can be seen"
+    cases = "1 case" if n_cases == 1 else f"{n_cases:,} cases"
+    trials = "1 trial" if n_trials == 1 else f"{n_trials:,} trials"
+    if gap > 1:
+        return f"With {cases} × {trials} no difference can be told from chance; add cases"
+    return f"With {cases} × {trials} you can see differences of about {points_words(gap)}"
+
+
+def points_words(difference: float) -> str:
+    """`17 points` for 0.17 or -0.17, with more digits only below one point."""
+    said = _points(difference)[0]
+    return f"{said} point" if said == "1" else f"{said} points"
+
+
+def p_words(p: float) -> str:
+    """`p 0.027`, two digits that count; `p < 0.001` below that."""
+    if p < 0.001:
+        return "p < 0.001"
+    return f"p {p:.2f}" if p >= 0.1 else f"p {p:.3f}"
+
+
+def _verdict(comparison: Comparison) -> str:
+    difference, interval = comparison.difference, comparison.interval
+    way = "better" if difference > 0 else "worse"
+    by = f"{way.capitalize()} by {points_words(difference)}"
+    if comparison.is_distinguishable:
+        if interval is None:
+            return f"{by} in every case"
+        near, far = _points(*sorted((abs(interval.low), abs(interval.high))))
+        return f"{by}; could be {near}–{far}"
+    apart = f"{points_words(difference)} {way}" if abs(difference) > 1e-9 else "no difference in the mean"
+    could = f"; could be {_end(interval.low)} to {_end(interval.high)}" if interval else ""
+    return f"Not distinguishable: {apart}{could}"
+
+
+def _end(value: float) -> str:
+    return f"{_points(value)[0]} {'worse' if value < 0 else 'better'}"
+
+
+def _points(*rates: float) -> list[str]:
+    """Rates as points without sign, with just as many digits that none but 0 reads 0 and no two read the same."""
+    for digits in (0, 1, 2):
+        said = [f"{100 * abs(rate):.{digits}f}" for rate in rates]
+        if len(set(said)) == len(said) and all(float(one) for one, rate in zip(said, rates, strict=True) if rate):
+            break
+    return said

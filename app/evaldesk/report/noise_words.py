@@ -1,0 +1,102 @@
+"""Words for noise, rare failures and judges that err: count first, then what could be, then what would help."""
+
+from __future__ import annotations
+
+from math import floor
+
+from evaldesk.report.flakiness import RARE_FAILURE, Flakiness, chance_to_see
+from evaldesk.report.g_pass import trials_needed
+from evaldesk.report.intervals import Interval
+from evaldesk.report.judge_rate import CorrectedRate
+from evaldesk.report.noise import NoiseSplit
+from evaldesk.report.words import interval_words
+
+_AS_GOOD = 0.8
+_HARDLY = 0.25
+
+
+def noise_sentence(split: NoiseSplit | None) -> str:
+    """How the noise is split and whether more trials or more cases would help more; empty where that is unknown."""
+    if split is None:
+        return ""
+    if split.within_share is None:
+        return "No noise seen: every trial of every case scored the same."
+    within = round(100 * split.within_share)
+    return f"Noise: {within} % between trials of a case, {100 - within} % between cases. {_advice(split)}"
+
+
+def flaky_words(n: int, c: int) -> str:
+    """What n scored trials of one case say of its steadiness: `flaky: 3 of 5 passed`."""
+    if n == 0:
+        return "not scored"
+    if n == 1:
+        return "1 trial: flaky or not is unknown"
+    if 0 < c < n:
+        return f"flaky: {c:,} of {n:,} passed"
+    if c == 0:
+        return f"failed in all {n:,} trials"
+    hidden = 1 - chance_to_see(RARE_FAILURE, n)
+    if hidden < 0.1:
+        return f"stable in {n:,} trials"
+    return f"stable in {n:,} trials (a 1-in-10 failure would stay hidden {round(100 * hidden)} times in 100)"
+
+
+def flakiness_sentence(flakiness: Flakiness) -> str:
+    """`3 of 12 cases are flaky; two trials of a case disagree 8 % of the time`."""
+    if not flakiness.n_known or flakiness.disagreement is None:
+        return "Flaky or not is unknown: no case has two scored trials"
+    n, known = flakiness.n_flaky, flakiness.n_known
+    said = f"{n:,} of {known:,} {'case is' if known == 1 else 'cases are'} flaky"
+    if n:
+        said += f"; two trials of a case disagree {_percent(flakiness.disagreement)} of the time"
+    return f"{said}; {flakiness.n_unknown:,} unknown, with one trial" if flakiness.n_unknown else said
+
+
+def no_failure_sentence(n: int, bound: float) -> str:
+    """`0 of 30 failed; up to 10 % may still fail`; `bound` as `failure_bound`."""
+    return f"0 of {n:,} failed; up to {_percent(bound)} may still fail" if n else "Nothing scored yet"
+
+
+def exact_words(interval: Interval) -> str:
+    """`at least 55 %`: the low end of an exact interval, rounded down so that the promise holds."""
+    return f"at least {floor(100 * interval.low + 1e-9)} %"
+
+
+def stop_sentence(interval: Interval, bar: float) -> str:
+    """Whether a run that is watched may stop, by its anytime interval and the rate that it must reach."""
+    said = f"{100 * bar:g} %"
+    if interval.high < bar:
+        return f"Safe to stop: below {said} for sure (could be {interval_words(interval)})"
+    if interval.low > bar:
+        return f"Safe to stop: above {said} for sure (could be {interval_words(interval)})"
+    return f"Too close to {said} to stop; could be {interval_words(interval)}"
+
+
+def corrected_sentence(rate: CorrectedRate | None) -> str:
+    """`Judge says 78 %; corrected about 84 %`, and when no correction holds."""
+    if rate is None:
+        return "Not measurable: the judge is no better than chance on the labelled answers"
+    said = f"Judge says {_percent(rate.judged)}; corrected about {_percent(rate.corrected)}"
+    return f"{said}, the limit: the judge's error rates do not fit this run" if rate.is_clipped else said
+
+
+def g_pass_words(k: int, share: float) -> str:
+    """What G-Pass@k counts: `at least 3 of 4 trials pass`."""
+    return f"at least {trials_needed(k, share):,} of {k:,} trials pass"
+
+
+def _advice(split: NoiseSplit) -> str:
+    """Doubling the cases always narrows by the same 29 %; what doubling the trials does is in the split."""
+    now = split.error(split.n_cases, split.n_trials)
+    by_trials = 1 - split.error(split.n_cases, 2 * split.n_trials) / now
+    by_cases = 1 - split.error(2 * split.n_cases, split.n_trials) / now
+    twice = f"Twice the trials would narrow the interval by {_percent(by_trials)}, twice the cases by about"
+    if by_trials >= _AS_GOOD * by_cases:
+        return f"{twice} {_percent(by_cases)}: more trials help about as much as more cases."
+    if by_trials < _HARDLY * by_cases:
+        return f"{twice} {_percent(by_cases)}: more trials hardly help, add cases."
+    return f"{twice} {_percent(by_cases)}: add cases."
+
+
+def _percent(rate: float) -> str:
+    return f"{100 * rate:.0f} %"

@@ -1,0 +1,42 @@
+"""What a run will be able to tell, before it starts. (Miller's formula; reference/reliability_stats.md C1)"""
+
+from __future__ import annotations
+
+from math import ceil, sqrt
+from statistics import NormalDist
+
+CASE_VARIANCE = 1 / 9
+"""Variance over cases of the true difference between two agents, where nothing is known of it."""
+TRIAL_VARIANCE = 1 / 6
+"""Variance between trials of one case and agent, where nothing is known of it."""
+
+
+def smallest_gap(
+    n_cases: int,
+    n_trials: int,
+    *,
+    case_variance: float = CASE_VARIANCE,
+    trial_variance: float = TRIAL_VARIANCE,
+) -> float | None:
+    """The smallest difference of two rates seen with power 80 % at the level 5 %, in rates; None without any trial.
+
+    Both runs have the same `n_cases` cases and `n_trials` trials a case. May exceed 1: then nothing can be seen.
+    """
+    if n_cases < 1 or n_trials < 1:
+        return None
+    return _z_sum() * sqrt((case_variance + 2 * trial_variance / n_trials) / n_cases)
+
+
+def cases_needed(
+    gap: float,
+    n_trials: int,
+    *,
+    case_variance: float = CASE_VARIANCE,
+    trial_variance: float = TRIAL_VARIANCE,
+) -> int:
+    """How many cases show a difference of `gap` (above 0) with power 80 %, at `n_trials` trials a case (1 or more)."""
+    return ceil(_z_sum() ** 2 * (case_variance + 2 * trial_variance / n_trials) / gap**2)
+
+
+def _z_sum() -> float:
+    return NormalDist().inv_cdf(0.975) + NormalDist().inv_cdf(0.8)

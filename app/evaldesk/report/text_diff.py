@@ -1,0 +1,81 @@
+"""Two texts, compared word by word."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from difflib import SequenceMatcher
+from typing import Literal, TypeAlias
+
+SegmentKind: TypeAlias = Literal["same", "del", "ins"]
+
+_WORD = re.compile(r"\s*(?:\w+|[^\w\s]|\Z)")
+_MOST_WORK = 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """A piece of one side: in both texts, only in the expected one (`del`) or only in the actual one (`ins`)."""
+
+    kind: SegmentKind
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class TextDiff:
+    """Both texts in full, cut where they begin or cease to agree."""
+
+    expected: tuple[Segment, ...]
+    actual: tuple[Segment, ...]
+
+    @property
+    def is_same(self) -> bool:
+        """Whether no word differs; spacing is not counted."""
+        return all(segment.kind == "same" for segment in (*self.expected, *self.actual))
+
+
+def diff_text(expected: str, actual: str) -> TextDiff:
+    """Compare word by word; punctuation marks are words of their own, the space before a word goes with it.
+
+    Texts too long to be compared in a moment are taken as different between their common beginning and end.
+    """
+    if expected == actual:
+        return TextDiff(_segments([("same", expected)]), _segments([("same", actual)]))
+    left, right = _WORD.findall(expected), _WORD.findall(actual)
+    left_words, right_words = [word.strip() for word in left], [word.strip() for word in right]
+    gone: list[tuple[SegmentKind, str]] = []
+    come: list[tuple[SegmentKind, str]] = []
+    for op, i, i_end, j, j_end in _opcodes(left_words, right_words):
+        gone.append(("same" if op == "equal" else "del", "".join(left[i:i_end])))
+        come.append(("same" if op == "equal" else "ins", "".join(right[j:j_end])))
+    return TextDiff(_segments(gone), _segments(come))
+
+
+def _opcodes(left: Sequence[str], right: Sequence[str]) -> list[tuple[str, int, int, int, int]]:
+    start, end = 0, 0
+    shortest = min(len(left), len(right))
+    while start < shortest and left[start] == right[start]:
+        start += 1
+    while end < shortest - start and left[-1 - end] == right[-1 - end]:
+        end += 1
+    left_end, right_end = len(left) - end, len(right) - end
+    middle = [("replace", start, left_end, start, right_end)]
+    if (left_end - start) * (right_end - start) <= _MOST_WORK:
+        matcher = SequenceMatcher(None, left[start:left_end], right[start:right_end], autojunk=False)
+        middle = [(op, a + start, b + start, c + start, d + start) for op, a, b, c, d in matcher.get_opcodes()]
+    return [("equal", 0, start, 0, start), *middle, ("equal", left_end, len(left), right_end, len(right))]
+
+
+def _segments(pieces: Iterable[tuple[SegmentKind, str]]) -> tuple[Segment, ...]:
+    """Pieces without empty ones, neighbours of a kind joined, space at the edge of a change left outside of it."""
+    joined: list[tuple[SegmentKind, str]] = []
+    for kind, text in pieces:
+        word = text.lstrip()
+        space = text[: len(text) - len(word)]
+        for part_kind, part in ((kind if kind == "same" else "same", space), (kind, word)):
+            if part and joined and joined[-1][0] == part_kind:
+                joined[-1] = (part_kind, joined[-1][1] + part)
+            elif part:
+                joined.append((part_kind, part))
+    return tuple(Segment(kind, text) for kind, text in joined)

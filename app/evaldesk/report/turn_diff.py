@@ -1,0 +1,171 @@
+"""What the trial page shows of one turn: expected beside actual, calls aligned, arguments by key, text by word."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from evaldesk.matching import Op, align, json_equal
+from evaldesk.model import Event, Expected, JsonObject, JsonValue, ToolCall, TurnRecord
+from evaldesk.report.json_text import diff_json, json_text
+from evaldesk.report.text_diff import Segment, TextDiff, diff_text
+
+
+@dataclass(frozen=True, slots=True)
+class ArgRow:
+    """One argument: `=` same, `~` another value, `-` missing, `+` not expected; an absent side is None."""
+
+    key: str
+    op: Op
+    expected: tuple[Segment, ...] | None
+    actual: tuple[Segment, ...] | None
+
+
+@dataclass(frozen=True, slots=True)
+class CallRow:
+    """One line of the comparison; places count from 1. Without an assertion `op` is None and only `actual` is set."""
+
+    op: Op | None
+    expected: ToolCall | None
+    actual: ToolCall | None
+    expected_place: int | None
+    actual_place: int | None
+    args: tuple[ArgRow, ...]
+    result: JsonValue = None
+    has_result: bool = False
+    is_error: bool = False
+    duration_ms: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TurnDiff:
+    """One turn, expected beside actual.
+
+    `is_asserted` says whether the case names the calls of this turn. `text` is None where there is no reference;
+    `answer` is what the agent said, None for a turn that was never played.
+    """
+
+    calls: tuple[CallRow, ...]
+    is_asserted: bool
+    is_played: bool
+    text: TextDiff | None
+    answer: str | None
+
+    @property
+    def n_expected_calls(self) -> int:
+        """How many calls the case asks for."""
+        return sum(row.expected is not None for row in self.calls)
+
+    @property
+    def n_actual_calls(self) -> int:
+        """How many calls the agent made."""
+        return sum(row.actual is not None for row in self.calls)
+
+    @property
+    def differs(self) -> bool:
+        """Whether calls differ from asserted ones, or the turn was never played."""
+        return not self.is_played or any(row.op not in ("=", None) for row in self.calls)
+
+    @property
+    def summary(self) -> str:
+        """`2 calls, 1 differs`; the line of the outline."""
+        if not self.is_played:
+            return "never played"
+        n = self.n_actual_calls
+        said = "no calls" if not n else "1 call" if n == 1 else f"{n} calls"
+        if not self.is_asserted:
+            return f"{said}, not asserted"
+        words = (("~", "differs", "differ"), ("-", "missing", "missing"), ("+", "extra", "extra"), ("moved",) * 3)
+        counts = [(sum(row.op == op for row in self.calls), one, many) for op, one, many in words]
+        return ", ".join([said, *(f"{count} {one if count == 1 else many}" for count, one, many in counts if count)])
+
+
+def turn_diff(expected: Expected | None, record: TurnRecord | None) -> TurnDiff:
+    """Compare a turn with what the case expects; either side may be missing."""
+    expected = expected or Expected()
+    outcomes = _outcomes(record)
+    answer = record.answer if record else None
+    return TurnDiff(
+        calls=_call_rows(expected.tool_calls, outcomes),
+        is_asserted=expected.tool_calls is not None,
+        is_played=record is not None,
+        text=None if expected.reference is None else diff_text(expected.reference, answer or ""),
+        answer=answer,
+    )
+
+
+def diff_args_by_key(expected: JsonObject, actual: JsonObject) -> tuple[ArgRow, ...]:
+    """One row for each key of either side: the expected ones in their order, then those that came unasked."""
+    return tuple(_arg_row(key, expected, actual) for key in dict.fromkeys([*expected, *actual]))
+
+
+def _arg_row(key: str, expected: JsonObject, actual: JsonObject) -> ArgRow:
+    if key not in actual:
+        return ArgRow(key, "-", (Segment("del", json_text(expected[key])),), None)
+    if key not in expected:
+        return ArgRow(key, "+", None, (Segment("ins", json_text(actual[key])),))
+    if json_equal(expected[key], actual[key]):
+        same = (Segment("same", json_text(expected[key])),)
+        return ArgRow(key, "=", same, (Segment("same", json_text(actual[key])),))
+    diff = diff_json(expected[key], actual[key])
+    return ArgRow(key, "~", diff.expected, diff.actual)
+
+
+def _call_rows(
+    expected: Sequence[ToolCall] | None, outcomes: Sequence[tuple[ToolCall, Event | None]]
+) -> tuple[CallRow, ...]:
+    actual = [call for call, _ in outcomes]
+    if expected is None:
+        return tuple(_call_row(None, None, None, at, actual[at], outcomes[at][1]) for at in range(len(actual)))
+    return tuple(
+        _call_row(
+            op,
+            i,
+            None if i is None else expected[i],
+            j,
+            None if j is None else actual[j],
+            None if j is None else outcomes[j][1],
+        )
+        for op, i, j in align(expected, actual)
+    )
+
+
+def _call_row(
+    op: Op | None, i: int | None, wanted: ToolCall | None, j: int | None, made: ToolCall | None, outcome: Event | None
+) -> CallRow:
+    left, right = wanted or made, made or wanted
+    return CallRow(
+        op=op,
+        expected=wanted,
+        actual=made,
+        expected_place=None if i is None else i + 1,
+        actual_place=None if j is None else j + 1,
+        args=diff_args_by_key(left.args, right.args) if left and right else (),
+        result=outcome.result if outcome else None,
+        has_result=outcome is not None,
+        is_error=bool(outcome and outcome.is_error),
+        duration_ms=outcome.duration_ms if outcome else None,
+    )
+
+
+def _outcomes(record: TurnRecord | None) -> list[tuple[ToolCall, Event | None]]:
+    """Each call with its result: by id where calls have one, else the first result of that tool still free."""
+    events = record.events if record else ()
+    results = [event for event in events if event.kind == "tool_result" and event.call]
+    found: list[tuple[ToolCall, Event | None]] = []
+    for event in events:
+        if event.kind != "tool_call" or event.call is None:
+            continue
+        outcome = next((result for result in results if _answers(result, event.call)), None)
+        if outcome is not None:
+            results.remove(outcome)
+        found.append((event.call, outcome))
+    return found
+
+
+def _answers(result: Event, call: ToolCall) -> bool:
+    if result.call is None:
+        return False
+    if result.call.id is not None or call.id is not None:
+        return result.call.id == call.id
+    return result.call.name == call.name

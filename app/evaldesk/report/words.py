@@ -1,0 +1,90 @@
+"""Words for doubt, the same on pages and on the command line: count first, then what the rate could be."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from evaldesk.report.intervals import Interval, wilson
+from evaldesk.report.pass_k import CaseCounts
+
+FEW_TRIALS = 5
+FEW_CASES = 10
+
+
+def passed_sentence(n_passed: int, n_scored: int, interval: Interval | None) -> str:
+    """`41 of 50 passed; could be 66–98 %`. Below 5 trials no rate is named."""
+    if not n_scored:
+        return "Nothing was scored"
+    doubt = doubt_words(n_scored, interval)
+    return f"{passed_words(n_passed, n_scored)}; {doubt}" if doubt else passed_words(n_passed, n_scored)
+
+
+def passed_words(n_passed: int, n_scored: int) -> str:
+    """`41 of 50 passed`."""
+    return f"{n_passed:,} of {n_scored:,} passed"
+
+
+def doubt_words(n_scored: int, interval: Interval | None) -> str:
+    """`could be 66–98 %`; empty without an interval, and a reason instead of a rate below 5 trials."""
+    if not n_scored or interval is None:
+        return ""
+    return f"could be {interval_words(interval)}" if n_scored >= FEW_TRIALS else "too few to name a rate"
+
+
+def interval_words(interval: Interval) -> str:
+    """`66–98 %`, with more digits only where both ends would read the same."""
+    for digits in (0, 1, 2):
+        low, high = f"{100 * interval.low:.{digits}f}", f"{100 * interval.high:.{digits}f}"
+        if low != high:
+            return f"{low}–{high} %"
+    return f"{low} %"
+
+
+def basis_sentence(counts: Sequence[CaseCounts], interval: Interval | None) -> str:
+    """What the interval is over, and why it is wider than the number of trials would suggest."""
+    rows = [row for row in counts if row[0] > 0 and row[2] > 0]
+    n_cases, n = sum(row[2] for row in rows), sum(row[0] * row[2] for row in rows)
+    n_passed = sum(row[1] * row[2] for row in rows)
+    if not n or interval is None:
+        return ""
+    if n < FEW_TRIALS:
+        return f"A rate is named from {FEW_TRIALS} scored trials on."
+    if n_cases == 1:
+        return f"Interval over {n:,} trials of one case; other cases may fare otherwise."
+    rough = " With so few cases it is rough." if n_cases < FEW_CASES else ""
+    if n == n_cases:
+        return f"Interval over {n_cases:,} cases, one trial each.{rough}"
+    said = f"Interval over {n_cases:,} cases, clustered by case.{rough}"
+    unrelated = wilson(n_passed, n)
+    if unrelated.high - unrelated.low >= interval.high - interval.low:
+        return said
+    return (
+        f"{said} {n:,} unrelated trials would give {interval_words(unrelated)}: "
+        "repeats of one case say less than new cases do."
+    )
+
+
+def errors_sentence(n_passed: int, n_scored: int, n_errored: int, errors_are_failures: bool) -> str:
+    """How errors enter the number, and what it would be the other way round; empty without errors.
+
+    `n_scored` is the denominator of the number shown.
+    """
+    if not n_errored:
+        return ""
+    if errors_are_failures:
+        return f"Errors are counted as failures. Without them: {n_passed:,} of {n_scored - n_errored:,}."
+    return f"Errors are not counted as failures. Count them: {n_passed:,} of {n_scored + n_errored:,}."
+
+
+def undefined_words(k: int, n: int) -> str:
+    """Why pass@k and pass^k are undefined for a case with n scored trials."""
+    if n == 0:
+        return "No trial of this case was scored."
+    return f"pass@{k} needs {k} scored trials; this case has {n}."
+
+
+def curve_note(n_cases: int, n_all_cases: int, k: int) -> str:
+    """Said under a point of the curves that rests on fewer cases than the run has; else empty."""
+    if n_cases >= n_all_cases:
+        return ""
+    return f"{n_cases} of {n_all_cases} cases have {k} scored trials; the others are left out."

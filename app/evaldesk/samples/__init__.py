@@ -1,0 +1,1 @@
+"""The sample agents that ship with Evaldesk; each folder is one agent, as a user would write it."""

@@ -1,0 +1,1 @@
+"""The dice roller of ADK's documentation."""

@@ -1,0 +1,1 @@
+"""A trip planner that reads and writes the session state."""

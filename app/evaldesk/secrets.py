@@ -1,0 +1,64 @@
+"""Secrets taken out of text before it reaches the database, a log, a page or an export."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+
+_NAMES = re.compile(r"(?:API_?KEY|ACCESS_?KEY|_TOKEN|_SECRET|_PASSWORD|_CREDENTIALS)$", re.IGNORECASE)
+_MIN_LENGTH = 8
+_WORD = re.compile(r"[a-z_]{1,15}")
+
+# One of these stands in every text that `_SHAPES` finds something in, but keys that begin with sk-, pk- and rk-.
+_MARKS = tuple(b"AIza ghp_ gho_ ghu_ ghs_ ghr_ github_pat_ hf_ gsk_ xai- xox AKIA ASIA eyJ Bearer".split())
+_LONG_AFTER_K = re.compile(rb'[spr]k-[^\s"\\]{20}')
+
+# What keys of the common providers look like: OpenAI and Anthropic, Google, GitHub, Hugging Face, Groq, xAI, Slack,
+# AWS, a JSON web token, and whatever stands behind `Bearer`.
+_SHAPES = re.compile(
+    r"""
+      \b(?:sk|pk|rk)-(?=[\w-]*\d)[\w-]{20,}
+    | \bAIza[\w-]{30,}
+    | \bgh[pousr]_\w{30,} | \bgithub_pat_\w{30,}
+    | \bhf_\w{20,} | \bgsk_\w{20,} | \bxai-\w{20,}
+    | \bxox[abprs]-[\w-]{10,}
+    | \b(?:AKIA|ASIA)[A-Z0-9]{16}\b
+    | \beyJ[\w-]{10,}\.[\w-]{10,}\.[\w-]{10,}
+    | (?<=Bearer\s)[\w.~+/=-]{8,}
+    """,
+    re.VERBOSE,
+)
+
+
+def scrub(text: str, environment: Mapping[str, str]) -> str:
+    """`text` with the values of secret environment variables, and what looks like a provider's key, replaced."""
+    return scrubber(environment)(text)
+
+
+def scrubber(environment: Mapping[str, str]) -> Callable[[str], str]:
+    """`scrub` for many texts with one environment; a known value is replaced by its name in brackets.
+
+    Secret are the variables whose names end in API_KEY, _TOKEN, _SECRET and the like; values shorter than 8
+    characters and single words ("postgres") are left alone, since they would be found in ordinary text.
+    """
+    names = known_values(environment)
+    longest_first = sorted(names, key=len, reverse=True)
+    values = re.compile("|".join(re.escape(value) for value in longest_first)) if names else None
+
+    def scrubbed(text: str) -> str:
+        if values:
+            text = values.sub(lambda found: f"[{names[found[0]]}]", text)
+        return _SHAPES.sub("[secret]", text)
+
+    return scrubbed
+
+
+def known_values(environment: Mapping[str, str]) -> dict[str, str]:
+    """The secret values of an environment, with the names of their variables."""
+    found = {environment.get(name, ""): name for name in environment if _NAMES.search(name)}
+    return {value: name for value, name in found.items() if len(value) >= _MIN_LENGTH and not _WORD.fullmatch(value)}
+
+
+def may_hold_key(data: bytes) -> bool:
+    """Whether something in JSON may look like a provider's key; in microseconds, and seldom yes for nothing."""
+    return any(mark in data for mark in _MARKS) or (b"k-" in data and bool(_LONG_AFTER_K.search(data)))

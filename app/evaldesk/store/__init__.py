@@ -1,0 +1,42 @@
+"""The database of a workspace: questions as methods, answers as frozen values."""
+
+from evaldesk.store.lock import WorkspaceHold, hold_workspace
+from evaldesk.store.runs import RunStore
+from evaldesk.store.sessions import SessionStore
+from evaldesk.store.store import Store
+from evaldesk.store.values import (
+    AddedCase,
+    CaseFilter,
+    CaseRow,
+    CaseSort,
+    ErrorGroup,
+    LastStrip,
+    MetricRow,
+    Neighbours,
+    PendingTrial,
+    RunSummary,
+    SessionSummary,
+    StoredSession,
+    TrialKey,
+)
+
+__all__ = [
+    "AddedCase",
+    "CaseFilter",
+    "CaseRow",
+    "CaseSort",
+    "ErrorGroup",
+    "LastStrip",
+    "MetricRow",
+    "Neighbours",
+    "PendingTrial",
+    "RunStore",
+    "RunSummary",
+    "SessionStore",
+    "SessionSummary",
+    "Store",
+    "StoredSession",
+    "TrialKey",
+    "WorkspaceHold",
+    "hold_workspace",
+]

@@ -1,0 +1,132 @@
+"""The SQLite file: how it is opened, read and written, and who may look into it.
+
+Readers and the writer have connections of their own. A reader cannot write (`query_only`), so no read transaction
+is ever upgraded, which SQLite refuses at once whatever the time-out. Every write begins with BEGIN IMMEDIATE.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import URL, Connection, Engine, Executable, Table, create_engine, event
+from sqlalchemy.exc import OperationalError
+from sqlalchemy.pool import QueuePool
+
+from evaldesk.errors import WorkspaceError
+
+BUSY_TIMEOUT_MS = 5000
+N_TRIES = 6
+
+
+class Database:
+    """Two engines on one SQLite file; both may be used from any thread."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._reader = reading_engine(path)
+        self._writer = writing_engine(path)
+        self._is_closed = False
+
+    @contextmanager
+    def reading(self) -> Iterator[Connection]:
+        """A transaction that sees one state of the database throughout."""
+        with self._reader.begin() as connection:
+            yield connection
+
+    @contextmanager
+    def writing(self) -> Iterator[Connection]:
+        """A transaction that holds the write lock from its first moment; threads of this process queue for it."""
+        with self._writer.begin() as connection:
+            yield connection
+
+    def close(self) -> None:
+        """Close every connection; what is committed is durable already. May be called again."""
+        if self._is_closed:
+            return
+        self._is_closed = True
+        with suppress(sqlite3.Error), closing(self._writer.raw_connection()) as connection:
+            # Good advice for later queries, not worth waiting for somebody who writes now.
+            connection.cursor().execute("PRAGMA busy_timeout=0").close()
+            connection.cursor().execute("PRAGMA optimize").close()
+        self._reader.dispose()
+        self._writer.dispose()
+
+
+def reading_engine(path: Path) -> Engine:
+    """Connections that cannot write."""
+    return _engine(path, begin="BEGIN", pragmas=("foreign_keys=ON", "query_only=ON"), pool_size=8)
+
+
+def writing_engine(path: Path, *, foreign_keys: str = "ON") -> Engine:
+    """One connection that writes durably: a commit has reached the disk when it returns."""
+    pragmas = (f"foreign_keys={foreign_keys}", "synchronous=FULL")
+    return _engine(path, begin="BEGIN IMMEDIATE", pragmas=pragmas, pool_size=1)
+
+
+def upsert(dialect: str, table: Table) -> Any:
+    """An INSERT with `on_conflict_do_update` and `on_conflict_do_nothing`, in the words of `dialect`."""
+    if dialect == "postgresql":
+        from sqlalchemy.dialects import postgresql
+
+        return postgresql.insert(table)
+    from sqlalchemy.dialects import sqlite
+
+    return sqlite.insert(table)
+
+
+def execute_many(connection: Connection, statement: Executable, rows: Sequence[Mapping[str, Any]]) -> None:
+    """Execute `statement` once for each row; for no row not at all."""
+    if rows:
+        connection.execute(statement, rows)
+
+
+def make_private_folder(folder: Path) -> None:
+    """Create `folder` for the user alone, whatever the umask; one that exists is left as it is."""
+    if folder.is_dir():
+        return
+    folder.mkdir(parents=True, exist_ok=True)
+    folder.chmod(0o700)
+
+
+def make_private_file(path: Path) -> None:
+    """Create `path` empty, or keep it, readable for the user alone; SQLite gives its -wal and -shm the same mode."""
+    os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600))
+    path.chmod(0o600)
+
+
+def _engine(path: Path, *, begin: str, pragmas: tuple[str, ...], pool_size: int) -> Engine:
+    url = URL.create("sqlite", database=str(path))
+    engine = create_engine(url, poolclass=QueuePool, pool_size=pool_size, max_overflow=0, pool_timeout=60)
+
+    @event.listens_for(engine, "connect")
+    def set_up(connection: Any, _record: object) -> None:
+        # The driver's own transactions begin late and deferred; with None it leaves them to `start` below.
+        connection.isolation_level = None
+        for pragma in (f"busy_timeout={BUSY_TIMEOUT_MS}", *pragmas):
+            connection.execute(f"PRAGMA {pragma}").close()
+
+    @event.listens_for(engine, "begin")
+    def start(connection: Connection) -> None:
+        _begin(connection, begin)
+
+    return engine
+
+
+def _begin(connection: Connection, statement: str) -> None:
+    """Begin; where others write a lot SQLite's waiting is not fair, and one time-out is no reason to give up."""
+    for n_left in reversed(range(N_TRIES)):
+        try:
+            connection.exec_driver_sql(statement)
+        except OperationalError as error:
+            if "locked" not in str(error.orig):
+                raise
+            if not n_left:
+                waited_s = N_TRIES * BUSY_TIMEOUT_MS // 1000
+                raise WorkspaceError(f"another process has been writing for {waited_s} s; try again later") from error
+        else:
+            return

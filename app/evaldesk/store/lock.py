@@ -1,0 +1,74 @@
+"""One desk for each workspace: a lock that the kernel lets go of when its holder dies, however it dies."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from pathlib import Path
+from types import TracebackType
+
+from evaldesk.errors import WorkspaceError
+from evaldesk.store.database import make_private_folder
+
+LOCK_NAME = "desk.lock"
+
+
+class WorkspaceHold:
+    """The hold on a workspace; it ends with `release`, with the block, or with the process."""
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor: int | None = descriptor
+
+    def update(self, url: str) -> None:
+        """Write down where the desk answers, for those who come second."""
+        if self._descriptor is None:
+            return
+        os.ftruncate(self._descriptor, 0)
+        os.pwrite(self._descriptor, f"{os.getpid()} {url}\n".encode(), 0)
+
+    def release(self) -> None:
+        """Let go of the workspace. May be called again."""
+        if self._descriptor is None:
+            return
+        os.ftruncate(self._descriptor, 0)
+        os.close(self._descriptor)
+        self._descriptor = None
+
+    def __enter__(self) -> WorkspaceHold:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.release()
+
+
+def hold_workspace(folder: Path, *, url: str) -> WorkspaceHold:
+    """Hold the workspace whose state folder (`Settings.state_folder`) is `folder`; it is created if need be.
+
+    Raises WorkspaceError saying which process holds it and where that one answers.
+    """
+    try:
+        make_private_folder(folder)
+        if folder.stat().st_mode & 0o077:
+            folder.chmod(0o700)  # one that came with a repository is as open as the umask of whoever cloned it
+        descriptor = os.open(folder / LOCK_NAME, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
+    except OSError as error:
+        raise WorkspaceError(f"{folder}: {error.strerror}; name another workspace") from error
+    try:
+        os.fchmod(descriptor, 0o600)
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        holder = _holder(descriptor)
+        os.close(descriptor)
+        raise WorkspaceError(f"{folder.parent} is held by {holder}; use that one, or end it first") from error
+    hold = WorkspaceHold(descriptor)
+    hold.update(url)
+    return hold
+
+
+def _holder(descriptor: int) -> str:
+    process, _, url = os.pread(descriptor, 1000, 0).decode("utf-8", "replace").strip().partition(" ")
+    if not process:
+        return "another process"
+    return f"process {process}, {url}" if url else f"process {process}"

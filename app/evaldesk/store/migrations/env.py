@@ -1,0 +1,32 @@
+"""What Alembic runs: the migrations, each in a transaction of its own, on the connection it was given."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from alembic import context
+from sqlalchemy import Connection
+
+from evaldesk.errors import WorkspaceError
+from evaldesk.store.tables import METADATA
+
+
+def _check_foreign_keys(connection: Connection) -> None:
+    if connection.dialect.name == "sqlite" and connection.exec_driver_sql("PRAGMA foreign_key_check").first():
+        raise WorkspaceError("the migration would leave rows that belong to nothing; the database is as it was")
+
+
+def _after_migration(ctx: Any, step: Any, heads: Any, run_args: Any) -> None:
+    _check_foreign_keys(ctx.connection)
+
+
+context.configure(
+    connection=context.config.attributes["connection"],
+    target_metadata=METADATA,
+    transaction_per_migration=True,
+    transactional_ddl=True,
+    render_as_batch=True,
+    on_version_apply=_after_migration,
+)
+with context.begin_transaction():
+    context.run_migrations()

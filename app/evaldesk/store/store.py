@@ -1,0 +1,53 @@
+"""The database of a workspace, opened."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime
+from pathlib import Path
+from types import TracebackType
+
+from evaldesk.errors import WorkspaceError
+from evaldesk.store.clock import utc_now
+from evaldesk.store.database import Database
+from evaldesk.store.moving import move_evalset
+from evaldesk.store.runs import RunStore
+from evaldesk.store.schema import prepare
+from evaldesk.store.sessions import SessionStore
+
+
+class Store:
+    """Runs and chat sessions of a workspace. Any thread may use it, and so may other processes at the same time."""
+
+    def __init__(self, database: Database, clock: Callable[[], datetime]) -> None:
+        self._database = database
+        self.runs = RunStore(database, clock)
+        self.sessions = SessionStore(database, clock)
+
+    @classmethod
+    def open(cls, database: Path, *, must_exist: bool = False, clock: Callable[[], datetime] = utc_now) -> Store:
+        """Open the SQLite file, created or brought to the current schema if need be.
+
+        Raises WorkspaceError when it cannot be used, or `must_exist` and does not.
+        """
+        if must_exist and not database.is_file():
+            raise WorkspaceError(f"{database} does not exist; start a desk or a run in this workspace first")
+        prepare(database)
+        return cls(Database(database), clock)
+
+    def move_evalset(self, old_id: str, new_id: str, path: Path) -> None:
+        """Let runs, last verdicts and sessions of an eval set follow its file to `path`, in one transaction."""
+        with self._database.writing() as connection:
+            move_evalset(connection, old_id, new_id, path)
+
+    def close(self) -> None:
+        """Close the database; all that was written is durable already. May be called again."""
+        self._database.close()
+
+    def __enter__(self) -> Store:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()

@@ -1,0 +1,55 @@
+"""Migrate a database with Alembic: a copy first, then one transaction for each migration."""
+
+from __future__ import annotations
+
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+from alembic import command
+from alembic.config import Config
+from alembic.script import ScriptDirectory
+
+from evaldesk.errors import WorkspaceError
+from evaldesk.store.database import make_private_file, writing_engine
+
+
+def alembic_config() -> Config:
+    """Alembic's configuration, without a file."""
+    config = Config()
+    # Alembic reads the option with configparser, to which a percent sign is special.
+    config.set_main_option("script_location", str(Path(__file__).parent / "migrations").replace("%", "%%"))
+    return config
+
+
+def check_known(path: Path, revision: str | None, head: str) -> None:
+    """Raise WorkspaceError when `revision` is none of ours, as that of a newer Evaldesk would be."""
+    known = {script.revision for script in ScriptDirectory.from_config(alembic_config()).walk_revisions()}
+    if revision is not None and revision not in known:
+        raise WorkspaceError(
+            f"{path} was written by a newer Evaldesk (revision {revision}, this one knows up to {head}); "
+            "install that version, or name another workspace"
+        )
+
+
+def upgrade(path: Path, revision: str | None, head: str) -> None:
+    """Take the database from `revision` to `head`. What was there before stays beside it as `NAME.before-HEAD`."""
+    if revision is not None:
+        _copy(path, path.with_name(f"{path.name}.before-{head}"))
+    # Tables are rebuilt by some migrations; their foreign keys are checked at the end of each instead.
+    engine = writing_engine(path, foreign_keys="OFF")
+    try:
+        with closing(engine.raw_connection()) as raw:
+            raw.cursor().execute("PRAGMA journal_mode=WAL")
+        config = alembic_config()
+        with engine.connect() as connection:
+            config.attributes["connection"] = connection
+            command.upgrade(config, "head")
+    finally:
+        engine.dispose()
+
+
+def _copy(path: Path, copy: Path) -> None:
+    make_private_file(copy)
+    with closing(sqlite3.connect(path)) as source, closing(sqlite3.connect(copy)) as target:
+        source.backup(target)

@@ -1,0 +1,134 @@
+"""The application: the table of pages, what wraps them, and how an error becomes a page."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import secrets
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.middleware.gzip import GZipMiddleware
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import BaseRoute, Mount
+from starlette.staticfiles import StaticFiles
+from starlette.types import ASGIApp, Scope
+
+from evaldesk import paths
+from evaldesk.desk.desk import Desk
+from evaldesk.errors import ConflictError, EvaldeskError, NotFoundError
+from evaldesk.registry import import_target
+from evaldesk.web.guard import Guard, GuardSettings
+from evaldesk.web.render import environment, page
+
+log = logging.getLogger("evaldesk.web")
+
+ROUTES: tuple[str, ...] = (
+    "evaldesk.web.routes.home:routes",
+    "evaldesk.web.routes.agents:routes",
+    "evaldesk.web.routes.recording:routes",
+    "evaldesk.web.routes.turns:routes",
+    "evaldesk.web.routes.sessions:routes",
+    "evaldesk.web.routes.turns:routes",
+    "evaldesk.web.routes.cases:routes",
+    "evaldesk.web.routes.evalsets:routes",
+    "evaldesk.web.routes.trials:routes",
+    "evaldesk.web.routes.runs:routes",
+)
+
+
+def create_app(desk: Desk, guard: GuardSettings) -> Guard:
+    """The application for `desk`, inside the guard: not even the error page of a defect escapes it."""
+
+    @asynccontextmanager
+    async def lifespan(_: Starlette) -> AsyncIterator[None]:
+        await desk.start()
+        try:
+            yield
+        finally:
+            await desk.close()
+
+    app = Starlette(
+        routes=_routes(),
+        exception_handlers={
+            HTTPException: _http_error,
+            EvaldeskError: _evaldesk_error,
+            Exception: _unexpected_error,
+        },
+        lifespan=lifespan,
+    )
+    app.state.desk = desk
+    app.state.templates = environment()
+    app.state.templates.globals["static"] = _static_addresses(paths.shipped("static"))
+    return Guard(app, guard)
+
+
+def _routes() -> list[BaseRoute]:
+    found: list[BaseRoute] = []
+    for target in ROUTES:
+        routes = import_target(target)
+        if isinstance(routes, Sequence):
+            found.extend(routes)
+    static: ASGIApp = GZipMiddleware(_Static(directory=paths.shipped("static")), minimum_size=1024)
+    found.append(Mount("/static", app=static))
+    return found
+
+
+class _Static(StaticFiles):
+    """Files that never change under one address: the address carries their hash."""
+
+    async def get_response(self, path: str, scope: Scope) -> Response:
+        response = await super().get_response(path, scope)
+        is_versioned = b"v=" in scope["query_string"]
+        response.headers["Cache-Control"] = "public, max-age=31536000, immutable" if is_versioned else "no-cache"
+        return response
+
+
+def _static_addresses(folder: Path) -> dict[str, str]:
+    """The address of each static file, with a part that changes when the file does."""
+    addresses = {}
+    for path in sorted(folder.rglob("*")):
+        if path.is_file():
+            name = path.relative_to(folder).as_posix()
+            addresses[name] = f"/static/{name}?v={hashlib.sha256(path.read_bytes()).hexdigest()[:12]}"
+    return addresses
+
+
+def _http_error(request: Request, error: Exception) -> Response:
+    status = error.status_code if isinstance(error, HTTPException) else 500
+    sentences = {
+        404: ("Nothing is at this address", "It may have been deleted or renamed. The lists above show what is there."),
+        405: ("This address does not take that request", "Go back and use the form again."),
+        413: ("This is too large", "At most 10 MiB can be sent at once."),
+        503: ("Too much at once", "Close a few windows of Evaldesk and try again in a moment."),
+    }
+    title, text = sentences.get(status, ("This request could not be read", "Go back and try again."))
+    headers = dict(error.headers or {}) if isinstance(error, HTTPException) else {}
+    return _error_page(request, status, title, text, headers)
+
+
+def _evaldesk_error(request: Request, error: Exception) -> Response:
+    if isinstance(error, NotFoundError):
+        text = str(error)
+        return _error_page(request, 404, "Nothing is at this address", text[:1].upper() + text[1:])
+    if isinstance(error, ConflictError):
+        return _error_page(request, 409, "It changed meanwhile", str(error))
+    return _error_page(request, 422, "This cannot be done", str(error))
+
+
+def _unexpected_error(request: Request, error: Exception) -> Response:
+    """Only an id goes to the browser; the trace goes to the log."""
+    error_id = secrets.token_hex(4)
+    log.error("error %s at %s %r", error_id, request.method, request.url.path[:200], exc_info=error)
+    text = f"This is a defect of Evaldesk. Its log has the trace under {error_id}."
+    return _error_page(request, 500, "Something broke here", text)
+
+
+def _error_page(
+    request: Request, status: int, title: str, text: str, headers: dict[str, str] | None = None
+) -> Response:
+    return page(request, "error.html", status=status, headers=headers, title=title, text=text)

@@ -1,0 +1,219 @@
+"""The one gate in front of every page: who may ask, and what every answer carries.
+
+Pure ASGI and outermost, so that no route can forget it (DESIGN.md section 9). In this order: no websockets; exactly
+one Host header from the exact list; methods GET, HEAD and POST only; nothing that another site or another local
+port started, but a plain link; a bounded body; the token, as cookie or bearer.
+"""
+
+from __future__ import annotations
+
+import hmac
+import secrets
+import time
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import parse_qsl, urlencode
+
+from starlette.exceptions import HTTPException
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from evaldesk.web.headers import security_headers
+
+MAX_BODY = 10 * 1024 * 1024
+MAX_TARGET = 8192
+MAX_FAILURES_PER_S = 10
+LOOPBACK_NAMES = ("127.0.0.1", "localhost", "[::1]")
+
+
+@dataclass(frozen=True, slots=True)
+class GuardSettings:
+    """Who may ask: `authorities` are the exact values of Host that are served, lower case with port."""
+
+    token: str
+    port: int
+    authorities: frozenset[str]
+    scheme: str = "http"
+
+    @property
+    def cookie(self) -> str:
+        """The cookie's name holds the port: cookies do not tell ports apart."""
+        return f"evaldesk-{self.port}"
+
+
+def guard_settings(token: str, port: int, names: tuple[str, ...] = LOOPBACK_NAMES) -> GuardSettings:
+    """Settings that serve `names` on `port`; port 80 may be left out of Host."""
+    authorities = {f"{name.lower()}:{port}" for name in names}
+    if port == 80:
+        authorities |= {name.lower() for name in names}
+    return GuardSettings(token=token, port=port, authorities=frozenset(authorities))
+
+
+@dataclass(slots=True)
+class Guard:
+    """The ASGI middleware."""
+
+    app: ASGIApp
+    settings: GuardSettings
+    clock: Callable[[], float] = time.monotonic
+    failures: deque[float] = field(default_factory=deque)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Let the request through, or answer it here."""
+        if scope["type"] == "websocket":
+            await send({"type": "websocket.close", "code": 1008})
+            return
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+        state = scope.setdefault("state", {})
+        state["nonce"] = secrets.token_urlsafe(16)
+        answer = _Answer(send, state)
+        refusal = self._refusal(scope)
+        if refusal:
+            await answer.plain(*refusal)
+        elif self._brings_token(scope):
+            await self._welcome(scope, answer)
+        elif not self._is_known(scope):
+            await answer.plain(401, "Evaldesk needs its token. Open the address that `evaldesk ui` printed.")
+        else:
+            await self.app(scope, _bounded(receive), answer.send)
+
+    def _refusal(self, scope: Scope) -> tuple[int, str] | None:
+        hosts = _values(scope, b"host")
+        if len(hosts) != 1 or hosts[0].lower() not in self.settings.authorities:
+            return 400, "This name is not served here."
+        if len(scope.get("raw_path") or b"") + len(scope["query_string"]) > MAX_TARGET:
+            return 414, "The address is too long."
+        if scope["method"] not in {"GET", "HEAD", "POST"}:
+            return 405, "Only GET, HEAD and POST are served."
+        if self._is_foreign(scope):
+            return 403, "This request was started by another site."
+        length = (_values(scope, b"content-length") or ["0"])[0]
+        if not length.isdecimal() or len(length) > 12 or int(length) > MAX_BODY:
+            return 413, f"The upload is larger than {MAX_BODY // 1024 // 1024} MiB."
+        return None
+
+    def _is_foreign(self, scope: Scope) -> bool:
+        """Another port of this machine counts as foreign: it is `same-site`, not `same-origin`."""
+        site = (_values(scope, b"sec-fetch-site") or [""])[0]
+        origins = _values(scope, b"origin")
+        if any(origin.lower() not in self._origins for origin in origins):
+            return True
+        if site in {"", "same-origin", "none"}:
+            return False
+        is_link = _values(scope, b"sec-fetch-mode") == ["navigate"] and _values(scope, b"sec-fetch-dest") == [
+            "document"
+        ]
+        return scope["method"] not in {"GET", "HEAD"} or not is_link
+
+    @property
+    def _origins(self) -> set[str]:
+        return {f"{self.settings.scheme}://{authority}" for authority in self.settings.authorities}
+
+    def _brings_token(self, scope: Scope) -> bool:
+        return scope["method"] == "GET" and b"token=" in scope["query_string"]
+
+    async def _welcome(self, scope: Scope, answer: _Answer) -> None:
+        """Trade the token in the address for a cookie, and leave the address clean."""
+        query = parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True)
+        tokens = [value for name, value in query if name == "token"]
+        if len(tokens) != 1 or not self._is_token(tokens[0]):
+            await answer.plain(401, "This token is not the right one. Open the address that `evaldesk ui` printed.")
+            return
+        rest = urlencode([(name, value) for name, value in query if name != "token"])
+        path = "/" + scope["path"].lstrip("/\\")
+        target = _ascii(path) + (f"?{rest}" if rest else "")
+        cookie = f"{self.settings.cookie}={self.settings.token}; Path=/; HttpOnly; SameSite=Strict"
+        # A link on another site does not send a strict cookie along a redirect; a page of our own does.
+        site = (_values(scope, b"sec-fetch-site") or ["none"])[0]
+        if site in {"same-origin", "none"}:
+            await answer.redirect(target, cookie)
+        else:
+            await answer.refresh(target, cookie)
+
+    def _is_known(self, scope: Scope) -> bool:
+        for header in _values(scope, b"authorization"):
+            kind, _, value = header.partition(" ")
+            if kind.lower() == "bearer" and self._is_token(value.strip()):
+                return True
+        return any(self._is_token(value) for value in _cookies(scope, self.settings.cookie))
+
+    def _is_token(self, value: str) -> bool:
+        now = self.clock()
+        while self.failures and now - self.failures[0] > 1:
+            self.failures.popleft()
+        if len(self.failures) >= MAX_FAILURES_PER_S:
+            return False
+        is_right = hmac.compare_digest(value.encode(), self.settings.token.encode())
+        if not is_right:
+            self.failures.append(now)
+        return is_right
+
+
+class _Answer:
+    """Sends what the application answers, with the headers that every answer carries."""
+
+    def __init__(self, send: Send, state: dict[str, Any]) -> None:
+        self._send = send
+        self._state = state
+
+    async def send(self, message: Message) -> None:
+        if message["type"] == "http.response.start":
+            given = list(message.get("headers", ()))
+            names = {name.lower() for name, _ in given}
+            extra = security_headers(self._state["nonce"], has_chart=bool(self._state.get("has_chart")))
+            message["headers"] = given + [(name, value) for name, value in extra if name not in names]
+        await self._send(message)
+
+    async def plain(self, status: int, text: str) -> None:
+        headers = [(b"content-type", b"text/plain; charset=utf-8")]
+        if status != 413:  # whoever uploads too much reads why; anybody else may not go on sending
+            headers.append((b"connection", b"close"))
+        await self._whole(status, f"{text}\n", headers)
+
+    async def redirect(self, target: str, cookie: str) -> None:
+        await self._whole(303, "", [(b"location", target.encode()), (b"set-cookie", cookie.encode())])
+
+    async def refresh(self, target: str, cookie: str) -> None:
+        # `target` is percent-encoded, so it holds no quote and no angle bracket.
+        page = f'<!doctype html><meta http-equiv="refresh" content="0;url={target}"><title>Evaldesk</title>\n'
+        headers = [(b"content-type", b"text/html; charset=utf-8"), (b"set-cookie", cookie.encode())]
+        await self._whole(200, page.replace("&", "&amp;"), headers)
+
+    async def _whole(self, status: int, text: str, headers: list[tuple[bytes, bytes]]) -> None:
+        body = text.encode()
+        headers = [*headers, (b"content-length", str(len(body)).encode())]
+        await self.send({"type": "http.response.start", "status": status, "headers": headers})
+        await self.send({"type": "http.response.body", "body": body})
+
+
+def _bounded(receive: Receive) -> Receive:
+    size = 0
+
+    async def read() -> Message:
+        nonlocal size
+        message = await receive()
+        size += len(message.get("body", b""))
+        if size > MAX_BODY:
+            raise HTTPException(413)
+        return message
+
+    return read
+
+
+def _values(scope: Scope, name: bytes) -> list[str]:
+    return [value.decode("latin-1") for key, value in scope["headers"] if key == name]
+
+
+def _cookies(scope: Scope, name: str) -> list[str]:
+    """Every value of that cookie. Others may be malformed: programs on other ports of this machine set them too."""
+    pairs = [pair.partition("=") for header in _values(scope, b"cookie") for pair in header.split(";")]
+    return [value.strip() for key, _, value in pairs if key.strip() == name]
+
+
+def _ascii(path: str) -> str:
+    from urllib.parse import quote
+
+    return quote(path, safe="/-._~")

@@ -1,0 +1,273 @@
+"""The case editor: a form for all that a case says, its raw JSON, and what is done to a whole case.
+
+Every button of the form sends the form. `op` changes its shape and gives it back; anything else saves. A hidden
+`version` is that of the case as it was opened: one that changed meanwhile is shown beside what was typed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from starlette.concurrency import run_in_threadpool
+from starlette.datastructures import FormData
+from starlette.requests import Request
+from starlette.responses import RedirectResponse, Response
+from starlette.routing import Route
+
+from evaldesk.desk.cases import CaseChangedError, CaseNameTakenError, FoundCase, case_key
+from evaldesk.desk.names import check_case_id, free_name
+from evaldesk.errors import FormatError, NotFoundError, UsageError
+from evaldesk.formats import case_from_text
+from evaldesk.model import Case, Turn
+from evaldesk.store.evalset_files import EvalSetFile, LossError
+from evaldesk.web.case_checks import case_from
+from evaldesk.web.case_editor import Editor, case_text, difference, run_address
+from evaldesk.web.case_list import CaseLine, case_list
+from evaldesk.web.drafts import CaseDraft, TurnDraft, apply_op, draft_of, read_draft
+from evaldesk.web.forms import SHOW_TOP, Problems, leave, read_form, said, text_of
+from evaldesk.web.line_diff import DiffLine
+from evaldesk.web.render import desk_of, page
+
+EDITOR = "editor"
+
+
+async def show(request: Request) -> Response:
+    """GET …/cases/{key}: the form; a scenario is shown as raw JSON."""
+    file, found = await _open(request)
+    if found.case.scenario is not None:
+        return RedirectResponse(f"{request.url.path}/json", status_code=303)
+    editor = Editor(file, found, draft_of(found.case), Problems(), found.version, line=await _line(request, found))
+    return _render(request, editor)
+
+
+async def save(request: Request) -> Response:
+    """POST …/cases/{key}: save the case, or change the form's shape."""
+    form = await read_form(request)
+    draft, version, op = read_draft(form), text_of(form, "version"), text_of(form, "op")
+    file = await run_in_threadpool(desk_of(request).evalsets.file, _set_id(request))
+    try:
+        _, found = await _open(request)
+    except NotFoundError:
+        return await _save_gone(request, form, file, draft)
+    editor = Editor(file, found, draft, Problems(), version, line=await _line(request, found))
+    if op:
+        return _render(request, replace(editor, focus=apply_op(draft, op)))
+    case, problems = case_from(draft, found.case)
+    if problems:
+        return _render(request, replace(editor, problems=problems), 422)
+    if text_of(form, "choice") == "free":
+        case = replace(case, id=free_name(case.id, {each.id for each in found.evalset.cases}))
+    is_over = text_of(form, "choice") == "overwrite"
+    cases = desk_of(request).evalsets.cases
+    try:
+        base = None if is_over else version
+        saved = await run_in_threadpool(cases.save, file.id, found.key, case, base, as_new_form=_as_new_form(form))
+    except LossError as error:
+        return _render(request, replace(editor, lost=error.losses), 409)
+    except CaseChangedError:
+        return _render(request, replace(editor, theirs=difference(found.case, case)), 409)
+    except CaseNameTakenError as error:
+        problems.add("case", "Case", f"Another case of this set is named {error.case_id}.")
+        return _render(request, replace(editor, problems=problems, taken=error), 409)
+    return _leave(request, form, file, saved)
+
+
+async def new(request: Request) -> Response:
+    """GET …/cases/new: an empty form."""
+    file = await run_in_threadpool(desk_of(request).evalsets.file, _set_id(request))
+    draft = draft_of(Case(id="", turns=(Turn(query=""),)))
+    return _render(request, Editor(file, None, draft, Problems(), focus="case"))
+
+
+async def create(request: Request) -> Response:
+    """POST …/cases/new: add the case, or change the form's shape."""
+    form = await read_form(request)
+    draft = read_draft(form)
+    file = await run_in_threadpool(desk_of(request).evalsets.file, _set_id(request))
+    editor = Editor(file, None, draft, Problems())
+    if text_of(form, "op"):
+        return _render(request, replace(editor, focus=apply_op(draft, text_of(form, "op"))))
+    return await _add(request, form, editor)
+
+
+async def show_json(request: Request) -> Response:
+    """GET …/cases/{key}/json: the case as the file has it."""
+    file, found = await _open(request)
+    return _render_json(request, file, found, text=case_text(found.case), version=found.version)
+
+
+async def save_json(request: Request) -> Response:
+    """POST …/cases/{key}/json: save the case as it was typed."""
+    form = await read_form(request)
+    file, found = await _open(request)
+    text, version = text_of(form, "raw"), text_of(form, "version")
+    try:
+        case = case_from_text(text, "")
+        if case.id != found.case.id:
+            check_case_id(case.id)
+    except (FormatError, UsageError) as error:
+        sentence = said(error) if isinstance(error, FormatError) else f"eval_id: {error}"
+        return _render_json(request, file, found, status=422, text=text, version=version, problem=sentence)
+    cases = desk_of(request).evalsets.cases
+    is_over = text_of(form, "choice") == "overwrite"
+    try:
+        base = None if is_over else version
+        saved = await run_in_threadpool(cases.save, file.id, found.key, case, base, as_new_form=_as_new_form(form))
+    except LossError as error:
+        return _render_json(request, file, found, status=409, text=text, version=version, lost=error.losses)
+    except CaseChangedError:
+        theirs = difference(found.case, case)
+        return _render_json(request, file, found, status=409, text=text, version=version, theirs=theirs)
+    except CaseNameTakenError as error:
+        sentence = f"Another case of this set is named {error.case_id}; {error.free} is free."
+        return _render_json(request, file, found, status=409, text=text, version=version, problem=sentence)
+    return RedirectResponse(f"/evalsets/{file.id}/cases/{saved.key}/json?note=saved", status_code=303)
+
+
+async def duplicate(request: Request) -> Response:
+    """POST …/cases/{key}/copies: a copy below, opened."""
+    copy = await run_in_threadpool(desk_of(request).evalsets.cases.duplicate, _set_id(request), _key(request))
+    return _go(f"/evalsets/{_set_id(request)}/cases/{copy.key}?note=duplicated")
+
+
+async def move(request: Request) -> Response:
+    """POST …/cases/{key}/position: one place up or down in the file."""
+    step = {"up": -1, "down": 1}.get(text_of(await read_form(request), "step"))
+    if step is None:
+        raise UsageError("a case moves up or down")
+    await run_in_threadpool(desk_of(request).evalsets.cases.move, _set_id(request), _key(request), step)
+    return _go(f"/evalsets/{_set_id(request)}/cases/{_key(request)}?note=moved")
+
+
+async def trash(request: Request) -> Response:
+    """POST …/cases/{key}/trash: the case is taken out, and the set's page offers to undo it."""
+    token = await run_in_threadpool(desk_of(request).evalsets.cases.delete, _set_id(request), [_key(request)])
+    return _go(f"/evalsets/{_set_id(request)}?case_trashed={token}")
+
+
+async def trash_many(request: Request) -> Response:
+    """POST /evalsets/{set_id}/trash/cases: the ticked cases, by id."""
+    keys = [case_key(case_id) for case_id in (await read_form(request)).getlist("case") if isinstance(case_id, str)]
+    if not keys:
+        raise UsageError("tick the cases to delete first")
+    token = await run_in_threadpool(desk_of(request).evalsets.cases.delete, _set_id(request), keys)
+    return _go(f"/evalsets/{_set_id(request)}?case_trashed={token}")
+
+
+async def restore(request: Request) -> Response:
+    """POST /evalsets/{set_id}/trash/cases/{token}/restoration: undo it."""
+    cases = desk_of(request).evalsets.cases
+    await run_in_threadpool(cases.restore, _set_id(request), request.path_params["token"])
+    return _go(f"/evalsets/{_set_id(request)}?note=cases_restored")
+
+
+async def _open(request: Request) -> tuple[EvalSetFile, FoundCase]:
+    sets = desk_of(request).evalsets
+    file = await run_in_threadpool(sets.file, _set_id(request))
+    return file, await run_in_threadpool(sets.cases.find, file.id, _key(request))
+
+
+async def _line(request: Request, found: FoundCase) -> CaseLine:
+    strips = await run_in_threadpool(desk_of(request).store.runs.last_strips, _set_id(request))
+    return case_list([found.case], strips).lines[0]
+
+
+async def _add(request: Request, form: FormData, editor: Editor) -> Response:
+    case, problems = case_from(editor.draft)
+    if problems:
+        return _render(request, replace(editor, problems=problems), 422)
+    cases = desk_of(request).evalsets.cases
+    if text_of(form, "choice") == "free":
+        evalset, _, _ = await run_in_threadpool(desk_of(request).evalsets.read, editor.file.id)
+        case = replace(case, id=free_name(case.id, {each.id for each in evalset.cases}))
+    try:
+        saved = await run_in_threadpool(cases.add, editor.file.id, case, as_new_form=_as_new_form(form))
+    except LossError as error:
+        return _render(request, replace(editor, lost=error.losses), 409)
+    except CaseNameTakenError as error:
+        problems.add("case", "Case", f"Another case of this set is named {error.case_id}.")
+        return _render(request, replace(editor, problems=problems, taken=error), 409)
+    return _leave(request, form, editor.file, saved)
+
+
+async def _save_gone(request: Request, form: FormData, file: EvalSetFile, draft: CaseDraft) -> Response:
+    """The case was renamed or deleted while it was edited: nothing typed is lost, it may be added as a new one."""
+    for turn in draft.turns:
+        _forget_origin(turn)
+    editor = Editor(file, None, draft, Problems(), is_gone=True)
+    if text_of(form, "op"):
+        return _render(request, replace(editor, focus=apply_op(draft, text_of(form, "op"))))
+    if text_of(form, "choice") in {"add", "free"}:
+        return await _add(request, form, editor)
+    return _render(request, editor, 409)
+
+
+def _as_new_form(form: FormData) -> bool:
+    return text_of(form, "form") == "adk"
+
+
+def _forget_origin(turn: TurnDraft) -> None:
+    turn.origin = None
+    for call in turn.calls:
+        call.origin = None
+
+
+def _render(request: Request, editor: Editor, status: int = 200) -> Response:
+    note = request.query_params.get("note", "") if request.method == "GET" else ""
+    headers = SHOW_TOP if status != 200 else {}
+    return page(request, "cases/edit.html", block=EDITOR, status=status, headers=headers, editor=editor, note=note)
+
+
+def _render_json(
+    request: Request,
+    file: EvalSetFile,
+    found: FoundCase,
+    *,
+    text: str,
+    version: str,
+    status: int = 200,
+    problem: str = "",
+    theirs: tuple[DiffLine, ...] | None = None,
+    lost: tuple[str, ...] = (),
+) -> Response:
+    note = request.query_params.get("note", "") if request.method == "GET" else ""
+    typed: dict[str, Any] = {"text": text, "version": version, "problem": problem, "theirs": theirs, "lost": lost}
+    where: dict[str, Any] = {"file": file, "found": found, "base": f"/evalsets/{file.id}/cases/{found.key}"}
+    address = run_address(file.id, found.case.id)
+    return page(request, "cases/json.html", status=status, note=note, run_address=address, **typed, **where)
+
+
+def _leave(request: Request, form: FormData, file: EvalSetFile, saved: FoundCase) -> Response:
+    if text_of(form, "then") == "run":
+        return leave(request, run_address(file.id, saved.case.id), EDITOR)
+    return leave(request, f"/evalsets/{file.id}/cases/{saved.key}?note=saved", EDITOR)
+
+
+def _set_id(request: Request) -> str:
+    return str(request.path_params["set_id"])
+
+
+def _key(request: Request) -> str:
+    return str(request.path_params["key"])
+
+
+def _go(address: str) -> Response:
+    return RedirectResponse(address, status_code=303)
+
+
+SET = "/evalsets/{set_id}"
+CASE = SET + "/cases/{key}"
+routes = [
+    Route(SET + "/trash/cases", trash_many, methods=["POST"]),
+    Route(SET + "/trash/cases/{token}/restoration", restore, methods=["POST"]),
+    Route(SET + "/cases/new", new),
+    Route(SET + "/cases/new", create, methods=["POST"]),
+    Route(CASE, show),
+    Route(CASE, save, methods=["POST"]),
+    Route(CASE + "/json", show_json),
+    Route(CASE + "/json", save_json, methods=["POST"]),
+    Route(CASE + "/copies", duplicate, methods=["POST"]),
+    Route(CASE + "/position", move, methods=["POST"]),
+    Route(CASE + "/trash", trash, methods=["POST"]),
+]

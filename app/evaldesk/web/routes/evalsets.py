@@ -1,0 +1,265 @@
+"""Eval sets: the list, one set with its cases, and what is done to a whole set."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime
+from typing import Any
+
+from starlette.concurrency import run_in_threadpool
+from starlette.datastructures import UploadFile
+from starlette.requests import Request
+from starlette.responses import RedirectResponse, Response
+from starlette.routing import Route
+
+from evaldesk.desk.cases import case_keys
+from evaldesk.desk.evalsets import SetNameTakenError
+from evaldesk.desk.names import slug
+from evaldesk.errors import ConflictError, FormatError, NotFoundError, UsageError
+from evaldesk.formats import losses
+from evaldesk.web.case_editor import run_address
+from evaldesk.web.case_list import case_list
+from evaldesk.web.forms import Problems, read_form, text_of
+from evaldesk.web.render import desk_of, page
+
+FORMAT_TITLES = {
+    "adk": "ADK 2.x, eval set JSON",
+    "adk-old": "ADK before 2025, list of cases",
+    "adk-flat": "ADK before 2025, one flat list of turns",
+}
+
+NOTES = {
+    "created": "Created. Add a session to it from a chat, or write its first case here.",
+    "imported": "Imported.",
+    "changed": "Saved.",
+    "duplicated": "This is the copy.",
+    "restored": "Back from the trash.",
+    "cases_restored": "Brought back.",
+}
+
+
+async def index(request: Request) -> Response:
+    """GET /evalsets: every eval set that was found; those that cannot be read say why."""
+    desk = desk_of(request)
+    files = await run_in_threadpool(desk.evalsets.list)
+    last_runs = {each.id: next(iter(desk.store.runs.list(evalset_id=each.id, limit=1)), None) for each in files}
+    token = _token(request.query_params.get("trashed", ""))
+    trashed = await run_in_threadpool(desk.evalsets.trashed, token) if token else ""
+    changed = {each.id: moment(each.modified_ns) for each in files}
+    values: dict[str, Any] = {
+        "files": files,
+        "last_runs": last_runs,
+        "changed": changed,
+        "token": token,
+        "trashed": trashed,
+    }
+    return page(request, "evalsets/index.html", **values)
+
+
+async def new(request: Request) -> Response:
+    """GET /evalsets/new: the form."""
+    return page(request, "evalsets/new.html", name="", description="", problems=Problems())
+
+
+async def create(request: Request) -> Response:
+    """POST /evalsets: an eval set without cases."""
+    form = await read_form(request)
+    name, description = text_of(form, "name").strip(), text_of(form, "description").strip()
+    problems = Problems()
+    try:
+        evalset_id = await run_in_threadpool(desk_of(request).evalsets.create, name, description)
+    except (UsageError, ConflictError) as error:
+        problems.add("name", "Name", _about_name(error))
+        values: dict[str, Any] = {"name": name, "description": description, "problems": problems}
+        return page(request, "evalsets/new.html", status=_status(error), **values)
+    return _go(f"/evalsets/{evalset_id}?note=created")
+
+
+async def new_import(request: Request) -> Response:
+    """GET /evalsets/imports: the form."""
+    return page(request, "evalsets/import.html", name="", taken=None, problems=Problems())
+
+
+async def create_import(request: Request) -> Response:
+    """POST /evalsets/imports: an uploaded file becomes an eval set; a taken name is answered with a choice."""
+    form = await read_form(request)
+    upload = form.get("file")
+    name = text_of(form, "name").strip()
+    problems = Problems()
+    if not isinstance(upload, UploadFile) or not upload.filename:
+        problems.add("file", "File", "Choose a file first.")
+        return page(request, "evalsets/import.html", status=422, name=name, taken=None, problems=problems)
+    source = upload.filename.replace("\\", "/").rsplit("/", 1)[-1][:200]
+    name = name or proposed_name(source)
+    data = await upload.read()
+    await upload.close()
+    choice = text_of(form, "choice")
+    sets = desk_of(request).evalsets
+    taken = None
+    try:
+        if choice == "both":
+            name = await run_in_threadpool(sets.free_name, name)
+        taking = run_in_threadpool(sets.take_in, name, data, source=source, replaces=choice == "replace")
+        return _go(f"/evalsets/{await taking}?note=imported")
+    except FormatError as error:
+        problems.add("file", "File", str(error))
+    except SetNameTakenError as error:
+        taken = error
+        problems.add("name", "Name", _about_name(error))
+    except (UsageError, ConflictError) as error:
+        problems.add("name", "Name", str(error))
+    status = 409 if taken else 422
+    return page(request, "evalsets/import.html", status=status, name=name, taken=taken, problems=problems)
+
+
+async def show(request: Request) -> Response:
+    """GET /evalsets/{set_id}: the set and a page of its cases; `q`, `tag`, `only` and `start` choose which."""
+    desk = desk_of(request)
+    set_id = request.path_params["set_id"]
+    file = await run_in_threadpool(desk.evalsets.file, set_id)
+    if file.error:
+        return page(request, "evalsets/broken.html", status=422, file=file)
+    evalset, version, _ = await run_in_threadpool(desk.evalsets.read, set_id)
+    query = {name: request.query_params.get(name, "")[:500] for name in ("q", "tag", "only", "start")}
+    cases = case_list(
+        evalset.cases,
+        await run_in_threadpool(desk.store.runs.last_strips, set_id),
+        text=query["q"],
+        tag=query["tag"],
+        only=query["only"],
+        start=int(query["start"]) if query["start"].isdecimal() and len(query["start"]) < 9 else 0,
+    )
+    added_key = request.query_params.get("added", "")
+    added = dict(zip(case_keys(evalset.cases), evalset.cases, strict=True)).get(added_key) if added_key else None
+    agent = {"agent": request.query_params["agent"]} if "agent" in request.query_params else {}
+    token = _token(request.query_params.get("case_trashed", ""))
+    return page(
+        request,
+        "evalsets/show.html",
+        block="rows",
+        file=file,
+        evalset=evalset,
+        version=version,
+        cases=cases,
+        query=query,
+        changed=moment(file.modified_ns),
+        note=NOTES.get(request.query_params.get("note", ""), ""),
+        added=added,
+        added_key=added_key,
+        run_address=run_address(set_id, added.id, **agent) if added else "",
+        token=token,
+        deleted=await run_in_threadpool(desk.evalsets.cases.deleted, set_id, token) if token else [],
+    )
+
+
+async def settings(request: Request) -> Response:
+    """GET /evalsets/{set_id}/settings: its name and description."""
+    desk = desk_of(request)
+    set_id = request.path_params["set_id"]
+    file = await run_in_threadpool(desk.evalsets.file, set_id)
+    evalset, _, _ = await run_in_threadpool(desk.evalsets.read, set_id)
+    values: dict[str, Any] = {"name": file.name, "description": evalset.description or ""}
+    return page(request, "evalsets/settings.html", file=file, problems=Problems(), **values)
+
+
+async def change_settings(request: Request) -> Response:
+    """POST /evalsets/{set_id}/settings: rename and describe."""
+    desk = desk_of(request)
+    set_id = request.path_params["set_id"]
+    file = await run_in_threadpool(desk.evalsets.file, set_id)
+    form = await read_form(request)
+    name, description = text_of(form, "name").strip(), text_of(form, "description").strip()
+    try:
+        new_id = await run_in_threadpool(desk.evalsets.change, set_id, name, description)
+    except NotFoundError:
+        raise
+    except (UsageError, ConflictError) as error:
+        problems = Problems()
+        problems.add("name", "Name", _about_name(error))
+        values: dict[str, Any] = {"name": name, "description": description, "problems": problems}
+        return page(request, "evalsets/settings.html", status=_status(error), file=file, **values)
+    return _go(f"/evalsets/{new_id}?note=changed")
+
+
+async def duplicate(request: Request) -> Response:
+    """POST /evalsets/{set_id}/copies."""
+    new_id = await run_in_threadpool(desk_of(request).evalsets.duplicate, request.path_params["set_id"])
+    return _go(f"/evalsets/{new_id}?note=duplicated")
+
+
+async def trash(request: Request) -> Response:
+    """POST /evalsets/{set_id}/trash: the file is moved away, and the list offers to undo it."""
+    token = await run_in_threadpool(desk_of(request).evalsets.trash, request.path_params["set_id"])
+    return _go(f"/evalsets?trashed={token}")
+
+
+async def restore(request: Request) -> Response:
+    """POST /evalsets/trash/{token}/restoration: undo it."""
+    evalset_id = await run_in_threadpool(desk_of(request).evalsets.restore, request.path_params["token"])
+    return _go(f"/evalsets/{evalset_id}?note=restored")
+
+
+async def exports(request: Request) -> Response:
+    """GET /evalsets/{set_id}/exports: the formats it can be given out in, and what each cannot say."""
+    desk = desk_of(request)
+    set_id = request.path_params["set_id"]
+    file = await run_in_threadpool(desk.evalsets.file, set_id)
+    evalset, _, _ = await run_in_threadpool(desk.evalsets.read, set_id)
+    names = [name for name in FORMAT_TITLES if name != "adk-flat" or file.format == name]
+    formats = [(name, FORMAT_TITLES[name], await run_in_threadpool(losses, evalset, name)) for name in names]
+    return page(request, "evalsets/export.html", file=file, evalset=evalset, formats=formats)
+
+
+async def download(request: Request) -> Response:
+    """GET /evalsets/{set_id}/file?format=adk: the set as a file."""
+    set_id, name = request.path_params["set_id"], request.query_params.get("format", "adk")
+    export = await run_in_threadpool(desk_of(request).evalsets.export, set_id, name)
+    disposition = f'attachment; filename="{export.file_name}"'
+    return Response(export.data, media_type="application/json", headers={"Content-Disposition": disposition})
+
+
+def proposed_name(source: str) -> str:
+    """The name of an eval set from that of an uploaded file."""
+    stem = re.sub(r"(\.evalset|\.test)?\.json$", "", source, flags=re.IGNORECASE)
+    return stem if re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_-]{0,99}", stem) else slug(stem, default="imported")
+
+
+def moment(ns: int) -> datetime:
+    """A file's time, in UTC."""
+    return datetime.fromtimestamp(ns / 1e9, UTC)
+
+
+def _about_name(error: Exception) -> str:
+    if isinstance(error, SetNameTakenError):
+        return f"There is an eval set named {error.name} already. {error.free} is free."
+    return str(error)
+
+
+def _status(error: Exception) -> int:
+    return 409 if isinstance(error, ConflictError) else 422
+
+
+def _token(text: str) -> str:
+    return text if re.fullmatch(r"[A-Za-z0-9_.-]{1,200}", text) else ""
+
+
+def _go(address: str) -> Response:
+    return RedirectResponse(address, status_code=303)
+
+
+routes = [
+    Route("/evalsets", index),
+    Route("/evalsets", create, methods=["POST"]),
+    Route("/evalsets/new", new),
+    Route("/evalsets/imports", new_import),
+    Route("/evalsets/imports", create_import, methods=["POST"]),
+    Route("/evalsets/trash/{token}/restoration", restore, methods=["POST"]),
+    Route("/evalsets/{set_id}", show),
+    Route("/evalsets/{set_id}/cases", show),
+    Route("/evalsets/{set_id}/settings", settings),
+    Route("/evalsets/{set_id}/settings", change_settings, methods=["POST"]),
+    Route("/evalsets/{set_id}/copies", duplicate, methods=["POST"]),
+    Route("/evalsets/{set_id}/trash", trash, methods=["POST"]),
+    Route("/evalsets/{set_id}/exports", exports),
+    Route("/evalsets/{set_id}/file", download),
+]

@@ -1,0 +1,23 @@
+"""The first page: what to do next."""
+
+from __future__ import annotations
+
+import asyncio
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from evaldesk.desk.home import home
+from evaldesk.web.render import desk_of, page
+
+
+async def index(request: Request) -> Response:
+    """Next steps, the newest runs, eval sets and agents."""
+    desk = desk_of(request)
+    evalsets = await asyncio.to_thread(desk.evalsets.list)
+    view = await asyncio.to_thread(home, desk.store, desk.agents.list(), evalsets)
+    return page(request, "home/index.html", home=view, is_demo=desk.settings.is_demo)
+
+
+routes = [Route("/", index)]

@@ -1,0 +1,251 @@
+"""Add a session to an eval set: what will be saved is all on the page, and every part of it may be edited or left out.
+
+The form is that of the case editor with a tick at each turn, call and message. `op` changes the form's shape, anything
+else saves; a case name that is taken is answered with a choice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from urllib.parse import urlencode
+
+from starlette.concurrency import run_in_threadpool
+from starlette.datastructures import FormData
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from evaldesk.desk.cases import CaseNameTakenError, FoundCase
+from evaldesk.desk.evalsets import SetNameTakenError
+from evaldesk.desk.names import free_name, slug
+from evaldesk.desk.recording import Recording, record_session
+from evaldesk.errors import UsageError
+from evaldesk.model import Case
+from evaldesk.secrets import scrubber
+from evaldesk.store import StoredSession
+from evaldesk.store.evalset_files import EvalSetFile, LossError
+from evaldesk.web.case_checks import case_from
+from evaldesk.web.case_editor import case_text, run_address
+from evaldesk.web.drafts import CaseDraft, apply_op, draft_of, read_draft
+from evaldesk.web.forms import SHOW_TOP, Problems, leave, read_form, text_of
+from evaldesk.web.render import desk_of, page
+from evaldesk.web.words import plural
+
+EDITOR = "editor"
+NEW_SET = "new"
+
+
+@dataclass(frozen=True, slots=True)
+class Adding:
+    """What the page shows; `set_id` is NEW_SET when `set_name` is to be made."""
+
+    session: StoredSession
+    recording: Recording
+    sets: Sequence[EvalSetFile]
+    set_id: str
+    set_name: str
+    draft: CaseDraft
+    case: Case
+    problems: Problems
+    focus: str = ""
+    running_message: str = ""
+    secrets: tuple[str, ...] = ()
+    taken: CaseNameTakenError | None = None
+    lost: tuple[str, ...] = ()
+
+    @property
+    def file(self) -> EvalSetFile | None:
+        """The eval set that was chosen, None for a new one."""
+        return next((each for each in self.sets if each.id == self.set_id), None)
+
+    @property
+    def set_title(self) -> str:
+        """How the chosen set is called."""
+        return self.file.name if self.file else self.set_name
+
+    @property
+    def n_calls(self) -> int:
+        """Expected calls over all turns that are kept."""
+        return sum(len(turn.expected.tool_calls or ()) for turn in self.case.turns)
+
+    @property
+    def n_without_calls(self) -> int:
+        """Turns in which no tool may be called."""
+        return sum(turn.expected.tool_calls == () for turn in self.case.turns)
+
+    @property
+    def n_unasserted(self) -> int:
+        """Turns whose calls are not judged."""
+        return sum(turn.expected.tool_calls is None for turn in self.case.turns)
+
+    @property
+    def calls_in_words(self) -> str:
+        """`2, none in 1 turn, 1 turn not asserted`."""
+        parts = [str(self.n_calls)] if self.n_calls else []
+        parts += [f"none in {plural(self.n_without_calls, 'turn')}"] if self.n_without_calls else []
+        parts += [f"{plural(self.n_unasserted, 'turn')} not asserted"] if self.n_unasserted else []
+        return ", ".join(parts) or "0"
+
+    @property
+    def n_references(self) -> int:
+        """Turns with a reference answer."""
+        return sum(turn.expected.reference is not None for turn in self.case.turns)
+
+    @property
+    def json_text(self) -> str:
+        """The case as it will stand in the file."""
+        return case_text(self.case)
+
+
+async def show(request: Request) -> Response:
+    """GET /sessions/{id}/case: what is proposed."""
+    session = await _session(request)
+    sets = await _sets(request)
+    set_id = request.query_params.get("evalset") or _usual_set(session, sets)
+    taken = await _taken(request, set_id, sets)
+    recording = record_session(session, app_name=session.agent_id, taken=taken)
+    draft = draft_of(recording.case)
+    for turn, recorded in zip(draft.turns, recording.turns, strict=True):
+        turn.is_kept = not recorded.why_left_out
+    free = await run_in_threadpool(desk_of(request).evalsets.free_name, slug(session.agent_id, default="evalset"))
+    return _render(request, _adding(request, session, recording, sets, set_id, free, draft))
+
+
+async def save(request: Request) -> Response:
+    """POST /sessions/{id}/case: add the case, or change the form's shape."""
+    form = await read_form(request)
+    adding = await _typed(request, form)
+    if text_of(form, "op"):
+        focus = apply_op(adding.draft, text_of(form, "op"))
+        case = case_from(adding.draft)[0]
+        secrets = _secrets(case, desk_of(request).settings.environment)
+        return _render(request, replace(adding, focus=focus, case=case, secrets=secrets))
+    case, problems = case_from(adding.draft)
+    await run_in_threadpool(_check_set, request, adding, problems)
+    if problems:
+        return _render(request, replace(adding, case=case, problems=problems), 422)
+    adding = replace(adding, case=case)
+    try:
+        set_id, saved = await run_in_threadpool(_store, request, adding, form)
+    except SetNameTakenError as error:
+        sentence = f"There is an eval set named {error.name} already: choose it above, or name this one {error.free}."
+        problems.add("new-set", "New eval set", sentence)
+        return _render(request, replace(adding, problems=problems), 409)
+    except LossError as error:
+        return _render(request, replace(adding, lost=error.losses), 409)
+    except CaseNameTakenError as error:
+        problems.add("case", "Case", f"{adding.set_title} has a case named {error.case_id} already.")
+        return _render(request, replace(adding, problems=problems, taken=error), 409)
+    if text_of(form, "then") == "run":
+        return leave(request, run_address(set_id, saved.case.id, agent=adding.session.agent_id), EDITOR)
+    query = urlencode({"added": saved.key, "agent": adding.session.agent_id})
+    return leave(request, f"/evalsets/{set_id}?{query}", EDITOR)
+
+
+async def preview(request: Request) -> Response:
+    """POST /sessions/{id}/case/preview: what would be saved of the form as it is now; saves nothing."""
+    adding = await _typed(request, await read_form(request))
+    return page(request, "cases/add.html", block="saved", adding=adding)
+
+
+def _store(request: Request, adding: Adding, form: FormData) -> tuple[str, FoundCase]:
+    desk, case, set_id = desk_of(request), adding.case, adding.set_id
+    if adding.file is None:
+        set_id = desk.evalsets.create(adding.set_name)
+    if text_of(form, "choice") == "free":
+        evalset, _, _ = desk.evalsets.read(set_id)
+        case = replace(case, id=free_name(case.id, {each.id for each in evalset.cases}))
+    put = desk.evalsets.cases.put if text_of(form, "choice") == "overwrite" else desk.evalsets.cases.add
+    saved = put(set_id, case, as_new_form=text_of(form, "form") == "adk")
+    desk.store.sessions.note_case(adding.session.id, set_id, case.id)
+    return set_id, saved
+
+
+async def _typed(request: Request, form: FormData) -> Adding:
+    session = await _session(request)
+    sets = await _sets(request)
+    draft = read_draft(form)
+    set_id = text_of(form, "evalset") or NEW_SET
+    recording = record_session(session, app_name=session.agent_id)
+    return _adding(request, session, recording, sets, set_id, text_of(form, "new-set").strip(), draft)
+
+
+def _adding(
+    request: Request,
+    session: StoredSession,
+    recording: Recording,
+    sets: Sequence[EvalSetFile],
+    set_id: str,
+    set_name: str,
+    draft: CaseDraft,
+) -> Adding:
+    case, _ = case_from(draft)
+    desk = desk_of(request)
+    running = desk.sessions.running(session.id)
+    return Adding(
+        session,
+        recording,
+        sets,
+        set_id if any(each.id == set_id for each in sets) else NEW_SET,
+        set_name,
+        draft,
+        case,
+        Problems(),
+        running_message=running.message if running else "",
+        secrets=_secrets(case, desk.settings.environment),
+    )
+
+
+def _secrets(case: Case, environment: Mapping[str, str]) -> tuple[str, ...]:
+    """The lines of the case that hold what looks like a key or a password, with that taken out."""
+    scrubbed = scrubber(environment)
+    lines = [line.strip() for line in case_text(case).splitlines()]
+    return tuple(scrubbed(line)[:160] for line in lines if scrubbed(line) != line)
+
+
+def _check_set(request: Request, adding: Adding, problems: Problems) -> None:
+    """A name that is taken is left to the saving, which answers it with 409."""
+    if adding.file is not None:
+        return
+    try:
+        desk_of(request).evalsets.check_new_name(adding.set_name)
+    except SetNameTakenError:
+        return
+    except UsageError as error:
+        problems.add("new-set", "New eval set", str(error))
+
+
+def _usual_set(session: StoredSession, sets: Sequence[EvalSetFile]) -> str:
+    """The set that this session was added to last, else the first that can be read."""
+    ids = [each.id for each in sets]
+    before = [added.evalset_id for added in session.added_to if added.evalset_id in ids]
+    return (before[-1:] + ids[:1] + [NEW_SET])[0]
+
+
+async def _session(request: Request) -> StoredSession:
+    return await run_in_threadpool(desk_of(request).sessions.get, str(request.path_params["session_id"]))
+
+
+async def _sets(request: Request) -> list[EvalSetFile]:
+    files = await run_in_threadpool(desk_of(request).evalsets.list)
+    return [each for each in files if not each.error]
+
+
+async def _taken(request: Request, set_id: str, sets: Sequence[EvalSetFile]) -> set[str]:
+    if not any(each.id == set_id for each in sets):
+        return set()
+    evalset, _, _ = await run_in_threadpool(desk_of(request).evalsets.read, set_id)
+    return {case.id for case in evalset.cases}
+
+
+def _render(request: Request, adding: Adding, status: int = 200) -> Response:
+    headers = SHOW_TOP if status != 200 else {}
+    return page(request, "cases/add.html", block=EDITOR, status=status, headers=headers, adding=adding)
+
+
+routes = [
+    Route("/sessions/{session_id}/case", show),
+    Route("/sessions/{session_id}/case", save, methods=["POST"]),
+    Route("/sessions/{session_id}/case/preview", preview, methods=["POST"]),
+]

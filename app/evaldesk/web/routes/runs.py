@@ -1,0 +1,173 @@
+"""Runs: the list, one run while it goes on and after, and what is done to it."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import AsyncIterator
+from typing import get_args
+
+from starlette.requests import Request
+from starlette.responses import RedirectResponse, Response
+from starlette.routing import Route
+
+from evaldesk.desk.run_listing import read_listing
+from evaldesk.desk.run_live import Tick
+from evaldesk.desk.run_page import RunPage
+from evaldesk.desk.run_plan import MAX_NOTE
+from evaldesk.desk.run_view import RunQuery
+from evaldesk.model import RunStatus
+from evaldesk.store import CaseFilter, CaseSort
+from evaldesk.web.addresses import number
+from evaldesk.web.forms import read_form, text_of
+from evaldesk.web.live import Message, event_stream
+from evaldesk.web.render import desk_of, fragment, page, target_of
+from evaldesk.web.routes.new_run import create, new, preview
+from evaldesk.wire import to_json
+
+
+async def index(request: Request) -> Response:
+    """GET /runs: the list, filtered, a page at a time."""
+    query = request.query_params
+    status: RunStatus | None = next((each for each in get_args(RunStatus) if each == query.get("status")), None)
+    before = query.get("before", "")
+    listing = await asyncio.to_thread(
+        read_listing,
+        desk_of(request).store.runs,
+        status=status,
+        agent=query.get("agent") or None,
+        evalset=query.get("evalset") or None,
+        text=query.get("q", "").strip()[:200],
+        before=int(before) if re.fullmatch(r"[0-9]{1,15}", before) else None,
+    )
+    return page(request, "runs/index.html", listing=listing)
+
+
+async def show(request: Request) -> Response:
+    """GET /runs/{run_id}: the whole page, or the block that an htmx request targets."""
+    return await _page_of(request, await _read(request))
+
+
+async def events(request: Request) -> Response:
+    """GET /runs/{run_id}/events: what moves on the page, at most four times a second, and `done` at the end."""
+    await _read(request)  # a run that is not there is a 404, not an empty stream
+    return event_stream(request, _messages(request))
+
+
+async def _messages(request: Request) -> AsyncIterator[Message]:
+    """Watchers of one run who look at the same cases share what is rendered for a tick."""
+    query = run_query(request)
+    async for tick in desk_of(request).runs.watch(_run_id(request)):
+        yield None, await _shared(tick, query, request)
+    yield "done", "done"
+
+
+async def _shared(tick: Tick, query: RunQuery, request: Request) -> str:
+    """What stands on the page at `tick`, rendered once; a watcher who leaves takes it away from nobody."""
+    rendering = tick.memo.get(query)
+    if not isinstance(rendering, asyncio.Future):
+        rendering = tick.memo[query] = asyncio.ensure_future(_live_html(request))
+    return str(await asyncio.shield(rendering))
+
+
+async def _live_html(request: Request) -> str:
+    return fragment(request, "runs/run.html", "live", run=await _read(request), is_stream=True)
+
+
+async def configuration(request: Request) -> Response:
+    """GET /runs/{run_id}/configuration: the frozen configuration as JSON."""
+    summary = await desk_of(request).runs.summary(_run_id(request))
+    return Response(to_json(summary.config), media_type="application/json")
+
+
+async def cancel(request: Request) -> Response:
+    """POST /runs/{run_id}/cancellation: let what runs finish, or cancel it (`how=now`)."""
+    form = await read_form(request)
+    await desk_of(request).runs.stop(_run_id(request), cancel=text_of(form, "how") == "now")
+    return _go(f"/runs/{_run_id(request)}")
+
+
+async def resume(request: Request) -> Response:
+    """POST /runs/{run_id}/resumption: play what is missing."""
+    await desk_of(request).runs.resume(_run_id(request))
+    return _go(f"/runs/{_run_id(request)}")
+
+
+async def retry(request: Request) -> Response:
+    """POST /runs/{run_id}/retries: play the errored trials again."""
+    await desk_of(request).runs.retry(_run_id(request))
+    return _go(f"/runs/{_run_id(request)}")
+
+
+async def note(request: Request) -> Response:
+    """POST /runs/{run_id}: change the note; one that is too long comes back with what was typed."""
+    text = text_of(await read_form(request), "note").strip()
+    if len(text) > MAX_NOTE:
+        problem = f"The note has {len(text):,} characters; {MAX_NOTE:,} fit."
+        return await _page_of(request, await _read(request), status=422, note=text, problem=problem)
+    await desk_of(request).runs.set_note(_run_id(request), text)
+    return _go(f"/runs/{_run_id(request)}")
+
+
+async def delete(request: Request) -> Response:
+    """POST /runs/{run_id}/deletion: the run and all its trials go."""
+    await desk_of(request).runs.delete(_run_id(request))
+    return _go("/runs")
+
+
+def run_query(request: Request) -> RunQuery:
+    """Order and filter of the cases; words that nobody offers fall back to the page's own choice."""
+    asked = request.query_params
+    return RunQuery(
+        sort=next((each for each in get_args(CaseSort) if each == asked.get("sort")), None),
+        only=next((each for each in get_args(CaseFilter) if each == asked.get("only")), None),
+        after=asked.get("after", "")[:500],
+    )
+
+
+async def _read(request: Request) -> RunPage:
+    runs = desk_of(request).runs
+    return await runs.read_page(_run_id(request), run_query(request))
+
+
+async def _page_of(
+    request: Request, run: RunPage, *, status: int = 200, note: str | None = None, problem: str = ""
+) -> Response:
+    request.state.has_chart = run.needs_plotly
+    target = target_of(request)
+    return page(
+        request,
+        "runs/run.html",
+        block=target if target in ("live", "more", "rest") else None,
+        status=status,
+        run=run,
+        is_stream=False,
+        note=run.summary.note if note is None else note,
+        problem=problem,
+    )
+
+
+def _run_id(request: Request) -> int:
+    run_id: int = request.path_params["run_id"]
+    return run_id
+
+
+def _go(address: str) -> Response:
+    return RedirectResponse(address, status_code=303)
+
+
+RUN = "/runs/" + number("run_id")
+routes = [
+    Route("/runs", index, methods=["GET"]),
+    Route("/runs", create, methods=["POST"]),
+    Route("/runs/new", new, methods=["GET"]),
+    Route("/runs/new", preview, methods=["POST"]),
+    Route(RUN, show, methods=["GET"]),
+    Route(RUN, note, methods=["POST"]),
+    Route(RUN + "/events", events, methods=["GET"]),
+    Route(RUN + "/configuration", configuration, methods=["GET"]),
+    Route(RUN + "/cancellation", cancel, methods=["POST"]),
+    Route(RUN + "/resumption", resume, methods=["POST"]),
+    Route(RUN + "/retries", retry, methods=["POST"]),
+    Route(RUN + "/deletion", delete, methods=["POST"]),
+]

@@ -1,0 +1,175 @@
+"""Chat: the sessions, one session with its inspector, and what can be done with it."""
+
+from __future__ import annotations
+
+from typing import Any
+from urllib.parse import urlencode
+
+from starlette.requests import Request
+from starlette.responses import RedirectResponse, Response
+from starlette.routing import Route
+
+from evaldesk.desk.agents import FoundAgent
+from evaldesk.errors import ConflictError, FormatError, NotFoundError, UsageError
+from evaldesk.model import AgentRef, ErrorRecord
+from evaldesk.report import state_diff
+from evaldesk.store import StoredSession
+from evaldesk.web.conversation import gist, live_view, turn_views
+from evaldesk.web.forms import read_form, said, text_of
+from evaldesk.web.json_layout import laid_out
+from evaldesk.web.render import desk_of, page
+from evaldesk.web.timing import bars, timings, total_cost
+
+
+async def index(request: Request) -> Response:
+    """The session that was used last; without one, what to begin with."""
+    desk = desk_of(request)
+    deleted = request.query_params.get("deleted", "")
+    newest = desk.sessions.list(limit=1)
+    if newest:
+        query = f"?{urlencode({'deleted': deleted})}" if deleted else ""
+        return RedirectResponse(f"/sessions/{newest[0].id}{query}", 303)
+    agents = desk.agents.list()
+    first = next((agent.id for agent in agents if agent.state != "failed"), "")
+    return page(request, "sessions/index.html", agents=agents, first=first, deleted=deleted)
+
+
+async def new(request: Request) -> Response:
+    """The form of a new session; its state is proposed by the agent."""
+    desk = desk_of(request)
+    await desk.agents.look_again()
+    agents = desk.agents.list()
+    agent_id = request.query_params.get("agent") or (agents[0].id if agents else "")
+    agent = await desk.agents.described(agent_id)
+    desk.agents.warm(agent.id)
+    state = agent.description.initial_state if agent.description else {}
+    return _new_page(request, agent, state_text=laid_out(state, width=0))
+
+
+async def create(request: Request) -> Response:
+    """Begin a session and go to it."""
+    desk = desk_of(request)
+    form = await read_form(request)
+    agent = desk.agents.get(text_of(form, "agent"))
+    try:
+        session = desk.sessions.create(agent.id, text_of(form, "state"), text_of(form, "title"))
+    except FormatError as error:
+        typed = {"state_text": text_of(form, "state"), "title": text_of(form, "title")}
+        return _new_page(request, agent, status=422, state_error=said(error), **typed)
+    return RedirectResponse(f"/sessions/{session.id}", 303)
+
+
+async def show(request: Request) -> Response:
+    """One session: the list of all, the conversation, the inspector."""
+    await desk_of(request).agents.look_again()
+    return show_session(request, deleted=request.query_params.get("deleted", ""))
+
+
+async def rename(request: Request) -> Response:
+    """Give the session another title."""
+    session_id = request.path_params["session_id"]
+    title = text_of(await read_form(request), "title")
+    try:
+        desk_of(request).sessions.rename(session_id, title)
+    except UsageError as error:
+        return show_session(request, status=422, problem=str(error))
+    return RedirectResponse(f"/sessions/{session_id}", 303)
+
+
+async def delete(request: Request) -> Response:
+    """Put the session aside; the next page offers to bring it back."""
+    session_id = request.path_params["session_id"]
+    desk_of(request).sessions.delete(session_id)
+    return RedirectResponse(f"/sessions?{urlencode({'deleted': session_id})}", 303)
+
+
+async def restore(request: Request) -> Response:
+    """Bring a deleted session back."""
+    session_id = request.path_params["session_id"]
+    desk_of(request).sessions.restore(session_id)
+    return RedirectResponse(f"/sessions/{session_id}", 303)
+
+
+async def set_state(request: Request) -> Response:
+    """Change the state before the next turn."""
+    session_id = request.path_params["session_id"]
+    text = text_of(await read_form(request), "state")
+    try:
+        desk_of(request).sessions.set_state(session_id, text)
+    except FormatError as error:
+        return show_session(request, status=422, state_text=text, state_error=said(error))
+    except ConflictError as error:
+        return show_session(request, status=409, state_text=text, state_error=str(error))
+    return RedirectResponse(f"/sessions/{session_id}#state", 303)
+
+
+def show_session(request: Request, *, status: int = 200, **shown: Any) -> Response:
+    """The page of the session that the address names."""
+    desk = desk_of(request)
+    session = desk.sessions.get(request.path_params["session_id"])
+    desk.agents.warm(session.agent_id)
+    return page(request, "sessions/show.html", status=status, **{**session_view(request, session), **shown})
+
+
+def session_view(request: Request, session: StoredSession) -> dict[str, Any]:
+    """What the blocks of a session's page show."""
+    desk = desk_of(request)
+    agent = agent_of(request, session)
+    running = desk.sessions.running(session.id)
+    rows = timings(session.turns)
+    used = [usage.model for turn in session.turns[-1:] for usage in turn.usages]
+    return {
+        "session": session,
+        "sessions": desk.sessions.list(),
+        "agent": agent,
+        "agent_name": agent.name,
+        "agent_model": agent.description.model if agent.description else None,
+        "is_demo": agent.is_demo,
+        "turns": turn_views(session.turns, session.initial_state, agent.name),
+        "live": live_view(running, agent.name, session.turns, session.initial_state) if running else None,
+        "models": desk.agents.models,
+        "model": used[-1] if used else "",
+        "state_text": laid_out(session.state, width=0),
+        "state_error": "",
+        "changes": state_diff(session.initial_state, session.state),
+        "n_events": sum(len(turn.events) for turn in session.turns),
+        "timings": rows,
+        "bars": bars(rows),
+        "cost": total_cost(rows),
+        "problem": "",
+        "typed": "",
+        "deleted": "",
+        "gist": gist,
+        "parts": turn_macros(request),
+    }
+
+
+def turn_macros(request: Request) -> Any:
+    """The macros that draw a turn."""
+    return request.app.state.templates.get_template("sessions/turn.html").module
+
+
+def agent_of(request: Request, session: StoredSession) -> FoundAgent:
+    """The session's agent; one that is gone is shown as failed, so that the conversation can still be read."""
+    try:
+        return desk_of(request).agents.get(session.agent_id)
+    except NotFoundError as error:
+        return FoundAgent(AgentRef(session.agent_id, ""), "failed", error=ErrorRecord("missing", str(error)))
+
+
+def _new_page(request: Request, agent: FoundAgent, *, status: int = 200, **shown: Any) -> Response:
+    agents = desk_of(request).agents.list()
+    shown = {"title": "", "state_text": "", "state_error": "", **shown}
+    return page(request, "sessions/new.html", status=status, agents=agents, agent=agent, **shown)
+
+
+routes = [
+    Route("/sessions", index),
+    Route("/sessions", create, methods=["POST"]),
+    Route("/sessions/new", new),
+    Route("/sessions/{session_id}", show),
+    Route("/sessions/{session_id}/title", rename, methods=["POST"]),
+    Route("/sessions/{session_id}/deletion", delete, methods=["POST"]),
+    Route("/sessions/{session_id}/restoration", restore, methods=["POST"]),
+    Route("/sessions/{session_id}/state", set_state, methods=["POST"]),
+]

@@ -1,0 +1,149 @@
+"""Turns of a chat session: sending a message, watching the answer come, stopping it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+
+from markupsafe import escape
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, RedirectResponse, Response
+from starlette.routing import Route
+
+from evaldesk.desk.running_turn import RunningTurn
+from evaldesk.errors import ConflictError, NotFoundError, UsageError
+from evaldesk.web.conversation import live_view, turn_views
+from evaldesk.web.forms import read_form, text_of
+from evaldesk.web.live import Message, event_stream, has_room
+from evaldesk.web.render import desk_of, fragment
+from evaldesk.web.routes.sessions import agent_of, session_view, show_session, turn_macros
+
+PAUSE_S = 0.06
+TICK_S = 1.0
+MAX_ANNOUNCED = 2000
+TEMPLATE = "sessions/show.html"
+
+
+async def send(request: Request) -> Response:
+    """Start a turn. A script gets the answer as a stream, a plain form is sent back to the page."""
+    session_id = request.path_params["session_id"]
+    form = await read_form(request)
+    message, model = text_of(form, "message"), text_of(form, "model")
+    if _wants_stream(request) and not has_room(request):
+        return _note(request, "Too many windows of Evaldesk are open. Close a few and send again.", 503)
+    try:
+        turn = await desk_of(request).sessions.start_turn(session_id, message, model or None)
+    except (UsageError, ConflictError) as error:
+        return _refusal(request, error, message)
+    if not _wants_stream(request):
+        return RedirectResponse(f"/sessions/{session_id}#turn-{turn.turn_index + 1}", 303)
+    return event_stream(request, _messages(request, turn, after=turn.turn_index))
+
+
+async def events(request: Request) -> Response:
+    """The running turn from its start on, for a page that was opened in the middle; `after` turns are shown there."""
+    session_id = request.path_params["session_id"]
+    desk = desk_of(request)
+    given = request.query_params.get("after", "")
+    after = int(given) if given.isdecimal() and len(given) < 9 else len(desk.sessions.get(session_id).turns)
+    return event_stream(request, _messages(request, desk.sessions.running(session_id), after=after))
+
+
+async def cancel(request: Request) -> Response:
+    """Stop the running turn."""
+    session_id = request.path_params["session_id"]
+    desk = desk_of(request)
+    desk.sessions.get(session_id)
+    await desk.sessions.stop(session_id)
+    if request.headers.get("HX-Request"):
+        return Response(status_code=204)
+    return RedirectResponse(f"/sessions/{session_id}", 303)
+
+
+async def _messages(request: Request, turn: RunningTurn | None, after: int) -> AsyncIterator[Message]:
+    """The turn as it stands, again whenever it grew; then the finished turns after `after`, and `done`."""
+    if turn and not turn.is_finished:
+        yield None, _began(request)
+        async for text in _growing(request, turn):
+            yield None, text
+    yield None, _ended(request, after)
+    if turn and turn.failure:
+        yield None, _out_of_band("innerHTML", "composer-note", _problem(request, _unsaved(turn.failure)))
+    yield "done", "done"
+
+
+async def _growing(request: Request, turn: RunningTurn) -> AsyncIterator[str]:
+    session = desk_of(request).sessions.get(turn.session_id)
+    name = agent_of(request, session).name
+    while not turn.is_finished:
+        n_seen = len(turn.events)
+        view = live_view(turn, name, session.turns, session.initial_state)
+        yield fragment(request, TEMPLATE, "live", live=view, parts=turn_macros(request))
+        await turn.news(n_seen, TICK_S)
+        await asyncio.sleep(PAUSE_S)  # what comes in this time is shown at once
+
+
+def _began(request: Request) -> str:
+    """The parts of the page that change when a turn begins."""
+    actions = fragment(request, TEMPLATE, "composer_actions", live=True)
+    swaps = [("composer-actions", actions), ("composer-note", ""), ("opening", ""), ("announcement", "")]
+    return "".join(_out_of_band("innerHTML", element_id, html) for element_id, html in swaps)
+
+
+def _ended(request: Request, after: int) -> str:
+    """The parts of the page that change when a turn is over, and the turns that it has not shown yet."""
+    session = desk_of(request).sessions.get(request.path_params["session_id"])
+    view = session_view(request, session)
+    name = agent_of(request, session).name
+    fresh = turn_views(session.turns, session.initial_state, name)[after:]
+    answer = session.turns[-1].answer[:MAX_ANNOUNCED] if fresh else ""
+    title = escape(session.title or "New session")
+    swaps = [
+        ("beforeend", "turns", "".join(turn_macros(request).turn(turn) for turn in fresh)),
+        ("innerHTML", "live", ""),
+        ("innerMorph", "session-list", fragment(request, TEMPLATE, "session_list", **view)),
+        ("innerHTML", "title", title),
+        ("innerMorph", "title-field", fragment(request, TEMPLATE, "title_field", **view)),
+        ("innerHTML", "add-session", fragment(request, TEMPLATE, "add_session", **view)),
+        ("innerHTML", "composer-actions", fragment(request, TEMPLATE, "composer_actions", live=None)),
+        ("innerMorph", "inspector-body", fragment(request, TEMPLATE, "inspector_body", **view)),
+        ("innerHTML", "announcement", escape(f"{name}: {answer or 'no answer'}") if fresh else ""),
+    ]
+    document_title = f"<title>{title}, chat · Evaldesk</title>"
+    return document_title + "".join(_out_of_band(*swap) for swap in swaps)
+
+
+def _refusal(request: Request, error: Exception, message: str) -> Response:
+    """Why no turn was started, beside the composer; what was typed stays there."""
+    status = 409 if isinstance(error, ConflictError) else 404 if isinstance(error, NotFoundError) else 422
+    if not _wants_stream(request):
+        return show_session(request, status=status, problem=str(error), typed=message)
+    return _note(request, str(error), status)
+
+
+def _note(request: Request, problem: str, status: int) -> Response:
+    return HTMLResponse(_out_of_band("innerHTML", "composer-note", _problem(request, problem)), status)
+
+
+def _problem(request: Request, problem: str) -> str:
+    return fragment(request, TEMPLATE, "composer_note", problem=problem)
+
+
+def _unsaved(failure: Exception) -> str:
+    return f"The turn could not be stored, so it is lost: {failure}"
+
+
+def _out_of_band(style: str, element_id: str, html: str) -> str:
+    """Content for an element elsewhere on the page; its wrapper is dropped by htmx."""
+    return f'<div hx-swap-oob="{style}:#{element_id}">{html}</div>'
+
+
+def _wants_stream(request: Request) -> bool:
+    return "text/event-stream" in request.headers.get("accept", "")
+
+
+routes = [
+    Route("/sessions/{session_id}/turns", send, methods=["POST"]),
+    Route("/sessions/{session_id}/events", events),
+    Route("/sessions/{session_id}/cancellation", cancel, methods=["POST"]),
+]

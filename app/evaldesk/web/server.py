@@ -1,0 +1,137 @@
+"""The server process: hold the workspace, bind, say where, serve, and leave nothing behind."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import secrets
+import signal
+import socket
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from types import FrameType
+from typing import cast
+
+import uvicorn
+from starlette.applications import Starlette
+from starlette.types import ASGIApp
+
+from evaldesk.desk.desk import Desk
+from evaldesk.errors import WorkspaceError
+from evaldesk.settings import Settings
+from evaldesk.store import hold_workspace
+from evaldesk.web.app import create_app
+from evaldesk.web.guard import guard_settings
+from evaldesk.web.http import BoundedHttp
+from evaldesk.web.live import closing_of
+
+GRACE_S = 3
+EXIT_INTERRUPTED = 130
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """Where to listen, which names to answer to, and the token (random when None)."""
+
+    host: str
+    port: int
+    names: tuple[str, ...]
+    token: str | None = None
+
+
+def serve(settings: Settings, address: Address, *, is_person_there: bool) -> None:
+    """Serve the desk until it is told to stop. Raises WorkspaceError when the workspace or the port is taken."""
+    token = address.token or secrets.token_urlsafe(24)
+    with hold_workspace(settings.state_folder, url="") as hold, _bound(address) as listener:
+        port = listener.getsockname()[1]
+        home = f"http://{_shown(address.host)}:{port}/"
+        hold.update(home)
+        app = create_app(Desk.open(settings), guard_settings(token, port, address.names))
+        closing = closing_of(cast("Starlette", app.app))
+        browser_folder = settings.state_folder if is_person_there else None
+        _Server(server_config(app), f"{home}?token={token}", browser_folder, closing).run([listener])
+
+
+def server_config(app: ASGIApp) -> uvicorn.Config:
+    """How uvicorn serves: no logs of requests (the first holds the token), no proxies, no websockets."""
+    return uvicorn.Config(
+        app,
+        http=BoundedHttp,
+        log_config=None,
+        access_log=False,
+        proxy_headers=False,
+        server_header=False,
+        ws="none",
+        timeout_keep_alive=5,
+        timeout_graceful_shutdown=GRACE_S,
+    )
+
+
+class _Server(uvicorn.Server):
+    """Says where it is once it answers; being told to stop is no failure, so it ends with exit code 0."""
+
+    def __init__(self, config: uvicorn.Config, url: str, browser_folder: Path | None, closing: asyncio.Event) -> None:
+        super().__init__(config)
+        self._url = url
+        self._browser_folder = browser_folder
+        self._closing = closing
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        before = {number: signal.signal(number, self.handle_exit) for number in (signal.SIGINT, signal.SIGTERM)}
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        if self.should_exit and sig == signal.SIGINT:
+            os._exit(EXIT_INTERRUPTED)  # asked twice: what is finished is stored, and workers end with their parent
+        self.should_exit = True
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        self._closing.set()
+        await super().shutdown(sockets)
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        if self.should_exit:
+            return
+        sys.stdout.write(f"Evaldesk ready at {self._url}\n")
+        sys.stdout.flush()
+        if self._browser_folder:
+            _open_browser(self._url, self._browser_folder)
+
+
+def _bound(address: Address) -> socket.socket:
+    family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
+    listener = socket.socket(family, socket.SOCK_STREAM)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listener.bind((address.host, address.port))
+    except OSError as error:
+        listener.close()
+        raise WorkspaceError(
+            f"{address.host}:{address.port} cannot be used: {error.strerror}; choose another with --port, or --port 0"
+        ) from error
+    return listener
+
+
+def _shown(host: str) -> str:
+    return f"[{host}]" if ":" in host else host
+
+
+def _open_browser(url: str, folder: Path) -> None:
+    """Through a file that only this person can read: a command line would show the token to everyone."""
+    import webbrowser
+
+    page = folder / "open.html"
+    page.unlink(missing_ok=True)
+    descriptor = os.open(page, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+        file.write(f'<!doctype html><meta http-equiv="refresh" content="0;url={url}"><title>Evaldesk</title>\n')
+    webbrowser.open(page.as_uri())

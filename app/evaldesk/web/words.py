@@ -1,0 +1,82 @@
+"""How values are written on pages: times, sizes, numbers. One filter each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+
+import msgspec
+
+
+def ago(moment: datetime | None, now: datetime | None = None) -> str:
+    """How long ago `moment` was, in words; a dash for None."""
+    if moment is None:
+        return "–"
+    moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+    seconds = ((now or datetime.now(UTC)) - moment).total_seconds()
+    if seconds < 60:
+        return "just now"
+    for unit, size, limit in (("min", 60, 3600), ("h", 3600, 86400), ("day", 86400, 86400 * 30)):
+        if seconds < limit:
+            count = int(seconds // size)
+            return f"{count} {unit}{'s' if unit == 'day' and count > 1 else ''} ago"
+    return moment.strftime("%-d %b %Y")
+
+
+def duration(ms: float | None) -> str:
+    """Milliseconds in the unit a person would use; a dash for None."""
+    if ms is None:
+        return "–"
+    if ms < 1000:
+        return f"{ms:.0f} ms"
+    if ms < 60_000:
+        return f"{ms / 1000:.1f} s"
+    minutes, seconds = divmod(int(ms // 1000), 60)
+    return f"{minutes} min {seconds} s" if minutes < 60 else f"{minutes // 60} h {minutes % 60} min"
+
+
+def score(value: float | None, digits: int = 2) -> str:
+    """A score with fixed digits; a dash where there is none."""
+    return "–" if value is None else f"{value:.{digits}f}"
+
+
+def dollars(cost: float | None) -> str:
+    """US dollars with as many digits as small sums need; a dash where the price is unknown."""
+    if cost is None:
+        return "–"
+    if cost == 0:
+        return "$0"
+    return f"${cost:.2f}" if cost >= 1 else f"${cost:.4f}"
+
+
+def count(number: int) -> str:
+    """A whole number with separators; thousands shortened from 10,000 on."""
+    return f"{number:,}" if number < 10_000 else f"{number / 1000:,.1f}k"
+
+
+def as_json(value: object, indent: int = 2) -> str:
+    """Readable JSON; `indent=0` keeps it on one line."""
+    text = msgspec.json.encode(value)
+    return (msgspec.json.format(text, indent=indent) if indent else msgspec.json.format(text, indent=-1)).decode()
+
+
+def as_line(value: object) -> str:
+    """JSON on one line with a space after each comma and colon."""
+    return msgspec.json.format(msgspec.json.encode(value), indent=0).decode()
+
+
+def plural(number: int, noun: str) -> str:
+    """`1 case`, `2 cases`."""
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
+
+
+FILTERS: Mapping[str, Callable[..., str]] = {
+    "ago": ago,
+    "duration": duration,
+    "score": score,
+    "dollars": dollars,
+    "count": count,
+    "as_json": as_json,
+    "as_line": as_line,
+    "plural": plural,
+}

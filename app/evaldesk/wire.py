@@ -1,0 +1,137 @@
+"""Values as JSON bytes and back: frames between processes, columns of the database.
+
+The codec is msgspec: it knows frozen dataclasses, keeps integers of any size and checks what it reads.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import msgspec
+
+from evaldesk.model import JsonValue
+from evaldesk.secrets import known_values, may_hold_key, scrubber
+
+T = TypeVar("T")
+
+MAX_DEPTH = 64
+MAX_NODES = 100_000
+MAX_BITS = 4_096
+MAX_TEXT = 1_000_000
+
+
+def to_json(value: object) -> bytes:
+    """Compact UTF-8 JSON of a value of `evaldesk.model`, or of plain JSON values."""
+    return msgspec.json.encode(value)
+
+
+def from_json(data: bytes | str, kind: type[T]) -> T:
+    """The value of type `kind` that `data` holds. Raises msgspec.ValidationError or msgspec.DecodeError."""
+    return msgspec.json.decode(data, type=kind)
+
+
+def json_scrubber(environment: Mapping[str, str]) -> Callable[[bytes], bytes]:
+    """A function that takes the secrets of `environment` out of every text, keys included, of what `to_json` gave.
+
+    What holds none is given back as it is: to see that takes microseconds, the walk a hundred times as long.
+    """
+    scrub = scrubber(environment)
+    values = [to_json(value)[1:-1] for value in known_values(environment)]
+
+    def scrubbed(data: bytes) -> bytes:
+        if not (may_hold_key(data) or any(value in data for value in values)):
+            return data
+        return to_json(_scrubbed(from_json(data, object), scrub))
+
+    return scrubbed
+
+
+def plain(value: object) -> JsonValue:
+    """`value` as plain JSON, whatever it is: what JSON cannot say is said in text, never raised.
+
+    Meant for what comes from code that is not ours. NaN and infinities become their names, bytes and unknown
+    objects their repr, lone surrogates a replacement character; text is cut at MAX_TEXT, nesting at MAX_DEPTH,
+    and a value of more than MAX_NODES parts (one that contains itself has no end) where the number is reached.
+    """
+    return _plain(value, 0, _Room(MAX_NODES))
+
+
+def plain_text(text: str) -> str:
+    """`text` as valid Unicode of bounded length."""
+    text = text.encode("utf-8", "replace").decode("utf-8") if not text.isascii() else text
+    return text if len(text) <= MAX_TEXT else f"{text[:MAX_TEXT]}… ({len(text) - MAX_TEXT} more characters)"
+
+
+def _scrubbed(value: Any, scrub: Callable[[str], str]) -> Any:
+    if isinstance(value, str):
+        return scrub(value)
+    if isinstance(value, dict):
+        return {scrub(key): _scrubbed(item, scrub) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_scrubbed(item, scrub) for item in value]
+    return value
+
+
+@dataclass(slots=True)
+class _Room:
+    n_nodes: int
+
+
+def _plain(value: object, depth: int, room: _Room) -> JsonValue:
+    if value is None or isinstance(value, bool):
+        return value
+    if isinstance(value, int):
+        return int(value) if value.bit_length() <= MAX_BITS else f"… an integer of {value.bit_length()} bits"
+    if isinstance(value, float):
+        return float(value) if math.isfinite(value) else repr(float(value))
+    if isinstance(value, str):
+        return plain_text(value)
+    if depth >= MAX_DEPTH:
+        return f"… nested deeper than {MAX_DEPTH} levels"
+    if type(value) is dict:  # the common case, without the slow question whether it is some Mapping
+        return _plain_mapping(value, depth, room)
+    if isinstance(value, bytes | bytearray | memoryview) or not isinstance(value, Mapping | Sequence | set | frozenset):
+        return _described(value, depth, room)
+    try:
+        return _plain_mapping(value, depth, room) if isinstance(value, Mapping) else _plain_list(value, depth, room)
+    except Exception:
+        return _described(value, depth, room)
+
+
+def _plain_mapping(value: Mapping[Any, object], depth: int, room: _Room) -> JsonValue:
+    items: dict[str, JsonValue] = {}
+    for key, item in value.items():
+        room.n_nodes -= 1
+        if room.n_nodes < 0:
+            items["…"] = f"more than {MAX_NODES} parts"
+            break
+        items[plain_text(str(key))] = _plain(item, depth + 1, room)
+    return items
+
+
+def _plain_list(value: Iterable[object], depth: int, room: _Room) -> JsonValue:
+    items: list[JsonValue] = []
+    for item in value:
+        room.n_nodes -= 1
+        if room.n_nodes < 0:
+            items.append(f"… more than {MAX_NODES} parts")
+            break
+        items.append(_plain(item, depth + 1, room))
+    return items
+
+
+def _described(value: object, depth: int, room: _Room) -> JsonValue:
+    for method in ("model_dump", "to_dict", "_asdict"):
+        dump = getattr(value, method, None)
+        if callable(dump) and not isinstance(value, type):
+            try:
+                return _plain(dump(), depth + 1, room)
+            except Exception:
+                break
+    try:
+        return plain_text(repr(value))
+    except Exception as error:
+        return f"<{type(value).__name__}, whose repr failed: {type(error).__name__}>"

@@ -1,0 +1,140 @@
+"""Fill a database quickly: one run to look at, and as many trials of other runs beside it as are asked for."""
+
+from __future__ import annotations
+
+import random
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from evaldesk.model import (
+    AgentRef,
+    Case,
+    ErrorRecord,
+    Event,
+    Expected,
+    RunConfig,
+    Score,
+    ToolCall,
+    Transcript,
+    TrialResult,
+    Turn,
+    TurnRecord,
+    Usage,
+    Verdict,
+)
+from evaldesk.store import Store
+
+OTHER_CASES = 1000
+OTHER_N = 10
+WORDS = ("the", "die", "shows", "six", "which", "is", "not", "prime", "so", "roll", "again", "and", "check", "it")
+
+
+def seed(database: Path, n_cases: int, n: int, n_other_trials: int) -> int:
+    """Return the id of a finished run of `n_cases` x `n`, recorded as the product does it.
+
+    At least `n_other_trials` trials of other finished runs (1,000 cases x 10) are copied in beneath it by SQL.
+    """
+    chance = random.Random(1)
+    with Store.open(database) as store:
+        n_runs = -(-n_other_trials // (OTHER_CASES * OTHER_N))
+        pattern = _play(store, chance, OTHER_CASES, OTHER_N) if n_runs else None
+    if pattern is not None:
+        with closing(sqlite3.connect(database, isolation_level=None)) as connection:
+            for _ in range(n_runs - 1):
+                _copy_run(connection, pattern)
+    with Store.open(database) as store:
+        return _play(store, chance, n_cases, n)
+
+
+def _play(store: Store, chance: random.Random, n_cases: int, n: int) -> int:
+    config = RunConfig(agent=AgentRef("hello_world", "agent:root_agent"), evalset_id="calc", n=n, note="seeded")
+    run_id = store.runs.create(config, [_case(chance, index) for index in range(n_cases)])
+    store.runs.set_status(run_id, "running", driver="bench")
+    results = _results(chance, run_id, n_cases, n)
+    while batch := list(islice(results, 500)):
+        store.runs.record(batch)
+    store.runs.set_status(run_id, "finished")
+    return run_id
+
+
+def _copy_run(connection: sqlite3.Connection, run_id: int) -> None:
+    """Copy a run with all its rows under the next id."""
+    connection.execute("BEGIN IMMEDIATE")
+    columns = _columns(connection, "run", but="id")
+    connection.execute(f"INSERT INTO run ({columns}) SELECT {columns} FROM run WHERE id = ?", [run_id])  # noqa: S608
+    copy = connection.execute("SELECT max(id) FROM run").fetchone()[0]
+    for table in ("run_case", "case_snapshot", "error_group", "case_metric", "trial", "score", "transcript"):
+        columns = _columns(connection, table, but="run_id")
+        connection.execute(
+            f"INSERT INTO {table} (run_id, {columns}) SELECT ?, {columns} FROM {table} WHERE run_id = ?",  # noqa: S608
+            [copy, run_id],
+        )
+    connection.execute("COMMIT")
+
+
+def _columns(connection: sqlite3.Connection, table: str, *, but: str) -> str:
+    rows = connection.execute("SELECT name FROM pragma_table_info(?)", [table])
+    return ", ".join(name for (name,) in rows if name != but)
+
+
+def _results(chance: random.Random, run_id: int, n_cases: int, n: int) -> Iterator[TrialResult]:
+    transcripts = [_transcript(chance) for _ in range(50)]
+    ease = [chance.choice((0.0, 0.3, 0.6, 0.9, 1.0)) for _ in range(n_cases)]
+    for trial_index in range(n):
+        for case_index in range(n_cases):
+            yield _result(chance, (run_id, case_index, trial_index), ease[case_index], chance.choice(transcripts))
+
+
+def _result(chance: random.Random, key: tuple[int, int, int], ease: float, transcript: Transcript) -> TrialResult:
+    error = ErrorRecord("rate_limit", f"429 after {chance.randint(1, 99)} s") if chance.random() < 0.02 else None
+    is_passed = chance.random() < ease
+    match = chance.uniform(0.8, 1.0) if is_passed else chance.uniform(0.0, 1.0)
+    verdict: Verdict = "errored" if error else "passed" if is_passed else "failed"
+    run_id, case_index, trial_index = key
+    return TrialResult(
+        run_id,
+        case_index,
+        trial_index,
+        status="errored" if error else "finished",
+        verdict=verdict,
+        stop_reason="error" if error else "answered",
+        transcript=transcript,
+        scores=(
+            Score("tool_trajectory_avg_score", float(is_passed), threshold=1.0, passed=is_passed),
+            Score("response_match_score", match, threshold=0.8, passed=match >= 0.8),
+        ),
+        usages=(Usage("demo/rules", tokens_in=400, tokens_out=80, cost=0.004, duration_ms=900.0),),
+        duration_ms=chance.uniform(500, 5000),
+        error=error,
+    )
+
+
+def _case(chance: random.Random, index: int) -> Case:
+    expected = Expected(tool_calls=(ToolCall("roll_die", {"sides": 6}),), reference=_text(chance, 20))
+    return Case(id=f"case_{index:04}", turns=tuple(Turn(_text(chance, 12), expected) for _ in range(2)))
+
+
+def _transcript(chance: random.Random) -> Transcript:
+    return Transcript(tuple(_turn(chance, index) for index in range(4)))
+
+
+def _turn(chance: random.Random, index: int) -> TurnRecord:
+    query = _text(chance, 15)
+    call = ToolCall("roll_die", {"sides": chance.randint(4, 20), "why": _text(chance, 6)}, id=f"call_{index}")
+    result: dict[str, Any] = {"value": chance.randint(1, 20), "remark": _text(chance, 20)}
+    events = (
+        Event("user_message", 0.0, "user", query),
+        Event("tool_call", 1.0, "hello_world", call=call),
+        Event("tool_result", 2.5, "hello_world", call=call, result=result, duration_ms=1.5),
+        Event("usage", 2.5, usage=Usage("demo/rules", tokens_in=100, tokens_out=20, cost=0.001)),
+        Event("agent_message", 3.0, "hello_world", _text(chance, 40)),
+    )
+    return TurnRecord(query, events, {"rolls": []}, {"rolls": [index]}, duration_ms=12.5)
+
+
+def _text(chance: random.Random, n_words: int) -> str:
+    return " ".join(chance.choice(WORDS) + str(chance.randint(0, 999)) for _ in range(n_words))

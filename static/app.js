@@ -1,0 +1,257 @@
+/* What the server cannot do. No framework, no inline handlers, never markup from text (Trusted Types: htmx only).
+
+   Elements announce themselves; nothing here knows a page:
+   data-key="n"          a link or button that the key n follows or presses; of several, the first that is shown
+   data-rows             its children (tbody: rows; else children or [data-row] inside) are walked with j and k;
+                         the current row is focused and has data-current; Enter opens its first link, x ticks it
+   data-select           a form or section with tick boxes: [data-select-all] ticks every box in it,
+                         [data-select-count] shows how many, [data-select-some] is shown only while there are some
+   .tabs                 links to ids on this page: aria-current follows the address (also of nested targets)
+   data-figure="ID"      <script type="application/json">: a Plotly figure drawn into the element with that id,
+                         where the page brings Plotly (a swap that brings a figure to a page without it loads the
+                         page anew); strings "var(--token)" in it become that colour
+   <time datetime>       gets the local date and time as its title
+   data-dismiss          a button that removes the .note it stands in
+   data-dirty-guard      a form whose unsaved edits ask before the page is left; its buttons named "op" save nothing
+   data-enter            a textarea in which Enter sends its form (Shift+Enter: new line); it grows with its text
+   data-follow           a box that stays scrolled to its end while its content grows, unless one scrolls up
+   data-confirm="TEXT"   a form that asks before it is sent
+   data-keep-open        an element with an id: what is unfolded in it stays so when a swap brings it anew
+   data-when-lost        is shown when a stream breaks off before its event `done`
+   Keys stand down while one types, and with Ctrl, Alt or Meta held. `?` opens the popover #keys, `/` focuses the
+   element with data-key="/" or type="search". */
+"use strict";
+
+const $$ = (selector, root = document) => [...root.querySelectorAll(selector)];
+const isShown = (element) => element.checkVisibility();
+
+if (window.htmx) window.htmx.config.morphIgnore.push("open", "data-current");
+
+/* Keys */
+
+const isTyping = (element) =>
+  element.isContentEditable || element.matches("textarea, select, input:not([type=checkbox], [type=radio], [type=button], [type=submit])");
+
+document.addEventListener("keydown", (event) => {
+  if (event.defaultPrevented || event.ctrlKey || event.altKey || event.metaKey || event.isComposing) return;
+  if (isTyping(event.target)) return;
+  if (onKey(event.key, event.target)) event.preventDefault();
+});
+
+function onKey(key, target) {
+  const announced = $$("[data-key]").find((element) => element.dataset.key === key && isShown(element));
+  if (announced) return press(announced);
+  if (key === "?") return toggle(document.getElementById("keys"));
+  if (key === "/") return press($$("[type=search]").find(isShown));
+  if (key === "j" || key === "k") return step(key === "j" ? 1 : -1);
+  if (key === "x") return tick(document.querySelector("[data-current]"));
+  if (key === "Enter" && target.matches("[data-current]")) return press(target.querySelector("[data-open], a[href]"));
+  return false;
+}
+
+function press(element) {
+  if (!element || element.matches(":disabled, [aria-disabled=true]")) return false;
+  if (isTyping(element)) element.focus();
+  else element.click();
+  return true;
+}
+
+function toggle(popover) {
+  popover?.togglePopover();
+  return Boolean(popover);
+}
+
+function rowsOf(container) {
+  const named = $$("[data-row]", container);
+  return named.length ? named : [...container.children];
+}
+
+function step(by) {
+  const rows = $$("[data-rows]").flatMap(rowsOf).filter(isShown);
+  if (!rows.length) return false;
+  const at = rows.findIndex((row) => row.matches("[data-current]"));
+  const next = rows[at < 0 ? (by > 0 ? 0 : rows.length - 1) : Math.max(0, Math.min(rows.length - 1, at + by))];
+  $$("[data-current]").forEach((row) => delete row.dataset.current);
+  next.dataset.current = "";
+  next.tabIndex = -1;
+  next.focus({ preventScroll: true });
+  next.scrollIntoView({ block: "nearest" });
+  return true;
+}
+
+function tick(row) {
+  return press(row?.querySelector("input[type=checkbox]"));
+}
+
+/* Selection */
+
+const boxesIn = (group) => $$("input[type=checkbox]:not([data-select-all], :disabled)", group).filter((box) => box.name);
+
+document.addEventListener("change", (event) => {
+  const group = event.target.closest?.("[data-select]");
+  if (!group || event.target.type !== "checkbox") return;
+  if (event.target.matches("[data-select-all]")) boxesIn(group).forEach((box) => (box.checked = event.target.checked));
+  count(group);
+});
+
+function count(group) {
+  const boxes = boxesIn(group);
+  const n = boxes.filter((box) => box.checked).length;
+  $$("[data-select-all]", group).forEach((box) => {
+    box.checked = n > 0 && n === boxes.length;
+    box.indeterminate = n > 0 && n < boxes.length;
+  });
+  $$("[data-select-count]", group).forEach((element) => (element.textContent = String(n)));
+  $$("[data-select-some]", group).forEach((element) => (element.hidden = n === 0));
+}
+
+/* Tabs */
+
+function followAddress() {
+  const target = location.hash.length > 1 ? document.getElementById(decodeURIComponent(location.hash.slice(1))) : null;
+  for (const tabs of $$(".tabs")) {
+    const links = $$("a[href^='#']", tabs);
+    const panels = links.map((link) => document.getElementById(link.hash.slice(1)));
+    if (!links.length) continue;
+    let current = target ? panels.findIndex((panel) => panel?.contains(target)) : -1;
+    if (current < 0) current = Math.max(0, panels.findIndex((panel) => panel?.matches("[data-default]")));
+    links.forEach((link, index) => (index === current ? link.setAttribute("aria-current", "true") : link.removeAttribute("aria-current")));
+  }
+}
+window.addEventListener("hashchange", followAddress);
+
+/* Notes, forms */
+
+document.addEventListener("click", (event) => event.target.closest?.("[data-dismiss]")?.closest(".note")?.remove());
+
+const dirty = new Set();
+document.addEventListener("input", (event) => {
+  const form = event.target.form;
+  if (form?.matches("[data-dirty-guard]")) dirty.add(form);
+});
+document.addEventListener("reset", (event) => dirty.delete(event.target));
+document.addEventListener("submit", (event) => {
+  const question = event.target.dataset.confirm;
+  if (question && !window.confirm(question)) event.preventDefault();
+  else if (event.submitter?.name === "op") dirty.add(event.target);
+  else dirty.delete(event.target);
+}, true);
+window.addEventListener("beforeunload", (event) => {
+  if ([...dirty].some((form) => form.isConnected)) event.preventDefault();
+});
+
+/* Writing a message */
+
+document.addEventListener("keydown", (event) => {
+  if (event.key !== "Enter" || event.shiftKey || event.isComposing || !event.target.matches?.("[data-enter]")) return;
+  event.preventDefault();
+  const form = event.target.form;
+  if (event.target.value.trim() && !form.querySelector("[data-stop]")) form.requestSubmit();
+});
+document.addEventListener("input", (event) => event.target.matches?.("[data-enter]") && grow(event.target));
+
+function grow(area) {
+  if (CSS.supports("field-sizing", "content")) return;
+  area.style.height = "auto";
+  area.style.height = `${area.scrollHeight + 2}px`;
+}
+
+/* A message is the server's once the stream of its answer is open; a stream that breaks off says so. */
+document.addEventListener("htmx:sse:after:connection", (event) => {
+  $$("[data-enter]", event.target).forEach((area) => {
+    area.value = "";
+    grow(area);
+    area.focus();
+  });
+});
+const done = new WeakSet();
+const showLoss = (isLost) => $$("[data-when-lost]").forEach((element) => (element.hidden = !isLost));
+document.addEventListener("done", (event) => done.add(event.target));
+document.addEventListener("htmx:sse:close", (event) => {
+  if (!done.has(event.target)) showLoss(true);
+  done.delete(event.target);
+});
+
+document.addEventListener("htmx:sse:error", () => showLoss(true)); // it tries again by itself
+document.addEventListener("htmx:sse:after:connection", () => showLoss(false));
+
+/* Following the end */
+
+function follow(box) {
+  const scroller = () => (getComputedStyle(box).overflowY === "visible" ? document.scrollingElement : box);
+  const gap = () => scroller().scrollHeight - scroller().scrollTop - scroller().clientHeight;
+  const toEnd = () => (scroller().scrollTop = scroller().scrollHeight);
+  let isAtEnd = true;
+  const look = () => (isAtEnd = gap() < 64);
+  box.addEventListener("scroll", look, { passive: true });
+  document.addEventListener("scroll", look, { passive: true });
+  new MutationObserver(() => isAtEnd && toEnd()).observe(box, { childList: true, subtree: true, characterData: true });
+  document.addEventListener("htmx:sse:after:connection", () => (isAtEnd = true));
+  if (!location.hash || !document.querySelector(`[data-follow] :target`)) toEnd();
+}
+
+/* Charts */
+
+const darkness = window.matchMedia("(prefers-color-scheme: dark)");
+
+function draw(script) {
+  const place = document.getElementById(script.dataset.figure);
+  if (!place || !window.Plotly) return;
+  const { data, layout = {} } = coloured(JSON.parse(script.textContent));
+  const ink = colour("var(--muted)");
+  const axis = { gridcolor: colour("var(--line)"), linecolor: colour("var(--line)"), zerolinecolor: colour("var(--line)") };
+  for (const name of ["xaxis", "yaxis"]) layout[name] = { ...axis, ...layout[name] };
+  const base = { paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)", margin: { t: 8, r: 8, b: 40, l: 48 } };
+  const font = { family: getComputedStyle(document.body).fontFamily, size: 12, color: ink, ...layout.font };
+  window.Plotly.react(place, data, { ...base, ...layout, font }, { responsive: true, displayModeBar: false });
+}
+
+function coloured(value) {
+  if (typeof value === "string") return value.startsWith("var(--") ? colour(value) : value;
+  if (Array.isArray(value)) return value.map(coloured);
+  if (value && typeof value === "object") return Object.fromEntries(Object.entries(value).map(([key, item]) => [key, coloured(item)]));
+  return value;
+}
+
+/* Plotly knows no oklch(): one painted pixel says what the colour is on this screen. */
+function colour(text) {
+  const probe = document.body.appendChild(document.createElement("span"));
+  probe.style.color = text;
+  const canvas = document.createElement("canvas").getContext("2d");
+  canvas.fillStyle = getComputedStyle(probe).color;
+  probe.remove();
+  canvas.fillRect(0, 0, 1, 1);
+  const [red, green, blue, alpha] = canvas.getImageData(0, 0, 1, 1).data;
+  return `rgba(${red}, ${green}, ${blue}, ${alpha / 255})`;
+}
+darkness.addEventListener("change", () => $$("script[data-figure]").forEach(draw));
+
+/* Once at the start, and for whatever htmx brings in */
+
+const begun = new WeakSet();
+function begin(root) {
+  const fresh = (selector) => $$(selector, root).filter((element) => !begun.has(element) && begun.add(element));
+  fresh("time[datetime]").forEach((element) => (element.title = new Date(element.dateTime).toLocaleString()));
+  fresh("script[data-figure]").forEach(draw);
+  fresh("[data-follow]").forEach(follow);
+  fresh("[data-enter]").forEach(grow);
+  $$("[data-select]", root).forEach(count);
+}
+const unfolded = new Map();
+document.addEventListener("htmx:before:swap", () => {
+  for (const element of $$("[data-keep-open][id]")) unfolded.set(element.id, $$("details", element).map((item) => item.open));
+});
+document.addEventListener("htmx:after:swap", () => {
+  for (const element of $$("[data-keep-open][id]").filter((element) => unfolded.has(element.id))) {
+    const states = unfolded.get(element.id);
+    $$("details", element).forEach((item, index) => (item.open ||= Boolean(states[index])));
+  }
+  unfolded.clear();
+  begin(document);
+  // A figure that came to a page without Plotly: that page's policy does not allow it, the next one's does.
+  if (document.querySelector("script[data-figure]") && !window.Plotly) location.reload();
+});
+document.addEventListener("DOMContentLoaded", () => {
+  begin(document);
+  followAddress();
+});

@@ -1,0 +1,158 @@
+"""What every kind of agent must do; a new adapter needs an example here."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from evaldesk.agents import AGENTS, Agent
+from evaldesk.model import Session
+
+pytestmark = pytest.mark.anyio
+
+LITELLM = '''
+from evaldesk import LlmAgent
+
+def roll_die(sides: int, state: dict) -> int:
+    """Roll a die."""
+    state["rolls"] = [*state.get("rolls", []), sides]
+    return sides
+
+root_agent = LlmAgent(name="dice", model="demo/dice?mistakes=0", tools=[roll_die], instruction="Roll.")
+'''
+
+PYTHON = '''
+import asyncio
+from evaldesk.model import Event, ToolCall
+
+async def root_agent(message, state):
+    """Rolls."""
+    if message == "break":
+        raise ValueError("broken")
+    if message == "wait":
+        yield Event("log", text="waiting")
+        await asyncio.sleep(3600)
+    if message.startswith("Roll a d"):
+        sides = int(message.removeprefix("Roll a d"))
+        await asyncio.sleep(0)
+        call = ToolCall("roll_die", {"sides": sides})
+        yield Event("tool_call", call=call)
+        state["rolls"] = [*state.get("rolls", []), sides]
+        yield Event("tool_result", call=call, result=sides, duration_ms=0.1)
+        yield f"got {sides}"
+    else:
+        yield "hello"
+'''
+
+
+@dataclass(frozen=True)
+class Example:
+    """An agent that rolls on `Roll a d6`, and sessions in which it breaks or waits."""
+
+    source: str
+    has_model: bool
+    broken: Session
+    waiting: Session
+
+
+EXAMPLES = {
+    "litellm": Example(
+        LITELLM,
+        has_model=True,
+        broken=Session("broken", model="demo/none"),
+        waiting=Session("waiting", model="demo/dice?delay_ms=3600000", is_streaming=True),
+    ),
+    "python": Example(PYTHON, has_model=False, broken=Session("broken"), waiting=Session("waiting")),
+}
+
+
+@pytest.fixture(params=list(AGENTS))
+def example(request: pytest.FixtureRequest) -> Example:
+    assert request.param in EXAMPLES, f"the adapter {request.param} needs an example"
+    return EXAMPLES[request.param]
+
+
+@pytest.fixture
+def agent(example: Example, loaded: Any) -> Agent:
+    agent: Agent = loaded(example.source)
+    return agent
+
+
+def test_it_describes_itself(agent: Agent, example: Example) -> None:
+    described = agent.describe()
+
+    assert described.name
+    assert described.kind in AGENTS
+    assert bool(described.model) == example.has_model
+    assert [tool.name for tool in described.tools] == (["roll_die"] if example.has_model else [])
+
+
+async def test_a_turn_of_text(agent: Agent, play: Any) -> None:
+    events = await play(agent, Session("s"), "hi")
+
+    [said] = [event for event in events if event.kind == "agent_message"]
+    assert said.text
+
+
+async def test_a_tool_call_has_its_result_and_changes_the_state(agent: Agent, play: Any) -> None:
+    session = Session("s")
+
+    events = await play(agent, session, "Roll a d6")
+
+    kinds = [event.kind for event in events if event.kind != "usage"]
+    assert kinds == ["tool_call", "tool_result", "agent_message"]
+    called, given = (event for event in events if event.kind.startswith("tool"))
+    assert called.call is given.call or called.call == given.call
+    assert (called.call.name, called.call.args) == ("roll_die", {"sides": 6})
+    assert (given.result, given.is_error) == (6, False)
+    assert given.duration_ms >= 0
+    assert session.state == {"rolls": [6]}
+
+
+async def test_usage_is_told_for_each_call_of_a_model(agent: Agent, example: Example, play: Any) -> None:
+    events = await play(agent, Session("s"), "Roll a d6")
+
+    usages = [event.usage for event in events if event.usage]
+    assert len(usages) == (2 if example.has_model else 0)
+    assert all(usage.tokens_in > 0 and usage.tokens_out > 0 and usage.role == "agent" for usage in usages)
+
+
+async def test_partial_text_comes_only_when_the_session_streams(agent: Agent, play: Any) -> None:
+    events = await play(agent, Session("s"), "hi")
+
+    assert not any(event.is_partial for event in events)
+
+
+async def test_a_failure_is_raised_or_told(agent: Agent, example: Example, play: Any) -> None:
+    said = ""
+
+    try:
+        said = "".join(event.error.message for event in await play(agent, example.broken, "break") if event.error)
+    except Exception as error:
+        said = str(error)
+
+    assert said
+
+
+async def test_two_sessions_at_once_do_not_meet(agent: Agent, play: Any) -> None:
+    sessions = [Session(str(sides)) for sides in (6, 8, 10, 12)]
+
+    await asyncio.gather(*(play(agent, session, f"Roll a d{session.id}") for session in sessions))
+
+    assert [session.state["rolls"] for session in sessions] == [[6], [8], [10], [12]]
+    assert all(session.id in session.turns[0].answer for session in sessions)
+
+
+async def test_a_waiting_turn_can_be_cancelled(agent: Agent, example: Example, play: Any) -> None:
+    await play(agent, Session("warm"), "hi")
+    task = asyncio.create_task(play(agent, example.waiting, "wait"))
+    for _ in range(10):
+        await asyncio.sleep(0)
+
+    task.cancel()
+
+    with pytest.raises(asyncio.CancelledError):
+        await asyncio.wait_for(task, 5)

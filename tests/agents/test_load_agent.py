@@ -1,0 +1,102 @@
+"""Importing the user's code, and what is said when that fails."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from evaldesk.agents import find_agents, load_agent
+from evaldesk.errors import AgentError
+from evaldesk.model import AgentRef, Session
+
+pytestmark = pytest.mark.anyio
+
+
+def _failure(loaded: Any, source: str, **fields: str) -> AgentError:
+    with pytest.raises(AgentError) as caught:
+        loaded(source, **fields)
+    return caught.value
+
+
+def test_an_import_that_raises_says_file_and_line_and_shows_only_the_users_frames(loaded: Any) -> None:
+    error = _failure(loaded, "def build():\n    return 1 / 0\n\nroot_agent = build()\n")
+
+    assert str(error) == "some_agent/agent.py, line 2: ZeroDivisionError: division by zero"
+    assert "line 4, in <module>" in error.trace
+    assert "importlib" not in error.trace
+    assert "evaldesk/agents" not in error.trace
+
+
+def test_a_missing_module_is_named(loaded: Any) -> None:
+    error = _failure(loaded, "import nonsense_that_is_not_installed\nroot_agent = 1")
+
+    assert str(error).startswith("some_agent/agent.py, line 1: ModuleNotFoundError: No module named 'nonsense_that")
+
+
+def test_a_syntax_error_says_its_line(loaded: Any) -> None:
+    error = _failure(loaded, "x = 1\nroot_agent = (\n")
+
+    assert str(error).startswith("some_agent/agent.py, line 2: SyntaxError")
+
+
+def test_an_exit_during_import_is_an_error(loaded: Any) -> None:
+    assert "SystemExit: 3" in str(_failure(loaded, "import sys\nsys.exit(3)"))
+
+
+def test_a_chained_error_keeps_its_cause(loaded: Any) -> None:
+    source = "try:\n    {}['key']\nexcept KeyError as error:\n    raise ValueError('no key') from error\n"
+
+    error = _failure(loaded, source)
+
+    assert "KeyError: 'key'" in error.trace
+    assert "ValueError: no key" in error.trace
+
+
+def test_a_missing_attribute_is_named(loaded: Any) -> None:
+    assert "has no attribute 'root_agent'" in str(_failure(loaded, "other = 1"))
+
+
+def test_what_no_adapter_knows_is_said(loaded: Any) -> None:
+    error = _failure(loaded, "root_agent = 17")
+
+    assert str(error).startswith("some_agent.agent:root_agent is a builtins.int, which no adapter knows")
+
+
+def test_a_folder_with_yaml_alone_says_which_adapter_is_missing(tmp_path: Path) -> None:
+    tmp_path.joinpath("a").mkdir()
+    tmp_path.joinpath("a", "root_agent.yaml").write_text("name: a")
+    [ref] = find_agents([tmp_path])
+
+    with pytest.raises(AgentError, match="a needs the agent adapter 'adk', which is not installed"):
+        load_agent(ref)
+
+
+async def test_agents_of_the_same_name_in_different_roots_do_not_meet(loaded: Any, play: Any) -> None:
+    first = loaded("from some_agent.agent import __file__ as here\ndef root_agent(message): return 'one'")
+    second = loaded("def root_agent(message): return 'two'")
+
+    answers = [(await play(agent, Session("s"), "hi"))[-1].text for agent in (first, second)]
+
+    assert answers == ["one", "two"]
+
+
+def test_a_module_of_the_library_is_not_dropped_for_a_folder_of_its_name(tmp_path: Path) -> None:
+    tmp_path.joinpath("bots.py").write_text("import json\ndef agent(message): return json.dumps(message)")
+
+    agent = load_agent(AgentRef("b", "bots:agent", root=str(tmp_path)))
+
+    assert agent.describe().name == "agent"
+
+
+async def test_files_beside_the_agent_can_be_imported(tmp_path: Path, play: Any) -> None:
+    folder = tmp_path / "team"
+    folder.mkdir()
+    folder.joinpath("__init__.py").write_text("")
+    folder.joinpath("words.py").write_text("WORD = 'hello'")
+    folder.joinpath("agent.py").write_text("from .words import WORD\ndef root_agent(message): return WORD")
+
+    agent = load_agent(find_agents([tmp_path])[0])
+
+    assert (await play(agent, Session("s"), "hi"))[-1].text == "hello"

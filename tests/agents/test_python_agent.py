@@ -1,0 +1,118 @@
+"""Agents that are plain Python."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from evaldesk.errors import AgentError
+from evaldesk.model import Session
+
+pytestmark = pytest.mark.anyio
+
+SHAPES = {
+    "function": "def root_agent(message): return f'you said {message}'",
+    "other-name": "def root_agent(prompt): return f'you said {prompt}'",
+    "async": "async def root_agent(message): return f'you said {message}'",
+    "generator": "def root_agent(message):\n    yield f'you said {message}'",
+    "async-generator": "async def root_agent(message):\n    yield f'you said {message}'",
+    "session": "def root_agent(session, message): return f'you said {message}'",
+    "object": "class A:\n    def reply(self, message): return f'you said {message}'\nroot_agent = A()",
+    "async-object": "class A:\n    async def reply(self, message): return f'you said {message}'\nroot_agent = A()",
+    "class": "class root_agent:\n    def reply(self, message): return f'you said {message}'",
+    "callable": "class A:\n    def __call__(self, message): return f'you said {message}'\nroot_agent = A()",
+    "lambda": "root_agent = lambda message: f'you said {message}'",
+    "partial": (
+        "import functools\ndef f(a, message): return f'{a} said {message}'\nroot_agent = functools.partial(f, 'you')"
+    ),
+    "list-of-parts": "def root_agent(message):\n    return iter([None, f'you said {message}'])",
+}
+
+
+@pytest.mark.parametrize("source", SHAPES.values(), ids=SHAPES.keys())
+async def test_every_shape_answers(loaded: Any, play: Any, source: str) -> None:
+    events = await play(loaded(source), Session("s"), "hi")
+
+    assert [(event.kind, event.text) for event in events] == [("agent_message", "you said hi")]
+
+
+async def test_strings_that_follow_each_other_are_pieces_of_one_answer(loaded: Any, play: Any) -> None:
+    session = Session("s")
+
+    await play(loaded("def root_agent(message):\n    yield 'all '\n    yield 'done'"), session, "hi")
+
+    assert session.turns[0].answer == "all done"
+    assert session.turns[0].intermediate == ()
+
+
+async def test_what_is_said_before_an_event_is_a_message_on_the_way(loaded: Any, play: Any) -> None:
+    session = Session("s")
+    code = "from evaldesk.model import Event, ToolCall\ndef root_agent(message):\n    yield 'one moment'\n"
+    code += "    yield Event('tool_call', call=ToolCall('look'))\n    yield 'done'"
+
+    await play(loaded(code), session, "hi")
+
+    assert session.turns[0].answer == "done"
+    assert [text for _, text in session.turns[0].intermediate] == ["one moment"]
+
+
+async def test_state_is_the_agents_to_change(loaded: Any, play: Any) -> None:
+    session = Session("s", state={"n": 1})
+
+    await play(loaded("def root_agent(message, state):\n    state['n'] += 1\n    return 'ok'"), session, "hi")
+
+    assert session.state == {"n": 2}
+
+
+async def test_a_class_lives_as_long_as_its_session(loaded: Any, play: Any) -> None:
+    agent = loaded(
+        "class root_agent:\n    n = 0\n    def reply(self, message):\n        self.n += 1\n        return str(self.n)"
+    )
+    one, other = Session("one"), Session("other")
+
+    answers = [(await play(agent, session, "hi"))[-1].text for session in (one, one, other)]
+
+    assert answers == ["1", "2", "1"]
+
+
+async def test_events_pass_and_their_values_become_plain(loaded: Any, play: Any) -> None:
+    source = """
+from evaldesk.model import Event, ToolCall
+def root_agent(message):
+    call = ToolCall("look", {"at": (1, 2)})
+    yield Event("tool_call", call=call)
+    yield Event("tool_result", call=call, result={1, })
+    yield "seen"
+"""
+
+    called, given, said = await play(loaded(source), Session("s"), "hi")
+
+    assert (called.call.args, given.result, said.text) == ({"at": [1, 2]}, [1], "seen")
+
+
+@pytest.mark.parametrize(
+    ("source", "says"),
+    [
+        ("def root_agent(message): return 42", "returned int, wanted str"),
+        ("async def root_agent(message):\n    yield {'answer': 1}", "returned dict, wanted str"),
+        ("def root_agent(): return 'hi'", "must take a message"),
+        (
+            "from evaldesk.model import Event\ndef root_agent(message):\n    yield Event('tool_call')",
+            "tool_call event without its call",
+        ),
+    ],
+)
+async def test_a_broken_contract_is_said(loaded: Any, play: Any, source: str, says: str) -> None:
+    with pytest.raises(AgentError, match=says):
+        await play(loaded(source), Session("s"), "hi")
+
+
+async def test_none_says_nothing(loaded: Any, play: Any) -> None:
+    assert await play(loaded("def root_agent(message): return None"), Session("s"), "hi") == []
+
+
+def test_it_describes_itself_by_name_and_docstring(loaded: Any) -> None:
+    described = loaded("def root_agent(message):\n    '''Says it\n    again.\n\n    More.\n    '''").describe()
+
+    assert (described.name, described.kind, described.description) == ("root_agent", "python", "Says it again.")

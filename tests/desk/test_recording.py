@@ -1,0 +1,79 @@
+"""A session as a case."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import get_args
+
+import pytest
+
+from evaldesk.desk.recording import changed_keys, record_session
+from evaldesk.model import Event, StopReason, ToolCall, TurnRecord
+from evaldesk.store import StoredSession
+
+NOW = datetime(2026, 11, 21, tzinfo=UTC)
+
+
+def session_of(*turns: TurnRecord, title: str = "") -> StoredSession:
+    return StoredSession("s", "dice", title, {"a": 1}, {}, turns, (), NOW, NOW)
+
+
+def said(query: str, *events: Event, **more: object) -> TurnRecord:
+    return TurnRecord(query, events, **more)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("title", "query", "name"),
+    [
+        ("Zwei Städte, im Herbst!", "x", "zwei_stadte_im_herbst"),
+        ("", "Roll a d6.", "roll_a_d6"),
+        ("日本", "x", "session"),
+        ("word " * 40, "x", "word_word_word_word_word_word_word_word_word"),
+    ],
+)
+def test_the_name_comes_from_the_title_or_the_first_message(title: str, query: str, name: str) -> None:
+    assert record_session(session_of(said(query), title=title), app_name="dice").case_id == name
+
+
+def test_the_name_is_free() -> None:
+    recording = record_session(session_of(said("Roll")), app_name="dice", taken={"roll", "roll_2"})
+
+    assert recording.case_id == "roll_3"
+
+
+@pytest.mark.parametrize("reason", [reason for reason in get_args(StopReason) if reason != "answered"])
+def test_a_turn_that_broke_off_is_left_out_and_asserts_nothing_it_did_not_do(reason: StopReason) -> None:
+    recording = record_session(session_of(said("Roll", stop_reason=reason)), app_name="dice")
+
+    (recorded,) = recording.turns
+    assert recorded.why_left_out
+    assert recorded.turn.expected.tool_calls is None
+    assert recorded.turn.expected.reference is None
+
+
+def test_a_turn_without_calls_proposes_that_no_tool_may_be_called() -> None:
+    recording = record_session(session_of(said("Hi", Event("agent_message", text="Hello"))), app_name="dice")
+
+    assert recording.turns[0].turn.expected.tool_calls == ()
+
+
+def test_ids_of_calls_are_not_kept() -> None:
+    call = Event("tool_call", call=ToolCall("roll_die", {"sides": 6}, "call-1"))
+
+    recording = record_session(session_of(said("Roll", call)), app_name="dice")
+
+    assert recording.turns[0].turn.expected.tool_calls == (ToolCall("roll_die", {"sides": 6}),)
+
+
+def test_the_final_state_is_that_of_the_last_finished_turn() -> None:
+    finished = said("Roll", state_after={"a": 1, "b": 2})
+    broken = said("Again", state_after={"a": 9}, stop_reason="error")
+
+    recording = record_session(session_of(finished, broken), app_name="dice")
+
+    assert recording.final_state == {"b": 2}
+    assert "turn 1" in recording.final_hint
+
+
+def test_a_key_changed_when_its_json_value_did() -> None:
+    assert changed_keys({"a": [1], "b": 1, "gone": 1}, {"a": [1], "b": True, "c": None}) == {"b": True, "c": None}

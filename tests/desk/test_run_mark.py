@@ -1,0 +1,22 @@
+"""Who drives a run: a dead desk is told from a living one."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+from evaldesk.desk.run_mark import is_alive
+
+OWN_MARK = "from evaldesk.desk.run_mark import own_mark; print(own_mark(), flush=True)"
+
+
+def test_a_process_that_ended_is_dead_though_nobody_asked_for_its_exit_code() -> None:
+    with subprocess.Popen([sys.executable, "-c", OWN_MARK], stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        mark = process.stdout.readline().strip()
+        os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
+
+        assert not is_alive(mark)
+
+    assert not is_alive(mark)

@@ -1,0 +1,189 @@
+"""Chat sessions on the desk: a turn is played to its end and stored, whoever watches."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import pytest
+
+from evaldesk.desk.agents import AgentDesk
+from evaldesk.desk.sessions import SessionDesk, parse_state, propose_title
+from evaldesk.errors import ConflictError, FormatError, NotFoundError
+from evaldesk.model import AgentDescription, AgentRef, Event, TurnRecord, TurnSpec
+from evaldesk.settings import Settings
+from evaldesk.store import Store
+
+pytestmark = pytest.mark.anyio
+
+HELLO = Event("agent_message", 5, text="Hello")
+
+
+class Player:
+    """Says hello, waits until it may go on, and ends the turn."""
+
+    def __init__(self) -> None:
+        self.may_go_on = asyncio.Event()
+        self.raises: Exception | None = None
+        self.gives_record = True
+
+    async def describe(self, ref: AgentRef) -> AgentDescription:
+        return AgentDescription(name=ref.id, kind="llm")
+
+    async def warm(self, ref: AgentRef) -> None:
+        return None
+
+    async def stop_turn(self, session_id: str) -> None:
+        self.may_go_on.set()
+
+    async def play_turn(self, spec: TurnSpec) -> AsyncIterator[Event | TurnRecord]:
+        yield HELLO
+        await self.may_go_on.wait()
+        if self.raises:
+            raise self.raises
+        if self.gives_record:
+            yield TurnRecord(spec.message, (HELLO,), spec.state, {**spec.state, "n": len(spec.turns)}, 10.0)
+
+
+@pytest.fixture
+def player() -> Player:
+    return Player()
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    store = Store.open(tmp_path / "evaldesk.db")
+    yield store
+    store.close()
+
+
+@pytest.fixture
+def desk(tmp_path: Path, store: Store, player: Player) -> SessionDesk:
+    (tmp_path / "dice").mkdir()
+    (tmp_path / "dice" / "agent.py").write_text("root_agent = None\n")
+    return SessionDesk(store, AgentDesk(Settings(workspace=tmp_path, roots=(tmp_path,)), player), player)
+
+
+async def test_a_turn_is_stored_before_whoever_follows_it_sees_its_end(desk: SessionDesk, player: Player) -> None:
+    session = desk.create("dice", '{"a": 1}')
+    player.may_go_on.set()
+
+    items = [(item, len(desk.get(session.id).turns)) async for item in desk.play_turn(session.id, "Hi")]
+
+    assert [kind for kind, _ in items] == [HELLO, desk.get(session.id).turns[0]]
+    assert [n_stored for _, n_stored in items] == [0, 1]
+    assert desk.get(session.id).state == {"a": 1, "n": 0}
+
+
+async def test_a_turn_that_nobody_follows_any_more_is_played_to_its_end(desk: SessionDesk, player: Player) -> None:
+    session = desk.create("dice")
+    turn = await desk.start_turn(session.id, "Hi")
+    follower = turn.follow()
+    await anext(follower)
+    await follower.aclose()  # type: ignore[attr-defined]
+
+    player.may_go_on.set()
+    late = [item async for item in turn.follow()]
+
+    assert late == [HELLO, desk.get(session.id).turns[0]]
+    assert desk.running(session.id) is None
+
+
+async def test_a_second_turn_is_refused_while_one_runs(desk: SessionDesk, player: Player) -> None:
+    session = desk.create("dice")
+    turn = await desk.start_turn(session.id, "Hi")
+
+    with pytest.raises(ConflictError, match="still answering"):
+        await desk.start_turn(session.id, "Hi again")
+
+    player.may_go_on.set()
+    assert [item async for item in turn.follow()][-1] == desk.get(session.id).turns[0]
+
+
+async def test_a_player_that_fails_leaves_a_turn_that_says_so(desk: SessionDesk, player: Player) -> None:
+    session = desk.create("dice", '{"a": 1}')
+    player.raises = RuntimeError("gone")
+    player.may_go_on.set()
+
+    async for _ in desk.play_turn(session.id, "Hi"):
+        pass
+
+    record = desk.get(session.id).turns[0]
+    assert record.error is not None
+    assert (record.error.kind, record.error.message, record.stop_reason) == ("RuntimeError", "gone", "error")
+    assert record.state_after == {"a": 1}
+
+
+async def test_a_player_that_ends_without_a_record_is_an_error(desk: SessionDesk, player: Player) -> None:
+    session = desk.create("dice")
+    player.gives_record = False
+    player.may_go_on.set()
+
+    async for _ in desk.play_turn(session.id, "Hi"):
+        pass
+
+    assert desk.get(session.id).turns[0].stop_reason == "error"
+
+
+async def test_a_turn_that_cannot_be_stored_tells_its_followers(
+    desk: SessionDesk, player: Player, store: Store
+) -> None:
+    session = desk.create("dice")
+    turn = await desk.start_turn(session.id, "Hi")
+    store.sessions.delete(session.id)
+    player.may_go_on.set()
+
+    with pytest.raises(NotFoundError):
+        async for _ in turn.follow():
+            pass
+
+
+async def test_closing_the_desk_stops_and_stores_the_running_turn(desk: SessionDesk) -> None:
+    session = desk.create("dice")
+    await desk.start_turn(session.id, "Hi")
+
+    await desk.close()
+
+    assert len(desk.get(session.id).turns) == 1
+
+
+async def test_a_session_whose_agent_is_gone_takes_no_message(desk: SessionDesk, store: Store) -> None:
+    session = store.sessions.create("gone", "", {})
+
+    with pytest.raises(NotFoundError, match="no agent named 'gone'"):
+        await desk.start_turn(session.id, "Hi")
+
+
+async def test_a_title_given_by_hand_is_kept(desk: SessionDesk, player: Player) -> None:
+    session = desk.create("dice", title="Mine")
+    player.may_go_on.set()
+
+    async for _ in desk.play_turn(session.id, "Hi"):
+        pass
+
+    assert desk.get(session.id).title == "Mine"
+
+
+@pytest.mark.parametrize(
+    ("message", "title"),
+    [
+        ("Hi", "Hi"),
+        ("  two\n words ", "two words"),
+        ("word " * 20, "word word word word word word word word word word word…"),
+        ("x" * 80, "x" * 55 + "…"),
+    ],
+    ids=["short", "lines", "words", "one long word"],
+)
+async def test_a_title_is_proposed_from_the_first_message(message: str, title: str) -> None:
+    assert propose_title(message) == title
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "column"), [('{"a": }', 1, 7), ('{\n"a" 1}', 2, 5), ("nothing", 1, 1)], ids=["1", "2", "3"]
+)
+async def test_a_state_that_is_not_json_is_refused_with_its_place(text: str, line: int, column: int) -> None:
+    with pytest.raises(FormatError) as caught:
+        parse_state(text)
+
+    assert (caught.value.line, caught.value.column) == (line, column)

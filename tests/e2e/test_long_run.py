@@ -1,0 +1,95 @@
+"""A run that takes its time: stopped and resumed, left alone, and killed with its server in the middle."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from playwright.sync_api import Page, expect
+
+if TYPE_CHECKING:
+    from tests.e2e.conftest import Furniture, RunningDesk, Visit, Visitor
+
+pytestmark = pytest.mark.browser
+
+N = 150
+SLOW = '''"""Takes its time."""
+import time
+
+
+def root_agent(message):
+    time.sleep(0.1)
+    return "It is " + message
+'''
+
+
+@pytest.fixture(scope="module")
+def furniture() -> Furniture:
+    """One slow agent, and one case for it."""
+
+    def furnish(workspace: Path) -> tuple[str, ...]:
+        (workspace / "slow").mkdir()
+        (workspace / "slow" / "agent.py").write_text(SLOW, "utf-8")
+        turn = {"query": "late", "expected_tool_use": [], "reference": "It is late"}
+        case = {"name": "hour", "data": [turn], "initial_session": {"state": {}}}
+        (workspace / "hours.evalset.json").write_text(json.dumps([case]), "utf-8")
+        return (".",)
+
+    return furnish
+
+
+def test_a_run_is_stopped_and_resumed(someone: Visitor) -> None:
+    page = someone.page
+    someone.goto(_start(someone))
+    _wait_until_under_way(page)
+
+    page.get_by_role("button", name="Stop…").click()
+    expect(page.get_by_role("heading", name=re.compile(r"Stop run \d+\?"))).to_be_visible()
+    page.get_by_role("button", name="Cancel them now").click()
+    resume = page.get_by_role("button", name=re.compile(r"Resume \d+ trials"))
+    expect(resume).to_be_visible()
+    n_left = int(re.sub(r"\D", "", resume.inner_text()))
+    resume.click()
+
+    expect(page.get_by_text(f"All {N} trials done.")).to_be_visible()
+    assert 0 < n_left < N
+    expect(page.locator("#answer")).to_contain_text(f"{N} of {N} passed")
+
+
+def test_a_run_goes_on_without_a_browser_and_after_its_server_was_killed(visit: Visit, desk: RunningDesk) -> None:
+    someone = visit()
+    address = _start(someone)
+    someone.goto(address)
+    _wait_until_under_way(someone.page)
+    n_seen = _n_done(someone.page)
+    someone.leave()
+
+    someone = visit()
+    someone.goto(address)
+    expect(someone.page.get_by_role("button", name="Stop…")).to_be_visible()
+    assert _n_done(someone.page) >= n_seen
+    someone.leave()
+    desk.kill()
+    desk.start()
+    someone = visit()
+    someone.goto(address)
+
+    expect(someone.page.get_by_text(f"All {N} trials done.")).to_be_visible()
+    expect(someone.page.locator("#answer")).to_contain_text(f"{N} of {N} passed")
+
+
+def _start(someone: Visitor) -> str:
+    return someone.run("slow", someone.evalset("hours"), {"response_match_score": "0.8"}, n=str(N))
+
+
+def _wait_until_under_way(page: Page) -> None:
+    expect(page.locator("#head .lede b")).to_have_text(re.compile(r"^[1-9]\d* of"))
+
+
+def _n_done(page: Page) -> int:
+    found = re.match(r"\d+", page.locator("#head .lede b").inner_text())
+    assert found
+    return int(found[0])

@@ -1,0 +1,292 @@
+"""What becomes of a case when an agent is played, whatever the agent does."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections.abc import AsyncIterator, Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from evaldesk.engine import grade, play_trial
+from evaldesk.engine.attempt import Attempt
+from evaldesk.engine.player import play_turn
+from evaldesk.errors import ModelError
+from evaldesk.model import (
+    AgentDescription,
+    AgentRef,
+    Change,
+    ErrorRecord,
+    Event,
+    Session,
+    ToolCall,
+    TrialSpec,
+    Usage,
+)
+from evaldesk.wire import from_json, to_json
+
+REF = AgentRef("scripted", "scripted:agent")
+
+pytestmark = pytest.mark.anyio
+
+
+class Scripted:
+    """An agent whose reply is a function."""
+
+    def __init__(self, reply: Callable[[Session, str], Any]) -> None:
+        self._reply = reply
+
+    def describe(self) -> AgentDescription:
+        return AgentDescription("scripted", "test")
+
+    def reply(self, session: Session, message: str) -> AsyncIterator[Event]:
+        answer: AsyncIterator[Event] = self._reply(session, message)
+        return answer
+
+
+async def echo(session: Session, message: str) -> AsyncIterator[Event]:
+    yield Event("agent_message", text=message)
+
+
+def yielding(*items: object) -> Scripted:
+    async def reply(session: Session, message: str) -> AsyncIterator[Any]:
+        for item in items:
+            yield item
+
+    return Scripted(reply)
+
+
+def raising(error: BaseException) -> Scripted:
+    async def reply(session: Session, message: str) -> AsyncIterator[Event]:
+        yield Event("agent_message", text="before")
+        raise error
+
+    return Scripted(reply)
+
+
+async def test_every_turn_is_played_in_one_session(trial: Callable[..., TrialSpec]) -> None:
+    async def count(session: Session, message: str) -> AsyncIterator[Event]:
+        yield Event("agent_message", text=f"{len(session.turns)} {message}")
+
+    result = await play_trial(Scripted(count), trial(REF, queries=("a", "b")))
+
+    assert result.status == "finished"
+    assert result.stop_reason == "answered"
+    assert [turn.answer for turn in result.transcript.turns] == ["0 a", "1 b"]
+
+
+async def test_events_are_stamped_by_the_clock_given(trial: Callable[..., TrialSpec]) -> None:
+    ticks = itertools.count(100.0, 0.5)
+
+    result = await play_trial(Scripted(echo), trial(REF), attempt=Attempt(clock=lambda: next(ticks)))
+
+    stamps = [event.at_ms for event in result.transcript.turns[0].events]
+    assert stamps[0] == 0
+    assert stamps[1] > 0
+    assert all(stamp % 500 == 0 for stamp in stamps)
+
+
+async def test_the_case_keeps_its_initial_state(trial: Callable[..., TrialSpec]) -> None:
+    async def deepen(session: Session, message: str) -> AsyncIterator[Event]:
+        session.state["trip"]["days"].append(3)  # type: ignore[index,union-attr,call-overload]
+        yield Event("agent_message", text="planned")
+
+    spec = trial(REF, state={"trip": {"days": [1]}})
+
+    result = await play_trial(Scripted(deepen), spec)
+
+    assert spec.case.initial_state == {"trip": {"days": [1]}}
+    assert result.transcript.turns[0].state_before == {"trip": {"days": [1]}}
+    assert result.transcript.final_state == {"trip": {"days": [1, 3]}}
+
+
+async def test_a_change_of_state_follows_the_event_that_made_it(trial: Callable[..., TrialSpec]) -> None:
+    call = ToolCall("remember", {})
+
+    async def remember(session: Session, message: str) -> AsyncIterator[Event]:
+        yield Event("tool_call", call=call)
+        session.state["seen"] = True
+        del session.state["gone"]
+        yield Event("tool_result", call=call, result=None)
+        session.state["late"] = 1
+
+    result = await play_trial(Scripted(remember), trial(REF, state={"seen": 1, "gone": None}))
+
+    events = result.transcript.turns[0].events
+    assert [event.kind for event in events] == [
+        "user_message",
+        "tool_call",
+        "tool_result",
+        "state_delta",
+        "state_delta",
+    ]
+    assert events[3].changes == (Change("seen", 1, True), Change("gone", None, None, is_present=False))
+    assert events[4].changes == (Change("late", None, 1, was_present=False),)
+
+
+async def test_partial_text_is_shown_and_not_kept() -> None:
+    shown: list[Event] = []
+    agent = yielding(Event("agent_message", text="He", is_partial=True), Event("agent_message", text="Hello"))
+
+    record = await play_turn(agent, Session("s"), "hi", attempt=Attempt(), show=shown.append)
+
+    assert [event.text for event in shown] == ["hi", "He", "Hello"]
+    assert [event.text for event in record.events] == ["hi", "Hello"]
+
+
+async def test_usages_of_all_turns_are_those_of_the_trial(trial: Callable[..., TrialSpec]) -> None:
+    usage = Usage("m", tokens_in=3, tokens_out=4, cost=0.5)
+
+    result = await play_trial(yielding(Event("usage", usage=usage)), trial(REF, queries=("a", "b")))
+
+    assert result.usages == (usage, usage)
+    assert result.cost == 1.0
+
+
+@pytest.mark.parametrize(
+    ("error", "kind", "message"),
+    [
+        pytest.param(ValueError("no dice"), "agent_raised", "ValueError: no dice", id="exception"),
+        pytest.param(SystemExit(3), "agent_raised", "SystemExit: 3", id="exit"),
+        pytest.param(KeyboardInterrupt(), "agent_raised", "KeyboardInterrupt", id="interrupt"),
+        pytest.param(GeneratorExit(), "agent_raised", "GeneratorExit", id="generator exit"),
+        pytest.param(BaseException("base"), "agent_raised", "BaseException: base", id="base"),
+        pytest.param(asyncio.CancelledError(), "agent_raised", "CancelledError", id="cancelled by nobody"),
+        pytest.param(ModelError("slow down", kind="rate_limit"), "rate_limit", "slow down", id="model"),
+    ],
+)
+async def test_what_an_agent_raises_ends_the_trial_as_a_value(
+    trial: Callable[..., TrialSpec], error: BaseException, kind: str, message: str
+) -> None:
+    result = await play_trial(raising(error), trial(REF, queries=("a", "b")))
+
+    assert (result.status, result.verdict, result.stop_reason) == ("errored", "errored", "error")
+    assert result.error is not None
+    assert (result.error.kind, result.error.message) == (kind, message)
+    assert "test_player.py" in result.error.trace
+    assert len(result.transcript.turns) == 1
+    assert result.transcript.turns[0].answer == "before"
+
+
+async def test_an_error_event_ends_the_turn_and_the_trial(trial: Callable[..., TrialSpec]) -> None:
+    error = ErrorRecord("max_iterations", "10 rounds and no answer")
+
+    result = await play_trial(
+        yielding(Event("error", error=error), Event("agent_message", text="?")), trial(REF, queries=("a", "b"))
+    )
+
+    assert result.error == error
+    assert result.stop_reason == "max_iterations"
+    assert [event.kind for event in result.transcript.turns[0].events] == ["user_message", "error"]
+
+
+async def _coroutine() -> None:
+    return None
+
+
+def event(kind: Any, **fields: Any) -> Event:
+    """An event of whatever an agent may put into it."""
+    return Event(kind, **fields)
+
+
+@pytest.mark.parametrize(
+    ("agent", "said"),
+    [
+        pytest.param(Scripted(lambda *_: None), "got NoneType", id="reply gives None"),
+        pytest.param(Scripted(lambda *_: _coroutine()), "got coroutine", id="reply is a coroutine"),
+        pytest.param(Scripted(lambda *_: iter(())), "got tuple_iterator", id="reply is not async"),
+        pytest.param(yielding(None), "yielded None", id="None"),
+        pytest.param(yielding({"kind": "agent_message"}), "yielded dict", id="dict"),
+        pytest.param(yielding(event("dance")), "of kind str dance", id="unknown kind"),
+        pytest.param(yielding(event("state_delta")), "of kind str state_delta", id="the player's kind"),
+        pytest.param(yielding(event("tool_call")), "without what it is about", id="call without call"),
+        pytest.param(yielding(event("agent_message", text=7)), "text of an event must be a string", id="number"),
+        pytest.param(yielding(event("tool_call", call={"name": "roll"})), "must be a ToolCall", id="call is a dict"),
+        pytest.param(yielding(event("tool_call", call=ToolCall("roll", event))), "must be an object", id="arguments"),  # type: ignore[arg-type]
+        pytest.param(yielding(event("usage", usage={"tokens_in": 1})), "must be a Usage", id="usage is a dict"),
+    ],
+)
+async def test_nonsense_is_bad_output(trial: Callable[..., TrialSpec], agent: Scripted, said: str) -> None:
+    result = await play_trial(agent, trial(REF))
+
+    assert result.status == "errored"
+    assert result.error is not None
+    assert result.error.kind == "bad_output"
+    assert said in result.error.message
+    assert from_json(to_json(result), type(result)) == result
+
+
+async def test_a_state_that_is_no_object_is_bad_output(trial: Callable[..., TrialSpec]) -> None:
+    async def replace_state(session: Session, message: str) -> AsyncIterator[Event]:
+        session.state = [1]  # type: ignore[assignment]
+        yield Event("agent_message", text="done")
+
+    result = await play_trial(Scripted(replace_state), trial(REF, state={"kept": 1}))
+
+    assert result.error is not None
+    assert (result.error.kind, result.error.message) == ("bad_output", "session.state must stay an object, got list")
+    assert result.transcript.final_state == {"kept": 1}
+
+
+async def test_values_that_json_cannot_say_are_said_in_text(trial: Callable[..., TrialSpec]) -> None:
+    cycle: dict[str, Any] = {}
+    cycle["twice"] = [cycle, cycle]
+    args: dict[str, Any] = {"nan": float("nan"), "bytes": b"\xff", "many": 10**9000, "cycle": cycle}
+    call = ToolCall("odd", args)
+
+    async def odd(session: Session, message: str) -> AsyncIterator[Event]:
+        session.state["object"] = object  # type: ignore[assignment]
+        yield Event("tool_call", call=call)
+        yield Event("tool_result", call=call, result={1, 2})  # type: ignore[arg-type]
+        yield Event("agent_message", text="lone \ud800 surrogate")
+
+    result = await play_trial(Scripted(odd), trial(REF))
+
+    assert result.status == "finished"
+    kept = result.transcript.turns[0].tool_calls[0].args
+    assert (kept["nan"], kept["bytes"]) == ("nan", "b'\\xff'")
+    assert result.transcript.turns[0].answer == "lone ? surrogate"
+    assert from_json(to_json(result), type(result)) == result
+
+
+async def test_an_agent_that_never_stops_talking_is_bad_output(trial: Callable[..., TrialSpec]) -> None:
+    async def babble(session: Session, message: str) -> AsyncIterator[Event]:
+        while True:
+            yield Event("log", text="x")
+
+    result = await play_trial(Scripted(babble), trial(REF))
+
+    assert result.error is not None
+    assert result.error.message == "more than 10000 events in one turn"
+
+
+async def test_a_scenario_is_not_played(trial: Callable[..., TrialSpec]) -> None:
+    spec = trial(REF)
+    spec = replace(spec, case=replace(spec.case, turns=(), scenario={"starting_prompt": "hi"}))
+
+    result = await play_trial(Scripted(echo), spec)
+
+    assert result.error is not None
+    assert (result.status, result.error.kind) == ("errored", "unsupported")
+
+
+async def test_grading_is_apart_from_playing(trial: Callable[..., TrialSpec]) -> None:
+    spec = trial(REF, queries=("roll a die",))
+    played = await play_trial(Scripted(echo), spec)
+
+    graded = grade(played, spec.case, spec.criteria)
+
+    assert (played.verdict, played.scores) == ("unscored", ())
+    assert graded.verdict == "passed"
+    assert {score.metric for score in graded.scores} == {"tool_trajectory_avg_score"}
+
+
+async def test_a_trial_that_errored_is_not_scored(trial: Callable[..., TrialSpec]) -> None:
+    spec = trial(REF)
+    played = await play_trial(raising(ValueError("x")), spec)
+
+    graded = grade(played, spec.case, spec.criteria)
+
+    assert (graded.verdict, graded.scores) == ("errored", ())

@@ -1,0 +1,139 @@
+"""A worker process on its own: it never outlives its parent and leaves nobody behind."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from evaldesk.engine.frames import MAX_FRAME, Lines, Play
+from evaldesk.engine.process import Death, WorkerProcess
+from evaldesk.model import AgentRef, TrialSpec
+
+Write = Callable[..., AgentRef]
+Trial = Callable[..., TrialSpec]
+
+PARENT = """
+    import asyncio, os, sys
+    from evaldesk.engine.process import WorkerProcess
+
+    async def main():
+        worker = WorkerProcess(print, print)
+        await worker.start(os.environ)
+        print(worker.pid, flush=True)
+        await asyncio.Event().wait()
+
+    asyncio.run(main())
+"""
+
+
+def test_a_worker_ends_when_its_parent_is_killed() -> None:
+    parent = subprocess.Popen([sys.executable, "-c", textwrap.dedent(PARENT)], stdout=subprocess.PIPE, text=True)
+    assert parent.stdout is not None
+    pid = int(parent.stdout.readline())
+    worker = os.pidfd_open(pid)
+
+    parent.kill()
+    parent.wait(10)
+    parent.stdout.close()
+
+    assert has_ended(worker, timeout_s=10)
+
+
+@pytest.mark.anyio
+async def test_children_of_an_agent_end_with_the_worker(write_agent: Write, trial: Trial, tmp_path: Path) -> None:
+    told = tmp_path / "child"
+    os.mkfifo(told)
+    agent = write_agent(f"""
+        import os, subprocess, sys, time
+
+        def agent(message):
+            child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
+            with open({str(told)!r}, "w") as pipe:
+                pipe.write(str(child.pid))
+            time.sleep(600)
+    """)
+    worker = WorkerProcess(lambda _: None, lambda _: None)
+    await worker.start(os.environ)
+    worker.send(Play(1, trial(agent)))
+    child = os.pidfd_open(int(await asyncio.to_thread(told.read_text)))
+
+    async with asyncio.timeout(20):
+        await worker.close()
+
+    assert has_ended(child, timeout_s=10)
+
+
+@pytest.mark.anyio
+async def test_a_worker_that_is_killed_says_where_it_stood() -> None:
+    deaths: asyncio.Queue[Death] = asyncio.Queue()
+    worker = WorkerProcess(lambda _: None, deaths.put_nowait)
+    await worker.start(os.environ)
+
+    async with asyncio.timeout(20):
+        worker.kill("was asked to go")
+        death = await deaths.get()
+
+    assert death.message == "the worker process was asked to go"
+    assert "evaldesk/engine/worker.py" in death.output
+    await worker.close()
+
+
+@pytest.mark.anyio
+async def test_a_worker_dies_once() -> None:
+    deaths: list[Death] = []
+    worker = WorkerProcess(lambda _: None, deaths.append)
+    await worker.start(os.environ)
+    gone = os.pidfd_open(worker.pid)
+
+    os.kill(worker.pid, signal.SIGKILL)
+    async with asyncio.timeout(20):
+        await asyncio.to_thread(has_ended, gone, timeout_s=10)
+        while not deaths:
+            await asyncio.sleep(0)
+        await worker.close()
+
+    assert [death.message for death in deaths] == ["the worker process was ended by SIGKILL"]
+
+
+def test_lines_come_whole_however_they_are_cut() -> None:
+    lines = Lines()
+
+    found = [line for piece in (b"on", b"e\ntw", b"o\n\nth", b"ree\n") for line in lines.feed(piece)]
+
+    assert found == [b"one", b"two", b"", b"three"]
+
+
+def test_a_line_without_end_is_refused() -> None:
+    lines = Lines()
+    lines.feed(b"x" * MAX_FRAME)
+
+    with pytest.raises(ValueError, match="a frame of more than"):
+        lines.feed(b"x")
+
+
+@pytest.mark.parametrize("module", ["evaldesk.engine", "evaldesk.engine.worker"])
+def test_importing_the_engine_imports_nothing_heavy(module: str) -> None:
+    heavy = ("litellm", "rouge_score", "nltk", "pandas", "plotly", "scipy", "numpy", "sqlmodel", "sqlalchemy")
+    source = f"import sys, {module}; print([name for name in {heavy} if name in sys.modules])"
+
+    found = subprocess.run([sys.executable, "-c", source], capture_output=True, text=True, check=True)
+
+    assert found.stdout == "[]\n"
+
+
+def has_ended(pidfd: int, *, timeout_s: float) -> bool:
+    """Whether the process ends in time; closes the descriptor."""
+    import select
+
+    try:
+        return bool(select.select([pidfd], [], [], timeout_s)[0])
+    finally:
+        os.close(pidfd)

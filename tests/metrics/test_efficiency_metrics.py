@@ -1,0 +1,141 @@
+"""What a trial took, against ADK's own answers."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from evaldesk.metrics import score_trial
+from evaldesk.model import (
+    Case,
+    Criterion,
+    Event,
+    Role,
+    Score,
+    ToolCall,
+    Transcript,
+    Turn,
+    TurnRecord,
+    Usage,
+    trial_verdict,
+)
+
+GOLDEN = Path(__file__).resolve().parents[3] / "shared" / "golden" / "adk_metrics.json"
+ROWS: list[Any] = (
+    [pytest.param(row, id=row["id"]) for row in json.loads(GOLDEN.read_text())["efficiency"]]
+    if GOLDEN.is_file()
+    else [pytest.param({}, marks=pytest.mark.skip(reason="no ../shared beside this checkout"))]
+)
+CASE = Case("c", (Turn("q"), Turn("q")))
+CALL = ToolCall("f")
+
+
+def used(tokens_in: int = 0, tokens_out: int = 0, ms: float = 0.0, role: Role = "agent") -> Event:
+    usage = Usage("m", role=role, tokens_in=tokens_in, tokens_out=tokens_out, duration_ms=ms)
+    return Event("usage", usage=usage)
+
+
+def called(ms: float | None = None) -> tuple[Event, Event]:
+    return Event("tool_call", call=CALL), Event("tool_result", call=CALL, duration_ms=ms)
+
+
+def scored(metric: str, *records: TurnRecord, threshold: float | None = None) -> tuple[list[Score], Score]:
+    *turns, whole = score_trial(Transcript(records), CASE, [Criterion(metric, threshold)])
+    return turns, whole
+
+
+def adk_record(invocation: dict[str, Any]) -> TurnRecord:
+    """The turn of an ADK invocation; its times become those of one model call and one tool result."""
+    data = invocation.get("intermediate_data", {})
+    events = [Event("tool_call", call=ToolCall(use["name"])) for use in data.get("tool_uses", [])]
+    model_ms = 1000 * invocation.get("model_duration", 0.0)
+    for step in data.get("invocation_events", []):
+        parts = step.get("content", {}).get("parts", [])
+        events += [Event("tool_call", call=ToolCall(part["function_call"]["name"])) for part in parts]
+        counts = step.get("usage_metadata", {})
+        n_in = counts.get("prompt_token_count", 0) + counts.get("tool_use_prompt_token_count", 0)
+        n_out = counts.get("candidates_token_count", 0) + counts.get("thoughts_token_count", 0)
+        events.append(used(n_in, n_out, model_ms))
+        model_ms = 0.0
+    if "tool_duration" in invocation:
+        events.append(Event("tool_result", call=CALL, duration_ms=1000 * invocation["tool_duration"]))
+    return TurnRecord("u", tuple(events), duration_ms=1000 * invocation.get("duration", 0.0))
+
+
+@pytest.mark.parametrize("row", ROWS)
+def test_efficiency_is_that_of_adk(row: dict[str, Any]) -> None:
+    records = [adk_record(invocation) for invocation in row["invocations"]]
+
+    for metric, answer in row["adk"].items():
+        turns, whole = scored(metric, *records)
+
+        assert [score.value for score in turns] == answer["turns"], metric
+        assert (whole.value, whole.passed) == (answer["overall"], None), metric
+        for key, value in (answer["details"] or {}).items():
+            if key.startswith(("total", "input", "output")) or key.endswith("seconds"):
+                assert whole.details[key] == pytest.approx(value), key
+
+
+@pytest.mark.parametrize(
+    ("metric", "value", "reasons"),
+    [
+        ("tool_call_count_v1", 1.0, ["2 tool calls.", "0 tool calls.", "1 tool call per turn."]),
+        (
+            "inference_call_count_v1",
+            1.0,
+            [
+                "1 model call.",
+                "The agent reports no model call.",
+                "1 model call per turn; 1 of 2 turns say nothing and are left out.",
+            ],
+        ),
+        (
+            "token_usage_v1",
+            3.5,
+            [
+                "7 tokens.",
+                "The agent reports no tokens.",
+                "3.5 tokens per turn; 1 of 2 turns say nothing and count as 0.",
+            ],
+        ),
+        (
+            "invocation_duration_v1",
+            1.5,
+            ["1.50 s.", "This turn has no time.", "1.50 s per turn; 1 of 2 turns say nothing and are left out."],
+        ),
+    ],
+)
+def test_efficiency_says_what_was_counted(metric: str, value: float, reasons: list[str]) -> None:
+    first = TurnRecord("q", (used(4, 3), used(50, 50, role="judge"), *called(), *called()), duration_ms=1500)
+
+    turns, whole = scored(metric, first, TurnRecord("q"))
+
+    assert whole.value == value
+    assert [score.reason for score in (*turns, whole)] == reasons
+
+
+def test_calls_made_at_the_same_time_leave_no_negative_rest() -> None:
+    _, whole = scored("invocation_duration_v1", TurnRecord("q", (*called(800), *called(800)), duration_ms=1000))
+
+    assert whole.details["tool_seconds"] == 1.6
+    assert whole.details["framework_seconds"] == 0.0
+
+
+@pytest.mark.parametrize("threshold", [None, 1.0, 2.0])
+def test_efficiency_gates_only_with_a_threshold(threshold: float | None) -> None:
+    criteria = [Criterion("tool_call_count_v1", threshold), Criterion("token_usage_v1")]
+    record = TurnRecord("q", (*called(), *called()))
+
+    scores = score_trial(Transcript((record,)), CASE, criteria)
+
+    assert trial_verdict(scores, criteria, None) == {None: "unscored", 1.0: "failed", 2.0: "passed"}[threshold]
+
+
+def test_a_trial_without_turns_has_no_efficiency() -> None:
+    assert scored("tool_call_count_v1", threshold=3.0) == (
+        [],
+        Score("tool_call_count_v1", threshold=3.0, reason="No turn was played."),
+    )

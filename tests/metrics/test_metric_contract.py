@@ -1,0 +1,230 @@
+"""What every metric of the table keeps to, and what happens to one that does not."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import pytest
+
+from evaldesk.errors import MetricError, NotFoundError, UsageError
+from evaldesk.metrics import (
+    METRICS,
+    MetricInfo,
+    build_metric,
+    check_criteria,
+    metric_info,
+    score_trial,
+    unscored_reason,
+)
+from evaldesk.model import Case, Criterion, Event, Expected, Score, ToolCall, Transcript, Turn, TurnRecord, Usage
+from evaldesk.wire import from_json, to_json
+
+CALLS = (ToolCall("a", {"x": 1}), ToolCall("b", {}))
+# JSON, with a number and more than one word: what any metric of answers may need.
+ONE, THREE = '["one", 2]', '["three", 4]'
+FULL = Case(
+    "full",
+    (Turn("q", Expected(CALLS, reference=ONE)), Turn("q", Expected((), reference=THREE))),
+    final_state={"done": True},
+)
+BARE = Case("bare", (Turn("q"), Turn("q")))
+
+
+def record(calls: tuple[ToolCall, ...], answer: str, **state: Any) -> TurnRecord:
+    usage = Event("usage", usage=Usage("m", tokens_in=3, tokens_out=2, duration_ms=4.0))
+    events = (usage, *(Event("tool_call", call=call) for call in calls), Event("agent_message", text=answer))
+    return TurnRecord("q", events, state_after=state, duration_ms=5.0)
+
+
+TRANSCRIPTS = {
+    "good": Transcript((record(CALLS, ONE), record((), THREE, done=True))),
+    "bad": Transcript((record(CALLS[1:], "four"), record(CALLS, "", done=1))),
+    "cut-short": Transcript((record(CALLS, ONE),)),
+    "empty": Transcript(),
+}
+
+
+@pytest.mark.parametrize("name", list(METRICS))
+def test_a_metric_says_what_it_is(name: str) -> None:
+    info = metric_info(name)
+
+    assert info.name == name
+    assert info.title
+    assert re.fullmatch(r"[A-Z].*\.", info.summary)
+    assert info.low < info.high
+    assert info.default_threshold is None or info.low <= info.default_threshold <= info.high
+    assert build_metric(Criterion(name)).info is info
+
+
+@pytest.mark.parametrize("played", TRANSCRIPTS)
+@pytest.mark.parametrize("name", list(METRICS))
+def test_scores_keep_to_the_range_and_cross_the_wire(name: str, played: str) -> None:
+    info = metric_info(name)
+
+    scores = score_trial(TRANSCRIPTS[played], FULL, [Criterion(name, info.default_threshold)])
+
+    assert [score.turn for score in scores].count(None) == 1
+    assert len({score.turn for score in scores}) == len(scores)
+    for score in scores:
+        assert score.error is None, score.error
+        assert score.reason.endswith(".")
+        if info.default_threshold is None:
+            assert score.passed is None
+            continue
+        assert score.value is not None
+        assert info.low <= score.value <= info.high
+        assert score.passed == (score.value >= (score.threshold or 0))
+    assert from_json(to_json(scores), tuple[Score, ...]) == scores
+
+
+@pytest.mark.parametrize("name", [name for name in METRICS if metric_info(name).default_threshold is not None])
+def test_the_best_trial_scores_highest_and_an_empty_one_fails(name: str) -> None:
+    info = metric_info(name)
+
+    *_, best = score_trial(TRANSCRIPTS["good"], FULL, [Criterion(name, info.default_threshold)])
+    *_, worst = score_trial(TRANSCRIPTS["empty"], FULL, [Criterion(name, info.default_threshold)])
+
+    assert (best.value, best.passed) == (info.high if info.is_higher_better else info.low, True)
+    assert worst.passed is False
+
+
+@pytest.mark.parametrize("name", [name for name in METRICS if metric_info(name).needs != "nothing"])
+def test_what_a_case_does_not_say_is_unscored_with_the_reason(name: str) -> None:
+    criterion = Criterion(name, 0.5)
+
+    (score,) = score_trial(TRANSCRIPTS["good"], BARE, [criterion])
+
+    assert (score.value, score.passed, score.error, score.verdict) == (None, None, None, "unscored")
+    assert score.reason == unscored_reason(criterion, BARE)
+    assert unscored_reason(criterion, FULL) is None
+    assert score.threshold == 0.5
+
+
+@pytest.mark.parametrize("name", list(METRICS))
+def test_a_metric_without_threshold_informs_only(name: str) -> None:
+    *_, whole = score_trial(TRANSCRIPTS["good"], FULL, [Criterion(name)])
+
+    assert whole.value is not None
+    assert whole.passed is None
+
+
+@pytest.mark.parametrize("name", [name for name in METRICS if not metric_info(name).is_higher_better])
+def test_a_metric_of_which_less_is_better_passes_up_to_its_threshold(name: str) -> None:
+    *_, whole = score_trial(TRANSCRIPTS["good"], FULL, [Criterion(name)])
+    assert whole.value is not None
+
+    *_, at = score_trial(TRANSCRIPTS["good"], FULL, [Criterion(name, whole.value)])
+    *_, over = score_trial(TRANSCRIPTS["good"], FULL, [Criterion(name, whole.value / 2)])
+    *_, unknown = score_trial(TRANSCRIPTS["empty"], FULL, [Criterion(name, whole.value)])
+
+    assert (at.passed, over.passed, unknown.passed) == (True, False, None)
+
+
+@dataclass(frozen=True)
+class Exploding:
+    how: str = "raise"
+
+    info: ClassVar[MetricInfo] = MetricInfo("exploding", "Exploding", "Does whatever it likes.")
+
+    def score(self, transcript: Transcript, case: Case) -> Any:
+        if self.how == "raise":
+            raise ValueError("boom")
+        if self.how == "exit":
+            raise SystemExit(3)
+        if self.how == "odd":
+            return [Score("exploding", 0.5, reason="a\ud800b", details={"at": object()})]  # type: ignore[dict-item]
+        returned = {"none": None, "no-whole": [Score("exploding", 1.0, 0)], "high": [Score("exploding", 2.0)]}
+        return returned.get(self.how, [Score("exploding", float("nan"))])
+
+
+@pytest.fixture
+def exploding(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(METRICS._targets, "exploding", f"{__name__}:Exploding")
+
+
+@pytest.mark.usefixtures("exploding")
+@pytest.mark.parametrize("how", ["raise", "exit", "none", "no-whole", "high", "nan"])
+def test_a_metric_that_fails_gives_an_error_score_with_its_trace(how: str) -> None:
+    (score,) = score_trial(TRANSCRIPTS["good"], FULL, [Criterion("exploding", 0.5, {"how": how})])
+
+    assert score.verdict == "errored"
+    assert score.error is not None
+    assert score.error.kind == "metric"
+    assert "Traceback" in score.error.trace
+    assert score.reason.startswith("The metric failed: ")
+
+
+@pytest.mark.usefixtures("exploding")
+def test_what_a_metric_returns_is_made_plain() -> None:
+    (score,) = score_trial(TRANSCRIPTS["good"], FULL, [Criterion("exploding", 0.5, {"how": "odd"})])
+
+    assert score.passed is True
+    assert from_json(to_json(score), Score) == score
+
+
+def test_the_range_error_of_a_metric_is_a_metric_error() -> None:
+    assert issubclass(MetricError, Exception)
+    assert MetricInfo("m", "M", "Less is better.", is_higher_better=False).passes(0.2, 0.5) is True
+
+
+@pytest.mark.parametrize(
+    ("criterion", "field", "message"),
+    [
+        (Criterion("tool_f2"), "metric", "no metric named 'tool_f2'; did you mean 'tool_f1'?"),
+        (Criterion("os:system"), "metric", "no metric named 'os:system'"),
+        (Criterion("tool_f1", 7), "tool_f1.threshold", "A score lies between 0 and 1. Did you mean 0.7?"),
+        (Criterion("tool_f1", 80), "tool_f1.threshold", "Did you mean 0.8?"),
+        (Criterion("tool_f1", -1), "tool_f1.threshold", "threshold -1 is out of range"),
+        (Criterion("tool_f1", float("nan")), "tool_f1.threshold", "must be a number, got nan"),
+        (Criterion("tool_f1", True), "tool_f1.threshold", "must be a number, got True"),
+        (Criterion("token_usage_v1", -1), "token_usage_v1.threshold", "A score is never negative."),
+        (
+            Criterion("response_number", 1, {"tolerance": -0.5}),
+            "response_number.tolerance",
+            "tolerance must be a number from 0 up, got -0.5",
+        ),
+        (Criterion("tool_f1", 1, {"arg": 1}), "tool_f1.arg", "tool_f1 has no option 'arg'; did you mean 'args'?"),
+        (Criterion("tool_f1", 1, {"args": "x"}), "tool_f1.args", "tool_f1: Invalid enum value 'x'"),
+        (Criterion("final_state_match", 1, {"a": 1}), "final_state_match.a", "has no option 'a'; it has none"),
+        (
+            Criterion("tool_trajectory_avg_score", 1, {"match_type": "INORDER"}),
+            "tool_trajectory_avg_score.match_type",
+            "did you mean 'IN_ORDER'?",
+        ),
+        (
+            Criterion("tool_trajectory_avg_score", 1, {"ignore_args": "yes"}),
+            "tool_trajectory_avg_score.ignore_args",
+            "Expected `bool`, got `str`",
+        ),
+    ],
+)
+def test_a_wrong_criterion_is_refused_with_a_hint(criterion: Criterion, field: str, message: str) -> None:
+    with pytest.raises(UsageError, match=re.escape(message)) as caught:
+        check_criteria([criterion])
+
+    assert caught.value.field == field
+
+
+@pytest.mark.parametrize("name", ["response_json", "response_number"])
+def test_a_reference_of_the_wrong_kind_is_unscored_with_the_reason(name: str) -> None:
+    criterion, case = Criterion(name, 1.0), Case("prose", (Turn("q", Expected(reference="Well, no.")),))
+
+    (score,) = score_trial(TRANSCRIPTS["good"], case, [criterion])
+
+    assert (score.value, score.passed, score.verdict) == (None, None, "unscored")
+    assert score.reason == unscored_reason(criterion, case)
+    assert score.reason.startswith("No turn of this case has a reference answer ")
+
+
+def test_a_metric_named_twice_is_refused() -> None:
+    with pytest.raises(UsageError, match="tool_f1 is named twice"):
+        check_criteria([Criterion("tool_f1", 1.0), Criterion("tool_f1", 0.5)])
+
+
+def test_an_unknown_metric_ends_as_an_error_score() -> None:
+    (score,) = score_trial(TRANSCRIPTS["good"], FULL, [Criterion("nope", 1.0)])
+
+    assert score.error is not None
+    assert NotFoundError.__name__ in score.error.message

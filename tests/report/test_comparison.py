@@ -1,0 +1,143 @@
+"""Two runs compared by case id."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from itertools import product
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.stats import binomtest, ttest_rel
+
+from evaldesk.report import Comparison, benjamini_hochberg, compare_scores, compare_verdicts, holm, mcnemar
+
+BEFORE = {"a": 0.8, "b": 0.8, "c": 0.4, "d": 1.0, "e": 0.0, "f": 0.2}
+AFTER = {"f": 0.0, "a": 1.0, "b": 0.8, "c": 0.6, "d": 1.0, "e": 0.4}
+
+
+def compared(before: Mapping[str, float], after: Mapping[str, float]) -> Comparison:
+    found = compare_scores(before, after)
+    assert found
+    return found
+
+
+def test_cases_are_paired_by_id_and_the_others_counted() -> None:
+    found = compared({**BEFORE, "old": 1.0}, {**AFTER, "new": 0.0, "newer": 0.0})
+
+    assert (found.n_cases, found.n_only_before, found.n_only_after) == (6, 1, 2)
+    assert (found.n_better, found.n_worse) == (3, 1)
+    assert found.difference == pytest.approx(0.1)
+    assert (found.before, found.after) == pytest.approx((3.2 / 6, 3.8 / 6))
+    assert not found.is_distinguishable
+
+
+def test_the_interval_of_the_difference_is_that_of_scipy() -> None:
+    expected = ttest_rel([AFTER[key] for key in BEFORE], list(BEFORE.values())).confidence_interval()
+
+    found = compared(BEFORE, AFTER)
+
+    assert found.interval is not None
+    assert (found.interval.low, found.interval.high) == pytest.approx((expected.low, expected.high))
+
+
+@settings(deadline=None, max_examples=40)
+@given(st.lists(st.integers(-5, 5), min_size=1, max_size=8))
+def test_few_cases_are_tested_by_every_pattern_of_signs(fifths: list[int]) -> None:
+    sums = [
+        sum(sign * d for sign, d in zip(signs, fifths, strict=True)) for signs in product((1, -1), repeat=len(fifths))
+    ]
+
+    found = compared({str(at): 0.0 for at in range(len(fifths))}, {str(at): d / 5 for at, d in enumerate(fifths)})
+
+    assert found.p == pytest.approx(sum(abs(total) >= abs(sum(fifths)) for total in sums) / len(sums))
+    assert found.test == "sign flip"
+
+
+def test_signs_are_drawn_where_there_are_too_many_patterns() -> None:
+    after = {str(at): 0.2 if at % 4 else -0.1 for at in range(20)}
+    before = dict.fromkeys(after, 0.0)
+
+    found = compared(before, after)
+
+    assert found.test == "drawn sign flip"
+    assert found.p == compared(before, after).p
+    assert 0 < found.p < 0.02
+    assert found.is_distinguishable
+
+
+@pytest.mark.parametrize(("n_cases", "test"), [(29, "sign flip"), (30, "t")])
+def test_thirty_cases_are_many(n_cases: int, test: str) -> None:
+    after = {str(at): float(at in (3, 5, 8)) for at in range(n_cases)}
+
+    assert compared(dict.fromkeys(after, 0.0), after).test == test
+
+
+def test_runs_without_a_common_case_are_not_compared() -> None:
+    assert compare_scores({}, {}) is None
+    assert compare_scores({"a": 0.0}, {"b": 1.0}) is None
+
+
+def test_many_cases_are_tested_by_students_t() -> None:
+    before = {str(at): at % 3 / 10 for at in range(40)}
+    after = {str(at): at % 5 / 10 for at in range(40)}
+    expected = ttest_rel(list(after.values()), list(before.values()))
+
+    found = compared(before, after)
+
+    assert found.p == pytest.approx(float(expected.pvalue))
+    assert found.test == "t"
+    assert found.is_distinguishable
+    assert type(found.p) is float
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "p", "is_distinguishable"),
+    [
+        pytest.param({"a": 0.0}, {"a": 1.0}, 1.0, False, id="one-case"),
+        pytest.param(BEFORE, BEFORE, 1.0, False, id="the-same-scores"),
+        pytest.param(dict.fromkeys("abcdef", 0.1), dict.fromkeys("abcdef", 0.3), 2 / 64, True, id="all-by-the-same"),
+        pytest.param(dict.fromkeys("abcde", 0.1), dict.fromkeys("abcde", 0.3), 2 / 32, False, id="five-are-too-few"),
+    ],
+)
+def test_comparisons_at_the_edge(
+    before: dict[str, float], after: dict[str, float], p: float, is_distinguishable: bool
+) -> None:
+    found = compared(before, after)
+
+    assert found.interval is None
+    assert (found.p, found.is_distinguishable) == (p, is_distinguishable)
+
+
+def test_flips_are_named() -> None:
+    before = {"a": True, "b": False, "c": False, "d": True, "gone": True}
+    after = {"a": True, "b": True, "c": False, "d": False, "new": True}
+
+    found = compare_verdicts(before, after)
+
+    assert (found.fixed, found.broken) == (("b",), ("d",))
+    assert (found.n_cases, found.n_only_before, found.n_only_after) == (4, 1, 1)
+    assert (found.p, found.is_distinguishable) == (1.0, False)
+
+
+@pytest.mark.parametrize(
+    ("n_fixed", "n_broken", "p"), [(0, 0, 1.0), (3, 3, 1.0), (6, 0, 0.03125), (0, 5, 0.0625), (10, 2, 0.03857421875)]
+)
+def test_flips_one_way_are_weighed_against_the_other(n_fixed: int, n_broken: int, p: float) -> None:
+    assert mcnemar(n_fixed, n_broken) == pytest.approx(p)
+    assert n_fixed + n_broken == 0 or p == pytest.approx(binomtest(n_fixed, n_fixed + n_broken).pvalue)
+
+
+def test_many_tests_are_corrected() -> None:
+    assert holm([0.01, 0.04, 0.03]) == pytest.approx((0.03, 0.06, 0.06))
+    assert benjamini_hochberg([0.01, 0.04, 0.03]) == pytest.approx((0.03, 0.04, 0.04))
+    assert holm([0.9, 0.8]) == (1.0, 1.0)
+    assert (holm([]), benjamini_hochberg([])) == ((), ())
+    assert {type(p) for p in benjamini_hochberg([0.01, 0.5])} == {float}
+
+
+@settings(deadline=None)
+@given(st.lists(st.floats(0, 1), max_size=12))
+def test_a_correction_never_lowers_p(ps: list[float]) -> None:
+    for p, by_bh, by_holm in zip(ps, benjamini_hochberg(ps), holm(ps), strict=True):
+        assert p - 1e-12 <= by_bh <= by_holm + 1e-12 <= 1 + 2e-12

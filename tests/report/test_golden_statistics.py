@@ -1,0 +1,194 @@
+"""Statistics against the known answers beside the checkout."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from evaldesk.report import (
+    anytime_interval,
+    benjamini_hochberg,
+    cases_needed,
+    chance_to_see,
+    clopper_pearson,
+    compare_scores,
+    compare_verdicts,
+    correct_rate,
+    disagreement,
+    failure_bound,
+    g_pass_at_k,
+    holm,
+    is_flaky,
+    mcnemar,
+    mg_pass_at_k,
+    smallest_gap,
+    split_noise,
+    split_pass_noise,
+    spread,
+    trials_needed,
+    trials_to_see,
+)
+
+GOLDEN = Path(__file__).resolve().parents[3] / "shared" / "golden" / "stats.json"
+STATS: dict[str, Any] = json.loads(GOLDEN.read_text()) if GOLDEN.is_file() else {}
+Row = dict[str, Any]
+needs_golden = pytest.mark.skipif(not STATS, reason="no ../shared beside this checkout")
+
+
+def near(value: Any) -> Any:
+    """`value` but for rounding; None is None."""
+    return None if value is None else pytest.approx(value, rel=1e-9, abs=1e-12)
+
+
+def rows(*keys: str) -> list[Any]:
+    """The known answers under `keys`; one skipped row where there are none."""
+    found: Any = STATS
+    for key in keys:
+        found = found.get(key, {})
+    return [pytest.param(row, id="-".join(map(str, list(row.values())[:4]))) for row in found] or [
+        pytest.param({}, marks=needs_golden)
+    ]
+
+
+@pytest.mark.parametrize("row", rows("g_pass_k", "cases"))
+def test_known_g_pass_at_k(row: Row) -> None:
+    assert trials_needed(row["k"], row["tau"]) == row["at_least"]
+    assert g_pass_at_k(row["n"], row["c"], row["k"], row["tau"]) == near(row["g_pass_at_k"])
+
+
+@pytest.mark.parametrize("row", rows("g_pass_k", "mg_cases"))
+def test_known_mg_pass_at_k(row: Row) -> None:
+    assert mg_pass_at_k(row["n"], row["c"], row["k"]) == near(row["mg_pass_at_k"])
+
+
+@pytest.mark.parametrize("row", rows("proportion_ci", "cases"))
+def test_known_clopper_pearson_intervals(row: Row) -> None:
+    found = clopper_pearson(row["c"], row["n"])
+
+    assert (found.low, found.high) == near(row["clopper_pearson95"])
+
+
+@pytest.mark.parametrize("row", rows("proportion_ci", "rule_of_three"))
+def test_known_bounds_without_a_failure(row: Row) -> None:
+    assert failure_bound(row["n"]) == near(row["upper95_when_zero_failures"])
+
+
+@pytest.mark.parametrize("row", rows("sequential", "cases"))
+def test_known_anytime_intervals(row: Row) -> None:
+    found = anytime_interval(row["c"], row["n"])
+
+    assert (found.low, found.high) == near(row["cs95"])
+
+
+@needs_golden
+def test_the_known_variance_split() -> None:
+    known = STATS["clustered_se"]["variance_split"]
+    values: list[float] = STATS["clustered_se"]["cases"][0]["values"]
+    cases = [values[at : at + 5] for at in range(0, len(values), 5)]
+
+    split = split_noise(cases)
+
+    assert split is not None
+    assert split.within_cases == near(known["within_case"])
+    assert split.between_cases == near(known["between_case"])
+    for k, error in known["se_of_mean_if_k_runs"].items():
+        assert split.error(8, int(k)) == near(error)
+    of_verdicts = split_pass_noise([(5, int(sum(case)), 1) for case in cases])
+    assert of_verdicts is not None
+    assert of_verdicts.within_cases == near(split.within_cases)
+    assert of_verdicts.between_cases == near(split.between_cases)
+
+
+@pytest.mark.parametrize("row", rows("clustered_se", "cases"))
+def test_known_naive_errors_are_sample_deviations(row: Row) -> None:
+    found = spread(row["values"])
+
+    assert found is not None
+    assert found.sample_deviation is not None
+    assert found.mean == near(row["mean"])
+    assert found.sample_deviation / found.n**0.5 == near(row["se_naive"])
+
+
+@needs_golden
+def test_the_known_paired_comparison() -> None:
+    known = STATS["paired"]
+    before = {f"case {at}": score for at, score in enumerate(known["b"])}
+    after = {f"case {at}": score for at, score in enumerate(known["a"])}
+
+    found = compare_scores(before, after)
+
+    assert found
+    assert found.difference == near(known["mean_diff"])
+    assert found.error == near(known["se_paired"])
+    assert found.interval is not None
+    assert (found.interval.low, found.interval.high) == near(known["ci95_t"])
+    assert (found.p, found.test) == (known["p_sign_flip_exact"], "sign flip")
+    assert (found.n_better, found.n_worse) == (known["wins"], known["losses"])
+    assert found.n_cases - found.n_better - found.n_worse == known["ties"]
+
+
+@pytest.mark.parametrize("row", rows("mcnemar", "cases"))
+def test_known_mcnemar_tables(row: Row) -> None:
+    flips = [
+        *[(True, True)] * row["both_pass"],
+        *[(False, True)] * row["only_a_passes"],
+        *[(True, False)] * row["only_b_passes"],
+        *[(False, False)] * row["both_fail"],
+    ]
+    before, after = ({str(at): flip[side] for at, flip in enumerate(flips)} for side in (0, 1))
+
+    found = compare_verdicts(before, after)
+
+    assert found.p == near(row["p_exact"])
+    assert (len(found.fixed), len(found.broken)) == (row["only_a_passes"], row["only_b_passes"])
+    assert (len(found.fixed) - len(found.broken)) / found.n_cases == near(row["diff"])
+
+
+@needs_golden
+def test_the_known_fewest_flips_that_tell() -> None:
+    known = STATS["power"]["smallest_exact_mcnemar_win"]
+
+    assert mcnemar(known["b"], 0) == near(known["p"])
+    assert mcnemar(known["b"] - 1, 0) == near(known["b5_p"])
+
+
+@needs_golden
+def test_the_known_corrections_for_many_tests() -> None:
+    known = STATS["multiple_tests"]
+
+    assert holm(known["p"]) == near(known["holm"])
+    assert benjamini_hochberg(known["p"]) == near(known["bh"])
+    assert holm(known["p"][::-1]) == near(known["holm"][::-1])
+
+
+@pytest.mark.parametrize("row", rows("power", "paired_cases"))
+def test_known_sample_sizes(row: Row) -> None:
+    variances = {"case_variance": row["omega2"], "trial_variance": row["s2a"]}
+
+    assert cases_needed(row["delta"], row["k"], **variances) == row["n_ceil"]
+    gap = smallest_gap(row["n_ceil"], row["k"], **variances)
+    assert gap == near(row["delta"] * (row["n"] / row["n_ceil"]) ** 0.5)
+
+
+@pytest.mark.parametrize("row", rows("flakiness", "cases"))
+def test_known_flaky_cases(row: Row) -> None:
+    assert is_flaky(row["n"], row["c"]) == row["flaky"]
+    assert disagreement(row["n"], row["c"]) == near(row["disagreement"])
+
+
+@pytest.mark.parametrize("row", rows("flakiness", "seen_at_least_one_failure"))
+def test_known_chances_to_see_a_failure(row: Row) -> None:
+    assert chance_to_see(row["fail_rate"], row["runs"]) == near(row["prob"])
+    assert trials_to_see(row["fail_rate"], row["prob"]) == row["runs"]
+
+
+@pytest.mark.parametrize("row", rows("judge_correction", "rogan_gladen", "cases"))
+def test_known_corrected_rates(row: Row) -> None:
+    found = correct_rate(row["judge_pass_rate"], row["sensitivity"], row["specificity"])
+
+    assert found is not None
+    assert found.corrected == near(row["corrected"])
+    assert found.unclipped == near(row["unclipped"])

@@ -1,0 +1,82 @@
+"""Words for doubt."""
+
+from __future__ import annotations
+
+import pytest
+
+from evaldesk.report import (
+    Interval,
+    basis_sentence,
+    curve_note,
+    errors_sentence,
+    interval_words,
+    passed_sentence,
+    rate_interval,
+    undefined_words,
+    wilson,
+)
+from evaldesk.report.pass_k import CaseCounts
+
+MOCK = [(3, 1, 1), (5, 2, 1), (4, 2, 1), (4, 3, 1), (5, 4, 1), (5, 5, 4), (4, 4, 2), (1, 1, 1)]
+
+
+@pytest.mark.parametrize(
+    ("n_passed", "n_scored", "interval", "said"),
+    [
+        (41, 50, rate_interval(MOCK), "41 of 50 passed; could be 66–98 %"),
+        (60, 60, wilson(60, 60), "60 of 60 passed; could be 94–100 %"),
+        (3, 4, wilson(3, 4), "3 of 4 passed; too few to name a rate"),
+        (4, 5, wilson(4, 5), "4 of 5 passed; could be 38–96 %"),
+        (0, 0, None, "Nothing was scored"),
+        (1200, 1500, None, "1,200 of 1,500 passed"),
+    ],
+)
+def test_the_answer_counts_first(n_passed: int, n_scored: int, interval: Interval | None, said: str) -> None:
+    assert passed_sentence(n_passed, n_scored, interval) == said
+
+
+@pytest.mark.parametrize(
+    ("interval", "said"),
+    [
+        (Interval(0.657, 0.983), "66–98 %"),
+        (Interval(0.996, 1.0), "99.6–100.0 %"),
+        (Interval(0.0, 1.0), "0–100 %"),
+    ],
+)
+def test_an_interval_has_no_more_digits_than_it_needs(interval: Interval, said: str) -> None:
+    assert interval_words(interval) == said
+
+
+@pytest.mark.parametrize(
+    ("counts", "said"),
+    [
+        (
+            MOCK,
+            "Interval over 12 cases, clustered by case. 50 unrelated trials would give 69–90 %: "
+            "repeats of one case say less than new cases do.",
+        ),
+        ([(1, 1, 20), (1, 0, 5)], "Interval over 25 cases, one trial each."),
+        ([(1, 1, 5)], "Interval over 5 cases, one trial each. With so few cases it is rough."),
+        ([(5, 2, 1)], "Interval over 5 trials of one case; other cases may fare otherwise."),
+        ([(1, 1, 3)], "A rate is named from 5 scored trials on."),
+        ([(0, 0, 3)], ""),
+    ],
+)
+def test_the_interval_says_what_it_is_over(counts: list[CaseCounts], said: str) -> None:
+    assert basis_sentence(counts, rate_interval(counts)) == said
+
+
+def test_errors_say_on_which_side_they_are_counted() -> None:
+    assert errors_sentence(41, 50, 2, False) == "Errors are not counted as failures. Count them: 41 of 52."
+    assert errors_sentence(41, 52, 2, True) == "Errors are counted as failures. Without them: 41 of 50."
+    assert errors_sentence(41, 50, 0, False) == ""
+
+
+def test_an_undefined_number_has_its_reason() -> None:
+    assert undefined_words(3, 1) == "pass@3 needs 3 scored trials; this case has 1."
+    assert undefined_words(1, 0) == "No trial of this case was scored."
+
+
+def test_a_point_on_fewer_cases_says_so() -> None:
+    assert curve_note(6, 12, 5) == "6 of 12 cases have 5 scored trials; the others are left out."
+    assert curve_note(12, 12, 1) == ""

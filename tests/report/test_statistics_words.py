@@ -1,0 +1,209 @@
+"""Words for comparisons, noise, rare failures and judges."""
+
+from __future__ import annotations
+
+import pytest
+
+from evaldesk.report import (
+    Comparison,
+    Flakiness,
+    Flips,
+    Interval,
+    anytime_interval,
+    changes_sentence,
+    clopper_pearson,
+    compare_scores,
+    comparison_sentence,
+    correct_rate,
+    corrected_sentence,
+    exact_words,
+    failure_bound,
+    flakiness_sentence,
+    flaky_words,
+    flips_sentence,
+    g_pass_words,
+    gap_sentence,
+    mcnemar,
+    no_failure_sentence,
+    noise_sentence,
+    p_words,
+    pairing_note,
+    points_words,
+    smallest_gap,
+    split_pass_noise,
+    stop_sentence,
+)
+
+
+def compared(difference: float, low: float, high: float, p: float, n_cases: int = 12) -> Comparison:
+    interval = Interval(low, high)
+    return Comparison(n_cases, 0, 0, 0, 0, 0.5, 0.5 + difference, difference, 0.1, interval, p, "sign flip")
+
+
+def flipped(n_fixed: int, n_broken: int, n_cases: int = 50) -> Flips:
+    fixed, broken = (tuple(map(str, range(n))) for n in (n_fixed, n_broken))
+    return Flips(fixed, broken, n_cases, 0, 0, mcnemar(n_fixed, n_broken))
+
+
+@pytest.mark.parametrize(
+    ("comparison", "said"),
+    [
+        (compared(0.167, 0.048, 0.286, 0.0273), "Better by 17 points; could be 5–29. 12 cases, p 0.027"),
+        (compared(-0.167, -0.286, -0.048, 0.0273), "Worse by 17 points; could be 5–29. 12 cases, p 0.027"),
+        (compared(0.012, 0.003, 0.021, 0.0001, 1200), "Better by 1 point; could be 0.3–2.1. 1,200 cases, p < 0.001"),
+        (
+            compared(0.03, -0.04, 0.1, 0.4),
+            "Not distinguishable: 3 points better; could be 4 worse to 10 better. 12 cases, p 0.40",
+        ),
+        (
+            compared(-0.03, -0.06, 0.001, 0.058),
+            "Not distinguishable: 3 points worse; could be 6 worse to 0.1 better. 12 cases, p 0.058",
+        ),
+        (compare_scores({}, {"a": 1.0}), "No case has a score in both runs"),
+        (compare_scores({"a": 0.5}, {"a": 0.6}), "Not distinguishable: 10 points better. 1 case, p 1.00"),
+        (
+            compare_scores({"a": 0.5, "b": 0.1}, {"a": 0.5, "b": 0.1}),
+            "Not distinguishable: no difference in the mean. 2 cases, p 1.00",
+        ),
+        (
+            compare_scores(dict.fromkeys("abcdef", 0.1), dict.fromkeys("abcdef", 0.3)),
+            "Better by 20 points in every case. 6 cases, p 0.031",
+        ),
+    ],
+)
+def test_a_comparison_gives_its_verdict_first(comparison: Comparison | None, said: str) -> None:
+    assert comparison_sentence(comparison) == said
+
+
+@pytest.mark.parametrize(
+    ("flips", "said"),
+    [
+        (flipped(8, 1), "8 fixed, 1 broken; p 0.039"),
+        (flipped(5, 0), "5 fixed, 0 broken; not distinguishable from chance, p 0.062"),
+        (flipped(3, 3), "3 fixed, 3 broken; not distinguishable from chance, p 1.00"),
+        (flipped(0, 0), "No verdict changed"),
+        (flipped(0, 0, 0), "No case has a verdict in both runs"),
+    ],
+)
+def test_flips_are_counted_before_p(flips: Flips, said: str) -> None:
+    assert flips_sentence(flips) == said
+
+
+def test_cases_in_one_run_only_are_named() -> None:
+    longer = compare_scores({"a": 1.0, "b": 1.0}, {"a": 1.0})
+
+    assert longer
+    assert pairing_note(longer) == "Left out: 1 only in the earlier run."
+    assert pairing_note(Flips((), (), 4, 2, 3, 1.0)) == "Left out: 2 only in the earlier run, 3 only in the later run."
+    assert pairing_note(flipped(1, 1)) == ""
+
+
+def test_many_changes_are_counted_after_correction() -> None:
+    assert changes_sentence(3, 50) == "3 of 50 changes stand out after correction for many comparisons"
+    assert changes_sentence(0, 0) == "Nothing to compare"
+
+
+@pytest.mark.parametrize(
+    ("n_cases", "n_trials", "said"),
+    [
+        (20, 5, "With 20 cases × 5 trials you can see differences of about 26 points"),
+        (1000, 1, "With 1,000 cases × 1 trial you can see differences of about 6 points"),
+        (1, 1, "With 1 case × 1 trial no difference can be told from chance; add cases"),
+        (0, 1, "Without cases and trials no difference can be seen"),
+    ],
+)
+def test_a_run_says_before_it_starts_what_it_can_see(n_cases: int, n_trials: int, said: str) -> None:
+    assert gap_sentence(n_cases, n_trials, smallest_gap(n_cases, n_trials)) == said
+
+
+def test_small_numbers_keep_a_digit() -> None:
+    assert [points_words(rate) for rate in (0.17, -0.01, 0.004, 0.0)] == [
+        "17 points",
+        "1 point",
+        "0.4 points",
+        "0 points",
+    ]
+    assert [p_words(p) for p in (1.0, 0.41, 0.0273, 0.0004)] == ["p 1.00", "p 0.41", "p 0.027", "p < 0.001"]
+
+
+@pytest.mark.parametrize(
+    ("counts", "said"),
+    [
+        (
+            [(2, 2, 6), (2, 1, 6), (2, 0, 3)],
+            "Noise: 80 % between trials of a case, 20 % between cases. Twice the trials would narrow the interval "
+            "by 18 %, twice the cases by about 29 %: add cases.",
+        ),
+        (
+            [(5, 5, 5), (5, 0, 4), (5, 3, 2)],
+            "Noise: 20 % between trials of a case, 80 % between cases. Twice the trials would narrow the interval "
+            "by 1 %, twice the cases by about 29 %: more trials hardly help, add cases.",
+        ),
+        (
+            [(4, 2, 5)],
+            "Noise: 100 % between trials of a case, 0 % between cases. Twice the trials would narrow the interval by "
+            "29 %, twice the cases by about 29 %: more trials help about as much as more cases.",
+        ),
+        ([(5, 5, 3)], "No noise seen: every trial of every case scored the same."),
+        ([(1, 1, 3), (1, 0, 3)], ""),
+    ],
+)
+def test_noise_says_what_would_help(counts: list[tuple[int, int, int]], said: str) -> None:
+    assert noise_sentence(split_pass_noise(counts)) == said
+
+
+@pytest.mark.parametrize(
+    ("n", "c", "said"),
+    [
+        (5, 3, "flaky: 3 of 5 passed"),
+        (5, 5, "stable in 5 trials (a 1-in-10 failure would stay hidden 59 times in 100)"),
+        (22, 22, "stable in 22 trials"),
+        (5, 0, "failed in all 5 trials"),
+        (1, 1, "1 trial: flaky or not is unknown"),
+        (0, 0, "not scored"),
+    ],
+)
+def test_one_case_is_flaky_stable_or_unknown(n: int, c: int, said: str) -> None:
+    assert flaky_words(n, c) == said
+
+
+@pytest.mark.parametrize(
+    ("found", "said"),
+    [
+        (Flakiness(3, 12, 0, 0.08), "3 of 12 cases are flaky; two trials of a case disagree 8 % of the time"),
+        (Flakiness(0, 12, 2, 0.0), "0 of 12 cases are flaky; 2 unknown, with one trial"),
+        (Flakiness(0, 1, 0, 0.0), "0 of 1 case is flaky"),
+        (Flakiness(0, 0, 3, None), "Flaky or not is unknown: no case has two scored trials"),
+    ],
+)
+def test_a_run_says_how_flaky_it_is(found: Flakiness, said: str) -> None:
+    assert flakiness_sentence(found) == said
+
+
+def test_promises_are_rounded_so_that_they_hold() -> None:
+    assert exact_words(clopper_pearson(9, 10)) == "at least 55 %"
+    assert exact_words(Interval(0.699, 1.0)) == "at least 69 %"
+    assert no_failure_sentence(30, failure_bound(30)) == "0 of 30 failed; up to 10 % may still fail"
+    assert no_failure_sentence(0, 1.0) == "Nothing scored yet"
+
+
+def test_a_watched_run_says_whether_it_may_stop() -> None:
+    found = anytime_interval(45, 50)
+
+    assert stop_sentence(found, 0.99) == "Safe to stop: below 99 % for sure (could be 71–98 %)"
+    assert stop_sentence(found, 0.7) == "Safe to stop: above 70 % for sure (could be 71–98 %)"
+    assert stop_sentence(found, 0.9) == "Too close to 90 % to stop; could be 71–98 %"
+
+
+def test_a_corrected_rate_says_what_the_judge_said_first() -> None:
+    assert corrected_sentence(correct_rate(0.78, 0.9, 0.85)) == "Judge says 78 %; corrected about 84 %"
+    assert corrected_sentence(correct_rate(0.95, 0.9, 0.6)) == (
+        "Judge says 95 %; corrected about 100 %, the limit: the judge's error rates do not fit this run"
+    )
+    assert corrected_sentence(correct_rate(0.5, 0.5, 0.5)) == (
+        "Not measurable: the judge is no better than chance on the labelled answers"
+    )
+
+
+def test_g_pass_at_k_says_what_it_counts() -> None:
+    assert g_pass_words(4, 0.75) == "at least 3 of 4 trials pass"

@@ -1,0 +1,284 @@
+"""A desk that is served whole, every page of it, and holds what hostile people have said wherever text can stand."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import sqlite3
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import closing
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+from httpx2 import Response
+from starlette.routing import Mount, Route
+from starlette.testclient import TestClient
+
+from evaldesk.desk.desk import Desk
+from evaldesk.engine import AgentHost
+from evaldesk.model import (
+    AgentDescription,
+    AgentRef,
+    Change,
+    ErrorRecord,
+    Event,
+    RunConfig,
+    Score,
+    ToolCall,
+    ToolDescription,
+    Transcript,
+    TrialResult,
+    TurnRecord,
+    TurnSpec,
+    Usage,
+)
+from evaldesk.settings import Settings
+from evaldesk.store import Store
+from evaldesk.web.app import create_app
+from evaldesk.web.guard import guard_settings
+
+PORT = 8420
+TOKEN = "a-token-of-enough-letters"
+PLAIN = tuple(f"plain text {number}" for number in range(8))
+PAYLOADS = tuple(json.loads(Path(__file__).with_name("payloads.json").read_text("utf-8")))
+FILE_NAME = '"><img src=x onerror=alert(1)> {{7*7}}'
+
+
+@dataclass
+class HostileHost:
+    """A worker whose agent says all of `texts` of itself and in every turn."""
+
+    texts: tuple[str, ...]
+    n_turns: int = 0
+
+    async def describe(self, ref: AgentRef) -> AgentDescription:
+        tools = tuple(ToolDescription(text, text, {"properties": {text: {"type": text}}}) for text in self.texts)
+        every = " ".join(self.texts)
+        return AgentDescription(
+            every, every, every, every, every, tools, initial_state={text: text for text in self.texts}
+        )
+
+    async def warm(self, ref: AgentRef) -> None:
+        return None
+
+    async def stop_turn(self, session_id: str) -> None:
+        return None
+
+    async def close(self) -> None:
+        return None
+
+    async def play_turn(self, spec: TurnSpec) -> AsyncIterator[Event | TurnRecord]:
+        self.n_turns += 1
+        said = [event for text in self.texts for event in events_of(text)]
+        for event in said:
+            yield event
+        after = {**spec.state, **{text: text for text in self.texts}}
+        yield TurnRecord(spec.message, tuple(said), spec.state, after, 1.0, "answered")
+
+
+def events_of(text: str) -> list[Event]:
+    """Every kind of event, with `text` wherever one can stand."""
+    call = ToolCall(text, {text: text, "nested": {text: [text]}}, text)
+    return [
+        Event("tool_call", call=call, author=text),
+        Event("tool_result", call=call, result={text: text}, is_error=True, duration_ms=1.0),
+        Event("state_delta", changes=(Change(text, None, {text: text}, was_present=False),)),
+        Event("log", text=text),
+        Event("error", error=ErrorRecord(text, text, text)),
+        Event("usage", usage=Usage(text, tokens_in=1, tokens_out=1)),
+        Event("agent_message", author=text, text=text),
+    ]
+
+
+def case_of(case_id: str, texts: tuple[str, ...]) -> dict[str, Any]:
+    """A case with a turn for each text, as a file has it."""
+    turns = [
+        {
+            "invocation_id": text,
+            "user_content": {"role": "user", "parts": [{"text": text}]},
+            "final_response": {"role": "model", "parts": [{"text": text}]},
+            "intermediate_data": {
+                "tool_uses": [{"name": text, "args": {text: text}}],
+                "intermediate_responses": [[text, [{"text": text}]]],
+            },
+        }
+        for text in texts
+    ]
+    session = {"app_name": texts[0], "user_id": texts[-1], "state": dict(zip(texts, texts, strict=True))}
+    return {
+        "eval_id": case_id,
+        "conversation": turns,
+        "session_input": session,
+        "tags": list(texts),
+        texts[0]: texts[0],
+    }
+
+
+@dataclass
+class Fort:
+    """The desk, a visitor who holds the token, and what stands in it."""
+
+    client: TestClient
+    desk: Desk
+    host: HostileHost
+    folder: Path
+    texts: tuple[str, ...]
+    token: str = TOKEN
+    session: str = ""
+    evalset: str = ""
+    run: int = 0
+    cases: list[str] = field(default_factory=list)
+
+    def get(self, address: str, **headers: str) -> Response:
+        return self.client.get(address, headers=headers)
+
+    def post(self, address: str, **fields: Any) -> Response:
+        return self.client.post(address, data=fields)
+
+    def fingerprint(self) -> str:
+        """A hash of every row of the database and of every file of the workspace beside it."""
+        digest = hashlib.sha256()
+        with closing(sqlite3.connect(f"file:{self.desk.settings.database}?mode=ro", uri=True)) as connection:
+            for line in connection.iterdump():
+                digest.update(line.encode())
+        for path in sorted(self.folder.rglob("*")):
+            if path.is_file() and not path.name.startswith("evaldesk.db"):
+                digest.update(str(path).encode() + path.read_bytes())
+        return digest.hexdigest()
+
+    def routes(self) -> list[Route]:
+        """Every address of the application."""
+        app = cast("Any", self.client.app).app
+        assert [route for route in app.routes if not isinstance(route, Route | Mount)] == []
+        return [route for route in app.routes if isinstance(route, Route)]
+
+    def address(self, route: Route, **others: str) -> str:
+        """An address of the route that leads somewhere, but for `others`."""
+        known = {
+            "session_id": self.session,
+            "set_id": self.evalset,
+            "key": self.cases[0],
+            "run_id": str(self.run),
+            "case_index": "0",
+            "trial_index": "0",
+            "token": "0123456789abcdef",
+        } | others
+        path = route.path
+        for name in route.param_convertors:
+            for shape in (f"{{{name}}}", f"{{{name}:int}}", f"{{{name}:number}}"):
+                path = path.replace(shape, known[name])
+        assert "{" not in path, path
+        return path
+
+    def pages(self) -> list[str]:
+        """The addresses of all pages on which somebody else's text stands."""
+        session, evalset, run = f"/sessions/{self.session}", f"/evalsets/{self.evalset}", f"/runs/{self.run}"
+        case = f"{evalset}/cases/{self.cases[0]}"
+        return [
+            *("/", "/agents", "/sessions/new", session, f"{session}/case", "/evalsets", evalset),
+            *(f"{evalset}/settings", f"{evalset}/exports", case, f"{case}/json", f"/runs/new?evalset={self.evalset}"),
+            *("/runs", run, f"{run}/cases/0/trials/0", f"{run}/cases/0/trials/1"),
+        ]
+
+
+@pytest.fixture
+def open_fort(tmp_path: Path) -> Iterator[Callable[..., Fort]]:
+    """Opens a desk in which every text is one of `texts`."""
+    opened: list[TestClient] = []
+
+    def open_desk(texts: tuple[str, ...] = PLAIN, folder: str = "workspace", **settings: Any) -> Fort:
+        fort = fort_in(tmp_path / folder, texts, **settings)
+        opened.append(fort.client)
+        fort.client.__enter__()
+        return fort
+
+    yield open_desk
+    for client in opened:
+        client.__exit__(None, None, None)
+
+
+@pytest.fixture
+def fort(open_fort: Callable[..., Fort]) -> Fort:
+    return open_fort()
+
+
+@pytest.fixture(scope="session")
+def build_fort() -> Callable[..., Fort]:
+    """Makes a desk that nobody serves yet."""
+    return fort_in
+
+
+@pytest.fixture(scope="session")
+def payloads() -> tuple[str, ...]:
+    """What hostile agents, tools, files and people say."""
+    return PAYLOADS
+
+
+def fort_in(home: Path, texts: tuple[str, ...] = PLAIN, *, port: int = PORT, **settings: Any) -> Fort:
+    """A desk in a new workspace at `home`, with an eval set, sessions and runs that hold `texts`."""
+    is_plain = texts[0].startswith("plain")
+    agent = home / "agents" / ("dice" if is_plain else FILE_NAME.replace("/", ""))
+    agent.mkdir(parents=True)
+    (agent / "agent.py").write_text("root_agent = None\n")
+    sets = home / "evalsets"
+    sets.mkdir()
+    cases = [case_of("everything", texts), *(case_of(text, (text,)) for text in texts)]
+    value = {"eval_set_id": texts[0], "name": " ".join(texts), "description": " ".join(texts), "eval_cases": cases}
+    name = "hostile" if is_plain else FILE_NAME
+    (sets / f"{name}.evalset.json").write_text(json.dumps(value))
+    found = Settings(workspace=home, roots=(home / "agents", sets), **settings)
+    found.state_folder.mkdir(mode=0o700)
+    host = HostileHost(texts)
+    desk = Desk(found, Store.open(found.database), cast("AgentHost", host))
+    client = TestClient(
+        create_app(desk, guard_settings(TOKEN, port)),
+        base_url=f"http://127.0.0.1:{port}",
+        headers={"Cookie": f"evaldesk-{port}={TOKEN}"},
+        follow_redirects=False,
+        raise_server_exceptions=False,
+    )
+    fort = Fort(client, desk, host, home, texts)
+    fill(fort)
+    return fort
+
+
+def fill(fort: Fort) -> None:
+    """Put sessions and runs into the desk that hold every text of it."""
+    desk, texts = fort.desk, fort.texts
+    agent = desk.agents.list()[0].ref
+    fort.evalset = desk.evalsets.list()[0].id
+    evalset, _, path = desk.evalsets.read(fort.evalset)
+    from evaldesk.desk.cases import case_keys
+
+    fort.cases = case_keys(evalset.cases)
+    state = dict(zip(texts, texts, strict=True))
+    for text in texts:
+        desk.store.sessions.create(agent.id, text, {text: text})
+    fort.session = desk.store.sessions.create(agent.id, texts[0], state).id
+    for text in texts:
+        record = TurnRecord(text, tuple(events_of(text)), state, state | {text: [text]}, 10.0, "error")
+        desk.store.sessions.append_turn(fort.session, record)
+    for case, text in zip(reversed(evalset.cases), (*texts, texts[0]), strict=True):
+        config = RunConfig(agent=agent, evalset_id=fort.evalset, evalset_path=str(path), n=2, note=text, model=text)
+        fort.run = desk.store.runs.create(config, [case])
+        desk.store.runs.set_status(fort.run, "stopped", text)
+    desk.store.runs.record([trial_of(fort.run, index, texts) for index in range(2)])
+    desk.store.runs.set_status(fort.run, "finished", texts[0])
+
+
+def trial_of(run_id: int, index: int, texts: tuple[str, ...]) -> TrialResult:
+    """One trial failed, one broke, and either says every text."""
+    turns = tuple(TurnRecord(text, tuple(events_of(text)), {text: text}, {text: [text]}, 1.0) for text in texts)
+    every = " ".join(texts)
+    scores = tuple(
+        Score(metric, 0.0, turn, 1.0, False, every, {text: text for text in texts})
+        for metric in ("tool_trajectory_avg_score", "response_match_score")
+        for turn in (None, *range(len(texts)))
+    )
+    ends: Any = {"status": "errored", "verdict": "errored", "error": ErrorRecord(every, every, every)}
+    ends = ends if index else {"status": "finished", "verdict": "failed"}
+    return TrialResult(
+        run_id, 0, index, **ends, stop_reason=every, transcript=Transcript(turns), scores=scores, logs=every
+    )

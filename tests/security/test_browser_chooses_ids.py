@@ -1,0 +1,159 @@
+"""A browser names things by opaque ids: no field of any form can choose code, a model's address, a key or a path."""
+
+from __future__ import annotations
+
+import html
+import re
+from typing import Any
+
+import pytest
+
+HOSTILE = (
+    "os:system",
+    "subprocess:Popen",
+    "a.b:__import__",
+    "evaldesk.secrets:scrub",
+    "../agents/dice",
+    "/etc/passwd",
+    "file:///etc/passwd",
+    "http://169.254.169.254/latest",
+    "openai/gpt@http://evil.invalid",
+    "samples/hello_world",
+    "__import__('os').system('id')",
+)
+
+
+def run_form(fort: Any, **changes: Any) -> dict[str, Any]:
+    return {
+        "filled": "1",
+        "agent": fort.desk.agents.list()[0].id,
+        "evalset": fort.evalset,
+        "cases": "all",
+        "n": "1",
+        "concurrency": "1",
+        "timeout_s": "30",
+        "pass_threshold": "1",
+        "metric": "response_match_score",
+        "response_match_score.threshold": "0.8",
+    } | changes
+
+
+@pytest.mark.parametrize("hostile", HOSTILE)
+@pytest.mark.parametrize("field", ["agent", "evalset", "metric", "model", "case"])
+def test_a_run_is_of_what_was_found_and_of_nothing_else(fort: Any, field: str, hostile: str) -> None:
+    before = fort.fingerprint()
+
+    answer = fort.client.post("/runs", data=run_form(fort, **{field: hostile}, cases="selected"))
+
+    assert answer.status_code in {404, 422}
+    assert fort.fingerprint() == before
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("n", "1000000"),
+        ("n", "1" * 400),
+        ("n", "-1"),
+        ("n", "1e9"),
+        ("concurrency", "10000"),
+        ("concurrency", "0"),
+        ("timeout_s", "1e400"),
+        ("timeout_s", "nan"),
+        ("timeout_s", "999999999"),
+        ("timeout_s", "-5"),
+        ("pass_threshold", "2"),
+        ("pass_threshold", "nan"),
+        ("response_match_score.threshold", "inf"),
+        ("response_match_score.threshold", "7"),
+        ("note", "x" * 3000),
+    ],
+)
+def test_what_a_run_may_cost_has_a_ceiling(fort: Any, field: str, value: str) -> None:
+    before = fort.fingerprint()
+
+    answer = fort.client.post("/runs", data=run_form(fort, **{field: value}))
+
+    assert answer.status_code == 422
+    assert fort.fingerprint() == before
+
+
+@pytest.mark.parametrize("hostile", HOSTILE)
+def test_a_session_is_with_an_agent_that_was_found(fort: Any, hostile: str) -> None:
+    before = fort.fingerprint()
+
+    assert fort.post("/sessions", agent=hostile, state="{}").status_code == 404
+    assert fort.get(f"/sessions/new?agent={hostile}").status_code == 404
+    assert fort.fingerprint() == before
+
+
+@pytest.mark.parametrize("hostile", HOSTILE)
+def test_a_turn_is_played_on_a_model_of_the_settings(fort: Any, hostile: str) -> None:
+    before = fort.fingerprint()
+
+    answer = fort.post(f"/sessions/{fort.session}/turns", message="Hello", model=hostile)
+
+    assert answer.status_code == 422
+    assert fort.host.n_turns == 0
+    assert fort.fingerprint() == before
+
+
+@pytest.mark.parametrize(
+    "field", ["api_base", "base_url", "api_key", "module", "target", "root", "folder", "kind", "path"]
+)
+def test_a_field_that_nobody_offers_is_not_listened_to(fort: Any, field: str) -> None:
+    answer = fort.client.post("/runs", data=run_form(fort, **{field: "http://evil.invalid/canary"}))
+
+    assert answer.status_code == 303
+    configuration = fort.get(f"{answer.headers['location']}/configuration").text
+    assert "evil.invalid" not in configuration
+
+
+@pytest.mark.parametrize(
+    "name", ["../x", "/tmp/x", "a/b", "a\\b", "CON", "nul", "-x", ".x", "x\x00", "x\ny", "é", "x" * 101, "C:x", "~"]
+)
+def test_a_new_eval_set_gets_a_plain_name_in_its_folder(fort: Any, name: str) -> None:
+    before = fort.fingerprint()
+
+    assert fort.post("/evalsets", name=name).status_code in {409, 422}
+    assert fort.post(f"/evalsets/{fort.evalset}/settings", name=name).status_code in {409, 422}
+    upload = {"file": ("x.json", b'{"eval_set_id": "x", "eval_cases": []}')}
+    answer = fort.client.post("/evalsets/imports", files=upload, data={"name": name})
+    assert answer.status_code in {409, 422}
+    assert fort.fingerprint() == before
+
+
+# What each form may ask for. A field that is new here needs a reason why it cannot choose code, a key or a path.
+FIELDS = {
+    *(
+        "agent",
+        "evalset",
+        "case",
+        "cases",
+        "metric",
+        "model",
+        "n",
+        "concurrency",
+        "timeout_s",
+        "pass_threshold",
+        "note",
+    ),
+    *("errors_are_failures", "filled", "try", "how", "only", "sort", "status", "q", "tag", "before", "after", "start"),
+    *("state", "title", "message", "name", "description", "file", "choice", "tags", "app", "user", "initial", "final"),
+    *("op", "version", "raw", "form", "then", "new-set", "step"),
+}
+OPTION = r"[a-z_0-9]+\.(threshold|match_type|args|ignore_args|weight|[a-z_]+)"
+PART = r"turn-\d+-[a-z0-9-]+"
+
+
+def test_every_field_of_every_form_is_known(fort: Any) -> None:
+    found: set[str] = set()
+    for route in fort.routes():
+        if "GET" in (route.methods or ()):
+            page = fort.get(fort.address(route)).text
+            tags = re.findall(r"<(?:input|select|textarea|button)\b[^>]*>", page)
+            found |= {html.unescape(name) for tag in tags for name in re.findall(r'\sname="([^"]*)"', tag)}
+
+    unknown = {name for name in found - FIELDS if not re.fullmatch(f"{OPTION}|{PART}", name)}
+    assert unknown == set()
+    assert {"agent", "evalset", "metric", "model"} <= found

@@ -1,0 +1,173 @@
+"""Bytes by chance at every form: whatever comes, the answer is no defect and the desk goes on."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable
+from typing import Any
+from urllib.parse import quote_from_bytes
+
+import pytest
+
+N_ROUNDS = 6
+MULTIPART = "multipart/form-data; boundary=b"
+URLENCODED = "application/x-www-form-urlencoded"
+ODD_TYPES = (
+    "",
+    "multipart/form-data",
+    "multipart/form-data; boundary=",
+    "multipart/form-data; boundary=" + "b" * 5000,
+    "multipart/form-data; boundary=b; charset=utf-16",
+    "multipart/form-data; boundary=b; charset=raw_unicode_escape",
+    "multipart/form-data; boundary=b; charset=undefined",
+    "multipart/form-data; boundary=b; charset=idna",
+    "multipart/form-data; boundary=b; charset=rot13",
+    "application/x-www-form-urlencoded; charset=utf-7",
+    "application/json",
+    "text/plain",
+    "a/b; c",
+    ";;;",
+)
+NAMES = (
+    *(
+        "agent",
+        "evalset",
+        "case",
+        "cases",
+        "metric",
+        "model",
+        "n",
+        "concurrency",
+        "timeout_s",
+        "pass_threshold",
+        "note",
+    ),
+    *("state", "title", "message", "name", "description", "file", "choice", "tags", "app", "user", "initial", "final"),
+    *(
+        "op",
+        "version",
+        "raw",
+        "form",
+        "then",
+        "new-set",
+        "step",
+        "how",
+        "turn-0-query",
+        "turn-0-calls",
+        "turn-0-origin",
+    ),
+    *("turn-0-call-0-name", "turn-0-call-0-arg-0-name", "turn-0-call-0-arg-0-value", "turn-0-call-0-origin"),
+    *("pass_threshold", "turn-0-origin"),
+    *("turn-0-reference", "turn-0-intermediate-0-author", "turn-0-tick", "response_match_score.threshold"),
+)
+
+
+ODD = (
+    *(b"", b"\x00", b"-1", b"1e400", b"nan", b"9" * 5000, b"\xed\xa0\x80", b"\xff\xfe", b"[" * 200, b"{}"),
+    *(b'{"a": NaN}', b'{"a":1,"a":2}', b'"\\ud800"', b"calls", b"no_tool", b"turn-0-up", b"turn-99-add"),
+)
+QUERY = ("q", "tag", "only", "start", "sort", "status", "agent", "evalset", "before", "after", "like", "case", "note")
+
+
+def odd(chance: random.Random) -> bytes:
+    """A value that somebody might not have thought of."""
+    kinds = (
+        chance.randbytes(chance.randrange(60)),
+        chance.choice(
+            [b"", b"\x00", b"-1", b"1e400", b"nan", b"9" * 5000, b"\xed\xa0\x80", b"\xff\xfe", b"[" * 200, b"{}"]
+        ),
+        chance.choice(
+            [b'{"a": NaN}', b'{"a":1,"a":2}', b'"\\ud800"', b"calls", b"no_tool", b"turn-0-up", b"turn-99-add"]
+        ),
+        str(chance.randrange(-(2**70), 2**70)).encode(),
+        "\u202e\ufeff\u0000é\U0001f469\r\n".encode() * chance.randrange(4),
+    )
+    return chance.choice(kinds)
+
+
+def body_of(chance: random.Random, content_type: str) -> bytes:
+    fields = [(chance.choice(NAMES), odd(chance)) for _ in range(chance.randrange(1, 25))]
+    if content_type.startswith("multipart"):
+        parts = (f'--b\r\nContent-Disposition: form-data; name="{name}"\r\n\r\n'.encode() + v for name, v in fields)
+        return b"\r\n".join(parts) + chance.choice([b"\r\n--b--\r\n", b"", b"\r\n--b", chance.randbytes(20)])
+    if content_type.startswith(URLENCODED):
+        return b"&".join(name.encode() + b"=" + quote_from_bytes(value).encode() for name, value in fields)
+    return chance.randbytes(200)
+
+
+def posts(fort: Any) -> list[Any]:
+    # What would take away what the next round needs stands aside.
+    aside = ("/deletion", "/trash", "/trash/cases", "/discovery", "/turns")
+    return [route for route in fort.routes() if "POST" in route.methods and not route.path.endswith(aside)]
+
+
+@pytest.mark.parametrize("content_type", [URLENCODED, MULTIPART])
+def test_no_form_breaks_on_what_chance_types(open_fort: Callable[..., Any], content_type: str) -> None:
+    chance = random.Random(20261121)
+    fort = open_fort()
+    broken = []
+
+    for _ in range(N_ROUNDS):
+        for route in posts(fort):
+            body = body_of(chance, content_type)
+            answer = fort.client.post(fort.address(route), content=body, headers={"Content-Type": content_type})
+            if answer.status_code >= 500:
+                broken.append((route.path, body[:500]))
+
+    assert broken == []
+    assert fort.get("/").status_code == 200
+
+
+@pytest.mark.parametrize("content_type", ODD_TYPES, ids=lambda each: each[:70] or "none")
+def test_no_form_breaks_on_a_type_that_nobody_sends(fort: Any, content_type: str) -> None:
+    chance = random.Random(7)
+    broken = []
+    body = b'--b\r\nContent-Disposition: form-data; name="name"\r\n\r\n\\ud800\xff\xfe\r\n--b--\r\n'
+
+    for route in posts(fort):
+        for sent in (body, body_of(chance, content_type), b"", b"\xff" * 50):
+            answer = fort.client.post(fort.address(route), content=sent, headers={"Content-Type": content_type})
+            if answer.status_code >= 500:
+                broken.append((route.path, sent[:100]))
+
+    assert broken == []
+
+
+def test_no_page_breaks_on_an_odd_query(fort: Any) -> None:
+    chance = random.Random(11)
+    broken = []
+
+    for route in fort.routes():
+        if "GET" in route.methods and not route.path.endswith("/events"):
+            for _ in range(N_ROUNDS):
+                pairs = [f"{chance.choice(QUERY)}={quote_from_bytes(odd(chance)[:400])}" for _ in range(5)]
+                answer = fort.get(f"{fort.address(route)}?{'&'.join(pairs)}")
+                if answer.status_code >= 500:
+                    broken.append((route.path, pairs))
+
+    assert broken == []
+
+
+@pytest.mark.parametrize("content_type", [URLENCODED, MULTIPART])
+def test_a_million_fields_are_refused_soon(fort: Any, content_type: str) -> None:
+    part = b'--b\r\nContent-Disposition: form-data; name="a"\r\n\r\n\r\n'
+    body = b"a=&" * 1_000_000 if content_type == URLENCODED else part * 150_000 + b"--b--\r\n"
+    before = fort.fingerprint()
+    begun = time.monotonic()
+
+    answer = fort.client.post("/evalsets", content=body, headers={"Content-Type": content_type})
+
+    assert answer.status_code in {400, 413, 422}
+    assert fort.fingerprint() == before
+    assert time.monotonic() - begun < 20
+
+
+def test_a_long_name_is_not_compared_with_every_other(fort: Any) -> None:
+    begun = time.monotonic()
+
+    answer = fort.post("/sessions", agent="dice" * 2_000_000, state="{}")
+
+    assert answer.status_code == 404
+    assert len(answer.text) < 100_000
+    assert time.monotonic() - begun < 5

@@ -1,0 +1,203 @@
+"""Whatever an agent, a tool or a file says is shown as it stands, and is never part of the page."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from html.parser import HTMLParser
+from typing import Any
+
+import pytest
+
+VOID = {"area", "base", "br", "col", "embed", "hr", "img", "input", "link", "meta", "source", "track", "wbr"}
+ADDRESSES = {"href", "src", "action", "formaction", "hx-get", "hx-post", "hx-sse:connect", "xlink:href", "poster"}
+
+
+class Elements(HTMLParser):
+    """The elements of a page, each with its attributes, and its text."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__(convert_charrefs=True)
+        self.found: list[tuple[str, dict[str, str]]] = []
+        self.text = ""
+        self.odd: list[str] = []
+        self.feed(page)
+        self.close()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        names = [name for name, _ in attrs]
+        if len(names) != len(set(names)):
+            self.odd.append(f"an attribute twice in {tag}: {names}")
+        self.found.append((tag, {name: value or "" for name, value in attrs}))
+        self.text += "".join(f"\x00{value}" for _, value in attrs)
+
+    def handle_data(self, data: str) -> None:
+        self.text += data
+
+    def handle_comment(self, data: str) -> None:
+        self.odd.append(f"a comment: {data}")
+
+    def handle_decl(self, decl: str) -> None:
+        if decl.lower() != "doctype html":
+            self.odd.append(f"a declaration: {decl}")
+
+    def unknown_decl(self, data: str) -> None:
+        self.odd.append(f"a declaration: {data}")
+
+    def handle_pi(self, data: str) -> None:
+        self.odd.append(f"an instruction: {data}")
+
+    @property
+    def shapes(self) -> set[tuple[str, str]]:
+        """Every attribute that stands at an element of each kind."""
+        return {(tag, name) for tag, attributes in self.found for name in ("", *attributes)}
+
+
+def faults(elements: Elements, nonce: str) -> Iterator[str]:
+    """What may stand on no page, whatever it shows."""
+    yield from elements.odd
+    for tag, attributes in elements.found:
+        if [name for name in attributes if name.startswith("on") or name in {"style", "srcdoc"}]:
+            yield f"a handler or style: {tag} {attributes}"
+        if [name for name in attributes if name.startswith("data-hx")]:
+            yield f"htmx by another name: {tag} {attributes}"
+        steers = [name for name in attributes if name.startswith("hx-") and name != "hx-swap-oob"]
+        if steers and attributes.get("hx-nonce") != nonce:
+            yield f"htmx without the nonce: {tag} {attributes}"
+        if tag == "script" and attributes.get("nonce") != nonce and attributes.get("type") != "application/json":
+            yield f"a script without the nonce: {attributes}"
+        if tag in {"iframe", "object", "embed", "base", "marquee", "math", "audio", "video"}:
+            yield f"a foreign element: {tag} {attributes}"
+        for name in ADDRESSES & set(attributes):
+            if not re.match(r"(/(?![/\\])|#|\?|$|\d+/cases/)", attributes[name]):
+                yield f"an address elsewhere: {tag} {name}={attributes[name]!r}"
+
+
+@pytest.fixture(scope="module")
+def hostile(
+    build_fort: Callable[..., Any], payloads: tuple[str, ...], tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Any]:
+    """A desk in which every text is hostile."""
+    fort = build_fort(tmp_path_factory.mktemp("hostile") / "workspace", payloads)
+    with fort.client:
+        yield fort
+
+
+@pytest.fixture(scope="module")
+def shapes(
+    build_fort: Callable[..., Any], payloads: tuple[str, ...], tmp_path_factory: pytest.TempPathFactory
+) -> set[tuple[str, str]]:
+    """What the pages are made of when nobody says anything out of the way."""
+    texts = tuple(f"plain text {number}" for number in range(len(payloads)))
+    fort = build_fort(tmp_path_factory.mktemp("plain") / "workspace", texts)
+    with fort.client:
+        return set().union(*(Elements(fort.get(address).text).shapes for address in fort.pages()))
+
+
+def nonce_of(answer: Any) -> str:
+    found = re.search(r"'nonce-([\w-]+)'", answer.headers["content-security-policy"])
+    assert found
+    return found[1]
+
+
+def test_hostile_text_adds_no_element_and_no_attribute_to_any_page(hostile: Any, shapes: set[tuple[str, str]]) -> None:
+    fort = hostile
+
+    for address in fort.pages():
+        answer = fort.get(address)
+        assert answer.status_code == 200, (address, answer.text[:300])
+        elements = Elements(answer.text)
+        assert elements.shapes - shapes == set(), address
+        assert list(faults(elements, nonce_of(answer))) == [], address
+
+
+def test_hostile_text_is_shown_to_the_letter(hostile: Any, payloads: tuple[str, ...]) -> None:
+    fort = hostile
+    session, trial = f"/sessions/{fort.session}", f"/runs/{fort.run}/cases/0/trials/0"
+
+    for address in (session, trial, f"/evalsets/{fort.evalset}"):
+        text = Elements(fort.get(address).text).text
+        shown = re.sub(r"\s+", " ", text)
+        wanted = [payload for payload in payloads if len(payload) < 100]
+        missing = [each for each in wanted if re.sub(r"\s+", " ", each).strip() not in shown]
+        assert missing == [], address
+
+
+def test_every_case_by_its_own_id_is_harmless(hostile: Any, shapes: set[tuple[str, str]]) -> None:
+    fort = hostile
+
+    for key in fort.cases[1:]:
+        for address in (f"/evalsets/{fort.evalset}/cases/{key}", f"/evalsets/{fort.evalset}/cases/{key}/json"):
+            answer = fort.get(address)
+            assert answer.status_code == 200
+            elements = Elements(answer.text)
+            assert elements.shapes - shapes == set(), address
+            assert list(faults(elements, nonce_of(answer))) == [], address
+
+
+def test_what_was_typed_wrongly_comes_back_as_text(fort: Any, payloads: tuple[str, ...]) -> None:
+    agent = fort.desk.agents.list()[0].id
+
+    for text in payloads[::3]:
+        for address, fields in (
+            ("/sessions", {"agent": agent, "state": text, "title": text}),
+            (f"/sessions/{fort.session}/state", {"state": text}),
+            (f"/sessions/{fort.session}/title", {"title": f" {text}"}),
+            ("/evalsets", {"name": f"-{text}", "description": text}),
+            (f"/evalsets/{fort.evalset}/settings", {"name": f"-{text}", "description": text}),
+            ("/runs", {"agent": text, "evalset": text, "metric": text, "n": text, "note": text, "model": text}),
+            ("/runs/new", {"agent": text, "evalset": text, "metric": text, "n": text, "case": text}),
+            (f"/runs/{fort.run}", {"note": text * 3000}),
+            (f"/evalsets/{fort.evalset}/cases/new", {"case": text, "turn-0-query": "", "initial": text, "op": text}),
+            (f"/evalsets/{fort.evalset}/cases/{fort.cases[0]}/json", {"raw": text}),
+            (f"/sessions/{fort.session}/case", {"case": text, "new-set": text, "evalset": text, "final": text}),
+        ):
+            answer = fort.client.post(address, data=fields)
+            assert answer.status_code < 500, (address, text)
+            assert "content-security-policy" in answer.headers
+            if answer.status_code != 303:
+                assert list(faults(Elements(answer.text), nonce_of(answer))) == [], (address, text)
+            else:
+                assert re.match(r"/[a-z]", answer.headers["location"]), address
+                assert answer.headers["location"].isascii()
+
+
+def test_an_answer_that_streams_is_escaped_and_steers_nothing(hostile: Any, payloads: tuple[str, ...]) -> None:
+    fort = hostile
+    headers = {"Accept": "text/event-stream", "HX-Request": "true"}
+
+    answer = fort.client.post(f"/sessions/{fort.session}/turns", data={"message": payloads[0]}, headers=headers)
+
+    assert answer.status_code == 200
+    assert fort.host.n_turns == 1
+    lines = re.split(r"\r\n|\r|\n", answer.text)  # what ends a line of a stream, and nothing else
+    assert {line.partition(":")[0] for line in lines} == {"data", "event", ""}
+    assert [line for line in lines if line.startswith("event")] == ["event: done"]
+    html = "\n".join(line.removeprefix("data: ") for line in lines if line.startswith("data: "))
+    elements = Elements(html)
+    assert [name for _, attributes in elements.found for name in attributes if name.startswith("on")] == []
+    assert {name for _, attributes in elements.found for name in attributes if "hx-" in name} == {"hx-swap-oob"}
+    wrappers = [attributes["hx-swap-oob"] for _, attributes in elements.found if "hx-swap-oob" in attributes]
+    assert all(re.fullmatch(r"(innerHTML|innerMorph|beforeend):#[a-z-]+", wrapper) for wrapper in wrappers)
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "/nowhere/<script>alert(1)</script>",
+        "/runs?q=%22%3E%3Cimg src=x onerror=alert(1)%3E",
+        "/runs?agent=%3Cscript%3Ealert(1)%3C/script%3E&evalset=%22 onload=x&status=%3Cb%3E",
+        "/evalsets?trashed=%3Cscript%3E",
+        "/sessions?deleted=%22%3E%3Cscript%3E",
+        "/runs/new?agent=%3Cscript%3E&evalset=%3Cscript%3E&case=%3Cscript%3E&n=%22%3E%3Cb%3E&note=%3C/textarea%3E",
+        "/sessions/new?agent=%3Cscript%3Ealert(1)%3C/script%3E",
+    ],
+)
+def test_an_address_is_shown_as_text_too(fort: Any, shapes: set[tuple[str, str]], address: str) -> None:
+    answer = fort.get(address)
+
+    if answer.status_code != 303:
+        elements = Elements(answer.text)
+        assert ("script", "onerror") not in elements.shapes
+        assert list(faults(elements, nonce_of(answer))) == []
+        assert {tag for tag, _ in elements.shapes} <= {tag for tag, _ in shapes} | {"main", "mark"}

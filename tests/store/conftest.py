@@ -1,0 +1,89 @@
+"""A store on a real SQLite file, a clock that is set by hand, and short ways to plan runs and end trials."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from shutil import copyfile
+from typing import Any
+
+import pytest
+
+from evaldesk.model import AgentRef, Case, ErrorRecord, RunConfig, Score, TrialResult, Turn, Usage, Verdict
+from evaldesk.store import Store
+
+Plan = Callable[..., int]
+End = Callable[..., TrialResult]
+
+
+class Clock:
+    """Stands still until it is moved."""
+
+    def __init__(self) -> None:
+        self.now = datetime(2026, 11, 21, 9, 0, tzinfo=UTC)
+
+    def __call__(self) -> datetime:
+        return self.now
+
+    def move(self, **how_far: float) -> None:
+        self.now += timedelta(**how_far)
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def database(tmp_path: Path) -> Path:
+    return tmp_path / ".evaldesk" / "evaldesk.db"
+
+
+@pytest.fixture(scope="session")
+def migrated(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("migrated") / "evaldesk.db"
+    Store.open(path).close()
+    return path
+
+
+@pytest.fixture
+def store(database: Path, migrated: Path, clock: Clock) -> Iterator[Store]:
+    database.parent.mkdir()
+    copyfile(migrated, database)
+    with Store.open(database, clock=clock) as opened:
+        yield opened
+
+
+@pytest.fixture
+def plan(store: Store) -> Plan:
+    """Plan a run of cases named c0, c1, ...; keywords go to its configuration."""
+
+    def plan_run(n_cases: int = 3, *, ids: list[str] | None = None, agent: str = "hello", **config: Any) -> int:
+        names = ids or [f"c{index}" for index in range(n_cases)]
+        full: dict[str, Any] = {"agent": AgentRef(agent, "agent:root_agent"), "evalset_id": "calc", "n": 2} | config
+        return store.runs.create(RunConfig(**full), [Case(id=name, turns=(Turn("Roll."),)) for name in names])
+
+    return plan_run
+
+
+@pytest.fixture
+def end() -> End:
+    """The result of a trial; `values` are scores of two metrics, by default in line with the verdict."""
+
+    def end_trial(
+        run_id: int, case_index: int, trial_index: int, verdict: Verdict = "passed", **fields: Any
+    ) -> TrialResult:
+        values = fields.pop("values", {"tool_trajectory_avg_score": float(verdict == "passed")})
+        scores = tuple(Score(name, value, threshold=0.5, passed=value >= 0.5) for name, value in values.items())
+        error = ErrorRecord("crash", "the agent gave up") if verdict == "errored" else None
+        usual: dict[str, Any] = {
+            "status": "errored" if error else "finished",
+            "scores": scores,
+            "usages": (Usage("demo", tokens_in=10, tokens_out=2, cost=0.5),),
+            "duration_ms": 100.0,
+            "error": error,
+        }
+        return TrialResult(run_id, case_index, trial_index, verdict=verdict, **(usual | fields))
+
+    return end_trial

@@ -1,0 +1,183 @@
+"""The file on disk: who may read it, how it is opened, when its schema is written."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import stat
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, closing, contextmanager, nullcontext, suppress
+from pathlib import Path
+
+import pytest
+from sqlalchemy import Engine, event
+from sqlalchemy.exc import OperationalError
+
+from evaldesk.errors import WorkspaceError
+from evaldesk.store import Store
+from evaldesk.store import database as database_module
+from evaldesk.store.database import Database
+
+
+@contextmanager
+def _umask(mask: int) -> Iterator[None]:
+    before = os.umask(mask)
+    try:
+        yield
+    finally:
+        os.umask(before)
+
+
+@pytest.mark.parametrize("mask", [0o000, 0o022, 0o077], ids=oct)
+def test_nobody_else_may_read_the_database_whatever_the_umask(database: Path, mask: int) -> None:
+    with _umask(mask), Store.open(database) as store:
+        store.sessions.create("hello")
+
+        modes = {path.name: stat.S_IMODE(path.stat().st_mode) for path in database.parent.iterdir()}
+
+    assert stat.S_IMODE(database.parent.stat().st_mode) == 0o700
+    assert modes == {"evaldesk.db": 0o600, "evaldesk.db-wal": 0o600, "evaldesk.db-shm": 0o600}
+
+
+def test_writes_are_durable_and_keys_are_checked(store: Store, database: Path) -> None:
+    opened = Database(database)
+
+    with opened.writing() as connection:
+        found = {
+            name: connection.exec_driver_sql(f"PRAGMA {name}").scalar_one()
+            for name in ("journal_mode", "synchronous", "busy_timeout", "foreign_keys")
+        }
+    opened.close()
+
+    assert found == {"journal_mode": "wal", "synchronous": 2, "busy_timeout": 5000, "foreign_keys": 1}
+
+
+def test_a_read_transaction_can_never_become_a_write(store: Store, database: Path) -> None:
+    opened = Database(database)
+
+    with pytest.raises(OperationalError, match="readonly"), opened.reading() as connection:
+        connection.exec_driver_sql("DELETE FROM run")
+
+    opened.close()
+
+
+def test_a_write_holds_the_lock_from_its_first_moment(store: Store, database: Path) -> None:
+    opened = Database(database)
+
+    other = sqlite3.connect(database, timeout=0, isolation_level=None)
+    with closing(other), opened.writing(), pytest.raises(sqlite3.OperationalError, match="locked"):
+        other.execute("BEGIN IMMEDIATE")
+
+    opened.close()
+
+
+@pytest.mark.parametrize("n_refused", [3, 99], ids=["for a while", "for long"])
+def test_a_writer_that_is_kept_out_tries_again_and_gives_up_with_a_reason(
+    store: Store, database: Path, monkeypatch: pytest.MonkeyPatch, n_refused: int
+) -> None:
+    monkeypatch.setattr(database_module, "BUSY_TIMEOUT_MS", 1)
+    opened = Database(database)
+    other = sqlite3.connect(database, isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+    refused: list[str] = []
+
+    def let_go(_c: object, _cursor: object, statement: str, *_: object) -> None:
+        refused.append(statement)
+        if len(refused) == n_refused:
+            other.execute("ROLLBACK")
+
+    event.listen(Engine, "before_cursor_execute", let_go)
+    outcome: AbstractContextManager[object] = nullcontext()
+    if n_refused == 99:
+        outcome = pytest.raises(WorkspaceError, match="another process has been writing")
+    with outcome, opened.writing():
+        pass
+    event.remove(Engine, "before_cursor_execute", let_go)
+    other.close()
+    opened.close()
+
+    assert refused == ["BEGIN IMMEDIATE"] * min(n_refused, 6)
+
+
+def test_a_failed_write_leaves_nothing_behind(store: Store, database: Path) -> None:
+    opened = Database(database)
+
+    with suppress(ZeroDivisionError), opened.writing() as connection:
+        connection.exec_driver_sql("UPDATE alembic_version SET version_num = 'x'")
+        raise ZeroDivisionError
+    with opened.reading() as connection:
+        version = connection.exec_driver_sql("SELECT version_num FROM alembic_version").scalar_one()
+    opened.close()
+
+    assert version != "x"
+
+
+def test_a_database_that_must_exist_is_not_created(tmp_path: Path) -> None:
+    with pytest.raises(WorkspaceError, match="does not exist"):
+        Store.open(tmp_path / "none.db", must_exist=True)
+
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_file_that_is_no_database_is_refused_and_kept(tmp_path: Path) -> None:
+    path = tmp_path / "evaldesk.db"
+    path.write_bytes(b"my diary, " * 100)
+
+    with pytest.raises(WorkspaceError, match="not a database"):
+        Store.open(path)
+
+    assert path.read_bytes() == b"my diary, " * 100
+
+
+def test_the_database_of_another_program_is_refused_and_kept(tmp_path: Path) -> None:
+    path = tmp_path / "evaldesk.db"
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("CREATE TABLE recipe (id INTEGER)")
+    before = path.read_bytes()
+
+    with pytest.raises(WorkspaceError, match="another program"):
+        Store.open(path)
+
+    assert path.read_bytes() == before
+
+
+def test_closing_twice_is_no_error(database: Path) -> None:
+    store = Store.open(database)
+    store.close()
+    database.unlink()
+
+    store.close()
+
+    assert not database.exists()
+
+
+def test_closing_does_not_wait_for_another_writer(database: Path) -> None:
+    store = Store.open(database)
+    with closing(sqlite3.connect(database, isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+
+        store.close()
+
+        other.execute("ROLLBACK")
+
+
+@pytest.mark.parametrize("is_first", [True, False], ids=["new database", "current database"])
+def test_heavy_libraries_stay_out_until_they_are_needed(database: Path, is_first: bool) -> None:
+    if not is_first:
+        Store.open(database).close()
+    script = """
+import sys
+from pathlib import Path
+from evaldesk.store import Store
+from evaldesk.store import database as database_module
+heavy = {"alembic", "pandas", "litellm", "plotly", "numpy", "nltk"}
+assert not heavy & set(sys.modules), heavy & set(sys.modules)
+Store.open(Path(sys.argv[1])).close()
+print(sorted(heavy & set(sys.modules)))
+"""
+
+    printed = subprocess.run([sys.executable, "-c", script, database], capture_output=True, text=True, check=True)
+
+    assert printed.stdout.strip() == ("['alembic']" if is_first else "[]")

@@ -1,0 +1,135 @@
+"""Migrations: the tables as declared, copies before upgrades, all or nothing, never a newer database."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from alembic.autogenerate import compare_metadata
+from alembic.config import Config
+from alembic.migration import MigrationContext
+from alembic.script import ScriptDirectory
+from sqlalchemy import create_engine
+
+from evaldesk.errors import WorkspaceError
+from evaldesk.store import Store, schema, upgrade
+from evaldesk.store.tables import METADATA
+
+MIGRATION = '''"""A step that a test takes."""
+from alembic import op
+
+revision = "{revision}"
+down_revision = "{before}"
+
+
+def upgrade():
+    op.execute("ALTER TABLE run ADD COLUMN {column} TEXT")
+    {then}
+'''
+
+
+def test_the_head_in_the_code_is_the_last_migration() -> None:
+    assert ScriptDirectory.from_config(upgrade.alembic_config()).get_heads() == [schema.HEAD]
+
+
+def test_migrations_make_the_declared_tables(store: Store, database: Path) -> None:
+    engine = create_engine(f"sqlite:///{database}")
+    with engine.connect() as connection:
+        context = MigrationContext.configure(connection, opts={"compare_type": True})
+
+        difference = compare_metadata(context, METADATA)
+
+    engine.dispose()
+    assert difference == []
+
+
+def test_migrated_tables_read_as_the_declared_ones_to_the_letter(store: Store, database: Path, tmp_path: Path) -> None:
+    engine = create_engine(f"sqlite:///{tmp_path / 'declared.db'}")
+    METADATA.create_all(engine)
+    engine.dispose()
+
+    migrated, declared = _statements(database), _statements(tmp_path / "declared.db")
+
+    assert migrated == declared
+
+
+def test_a_newer_database_is_refused_and_not_touched(database: Path) -> None:
+    Store.open(database).close()
+    with closing(sqlite3.connect(database)) as connection, connection:
+        connection.execute("UPDATE alembic_version SET version_num = '9999'")
+    before = database.read_bytes()
+
+    with pytest.raises(WorkspaceError, match=r"newer Evaldesk \(revision 9999"):
+        Store.open(database)
+
+    assert database.read_bytes() == before
+    assert not list(database.parent.glob("*.before-*"))
+
+
+def test_an_upgrade_keeps_a_private_copy_of_what_was_there(database: Path, next_migrations: Path) -> None:
+    _write(next_migrations, "0002", "0001", "colour")
+
+    Store.open(database).close()
+
+    copy = database.with_name("evaldesk.db.before-0003")
+    assert copy.stat().st_mode & 0o777 == 0o600
+    assert schema.stored_revision(copy) == "0001"
+    assert _kept_session(copy) == _kept_session(database) == "kept"
+
+
+def test_a_migration_that_fails_leaves_the_step_before_it(database: Path, next_migrations: Path) -> None:
+    _write(next_migrations, "0002", "0001", "colour")
+    _write(next_migrations, "0003", "0002", "weight", then="raise RuntimeError('no room')")
+
+    with pytest.raises(RuntimeError, match="no room"):
+        Store.open(database)
+
+    statement = _statements(database)["run"]
+    assert schema.stored_revision(database) == "0002"
+    assert "colour" in statement
+    assert "weight" not in statement
+
+
+def test_a_migration_may_not_leave_rows_that_belong_to_nothing(database: Path, next_migrations: Path) -> None:
+    orphan = "op.execute(\"INSERT INTO session_turn VALUES ('nobody', 0, 0, x'00')\")"
+    _write(next_migrations, "0002", "0001", "colour", then=orphan)
+
+    with pytest.raises(WorkspaceError, match="belong to nothing"):
+        Store.open(database)
+
+    assert schema.stored_revision(database) == "0001"
+
+
+@pytest.fixture
+def next_migrations(database: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A database of today with a session in it, and a folder for the migrations of tomorrow."""
+    with Store.open(database) as store:
+        store.sessions.create("hello", "kept")
+    folder = tmp_path / "migrations"
+    shutil.copytree(Path(upgrade.__file__).parent / "migrations", folder, ignore=shutil.ignore_patterns("__pycache__"))
+    config = Config()
+    config.set_main_option("script_location", str(folder))
+    monkeypatch.setattr(upgrade, "alembic_config", lambda: config)
+    monkeypatch.setattr(schema, "HEAD", "0003")
+    return folder / "versions"
+
+
+def _write(folder: Path, revision: str, before: str, column: str, *, then: str = "pass") -> None:
+    text = MIGRATION.format(revision=revision, before=before, column=column, then=then)
+    (folder / f"r{revision}.py").write_text(text)
+
+
+def _statements(path: Path) -> dict[str, str]:
+    with closing(sqlite3.connect(path)) as connection:
+        rows = connection.execute("SELECT name, sql FROM sqlite_master WHERE sql IS NOT NULL")
+        found = {name: re.sub(r"\s+", " ", sql) for name, sql in rows}
+    return {name: sql for name, sql in found.items() if name != "alembic_version"}
+
+
+def _kept_session(path: Path) -> str:
+    with closing(sqlite3.connect(path)) as connection:
+        return str(connection.execute("SELECT title FROM session").fetchone()[0])

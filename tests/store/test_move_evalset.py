@@ -1,0 +1,58 @@
+"""An eval set whose file got another name keeps what ran of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from evaldesk.store import LastStrip, Store
+
+PLACE = Path("evalsets") / "dice.evalset.json"
+
+
+def test_runs_verdicts_and_sessions_follow(store: Store, plan: Callable[..., int], end: Callable[..., Any]) -> None:
+    run = plan(1, n=1)
+    store.runs.record([end(run, 0, 0)])
+    session = store.sessions.create("hello").id
+    store.sessions.note_case(session, "calc", "c0")
+
+    store.move_evalset("calc", "dice", PLACE)
+
+    assert [each.id for each in store.runs.list(evalset_id="dice")] == [run]
+    assert store.runs.summary(run).config.evalset_id == "dice"
+    assert store.runs.summary(run).config.evalset_path == str(PLACE)
+    assert store.runs.last_strips("dice") == {"c0": LastStrip(run, 0, "p")}
+    assert [case.evalset_id for case in store.sessions.get(session).added_to] == ["dice"]
+    assert store.runs.list(evalset_id="calc") == []
+    assert store.runs.last_strips("calc") == {}
+
+
+def test_another_set_keeps_what_it_has(store: Store, plan: Callable[..., int]) -> None:
+    plan(1, n=1)
+    other = plan(1, n=1, evalset_id="other")
+
+    store.move_evalset("calc", "dice", PLACE)
+
+    assert [each.id for each in store.runs.list(evalset_id="other")] == [other]
+    assert store.runs.last_strips("other") == {"c0": LastStrip(other, 0, ".")}
+
+
+def test_verdicts_of_a_file_that_stood_there_before_go(store: Store, plan: Callable[..., int]) -> None:
+    gone = plan(ids=["a", "only_in_the_old_file"], n=1, evalset_id="dice")
+    moved = plan(ids=["a"], n=1)
+    session = store.sessions.create("hello").id
+    for evalset_id in ("dice", "calc"):
+        store.sessions.note_case(session, evalset_id, "a")
+
+    store.move_evalset("calc", "dice", PLACE)
+
+    assert store.runs.last_strips("dice") == {"a": LastStrip(moved, 0, ".")}
+    assert [case.evalset_id for case in store.sessions.get(session).added_to] == ["dice"]
+    assert store.runs.summary(gone).config.evalset_path == ""
+
+
+def test_a_set_that_never_ran_moves_too(store: Store) -> None:
+    store.move_evalset("calc", "dice", PLACE)
+
+    assert store.runs.list() == []

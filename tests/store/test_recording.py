@@ -1,0 +1,301 @@
+"""Recording results: once each, with every total in step."""
+
+from __future__ import annotations
+
+import random
+import sqlite3
+from collections.abc import Callable
+from contextlib import closing
+from math import nan
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlalchemy import Engine, event
+
+from evaldesk.errors import NotFoundError
+from evaldesk.model import ErrorRecord, Score, TrialResult, Usage, Verdict
+from evaldesk.store import PendingTrial, Store
+from evaldesk.store.contribution import normalised
+
+Plan = Callable[..., int]
+End = Callable[..., TrialResult]
+
+VERDICTS: tuple[Verdict, ...] = ("passed", "failed", "errored", "unscored")
+
+
+def test_a_recorded_trial_reads_as_it_was(store: Store, plan: Plan, end: End) -> None:
+    run = plan()
+    result = end(run, 1, 0, "failed", logs="ü" * 5000)
+
+    store.runs.record([result])
+
+    assert store.runs.trial(run, 1, 0) == result
+
+
+def test_a_trial_that_was_not_played_is_not_found(store: Store, plan: Plan) -> None:
+    run = plan()
+
+    with pytest.raises(NotFoundError, match="not played yet"):
+        store.runs.trial(run, 0, 0)
+
+
+def test_a_second_result_for_a_trial_does_not_count(store: Store, plan: Plan, end: End) -> None:
+    run = plan()
+    store.runs.record([end(run, 0, 0, "passed")])
+
+    n_counted = store.runs.record([end(run, 0, 0, "failed"), end(run, 0, 1, "passed"), end(run, 0, 1, "failed")])
+
+    summary = store.runs.summary(run)
+    assert n_counted == 1
+    assert (summary.n_passed, summary.n_failed, summary.n_duplicates) == (2, 0, 2)
+    assert store.runs.trial(run, 0, 0).verdict == "passed"
+
+
+def test_results_for_trials_that_do_not_exist_are_dropped(store: Store, plan: Plan, end: End) -> None:
+    run = plan(n_cases=1)
+
+    n_counted = store.runs.record([end(run, 7, 0), end(run, 0, 7), end(99, 0, 0)])
+
+    assert n_counted == 0
+    assert store.runs.summary(run).n_done == 0
+
+
+def test_one_transaction_takes_results_of_several_runs(store: Store, plan: Plan, end: End) -> None:
+    runs = [plan(), plan()]
+
+    store.runs.record([end(run, 0, 0, verdict) for run, verdict in zip(runs, ("passed", "failed"), strict=True)])
+
+    assert [store.runs.summary(run).n_passed for run in runs] == [1, 0]
+
+
+def test_a_cancelled_trial_stays_to_do(store: Store, plan: Plan, end: End) -> None:
+    run = plan(n_cases=1)
+
+    store.runs.record([end(run, 0, 0, "errored", status="cancelled")])
+
+    summary = store.runs.summary(run)
+    assert (summary.n_done, summary.n_todo, summary.cost) == (0, 2, 0.0)
+    assert store.runs.pending(run) == [PendingTrial(0, 0, attempt=2), PendingTrial(0, 1, attempt=1)]
+    assert store.runs.error_groups(run) == []
+    assert store.runs.trial(run, 0, 0).status == "cancelled"
+
+
+def test_errored_trials_are_retried_as_their_next_attempt(store: Store, plan: Plan, end: End) -> None:
+    run = plan(n_cases=2, n=1)
+    store.runs.record([end(run, 0, 0, "errored"), end(run, 1, 0, "passed")])
+
+    n_planned = store.runs.retry_errored(run)
+    planned = store.runs.summary(run), store.runs.pending(run), store.runs.error_groups(run)
+    store.runs.record([end(run, 0, 0, "passed", attempt=2)])
+
+    assert n_planned == 1
+    assert (planned[0].n_errored, planned[0].n_todo, planned[0].cost) == (0, 1, 0.5)
+    assert planned[1:] == ([PendingTrial(0, 0, attempt=2)], [])
+    assert store.runs.summary(run).n_passed == 2
+    assert store.runs.attempts(run, 0, 0) == [1, 2]
+    assert store.runs.trial(run, 0, 0).verdict == "passed"
+    assert store.runs.trial(run, 0, 0, attempt=1).verdict == "errored"
+
+
+def test_a_late_result_of_a_superseded_attempt_is_evidence_and_no_score(store: Store, plan: Plan, end: End) -> None:
+    run = plan(n_cases=1, n=1)
+    store.runs.record([end(run, 0, 0, "errored", attempt=1)])
+    store.runs.retry_errored(run)
+    store.runs.retry_errored(run)
+
+    n_counted = store.runs.record([end(run, 0, 0, "passed", attempt=1)])
+
+    assert n_counted == 0
+    assert store.runs.summary(run).n_todo == 1
+    assert store.runs.trial(run, 0, 0, attempt=1).verdict == "errored"
+
+
+def test_an_unknown_price_is_counted_and_never_zero(store: Store, plan: Plan, end: End) -> None:
+    run = plan(n_cases=1, n=3)
+    unpriced, no_model = (Usage("mystery", tokens_in=5, cost=None),), ()
+
+    store.runs.record([end(run, 0, 0, usages=unpriced), end(run, 0, 1, usages=no_model), end(run, 0, 2)])
+
+    summary = store.runs.summary(run)
+    assert (summary.cost, summary.n_unpriced, summary.tokens_in, summary.tokens_out) == (0.5, 1, 15, 2)
+
+
+def test_scores_of_turns_and_scores_without_a_number_stay_in_the_transcript(store: Store, plan: Plan, end: End) -> None:
+    run = plan(n_cases=1, n=1)
+    scores = (
+        Score("match", 0.25, passed=False),
+        Score("match", 1.0, turn=0, passed=True),
+        Score("judge", None, reason="no reference"),
+        Score("broken", nan),
+    )
+
+    store.runs.record([end(run, 0, 0, "failed", scores=scores)])
+
+    assert [(row.metric, row.n, row.mean) for row in store.runs.metric_rows(run)] == [("match", 1, 0.25)]
+
+
+def test_errors_are_grouped_by_what_they_say(store: Store, plan: Plan, end: End) -> None:
+    run = plan(n_cases=4, n=1)
+    messages = ["timeout after 3.5 s", "timeout after 12 s", "KeyError: 'x'"]
+    results = [end(run, index, 0, "errored", error=ErrorRecord("crash", text)) for index, text in enumerate(messages)]
+    judge = Score("judge", error=ErrorRecord("metric", "no answer"))
+
+    store.runs.record([*results[:1], end(run, 3, 0, "errored", error=None, scores=(judge,)), *results[1:]])
+
+    groups = [(group.kind, group.message, group.n, group.first) for group in store.runs.error_groups(run)]
+    assert groups == [
+        ("crash", "timeout after # s", 2, (0, 0)),
+        ("crash", "KeyError: 'x'", 1, (2, 0)),
+        ("metric", "no answer", 1, (3, 0)),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("message", "expected"),
+    [
+        ("", ""),
+        ("first\nsecond", "first"),
+        ("<Tool object at 0x7f00dead> failed", "<Tool object at #> failed"),
+        ("request 6f1c0f6e-3e2b-4c8e-9d59-0c7d1b0c9a11 was lost", "request # was lost"),
+        ("x" * 500, "x" * 200),
+    ],
+    ids=["nothing", "first line", "address", "uuid", "long"],
+)
+def test_what_differs_each_time_is_taken_out_of_a_message(message: str, expected: str) -> None:
+    assert normalised(message) == expected
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_totals_equal_a_recount_after_any_sequence(
+    store: Store, plan: Plan, end: End, database: Path, seed: int
+) -> None:
+    chance = random.Random(seed)
+    runs = [plan(n_cases=4, n=3), plan(n_cases=2, n=5)]
+
+    for _ in range(40):
+        _act(store, chance, chance.choice(runs), end)
+
+    for run in runs:
+        assert _totals(store, run) == _recounted(database, run)
+        before = _totals(store, run)
+        store.runs.recount(run)
+        assert _totals(store, run) == before
+
+
+def test_recording_reads_no_table_from_end_to_end(store: Store, plan: Plan, end: End, database: Path) -> None:
+    run = plan()
+    executed: list[tuple[str, Any]] = []
+
+    def note(_c: object, _cursor: object, statement: str, parameters: Any, _x: object, is_many: bool) -> None:
+        executed.append((statement, parameters[0] if is_many else parameters))
+
+    event.listen(Engine, "before_cursor_execute", note)
+    store.runs.record([end(run, 0, 0, "errored"), end(run, 1, 0), end(run, 1, 0)])
+    event.remove(Engine, "before_cursor_execute", note)
+
+    with closing(sqlite3.connect(database)) as connection:
+        asked = [(text, values) for text, values in executed if not text.startswith("BEGIN")]
+        steps = [
+            step for text, values in asked for *_, step in connection.execute(f"EXPLAIN QUERY PLAN {text}", values)
+        ]
+    assert len(asked) > 5
+    assert not [step for step in steps if step.startswith("SCAN")]
+
+
+def _act(store: Store, chance: random.Random, run: int, end: End) -> None:
+    if chance.random() < 0.1:
+        store.runs.retry_errored(run)
+        return
+    summary = store.runs.summary(run)
+    n_cases, n = summary.n_cases, summary.config.n
+    store.runs.record([_result(chance, run, n_cases, n, end) for _ in range(chance.randint(1, 4))])
+
+
+def _result(chance: random.Random, run: int, n_cases: int, n: int, end: End) -> TrialResult:
+    # Eighths add up exactly in any order, so that totals can be compared without tolerance.
+    values = {name: chance.randrange(9) / 8 for name in ("match", "judge") if chance.random() < 0.8}
+    verdict = chance.choice(VERDICTS)
+    cost = chance.choice([None, 0.25, 0.5])
+    fields: dict[str, Any] = {
+        "values": values,
+        "attempt": chance.randint(1, 3),
+        "usages": (Usage("m", tokens_in=chance.randrange(9), tokens_out=1, cost=cost),)
+        if chance.random() < 0.8
+        else (),
+        "duration_ms": float(chance.randrange(1000)),
+    }
+    if chance.random() < 0.1:
+        fields["status"] = "cancelled"
+    if verdict == "errored":
+        fields["error"] = ErrorRecord("crash", f"failed {chance.choice(['fast', 'slow'])} {chance.random()}")
+    return end(run, chance.randrange(n_cases), chance.randrange(n), verdict, **fields)
+
+
+def _totals(store: Store, run: int) -> dict[str, Any]:
+    summary = store.runs.summary(run)
+    names = ("passed", "failed", "errored", "unscored")
+    return {
+        "run": [getattr(summary, f"n_{name}") for name in names]
+        + [summary.n_unpriced, summary.tokens_in, summary.tokens_out, summary.cost, summary.duration_ms],
+        "cases": {
+            row.case_index: [row.strip, *(getattr(row, f"n_{name}") for name in names), row.cost, row.n_unpriced]
+            for row in store.runs.case_rows(run)
+        },
+        "means": {row.case_index: dict(row.means) for row in store.runs.case_rows(run)},
+        "metrics": {row.metric: (row.n, row.n_passed, row.low, row.high) for row in store.runs.metric_rows(run)},
+        "errors": {(group.kind, group.message): group.n for group in store.runs.error_groups(run)},
+    }
+
+
+def _recounted(database: Path, run: int) -> dict[str, Any]:
+    """The same from trials and scores alone, in plain Python."""
+    with closing(sqlite3.connect(database)) as connection:
+        connection.row_factory = sqlite3.Row
+        trials = connection.execute("SELECT * FROM trial WHERE run_id = ? ORDER BY case_index, trial_index", [run])
+        every = trials.fetchall()
+        scores = connection.execute("SELECT * FROM score WHERE run_id = ?", [run]).fetchall()
+    done = [trial for trial in every if trial["verdict"]]
+    cases = sorted({trial["case_index"] for trial in every})
+    metrics = sorted({score["metric"] for score in scores})
+    errors = [
+        (trial["error_kind"], normalised(trial["error_message"])) for trial in done if trial["verdict"] == "errored"
+    ]
+    return {
+        "run": [
+            *_verdicts(done),
+            _unpriced(done),
+            *(sum(trial[name] or 0 for trial in done) for name in ("tokens_in", "tokens_out", "cost", "duration_ms")),
+        ],
+        "cases": {index: _case(every, index) for index in cases},
+        "means": {index: _means([score for score in scores if score["case_index"] == index]) for index in cases},
+        "metrics": {name: _metric([score for score in scores if score["metric"] == name]) for name in metrics},
+        "errors": {group: errors.count(group) for group in set(errors)},
+    }
+
+
+def _case(trials: list[sqlite3.Row], index: int) -> list[Any]:
+    own = [trial for trial in trials if trial["case_index"] == index]
+    done = [trial for trial in own if trial["verdict"]]
+    strip = "".join((trial["verdict"] or ".")[0] for trial in own)
+    return [strip, *_verdicts(done), sum(trial["cost"] or 0 for trial in done), _unpriced(done)]
+
+
+def _verdicts(trials: list[sqlite3.Row]) -> list[int]:
+    return [sum(trial["verdict"] == verdict for trial in trials) for verdict in VERDICTS]
+
+
+def _unpriced(trials: list[sqlite3.Row]) -> int:
+    return sum(trial["cost"] is None and trial["n_calls"] > 0 for trial in trials)
+
+
+def _means(scores: list[sqlite3.Row]) -> dict[str, float]:
+    values: dict[str, list[float]] = {}
+    for score in scores:
+        values.setdefault(score["metric"], []).append(score["value"])
+    return {metric: sum(found) / len(found) for metric, found in values.items()}
+
+
+def _metric(scores: list[sqlite3.Row]) -> tuple[int, int, float, float]:
+    values = [score["value"] for score in scores]
+    return len(values), sum(score["passed"] for score in scores), min(values), max(values)

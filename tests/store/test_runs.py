@@ -1,0 +1,238 @@
+"""The life of a run: planned, taken up, rested, listed, deleted."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable
+from contextlib import closing
+from datetime import UTC, datetime, timedelta, timezone
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from evaldesk.errors import ConflictError, NotFoundError, UsageError
+from evaldesk.model import AgentRef, Case, Expected, RunConfig, SessionInit, ToolCall, TrialResult, Turn
+from evaldesk.store import LastStrip, Store
+
+Plan = Callable[..., int]
+End = Callable[..., TrialResult]
+
+AGENT = AgentRef("hello", "agent:root_agent")
+
+
+def test_every_case_gets_its_first_trial_early(store: Store, plan: Plan) -> None:
+    run = plan(n_cases=2, n=3)
+
+    places = [(trial.trial_index, trial.case_index) for trial in store.runs.pending(run)]
+
+    assert places == [(0, 0), (0, 1), (1, 0), (1, 1), (2, 0), (2, 1)]
+
+
+def test_a_new_run_has_all_its_trials_to_do(store: Store, plan: Plan) -> None:
+    summary = store.runs.summary(plan(n_cases=3, n=4, note="first try"))
+
+    assert (summary.status, summary.n_trials, summary.n_done, summary.n_todo) == ("pending", 12, 0, 12)
+    assert (summary.note, summary.config.n, summary.started_at) == ("first try", 4, None)
+
+
+def test_a_run_keeps_the_cases_it_ran(store: Store) -> None:
+    case = Case(
+        id="büro",
+        turns=(Turn("Roll.", Expected((ToolCall("roll_die", {"sides": 6}),), reference="A six."), extra={"x": [1]}),),
+        initial_session=SessionInit("app", "user", {"deep": {"list": [1, None, "ü"]}}),
+        extra={"unknown": {"kept": True}},
+    )
+
+    run = store.runs.create(RunConfig(AGENT, "calc"), [case])
+
+    assert store.runs.case(run, 0) == case
+    with pytest.raises(NotFoundError, match="no case 1"):
+        store.runs.case(run, 1)
+
+
+@pytest.mark.parametrize(("cases", "n"), [([], 1), ([Case("a")], 0)], ids=["no case", "no trial"])
+def test_an_empty_run_is_refused(store: Store, cases: list[Case], n: int) -> None:
+    with pytest.raises(UsageError, match="at least"):
+        store.runs.create(RunConfig(AGENT, "calc", n=n), cases)
+
+    assert store.runs.list() == []
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [
+        lambda runs: runs.summary(9),
+        lambda runs: runs.pending(9),
+        lambda runs: runs.case_rows(9),
+        lambda runs: runs.metric_rows(9),
+        lambda runs: runs.outcome_counts(9),
+        lambda runs: runs.error_groups(9),
+        lambda runs: runs.trial(9, 0, 0),
+        lambda runs: runs.set_status(9, "running"),
+        lambda runs: runs.set_note(9, "x"),
+        lambda runs: runs.retry_errored(9),
+        lambda runs: runs.recount(9),
+        lambda runs: runs.delete(9),
+    ],
+    ids=lambda ask: ask.__code__.co_names[0],
+)
+def test_a_run_that_does_not_exist_is_not_found(store: Store, ask: Callable[[Any], Any]) -> None:
+    with pytest.raises(NotFoundError, match="no run 9"):
+        ask(store.runs)
+
+
+def test_active_time_adds_up_over_rests(store: Store, plan: Plan, clock: Any) -> None:
+    run = plan()
+    clock.move(seconds=100)
+    store.runs.set_status(run, "running")
+    clock.move(seconds=5)
+    store.runs.set_status(run, "stopping")
+    clock.move(seconds=1)
+    store.runs.set_status(run, "stopped", "by hand")
+    clock.move(hours=3)
+    store.runs.set_status(run, "running")
+    clock.move(seconds=10)
+
+    going = store.runs.summary(run)
+    store.runs.set_status(run, "finished")
+    clock.move(hours=1)
+
+    done = store.runs.summary(run)
+    assert (going.active_ms, done.active_ms) == (16_000, 16_000)
+    assert (going.finished_at, going.reason) == (None, "")
+    assert done.started_at == datetime(2026, 11, 21, 9, 1, 40, tzinfo=UTC)
+    assert done.finished_at == clock.now - timedelta(hours=1)
+
+
+def test_time_after_a_crash_is_not_active(store: Store, plan: Plan, end: End, clock: Any) -> None:
+    run = plan()
+    store.runs.set_status(run, "running")
+    clock.move(seconds=4)
+    store.runs.record([end(run, 0, 0)])
+    clock.move(hours=8)  # the machine was off
+
+    store.runs.set_status(run, "pending")
+    store.runs.set_status(run, "running")
+    clock.move(seconds=1)
+
+    assert store.runs.summary(run).active_ms == 5_000
+
+
+def test_moments_come_back_in_utc(database: Path) -> None:
+    abroad = datetime(2026, 11, 21, 9, 0, tzinfo=timezone(timedelta(hours=9)))
+    with Store.open(database, clock=lambda: abroad) as store:
+        run = store.runs.create(RunConfig(AGENT, "calc"), [Case("a")])
+
+        created_at = store.runs.summary(run).created_at
+
+    assert (created_at, created_at.tzinfo) == (abroad, UTC)
+
+
+def test_a_restart_finds_the_runs_that_are_not_at_their_end(store: Store, plan: Plan) -> None:
+    runs = {status: plan() for status in ("pending", "running", "stopping", "stopped", "finished", "failed")}
+    for status, run in runs.items():
+        store.runs.set_status(run, status, driver=f"desk {status}")  # type: ignore[arg-type]
+
+    unfinished = [(run.status, run.driver) for run in store.runs.unfinished_runs()]
+
+    assert unfinished == [(status, f"desk {status}") for status in ("pending", "running", "stopping")]
+
+
+def test_runs_are_listed_newest_first_page_by_page(store: Store, plan: Plan) -> None:
+    runs = [plan() for _ in range(5)]
+
+    first = store.runs.list(limit=3)
+    second = store.runs.list(limit=3, before=first[-1].id)
+
+    assert [run.id for run in (*first, *second)] == runs[::-1]
+
+
+def test_runs_are_found_by_status_agent_eval_set_and_text(store: Store, plan: Plan) -> None:
+    plain = plan()
+    trip = plan(agent="trip_planner", evalset_id="journeys")
+    noted = plan(note="50% cheaper_model")
+    store.runs.set_status(trip, "running")
+
+    def found(**wanted: Any) -> list[int]:
+        return [run.id for run in store.runs.list(**wanted)]
+
+    assert found(status="running") == found(agent_id="trip_planner") == found(evalset_id="journeys") == [trip]
+    assert found(text="TRIP") == [trip]
+    assert found(text="50% cheaper_") == [noted]
+    assert found(text="%") == [noted]
+    assert found(status="pending", text="calc") == [noted, plain]
+    assert store.runs.counts_by_status() == {"pending": 2, "running": 1}
+    assert store.runs.counts_by_status(text="trip") == {"running": 1}
+    assert store.runs.agents() == ["hello", "trip_planner"]
+    assert store.runs.evalsets() == ["calc", "journeys"]
+
+
+def test_a_note_can_be_changed_and_found(store: Store, plan: Plan) -> None:
+    run = plan(note="before")
+
+    store.runs.set_note(run, "after")
+
+    assert [found.note for found in store.runs.list(text="after")] == ["after"]
+
+
+def test_a_deleted_run_leaves_nothing_and_its_id_is_not_used_again(
+    store: Store, plan: Plan, end: End, database: Path
+) -> None:
+    kept, run = plan(), plan(n_cases=250)
+    store.runs.record([end(run, 0, 0, "errored"), end(run, 1, 1), end(kept, 0, 0)])
+
+    store.runs.delete(run)
+
+    tables = ("run_case", "case_snapshot", "trial", "score", "transcript", "case_metric", "error_group", "last_run")
+    with closing(sqlite3.connect(database)) as connection:
+        left = {
+            table: connection.execute(f"SELECT count(*) FROM {table} WHERE run_id = ?", [run]).fetchone()[0]  # noqa: S608
+            for table in tables
+        }
+    assert set(left.values()) == {0}
+    assert store.runs.summary(kept).n_done == 1
+    assert plan() > run
+
+
+def test_a_deletion_that_was_cut_short_is_finished_later(
+    store: Store, plan: Plan, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = plan(n_cases=5)
+    monkeypatch.setattr(store.runs, "finish_deleting", lambda: None)
+    store.runs.delete(run)
+    monkeypatch.undo()
+
+    assert store.runs.list() == []
+    store.runs.finish_deleting()
+    store.runs.finish_deleting()
+
+
+@pytest.mark.parametrize("status", ["running", "stopping"])
+def test_a_run_that_is_going_is_not_deleted(store: Store, plan: Plan, status: Any) -> None:
+    run = plan()
+    store.runs.set_status(run, status)
+
+    with pytest.raises(ConflictError, match="stop it before"):
+        store.runs.delete(run)
+
+
+def test_results_that_come_after_a_deletion_are_dropped(store: Store, plan: Plan, end: End) -> None:
+    run = plan()
+    store.runs.delete(run)
+
+    assert store.runs.record([end(run, 0, 0)]) == 0
+
+
+def test_each_case_shows_the_newest_run_it_was_in(store: Store, plan: Plan, end: End) -> None:
+    both, other = plan(ids=["a", "b"], n=1), plan(ids=["a"], n=1, evalset_id="other")
+    only_b = plan(ids=["b"], n=2)
+    store.runs.record([end(both, 0, 0), end(both, 1, 0, "failed"), end(only_b, 0, 1, "errored"), end(other, 0, 0)])
+
+    before = store.runs.last_strips("calc")
+    store.runs.delete(only_b)
+    after = store.runs.last_strips("calc")
+
+    assert before == {"a": LastStrip(both, 0, "p"), "b": LastStrip(only_b, 0, ".e")}
+    assert after == {"a": LastStrip(both, 0, "p"), "b": LastStrip(both, 1, "f")}
+    assert store.runs.last_strips("none") == {}

@@ -1,0 +1,279 @@
+"""Matching, alignment and argument differences: a table, the known answers, and brute force."""
+
+from __future__ import annotations
+
+import json
+from fractions import Fraction
+from itertools import combinations, permutations
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from evaldesk.errors import UsageError
+from evaldesk.matching import align, diff_args, json_equal, match_trajectory
+from evaldesk.model import ToolCall
+
+GOLDEN = Path(__file__).resolve().parents[2] / "shared" / "golden" / "trajectory_cases.json"
+TABLE: dict[str, Any] = json.loads(GOLDEN.read_text()) if GOLDEN.is_file() else {}
+Row = dict[str, Any]
+Call = dict[str, Any]
+
+
+def rows(key: str) -> list[Any]:
+    """The known answers under `key`; one skipped row where there are none."""
+    if not TABLE:
+        return [pytest.param({}, marks=pytest.mark.skip(reason="no ../shared beside this checkout"))]
+    return [pytest.param(row, id=row["id"]) for row in TABLE[key]]
+
+
+def ratio(text: str | None) -> float | None:
+    return None if text is None else float(Fraction(text))
+
+
+@pytest.mark.parametrize("row", rows("cases"))
+def test_known_matches(row: Row) -> None:
+    expect = row["expect"]
+    for order in ("exact", "in_order", "any_order", "unordered", "subset"):
+        found = match_trajectory(
+            row["reference"],
+            row["predicted"],
+            order=order,
+            args=row["args_mode"],
+            args_overrides=row.get("args_overrides"),
+        )
+
+        assert found.score == expect[order], order
+        assert found.n_matched == expect["matched"]
+        assert (found.precision, found.recall, found.f1) == pytest.approx(
+            (ratio(expect["precision"]), ratio(expect["recall"]), ratio(expect["f1"]))
+        )
+
+
+@pytest.mark.parametrize("row", rows("alignment"))
+def test_known_alignments(row: Row) -> None:
+    steps = align(row["reference"], row["predicted"])
+
+    assert [list(step) for step in steps] == row["ops"]
+    assert match_trajectory(row["reference"], row["predicted"]).alignment == steps
+
+
+@pytest.mark.parametrize("row", rows("arg_diff"))
+def test_known_argument_differences(row: Row) -> None:
+    changes = diff_args(row["expected"], row["actual"])
+
+    assert [[change.op, change.pointer, change.expected, change.actual] for change in changes] == row["diff"]
+
+
+def call(name: str, **args: object) -> Call:
+    return {"name": name, "args": args}
+
+
+A, B, C = call("a"), call("b"), call("c")
+
+
+@pytest.mark.parametrize(
+    ("expected", "actual", "order", "score"),
+    [
+        pytest.param([], [], "exact", 1.0, id="both-empty"),
+        pytest.param([], [A], "exact", 0.0, id="no-tool-may-be-called"),
+        pytest.param([], [A], "any_order", 1.0, id="extra-calls-allowed"),
+        pytest.param([A], [], "in_order", 0.0, id="nothing-was-called"),
+        pytest.param([A], [], "subset", 1.0, id="nothing-else-was-called"),
+        pytest.param([A, B], [A, C, B], "in_order", 1.0, id="extra-in-the-middle"),
+        pytest.param([A, B], [B, A], "in_order", 0.0, id="swapped-in-order"),
+        pytest.param([A, B], [B, A], "unordered", 1.0, id="swapped-unordered"),
+        pytest.param([A, B], [B, C, A], "unordered", 0.0, id="unordered-allows-no-extra"),
+        pytest.param([A, A], [A], "any_order", 0.0, id="a-call-counts-once"),
+        pytest.param([A], [A, A], "subset", 0.0, id="repeated-call-is-not-in-the-subset"),
+        pytest.param(None, [A], "exact", None, id="not-asserted"),
+    ],
+)
+def test_orders(expected: list[Call] | None, actual: list[Call], order: Any, score: float | None) -> None:
+    assert match_trajectory(expected, actual, order=order).score == score
+
+
+@pytest.mark.parametrize(
+    ("expected", "actual", "args", "score"),
+    [
+        pytest.param({"n": 6}, {"n": 6.0}, "exact", 1.0, id="numbers-by-value"),
+        pytest.param({"n": True}, {"n": 1}, "exact", 0.0, id="true-is-not-one"),
+        pytest.param({"n": None}, {}, "exact", 0.0, id="null-is-not-absent"),
+        pytest.param({"n": 2**53 + 1}, {"n": float(2**53)}, "exact", 0.0, id="big-integers-are-exact"),
+        pytest.param({"n": 1}, {"m": 2}, "ignore", 1.0, id="ignored"),
+        pytest.param({"o": {"a": 1}}, {"o": {"a": 1, "b": 2}, "p": 3}, "superset", 1.0, id="superset-at-depth"),
+        pytest.param({"l": [1]}, {"l": [1, 2]}, "superset", 0.0, id="superset-keeps-array-length"),
+        pytest.param({"a": 1, "b": 2}, {"a": 1}, "subset", 1.0, id="subset"),
+        pytest.param({"a": 1, "b": 2}, {"a": 1, "b": 3}, ["a"], 1.0, id="only-the-named-keys"),
+        pytest.param({"b": 2}, {"b": 3}, ["a"], 1.0, id="a-named-key-absent-on-both-sides"),
+    ],
+)
+def test_argument_modes(expected: Call, actual: Call, args: Any, score: float) -> None:
+    assert match_trajectory([call("t", **expected)], [call("t", **actual)], args=args).score == score
+
+
+def test_an_override_sets_the_mode_of_one_tool_only() -> None:
+    expected = [call("search", q=1), call("book", id=7)]
+
+    loose = match_trajectory(expected, [call("search", q=2), call("book", id=7)], args_overrides={"search": "ignore"})
+    still_exact = match_trajectory(
+        expected, [call("search", q=1), call("book", id=8)], args_overrides={"search": ["q"]}
+    )
+
+    assert loose.score == 1.0
+    assert still_exact.score == 0.0
+
+
+def test_calls_may_be_values_of_the_model() -> None:
+    found = match_trajectory([ToolCall("a", {"x": 1}, id="1")], [{"name": "a", "args": {"x": 1}, "id": "2"}])
+
+    assert found.score == 1.0
+
+
+def test_absent_and_null_arguments_are_the_empty_object() -> None:
+    assert match_trajectory([{"name": "a"}], [{"name": "a", "args": None}]).score == 1.0
+
+
+def test_precision_and_recall_use_a_maximum_matching() -> None:
+    expected = [call("s", q=1), call("s", q=1, page=2)]
+    actual = [call("s", q=1, page=2), call("s", q=1)]
+
+    found = match_trajectory(expected, actual, order="any_order", args="superset")
+
+    assert (found.score, found.precision, found.recall, found.f1) == (1.0, 1.0, 1.0, 1.0)
+
+
+def test_nothing_is_scored_where_nothing_is_asserted() -> None:
+    found = match_trajectory(None, [A])
+
+    assert (found.score, found.precision, found.recall, found.f1, found.alignment) == (None, None, None, None, ())
+
+
+def test_moved_calls_stand_where_they_were_made() -> None:
+    assert align([A, B, C], [B, C, A]) == (("=", 1, 0), ("=", 2, 1), ("moved", 0, 2))
+
+
+def test_pointers_are_escaped() -> None:
+    (change,) = diff_args({"a/b~c": {"d": 1}}, {"a/b~c": {"d": 2}})
+
+    assert change.pointer == "/a~1b~0c/d"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"order": "exakt"}, "no order named 'exakt'; did you mean 'exact'"),
+        ({"args": "ignored"}, "no argument mode named 'ignored'; did you mean 'ignore'"),
+        ({"args_overrides": {"a": "sub"}}, "no argument mode named 'sub'"),
+        ({"expected": [{"args": {}}]}, "expected calls must be"),
+        ({"actual": ["a"]}, "actual calls must be"),
+        ({"actual": [{"name": "a", "args": [1]}]}, "actual call of a: args must be an object"),
+    ],
+)
+def test_bad_requests_say_what_is_wrong(arguments: Row, message: str) -> None:
+    expected, actual = arguments.pop("expected", [A]), arguments.pop("actual", [A])
+
+    with pytest.raises(UsageError, match=message.replace("?", r"\?")):
+        match_trajectory(expected, actual, **arguments)
+
+
+def test_many_interchangeable_calls_are_matched_quickly() -> None:
+    expected = [call("t", **({"page": 1} if index % 2 else {})) for index in range(300)]
+    actual = [call("t", page=1) for _ in range(200)]
+
+    assert match_trajectory(expected, actual, order="subset", args="superset").n_matched == 200
+
+
+values = st.recursive(
+    st.none() | st.booleans() | st.integers(-2, 2) | st.sampled_from([0.0, 1.0, 2.5, "", "1"]),
+    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.sampled_from("ab"), inner, max_size=2),
+    max_leaves=4,
+)
+objects = st.dictionaries(st.sampled_from("xyz"), values, max_size=2)
+few_calls = st.lists(
+    st.builds(call, st.sampled_from("ab"), x=st.sampled_from([0, 1, True, None]), y=st.sampled_from([0, 0.0, "0"])),
+    max_size=5,
+)
+
+
+@given(values, values)
+def test_json_equality_is_that_of_canonical_text(a: Any, b: Any) -> None:
+    assert json_equal(a, b) == (canonical(a) == canonical(b))
+
+
+@given(objects, objects)
+def test_there_is_a_difference_exactly_where_arguments_differ(a: Any, b: Any) -> None:
+    assert (diff_args(a, b) == ()) == json_equal(a, b)
+
+
+@given(few_calls, few_calls, st.sampled_from(["exact", "ignore", "superset", "subset"]))
+def test_matching_equals_brute_force(expected: list[Call], actual: list[Call], args: Any) -> None:
+    pairs = {
+        (i, j)
+        for i, wish in enumerate(expected)
+        for j, made in enumerate(actual)
+        if match_trajectory([wish], [made], args=args).score
+    }
+    longer, shorter = max(len(expected), len(actual)), min(len(expected), len(actual))
+    flip = len(expected) > len(actual)
+    best = max(
+        sum(((chosen[at], at) if flip else (at, chosen[at])) in pairs for at in range(shorter))
+        for chosen in permutations(range(longer), shorter)
+    )
+    in_order = any(
+        all((i, j) in pairs for i, j in enumerate(chosen)) for chosen in combinations(range(len(actual)), len(expected))
+    )
+
+    assert match_trajectory(expected, actual, args=args).n_matched == best
+    assert match_trajectory(expected, actual, args=args, order="in_order").score == in_order
+
+
+@given(few_calls, few_calls)
+def test_alignment_equals_brute_force(expected: list[Call], actual: list[Call]) -> None:
+    steps = align(expected, actual)
+
+    pairs = [(i, j) for op, i, j in steps if op in "=~"]
+    assert pairs == best_pairs(expected, actual)
+    assert sorted(i for _, i, _ in steps if i is not None) == list(range(len(expected)))
+    assert [j for _, _, j in steps if j is not None] == list(range(len(actual)))
+    left, right = [i for op, i, _ in steps if op == "-"], [j for op, _, j in steps if op == "+"]
+    assert not any(
+        likeness(expected[i], actual[j]) == 1 for i in left for j in right if i is not None and j is not None
+    )
+
+
+def best_pairs(expected: list[Call], actual: list[Call]) -> list[tuple[int, int]]:
+    """Every order-preserving pairing, tried in exact arithmetic: greatest likeness, then the smallest list."""
+    choices = [
+        list(zip(left, right, strict=True))
+        for size in range(min(len(expected), len(actual)) + 1)
+        for left in combinations(range(len(expected)), size)
+        for right in combinations(range(len(actual)), size)
+        if all(expected[i]["name"] == actual[j]["name"] for i, j in zip(left, right, strict=True))
+    ]
+    return min(choices, key=lambda pairs: (-sum(likeness(expected[i], actual[j]) for i, j in pairs), pairs))
+
+
+def likeness(wish: Call, made: Call) -> Fraction:
+    if canonical(wish) == canonical(made):
+        return Fraction(1)
+    if wish["name"] != made["name"]:
+        return Fraction(0)
+    keys = {*wish["args"], *made["args"]}
+    equal = [key for key in keys if canonical([wish["args"].get(key)]) == canonical([made["args"].get(key)])]
+    return Fraction(1, 2) + Fraction(49, 100) * Fraction(len(equal), len(keys))
+
+
+def canonical(value: Any) -> str:
+    """JSON text in which equal values read the same."""
+
+    def number(item: Any) -> Any:
+        if isinstance(item, dict):
+            return {key: number(inner) for key, inner in item.items()}
+        if isinstance(item, list):
+            return [number(inner) for inner in item]
+        return float(item) if isinstance(item, int) and not isinstance(item, bool) else item
+
+    return json.dumps(number(value), sort_keys=True)

@@ -1,0 +1,161 @@
+"""`evaldesk eval` as a process: what it prints, how it ends, and what a desk makes of its runs."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import pytest
+
+from evaldesk.store import Store
+
+if TYPE_CHECKING:
+    from tests.torture.conftest import Place
+
+QUERIES = ["case 1", "case 2", "case 3", "case 7"]
+SAID = """\
+✓ ✓  case_1
+✓ ✓  case_2
+! !  case_3
+    trial 1 errored: ValueError: threes are not found
+✗ ✗  case_7
+    trial 1 failed: turn 1: response_match_score: 0 of 4 expected words, 0 of 1 given, after stemming
+2 × agent_raised: ValueError: threes are not found
+4 of 6 passed; could be 0–100 % (2 errored)
+Run 1. `evaldesk ui` shows it turn by turn.
+"""
+
+
+def test_every_case_is_shown_with_what_went_wrong_first(brief: Place) -> None:
+    path = brief.write_cases(QUERIES)
+
+    ended = brief.run("eval", "brief", str(path), "--n", "2")
+
+    assert (ended.stdout, ended.stderr, ended.returncode) == (SAID, "", 3)
+
+
+@pytest.mark.parametrize(
+    ("chosen", "code"),
+    [
+        pytest.param(":case_1,case_2", 0, id="all passed"),
+        pytest.param(":case_1, case_7", 1, id="one failed"),
+        pytest.param(":case_3", 3, id="one errored"),
+    ],
+)
+def test_the_exit_code_tells_the_verdict_of_the_chosen_cases(brief: Place, chosen: str, code: int) -> None:
+    path = brief.write_cases(QUERIES)
+
+    ended = brief.run("eval", "brief", f"{path}{chosen}")
+
+    assert ended.returncode == code
+    assert [case for case in QUERIES if case.replace(" ", "_") in ended.stdout] == [
+        case for case in QUERIES if case.replace(" ", "_") in chosen
+    ]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        pytest.param(["brief", "nowhere.json"], "nowhere.json is not a file", id="file"),
+        pytest.param(["brief", "{set}:case_11"], "did you mean 'case_1'?", id="case"),
+        pytest.param(["brief", "{set}:,"], "name a case after the colon", id="empty selection"),
+        pytest.param(["breif", "{set}"], "breif", id="agent"),
+        pytest.param(["samples/hello_word", "{set}"], "did you mean 'hello_world'?", id="sample"),
+        pytest.param(["brief", "brief/agent.py"], "agent.py", id="no eval set"),
+        pytest.param(["brief", "{set}", "--n", "0"], "--n", id="option"),
+    ],
+)
+def test_wrong_usage_is_one_sentence_and_plays_nothing(brief: Place, arguments: list[str], said: str) -> None:
+    path = brief.write_cases(QUERIES)
+
+    ended = brief.run("eval", *(argument.replace("{set}", str(path)) for argument in arguments))
+
+    assert (ended.returncode, ended.stdout) == (2, "")
+    assert said in ended.stderr
+    assert "Traceback" not in ended.stderr
+    assert brief.played == []
+
+
+def test_an_agent_that_cannot_be_imported_shows_the_trace_of_its_own_code(brief: Place) -> None:
+    path = brief.write_cases(QUERIES)
+    brief.write_agent("import pdf_tables\n\nroot_agent = pdf_tables.agent\n", "broken")
+
+    ended = brief.run("eval", "broken", str(path))
+
+    assert (ended.returncode, ended.stdout) == (3, "")
+    assert ended.stderr.startswith("evaldesk: broken cannot be loaded: ")
+    assert "No module named 'pdf_tables'" in ended.stderr
+    assert 'broken/agent.py", line 1' in ended.stderr
+
+
+def test_a_desk_on_the_same_workspace_shows_the_run_while_it_goes_on_and_after(
+    brief: Place, wait_until: Callable[..., None]
+) -> None:
+    path = brief.write_cases([f"case {i}" for i in range(100)])
+    server = brief.start()
+    with started(brief, "eval", "brief", str(path), "--n", "3") as process:
+        wait_until(lambda: "running" in server.get("/runs/1").text)
+        refused = server.post("/runs/1/deletion")
+        output, _ = process.communicate(timeout=60)
+
+    assert process.returncode == 3
+    assert refused.status_code in {409, 422}
+    assert "240 of 270 passed" in output
+    assert "240 of 270" in server.get("/runs").text
+    assert "All 300 trials done" in server.get("/runs/1").text
+    assert server.start_run() == 2
+
+
+def test_an_interrupted_run_keeps_what_is_finished_and_is_resumed_in_the_desk(
+    brief: Place, wait_until: Callable[..., None]
+) -> None:
+    path = brief.write_cases([f"case {i}" for i in range(100)])
+    with started(brief, "eval", "brief", str(path), "--n", "5") as process:
+        wait_until(lambda: len(brief.played) > 50)
+        process.send_signal(signal.SIGINT)
+        _, errors = process.communicate(timeout=15)
+    brief.until_alone()
+    with Store.open(brief.database, must_exist=True) as store:
+        stopped = store.runs.summary(1)
+    server = brief.start()
+    before = server.get("/runs/1").text
+    resumed = server.post("/runs/1/resumption")
+
+    assert process.returncode == 130
+    assert errors == "Stopped. The finished trials are stored; `evaldesk ui` resumes the run.\n"
+    assert stopped.status == "stopped"
+    assert 0 < stopped.n_done < 500
+    assert f"Resume {stopped.n_todo} trials" in before
+    assert resumed.status_code == 303
+    assert "All 500 trials done" in server.say_when_done(1)
+
+
+@pytest.mark.torture
+def test_a_killed_run_of_the_command_line_goes_on_when_a_desk_starts(
+    brief: Place, wait_until: Callable[..., None]
+) -> None:
+    path = brief.write_cases([f"case {i}" for i in range(100)])
+    with started(brief, "eval", "brief", str(path), "--n", "5") as process:
+        wait_until(lambda: len(brief.played) > 50)
+        process.kill()
+        process.communicate(timeout=15)
+    brief.until_alone()
+
+    page = brief.start().say_when_done(1)
+
+    assert "All 500 trials done" in page
+
+
+def started(place: Place, *arguments: str) -> subprocess.Popen[str]:
+    """`evaldesk ARGUMENTS` in the workspace, going on."""
+    return subprocess.Popen(
+        [sys.executable, "-m", "evaldesk", *arguments],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=place.environment,
+        cwd=place.workspace,
+    )

@@ -1,0 +1,119 @@
+"""Starting and ending `evaldesk ui`: what is refused, in which words, and what is left behind."""
+
+from __future__ import annotations
+
+import signal
+import socket
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from tests.torture.conftest import Place
+
+Until = Callable[..., None]
+EVERYWHERE = "0.0.0.0"  # noqa: S104 - that it is refused is the test
+
+SLOW_AGENT = """
+import time
+
+def root_agent(message):
+    time.sleep(0.2)
+    return "It is " + message
+"""
+
+
+def test_the_second_server_names_the_first_which_can_be_followed_once_it_is_killed(
+    brief: Place, kill: Callable[[int], None]
+) -> None:
+    first = brief.start()
+
+    second = brief.run("ui", "--port", "0", "--no-open")
+    kill(first.process.pid)
+    third = brief.start()
+
+    assert second.returncode == 2
+    assert second.stdout == ""
+    assert second.stderr == (
+        f"evaldesk: {brief.workspace} is held by process {first.process.pid}, {first.url}/; "
+        "use that one, or end it first\n"
+    )
+    assert third.get("/").status_code == 200
+
+
+def test_a_port_that_is_taken_is_said_so(brief: Place) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+
+        ended = brief.run("ui", "--port", str(port), "--no-open")
+
+    assert ended.returncode == 2
+    assert ended.stderr == (
+        f"evaldesk: 127.0.0.1:{port} cannot be used: Address already in use; choose another with --port, or --port 0\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        pytest.param(["--host", EVERYWHERE], ["--listen-beyond-loopback", "--allowed-host"], id="host"),
+        pytest.param(
+            ["--host", EVERYWHERE, "--listen-beyond-loopback"], ["--allowed-host"], id="host without allowed names"
+        ),
+        pytest.param(["--token", "short"], ["--token: 16 to 200"], id="token"),
+        pytest.param(["--port", "70000"], ["--port", "65535"], id="port"),
+        pytest.param(["nowhere"], ["nowhere", "is not a folder"], id="folder"),
+    ],
+)
+def test_what_must_not_be_served_is_refused_before_anything_listens(
+    brief: Place, options: list[str], words: list[str]
+) -> None:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+
+    ended = brief.run("ui", "--no-open", "--port", str(port), *options)
+
+    assert ended.returncode == 2
+    assert ended.stdout == ""
+    assert [word for word in words if word not in ended.stderr] == []
+    assert not (brief.workspace / ".evaldesk").exists()
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=["SIGTERM", "SIGINT"])
+def test_a_server_told_to_stop_ends_soon_and_its_run_goes_on_at_the_next_start(
+    place: Place, wait_until: Until, number: int
+) -> None:
+    place.write_agent(SLOW_AGENT)
+    place.write_cases([f"case {i}" for i in range(40)])
+    server = place.start()
+    run_id = server.start_run()
+    with server.stream(f"/runs/{run_id}/events") as run, server.stream(f"/runs/{run_id}/events") as same_run:
+        assert [next(each.iter_raw())[:5] for each in (run, same_run)] == [b"data:"] * 2
+        wait_until(lambda: "<b>0 of 40" not in server.get(f"/runs/{run_id}").text)
+
+        began = time.monotonic()
+        code = server.end(number)
+        took_s = time.monotonic() - began
+
+    assert (code, server.log()) == (0, "")
+    assert took_s < 8
+    place.until_alone()
+    assert "All 40 trials done" in place.start().say_when_done(run_id)
+
+
+def test_a_server_told_twice_to_stop_does_not_wait(place: Place, wait_until: Until) -> None:
+    place.write_agent("import time\n\n\ndef root_agent(message):\n    time.sleep(600)\n")
+    place.write_cases(["case 1"])
+    server = place.start()
+    server.start_run()
+    wait_until(lambda: "1 running" in server.get("/runs/1").text)
+
+    server.process.send_signal(signal.SIGINT)
+    time.sleep(0.3)
+    code = server.end(signal.SIGINT, within_s=3)
+
+    assert code == 130
+    place.until_alone()

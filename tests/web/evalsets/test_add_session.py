@@ -1,0 +1,205 @@
+"""Add a session to an eval set, as a browser without a script does it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from evaldesk.model import ErrorRecord, Event, ToolCall, TurnRecord
+
+Pages = Any
+
+
+@pytest.fixture
+def session(pages: Pages) -> str:
+    """The id of a session: a turn with a call, a turn without, and one that broke off."""
+    sessions = pages.desk.store.sessions
+    start: dict[str, Any] = {"sides": 6, "rolls": []}
+    after: dict[str, Any] = {"sides": 6, "rolls": [4]}
+    made = sessions.create("dice", "Roll & check", start)
+    call = Event("tool_call", 1, "dice", call=ToolCall("roll_die", {"sides": 6, "note": "a"}, "call-77"))
+    first = Event("agent_message", 0, "dice", "Let me roll.")
+    answer = Event("agent_message", 2, "dice", "You rolled 4.")
+    sessions.append_turn(made.id, TurnRecord("Roll", (first, call, answer), start, after))
+    sessions.append_turn(made.id, TurnRecord("Thanks", (Event("agent_message", 1, "dice", "Welcome."),), after, after))
+    broken = (Event("error", 1, error=ErrorRecord("agent", "boom")),)
+    sessions.append_turn(made.id, TurnRecord("Again", broken, after, {"sides": 7}, 1.0, "error"))
+    return str(made.id)
+
+
+@pytest.fixture
+def address(session: str) -> str:
+    return f"/sessions/{session}/case"
+
+
+def test_the_page_proposes_a_name_what_was_finished_and_the_states(pages: Pages, calc: str, address: str) -> None:
+    fields = pages.fields(address)
+
+    assert fields["case"] == "roll_check"
+    assert fields["evalset"] == calc
+    assert (fields["turn-0-calls"], fields["turn-1-calls"]) == ("calls", "no_tool")
+    assert ("turn-0-kept" in fields, "turn-2-kept" in fields) == (True, False)
+    assert '"rolls": []' in fields["initial"]
+    assert fields["final"] == '{\r\n  "rolls": [4]\r\n}'
+    assert "it ended in an error" in pages.get(address).text
+
+
+def test_what_is_shown_is_what_is_saved_with_the_state_the_session_started_from(
+    pages: Pages, calc: str, session: str, address: str
+) -> None:
+    answer = pages.post(address, pages.fields(address))
+
+    case = pages.stored()["eval_cases"][2]
+    first, second = case["conversation"]
+    assert answer.status_code == 303
+    assert case["session_input"] == {"app_name": "dice", "user_id": "user", "state": {"sides": 6, "rolls": []}}
+    assert case["final_session_state"] == {"rolls": [4]}
+    assert first["intermediate_data"]["tool_uses"] == [{"name": "roll_die", "args": {"sides": 6, "note": "a"}}]
+    assert first["intermediate_data"]["intermediate_responses"] == [["dice", [{"text": "Let me roll."}]]]
+    assert first["final_response"]["parts"] == [{"text": "You rolled 4."}]
+    assert second["intermediate_data"]["tool_uses"] == []
+    added = pages.desk.store.sessions.get(session).added_to
+    assert [(each.evalset_id, each.case_id) for each in added] == [(calc, "roll_check")]
+
+
+def test_after_saving_the_set_offers_to_run_the_case(pages: Pages, calc: str, address: str) -> None:
+    answer = pages.post(address, pages.fields(address))
+
+    text = pages.get(answer.headers["location"]).text
+
+    assert "was added to calc" in text
+    assert f"/runs/new?evalset={calc}&amp;case=roll_check&amp;n=5&amp;agent=dice" in text
+
+
+def test_add_and_run_goes_to_the_run_form(pages: Pages, calc: str, address: str) -> None:
+    answer = pages.post(address, pages.fields(address) | {"then": "run"})
+
+    assert answer.headers["location"] == f"/runs/new?evalset={calc}&case=roll_check&n=5&agent=dice"
+
+
+def test_what_is_unticked_is_left_out_and_what_is_edited_is_saved(pages: Pages, calc: str, address: str) -> None:
+    fields = pages.fields(address) | {
+        "case": "mine",
+        "turn-0-call-0-arg-0-value": "20",
+        "turn-0-reference": "",
+        "initial": "{}",
+        "final": "",
+        "tags": "smoke",
+    }
+    fields = fields | {"op": "turn-0-call-0-arg-1-delete"}
+    del fields["turn-1-kept"], fields["turn-0-intermediate-0-kept"]
+
+    dropped = pages.post(address, fields)
+    del fields["op"], fields["turn-0-call-0-arg-1-name"], fields["turn-0-call-0-arg-1-value"]
+    pages.post(address, fields)
+
+    case = pages.stored()["eval_cases"][2]
+    (turn,) = case["conversation"]
+    assert "turn-0-call-0-arg-1-value" not in dropped.text
+    assert case["eval_id"] == "mine"
+    assert case["tags"] == ["smoke"]
+    assert "final_session_state" not in case
+    assert "final_response" not in turn
+    assert turn["intermediate_data"] == {"tool_uses": [{"name": "roll_die", "args": {"sides": 20}}]}
+
+
+def test_unticking_the_only_call_of_these_calls_is_a_problem(pages: Pages, calc: str, address: str) -> None:
+    fields = pages.fields(address)
+    del fields["turn-0-call-0-kept"]
+
+    assert pages.post(address, fields).status_code == 422
+
+
+def test_unticking_every_turn_is_a_problem(pages: Pages, calc: str, address: str) -> None:
+    fields = {name: value for name, value in pages.fields(address).items() if not name.endswith("-kept")}
+
+    answer = pages.post(address, fields)
+
+    assert answer.status_code == 422
+    assert "at least one turn" in answer.text
+
+
+@pytest.mark.parametrize(
+    ("choice", "names"),
+    [("free", ["roll_check", "roll_check_2"]), ("overwrite", ["roll_check"])],
+)
+def test_a_case_name_that_exists_is_answered_with_a_choice(
+    pages: Pages, calc: str, address: str, choice: str, names: list[str]
+) -> None:
+    typed = pages.fields(address) | {"turn-0-reference": "typed"}
+    pages.post(address, typed)
+
+    asked = pages.post(address, typed)
+    answer = pages.post(address, typed | {"choice": choice})
+
+    assert asked.status_code == 409
+    assert "Keep both, this one as roll_check_2" in asked.text
+    assert "typed" in asked.text
+    assert answer.status_code == 303
+    assert [case["eval_id"] for case in pages.stored()["eval_cases"][2:]] == names
+
+
+def test_the_proposed_name_is_free_in_the_chosen_set(pages: Pages, calc: str, address: str) -> None:
+    pages.post(address, pages.fields(address))
+
+    assert pages.fields(f"{address}?evalset={calc}")["case"] == "roll_check_2"
+
+
+def test_a_new_set_is_made_with_the_case(pages: Pages, calc: str, address: str) -> None:
+    answer = pages.post(address, pages.fields(address) | {"evalset": "new", "new-set": "mine"})
+
+    assert answer.status_code == 303
+    assert [case["eval_id"] for case in pages.stored("mine.evalset.json")["eval_cases"]] == ["roll_check"]
+
+
+@pytest.mark.parametrize(("name", "status"), [("calc", 409), ("../x", 422), ("", 422)])
+def test_a_new_set_that_cannot_be_is_a_problem_of_its_field(
+    pages: Pages, calc: str, address: str, name: str, status: int
+) -> None:
+    answer = pages.post(address, pages.fields(address) | {"evalset": "new", "new-set": name})
+
+    assert answer.status_code == status
+    assert 'id="new-set-error"' in answer.text
+    assert [path.name for path in pages.folder.iterdir()] == ["calc.evalset.json"]
+
+
+def test_without_any_set_a_new_one_is_proposed(pages: Pages, address: str) -> None:
+    fields = pages.fields(address)
+
+    assert (fields["evalset"], fields["new-set"]) == ("new", "dice")
+
+
+def test_the_preview_says_what_would_be_saved_and_saves_nothing(pages: Pages, calc: str, address: str) -> None:
+    fields = pages.fields(address)
+    del fields["turn-1-kept"]
+    before = pages.stored()
+
+    answer = pages.client.post(f"{address}/preview", data=fields, headers={"HX-Target": "aside#saved"})
+
+    assert "1 of 3" in answer.text
+    assert "<html" not in answer.text
+    assert pages.stored() == before
+
+
+def test_a_secret_in_what_would_be_saved_is_pointed_out_without_showing_it_again(
+    pages: Pages, calc: str, address: str
+) -> None:
+    fields = pages.fields(address) | {"turn-0-reference": "the key is very-secret-value"}
+
+    answer = pages.client.post(f"{address}/preview", data=fields, headers={"HX-Target": "aside#saved"})
+
+    assert "look before you save" in answer.text
+    assert "[MODEL_API_KEY]" in answer.text
+
+
+def test_a_session_without_turns_says_what_to_do(pages: Pages) -> None:
+    empty = pages.desk.store.sessions.create("dice", "", {})
+
+    assert "nothing to add yet" in pages.get(f"/sessions/{empty.id}/case").text
+
+
+def test_a_session_that_is_not_there_is_404(pages: Pages) -> None:
+    assert pages.get("/sessions/nothing/case").status_code == 404
+    assert pages.post("/sessions/nothing/case").status_code == 404
+    assert pages.get("/sessions/nothing/case/preview").status_code == 405

@@ -1,0 +1,334 @@
+"""The case editor, as a browser without a script uses it."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+import pytest
+
+Pages = Any
+CASE = "roll/and check"
+HTMX = {"HX-Request": "true", "HX-Target": "div#editor"}
+
+
+@pytest.fixture
+def address(pages: Pages, calc: str) -> str:
+    return str(pages.case_address(calc, CASE))
+
+
+def test_saving_an_untouched_form_changes_not_a_byte(pages: Pages, address: str) -> None:
+    before = (pages.folder / "calc.evalset.json").read_bytes()
+
+    answer = pages.post(address, pages.fields(address))
+
+    assert answer.status_code == 303
+    assert (pages.folder / "calc.evalset.json").read_bytes() == before
+
+
+def test_everything_in_a_case_is_edited_and_what_we_do_not_know_survives(pages: Pages, address: str) -> None:
+    typed = pages.fields(address) | {
+        "case": "rolled",
+        "tags": "smoke, new, smoke",
+        "turn-0-query": "Roll two dice",
+        "turn-0-call-0-arg-0-value": '{"n": 2}',
+        "turn-0-intermediate-0-text": "Wait.",
+        "turn-0-reference": "3\r\nand 4",
+        "turn-1-calls": "no_tool",
+        "initial": '{"rolls": []}',
+        "final": '{"total": 7}',
+    }
+
+    answer = pages.post(address, typed)
+
+    stored = pages.stored()
+    case = stored["eval_cases"][0]
+    first, second = case["conversation"]
+    assert answer.status_code == 303
+    assert (stored["x_team"], case["x_owner"], first["invocation_id"]) == ("dice", "somebody", "e-1")
+    assert (case["eval_id"], case["tags"], case["final_session_state"]) == ("rolled", ["smoke", "new"], {"total": 7})
+    assert case["session_input"] == {"app_name": "dice", "user_id": "u", "state": {"rolls": []}}
+    assert first["user_content"]["parts"] == [{"text": "Roll two dice"}]
+    assert first["final_response"]["parts"] == [{"text": "3\nand 4"}]
+    assert first["intermediate_data"]["tool_uses"] == [{"id": "c-1", "name": "roll_die", "args": {"sides": {"n": 2}}}]
+    assert first["intermediate_data"]["intermediate_responses"] == [["dice", [{"text": "Wait."}]]]
+    assert second["intermediate_data"]["tool_uses"] == []
+    assert second["invocation_id"] == "e-2"
+
+
+@pytest.mark.parametrize(
+    ("op", "queries"),
+    [
+        ("turn-add", ["Roll a die", "Thanks", ""]),
+        ("turn-1-up", ["Thanks", "Roll a die"]),
+        ("turn-0-down", ["Thanks", "Roll a die"]),
+        ("turn-0-up", ["Roll a die", "Thanks"]),
+        ("turn-0-delete", ["Thanks"]),
+    ],
+)
+def test_a_button_changes_the_turns_of_the_form_and_saves_nothing(
+    pages: Pages, address: str, op: str, queries: list[str]
+) -> None:
+    before = pages.stored()
+
+    answer = pages.post(address, pages.fields(address) | {"op": op})
+
+    found = re.findall(r'<textarea id="turn-\d-query"[^>]*>\n([^<]*)</textarea>', answer.text)
+    assert answer.status_code == 200
+    assert found == queries
+    assert pages.stored() == before
+
+
+@pytest.mark.parametrize(
+    ("op", "shown"),
+    [
+        ("turn-1-call-add", 'name="turn-1-call-0-name"'),
+        ("turn-0-call-0-arg-add", 'name="turn-0-call-0-arg-1-value"'),
+        ("turn-0-intermediate-add", 'name="turn-0-intermediate-1-text"'),
+    ],
+)
+def test_a_button_adds_a_part_to_a_turn(pages: Pages, address: str, op: str, shown: str) -> None:
+    assert shown in pages.post(address, pages.fields(address) | {"op": op}).text
+
+
+def test_htmx_gets_the_editor_alone_and_is_sent_on_by_a_header(pages: Pages, address: str) -> None:
+    fields = pages.fields(address)
+
+    changed = pages.client.post(address, data=fields | {"op": "turn-add"}, headers=HTMX)
+    saved = pages.client.post(address, data=fields, headers=HTMX)
+
+    assert "<html" not in changed.text
+    assert "hx-" not in changed.text
+    assert saved.status_code == 200
+    assert saved.headers["HX-Redirect"].startswith(address)
+
+
+@pytest.mark.parametrize(
+    "op", ["turn-9-up", "turn", "x-add", "turn-0-query-add", "turn-0-fly", "__class__-0-up", "-" * 999]
+)
+def test_a_button_that_does_not_exist_is_refused(pages: Pages, address: str, op: str) -> None:
+    assert pages.post(address, pages.fields(address) | {"op": op}).status_code == 422
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "sentence"),
+    [
+        ("turn-0-query", " ", "Say what the user says"),
+        ("turn-0-call-0-name", "", "Name the tool"),
+        ("turn-0-call-0-arg-0-name", "", "Name the argument"),
+        ("turn-0-call-0-arg-0-value", "Paris", "Text stands in quotes"),
+        ("turn-0-call-0-arg-0-value", "NaN", "NaN"),
+        ("turn-0-call-0-arg-0-value", '{"a": 1, "a": 2}', "twice"),
+        ("initial", '{"a": 1,\n "b": }', "Line 2, column 7"),
+        ("initial", "[1]", "This must be an object"),
+        ("final", "{", "Line 1"),
+        ("case", "", "Name the case"),
+        ("case", "a\x00b", "control characters"),
+        ("case", "x" * 501, "At most 500"),
+        ("tags", ",".join(map(str, range(60))), "At most 50 tags"),
+    ],
+)
+def test_a_problem_stands_beside_its_field_and_nothing_typed_is_lost(
+    pages: Pages, address: str, field: str, value: str, sentence: str
+) -> None:
+    before = pages.stored()
+
+    answer = pages.post(address, pages.fields(address) | {"turn-1-query": "typed <here>", field: value})
+
+    assert answer.status_code == 422
+    assert sentence in answer.text
+    assert f'href="#{field}"' in answer.text
+    assert f'id="{field}-error"' in answer.text
+    assert "typed &lt;here&gt;" in answer.text
+    assert pages.stored() == before
+
+
+def test_text_that_is_not_json_is_offered_to_be_quoted(pages: Pages, address: str) -> None:
+    typed = pages.fields(address) | {"turn-0-call-0-arg-0-value": 'say "Paris"'}
+
+    offered = pages.post(address, typed).text
+    quoted = pages.post(address, typed | {"op": "turn-0-call-0-arg-0-quote"}).text
+
+    assert 'value="turn-0-call-0-arg-0-quote"' in offered
+    assert "&#34;say \\&#34;Paris\\&#34;&#34;</textarea>" in quoted
+
+
+def test_these_calls_without_a_call_is_a_problem(pages: Pages, address: str) -> None:
+    answer = pages.post(address, pages.fields(address) | {"turn-1-calls": "calls"})
+
+    assert answer.status_code == 422
+    assert "Add a call, or choose" in answer.text
+
+
+def test_the_last_turn_cannot_be_left_out(pages: Pages, calc: str) -> None:
+    address = pages.case_address(calc, "quiet")
+    fields = {name: value for name, value in pages.fields(address).items() if not name.startswith("turn-")}
+
+    assert pages.post(address, fields).status_code == 422
+
+
+def test_a_case_that_changed_meanwhile_is_shown_beside_what_was_typed(pages: Pages, calc: str, address: str) -> None:
+    typed = pages.fields(address) | {"turn-0-reference": "mine"}
+    theirs = pages.stored()
+    theirs["eval_cases"][0]["x_owner"] = "somebody else"
+    pages.write("calc.evalset.json", theirs)
+
+    asked = pages.post(address, typed)
+    unchanged = pages.stored()
+    answer = pages.post(address, typed | {"choice": "overwrite"})
+
+    case = pages.stored()["eval_cases"][0]
+    assert asked.status_code == 409
+    assert "mine" in asked.text
+    assert "You rolled 3" in asked.text
+    assert unchanged == theirs
+    assert answer.status_code == 303
+    assert case["x_owner"] == "somebody else"
+    assert case["conversation"][0]["final_response"]["parts"] == [{"text": "mine"}]
+
+
+def test_a_change_to_another_case_is_kept_and_in_nobodys_way(pages: Pages, calc: str, address: str) -> None:
+    typed = pages.fields(address) | {"turn-0-reference": "mine"}
+    theirs = pages.stored()
+    theirs["eval_cases"][1]["x_new"] = True
+    pages.write("calc.evalset.json", theirs)
+
+    answer = pages.post(address, typed)
+
+    assert answer.status_code == 303
+    assert pages.stored()["eval_cases"][1]["x_new"] is True
+
+
+def test_a_case_that_is_gone_can_be_added_again(pages: Pages, calc: str, address: str) -> None:
+    typed = pages.fields(address)
+    pages.post(f"{address}/trash")
+
+    asked = pages.post(address, typed)
+    answer = pages.post(address, typed | {"choice": "add"})
+
+    assert asked.status_code == 409
+    assert "no longer in calc" in asked.text
+    assert answer.status_code == 303
+    assert [case["eval_id"] for case in pages.stored()["eval_cases"]] == ["quiet", CASE]
+
+
+def test_a_name_of_another_case_is_answered_with_a_choice(pages: Pages, address: str) -> None:
+    typed = pages.fields(address) | {"case": "quiet"}
+
+    asked = pages.post(address, typed)
+    answer = pages.post(address, typed | {"choice": "free"})
+
+    assert asked.status_code == 409
+    assert "Save as quiet_2" in asked.text
+    assert answer.status_code == 303
+    assert [case["eval_id"] for case in pages.stored()["eval_cases"]] == ["quiet_2", "quiet"]
+
+
+def test_a_new_case_is_written_by_hand(pages: Pages, calc: str) -> None:
+    address = f"/evalsets/{calc}/cases/new"
+    typed = pages.fields(address) | {"case": "third", "turn-0-query": "Hi"}
+
+    empty = pages.post(address, pages.fields(address))
+    answer = pages.post(address, typed)
+    taken = pages.post(address, typed)
+
+    assert empty.status_code == 422
+    assert answer.status_code == 303
+    assert pages.get(answer.headers["location"]).status_code == 200
+    assert pages.stored()["eval_cases"][2] == {
+        "eval_id": "third",
+        "conversation": [{"user_content": {"parts": [{"text": "Hi"}], "role": "user"}}],
+    }
+    assert taken.status_code == 409
+
+
+def test_a_case_is_duplicated_moved_and_deleted(pages: Pages, calc: str, address: str) -> None:
+    copy = pages.post(f"{address}/copies").headers["location"]
+    pages.post(f"{address}/position", {"step": "down"})
+    moved = [case["eval_id"] for case in pages.stored()["eval_cases"]]
+    pages.post(f"{copy.partition('?')[0]}/trash")
+
+    assert moved == [f"{CASE}_copy", CASE, "quiet"]
+    assert [case["eval_id"] for case in pages.stored()["eval_cases"]] == [CASE, "quiet"]
+    assert pages.post(f"{address}/position", {"step": "sideways"}).status_code == 422
+
+
+def test_the_raw_json_is_the_case_as_the_file_has_it_and_may_be_edited(pages: Pages, calc: str, address: str) -> None:
+    shown = pages.get(f"{address}/json").text
+    version = re.search(r'name="version" value="([^"]+)"', shown)
+    case = pages.stored()["eval_cases"][0]
+
+    typed = {"raw": json.dumps(case | {"x_owner": "me"}), "version": version[1] if version else ""}
+    answer = pages.post(f"{address}/json", typed)
+
+    assert "x_owner" in shown
+    assert answer.status_code == 303
+    assert pages.stored()["eval_cases"][0] == case | {"x_owner": "me"}
+
+
+@pytest.mark.parametrize(
+    ("raw", "place"),
+    [
+        ('{"eval_id": "x",\n "conversation": 7}', "Line 2"),
+        ('{"eval_id": "x",\n', "Line"),
+        ("", "empty"),
+        ('{"eval_id": "", "conversation": []}', "Name the case"),
+    ],
+)
+def test_raw_json_that_is_no_case_says_where(pages: Pages, address: str, raw: str, place: str) -> None:
+    answer = pages.post(f"{address}/json", {"raw": raw, "version": ""})
+
+    assert answer.status_code == 422
+    assert place in answer.text
+    assert 'aria-invalid="true"' in answer.text
+
+
+def test_raw_json_over_a_changed_case_shows_both(pages: Pages, address: str) -> None:
+    raw = json.dumps(pages.stored()["eval_cases"][0] | {"x_owner": "me"})
+
+    asked = pages.post(f"{address}/json", {"raw": raw, "version": "old"})
+    answer = pages.post(f"{address}/json", {"raw": raw, "version": "old", "choice": "overwrite"})
+
+    assert asked.status_code == 409
+    assert "Save mine over it" in asked.text
+    assert answer.status_code == 303
+
+
+def test_a_scenario_is_edited_as_raw_json_only(pages: Pages) -> None:
+    scenario = {"starting_prompt": "Hi", "conversation_plan": "Ask for a die."}
+    value = {"eval_set_id": "s", "eval_cases": [{"eval_id": "plan", "conversation_scenario": scenario}]}
+    address = pages.case_address(pages.write("s.evalset.json", value), "plan")
+
+    answer = pages.get(address)
+
+    assert answer.headers["location"] == f"{address}/json"
+    assert "simulated user" in pages.get(f"{address}/json").text
+
+
+def test_a_file_of_the_old_form_asks_before_it_becomes_a_new_one(pages: Pages) -> None:
+    turns = [{"query": "Roll", "expected_tool_use": [], "reference": "3"}]
+    set_id = pages.write("old.test.json", turns)
+    address = pages.case_address(set_id, "old")
+    typed = pages.fields(address) | {"final": '{"a": 1}'}
+
+    asked = pages.post(address, typed)
+    unchanged = pages.stored("old.test.json")
+    answer = pages.post(address, typed | {"form": "adk"})
+
+    assert asked.status_code == 409
+    assert "Save the file in ADK" in asked.text
+    assert unchanged == turns
+    assert answer.status_code == 303
+    assert pages.stored("old.test.json")["eval_cases"][0]["final_session_state"] == {"a": 1}
+
+
+def test_a_case_that_is_not_there_is_404(pages: Pages, calc: str) -> None:
+    assert pages.get(f"/evalsets/{calc}/cases/nothing").status_code == 404
+    assert pages.get(f"/evalsets/{calc}/cases/nothing/json").status_code == 404
+
+
+def test_too_many_parts_are_refused(pages: Pages, address: str) -> None:
+    many = {f"turn-{index}-query": "x" for index in range(201)}
+
+    assert pages.post(address, {"case": "x"} | many).status_code == 422

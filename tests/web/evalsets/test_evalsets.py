@@ -1,0 +1,249 @@
+"""The list of eval sets, one set, and what is done to a whole set."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from evaldesk.formats import read_evalset
+
+Pages = Any
+
+
+def test_the_list_names_every_set_and_why_one_cannot_be_read(pages: Pages, calc: str) -> None:
+    (pages.folder / "broken.evalset.json").write_text('{"eval_set_id": "broken",\n "eval_cases": 7}')
+
+    text = pages.get("/evalsets").text
+
+    assert f'href="/evalsets/{calc}">calc</a>' in text
+    assert "cannot be read" in text
+    assert "broken.evalset.json:2" in text
+
+
+def test_an_empty_list_says_what_to_do_next(pages: Pages) -> None:
+    assert "No eval sets yet" in pages.get("/evalsets").text
+
+
+def test_the_page_of_a_set_that_cannot_be_read_says_where_and_why(pages: Pages) -> None:
+    (pages.folder / "broken.evalset.json").write_text("{")
+    set_id = pages.desk.evalsets.list()[0].id
+
+    answer = pages.get(f"/evalsets/{set_id}")
+
+    assert answer.status_code == 422
+    assert "broken.evalset.json:1" in answer.text
+
+
+@pytest.mark.parametrize(
+    "address", ["/evalsets/nothing", "/evalsets/nothing/cases/x", "/evalsets/..%2f..%2fetc", "/evalsets/nothing/file"]
+)
+def test_a_set_that_is_not_there_is_404(pages: Pages, calc: str, address: str) -> None:
+    assert pages.get(address).status_code == 404
+
+
+@pytest.mark.parametrize("address", ["/evalsets/{}/trash", "/evalsets/{}/copies", "/evalsets/trash/x/restoration"])
+def test_what_changes_something_does_not_answer_get(pages: Pages, calc: str, address: str) -> None:
+    assert pages.get(address.format(calc)).status_code == 405
+
+
+def test_a_set_is_created_and_its_page_opened(pages: Pages) -> None:
+    answer = pages.post("/evalsets", {"name": "trips", "description": "Cities."})
+
+    assert answer.status_code == 303
+    assert pages.stored("trips.evalset.json")["description"] == "Cities."
+    assert "No cases yet" in pages.get(answer.headers["location"]).text
+
+
+@pytest.mark.parametrize("name", ["", "../x", "a/b", "a b", "-x", "con", "x" * 101, "é", "a\x00b", "."])
+def test_a_name_that_cannot_be_a_file_is_refused_beside_its_field(pages: Pages, name: str) -> None:
+    answer = pages.post("/evalsets", {"name": name, "description": "kept"})
+
+    assert answer.status_code == 422
+    assert 'aria-invalid="true"' in answer.text
+    assert "kept" in answer.text
+    assert list(pages.folder.iterdir()) == []
+
+
+@pytest.mark.parametrize("name", ["calc", "CALC"])
+def test_a_name_that_is_taken_is_answered_with_a_free_one(pages: Pages, calc: str, name: str) -> None:
+    answer = pages.post("/evalsets", {"name": name})
+
+    assert answer.status_code == 409
+    assert f"{name}_2 is free" in answer.text
+
+
+def test_renaming_keeps_what_the_file_says(pages: Pages, calc: str) -> None:
+    answer = pages.post(f"/evalsets/{calc}/settings", {"name": "sums", "description": "Adds."})
+
+    assert answer.status_code == 303
+    stored = pages.stored("sums.evalset.json")
+    assert stored["x_team"] == "dice"
+    assert stored["description"] == "Adds."
+    assert not (pages.folder / "calc.evalset.json").exists()
+
+
+def test_renaming_to_a_taken_name_keeps_what_was_typed(pages: Pages, calc: str) -> None:
+    pages.post("/evalsets", {"name": "trips"})
+
+    answer = pages.post(f"/evalsets/{calc}/settings", {"name": "trips", "description": "typed"})
+
+    assert answer.status_code == 409
+    assert "typed" in answer.text
+    assert (pages.folder / "calc.evalset.json").exists()
+
+
+def test_a_copy_has_a_free_name(pages: Pages, calc: str) -> None:
+    pages.post(f"/evalsets/{calc}/copies")
+    pages.post(f"/evalsets/{calc}/copies")
+
+    assert {each.name for each in pages.desk.evalsets.list()} == {"calc", "calc_copy", "calc_copy_2"}
+
+
+def test_a_deleted_set_comes_back_by_undo(pages: Pages, calc: str) -> None:
+    gone = pages.post(f"/evalsets/{calc}/trash").headers["location"]
+    note = pages.get(gone).text
+    token = gone.partition("trashed=")[2]
+
+    answer = pages.post(f"/evalsets/trash/{token}/restoration")
+
+    assert "calc.evalset.json</span> was moved to the trash" in note
+    assert answer.status_code == 303
+    assert pages.get(answer.headers["location"]).status_code == 200
+    assert pages.post(f"/evalsets/trash/{token}/restoration").status_code == 404
+
+
+@pytest.mark.parametrize("token", ["x", "..%2f..%2fetc", "%3Cscript%3E"])
+def test_a_token_that_undoes_nothing_shows_no_note(pages: Pages, token: str) -> None:
+    text = pages.get(f"/evalsets?trashed={token}").text
+
+    assert "moved to the trash" not in text
+    assert "<script>" not in text
+
+
+def test_an_upload_is_taken_in_edited_and_given_out_with_its_unknown_keys(pages: Pages) -> None:
+    data = json.dumps({"eval_set_id": "mine", "x": {"y": 1}, "eval_cases": []}).encode()
+
+    answer = pages.client.post("/evalsets/imports", files={"file": ("My set.evalset.json", data)}, data={"name": ""})
+
+    set_id = answer.headers["location"].removeprefix("/evalsets/").partition("?")[0]
+    pages.post(f"/evalsets/{set_id}/settings", {"name": "my_set", "description": "now"})
+    given = pages.get(f"/evalsets/{set_id}/file")
+    assert answer.status_code == 303
+    assert given.headers["content-disposition"] == 'attachment; filename="my_set.evalset.json"'
+    assert given.json() == {"eval_set_id": "mine", "description": "now", "x": {"y": 1}, "eval_cases": []}
+
+
+def test_an_upload_that_is_no_eval_set_says_where(pages: Pages) -> None:
+    data = b'{"eval_set_id": "x",\n "eval_cases": [{"eval_id": 7}]}'
+
+    answer = pages.client.post("/evalsets/imports", files={"file": ("x.json", data)})
+
+    assert answer.status_code == 422
+    assert "x.json:2" in answer.text
+    assert list(pages.folder.iterdir()) == []
+
+
+def test_no_file_is_a_problem_of_its_field(pages: Pages) -> None:
+    answer = pages.post("/evalsets/imports", {"name": "typed"})
+
+    assert answer.status_code == 422
+    assert "Choose a file first" in answer.text
+    assert 'value="typed"' in answer.text
+
+
+@pytest.mark.parametrize(("choice", "names"), [("both", {"calc", "calc_2"}), ("replace", {"calc"})])
+def test_a_clash_of_names_is_answered_with_a_choice(pages: Pages, calc: str, choice: str, names: set[str]) -> None:
+    upload = {"file": ("calc.evalset.json", b'{"eval_set_id": "calc", "eval_cases": []}')}
+
+    asked = pages.client.post("/evalsets/imports", files=upload)
+    chosen = pages.client.post("/evalsets/imports", files=upload, data={"name": "calc", "choice": choice})
+
+    assert asked.status_code == 409
+    assert "Replace calc" in asked.text
+    assert chosen.status_code == 303
+    assert {each.name for each in pages.desk.evalsets.list()} == names
+
+
+def test_the_old_form_says_beforehand_what_it_leaves_out(pages: Pages, calc: str) -> None:
+    pages.post(f"/evalsets/{calc}/settings", {"name": "calc", "description": "Adds."})
+
+    text = pages.get(f"/evalsets/{calc}/exports").text
+    given = pages.get(f"/evalsets/{calc}/file?format=adk-old")
+
+    assert "description" in text
+    assert read_evalset(given.content, source="old.json").cases[0].id == "roll/and check"
+    assert given.json()[0]["data"][0]["query"] == "Roll a die"
+
+
+def test_a_format_that_is_none_is_404(pages: Pages, calc: str) -> None:
+    assert pages.get(f"/evalsets/{calc}/file?format=%22%0d%0aX").status_code == 404
+
+
+def test_cases_are_searched_in_messages_and_tools(pages: Pages, calc: str) -> None:
+    assert "quiet" not in rows(pages, calc, "q=roll_die")
+    assert "quiet" in rows(pages, calc, "q=hello")
+    assert "No case matches" in rows(pages, calc, "q=nowhere")
+
+
+def test_cases_are_filtered_by_tag_and_by_what_they_assert(pages: Pages, calc: str) -> None:
+    assert "quiet" not in rows(pages, calc, "tag=smoke")
+    assert "No case matches" in rows(pages, calc, "only=unasserted")
+
+
+def rows(pages: Pages, set_id: str, query: str) -> str:
+    answer = pages.get(f"/evalsets/{set_id}?{query}", **{"HX-Request": "true", "HX-Target": "div#rows"})
+    assert "<html" not in answer.text
+    return str(answer.text)
+
+
+def test_a_line_says_what_is_expected_and_what_is_not_asserted(pages: Pages, calc: str) -> None:
+    text = pages.get(f"/evalsets/{calc}").text
+
+    assert "+ 1 turn not asserted" in text
+    assert "no tool may be called" in text
+
+
+def test_a_long_set_is_shown_a_page_at_a_time(pages: Pages) -> None:
+    turn = {"user_content": {"parts": [{"text": "Hi"}], "role": "user"}}
+    cases = [{"eval_id": f"case_{index:03}", "conversation": [turn]} for index in range(250)]
+    set_id = pages.write("long.evalset.json", {"eval_set_id": "long", "eval_cases": cases})
+
+    first = pages.get(f"/evalsets/{set_id}").text
+    second = pages.get(f"/evalsets/{set_id}?start=200").text
+
+    assert "case_199</a>" in first
+    assert "case_200</a>" not in first
+    assert "case_200</a>" in second
+    assert "1 to 200 of 250 cases" in first
+
+
+def test_names_and_messages_are_shown_as_text(pages: Pages) -> None:
+    turn = {"user_content": {"parts": [{"text": "<img src=x onerror=alert(1)>"}], "role": "user"}}
+    value = {"eval_set_id": "x", "eval_cases": [{"eval_id": "<script>", "conversation": [turn], "tags": ["<b>"]}]}
+
+    text = pages.get(f"/evalsets/{pages.write('x.evalset.json', value)}").text
+
+    assert "<script>" not in text
+    assert "<img" not in text
+    assert "<b>&lt;" not in text.replace("<b>1</b>", "")
+
+
+def test_ticked_cases_are_deleted_and_come_back_where_they_stood(pages: Pages, calc: str) -> None:
+    gone = pages.post(f"/evalsets/{calc}/trash/cases", {"case": ["roll/and check"]}).headers["location"]
+    left = [case["eval_id"] for case in pages.stored()["eval_cases"]]
+    note = pages.get(gone).text
+    token = gone.partition("case_trashed=")[2]
+
+    answer = pages.post(f"/evalsets/{calc}/trash/cases/{token}/restoration")
+
+    assert left == ["quiet"]
+    assert "roll/and check was deleted" in note
+    assert answer.status_code == 303
+    assert pages.stored()["eval_cases"][0]["eval_id"] == "roll/and check"
+    assert pages.stored()["eval_cases"][0]["x_owner"] == "somebody"
+
+
+def test_deleting_without_a_tick_is_refused(pages: Pages, calc: str) -> None:
+    assert pages.post(f"/evalsets/{calc}/trash/cases").status_code == 422

@@ -1,0 +1,192 @@
+"""A desk whose runs are played in the test's own process by a scripted agent, behind the real application."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+from httpx2 import Response
+from starlette.testclient import TestClient
+
+from evaldesk.desk.desk import Desk
+from evaldesk.desk.runs import RunDesk
+from evaldesk.engine import AgentHost, InlineExecutor
+from evaldesk.engine.results import cancelled
+from evaldesk.model import AgentDescription, AgentRef, TrialResult, TrialSpec
+from evaldesk.settings import Settings
+from evaldesk.store import Store
+from evaldesk.web.app import create_app
+from evaldesk.web.guard import guard_settings
+
+PORT = 8420
+TOKEN = "a-token-of-enough-letters"
+AGENT = '''
+"""Rolls a die where it is told to, and says what it was told."""
+
+from evaldesk.model import Event, ToolCall
+
+
+def answer(message, state):
+    if message.startswith("raise"):
+        raise ValueError("no such thing as <b>this</b>")
+    if message.startswith("roll"):
+        yield Event("tool_call", call=ToolCall("roll_die", {"sides": 6}))
+        state["rolls"] = [*state.get("rolls", []), 4]
+    yield message.removeprefix("wrongly ")
+
+
+root_agent = answer
+'''
+
+
+def case(case_id: str, query: str, calls: list[dict[str, Any]] | None, reference: str | None) -> dict[str, Any]:
+    """A case of one turn as ADK's new format says it."""
+    turn: dict[str, Any] = {"user_content": {"role": "user", "parts": [{"text": query}]}}
+    if reference is not None:
+        turn["final_response"] = {"role": "model", "parts": [{"text": reference}]}
+    if calls is not None:
+        turn["intermediate_data"] = {"tool_uses": calls}
+    return {
+        "eval_id": case_id,
+        "conversation": [turn],
+        "session_input": {"app_name": "dice", "user_id": "u", "state": {}},
+    }
+
+
+CASES = [
+    case("greets", "hello there", [], "hello there"),
+    case("misses", "wrongly greet", [{"name": "roll_die", "args": {"sides": 20}}], "nothing of the kind"),
+    case("breaks", "raise it", [], "never"),
+    case("open", "anything", None, None),
+]
+
+
+class GatedExecutor(InlineExecutor):
+    """Takes trials and plays none while its gate is shut."""
+
+    def __init__(self, concurrency: int, gate: threading.Event) -> None:
+        super().__init__(concurrency)
+        self.gate = gate
+
+    async def _play(self, spec: TrialSpec) -> TrialResult:
+        while not self.gate.is_set() and not self.is_cancelled:
+            await asyncio.sleep(0)
+        return cancelled(spec) if self.is_cancelled else await super()._play(spec)
+
+
+@dataclass
+class Described:
+    """A host that knows every agent without a worker."""
+
+    async def describe(self, ref: AgentRef) -> AgentDescription:
+        return AgentDescription(ref.id, "python", model="demo/dice")
+
+    async def warm(self, ref: AgentRef) -> None:
+        return None
+
+    async def close(self) -> None:
+        return None
+
+
+@dataclass
+class RunPages:
+    """A browser without a script, the desk behind it, and the ids of its agent and eval set."""
+
+    client: TestClient
+    desk: Desk
+    agent: str
+    evalset: str
+
+    def get(self, address: str, **headers: str) -> Response:
+        return self.client.get(address, headers=headers)
+
+    def post(self, address: str, **fields: Any) -> Response:
+        return self.client.post(address, data=fields)
+
+    def form(self, **changes: Any) -> dict[str, Any]:
+        """The form of a new run as it is first shown, with `changes`."""
+        filled = {
+            "filled": "1",
+            "agent": self.agent,
+            "evalset": self.evalset,
+            "cases": "all",
+            "n": "2",
+            "concurrency": "2",
+            "timeout_s": "30",
+            "pass_threshold": "1",
+            "metric": ["tool_trajectory_avg_score", "response_match_score"],
+            "tool_trajectory_avg_score.threshold": "1",
+            "response_match_score.threshold": "0.8",
+        }
+        return {name: value for name, value in (filled | changes).items() if value is not None}
+
+    def start(self, **changes: Any) -> str:
+        """Start a run; gives its address."""
+        answer = self.client.post("/runs", data=self.form(**changes))
+        assert answer.status_code == 303, answer.text
+        return str(answer.headers["location"])
+
+    def until(self, address: str, text: str) -> Response:
+        """The page at `address` once it says `text`."""
+        for _ in range(2000):
+            page = self.get(address)
+            if text in page.text:
+                return page
+        raise AssertionError(f"{address} never said {text!r}: {page.text}")
+
+    def finish(self, **changes: Any) -> str:
+        """Start a run and wait for its end: its stream ends with it."""
+        address = self.start(**changes)
+        assert "event: done" in self.get(f"{address}/events").text
+        return address
+
+
+@pytest.fixture
+def open_runs(tmp_path: Path) -> Iterator[Callable[..., RunPages]]:
+    """Opens a desk; with a `gate` trials stand still until it is set; settings go by keyword."""
+    clients: list[TestClient] = []
+
+    def open_pages(*, gate: threading.Event | None = None, **settings: Any) -> RunPages:
+        folder = tmp_path / "agents" / "dice"
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "agent.py").write_text(AGENT)
+        sets = tmp_path / "evalsets"
+        sets.mkdir(exist_ok=True)
+        value = {"eval_set_id": "dice_set", "eval_cases": CASES}
+        (sets / "dice_set.evalset.json").write_text(json.dumps(value))
+        found = Settings(workspace=tmp_path, roots=(folder.parent, sets), **settings)
+        found.state_folder.mkdir(exist_ok=True)
+        desk = Desk(found, Store.open(found.database), cast("AgentHost", Described()))
+        desk.runs = RunDesk(
+            found,
+            desk.store,
+            desk.agents,
+            desk.evalsets,
+            open_executor=lambda config: (
+                GatedExecutor(config.concurrency, gate) if gate else InlineExecutor(config.concurrency)
+            ),
+        )
+        client = TestClient(
+            create_app(desk, guard_settings(TOKEN, PORT)),
+            base_url=f"http://127.0.0.1:{PORT}",
+            headers={"Cookie": f"evaldesk-{PORT}={TOKEN}"},
+            follow_redirects=False,
+        )
+        clients.append(client)
+        client.__enter__()
+        return RunPages(client, desk, desk.agents.list()[0].id, desk.evalsets.list()[0].id)
+
+    yield open_pages
+    for client in clients:
+        client.__exit__(None, None, None)
+
+
+@pytest.fixture
+def pages(open_runs: Callable[..., RunPages]) -> RunPages:
+    return open_runs(models=("openai/big",))

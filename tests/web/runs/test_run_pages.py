@@ -1,0 +1,270 @@
+"""The list of runs, the page of one, and what is done to it, over HTTP."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+import threading
+from collections.abc import Callable
+from typing import Any, cast
+
+import pytest
+from starlette.requests import Request
+
+from evaldesk.desk.run_live import Tick
+from evaldesk.desk.run_view import RunQuery
+from evaldesk.store import RunSummary
+from evaldesk.web.routes import runs
+
+
+def summary_of(pages: Any, address: str) -> RunSummary:
+    summary: RunSummary = pages.desk.store.runs.summary(int(address.rpartition("/")[2]))
+    return summary
+
+
+def test_a_finished_run_shows_its_answer_its_matrix_and_no_connection(pages: Any) -> None:
+    page = pages.get(pages.finish())
+
+    assert page.status_code == 200
+    assert "2 of 4 passed" in page.text
+    assert page.text.count('class="square"') == 8
+    assert 'data-status="errored"' in page.text
+    assert "hx-sse:connect" not in page.text
+    assert "no such thing as &lt;b&gt;this&lt;/b&gt;" in page.text
+
+
+def test_errors_and_unscored_trials_stay_out_of_the_rate(pages: Any) -> None:
+    address = pages.finish()
+
+    summary = summary_of(pages, address)
+
+    assert (summary.n_passed, summary.n_failed, summary.n_errored, summary.n_unscored) == (2, 2, 2, 2)
+    assert "Errors are not counted as failures. Count them: 2 of 6." in pages.get(address).text
+
+
+def test_a_run_that_counts_errors_says_so(pages: Any) -> None:
+    page = pages.get(pages.finish(errors_are_failures="1")).text
+
+    assert "2 of 6 passed" in page
+    assert "Errors are counted as failures." in page
+
+
+def test_pass_at_k_is_drawn_and_stands_in_a_table_with_its_reason(pages: Any) -> None:
+    page = pages.get(pages.finish())
+
+    figure = re.search(r"<script type=\"application/json\"[^>]*data-figure=\"passk-plot\">(.*?)</script>", page.text)
+    assert figure is not None
+    assert json.loads(figure[1])["data"][0]["y"] == [0.5, 0.5]
+    assert "style-src 'self' 'unsafe-inline'" in page.headers["content-security-policy"]
+    assert "2 of 4 cases have 2 scored trials" in page.text
+
+
+def test_a_run_of_single_trials_has_no_chart_and_a_strict_policy(pages: Any) -> None:
+    page = pages.get(pages.finish(n="1"))
+
+    assert "plotly" not in page.text
+    assert "unsafe-inline" not in page.headers["content-security-policy"]
+    assert "nothing to repeat" in page.text
+
+
+@pytest.mark.parametrize(("only", "case_id"), [("failed", "misses"), ("errored", "breaks"), ("unscored", "open")])
+def test_counts_filter_the_cases(pages: Any, only: str, case_id: str) -> None:
+    page = pages.get(f"{pages.finish()}?only={only}").text
+
+    rows = re.findall(r'<th scope="row"><a href="[^"]*">(\w+)</a></th>', page)
+    assert rows == [case_id]
+
+
+def test_more_cases_come_as_rows_alone(pages: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("evaldesk.desk.run_page.PAGE_SIZE", 3)
+    page = pages.get(pages.finish()).text
+    more = re.search(r'<tr id="more">.*?hx-get="([^"]+)"', page)
+    assert more is not None
+
+    rows = pages.get(more[1].replace("&amp;", "&"), **{"HX-Target": "tr#more", "HX-Request": "true"})
+
+    assert rows.text.lstrip().startswith("<tr>")
+    assert rows.text.count("<tr") == 1
+    assert "<html" not in rows.text
+
+
+def test_the_frozen_configuration_is_there_as_json(pages: Any) -> None:
+    config = pages.get(f"{pages.finish(n='3')}/configuration")
+
+    assert config.headers["content-type"] == "application/json"
+    assert config.json()["n"] == 3
+    assert config.json()["evalset_version"]
+
+
+def test_a_live_run_streams_snapshots_without_htmx_attributes_and_then_done(
+    open_runs: Callable[..., Any],
+) -> None:
+    pages = open_runs()
+    address = pages.start(n="3")
+
+    stream = pages.get(f"{address}/events")
+
+    messages = stream.text.split("\n\n")
+    assert stream.headers["content-type"].startswith("text/event-stream")
+    assert 'id="head"' in messages[0]
+    assert "hx-" not in stream.text
+    assert messages[-2] == "event: done\ndata: done"
+    assert "All 12 trials done." in messages[-3]
+
+
+def test_a_live_run_connects_to_its_stream_with_the_nonce_of_the_page(open_runs: Callable[..., Any]) -> None:
+    pages = open_runs(gate=threading.Event())
+    page = pages.until(pages.start(), 'data-status="running"')
+
+    nonce = re.search(r"nonce-([\w-]+)", page.headers["content-security-policy"])
+    assert nonce is not None
+    assert re.search(rf'hx-nonce="{nonce[1]}" hx-sse:connect="/runs/1/events"', page.text)
+
+
+def test_a_run_is_cancelled_and_resumed(open_runs: Callable[..., Any]) -> None:
+    gate = threading.Event()
+    pages = open_runs(gate=gate)
+    address = pages.start()
+    pages.until(address, "2 running")
+
+    stopped = pages.post(f"{address}/cancellation", how="now")
+    pages.get(f"{address}/events")
+    page = pages.get(address).text
+    before = summary_of(pages, address)
+    resumed = pages.post(f"{address}/resumption")
+    again = pages.get(address).text
+    gate.set()
+    pages.get(f"{address}/events")
+    after = summary_of(pages, address)
+
+    assert (stopped.status_code, resumed.status_code) == (303, 303)
+    assert before.status == "stopped"
+    assert "Resume 8 trials" in page
+    assert "hx-sse:connect" in again
+    assert (after.status, after.n_done) == ("finished", 8)
+
+
+def test_errored_trials_are_retried(pages: Any) -> None:
+    address = pages.finish()
+
+    answer = pages.post(f"{address}/retries")
+    pages.get(f"{address}/events")
+
+    assert answer.headers["location"] == address
+    assert pages.desk.store.runs.attempts(1, 2, 0) == [1, 2]
+
+
+def test_a_note_is_kept_and_one_that_is_too_long_comes_back(pages: Any) -> None:
+    address = pages.finish()
+
+    kept = pages.post(address, note=" after the fix\r\nof Tuesday ")
+    refused = pages.post(address, note="x" * 2001)
+
+    assert kept.status_code == 303
+    assert pages.desk.store.runs.summary(1).note == "after the fix\nof Tuesday"
+    assert refused.status_code == 422
+    assert "x" * 2001 in refused.text
+    assert "2,000 fit" in refused.text
+
+
+def test_a_deleted_run_is_gone(pages: Any) -> None:
+    address = pages.finish()
+
+    answer = pages.post(f"{address}/deletion")
+
+    assert answer.headers["location"] == "/runs"
+    assert pages.get(address).status_code == 404
+    assert pages.get(f"{address}/events").status_code == 404
+
+
+def test_the_list_says_what_to_do_when_it_is_empty(pages: Any) -> None:
+    page = pages.get("/runs")
+
+    assert "No runs yet" in page.text
+    assert 'href="/runs/new"' in page.text
+
+
+def test_the_list_filters_and_counts(pages: Any) -> None:
+    pages.finish(note="before")
+    pages.finish(note="after", n="1")
+
+    everything, one, none = pages.get("/runs"), pages.get("/runs?q=before"), pages.get("/runs?status=stopped")
+
+    assert [line.split(",")[0] for line in re.findall(r">(Run \d+, \w+)<", everything.text)] == ["Run 2", "Run 1"]
+    assert re.findall(r">(Run \d+), dice_set<", one.text) == ["Run 1"]
+    assert "No run fits these filters" in none.text
+    assert "finished <b>2</b>" in everything.text
+
+
+def test_the_list_goes_on_by_key(pages: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("evaldesk.desk.run_listing.PAGE_SIZE", 1)
+    pages.finish(n="1")
+    pages.finish(n="1")
+
+    older = re.search(r'href="(/runs\?before=\d+)"', pages.get("/runs").text)
+
+    assert older is not None
+    assert re.findall(r">(Run \d+), dice_set<", pages.get(older[1]).text) == ["Run 1"]
+
+
+@pytest.mark.parametrize(
+    "address", ["/runs/9", "/runs/9/events", "/runs/9/configuration", "/runs/99999999999999999999"]
+)
+def test_a_run_that_is_not_there_is_a_404(pages: Any, address: str) -> None:
+    answer = pages.get(address)
+
+    assert answer.status_code == 404
+    assert "Nothing is at this address" in answer.text
+
+
+@pytest.mark.parametrize("action", ["cancellation", "resumption", "retries", "deletion"])
+def test_what_changes_a_run_takes_no_get_and_needs_a_run(pages: Any, action: str) -> None:
+    assert pages.get(f"/runs/1/{action}").status_code == 405
+    assert pages.post(f"/runs/1/{action}").status_code == 404
+
+
+@pytest.mark.parametrize("after", ["nonsense", "WzEsMl0", "%00"])
+def test_a_strange_cursor_is_refused_in_words(pages: Any, after: str) -> None:
+    assert pages.get(f"{pages.finish(n='1')}?after={after}").status_code == 422
+
+
+def test_another_site_cannot_start_stop_or_watch_a_run(pages: Any) -> None:
+    address = pages.finish(n="1")
+    foreign = {"Sec-Fetch-Site": "cross-site", "Origin": "https://elsewhere.example"}
+
+    answers = [
+        pages.client.post("/runs", data=pages.form(), headers=foreign),
+        pages.client.post(f"{address}/deletion", headers=foreign),
+        pages.client.get(f"{address}/events", headers=foreign),
+    ]
+
+    assert [answer.status_code for answer in answers] == [403, 403, 403]
+    assert pages.get(address).status_code == 200
+
+
+@pytest.mark.anyio
+async def test_a_watcher_who_leaves_does_not_take_the_picture_from_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    rendered = asyncio.Event()
+
+    async def render(_: object) -> str:
+        await rendered.wait()
+        return "<p>all</p>"
+
+    monkeypatch.setattr(runs, "_live_html", render)
+    tick, query, request = Tick(1), RunQuery(), cast("Request", None)
+    leaving, staying = (asyncio.create_task(runs._shared(tick, query, request)) for _ in range(2))
+    await asyncio.sleep(0)
+
+    leaving.cancel()
+    rendered.set()
+
+    assert await staying == "<p>all</p>"
+
+
+def test_a_lost_live_view_is_told_above_what_it_showed(open_runs: Any) -> None:
+    pages = open_runs(gate=threading.Event())
+
+    page = pages.get(pages.start()).text
+
+    assert page.index("data-when-lost hidden") < page.index('id="live"')

@@ -1,0 +1,110 @@
+"""The page of one trial: expected beside actual, and where its links and keys lead."""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+
+def test_a_failed_trial_names_the_first_divergence_with_a_link(pages: Any) -> None:
+    page = pages.get(f"{pages.finish()}/cases/1/trials/0").text
+
+    assert "First divergence: turn 1, call 1" in page
+    assert "roll_die was expected and not called" in page
+    assert 'href="#turn-1">Go to turn 1' in page
+
+
+def test_calls_arguments_and_words_stand_beside_each_other(pages: Any) -> None:
+    page = pages.get(f"{pages.finish()}/cases/1/trials/0").text
+
+    assert '<tr data-op="-">' in page
+    assert re.search(r"<dt>sides</dt><dd>20</dd>.*missing.*not called", page, re.DOTALL)
+    assert "<del>nothing of the kind</del>" in page
+    assert "<ins>greet</ins>" in page
+
+
+def test_each_metric_speaks_on_the_turn_it_judged_and_on_no_other(pages: Any) -> None:
+    judged, open_turn = (pages.get(f"/runs/1/cases/{index}/trials/0").text for index in _cases(pages, 1, 3))
+
+    assert 'aria-label="Verdicts on turn 1"' in judged
+    assert 'aria-label="Verdicts on turn 1"' not in open_turn
+    assert "Tool calls are not asserted" in open_turn
+    assert "No reference answer" in open_turn
+    assert "<b>Tool trajectory:</b> No turn of this case says which tools should be called." in open_turn
+
+
+def test_an_errored_trial_shows_its_trace_as_text(pages: Any) -> None:
+    page = pages.get(f"{pages.finish()}/cases/2/trials/0").text
+
+    assert "ValueError: no such thing as &lt;b&gt;this&lt;/b&gt;" in page
+    assert "Traceback" in page
+    assert "What did not finish is not scored." in page
+
+
+def test_adks_own_verdict_is_named_where_it_differs(pages: Any) -> None:
+    metrics = ["response_match_score", "final_state_match"]
+    address = pages.finish(metric=metrics, **{"final_state_match.threshold": "1"})
+
+    page = pages.get(f"{address}/cases/0/trials/0").text
+
+    assert "ADK itself would say passed" in page
+
+
+def test_every_event_is_there_with_its_time(pages: Any) -> None:
+    page = pages.get(f"{pages.finish()}/cases/0/trials/0").text
+
+    assert re.search(r"<td data-num data-fit>\d+</td><td data-fit>agent message</td><td[^>]*>.*hello there</td>", page)
+
+
+def test_keys_lead_to_the_trials_beside_it_and_to_the_next_mismatch(pages: Any) -> None:
+    address = pages.finish()
+    page = pages.get(f"{address}/cases/1/trials/1").text
+
+    by_key = {key: href for href, key in re.findall(r'href="([^"]+)" data-key="([^"])"', page)}
+    assert by_key["h"] == f"{address}/cases/1/trials/0"
+    assert "l" not in by_key
+    assert by_key["p"] == f"{address}/cases/1/trials/0"
+    assert by_key["n"] == f"{address}/cases/2/trials/0"
+    assert by_key["e"].startswith(f"/evalsets/{pages.evalset}/cases/")
+    assert "case=misses" in by_key["r"]
+
+
+def test_the_strip_marks_where_one_is(pages: Any) -> None:
+    page = pages.get(f"{pages.finish()}/cases/0/trials/1").text
+
+    strip = re.findall(r'<a class="square" data-status="(\w+)" href="[^"]*/trials/(\d)"( aria-current="page")?>', page)
+    assert strip == [("passed", "0", ""), ("passed", "1", ' aria-current="page"')]
+
+
+def test_a_trial_that_is_not_played_yet_shows_what_is_expected(open_runs: Callable[..., Any]) -> None:
+    pages = open_runs(gate=threading.Event())
+    address = pages.start(concurrency="1")
+    pages.until(address, "1 running")
+
+    running, queued = (pages.get(f"{address}/cases/{index}/trials/0").text for index in (0, 1))
+
+    assert "This trial is being played" in running
+    assert "This trial was not played yet" in queued
+    assert "roll_die" in queued
+    assert "never played" in queued
+    assert 'data-op="' not in queued, "what is not played yet is no deviation"
+
+
+@pytest.mark.parametrize("place", ["9/cases/0/trials/0", "1/cases/9/trials/0", "1/cases/0/trials/9"])
+def test_a_trial_that_was_never_planned_is_a_404(pages: Any, place: str) -> None:
+    pages.finish(n="1")
+
+    assert pages.get(f"/runs/{place}").status_code == 404
+
+
+def test_a_trial_page_takes_no_post(pages: Any) -> None:
+    assert pages.post(f"{pages.finish(n='1')}/cases/0/trials/0").status_code == 405
+
+
+def _cases(pages: Any, *indexes: int) -> tuple[int, ...]:
+    pages.finish()
+    return indexes

@@ -1,0 +1,83 @@
+"""The agents page: what each agent is, or why it does not load."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from evaldesk.web.routes.agents import signature
+
+
+def loaded(chat: Any) -> str:
+    """The page once every agent has answered."""
+    for agent in chat.desk.agents.list():
+        chat.client.get(f"/sessions/new?agent={agent.id}")
+    return str(chat.client.get("/agents").text)
+
+
+def test_an_agent_shows_its_model_tools_and_instruction(chat: Any) -> None:
+    page = loaded(chat)
+
+    assert "scripted demo model" in page
+    assert "sides: integer" in page
+    assert "Roll when asked. &lt;b&gt;Never&lt;/b&gt; guess." in page
+    assert 'href="/sessions/new?agent=dice"' in page
+    assert 'href="/runs/new?agent=dice"' in page
+
+
+def test_an_agent_that_does_not_load_shows_why_with_the_trace(chat: Any) -> None:
+    page = loaded(chat)
+
+    assert "No module named &#39;pdf_tables&#39;" in page
+    assert "Traceback: &lt;agent.py&gt;, line 4" in page
+
+
+def test_the_page_asks_again_only_while_an_agent_is_loading(chat: Any) -> None:
+    assert "hx-trigger" not in loaded(chat)
+
+
+def test_only_the_agents_are_sent_to_a_page_that_asks_again(chat: Any) -> None:
+    answer = chat.client.get("/agents", headers={"HX-Target": "div#agents"})
+
+    assert answer.text.lstrip().startswith("<article")
+    assert answer.headers["vary"] == "HX-Target"
+
+
+def test_looking_again_finds_a_new_agent_and_asks_a_failed_one_once_more(chat: Any, tmp_path: Path) -> None:
+    loaded(chat)
+    (tmp_path / "agents" / "cards").mkdir()
+    (tmp_path / "agents" / "cards" / "agent.py").write_text("root_agent = None\n")
+
+    answer = chat.client.post("/agents/discovery")
+
+    assert answer.status_code == 303
+    assert "agent-cards" in loaded(chat)
+    assert sorted(chat.host.described) == ["broken", "broken", "cards", "dice"]
+
+
+def test_looking_again_is_not_done_by_a_link(chat: Any) -> None:
+    assert chat.client.get("/agents/discovery").status_code == 405
+
+
+@pytest.mark.parametrize(
+    ("schema", "said"),
+    [
+        ({}, ""),
+        ({"properties": {"n": {"type": "integer"}}, "required": ["n"]}, "n: integer"),
+        ({"properties": {"n": {"type": "integer"}}}, "n: integer?"),
+        ({"properties": {"n": {"type": "integer", "default": 6}}}, "n: integer = 6"),
+        ({"properties": {"n": {"type": "array", "items": {"type": "string"}}}, "required": ["n"]}, "n: list[string]"),
+        ({"properties": {"n": {"enum": ["a", "b"]}}, "required": ["n"]}, 'n: "a" | "b"'),
+        (
+            {"properties": {"n": {"anyOf": [{"type": "string"}, {"type": "null"}]}}, "required": ["n"]},
+            "n: string | null",
+        ),
+        ({"properties": {"n": True}, "required": "n"}, "n: any?"),
+        ({"properties": []}, ""),
+    ],
+    ids=["none", "required", "optional", "default", "list", "choices", "either", "anything", "nonsense"],
+)
+def test_a_schema_is_written_as_one_writes_arguments(schema: dict[str, Any], said: str) -> None:
+    assert signature(schema) == said
