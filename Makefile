@@ -23,7 +23,7 @@ run: $(READY) ## Open the desk; ARGS="--port 9000 --no-open" are passed on
 	@$(BIN)/evaldesk ui $(ARGS)
 
 test: $(READY) ## Run the tests; those in a browser are skipped where there is none
-	$(BIN)/pytest $(ARGS)
+	$(BIN)/pytest -n auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder $(ARGS)
 
 e2e: $(READY) ## Run the journeys in a headless Chromium
 	EVALDESK_REQUIRE_BROWSER=1 $(BIN)/pytest -m browser $(ARGS)

@@ -1,0 +1,59 @@
+"""Files of other tools: what one holds, in our values, and what was understood of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from evaldesk.model import Case, Criterion, EvalSet, TrialResult
+from evaldesk.registry import Registry
+
+EXCHANGE = Registry("format", "evaldesk.exchange_formats", {})
+"""Formats of eval sets, data sets, runs and traces, by name; the formats of `FORMATS` are read there."""
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedRun:
+    """Trials that another tool played. `results` name their case by its place in `cases`; their `run_id` is 0.
+
+    `criteria` are the metrics the scores are of, whether or not Evaldesk has a metric of that name.
+    """
+
+    name: str
+    agent: str
+    cases: tuple[Case, ...]
+    results: tuple[TrialResult, ...]
+    criteria: tuple[Criterion, ...] = ()
+    model: str | None = None
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Imported:
+    """What a file holds. `understood`, `kept` and `refused` are sentences for the person who imports it.
+
+    `kept` is what stays as `extra` without a meaning here; `refused` is what was left out, each with its place.
+    """
+
+    format: str
+    evalset: EvalSet | None = None
+    runs: tuple[RecordedRun, ...] = ()
+    understood: tuple[str, ...] = ()
+    kept: tuple[str, ...] = field(default=())
+    refused: tuple[str, ...] = field(default=())
+
+
+class ExchangeFormat(Protocol):
+    """A form in which another tool keeps eval sets, or trials, or both."""
+
+    title: str
+    suffixes: tuple[str, ...]
+
+    def recognises(self, data: bytes, source: str) -> bool:
+        """Whether the bytes mean to be of this format, however wrong inside; `source` is the file's name."""
+
+    def read(self, data: bytes, *, source: str) -> Imported:
+        """What the file holds. Raises FormatError with place, and nothing else."""
+
+    def write(self, what: EvalSet | RecordedRun) -> bytes:
+        """The bytes of a file. Raises FormatError saying what this format cannot hold."""
