@@ -131,6 +131,8 @@ class RunDesk:
         if await self._is_going(run_id):
             return
         summary = await self.summary(run_id)
+        if run_id in self._playing:  # somebody else here was quicker
+            return
         if summary.status in LIVE and is_alive(summary.driver):
             raise ConflictError(f"run {run_id} is played by another process: {summary.driver.split(' ')[0]}")
         await self._take_up(run_id, await asyncio.to_thread(agent_change, summary.config))
