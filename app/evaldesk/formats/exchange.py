@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Literal, Protocol, TypeAlias
 
 from evaldesk.model import Case, Criterion, EvalSet, TrialResult
 from evaldesk.registry import Registry
 
 EXCHANGE = Registry("format", "evaldesk.exchange_formats", {})
 """Formats of eval sets, data sets, runs and traces, by name; the formats of `FORMATS` are read there."""
+
+Holding: TypeAlias = Literal["evalset", "run"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,13 +46,20 @@ class Imported:
 
 
 class ExchangeFormat(Protocol):
-    """A form in which another tool keeps eval sets, or trials, or both."""
+    """A form in which another tool keeps eval sets, or trials, or both.
+
+    `suffixes` are the ends of its files' names, the first for those we write; `writes` says what `write` takes.
+    """
 
     title: str
     suffixes: tuple[str, ...]
+    writes: tuple[Holding, ...]
 
     def recognises(self, data: bytes, source: str) -> bool:
-        """Whether the bytes mean to be of this format, however wrong inside; `source` is the file's name."""
+        """Whether the bytes mean to be of this format, however wrong inside; `source` is the file's name.
+
+        `peeking.peek` has parsed them already, leniently. Never raises.
+        """
 
     def read(self, data: bytes, *, source: str) -> Imported:
         """What the file holds. Raises FormatError with place, and nothing else."""
