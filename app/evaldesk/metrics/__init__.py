@@ -1,7 +1,15 @@
 """Metrics: ways to score a trial. A new one is a file here and a line in `METRICS`."""
 
-from evaldesk.metrics.criteria import METRICS, build_metric, check_criteria, metric_info, unscored_reason
+from evaldesk.metrics.criteria import (
+    METRICS,
+    build_metric,
+    check_criteria,
+    metric_info,
+    metric_options,
+    unscored_reason,
+)
 from evaldesk.metrics.metric import Metric, MetricInfo
+from evaldesk.metrics.option import OptionInfo
 from evaldesk.metrics.rouge import preload, rouge1
 from evaldesk.metrics.scoring import score_trial
 
@@ -9,9 +17,11 @@ __all__ = [
     "METRICS",
     "Metric",
     "MetricInfo",
+    "OptionInfo",
     "build_metric",
     "check_criteria",
     "metric_info",
+    "metric_options",
     "preload",
     "rouge1",
     "score_trial",

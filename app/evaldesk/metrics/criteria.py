@@ -12,7 +12,8 @@ from typing import cast
 import msgspec
 
 from evaldesk.errors import NotFoundError, UsageError
-from evaldesk.metrics.metric import Metric, MetricInfo, Need
+from evaldesk.metrics.metric import ConditionalMetric, Metric, MetricInfo, Need
+from evaldesk.metrics.option import OptionInfo, option_infos
 from evaldesk.metrics.response_json import is_json_reference
 from evaldesk.metrics.response_number import is_number_reference
 from evaldesk.model import Case, Criterion
@@ -70,6 +71,11 @@ def metric_info(name: str) -> MetricInfo:
     return _metric_class(name).info
 
 
+def metric_options(name: str) -> tuple[OptionInfo, ...]:
+    """The options of the metric as forms ask for them. Raises NotFoundError."""
+    return option_infos(_metric_class(name))
+
+
 def check_criteria(criteria: Sequence[Criterion]) -> None:
     """Raise UsageError for the first criterion that cannot be built, or a metric that is named twice."""
     seen: set[str] = set()
@@ -96,12 +102,12 @@ def build_metric(criterion: Criterion) -> Metric:
 
 
 def unscored_reason(criterion: Criterion, case: Case) -> str | None:
-    """Why the criterion will say nothing about the case, or None when it can judge it. Raises NotFoundError."""
+    """Why the criterion will say nothing about the case, or None when it can judge it. Raises UsageError."""
     missing = _MISSING.get(metric_info(criterion.metric).needs)
-    if missing is None:
-        return None
-    is_missing, reason = missing
-    return reason if is_missing(case) else None
+    if missing is not None and missing[0](case):
+        return missing[1]
+    metric = build_metric(criterion)
+    return metric.missing(case) if isinstance(metric, ConditionalMetric) else None
 
 
 @cache

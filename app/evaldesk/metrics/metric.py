@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, Literal, Protocol, TypeAlias
+from typing import ClassVar, Literal, Protocol, TypeAlias, runtime_checkable
 
 from evaldesk.model import Case, Score, Transcript
 
@@ -12,7 +12,11 @@ Need: TypeAlias = Literal["tool_calls", "reference", "reference_json", "referenc
 
 @dataclass(frozen=True, slots=True)
 class MetricInfo:
-    """What people and forms are told of a metric. Scores lie in [low, high]; `needs` is what a case must say."""
+    """What people and forms are told of a metric. Scores lie in [low, high].
+
+    `needs` is what a case must say; without it the metric is unscored. `has_judge` means that a model judges, and
+    costs. A metric whose need depends on its options is a ConditionalMetric.
+    """
 
     name: str
     title: str
@@ -22,6 +26,7 @@ class MetricInfo:
     high: float = 1.0
     is_higher_better: bool = True
     default_threshold: float | None = 1.0
+    has_judge: bool = False
 
     def passes(self, value: float, threshold: float | None) -> bool | None:
         """Whether `value` reaches the threshold, which is inclusive; None without a threshold."""
@@ -37,4 +42,13 @@ class Metric(Protocol):
 
     def score(self, transcript: Transcript, case: Case) -> list[Score]:
         """One score for the trial (`turn` None) and one for each turn that the metric judged."""
+        ...
+
+
+@runtime_checkable
+class ConditionalMetric(Protocol):
+    """A metric that needs more of a case than `info.needs` says."""
+
+    def missing(self, case: Case) -> str | None:
+        """Why it will say nothing about the case; None when it can judge it."""
         ...

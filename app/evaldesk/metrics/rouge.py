@@ -35,18 +35,18 @@ class RougeScore:
 def preload() -> None:
     """Import what ROUGE needs, for a process in which no other code runs yet.
 
-    nltk imports scipy.stats where it finds it, for measures that ROUGE does not use: 0.8 of 1.4 CPU seconds and
-    50 MB. For this moment it is not found. The modules of nltk that were made without it are then forgotten, so
-    that an agent which imports nltk gets a whole one.
+    nltk imports scipy where it finds it, for measures that ROUGE does not use: 0.9 of 1.4 CPU seconds and 60 MB.
+    For this moment it is not found. The modules of nltk that were made without it are then forgotten, so that an
+    agent which imports nltk gets a whole one.
     """
-    if "scipy.stats" in sys.modules or "nltk" in sys.modules:
+    if "scipy" in sys.modules or "nltk" in sys.modules:
         _scorer()
         return
-    sys.modules["scipy.stats"] = None  # type: ignore[assignment]
+    sys.modules["scipy"] = None  # type: ignore[assignment]
     try:
         score_rouge1("warm", "warm")
     finally:
-        del sys.modules["scipy.stats"]
+        del sys.modules["scipy"]
         for name in [name for name in sys.modules if name.partition(".")[0] == "nltk"]:
             del sys.modules[name]
 
