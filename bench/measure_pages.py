@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import http.client
+import os
 import re
 import statistics
 import subprocess
@@ -36,6 +37,7 @@ def measure(folder: Path) -> list[Row]:
         workspace = folder / f"beside-{n_others}"
         (workspace / ".evaldesk").mkdir(parents=True)
         run_id = seed(workspace / ".evaldesk" / "evaldesk.db", 1000, 5, n_others)
+        os.sync()  # what was just written is not what is measured
         rows += _measure_at(workspace, run_id, words)
     return rows
 
