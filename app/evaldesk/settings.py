@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 
+import msgspec
+
 from evaldesk.errors import UsageError
+from evaldesk.model import ModelOptions
 
 CONFIG_NAME = "evaldesk.toml"
+KEYS = frozenset({"models", "model"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,12 +22,14 @@ class Settings:
 
     `workspace` holds the `.evaldesk` folder with the database, `evalset_folder` is where new eval sets are written.
     `n_workers` processes play a run, `n_spares` wait for the next one. `models` are the names a run form offers
-    beside each agent's own; a browser can name no other.
+    beside each agent's own; a browser can name no other. `model_options` hold for every chat and run that asks for
+    nothing else.
     """
 
     workspace: Path
     roots: tuple[Path, ...]
     models: tuple[str, ...] = ()
+    model_options: ModelOptions = field(default_factory=ModelOptions)
     n_workers: int = 2
     n_spares: int = 0
     is_demo: bool = False
@@ -55,8 +61,8 @@ def read_settings(
 ) -> Settings:
     """Settings from `evaldesk.toml` in the workspace, where there is one, and the environment.
 
-    Keys: `models` (a list of LiteLLM model names). `EVALDESK_MODELS` adds names, separated by commas. Raises
-    UsageError naming the file and key when one is wrong.
+    Keys: `models` (a list of LiteLLM model names), `[model]` (the fields of ModelOptions). `EVALDESK_MODELS` adds
+    names, separated by commas. Raises UsageError naming the file and key when one is wrong.
     """
     table = _read_toml(workspace / CONFIG_NAME)
     models = _names(table.get("models", []), workspace / CONFIG_NAME)
@@ -65,6 +71,7 @@ def read_settings(
         workspace=workspace,
         roots=roots,
         models=tuple(dict.fromkeys(models)),
+        model_options=_model_options(table.get("model", {}), workspace / CONFIG_NAME),
         n_workers=n_workers,
         is_demo=is_demo,
         environment=dict(environment),
@@ -78,10 +85,20 @@ def _read_toml(path: Path) -> Mapping[str, object]:
         table = tomllib.loads(path.read_text("utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise UsageError(f"{path}: {error}") from error
-    unknown = set(table) - {"models"}
+    unknown = set(table) - KEYS
     if unknown:
-        raise UsageError(f"{path}: unknown key {min(unknown)!r}; known keys: models")
+        raise UsageError(f"{path}: unknown key {min(unknown)!r}; known keys: {', '.join(sorted(KEYS))}")
     return table
+
+
+def _model_options(value: object, path: Path) -> ModelOptions:
+    known = {found.name for found in fields(ModelOptions)}
+    if not isinstance(value, dict) or set(value) - known:
+        raise UsageError(f"{path}: [model] may have the keys {', '.join(sorted(known))}")
+    try:
+        return msgspec.convert(value, ModelOptions)
+    except (msgspec.ValidationError, UsageError) as error:
+        raise UsageError(f"{path}: [model]: {error}") from error
 
 
 def _names(value: object, path: Path) -> tuple[str, ...]:

@@ -35,6 +35,7 @@ class Endpoint:
     address: str = ""
     answers: list[Answer] = field(default_factory=list)
     asked: list[dict[str, Any]] = field(default_factory=list)
+    headers: list[dict[str, str]] = field(default_factory=list)
 
     def says(self, text: str, *calls: tuple[str, str, str]) -> Endpoint:
         """Add an answer of text and of calls (id, name, arguments)."""
@@ -72,6 +73,7 @@ def endpoint() -> Iterator[Endpoint]:
 
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
+            endpoint.headers.append({name.lower(): value for name, value in self.headers.items()})
             endpoint.asked.append(json.loads(self.rfile.read(int(self.headers["content-length"]))))
             answer = endpoint.answers.pop(0)
             if answer.held:

@@ -2,6 +2,6 @@
 
 from evaldesk.agents.agent import Agent
 from evaldesk.agents.finding import agent_ref, find_agents
-from evaldesk.agents.loading import AGENTS, load_agent
+from evaldesk.agents.loading import AGENTS, adapt_object, load_agent
 
-__all__ = ["AGENTS", "Agent", "agent_ref", "find_agents", "load_agent"]
+__all__ = ["AGENTS", "Agent", "adapt_object", "agent_ref", "find_agents", "load_agent"]

@@ -5,14 +5,14 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator, Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from evaldesk.agents.history import assistant_message, chat_messages, result_text, tool_message
 from evaldesk.agents.instruction import MissingKey, filled
 from evaldesk.agents.tools import Outcome, Tool, tool_of
 from evaldesk.errors import UsageError
-from evaldesk.llm import ModelCall, ModelReply, RequestedCall, complete
+from evaldesk.llm import PATIENT, ModelCall, ModelReply, RequestedCall, complete
 from evaldesk.model import (
     AgentDescription,
     AgentRef,
@@ -20,6 +20,7 @@ from evaldesk.model import (
     Event,
     JsonObject,
     JsonValue,
+    ModelOptions,
     Session,
     ToolCall,
 )
@@ -39,7 +40,9 @@ class LlmAgent:
     `instruction` may hold `{key}` for a value of the session state, `{key?}` where it may be missing. A tool is a
     function, `def` or `async def`, with types and a docstring; its parameter `state`, if any, receives the session
     state and is not shown to the model. `max_iterations` bounds the model calls of one turn. `api_base` is the
-    address of an OpenAI-compatible endpoint for `model`. `initial_state` is what a chat proposes to start from.
+    address of an OpenAI-compatible endpoint for `model`, `api_key_env` the environment variable with its key; `extra`
+    is sent along in each call. What a run or chat asks of the model overrides all of these. `initial_state` is what
+    a chat proposes to start from.
     """
 
     name: str
@@ -49,8 +52,11 @@ class LlmAgent:
     tools: Sequence[Callable[..., Any]] = ()
     max_iterations: int = 12
     temperature: float | None = None
+    top_p: float | None = None
     max_tokens: int | None = None
     api_base: str | None = None
+    api_key_env: str | None = None
+    extra: JsonObject = field(default_factory=dict)
     initial_state: JsonObject = field(default_factory=dict)
     _tools: dict[str, Tool] = field(init=False, repr=False, compare=False, default_factory=dict)
 
@@ -79,13 +85,14 @@ class LlmAgent:
     async def reply(self, session: Session, message: str) -> AsyncIterator[Event]:
         """Ask the model and run the tools it calls until it answers without one. Raises ModelError."""
         messages = [*chat_messages(session.turns), {"role": "user", "content": message}]
-        for _ in range(self.max_iterations):
+        n_calls = session.model_options.max_turns or self.max_iterations
+        for _ in range(n_calls):
             try:
                 call = self._call(session, messages)
             except MissingKey as error:
                 yield _error("missing_state", _missing_sentence(self.name, error.args[0]))
                 return
-            async for item in _asked(call, self.name, is_streaming=session.is_streaming):
+            async for item in _asked(call, self.name, session):
                 if isinstance(item, Event):
                     yield item
                 else:
@@ -105,20 +112,37 @@ class LlmAgent:
                     yield event
                     if event.kind == "tool_result":
                         messages.append(tool_message(requested.id, result_text(event.result)))
-        yield _error("max_iterations", _iterations_sentence(self.name, self.max_iterations))
+        yield _bound_reached(self.name, n_calls, session)
 
     def _call(self, session: Session, messages: Sequence[JsonObject]) -> ModelCall:
         instruction = filled(self.instruction, session.state)
         system: list[JsonObject] = [{"role": "system", "content": instruction}] if instruction else []
         model = session.model or self.model
+        asked = self._own_options(session) | session.model_options
         return ModelCall(
             model,
             [*system, *messages],
             tools=[tool.schema() for tool in self._tools.values()],
-            temperature=self.temperature,
-            max_tokens=self.max_tokens,
+            temperature=asked.temperature,
+            top_p=asked.top_p,
+            max_tokens=asked.max_tokens,
             seed=session.seed,
-            api_base=self.api_base if model == self.model else None,
+            api_base=asked.base_url,
+            api_key_env=asked.api_key_env,
+            extra=asked.extra,
+        )
+
+    def _own_options(self, session: Session) -> ModelOptions:
+        """What the agent itself says; its key goes to its own endpoint and model only."""
+        is_own_model = session.model in {None, self.model}
+        is_own_endpoint = is_own_model and session.model_options.base_url in {None, self.api_base}
+        return ModelOptions(
+            base_url=self.api_base if is_own_model else None,
+            api_key_env=self.api_key_env if is_own_endpoint else None,
+            temperature=self.temperature,
+            top_p=self.top_p,
+            max_tokens=self.max_tokens,
+            extra=self.extra,
         )
 
     async def _run(self, requested: RequestedCall, session: Session) -> AsyncIterator[Event]:
@@ -151,13 +175,15 @@ class LlmAgent:
         return await tool.run(args, state)
 
 
-async def _asked(call: ModelCall, author: str, *, is_streaming: bool) -> AsyncIterator[Event | ModelReply]:
+async def _asked(call: ModelCall, author: str, session: Session) -> AsyncIterator[Event | ModelReply]:
     """The reply, after partial messages where it is streamed."""
-    if not is_streaming:
-        yield await complete(call)
+    n_retries = session.model_options.n_retries
+    patience = PATIENT if n_retries is None else replace(PATIENT, n_attempts=n_retries + 1)
+    if not session.is_streaming:
+        yield await complete(call, patience=patience)
         return
     pieces: asyncio.Queue[str | None] = asyncio.Queue()
-    task = asyncio.create_task(complete(call, pieces.put_nowait))
+    task = asyncio.create_task(complete(call, pieces.put_nowait, patience=patience))
 
     def end(ended: asyncio.Task[ModelReply]) -> None:
         pieces.put_nowait(None)
@@ -192,5 +218,7 @@ def _missing_sentence(name: str, key: str) -> str:
     )
 
 
-def _iterations_sentence(name: str, n: int) -> str:
-    return f"{name} called tools in each of {n} model calls and never answered; raise max_iterations if it needs more"
+def _bound_reached(name: str, n: int, session: Session) -> Event:
+    kind = "max_turns" if session.model_options.max_turns else "max_iterations"
+    said = f"{name} called tools in each of {n} model calls and never answered; raise {kind} if it needs more"
+    return _error(kind, said)

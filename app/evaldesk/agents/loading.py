@@ -29,9 +29,13 @@ def load_agent(ref: AgentRef) -> Agent:
 
     Raises AgentError saying where in the user's code the import failed, or that no adapter knows what was found.
     """
-    adapters = _adapters(ref)
-    found = _import(ref)
-    for adapt in adapters:
+    _adapters(ref)
+    return adapt_object(_import(ref), ref)
+
+
+def adapt_object(found: object, ref: AgentRef) -> Agent:
+    """The agent that an object is. Raises AgentError when no adapter knows it."""
+    for adapt in _adapters(ref):
         agent = adapt(found, ref)
         if agent is not None:
             return agent

@@ -14,6 +14,7 @@ LEFT_OUT = {
     "error": "the agent did not finish this turn: it ended in an error",
     "timed_out": "the agent did not finish this turn: its time was up",
     "cancelled": "this turn was stopped before the agent answered",
+    "max_turns": "the agent was stopped: it called tools until the limit and never answered",
     "max_iterations": "the agent was stopped: it called tools until the limit and never answered",
 }
 

@@ -12,7 +12,8 @@ from dataclasses import replace
 
 from sqlalchemy.exc import OperationalError
 
-from evaldesk.engine import Executor, drive_batches
+from evaldesk.desk.rescoring import grade_spec
+from evaldesk.engine import Executor, GradeSpec, drive_batches
 from evaldesk.errors import WorkspaceError
 from evaldesk.model import Case, RunConfig, RunStatus, TrialResult, TrialSpec
 from evaldesk.store import PendingTrial, Store, TrialKey
@@ -58,6 +59,7 @@ class RunDriver:
         self._cases: dict[int, Case] = {}
         self._fatal = ""
         self._n_cancelled = 0
+        self._n_missing = 0
         self._is_stopped = False
         self._cancelling: asyncio.Task[None] | None = None
 
@@ -76,6 +78,8 @@ class RunDriver:
             self.in_flight.clear()
         if self._fatal:
             return "failed", self._fatal
+        if self._n_missing:
+            return "stopped", missing_sentence(self._n_missing, self._config.source_run_id)
         return ("stopped", "") if self._todo or self._n_cancelled else ("finished", "")
 
     def stop(self) -> None:
@@ -93,15 +97,21 @@ class RunDriver:
         for case_index in {trial.case_index for trial in self._todo}:
             self._cases[case_index] = self._store.runs.case(self.run_id, case_index)
 
-    def _hand_out(self) -> Iterator[TrialSpec]:
+    def _hand_out(self) -> Iterator[TrialSpec | GradeSpec]:
         while self._todo and not self._is_stopped and not self.trouble:
             trial = self._todo.popleft()
+            spec = self._spec(trial)
+            if spec is None:
+                self._n_missing += 1
+                continue
             self.in_flight.add((trial.case_index, trial.trial_index))
             self._on_change()
-            yield self._spec(trial)
+            yield spec
 
-    def _spec(self, trial: PendingTrial) -> TrialSpec:
+    def _spec(self, trial: PendingTrial) -> TrialSpec | GradeSpec | None:
         config, case = self._config, self._cases[trial.case_index]
+        if config.source_run_id is not None:
+            return grade_spec(self._store.runs, self.run_id, config.source_run_id, trial, case, config.criteria)
         return TrialSpec(
             run_id=self.run_id,
             case_index=trial.case_index,
@@ -111,6 +121,7 @@ class RunDriver:
             criteria=config.criteria,
             limits=config.limits,
             model=config.model,
+            model_options=config.model_options,
             seed=trial_seed(config.seed, case, trial.trial_index),
             attempt=trial.attempt,
         )
@@ -146,7 +157,7 @@ class RunDriver:
             self._is_stopped = True
             self._n_cancelled += 1
             return result
-        if not is_fatal(result):
+        if self._config.source_run_id is not None or not is_fatal(result):
             return result
         if self._fatal:
             return self._as_counted(replace(result, status="cancelled"))
@@ -165,6 +176,12 @@ def is_fatal(result: TrialResult) -> bool:
     """Whether the error would meet every other trial of the run, too."""
     kind = result.error.kind if result.error else ""
     return kind.startswith("fatal") or kind in FATAL_KINDS
+
+
+def missing_sentence(n: int, source_run_id: int | None) -> str:
+    """Why some trials of a run that scores another again have no score."""
+    trials = "1 trial was" if n == 1 else f"{n:,} trials were"
+    return f"{trials} never played in run {source_run_id}. Resume that run first, then this one."
 
 
 def fatal_sentence(result: TrialResult) -> str:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from evaldesk import __version__
 from evaldesk.errors import UsageError
 from evaldesk.metrics import check_criteria, unscored_reason
-from evaldesk.model import DEFAULT_CRITERIA, AgentRef, Case, Criterion, EvalSet, Limits, RunConfig
+from evaldesk.model import DEFAULT_CRITERIA, AgentRef, Case, Criterion, EvalSet, Limits, ModelOptions, RunConfig
 
 MAX_N = 1000
 MAX_TRIALS = 200_000
@@ -29,6 +29,7 @@ class RunOptions:
     concurrency: int = 4
     timeout_s: float = 120.0
     model: str | None = None
+    model_options: ModelOptions = field(default_factory=ModelOptions)
     seed: int | None = None
     note: str = ""
     errors_are_failures: bool = False
@@ -73,9 +74,7 @@ class Unscored:
 def plan_run(subject: RunSubject, options: RunOptions, *, models: Sequence[str], seed: int) -> RunPlan:
     """The run that `options` ask for. Raises UsageError naming the field when something cannot be."""
     _check_numbers(options)
-    check_criteria(options.criteria)
-    if not any(criterion.threshold is not None for criterion in options.criteria):
-        raise UsageError("choose at least one metric that decides; without one every trial is unscored", field="metric")
+    check_deciding(options.criteria)
     cases = chosen_cases(subject.evalset, options.case_ids)
     if len(cases) * options.n > MAX_TRIALS:
         raise UsageError(f"{len(cases) * options.n:,} trials are more than the {MAX_TRIALS:,} of one run", field="n")
@@ -90,6 +89,7 @@ def plan_run(subject: RunSubject, options: RunOptions, *, models: Sequence[str],
         concurrency=options.concurrency,
         limits=Limits(trial_timeout_s=options.timeout_s),
         model=_allowed_model(options.model, subject.agent_model, models),
+        model_options=options.model_options,
         agent_version=subject.agent_version,
         agent_model=subject.agent_model,
         seed=seed if options.seed is None else options.seed,
@@ -113,6 +113,13 @@ def chosen_cases(evalset: EvalSet, case_ids: tuple[str, ...] | None) -> tuple[Ca
     if not wanted:
         raise UsageError("select at least one case", field="cases")
     return tuple(case for case in evalset.cases if case.id in wanted)
+
+
+def check_deciding(criteria: Sequence[Criterion]) -> None:
+    """Raise UsageError for criteria that cannot be built, or of which none decides."""
+    check_criteria(criteria)
+    if not any(criterion.threshold is not None for criterion in criteria):
+        raise UsageError("choose at least one metric that decides; without one every trial is unscored", field="metric")
 
 
 def foresee_unscored(cases: Sequence[Case], criteria: Sequence[Criterion]) -> tuple[Unscored, ...]:

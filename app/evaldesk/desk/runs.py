@@ -7,14 +7,15 @@ import contextlib
 import functools
 import logging
 import random
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 from evaldesk.desk.agent_version import agent_change
 from evaldesk.desk.agents import AgentDesk
 from evaldesk.desk.evalsets import EvalSetDesk
+from evaldesk.desk.rescoring import plan_rescoring
 from evaldesk.desk.run_driver import RunDriver
 from evaldesk.desk.run_live import LiveRun, Tick
 from evaldesk.desk.run_mark import is_alive, own_mark
@@ -26,7 +27,7 @@ from evaldesk.desk.scrubbing import value_scrubber
 from evaldesk.desk.trial_page import TrialPage, read_trial
 from evaldesk.engine import Executor, LocalExecutor, SpareWorkers
 from evaldesk.errors import ConflictError, EvaldeskError
-from evaldesk.model import RunConfig, RunStatus, TrialResult
+from evaldesk.model import Criterion, RunConfig, RunStatus, TrialResult
 from evaldesk.settings import Settings
 from evaldesk.store import RunSummary, Store, TrialKey
 
@@ -85,6 +86,7 @@ class RunDesk:
 
     def plan_for(self, subject: RunSubject, options: RunOptions) -> RunPlan:
         """The run of what the command line names. Raises UsageError naming the field at fault."""
+        options = replace(options, model_options=self._settings.model_options | options.model_options)
         return plan_run(subject, options, models=self._settings.models, seed=self._chance.randrange(2**31))
 
     async def start(self, plan: RunPlan) -> int:
@@ -92,6 +94,10 @@ class RunDesk:
         run_id = await self._write(self._store.runs.create, plan.config, plan.cases)
         await self._take_up(run_id)
         return run_id
+
+    async def rescore(self, run_id: int, criteria: Sequence[Criterion]) -> int:
+        """Score a run's stored trials again as a new run; gives its id. Raises NotFoundError, Conflict-, UsageError."""
+        return await self.start(await asyncio.to_thread(plan_rescoring, self._store.runs, run_id, criteria))
 
     async def run_to_end(self, plan: RunPlan, on_progress: Callable[[RunSummary], None]) -> RunSummary:
         """Play a run here and now; tells of progress at most four times a second. Cancelling it stops the run."""
@@ -246,7 +252,7 @@ class RunDesk:
             async with self._slots:
                 status, reason = await self._drive(run_id, playing, note)
             if not self._is_closing:
-                await self._write(self._store.runs.set_status, run_id, status, _joined(reason, note))
+                await self._write(self._store.runs.set_status, run_id, status, " ".join(filter(None, (reason, note))))
         except asyncio.CancelledError:
             if not self._is_closing:  # it waited for its turn when it was stopped
                 await self._write(self._store.runs.set_status, run_id, "stopped", note)
@@ -293,7 +299,3 @@ class RunDesk:
 
     def _local_executor(self, config: RunConfig) -> Executor:
         return LocalExecutor(self._settings.n_workers, config.concurrency, spares=self._spares)
-
-
-def _joined(*sentences: str) -> str:
-    return " ".join(sentence for sentence in sentences if sentence)

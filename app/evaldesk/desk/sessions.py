@@ -106,6 +106,7 @@ class SessionDesk:
             turns=session.turns,
             app_name=agent.id,
             model=model or None,
+            model_options=self._agents.model_options,
         )
         self._running[session_id] = turn
         self._tasks[session_id] = asyncio.create_task(self._play(turn, spec, has_title=bool(session.title)))

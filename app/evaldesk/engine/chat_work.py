@@ -78,6 +78,7 @@ class TurnWork:
             app_name=spec.app_name,
             user_id=spec.user_id,
             model=spec.model,
+            model_options=spec.model_options,
             seed=spec.seed,
             is_streaming=True,
             memory=memory,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Mapping
 from copy import deepcopy
 from typing import TYPE_CHECKING
 
@@ -24,6 +25,8 @@ from evaldesk.model import (
 
 if TYPE_CHECKING:
     from evaldesk.agents import Agent
+
+_BOUNDS: Mapping[str, StopReason] = {"max_iterations": "max_iterations", "max_turns": "max_turns"}
 
 
 async def play_trial(agent: Agent, spec: TrialSpec, *, attempt: Attempt | None = None) -> TrialResult:
@@ -111,7 +114,7 @@ async def _converse(agent: Agent, session: Session, query: str, turn: OpenTurn) 
         async for found in reply:
             event = turn.take(found)
             if event.error:
-                return "max_iterations" if event.error.kind == "max_iterations" else "error"
+                return _BOUNDS.get(event.error.kind, "error")
     finally:
         if hasattr(reply, "aclose"):
             await reply.aclose()
@@ -126,5 +129,7 @@ def _session_of(spec: TrialSpec) -> Session:
         app_name=start.app_name if start else "",
         user_id=(start.user_id if start else "") or "user",
         model=spec.model,
+        model_options=spec.model_options,
+        limits=spec.limits,
         seed=spec.seed,
     )

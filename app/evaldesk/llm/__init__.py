@@ -2,6 +2,6 @@
 
 from evaldesk.llm.call import ModelCall, ModelReply, RequestedCall
 from evaldesk.llm.loop import complete, preload
-from evaldesk.llm.retries import Patience
+from evaldesk.llm.retries import PATIENT, Patience
 
-__all__ = ["ModelCall", "ModelReply", "Patience", "RequestedCall", "complete", "preload"]
+__all__ = ["PATIENT", "ModelCall", "ModelReply", "Patience", "RequestedCall", "complete", "preload"]

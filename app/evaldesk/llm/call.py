@@ -3,22 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from evaldesk.model import JsonObject, Usage
 
 
 @dataclass(frozen=True, slots=True)
 class ModelCall:
-    """What a model is asked: chat messages and tools in OpenAI's shape. `timeout_s` bounds each attempt."""
+    """What a model is asked: chat messages and tools in OpenAI's shape.
+
+    A bare name at an `api_base` is a model of that OpenAI-compatible endpoint. `api_key_env` names the variable
+    that holds the key; `extra` goes into the body as it is. `timeout_s` bounds each attempt.
+    """
 
     model: str
     messages: Sequence[JsonObject]
     tools: Sequence[JsonObject] = ()
     temperature: float | None = None
+    top_p: float | None = None
     max_tokens: int | None = None
     seed: int | None = None
     api_base: str | None = None
+    api_key_env: str | None = None
+    extra: JsonObject = field(default_factory=dict)
     timeout_s: float = 120.0
 
 

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from functools import cache
 from typing import Any
 
+from evaldesk.errors import ModelError
 from evaldesk.llm.call import ModelCall, ModelReply, RequestedCall
 from evaldesk.model import Usage
 
@@ -75,12 +76,15 @@ def _arguments(call: ModelCall) -> dict[str, Any]:
     optional = {
         "tools": list(call.tools) or None,
         "temperature": call.temperature,
+        "top_p": call.top_p,
         "max_tokens": call.max_tokens,
         "seed": call.seed,
         "api_base": call.api_base,
+        "api_key": _key(call),
+        "extra_body": dict(call.extra) or None,
     }
     return {
-        "model": call.model,
+        "model": _full_name(call),
         "messages": list(call.messages),
         "timeout": call.timeout_s,
         "num_retries": 0,
@@ -89,6 +93,31 @@ def _arguments(call: ModelCall) -> dict[str, Any]:
         "no-log": not (litellm.callbacks or litellm.success_callback),  # a fifth of the call's CPU time, for nobody
         **{name: value for name, value in optional.items() if value is not None},
     }
+
+
+def _full_name(call: ModelCall) -> str:
+    """`provider/name`; a name without a provider at an address of its own is served there as vLLM would."""
+    provider = call.model.partition("/")[0]
+    if not call.api_base or provider in _providers():
+        return call.model
+    return f"hosted_vllm/{call.model}"
+
+
+@cache
+def _providers() -> frozenset[str]:
+    litellm = open_litellm()
+    custom = (entry["provider"] for entry in litellm.custom_provider_map)
+    return frozenset([*map(str, litellm.models_by_provider), *(item.value for item in litellm.LlmProviders), *custom])
+
+
+def _key(call: ModelCall) -> str | None:
+    if not call.api_key_env:
+        return None
+    key = os.environ.get(call.api_key_env)
+    if not key:
+        sentence = f"{call.model}: the environment has no {call.api_key_env}; set it where the desk is started"
+        raise ModelError(sentence, kind="authentication", is_fatal=True)
+    return key
 
 
 def _reply(call: ModelCall, response: Any) -> ModelReply:

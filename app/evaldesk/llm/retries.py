@@ -54,6 +54,8 @@ async def complete_patiently(call: ModelCall, tell: Callable[[str], object] | No
         n_tried += 1
         try:
             reply = await attempt(call, tell_on if tell else None)
+        except ModelError:
+            raise
         except Exception as error:  # LiteLLM and the provider's client raise whatever they like
             failure = failure_of(error, call.model)
         else:

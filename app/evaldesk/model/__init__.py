@@ -2,11 +2,11 @@
 
 from evaldesk.model.evalset import Case, EvalSet, Expected, SessionInit, ToolCall, Turn
 from evaldesk.model.json_value import JsonObject, JsonValue
+from evaldesk.model.options import Limits, ModelOptions
 from evaldesk.model.run import (
     DEFAULT_CRITERIA,
     AgentDescription,
     AgentRef,
-    Limits,
     RunConfig,
     RunStatus,
     ToolDescription,
@@ -45,6 +45,7 @@ __all__ = [
     "JsonObject",
     "JsonValue",
     "Limits",
+    "ModelOptions",
     "Role",
     "RunConfig",
     "RunStatus",

@@ -7,6 +7,7 @@ from typing import Literal, TypeAlias
 
 from evaldesk.model.evalset import Case
 from evaldesk.model.json_value import JsonObject
+from evaldesk.model.options import Limits, ModelOptions
 from evaldesk.model.score import Criterion, Score, Verdict
 from evaldesk.model.transcript import ErrorRecord, Transcript, TurnRecord, Usage
 
@@ -24,7 +25,8 @@ class AgentRef:
     """How a worker finds an agent: `target` is `module:attr`, imported with `root` first on `sys.path`.
 
     `folder` is where the agent's own files are (watched for edits). `kind` names an adapter, or is empty to let
-    the adapters look at the object.
+    the adapters look at the object. `declared` is the agent's table of `evaldesk.toml` as JSON text; an agent that
+    is made of its table alone has no target.
     """
 
     id: str
@@ -32,6 +34,7 @@ class AgentRef:
     root: str = ""
     folder: str = ""
     kind: str = ""
+    declared: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,13 +61,6 @@ class AgentDescription:
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
-    """Bounds of one trial; seconds."""
-
-    trial_timeout_s: float = 120.0
-
-
-@dataclass(frozen=True, slots=True)
 class TrialSpec:
     """Everything a worker needs for one attempt at one case. `attempt` counts from 1."""
 
@@ -76,6 +72,7 @@ class TrialSpec:
     criteria: tuple[Criterion, ...] = DEFAULT_CRITERIA
     limits: Limits = field(default_factory=Limits)
     model: str | None = None
+    model_options: ModelOptions = field(default_factory=ModelOptions)
     seed: int = 0
     attempt: int = 1
 
@@ -92,6 +89,7 @@ class TurnSpec:
     app_name: str = ""
     user_id: str = "user"
     model: str | None = None
+    model_options: ModelOptions = field(default_factory=ModelOptions)
     seed: int | None = None
     timeout_s: float = 300.0
 
@@ -132,7 +130,8 @@ class RunConfig:
     """A run's configuration, frozen when it starts.
 
     `n` is the number of trials of each case. `pass_threshold` is the share of scored trials that must pass for a
-    case to count as passed. `evalset_version` is the content hash of the file at the start.
+    case to count as passed. `evalset_version` is the content hash of the file at the start. `source_run_id` names the
+    run whose stored trials are scored again; None where trials are played.
     """
 
     agent: AgentRef
@@ -145,9 +144,11 @@ class RunConfig:
     concurrency: int = 4
     limits: Limits = field(default_factory=Limits)
     model: str | None = None
+    model_options: ModelOptions = field(default_factory=ModelOptions)
     agent_version: str = ""
     agent_model: str | None = None
     seed: int = 0
     note: str = ""
     errors_are_failures: bool = False
     evaldesk_version: str = ""
+    source_run_id: int | None = None

@@ -7,6 +7,7 @@ from typing import Literal, TypeAlias
 
 from evaldesk.model.evalset import ToolCall
 from evaldesk.model.json_value import JsonObject, JsonValue
+from evaldesk.model.options import Limits, ModelOptions
 
 EventKind: TypeAlias = Literal[
     "user_message",
@@ -18,7 +19,7 @@ EventKind: TypeAlias = Literal[
     "log",
     "error",
 ]
-StopReason: TypeAlias = Literal["answered", "max_iterations", "error", "timed_out", "cancelled"]
+StopReason: TypeAlias = Literal["answered", "max_iterations", "max_turns", "error", "timed_out", "cancelled"]
 Role: TypeAlias = Literal["agent", "user", "judge"]
 
 
@@ -101,14 +102,18 @@ class TurnRecord:
 
     @property
     def answer(self) -> str:
-        """The last message of the agent in this turn; empty when it never answered."""
+        """The agent's last message, when no tool call follows it; empty when it never answered.
+
+        What a model says while it calls a tool is not its answer, even when nothing comes after.
+        """
         messages = self._messages
-        return messages[-1].text if messages else ""
+        return messages[-1].text if messages and self._is_answered else ""
 
     @property
     def intermediate(self) -> tuple[tuple[str, str], ...]:
         """The agent's messages before its answer, as (author, text)."""
-        return tuple((event.author, event.text) for event in self._messages[:-1])
+        messages = self._messages[:-1] if self._is_answered else self._messages
+        return tuple((event.author, event.text) for event in messages)
 
     @property
     def usages(self) -> tuple[Usage, ...]:
@@ -119,6 +124,12 @@ class TurnRecord:
     def error(self) -> ErrorRecord | None:
         """Why the turn broke off, or None."""
         return next((event.error for event in self.events if event.error), None)
+
+    @property
+    def _is_answered(self) -> bool:
+        kinds = [event.kind for event in self.events if not event.is_partial]
+        said = [kind for kind in kinds if kind in {"agent_message", "tool_call"}]
+        return bool(said) and said[-1] == "agent_message"
 
     @property
     def _messages(self) -> list[Event]:
@@ -151,6 +162,8 @@ class Session:
     app_name: str = ""
     user_id: str = "user"
     model: str | None = None
+    model_options: ModelOptions = field(default_factory=ModelOptions)
+    limits: Limits = field(default_factory=Limits)
     seed: int | None = None
     is_streaming: bool = False
     memory: dict[str, object] = field(default_factory=dict)

@@ -1,0 +1,88 @@
+"""How an agent's model is reached and sampled, and the bounds of a trial."""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import dataclass, field
+from urllib.parse import urlsplit
+
+from evaldesk.errors import UsageError
+from evaldesk.model.json_value import JsonObject
+
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
+
+@dataclass(frozen=True, slots=True)
+class ModelOptions:
+    """What a run or a chat asks of the agent's own model calls; None leaves each to the agent.
+
+    `base_url` is an OpenAI-compatible endpoint; it comes from the command line or the configuration file, never
+    from a browser. `api_key_env` names the environment variable that holds its key: the key itself is nowhere in
+    these values. `max_turns` bounds the model calls of one turn, `n_retries` the attempts after the first of each.
+    `extra` is sent along in the body of each call (`top_k`, `chat_template_kwargs`). Raises UsageError.
+    """
+
+    base_url: str | None = None
+    api_key_env: str | None = None
+    temperature: float | None = None
+    top_p: float | None = None
+    max_tokens: int | None = None
+    max_turns: int | None = None
+    n_retries: int | None = None
+    extra: JsonObject = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if self.base_url is not None:
+            _check_url(self.base_url)
+        if self.api_key_env is not None and not _VARIABLE.fullmatch(self.api_key_env):
+            raise UsageError(
+                "api_key_env is the name of an environment variable, such as OPENAI_API_KEY, never the key itself",
+                field="api_key_env",
+            )
+        _check_number("temperature", self.temperature, 0, 100)
+        _check_number("top_p", self.top_p, 0, 1)
+        _check_number("max_tokens", self.max_tokens, 1, 10_000_000)
+        _check_number("max_turns", self.max_turns, 1, 10_000)
+        _check_number("n_retries", self.n_retries, 0, 100)
+
+    def __or__(self, other: ModelOptions) -> ModelOptions:
+        """These options, with those of `other` where it says something."""
+        said = {name: value for name in _NAMES if (value := getattr(other, name)) is not None}
+        mine = {name: getattr(self, name) for name in _NAMES}
+        return ModelOptions(**{**mine, **said}, extra={**self.extra, **other.extra})
+
+
+_NAMES = ("base_url", "api_key_env", "temperature", "top_p", "max_tokens", "max_turns", "n_retries")
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Bounds of one trial in seconds; None where only the bound around it counts.
+
+    A turn that reaches its bound ends the trial, a tool that does gives its agent an error to read, and a judge
+    that does leaves its metric with an error.
+    """
+
+    trial_timeout_s: float = 120.0
+    turn_timeout_s: float | None = None
+    tool_timeout_s: float | None = None
+    judge_timeout_s: float | None = None
+
+
+def _check_url(url: str) -> None:
+    try:
+        parts = urlsplit(url)
+    except ValueError as error:
+        raise UsageError(f"base_url {url!r}: {error}", field="base_url") from error
+    if parts.scheme not in {"http", "https"} or not parts.hostname:
+        raise UsageError(f"base_url must look like http://127.0.0.1:8000/v1, not {url[:200]!r}", field="base_url")
+    if parts.username or parts.password or parts.query:
+        raise UsageError(
+            "base_url must not carry a name, a password or a query; name the key's variable instead", field="base_url"
+        )
+
+
+def _check_number(name: str, value: float | None, low: float, high: float) -> None:
+    if value is not None and not (math.isfinite(value) and low <= value <= high):
+        raise UsageError(f"{name} must be {low:g} to {high:g}, not {value:g}", field=name)

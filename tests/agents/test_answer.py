@@ -1,0 +1,28 @@
+"""What counts as the answer of a turn."""
+
+from __future__ import annotations
+
+from evaldesk.model import Event, ToolCall, TurnRecord
+
+CALL = Event("tool_call", call=ToolCall("look"))
+RESULT = Event("tool_result", call=ToolCall("look"), result=1)
+
+
+def _said(text: str) -> Event:
+    return Event("agent_message", author="a", text=text)
+
+
+def test_the_last_message_is_the_answer_and_the_others_are_on_the_way() -> None:
+    turn = TurnRecord("q", (_said("let me look"), CALL, RESULT, _said("it is 1")))
+
+    assert (turn.answer, turn.intermediate) == ("it is 1", (("a", "let me look"),))
+
+
+def test_what_was_said_while_calling_a_tool_is_no_answer() -> None:
+    turn = TurnRecord("q", (_said("let me look"), CALL, RESULT), stop_reason="max_turns")
+
+    assert (turn.answer, turn.intermediate) == ("", (("a", "let me look"),))
+
+
+def test_a_silent_turn_has_no_answer() -> None:
+    assert TurnRecord("q", (CALL, RESULT)).answer == ""
