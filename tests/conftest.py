@@ -30,13 +30,17 @@ FLAGS = [
     "--disable-component-update",
     "--disable-sync",
 ]
+LONGEST = "test_every_page.py"
 NAMES = ("chromium", "chromium-browser", "google-chrome")
 SHARED = Path(__file__).resolve().parents[2] / "shared"
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Journeys come last: while Playwright runs, no other test may have an event loop of its own in this thread."""
-    items.sort(key=lambda item: item.get_closest_marker("browser") is not None)
+    """Journeys come last: while Playwright runs, no other test may have an event loop of its own in this thread.
+
+    The longest of them begins, so that two workers of pytest-xdist end at about the same time.
+    """
+    items.sort(key=lambda item: (_is_journey(item), item.path.name != LONGEST))
 
 
 @pytest.fixture(scope="session")
@@ -63,6 +67,10 @@ def browser() -> Iterator[Browser]:
         browser = playwright.chromium.launch(executable_path=executable, args=FLAGS)
         yield browser
         browser.close()
+
+
+def _is_journey(item: pytest.Item) -> bool:
+    return item.get_closest_marker("browser") is not None
 
 
 def _chromium() -> str:

@@ -200,7 +200,7 @@ def someone(visit: Visit) -> Visitor:
     return visit()
 
 
-@pytest.fixture(params=["desktop-light", "phone-light", "desktop-dark", "phone-dark"])
+@pytest.fixture(params=["desktop-light", "phone-dark"])
 def anyone(visit: Visit, request: pytest.FixtureRequest) -> Visitor:
     """Visitors with a wide and a narrow screen, by day and by night."""
     size, scheme = request.param.split("-")
