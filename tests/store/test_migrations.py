@@ -19,6 +19,8 @@ from evaldesk.errors import WorkspaceError
 from evaldesk.store import Store, schema, upgrade
 from evaldesk.store.tables import METADATA
 
+TODAY = schema.HEAD
+NEXT, LATER = (f"{int(TODAY) + by:04}" for by in (1, 2))
 MIGRATION = '''"""A step that a test takes."""
 from alembic import op
 
@@ -71,37 +73,37 @@ def test_a_newer_database_is_refused_and_not_touched(database: Path) -> None:
 
 
 def test_an_upgrade_keeps_a_private_copy_of_what_was_there(database: Path, next_migrations: Path) -> None:
-    _write(next_migrations, "0002", "0001", "colour")
+    _write(next_migrations, NEXT, TODAY, "colour")
 
     Store.open(database).close()
 
-    copy = database.with_name("evaldesk.db.before-0003")
+    copy = database.with_name(f"evaldesk.db.before-{LATER}")
     assert copy.stat().st_mode & 0o777 == 0o600
-    assert schema.stored_revision(copy) == "0001"
+    assert schema.stored_revision(copy) == TODAY
     assert _kept_session(copy) == _kept_session(database) == "kept"
 
 
 def test_a_migration_that_fails_leaves_the_step_before_it(database: Path, next_migrations: Path) -> None:
-    _write(next_migrations, "0002", "0001", "colour")
-    _write(next_migrations, "0003", "0002", "weight", then="raise RuntimeError('no room')")
+    _write(next_migrations, NEXT, TODAY, "colour")
+    _write(next_migrations, LATER, NEXT, "weight", then="raise RuntimeError('no room')")
 
     with pytest.raises(RuntimeError, match="no room"):
         Store.open(database)
 
     statement = _statements(database)["run"]
-    assert schema.stored_revision(database) == "0002"
+    assert schema.stored_revision(database) == NEXT
     assert "colour" in statement
     assert "weight" not in statement
 
 
 def test_a_migration_may_not_leave_rows_that_belong_to_nothing(database: Path, next_migrations: Path) -> None:
     orphan = "op.execute(\"INSERT INTO session_turn VALUES ('nobody', 0, 0, x'00')\")"
-    _write(next_migrations, "0002", "0001", "colour", then=orphan)
+    _write(next_migrations, NEXT, TODAY, "colour", then=orphan)
 
     with pytest.raises(WorkspaceError, match="belong to nothing"):
         Store.open(database)
 
-    assert schema.stored_revision(database) == "0001"
+    assert schema.stored_revision(database) == TODAY
 
 
 @pytest.fixture
@@ -114,7 +116,7 @@ def next_migrations(database: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPa
     config = Config()
     config.set_main_option("script_location", str(folder))
     monkeypatch.setattr(upgrade, "alembic_config", lambda: config)
-    monkeypatch.setattr(schema, "HEAD", "0003")
+    monkeypatch.setattr(schema, "HEAD", LATER)
     return folder / "versions"
 
 

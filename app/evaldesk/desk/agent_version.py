@@ -30,6 +30,8 @@ def agent_version(ref: AgentRef) -> str:
 
 def agent_change(config: RunConfig) -> str:
     """A sentence when the agent's files are not those that the run started with; else empty."""
+    if config.source_run_id is not None:
+        return ""
     now = agent_version(config.agent)
     if not config.agent_version or now == config.agent_version:
         return ""

@@ -16,6 +16,7 @@ from evaldesk.desk.agent_version import agent_change
 from evaldesk.desk.agents import AgentDesk
 from evaldesk.desk.evalsets import EvalSetDesk
 from evaldesk.desk.rescoring import plan_rescoring
+from evaldesk.desk.imported_runs import check_playable
 from evaldesk.desk.run_driver import RunDriver
 from evaldesk.desk.run_live import LiveRun, Tick
 from evaldesk.desk.run_mark import is_alive, own_mark
@@ -36,7 +37,6 @@ log = logging.getLogger("evaldesk.runs")
 MAX_RUNS_AT_ONCE = 3
 POLL_S = 1.0
 CLOSE_S = 5.0
-
 T = TypeVar("T")
 
 
@@ -137,6 +137,7 @@ class RunDesk:
         if await self._is_going(run_id):
             return
         summary = await self.summary(run_id)
+        check_playable(summary)
         if run_id in self._playing:  # somebody else here was quicker
             return
         if summary.status in LIVE and is_alive(summary.driver):
@@ -147,6 +148,7 @@ class RunDesk:
         """Plan the errored trials anew and play them; gives how many. Raises ConflictError while the run goes on."""
         if await self._is_going(run_id):
             raise ConflictError(f"run {run_id} is still going on; stop it first, or wait for its end")
+        check_playable(await self.summary(run_id))
         n = await self._write(self._store.runs.retry_errored, run_id)
         await self.resume(run_id)
         return n

@@ -7,10 +7,13 @@ from collections.abc import AsyncGenerator, Iterable
 from contextlib import aclosing
 
 from evaldesk.engine.executors import Executor
+from evaldesk.engine.frames import GradeSpec
 from evaldesk.model import TrialResult, TrialSpec
 
 
-async def drive(specs: Iterable[TrialSpec], executor: Executor, concurrency: int) -> AsyncGenerator[TrialResult]:
+async def drive(
+    specs: Iterable[TrialSpec | GradeSpec], executor: Executor, concurrency: int
+) -> AsyncGenerator[TrialResult]:
     """One result for every spec that was handed out, in the order in which they end.
 
     A pool, not waves: the next trial begins when one ends, also while the caller is busy with a result. Once the
@@ -23,7 +26,7 @@ async def drive(specs: Iterable[TrialSpec], executor: Executor, concurrency: int
 
 
 async def drive_batches(
-    specs: Iterable[TrialSpec], executor: Executor, concurrency: int
+    specs: Iterable[TrialSpec | GradeSpec], executor: Executor, concurrency: int
 ) -> AsyncGenerator[list[TrialResult]]:
     """As `drive`, but all results that are there at once: at least one, to be stored in one transaction."""
     driver = _Driver(specs, executor, concurrency)
@@ -38,7 +41,7 @@ async def drive_batches(
 
 
 class _Driver:
-    def __init__(self, specs: Iterable[TrialSpec], executor: Executor, concurrency: int) -> None:
+    def __init__(self, specs: Iterable[TrialSpec | GradeSpec], executor: Executor, concurrency: int) -> None:
         self._specs = iter(specs)
         self._executor = executor
         self._concurrency = concurrency

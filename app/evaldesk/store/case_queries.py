@@ -87,6 +87,14 @@ def snapshot(connection: Connection, run_id: int, case_index: int) -> Case:
     return unpack(row.codec, row.data, Case)
 
 
+def snapshots(connection: Connection, run_id: int) -> list[Case]:
+    """All cases as they were run, in the order of the run."""
+    run_row(connection, run_id)
+    held = CASE_SNAPSHOT.c
+    rows = connection.execute(select(held.codec, held.data).where(held.run_id == run_id).order_by(held.case_index))
+    return [unpack(row.codec, row.data, Case) for row in rows]
+
+
 def neighbours(connection: Connection, run_id: int, case_index: int, trial_index: int) -> Neighbours:
     """The trials before and after one, within its case, and the nearest ones that did not pass within its run."""
     run_row(connection, run_id)

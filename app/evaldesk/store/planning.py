@@ -15,7 +15,7 @@ from evaldesk.store.clock import ms_since
 from evaldesk.store.contribution import Values
 from evaldesk.store.database import execute_many, upsert
 from evaldesk.store.run_queries import run_row
-from evaldesk.store.tables import CASE_SNAPSHOT, LAST_RUN, RUN, RUN_CASE, SCORE, TO_DO, TRANSCRIPT, TRIAL
+from evaldesk.store.tables import CASE_SNAPSHOT, LAST_RUN, RUN, RUN_CASE, RUN_SOURCE, SCORE, TO_DO, TRANSCRIPT, TRIAL
 from evaldesk.store.totals import recount
 from evaldesk.store.values import PendingTrial
 from evaldesk.wire import to_json
@@ -37,11 +37,10 @@ def plan(connection: Connection, config: RunConfig, cases: Sequence[Case], now: 
     names = ["run_id", "case_index", "trial_index", "status", "attempt", "n_calls", "tokens_in", "tokens_out"]
     trials = _every_trial(run_id, config.n)
     connection.execute(insert(TRIAL).from_select([*names, "duration_ms"], trials))
-    last = upsert(connection.dialect.name, LAST_RUN)
-    place = {"run_id": last.excluded.run_id, "case_index": last.excluded.case_index}
-    last = last.on_conflict_do_update(index_elements=list(LAST_RUN.primary_key), set_=place)
-    key = {"evalset_id": config.evalset_id, "run_id": run_id}
-    execute_many(connection, last, [key | {name: row[name] for name in ("case_id", "case_index")} for row in rows])
+    if config.source_run_id is None:
+        _name_last_run(connection, config.evalset_id, rows)
+    else:
+        connection.execute(insert(RUN_SOURCE).values(run_id=run_id, source_id=config.source_run_id))
     return run_id
 
 
@@ -135,9 +134,19 @@ def _every_trial(run_id: int, n: int) -> Select[tuple[object, ...]]:
     return trials.order_by(RUN_CASE.c.case_index, numbers.c.trial_index)
 
 
+def _name_last_run(connection: Connection, evalset_id: str, rows: Sequence[Values]) -> None:
+    """The run of these cases is the newest that played them."""
+    last = upsert(connection.dialect.name, LAST_RUN)
+    place = {"run_id": last.excluded.run_id, "case_index": last.excluded.case_index}
+    last = last.on_conflict_do_update(index_elements=list(LAST_RUN.primary_key), set_=place)
+    names = ("run_id", "case_id", "case_index")
+    execute_many(connection, last, [{"evalset_id": evalset_id} | {name: row[name] for name in names} for row in rows])
+
+
 def _name_last_run_before(connection: Connection, evalset_id: str, case_ids: Sequence[str]) -> None:
-    """After a run has gone, the one before it is the newest for its cases."""
-    of_set = (RUN.c.evalset_id == evalset_id) & RUN.c.deleted_at.is_(None)
+    """After a run has gone, the one before it is the newest that played its cases."""
+    is_played = ~exists().where(RUN_SOURCE.c.run_id == RUN.c.id)
+    of_set = (RUN.c.evalset_id == evalset_id) & RUN.c.deleted_at.is_(None) & is_played
     runs = RUN_CASE.join(RUN, RUN.c.id == RUN_CASE.c.run_id)
     newest = (
         select(RUN_CASE.c.case_id, func.max(RUN_CASE.c.run_id).label("run_id"))

@@ -11,7 +11,7 @@ from sqlalchemy import ColumnElement, Connection, Row, bindparam, func, or_, sel
 from evaldesk.errors import NotFoundError
 from evaldesk.model import RunConfig, RunStatus
 from evaldesk.store.clock import ms_since
-from evaldesk.store.tables import CASE_METRIC, ERROR_GROUP, LAST_RUN, RUN, RUN_CASE
+from evaldesk.store.tables import CASE_METRIC, ERROR_GROUP, LAST_RUN, RUN, RUN_CASE, RUN_SOURCE
 from evaldesk.store.values import ErrorGroup, LastStrip, MetricRow, RunSummary
 from evaldesk.wire import from_json
 
@@ -50,6 +50,12 @@ def newest_runs(
     if before is not None:
         chosen = chosen.where(RUN.c.id < before)
     return connection.execute(chosen.order_by(RUN.c.id.desc()).limit(limit)).all()
+
+
+def scorings(connection: Connection, run_id: int) -> Sequence[Row[Any]]:
+    """Rows of the runs that score the trials of a run again, oldest first."""
+    chosen = select(RUN).join(RUN_SOURCE, RUN_SOURCE.c.run_id == RUN.c.id)
+    return connection.execute(chosen.where(RUN_SOURCE.c.source_id == run_id, _KEPT).order_by(RUN.c.id)).all()
 
 
 def counts_by_status(

@@ -155,6 +155,17 @@ class RunStore:
         with self._database.reading() as connection:
             return case_queries.snapshot(connection, run_id, case_index)
 
+    def cases(self, run_id: int) -> builtins.list[Case]:
+        """All cases as they were run, in the order of the run."""
+        with self._database.reading() as connection:
+            return case_queries.snapshots(connection, run_id)
+
+    def scorings(self, run_id: int) -> builtins.list[RunSummary]:
+        """The runs that score the trials of a run again, oldest first; none for a run that is gone."""
+        with self._database.reading() as connection:
+            rows = run_queries.scorings(connection, run_id)
+        return self._summaries(rows)
+
     def case_rows(
         self,
         run_id: int,

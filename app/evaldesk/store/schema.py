@@ -14,7 +14,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from evaldesk.errors import WorkspaceError
 from evaldesk.store.database import make_private_file, make_private_folder
 
-HEAD = "0001"
+HEAD = "0002"
 
 
 def prepare(path: Path) -> None:

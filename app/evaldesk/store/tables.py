@@ -85,6 +85,20 @@ class Run(Row, table=True):
     config: str = Field(sa_type=Text)
 
 
+class RunSource(Row, table=True):
+    """A run that scores the stored trials of another again; the other may have been deleted since."""
+
+    __tablename__ = "run_source"
+    __table_args__ = (
+        _cascade(["run_id"], "run", ["id"]),
+        Index(None, "source_id", "run_id"),
+        {"sqlite_with_rowid": False},
+    )
+
+    run_id: int = Field(primary_key=True)
+    source_id: int
+
+
 class RunCase(Row, table=True):
     """A case of a run with the totals of its trials; `digest` is of the case's JSON, to tell an edited case."""
 
@@ -193,6 +207,26 @@ class TrialTranscript(Row, table=True):
     data: bytes = Field(sa_type=LargeBinary)
 
 
+class TrialLabel(Row, table=True):
+    """A person's verdict or note on a trial, or on one turn of it: `turn` is -1 for the whole trial."""
+
+    __tablename__ = "label"
+    __table_args__ = (
+        _cascade(["run_id", "case_index", "trial_index"], "trial", ["run_id", "case_index", "trial_index"]),
+        Index(None, "labelled_at"),
+        {"sqlite_with_rowid": False},
+    )
+
+    run_id: int = Field(primary_key=True)
+    case_index: int = Field(primary_key=True)
+    trial_index: int = Field(primary_key=True)
+    turn: int = Field(primary_key=True)
+    labeller: str = Field(primary_key=True)
+    verdict: str | None = None
+    note: str = Field(default="", sa_type=Text)
+    labelled_at: datetime = Field(sa_type=UtcTime)
+
+
 class CaseMetric(Row, table=True):
     """What the scores of one metric in one case add up to."""
 
@@ -272,12 +306,14 @@ class SessionCase(Row, table=True):
 
 METADATA = Row.metadata
 RUN = METADATA.tables["run"]
+RUN_SOURCE = METADATA.tables["run_source"]
 RUN_CASE = METADATA.tables["run_case"]
 CASE_SNAPSHOT = METADATA.tables["case_snapshot"]
 LAST_RUN = METADATA.tables["last_run"]
 TRIAL = METADATA.tables["trial"]
 SCORE = METADATA.tables["score"]
 TRANSCRIPT = METADATA.tables["transcript"]
+LABEL = METADATA.tables["label"]
 CASE_METRIC = METADATA.tables["case_metric"]
 ERROR_GROUP = METADATA.tables["error_group"]
 SESSION = METADATA.tables["session"]

@@ -1,0 +1,68 @@
+"""Stored trials, scored again by other criteria without playing them: a run of its own that names its source."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from evaldesk import __version__
+from evaldesk.desk.run_plan import RunPlan, check_deciding, foresee_unscored
+from evaldesk.desk.run_view import LIVE
+from evaldesk.engine import GradeSpec
+from evaldesk.errors import ConflictError, NotFoundError, UsageError
+from evaldesk.model import Case, Criterion, TrialResult
+from evaldesk.store import PendingTrial, RunStore
+
+GRADING_FAILED = "grading_failed"
+
+
+def plan_rescoring(runs: RunStore, run_id: int, criteria: Sequence[Criterion]) -> RunPlan:
+    """A run that scores the trials of run `run_id` by `criteria`; everything else stays as it was played.
+
+    Raises ConflictError while that run goes on, UsageError naming the field for criteria that cannot be.
+    """
+    summary = runs.summary(run_id)
+    if summary.status in LIVE:
+        raise ConflictError(f"run {run_id} is still going on; stop it before you score it again, or wait for its end")
+    if not summary.n_done:
+        raise UsageError(f"run {run_id} has no finished trial to score; resume it first", field="metric")
+    check_deciding(criteria)
+    cases = tuple(runs.cases(run_id))
+    source_id = played_run_id(runs, run_id)
+    config = replace(
+        summary.config, criteria=tuple(criteria), source_run_id=source_id, note="", evaldesk_version=__version__
+    )
+    return RunPlan(config, cases, foresee_unscored(cases, criteria))
+
+
+def played_run_id(runs: RunStore, run_id: int) -> int:
+    """The run that played the trials of run `run_id`; itself when it did, or when its source was deleted."""
+    source_id = runs.summary(run_id).config.source_run_id
+    if source_id is None:
+        return run_id
+    try:
+        return runs.summary(source_id).id
+    except NotFoundError:
+        return run_id
+
+
+def grade_spec(
+    runs: RunStore, run_id: int, source_id: int, trial: PendingTrial, case: Case, criteria: Sequence[Criterion]
+) -> GradeSpec | None:
+    """What a worker needs to score a trial of `source_id` for run `run_id`; None when it was never played there."""
+    try:
+        played = runs.trial(source_id, trial.case_index, trial.trial_index)
+    except NotFoundError:
+        return None
+    if played.status == "cancelled":
+        return None
+    return GradeSpec(replace(as_played(played), run_id=run_id, attempt=trial.attempt), case, tuple(criteria))
+
+
+def as_played(result: TrialResult) -> TrialResult:
+    """The result before anybody graded it: no scores, no cost of judges, and no error but those of playing."""
+    usages = tuple(usage for usage in result.usages if usage.role != "judge")
+    bare = replace(result, scores=(), usages=usages)
+    if result.error and result.error.kind == GRADING_FAILED:
+        return replace(bare, status="finished", stop_reason="answered", error=None)
+    return bare

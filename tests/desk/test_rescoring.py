@@ -1,0 +1,204 @@
+"""Scoring stored trials again: nothing is played, the old scores stay, and what is missing is said."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from evaldesk.desk.rescoring import as_played
+from evaldesk.desk.runs import RunDesk
+from evaldesk.engine import Executor, InlineExecutor
+from evaldesk.errors import ConflictError, NotFoundError, UsageError
+from evaldesk.model import (
+    AgentRef,
+    Case,
+    Criterion,
+    ErrorRecord,
+    Event,
+    Expected,
+    RunConfig,
+    Score,
+    Transcript,
+    TrialResult,
+    Turn,
+    TurnRecord,
+    Usage,
+)
+from evaldesk.settings import Settings
+from evaldesk.store import Store
+
+pytestmark = pytest.mark.anyio
+
+AGENT = Usage("openai/big", tokens_in=10, tokens_out=5, cost=0.25)
+JUDGE = replace(AGENT, role="judge")
+EXACT, ROUGE = Criterion("response_exact", 1.0), Criterion("response_match_score", 0.5)
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    folder = tmp_path / ".evaldesk"
+    folder.mkdir()
+    with Store.open(folder / "evaldesk.db") as opened:
+        yield opened
+
+
+@pytest.fixture
+async def desk(store: Store, tmp_path: Path) -> AsyncIterator[RunDesk]:
+    """A desk that plays nothing: an agent that is asked for would raise."""
+    opened = RunDesk(
+        Settings(workspace=tmp_path, roots=()),
+        store,
+        cast("Any", None),
+        cast("Any", None),
+        open_executor=lambda config: cast("Executor", InlineExecutor(config.concurrency)),
+    )
+    yield opened
+    await opened.close()
+
+
+def played(store: Store, *answers: str, n: int = 1, criteria: tuple[Criterion, ...] = (EXACT,)) -> int:
+    """A finished run of one case for each answer, each with the reference `four it is`; `` breaks off."""
+    cases = [Case(f"c{index}", (Turn("Roll.", Expected(None, (), "four it is")),)) for index in range(len(answers))]
+    config = RunConfig(AgentRef("nobody", "no_such_module:agent"), "dice", n=n, criteria=criteria)
+    run_id = store.runs.create(config, cases)
+    store.runs.set_status(run_id, "running")
+    store.runs.record([result(run_id, at, answer) for at, answer in enumerate(answers)])
+    store.runs.set_status(run_id, "finished")
+    return run_id
+
+
+def result(run_id: int, case_index: int, answer: str, **values: Any) -> TrialResult:
+    error = None if answer else ErrorRecord("agent_raised", "it broke")
+    turn = TurnRecord("Roll.", (Event("agent_message", 1.0, "nobody", answer),))
+    is_exact = answer == "four it is"
+    return replace(
+        TrialResult(
+            run_id,
+            case_index,
+            0,
+            status="errored" if error else "finished",
+            verdict="errored" if error else "passed" if is_exact else "failed",
+            transcript=Transcript((turn,)),
+            scores=() if error else (Score("response_exact", float(is_exact), None, 1.0, is_exact),),
+            usages=(AGENT, JUDGE),
+            error=error,
+        ),
+        **values,
+    )
+
+
+async def over(desk: RunDesk, run_id: int) -> Any:
+    async for _ in desk.watch(run_id):
+        pass
+    return await desk.summary(run_id)
+
+
+async def test_other_criteria_give_other_verdicts_and_the_old_ones_stay(desk: RunDesk, store: Store) -> None:
+    source = played(store, "four it is", "it is four", "")
+
+    again = await over(desk, await desk.rescore(source, (ROUGE,)))
+
+    assert again.id != source
+    assert (again.status, again.n_passed, again.n_failed, again.n_errored) == ("finished", 2, 0, 1)
+    assert again.config.source_run_id == source
+    old = store.runs.summary(source)
+    assert (old.n_passed, old.n_failed, old.n_errored) == (1, 1, 1)
+    assert [score.metric for score in store.runs.trial(again.id, 1, 0).scores if score.turn is None] == [ROUGE.metric]
+    assert store.runs.trial(again.id, 1, 0).transcript == store.runs.trial(source, 1, 0).transcript
+
+
+async def test_what_a_judge_cost_before_is_not_counted_again(desk: RunDesk, store: Store) -> None:
+    source = played(store, "four it is")
+
+    again = await over(desk, await desk.rescore(source, (ROUGE,)))
+
+    assert (again.cost, store.runs.summary(source).cost) == (0.25, 0.5)
+
+
+async def test_a_scoring_of_a_scoring_names_the_run_that_played(desk: RunDesk, store: Store) -> None:
+    source = played(store, "four it is")
+    first = (await over(desk, await desk.rescore(source, (ROUGE,)))).id
+
+    second = (await over(desk, await desk.rescore(first, (EXACT,)))).id
+
+    assert store.runs.summary(second).config.source_run_id == source
+    assert [run.id for run in store.runs.scorings(source)] == [first, second]
+
+
+async def test_a_scoring_outlives_the_run_that_it_came_from(desk: RunDesk, store: Store) -> None:
+    source = played(store, "four it is", "it is four")
+    first = (await over(desk, await desk.rescore(source, (ROUGE,)))).id
+    await desk.delete(source)
+
+    second = await over(desk, await desk.rescore(first, (EXACT,)))
+
+    assert (second.n_passed, second.n_failed) == (1, 1)
+    assert second.config.source_run_id == first
+
+
+async def test_the_last_verdicts_of_an_eval_set_are_those_of_what_was_played(desk: RunDesk, store: Store) -> None:
+    source = played(store, "four it is")
+    await over(desk, await desk.rescore(source, (ROUGE,)))
+
+    assert {strip.run_id for strip in store.runs.last_strips("dice").values()} == {source}
+
+
+async def test_trials_that_were_never_played_wait_and_are_scored_on_resuming(desk: RunDesk, store: Store) -> None:
+    source = played(store, "four it is", n=2)
+    again = await over(desk, await desk.rescore(source, (ROUGE,)))
+    missing = result(source, 0, "it is four", trial_index=1)
+    assert (again.status, again.n_done) == ("stopped", 1)
+    assert again.reason == f"1 trial was never played in run {source}. Resume that run first, then this one."
+
+    store.runs.record([missing])
+    await desk.resume(again.id)
+
+    assert (await over(desk, again.id)).n_passed == 2
+
+
+@pytest.mark.parametrize(
+    ("criteria", "said"),
+    [
+        ((Criterion("response_match_score"),), "choose at least one metric that decides"),
+        ((Criterion("response_match_score", 7.0),), "out of range"),
+    ],
+)
+async def test_criteria_that_cannot_be_are_refused(
+    desk: RunDesk, store: Store, criteria: tuple[Criterion, ...], said: str
+) -> None:
+    source = played(store, "four it is")
+
+    with pytest.raises(UsageError, match=said):
+        await desk.rescore(source, criteria)
+
+    assert len(store.runs.list()) == 1
+
+
+async def test_a_run_that_goes_on_or_does_not_exist_is_not_scored_again(desk: RunDesk, store: Store) -> None:
+    source = played(store, "four it is")
+    store.runs.set_status(source, "running")
+
+    with pytest.raises(ConflictError, match="still going on"):
+        await desk.rescore(source, (ROUGE,))
+    with pytest.raises(NotFoundError):
+        await desk.rescore(99, (ROUGE,))
+
+
+def _graded(change: Callable[[TrialResult], TrialResult]) -> TrialResult:
+    return as_played(change(result(1, 0, "four it is")))
+
+
+async def test_a_trial_that_only_its_grading_broke_can_be_graded() -> None:
+    broken = _graded(lambda each: replace(each, status="errored", error=ErrorRecord("grading_failed", "60 s")))
+
+    assert (broken.status, broken.error, broken.scores) == ("finished", None, ())
+
+
+async def test_a_trial_that_broke_off_while_it_was_played_stays_errored() -> None:
+    broken = _graded(lambda each: replace(each, status="timed_out", error=ErrorRecord("timed_out", "120 s")))
+
+    assert (broken.status, broken.error) == ("timed_out", ErrorRecord("timed_out", "120 s"))
