@@ -18,6 +18,8 @@ from evaldesk.formats.json_places import MAX_DIGITS, JsonPath, find_place, first
 from evaldesk.model import JsonValue
 
 MAX_BYTES = 10 * 1024 * 1024
+MAX_RECORDED_BYTES = 64 * 1024 * 1024
+"""Files of recorded runs hold every word of every trial."""
 MAX_DEPTH = 64
 
 _STRING = re.compile(rb'"(?:[^"\\]++|\\.)*+"', re.DOTALL)
@@ -65,10 +67,10 @@ class _RefusedError(Exception):
     """A hook of the parser met something it refuses; `first_fault` then says what and where."""
 
 
-def parse_json(data: bytes, *, source: str) -> Document:
+def parse_json(data: bytes, *, source: str, max_bytes: int = MAX_BYTES) -> Document:
     """The document that `data` holds. Raises FormatError, and nothing else, for whatever else it may be."""
-    if len(data) > MAX_BYTES:
-        raise FormatError(f"the file has {len(data)} bytes; at most {MAX_BYTES} are read", source=source)
+    if len(data) > max_bytes:
+        raise FormatError(f"the file has {len(data)} bytes; at most {max_bytes} are read", source=source)
     text = _decoded(data, source)
     if not text.strip():
         raise FormatError("the file is empty", source=source)

@@ -1,0 +1,130 @@
+"""From the messages of a recorded conversation to turns, whichever tool recorded them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from typing import Literal, TypeAlias
+
+from evaldesk.model import ErrorRecord, Event, JsonValue, ToolCall, TurnRecord, Usage
+
+Speaker: TypeAlias = Literal["system", "user", "agent", "tool"]
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """One message: the user's or the agent's words, calls of tools, or what a tool gave back.
+
+    `call_id` names the call that a tool answers; without it, it answers the oldest open one. `thought` is what the
+    agent said to itself. `at_ms` counts on any clock. `is_farewell` marks the last word of a simulated user, such as
+    `###STOP###`, which opens no turn.
+    """
+
+    speaker: Speaker
+    text: str = ""
+    author: str = ""
+    thought: str = ""
+    calls: tuple[ToolCall, ...] = ()
+    call_id: str | None = None
+    result: JsonValue = None
+    is_error: bool = False
+    usage: Usage | None = None
+    at_ms: float | None = None
+    duration_ms: float | None = None
+    is_farewell: bool = False
+
+
+def turns_of(messages: Iterable[Message], error: ErrorRecord | None = None) -> tuple[TurnRecord, ...]:
+    """The turns that the messages make up; each message of the user after a reply opens one.
+
+    What the agent says before the user makes a turn with an empty query. `error` ends the last turn.
+    """
+    turns: list[_Turn] = []
+    waiting: list[Event] = []  # what a system says before anybody else does
+    for message in messages:
+        if message.speaker == "system" and not turns:
+            waiting.append(Event("log", author="system", text=message.text))
+            continue
+        if not turns or (message.speaker == "user" and turns[-1].is_answered and not message.is_farewell):
+            turns.append(_Turn(waiting))
+            waiting = []
+        turns[-1].add(message)
+    if error and not turns:
+        turns.append(_Turn(waiting))
+    if error:
+        turns[-1].events.append(Event("error", error=error))
+    return tuple(turn.record() for turn in turns)
+
+
+@dataclass(slots=True)
+class _Turn:
+    """A turn while its messages come in."""
+
+    events: list[Event]
+    queries: list[str] = field(default_factory=list)
+    open_calls: dict[str, ToolCall] = field(default_factory=dict)
+    is_answered: bool = False
+    began_ms: float | None = None
+    now_ms: float = 0.0
+
+    def add(self, message: Message) -> None:
+        self._tick(message)
+        if message.speaker == "user":
+            self._keep(Event("user_message", author="user", text=message.text))
+            if not message.is_farewell:
+                self.queries.append(message.text)
+        elif message.speaker == "agent":
+            self._add_reply(message)
+        elif message.speaker == "tool":
+            self._add_result(message)
+        else:
+            self._keep(Event("log", author="system", text=message.text))
+
+    def record(self) -> TurnRecord:
+        broke = self.events and self.events[-1].kind == "error"
+        return TurnRecord(
+            query="\n\n".join(self.queries),
+            events=tuple(self.events),
+            duration_ms=self.now_ms,
+            stop_reason="error" if broke else "answered",
+        )
+
+    def _add_reply(self, message: Message) -> None:
+        self.is_answered = True
+        if message.usage:
+            self._keep(Event("usage", usage=message.usage))
+        if message.thought:
+            self._keep(Event("log", author="thought", text=message.thought))
+        if message.text:
+            self._keep(Event("agent_message", author=message.author, text=message.text))
+        for call in message.calls:
+            self.open_calls[_open_key(call.id, self.open_calls)] = call
+            self._keep(Event("tool_call", author=message.author, call=call))
+
+    def _add_result(self, message: Message) -> None:
+        key = message.call_id if message.call_id in self.open_calls else next(iter(self.open_calls), None)
+        call = self.open_calls.pop(key) if key is not None else ToolCall(message.author, id=message.call_id)
+        self._keep(
+            Event(
+                "tool_result",
+                author=message.author,
+                call=call,
+                result=message.result,
+                is_error=message.is_error,
+                duration_ms=message.duration_ms,
+            )
+        )
+
+    def _tick(self, message: Message) -> None:
+        if message.at_ms is None:
+            return
+        self.began_ms = message.at_ms if self.began_ms is None else self.began_ms
+        self.now_ms = max(self.now_ms, round(message.at_ms - self.began_ms, 3))
+
+    def _keep(self, event: Event) -> None:
+        self.events.append(replace(event, at_ms=self.now_ms))
+
+
+def _open_key(call_id: str | None, taken: dict[str, ToolCall]) -> str:
+    """A key for an open call; calls without an id, or with one that is taken, are answered in their order."""
+    return call_id if call_id is not None and call_id not in taken else f"\x00{len(taken)}"

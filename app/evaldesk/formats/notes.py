@@ -1,0 +1,47 @@
+"""What an importer tells the person who imports: one sentence for each thing, however often it occurs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from evaldesk.formats.json_places import path_text
+from evaldesk.formats.strict_json import Place
+
+_SHOWN = 8
+
+
+@dataclass(slots=True)
+class Notes:
+    """Counts of what was left out, each with the place where it was seen first."""
+
+    counts: dict[str, int] = field(default_factory=dict)
+    places: dict[str, str] = field(default_factory=dict)
+
+    def refuse(self, what: str, place: Place) -> None:
+        """Note that `what`, such as "a part of a message that is no text", was left out at `place`."""
+        self.counts[what] = self.counts.get(what, 0) + 1
+        self.places.setdefault(what, path_text(place.path))
+
+    @property
+    def sentences(self) -> tuple[str, ...]:
+        """One sentence for each kind of thing that was left out."""
+        return tuple(f"Left out: {what}{self._where(what, n)}." for what, n in self.counts.items())
+
+    def _where(self, what: str, n: int) -> str:
+        times = f", {n} times, first" if n > 1 else ","
+        return f"{times} at {self.places[what]}" if self.places[what] else (f", {n} times" if n > 1 else "")
+
+
+def plural(number: int, noun: str) -> str:
+    """`1 case`, `50 cases`, `1 entry`, `2 entries`."""
+    if number == 1:
+        return f"1 {noun}"
+    return f"{number} {noun[:-1]}ies" if noun.endswith("ry") else f"{number} {noun}s"
+
+
+def keys_sentence(keys: Iterable[str], of_what: str) -> str:
+    """That these keys stay as they are, with each case; the first eight are named."""
+    names = list(dict.fromkeys(keys))
+    listed = ", ".join(repr(name[:40]) for name in names[:_SHOWN]) + (", …" if len(names) > _SHOWN else "")
+    return f"Kept as it is with {of_what}: {listed}."

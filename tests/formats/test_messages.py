@@ -1,0 +1,133 @@
+"""How the messages of a recorded conversation become turns."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from evaldesk.errors import FormatError
+from evaldesk.formats.chat_messages import NO_TEXT, read_chat
+from evaldesk.formats.messages import Message, turns_of
+from evaldesk.formats.notes import Notes
+from evaldesk.formats.strict_json import Document, Place
+from evaldesk.model import ErrorRecord, ToolCall, TurnRecord
+
+
+def _turns(*raw: dict[str, Any]) -> tuple[TurnRecord, ...]:
+    return turns_of(read_chat(Place(Document(list(raw))), list(raw), Notes()))
+
+
+def _call(name: str, arguments: str, call_id: str | None = None) -> dict[str, Any]:
+    return {"id": call_id, "type": "function", "function": {"name": name, "arguments": arguments}}
+
+
+def test_each_message_of_the_user_after_a_reply_opens_a_turn() -> None:
+    turns = _turns(
+        {"role": "system", "content": "Be kind."},
+        {"role": "user", "content": "Hello"},
+        {"role": "user", "content": "there"},
+        {"role": "assistant", "content": "Hi"},
+        {"role": "user", "content": "Bye"},
+        {"role": "assistant", "content": "Goodbye"},
+    )
+
+    assert [(turn.query, turn.answer) for turn in turns] == [("Hello\n\nthere", "Hi"), ("Bye", "Goodbye")]
+    assert [event.kind for event in turns[0].events] == ["log", "user_message", "user_message", "agent_message"]
+    assert turns[0].events[0].text == "Be kind."
+
+
+def test_results_find_their_calls_by_id_and_else_by_order() -> None:
+    calls = [_call("a", "{}", "1"), _call("b", '{"x": 1}', "2"), _call("c", "{}")]
+
+    (turn,) = _turns(
+        {"role": "user", "content": "q"},
+        {"role": "assistant", "content": None, "tool_calls": calls},
+        {"role": "tool", "tool_call_id": "2", "content": "two"},
+        {"role": "tool", "tool_call_id": "1", "content": "one"},
+        {"role": "tool", "content": "three"},
+    )
+
+    results = [(event.call and event.call.name, event.result) for event in turn.events if event.kind == "tool_result"]
+    assert results == [("b", "two"), ("a", "one"), ("c", "three")]
+    assert turn.tool_calls == (ToolCall("a", {}, "1"), ToolCall("b", {"x": 1}, "2"), ToolCall("c"))
+
+
+def test_a_result_without_a_call_keeps_its_own_name() -> None:
+    (turn,) = _turns({"role": "user", "content": "q"}, {"role": "tool", "name": "f", "content": "r"})
+
+    assert turn.events[-1].call == ToolCall("f")
+
+
+def test_an_agent_that_speaks_first_has_a_turn_without_a_query() -> None:
+    turns = _turns({"role": "assistant", "content": "How can I help?"}, {"role": "user", "content": "q"})
+
+    assert [(turn.query, turn.answer) for turn in turns] == [("", "How can I help?"), ("q", "")]
+
+
+def test_a_farewell_opens_no_turn() -> None:
+    spoken = [Message("user", "q"), Message("agent", "a"), Message("user", "###STOP###", is_farewell=True)]
+
+    (turn,) = turns_of(spoken)
+
+    assert (turn.query, turn.answer, turn.events[-1].text) == ("q", "a", "###STOP###")
+
+
+def test_times_count_from_the_start_of_their_turn() -> None:
+    spoken = [Message("user", "q", at_ms=1000.0), Message("agent", "a", at_ms=1500.5), Message("user", "r", at_ms=9.0)]
+
+    first, second = turns_of(spoken)
+
+    assert [event.at_ms for event in first.events] == [0.0, 500.5]
+    assert (first.duration_ms, second.duration_ms) == (500.5, 0.0)
+
+
+def test_an_error_ends_the_last_turn_or_makes_one() -> None:
+    error = ErrorRecord("recorded", "broke")
+
+    assert turns_of([], error)[0].error == error
+    assert turns_of([Message("user", "q")], error)[-1].stop_reason == "error"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "args", "extra"),
+    [
+        ('{"a": 12345678901234567890123}', {"a": 12345678901234567890123}, {}),
+        ("", {}, {}),
+        ("{not json", {}, {"raw_args": "{not json"}),
+        ("[1]", {}, {"raw_args": "[1]"}),
+    ],
+    ids=["big-number", "empty", "broken", "no-object"],
+)
+def test_arguments_are_read_or_kept_as_they_were(arguments: str, args: object, extra: object) -> None:
+    (turn,) = _turns({"role": "assistant", "tool_calls": [_call("f", arguments)]})
+
+    assert (turn.tool_calls[0].args, turn.tool_calls[0].extra) == (args, extra)
+
+
+def test_parts_that_are_no_text_are_named_and_counted() -> None:
+    notes = Notes()
+    parts = [{"type": "text", "text": "look"}, {"type": "image_url", "image_url": {}}, {"type": "image_url"}]
+    raw: list[Any] = [{"role": "user", "content": parts}]
+
+    (message,) = read_chat(Place(Document(raw)), raw, notes)
+
+    assert message.text == "look\n[image_url]\n[image_url]"
+    assert notes.sentences == (f"Left out: {NO_TEXT}, 2 times, first at [0].content[1].",)
+
+
+@pytest.mark.parametrize(
+    ("raw", "said"),
+    [
+        ([{"role": "wizard"}], "[0].role: unknown role 'wizard'"),
+        ([{"content": "x"}], "[0].role: expected a string, but it is missing"),
+        ([{"role": "user", "content": 3}], "[0].content: expected a list, got the number 3"),
+        ([{"role": "assistant", "tool_calls": [{"id": "1"}]}], "[0].tool_calls[0].name: expected a string"),
+        (["x"], "[0]: expected an object, got a string"),
+    ],
+)
+def test_a_message_that_says_nothing_we_know_is_refused_with_its_place(raw: list[Any], said: str) -> None:
+    with pytest.raises(FormatError) as caught:
+        read_chat(Place(Document(raw)), raw, Notes())
+
+    assert said in str(caught.value)
