@@ -2,6 +2,8 @@
 PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
+ADAPTERS := .venv/.adapters
+EXTRAS := $(foreach name,adk openai-agents langgraph pydantic-ai,--extra $(name))
 ARGS ?=
 # Without bytecode every start compiles everything again.
 unexport PYTHONDONTWRITEBYTECODE
@@ -18,6 +20,12 @@ $(READY): requirements.txt pyproject.toml
 	@touch $@
 
 setup: $(READY) ## Make .venv and install everything into it
+
+$(ADAPTERS): $(READY) requirements-adapters.txt
+	UV_PYTHON_DOWNLOADS=never $(BIN)/uv pip install --quiet --python $(BIN)/python --require-hashes --compile-bytecode -r requirements-adapters.txt
+	@touch $@
+
+adapters: $(ADAPTERS) ## Install the agent frameworks whose adapters the tests drive
 
 run: $(READY) ## Open the desk; ARGS="--port 9000 --no-open" are passed on
 	@$(BIN)/evaldesk ui $(ARGS)
@@ -45,6 +53,7 @@ build: $(READY) ## Build the wheel and the source archive
 
 requirements: ## Pin the requirements again
 	$(BIN)/uv pip compile pyproject.toml --group dev --universal --python-version 3.11 --generate-hashes --no-emit-index-url --upgrade -o requirements.txt
+	$(BIN)/uv pip compile pyproject.toml $(EXTRAS) --constraint requirements.txt --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-annotate --upgrade -o requirements-adapters.txt
 
-.PHONY: help setup run test e2e torture check bench browser build requirements
+.PHONY: help setup adapters run test e2e torture check bench browser build requirements
 .DEFAULT_GOAL := help
