@@ -11,7 +11,7 @@ from evaldesk.desk.cases import CaseChangedError, CaseNameTakenError, case_key, 
 from evaldesk.desk.evalsets import EvalSetDesk, SetNameTakenError
 from evaldesk.errors import NotFoundError
 from evaldesk.formats import load_evalset
-from evaldesk.model import Case, Turn
+from evaldesk.model import Case, EvalSet, Turn
 from evaldesk.settings import Settings
 from evaldesk.store import Store
 
@@ -65,7 +65,7 @@ def test_names_that_differ_in_case_only_are_the_same(desk: EvalSetDesk) -> None:
 def test_replacing_keeps_the_old_file_in_the_trash(desk: EvalSetDesk, tmp_path: Path) -> None:
     desk.create("trips", "old")
 
-    desk.take_in("trips", b'{"eval_set_id": "trips", "eval_cases": []}', source="x.json", replaces=True)
+    desk.take_in("trips", EvalSet("trips"), replaces=True)
 
     (kept,) = (tmp_path / ".evaldesk" / "trash").glob("*/trips.evalset.json")
     assert load_evalset(kept).description == "old"

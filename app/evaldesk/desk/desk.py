@@ -6,6 +6,7 @@ import asyncio
 
 from evaldesk.desk.agents import AgentDesk
 from evaldesk.desk.evalsets import EvalSetDesk
+from evaldesk.desk.importing import ImportDesk
 from evaldesk.desk.runs import RunDesk
 from evaldesk.desk.sessions import SessionDesk
 from evaldesk.engine import AgentHost
@@ -23,6 +24,7 @@ class Desk:
         self.agents = AgentDesk(settings, host)
         self.sessions = SessionDesk(store, self.agents, host)
         self.evalsets = EvalSetDesk(settings, store)
+        self.imports = ImportDesk(settings, store, self.evalsets)
         self.runs = RunDesk(settings, store, self.agents, self.evalsets)
         self._warming: asyncio.Task[None] | None = None
 

@@ -11,7 +11,7 @@ from threading import Lock
 from evaldesk.desk.cases import CaseDesk
 from evaldesk.desk.names import candidates
 from evaldesk.errors import ConflictError, EvaldeskError, FormatError, NotFoundError, UsageError
-from evaldesk.formats import read_evalset, write_evalset
+from evaldesk.formats import write_evalset
 from evaldesk.model import EvalSet
 from evaldesk.settings import Settings
 from evaldesk.store import Store
@@ -89,13 +89,12 @@ class EvalSetDesk:
         self.check_new_name(name)
         return self._files.create(name, EvalSet(id=name, name=name, description=description or None))
 
-    def take_in(self, name: str, data: bytes, *, source: str, replaces: bool = False) -> str:
-        """A new eval set from an uploaded file; gives its id.
+    def take_in(self, name: str, evalset: EvalSet, *, replaces: bool = False) -> str:
+        """A new eval set that came in a file; gives its id.
 
         With `replaces` it takes the place of the set of that name, whose file goes to the trash. Raises FormatError,
         UsageError, SetNameTakenError.
         """
-        evalset = read_evalset(data, source=source)
         known = self._named(name)
         if not (known and replaces):
             self.check_new_name(name)

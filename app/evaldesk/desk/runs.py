@@ -15,8 +15,8 @@ from typing import TypeVar
 from evaldesk.desk.agent_version import agent_change
 from evaldesk.desk.agents import AgentDesk
 from evaldesk.desk.evalsets import EvalSetDesk
-from evaldesk.desk.rescoring import plan_rescoring
 from evaldesk.desk.imported_runs import check_playable
+from evaldesk.desk.rescoring import plan_rescoring
 from evaldesk.desk.run_driver import RunDriver
 from evaldesk.desk.run_live import LiveRun, Tick
 from evaldesk.desk.run_mark import is_alive, own_mark

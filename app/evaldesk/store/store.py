@@ -11,6 +11,7 @@ from evaldesk.errors import WorkspaceError
 from evaldesk.store.clock import utc_now
 from evaldesk.store.database import Database
 from evaldesk.store.moving import move_evalset
+from evaldesk.store.recorded_runs import RecordedRunStore
 from evaldesk.store.runs import RunStore
 from evaldesk.store.schema import prepare
 from evaldesk.store.sessions import SessionStore
@@ -22,6 +23,7 @@ class Store:
     def __init__(self, database: Database, clock: Callable[[], datetime]) -> None:
         self._database = database
         self.runs = RunStore(database, clock)
+        self.recorded_runs = RecordedRunStore(database, clock)
         self.sessions = SessionStore(database, clock)
 
     @classmethod

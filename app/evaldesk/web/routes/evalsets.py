@@ -16,7 +16,7 @@ from evaldesk.desk.cases import case_keys
 from evaldesk.desk.evalsets import SetNameTakenError
 from evaldesk.desk.names import slug
 from evaldesk.errors import ConflictError, FormatError, NotFoundError, UsageError
-from evaldesk.formats import losses
+from evaldesk.formats import losses, read_evalset
 from evaldesk.web.case_editor import run_address
 from evaldesk.web.case_list import case_list
 from evaldesk.web.forms import Problems, read_form, text_of
@@ -99,7 +99,8 @@ async def create_import(request: Request) -> Response:
     try:
         if choice == "both":
             name = await run_in_threadpool(sets.free_name, name)
-        taking = run_in_threadpool(sets.take_in, name, data, source=source, replaces=choice == "replace")
+        evalset = await run_in_threadpool(read_evalset, data, source=source)
+        taking = run_in_threadpool(sets.take_in, name, evalset, replaces=choice == "replace")
         return _go(f"/evalsets/{await taking}?note=imported")
     except FormatError as error:
         problems.add("file", "File", str(error))

@@ -1,0 +1,84 @@
+"""Any file that Evaldesk reads or writes, whichever tool it is of."""
+
+from __future__ import annotations
+
+from typing import cast
+
+from evaldesk.errors import FormatError, NotFoundError
+from evaldesk.formats import FORMATS, Format, read_evalset, write_evalset
+from evaldesk.formats.exchange import EXCHANGE, ExchangeFormat, Holding, Imported, RecordedRun
+from evaldesk.formats.import_words import with_words
+from evaldesk.formats.peeking import peek
+from evaldesk.formats.refusals import refusal
+from evaldesk.formats.strict_json import parse_json
+from evaldesk.model import EvalSet
+
+FORMAT_TITLES = {
+    "adk": "ADK eval set",
+    "adk-old": "ADK eval set before 2025, list of cases",
+    "adk-flat": "ADK eval set before 2025, one flat list of turns",
+}
+"""What the formats of `FORMATS` are called; those of `EXCHANGE` say it themselves."""
+
+_SUFFIXES = {"adk": ".evalset.json", "adk-old": ".old.evalset.json", "adk-flat": ".test.json"}
+
+
+def read_file(data: bytes, source: str, format: str | None = None) -> Imported:  # noqa: A002
+    """What the file called `source` holds, in the format named or in the one that it shows.
+
+    Raises FormatError with the place, and nothing else; NotFoundError when there is no format of that name.
+    """
+    name = format or recognised(data, source)
+    if name is None:
+        raise _refusal(data, source)
+    if name in FORMATS:
+        return with_words(Imported(name, read_evalset(data, source=source)))
+    return with_words(exchange_format(name).read(data, source=source))
+
+
+def write_file(what: EvalSet | RecordedRun, format: str) -> bytes:  # noqa: A002
+    """The bytes of a file in that format. Raises FormatError saying what it cannot hold, and NotFoundError."""
+    if format not in FORMATS:
+        return exchange_format(format).write(what)
+    if isinstance(what, EvalSet):
+        return write_evalset(what, format)
+    raise FormatError(f"{FORMAT_TITLES[format]}: holds no run; write a run as {', '.join(names_for('run'))}")
+
+
+def recognised(data: bytes, source: str) -> str | None:
+    """The name of the format that the bytes mean to be in, however wrong inside; None when there is none."""
+    found = next((name for name in EXCHANGE if exchange_format(name).recognises(data, source)), None)
+    whole = peek(data).whole
+    return found or next((name for name in FORMATS if cast("Format", FORMATS.load(name)).recognises(whole)), None)
+
+
+def exchange_format(name: str) -> ExchangeFormat:
+    """The format of that name. Raises NotFoundError; no name that is not in the table reaches an import."""
+    if name not in EXCHANGE:
+        raise NotFoundError.among("format", name, (*FORMATS, *EXCHANGE))
+    return cast("ExchangeFormat", EXCHANGE.load(name))
+
+
+def names_for(holding: Holding) -> tuple[str, ...]:
+    """The formats in which an eval set, or a run, can be written."""
+    own = tuple(FORMATS) if holding == "evalset" else ()
+    return own + tuple(name for name in EXCHANGE if holding in exchange_format(name).writes)
+
+
+def title_of(name: str) -> str:
+    """What people call the format."""
+    return FORMAT_TITLES.get(name) or exchange_format(name).title
+
+
+def suffix_of(name: str) -> str:
+    """How the name of a file ends that we write in this format."""
+    return _SUFFIXES.get(name) or exchange_format(name).suffixes[0]
+
+
+def _refusal(data: bytes, source: str) -> FormatError:
+    """Why no format recognised the file: what is wrong with it as JSON, or what it is instead."""
+    try:
+        document = parse_json(data, source=source)
+    except FormatError as error:
+        return error
+    return document.error(refusal(document.value))

@@ -1,0 +1,70 @@
+"""Runs that another tool played: stored as finished runs of ours, with every total counted as for our own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from datetime import datetime
+
+from evaldesk.errors import UsageError
+from evaldesk.model import AgentRef, Case, RunConfig, TrialResult
+from evaldesk.store import planning
+from evaldesk.store.database import Database
+from evaldesk.store.recording import record, transcript_row
+
+IMPORTED = "imported"
+"""The kind of agent whose trials came in a file; it cannot be played."""
+
+NO_EVALSET = "imported-"
+"""What the eval set ids of runs begin with whose cases came with them and are in no file here."""
+
+MAX_TRIALS = 200_000
+BATCH = 500
+
+
+class RecordedRunStore:
+    """Where imported trials become runs."""
+
+    def __init__(self, database: Database, clock: Callable[[], datetime]) -> None:
+        self._database = database
+        self._clock = clock
+
+    def add(self, config: RunConfig, cases: Sequence[Case], results: Sequence[TrialResult], reason: str) -> int:
+        """Store a finished run in one transaction and return its id; `reason` says where it came from.
+
+        A case with fewer trials than another has the rest of them unplayed. Raises UsageError without a trial, for
+        more than MAX_TRIALS, and for a trial of a case that is not there.
+        """
+        check_trials(cases, results)
+        n = max(result.trial_index for result in results) + 1
+        now = self._clock()
+        with self._database.writing() as connection:
+            run_id = planning.plan(connection, replace(config, n=n), cases, now)
+            for start in range(0, len(results), BATCH):
+                batch = [replace(result, run_id=run_id, attempt=1) for result in results[start : start + BATCH]]
+                record(connection, [(result, transcript_row(result)) for result in batch], now)
+            planning.set_status(connection, run_id, "finished", reason=reason, driver="", now=now)
+        return run_id
+
+
+def imported_agent(name: str) -> AgentRef:
+    """The agent of an imported run: a name, and nothing that could be loaded."""
+    return AgentRef(id=name, target="", kind=IMPORTED)
+
+
+def is_imported(config: RunConfig) -> bool:
+    """Whether the run's trials came in a file."""
+    return config.agent.kind == IMPORTED
+
+
+def check_trials(cases: Sequence[Case], results: Sequence[TrialResult]) -> None:
+    """Raise UsageError for trials that cannot be stored as a run of these cases."""
+    if not results:
+        raise UsageError("the file holds no trial; there is nothing to store as a run")
+    for result in results:
+        if not 0 <= result.case_index < len(cases) or result.trial_index < 0:
+            place = f"case {result.case_index}, trial {result.trial_index}"
+            raise UsageError(f"a trial is of {place}, but the run has {len(cases)} cases")
+    n_trials = len(cases) * (max(result.trial_index for result in results) + 1)
+    if n_trials > MAX_TRIALS:
+        raise UsageError(f"{n_trials:,} trials are more than the {MAX_TRIALS:,} of one run")

@@ -1,0 +1,145 @@
+"""What holds for every format of `EXCHANGE`. A new format needs a small sample: exchange_samples/NAME.SUFFIX."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from evaldesk.errors import FormatError
+from evaldesk.formats.exchange import EXCHANGE
+from evaldesk.formats.files import exchange_format, read_file, recognised, write_file
+from evaldesk.formats.peeking import peek
+
+FOLDER = Path(__file__).parent / "exchange_samples"
+SAMPLES = {path.name.partition(".")[0]: path for path in sorted(FOLDER.iterdir()) if path.is_file()}
+ROOT = Path(__file__).resolve().parents[2]
+ODD: tuple[Any, ...] = (None, True, -1, 1e300, 2**80, "", "x", [], ["x"], [{}], {}, {"x": 1})
+MAX_CHANGES = 1500
+
+every_format = pytest.mark.parametrize("name", list(EXCHANGE))
+
+
+def sample(name: str) -> tuple[bytes, str]:
+    assert name in SAMPLES, f"put a small file of this format at tests/formats/exchange_samples/{name}.SUFFIX"
+    return SAMPLES[name].read_bytes(), SAMPLES[name].name.removeprefix(f"{name}.").join(("file.", ""))
+
+
+@every_format
+def test_a_format_describes_itself(name: str) -> None:
+    found = exchange_format(name)
+
+    assert found.title
+    assert found.suffixes
+    assert all(suffix.startswith(".") for suffix in found.suffixes)
+    assert set(found.writes) <= {"evalset", "run"}
+
+
+@every_format
+def test_a_file_is_recognised_by_its_own_format_and_by_no_other(name: str) -> None:
+    data, source = sample(name)
+
+    found = [other for other in EXCHANGE if exchange_format(other).recognises(data, source)]
+
+    assert found == [name]
+    assert recognised(data, source) == name
+
+
+@every_format
+@pytest.mark.parametrize("path", sorted((ROOT / "evalsets").glob("*.json")), ids=lambda path: path.name)
+def test_an_eval_set_of_adk_is_no_other_tools_file(name: str, path: Path) -> None:
+    assert not exchange_format(name).recognises(path.read_bytes(), path.name)
+
+
+@every_format
+def test_a_file_is_read_with_words_about_it(name: str) -> None:
+    data, source = sample(name)
+
+    imported = read_file(data, source)
+
+    assert imported.format == name
+    assert imported.understood
+    assert imported.evalset or imported.runs
+
+
+@every_format
+def test_the_trials_of_a_run_name_its_cases(name: str) -> None:
+    data, source = sample(name)
+
+    for run in read_file(data, source).runs:
+        keys = [(result.case_index, result.trial_index) for result in run.results]
+        assert len(set(keys)) == len(keys)
+        assert all(0 <= case_index < len(run.cases) for case_index, _ in keys)
+        assert {result.run_id for result in run.results} == {0}
+
+
+@every_format
+def test_reading_what_was_written_gives_the_same_value(name: str) -> None:
+    data, source = sample(name)
+    imported = read_file(data, source)
+    wanted = exchange_format(name).writes
+
+    if "evalset" in wanted and imported.evalset:
+        assert read_file(write_file(imported.evalset, name), source).evalset == imported.evalset
+    if "run" in wanted and imported.runs:
+        assert read_file(write_file(imported.runs[0], name), source).runs[0] == imported.runs[0]
+
+
+@every_format
+@given(data=st.binary(max_size=300), cut=st.integers(0, 3000), width=st.integers(0, 40))
+@settings(max_examples=60)
+def test_whatever_the_bytes_are_the_error_is_our_own(name: str, data: bytes, cut: int, width: int) -> None:
+    whole, source = sample(name)
+    at = cut % (len(whole) + 1)
+
+    for broken in (data, whole[:at] + data + whole[at + width :]):
+        exchange_format(name).recognises(broken, source)
+        with suppress(FormatError):
+            exchange_format(name).read(broken, source=source)
+
+
+@every_format
+def test_whatever_stands_in_place_of_a_value_the_error_is_our_own(name: str) -> None:
+    data, source = sample(name)
+
+    for broken in _changed(data):
+        exchange_format(name).recognises(broken, source)
+        with suppress(FormatError):
+            read_file(broken, source, name)
+
+
+def _changed(data: bytes) -> Iterator[bytes]:
+    """The file with each of its values in turn replaced by each odd one, and taken out; none when it is not JSON."""
+    seen = peek(data)
+    is_lines = seen.whole is None and seen.line is not None
+    value = seen.line if is_lines else seen.whole
+    ending = b"\n" + data.partition(b"\n")[2] if is_lines else b""
+    places = [(path, odd) for path in _paths(value) for odd in (*ODD, "GONE")]
+    step = max(1, len(places) // MAX_CHANGES)
+    for path, odd in places[::step]:
+        yield json.dumps(_with(value, path, odd)).encode() + ending
+
+
+def _paths(value: Any, path: tuple[str | int, ...] = ()) -> Iterator[tuple[str | int, ...]]:
+    if path:
+        yield path
+    children = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for key, inner in children:
+        yield from _paths(inner, (*path, key))
+
+
+def _with(value: Any, path: tuple[Any, ...], odd: Any) -> Any:
+    copy = dict(value) if isinstance(value, dict) else list(value)
+    if len(path) > 1:
+        copy[path[0]] = _with(copy[path[0]], path[1:], odd)
+    elif odd == "GONE":
+        del copy[path[0]]
+    else:
+        copy[path[0]] = odd
+    return copy

@@ -1,0 +1,57 @@
+"""Runs that came in a file."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from evaldesk.errors import UsageError
+from evaldesk.model import Case, Criterion, RunConfig, TrialResult, Turn
+from evaldesk.report import curve_point
+from evaldesk.store import Store
+from evaldesk.store.recorded_runs import imported_agent, is_imported
+
+CASES = [Case(name, turns=(Turn("Roll."),)) for name in ("a", "b")]
+CONFIG = RunConfig(imported_agent("gpt-4o"), "imported-airline", criteria=(Criterion("reward", 1.0),))
+
+
+def test_a_recorded_run_is_finished_and_counted_like_our_own(store: Store, end: Callable[..., TrialResult]) -> None:
+    verdicts = {(0, 0): "passed", (0, 1): "failed", (1, 0): "passed", (1, 1): "passed"}
+    results = [
+        end(0, *key, verdict, values={"reward": 1.0 if verdict == "passed" else 0.0})
+        for key, verdict in verdicts.items()
+    ]
+
+    run_id = store.recorded_runs.add(CONFIG, CASES, results, "Imported from airline.json.")
+
+    summary = store.runs.summary(run_id)
+    assert (summary.status, summary.driver, summary.reason) == ("finished", "", "Imported from airline.json.")
+    assert (summary.n_passed, summary.n_failed, summary.n_todo) == (3, 1, 0)
+    assert is_imported(summary.config)
+    assert store.runs.metric_rows(run_id)[0].mean == 0.75
+    assert curve_point(store.runs.outcome_counts(run_id), 2).pass_hat_k == 0.5
+    assert store.runs.unfinished_runs() == []
+
+
+def test_a_case_with_fewer_trials_has_the_rest_unplayed(store: Store, end: Callable[..., TrialResult]) -> None:
+    results = [end(0, 0, 0), end(0, 0, 1), end(0, 1, 0)]
+
+    run_id = store.recorded_runs.add(CONFIG, CASES, results, "")
+
+    summary = store.runs.summary(run_id)
+    assert (summary.status, summary.config.n, summary.n_done, summary.n_todo) == ("finished", 2, 3, 1)
+    assert [row.strip for row in store.runs.case_rows(run_id, sort="file")] == ["pp", "p."]
+
+
+@pytest.mark.parametrize("key", [(2, 0), (-1, 0), (0, -1), (0, 200_000)])
+def test_a_trial_of_no_case_stores_nothing(store: Store, end: Callable[..., TrialResult], key: tuple[int, int]) -> None:
+    with pytest.raises(UsageError):
+        store.recorded_runs.add(CONFIG, CASES, [end(0, 0, 0), end(0, *key)], "")
+
+    assert store.runs.list() == []
+
+
+def test_a_run_without_a_trial_is_refused(store: Store) -> None:
+    with pytest.raises(UsageError, match="no trial"):
+        store.recorded_runs.add(CONFIG, CASES, [], "")
