@@ -8,8 +8,11 @@ from typing import Any
 __version__ = "0.1.0"
 
 _PUBLIC = {
+    "AgentEvaluator": "evaldesk.agent_evaluator",
     "LlmAgent": "evaldesk.agents.litellm",
     "dump_evalset": "evaldesk.formats",
+    "evaluate": "evaldesk.desk.evaluating",
+    "evaluate_async": "evaldesk.desk.evaluating",
     "load_evalset": "evaldesk.formats",
     "match_trajectory": "evaldesk.matching",
     "pass_at_k": "evaldesk.report",

@@ -35,6 +35,21 @@ def load(ref: AgentRef) -> Agent:
     return found
 
 
+def adopt(ref: AgentRef, found: object) -> Agent:
+    """Let `ref` name an object that this process has already. Raises AgentError when no adapter knows it."""
+    from evaldesk.agents import adapt_object
+
+    agent = adapt_object(found, ref)
+    _loaded[ref] = agent
+    return agent
+
+
+def disown(ref: AgentRef) -> None:
+    """Forget what `adopt` was given."""
+    _loaded.pop(ref, None)
+    _ready.discard(ref)
+
+
 def load_ready(ref: AgentRef) -> Agent:
     """As `load`, with LiteLLM imported where the agent has a model to call: that takes seconds no turn should pay."""
     agent = load(ref)

@@ -1,0 +1,264 @@
+"""`AgentEvaluator` with ADK's signatures, so that existing tests run as they are. (reference/adk.md section 4)"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Coroutine, Generator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from evaldesk.errors import UsageError
+from evaldesk.model import AgentRef, Criterion, EvalSet, SessionInit
+from evaldesk.report.run_result import CaseResult, RunResult
+from evaldesk.report.turn_text import first_words, trial_text
+
+CONFIG_NAME = "test_config.json"
+TRIAL_TIMEOUT_S = 600.0
+
+
+class AgentEvaluator:
+    """Evaluates an agent in a test: raises AssertionError with the turns that differ, else returns.
+
+    Each method runs to its end where no event loop is running, and is awaited where one is.
+    """
+
+    @staticmethod
+    def evaluate(
+        agent_module: str,
+        eval_dataset_file_path_or_dir: str | os.PathLike[str] | None = None,
+        num_runs: int = 2,
+        agent_name: str | None = None,
+        initial_session_file: str | os.PathLike[str] | None = None,
+        print_detailed_results: bool = True,
+        *,
+        eval_dataset: str | os.PathLike[str] | None = None,
+        output_file: str | os.PathLike[str] | None = None,
+        app_name: str | None = None,
+    ) -> Coroutine[Any, Any, None]:
+        """Run every case of a file, or of each `*.test.json` under a folder, `num_runs` times; all must pass.
+
+        The criteria come from the `test_config.json` beside each file. `eval_dataset` is what older versions call
+        the second argument; `initial_session_file` names the session that files of the old form start from.
+        `output_file` is a CSV to which a row for each turn and metric is appended. Raises AssertionError, or
+        ValueError when there is nothing to run.
+        """
+        given = eval_dataset_file_path_or_dir if eval_dataset_file_path_or_dir is not None else eval_dataset
+        files = _files(given)
+        session = _initial_session(initial_session_file)
+
+        async def work() -> None:
+            results = [
+                await _run(
+                    agent_module,
+                    _with_session(path, session, app_name),
+                    AgentEvaluator.find_config_for_test_file(path),
+                    num_runs,
+                    agent_name,
+                )
+                for path in files
+            ]
+            _conclude(agent_module, results, print_detailed_results, output_file)
+
+        return _now_or_awaited(_checked(num_runs, work()))
+
+    @staticmethod
+    def evaluate_eval_set(
+        agent_module: str,
+        eval_set: EvalSet,
+        criteria: Any = None,
+        eval_config: Any = None,
+        num_runs: int = 2,
+        agent_name: str | None = None,
+        print_detailed_results: bool = True,
+        *,
+        output_file: str | os.PathLike[str] | None = None,
+    ) -> Coroutine[Any, Any, None]:
+        """As `evaluate`, for an eval set that was read already; `criteria` and `eval_config` as `evaldesk.evaluate`."""
+
+        async def work() -> None:
+            given = criteria if eval_config is None else eval_config
+            result = await _run(agent_module, eval_set, given, num_runs, agent_name)
+            _conclude(agent_module, [result], print_detailed_results, output_file)
+
+        return _now_or_awaited(_checked(num_runs, work()))
+
+    @staticmethod
+    def find_config_for_test_file(test_file: str | os.PathLike[str]) -> tuple[Criterion, ...]:
+        """The criteria of the `test_config.json` beside the file, or the default ones. Raises UsageError."""
+        from evaldesk.desk.given_criteria import given_criteria
+        from evaldesk.model import DEFAULT_CRITERIA
+
+        path = Path(test_file).parent / CONFIG_NAME
+        return given_criteria(path) if path.is_file() else DEFAULT_CRITERIA
+
+    @staticmethod
+    def migrate_eval_data_to_new_schema(
+        old_eval_data_file: str | os.PathLike[str],
+        new_eval_data_file: str | os.PathLike[str],
+        initial_session_file: str | os.PathLike[str] | None = None,
+    ) -> None:
+        """Write a file of an old form again in the new one, its cases starting from `initial_session_file`."""
+        from evaldesk.formats import dump_evalset
+
+        evalset = _with_session(Path(old_eval_data_file), _initial_session(initial_session_file), None)
+        dump_evalset(evalset, Path(new_eval_data_file))
+
+
+class _Ended(Coroutine[Any, Any, None]):
+    """What is over already, and may be awaited or given to `asyncio.run` all the same."""
+
+    def __await__(self) -> Generator[Any, Any, None]:
+        return
+        yield
+
+    def send(self, value: Any) -> Any:
+        raise StopIteration
+
+    def throw(self, *error: Any) -> Any:
+        raise error[0]
+
+    def close(self) -> None:
+        """Nothing is left to close."""
+
+
+def _now_or_awaited(work: Coroutine[Any, Any, None]) -> Coroutine[Any, Any, None]:
+    import asyncio
+
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        asyncio.run(work)
+        return _Ended()
+    return work
+
+
+def _checked(num_runs: int, work: Coroutine[Any, Any, None]) -> Coroutine[Any, Any, None]:
+    if num_runs < 1:
+        work.close()
+        raise ValueError(f"num_runs must be at least 1, got {num_runs}")
+    return work
+
+
+async def _run(agent_module: str, evalset: EvalSet, criteria: Any, n: int, agent_name: str | None) -> RunResult:
+    from evaldesk.desk.evaluating import evaluate_async
+
+    if not evalset.cases:
+        raise ValueError(f"eval set {evalset.id} has no cases; add one, or leave the file out")
+    ref = module_agent(agent_module, agent_name)
+    return await evaluate_async(ref, evalset, criteria=criteria, n=n, timeout_s=TRIAL_TIMEOUT_S)
+
+
+def module_agent(agent_module: str, agent_name: str | None = None) -> AgentRef:
+    """The agent in an importable module, which has an `agent` or is one, or at a path that names a folder.
+
+    The module is looked up along `sys.path` without importing it: workers do that. Raises UsageError.
+    """
+    from evaldesk.agents import agent_ref
+
+    if Path(agent_module).is_dir() or ":" in agent_module or "/" in agent_module:
+        return _with_part(agent_ref(agent_module), agent_name)
+    parts = agent_module.removesuffix(".agent").split(".")
+    for entry in sys.path:
+        folder = Path(entry or ".").resolve().joinpath(*parts)
+        if folder.is_dir():
+            ref = agent_ref(str(folder))
+            return _with_part(_under(ref, parts, folder), agent_name)
+        if folder.with_suffix(".py").is_file():
+            root = str(Path(entry or ".").resolve())
+            return _with_part(AgentRef(parts[-1], f"{'.'.join(parts)}:root_agent", root=root), agent_name)
+    raise UsageError(f"no module {agent_module!r} on sys.path has an agent; name one such as my_package.my_agent")
+
+
+def _under(ref: AgentRef, parts: Sequence[str], folder: Path) -> AgentRef:
+    """The same agent under the whole name of its module, so that its relative imports work."""
+    module, _, attribute = ref.target.partition(":")
+    inside = module.removeprefix(folder.name).removeprefix(".")
+    whole = ".".join([*parts, inside] if inside else parts)
+    return replace(ref, target=f"{whole}:{attribute}", root=str(folder.parents[len(parts) - 1]))
+
+
+def _with_part(ref: AgentRef, agent_name: str | None) -> AgentRef:
+    """The agent that the module calls `agent_name`, where that is not its root agent."""
+    if agent_name is None or agent_name in (ref.id, "root_agent"):
+        return ref
+    return replace(ref, id=agent_name, target=f"{ref.target.partition(':')[0]}:{agent_name}")
+
+
+def _files(given: str | os.PathLike[str] | None) -> list[Path]:
+    if given is None:
+        raise TypeError("evaluate() needs eval_dataset_file_path_or_dir: a file, or a folder of *.test.json files")
+    path = Path(given)
+    if path.is_file():
+        return [path]
+    files = sorted(path.rglob("*.test.json")) if path.is_dir() else []
+    if not files:
+        raise ValueError(f"{path} is no eval set file, and no *.test.json is under it")
+    return files
+
+
+def _with_session(path: Path, session: SessionInit | None, app_name: str | None) -> EvalSet:
+    from evaldesk.formats import evalset_format, load_evalset
+
+    evalset = load_evalset(path)
+    if session and evalset_format(evalset) == "adk":
+        raise ValueError(
+            f"{path}: this file names the session of each case itself; initial_session_file is for older files"
+        )
+    if session:
+        cases = tuple(replace(case, initial_session=case.initial_session or session) for case in evalset.cases)
+        evalset = replace(evalset, cases=cases)
+    if not app_name:
+        return evalset
+    named = tuple(
+        replace(case, initial_session=replace(case.initial_session or SessionInit(), app_name=app_name))
+        for case in evalset.cases
+    )
+    return replace(evalset, cases=named)
+
+
+def _initial_session(path: str | os.PathLike[str] | None) -> SessionInit | None:
+    if path is None:
+        return None
+    value = json.loads(Path(path).read_text("utf-8-sig"))
+    if not isinstance(value, dict):
+        raise ValueError(f"{path}: wanted an object with app_name, user_id and state, got {type(value).__name__}")
+    known = {name: value[name] for name in ("app_name", "user_id", "state") if name in value}
+    return SessionInit(**known, extra={name: item for name, item in value.items() if name not in known})
+
+
+def _conclude(
+    agent_module: str, results: Sequence[RunResult], is_detailed: bool, output_file: str | os.PathLike[str] | None
+) -> None:
+    """Say and write what was asked for, and raise when a case did not pass."""
+    if is_detailed:
+        sys.stdout.write("".join(_details(result) for result in results))
+    if output_file is not None:
+        from evaldesk.report.adk_rows import append_adk_rows
+
+        append_adk_rows(Path(output_file), results)
+    failures = [failure for result in results for case in result if (failure := failure_text(case, result))]
+    if failures:
+        raise AssertionError("\n\n".join([f"{agent_module} did not pass.", *failures]))
+
+
+def failure_text(case: CaseResult, result: RunResult) -> str:
+    """Why a case did not pass: how often, and the turns of its first trial that differ; empty when it did."""
+    if case.n_passed == case.n_planned:
+        return ""
+    first = next((trial for trial in case if trial.verdict != "passed"), None)
+    said = f"{result.config.evalset_id} / {case.id}: {case.n_passed} of {case.n_planned} passed"
+    if first is None:
+        return f"{said}; {result.reason or 'the run was stopped before the others were played'}"
+    head = f"{said}\ntrial {first.trial_index + 1} {first.verdict}: {first_words(case.case, first)}"
+    return f"{head}\n{trial_text(case.case, first)}"
+
+
+def _details(result: RunResult) -> str:
+    lines = [f"{result.config.evalset_id}: {result}"]
+    for case in result:
+        lines.append(f"{case.id}: {case.n_passed} of {case.n_planned} passed")
+        lines += [f"trial {trial.trial_index + 1} {trial.verdict}\n{case.diff(at)}" for at, trial in enumerate(case)]
+    return "\n".join(lines) + "\n"

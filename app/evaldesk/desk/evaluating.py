@@ -1,0 +1,225 @@
+"""`evaldesk.evaluate`: an eval set run from Python, on the same engine and with the same verdicts as everywhere."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import os
+import tempfile
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, TypeAlias, TypeVar
+
+from evaldesk.agents import agent_ref
+from evaldesk.desk.agent_version import agent_version
+from evaldesk.desk.agents import AgentDesk
+from evaldesk.desk.evalsets import EvalSetDesk
+from evaldesk.desk.given_criteria import GivenCriteria, given_criteria
+from evaldesk.desk.run_plan import RunOptions, RunSubject
+from evaldesk.desk.run_results import read_result
+from evaldesk.desk.runs import RunDesk
+from evaldesk.engine import AgentHost, Executor, InlineExecutor, LocalExecutor
+from evaldesk.engine.loading import adopt, disown
+from evaldesk.errors import NotFoundError, UsageError
+from evaldesk.formats import load_evalset
+from evaldesk.model import AgentDescription, AgentRef, Case, EvalSet, RunConfig
+from evaldesk.report.run_result import RunResult
+from evaldesk.settings import read_settings
+from evaldesk.store import RunSummary, Store
+from evaldesk.store.regular_file import version_of
+
+GivenEvalSet: TypeAlias = EvalSet | Sequence[Case] | str | os.PathLike[str]
+T = TypeVar("T")
+
+_numbers = itertools.count(1)
+
+
+@dataclass(frozen=True, slots=True)
+class _Agent:
+    """The agent to run; `found` is an object of this process, or None where a worker imports the agent."""
+
+    ref: AgentRef
+    found: object = None
+
+
+def evaluate(
+    agent: object,
+    evalset: GivenEvalSet,
+    *,
+    criteria: GivenCriteria | None = None,
+    cases: Sequence[str] | None = None,
+    n: int = 1,
+    concurrency: int = 4,
+    timeout_s: float = 120.0,
+    pass_threshold: float = 1.0,
+    errors_are_failures: bool = False,
+    model: str | None = None,
+    seed: int | None = None,
+    note: str = "",
+    workspace: str | os.PathLike[str] | None = None,
+    on_progress: Callable[[RunSummary], None] = lambda _: None,
+) -> RunResult:
+    """Run the cases of `evalset` n times each with `agent`, and give the result; nothing is printed.
+
+    `agent` is a folder, `module:attr` or `samples/NAME`, played in worker processes; or the object itself (an
+    `LlmAgent`, a function `(message, state)`), played in this process, where a call that blocks is not cut off by
+    `timeout_s` (seconds). `evalset` is an EvalSet, a list of cases, or the path of a file. `criteria` is a mapping
+    `{"response_match_score": 0.8}` as in `test_config.json`, the path of such a file, or a list of Criterion.
+    `cases` names those to run; None runs all. The run is kept in `workspace`, or nowhere when that is None.
+
+    May be called inside a running event loop, which it blocks; `await evaluate_async(...)` does not. Raises
+    UsageError, FormatError, or AgentError when the agent cannot be loaded.
+    """
+    work = evaluate_async(
+        agent,
+        evalset,
+        criteria=criteria,
+        cases=cases,
+        n=n,
+        concurrency=concurrency,
+        timeout_s=timeout_s,
+        pass_threshold=pass_threshold,
+        errors_are_failures=errors_are_failures,
+        model=model,
+        seed=seed,
+        note=note,
+        workspace=workspace,
+        on_progress=on_progress,
+    )
+    return wait_for(work)
+
+
+async def evaluate_async(
+    agent: object,
+    evalset: GivenEvalSet,
+    *,
+    criteria: GivenCriteria | None = None,
+    cases: Sequence[str] | None = None,
+    n: int = 1,
+    concurrency: int = 4,
+    timeout_s: float = 120.0,
+    pass_threshold: float = 1.0,
+    errors_are_failures: bool = False,
+    model: str | None = None,
+    seed: int | None = None,
+    note: str = "",
+    workspace: str | os.PathLike[str] | None = None,
+    on_progress: Callable[[RunSummary], None] = lambda _: None,
+) -> RunResult:
+    """As `evaluate`, in the running event loop. Cancelling it ends the run; its finished trials stay in `workspace`."""
+    options = RunOptions(
+        case_ids=None if cases is None else tuple(cases),
+        n=n,
+        concurrency=concurrency,
+        timeout_s=timeout_s,
+        pass_threshold=pass_threshold,
+        errors_are_failures=errors_are_failures,
+        model=model,
+        seed=seed,
+        note=note,
+    )
+    return await _evaluate(agent, evalset, criteria, options, workspace, on_progress)
+
+
+def wait_for(work: Coroutine[Any, Any, T]) -> T:
+    """Carry out `work` in an event loop of its own: in this thread, or in another where a loop runs already."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return asyncio.run(work)
+    with ThreadPoolExecutor(1, thread_name_prefix="evaldesk-evaluate") as threads:
+        return threads.submit(asyncio.run, work).result()
+
+
+def subject_of(
+    agent: AgentRef, evalset: EvalSet, path: Path | None, description: AgentDescription, evalset_id: str = ""
+) -> RunSubject:
+    """What is run, read at this moment; `path` is the file of the eval set where there is one."""
+    return RunSubject(
+        agent=agent,
+        evalset=evalset,
+        evalset_id=evalset_id or evalset.id,
+        evalset_path=str(path.resolve()) if path else "",
+        evalset_version=version_of(path.read_bytes()) if path else "",
+        agent_version=agent_version(agent),
+        agent_model=description.model,
+    )
+
+
+async def _evaluate(
+    agent: object,
+    given: GivenEvalSet,
+    criteria: GivenCriteria | None,
+    options: RunOptions,
+    workspace: str | os.PathLike[str] | None,
+    on_progress: Callable[[RunSummary], None],
+) -> RunResult:
+    evalset, path = _given_evalset(given)
+    _check_names(evalset, options.case_ids)
+    chosen = replace(options, criteria=given_criteria(criteria)) if criteria is not None else options
+    who = _given_agent(agent)
+    with tempfile.TemporaryDirectory(prefix="evaldesk-", ignore_cleanup_errors=True) as passing:
+        home = Path(passing if workspace is None else workspace)
+        async with _opened(home, who, options.model) as (runs, store, description):
+            plan = runs.plan_for(subject_of(who.ref, evalset, path, description), chosen)
+            summary = await runs.run_to_end(plan, on_progress)
+            return await asyncio.to_thread(read_result, store, summary.id)
+
+
+@asynccontextmanager
+async def _opened(home: Path, who: _Agent, model: str | None) -> AsyncIterator[tuple[RunDesk, Store, AgentDescription]]:
+    """The runs of a workspace, and what the agent says of itself. Raises AgentError."""
+    settings = read_settings(home.resolve(), (), environment=os.environ)
+    if model:
+        settings = replace(settings, models=(*settings.models, model))
+    store = await asyncio.to_thread(Store.open, settings.database)
+    host = AgentHost()
+    agents = AgentDesk(settings, host)
+    runs = RunDesk(settings, store, agents, EvalSetDesk(settings, store), open_executor=_executor_for(who))
+    try:
+        description = adopt(who.ref, who.found).describe() if who.found is not None else await host.describe(who.ref)
+        yield runs, store, description
+    finally:
+        await runs.close()
+        await host.close()
+        store.close()
+        disown(who.ref)
+
+
+def _executor_for(who: _Agent) -> Callable[[RunConfig], Executor]:
+    def open_executor(config: RunConfig) -> Executor:
+        if who.found is not None:
+            return InlineExecutor(config.concurrency)
+        return LocalExecutor(max(1, min(config.concurrency, os.cpu_count() or 2)), config.concurrency)
+
+    return open_executor
+
+
+def _given_agent(agent: object) -> _Agent:
+    if isinstance(agent, AgentRef):
+        return _Agent(agent)
+    if isinstance(agent, str | os.PathLike):
+        return _Agent(agent_ref(os.fspath(agent)))
+    name = getattr(agent, "name", None) or getattr(agent, "__name__", None) or type(agent).__name__
+    return _Agent(AgentRef(str(name), f"this process:{next(_numbers)}"), agent)
+
+
+def _given_evalset(given: GivenEvalSet) -> tuple[EvalSet, Path | None]:
+    if isinstance(given, EvalSet):
+        return given, None
+    if isinstance(given, str | os.PathLike):
+        path = Path(given)
+        if not path.is_file():
+            raise UsageError(f"{path} is not a file; name an eval set, such as evalsets/my.evalset.json")
+        return load_evalset(path), path
+    return EvalSet("cases", cases=tuple(given)), None
+
+
+def _check_names(evalset: EvalSet, case_ids: Sequence[str] | None) -> None:
+    known = [case.id for case in evalset.cases]
+    for name in case_ids or ():
+        if name not in known:
+            raise NotFoundError.among(f"case in {evalset.id}", name, known)

@@ -1,0 +1,129 @@
+"""A trial as plain text, turn by turn: what a test failure, a JUnit file and a terminal say of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from evaldesk.model import Case, Expected, JsonObject, Score, TrialResult, TurnRecord
+from evaldesk.report.divergence import first_divergence
+from evaldesk.report.json_text import json_text, shortened
+from evaldesk.report.turn_diff import CallRow, turn_diff
+
+LONGEST_TEXT = 2_000
+_INDENT = "    "
+
+
+def printable(text: str) -> str:
+    """Text of an agent or a file without what would steer a terminal."""
+    return "".join(letter if letter.isprintable() or letter in "\n\t" else "�" for letter in text)
+
+
+def first_words(case: Case, result: TrialResult) -> str:
+    """Why a trial did not pass, on one line: its error, the first divergence, or what its metrics said."""
+    if result.error:
+        said = f"{result.error.kind}: {result.error.message}"
+    else:
+        divergence = first_divergence(case, result.transcript, result.scores)
+        said = str(divergence) if divergence else next(_reasons(result.scores), "")
+    return " ".join(printable(said).split())
+
+
+def trial_text(case: Case, result: TrialResult, *, is_whole: bool = False) -> str:
+    """Every turn of a trial that did not pass, expected beside actual; with `is_whole` also those that did."""
+    n = max(len(case.turns), len(result.transcript.turns))
+    lines = [line for index in range(n) for line in _turn_lines(case, result, index, is_whole=is_whole)]
+    whole = [score for score in result.scores if score.turn is None and (n > 1 or not _is_said(score, result.scores))]
+    lines += [f"{score.metric} {_score_words(score)}" for score in whole if is_whole or score.passed is not True]
+    if result.error:
+        lines += [f"error {result.error.kind}: {result.error.message}", *result.error.trace.splitlines()]
+    return printable("\n".join(lines))
+
+
+def call_text(name: str, args: JsonObject) -> str:
+    """`roll_die(sides=16)`."""
+    return f"{name}({', '.join(f'{key}={json_text(value)}' for key, value in args.items())})"
+
+
+def _turn_lines(case: Case, result: TrialResult, index: int, *, is_whole: bool) -> Iterator[str]:
+    turn = case.turns[index] if index < len(case.turns) else None
+    record = result.transcript.turns[index] if index < len(result.transcript.turns) else None
+    scores = [score for score in result.scores if score.turn == index]
+    verdict = _verdict(record, scores)
+    query = turn.query if turn else record.query if record else ""
+    yield f"turn {index + 1} {verdict}: {shortened(query, 120)}"
+    if verdict == "passed" and not is_whole:
+        return
+    expected = turn.expected if turn else Expected()
+    yield from (f"{_INDENT}{line}" for line in _diff_lines(expected, record))
+    for score in scores:
+        if is_whole or score.passed is not True:
+            yield f"{_INDENT}{score.metric} {_score_words(score)}"
+
+
+def _diff_lines(expected: Expected, record: TurnRecord | None) -> Iterator[str]:
+    if record is None:
+        for call in expected.tool_calls or ():
+            yield f"- {call_text(call.name, call.args)}"
+        return
+    diff = turn_diff(expected, record)
+    yield from map(_call_line, diff.calls)
+    if diff.is_asserted and not diff.calls:
+        yield "no call was expected and none was made"
+    if expected.reference is not None:
+        yield f"expected answer  {_text(expected.reference)}"
+    yield f"actual answer    {_text(record.answer)}"
+    if record.error:
+        yield f"error            {record.error.kind}: {record.error.message}"
+
+
+def _call_line(row: CallRow) -> str:
+    if row.op == "-" and row.expected:
+        return f"- {call_text(row.expected.name, row.expected.args)}   expected, not called"
+    if row.actual is None:
+        return ""
+    made = call_text(row.actual.name, row.actual.args)
+    if row.op == "+":
+        return f"+ {made}   called, not expected"
+    if row.op == "moved":
+        return f"> {made}   expected as call {row.expected_place}"
+    if row.op == "~" and row.expected:
+        return f"~ {made}   expected {call_text(row.expected.name, row.expected.args)}"
+    return f"= {made}" if row.op else f"  {made}"
+
+
+def _verdict(record: TurnRecord | None, scores: Sequence[Score]) -> str:
+    if record is None:
+        return "never played"
+    if record.error or any(score.error for score in scores):
+        return "errored"
+    judged = [score.passed for score in scores if score.passed is not None]
+    if not judged:
+        return "not judged"
+    return "passed" if all(judged) else "failed"
+
+
+def _score_words(score: Score) -> str:
+    value = "unscored" if score.value is None else f"{score.value:.2f}"
+    if (
+        score.value is not None
+        and score.threshold is not None
+        and score.value < score.threshold <= round(score.value, 2)
+    ):
+        value = f"<{score.threshold:.2f}"
+    needs = "" if score.threshold is None else f" (needs {score.threshold:.2f})"
+    return f"{value}{needs}" + (f": {score.reason}" if score.reason else "")
+
+
+def _is_said(whole: Score, scores: Sequence[Score]) -> bool:
+    """Whether the only turn has said already what the score of the trial says."""
+    return any(score.turn == 0 and score.metric == whole.metric for score in scores)
+
+
+def _reasons(scores: Sequence[Score]) -> Iterator[str]:
+    for score in scores:
+        if score.turn is None and score.passed is not True and (score.threshold is not None or score.error):
+            yield f"{score.metric}: {score.reason or (score.error.message if score.error else 'no value')}"
+
+
+def _text(text: str) -> str:
+    return json_text(text) if len(text) <= LONGEST_TEXT else f"{json_text(text[:LONGEST_TEXT])}…"
