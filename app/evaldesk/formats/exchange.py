@@ -8,7 +8,13 @@ from typing import Literal, Protocol, TypeAlias
 from evaldesk.model import Case, Criterion, EvalSet, TrialResult
 from evaldesk.registry import Registry
 
-EXCHANGE = Registry("format", "evaldesk.exchange_formats", {})
+EXCHANGE = Registry(
+    "format",
+    "evaldesk.exchange_formats",
+    {
+        "tau-bench": "evaldesk.formats.tau_bench:TauBench",
+    },
+)
 """Formats of eval sets, data sets, runs and traces, by name; the formats of `FORMATS` are read there."""
 
 Holding: TypeAlias = Literal["evalset", "run"]

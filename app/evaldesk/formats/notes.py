@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from evaldesk.formats.json_places import path_text
 from evaldesk.formats.strict_json import Place
-
-_SHOWN = 8
 
 
 @dataclass(slots=True)
@@ -38,10 +35,3 @@ def plural(number: int, noun: str) -> str:
     if number == 1:
         return f"1 {noun}"
     return f"{number} {noun[:-1]}ies" if noun.endswith("ry") else f"{number} {noun}s"
-
-
-def keys_sentence(keys: Iterable[str], of_what: str) -> str:
-    """That these keys stay as they are, with each case; the first eight are named."""
-    names = list(dict.fromkeys(keys))
-    listed = ", ".join(repr(name[:40]) for name in names[:_SHOWN]) + (", …" if len(names) > _SHOWN else "")
-    return f"Kept as it is with {of_what}: {listed}."

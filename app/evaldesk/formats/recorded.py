@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
+from pathlib import PurePath
 
 from evaldesk.model import Criterion, ErrorRecord, JsonObject, Score, Transcript, TrialResult, TurnRecord, trial_verdict
 
@@ -43,3 +44,32 @@ def recorded_trial(
         error=error,
         logs=logs,
     )
+
+
+def trial_places(rows: Sequence[tuple[Hashable, int | None]]) -> list[tuple[int, int] | None]:
+    """Case index and trial index of each row, a row being the case's key and the number the tool gave the trial.
+
+    Cases count in the order they are first met, trials in the order of their numbers or, without, of the rows.
+    None for a row whose trial is there already.
+    """
+    cases: dict[Hashable, dict[int | tuple[int], int]] = {}
+    first = [_first_row(cases.setdefault(key, {}), number, row) for row, (key, number) in enumerate(rows)]
+    case_index = {key: index for index, key in enumerate(cases)}
+    trial_index = {key: _ranks(trials) for key, trials in cases.items()}
+    return [(case_index[key], trial_index[key][row]) if first[row] else None for row, (key, _) in enumerate(rows)]
+
+
+def file_stem(source: str) -> str:
+    """The name of a file without its folders and its last ending: what a run is called that it holds."""
+    return PurePath(source.replace("\\", "/")).stem or "imported"
+
+
+def _first_row(trials: dict[int | tuple[int], int], number: int | None, row: int) -> bool:
+    key = (row,) if number is None else number
+    return trials.setdefault(key, row) == row
+
+
+def _ranks(trials: dict[int | tuple[int], int]) -> dict[int, int]:
+    """The trial index by row: numbered trials by their numbers, then the others as they came."""
+    ordered = sorted(trials.items(), key=lambda item: (isinstance(item[0], tuple), item[0]))
+    return {row: index for index, (_, row) in enumerate(ordered)}
