@@ -276,7 +276,7 @@ async def test_grading_is_apart_from_playing(trial: Callable[..., TrialSpec]) ->
     spec = trial(REF, queries=("roll a die",))
     played = await play_trial(Scripted(echo), spec)
 
-    graded = grade(played, spec.case, spec.criteria)
+    graded = await grade(played, spec.case, spec.criteria)
 
     assert (played.verdict, played.scores) == ("unscored", ())
     assert graded.verdict == "passed"
@@ -287,6 +287,6 @@ async def test_a_trial_that_errored_is_not_scored(trial: Callable[..., TrialSpec
     spec = trial(REF)
     played = await play_trial(raising(ValueError("x")), spec)
 
-    graded = grade(played, spec.case, spec.criteria)
+    graded = await grade(played, spec.case, spec.criteria)
 
     assert (graded.verdict, graded.scores) == ("errored", ())

@@ -2,22 +2,40 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from dataclasses import replace
 
+from evaldesk.engine.attempt import GRADE_TIMEOUT_S
 from evaldesk.engine.failures import failure
-from evaldesk.model import Case, Criterion, TrialResult, trial_verdict
+from evaldesk.model import Case, Criterion, Limits, TrialResult, trial_verdict
+
+JUDGE_TIMEOUT_S = 300.0
 
 
-def grade(result: TrialResult, case: Case, criteria: Sequence[Criterion]) -> TrialResult:
-    """`result` with scores and the verdict that follows. What did not finish is not scored."""
-    from evaldesk.metrics import score_trial
+async def grade(
+    result: TrialResult, case: Case, criteria: Sequence[Criterion], limits: Limits | None = None
+) -> TrialResult:
+    """`result` with scores, what judges used for them, and the verdict. What did not finish is not scored."""
+    from evaldesk.metrics import grade_trial
 
     if result.status != "finished":
         return replace(result, scores=(), verdict=trial_verdict((), criteria, result.error))
     try:
-        scores = tuple(score_trial(result.transcript, case, criteria))
+        grading = await grade_trial(result.transcript, case, criteria, timeout_s=_judge_timeout_s(limits))
+    except asyncio.CancelledError:
+        raise
     except BaseException as error:
         found = failure(error, "grading_failed")
         return replace(result, status="errored", scores=(), verdict="errored", error=found)
-    return replace(result, scores=scores, verdict=trial_verdict(scores, criteria, result.error))
+    verdict = trial_verdict(grading.scores, criteria, result.error)
+    return replace(result, scores=grading.scores, usages=(*result.usages, *grading.usages), verdict=verdict)
+
+
+def grading_timeout_s(criteria: Sequence[Criterion], limits: Limits | None = None) -> float:
+    """How long grading may take: each metric that waits for a judge or a function has its own bound within."""
+    return GRADE_TIMEOUT_S + len(criteria) * _judge_timeout_s(limits)
+
+
+def _judge_timeout_s(limits: Limits | None) -> float:
+    return (limits.judge_timeout_s if limits else None) or JUDGE_TIMEOUT_S

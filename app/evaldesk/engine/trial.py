@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from dataclasses import replace
 
-from evaldesk.engine.attempt import GRADE_TIMEOUT_S, LOAD_TIMEOUT_S, Attempt
+from evaldesk.engine.attempt import LOAD_TIMEOUT_S, Attempt
 from evaldesk.engine.failures import failure
-from evaldesk.engine.grading import grade
+from evaldesk.engine.grading import grade, grading_timeout_s
 from evaldesk.engine.loading import load_ready
 from evaldesk.engine.output import CURRENT_LOG
 from evaldesk.engine.player import play_trial, timed_out, trial_result
@@ -16,17 +17,28 @@ from evaldesk.model import ErrorRecord, TrialResult, TrialSpec
 
 async def run_trial(spec: TrialSpec, attempt: Attempt) -> TrialResult:
     """Load, play, grade. Each phase has its own deadline, which whoever holds the attempt enforces."""
+    from evaldesk.metrics import load_functions
+
     CURRENT_LOG.set(attempt.log)
     attempt.begin("load", LOAD_TIMEOUT_S)
     try:
         agent = load_ready(spec.agent)
     except BaseException as error:
         return trial_result(spec, attempt, failure(error, "agent_import"))
+    try:
+        load_functions(spec.criteria)
+    except BaseException as error:
+        return trial_result(spec, attempt, failure(error, "metric_import"))
     result = await play_trial(agent, spec, attempt=attempt)
     if attempt.stop:
         return result
-    attempt.begin("grade", GRADE_TIMEOUT_S)
-    graded = grade(result, spec.case, spec.criteria)
+    attempt.begin("grade", grading_timeout_s(spec.criteria, spec.limits))
+    try:
+        graded = await grade(result, spec.case, spec.criteria, spec.limits)
+    except asyncio.CancelledError:
+        if attempt.stop != "timed_out":
+            raise
+        return given_up(spec, attempt, "")
     return replace(graded, logs=attempt.log.text())
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Protocol
 
-from evaldesk.engine.attempt import GRADE_TIMEOUT_S, Attempt
+from evaldesk.engine.attempt import Attempt
 from evaldesk.engine.failures import failure
 from evaldesk.engine.frames import Ended, Grade, Play
-from evaldesk.engine.grading import grade
+from evaldesk.engine.grading import grade, grading_timeout_s
 from evaldesk.engine.output import CURRENT_LOG
 from evaldesk.engine.results import cancelled, unplayed
 from evaldesk.engine.trial import given_up, run_trial
@@ -64,9 +64,9 @@ class GradeWork:
     async def run(self) -> bytes:
         """Grade, encode."""
         CURRENT_LOG.set(self.attempt.log)
-        self.attempt.begin("grade", GRADE_TIMEOUT_S)
         spec = self._frame.spec
-        return _ended(self._frame.key, grade(spec.result, spec.case, spec.criteria))
+        self.attempt.begin("grade", grading_timeout_s(spec.criteria))
+        return _ended(self._frame.key, await grade(spec.result, spec.case, spec.criteria))
 
     def given_up(self, place: str) -> bytes:
         """The trial as it was, without scores."""

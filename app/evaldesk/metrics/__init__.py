@@ -8,18 +8,24 @@ from evaldesk.metrics.criteria import (
     metric_options,
     unscored_reason,
 )
+from evaldesk.metrics.eval_function import function_options, is_function, load_functions
 from evaldesk.metrics.metric import Metric, MetricInfo
 from evaldesk.metrics.option import OptionInfo
 from evaldesk.metrics.rouge import preload, rouge1
-from evaldesk.metrics.scoring import score_trial
+from evaldesk.metrics.scoring import Grading, grade_trial, score_trial
 
 __all__ = [
     "METRICS",
+    "Grading",
     "Metric",
     "MetricInfo",
     "OptionInfo",
     "build_metric",
     "check_criteria",
+    "function_options",
+    "grade_trial",
+    "is_function",
+    "load_functions",
     "metric_info",
     "metric_options",
     "preload",

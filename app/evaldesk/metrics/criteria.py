@@ -12,6 +12,7 @@ from typing import cast
 import msgspec
 
 from evaldesk.errors import NotFoundError, UsageError
+from evaldesk.metrics.eval_function import build_function, is_function
 from evaldesk.metrics.metric import ConditionalMetric, Metric, MetricInfo, Need
 from evaldesk.metrics.option import OptionInfo, option_infos
 from evaldesk.metrics.response_json import is_json_reference
@@ -88,6 +89,10 @@ def check_criteria(criteria: Sequence[Criterion]) -> None:
 
 def build_metric(criterion: Criterion) -> Metric:
     """The metric with its options. Raises UsageError for unknown names, wrong options, impossible thresholds."""
+    if is_function(criterion):
+        function = build_function(criterion)
+        _check_threshold(function.info, criterion.threshold)
+        return function
     kind = _metric_class(criterion.metric)
     _check_threshold(kind.info, criterion.threshold)
     known: list[str] = [field.name for field in fields(kind)] if is_dataclass(kind) else []
@@ -103,6 +108,8 @@ def build_metric(criterion: Criterion) -> Metric:
 
 def unscored_reason(criterion: Criterion, case: Case) -> str | None:
     """Why the criterion will say nothing about the case, or None when it can judge it. Raises UsageError."""
+    if is_function(criterion):
+        return None
     missing = _MISSING.get(metric_info(criterion.metric).needs)
     if missing is not None and missing[0](case):
         return missing[1]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable
 from dataclasses import dataclass
 from typing import ClassVar, Literal, Protocol, TypeAlias, runtime_checkable
 
@@ -40,7 +41,7 @@ class Metric(Protocol):
 
     info: ClassVar[MetricInfo]
 
-    def score(self, transcript: Transcript, case: Case) -> list[Score]:
+    def score(self, transcript: Transcript, case: Case) -> list[Score] | Awaitable[list[Score]]:
         """One score for the trial (`turn` None) and one for each turn that the metric judged."""
         ...
 

@@ -2,38 +2,82 @@
 
 from __future__ import annotations
 
+import asyncio
+import inspect
 import math
 import traceback
-from collections.abc import Sequence
+from collections.abc import Awaitable, Sequence
+from dataclasses import dataclass
 
-from evaldesk.errors import MetricError
+from evaldesk.errors import MetricError, ModelError
+from evaldesk.metrics.account import open_account
 from evaldesk.metrics.criteria import build_metric, unscored_reason
 from evaldesk.metrics.metric import MetricInfo
-from evaldesk.model import Case, Criterion, ErrorRecord, Score, Transcript
+from evaldesk.model import Case, Criterion, ErrorRecord, Score, Transcript, Usage
 from evaldesk.wire import plain, plain_text
 
 
-def score_trial(transcript: Transcript, case: Case, criteria: Sequence[Criterion]) -> tuple[Score, ...]:
-    """The scores of all criteria, each with threshold and `passed`.
+@dataclass(frozen=True, slots=True)
+class Grading:
+    """The scores of a trial, and one usage for each call of a judge."""
 
-    A criterion whose need the case does not meet is unscored with the reason; one that raises, or returns what is no
-    score, gives an error score with its trace. Nothing is ever raised.
+    scores: tuple[Score, ...]
+    usages: tuple[Usage, ...] = ()
+
+
+async def grade_trial(
+    transcript: Transcript, case: Case, criteria: Sequence[Criterion], *, timeout_s: float | None = None
+) -> Grading:
+    """The scores of all criteria, each with threshold and `passed`, and what judges used for them.
+
+    A criterion whose need the case does not meet is unscored with the reason; one that raises, returns what is no
+    score, or awaits longer than `timeout_s`, gives an error score with its trace. Only cancellation is ever raised.
     """
-    return tuple(score for criterion in criteria for score in _criterion_scores(transcript, case, criterion))
+    with open_account() as usages:
+        scores = [score for each in criteria for score in await _criterion_scores(transcript, case, each, timeout_s)]
+    return Grading(tuple(scores), tuple(usages))
 
 
-def _criterion_scores(transcript: Transcript, case: Case, criterion: Criterion) -> list[Score]:
+def score_trial(transcript: Transcript, case: Case, criteria: Sequence[Criterion]) -> tuple[Score, ...]:
+    """As `grade_trial`, at once, for criteria that await nothing. Raises MetricError for one that does."""
+    grading = grade_trial(transcript, case, criteria)
+    try:
+        grading.send(None)
+    except StopIteration as done:
+        found: Grading = done.value
+        return found.scores
+    grading.close()
+    raise MetricError("a metric of these criteria awaits something; use grade_trial")
+
+
+async def _criterion_scores(
+    transcript: Transcript, case: Case, criterion: Criterion, timeout_s: float | None
+) -> list[Score]:
     try:
         metric = build_metric(criterion)
         reason = unscored_reason(criterion, case)
         if reason:
             return [Score(criterion.metric, threshold=criterion.threshold, reason=reason)]
-        scores = metric.score(transcript, case)
+        found = metric.score(transcript, case)
+        scores = await _within(timeout_s, found) if inspect.isawaitable(found) else found
         _check_scores(metric.info, scores)
         return [_judged(score, criterion, metric.info) for score in scores]
     # Metrics may be anybody's code: whatever they do becomes a value on the trial.
     except (Exception, SystemExit) as error:
         return [_error_score(criterion, error)]
+
+
+async def _within(timeout_s: float | None, scores: Awaitable[list[Score]]) -> list[Score]:
+    if timeout_s is None:
+        return await scores
+    bound = asyncio.timeout(timeout_s)
+    try:
+        async with bound:
+            return await scores
+    except TimeoutError as error:
+        if not bound.expired():
+            raise
+        raise MetricError(f"not judged within {timeout_s:g} s") from error
 
 
 def _check_scores(info: MetricInfo, scores: object) -> None:
@@ -74,7 +118,7 @@ def _error_score(criterion: Criterion, error: BaseException) -> Score:
         criterion.metric,
         threshold=criterion.threshold,
         reason=f"The metric failed: {message}",
-        error=ErrorRecord("metric", message, trace),
+        error=ErrorRecord(error.kind if isinstance(error, ModelError) else "metric", message, trace),
     )
 
 

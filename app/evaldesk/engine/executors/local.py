@@ -12,8 +12,8 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 
-from evaldesk.engine.attempt import GRADE_TIMEOUT_S
 from evaldesk.engine.frames import Ended, Grade, GradeSpec, Play, Stop
+from evaldesk.engine.grading import grading_timeout_s
 from evaldesk.engine.process import Answer, Death, WorkerProcess, WorkerStartError
 from evaldesk.engine.results import cancelled, unplayed
 from evaldesk.engine.spares import SpareWorkers
@@ -147,7 +147,7 @@ class LocalExecutor:
         if slot.worker is None:
             raise AssertionError("only a slot with a worker is given work")
         if isinstance(spec, GradeSpec):
-            slot.worker.send(Grade(key, spec), GRADE_TIMEOUT_S)
+            slot.worker.send(Grade(key, spec), grading_timeout_s(spec.criteria))
         else:
             slot.worker.send(Play(key, spec), spec.limits.trial_timeout_s)
 

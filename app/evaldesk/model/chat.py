@@ -1,0 +1,81 @@
+"""The turns of a session as the chat messages a model is shown."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from evaldesk.model.evalset import ToolCall
+from evaldesk.model.json_value import JsonObject, JsonValue
+from evaldesk.model.transcript import Event, TurnRecord
+
+NO_RESULT = "no result: the turn was stopped"
+
+
+def chat_messages(turns: Iterable[TurnRecord]) -> list[JsonObject]:
+    """User messages, the agent's messages with their tool calls, tool results and answers, in OpenAI's shape."""
+    messages: list[JsonObject] = []
+    for number, turn in enumerate(turns, start=1):
+        messages.append({"role": "user", "content": turn.query})
+        for reply in _replies(turn.events):
+            messages.extend(reply.messages(f"call_{number}"))
+    return messages
+
+
+def assistant_message(text: str, calls: Sequence[tuple[str, str, str]]) -> JsonObject:
+    """A message of the agent; `calls` are (id, name, arguments as JSON text)."""
+    message: dict[str, object] = {"role": "assistant", "content": text or None}
+    if calls:
+        message["tool_calls"] = [
+            {"id": call_id, "type": "function", "function": {"name": name, "arguments": arguments}}
+            for call_id, name, arguments in calls
+        ]
+    return message  # type: ignore[return-value]
+
+
+def tool_message(call_id: str, text: str) -> JsonObject:
+    """What a tool gave back to the model."""
+    return {"role": "tool", "tool_call_id": call_id, "content": text}
+
+
+def result_text(result: JsonValue) -> str:
+    """A tool's result as a model reads it: text as it is, anything else as JSON."""
+    return result if isinstance(result, str) else json.dumps(result, ensure_ascii=False)
+
+
+@dataclass(slots=True)
+class _Reply:
+    """One reply of a model: its text, its calls, and what became of them."""
+
+    texts: list[str] = field(default_factory=list)
+    calls: list[ToolCall] = field(default_factory=list)
+    results: list[str] = field(default_factory=list)
+
+    def messages(self, prefix: str) -> list[JsonObject]:
+        if not (self.texts or self.calls):
+            return []
+        ids = [call.id or f"{prefix}_{index}" for index, call in enumerate(self.calls)]
+        calls = [(call_id, call.name, _arguments(call)) for call_id, call in zip(ids, self.calls, strict=True)]
+        results = [*self.results, *[NO_RESULT] * len(ids)][: len(ids)]
+        answered = [tool_message(call_id, text) for call_id, text in zip(ids, results, strict=True)]
+        return [assistant_message("\n\n".join(self.texts), calls), *answered]
+
+
+def _arguments(call: ToolCall) -> str:
+    return json.dumps(call.args, ensure_ascii=False, separators=(",", ":"))
+
+
+def _replies(events: Iterable[Event]) -> list[_Reply]:
+    """A reply begins at a usage event, or at a message that follows tool calls where usage was not recorded."""
+    replies = [_Reply()]
+    for event in events:
+        if event.kind == "usage" or (event.kind == "agent_message" and replies[-1].calls and not event.is_partial):
+            replies.append(_Reply())
+        if event.kind == "agent_message" and not event.is_partial:
+            replies[-1].texts.append(event.text)
+        elif event.kind == "tool_call" and event.call:
+            replies[-1].calls.append(event.call)
+        elif event.kind == "tool_result":
+            replies[-1].results.append(result_text(event.result))
+    return replies
