@@ -6,7 +6,11 @@ Calls are equal by name and arguments; ids, results and other keys play no part.
 from evaldesk.matching.alignment import Op, Step, align
 from evaldesk.matching.calls import AnyCall
 from evaldesk.matching.json_equality import ArgChange, diff_args, json_equal
-from evaldesk.matching.trajectory import ARGS_MODES, ORDERS, ArgsMode, Order, TrajectoryMatch, match_trajectory
+from evaldesk.matching.json_key import json_key
+from evaldesk.matching.leeway import Leeway
+from evaldesk.matching.patterns import check_pattern, pattern_found
+from evaldesk.matching.rule import ARGS_MODES, ArgsMode, CallRule
+from evaldesk.matching.trajectory import ORDERS, Order, TrajectoryMatch, match_by_rule, match_trajectory
 
 __all__ = [
     "ARGS_MODES",
@@ -14,12 +18,18 @@ __all__ = [
     "AnyCall",
     "ArgChange",
     "ArgsMode",
+    "CallRule",
+    "Leeway",
     "Op",
     "Order",
     "Step",
     "TrajectoryMatch",
     "align",
+    "check_pattern",
     "diff_args",
     "json_equal",
+    "json_key",
+    "match_by_rule",
     "match_trajectory",
+    "pattern_found",
 ]

@@ -2,41 +2,46 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Literal, TypeAlias
 
 from evaldesk.matching.calls import AnyCall, PlainCall, plain_calls
 from evaldesk.matching.json_equality import json_equal, objects_equal
+from evaldesk.matching.rule import CallRule
 
 Op: TypeAlias = Literal["=", "~", "-", "+", "moved"]
 Step: TypeAlias = tuple[Op, int | None, int | None]
 
+_ACCEPTED = 0.995
 _TIE = 1e-9
 
 
-def align(expected: Sequence[AnyCall], actual: Sequence[AnyCall]) -> tuple[Step, ...]:
+def align(expected: Sequence[AnyCall], actual: Sequence[AnyCall], *, rule: CallRule | None = None) -> tuple[Step, ...]:
     """Steps that turn the expected calls into the actual ones, as (op, expected index, actual index).
 
     Pairs keep their order and maximise similarity: an equal call counts 1 (`=`), the same tool with other arguments
     0.5 + 0.49 x the share of equal top-level arguments (`~`); ties go to the smallest indexes. What is left over is
-    missing (`-`), extra (`+`) or, where an equal call stands elsewhere, `moved`.
+    missing (`-`), extra (`+`) or, where an equal call stands elsewhere, `moved`. A `rule` that accepts a call with
+    other arguments makes it count 0.995: still `~` or `moved`, but paired before any that is not accepted.
     """
-    return align_plain(plain_calls(expected, "expected"), plain_calls(actual, "actual"))
+    return align_plain(plain_calls(expected, "expected"), plain_calls(actual, "actual"), rule)
 
 
-def align_plain(expected: Sequence[PlainCall], actual: Sequence[PlainCall]) -> tuple[Step, ...]:
+def align_plain(
+    expected: Sequence[PlainCall], actual: Sequence[PlainCall], rule: CallRule | None = None
+) -> tuple[Step, ...]:
     """`align` for calls that are plain already."""
     same = 0
     while same < min(len(expected), len(actual)) and _similarity(expected[same], actual[same]) == 1.0:
         same += 1
+    alike = [[_similarity(wish, call, rule) for call in actual] for wish in expected[same:]]
     pairs = [(index, index, True) for index in range(same)]
-    pairs += [(i + same, j + same, is_equal) for i, j, is_equal in _best_pairs(expected[same:], actual[same:])]
-    return tuple(_steps(expected, actual, pairs))
+    pairs += [(i + same, j + same, is_equal) for i, j, is_equal in _best_pairs([row[same:] for row in alike])]
+    return tuple(_steps(len(expected), len(actual), pairs, _moved(alike, pairs, same)))
 
 
-def _best_pairs(expected: Sequence[PlainCall], actual: Sequence[PlainCall]) -> list[tuple[int, int, bool]]:
-    rows, columns = len(expected), len(actual)
-    alike = [[_similarity(wish, call) for call in actual] for wish in expected]
+def _best_pairs(alike: Sequence[Sequence[float]]) -> list[tuple[int, int, bool]]:
+    rows, columns = len(alike), len(alike[0]) if alike else 0
     best = [[0.0] * (columns + 1) for _ in range(rows + 1)]
     for i in range(rows - 1, -1, -1):
         for j in range(columns - 1, -1, -1):
@@ -52,34 +57,42 @@ def _best_pairs(expected: Sequence[PlainCall], actual: Sequence[PlainCall]) -> l
     return pairs
 
 
-def _similarity(wish: PlainCall, call: PlainCall) -> float:
+def _similarity(wish: PlainCall, call: PlainCall, rule: CallRule | None = None) -> float:
     if wish[0] != call[0]:
         return 0.0
     if objects_equal(wish[1], call[1]):
         return 1.0
+    if rule is not None and rule.accepts(wish, call):
+        return _ACCEPTED
     keys = {*wish[1], *call[1]}
     n_equal = sum(key in wish[1] and key in call[1] and json_equal(wish[1][key], call[1][key]) for key in keys)
     return 0.5 + 0.49 * n_equal / len(keys)
 
 
-def _steps(
-    expected: Sequence[PlainCall], actual: Sequence[PlainCall], pairs: Sequence[tuple[int, int, bool]]
-) -> list[Step]:
-    paired = {i for i, _, _ in pairs}
-    left_over = [i for i in range(len(expected)) if i not in paired]
-    taken = {j for _, j, _ in pairs}
+def _moved(alike: Sequence[Sequence[float]], pairs: Sequence[tuple[int, int, bool]], same: int) -> dict[int, int]:
+    """For each actual call that is in no pair and was expected elsewhere, the place where it was expected."""
+    paired, taken = {i for i, _, _ in pairs}, {j for _, j, _ in pairs}
+    left_over = [i for i in range(same, same + len(alike)) if i not in paired]
     moved: dict[int, int] = {}
-    for j in (j for j in range(len(actual)) if j not in taken):
-        origin = next((i for i in left_over if _similarity(expected[i], actual[j]) == 1.0), None)
-        if origin is not None:
-            moved[j] = origin
-            left_over.remove(origin)
+    for least in (1.0, _ACCEPTED):
+        for j in range(len(alike[0]) if alike else 0):
+            origin = next((i for i in left_over if alike[i - same][j] >= least), None)
+            if origin is not None and j not in taken and j not in moved:
+                moved[j] = origin
+                left_over.remove(origin)
+    return moved
+
+
+def _steps(
+    n_expected: int, n_actual: int, pairs: Sequence[tuple[int, int, bool]], moved: Mapping[int, int]
+) -> list[Step]:
+    gone = {*moved.values()}
     steps: list[Step] = []
     i = j = 0
-    for pair_i, pair_j, is_equal in [*pairs, (len(expected), len(actual), False)]:
-        steps += [("-", index, None) for index in range(i, pair_i) if index in left_over]
+    for pair_i, pair_j, is_equal in [*pairs, (n_expected, n_actual, False)]:
+        steps += [("-", index, None) for index in range(i, pair_i) if index not in gone]
         steps += [("moved", moved[at], at) if at in moved else ("+", None, at) for at in range(j, pair_j)]
-        if pair_i < len(expected):
+        if pair_i < n_expected:
             steps.append(("=" if is_equal else "~", pair_i, pair_j))
         i, j = pair_i + 1, pair_j + 1
     return steps

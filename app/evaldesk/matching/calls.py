@@ -14,16 +14,16 @@ PlainCall: TypeAlias = tuple[str, JsonObject]
 
 def plain_calls(calls: Sequence[AnyCall], side: str) -> tuple[PlainCall, ...]:
     """The calls of one side; absent arguments are `{}`. Raises UsageError naming the `side` of a bad call."""
-    return tuple([_plain_call(call, side) for call in calls])
+    return tuple([(call.name, call.args or {}) if type(call) is ToolCall else _plain(call, side) for call in calls])
 
 
-def _plain_call(call: AnyCall, side: str) -> PlainCall:
-    if isinstance(call, ToolCall):
-        return call.name, call.args or {}
-    name = call.get("name") if isinstance(call, dict | Mapping) else None
+def _plain(call: object, side: str) -> PlainCall:
+    if type(call) is dict or isinstance(call, Mapping):
+        name, args = call.get("name"), call.get("args")
+    else:
+        name, args = getattr(call, "name", None), getattr(call, "args", None)
     if not isinstance(name, str):
         raise UsageError(f'{side} calls must be {{"name": ..., "args": {{...}}}}, got {call!r:.80}')
-    args = call.get("args")
-    if args is not None and not isinstance(args, dict | Mapping):
+    if args and not isinstance(args, dict | Mapping):
         raise UsageError(f"{side} call of {name}: args must be an object, got {args!r:.80}")
     return name, args or {}

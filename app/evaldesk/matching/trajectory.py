@@ -1,23 +1,25 @@
-"""Whether actual calls match expected ones, under an order and a mode for the arguments."""
+"""Whether actual calls match expected ones, under an order and a rule for the arguments."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Literal, TypeAlias
 
 from evaldesk.errors import NotFoundError
 from evaldesk.matching.alignment import Step, align_plain
+from evaldesk.matching.bipartite import maximum_matching
 from evaldesk.matching.calls import AnyCall, PlainCall, plain_calls
-from evaldesk.matching.json_equality import json_equal, objects_equal
-from evaldesk.model import JsonObject
+from evaldesk.matching.leeway import Leeway
+from evaldesk.matching.rule import ArgsMode, CallRule
 
 Order: TypeAlias = Literal["exact", "in_order", "any_order", "unordered", "subset"]
-ArgsMode: TypeAlias = Literal["exact", "ignore", "superset", "subset"] | Sequence[str]
 
 ORDERS: tuple[Order, ...] = ("exact", "in_order", "any_order", "unordered", "subset")
-ARGS_MODES = ("exact", "ignore", "superset", "subset")
+
+_Matched: TypeAlias = tuple[tuple[PlainCall, ...], tuple[PlainCall, ...], CallRule]
+_EXACT = CallRule()
 
 
 @dataclass(frozen=True)
@@ -33,13 +35,21 @@ class TrajectoryMatch:
     recall: float | None = None
     f1: float | None = None
     n_matched: int | None = None
-    _expected: tuple[PlainCall, ...] = field(default=(), repr=False)
-    _actual: tuple[PlainCall, ...] = field(default=(), repr=False)
+    _matched: _Matched = field(default=((), (), _EXACT), repr=False)
 
     @cached_property
     def alignment(self) -> tuple[Step, ...]:
-        """The steps of `align`; empty when nothing was asserted."""
-        return align_plain(self._expected, self._actual) if self.score is not None else ()
+        """The steps of `align`, in which the rule of this match pairs what it accepts; empty when not asserted."""
+        if self.score is None:
+            return ()
+        wanted, made, rule = self._matched
+        return align_plain(wanted, made, None if rule is _EXACT else rule)
+
+    def because(self, step: Step) -> tuple[str, ...]:
+        """Why the two calls of a step are taken for each other although their arguments differ; empty when not."""
+        wanted, made, rule = self._matched
+        _, i, j = step
+        return () if i is None or j is None else rule.because(wanted[i], made[j])
 
 
 def match_trajectory(
@@ -49,76 +59,99 @@ def match_trajectory(
     order: Order = "exact",
     args: ArgsMode = "exact",
     args_overrides: Mapping[str, ArgsMode] | None = None,
+    leeway: Leeway | None = None,
 ) -> TrajectoryMatch:
     """Match the calls an agent made with the expected ones; `expected=None` asserts nothing.
 
     Orders: `exact` same calls, same order; `in_order` extra calls allowed; `any_order` extra calls and any order;
     `unordered` no extra calls, any order; `subset` nothing but expected calls. Arguments: `exact`; `ignore`;
     `superset` at least the expected keys, at every depth; `subset` at most those; or a list of the keys to compare.
-    `args_overrides` sets the mode of single tools. Raises UsageError for unknown orders and modes and bad calls.
+    `args_overrides` sets the mode of single tools, `leeway` what else counts as the expected value. Raises UsageError
+    for unknown orders and modes and bad calls, MetricError where a pattern of the leeway takes too long.
     """
+    is_plain = args == "exact" and not args_overrides and not leeway
+    return match_by_rule(
+        expected, actual, order, _EXACT if is_plain else CallRule(args, args_overrides or {}, leeway or Leeway())
+    )
+
+
+def match_by_rule(
+    expected: Sequence[AnyCall] | None, actual: Sequence[AnyCall], order: Order, rule: CallRule
+) -> TrajectoryMatch:
+    """`match_trajectory` under a rule that is made already."""
     if order not in ORDERS:
         raise NotFoundError.among("order", str(order), ORDERS)
-    for mode in (args, *(args_overrides or {}).values()):
-        _check_mode(mode)
     made = plain_calls(actual, "actual")
     if expected is None:
         return TrajectoryMatch()
     wanted = plain_calls(expected, "expected")
-    accepts = _rule(args, args_overrides or {})
-    if len(wanted) == len(made) and all(map(accepts, wanted, made)):
-        return TrajectoryMatch(1.0, 1.0, 1.0, 1.0, len(wanted), wanted, made)
-    edges = [[index for index, call in enumerate(made) if accepts(wish, call)] for wish in wanted]
-    n_matched = _maximum_matching(edges)
-    precision = n_matched / len(made) if made else float(not wanted)
+    same = _n_same(wanted, made, rule)
+    if same == len(wanted) == len(made):
+        return TrajectoryMatch(1.0, 1.0, 1.0, 1.0, len(wanted), (wanted, made, rule))
+    if rule.is_equivalence:
+        is_held, n_matched = _by_class(wanted, made, order, rule, same)
+    else:
+        is_held, n_matched = _by_pair(wanted, made, order, rule)
+    precision = n_matched / len(made) if made else 0.0
     recall = n_matched / len(wanted) if wanted else 1.0
     f1 = 2 * precision * recall / (precision + recall) if n_matched else 0.0
-    score = float(_is_in_order(order, edges, len(made), n_matched))
-    return TrajectoryMatch(score, precision, recall, f1, n_matched, wanted, made)
+    return TrajectoryMatch(float(is_held), precision, recall, f1, n_matched, (wanted, made, rule))
 
 
-def _check_mode(mode: ArgsMode) -> None:
-    if isinstance(mode, str) and mode not in ARGS_MODES:
-        raise NotFoundError.among("argument mode", mode, ARGS_MODES)
+def _n_same(wanted: Sequence[PlainCall], made: Sequence[PlainCall], rule: CallRule) -> int:
+    """How many calls match one by one before the first that does not."""
+    n_same = 0
+    for is_accepted in map(rule.accepts, wanted, made):
+        if not is_accepted:
+            break
+        n_same += 1
+    return n_same
 
 
-def _rule(args: ArgsMode, overrides: Mapping[str, ArgsMode]) -> Callable[[PlainCall, PlainCall], bool]:
-    if args == "exact" and not overrides:
-        return lambda wish, call: wish[0] == call[0] and objects_equal(wish[1], call[1])
-    return lambda wish, call: wish[0] == call[0] and _args_match(wish[1], call[1], overrides.get(wish[0], args))
+def _by_class(
+    wanted: Sequence[PlainCall], made: Sequence[PlainCall], order: Order, rule: CallRule, same: int
+) -> tuple[bool, int]:
+    """Whether the order holds and how many calls match, where each call of a class matches each other one."""
+    wishes, calls = list(map(rule.key, wanted[same:])), list(map(rule.key, made[same:]))
+    n_matched = same + _n_shared(wishes, calls)
+    if order == "in_order":
+        rest = iter(calls)
+        return n_matched == len(wanted) and all(wish in rest for wish in wishes), n_matched
+    return _is_held(order, len(wanted), len(made), n_matched), n_matched
 
 
-def _args_match(expected: JsonObject, actual: JsonObject, mode: ArgsMode) -> bool:
-    if mode == "ignore":
-        return True
-    if mode == "exact":
-        return objects_equal(expected, actual)
-    if mode == "superset":
-        return _covers(actual, expected)
-    if mode == "subset":
-        return _covers(expected, actual)
-    return all((key in expected) == (key in actual) and json_equal(expected.get(key), actual.get(key)) for key in mode)
+def _n_shared(wishes: Sequence[Hashable], calls: Sequence[Hashable]) -> int:
+    left: dict[Hashable, int] = {}
+    for wish in wishes:
+        left[wish] = left.get(wish, 0) + 1
+    n_shared = 0
+    for call in calls:
+        n_left = left.get(call)
+        if n_left:
+            left[call] = n_left - 1
+            n_shared += 1
+    return n_shared
 
 
-def _covers(larger: object, smaller: object) -> bool:
-    if isinstance(smaller, Mapping):
-        return isinstance(larger, Mapping) and all(
-            key in larger and _covers(larger[key], value) for key, value in smaller.items()
-        )
-    if isinstance(smaller, list | tuple):
-        return isinstance(larger, list | tuple) and len(larger) == len(smaller) and all(map(_covers, larger, smaller))
-    return json_equal(larger, smaller)
+def _by_pair(wanted: Sequence[PlainCall], made: Sequence[PlainCall], order: Order, rule: CallRule) -> tuple[bool, int]:
+    """The same for any rule: every call with every other, and a maximum matching."""
+    places: dict[str, list[int]] = {}
+    for place, (name, _) in enumerate(made):
+        places.setdefault(name, []).append(place)
+    edges = [[place for place in places.get(wish[0], ()) if rule.accepts(wish, made[place])] for wish in wanted]
+    n_matched = maximum_matching(edges)
+    if order == "in_order":
+        return _is_subsequence(edges), n_matched
+    return _is_held(order, len(wanted), len(made), n_matched), n_matched
 
 
-def _is_in_order(order: Order, edges: Sequence[Sequence[int]], n_made: int, n_matched: int) -> bool:
-    """Whether the order holds, for lists that are not equal call by call; `edges[i]` are the calls that suit wish i."""
+def _is_held(order: Order, n_wanted: int, n_made: int, n_matched: int) -> bool:
+    """Whether the order holds, for lists that do not match call by call."""
     if order == "exact":
         return False
     if order == "subset":
         return n_matched == n_made
-    if order == "in_order":
-        return _is_subsequence(edges)
-    return n_matched == len(edges) and (order == "any_order" or n_made == len(edges))
+    return n_matched == n_wanted and (order == "any_order" or n_made == n_wanted)
 
 
 def _is_subsequence(edges: Sequence[Sequence[int]]) -> bool:
@@ -128,38 +161,3 @@ def _is_subsequence(edges: Sequence[Sequence[int]]) -> bool:
         if place < 0:
             return False
     return True
-
-
-def _maximum_matching(edges: Sequence[Sequence[int]]) -> int:
-    """Size of a maximum matching, by breadth-first augmenting paths.
-
-    What a failed search has reached can never be freed again and is not searched twice.
-    """
-    owner: dict[int, int] = {}
-    held: dict[int, int] = {}
-    dead: set[int] = set()
-    for start in range(len(edges)):
-        reached: dict[int, int] = {}
-        free = _free_call(start, edges, owner, dead, reached)
-        if free is None:
-            dead.update(reached)
-        while free is not None:
-            wish = reached[free]
-            owner[free] = wish
-            held[wish], free = free, held.get(wish)
-    return len(owner)
-
-
-def _free_call(
-    start: int, edges: Sequence[Sequence[int]], owner: Mapping[int, int], dead: set[int], reached: dict[int, int]
-) -> int | None:
-    queue = [start]
-    for wish in queue:
-        for call in edges[wish]:
-            if call in reached or call in dead:
-                continue
-            reached[call] = wish
-            if call not in owner:
-                return call
-            queue.append(owner[call])
-    return None

@@ -1,0 +1,129 @@
+"""When an actual call is taken for an expected one: the same tool, and arguments under a mode with some leeway."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Literal, TypeAlias
+
+from evaldesk.errors import NotFoundError
+from evaldesk.matching.calls import PlainCall
+from evaldesk.matching.json_equality import json_equal, objects_equal
+from evaldesk.matching.json_key import json_key
+from evaldesk.matching.leeway import Leeway
+from evaldesk.model import JsonObject, JsonValue
+
+ArgsMode: TypeAlias = Literal["exact", "ignore", "superset", "subset"] | Sequence[str]
+
+ARGS_MODES = ("exact", "ignore", "superset", "subset")
+
+_ABSENT = object()
+
+
+@dataclass(frozen=True)
+class CallRule:
+    """How arguments are compared: a mode for all tools, others for single tools, and what counts as well.
+
+    Modes: `exact`; `ignore`; `superset` at least the expected keys, at every depth; `subset` at most those; or a list
+    of the top-level keys to compare. Raises NotFoundError for an unknown mode.
+    """
+
+    args: ArgsMode = "exact"
+    by_tool: Mapping[str, ArgsMode] = field(default_factory=dict)
+    leeway: Leeway = field(default_factory=Leeway)
+
+    def __post_init__(self) -> None:
+        for mode in (self.args, *self.by_tool.values()):
+            if isinstance(mode, str) and mode not in ARGS_MODES:
+                raise NotFoundError.among("argument mode", mode, ARGS_MODES)
+
+    @cached_property
+    def is_equivalence(self) -> bool:
+        """Whether calls fall into classes within which each is taken for each, so that counting is enough."""
+        return not self._has_leeway and not any(
+            mode in ("superset", "subset") for mode in (self.args, *self.by_tool.values())
+        )
+
+    @cached_property
+    def _has_leeway(self) -> bool:
+        return bool(self.leeway)
+
+    def key(self, call: PlainCall) -> Hashable:
+        """The class of a call, for a rule that is an equivalence."""
+        name, args = call
+        mode = self.by_tool.get(name, self.args) if self.by_tool else self.args
+        if mode == "exact":
+            return name, json_key(args)
+        if mode == "ignore":
+            return name
+        return name, tuple([json_key(args[key]) if key in args else _ABSENT for key in mode])
+
+    def accepts(self, wish: PlainCall, call: PlainCall) -> bool:
+        """Whether `call` is taken for `wish`. Raises MetricError where a pattern takes too long."""
+        if wish[0] != call[0]:
+            return False
+        if objects_equal(wish[1], call[1]):
+            return True
+        mode = self.by_tool.get(wish[0], self.args)
+        if mode in ("exact", "ignore") and self.is_equivalence:
+            return mode == "ignore"
+        if not self._has_leeway:
+            return _args_match(wish[1], call[1], mode)
+        left, right = self._without_leeway(wish, call)
+        return _args_match(left, right, mode)
+
+    def because(self, wish: PlainCall, call: PlainCall) -> tuple[str, ...]:
+        """Why `call` is taken for `wish` although their arguments differ, a clause for each; empty when it is not."""
+        if not self.accepts(wish, call) or objects_equal(wish[1], call[1]):
+            return ()
+        mode = self.by_tool.get(wish[0], self.args)
+        if mode == "ignore":
+            return ("arguments are ignored",)
+        reasons = self._reasons(wish, call)
+        said = [f"{key} {reason}" for key, reason in reasons.items() if isinstance(mode, str) or key in mode]
+        if objects_equal(_without(wish[1], reasons), _without(call[1], reasons)):
+            return tuple(said)
+        if isinstance(mode, str):
+            return (*said, "more arguments are allowed" if mode == "superset" else "fewer arguments are allowed")
+        return (*said, f"only {', '.join(mode) or 'the tool'} {'are' if len(mode) > 1 else 'is'} compared")
+
+    def _without_leeway(self, wish: PlainCall, call: PlainCall) -> tuple[JsonObject, JsonObject]:
+        """The arguments of both sides without those that differ and are accepted all the same."""
+        accepted = self._reasons(wish, call)
+        if not accepted:
+            return wish[1], call[1]
+        return _without(wish[1], accepted), _without(call[1], accepted)
+
+    def _reasons(self, wish: PlainCall, call: PlainCall) -> dict[str, str]:
+        found = {}
+        for key, expected in wish[1].items():
+            if key in call[1] and not json_equal(expected, call[1][key]):
+                reason = self.leeway.reason(wish[0], key, expected, call[1][key])
+                if reason:
+                    found[key] = reason
+        return found
+
+
+def _without(args: JsonObject, keys: Mapping[str, str]) -> dict[str, JsonValue]:
+    return {key: value for key, value in args.items() if key not in keys}
+
+
+def _args_match(expected: JsonObject, actual: JsonObject, mode: ArgsMode) -> bool:
+    if mode == "exact":
+        return objects_equal(expected, actual)
+    if mode == "superset":
+        return _covers(actual, expected)
+    if mode == "subset":
+        return _covers(expected, actual)
+    return all((key in expected) == (key in actual) and json_equal(expected.get(key), actual.get(key)) for key in mode)
+
+
+def _covers(larger: object, smaller: object) -> bool:
+    if type(smaller) is dict or isinstance(smaller, Mapping):
+        return isinstance(larger, Mapping) and all(
+            key in larger and _covers(larger[key], value) for key, value in smaller.items()
+        )
+    if isinstance(smaller, list | tuple):
+        return isinstance(larger, list | tuple) and len(larger) == len(smaller) and all(map(_covers, larger, smaller))
+    return json_equal(larger, smaller)
