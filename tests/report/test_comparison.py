@@ -8,9 +8,9 @@ from itertools import product
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy.stats import binomtest, ttest_rel
+from scipy.stats import binomtest, false_discovery_control, fisher_exact, ttest_rel
 
-from evaldesk.report import Comparison, benjamini_hochberg, compare_scores, compare_verdicts, holm, mcnemar
+from evaldesk.report import Comparison, benjamini_hochberg, compare_scores, compare_verdicts, fisher, holm, mcnemar
 
 BEFORE = {"a": 0.8, "b": 0.8, "c": 0.4, "d": 1.0, "e": 0.0, "f": 0.2}
 AFTER = {"f": 0.0, "a": 1.0, "b": 0.8, "c": 0.6, "d": 1.0, "e": 0.4}
@@ -54,16 +54,21 @@ def test_few_cases_are_tested_by_every_pattern_of_signs(fifths: list[int]) -> No
     assert found.test == "sign flip"
 
 
-def test_signs_are_drawn_where_there_are_too_many_patterns() -> None:
-    after = {str(at): 0.2 if at % 4 else -0.1 for at in range(20)}
-    before = dict.fromkeys(after, 0.0)
+def test_every_pattern_counts_also_where_they_are_half_a_billion() -> None:
+    after = {str(at): 0.2 for at in range(24)} | {str(at): -0.2 for at in range(24, 29)}
 
-    found = compared(before, after)
+    found = compared(dict.fromkeys(after, 0.0), after)
 
-    assert found.test == "drawn sign flip"
-    assert found.p == compared(before, after).p
-    assert 0 < found.p < 0.02
-    assert found.is_distinguishable
+    assert found.test == "sign flip"
+    assert found.p == pytest.approx(float(binomtest(5, 29).pvalue))
+
+
+@settings(deadline=None, max_examples=40)
+@given(st.tuples(st.integers(0, 6), st.integers(0, 6), st.integers(0, 6), st.integers(0, 6)))
+def test_two_rates_are_told_apart_as_scipy_does(passed_and_failed: tuple[int, int, int, int]) -> None:
+    a, b, c, d = passed_and_failed
+
+    assert fisher(a, a + b, c, c + d) == pytest.approx(float(fisher_exact([[a, b], [c, d]]).pvalue))
 
 
 @pytest.mark.parametrize(("n_cases", "test"), [(29, "sign flip"), (30, "t")])
@@ -141,3 +146,5 @@ def test_many_tests_are_corrected() -> None:
 def test_a_correction_never_lowers_p(ps: list[float]) -> None:
     for p, by_bh, by_holm in zip(ps, benjamini_hochberg(ps), holm(ps), strict=True):
         assert p - 1e-12 <= by_bh <= by_holm + 1e-12 <= 1 + 2e-12
+    expected = false_discovery_control(ps) if ps else []
+    assert list(benjamini_hochberg(ps)) == pytest.approx(list(expected))

@@ -12,6 +12,8 @@ from evaldesk.report import (
     interval_words,
     passed_sentence,
     rate_interval,
+    score_words,
+    threshold_words,
     undefined_words,
     wilson,
 )
@@ -80,3 +82,33 @@ def test_an_undefined_number_has_its_reason() -> None:
 def test_a_point_on_fewer_cases_says_so() -> None:
     assert curve_note(6, 12, 5) == "6 of 12 cases have 5 scored trials; the others are left out."
     assert curve_note(12, 12, 1) == ""
+
+
+@pytest.mark.parametrize(
+    ("threshold", "is_higher_better", "said"),
+    [
+        (0.8, True, "at least 0.80"),
+        (3.0, False, "at most 3.00"),
+        (1500.0, False, "at most 1,500"),
+        (None, False, "informs"),
+    ],
+)
+def test_a_threshold_says_which_side_is_good(threshold: float | None, is_higher_better: bool, said: str) -> None:
+    assert threshold_words(threshold, is_higher_better=is_higher_better) == said
+
+
+@pytest.mark.parametrize(
+    ("value", "threshold", "is_higher_better", "said"),
+    [
+        (0.7996, 0.8, True, "<0.80"),
+        (0.8, 0.8, True, "0.80"),
+        (3.001, 3.0, False, ">3.00"),
+        (2.999, 3.0, False, "3.00"),
+        (0.5, None, True, "0.50"),
+        (1234.4, None, False, "1,234"),
+    ],
+)
+def test_a_score_that_misses_never_reads_as_if_it_kept_to_it(
+    value: float, threshold: float | None, is_higher_better: bool, said: str
+) -> None:
+    assert score_words(value, threshold, is_higher_better=is_higher_better) == said

@@ -8,7 +8,6 @@ from evaldesk.report.comparison import (
     compare_scores,
     compare_verdicts,
     holm,
-    mcnemar,
 )
 from evaldesk.report.comparison_words import (
     changes_sentence,
@@ -21,6 +20,7 @@ from evaldesk.report.comparison_words import (
 )
 from evaldesk.report.divergence import Divergence, first_divergence
 from evaldesk.report.exact_intervals import anytime_interval, clopper_pearson, failure_bound
+from evaldesk.report.exact_tests import fisher, mcnemar
 from evaldesk.report.flakiness import Flakiness, chance_to_see, disagreement, flakiness, is_flaky, trials_to_see
 from evaldesk.report.g_pass import g_pass_at_k, mg_pass_at_k, trials_needed
 from evaldesk.report.intervals import Interval, mean_interval, rate_interval, wilson
@@ -48,8 +48,11 @@ from evaldesk.report.words import (
     doubt_words,
     errors_sentence,
     interval_words,
+    number_words,
     passed_sentence,
     passed_words,
+    score_words,
+    threshold_words,
     undefined_words,
 )
 
@@ -91,6 +94,7 @@ __all__ = [
     "exact_words",
     "failure_bound",
     "first_divergence",
+    "fisher",
     "flakiness",
     "flakiness_sentence",
     "flaky_words",
@@ -106,6 +110,7 @@ __all__ = [
     "mg_pass_at_k",
     "no_failure_sentence",
     "noise_sentence",
+    "number_words",
     "p_words",
     "pairing_note",
     "pass_at_k",
@@ -116,6 +121,7 @@ __all__ = [
     "passed_words",
     "points_words",
     "rate_interval",
+    "score_words",
     "smallest_gap",
     "split_noise",
     "split_pass_noise",
@@ -123,6 +129,7 @@ __all__ = [
     "state_diff",
     "state_rows",
     "stop_sentence",
+    "threshold_words",
     "trials_needed",
     "trials_to_see",
     "turn_diff",

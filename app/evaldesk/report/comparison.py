@@ -6,15 +6,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import sqrt
 from statistics import fmean, stdev
-from typing import Any, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
-from evaldesk.report.intervals import Interval, t_95
+from evaldesk.report.exact_tests import mcnemar, sign_flips
+from evaldesk.report.intervals import Interval, chance_beyond, t_95
 
-Test: TypeAlias = Literal["sign flip", "drawn sign flip", "t"]
+Test: TypeAlias = Literal["sign flip", "t"]
 
 _FEW_CASES = 30
-_MOST_ENUMERATED = 13  # 8,192 sign patterns: a third of a second; 16 differences take four seconds
-_N_DRAWN = 99_999
 _ROUNDING = 1e-9
 
 
@@ -23,7 +22,6 @@ class Comparison:
     """The scores of the cases that both runs have; `difference` is after - before, in the unit of the score.
 
     `interval` is None below two cases and where all differences are the same.
-    `drawn sign flip` is by chance, to about 0.001 at 0.05, where there are too many sign patterns to try them all.
     """
 
     n_cases: int
@@ -64,10 +62,10 @@ class Flips:
         return self.p < 0.05
 
 
-def compare_scores(before: Mapping[str, float], after: Mapping[str, float], *, seed: int = 0) -> Comparison | None:
+def compare_scores(before: Mapping[str, float], after: Mapping[str, float]) -> Comparison | None:
     """Compare one score a case, by case id: sign flips below 30 cases, Student's t from there on.
 
-    None without a common case. `seed` is for the sign patterns that are drawn.
+    None without a common case.
     """
     ids = [case_id for case_id in before if case_id in after]
     if not ids:
@@ -79,7 +77,7 @@ def compare_scores(before: Mapping[str, float], after: Mapping[str, float], *, s
     difference = fmean(differences)
     half = 0.0 if is_even else t_95(n - 1) * error
     has_p_of_t = n >= _FEW_CASES and not is_even
-    p, test = _p_of_t(difference, error, n) if has_p_of_t else _p_of_signs(differences, seed)
+    p, test = _p_of_t(difference, error, n) if has_p_of_t else _p_of_signs(differences)
     return Comparison(
         n_cases=n,
         n_only_before=len(before) - n,
@@ -105,15 +103,6 @@ def compare_verdicts(before: Mapping[str, bool], after: Mapping[str, bool]) -> F
     return Flips(fixed, broken, n, len(before) - n, len(after) - n, mcnemar(len(fixed), len(broken)))
 
 
-def mcnemar(n_fixed: int, n_broken: int) -> float:
-    """Chance of flips at least as one-sided when either way is as likely; 1 without a flip. (McNemar, exact)"""
-    if not n_fixed + n_broken:
-        return 1.0
-    from scipy.stats import binomtest
-
-    return float(binomtest(min(n_fixed, n_broken), n_fixed + n_broken, 0.5).pvalue)
-
-
 def holm(ps: Sequence[float]) -> tuple[float, ...]:
     """p values of many tests, raised so that those below 5 % hold together: "is there any change". (Holm)"""
     adjusted, highest = [0.0] * len(ps), 0.0
@@ -125,39 +114,17 @@ def holm(ps: Sequence[float]) -> tuple[float, ...]:
 
 def benjamini_hochberg(ps: Sequence[float]) -> tuple[float, ...]:
     """p values of many tests, raised so that of those below 5 % one in 20 is false: "which ones changed"."""
-    if not ps:
-        return ()
-    from scipy.stats import false_discovery_control
-
-    return tuple(float(p) for p in false_discovery_control(list(ps), method="bh"))
+    adjusted, lowest = [0.0] * len(ps), 1.0
+    for rank, at in reversed(list(enumerate(sorted(range(len(ps)), key=ps.__getitem__), 1))):
+        lowest = min(lowest, len(ps) / rank * ps[at])
+        adjusted[at] = lowest
+    return tuple(adjusted)
 
 
 def _p_of_t(difference: float, error: float, n: int) -> tuple[float, Test]:
-    from scipy.special import stdtr
-
-    return 2 * float(stdtr(n - 1, -abs(difference / error))), "t"
+    return chance_beyond(abs(difference / error), n - 1), "t"
 
 
-def _p_of_signs(differences: Sequence[float], seed: int) -> tuple[float, Test]:
-    """Chance of a sum at least as far from 0 when each difference could as well have had the other sign."""
-    # Whole numbers: sums that are equal must not differ by rounding. A case without a difference says nothing.
-    moved = [float(whole) for whole in (round(d / _ROUNDING) for d in differences) if whole]
-    if len(moved) < 2:
-        return 1.0, "sign flip"
-    from scipy.stats import permutation_test
-
-    is_drawn = len(moved) > _MOST_ENUMERATED
-    found = permutation_test(
-        (moved,),
-        _sum,
-        permutation_type="samples",
-        vectorized=True,
-        n_resamples=_N_DRAWN if is_drawn else 2 ** len(moved),
-        batch=10_000,
-        random_state=seed,
-    )
-    return float(found.pvalue), "drawn sign flip" if is_drawn else "sign flip"
-
-
-def _sum(values: Any, axis: int) -> Any:
-    return values.sum(axis=axis)
+def _p_of_signs(differences: Sequence[float]) -> tuple[float, Test]:
+    """By sums of whole numbers: those that are equal must not differ by rounding."""
+    return sign_flips([round(d / _ROUNDING) for d in differences]), "sign flip"

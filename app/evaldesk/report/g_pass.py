@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from math import ceil, fsum
+from math import ceil, comb, fsum
 
 
 def g_pass_at_k(n: int, c: int, k: int, share: float) -> float | None:
@@ -32,6 +32,4 @@ def trials_needed(k: int, share: float) -> int:
 
 
 def _chance_of(at_least: int, n: int, c: int, k: int) -> float:
-    from scipy.stats import hypergeom
-
-    return float(hypergeom.sf(at_least - 1, n, c, k))
+    return sum(comb(c, i) * comb(n - c, k - i) for i in range(at_least, min(c, k) + 1)) / comb(n, k)

@@ -102,6 +102,11 @@ def t_95(df: int) -> float:
     return high
 
 
+def chance_beyond(t: float, df: int) -> float:
+    """Chance that |T| of Student's t with `df` degrees of freedom, at least 1, is `t` or more; to 14 places."""
+    return max(0.0, 1.0 - _t_between(t, df))
+
+
 def _t_between(t: float, df: int) -> float:
     """Chance that |T| stays below t. (Abramowitz and Stegun 26.7.3 and 26.7.4)"""
     angle = atan(t / sqrt(df))

@@ -76,6 +76,28 @@ def errors_sentence(n_passed: int, n_scored: int, n_errored: int, errors_are_fai
     return f"Errors are not counted as failures. Count them: {n_passed:,} of {n_scored + n_errored:,}."
 
 
+def threshold_words(threshold: float | None, *, is_higher_better: bool = True) -> str:
+    """`at least 0.80`, or `at most 3.00` where less is better; `informs` without a threshold."""
+    if threshold is None:
+        return "informs"
+    return f"{'at least' if is_higher_better else 'at most'} {number_words(threshold)}"
+
+
+def score_words(value: float, threshold: float | None, *, is_higher_better: bool = True) -> str:
+    """The value with two digits; one that misses its threshold never reads as if it kept to it: `<0.80`, `>3.00`."""
+    said = number_words(value)
+    if threshold is None or said != number_words(threshold):
+        return said
+    if is_higher_better:
+        return f"<{said}" if value < threshold else said
+    return f">{said}" if value > threshold else said
+
+
+def number_words(value: float) -> str:
+    """Two digits after the point, none from 100 on: `0.80`, `3.00`, `1,204`."""
+    return f"{value:,.0f}" if abs(value) >= 99.995 else f"{value:.2f}"
+
+
 def undefined_words(k: int, n: int) -> str:
     """Why pass@k and pass^k are undefined for a case with n scored trials."""
     if n == 0:
