@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from evaldesk.desk.run_view import evalset_name
+from evaldesk.desk.run_view import evalset_name, needs_words
 from evaldesk.model import Criterion, RunConfig
 from evaldesk.store import RunSummary
+from evaldesk.store.recorded_runs import NO_EVALSET, is_imported
 
 ORDERS: Mapping[str, str] = {"EXACT": "exact order", "IN_ORDER": "in order", "ANY_ORDER": "any order"}
 
@@ -26,10 +27,10 @@ def run_facts(summary: RunSummary) -> tuple[Fact, ...]:
     """Everything that decided what the run did."""
     config = summary.config
     facts = [
-        Fact("Agent", config.agent.id, "/agents", config.agent.target),
+        Fact("Agent", config.agent.id, "" if is_imported(config) else "/agents", config.agent.target),
         Fact("Agent files", "", "", config.agent_version),
         Fact("Model", "", "", _model(config)),
-        Fact("Eval set", evalset_name(config), f"/evalsets/{config.evalset_id}", config.evalset_version[:12]),
+        Fact("Eval set", evalset_name(config), _evalset_href(config), config.evalset_version[:12]),
         Fact("Trials", _trials(summary)),
         *_criteria(config),
         Fact("A case passes", f"when at least {100 * config.pass_threshold:g} % of its scored trials pass"),
@@ -38,6 +39,11 @@ def run_facts(summary: RunSummary) -> tuple[Fact, ...]:
         Fact("Note", summary.note),
     ]
     return tuple(fact for fact in facts if fact.text or fact.code)
+
+
+def _evalset_href(config: RunConfig) -> str:
+    """Where the eval set is; nowhere when the cases came in the file of an imported run."""
+    return "" if config.evalset_id.startswith(NO_EVALSET) else f"/evalsets/{config.evalset_id}"
 
 
 def _model(config: RunConfig) -> str:
@@ -49,6 +55,8 @@ def _model(config: RunConfig) -> str:
 def _trials(summary: RunSummary) -> str:
     config = summary.config
     cases = f"{summary.n_cases:,} case{'s' if summary.n_cases != 1 else ''}"
+    if is_imported(config):
+        return f"{config.n} of each of {cases}"
     limit = f"{config.limits.trial_timeout_s:g} s each at most"
     return f"{config.n} of each of {cases}, {config.concurrency} at once, {limit}, seed {config.seed}"
 
@@ -63,7 +71,7 @@ def _criterion(criterion: Criterion) -> str:
     ending = f" ({options})" if options else ""
     if criterion.threshold is None:
         return f"{criterion.metric} informs only{ending}"
-    return f"{criterion.metric} is at least {criterion.threshold:.2f}{ending}"
+    return f"{criterion.metric} is {needs_words(criterion.metric, criterion.threshold)}{ending}"
 
 
 def _option(name: str, value: object) -> str:

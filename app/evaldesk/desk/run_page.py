@@ -22,12 +22,14 @@ from evaldesk.desk.run_view import (
     columns_k,
     known_cost,
     matrix_rows,
+    needs_words,
     run_title,
     short_title,
 )
 from evaldesk.desk.run_words import Answer, Progress, answer, progress, reason_note
 from evaldesk.report import CurvePoint, errors_sentence, undefined_words
 from evaldesk.store import CaseFilter, CaseRow, CaseSort, RunStore, RunSummary, TrialKey
+from evaldesk.store.recorded_runs import is_imported
 
 MAX_ERROR_GROUPS = 20
 ONLY_WORDS: Mapping[CaseFilter, str] = {
@@ -148,6 +150,7 @@ def read_run(
     k = columns_k(summary.config.n)
     found_reliability, point = reliability(outcomes, summary, k)
     badge, word = BADGES[summary.status]
+    is_playable = not is_live and not is_imported(summary.config)
     lines = metric_lines(metric_rows)
     more = query.href(run_id, sort=sort, after=found[PAGE_SIZE - 1].cursor) if len(found) > PAGE_SIZE else ""
     return RunPage(
@@ -157,9 +160,9 @@ def read_run(
         status_word=word,
         is_live=is_live,
         can_stop=summary.status in ("running", "pending"),
-        can_resume=not is_live and summary.n_todo > 0,
-        can_retry=not is_live and summary.n_errored > 0,
-        again_href="" if is_live else f"/runs/new?like={run_id}",
+        can_resume=is_playable and summary.n_todo > 0,
+        can_retry=is_playable and summary.n_errored > 0,
+        again_href=f"/runs/new?like={run_id}" if is_playable else "",
         here=query.href(run_id),
         events_href=query.href(run_id, events=True),
         all_href=query.href(run_id, only=None, after=None),
@@ -188,7 +191,7 @@ def read_run(
 
 def _column(summary: RunSummary, name: str) -> Column:
     threshold = next(each.threshold for each in summary.config.criteria if each.metric == name)
-    return Column(short_title(name), "informs" if threshold is None else f"needs {threshold:.2f}")
+    return Column(short_title(name), needs_words(name, threshold))
 
 
 def _dash_sentence(summary: RunSummary, rows: Sequence[CaseRow], k: int) -> str:

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from evaldesk.desk.run_view import short_title
+from evaldesk.desk.run_view import needs_words, short_title
 from evaldesk.metrics import metric_info
-from evaldesk.report import mean_interval
+from evaldesk.report import mean_interval, number_words
 from evaldesk.store import MetricRow
 
 
 @dataclass(frozen=True, slots=True)
 class MetricLine:
-    """One metric; None where a number is undefined, `needs` empty where it only informs."""
+    """One metric; None where a number is undefined."""
 
     name: str
     title: str
@@ -47,11 +47,11 @@ def _line(row: MetricRow) -> MetricLine:
         name=row.metric,
         title=short_title(row.metric),
         mean=row.mean,
-        doubt=f"{interval.low:.2f}–{interval.high:.2f}" if interval else "–",
+        doubt=f"{number_words(interval.low)}–{number_words(interval.high)}" if interval else "–",
         std=row.std,
         low=row.low,
         high=row.high,
-        needs="informs" if row.threshold is None else f"{row.threshold:.2f}",
+        needs=needs_words(row.metric, row.threshold),
         reached=f"{row.n_passed:,} of {row.n:,}" if row.threshold is not None else "–",
         n=row.n,
     )

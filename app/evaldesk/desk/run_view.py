@@ -9,7 +9,7 @@ from urllib.parse import urlencode
 
 from evaldesk.metrics import metric_info
 from evaldesk.model import RunConfig, RunStatus
-from evaldesk.report import Interval, pass_at_k, pass_hat_k, wilson
+from evaldesk.report import Interval, pass_at_k, pass_hat_k, threshold_words, wilson
 from evaldesk.store import CaseFilter, CaseRow, CaseSort, RunSummary, TrialKey
 
 STATUS_OF = {"p": "passed", "f": "failed", "e": "errored", "u": "unscored", "r": "running", ".": "queued"}
@@ -150,6 +150,19 @@ def short_title(metric: str) -> str:
         return metric_info(metric).title
     except Exception:  # a user's metric that can no longer be imported must not break the page of a stored run
         return metric
+
+
+def needs_words(metric: str, threshold: float | None) -> str:
+    """`at least 0.80`, `at most 3.00` where less is better, `informs` without a threshold."""
+    return threshold_words(threshold, is_higher_better=is_higher_better(metric))
+
+
+def is_higher_better(metric: str) -> bool:
+    """Whether more is better; also of a metric that is gone."""
+    try:
+        return metric_info(metric).is_higher_better
+    except Exception:  # a user's metric that can no longer be imported must not break the page of a stored run
+        return True
 
 
 def _first_problem(strip: str) -> int:

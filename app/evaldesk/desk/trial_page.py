@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
-from evaldesk.desk.run_view import STATUS_OF, Square, run_title, short_title
+from evaldesk.desk.run_view import STATUS_OF, Square, needs_words, run_title, short_title
 from evaldesk.desk.trial_turns import TurnPanel, said_verdict, shown_value, turn_panels
 from evaldesk.errors import NotFoundError
 from evaldesk.model import Case, Score, TrialResult, adk_verdict
@@ -125,7 +125,7 @@ def _line(score: Score) -> ScoreLine:
     return ScoreLine(
         title=short_title(score.metric),
         value=shown_value(score),
-        needs="–" if score.threshold is None else f"{score.threshold:.2f}",
+        needs=needs_words(score.metric, score.threshold),
         verdict=said_verdict(score),
         why=score.reason if score.value is None else "",
         trace=score.error.trace if score.error else "",

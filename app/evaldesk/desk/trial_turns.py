@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 import msgspec
 
-from evaldesk.desk.run_view import short_title
+from evaldesk.desk.run_view import is_higher_better, needs_words, short_title
 from evaldesk.model import Case, Event, Expected, Score, TrialResult, Turn, TurnRecord
-from evaldesk.report import StateRow, TurnDiff, state_rows, turn_diff
+from evaldesk.report import StateRow, TurnDiff, score_words, state_rows, turn_diff
 from evaldesk.wire import to_json
 
 MAX_TEXT = 4_000
@@ -137,7 +137,7 @@ def _score(score: Score) -> TurnScore:
     return TurnScore(
         title=short_title(score.metric),
         value=shown_value(score),
-        needs="informs" if score.threshold is None else f"needs {score.threshold:.2f}",
+        needs=needs_words(score.metric, score.threshold),
         verdict=said_verdict(score),
         reason=score.reason,
     )
@@ -149,13 +149,10 @@ def said_verdict(score: Score) -> str:
 
 
 def shown_value(score: Score) -> str:
-    """The value with two digits; one that misses its threshold never reads as if it reached it."""
-    value, threshold = score.value, score.threshold
-    if value is None:
+    """The value with two digits; one that misses its threshold never reads as if it kept to it."""
+    if score.value is None:
         return "–"
-    if threshold is not None and value < threshold <= round(value, 2):
-        return f"<{threshold:.2f}"
-    return f"{value:.2f}"
+    return score_words(score.value, score.threshold, is_higher_better=is_higher_better(score.metric))
 
 
 def _state_words(rows: Sequence[StateRow]) -> str:

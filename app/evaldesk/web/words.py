@@ -7,6 +7,8 @@ from datetime import UTC, datetime
 
 import msgspec
 
+from evaldesk.report import number_words
+
 
 def ago(moment: datetime | None, now: datetime | None = None) -> str:
     """How long ago `moment` was, in words; a dash for None."""
@@ -36,8 +38,10 @@ def duration(ms: float | None) -> str:
 
 
 def score(value: float | None, digits: int = 2) -> str:
-    """A score with fixed digits; a dash where there is none."""
-    return "–" if value is None else f"{value:.{digits}f}"
+    """A score with fixed digits, whole from 100 on; a dash where there is none."""
+    if value is None:
+        return "–"
+    return number_words(value) if abs(value) >= 99.995 else f"{value:.{digits}f}"
 
 
 def dollars(cost: float | None) -> str:
