@@ -7,6 +7,7 @@ from evaldesk.store.store import Store
 from evaldesk.store.values import (
     AddedCase,
     CaseFilter,
+    CaseOutcome,
     CaseRow,
     CaseSort,
     ErrorGroup,
@@ -23,6 +24,7 @@ from evaldesk.store.values import (
 __all__ = [
     "AddedCase",
     "CaseFilter",
+    "CaseOutcome",
     "CaseRow",
     "CaseSort",
     "ErrorGroup",

@@ -11,7 +11,7 @@ from sqlalchemy import Row, select, update
 
 from evaldesk.errors import NotFoundError
 from evaldesk.model import Case, RunConfig, RunStatus, TrialResult
-from evaldesk.store import case_queries, planning, run_queries
+from evaldesk.store import case_queries, comparing, planning, run_queries
 from evaldesk.store.blobs import unpack
 from evaldesk.store.database import Database
 from evaldesk.store.recording import record, transcript_row
@@ -19,6 +19,7 @@ from evaldesk.store.tables import RUN, TRANSCRIPT
 from evaldesk.store.totals import recount
 from evaldesk.store.values import (
     CaseFilter,
+    CaseOutcome,
     CaseRow,
     CaseSort,
     ErrorGroup,
@@ -206,6 +207,16 @@ class RunStore:
         """The scores of each metric over the run, in the order of its criteria."""
         with self._database.reading() as connection:
             return run_queries.metric_rows(connection, run_id)
+
+    def case_outcomes(self, run_id: int) -> builtins.list[CaseOutcome]:
+        """Every case with its counts and means, for a comparison."""
+        with self._database.reading() as connection:
+            return comparing.case_outcomes(connection, run_id)
+
+    def median_ms(self, run_id: int) -> float | None:
+        """The middle of the trials' times in milliseconds; None before the first is done."""
+        with self._database.reading() as connection:
+            return comparing.median_ms(connection, run_id)
 
     def error_groups(self, run_id: int) -> builtins.list[ErrorGroup]:
         """The errors of a run by what they say, the most frequent first."""

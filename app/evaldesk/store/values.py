@@ -96,6 +96,34 @@ class CaseRow:
 
 
 @dataclass(frozen=True, slots=True)
+class CaseOutcome:
+    """A case of a run as it is compared with the same case of another. `digest` is of the case as it was run.
+
+    `means` has no entry for a metric that gave no value.
+    """
+
+    case_index: int
+    case_id: str
+    digest: str
+    strip: str
+    n_passed: int
+    n_failed: int
+    n_errored: int
+    n_unscored: int
+    n_unpriced: int
+    tokens_in: int
+    tokens_out: int
+    cost: float
+    duration_ms: float
+    means: Mapping[str, float]
+
+    @property
+    def n_done(self) -> int:
+        """Trials with a verdict."""
+        return self.n_passed + self.n_failed + self.n_errored + self.n_unscored
+
+
+@dataclass(frozen=True, slots=True)
 class MetricRow:
     """The scores of one metric over a run.
 
