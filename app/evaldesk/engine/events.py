@@ -26,6 +26,7 @@ def checked_event(found: object, at_ms: float) -> Event:
         kind=found.kind,
         at_ms=at_ms,
         author=_text(found.author, "author"),
+        within=_text(found.within, "within"),
         text=_text(found.text, "text"),
         call=_call(found.call) if found.call is not None else None,
         result=plain(found.result),

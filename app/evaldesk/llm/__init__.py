@@ -2,6 +2,17 @@
 
 from evaldesk.llm.call import ModelCall, ModelReply, RequestedCall
 from evaldesk.llm.loop import complete, preload
-from evaldesk.llm.retries import PATIENT, Patience
+from evaldesk.llm.retries import PATIENT, Patience, Wait
+from evaldesk.llm.shared import litellm_response
 
-__all__ = ["PATIENT", "ModelCall", "ModelReply", "Patience", "RequestedCall", "complete", "preload"]
+__all__ = [
+    "PATIENT",
+    "ModelCall",
+    "ModelReply",
+    "Patience",
+    "RequestedCall",
+    "Wait",
+    "complete",
+    "litellm_response",
+    "preload",
+]

@@ -7,29 +7,40 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
+from typing import Any, TypeVar
 
 from evaldesk.llm.call import ModelCall, ModelReply
 from evaldesk.llm.client import open_litellm, set_environment
-from evaldesk.llm.retries import PATIENT, Patience, complete_patiently
+from evaldesk.llm.retries import PATIENT, Patience, Wait, complete_patiently
+
+T = TypeVar("T")
 
 _lock = threading.Lock()
 _running: asyncio.AbstractEventLoop | None = None
 
 
 async def complete(
-    call: ModelCall, on_text: Callable[[str], None] | None = None, *, patience: Patience = PATIENT
+    call: ModelCall,
+    on_text: Callable[[str], None] | None = None,
+    *,
+    patience: Patience = PATIENT,
+    on_wait: Callable[[Wait], None] | None = None,
 ) -> ModelReply:
     """Ask a model, trying again where that may help. Raises ModelError.
 
-    With `on_text` the answer is streamed: it is called in the caller's loop with each piece of text. Cancelling the
-    caller cancels the call.
+    With `on_text` the answer is streamed: it is called in the caller's loop with each piece of text, `on_wait` with
+    each pause before another attempt. Cancelling the caller cancels the call.
     """
     caller = asyncio.get_running_loop()
     tell = (lambda text: caller.call_soon_threadsafe(on_text, text)) if on_text else None
-    return await asyncio.wrap_future(
-        asyncio.run_coroutine_threadsafe(complete_patiently(call, tell, patience), _loop()), loop=caller
-    )
+    warn = (lambda wait: caller.call_soon_threadsafe(on_wait, wait)) if on_wait else None
+    return await on_loop(complete_patiently(call, tell, patience, warn))
+
+
+async def on_loop(work: Coroutine[Any, Any, T]) -> T:
+    """What `work` gives on the loop of the model calls; cancelling the caller cancels it."""
+    return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, _loop()))
 
 
 def preload() -> None:

@@ -5,13 +5,17 @@ from __future__ import annotations
 import asyncio
 import random
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from typing import TypeAlias, TypeVar
 
 from evaldesk.errors import ModelError
 from evaldesk.llm.call import ModelCall, ModelReply
 from evaldesk.llm.client import attempt
 from evaldesk.llm.failures import ModelFailure, failure_of
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,7 +24,7 @@ class Patience:
 
     n_attempts: int = 5
     first_wait_s: float = 0.5
-    longest_wait_s: float = 30.0
+    longest_wait_s: float = 60.0
 
     def wait_s(self, n_tried: int, failure: ModelFailure, chance: Callable[[], float]) -> float | None:
         """Seconds until the next attempt, or None when there should be none."""
@@ -32,10 +36,29 @@ class Patience:
         return float(min(self.longest_wait_s, self.first_wait_s * 2 ** (n_tried - 1)) * (0.5 + chance() / 2))
 
 
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """A pause before another attempt: `n_tried` have failed, the last one with `failure`."""
+
+    failure: ModelFailure
+    n_tried: int
+    n_attempts: int
+    seconds: float
+
+    def sentence(self, now: datetime) -> str:
+        """`rate-limited until 12:03:05, then attempt 2 of 5: …`."""
+        until = (now + timedelta(seconds=self.seconds)).strftime("%H:%M:%S")
+        what = "rate-limited" if self.failure.kind == "rate_limit" else self.failure.kind.replace("_", " ")
+        return f"{what} until {until}, then attempt {self.n_tried + 1} of {self.n_attempts}: {self.failure.sentence}"
+
+
 PATIENT = Patience()
+OnWait: TypeAlias = Callable[[Wait], object]
 
 
-async def complete_patiently(call: ModelCall, tell: Callable[[str], object] | None, patience: Patience) -> ModelReply:
+async def complete_patiently(
+    call: ModelCall, tell: Callable[[str], object] | None, patience: Patience, on_wait: OnWait | None = None
+) -> ModelReply:
     """The reply, with all attempts and waits in its usage. Raises ModelError.
 
     A streamed answer of which a piece was told already is not begun again.
@@ -49,20 +72,39 @@ async def complete_patiently(call: ModelCall, tell: Callable[[str], object] | No
         if tell:
             tell(text)
 
+    reply, n_tried = await patiently(
+        lambda: attempt(call, tell_on if tell else None),
+        call.model,
+        patience,
+        on_wait=on_wait,
+        is_begun=lambda: n_told > 0,
+    )
+    duration_ms = (time.perf_counter() - started) * 1000
+    return replace(reply, usage=replace(reply.usage, n_attempts=n_tried, duration_ms=duration_ms))
+
+
+async def patiently(
+    attempt_once: Callable[[], Awaitable[T]],
+    model: str,
+    patience: Patience,
+    *,
+    on_wait: OnWait | None = None,
+    is_begun: Callable[[], bool] = lambda: False,
+) -> tuple[T, int]:
+    """What one of the attempts gave, and how many there were. Raises ModelError; what `is_begun` is not repeated."""
     n_tried = 0
     while True:
         n_tried += 1
         try:
-            reply = await attempt(call, tell_on if tell else None)
+            return await attempt_once(), n_tried
         except ModelError:
             raise
         except Exception as error:  # LiteLLM and the provider's client raise whatever they like
-            failure = failure_of(error, call.model)
-        else:
-            duration_ms = (time.perf_counter() - started) * 1000
-            return replace(reply, usage=replace(reply.usage, n_attempts=n_tried, duration_ms=duration_ms))
-        wait_s = None if n_told else patience.wait_s(n_tried, failure, random.random)
-        if wait_s is None:
+            failure = failure_of(error, model)
+        seconds = None if is_begun() else patience.wait_s(n_tried, failure, random.random)
+        if seconds is None:
             times = f" (tried {n_tried} times)" if n_tried > 1 else ""
             raise ModelError(failure.sentence + times, kind=failure.kind, is_fatal=failure.is_fatal) from None
-        await asyncio.sleep(wait_s)
+        if on_wait:
+            on_wait(Wait(failure, n_tried, patience.n_attempts, seconds))
+        await asyncio.sleep(seconds)

@@ -48,7 +48,10 @@ class ToolDescription:
 
 @dataclass(frozen=True, slots=True)
 class AgentDescription:
-    """What an agent says of itself; `initial_state` is what it proposes a session to start from."""
+    """What an agent says of itself; `initial_state` is what it proposes a session to start from.
+
+    `missing` names what its turns will lack: environment variables of keys, and packages.
+    """
 
     name: str
     kind: str
@@ -58,6 +61,8 @@ class AgentDescription:
     tools: tuple[ToolDescription, ...] = ()
     is_demo: bool = False
     initial_state: JsonObject = field(default_factory=dict)
+    sub_agents: tuple[AgentDescription, ...] = ()
+    missing: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -67,12 +67,14 @@ class Event:
     - `usage`: `usage`
     - `error`: `error`
 
-    `at_ms` counts from the start of the turn.
+    `at_ms` counts from the start of the turn. `within` names the tool inside of which it happened, an agent used as
+    a tool say: such calls and messages are shown, but are not the agent's own.
     """
 
     kind: EventKind
     at_ms: float = 0.0
     author: str = ""
+    within: str = ""
     text: str = ""
     call: ToolCall | None = None
     result: JsonValue = None
@@ -97,8 +99,10 @@ class TurnRecord:
 
     @property
     def tool_calls(self) -> tuple[ToolCall, ...]:
-        """The calls the agent made, in order."""
-        return tuple(event.call for event in self.events if event.kind == "tool_call" and event.call)
+        """The calls the agent made, in order, without those that happened inside a tool."""
+        return tuple(
+            event.call for event in self.events if event.kind == "tool_call" and event.call and not event.within
+        )
 
     @property
     def answer(self) -> str:
@@ -127,13 +131,14 @@ class TurnRecord:
 
     @property
     def _is_answered(self) -> bool:
-        kinds = [event.kind for event in self.events if not event.is_partial]
+        kinds = [event.kind for event in self.events if not (event.is_partial or event.within)]
         said = [kind for kind in kinds if kind in {"agent_message", "tool_call"}]
         return bool(said) and said[-1] == "agent_message"
 
     @property
     def _messages(self) -> list[Event]:
-        return [event for event in self.events if event.kind == "agent_message" and not event.is_partial]
+        said = (event for event in self.events if event.kind == "agent_message")
+        return [event for event in said if not (event.is_partial or event.within)]
 
 
 @dataclass(frozen=True, slots=True)
