@@ -12,6 +12,8 @@ EXCHANGE = Registry(
     "format",
     "evaldesk.exchange_formats",
     {
+        "adk-session": "evaldesk.formats.adk_session:AdkSession",
+        "adk-scenarios": "evaldesk.formats.adk_scenarios:AdkScenarios",
         "tau-bench": "evaldesk.formats.tau_bench:TauBench",
     },
 )

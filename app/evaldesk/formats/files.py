@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import cast
+from typing import Any, cast
 
 from evaldesk.errors import FormatError, NotFoundError
 from evaldesk.formats import FORMATS, Format, read_evalset, write_evalset
@@ -10,7 +10,7 @@ from evaldesk.formats.exchange import EXCHANGE, ExchangeFormat, Holding, Importe
 from evaldesk.formats.import_words import with_words
 from evaldesk.formats.peeking import peek
 from evaldesk.formats.refusals import refusal
-from evaldesk.formats.strict_json import parse_json
+from evaldesk.formats.strict_json import MAX_RECORDED_BYTES, kind_of, parse_json
 from evaldesk.model import EvalSet
 
 FORMAT_TITLES = {
@@ -77,8 +77,26 @@ def suffix_of(name: str) -> str:
 
 def _refusal(data: bytes, source: str) -> FormatError:
     """Why no format recognised the file: what is wrong with it as JSON, or what it is instead."""
+    seen = peek(data)
+    if seen.whole is None and isinstance(seen.line, dict):
+        return FormatError(f"lines of JSON that no format knows, {_keys(seen.line)}; {_known()}", source=source)
     try:
-        document = parse_json(data, source=source)
+        document = parse_json(data, source=source, max_bytes=MAX_RECORDED_BYTES)
     except FormatError as error:
         return error
-    return document.error(refusal(document.value))
+    reason = refusal(document.value)
+    is_named = not reason.startswith("this is no eval set")
+    return document.error(reason if is_named else f"no format knows this file, {_keys(document.value)}; {_known()}")
+
+
+def _keys(value: Any) -> str:
+    first = value[0] if isinstance(value, list) and value else value
+    where = "a list whose first item is " if isinstance(value, list) and value else ""
+    if not isinstance(first, dict):
+        return f"{where}{kind_of(first)}"
+    names = ", ".join(repr(key[:40]) for key in list(first)[:5])
+    return f"{where}an object with the keys {names}" if names else f"{where}an empty object"
+
+
+def _known() -> str:
+    return f"known are: {', '.join(title_of(name) for name in (*FORMATS, *EXCHANGE))}"

@@ -14,9 +14,9 @@ MAX_KEYS = 12
 
 
 def with_words(imported: Imported) -> Imported:
-    """The same with sentences about what it holds, where its format said none."""
+    """The same with sentences about what it holds before those of its format, and about keys that it only keeps."""
     evalset = imported.evalset
-    understood = imported.understood or tuple(_understood(imported))
+    understood = (*_understood(imported), *imported.understood)
     kept = imported.kept or (tuple(_kept(evalset)) if evalset else ())
     return replace(imported, understood=understood, kept=kept)
 
