@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TypeAlias, cast
 
+from evaldesk.agents import osmosis_standin
 from evaldesk.agents.agent import Agent
 from evaldesk.agents.traces import user_place, user_trace
 from evaldesk.errors import AgentError, NotFoundError, UsageError
@@ -19,7 +20,11 @@ Adapt: TypeAlias = Callable[[object, AgentRef], Agent | None]
 AGENTS = Registry(
     "agent adapter",
     "evaldesk.agents",
-    {"litellm": "evaldesk.agents.litellm:adapt", "python": "evaldesk.agents.python:adapt"},
+    {
+        "litellm": "evaldesk.agents.litellm:adapt",
+        "osmosis": "evaldesk.agents.osmosis:adapt",
+        "python": "evaldesk.agents.python:adapt",
+    },
 )
 LAST = "python"  # it takes any function, so every other adapter looks first
 
@@ -60,6 +65,7 @@ def _import(ref: AgentRef) -> object:
     _put_first(ref.root)
     _forget_namesakes(ref.target.partition(":")[0], ref.root)
     importlib.invalidate_caches()
+    osmosis_standin.install()
     try:
         return import_target(ref.target)
     except UsageError as error:

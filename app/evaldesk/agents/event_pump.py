@@ -1,0 +1,48 @@
+"""Events of code that runs on its own, as the stream that `reply` has to be."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import suppress
+from typing import TypeAlias
+
+from evaldesk.model import Event
+
+Say: TypeAlias = Callable[[Event], None]
+
+
+async def events_of(work: Callable[[Say], Awaitable[None]]) -> AsyncIterator[Event]:
+    """What `work` says while it runs; then whatever it raised. Ends `work` when nobody listens any more.
+
+    `work` may say things from other threads.
+    """
+    loop = asyncio.get_running_loop()
+    said: asyncio.Queue[Event | None] = asyncio.Queue()
+
+    def say(event: Event | None) -> None:
+        if _is_in(loop):
+            said.put_nowait(event)
+        else:
+            loop.call_soon_threadsafe(said.put_nowait, event)
+
+    async def finished() -> None:
+        await work(say)
+
+    task = asyncio.create_task(finished())
+    task.add_done_callback(lambda _: said.put_nowait(None))
+    try:
+        while (event := await said.get()) is not None:
+            yield event
+        await task
+    finally:
+        task.cancel()
+        with suppress(BaseException):
+            await task
+
+
+def _is_in(loop: asyncio.AbstractEventLoop) -> bool:
+    try:
+        return asyncio.get_running_loop() is loop
+    except RuntimeError:
+        return False

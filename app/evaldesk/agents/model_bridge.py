@@ -1,0 +1,113 @@
+"""An OpenAI-compatible endpoint on loopback for agents that bring a client of their own: it asks the run's model.
+
+One server for the process, one key for each turn: a call is told to the turn whose key it carries.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import secrets
+import threading
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+from evaldesk.agents.message_events import MessageEvents
+from evaldesk.agents.model_calls import ask, model_call, reply_message, reply_usage
+from evaldesk.errors import EvaldeskError
+from evaldesk.model import Event, Session
+
+MAX_BODY = 32 * 1024 * 1024
+
+_lock = threading.Lock()
+_server: ThreadingHTTPServer | None = None
+_bridges: dict[str, Bridge] = {}
+
+
+@dataclass(frozen=True, slots=True)
+class Bridge:
+    """Where a turn's model is to be asked, and the key that says which turn it is."""
+
+    address: str
+    key: str
+    session: Session
+    told: MessageEvents
+    loop: asyncio.AbstractEventLoop
+
+    async def answer(self, body: dict[str, Any]) -> dict[str, Any]:
+        """One chat completion. Raises EvaldeskError."""
+        messages = body.get("messages") or []
+        self.told.catch_up(messages)
+        options = {name: value for name, value in body.items() if name not in {"messages", "tools", "model"}}
+        reply = await ask(self.session, model_call(self.session, messages, body.get("tools") or (), options))
+        self.told.say(Event("usage", usage=reply.usage))
+        message = {"content": None, **reply_message(reply)}
+        self.told.answer(message)
+        return {
+            "id": "chatcmpl-evaldesk",
+            "object": "chat.completion",
+            "created": 0,
+            "model": reply.usage.model,
+            "choices": [{"index": 0, "message": message, "finish_reason": reply.finish_reason}],
+            "usage": reply_usage(reply),
+        }
+
+
+@asynccontextmanager
+async def opened_bridge(session: Session, told: MessageEvents) -> AsyncIterator[Bridge]:
+    """An endpoint for as long as the turn lasts."""
+    host, port = _address()
+    bridge = Bridge(f"http://{host}:{port}/v1", secrets.token_urlsafe(16), session, told, asyncio.get_running_loop())
+    _bridges[bridge.key] = bridge
+    try:
+        yield bridge
+    finally:
+        del _bridges[bridge.key]
+
+
+def _address() -> tuple[str, int]:
+    global _server  # noqa: PLW0603 - one for the process
+    with _lock:
+        if _server is None:
+            _server = ThreadingHTTPServer(("127.0.0.1", 0), _Handler)
+            _server.daemon_threads = True
+            threading.Thread(target=_server.serve_forever, name="evaldesk-bridge", daemon=True).start()
+        return "127.0.0.1", _server.server_address[1]
+
+
+class _Handler(BaseHTTPRequestHandler):
+    def do_POST(self) -> None:
+        bridge = _bridges.get(self.headers.get("authorization", "").removeprefix("Bearer ").strip())
+        if bridge is None:
+            self._send(401, _error("the turn of this key has ended", "authentication_error"))
+            return
+        try:
+            length = min(int(self.headers.get("content-length") or 0), MAX_BODY)
+            body = json.loads(self.rfile.read(length))
+            if body.get("stream"):
+                self._send(400, _error("this endpoint does not stream; ask without stream", "bad_request"))
+                return
+            done = asyncio.run_coroutine_threadsafe(bridge.answer(body), bridge.loop)
+            self._send(200, done.result())
+        except (ValueError, AttributeError):
+            self._send(400, _error("the body is no JSON object", "bad_request"))
+        except EvaldeskError as error:
+            self._send(502, _error(str(error), getattr(error, "kind", "model")))
+
+    def log_message(self, *_: object) -> None:
+        """Say nothing: the turn's events say it all."""
+
+    def _send(self, status: int, body: dict[str, Any]) -> None:
+        data = json.dumps(body).encode()
+        self.send_response(status)
+        self.send_header("content-type", "application/json")
+        self.send_header("content-length", str(len(data)))
+        self.end_headers()
+        self.wfile.write(data)
+
+
+def _error(message: str, kind: str) -> dict[str, Any]:
+    return {"error": {"message": message, "type": kind, "code": kind}}

@@ -1,0 +1,46 @@
+"""The trial whose turn is played, for adapters that need more than the message.
+
+It is not part of the session: the user's agent is not shown it.
+"""
+
+from __future__ import annotations
+
+from contextvars import ContextVar
+from copy import deepcopy
+from dataclasses import dataclass
+
+from evaldesk.model import Case, JsonObject, JsonValue
+
+OWN_MARK = "$"  # keys of `extra` that Evaldesk itself wrote
+
+
+@dataclass(frozen=True, slots=True)
+class TrialContext:
+    """The case, and where in the run its trial stands; both indexes count from 0."""
+
+    case: Case
+    case_index: int = 0
+    trial_index: int = 0
+
+    @property
+    def columns(self) -> dict[str, JsonValue]:
+        """What the case says beside its conversation: the columns of the row it was read from."""
+        return {key: deepcopy(value) for key, value in self.case.extra.items() if not key.startswith(OWN_MARK)}
+
+    @property
+    def ground_truth(self) -> str | None:
+        """The row's ground truth, or the last reference answer."""
+        said = self.case.extra.get("ground_truth")
+        if isinstance(said, str):
+            return said
+        references = [turn.expected.reference for turn in self.case.turns if turn.expected.reference is not None]
+        return references[-1] if references else None
+
+
+CURRENT_TRIAL: ContextVar[TrialContext | None] = ContextVar("current_trial", default=None)
+
+
+def trial_columns() -> JsonObject:
+    """The columns of the case that is played; empty in a chat."""
+    trial = CURRENT_TRIAL.get()
+    return trial.columns if trial else {}

@@ -1,0 +1,233 @@
+"""Agents written for Osmosis, unchanged, without its package."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from evaldesk.agents import Agent
+from evaldesk.agents.osmosis_standin import NAME, is_standin
+from evaldesk.engine import play_trial
+from evaldesk.errors import AgentError
+from evaldesk.model import (
+    AgentRef,
+    Case,
+    Expected,
+    Limits,
+    ModelOptions,
+    Session,
+    TrialSpec,
+    Turn,
+)
+from evaldesk.model.reports import reported_values
+
+from .osmosis_example import NEWER, OLDER, SERVER
+
+pytestmark = [
+    pytest.mark.anyio,
+    pytest.mark.skipif(not is_standin(), reason="osmosis-ai itself is installed: nothing stands in for it"),
+]
+
+
+@pytest.fixture(autouse=True)
+def forget() -> Iterator[None]:
+    """Each test imports the stand-in anew, as a worker does."""
+    yield
+    for name in [name for name in sys.modules if name.partition(".")[0] == NAME]:
+        del sys.modules[name]
+
+
+@pytest.fixture
+def spec(endpoint: Any) -> Callable[..., TrialSpec]:
+    def spec(case: Case, **options: Any) -> TrialSpec:
+        given = ModelOptions(base_url=endpoint.address, n_retries=0, **options)
+        ref = AgentRef("osmosis", "server:agent_loop")
+        return TrialSpec(1, 3, 2, case, ref, limits=Limits(30), model="small", model_options=given)
+
+    return spec
+
+
+def row(query: str, truth: str, **extra: Any) -> Case:
+    return Case("row", (Turn(query, Expected(reference=truth)),), extra=extra)
+
+
+async def test_a_loop_runs_with_its_tools_and_its_own_reward(
+    endpoint: Any, loaded: Any, spec: Callable[..., TrialSpec]
+) -> None:
+    agent = loaded(SERVER, "agent_loop")
+    endpoint.says("", ("c1", "add", '{"a": 25, "b": 17}')).says("#### 42")
+
+    result = await play_trial(agent, spec(row("What is 25 + 17?", "42", system_prompt="Use the tools.")))
+
+    assert result.status == "finished", result.error
+    [turn] = result.transcript.turns
+    kinds = [event.kind for event in turn.events]
+    assert kinds == ["user_message", "usage", "tool_call", "tool_result", "usage", "agent_message", "log"]
+    assert [(call.name, call.args) for call in turn.tool_calls] == [("add", {"a": 25, "b": 17})]
+    assert turn.events[3].result == 42
+    assert turn.answer == "#### 42"
+    assert reported_values(result.transcript) == {"reward": 1.0}
+    assert (result.usages[0].tokens_in, result.usages[0].tokens_out) == (11, 5)
+
+
+async def test_the_endpoint_is_asked_as_osmosis_asks_it(
+    endpoint: Any, loaded: Any, spec: Callable[..., TrialSpec]
+) -> None:
+    agent = loaded(SERVER, "agent_loop")
+    endpoint.says("", ("c1", "add", '{"a": 1, "b": 2}')).says("#### 3")
+
+    await play_trial(agent, spec(row("1 + 2?", "3", system_prompt="Add."), temperature=0.5, max_tokens=64))
+
+    first, second = endpoint.asked
+    assert first["messages"] == [{"role": "system", "content": "Add."}, {"role": "user", "content": "1 + 2?"}]
+    assert (first["temperature"], first["max_tokens"], first["model"]) == (0.5, 64, "small")
+    assert first["tools"][0]["function"]["name"] == "add"
+    called, given = second["messages"][2:]
+    assert "content" not in called
+    assert given == {"role": "tool", "content": "3", "tool_call_id": "c1"}
+
+
+async def test_the_request_says_which_row_and_run_it_is(
+    endpoint: Any, loaded: Any, spec: Callable[..., TrialSpec]
+) -> None:
+    agent = loaded(SERVER, "agent_loop")
+    endpoint.says("#### 3")
+
+    await play_trial(agent, spec(row("1 + 2?", "3", system_prompt="Add.", level="easy"), max_turns=4))
+
+    request = sys.modules[type(agent.loop).__module__].SEEN[-1]
+    assert request.rollout_id == "eval-3-run-2"
+    assert (request.max_turns, request.max_tokens_total) == (4, 4096)
+    expected = {"ground_truth": "3", "row_index": 3, "level": "easy", "execution_mode": "eval", "run_index": 2}
+    assert request.metadata == expected
+
+
+async def test_max_turns_is_a_stop_reason_of_its_own(
+    endpoint: Any, loaded: Any, spec: Callable[..., TrialSpec]
+) -> None:
+    agent = loaded(SERVER, "agent_loop")
+    endpoint.says("I think #### 42", ("c1", "add", '{"a": 25, "b": 17}'))
+
+    result = await play_trial(agent, spec(row("25 + 17?", "42"), max_turns=1))
+
+    assert result.stop_reason == "max_turns"
+    assert result.error
+    assert result.error.kind == "max_turns"
+
+
+async def test_a_later_turn_sees_the_earlier_ones(endpoint: Any, loaded: Any, play: Any) -> None:
+    agent = loaded(SERVER, "agent_loop")
+    session = Session("s", model="small", model_options=ModelOptions(endpoint.address))
+    endpoint.says("", ("c1", "add", '{"a": 1, "b": 2}')).says("#### 3").says("You are welcome")
+
+    await play(agent, session, "1 + 2?")
+    events = await play(agent, session, "thanks")
+
+    roles = [message["role"] for message in endpoint.asked[-1]["messages"]]
+    assert roles == ["user", "assistant", "tool", "assistant", "user"]
+    assert [event.text for event in events if event.kind == "agent_message"] == ["You are welcome"]
+
+
+async def test_the_rows_of_the_public_example_all_run(
+    endpoint: Any, loaded: Any, spec: Callable[..., TrialSpec], shared: Path
+) -> None:
+    agent = loaded(SERVER, "agent_loop")
+    lines = shared.joinpath("data/osmosis/git-sync-example/test_data.jsonl").read_text().splitlines()
+    rows = [json.loads(line) for line in lines]
+    for line in rows:
+        endpoint.says(f"#### {line['ground_truth']}")
+
+    results = [await play_trial(agent, spec(row(line["user_prompt"], line["ground_truth"], **line))) for line in rows]
+
+    assert [reported_values(result.transcript) for result in results] == [{"reward": 1.0}] * 5
+    assert endpoint.asked[0]["messages"][0] == {"role": "system", "content": rows[0]["system_prompt"]}
+
+
+def test_a_loop_describes_its_tools(loaded: Any) -> None:
+    described = loaded(SERVER, "Calculator").describe()
+
+    assert (described.name, described.kind, described.description) == ("calculator", "osmosis", "Adds numbers.")
+    assert [tool.name for tool in described.tools] == ["add"]
+
+
+async def test_without_a_model_the_reason_says_how_to_name_one(loaded: Any, play: Any) -> None:
+    with pytest.raises(AgentError, match="--model"):
+        await play(loaded(SERVER, "agent_loop"), Session("s"), "1 + 2?")
+
+
+def test_a_class_that_needs_arguments_is_refused_by_name(loaded: Any) -> None:
+    source = SERVER + "\nclass Needy(Calculator):\n    def __init__(self, key):\n        self.key = key\n"
+
+    with pytest.raises(AgentError, match="Cannot instantiate 'Needy'"):
+        loaded(source, "Needy")
+
+
+def test_what_the_stand_in_lacks_says_what_to_install(loaded: Any) -> None:
+    with pytest.raises(AgentError, match="pip install osmosis-ai"):
+        loaded("import osmosis_ai\nagent = osmosis_ai.evaluate_rubric\n", "agent")
+
+
+async def test_an_error_of_the_loop_is_told(endpoint: Any, loaded: Any, play: Any) -> None:
+    broken = (
+        "\nclass Broken(Calculator):\n    async def run(self, ctx):\n        return ctx.error('the server is gone')\n"
+    )
+    session = Session("s", model="small", model_options=ModelOptions(endpoint.address))
+
+    [event] = await play(loaded(SERVER + broken, "Broken"), session, "1 + 2?")
+
+    assert (event.error.kind, event.error.message) == ("rollout_error", "the server is gone")
+
+
+async def test_a_workflow_asks_the_runs_model_over_http_and_is_graded(
+    endpoint: Any, loaded: Any, spec: Callable[..., TrialSpec]
+) -> None:
+    agent: Agent = loaded(NEWER, "app")
+    endpoint.says("42")
+
+    result = await play_trial(agent, spec(row("6 * 7?", "42", system_prompt="Multiply.")))
+
+    assert result.status == "finished", result.error
+    [turn] = result.transcript.turns
+    assert turn.answer == "42"
+    assert reported_values(result.transcript) == {"factor": 2.0, "reward": 1.0}
+    assert [usage.tokens_in for usage in result.usages] == [11]
+    assert endpoint.asked[0]["model"] == "small"
+
+
+async def test_a_workflow_of_several_samples_is_rewarded_by_their_mean(
+    loaded: Any, spec: Callable[..., TrialSpec]
+) -> None:
+    agent: Agent = loaded(OLDER, "Echo")
+
+    result = await play_trial(agent, spec(row("hello", "x")))
+
+    assert result.status == "finished", result.error
+    assert reported_values(result.transcript) == {"reward": 0.75}
+    assert result.transcript.turns[0].intermediate[0][1] == "first hello"
+
+
+def test_two_graders_in_one_module_are_refused(loaded: Any) -> None:
+    with pytest.raises(AgentError, match=r"Multiple Graders found in .*Judge, Other"):
+        loaded(OLDER + "\nclass Other(Judge):\n    pass\n", "Echo")
+
+
+@pytest.mark.parametrize(
+    ("signature", "said"),
+    [
+        ("(solution_str: str, ground_truth: str)", "at least 3 parameters, got 2"),
+        ("(solution_str, ground_truth: str, extra_info: dict = None)", "'solution_str' must be annotated as str"),
+        ("(solution_str: str, truth: str, extra_info: dict = None)", "named 'ground_truth', got 'truth'"),
+        ("(solution_str: str, ground_truth: str, extra_info: list = None)", "annotated as dict"),
+        ("(solution_str: str, ground_truth: str, extra_info: dict)", "must have a default"),
+    ],
+)
+def test_a_reward_with_the_wrong_parameters_is_refused(loaded: Any, signature: str, said: str) -> None:
+    source = f"from osmosis_ai import osmosis_reward\n@osmosis_reward\ndef agent{signature}:\n    return 1.0\n"
+
+    with pytest.raises(AgentError, match=said):
+        loaded(source, "agent")
