@@ -1,0 +1,186 @@
+"""`test_config.json` and `eval_config.json` as ADK reads them, and our superset. (reference/adk.md 1.4)
+
+    {"criteria": {"response_match_score": 0.8,
+                  "final_response_match_v2": {"threshold": 0.8, "judge_model_options": {"num_samples": 3}},
+                  "rewards:exact_match": 1.0,
+                  "polite": {"threshold": 0.5, "function": "rewards:polite"}},
+     "custom_metrics": {"mine": {"code_config": {"name": "my_agent.metrics.mine"}}},
+     "user_simulator_config": {...}}
+
+What is ours beyond ADK: `"threshold": null` for a metric that only informs, names of the form `module:attr`, and the
+option `function`. Whether a metric exists and takes its options is for the desk to say: it has the table of metrics.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from evaldesk.errors import FormatError
+from evaldesk.formats.custom_metrics import read_custom_metrics, write_custom_metrics
+from evaldesk.formats.json_text import style_of, to_text
+from evaldesk.formats.reading import read_mapping, read_optional_mapping, unless_none, wanted
+from evaldesk.formats.shape import ABSENT, FORM, Field, Shape, form_of, read_object, snake_case, write_object
+from evaldesk.formats.strict_json import MAX_BYTES, Document, Place, parse_json
+from evaldesk.model import Criterion, JsonObject
+
+NAMES = ("test_config.json", "eval_config.json")
+"""What a criteria file beside an eval set is called; the first that is there counts."""
+
+DEEP_OPTIONS = ("judge_model_options", "rubrics")
+"""Options whose own keys may be written in camelCase too; what lies in `judge_model_config` is the provider's."""
+
+
+@dataclass(frozen=True, slots=True)
+class CriteriaFile:
+    """The criteria in the order of the file, with what else it says.
+
+    `custom` are the options that `custom_metrics` adds to the criteria of those names. `extra` holds every other key
+    and the form of the file.
+    """
+
+    criteria: tuple[Criterion, ...] = ()
+    custom: Mapping[str, JsonObject] = field(default_factory=dict)
+    user_simulator: JsonObject | None = None
+    extra: JsonObject = field(default_factory=dict)
+    document: Document = field(default_factory=lambda: Document(None), compare=False, repr=False)
+
+    @property
+    def whole_criteria(self) -> tuple[Criterion, ...]:
+        """The criteria, each with what `custom_metrics` says of its name."""
+        return tuple(
+            replace(each, options={**self.custom.get(each.metric, {}), **each.options}) for each in self.criteria
+        )
+
+    def error(self, message: str, metric: str, option: str = "") -> FormatError:
+        """The error that says `message` of a criterion, or of its option, with its line."""
+        return self.document.error(message, self._path(metric, option))
+
+    def _path(self, metric: str, option: str) -> tuple[str, ...]:
+        raw: Any = self.document.value
+        criteria = next((key for key in raw if snake_case(key) == "criteria"), "criteria") if raw else "criteria"
+        given = raw.get(criteria, {}).get(metric) if raw else None
+        spelled = next((key for key in given if snake_case(key) == option), "") if isinstance(given, dict) else ""
+        return (criteria, metric, spelled) if spelled else (criteria, metric)
+
+
+def read_criteria_file(data: bytes, *, source: str) -> CriteriaFile:
+    """What the bytes of a criteria file say. Raises FormatError with line and JSON path."""
+    document = parse_json(data, source=source)
+    place = Place(document)
+    if isinstance(document.value, dict) and "eval_cases" in {snake_case(key) for key in document.value}:
+        raise place.error('this is an eval set, not a criteria file, which is {"criteria": {"tool_exact": 1.0}}')
+    values, extra = read_object(_FILE, place, read_mapping(place, document.value))
+    style = style_of(document.text)
+    if style:
+        extra = {**extra, FORM: {**form_of(extra), "style": style}}
+    return CriteriaFile(values["criteria"], values["custom_metrics"], values["user_simulator_config"], extra, document)
+
+
+def load_criteria_file(path: Path) -> CriteriaFile:
+    """What the file at `path` says. Raises FormatError, or OSError when there is no such file."""
+    with path.open("rb") as file:
+        return read_criteria_file(file.read(MAX_BYTES + 1), source=str(path))
+
+
+def write_criteria_file(file: CriteriaFile, source: str = "criteria") -> bytes:
+    """The bytes of the file, in the form it was read in. Raises FormatError for what JSON cannot hold."""
+    values = {
+        "criteria": file.criteria,
+        "custom_metrics": file.custom,
+        "user_simulator_config": file.user_simulator,
+    }
+    return to_text(write_object(_FILE, values, file.extra), form_of(file.extra).get("style", {}), source)
+
+
+def _read_criteria(place: Place, raw: Any) -> tuple[Criterion, ...]:
+    if raw is ABSENT:
+        return ()
+    found = read_mapping(place, raw)
+    return tuple(read_criterion(place.at(metric), metric, value) for metric, value in found.items())
+
+
+def read_criterion(place: Place, metric: str, raw: Any) -> Criterion:
+    """A criterion of `criteria`: a threshold, or an object with a threshold and options. Raises FormatError."""
+    if not isinstance(raw, dict):
+        return _with_function(Criterion(metric, _threshold(place, raw)))
+    spelled: dict[str, str] = {}
+    options: dict[str, Any] = {}
+    for key, value in raw.items():
+        name = snake_case(key)
+        if name in spelled:
+            raise place.at(key).error(f"the same key is there twice, as {spelled[name]} and as {key}")
+        spelled[name] = key
+        options[name] = _respelled(value) if name in DEEP_OPTIONS else value
+    if "threshold" not in options:
+        hint = '"threshold": null to have it inform only'
+        raise place.error(f'{metric} has no threshold; add one, such as "threshold": 0.8, or {hint}')
+    given = options.pop("threshold")
+    threshold = None if given is None else _threshold(place.at(spelled["threshold"]), given)
+    return _with_function(Criterion(metric, threshold, options))
+
+
+def _with_function(criterion: Criterion) -> Criterion:
+    """A name with a colon is that of a function."""
+    if ":" not in criterion.metric or "function" in criterion.options:
+        return criterion
+    return replace(criterion, options={"function": criterion.metric, **criterion.options})
+
+
+def _threshold(place: Place, raw: Any) -> float:
+    """A number, also written as text or as true, as ADK takes them."""
+    value = math.nan
+    if isinstance(raw, bool | int | float | str):
+        try:
+            value = float(raw)
+        except (ValueError, OverflowError):
+            value = math.nan
+    if not math.isfinite(value):
+        raise wanted(place, raw, "a threshold, such as 0.8, or an object with one")
+    return value
+
+
+def _respelled(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_respelled(item) for item in value]
+    if not isinstance(value, dict):
+        return value
+    found = {snake_case(key): item for key, item in value.items()}
+    return {key: item if key == "judge_model_config" else _respelled(item) for key, item in found.items()}
+
+
+def _write_criteria(criteria: tuple[Criterion, ...]) -> dict[str, Any]:
+    return {each.metric: _written(each) for each in criteria}
+
+
+def _written(criterion: Criterion) -> Any:
+    options = dict(criterion.options)
+    if options.get("function") == criterion.metric:
+        del options["function"]
+    if criterion.threshold is not None and not options:
+        return criterion.threshold
+    return {"threshold": criterion.threshold, **options}
+
+
+def _patch_criteria(raw: Any, criteria: tuple[Criterion, ...]) -> Any:
+    """The criteria as they stood in the file, those that say something else now written anew."""
+    nowhere = Place(Document(None))
+    found = {}
+    for each in criteria:
+        old = raw.get(each.metric, ABSENT)
+        is_same = old is not ABSENT and read_criterion(nowhere, each.metric, old) == each
+        found[each.metric] = old if is_same else _written(each)
+    return found
+
+
+_FILE = Shape(
+    fields=(
+        Field("criteria", _read_criteria, _write_criteria, _patch_criteria),
+        Field("custom_metrics", read_custom_metrics, write_custom_metrics),
+        Field("user_simulator_config", read_optional_mapping, unless_none),
+    ),
+    order=("criteria", "custom_metrics", "user_simulator_config", "live_model_config"),
+)
