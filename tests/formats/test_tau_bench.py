@@ -7,8 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from evaldesk.errors import FormatError
 from evaldesk.formats.exchange import Imported
@@ -152,18 +150,3 @@ def test_what_is_wrong_is_named_with_its_place(row: dict[str, Any], said: str) -
         _read([row])
 
     assert said in str(caught.value)
-
-
-values = st.none() | st.booleans() | st.integers() | st.text(max_size=5) | st.lists(st.integers(), max_size=2)
-keys = st.sampled_from(["task_id", "trial", "reward", "info", "traj", "task", "role", "content", "tool_calls"])
-odd = st.recursive(values, lambda inner: st.dictionaries(keys, inner, max_size=5) | st.lists(inner, max_size=3))
-
-
-@given(st.dictionaries(keys, odd, max_size=5).map(lambda more: json.dumps([{**_row(), **more}]).encode()) | st.binary())
-@settings(max_examples=60)
-def test_no_bytes_raise_anything_but_a_format_error(data: bytes) -> None:
-    TauBench.recognises(data, "x.json")
-    try:
-        TauBench.read(data, source="x.json")
-    except FormatError:
-        return

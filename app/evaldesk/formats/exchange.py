@@ -15,6 +15,8 @@ EXCHANGE = Registry(
         "adk-session": "evaldesk.formats.adk_session:AdkSession",
         "adk-scenarios": "evaldesk.formats.adk_scenarios:AdkScenarios",
         "tau-bench": "evaldesk.formats.tau_bench:TauBench",
+        "tau2": "evaldesk.formats.tau2:Tau2Tasks",
+        "tau2-results": "evaldesk.formats.tau2_results:Tau2Results",
     },
 )
 """Formats of eval sets, data sets, runs and traces, by name; the formats of `FORMATS` are read there."""

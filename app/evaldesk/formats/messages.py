@@ -70,6 +70,8 @@ class _Turn:
     def add(self, message: Message) -> None:
         self._tick(message)
         if message.speaker == "user":
+            if message.usage:
+                self._keep(Event("usage", usage=message.usage))
             self._keep(Event("user_message", author="user", text=message.text))
             if not message.is_farewell:
                 self.queries.append(message.text)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
+from datetime import UTC, datetime
 from pathlib import PurePath
 
 from evaldesk.model import Criterion, ErrorRecord, JsonObject, Score, Transcript, TrialResult, TurnRecord, trial_verdict
@@ -46,13 +47,15 @@ def recorded_trial(
     )
 
 
-def trial_places(rows: Sequence[tuple[Hashable, int | None]]) -> list[tuple[int, int] | None]:
+def trial_places(
+    rows: Sequence[tuple[Hashable, int | None]], known: Iterable[Hashable] = ()
+) -> list[tuple[int, int] | None]:
     """Case index and trial index of each row, a row being the case's key and the number the tool gave the trial.
 
-    Cases count in the order they are first met, trials in the order of their numbers or, without, of the rows.
-    None for a row whose trial is there already.
+    Cases count in the order of `known` and then as they are first met, trials in the order of their numbers or,
+    without, of the rows. None for a row whose trial is there already.
     """
-    cases: dict[Hashable, dict[int | tuple[int], int]] = {}
+    cases: dict[Hashable, dict[int | tuple[int], int]] = {key: {} for key in known}
     first = [_first_row(cases.setdefault(key, {}), number, row) for row, (key, number) in enumerate(rows)]
     case_index = {key: index for index, key in enumerate(cases)}
     trial_index = {key: _ranks(trials) for key, trials in cases.items()}
@@ -62,6 +65,29 @@ def trial_places(rows: Sequence[tuple[Hashable, int | None]]) -> list[tuple[int,
 def file_stem(source: str) -> str:
     """The name of a file without its folders and its last ending: what a run is called that it holds."""
     return PurePath(source.replace("\\", "/")).stem or "imported"
+
+
+def iso_ms(text: object) -> float | None:
+    """Milliseconds since 1970 of a date and time as ISO 8601 writes it, UTC where it names no zone; else None."""
+    if not isinstance(text, str):
+        return None
+    try:
+        moment = datetime.fromisoformat(text)
+        return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1000
+    except (ValueError, OverflowError):
+        return None
+
+
+def whole_number(value: object) -> int:
+    """A count as a file states it; 0 for whatever is no whole number of at least 0."""
+    return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**53 else 0
+
+
+def known_cost(value: object) -> float | None:
+    """US dollars as a file states them; None for whatever is no number of at least 0."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < 1e12:
+        return None
+    return float(value)
 
 
 def _first_row(trials: dict[int | tuple[int], int], number: int | None, row: int) -> bool:
