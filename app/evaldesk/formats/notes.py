@@ -28,10 +28,3 @@ class Notes:
     def _where(self, what: str, n: int) -> str:
         times = f", {n} times, first" if n > 1 else ","
         return f"{times} at {self.places[what]}" if self.places[what] else (f", {n} times" if n > 1 else "")
-
-
-def plural(number: int, noun: str) -> str:
-    """`1 case`, `50 cases`, `1 entry`, `2 entries`."""
-    if number == 1:
-        return f"1 {noun}"
-    return f"{number} {noun[:-1]}ies" if noun.endswith("ry") else f"{number} {noun}s"

@@ -15,8 +15,9 @@ from typing import Any, NoReturn
 from evaldesk.errors import FormatError
 from evaldesk.formats.chat_messages import read_chat_message
 from evaldesk.formats.exchange import Holding, Imported, RecordedRun
+from evaldesk.formats.import_words import counted
 from evaldesk.formats.messages import Message, turns_of
-from evaldesk.formats.notes import Notes, plural
+from evaldesk.formats.notes import Notes
 from evaldesk.formats.peeking import peek
 from evaldesk.formats.reading import read_list, read_mapping, read_optional_mapping, read_optional_text, wanted
 from evaldesk.formats.recorded import (
@@ -107,7 +108,7 @@ def _understood(results: Sequence[TrialResult]) -> tuple[str, ...]:
     broke = ", ".join(f"{n} by {end}" for end, n in ends.items())
     return (
         said,
-        f"{plural(ends.total(), 'trial')} ended without the agent being to blame ({broke}): errors, not failures.",
+        f"{counted(ends.total(), 'trial')} ended without the agent being to blame ({broke}): errors, not failures.",
     )
 
 

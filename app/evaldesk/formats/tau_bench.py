@@ -12,8 +12,9 @@ from typing import Any, NoReturn
 from evaldesk.errors import FormatError
 from evaldesk.formats.chat_messages import read_chat
 from evaldesk.formats.exchange import Holding, Imported, RecordedRun
+from evaldesk.formats.import_words import counted
 from evaldesk.formats.messages import Message, turns_of
-from evaldesk.formats.notes import Notes, plural
+from evaldesk.formats.notes import Notes
 from evaldesk.formats.peeking import peek
 from evaldesk.formats.reading import read_list, read_mapping, read_optional_mapping, read_optional_text, wanted
 from evaldesk.formats.recorded import file_stem, recorded_score, recorded_trial, trial_places
@@ -122,7 +123,7 @@ def _understood(run: RecordedRun) -> tuple[str, ...]:
     n_errored = sum(result.status == "errored" for result in run.results)
     if not n_errored:
         return (said,)
-    return said, f"{plural(n_errored, 'trial')} ended in an error; tau-bench itself counts them as failures."
+    return said, f"{counted(n_errored, 'trial')} ended in an error; tau-bench itself counts them as failures."
 
 
 def _kept(cases: Sequence[Case]) -> tuple[str, ...]:
