@@ -13,6 +13,7 @@ EXCHANGE = Registry(
     "evaldesk.exchange_formats",
     {
         "adk-session": "evaldesk.formats.adk_session:AdkSession",
+        "adk-results": "evaldesk.formats.adk_results:AdkResults",
         "adk-scenarios": "evaldesk.formats.adk_scenarios:AdkScenarios",
         "tau-bench": "evaldesk.formats.tau_bench:TauBench",
         "tau2": "evaldesk.formats.tau2:Tau2Tasks",
