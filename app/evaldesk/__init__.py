@@ -10,6 +10,7 @@ __version__ = "0.1.0"
 _PUBLIC = {
     "AgentEvaluator": "evaldesk.agent_evaluator",
     "LlmAgent": "evaldesk.agents.litellm",
+    "call_tool": "evaldesk.agents.doubles",
     "dump_evalset": "evaldesk.formats",
     "evaluate": "evaldesk.desk.evaluating",
     "evaluate_async": "evaldesk.desk.evaluating",

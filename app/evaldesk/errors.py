@@ -6,6 +6,7 @@ EvaldeskError
 ├── ConflictError       the thing changed or exists already (HTTP 409)
 ├── FormatError         a file does not say what it should; says where (HTTP 422)
 ├── AgentError          the user's agent could not be loaded or did not keep its contract
+│   └── NoDoubleError   a tool was called for which its case has no double
 ├── MetricError         a metric cannot judge what it was given
 ├── ModelError          a model call failed for good
 └── WorkspaceError      the workspace cannot be used: held by another desk, newer schema, not writable
@@ -82,6 +83,12 @@ class AgentError(EvaldeskError):
     def __init__(self, message: str, *, trace: str = "") -> None:
         super().__init__(message)
         self.trace = trace
+
+
+class NoDoubleError(AgentError):
+    """A tool was called that no double of the case answers, and the case says that this ends the trial."""
+
+    kind = "no_double"
 
 
 class MetricError(EvaldeskError):

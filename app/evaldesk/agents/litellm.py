@@ -6,8 +6,10 @@ import asyncio
 import json
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
+from evaldesk.agents.doubles import DOUBLE, doubled
 from evaldesk.agents.history import assistant_message, chat_messages, result_text, tool_message
 from evaldesk.agents.instruction import MissingKey, filled
 from evaldesk.agents.tools import Outcome, Tool, tool_of
@@ -151,8 +153,9 @@ class LlmAgent:
         call = ToolCall(requested.name, args or {}, requested.id, extra)
         yield Event("tool_call", author=self.name, call=call)
         outcome = await self._outcome(requested, args, session.state)
-        if outcome.trace:
-            yield Event("log", author=self.name, text=outcome.trace)
+        for author, text in ((self.name, outcome.trace), (DOUBLE, outcome.note)):
+            if text:
+                yield Event("log", author=author, text=text)
         yield Event(
             "tool_result",
             author=self.name,
@@ -172,7 +175,7 @@ class LlmAgent:
         if args is None:
             said = f"{requested.name}: the arguments are not a JSON object: {requested.arguments[:200]}"
             return Outcome(said, is_error=True)
-        return await tool.run(args, state)
+        return await doubled(tool.name, args, state, partial(tool.run, args, state))
 
 
 async def _asked(call: ModelCall, author: str, session: Session) -> AsyncIterator[Event | ModelReply]:

@@ -22,12 +22,16 @@ STATE = "state"  # the parameter that receives the session state and that no mod
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What a tool gave, or a sentence that the model can read and the trace of what it raised."""
+    """What a tool gave, or a sentence that the model can read and the trace of what it raised.
+
+    `note` says where the outcome comes from when the tool itself was not called.
+    """
 
     result: JsonValue
     is_error: bool = False
     trace: str = ""
     duration_ms: float = 0.0
+    note: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from evaldesk.model import Case, JsonObject, JsonValue
 
 OWN_MARK = "$"  # keys of `extra` that Evaldesk itself wrote
+OWN_KEYS = frozenset({"tool_doubles", "simulated_user"})  # and those that only Evaldesk reads
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +26,8 @@ class TrialContext:
     @property
     def columns(self) -> dict[str, JsonValue]:
         """What the case says beside its conversation: the columns of the row it was read from."""
-        return {key: deepcopy(value) for key, value in self.case.extra.items() if not key.startswith(OWN_MARK)}
+        said = self.case.extra.items()
+        return {key: deepcopy(value) for key, value in said if not (key.startswith(OWN_MARK) or key in OWN_KEYS)}
 
     @property
     def ground_truth(self) -> str | None:

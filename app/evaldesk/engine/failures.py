@@ -6,7 +6,7 @@ import sys
 import threading
 import traceback
 
-from evaldesk.errors import AgentError, ModelError
+from evaldesk.errors import AgentError, ModelError, NoDoubleError
 from evaldesk.model import ErrorRecord
 from evaldesk.wire import plain_text
 
@@ -16,7 +16,7 @@ MAX_MESSAGE = 2_000
 
 def failure(error: BaseException, kind: str = "agent_raised") -> ErrorRecord:
     """What was raised, as a value; an error that knows its own kind keeps it."""
-    if isinstance(error, ModelError):
+    if isinstance(error, ModelError | NoDoubleError):
         kind = error.kind
     elif isinstance(error, AgentError) and kind == "agent_raised":
         kind = "bad_output"

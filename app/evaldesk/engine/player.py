@@ -8,9 +8,9 @@ from collections.abc import Mapping
 from copy import deepcopy
 from typing import TYPE_CHECKING
 
-from evaldesk.agents.trial_context import CURRENT_TRIAL, TrialContext
 from evaldesk.engine.attempt import Attempt
 from evaldesk.engine.failures import failure
+from evaldesk.engine.setting import set_up
 from evaldesk.engine.turn import OpenTurn, Show
 from evaldesk.errors import AgentError
 from evaldesk.model import (
@@ -34,7 +34,9 @@ async def play_trial(agent: Agent, spec: TrialSpec, *, attempt: Attempt | None =
     """Play the turns of the case in a fresh session; the result has no scores yet."""
     attempt = attempt or Attempt(clock=time.monotonic)
     attempt.begin("play", spec.limits.trial_timeout_s)
-    CURRENT_TRIAL.set(TrialContext(spec.case, spec.case_index, spec.trial_index))
+    problem = set_up(spec)
+    if problem:
+        return trial_result(spec, attempt, problem)
     if spec.case.scenario is not None:
         reason = "the case has a scenario instead of turns, and Evaldesk has no simulated user to play it"
         return trial_result(spec, attempt, ErrorRecord("unsupported", reason))

@@ -7,6 +7,7 @@ import json
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, TypeAlias
 
+from evaldesk.agents.doubles import double_of
 from evaldesk.agents.osmosis_kit.exceptions import ToolArgumentError
 
 __all__ = [
@@ -73,8 +74,20 @@ def get_tool_call_info(tool_call: Message) -> tuple[str, str, dict[str, Any]]:
 async def execute_tool_calls(
     tool_calls: Sequence[Message], executor: Callable[[Message], Awaitable[Message]]
 ) -> list[Message]:
-    """The results of all calls, made at once, in the order of the calls."""
-    return list(await asyncio.gather(*(executor(call) for call in tool_calls)))
+    """The results of all calls, made at once, in the order of the calls; those that the case doubles are not made."""
+    return list(await asyncio.gather(*(_executed(call, executor) for call in tool_calls)))
+
+
+async def _executed(call: Message, executor: Callable[[Message], Awaitable[Message]]) -> Message:
+    try:
+        call_id, name, args = get_tool_call_info(call)
+    except ToolArgumentError:
+        return await executor(call)
+    outcome = await double_of(name, args, {})
+    if outcome is None:
+        return await executor(call)
+    given = create_tool_error_result if outcome.is_error else create_tool_result
+    return given(call_id, serialize_tool_result(outcome.result))
 
 
 def parse_tool_calls(message: Message) -> list[Message]:
