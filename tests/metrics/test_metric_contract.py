@@ -15,6 +15,7 @@ from evaldesk.metrics import (
     build_metric,
     check_criteria,
     metric_info,
+    metric_options,
     score_trial,
     unscored_reason,
 )
@@ -36,6 +37,15 @@ def record(calls: tuple[ToolCall, ...], answer: str, **state: Any) -> TurnRecord
     usage = Event("usage", usage=Usage("m", tokens_in=3, tokens_out=2, duration_ms=4.0))
     events = (usage, *(Event("tool_call", call=call) for call in calls), Event("agent_message", text=answer))
     return TurnRecord("q", events, state_after=state, duration_ms=5.0)
+
+
+# What a metric cannot do without.
+OPTIONS: dict[str, Any] = {"tool_used": {"tool": "a"}}
+
+
+def asked(name: str, threshold: float | None = None) -> Criterion:
+    """A criterion that the good transcript meets."""
+    return Criterion(name, threshold, OPTIONS.get(name, {}))
 
 
 TRANSCRIPTS = {
@@ -63,7 +73,7 @@ def test_a_metric_says_what_it_is(name: str) -> None:
 def test_scores_keep_to_the_range_and_cross_the_wire(name: str, played: str) -> None:
     info = metric_info(name)
 
-    scores = score_trial(TRANSCRIPTS[played], FULL, [Criterion(name, info.default_threshold)])
+    scores = score_trial(TRANSCRIPTS[played], FULL, [asked(name, info.default_threshold)])
 
     assert [score.turn for score in scores].count(None) == 1
     assert len({score.turn for score in scores}) == len(scores)
@@ -83,8 +93,8 @@ def test_scores_keep_to_the_range_and_cross_the_wire(name: str, played: str) -> 
 def test_the_best_trial_scores_highest_and_an_empty_one_fails(name: str) -> None:
     info = metric_info(name)
 
-    *_, best = score_trial(TRANSCRIPTS["good"], FULL, [Criterion(name, info.default_threshold)])
-    *_, worst = score_trial(TRANSCRIPTS["empty"], FULL, [Criterion(name, info.default_threshold)])
+    *_, best = score_trial(TRANSCRIPTS["good"], FULL, [asked(name, info.default_threshold)])
+    *_, worst = score_trial(TRANSCRIPTS["empty"], FULL, [asked(name, info.default_threshold)])
 
     assert (best.value, best.passed) == (info.high if info.is_higher_better else info.low, True)
     assert worst.passed is False
@@ -92,7 +102,7 @@ def test_the_best_trial_scores_highest_and_an_empty_one_fails(name: str) -> None
 
 @pytest.mark.parametrize("name", [name for name in METRICS if metric_info(name).needs != "nothing"])
 def test_what_a_case_does_not_say_is_unscored_with_the_reason(name: str) -> None:
-    criterion = Criterion(name, 0.5)
+    criterion = asked(name, 0.5)
 
     (score,) = score_trial(TRANSCRIPTS["good"], BARE, [criterion])
 
@@ -104,7 +114,7 @@ def test_what_a_case_does_not_say_is_unscored_with_the_reason(name: str) -> None
 
 @pytest.mark.parametrize("name", list(METRICS))
 def test_a_metric_without_threshold_informs_only(name: str) -> None:
-    *_, whole = score_trial(TRANSCRIPTS["good"], FULL, [Criterion(name)])
+    *_, whole = score_trial(TRANSCRIPTS["good"], FULL, [asked(name)])
 
     assert whole.value is not None
     assert whole.passed is None
@@ -112,12 +122,12 @@ def test_a_metric_without_threshold_informs_only(name: str) -> None:
 
 @pytest.mark.parametrize("name", [name for name in METRICS if not metric_info(name).is_higher_better])
 def test_a_metric_of_which_less_is_better_passes_up_to_its_threshold(name: str) -> None:
-    *_, whole = score_trial(TRANSCRIPTS["good"], FULL, [Criterion(name)])
+    *_, whole = score_trial(TRANSCRIPTS["good"], FULL, [asked(name)])
     assert whole.value is not None
 
-    *_, at = score_trial(TRANSCRIPTS["good"], FULL, [Criterion(name, whole.value)])
-    *_, over = score_trial(TRANSCRIPTS["good"], FULL, [Criterion(name, whole.value / 2)])
-    *_, unknown = score_trial(TRANSCRIPTS["empty"], FULL, [Criterion(name, whole.value)])
+    *_, at = score_trial(TRANSCRIPTS["good"], FULL, [asked(name, whole.value)])
+    *_, over = score_trial(TRANSCRIPTS["good"], FULL, [asked(name, whole.value / 2)])
+    *_, unknown = score_trial(TRANSCRIPTS["empty"], FULL, [asked(name, whole.value)])
 
     assert (at.passed, over.passed, unknown.passed) == (True, False, None)
 
@@ -216,6 +226,31 @@ def test_a_reference_of_the_wrong_kind_is_unscored_with_the_reason(name: str) ->
     assert (score.value, score.passed, score.verdict) == (None, None, "unscored")
     assert score.reason == unscored_reason(criterion, case)
     assert score.reason.startswith("No turn of this case has a reference answer ")
+
+
+@pytest.mark.parametrize("name", [name for name in METRICS if metric_info(name).required])
+def test_a_metric_without_what_it_requires_is_refused_before_a_run(name: str) -> None:
+    option = metric_info(name).required[0]
+
+    with pytest.raises(UsageError, match=f"{name} needs its option '{option}'") as caught:
+        check_criteria([Criterion(name, 0.5)])
+
+    assert caught.value.field == f"{name}.{option}"
+    assert unscored_reason(Criterion(name), FULL)
+    check_criteria([asked(name, 0.5)])
+
+
+@pytest.mark.parametrize("name", list(METRICS))
+def test_options_are_described_for_people(name: str) -> None:
+    options = metric_options(name)
+
+    build_metric(Criterion(name, None, {option.name: option.default for option in options}))
+    for option in options:
+        assert option.label
+        assert re.fullmatch(r"[A-Z].*\.", option.explanation)
+        assert bool(option.choices) == (option.kind in ("choice", "keys"))
+        assert not option.choices or option.default in [value for value, _ in option.choices]
+    assert {option.name for option in options} >= {*metric_info(name).required}
 
 
 def test_a_metric_named_twice_is_refused() -> None:

@@ -14,7 +14,8 @@ def json_key(value: Any) -> Hashable:
     """What stands for `value` where equal values must fall together: 6 with 6.0, but true not with 1."""
     kind = type(value)
     if kind in _AS_IT_IS:
-        return value
+        plain: Hashable = value
+        return plain
     if kind is bool:
         return _TRUE if value else _FALSE
     if kind is dict or isinstance(value, Mapping):
@@ -27,5 +28,6 @@ def json_key(value: Any) -> Hashable:
     if isinstance(value, list | tuple):
         return tuple([json_key(item) for item in value])
     if isinstance(value, str | int | float):  # a class of its own, such as an enumeration
-        return value
+        own: Hashable = value
+        return own
     return (_AS_IT_IS, id(value))

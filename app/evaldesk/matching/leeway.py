@@ -27,11 +27,13 @@ class Leeway:
     tolerances: Mapping[str, float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        for pattern in self.patterns.values():
-            check_pattern(pattern)
+        for key, pattern in self.patterns.items():
+            check_pattern(pattern, f"the pattern of {key}", field="patterns")
         for key, tolerance in self.tolerances.items():
             if not math.isfinite(tolerance) or tolerance < 0:
-                raise UsageError(f"the tolerance of {key} must be a number from 0 up, got {tolerance:g}")
+                raise UsageError(
+                    f"the tolerance of {key} must be a number from 0 up, got {tolerance:g}", field="tolerances"
+                )
 
     def __bool__(self) -> bool:
         return bool(self.any_of or self.patterns or self.tolerances)
@@ -59,7 +61,9 @@ def _is_near(expected: JsonValue, actual: JsonValue, tolerance: float) -> bool:
 
 
 def _is_number(value: JsonValue) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    if isinstance(value, float):
+        return math.isfinite(value)
+    return isinstance(value, int) and not isinstance(value, bool)
 
 
 def _exact(value: JsonValue) -> Fraction:

@@ -12,16 +12,16 @@ MAX_TEXT = 1_000_000
 LIMIT_S = 1.0
 
 
-def check_pattern(pattern: str) -> None:
-    """Raise UsageError for a regular expression that is too long or cannot be read."""
+def check_pattern(pattern: str, what: str, *, field: str) -> None:
+    """Raise UsageError, about `what` and naming the `field`, for a regular expression that is too long or wrong."""
     import regex
 
     if len(pattern) > MAX_PATTERN:
-        raise UsageError(f"a regular expression has at most {MAX_PATTERN:,} characters, this one {len(pattern):,}")
+        raise UsageError(f"{what} has {len(pattern):,} characters; {MAX_PATTERN:,} are allowed", field=field)
     try:
         _compiled(pattern)
     except regex.error as error:
-        raise UsageError(f"{pattern!r:.100} is no regular expression: {error}") from error
+        raise UsageError(f"{what} is no regular expression: {error}", field=field) from error
 
 
 def pattern_found(pattern: str, text: str, *, is_whole: bool = False) -> bool:

@@ -34,9 +34,14 @@ class CallRule:
     leeway: Leeway = field(default_factory=Leeway)
 
     def __post_init__(self) -> None:
-        for mode in (self.args, *self.by_tool.values()):
-            if isinstance(mode, str) and mode not in ARGS_MODES:
-                raise NotFoundError.among("argument mode", mode, ARGS_MODES)
+        _check_mode(self.args, "args")
+        for mode in self.by_tool.values():
+            _check_mode(mode, "args_by_tool")
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether only equal calls are taken for each other."""
+        return self.args == "exact" and not self.by_tool and not self._has_leeway
 
     @cached_property
     def is_equivalence(self) -> bool:
@@ -103,6 +108,13 @@ class CallRule:
                 if reason:
                     found[key] = reason
         return found
+
+
+def _check_mode(mode: ArgsMode, option: str) -> None:
+    if isinstance(mode, str) and mode not in ARGS_MODES:
+        error = NotFoundError.among("argument mode", mode, ARGS_MODES)
+        error.field = option
+        raise error
 
 
 def _without(args: JsonObject, keys: Mapping[str, str]) -> dict[str, JsonValue]:

@@ -12,9 +12,10 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from evaldesk.errors import NotFoundError, UsageError
-from evaldesk.matching import Order, match_trajectory
+from evaldesk.matching import Order, align, match_trajectory
 from evaldesk.metrics.call_words import other_calls, same_calls
 from evaldesk.metrics.metric import MetricInfo
+from evaldesk.metrics.option import option
 from evaldesk.metrics.turn_scores import Judgement, mean, score_turns
 from evaldesk.model import Case, Expected, JsonObject, Score, ToolCall, Transcript, Turn, TurnRecord
 
@@ -32,8 +33,18 @@ _RULES: Mapping[str, tuple[Order, str, tuple[str, ...]]] = {
 class ToolTrajectoryAvgScore:
     """Share of turns whose tool calls match. `match_type` takes ADK's spellings: any case, - or _, or 0, 1, 2."""
 
-    match_type: str | int = "EXACT"
-    ignore_args: bool = False
+    match_type: str | int = option(
+        "EXACT",
+        "choice",
+        "Order",
+        "Whether extra calls are allowed, and whether the order counts.",
+        choices=(
+            ("EXACT", "exact"),
+            ("IN_ORDER", "in order, extra calls allowed"),
+            ("ANY_ORDER", "any order, extra calls allowed"),
+        ),
+    )
+    ignore_args: bool = option(False, "switch", "Ignore arguments", "Compare the names of the tools only.")
 
     info: ClassVar[MetricInfo] = MetricInfo(
         "tool_trajectory_avg_score",
@@ -66,7 +77,7 @@ class ToolTrajectoryAvgScore:
         value = self._adk_value(expected, record)
         if not value:
             harmless = (*harmless, "~") if self.ignore_args else harmless
-            words = other_calls(wanted, made, harmless=harmless) or "The calls differ."
+            words = other_calls(wanted, made, align(wanted, made), harmless=harmless) or "The calls differ."
         elif self.ignore_args or match_trajectory(wanted, made, order=order).score:
             words = same_calls(wanted, made)
         else:

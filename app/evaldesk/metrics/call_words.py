@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from evaldesk.matching import Step, align, diff_args, json_equal
+from evaldesk.matching import Step, diff_args, json_equal
 from evaldesk.model import JsonValue, ToolCall
 from evaldesk.wire import to_json
 
@@ -18,9 +18,11 @@ def same_calls(expected: Sequence[ToolCall], actual: Sequence[ToolCall]) -> str:
     return "The one expected call was made." if len(expected) == 1 else f"All {len(expected)} expected calls were made."
 
 
-def other_calls(expected: Sequence[ToolCall], actual: Sequence[ToolCall], *, harmless: Sequence[str] = ()) -> str:
+def other_calls(
+    expected: Sequence[ToolCall], actual: Sequence[ToolCall], steps: Sequence[Step], *, harmless: Sequence[str] = ()
+) -> str:
     """The sentence for calls that differ, without the steps whose op is `harmless`; empty when nothing is left."""
-    steps = [step for step in align(expected, actual) if step[0] != "=" and step[0] not in harmless]
+    steps = [step for step in steps if step[0] != "=" and step[0] not in harmless]
     if len(steps) == 1:
         return _step(steps[0], expected, actual)
     if not actual and expected:
@@ -29,6 +31,14 @@ def other_calls(expected: Sequence[ToolCall], actual: Sequence[ToolCall], *, har
     counts = [(sum(step[0] == op for step in steps), word) for op, word in words]
     said = ", ".join(f"{count} {word}" for count, word in counts if count)
     return f"Of the calls, {said}." if said else ""
+
+
+def accepted_calls(accepted: Sequence[tuple[Step, Sequence[str]]]) -> str:
+    """The sentence for calls that are taken for expected ones although their arguments differ; empty for none."""
+    said = [f"call {(actual or 0) + 1}: {', '.join(because)}" for (_, _, actual), because in accepted]
+    if not said:
+        return ""
+    return f" Accepted with other arguments: {'; '.join(said[:2])}{f'; and {len(said) - 2} more' if said[2:] else ''}."
 
 
 def _step(step: Step, expected: Sequence[ToolCall], actual: Sequence[ToolCall]) -> str:

@@ -29,6 +29,9 @@ METRICS = Registry(
         "tool_exact": "evaldesk.metrics.tool_match:ToolExact",
         "tool_in_order": "evaldesk.metrics.tool_match:ToolInOrder",
         "tool_any_order": "evaldesk.metrics.tool_match:ToolAnyOrder",
+        "tool_unordered": "evaldesk.metrics.tool_match:ToolUnordered",
+        "tool_subset": "evaldesk.metrics.tool_match:ToolSubset",
+        "tool_used": "evaldesk.metrics.tool_used:ToolUsed",
         "tool_precision": "evaldesk.metrics.tool_match:ToolPrecision",
         "tool_recall": "evaldesk.metrics.tool_match:ToolRecall",
         "tool_f1": "evaldesk.metrics.tool_match:ToolF1",
@@ -78,10 +81,15 @@ def metric_options(name: str) -> tuple[OptionInfo, ...]:
 
 
 def check_criteria(criteria: Sequence[Criterion]) -> None:
-    """Raise UsageError for the first criterion that cannot be built, or a metric that is named twice."""
+    """Raise UsageError for the first criterion that cannot be built or used, or a metric that is named twice."""
     seen: set[str] = set()
     for criterion in criteria:
-        build_metric(criterion)
+        info = build_metric(criterion).info
+        for option in info.required:
+            if not criterion.options.get(option):
+                raise UsageError(
+                    f"{criterion.metric} needs its option {option!r}", field=f"{criterion.metric}.{option}"
+                )
         if criterion.metric in seen:
             raise UsageError(f"{criterion.metric} is named twice; keep one", field=criterion.metric)
         seen.add(criterion.metric)
@@ -102,7 +110,8 @@ def build_metric(criterion: Criterion) -> Metric:
     try:
         return msgspec.convert(dict(criterion.options), kind)
     except (msgspec.ValidationError, UsageError) as error:
-        option = next((name for name in criterion.options if f"$.{name}" in str(error) or name in str(error)), "")
+        named = (name for name in criterion.options if f"$.{name}" in str(error) or name in str(error))
+        option = getattr(error, "field", None) or next(named, "")
         raise UsageError(f"{criterion.metric}: {error}", field=f"{criterion.metric}.{option}") from error
 
 

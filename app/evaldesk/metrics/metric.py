@@ -16,7 +16,8 @@ class MetricInfo:
     """What people and forms are told of a metric. Scores lie in [low, high].
 
     `needs` is what a case must say; without it the metric is unscored. `has_judge` means that a model judges, and
-    costs. A metric whose need depends on its options is a ConditionalMetric.
+    costs. `required` are options without which it has nothing to go by: a run without them is refused. A metric
+    whose need depends on its options is a ConditionalMetric.
     """
 
     name: str
@@ -28,6 +29,7 @@ class MetricInfo:
     is_higher_better: bool = True
     default_threshold: float | None = 1.0
     has_judge: bool = False
+    required: tuple[str, ...] = ()
 
     def passes(self, value: float, threshold: float | None) -> bool | None:
         """Whether `value` reaches the threshold, which is inclusive; None without a threshold."""

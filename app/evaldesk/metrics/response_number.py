@@ -10,6 +10,7 @@ from typing import ClassVar
 
 from evaldesk.errors import UsageError
 from evaldesk.metrics.metric import MetricInfo
+from evaldesk.metrics.option import option
 from evaldesk.metrics.turn_scores import Judgement, score_turns
 from evaldesk.model import Case, Expected, Score, Transcript, TurnRecord
 
@@ -32,7 +33,9 @@ class ResponseNumber:
     that a tolerance of 0.1 takes 0.3 for 0.2. A turn whose reference has no number is left out of the mean.
     """
 
-    tolerance: float = 0.0
+    tolerance: float = option(
+        0.0, "number", "Tolerance", "How far the number may be from that of the reference.", low=0
+    )
 
     info: ClassVar[MetricInfo] = MetricInfo(
         "response_number",

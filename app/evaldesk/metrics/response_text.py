@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from evaldesk.metrics.metric import MetricInfo
+from evaldesk.metrics.option import option
 from evaldesk.metrics.turn_scores import Judgement, score_turns
 from evaldesk.model import Case, Expected, Score, Transcript, TurnRecord
 
@@ -16,7 +17,7 @@ _LONGEST = 30
 class ResponseExact:
     """1 for each turn whose answer is its reference, white space around both left out."""
 
-    ignore_case: bool = False
+    ignore_case: bool = option(False, "switch", "Ignore case", "Take upper and lower case letters for the same.")
 
     info: ClassVar[MetricInfo] = MetricInfo(
         "response_exact",
@@ -45,7 +46,7 @@ class ResponseExact:
 class ResponseContains:
     """1 for each turn whose answer has its reference somewhere in it, white space around the reference left out."""
 
-    ignore_case: bool = False
+    ignore_case: bool = option(False, "switch", "Ignore case", "Take upper and lower case letters for the same.")
 
     info: ClassVar[MetricInfo] = MetricInfo(
         "response_contains",

@@ -4,67 +4,96 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import ClassVar, Literal
 
-from evaldesk.matching import Order, TrajectoryMatch, match_trajectory
-from evaldesk.metrics.call_words import other_calls, same_calls
+from evaldesk.matching import CallRule, Order, Step, TrajectoryMatch, match_by_rule
+from evaldesk.metrics.call_words import accepted_calls, other_calls, same_calls
 from evaldesk.metrics.metric import MetricInfo
-from evaldesk.metrics.turn_scores import Judgement, score_turns
-from evaldesk.model import Case, Expected, Score, ToolCall, Transcript, TurnRecord
+from evaldesk.metrics.tool_options import ToolOptions
+from evaldesk.metrics.turn_scores import NOT_PLAYED, Judgement, score_turns
+from evaldesk.model import Case, Expected, JsonObject, Score, ToolCall, Transcript, TurnRecord
 
-_HARMLESS: Mapping[str, tuple[str, ...]] = {"exact": (), "in_order": ("+",), "any_order": ("+", "moved")}
+_HARMLESS: Mapping[str, tuple[str, ...]] = {
+    "exact": (),
+    "in_order": ("+",),
+    "any_order": ("+", "moved"),
+    "unordered": ("moved",),
+    "subset": ("-", "moved"),
+}
 
 
-@dataclass(frozen=True, slots=True)
-class _ToolMatch:
-    """Tool calls of each turn against the expected ones; `args` is how arguments are compared."""
-
-    args: Literal["exact", "ignore", "superset", "subset"] | list[str] = "exact"
+@dataclass(frozen=True)
+class _ToolMatch(ToolOptions):
+    """Tool calls against the expected ones, turn by turn or over the whole conversation."""
 
     order: ClassVar[Order] = "exact"
     part: ClassVar[Literal["score", "precision", "recall", "f1"]] = "score"
     info: ClassVar[MetricInfo]
 
+    @cached_property
+    def _rule(self) -> CallRule:
+        return self.rule()
+
     def score(self, transcript: Transcript, case: Case) -> list[Score]:
-        """One score for each turn that asserts its calls, and their mean.
+        """One score for each turn that asserts its calls, and their mean; or one for all of these taken as one.
 
         `details.conversation` is the score of all asserted turns taken as one: right calls in a wrong turn show there.
         """
-        *turns, whole = score_turns(self.info.name, transcript, case, _is_asserted, self._judge)
-        return [*turns, replace(whole, details={**whole.details, "conversation": self._conversation(transcript, case)})]
+        if self.scope == "conversation":
+            return [self._whole(transcript, case)]
+        *turns, mean = score_turns(self.info.name, transcript, case, _is_asserted, self._judge)
+        whole = self._whole(transcript, case)
+        return [*turns, replace(mean, details={**mean.details, "conversation": whole.value})]
 
     def _judge(self, expected: Expected, record: TurnRecord) -> Judgement:
-        wanted, made = expected.tool_calls or (), record.tool_calls
-        match = match_trajectory(wanted, made, order=self.order, args=self.args)
-        details = {
+        return self._compare(expected.tool_calls or (), record.tool_calls)
+
+    def _whole(self, transcript: Transcript, case: Case) -> Score:
+        turns = [index for index, turn in enumerate(case.turns) if _is_asserted(turn.expected)]
+        if not turns:
+            return Score(self.info.name, reason="No turn of this case is asserted.")
+        missing = next((index for index in turns if index >= len(transcript.turns)), None)
+        if missing is not None:
+            return Score(self.info.name, 0.0, reason=NOT_PLAYED.replace("This turn", f"Turn {missing + 1}"))
+        wanted = [call for index in turns for call in case.turns[index].expected.tool_calls or ()]
+        made = [call for index in turns for call in transcript.turns[index].tool_calls]
+        value, reason, details = self._compare(wanted, made)
+        return Score(self.info.name, value, reason=reason, details=details)
+
+    def _compare(self, wanted: Sequence[ToolCall], made: Sequence[ToolCall]) -> Judgement:
+        match = match_by_rule(wanted, made, self.order, self._rule)
+        # The steps are worth their time only where something differs.
+        steps = () if match.f1 == 1.0 and self._rule.is_plain and match.score else match.alignment
+        accepted = [(step, because) for step in steps if (because := match.because(step))]
+        details: JsonObject = {
             "precision": match.precision,
             "recall": match.recall,
             "f1": match.f1,
             "n_matched": match.n_matched,
             "n_expected": len(wanted),
             "n_given": len(made),
+            "accepted": [{"expected": i, "actual": j, "because": [*because]} for (_, i, j), because in accepted],
         }
-        return getattr(match, self.part), self._reason(wanted, made, match), details
+        harmless = {step for step, _ in accepted if step[0] == "~"}
+        reason = self._reason(wanted, made, match, [step for step in steps if step not in harmless])
+        return getattr(match, self.part), reason + accepted_calls(accepted), details
 
-    def _reason(self, wanted: Sequence[ToolCall], made: Sequence[ToolCall], match: TrajectoryMatch) -> str:
+    def _reason(
+        self, wanted: Sequence[ToolCall], made: Sequence[ToolCall], match: TrajectoryMatch, steps: Sequence[Step]
+    ) -> str:
         if match.f1 == 1.0 and match.score == 1.0:
             return same_calls(wanted, made)
+        n = match.n_matched or 0
         if self.part != "score":
-            given = f"{match.n_matched} of {len(made)} calls made were expected"
-            asked = f"{match.n_matched} of {len(wanted)} expected calls were made"
+            given = f"{n} of {len(made)} calls made were expected"
+            asked = f"{n} of {len(wanted)} expected calls were made"
             return {"precision": f"{given}.", "recall": f"{asked}."}.get(self.part, f"{given}, {asked}.")
+        if match.score == 1.0 and self.order == "subset":
+            return f"Nothing but expected calls was made, {n} of {len(wanted)}."
         if match.score == 1.0:
             return same_calls(wanted, made)
-        harmless = (*_HARMLESS[self.order], *(("~",) if self.args == "ignore" else ()))
-        return other_calls(wanted, made, harmless=harmless) or "The calls differ."
-
-    def _conversation(self, transcript: Transcript, case: Case) -> float | None:
-        turns = [index for index, turn in enumerate(case.turns) if _is_asserted(turn.expected)]
-        wanted = [call for index in turns for call in case.turns[index].expected.tool_calls or ()]
-        played = [index for index in turns if index < len(transcript.turns)]
-        made = [call for index in played for call in transcript.turns[index].tool_calls]
-        value = getattr(match_trajectory(wanted, made, order=self.order, args=self.args), self.part)
-        return float(value) if turns else None
+        return other_calls(wanted, made, steps, harmless=_HARMLESS[self.order]) or "The calls differ."
 
 
 def _is_asserted(expected: Expected) -> bool:
@@ -93,6 +122,20 @@ class ToolAnyOrder(_ToolMatch):
 
     order = "any_order"
     info = _info("tool_any_order", "Tools, any order", "Share of turns with all expected calls, extras allowed.")
+
+
+class ToolUnordered(_ToolMatch):
+    """The expected calls in any order and no other."""
+
+    order = "unordered"
+    info = _info("tool_unordered", "Tools, unordered", "Share of turns with exactly the expected calls, in any order.")
+
+
+class ToolSubset(_ToolMatch):
+    """No call but expected ones, each at most as often as it is expected; any may be left out."""
+
+    order = "subset"
+    info = _info("tool_subset", "Tools, none but expected", "Share of turns without any call that was not expected.")
 
 
 class ToolPrecision(_ToolMatch):
