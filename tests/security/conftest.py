@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import json
+import shutil
 import sqlite3
+import tempfile
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import closing
 from dataclasses import dataclass, field
@@ -43,6 +45,7 @@ PORT = 8420
 TOKEN = "a-token-of-enough-letters"
 PLAIN = tuple(f"plain text {number}" for number in range(8))
 PAYLOADS = tuple(json.loads(Path(__file__).with_name("payloads.json").read_text("utf-8")))
+_BUILT: dict[tuple[str, ...], Fort] = {}
 FILE_NAME = '"><img src=x onerror=alert(1)> {{7*7}}'
 
 
@@ -204,6 +207,15 @@ def fort(open_fort: Callable[..., Fort]) -> Fort:
     return open_fort()
 
 
+@pytest.fixture(scope="session", autouse=True)
+def built() -> Iterator[None]:
+    """Forts are built once and copied; at the end what they were copied from goes."""
+    yield
+    for fort in _BUILT.values():
+        shutil.rmtree(fort.folder.parent)
+    _BUILT.clear()
+
+
 @pytest.fixture(scope="session")
 def build_fort() -> Callable[..., Fort]:
     """Makes a desk that nobody serves yet."""
@@ -218,18 +230,36 @@ def payloads() -> tuple[str, ...]:
 
 def fort_in(home: Path, texts: tuple[str, ...] = PLAIN, *, port: int = PORT, **settings: Any) -> Fort:
     """A desk in a new workspace at `home`, with an eval set, sessions and runs that hold `texts`."""
+    if texts not in _BUILT:
+        _BUILT[texts] = build(Path(tempfile.mkdtemp(prefix="fort-")) / "workspace", texts)
+    built = _BUILT[texts]
+    shutil.copytree(built.folder, home)
+    fort = garrison(home, texts, port, **settings)
+    fort.evalset, fort.cases, fort.session, fort.run = built.evalset, built.cases, built.session, built.run
+    return fort
+
+
+def build(home: Path, texts: tuple[str, ...]) -> Fort:
+    """A workspace at `home` with all that a fort holds; nobody is in it."""
     is_plain = texts[0].startswith("plain")
     agent = home / "agents" / ("dice" if is_plain else FILE_NAME.replace("/", ""))
     agent.mkdir(parents=True)
     (agent / "agent.py").write_text("root_agent = None\n")
-    sets = home / "evalsets"
-    sets.mkdir()
+    (home / "evalsets").mkdir()
     cases = [case_of("everything", texts), *(case_of(text, (text,)) for text in texts)]
     value = {"eval_set_id": texts[0], "name": " ".join(texts), "description": " ".join(texts), "eval_cases": cases}
     name = "hostile" if is_plain else FILE_NAME
-    (sets / f"{name}.evalset.json").write_text(json.dumps(value))
-    found = Settings(workspace=home, roots=(home / "agents", sets), **settings)
-    found.state_folder.mkdir(mode=0o700)
+    (home / "evalsets" / f"{name}.evalset.json").write_text(json.dumps(value))
+    fort = garrison(home, texts, PORT)
+    fill(fort)
+    fort.desk.store.close()
+    return fort
+
+
+def garrison(home: Path, texts: tuple[str, ...], port: int, **settings: Any) -> Fort:
+    """A desk in the workspace at `home`, and the visitor who holds the token."""
+    found = Settings(workspace=home, roots=(home / "agents", home / "evalsets"), **settings)
+    found.state_folder.mkdir(mode=0o700, exist_ok=True)
     host = HostileHost(texts)
     desk = Desk(found, Store.open(found.database), cast("AgentHost", host))
     client = TestClient(
@@ -239,9 +269,7 @@ def fort_in(home: Path, texts: tuple[str, ...] = PLAIN, *, port: int = PORT, **s
         follow_redirects=False,
         raise_server_exceptions=False,
     )
-    fort = Fort(client, desk, host, home, texts)
-    fill(fort)
-    return fort
+    return Fort(client, desk, host, home, texts)
 
 
 def fill(fort: Fort) -> None:
