@@ -15,9 +15,14 @@ EXCHANGE = Registry(
         "adk-session": "evaldesk.formats.adk_session:AdkSession",
         "adk-results": "evaldesk.formats.adk_results:AdkResults",
         "adk-scenarios": "evaldesk.formats.adk_scenarios:AdkScenarios",
+        "osmosis-jsonl": "evaldesk.formats.osmosis_dataset:OsmosisLines",
+        "osmosis-json": "evaldesk.formats.osmosis_dataset:OsmosisList",
+        "osmosis-csv": "evaldesk.formats.osmosis_dataset:OsmosisTable",
+        "osmosis-parquet": "evaldesk.formats.osmosis_dataset:OsmosisParquet",
         "tau-bench": "evaldesk.formats.tau_bench:TauBench",
         "tau2": "evaldesk.formats.tau2:Tau2Tasks",
         "tau2-results": "evaldesk.formats.tau2_results:Tau2Results",
+        "inspect": "evaldesk.formats.inspect_log:InspectLog",
     },
 )
 """Formats of eval sets, data sets, runs and traces, by name; the formats of `FORMATS` are read there."""

@@ -71,7 +71,7 @@ def parse_json(data: bytes, *, source: str, max_bytes: int = MAX_BYTES) -> Docum
     """The document that `data` holds. Raises FormatError, and nothing else, for whatever else it may be."""
     if len(data) > max_bytes:
         raise FormatError(f"the file has {len(data)} bytes; at most {max_bytes} are read", source=source)
-    text = _decoded(data, source)
+    text = decoded(data, source)
     if not text.strip():
         raise FormatError("the file is empty", source=source)
     _check_depth(data, source)
@@ -106,7 +106,8 @@ def kind_of(value: Any) -> str:
     return "a list" if isinstance(value, list) else "an object"
 
 
-def _decoded(data: bytes, source: str) -> str:
+def decoded(data: bytes, source: str) -> str:
+    """The text in UTF-8, with or without a byte order mark. Raises FormatError."""
     for mark, encoding in _OTHER_ENCODINGS:
         if data.startswith(mark):
             raise FormatError(f"the file is encoded as {encoding}; save it as UTF-8", source=source)

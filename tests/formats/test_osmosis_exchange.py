@@ -1,0 +1,150 @@
+"""Data sets of Osmosis become cases, with its errors for rows and columns."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from evaldesk.errors import FormatError
+from evaldesk.formats.exchange import Imported
+from evaldesk.formats.files import read_file, write_file
+from evaldesk.model import Case, EvalSet, Expected, SessionInit, ToolCall, Turn
+
+GOOD = {"system_prompt": "You add.", "user_prompt": "2 + 2?", "ground_truth": "4"}
+
+
+def lines(*rows: Any) -> bytes:
+    return "\n".join(row if isinstance(row, str) else json.dumps(row) for row in rows).encode()
+
+
+def cases_of(imported: Imported) -> tuple[Case, ...]:
+    assert imported.evalset is not None
+    return imported.evalset.cases
+
+
+def test_a_row_becomes_a_case_of_one_turn() -> None:
+    first, second = cases_of(read_file(lines(GOOD, GOOD | {"level": "hard", "n": 2**70}), "add.jsonl"))
+
+    assert (first.id, second.id) == ("row_0", "row_1")
+    assert first.turns == (Turn("2 + 2?", Expected(reference="4")),)
+    assert first.extra == {"system_prompt": "You add."}
+    assert second.extra == {"system_prompt": "You add.", "level": "hard", "n": 2**70}
+
+
+@pytest.mark.parametrize(
+    ("row", "message"),
+    [
+        ([1], "Row 1: Expected object, got list"),
+        ({"user_prompt": "x", "system_prompt": ""}, "Row 1: Missing required columns: ['ground_truth']"),
+        ({"system_prompt": "x"}, "Row 1: Missing required columns: ['ground_truth', 'user_prompt']"),
+        (GOOD | {"ground_truth": None}, "Row 1: 'ground_truth' cannot be null"),
+        (GOOD | {"ground_truth": 4}, "Row 1: 'ground_truth' must be a string, got int"),
+        (GOOD | {"user_prompt": "  "}, "Row 1: 'user_prompt' cannot be empty"),
+        (GOOD | {"system_prompt": {}}, "Row 1: 'system_prompt' must be a string, got dict"),
+        (GOOD | {"USER_PROMPT": "again"}, "Row 1: the column 'user_prompt' is there twice"),
+        ({"metadata": "{"}, "row 1: metadata is not valid JSON"),
+        ({"metadata": [1]}, "row 1: metadata must be a JSON object"),
+        ('{"user_prompt": ', "Invalid JSON at line 2: "),
+        (GOOD | {"case_id": "row_0"}, "Row 1: the case_id 'row_0' is there twice"),
+    ],
+)
+def test_an_error_names_the_row_and_the_column(row: Any, message: str) -> None:
+    with pytest.raises(FormatError) as caught:
+        read_file(lines(GOOD, row), "add.jsonl")
+
+    assert message in caught.value.reason
+    assert caught.value.line == 2
+
+
+@pytest.mark.parametrize(
+    ("data", "name", "message"),
+    [
+        (b'{"user_prompt": "x", "ground_truth": "y"}', "a.json", "must contain an array of objects, got dict"),
+        (b'[{"user_prompt": "x", "ground_truth": "y"}, 7]', "a.json", "Row 1: Expected object, got int"),
+        (b"user_prompt,ground_truth\na,b,c\n", "a.csv", "CSV row 1 has more columns than the header"),
+        (b"user_prompt,ground_truth\na\n", "a.csv", "Row 0: 'ground_truth' cannot be null"),
+        (b'user_prompt,ground_truth\n"a', "a.csv", "Invalid CSV file: "),
+        (b"user_prompt\n", "a.csv", "No rows to evaluate"),
+        (b"", "a.csv", "No rows to evaluate"),
+        ("user_prompt,ground_truth\né,b\n".encode("latin-1"), "a.csv", "is not UTF-8"),
+        (b"PAR1 and no more", "a.parquet", "Error reading Parquet file: "),
+    ],
+)
+def test_each_kind_of_file_has_its_own_errors(data: bytes, name: str, message: str) -> None:
+    with pytest.raises(FormatError) as caught:
+        read_file(data, name)
+
+    assert message in str(caught.value)
+
+
+def test_known_columns_are_found_in_any_case_and_others_stay_as_they_are() -> None:
+    (case,) = cases_of(read_file(lines({"User_Prompt": "q", "GROUND_TRUTH": "t", "Other": 1}), "x.jsonl"))
+
+    assert case.turns[0] == Turn("q", Expected(reference="t"))
+    assert case.extra == {"Other": 1}
+
+
+def test_rows_of_metadata_need_no_prompt_and_may_hold_json_in_a_string() -> None:
+    rows = ({"metadata": {"task": 1}}, {"metadata": '{"task": 2}', "label": "yes"})
+
+    first, second = cases_of(read_file(lines(*rows), "x.jsonl"))
+
+    assert (first.extra["metadata"], second.extra["metadata"]) == ({"task": 1}, {"task": 2})
+    assert second.turns[0].expected.reference == "yes"
+
+
+def test_names_that_evaldesk_keeps_for_itself_are_refused() -> None:
+    imported = read_file(lines(GOOD | {"$form": {"keys": []}}), "x.jsonl")
+
+    assert "$form" not in cases_of(imported)[0].extra
+    assert any("$form" in sentence for sentence in imported.refused)
+
+
+@pytest.mark.parametrize("target", ["osmosis-jsonl", "osmosis-json", "osmosis-csv", "osmosis-parquet"])
+def test_the_four_kinds_of_file_say_the_same(target: str) -> None:
+    evalset = read_file(lines(GOOD, GOOD | {"case_id": "own"}), "add.jsonl").evalset
+    assert evalset is not None
+
+    again = read_file(write_file(evalset, target), f"add.{target.removeprefix('osmosis-')}").evalset
+
+    assert again is not None
+    assert [(case.id, case.turns) for case in again.cases] == [(case.id, case.turns) for case in evalset.cases]
+
+
+@pytest.mark.parametrize(
+    ("case", "word"),
+    [
+        (Case("a", scenario={"starting_prompt": "x"}), "scenario"),
+        (Case("a", turns=(Turn("x"), Turn("y"))), "2 turns"),
+        (Case("a", turns=(Turn("x", Expected((ToolCall("f"),), reference="y")),)), "tool calls"),
+        (Case("a", turns=(Turn("x"),)), "no reference"),
+        (Case("a", (Turn("x", Expected(reference="y")),), initial_session=SessionInit(state={"k": 1})), "state"),
+    ],
+)
+def test_what_no_row_can_say_is_refused_with_the_name_of_the_case(case: Case, word: str) -> None:
+    with pytest.raises(FormatError, match="case 'a'") as caught:
+        write_file(EvalSet("s", cases=(case,)), "osmosis-jsonl")
+
+    assert word in str(caught.value)
+
+
+def test_without_pyarrow_the_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+
+    with pytest.raises(FormatError, match=r"pip install 'evaldesk\[parquet\]'"):
+        read_file(b"PAR1", "x.parquet")
+
+
+def test_real_data_sets_are_read_whole(shared: Path) -> None:
+    files = {"git-sync-example/test_data.jsonl": 5, "sdk-v0.2.20/multiply.jsonl": 1000}
+
+    for name, n in files.items():
+        path = shared / "data" / "osmosis" / name
+        found = cases_of(read_file(path.read_bytes(), path.name))
+        assert len(found) == n
+        again = read_file(write_file(EvalSet(path.stem, cases=found), "osmosis-jsonl"), path.name)
+        assert cases_of(again) == found
