@@ -18,7 +18,8 @@ class Notes:
     def refuse(self, what: str, place: Place) -> None:
         """Note that `what`, such as "a part of a message that is no text", was left out at `place`."""
         self.counts[what] = self.counts.get(what, 0) + 1
-        self.places.setdefault(what, path_text(place.path))
+        member = place.document.source.partition("!")[2]
+        self.places.setdefault(what, ": ".join(filter(None, (member, path_text(place.path)))))
 
     @property
     def sentences(self) -> tuple[str, ...]:

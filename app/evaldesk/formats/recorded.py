@@ -7,7 +7,17 @@ from collections.abc import Hashable, Iterable, Sequence
 from datetime import UTC, datetime
 from pathlib import PurePath
 
-from evaldesk.model import Criterion, ErrorRecord, JsonObject, Score, Transcript, TrialResult, TurnRecord, trial_verdict
+from evaldesk.model import (
+    Criterion,
+    ErrorRecord,
+    JsonObject,
+    Score,
+    Transcript,
+    TrialResult,
+    TurnRecord,
+    Usage,
+    trial_verdict,
+)
 
 
 def recorded_score(criterion: Criterion, value: float | None, reason: str = "", details: JsonObject = {}) -> Score:  # noqa: B006
@@ -27,9 +37,12 @@ def recorded_trial(
     error: ErrorRecord | None = None,
     stop_reason: str = "",
     duration_ms: float | None = None,
-    logs: str = "",
+    usages: Sequence[Usage] | None = None,
 ) -> TrialResult:
-    """The trial at `place`, its case index and trial index. Without `duration_ms` the turns are added up."""
+    """The trial at `place`, its case index and trial index.
+
+    Without `duration_ms` and `usages`, those of the turns are added up.
+    """
     case_index, trial_index = place
     return TrialResult(
         run_id=0,
@@ -40,10 +53,9 @@ def recorded_trial(
         stop_reason=stop_reason,
         transcript=Transcript(turns),
         scores=tuple(scores),
-        usages=tuple(usage for turn in turns for usage in turn.usages),
+        usages=tuple(usage for turn in turns for usage in turn.usages) if usages is None else tuple(usages),
         duration_ms=sum(turn.duration_ms for turn in turns) if duration_ms is None else duration_ms,
         error=error,
-        logs=logs,
     )
 
 

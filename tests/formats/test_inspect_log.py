@@ -1,0 +1,223 @@
+"""Logs of Inspect, as JSON and as zip files, friendly and hostile."""
+
+from __future__ import annotations
+
+import io
+import json
+import struct
+import zipfile
+import zlib
+from pathlib import Path
+from typing import Any
+
+import pytest
+import zstandard
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from evaldesk.errors import FormatError
+from evaldesk.formats import zip_members
+from evaldesk.formats.exchange import Imported
+from evaldesk.formats.files import read_file
+from evaldesk.formats.inspect_log import InspectLog
+from evaldesk.model import Criterion, ToolCall
+
+SAMPLE = Path(__file__).parent / "exchange_samples" / "inspect.json"
+LOG: dict[str, Any] = json.loads(SAMPLE.read_bytes())
+
+
+def _members() -> dict[str, bytes]:
+    header = {key: value for key, value in LOG.items() if key != "samples"}
+    members = {f"samples/a_epoch_{row['epoch']}.json": json.dumps(row).encode() for row in LOG["samples"]}
+    return {"_journal/start.json": b"{}", **members, "header.json": json.dumps(header).encode()}
+
+
+def _zip(members: dict[str, bytes], method: int = zipfile.ZIP_DEFLATED) -> bytes:
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", method) as archive:
+        for name, data in members.items():
+            archive.writestr(name, data)
+    return buffer.getvalue()
+
+
+def _zstd_zip(members: dict[str, bytes]) -> bytes:
+    """A zip file whose members are packed by method 93, written by hand: Python 3.11 cannot."""
+    out, directory = b"", b""
+    for name, data in members.items():
+        packed, raw = zstandard.compress(data), name.encode()
+        fields = struct.pack("<HHHHHIIIHH", 20, 0, 93, 0, 0, zlib.crc32(data), len(packed), len(data), len(raw), 0)
+        directory += b"PK\x01\x02" + struct.pack("<H", 20) + fields + struct.pack("<HHHII", 0, 0, 0, 0, len(out)) + raw
+        out += b"PK\x03\x04" + fields + raw + packed
+    end = struct.pack("<HHHHIIH", 0, 0, len(members), len(members), len(directory), len(out), 0)
+    return out + directory + b"PK\x05\x06" + end
+
+
+def _read(data: bytes) -> Imported:
+    assert InspectLog.recognises(data, "x.eval")
+    return InspectLog.read(data, source="x.eval")
+
+
+@pytest.mark.parametrize(
+    ("name", "verdicts"),
+    [
+        ("popularity_2epochs.eval", {("1", 0): "failed", ("1", 1): "passed", ("2", 0): "passed", ("2", 1): "passed"}),
+        ("browser.json", {("1", 0): "passed"}),
+        ("security-guide.json", {("1", 0): "passed", ("2", 0): "passed", ("3", 0): "passed"}),
+        ("popularity_10samples.eval", {(str(n), 0): "unscored" for n in range(1, 11)}),
+    ],
+)
+def test_the_verdicts_of_real_logs_are_those_of_inspect(
+    shared: Path, name: str, verdicts: dict[tuple[str, int], str]
+) -> None:
+    (run,) = _read((shared / "data" / "inspect" / name).read_bytes()).runs
+
+    found = {(run.cases[one.case_index].id, one.trial_index): one.verdict for one in run.results}
+    assert list(found.items()) == list(verdicts.items())
+
+
+def test_the_trial_of_a_browser_has_its_calls_its_tokens_and_its_store(shared: Path) -> None:
+    (run,) = _read((shared / "data" / "inspect" / "browser.json").read_bytes()).runs
+
+    (result,) = run.results
+    (turn,) = result.transcript.turns
+    assert [call.name for call in turn.tool_calls] == [
+        "web_browser_go",
+        "web_browser_click",
+        "web_browser_click",
+        "web_browser_click",
+    ]
+    assert turn.answer.startswith("The AI Security Institute (AISI)")
+    assert (run.model, result.tokens, result.duration_ms) == ("openai/gpt-4o-mini", 15516, 18517.0)
+    assert "WebBrowserStore:4g6KtU22C8DUjmbCoiJCfR:instance" in turn.state_after
+
+
+def test_a_cancelled_log_says_so_and_keeps_its_samples(shared: Path) -> None:
+    found = _read((shared / "data" / "inspect" / "popularity_cancelled.json").read_bytes())
+
+    assert len(found.runs[0].results) == 3
+    assert any("The log ended as 'cancelled'" in sentence for sentence in found.understood)
+
+
+@pytest.mark.parametrize("pack", [_zip, _zstd_zip], ids=["deflate", "zstd"])
+def test_a_zip_says_the_same_as_the_json(pack: Any) -> None:
+    from_json, from_zip = _read(SAMPLE.read_bytes()), _read(pack(_members()))
+
+    assert from_zip == from_json
+
+
+def test_a_sample_is_a_case_and_each_epoch_a_trial_of_it() -> None:
+    (run,) = _read(SAMPLE.read_bytes()).runs
+
+    (case,), (first, second) = run.cases, run.results
+    (turn,) = first.transcript.turns
+    assert (case.id, case.turns[0].query, case.turns[0].expected.reference) == ("a", "What is 2 + 2?", "4")
+    assert case.extra == {"metadata": {"level": 1}}
+    assert run.criteria == (Criterion("match", 1.0), Criterion("grade.style"))
+    assert (turn.query, turn.answer, turn.tool_calls) == (
+        "What is 2 + 2?",
+        "4",
+        (ToolCall("add", {"x": 2, "y": 2}, "c1"),),
+    )
+    assert [score.value for score in first.scores] == [1.0, 0.5]
+    assert (first.verdict, second.verdict) == ("passed", "failed")
+    assert first.scores[0].reason == "compared"
+    assert dict(turn.state_after) == {"n": 4}
+
+
+@pytest.mark.parametrize(
+    ("value", "verdict"),
+    [("C", "passed"), ("I", "failed"), ("P", "failed"), ("N", "failed"), (True, "passed"), (0, "failed")],
+    ids=str,
+)
+def test_what_inspect_calls_correct_passes(value: object, verdict: str) -> None:
+    log = {**LOG, "samples": [{**LOG["samples"][0], "scores": {"match": {"value": value}}}]}
+
+    assert _read(json.dumps(log).encode()).runs[0].results[0].verdict == verdict
+
+
+@pytest.mark.parametrize("value", [0.7, "good", [1, 0], None], ids=str)
+def test_a_score_without_a_threshold_gives_no_verdict(value: object) -> None:
+    log = {**LOG, "samples": [{**LOG["samples"][0], "scores": {"match": {"value": value}}}]}
+
+    assert _read(json.dumps(log).encode()).runs[0].results[0].verdict == "unscored"
+
+
+def test_a_sample_that_broke_is_an_error() -> None:
+    log = {**LOG, "samples": [{**LOG["samples"][0], "error": {"message": "boom", "traceback": "at x"}}]}
+
+    (result,) = _read(json.dumps(log).encode()).runs[0].results
+    assert (result.verdict, result.error and result.error.trace) == ("errored", "at x")
+
+
+def test_an_epoch_that_is_there_twice_is_left_out_with_its_place() -> None:
+    log = {**LOG, "samples": [LOG["samples"][0], LOG["samples"][0]]}
+
+    assert _read(json.dumps(log).encode()).refused == (
+        "Left out: a second record of the same epoch of a sample, at samples[1].",
+    )
+
+
+def test_a_log_that_was_never_finished_is_read_from_its_journal() -> None:
+    members = _members()
+    start = {key: LOG[key] for key in ("version", "eval", "plan")}
+    members["_journal/start.json"] = json.dumps(start).encode()
+    del members["header.json"]
+
+    found = _read(_zip(members))
+
+    assert len(found.runs[0].results) == 2
+    assert any("The log ended as 'started'" in sentence for sentence in found.understood)
+
+
+def _damaged(data: bytes) -> bytes:
+    at = data.index(b"samples/a_epoch_1.json") + 60
+    return data[:at] + bytes(255 - byte for byte in data[at : at + 20]) + data[at + 20 :]
+
+
+BOMB = {**_members(), "samples/bomb.json": b" " * (8 * 1024 * 1024)}
+
+
+@pytest.mark.parametrize(
+    ("data", "said"),
+    [
+        (_zip(_members())[:200], "no whole zip file"),
+        (_damaged(_zip(_members())), "damaged"),
+        (_damaged(_zstd_zip(_members())), "damaged"),
+        (_zip({**_members(), "samples/x.json": b"{"}), "x.eval!samples/x.json:1:2: this is not JSON"),
+        (_zip({**_members(), "samples/x.json": b'{"id": 1, "id": 2}'}), "is there twice in one object"),
+        (_zip(BOMB), "unpacks to more than"),
+        (_zstd_zip(BOMB), "unpacks to more than"),
+        (_zip(_members(), zipfile.ZIP_BZIP2), "packed by method 12; read are stored, deflate and zstd"),
+    ],
+    ids=["cut", "damaged", "damaged-zstd", "broken-json", "key-twice", "bomb", "zstd-bomb", "bzip2"],
+)
+def test_a_zip_that_is_not_what_it_should_be_is_refused(data: bytes, said: str) -> None:
+    with pytest.raises(FormatError) as caught:
+        InspectLog.read(data, source="x.eval")
+
+    assert said in str(caught.value)
+
+
+def test_members_are_bounded_together_and_in_number(monkeypatch: pytest.MonkeyPatch) -> None:
+    data = _zip(_members())
+    monkeypatch.setattr(zip_members, "MAX_TOTAL_BYTES", 1500)
+    with pytest.raises(FormatError, match=r"unpacks? to more than"):
+        InspectLog.read(data, source="x.eval")
+
+    monkeypatch.setattr(zip_members, "MAX_MEMBERS", 3)
+    with pytest.raises(FormatError, match="more than 3 members"):
+        InspectLog.read(data, source="x.eval")
+
+
+@given(at=st.integers(0, 10_000), width=st.integers(0, 30), data=st.binary(max_size=30))
+@settings(max_examples=150)
+def test_whatever_is_done_to_the_zip_the_error_is_our_own(at: int, width: int, data: bytes) -> None:
+    for whole in (ZIPPED, ZSTD):
+        start = at % len(whole)
+        try:
+            read_file(whole[:start] + data + whole[start + width :], "x.eval", "inspect")
+        except FormatError:
+            continue
+
+
+ZIPPED, ZSTD = _zip(_members()), _zstd_zip(_members())
