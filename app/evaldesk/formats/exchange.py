@@ -19,6 +19,7 @@ EXCHANGE = Registry(
         "osmosis-json": "evaldesk.formats.osmosis_dataset:OsmosisList",
         "osmosis-csv": "evaldesk.formats.osmosis_dataset:OsmosisTable",
         "osmosis-parquet": "evaldesk.formats.osmosis_dataset:OsmosisParquet",
+        "osmosis-results": "evaldesk.formats.osmosis_results:OsmosisResults",
         "tau-bench": "evaldesk.formats.tau_bench:TauBench",
         "tau2": "evaldesk.formats.tau2:Tau2Tasks",
         "tau2-results": "evaldesk.formats.tau2_results:Tau2Results",

@@ -1,0 +1,122 @@
+"""Results of Osmosis become runs, and a run is written as Osmosis writes it."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from evaldesk.errors import FormatError
+from evaldesk.formats.exchange import RecordedRun
+from evaldesk.formats.files import read_file, write_file
+from evaldesk.report import pass_at_k
+
+SAMPLE = Path(__file__).parent / "exchange_samples" / "osmosis-results.json"
+
+
+def recorded(value: Any, name: str = "results.json") -> tuple[RecordedRun, ...]:
+    return read_file(value if isinstance(value, bytes) else json.dumps(value).encode(), name).runs
+
+
+def strips(run: RecordedRun) -> list[str]:
+    rows = [""] * len(run.cases)
+    for trial in sorted(run.results, key=lambda trial: (trial.case_index, trial.trial_index)):
+        rows[trial.case_index] += trial.verdict[0]
+    return rows
+
+
+def test_a_row_is_a_case_and_its_runs_are_trials() -> None:
+    (run,) = recorded(SAMPLE.read_bytes())
+
+    assert strips(run) == ["pfp", "fep"]
+    assert [case.id for case in run.cases] == ["row_0", "row_1"]
+    assert [(each.metric, each.threshold) for each in run.criteria] == [
+        ("rewards:exact", 1.0),
+        ("rewards:partial", 1.0),
+    ]
+    assert run.model == "openai/gpt-4o"
+
+
+def test_a_failed_run_is_an_error_and_not_a_score_of_nothing() -> None:
+    (run,) = recorded(SAMPLE.read_bytes())
+
+    failed = next(trial for trial in run.results if trial.error)
+    assert failed.error
+    assert (failed.verdict, failed.scores, failed.error.message) == ("errored", (), "Timeout after 10 s")
+
+
+def test_the_summary_is_reckoned_as_osmosis_does() -> None:
+    (run,) = recorded(SAMPLE.read_bytes())
+
+    summary = json.loads(write_file(run, "osmosis-results"))["summary"]
+
+    assert (summary["total_rows"], summary["total_runs"], summary["total_tokens"]) == (2, 6, 240)
+    exact = summary["eval_fns"]["rewards:exact"]
+    assert (exact["mean"], exact["std"], exact["min"], exact["max"]) == (0.5, 0.5, 0.0, 1.0)
+    assert exact["pass_at_1"] == pytest.approx((2 / 3 + 1 / 3) / 2)
+    assert exact["pass_at_3"] == 1.0
+    assert "pass_at_5" not in exact
+
+
+def test_runs_of_a_baseline_are_a_run_of_their_own() -> None:
+    value = json.loads(SAMPLE.read_bytes())
+    value["config"]["baseline_model"] = "other"
+    value["rows"][0]["runs"].append({"run_index": 0, "success": True, "scores": {}, "model_tag": "baseline"})
+
+    primary, baseline = recorded(value)
+
+    assert (primary.model, len(primary.results)) == ("openai/gpt-4o", 6)
+    assert (baseline.model, strips(baseline)) == ("other", ["u"])
+
+
+def test_the_flat_list_of_the_cache_is_read_as_well() -> None:
+    runs = [
+        {"row_index": 7, "run_index": index, "success": True, "scores": {"f": float(index)}, "model_tag": "primary"}
+        for index in range(2)
+    ]
+    config = {"model": "m", "eval_fns": ["f"], "n_runs": 2, "pass_threshold": 0.5, "dataset": "d.jsonl"}
+
+    (run,) = recorded({"version": 1, "config": config, "runs": runs, "summary": {}})
+
+    assert (strips(run), [case.id for case in run.cases], run.name) == (["fp"], ["row_7"], "d.jsonl")
+
+
+@pytest.mark.parametrize("name", ["multi_attempt_pass_at_k", "single_attempt_all_pass", "all_failed_no_rewards"])
+def test_an_index_of_a_local_run_gives_the_published_numbers(shared: Path, name: str) -> None:
+    golden = json.loads((shared / "data" / "osmosis" / "sdk-main" / f"eval_local_{name}.json").read_text())
+    data = "\n".join(json.dumps(row) for row in golden["index"]).encode()
+
+    (run,) = recorded(data, "index.jsonl")
+
+    verdicts = Counter(trial.verdict for trial in run.results)
+    assert verdicts["passed"] == golden["expected"]["passed"]
+    for point in golden["expected"].get("pass_at_k", []):
+        rates = [pass_at_k(len(strip), strip.count("p"), point["k"]) or 0.0 for strip in strips(run)]
+        assert sum(rates) / len(rates) == pytest.approx(point["value"])
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "place"),
+    [
+        (("config",), 7, "config"),
+        (("config", "pass_threshold"), "high", "config.pass_threshold"),
+        (("rows", 1, "row_index"), -1, "rows[1].row_index"),
+        (("rows", 1, "runs"), {}, "rows[1].runs"),
+        (("rows", 1, "runs", 2, "tokens"), "many", "rows[1].runs[2].tokens"),
+        (("rows", 1, "runs", 2, "scores", "rewards:exact"), "x", 'rows[1].runs[2].scores["rewards:exact"]'),
+    ],
+)
+def test_an_error_says_where(path: tuple[Any, ...], value: Any, place: str) -> None:
+    whole = json.loads(SAMPLE.read_bytes())
+    inner = whole
+    for step in path[:-1]:
+        inner = inner[step]
+    inner[path[-1]] = value
+
+    with pytest.raises(FormatError) as caught:
+        read_file(json.dumps(whole).encode(), "r.json", "osmosis-results")
+
+    assert caught.value.path == place
