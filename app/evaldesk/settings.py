@@ -11,9 +11,10 @@ import msgspec
 
 from evaldesk.errors import UsageError
 from evaldesk.model import ModelOptions
+from evaldesk.model.user import UserConfig
 
 CONFIG_NAME = "evaldesk.toml"
-KEYS = frozenset({"models", "model"})
+KEYS = frozenset({"models", "model", "user"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,13 +24,14 @@ class Settings:
     `workspace` holds the `.evaldesk` folder with the database, `evalset_folder` is where new eval sets are written.
     `n_workers` processes play a run, `n_spares` wait for the next one. `models` are the names a run form offers
     beside each agent's own; a browser can name no other. `model_options` hold for every chat and run that asks for
-    nothing else.
+    nothing else, `user` plays the cases that have a scenario.
     """
 
     workspace: Path
     roots: tuple[Path, ...]
     models: tuple[str, ...] = ()
     model_options: ModelOptions = field(default_factory=ModelOptions)
+    user: UserConfig = field(default_factory=UserConfig)
     n_workers: int = 2
     n_spares: int = 0
     is_demo: bool = False
@@ -61,8 +63,9 @@ def read_settings(
 ) -> Settings:
     """Settings from `evaldesk.toml` in the workspace, where there is one, and the environment.
 
-    Keys: `models` (a list of LiteLLM model names), `[model]` (the fields of ModelOptions). `EVALDESK_MODELS` adds
-    names, separated by commas. Raises UsageError naming the file and key when one is wrong.
+    Keys: `models` (a list of LiteLLM model names), `[model]` (the fields of ModelOptions), `[user]` (those of
+    UserConfig). `EVALDESK_MODELS` adds names, separated by commas. Raises UsageError naming the file and key when
+    one is wrong.
     """
     table = _read_toml(workspace / CONFIG_NAME)
     models = _names(table.get("models", []), workspace / CONFIG_NAME)
@@ -72,6 +75,7 @@ def read_settings(
         roots=roots,
         models=tuple(dict.fromkeys(models)),
         model_options=_model_options(table.get("model", {}), workspace / CONFIG_NAME),
+        user=_user(table.get("user", {}), workspace / CONFIG_NAME),
         n_workers=n_workers,
         is_demo=is_demo,
         environment=dict(environment),
@@ -99,6 +103,16 @@ def _model_options(value: object, path: Path) -> ModelOptions:
         return msgspec.convert(value, ModelOptions)
     except (msgspec.ValidationError, UsageError) as error:
         raise UsageError(f"{path}: [model]: {error}") from error
+
+
+def _user(value: object, path: Path) -> UserConfig:
+    known = {found.name for found in fields(UserConfig)}
+    if not isinstance(value, dict) or set(value) - known:
+        raise UsageError(f"{path}: [user] may have the keys {', '.join(sorted(known))}")
+    try:
+        return msgspec.convert(value, UserConfig)
+    except (msgspec.ValidationError, UsageError) as error:
+        raise UsageError(f"{path}: [user]: {error}") from error
 
 
 def _names(value: object, path: Path) -> tuple[str, ...]:

@@ -262,14 +262,14 @@ async def test_an_agent_that_never_stops_talking_is_bad_output(trial: Callable[.
     assert result.error.message == "more than 10000 events in one turn"
 
 
-async def test_a_scenario_is_not_played(trial: Callable[..., TrialSpec]) -> None:
+async def test_a_scenario_without_anybody_to_play_it_says_so(trial: Callable[..., TrialSpec]) -> None:
     spec = trial(REF)
     spec = replace(spec, case=replace(spec.case, turns=(), scenario={"starting_prompt": "hi"}))
 
     result = await play_trial(Scripted(echo), spec)
 
     assert result.error is not None
-    assert (result.status, result.error.kind) == ("errored", "unsupported")
+    assert (result.status, result.error.kind) == ("errored", "no_user")
 
 
 async def test_grading_is_apart_from_playing(trial: Callable[..., TrialSpec]) -> None:

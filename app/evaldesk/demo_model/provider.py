@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import parse_qs
 
+from evaldesk.demo_model import user
 from evaldesk.demo_model.conversation import Reply
 from evaldesk.demo_model.mistakes import Overloaded
 from evaldesk.demo_model.script import NAMES, decide
@@ -87,6 +88,10 @@ def demo_provider() -> Any:
             name = read_name(model, _delay_ms())
         except ValueError as error:
             raise litellm.NotFoundError(str(error), model=model, llm_provider="demo") from None
+        if name.script == user.NAME:
+            return user.answer(messages)
+        if name.script == judge.NAME:
+            return Reply(judge.reply(messages, seed=options.get("seed"), share=name.share or 0.0))
         try:
             return decide(
                 messages,

@@ -122,6 +122,7 @@ class RunDriver:
             limits=config.limits,
             model=config.model,
             model_options=config.model_options,
+            user=config.user,
             seed=trial_seed(config.seed, case, trial.trial_index),
             attempt=trial.attempt,
         )

@@ -86,7 +86,11 @@ class RunDesk:
 
     def plan_for(self, subject: RunSubject, options: RunOptions) -> RunPlan:
         """The run of what the command line names. Raises UsageError naming the field at fault."""
-        options = replace(options, model_options=self._settings.model_options | options.model_options)
+        options = replace(
+            options,
+            model_options=self._settings.model_options | options.model_options,
+            user=options.user or self._settings.user,
+        )
         return plan_run(subject, options, models=self._settings.models, seed=self._chance.randrange(2**31))
 
     async def start(self, plan: RunPlan) -> int:
@@ -123,12 +127,12 @@ class RunDesk:
             await self._stop_left_behind(run_id)
             return
         playing.is_stopped = True
+        if playing.driver:
+            playing.driver.stop()  # before the write: no trial begins while the disk takes its time
         await self._write(self._store.runs.set_status, run_id, "stopping")
         if playing.driver and cancel:
             await playing.driver.cancel()
-        elif playing.driver:
-            playing.driver.stop()
-        elif playing.task:
+        elif playing.task and not playing.driver:
             playing.task.cancel()
         playing.live.touch()
 

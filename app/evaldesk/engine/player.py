@@ -9,12 +9,14 @@ from copy import deepcopy
 from typing import TYPE_CHECKING
 
 from evaldesk.engine.attempt import Attempt
+from evaldesk.engine.dialogue import converse, trial_user, with_end
 from evaldesk.engine.failures import failure
 from evaldesk.engine.setting import set_up
 from evaldesk.engine.turn import OpenTurn, Show
-from evaldesk.errors import AgentError
+from evaldesk.errors import AgentError, UsageError
 from evaldesk.model import (
     ErrorRecord,
+    Event,
     Session,
     StopReason,
     TrialResult,
@@ -31,28 +33,40 @@ _BOUNDS: Mapping[str, StopReason] = {"max_iterations": "max_iterations", "max_tu
 
 
 async def play_trial(agent: Agent, spec: TrialSpec, *, attempt: Attempt | None = None) -> TrialResult:
-    """Play the turns of the case in a fresh session; the result has no scores yet."""
+    """Play the case in a fresh session: its turns, or its scenario by a simulated user. There are no scores yet."""
     attempt = attempt or Attempt(clock=time.monotonic)
     attempt.begin("play", spec.limits.trial_timeout_s)
     problem = set_up(spec)
     if problem:
         return trial_result(spec, attempt, problem)
-    if spec.case.scenario is not None:
-        reason = "the case has a scenario instead of turns, and Evaldesk has no simulated user to play it"
-        return trial_result(spec, attempt, ErrorRecord("unsupported", reason))
+    try:
+        user = trial_user(agent, spec)
+    except UsageError as error:
+        return trial_result(spec, attempt, ErrorRecord("no_user", str(error)))
     session = _session_of(spec)
-    for turn in spec.case.turns:
-        record = await play_turn(agent, session, turn.query, attempt=attempt)
-        if record.error or attempt.stop:
-            break
-    return trial_result(spec, attempt, None)
+
+    async def say(text: str, events: tuple[Event, ...]) -> TurnRecord:
+        return await play_turn(agent, session, text, attempt=attempt, before=events)
+
+    said = await converse(user, session, attempt, say)
+    return with_end(trial_result(spec, attempt, said.error), said)
 
 
 async def play_turn(
-    agent: Agent, session: Session, query: str, *, attempt: Attempt, show: Show | None = None
+    agent: Agent,
+    session: Session,
+    query: str,
+    *,
+    attempt: Attempt,
+    show: Show | None = None,
+    before: tuple[Event, ...] = (),
 ) -> TurnRecord:
-    """Play one turn and add it to the session and the attempt; never raises for what the agent does."""
+    """Play one turn and add it to the session and the attempt; never raises for what the agent does.
+
+    `before` is what it took to find the query.
+    """
     turn = OpenTurn(session, query, attempt.clock, show)
+    turn.tell(before)
     attempt.turn = turn
     reason = await _stop_reason(agent, session, query, turn, attempt)
     record = turn.record(reason)

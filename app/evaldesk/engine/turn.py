@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import TypeAlias
 
@@ -45,6 +45,11 @@ class OpenTurn:
         self._keep(event)
         self._note_state()
         return event
+
+    def tell(self, events: Iterable[Event]) -> None:
+        """Keep what is not the agent's: how the message of this turn came about."""
+        for event in events:
+            self._keep(replace(event, at_ms=self._now_ms()))
 
     def fail(self, error: ErrorRecord) -> None:
         """Keep the failure that ends the turn, unless the agent named one itself."""

@@ -10,6 +10,7 @@ from evaldesk.model.json_value import JsonObject
 from evaldesk.model.options import Limits, ModelOptions
 from evaldesk.model.score import Criterion, Score, Verdict
 from evaldesk.model.transcript import ErrorRecord, Transcript, TurnRecord, Usage
+from evaldesk.model.user import UserConfig
 
 TrialStatus: TypeAlias = Literal["finished", "errored", "timed_out", "cancelled"]
 RunStatus: TypeAlias = Literal["pending", "running", "stopping", "stopped", "finished", "failed"]
@@ -78,6 +79,7 @@ class TrialSpec:
     limits: Limits = field(default_factory=Limits)
     model: str | None = None
     model_options: ModelOptions = field(default_factory=ModelOptions)
+    user: UserConfig = field(default_factory=UserConfig)
     seed: int = 0
     attempt: int = 1
 
@@ -150,6 +152,7 @@ class RunConfig:
     limits: Limits = field(default_factory=Limits)
     model: str | None = None
     model_options: ModelOptions = field(default_factory=ModelOptions)
+    user: UserConfig = field(default_factory=UserConfig)
     agent_version: str = ""
     agent_model: str | None = None
     seed: int = 0
