@@ -132,7 +132,9 @@ class RunDesk:
         await self._write(self._store.runs.set_status, run_id, "stopping")
         if playing.driver and cancel:
             await playing.driver.cancel()
-        elif playing.task and not playing.driver:
+        elif playing.driver:
+            playing.driver.stop()
+        elif playing.task:
             playing.task.cancel()
         playing.live.touch()
 

@@ -35,8 +35,11 @@ def trial_text(case: Case, result: TrialResult, *, is_whole: bool = False) -> st
     whole = [score for score in result.scores if score.turn is None and (n > 1 or not _is_said(score, result.scores))]
     lines += [f"{score.metric} {_score_words(score)}" for score in whole if is_whole or score.passed is not True]
     if result.error:
-        lines += [f"error {result.error.kind}: {result.error.message}", *result.error.trace.splitlines()]
-    return printable("\n".join(lines))
+        lines += [
+            f"error {result.error.kind}: {result.error.message}",
+            *(f"| {line}" for line in result.error.trace.splitlines()),
+        ]
+    return printable("\n".join(" ".join(line.splitlines()) for line in lines))
 
 
 def call_text(name: str, args: JsonObject) -> str:

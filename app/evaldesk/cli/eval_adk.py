@@ -1,0 +1,77 @@
+"""`evaldesk eval AGENT EVALSET[:CASE,CASE]...`, as `adk eval`. (reference/adk.md section 4)"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from evaldesk.agents import agent_ref
+from evaldesk.cli.eval_outcome import play_and_judge
+from evaldesk.cli.eval_request import EvalRequest, Job
+from evaldesk.desk.given_criteria import given_criteria
+from evaldesk.errors import NotFoundError, UsageError
+from evaldesk.formats import load_evalset
+
+MOST_LISTED = 50
+
+
+def eval_adk(request: EvalRequest) -> int:
+    """Run every eval set that was named; gives the exit code. Raises UsageError, FormatError."""
+    if len(request.words) < 2:
+        missing = "an agent and an eval set" if not request.words else "an eval set"
+        raise UsageError(f"name {missing}, such as: evaldesk eval samples/hello_world my.evalset.json")
+    agent = agent_ref(request.words[0])
+    criteria = given_criteria(request.config_file_path) if request.config_file_path else ()
+    chosen = _chosen(request.words[1:], Path(agent.folder) if agent.folder else None)
+    jobs = []
+    for path, case_ids in chosen.items():
+        evalset = load_evalset(path)
+        _check_names(path, case_ids, [case.id for case in evalset.cases])
+        jobs.append(Job(agent, evalset, path, request.options(case_ids, criteria)))
+    return play_and_judge(request, jobs)
+
+
+def _chosen(words: Sequence[str], folder: Path | None) -> dict[Path, tuple[str, ...] | None]:
+    """The files with their cases, None for all; a file that is named twice runs what either asks for."""
+    chosen: dict[Path, tuple[str, ...] | None] = {}
+    for word in words:
+        path, names = selected(word, folder)
+        earlier = chosen.get(path, ())
+        both = None if names is None or earlier is None else tuple(dict.fromkeys((*earlier, *names)))
+        chosen[path] = both
+    return chosen
+
+
+def selected(text: str, folder: Path | None = None) -> tuple[Path, tuple[str, ...] | None]:
+    """The file, and the cases after its colon; a file whose own name has a colon is found as it is.
+
+    What is no file may be the name of an eval set in the agent's `folder`. Raises UsageError.
+    """
+    whole = _file(text, folder)
+    if whole:
+        return whole, None
+    name, colon, cases = text.rpartition(":")
+    path = _file(name, folder) if colon else None
+    if path is None:
+        raise UsageError(f"{name if colon else text} is not a file; name an eval set, such as evalsets/my.evalset.json")
+    chosen = tuple(case.strip() for case in cases.split(",") if case.strip())
+    if not chosen:
+        raise UsageError(f"{text}: name a case after the colon, or leave the colon out to run them all")
+    return path, chosen
+
+
+def _file(name: str, folder: Path | None) -> Path | None:
+    candidates = [Path(name)] if folder is None else [Path(name), folder / f"{name}.evalset.json"]
+    return next((path for path in candidates if path.is_file()), None)
+
+
+def _check_names(path: Path, names: Sequence[str] | None, known: Sequence[str]) -> None:
+    """Raise NotFoundError for names that lead nowhere, with the nearest and with all there are."""
+    unknown = [name for name in names or () if name not in known]
+    if not unknown:
+        return
+    said = "; ".join(str(NotFoundError.among("case", name, known)) for name in unknown)
+    if "there are: " in said:
+        raise NotFoundError(f"{path}: {said}")
+    more = ", …" if len(known) > MOST_LISTED else ""
+    raise NotFoundError(f"{path}: {said} There are: {', '.join(known[:MOST_LISTED])}{more}")

@@ -1,0 +1,100 @@
+"""The end of `evaldesk eval`: what is printed, which gates held, what is written, and the exit code."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+import click
+
+from evaldesk.cli.baselines import read_baseline
+from evaldesk.cli.eval_report import report_error, show_details, show_result
+from evaldesk.cli.eval_request import EvalRequest, Job
+from evaldesk.cli.output_files import check_outputs, write_outputs
+from evaldesk.cli.playing import EXIT_INTERRUPTED, Played, play_jobs, resume_command
+from evaldesk.cli.result_json import result_json
+from evaldesk.desk.desk import Desk
+from evaldesk.desk.run_numbers import joined_numbers, run_numbers
+from evaldesk.errors import AgentError
+from evaldesk.report.gates import Baseline, GateOutcome, Gates, judge_gates
+
+EXIT_PASSED, EXIT_NOT_PASSED, EXIT_ERRORS = 0, 1, 3
+
+
+def play_and_judge(request: EvalRequest, jobs: Sequence[Job]) -> int:
+    """Play, show, judge, write; gives the exit code. What can be refused is refused before anything is played."""
+    gates = request.gates
+    check_outputs(request)
+    desk = Desk.open(request.settings())
+    try:
+        baseline = read_baseline(desk.store, request.baseline) if request.baseline is not None else None
+    except BaseException:
+        desk.store.close()
+        raise
+    try:
+        return asyncio.run(_play_and_judge(desk, request, jobs, gates, baseline))
+    except asyncio.CancelledError:
+        click.echo("Stopped before anything was played.", err=True)
+        return EXIT_INTERRUPTED
+
+
+async def _play_and_judge(
+    desk: Desk, request: EvalRequest, jobs: Sequence[Job], gates: Gates, baseline: Baseline | None
+) -> int:
+    try:
+        try:
+            played = await play_jobs(desk, jobs, is_quiet=request.quiet or request.is_json)
+        except AgentError as error:
+            report_error(jobs[0].agent.id, error)
+            return EXIT_ERRORS
+        return await asyncio.to_thread(conclude, desk, request, played, gates, baseline)
+    finally:
+        await desk.close()
+
+
+def conclude(
+    desk: Desk, request: EvalRequest, played: Sequence[Played], gates: Gates, baseline: Baseline | None
+) -> int:
+    """Show what was played, judge the gates, and write the files that were asked for."""
+    own = [each for each in played if not each.job.is_baseline]
+    numbers = joined_numbers([run_numbers(desk.store, each.run) for each in own])
+    outcomes = judge_gates(gates, numbers, baseline)
+    is_whole = all(each.run.status == "finished" for each in played)
+    if request.is_json:
+        click.echo(result_json(desk.store, own, outcomes))
+    else:
+        _show(desk, request, played, outcomes if not gates.asks_nothing or baseline else ())
+    write_outputs(desk.store, request, own, outcomes, baseline)
+    left = next((each for each in played if each.run.status == "stopped"), None)
+    if left:
+        _say_how_to_resume(left, request)
+        return EXIT_INTERRUPTED
+    return exit_code(outcomes, is_whole=is_whole)
+
+
+def exit_code(outcomes: Sequence[GateOutcome], *, is_whole: bool) -> int:
+    """0 when every gate held; 3 when errors exceed what is tolerated or a run broke off; else 1."""
+    if not is_whole or any(outcome.is_of_errors and not outcome.is_held for outcome in outcomes):
+        return EXIT_ERRORS
+    return EXIT_PASSED if all(outcome.is_held for outcome in outcomes) else EXIT_NOT_PASSED
+
+
+def _show(desk: Desk, request: EvalRequest, played: Sequence[Played], outcomes: Sequence[GateOutcome]) -> None:
+    for each in played:
+        if len(played) > 1:
+            click.echo(click.style(each.job.evalset.name or each.job.evalset.id, bold=True))
+        if request.print_detailed_results:
+            show_details(desk.store, each.run)
+        show_result(desk.store, each.run, is_quiet=request.quiet)
+    for outcome in outcomes:
+        mark = click.style("✓ held  ", fg="green") if outcome.is_held else click.style("✗ failed", fg="red")
+        click.echo(f"{mark} {outcome.name}: {outcome.sentence}")
+
+
+def _say_how_to_resume(left: Played, request: EvalRequest) -> None:
+    run = left.run
+    click.echo(
+        f"Stopped: {run.n_done:,} of {run.n_trials:,} trials are done and stored. "
+        f"Go on with: {resume_command(run.id, request.home)}",
+        err=True,
+    )

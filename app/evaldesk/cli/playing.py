@@ -1,0 +1,114 @@
+"""Plays runs for a command: one after the other, with progress, until they end or somebody presses Ctrl-C."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import shlex
+import signal
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import click
+
+from evaldesk.cli.eval_request import Job
+from evaldesk.cli.progress import shown_progress
+from evaldesk.desk.desk import Desk
+from evaldesk.desk.evaluating import subject_of
+from evaldesk.desk.run_plan import RunPlan
+from evaldesk.desk.runs import RunDesk
+from evaldesk.store import RunSummary
+
+EXIT_INTERRUPTED = 130
+
+
+@dataclass(frozen=True, slots=True)
+class Played:
+    """A job and the run it came to."""
+
+    job: Job
+    run: RunSummary
+
+
+class Interruption:
+    """What Ctrl-C does: the first ends the run when what is in flight has ended, the second ends it at once."""
+
+    def __init__(self, runs: RunDesk, say: Callable[[str], None]) -> None:
+        self.n = 0
+        self.run_id: int | None = None
+        self._runs = runs
+        self._say = say
+        self._task = asyncio.current_task()
+        self._stops: set[asyncio.Task[None]] = set()
+
+    def __call__(self) -> None:
+        """Ctrl-C was pressed."""
+        self.n += 1
+        if self.run_id is None:
+            if self._task:
+                self._task.cancel()
+            return
+        n = len(self._runs.in_flight(self.run_id))
+        trials = "1 trial" if n == 1 else f"{n} trials"
+        self._say(f"Finishing {trials} in flight; press Ctrl-C again to stop at once" if self.n == 1 else "Stopping")
+        stop = asyncio.create_task(self._runs.stop(self.run_id, cancel=self.n > 1))
+        self._stops.add(stop)
+        stop.add_done_callback(self._stops.discard)
+
+
+async def play_jobs(desk: Desk, jobs: Sequence[Job], *, is_quiet: bool) -> list[Played]:
+    """Play every job; those after an interruption are left out. Raises AgentError, UsageError, CancelledError."""
+    plans = [await plan_job(desk, job) for job in jobs]
+    played = []
+    for job, plan in zip(jobs, plans, strict=True):
+        summary, is_interrupted = await _play(desk, plan, is_quiet=is_quiet)
+        played.append(Played(job, summary))
+        if is_interrupted:
+            break
+    return played
+
+
+async def plan_job(desk: Desk, job: Job) -> RunPlan:
+    """The run of a job, with the agent asked what it is. Raises AgentError, UsageError."""
+    description = await desk.host.describe(job.agent)
+    path = job.path.resolve()
+    known = next((file.id for file in await asyncio.to_thread(desk.evalsets.list) if file.path == path), "")
+    subject = await asyncio.to_thread(subject_of, job.agent, job.evalset, path, description, known)
+    return desk.runs.plan_for(subject, job.options)
+
+
+async def _play(desk: Desk, plan: RunPlan, *, is_quiet: bool) -> tuple[RunSummary, bool]:
+    with shown_progress(is_quiet=is_quiet) as show:
+        interruption = Interruption(desk.runs, lambda line: click.echo(line, err=True))
+
+        def on_progress(summary: RunSummary) -> None:
+            interruption.run_id = summary.id
+            show(summary)
+
+        with _on_interrupt(interruption):
+            summary = await desk.runs.run_to_end(plan, on_progress)
+    return summary, interruption.n > 0
+
+
+@contextlib.contextmanager
+def _on_interrupt(call: Callable[[], None]) -> Iterator[None]:
+    loop = asyncio.get_running_loop()
+    numbers = (signal.SIGINT, signal.SIGTERM)
+    try:
+        for number in numbers:
+            loop.add_signal_handler(number, call)
+    except (NotImplementedError, RuntimeError, ValueError):  # not here, or not in this thread
+        yield
+        return
+    try:
+        yield
+    finally:
+        for number in numbers:
+            loop.remove_signal_handler(number)
+
+
+def resume_command(run_id: int, workspace: Path) -> str:
+    """The command that goes on with a run, from the folder where the person is."""
+    place = "" if workspace == Path.cwd() else f" --workspace {shlex.quote(str(workspace))}"
+    return f"evaldesk run resume {run_id}{place}"

@@ -1,0 +1,94 @@
+"""Commands in this process, with agents and trials in it too: a worker for each test would take seconds."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from evaldesk.agents import load_agent
+from evaldesk.cli import cli
+from evaldesk.desk.runs import RunDesk
+from evaldesk.engine import AgentHost, InlineExecutor
+from evaldesk.model import AgentDescription, AgentRef, RunConfig
+from evaldesk.store import Store
+
+SOURCE = '''
+from collections import Counter
+
+seen = Counter()
+
+
+def root_agent(message, state):
+    """Says what it hears; `raise` raises, `flaky` is right every other time."""
+    seen[message] += 1
+    if message.startswith("raise"):
+        raise ValueError(f"{message} was asked for")
+    return "no" if message == "flaky" and seen[message] % 2 == 0 else message
+'''
+
+
+@dataclass(frozen=True)
+class Place:
+    """A folder with an agent in which commands are run."""
+
+    folder: Path
+
+    def evalset(self, name: str, answers: Mapping[str, str]) -> Path:
+        """An eval set with a case for each query, named by its place: case_1, case_2, …"""
+        cases = [
+            {
+                "eval_id": f"case_{number}",
+                "conversation": [
+                    {
+                        "user_content": {"parts": [{"text": query}]},
+                        "final_response": {"parts": [{"text": answer}]},
+                    }
+                ],
+            }
+            for number, (query, answer) in enumerate(answers.items(), 1)
+        ]
+        path = self.folder / f"{name}.evalset.json"
+        path.write_text(json.dumps({"eval_set_id": name, "eval_cases": cases}))
+        return path
+
+    def run(self, *arguments: object) -> Result:
+        """A command with its output, the two streams apart."""
+        return CliRunner().invoke(cli, [str(argument) for argument in arguments])
+
+    def eval(self, *arguments: object) -> Result:
+        """`evaldesk eval` on the answer alone, with the agent of the place."""
+        return self.run("eval", self.agent, *arguments, "--config-file-path", self.folder / "test_config.json")
+
+    @property
+    def agent(self) -> Path:
+        """The folder of the agent."""
+        return next(self.folder.glob("echo_*"))
+
+    def store(self) -> Store:
+        """The database of the place."""
+        return Store.open(self.folder / ".evaldesk/evaldesk.db", must_exist=True)
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Place:
+    """A folder with an agent whose module no other test has, as the current one."""
+
+    async def describe(self: AgentHost, ref: AgentRef) -> AgentDescription:
+        return load_agent(ref).describe()
+
+    def executor(self: RunDesk, config: RunConfig) -> InlineExecutor:
+        return InlineExecutor(config.concurrency)
+
+    monkeypatch.setattr(AgentHost, "describe", describe)
+    monkeypatch.setattr(RunDesk, "_local_executor", executor)
+    monkeypatch.chdir(tmp_path)
+    folder = tmp_path / f"echo_{abs(hash(tmp_path)):x}"
+    folder.mkdir()
+    (folder / "agent.py").write_text(SOURCE)
+    (tmp_path / "test_config.json").write_text(json.dumps({"criteria": {"response_match_score": 0.8}}))
+    return Place(tmp_path)

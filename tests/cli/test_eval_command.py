@@ -1,0 +1,228 @@
+"""`evaldesk eval AGENT EVALSET...`: what is chosen, what is said, and how it ends."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from evaldesk.errors import EvaldeskError
+
+if TYPE_CHECKING:
+    from tests.cli.conftest import Place
+
+GOOD = {"one": "one", "two": "two"}
+
+
+def _refusal(place: Place, *arguments: object) -> str:
+    result = place.run("eval", *arguments)
+    assert isinstance(result.exception, EvaldeskError), result.output
+    return str(result.exception)
+
+
+def test_all_cases_of_all_files_are_run(place: Place) -> None:
+    first, second = place.evalset("first", GOOD), place.evalset("second", {"three": "three"})
+
+    result = place.eval(first, second, "--n", 2)
+
+    assert result.exit_code == 0, result.output
+    assert "4 of 4 passed" in result.output
+    assert "2 of 2 passed" in result.output
+    with place.store() as store:
+        assert [run.config.evalset_path for run in store.runs.list()] == [str(second), str(first)]
+
+
+def test_selectors_choose_cases_and_are_joined(place: Place) -> None:
+    path = place.evalset("first", GOOD | {"three": "three"})
+
+    result = place.eval(f"{path}:case_3", f"{path}: case_1 ,")
+
+    assert [line for line in result.output.splitlines() if "case_" in line] == ["✓  case_1", "✓  case_3"]
+
+
+def test_an_eval_set_beside_the_agent_is_named_by_its_id(place: Place) -> None:
+    path = place.evalset("mine", GOOD)
+    path.rename(place.agent / path.name)
+
+    assert "✓  case_2" in place.eval("mine:case_2").output
+
+
+def test_a_selector_that_matches_nothing_lists_the_names(place: Place) -> None:
+    path = place.evalset("first", GOOD)
+
+    said = _refusal(place, place.agent, f"{path}:case_3,nothing")
+
+    assert "no case named 'case_3'" in said
+    assert "no case named 'nothing'" in said
+    assert "case_1, case_2" in said
+
+
+@pytest.mark.parametrize("spelled", ["--config_file_path", "--config-file-path"])
+def test_options_take_dashes_and_underscores(place: Place, spelled: str) -> None:
+    path = place.evalset("first", {"one": "two"})
+
+    result = place.run(
+        "eval", place.agent, path, spelled, place.folder / "test_config.json", "--print_detailed_results"
+    )
+
+    assert result.exit_code == 1, result.output
+    assert 'expected answer  "two"' in result.output
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ((), "name an agent and an eval set"),
+        (("samples/hello_world",), "name an eval set"),
+        (("samples/hello_world", "nowhere.json"), "is not a file"),
+        (("samples/hello_word", "nowhere.json"), "did you mean 'hello_world'"),
+    ],
+)
+def test_what_is_missing_is_said(place: Place, arguments: tuple[str, ...], said: str) -> None:
+    assert said in _refusal(place, *arguments)
+
+
+@pytest.mark.parametrize(
+    ("answers", "code"),
+    [
+        pytest.param(GOOD, 0, id="all passed"),
+        pytest.param(GOOD | {"x": "y"}, 1, id="one failed"),
+        pytest.param(GOOD | {"raise": "x"}, 3, id="one errored"),
+        pytest.param({"raise": "x", "x": "y"}, 3, id="an error outweighs a failure"),
+    ],
+)
+def test_without_a_gate_every_trial_must_pass(place: Place, answers: dict[str, str], code: int) -> None:
+    assert place.eval(place.evalset("first", answers)).exit_code == code
+
+
+MIXED = {"one": "one", "flaky": "flaky", "raise": "x"}  # 2 of 2, 1 of 2 and 2 errored
+
+
+@pytest.mark.parametrize(
+    ("gates", "code", "said"),
+    [
+        ("--min-pass-rate 0.75", 0, "✓ held   --min-pass-rate: pass rate 0.75 is at least 0.75: 3 of 4 passed"),
+        ("--min-pass-rate 0.8", 1, "✗ failed --min-pass-rate: pass rate 0.75 is below 0.8"),
+        ("--min-case-pass-rate 0.5", 1, "1 of 3 cases passed less than 0.5 of their trials: case_3 (nothing scored)"),
+        ("--min-case-pass-rate 0.6", 1, "case_2 (1 of 2), case_3 (nothing scored)"),
+        ("--pass-at 2=1", 0, "✓ held   --pass-at 2: pass@2 1 is at least 1; over the 2 of 3 cases"),
+        ("--pass-hat 2=0.6", 1, "✗ failed --pass-hat 2: pass^2 0.5 is below 0.6"),
+        ("--pass-hat 5=0.1", 1, "pass^5 is undefined: no case has 5 scored trials; raise --n"),
+        ("--max-cost 0.5", 0, "✓ held   --max-cost: the run cost $0, within $0.5"),
+    ],
+)
+def test_each_gate_is_printed_with_its_number(place: Place, gates: str, code: int, said: str) -> None:
+    path = place.evalset("first", MIXED)
+
+    result = place.eval(path, "--n", 2, *gates.split(), "--max-error-rate", "0.5")
+
+    assert said in result.output
+    assert "✓ held   --max-error-rate: 2 of 6 trials errored (33.3%), within the tolerated 0.5" in result.output
+    assert result.exit_code == code, result.output
+
+
+def test_more_errors_than_tolerated_have_their_own_code(place: Place) -> None:
+    path = place.evalset("first", MIXED)
+
+    result = place.eval(path, "--n", 2, "--max-error-rate", "0.2", "--min-pass-rate", "0.1")
+
+    assert "✗ failed --max-error-rate: 2 of 6 trials errored (33.3%), more than the tolerated 0.2" in result.output
+    assert result.exit_code == 3
+
+
+def test_errors_count_as_failures_when_asked(place: Place) -> None:
+    result = place.eval(place.evalset("first", MIXED), "--n", 2, "--count-errors-as-failures")
+
+    assert "3 of 6 passed" in result.output
+
+
+def test_regressions_are_counted_against_a_run_and_against_a_file(place: Place) -> None:
+    path, saved = place.evalset("first", GOOD | {"three": "three"}), place.folder / "base.json"
+    place.eval(path, "-o", saved)
+    place.evalset("first", {"one": "one", "two": "other", "new": "y"})
+
+    against_run = place.eval(path, "--baseline", 1)
+    against_file = place.eval(path, "--baseline", saved, "--max-regressions", 2)
+
+    assert "2 of 3 cases regressed against run 1, 0 allowed" in against_run.output
+    assert "Regressed: case_2, case_3" in against_run.output
+    assert against_run.exit_code == 1
+    assert "2 of 3 cases regressed against base.json, 2 allowed" in against_file.output
+    assert against_file.exit_code == 0
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--baseline", "99"], "no run 99"),
+        (["--baseline", "old.json"], "neither a file nor the number of a run"),
+        (["--max-regressions", "1"], "needs --baseline"),
+        (["-o", "result.xls"], "the ending says the form"),
+        (["--junit", "."], "is a folder"),
+    ],
+)
+def test_what_cannot_be_judged_or_written_is_refused_before_anything_is_played(
+    place: Place, options: list[str], said: str
+) -> None:
+    message = _refusal(place, place.agent, place.evalset("first", GOOD), *options)
+
+    assert said in message
+    database = place.folder / ".evaldesk/evaldesk.db"
+    if database.exists():
+        with place.store() as store:
+            assert store.runs.list() == []
+
+
+def test_a_pair_of_a_gate_is_checked(place: Place) -> None:
+    path = place.evalset("first", GOOD)
+
+    assert "wanted K=R, such as 5=0.9" in place.eval(path, "--pass-at", "5").output
+    assert "between 0 and 1" in place.eval(path, "--pass-hat", "5=9").output
+
+
+def test_json_is_one_object_on_standard_output(place: Place) -> None:
+    result = place.eval(place.evalset("first", MIXED), "--n", 2, "--json", "--annotations", "--max-error-rate", "1")
+
+    found: dict[str, Any] = json.loads(result.stdout)
+    run = found["runs"][0]
+    assert (run["n_passed"], run["n_failed"], run["n_errored"], run["n_scored"]) == (3, 1, 2, 4)
+    assert run["pass_at_k"]["2"] == 1.0
+    assert [case["is_passed"] for case in run["cases"]] == [True, False, None]
+    assert found["gates"][0]["is_held"] is False
+    assert "::error title=Gate" in result.stderr
+
+
+def test_quiet_says_the_answer_alone(place: Place) -> None:
+    lines = place.eval(place.evalset("first", GOOD), "-q").output.splitlines()
+
+    assert lines[0] == "2 of 2 passed; too few to name a rate"
+    assert len(lines) == 2
+
+
+def test_an_agent_that_does_not_load_ends_with_its_trace(place: Place) -> None:
+    (place.agent / "agent.py").write_text("import no_such_module_here\nroot_agent = 1\n")
+
+    result = place.eval(place.evalset("first", GOOD))
+
+    assert result.exit_code == 3
+    assert "cannot be loaded" in result.stderr
+    assert "no_such_module_here" in result.stderr
+
+
+def test_options_of_the_model_reach_the_run(place: Place) -> None:
+    options = "--model a/b --base-url http://127.0.0.1:1/v1 --temperature 0.5 --max-tokens 9 --max-turns 3 --seed 5"
+
+    place.eval(place.evalset("first", GOOD), *options.split(), "--note", "tuned", "--timeout", 7, "--concurrency", 2)
+
+    with place.store() as store:
+        config = store.runs.summary(1).config
+    model = config.model_options
+    assert (config.model, model.base_url, model.temperature, model.max_tokens, model.max_turns) == (
+        "a/b",
+        "http://127.0.0.1:1/v1",
+        0.5,
+        9,
+        3,
+    )
+    assert (config.seed, config.note, config.limits.trial_timeout_s, config.concurrency) == (5, "tuned", 7.0, 2)

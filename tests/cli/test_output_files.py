@@ -1,0 +1,132 @@
+"""The files that `evaldesk eval` writes for builds and for tables."""
+
+from __future__ import annotations
+
+import csv
+import json
+from typing import TYPE_CHECKING
+from xml.etree import ElementTree as ET
+
+import pytest
+
+from evaldesk.model import Case, ErrorRecord, TrialResult, Turn
+from evaldesk.report.annotations import case_annotation
+from evaldesk.report.junit import junit_suite, junit_xml
+from evaldesk.report.run_result import CaseResult
+
+if TYPE_CHECKING:
+    from tests.cli.conftest import Place
+
+ANSWERS = {"one": "one", "x | y": "`<b>@you</b>`", "raise": "x"}
+
+
+def test_junit_keeps_errors_apart_from_failures(place: Place) -> None:
+    place.eval(place.evalset("first", ANSWERS), "--junit", "out/results.xml")
+
+    root = ET.parse(place.folder / "out/results.xml").getroot()  # noqa: S314 - our own file
+    assert [root.get(key) for key in ("tests", "failures", "errors", "skipped")] == ["3", "1", "1", "0"]
+    passed, failed, errored = root.findall("testsuite/testcase")
+    assert list(passed) == []
+    failure, error = failed.find("failure"), errored.find("error")
+    assert failure is not None
+    assert error is not None
+    assert "expected answer" in (failure.text or "")
+    assert "ValueError: raise was asked for" in (error.get("message") or "")
+
+
+def test_the_summary_names_regressions_first_and_escapes_what_files_say(place: Place) -> None:
+    path = place.evalset("first", {"one": "one", "two": "two"})
+    place.eval(path)
+    place.evalset("first", {"one": "one", "x | y": "`<b>@you</b>`"})
+
+    place.eval(path, "--baseline", 1, "--summary", "summary.md")
+
+    text = (place.folder / "summary.md").read_text()
+    lines = text.splitlines()
+    assert lines[:2] == ["<!-- evaldesk -->", "## ❌ Evaluation did not pass"]
+    assert lines[3:6] == ["**Regressed against run 1:**", "", lines[5]]
+    assert lines[5].startswith("- `case_2` turn 1: response\\_match\\_score")
+    assert "Against run 1: 0 fixed, 1 broken; not distinguishable from chance, p 1.00." in text
+    assert "**1 of 2 passed; too few to name a rate**" in text
+    assert "<b>" not in text
+
+
+def test_the_summary_of_a_step_is_appended(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    step = place.folder / "step.md"
+    step.write_text("before\n")
+    monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(step))
+
+    place.eval(place.evalset("first", {"one": "one"}), "--summary", step)
+
+    assert step.read_text().startswith("before\n<!-- evaldesk -->\n## ✅ Evaluation passed")
+
+
+def test_tables_of_trials_and_scores(place: Place) -> None:
+    path = place.evalset("first", {"one": "=1+1", "raise": "x"})
+
+    place.eval(path, "--n", 2, "-o", "a.csv", "-o", "a.scores.csv", "-o", "a.jsonl", "-o", "a.json")
+
+    rows = list(csv.DictReader((place.folder / "a.csv").read_text().splitlines()))
+    assert [(row["case_id"], row["trial_index"], row["verdict"]) for row in rows] == [
+        ("case_1", "0", "failed"),
+        ("case_1", "1", "failed"),
+        ("case_2", "0", "errored"),
+        ("case_2", "1", "errored"),
+    ]
+    scores = list(csv.DictReader((place.folder / "a.scores.csv").read_text().splitlines()))
+    assert [(row["metric"], row["turn"], row["value"]) for row in scores][:2] == [
+        ("response_match_score", "1", "0.0"),
+        ("response_match_score", "", "0.0"),
+    ]
+    lines = [json.loads(line) for line in (place.folder / "a.jsonl").read_text().splitlines()]
+    assert [line["response_match_score"] for line in lines] == [0.0, 0.0, None, None]
+    assert json.loads((place.folder / "a.json").read_text())["runs"][0]["n_errored"] == 2
+
+
+def test_a_table_holds_no_formula(place: Place) -> None:
+    place.eval(place.evalset("first", {"=1+1": "x"}), "-o", "a.csv")
+
+    assert next(csv.DictReader((place.folder / "a.csv").read_text().splitlines()))["answer"] == "'=1+1"
+
+
+def test_parquet_holds_the_trials(place: Place) -> None:
+    pytest.importorskip("pyarrow")
+    import pandas as pd
+
+    place.eval(place.evalset("first", {"one": "one"}), "-o", "a.parquet", "-o", "a.scores.parquet")
+
+    assert list(pd.read_parquet(place.folder / "a.parquet").verdict) == ["passed"]
+    assert list(pd.read_parquet(place.folder / "a.scores.parquet").value) == [1.0, 1.0]
+
+
+def test_annotations_mark_the_file(place: Place) -> None:
+    result = place.eval(place.evalset("first", ANSWERS), "--annotations")
+
+    marks = [line for line in result.stdout.splitlines() if line.startswith("::")]
+    assert marks[0] == "::error title=Gate all passed::1 of 3 trials passed; all must"
+    assert marks[2].startswith("::error file=first.evalset.json,title=case_2%3A 0 of 1 passed::trial 1 failed: turn 1")
+    assert marks[3].startswith("::warning file=first.evalset.json,title=case_3%3A 0 of 0 passed::trial 1 errored")
+
+
+HOSTILE = "a\n::add-mask::b\x00\x1b[2J\ufffe]]>"
+
+
+def _hostile() -> CaseResult:
+    error = ErrorRecord("agent_raised", HOSTILE, f"::set-env name=a::b\n{HOSTILE}")
+    trial = TrialResult(1, 0, 0, "errored", "errored", error=error)
+    return CaseResult(Case(HOSTILE, (Turn("hi"),)), (trial,), 1)
+
+
+def test_what_an_agent_says_is_no_workflow_command() -> None:
+    line = case_annotation(_hostile(), HOSTILE)
+
+    assert len(line.splitlines()) == 1
+    assert line.startswith("::warning file=")
+    assert not any(line.strip().startswith("::") for line in _hostile().diff().splitlines())
+
+
+def test_what_an_agent_says_is_legal_xml() -> None:
+    case = ET.fromstring(junit_xml([junit_suite(HOSTILE, [_hostile()])])).find("testsuite/testcase")  # noqa: S314
+
+    assert case is not None
+    assert "\x1b" not in (case.get("name") or "")

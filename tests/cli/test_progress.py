@@ -1,0 +1,61 @@
+"""What is told of a run while it goes on."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from evaldesk.cli.progress import LOG_EVERY_S, ProgressLog, duration_words, progress_words, remaining_s
+from evaldesk.model import AgentRef, Case, RunConfig, Turn
+from evaldesk.store import RunSummary, Store
+
+
+@pytest.fixture
+def summary(tmp_path: Path) -> RunSummary:
+    """A run of 100 trials of which nothing was played yet."""
+    with Store.open(tmp_path / "evaldesk.db") as store:
+        config = RunConfig(AgentRef("a", "a:a"), "a", n=100)
+        return store.runs.summary(store.runs.create(config, [Case("a", (Turn("hi"),))]))
+
+
+def test_the_numbers_are_all_there(summary: RunSummary) -> None:
+    moment = replace(summary, n_passed=10, n_failed=1, n_errored=1, tokens_in=3000, tokens_out=400, cost=0.0123)
+
+    assert progress_words(moment, 120.0) == (
+        "12 of 100 done, 10 passed, 1 errored, 3,400 tokens, $0.0123, about 2 min left"
+    )
+
+
+def test_what_is_not_known_is_not_named(summary: RunSummary) -> None:
+    assert progress_words(summary, None) == "0 of 100 done, 0 passed"
+    assert progress_words(replace(summary, n_unpriced=3), None).endswith("cost not known")
+
+
+def test_the_remaining_time_counts_only_what_this_session_played(summary: RunSummary) -> None:
+    moment = replace(summary, n_passed=60)
+
+    assert remaining_s(moment, 50, 20.0) == 80.0
+    assert remaining_s(moment, 60, 20.0) is None
+    assert remaining_s(replace(summary, n_passed=100), 50, 20.0) is None
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words"), [(0.2, "1 s"), (59.6, "60 s"), (120, "2 min"), (3599, "1 h 0 min"), (7500, "2 h 5 min")]
+)
+def test_durations_are_said_in_words(seconds: float, words: str) -> None:
+    assert duration_words(seconds) == words
+
+
+def test_a_log_gets_a_line_now_and_then(summary: RunSummary) -> None:
+    now = 0.0
+    lines: list[str] = []
+    log = ProgressLog(lines.append, clock=lambda: now)
+
+    for n_passed in range(31):
+        now = n_passed * LOG_EVERY_S / 10
+        log(replace(summary, n_passed=n_passed))
+
+    assert [line.split(",")[0] for line in lines] == ["10 of 100 done", "20 of 100 done", "30 of 100 done"]
+    assert lines[0].endswith("about 2 min left")
