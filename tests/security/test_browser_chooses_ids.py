@@ -127,6 +127,9 @@ def test_a_new_eval_set_gets_a_plain_name_in_its_folder(fort: Any, name: str) ->
 FIELDS = {
     *(
         "agent",
+        "run",
+        "a",
+        "b",
         "evalset",
         "case",
         "cases",

@@ -111,7 +111,7 @@ def _matrix_row(
     letters = ["r" if (row.case_index, index) in in_flight else letter for index, letter in enumerate(shown)]
     return MatrixRow(
         case_id=row.case_id,
-        href=f"{base}{_first_problem(row.strip)}",
+        href=f"{base}{first_problem(row.strip)}",
         squares=tuple(Square(at + 1, STATUS_OF[letter], f"{base}{at}") for at, letter in enumerate(letters)),
         n_hidden=len(row.strip) - len(shown),
         hidden_href=f"{base}{len(shown)}",
@@ -165,7 +165,16 @@ def is_higher_better(metric: str) -> bool:
         return True
 
 
-def _first_problem(strip: str) -> int:
+def is_share(metric: str) -> bool:
+    """Whether its scores lie between 0 and 1, so that differences are said in points; so of a metric that is gone."""
+    try:
+        info = metric_info(metric)
+    except Exception:  # a user's metric that can no longer be imported must not break the page of a stored run
+        return True
+    return (info.low, info.high) == (0.0, 1.0)
+
+
+def first_problem(strip: str) -> int:
     """The trial that a case's name leads to: the first that did not pass, else the first."""
     return next((at for at, letter in enumerate(strip) if letter in "feu"), 0)
 

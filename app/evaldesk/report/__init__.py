@@ -10,8 +10,15 @@ from evaldesk.report.comparison import (
     holm,
 )
 from evaldesk.report.comparison_words import (
+    DOLLARS,
+    FEWER_IS_BETTER,
+    MILLISECONDS,
+    POINTS,
+    SCORES,
+    Unit,
     changes_sentence,
     comparison_sentence,
+    difference_words,
     flips_sentence,
     gap_sentence,
     p_words,
@@ -57,6 +64,11 @@ from evaldesk.report.words import (
 )
 
 __all__ = [
+    "DOLLARS",
+    "FEWER_IS_BETTER",
+    "MILLISECONDS",
+    "POINTS",
+    "SCORES",
     "ArgRow",
     "CallRow",
     "CaseCounts",
@@ -73,6 +85,7 @@ __all__ = [
     "StateRow",
     "TextDiff",
     "TurnDiff",
+    "Unit",
     "anytime_interval",
     "basis_sentence",
     "benjamini_hochberg",
@@ -88,6 +101,7 @@ __all__ = [
     "curve_note",
     "curve_point",
     "diff_text",
+    "difference_words",
     "disagreement",
     "doubt_words",
     "errors_sentence",

@@ -76,8 +76,7 @@ def compare_scores(before: Mapping[str, float], after: Mapping[str, float]) -> C
     is_even = error < _ROUNDING
     difference = fmean(differences)
     half = 0.0 if is_even else t_95(n - 1) * error
-    has_p_of_t = n >= _FEW_CASES and not is_even
-    p, test = _p_of_t(difference, error, n) if has_p_of_t else _p_of_signs(differences)
+    p, test = _p_of_even(difference, n) if is_even else _p(differences, difference, error)
     return Comparison(
         n_cases=n,
         n_only_before=len(before) - n,
@@ -121,10 +120,13 @@ def benjamini_hochberg(ps: Sequence[float]) -> tuple[float, ...]:
     return tuple(adjusted)
 
 
-def _p_of_t(difference: float, error: float, n: int) -> tuple[float, Test]:
-    return chance_beyond(abs(difference / error), n - 1), "t"
+def _p_of_even(difference: float, n: int) -> tuple[float, Test]:
+    """Where every case moved by the same, one pattern of signs each way is as far from 0."""
+    return (mcnemar(n, 0) if abs(difference) > _ROUNDING else 1.0), "sign flip"
 
 
-def _p_of_signs(differences: Sequence[float]) -> tuple[float, Test]:
-    """By sums of whole numbers: those that are equal must not differ by rounding."""
+def _p(differences: Sequence[float], difference: float, error: float) -> tuple[float, Test]:
+    if len(differences) >= _FEW_CASES:
+        return chance_beyond(abs(difference / error), len(differences) - 1), "t"
+    # Whole numbers: sums that are equal must not differ by rounding.
     return sign_flips([round(d / _ROUNDING) for d in differences]), "sign flip"

@@ -2,15 +2,60 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
+
 from evaldesk.report.comparison import Comparison, Flips
+from evaldesk.report.words import number_words
 
 
-def comparison_sentence(comparison: Comparison | None) -> str:
-    """`Better by 17 points; could be 5–29. 12 cases, p 0.027`, or that the runs are not distinguishable."""
+@dataclass(frozen=True, slots=True)
+class Unit:
+    """How the difference of one quantity is said: what more of it is called, what less, and amounts in words.
+
+    `say` gives amounts without their sign, told apart from one another where they differ; `nouns` follow the number.
+    """
+
+    more: str
+    less: str
+    say: Callable[..., list[str]]
+    nouns: tuple[str, str] = ("", "")
+
+    def amount(self, value: float) -> str:
+        """`17 points`."""
+        said = self.say(value)[0]
+        return f"{said} {self.nouns[0] if said == '1' else self.nouns[1]}".rstrip()
+
+    def way(self, value: float) -> str:
+        """What a difference of that sign is called."""
+        return self.more if value > 0 else self.less
+
+
+def comparison_sentence(comparison: Comparison | None, unit: Unit | None = None) -> str:
+    """`Better by 17 points; could be 5–29. 12 cases, p 0.027`, or that the runs are not distinguishable.
+
+    In points, 1 % of a rate or of a 0-to-1 score, unless the difference has another unit.
+    """
     if comparison is None:
         return "No case has a score in both runs"
     cases = "1 case" if comparison.n_cases == 1 else f"{comparison.n_cases:,} cases"
-    return f"{_verdict(comparison)}. {cases}, {p_words(comparison.p)}"
+    return f"{difference_words(comparison, unit)}. {cases}, {p_words(comparison.p)}"
+
+
+def difference_words(comparison: Comparison, unit: Unit | None = None) -> str:
+    """The first half of the sentence: `Better by 17 points; could be 5–29`."""
+    unit = unit or POINTS
+    difference, interval = comparison.difference, comparison.interval
+    if comparison.is_distinguishable:
+        by = f"{unit.way(difference).capitalize()} by {unit.amount(difference)}"
+        if interval is None:
+            return f"{by} in every case"
+        near, far = unit.say(*sorted((abs(interval.low), abs(interval.high))))
+        return f"{by}; could be {near}–{far}"
+    is_moved = abs(difference) > 1e-9
+    apart = f"{unit.amount(difference)} {unit.way(difference)}" if is_moved else "no difference in the mean"
+    could = f"; could be {_end(interval.low, unit)} to {_end(interval.high, unit)}" if interval else ""
+    return f"Not distinguishable: {apart}{could}"
 
 
 def flips_sentence(flips: Flips) -> str:
@@ -50,8 +95,7 @@ def gap_sentence(n_cases: int, n_trials: int, gap: float | None) -> str:
 
 def points_words(difference: float) -> str:
     """`17 points` for 0.17 or -0.17, with more digits only below one point."""
-    said = _points(difference)[0]
-    return f"{said} point" if said == "1" else f"{said} points"
+    return POINTS.amount(difference)
 
 
 def p_words(p: float) -> str:
@@ -61,22 +105,8 @@ def p_words(p: float) -> str:
     return f"p {p:.2f}" if p >= 0.1 else f"p {p:.3f}"
 
 
-def _verdict(comparison: Comparison) -> str:
-    difference, interval = comparison.difference, comparison.interval
-    way = "better" if difference > 0 else "worse"
-    by = f"{way.capitalize()} by {points_words(difference)}"
-    if comparison.is_distinguishable:
-        if interval is None:
-            return f"{by} in every case"
-        near, far = _points(*sorted((abs(interval.low), abs(interval.high))))
-        return f"{by}; could be {near}–{far}"
-    apart = f"{points_words(difference)} {way}" if abs(difference) > 1e-9 else "no difference in the mean"
-    could = f"; could be {_end(interval.low)} to {_end(interval.high)}" if interval else ""
-    return f"Not distinguishable: {apart}{could}"
-
-
-def _end(value: float) -> str:
-    return f"{_points(value)[0]} {'worse' if value < 0 else 'better'}"
+def _end(value: float, unit: Unit) -> str:
+    return f"{unit.say(value)[0]} {unit.way(value)}"
 
 
 def _points(*rates: float) -> list[str]:
@@ -86,3 +116,25 @@ def _points(*rates: float) -> list[str]:
         if len(set(said)) == len(said) and all(float(one) for one, rate in zip(said, rates, strict=True) if rate):
             break
     return said
+
+
+def _numbers(*values: float) -> list[str]:
+    return [number_words(abs(value)) for value in values]
+
+
+def _durations(*ms: float) -> list[str]:
+    if all(abs(each) < 1000 for each in ms):
+        return [f"{abs(each):.0f} ms" for each in ms]
+    return [f"{abs(each) / 1000:.1f} s" for each in ms]
+
+
+def _dollars(*costs: float) -> list[str]:
+    digits = 2 if all(abs(cost) >= 1 for cost in costs if cost) else 4
+    return [f"${abs(cost):.{digits}f}" for cost in costs]
+
+
+POINTS = Unit("better", "worse", _points, ("point", "points"))
+SCORES = Unit("better", "worse", _numbers)
+FEWER_IS_BETTER = Unit("worse", "better", _numbers)
+MILLISECONDS = Unit("slower", "faster", _durations)
+DOLLARS = Unit("dearer", "cheaper", _dollars)

@@ -1,0 +1,193 @@
+"""Two runs compared by case id: what broke comes first, and chance is called chance."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from evaldesk.desk.comparison import ComparisonPage, read_comparison
+from evaldesk.desk.comparison_choice import read_choice
+from evaldesk.errors import NotFoundError, UsageError
+from evaldesk.model import AgentRef, Case, Criterion, ErrorRecord, RunConfig, Score, TrialResult, Turn, Usage
+from evaldesk.store import Store
+
+STRICT = Criterion("response_match_score", 0.8)
+CALLS = Criterion("tool_call_count_v1", 3.0)
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    with Store.open(tmp_path / "evaldesk.db") as opened:
+        yield opened
+
+
+def played(store: Store, strips: Mapping[str, str], *, queries: Mapping[str, str] | None = None, **values: Any) -> int:
+    """A finished run with the verdicts of each case as a strip: `p` scores 1, `f` 0, `e` broke off."""
+    cost, ms, calls = (values.pop(name, default) for name, default in (("cost", 0.01), ("ms", 100.0), ("calls", 2.0)))
+    n = max(map(len, strips.values()))
+    config = RunConfig(AgentRef("dice", "dice:agent"), "set", n=n, criteria=(STRICT, CALLS))
+    cases = [Case(case_id, (Turn((queries or {}).get(case_id, "Roll.")),)) for case_id in strips]
+    run_id = store.runs.create(replace(config, **values), cases)
+    store.runs.set_status(run_id, "running")
+    store.runs.record(
+        [
+            _result((run_id, case_index, index), letter, cost, ms, calls)
+            for case_index, strip in enumerate(strips.values())
+            for index, letter in enumerate(strip)
+        ]
+    )
+    store.runs.set_status(run_id, "finished")
+    return run_id
+
+
+def _result(key: tuple[int, int, int], letter: str, cost: float, ms: float, calls: float) -> TrialResult:
+    error = ErrorRecord("agent_raised", "it broke") if letter == "e" else None
+    value = float(letter == "p")
+    scores = (
+        Score(STRICT.metric, value, None, 0.8, letter == "p"),
+        Score(CALLS.metric, calls, None, 3.0, calls <= 3.0),
+    )
+    return TrialResult(
+        *key,
+        status="errored" if error else "finished",
+        verdict="errored" if error else "passed" if letter == "p" else "failed",
+        scores=() if error else scores,
+        usages=(Usage("openai/big", tokens_in=10, tokens_out=5, cost=cost),),
+        duration_ms=ms,
+        error=error,
+    )
+
+
+def kinds(found: ComparisonPage) -> list[tuple[str, str]]:
+    return [(change.case_id, change.kind) for change in found.changes]
+
+
+def test_what_broke_comes_first_and_the_worst_of_it_before_all(store: Store) -> None:
+    a = played(store, {"fixed": "fff", "steady": "ppp", "broken": "ppp", "ruined": "ppp", "better": "pff"})
+    b = played(store, {"fixed": "ppp", "steady": "ppp", "broken": "ppf", "ruined": "fff", "better": "ppf"})
+
+    found = read_comparison(store.runs, a, b)
+
+    assert kinds(found) == [
+        ("ruined", "broken"),
+        ("broken", "broken"),
+        ("fixed", "fixed"),
+        ("better", "steadier"),
+    ]
+    assert found.flips == "1 fixed, 2 broken; not distinguishable from chance, p 1.00"
+    assert kinds(read_comparison(store.runs, a, b, "same")) == [("steady", "same")]
+    assert found.changes[1].before_href == f"/runs/{a}/cases/2/trials/0"
+    assert found.changes[1].after_href == f"/runs/{b}/cases/2/trials/2"
+
+
+def test_cases_of_one_run_only_are_counted_and_not_compared(store: Store) -> None:
+    a = played(store, {"both": "pp", "old": "ff"})
+    b = played(store, {"new": "pp", "both": "pp"})
+
+    found = read_comparison(store.runs, a, b)
+
+    assert found.notes[0] == "Left out: 1 only in the earlier run, 1 only in the later run."
+    assert kinds(read_comparison(store.runs, a, b, "only in A")) == [("old", "only in A")]
+    assert kinds(read_comparison(store.runs, a, b, "only in B")) == [("new", "only in B")]
+    assert found.verdict == "Not distinguishable: no difference in the mean. 1 case, p 1.00"
+
+
+def test_an_error_is_no_failure_unless_its_run_says_so(store: Store) -> None:
+    a = played(store, {"c": "pp", "d": "ee"})
+    lenient, strict = (played(store, {"c": "pe", "d": "pp"}, errors_are_failures=flag) for flag in (False, True))
+
+    assert kinds(read_comparison(store.runs, a, lenient)) == []
+    assert kinds(read_comparison(store.runs, a, strict)) == [("c", "broken")]
+    assert kinds(read_comparison(store.runs, a, lenient, "not scored")) == [("d", "not scored")]
+
+
+def test_a_difference_is_called_by_what_it_is_of(store: Store) -> None:
+    strips = {f"c{index}": "pp" for index in range(8)}
+    a, b = played(store, strips, ms=900.0), played(store, strips, ms=2400.0, cost=0.04, calls=3.0)
+
+    found = {each.title: each for each in read_comparison(store.runs, a, b).differences}
+
+    assert found["Time of a trial"].words == "Slower by 1.5 s in every case"
+    assert found["Cost of a trial"].words == "Dearer by $0.0300 in every case"
+    assert found["Tool calls"].words == "Worse by 1.00 in every case"
+    assert {found[name].way for name in ("Time of a trial", "Cost of a trial", "Tool calls")} == {"worse"}
+    assert found["Response match"].way == ""
+
+
+def test_single_cases_stand_out_only_after_correction(store: Store) -> None:
+    ones, zeros = "p" * 12, "f" * 12
+    before = {f"c{index}": ones for index in range(6)}
+    a, b = played(store, before), played(store, before | {"c1": zeros, "c2": ones[:-1] + "f"})
+
+    found = read_comparison(store.runs, a, b)
+
+    assert [(change.case_id, change.stands_out) for change in found.changes] == [("c1", True), ("c2", False)]
+    assert found.notes[-1] == "1 of 6 changes stand out after correction for many comparisons (Benjamini-Hochberg)."
+
+
+def test_one_trial_a_case_proves_nothing_about_a_case(store: Store) -> None:
+    a, b = played(store, {"c": "p", "d": "p"}), played(store, {"c": "f", "d": "p"})
+
+    assert read_comparison(store.runs, a, b).notes == []
+
+
+def test_what_makes_runs_hard_to_compare_is_said(store: Store) -> None:
+    a = played(store, {"c": "pp", "d": "pp"}, concurrency=4)
+    b = played(
+        store, {"c": "p", "d": "p"}, queries={"c": "Roll twice."}, evalset_id="other", concurrency=8, criteria=(STRICT,)
+    )
+
+    assert read_comparison(store.runs, a, b).warnings == [
+        "The runs are of different eval sets; only cases with the same id are compared.",
+        "1 case was edited between the runs: c.",
+        "The runs were judged by different rules, so a verdict does not mean the same in both.",
+        f"Run {a} has 2 trials of each case, run {b} 1 trial.",
+        f"Run {a} played 4 trials at once, run {b} 8: times are not quite comparable.",
+    ]
+
+
+def test_the_same_trials_scored_twice_are_told_from_two_runs(store: Store) -> None:
+    a = played(store, {"c": "pp"})
+    b = played(store, {"c": "pp"}, source_run_id=a, criteria=(STRICT,))
+
+    found = read_comparison(store.runs, a, b)
+
+    assert found.warnings == ["Both score the same stored trials, so whatever differs comes from the criteria."]
+    assert [line.name for line in found.config.lines] == ["Passes when"]
+    assert "Eval set" in found.config.same
+
+
+def test_many_cases_come_a_page_at_a_time(store: Store) -> None:
+    ids = [f"c{index:03}" for index in range(130)]
+    a, b = played(store, dict.fromkeys(ids, "p")), played(store, dict.fromkeys(ids, "f"))
+
+    first = read_comparison(store.runs, a, b)
+    second = read_comparison(store.runs, a, b, start=100)
+
+    assert (len(first.changes), first.n_fitting, len(second.changes)) == (100, 130, 30)
+    assert first.more_href == f"/compare?a={a}&b={b}&from=100"
+    assert second.more_href == ""
+    assert first.verdict.startswith("Worse by 100 points in every case")
+
+
+def test_a_run_is_not_compared_with_itself_nor_with_none(store: Store) -> None:
+    a = played(store, {"c": "p"})
+
+    with pytest.raises(UsageError, match="choose two different runs"):
+        read_comparison(store.runs, a, a)
+    with pytest.raises(NotFoundError):
+        read_comparison(store.runs, a, 99)
+
+
+def test_the_run_before_on_the_same_eval_set_is_proposed(store: Store) -> None:
+    other = played(store, {"c": "p"}, evalset_id="other")
+    a, b = played(store, {"c": "p"}), played(store, {"c": "f"})
+    stranger = played(store, {"c": "p"}, evalset_id="other")
+
+    assert (read_choice(store.runs, [b]).a, read_choice(store.runs, [b]).b) == (a, b)
+    assert read_choice(store.runs, []).b == stranger
+    assert [offer.id for offer in read_choice(store.runs, [b]).offers] == [b, a, stranger, other]

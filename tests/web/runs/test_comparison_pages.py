@@ -1,0 +1,67 @@
+"""The page of a comparison, and the ways that lead to it; all of them without a script."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+
+def test_two_ticked_runs_are_compared_the_earlier_first(pages: Any) -> None:
+    first, second = pages.finish(), pages.finish()
+
+    answer = pages.get(f"/compare?run={second[6:]}&run={first[6:]}")
+
+    assert answer.status_code == 303
+    assert answer.headers["location"] == f"/compare?a={first[6:]}&b={second[6:]}"
+    assert f'name="run" value="{first[6:]}"' in pages.get("/runs").text
+
+
+def test_a_comparison_says_what_it_found_in_words(pages: Any) -> None:
+    a, b = pages.finish()[6:], pages.finish()[6:]
+
+    text = pages.get(f"/compare?a={a}&b={b}").text
+
+    assert "Not distinguishable: no difference in the mean" in text
+    assert "No verdict changed." in text
+    assert "No case changed." in text
+    assert f'href="/compare?a={b}&amp;b={a}"' in text
+    assert "seed" in text
+    shown = pages.get(f"/compare?a={a}&b={b}&show=same").text
+    assert f'href="/runs/{a}/cases/1/trials/0"' in shown
+    assert f'href="/runs/{b}/cases/1/trials/0"' in shown
+
+
+def test_a_run_leads_to_the_choice_of_another(pages: Any) -> None:
+    first, second = pages.finish(), pages.finish()
+
+    assert f'href="/compare?b={second[6:]}"' in pages.get(second).text
+    text = pages.get(f"/compare?b={second[6:]}").text
+    assert f'<option value="{second[6:]}" selected>' in text
+    assert f'<option value="{first[6:]}" selected>' in text
+
+
+def test_a_single_run_has_nothing_to_be_compared_with(pages: Any) -> None:
+    assert "No runs yet" in pages.get("/compare").text
+    pages.finish()
+    assert "One run is not enough" in pages.get("/compare").text
+
+
+@pytest.mark.parametrize(
+    ("query", "status", "said"),
+    [
+        ("a=1&b=1", 422, "Run 1 is the same as itself"),
+        ("run=1&run=2&run=3", 422, "Tick two runs, not 3"),
+        ("run=1&run=1", 200, "Compare two runs"),
+        ("a=1&b=99", 404, "there is no run 99"),
+        ("a=1&b=../2", 200, "Compare two runs"),
+        ("a=1&b=2&show=__class__&from=9999999", 200, "No case changed."),
+    ],
+)
+def test_what_cannot_be_compared_says_why(pages: Any, query: str, status: int, said: str) -> None:
+    pages.finish(n="1")
+    pages.finish(n="1")
+
+    answer = pages.get(f"/compare?{query}")
+
+    assert (answer.status_code, said.lower() in answer.text.lower()) == (status, True)
