@@ -20,6 +20,7 @@ EXCHANGE = Registry(
         "osmosis-csv": "evaldesk.formats.osmosis_dataset:OsmosisTable",
         "osmosis-parquet": "evaldesk.formats.osmosis_dataset:OsmosisParquet",
         "osmosis-results": "evaldesk.formats.osmosis_results:OsmosisResults",
+        "openhands": "evaldesk.formats.openhands:OpenHands",
         "tau-bench": "evaldesk.formats.tau_bench:TauBench",
         "tau2": "evaldesk.formats.tau2:Tau2Tasks",
         "tau2-results": "evaldesk.formats.tau2_results:Tau2Results",

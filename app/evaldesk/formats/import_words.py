@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from evaldesk.formats.exchange import Imported, RecordedRun
@@ -17,7 +17,8 @@ def with_words(imported: Imported) -> Imported:
     """The same with sentences about what it holds before those of its format, and about keys that it only keeps."""
     evalset = imported.evalset
     understood = (*_understood(imported), *imported.understood)
-    kept = imported.kept or (tuple(_kept(evalset)) if evalset else ())
+    cases = evalset.cases if evalset else tuple(case for run in imported.runs for case in run.cases)
+    kept = imported.kept or tuple(_kept(evalset.extra if evalset else {}, cases))
     return replace(imported, understood=understood, kept=kept)
 
 
@@ -64,16 +65,16 @@ def _of_run(run: RecordedRun) -> Iterator[str]:
         yield f"Scores of {', '.join(criterion.metric for criterion in run.criteria)}."
 
 
-def _kept(evalset: EvalSet) -> Iterator[str]:
+def _kept(extra: JsonObject, cases: Sequence[Case]) -> Iterator[str]:
     """One sentence for each level that has keys without a meaning here."""
-    if names := _names([evalset.extra]):
+    if names := _names([extra]):
         yield f"Of the eval set: {names}."
     levels = (
-        ("case", [case.extra for case in evalset.cases]),
-        ("initial session", [case.initial_session.extra for case in evalset.cases if case.initial_session]),
-        ("turn", [turn.extra for case in evalset.cases for turn in case.turns]),
-        ("expectation", [turn.expected.extra for case in evalset.cases for turn in case.turns]),
-        ("tool call", [extra for case in evalset.cases for extra in _of_calls(case)]),
+        ("case", [case.extra for case in cases]),
+        ("initial session", [case.initial_session.extra for case in cases if case.initial_session]),
+        ("turn", [turn.extra for case in cases for turn in case.turns]),
+        ("expectation", [turn.expected.extra for case in cases for turn in case.turns]),
+        ("tool call", [extra for case in cases for extra in _of_calls(case)]),
     )
     for level, extras in levels:
         n = sum(bool(shown_extra(extra)) for extra in extras)

@@ -1,0 +1,116 @@
+"""A trial as a line of OpenHands' `output.jsonl`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from evaldesk.formats.exchange import RecordedRun
+from evaldesk.model import Event, TrialResult, TurnRecord
+
+_START = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def row_of(run: RecordedRun, result: TrialResult) -> dict[str, Any]:
+    """The EvalOutput of a trial; scores stand in `test_result`, times count from 1970."""
+    case = run.cases[result.case_index]
+    return {
+        "instance_id": case.id,
+        "test_result": _test_result(result),
+        "instruction": case.turns[0].query if case.turns else "",
+        "metadata": {
+            "agent_class": run.agent,
+            "llm_config": {"model": run.model},
+            "max_iterations": 0,
+            "eval_output_dir": "",
+            "start_time": "1970-01-01 00:00:00",
+            "git_commit": "",
+            "dataset": run.name,
+        },
+        "history": _history(result.transcript.turns, result.duration_ms),
+        "metrics": _metrics(result),
+        "error": result.error.message if result.error else None,
+        "instance": case.extra.get("instance"),
+    }
+
+
+def _test_result(result: TrialResult) -> dict[str, Any]:
+    """The scores by metric, and what the file said beside them when it was one of OpenHands."""
+    found: dict[str, Any] = {}
+    for score in result.scores:
+        if score.turn is not None:
+            continue
+        kept = score.details.get("test_result")
+        found |= kept if isinstance(kept, dict) else {}
+        report = found.get("report")
+        if not (isinstance(report, dict) and score.metric in report):
+            found.setdefault(score.metric, score.value)
+    return found
+
+
+def _history(turns: tuple[TurnRecord, ...], duration: float) -> list[dict[str, Any]]:
+    events: list[dict[str, Any]] = []
+    causes: dict[str, int] = {}
+    began = 0.0
+    for turn in turns:
+        for event in turn.events:
+            for written in _event(event, causes):
+                at = _START + timedelta(milliseconds=began + event.at_ms)
+                events.append({"id": len(events), "timestamp": at.replace(tzinfo=None).isoformat()} | written)
+                if event.kind == "tool_call" and event.call:
+                    causes[_key(event)] = len(events) - 1
+        began += turn.duration_ms
+    return events
+
+
+def _event(event: Event, causes: dict[str, int]) -> Iterator[dict[str, Any]]:
+    if event.kind in ("user_message", "agent_message") and not event.is_partial:
+        source = "user" if event.kind == "user_message" else "agent"
+        yield {"source": source, "message": event.text, "action": "message", "args": {"content": event.text}}
+    elif event.kind == "log" and event.author == "thought":
+        yield {"source": "agent", "message": event.text, "action": "think", "args": {"thought": event.text}}
+    elif event.kind == "log":
+        yield {"source": "agent", "message": event.text, "action": "system", "args": {"content": event.text}}
+    elif event.kind == "tool_call" and event.call:
+        function = {"name": event.call.name, "arguments": json.dumps(dict(event.call.args), ensure_ascii=False)}
+        call = {"id": _key(event), "type": "function", "function": function}
+        message = {"role": "assistant", "content": None, "tool_calls": [call]}
+        yield {
+            "source": "agent",
+            "message": f"Calling {event.call.name}",
+            "action": "call_tool",
+            "args": dict(event.call.args),
+            "tool_call_metadata": _metadata(event) | {"model_response": {"choices": [{"message": message}]}},
+        }
+    elif event.kind == "tool_result" and event.call:
+        content = event.result if isinstance(event.result, str) else json.dumps(event.result, ensure_ascii=False)
+        yield {
+            "source": "environment",
+            "message": content,
+            "observation": event.call.name,
+            "content": content,
+            "cause": causes.get(_key(event)),
+            "extras": {},
+            "success": not event.is_error,
+            "tool_call_metadata": _metadata(event),
+        }
+
+
+def _metadata(event: Event) -> dict[str, Any]:
+    name = event.call.name if event.call else ""
+    return {"function_name": name, "tool_call_id": _key(event), "total_calls_in_response": 1}
+
+
+def _key(event: Event) -> str:
+    return (event.call.id or event.call.name) if event.call else ""
+
+
+def _metrics(result: TrialResult) -> dict[str, Any]:
+    calls = [
+        {"model": usage.model, "prompt_tokens": usage.tokens_in, "completion_tokens": usage.tokens_out}
+        for usage in result.usages
+    ]
+    costs = [{"model": usage.model, "cost": usage.cost} for usage in result.usages if usage.cost is not None]
+    return {"accumulated_cost": result.cost or 0.0, "costs": costs, "token_usages": calls}

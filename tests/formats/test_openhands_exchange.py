@@ -1,0 +1,176 @@
+"""`output.jsonl` of OpenHands becomes a run."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from evaldesk.errors import FormatError
+from evaldesk.formats.exchange import RecordedRun
+from evaldesk.formats.files import read_file
+from evaldesk.model import Event
+
+SAMPLE = Path(__file__).parent / "exchange_samples" / "openhands.jsonl"
+
+
+def recorded(*rows: dict[str, Any]) -> RecordedRun:
+    data = "\n".join(json.dumps(row) for row in rows).encode() if rows else SAMPLE.read_bytes()
+    return read_file(data, "output.jsonl").runs[0]
+
+
+def row(history: list[Any], **keys: Any) -> dict[str, Any]:
+    return {"instance_id": "i", "test_result": {}, "history": history} | keys
+
+
+def kinds(run: RecordedRun) -> list[tuple[str, str]]:
+    return [(event.kind, said(event)) for turn in run.results[0].transcript.turns for event in turn.events]
+
+
+def said(event: Event) -> str:
+    return event.call.name if event.call else event.text
+
+
+def test_a_second_line_of_an_instance_is_its_second_trial() -> None:
+    run = recorded()
+
+    assert [case.id for case in run.cases] == ["repo-1", "repo-2"]
+    assert [(trial.case_index, trial.trial_index, trial.verdict) for trial in run.results] == [
+        (0, 0, "passed"),
+        (0, 1, "failed"),
+        (1, 0, "errored"),
+    ]
+    assert (run.name, run.agent, run.model) == ("mini", "CodeActAgent", "openai/m")
+    assert [(each.metric, each.threshold) for each in run.criteria] == [("resolved", 1.0)]
+
+
+def test_the_call_is_what_the_model_asked_for_and_not_what_the_harness_made_of_it() -> None:
+    (turn,) = recorded().results[0].transcript.turns
+
+    assert [(call.name, call.args, call.id) for call in turn.tool_calls] == [("execute_bash", {"command": "ls"}, "t1")]
+    assert (turn.query, turn.intermediate, turn.answer) == ("Fix it", (("", "I look."),), "Done.")
+
+
+def test_a_price_of_nothing_for_tokens_is_unknown() -> None:
+    first, second, _ = recorded().results
+
+    assert first.cost == pytest.approx(0.02)
+    assert (first.tokens, len(first.usages)) == (280, 2)
+    assert (second.cost, second.tokens) == (None, 55)
+
+
+def test_a_row_at_the_limit_is_errored_and_says_why() -> None:
+    limit = recorded().results[2]
+
+    assert limit.error
+    assert (limit.verdict, limit.stop_reason, limit.error.kind) == ("errored", "max_iterations", "max_iterations")
+
+
+def test_without_an_outcome_the_trials_are_unscored_and_the_import_says_so() -> None:
+    imported = read_file(json.dumps(row([])).encode(), "output.jsonl")
+
+    assert imported.runs[0].results[0].verdict == "unscored"
+    assert any("unscored" in sentence for sentence in imported.understood)
+
+
+def test_pairs_of_action_and_observation_are_taken_apart() -> None:
+    call = {"action": "run", "args": {"command": "ls", "thought": "look"}, "id": 1}
+    seen = {"observation": "run", "content": "a.c", "cause": 1}
+
+    run = recorded(row([[{"action": "message", "source": "user", "args": {"content": "Go"}}, None], [call, seen]]))
+
+    assert kinds(run) == [
+        ("user_message", "Go"),
+        ("agent_message", "look"),
+        ("tool_call", "run"),
+        ("tool_result", "run"),
+    ]
+    assert run.results[0].transcript.turns[0].tool_calls[0].args == {"command": "ls"}
+
+
+def test_an_observation_without_a_cause_is_kept() -> None:
+    run = recorded(
+        row([{"action": "message", "source": "user", "message": "Go"}, {"observation": "error", "content": "?"}])
+    )
+
+    assert kinds(run) == [("user_message", "Go"), ("log", "error: ?")]
+
+
+def test_events_of_the_sdk_are_read() -> None:
+    history = [
+        {"kind": "SystemPromptEvent", "system_prompt": {"text": "Be good."}},
+        {"kind": "MessageEvent", "source": "user", "llm_message": {"content": [{"type": "text", "text": "Go"}]}},
+        {
+            "kind": "ActionEvent",
+            "tool_name": "terminal",
+            "tool_call_id": "c",
+            "thought": [{"type": "text", "text": "I look."}],
+            "tool_call": {"name": "terminal", "arguments": '{"command": "ls"}'},
+        },
+        {"kind": "ObservationEvent", "tool_call_id": "c", "observation": {"content": "a.c", "is_error": False}},
+        {"kind": "ActionEvent", "tool_name": "finish", "tool_call": {"arguments": '{"message": "Done."}'}},
+        {"kind": "ConversationStateUpdateEvent", "key": "stats"},
+    ]
+
+    run = recorded(row(history))
+
+    assert kinds(run) == [
+        ("log", "Be good."),
+        ("user_message", "Go"),
+        ("agent_message", "I look."),
+        ("tool_call", "terminal"),
+        ("tool_result", "terminal"),
+        ("agent_message", "Done."),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("line", "place"),
+    [
+        ('{"instance_id": [], "history": []}', "instance_id"),
+        ('{"instance_id": "i", "history": {"a": 1}}', "history"),
+        ('{"instance_id": "i", "history": [7]}', "history[0]"),
+        ('{"instance_id": "i", "history": [{"action": []}]}', "history[0].action"),
+        ('{"instance_id": "i", "history": [], "error": 5}', "error"),
+        ('{"instance_id": "i", "history": [', ""),
+    ],
+)
+def test_an_error_names_the_line(line: str, place: str) -> None:
+    good = json.dumps(row([]))
+
+    with pytest.raises(FormatError) as caught:
+        read_file(f"{good}\n\n{line}\n".encode(), "output.jsonl")
+
+    assert (caught.value.line, caught.value.path) == (3, place)
+
+
+def test_metadata_alone_is_called_by_its_name() -> None:
+    with pytest.raises(FormatError, match=r"import the output\.jsonl beside it"):
+        read_file(b'{"agent_class": "A", "llm_config": {}, "max_iterations": 5}', "metadata.json")
+
+
+def test_real_rows_are_read_whole(shared: Path) -> None:
+    path = shared / "data" / "openhands" / "v0_evaloutput.jsonl"
+
+    run = read_file(path.read_bytes(), path.name).runs[0]
+
+    assert [trial.verdict for trial in run.results] == ["unscored", "unscored", "errored"]
+    assert [len(trial.transcript.turns[0].tool_calls) for trial in run.results] == [21, 32, 48]
+    assert [usage.tokens_in for usage in run.results[0].usages][:1] == [5920]
+    assert run.results[0].tokens == 567_716
+    assert all(trial.cost is None for trial in run.results)
+    errors = [said(event) for event in run.results[1].transcript.turns[0].events if event.kind == "log"]
+    assert sum(text.startswith("error: ") for text in errors) == 1
+
+
+def test_real_rows_of_the_resolver_are_read(shared: Path) -> None:
+    path = shared / "data" / "openhands" / "v0_resolver_output.jsonl"
+
+    run = read_file(path.read_bytes(), path.name).runs[0]
+
+    assert [case.id for case in run.cases] == ["neubig/pr-viewer#5", "neubig/pr-viewer#1"]
+    assert [trial.verdict for trial in run.results] == ["passed", "passed"]
+    assert [trial.cost for trial in run.results] == [pytest.approx(0.070713), pytest.approx(1.152933)]
+    assert run.results[0].transcript.turns[0].answer.startswith("The MIT License has been")
