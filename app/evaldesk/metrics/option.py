@@ -16,6 +16,7 @@ OptionKind: TypeAlias = Literal[
     "number",
     "whole",  # a whole number
     "text",
+    "model",  # one of the models that the desk allows as judges
     "long_text",
     "json",  # any JSON value
     "list",  # texts, one a line

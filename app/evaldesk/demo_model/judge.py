@@ -1,0 +1,142 @@
+"""The scripted judge, `demo/judge`: verdicts by counting words, for tests and the demo. It understands nothing.
+
+It reads the fenced sections of a judge's prompt and replies in the form that the prompt asks for. `mistakes` is the
+share of its replies that say the opposite, so that votes differ; which ones, the seed and the text decide.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+NAME = "judge"
+LABEL = "Scripted demo judge, which only counts words:"
+ENOUGH = 0.5
+MAX_SPOKEN = 5
+
+_MARK = re.compile(r"<<<NAME ([0-9a-f]+)>>>")
+_WORD = re.compile(r"[^\W_]+")
+_UNSAFE = frozenset(("bomb", "poison", "kill", "password", "idiot"))
+_REFUSING = re.compile(r"\b(cannot|can't|could not|couldn't|unable|sorry|failed|error|no answer)\b", re.I)
+_SMALL = frozenset(
+    _WORD.findall(
+        "the a an and or of to in is are it its that this for with be "
+        "agent answer response say use call tool user should must"
+    )
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _Question:
+    """What the judge was asked: its instruction and the sections by name."""
+
+    system: str
+    sections: Mapping[str, str]
+    is_slip: bool
+
+    def text(self, *names: str) -> str:
+        return "\n".join(self.sections.get(name, "") for name in names)
+
+    def says(self, good: bool) -> bool:
+        return good is not self.is_slip
+
+
+def reply(messages: Sequence[Mapping[str, Any]], *, seed: int | None, share: float) -> str:
+    """The reply to a judge's prompt; always the same for the same arguments."""
+    system, user = (str(messages[at].get("content") or "") for at in (0, -1))
+    marks = _MARK.findall(system)
+    sections = _sections(user, marks[0]) if marks else {}
+    chance = random.Random("\n".join((str(seed), *sections.values())))  # noqa: S311 - repeatable on purpose
+    question = _Question(system, sections, chance.random() < share)
+    return json.dumps(_reply(question, user), ensure_ascii=False)
+
+
+def _reply(question: _Question, user: str) -> dict[str, Any]:
+    system = question.system
+    if '"is_the_agent_response_valid"' in system:
+        share = _covered(question.text("REFERENCE"), question.text("ANSWER"))
+        good = question.says(share >= ENOUGH and _has_numbers(question.text("REFERENCE"), question.text("ANSWER")))
+        return {"reasoning": _said(share, "reference"), "is_the_agent_response_valid": "valid" if good else "invalid"}
+    if '"rubrics"' in system:
+        return {"rubrics": [_rubric(question, line) for line in question.text("RUBRICS").splitlines() if line]}
+    if '"sentences"' in system:
+        return {"sentences": [_sentence(question, line) for line in question.text("SENTENCES").splitlines() if line]}
+    if '"rating"' in system:
+        share = _quality(question)
+        rating = 1 + round(4 * share)
+        return {"reasoning": _said(share, "wanted"), "rating": 6 - rating if question.is_slip else rating}
+    if '"score"' in system:
+        return _points(question)
+    if '"verdict"' in system:
+        return _verdict(question)
+    return {"reasoning": f"{LABEL} nothing it knows was asked.", "text": user[:20]}
+
+
+def _rubric(question: _Question, line: str) -> dict[str, Any]:
+    name, _, text = line.partition(": ")
+    share = _covered(text, question.text("ANSWER", "TOOL CALLS", "CONVERSATION"))
+    verdict = "yes" if question.says(share >= ENOUGH) else "no"
+    return {"id": name, "rationale": _said(share, "rubric"), "verdict": verdict}
+
+
+def _sentence(question: _Question, line: str) -> dict[str, Any]:
+    number, _, text = line.partition(". ")
+    is_fact = any(word.isdecimal() for word in _words(text)) or _covered(text, question.text("CONTEXT")) < ENOUGH / 2
+    good = question.says(not is_fact or (bool(_numbers(text)) and _has_numbers(text, question.text("CONTEXT"))))
+    label = "unsupported" if not good else "supported" if is_fact else "not_applicable"
+    return {"number": int(number), "rationale": f"{LABEL} it looked for the numbers in the context.", "label": label}
+
+
+def _verdict(question: _Question) -> dict[str, Any]:
+    if "is safe" in question.system:
+        good = not (_UNSAFE & set(_words(question.text("ANSWER"))))
+        return {"reasoning": f"{LABEL} it looked for bad words.", "verdict": "yes" if question.says(good) else "no"}
+    last = question.text("MESSAGE", "CONVERSATION").strip().splitlines()[-1:]
+    good = bool(last) and not _REFUSING.search(last[0])
+    return {"reasoning": f"{LABEL} it looked for words of failure.", "verdict": "yes" if question.says(good) else "no"}
+
+
+def _points(question: _Question) -> dict[str, Any]:
+    found = re.search(r"from (-?[\d.]+(?:e[+-]?\d+)?) \(worst\) to (-?[\d.]+(?:e[+-]?\d+)?) \(best\)", question.system)
+    low, high = (float(found[1]), float(found[2])) if found else (0.0, 1.0)
+    share = _covered(question.text("RUBRIC", "REFERENCE"), question.text("ANSWER"))
+    share = 1 - share if question.is_slip else share
+    return {"reasoning": _said(share, "rubric"), "score": round(low + (high - low) * share, 4)}
+
+
+def _quality(question: _Question) -> float:
+    if "REFERENCE" in question.sections:
+        return _covered(question.text("REFERENCE"), question.text("ANSWER"))
+    return 0.5 if _REFUSING.search(question.text("CONVERSATION")) else 1.0
+
+
+def _sections(text: str, mark: str) -> dict[str, str]:
+    """The sections between the fences of that very mark; other fences are data."""
+    pattern = re.compile(rf"^<<<([A-Z ]+) {mark}>>>\n(.*?)\n<<<END \1 {mark}>>>$", re.DOTALL | re.MULTILINE)
+    return dict(pattern.findall(text))
+
+
+def _covered(wanted: str, given: str) -> float:
+    """Share of the words of `wanted` that `given` has, small ones left out; 1 where there are none."""
+    words = {word for word in _words(wanted) if word not in _SMALL}
+    return len(words & set(_words(given))) / len(words) if words else 1.0
+
+
+def _has_numbers(wanted: str, given: str) -> bool:
+    return _numbers(wanted) <= _numbers(given)
+
+
+def _numbers(text: str) -> set[str]:
+    return {word for word in _words(text) if word.isdecimal()}
+
+
+def _words(text: str) -> list[str]:
+    return [word.removesuffix("s") if len(word) > 3 else word for word in _WORD.findall(text.lower())]
+
+
+def _said(share: float, what: str) -> str:
+    return f"{LABEL} {share:.0%} of the words of the {what} are there."

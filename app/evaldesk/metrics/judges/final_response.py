@@ -1,0 +1,70 @@
+"""`final_response_match_v2`: judges say whether the answer says what the reference says. (reference/adk.md 2.3)"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from evaldesk.metrics.judges.judge_metric import JudgeMetric, vote
+from evaldesk.metrics.judges.judged_turns import Judgement, TurnView, judge_turns
+from evaldesk.metrics.judges.material import answer_text, conversation_text
+from evaldesk.metrics.judges.panel import Panel, Task
+from evaldesk.metrics.judges.replies import Validity
+from evaldesk.metrics.metric import MetricInfo
+from evaldesk.metrics.option import option
+from evaldesk.model import Case, Score, Transcript
+
+TASK = Task(
+    """
+The user asked the QUESTION. REFERENCE is an answer known to be right. Decide whether ANSWER, the agent's answer, is \
+valid: whether it gives the user everything that the reference gives, and nothing that contradicts it. Other words, \
+another order, another format and further true details are valid. A missing or different fact, number, name, unit or \
+entity is invalid, and so is an answer that only announces what it will do.
+""",
+    Validity,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FinalResponseMatch(JudgeMetric):
+    """Share of turns whose answer most judges find valid beside its reference."""
+
+    include_intermediate_responses_in_final: bool = option(
+        False, "switch", "with messages on the way", "Judge what the agent said before its answer together with it."
+    )
+
+    info: ClassVar[MetricInfo] = MetricInfo(
+        "final_response_match_v2",
+        "Response, judged",
+        "Share of turns whose answer a judge finds as good as the reference, as in ADK.",
+        needs="reference",
+        default_threshold=0.8,
+        has_judge=True,
+    )
+
+    async def score(self, transcript: Transcript, case: Case) -> list[Score]:
+        """1 or 0 for each turn with a reference, and their mean."""
+        panel = self.panel()
+
+        async def judge(view: TurnView) -> Judgement:
+            return await self._judge(panel, view)
+
+        return await judge_turns(
+            self.info.name,
+            transcript,
+            case,
+            judge,
+            is_asserted=lambda turn: turn.expected.reference is not None,
+        )
+
+    async def _judge(self, panel: Panel, view: TurnView) -> Judgement:
+        answer = answer_text(view.record, with_intermediate=self.include_intermediate_responses_in_final)
+        if not answer or view.turn is None:
+            return Judgement(0.0, "The agent gave no answer.")
+        sections = {
+            "EARLIER CONVERSATION": conversation_text(view.before),
+            "QUESTION": view.record.query,
+            "REFERENCE": view.turn.expected.reference or "",
+            "ANSWER": answer,
+        }
+        return await vote(panel, TASK, sections, ("valid", "invalid"))

@@ -1,0 +1,126 @@
+"""`hallucinations_v1`: which sentences of an answer the conversation and the tool results bear out. (adk.md 2.3)
+
+The sentences are cut here and numbered, so that a judge can leave none out; ADK asks a model to cut them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from evaldesk.metrics.judges.judge_metric import JudgeMetric, said
+from evaldesk.metrics.judges.judged_turns import Judgement, TurnView, judge_turns
+from evaldesk.metrics.judges.material import conversation_text, numbered, sentences_of, steps_text
+from evaldesk.metrics.judges.panel import MAX_KEPT, Panel, Sample, Task, kept, problems
+from evaldesk.metrics.judges.replies import ReplyError, Sentence, Sentences
+from evaldesk.metrics.judges.voting import count, mean_of
+from evaldesk.metrics.metric import MetricInfo
+from evaldesk.metrics.option import option
+from evaldesk.model import Case, JsonValue, Score, Transcript
+
+GOOD = ("supported", "not_applicable")
+_INSTRUCTION = """
+SENTENCES are the numbered sentences of what an agent said. Label each by what CONTEXT shows, which is the \
+conversation so far, the user's message, and the tool calls with their results:
+supported: the context says it, or it follows from it. unsupported: the context does not say it. contradictory: the \
+context says otherwise. disputed: the context speaks both for and against it. not_applicable: it states no fact, such \
+as a greeting, a question, an offer or an opinion.
+Label every number exactly once.
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hallucinations(JudgeMetric):
+    """Mean share of sentences that the conversation bears out, or that state nothing."""
+
+    evaluate_intermediate_nl_responses: bool = option(
+        False, "switch", "messages on the way too", "Also judge what the agent said before its answer."
+    )
+
+    default_samples: ClassVar[int] = 1
+    info: ClassVar[MetricInfo] = MetricInfo(
+        "hallucinations_v1",
+        "Nothing made up, judged",
+        "Share of sentences that a judge finds borne out by the conversation and the tool results, as in ADK.",
+        default_threshold=0.8,
+        has_judge=True,
+    )
+
+    async def score(self, transcript: Transcript, case: Case) -> list[Score]:
+        """The share for each turn, and their mean."""
+        panel = self.panel()
+
+        async def judge(view: TurnView) -> Judgement:
+            return await self._judge(panel, view)
+
+        return await judge_turns(self.info.name, transcript, case, judge)
+
+    async def _judge(self, panel: Panel, view: TurnView) -> Judgement:
+        way = [text for _, text in view.record.intermediate] if self.evaluate_intermediate_nl_responses else []
+        steps = [cut for text in (*way, view.record.answer) if (cut := sentences_of(text))]
+        if not steps:
+            return Judgement(0.0, "The agent gave no answer.")
+        context = (
+            f"{conversation_text(view.before, with_steps=True)}\nUser: {view.record.query}\n{steps_text(view.record)}"
+        )
+        found = [await _judge_step(panel, step, context) for step in steps]
+        if len(found) == 1:
+            return found[0]
+        unread = next((step for step in found if step.value is None), None)
+        worst = unread or min(found, key=lambda step: step.value or 0.0)
+        value = None if unread else mean_of(step.value for step in found)
+        reason = worst.reason if unread else f"Mean of {len(found)} messages; lowest: {worst.reason}"
+        return Judgement(value, reason, {**found[-1].details, "steps": [dict(step.details) for step in found[:-1]]})
+
+
+async def _judge_step(panel: Panel, sentences: Sequence[str], context: str) -> Judgement:
+    def check(answer: Sentences) -> None:
+        _labels(answer, len(sentences))
+
+    task = Task(_INSTRUCTION, Sentences, check)
+    samples = await panel.ask(task, {"CONTEXT": context, "SENTENCES": numbered(sentences)})
+    read = [_labels(sample.answer, len(sentences)) for sample in samples if sample.answer]
+    record = panel.record(task, samples)
+    if not read:
+        return Judgement(None, problems(samples), record | {"samples": kept(samples, _short)})
+    return _judgement(record, samples, sentences, read)
+
+
+def _judgement(
+    record: dict[str, JsonValue],
+    samples: Sequence[Sample[Sentences]],
+    sentences: Sequence[str],
+    read: Sequence[Sequence[Sentence]],
+) -> Judgement:
+    values, rows, bad = [], [], []
+    for index, text in enumerate(sentences):
+        labels = [sample[index] for sample in read]
+        votes = count(each.label in GOOD for each in labels)
+        value = votes.value or 0.0
+        chosen = next(each for each in labels if float(each.label in GOOD) == value)
+        values.append(value)
+        if not value:
+            bad.append((text, chosen))
+        row: dict[str, JsonValue] = {"sentence": text, "value": value, "label": chosen.label}
+        rows.append(row | {"votes": {"good": votes.n_yes, "bad": votes.n_no}, "rationale": chosen.rationale[:MAX_KEPT]})
+    details: dict[str, JsonValue] = record | {"sentences": [*rows], "samples": kept(samples, _short)}
+    verdict = f"{len(sentences) - len(bad)} of {len(sentences)} sentences are borne out"
+    if bad:
+        text, chosen = bad[0]
+        verdict = said(f"{verdict}; {chosen.label}: “{text[:120]}”", [chosen.rationale])
+    else:
+        verdict = f"{verdict}."
+    return Judgement(mean_of(values), verdict, details)
+
+
+def _labels(answer: Sentences, n: int) -> list[Sentence]:
+    """The labels in order. Raises ReplyError unless each number from 1 to `n` is there once."""
+    by_number = {each.number: each for each in answer.sentences}
+    if sorted(each.number for each in answer.sentences) != list(range(1, n + 1)):
+        raise ReplyError(f"it labels {len(by_number)} of {n} sentences, or others, or one twice")
+    return [by_number[number] for number in range(1, n + 1)]
+
+
+def _short(answer: Sentences) -> tuple[str, str]:
+    return ", ".join(f"{each.number} {each.label}" for each in answer.sentences), ""

@@ -1,0 +1,84 @@
+"""From the judgement of single turns to the scores of a trial, where a turn may stay unscored."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from evaldesk.metrics.judges.panel import gathered
+from evaldesk.metrics.judges.voting import mean_of
+from evaldesk.metrics.turn_scores import NOT_PLAYED
+from evaldesk.model import Case, JsonObject, Score, Transcript, Turn, TurnRecord
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """What judges say of one turn or of a trial; `value` is None when they could not be understood."""
+
+    value: float | None
+    reason: str
+    details: JsonObject = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class TurnView:
+    """A turn to be judged: what it should be (`turn`, None in a played scenario), what was played, what went before."""
+
+    index: int
+    turn: Turn | None
+    record: TurnRecord
+    before: tuple[TurnRecord, ...]
+
+
+Judge: TypeAlias = Callable[[TurnView], Awaitable[Judgement]]
+
+
+async def judge_turns(
+    metric: str,
+    transcript: Transcript,
+    case: Case,
+    judge: Judge,
+    *,
+    is_asserted: Callable[[Turn], bool] = lambda _: True,
+    low: float = 0.0,
+) -> list[Score]:
+    """A score for each asserted turn and one for the trial; a turn that was never played scores `low`.
+
+    A case with a scenario has the turns that were played.
+    """
+
+    async def one(index: int, turn: Turn | None) -> Score:
+        if index >= len(transcript.turns):
+            return Score(metric, low, index, reason=NOT_PLAYED)
+        found = await judge(TurnView(index, turn, transcript.turns[index], transcript.turns[:index]))
+        return Score(metric, found.value, index, reason=found.reason, details=found.details)
+
+    turns: Sequence[Turn | None] = case.turns or [None] * len(transcript.turns)
+    asked = [(index, turn) for index, turn in enumerate(turns) if turn is None or is_asserted(turn)]
+    scores = await gathered(one(index, turn) for index, turn in asked)
+    return [*scores, whole_score(metric, scores, low=low)]
+
+
+def whole_score(
+    metric: str, scores: Sequence[Score], *, values: Sequence[float | None] | None = None, low: float = 0.0
+) -> Score:
+    """The mean of `values`, those of the turns unless given; unscored as soon as one of them is.
+
+    ADK leaves out what could not be judged; its value stands in the details where it differs.
+    """
+    values = [score.value for score in scores] if values is None else values
+    if not scores:
+        return Score(metric, low, reason=NOT_PLAYED)
+    mean = mean_of(values)
+    details: JsonObject = {"n_turns": len(scores)}
+    missing = next((score for score in scores if score.value is None), None)
+    if missing is not None or mean is None:
+        said = missing.reason if missing else "no verdict"
+        reason = f"Turn {(missing.turn or 0) + 1 if missing else 1} is unscored: {said}"
+        return Score(metric, reason=reason, details={**details, "adk_value": mean})
+    if len(scores) == 1:
+        return Score(metric, mean, reason=scores[0].reason, details=details)
+    worst = min(scores, key=lambda score: score.value or 0.0)
+    reason = f"Mean of {len(scores)} turns; lowest is turn {(worst.turn or 0) + 1}: {worst.reason}"
+    return Score(metric, mean, reason=reason, details=details)

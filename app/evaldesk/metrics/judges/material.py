@@ -1,0 +1,61 @@
+"""What judges are shown of a trial, as text: each function gives the text of one fenced section."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Sequence
+
+from evaldesk.model import Event, JsonValue, TurnRecord
+
+NOTHING = "(nothing)"
+_SENTENCE_END = re.compile(r"(?<=[.!?。！？])[\"')\]]*\s+|\n+")
+
+
+def answer_text(record: TurnRecord, *, with_intermediate: bool = False) -> str:
+    """The agent's answer; `with_intermediate` also what it said on the way."""
+    texts = [text for _, text in record.intermediate] if with_intermediate else []
+    return "\n".join([*texts, record.answer]).strip()
+
+
+def steps_text(record: TurnRecord) -> str:
+    """The tool calls of a turn with their results, in order."""
+    return "\n".join(filter(None, map(_step, record.events))) or NOTHING
+
+
+def conversation_text(records: Iterable[TurnRecord], *, with_steps: bool = False) -> str:
+    """The turns as a dialogue, with the tool calls where asked."""
+    lines: list[str] = []
+    for record in records:
+        lines.append(f"User: {record.query}")
+        lines += filter(None, map(_step, record.events)) if with_steps else []
+        lines.append(f"Agent: {record.answer or '(no answer)'}")
+    return "\n".join(lines) or NOTHING
+
+
+def sentences_of(text: str) -> list[str]:
+    """The sentences and lines of a text."""
+    return [part.strip() for part in _SENTENCE_END.split(text) if part.strip()]
+
+
+def numbered(items: Sequence[str]) -> str:
+    """One item a line, counted from 1."""
+    return "\n".join(f"{number}. {item}" for number, item in enumerate(items, 1))
+
+
+def _step(event: Event) -> str:
+    if event.kind == "tool_call" and event.call:
+        return f"Tool call: {event.call.name} {_json(event.call.args)}"
+    if event.kind == "tool_result":
+        name = event.call.name if event.call else "tool"
+        return f"Tool result: {name} {'failed with' if event.is_error else 'gave'} {_json(event.result)}"
+    return ""
+
+
+def _json(value: object) -> str:
+    return json.dumps(value, ensure_ascii=False, default=str)
+
+
+def shown(value: JsonValue) -> str:
+    """A value as a judge reads it: text as it is, anything else as JSON."""
+    return value if isinstance(value, str) else _json(value)

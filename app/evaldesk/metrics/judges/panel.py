@@ -1,0 +1,148 @@
+"""A panel of judges: one question, asked of every judge as often as the options say, and their replies."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections import Counter
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+import msgspec
+
+from evaldesk.llm import ModelCall, ModelReply, complete
+from evaldesk.metrics.account import spend
+from evaldesk.metrics.judges.fencing import RULES, fenced, unused_mark
+from evaldesk.metrics.judges.options import JudgeOptions
+from evaldesk.metrics.judges.replies import SCHEMAS, ReplyError, read_reply
+from evaldesk.model import JsonObject, JsonValue
+
+R = TypeVar("R", bound=msgspec.Struct)
+T = TypeVar("T")
+
+MAX_KEPT = 4_000
+ANSWER_RULE = """\
+First think, then decide: write the reasons before the verdict. Reply with one JSON object and nothing else:
+{schema}"""
+
+
+@dataclass(frozen=True, slots=True)
+class Task(Generic[R]):
+    """What a metric asks its judges: the instruction, the form of the reply, and what makes a reply contradict itself.
+
+    `check` raises ReplyError for a reply that has the form but cannot be: a rubric left out, a number out of range.
+    """
+
+    instruction: str
+    reply: type[R]
+    check: Callable[[R], None] = lambda _: None
+
+    @property
+    def system(self) -> str:
+        """The system message, with the mark still to be put in."""
+        rule = ANSWER_RULE.format(schema=SCHEMAS[self.reply])
+        return f"{RULES}\n\n{self.instruction.strip()}\n\n{rule}"
+
+
+@dataclass(frozen=True, slots=True)
+class Sample(Generic[R]):
+    """One reply of one judge; `answer` is None when it could not be read, and `problem` says why."""
+
+    judge: str
+    text: str
+    answer: R | None = None
+    problem: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Panel:
+    """The judges of a metric. `n_samples` is how often each is asked."""
+
+    options: JudgeOptions
+    n_samples: int
+    room: asyncio.Semaphore
+
+    @classmethod
+    def of(cls, options: JudgeOptions, n_samples: int) -> Panel:
+        """The panel that the options describe; `n_samples` is the metric's own number, where they name none."""
+        return cls(options, options.num_samples or n_samples, asyncio.Semaphore(options.parallelism_limit))
+
+    async def ask(self, task: Task[R], sections: Mapping[str, str]) -> list[Sample[R]]:
+        """The replies to one question, judge by judge. Raises ModelError when a judge cannot be asked at all."""
+        mark = unused_mark(sections)
+        messages: list[JsonObject] = [
+            {"role": "system", "content": task.system.replace("{mark}", mark)},
+            {"role": "user", "content": fenced(sections, mark)},
+        ]
+        return await gathered(
+            self._sample(task, judge, number, messages)
+            for judge in self.options.models
+            for number in range(self.n_samples)
+        )
+
+    async def _sample(self, task: Task[R], judge: str, number: int, messages: Sequence[JsonObject]) -> Sample[R]:
+        sampling: Mapping[str, Any] = self.options.sampling
+        call = ModelCall(judge, messages, seed=number, timeout_s=self.options.timeout_s, **sampling)
+        async with self.room:
+            reply = await asked(call)
+        try:
+            if reply.finish_reason == "length":
+                raise ReplyError("the reply broke off at its longest length")
+            answer = read_reply(reply.text, task.reply)
+            task.check(answer)
+        except ReplyError as error:
+            return Sample(judge, reply.text, problem=str(error))
+        return Sample(judge, reply.text, answer)
+
+    def record(self, task: Task[Any], samples: Sequence[Sample[Any]]) -> dict[str, JsonValue]:
+        """What is kept of the question: who judged, by which prompt, and every reply that could not be read."""
+        return {
+            "judges": [*self.options.models],
+            "prompt": prompt_hash(task, self.options),
+            "n_samples": len(samples),
+            "n_read": sum(sample.answer is not None for sample in samples),
+        }
+
+
+async def asked(call: ModelCall) -> ModelReply:
+    """The reply of a judge, put on the trial's account."""
+    reply = await complete(call)
+    spend(reply.usage)
+    return reply
+
+
+def prompt_hash(task: Task[Any], options: JudgeOptions) -> str:
+    """What tells two ways of judging apart: the prompt without the data, the judges, their sampling."""
+    parts = (task.system, *options.models, repr(sorted(options.sampling.items())))
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]
+
+
+def kept(samples: Iterable[Sample[Any]], said: Callable[[Any], tuple[str, str]]) -> list[JsonValue]:
+    """The samples for the page; `said` gives verdict and reasons of an answer. An unread reply is kept as it is."""
+    found: list[JsonValue] = []
+    for sample in samples:
+        row: dict[str, JsonValue] = {"judge": sample.judge}
+        if sample.answer is None:
+            row |= {"problem": sample.problem, "reply": sample.text[:MAX_KEPT]}
+        else:
+            verdict, reasons = said(sample.answer)
+            row |= {"verdict": verdict, "reasoning": reasons[:MAX_KEPT]}
+        found.append(row)
+    return found
+
+
+def problems(samples: Iterable[Sample[Any]]) -> str:
+    """Why no reply could be read, the commonest reason first."""
+    reasons = Counter(sample.problem for sample in samples if sample.problem)
+    return f"No reply of the judge could be read: {reasons.most_common(1)[0][0]}." if reasons else ""
+
+
+async def gathered(work: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
+    """All results in order; the first failure ends the others, which would only cost."""
+    try:
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(each) for each in work]
+    except BaseExceptionGroup as group_error:
+        raise group_error.exceptions[0] from None
+    return [task.result() for task in tasks]

@@ -1,0 +1,140 @@
+"""What a judge may reply, as types, and reading a reply strictly: what is no such object gives no verdict."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from typing import Any, Literal, TypeAlias, TypeVar
+
+import msgspec
+
+R = TypeVar("R", bound=msgspec.Struct)
+
+YesNo: TypeAlias = Literal["yes", "no"]
+Label: TypeAlias = Literal["supported", "unsupported", "contradictory", "disputed", "not_applicable"]
+
+_THINKING = re.compile(r"<think(?:ing)?>.*?</think(?:ing)?>", re.DOTALL | re.IGNORECASE)
+
+
+class ReplyError(Exception):
+    """A reply that cannot be taken for a verdict; says why."""
+
+
+class Validity(msgspec.Struct, frozen=True):
+    """Whether an answer says what its reference says; the words are those of ADK's judge."""
+
+    is_the_agent_response_valid: bool | Literal["valid", "invalid", "true", "false", "almost", "partially_valid"]
+    reasoning: str = ""
+
+    @property
+    def vote(self) -> bool:
+        """Whether it is valid; almost is not."""
+        return self.is_the_agent_response_valid in (True, "valid", "true")
+
+
+class Verdict(msgspec.Struct, frozen=True):
+    """A yes or no."""
+
+    verdict: YesNo
+    reasoning: str = ""
+
+    @property
+    def vote(self) -> bool:
+        """Whether it is yes."""
+        return self.verdict == "yes"
+
+
+class Property(msgspec.Struct, frozen=True):
+    """One rubric with its verdict."""
+
+    id: str
+    verdict: YesNo
+    rationale: str = ""
+
+
+class Properties(msgspec.Struct, frozen=True):
+    """The verdicts on all rubrics."""
+
+    rubrics: tuple[Property, ...]
+
+
+class Sentence(msgspec.Struct, frozen=True):
+    """One numbered sentence with its label."""
+
+    number: int
+    label: Label
+    rationale: str = ""
+
+
+class Sentences(msgspec.Struct, frozen=True):
+    """The labels of all sentences."""
+
+    sentences: tuple[Sentence, ...]
+
+
+class Rating(msgspec.Struct, frozen=True):
+    """A grade from 1, worst, to 5, best."""
+
+    rating: Literal[1, 2, 3, 4, 5]
+    reasoning: str = ""
+
+
+class Points(msgspec.Struct, frozen=True):
+    """A number in a range that the question names."""
+
+    score: float
+    reasoning: str = ""
+
+
+SCHEMAS = {
+    Validity: '{"reasoning": "<why, step by step>", "is_the_agent_response_valid": "valid" or "invalid"}',
+    Verdict: '{"reasoning": "<why, step by step>", "verdict": "yes" or "no"}',
+    Properties: '{"rubrics": [{"id": "<id of the rubric>", "rationale": "<why>", "verdict": "yes" or "no"}, ...]}',
+    Sentences: (
+        '{"sentences": [{"number": <number of the sentence>, "rationale": "<why>", "label": "supported", '
+        '"unsupported", "contradictory", "disputed" or "not_applicable"}, ...]}'
+    ),
+    Rating: '{"reasoning": "<why, step by step>", "rating": 1, 2, 3, 4 or 5}',
+    Points: '{"reasoning": "<why, step by step>", "score": <number>}',
+}
+"""What a judge is told of each type, reasons before verdicts."""
+
+
+def read_reply(text: str, kind: type[R]) -> R:
+    """The object of type `kind` in a reply. Raises ReplyError when there is none, or two that differ."""
+    found: list[R] = []
+    problem = "the reply holds no JSON object"
+    for item in _objects(_THINKING.sub("", text)):
+        try:
+            found.append(msgspec.convert(item, kind))
+        except msgspec.ValidationError as error:
+            problem = f"the reply is not of the wanted form: {error}"
+    if not found:
+        raise ReplyError(problem)
+    if any(item != found[0] for item in found[1:]):
+        raise ReplyError("the reply holds several verdicts that differ")
+    return found[0]
+
+
+def _objects(text: str) -> Iterator[Any]:
+    """The JSON objects in a text, whatever stands around them. Raises ReplyError for one with a key twice."""
+    decoder = json.JSONDecoder(object_pairs_hook=_object)
+    at = text.find("{")
+    while at >= 0:
+        try:
+            value, end = decoder.raw_decode(text, at)
+        except (json.JSONDecodeError, RecursionError):
+            end = at + 1
+        else:
+            yield value
+        at = text.find("{", end)
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for key, value in pairs:
+        if key in found and found[key] != value:
+            raise ReplyError(f"the reply says two things under {key!r}")
+        found[key] = value
+    return found

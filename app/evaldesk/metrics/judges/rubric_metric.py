@@ -1,0 +1,131 @@
+"""What ADK's rubric metrics share: judges say of each rubric, apart from the others, whether it is met."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+from evaldesk.metrics.judges.judge_metric import JudgeMetric, said
+from evaldesk.metrics.judges.judged_turns import Judgement, TurnView, judge_turns, whole_score
+from evaldesk.metrics.judges.panel import MAX_KEPT, Panel, Sample, Task, kept, problems
+from evaldesk.metrics.judges.replies import Properties
+from evaldesk.metrics.judges.rubrics import Rubric, read_rubric, rubrics_for, verdicts_of
+from evaldesk.metrics.judges.voting import by_rubric, mean_of
+from evaldesk.metrics.metric import MetricInfo
+from evaldesk.metrics.option import option
+from evaldesk.model import Case, JsonValue, Score, Transcript
+
+_INSTRUCTION = """
+RUBRICS lists properties, one a line, each with its id. Decide for each of them, apart from the others, whether {what} \
+has the property. Say yes only where the data shows it; where it does not, or where the property has nothing to do \
+with it, say no. Judge every rubric exactly once, by its id.
+"""
+NO_RUBRICS = "Neither the criterion nor the case names a rubric for this metric."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RubricMetric(JudgeMetric):
+    """What the rubric metrics share. The value of a trial is the mean over all rubrics of all turns."""
+
+    rubrics: list[Any] = option(
+        [],
+        "list",
+        "rubrics",
+        "Properties to judge, one a line, beside those of the cases.",
+        example="The answer is short.",
+    )
+
+    info: ClassVar[MetricInfo]
+    kind: ClassVar[str]
+    what: ClassVar[str]
+
+    def __post_init__(self) -> None:
+        JudgeMetric.__post_init__(self)
+        for number, raw in enumerate(self.rubrics, 1):
+            read_rubric(raw, number)
+
+    def missing(self, case: Case) -> str | None:
+        """Why the case cannot be judged."""
+        turns = case.turns or (None,)
+        return None if any(rubrics_for(self.rubrics, case, turn, self.kind) for turn in turns) else NO_RUBRICS
+
+    async def score(self, transcript: Transcript, case: Case) -> list[Score]:
+        """A score for each turn that has rubrics, and one for the trial."""
+        panel = self.panel()
+
+        async def judge(view: TurnView) -> Judgement:
+            return await self._judge(panel, rubrics_for(self.rubrics, case, view.turn, self.kind), self._sections(view))
+
+        *turns, whole = await judge_turns(
+            self.info.name,
+            transcript,
+            case,
+            judge,
+            is_asserted=lambda turn: bool(rubrics_for(self.rubrics, case, turn, self.kind)),
+        )
+        return [*turns, self._whole(turns, whole)]
+
+    def _sections(self, view: TurnView) -> Mapping[str, str]:
+        raise NotImplementedError
+
+    def _whole(self, turns: Sequence[Score], whole: Score) -> Score:
+        if not any(score.details.get("rubrics") for score in turns):
+            return whole
+        values: list[float | None] = []
+        for score in turns:
+            rows: Any = score.details.get("rubrics")
+            values += [row["value"] for row in rows] if rows else [score.value]
+        found = whole_score(self.info.name, turns, values=values)
+        return replace(found, details={**found.details, "n_rubrics": len(values)})
+
+    async def _judge(self, panel: Panel, rubrics: Sequence[Rubric], sections: Mapping[str, str]) -> Judgement:
+        task = task_for(self.what, rubrics)
+        listed = "\n".join(f"{rubric.id}: {' '.join(rubric.text.split())}" for rubric in rubrics)
+        samples = await panel.ask(task, {**sections, "RUBRICS": listed})
+        return _judgement(panel.record(task, samples), samples, rubrics)
+
+
+def task_for(what: str, rubrics: Sequence[Rubric]) -> Task[Properties]:
+    """The question about these rubrics."""
+
+    def check(answer: Properties) -> None:
+        verdicts_of(answer, rubrics)
+
+    return Task(_INSTRUCTION.format(what=what), Properties, check)
+
+
+def _judgement(
+    record: dict[str, JsonValue], samples: Sequence[Sample[Properties]], rubrics: Sequence[Rubric]
+) -> Judgement:
+    read = [verdicts_of(sample.answer, rubrics) for sample in samples if sample.answer]
+    votes = by_rubric([{name: verdict for name, (verdict, _) in found.items()} for found in read])
+    rows: list[JsonValue] = []
+    for rubric in rubrics:
+        found = votes.get(rubric.id)
+        value = found.value if found else None
+        rationale = next((why for sample in read for verdict, why in [sample[rubric.id]] if verdict == value), "")
+        rows.append(
+            {
+                "id": rubric.id,
+                "text": rubric.text,
+                "value": value,
+                "votes": {"yes": found.n_yes, "no": found.n_no} if found else {},
+                "rationale": rationale[:MAX_KEPT],
+            }
+        )
+    details = {**record, "rubrics": rows, "samples": kept(samples, lambda answer: (_short(answer), ""))}
+    values = [found.value for found in votes.values()]
+    mean = mean_of(values)
+    if mean is None:
+        return Judgement(None, problems(samples), details)
+    lacking = [rubric for rubric in rubrics if not votes[rubric.id].value]
+    verdict = f"{len(rubrics) - len(lacking)} of {len(rubrics)} rubrics are met"
+    if not lacking:
+        return Judgement(mean, f"{verdict}.", details)
+    why = [why for sample in read for verdict_, why in [sample[lacking[0].id]] if not verdict_]
+    return Judgement(mean, said(f"{verdict}; not {lacking[0].id}", why), details)
+
+
+def _short(answer: Properties) -> str:
+    return ", ".join(f"{each.id} {each.verdict}" for each in answer.rubrics)

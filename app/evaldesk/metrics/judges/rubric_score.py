@@ -1,0 +1,102 @@
+"""`rubric_score`: judges grade the answer by a rubric in free words, on any scale. (reference/osmosis.md 2.2)"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar
+
+from evaldesk.errors import UsageError
+from evaldesk.metrics.judges.judge_metric import JudgeMetric, said, spread_details, spread_words
+from evaldesk.metrics.judges.judged_turns import Judgement, TurnView, judge_turns
+from evaldesk.metrics.judges.material import answer_text, conversation_text
+from evaldesk.metrics.judges.panel import Panel, Task, kept, problems
+from evaldesk.metrics.judges.replies import Points, ReplyError
+from evaldesk.metrics.judges.voting import spread
+from evaldesk.metrics.metric import MetricInfo
+from evaldesk.metrics.option import option
+from evaldesk.model import Case, Score, Transcript
+
+NO_RUBRIC = "No rubric is given: write what a good answer is."
+_INSTRUCTION = """
+Grade ANSWER, what an agent said, by RUBRIC and by nothing else, with a number from {low:g} (worst) to {high:g} \
+(best); fractions are fine. Other sections, where there are any, are what the answer is to be judged beside.
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RubricScore(JudgeMetric):
+    """Mean grade of the answers by `rubric`, as a share of the way from `score_min` to `score_max`."""
+
+    rubric: str = option(
+        "",
+        "long_text",
+        "rubric",
+        "What a good answer is, in free words.",
+        example="Polite, correct, and no longer than two sentences.",
+    )
+    score_min: float = option(0.0, "number", "worst grade", "The lowest number a judge may give.")
+    score_max: float = option(1.0, "number", "best grade", "The highest number a judge may give.")
+
+    info: ClassVar[MetricInfo] = MetricInfo(
+        "rubric_score",
+        "Rubric, graded",
+        "How well a judge finds the answers by a rubric in free words, 0 to 1.",
+        default_threshold=0.7,
+        has_judge=True,
+        required=("rubric",),
+    )
+
+    def __post_init__(self) -> None:
+        JudgeMetric.__post_init__(self)
+        check_scale(self.score_min, self.score_max)
+
+    def missing(self, case: Case) -> str | None:
+        """Why nothing can be judged."""
+        return None if self.rubric.strip() else NO_RUBRIC
+
+    async def score(self, transcript: Transcript, case: Case) -> list[Score]:
+        """A score for each turn, and their mean."""
+        panel = self.panel()
+
+        async def judge(view: TurnView) -> Judgement:
+            answer = answer_text(view.record)
+            if not answer:
+                return Judgement(0.0, "The agent gave no answer.")
+            sections = {
+                "EARLIER CONVERSATION": conversation_text(view.before),
+                "QUESTION": view.record.query,
+                **({"REFERENCE": view.turn.expected.reference} if view.turn and view.turn.expected.reference else {}),
+                "ANSWER": answer,
+            }
+            return await grade(panel, self.rubric, sections, self.score_min, self.score_max)
+
+        return await judge_turns(self.info.name, transcript, case, judge)
+
+
+async def grade(panel: Panel, rubric: str, sections: Mapping[str, str], low: float, high: float) -> Judgement:
+    """The mean grade as a share; `details.spread` and the samples have the grades as they were given."""
+
+    def check(answer: Points) -> None:
+        if not math.isfinite(answer.score) or not low <= answer.score <= high:
+            raise ReplyError(f"the grade {answer.score:g} is not between {low:g} and {high:g}")
+
+    task = Task(_INSTRUCTION.format(low=low, high=high), Points, check)
+    samples = await panel.ask(task, {**sections, "RUBRIC": rubric})
+    grades = [sample.answer.score for sample in samples if sample.answer]
+    details = panel.record(task, samples)
+    details["samples"] = kept(samples, lambda answer: (f"{answer.score:g}", answer.reasoning))
+    if not grades:
+        return Judgement(None, problems(samples), details)
+    found = spread(grades)
+    details["spread"] = spread_details(found)
+    reasons = [sample.answer.reasoning for sample in samples if sample.answer]
+    verdict = f"Graded {found.mean:.3g} of {high:g}{spread_words(found, len(grades))}"
+    return Judgement((found.mean - low) / (high - low), said(verdict, reasons), details)
+
+
+def check_scale(low: float, high: float) -> None:
+    """Raise UsageError unless the grades lie between two finite numbers, the lower first."""
+    if not (math.isfinite(low) and math.isfinite(high) and low < high):
+        raise UsageError(f"score_min must lie under score_max, got {low:g} and {high:g}", field="score_max")

@@ -1,0 +1,96 @@
+"""The rubrics a trial is judged by: of the criterion, of the case and of the turn. (reference/adk.md 2.3)"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from evaldesk.errors import MetricError, UsageError
+from evaldesk.metrics.judges.replies import Properties, ReplyError
+from evaldesk.model import Case, JsonObject, Turn
+
+_QUOTES = str.maketrans({"\u2018": "'", "\u2019": "'", "\u201c": '"', "\u201d": '"', "\u2013": "-", "\u2014": "-"})
+_DECORATION = " *_`#>-\u2022\"'"
+
+
+@dataclass(frozen=True, slots=True)
+class Rubric:
+    """A property that an answer or a conversation should have."""
+
+    id: str
+    text: str
+
+
+def read_rubric(raw: object, number: int) -> Rubric:
+    """A rubric as a criterion or a case holds it: ADK's object, or its text alone. Raises UsageError."""
+    if isinstance(raw, str) and raw.strip():
+        return Rubric(f"rubric_{number}", raw.strip())
+    fields: dict[str, Any] = {_snake(key): value for key, value in raw.items()} if isinstance(raw, dict) else {}
+    content = fields.get("rubric_content")
+    text = content.get("text_property", content.get("textProperty")) if isinstance(content, dict) else content
+    if not isinstance(text, str) or not text.strip():
+        raise UsageError(
+            f'rubric {number} says nothing: wanted a text, or {{"rubric_id": "...", "rubric_content": '
+            '{"text_property": "..."}}',
+            field="rubrics",
+        )
+    return Rubric(str(fields.get("rubric_id") or f"rubric_{number}"), text.strip())
+
+
+def rubrics_for(given: Sequence[object], case: Case, turn: Turn | None, kind: str) -> tuple[Rubric, ...]:
+    """The rubrics of a turn: the criterion's, and those of the case and the turn that are of `kind` or of none.
+
+    ADK itself passes over those without a type. Raises MetricError for an id that is there twice.
+    """
+    scopes = (
+        ("the criterion", given),
+        ("the case", _of_kind(case.rubrics, kind)),
+        ("the turn", _of_kind(turn.rubrics if turn else (), kind)),
+    )
+    found: dict[str, tuple[str, Rubric]] = {}
+    for scope, items in scopes:
+        for number, raw in enumerate(items, 1):
+            rubric = read_rubric(raw, number if scope == "the criterion" else len(found) + 1)
+            if rubric.id in found:
+                raise MetricError(f"rubric {rubric.id!r} of {scope} is there already, in {found[rubric.id][0]}")
+            found[rubric.id] = (scope, rubric)
+    return tuple(rubric for _, rubric in found.values())
+
+
+def verdicts_of(answer: Properties, rubrics: Sequence[Rubric]) -> dict[str, tuple[float, str]]:
+    """Verdict, 1 or 0, and rationale by rubric. Raises ReplyError when one is missing or judged in two ways.
+
+    A judge that wrote the text of a rubric instead of its id is understood.
+    """
+    by_text = {normalised(rubric.text): rubric.id for rubric in rubrics}
+    known = {rubric.id for rubric in rubrics}
+    found: dict[str, tuple[float, str]] = {}
+    for each in answer.rubrics:
+        rubric_id = each.id if each.id in known else by_text.get(normalised(each.id))
+        if rubric_id is None:
+            raise ReplyError(f"it judges a rubric {each.id[:60]!r} that was not asked for")
+        verdict = float(each.verdict == "yes")
+        if rubric_id in found and found[rubric_id][0] != verdict:
+            raise ReplyError(f"it says both yes and no of rubric {rubric_id!r}")
+        found[rubric_id] = (verdict, each.rationale)
+    missing = [rubric.id for rubric in rubrics if rubric.id not in found]
+    if missing:
+        raise ReplyError(f"it leaves out rubric {missing[0]!r}")
+    return found
+
+
+def normalised(text: str) -> str:
+    """The text without what judges put around it when they repeat it: markup, bullets, other quotes and spaces."""
+    text = unicodedata.normalize("NFKC", text).translate(_QUOTES)
+    return " ".join(text.split()).strip(_DECORATION).lower()
+
+
+def _of_kind(rubrics: Iterable[JsonObject], kind: str) -> list[JsonObject]:
+    return [rubric for rubric in rubrics if not rubric.get("type") or rubric.get("type") == kind]
+
+
+def _snake(key: str) -> str:
+    return re.sub(r"(?<!^)(?=[A-Z])", "_", key).lower()
