@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import parse_qs
 
-from evaldesk.demo_model import user
+from evaldesk.demo_model import judge, user
 from evaldesk.demo_model.conversation import Reply
 from evaldesk.demo_model.mistakes import Overloaded
 from evaldesk.demo_model.script import NAMES, decide

@@ -9,7 +9,7 @@ from evaldesk.demo_model import dice, trips
 from evaldesk.demo_model.conversation import Reply, read_messages
 from evaldesk.demo_model.mistakes import environment_share, slips_of
 
-NAMES = ("dice", "trips", "scripted", "user")
+NAMES = ("dice", "trips", "scripted", "user", "judge")
 BEYOND = (
     "I am a scripted demo model, and I only know the tools of the sample agents. "
     "Set EVALDESK_MODEL, or the agent's own model, to a real one, and the key of its provider."
