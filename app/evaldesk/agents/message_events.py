@@ -64,7 +64,7 @@ class MessageEvents:
         call = self._calls.get(call_id) or ToolCall(str(message.get("name") or "unknown"), {}, call_id)
         text = content_text(message.get("content"))
         is_error = text.startswith("Error:")
-        self.say(Event("tool_result", author=self.author, call=call, result=_parsed(text), is_error=is_error))
+        self.say(Event("tool_result", author=self.author, call=call, result=parsed(text), is_error=is_error))
 
 
 def content_text(content: object) -> str:
@@ -83,14 +83,15 @@ def _call(requested: Mapping[str, Any]) -> ToolCall:
     function = requested.get("function")
     function = function if isinstance(function, Mapping) else {}
     raw = function.get("arguments", {})
-    args = _parsed(raw) if isinstance(raw, str) else plain(raw)
+    args = parsed(raw) if isinstance(raw, str) else plain(raw)
     call_id = None if requested.get("id") is None else str(requested["id"])
     if isinstance(args, dict):
         return ToolCall(str(function.get("name", "")), args, call_id)
     return ToolCall(str(function.get("name", "")), {}, call_id, {"arguments": str(raw)})
 
 
-def _parsed(text: str) -> Any:
+def parsed(text: str) -> Any:
+    """What a tool gave: the value where its text is JSON, else the text."""
     try:
         return plain(json.loads(text or "{}")) if text else ""
     except ValueError:

@@ -1,0 +1,135 @@
+"""Model profiles of OpenHands' `config.toml`: the groups `[llm]` and `[llm.NAME]`.
+
+One rule: `[llm]` is the base, `[llm.NAME]` overrides it. `NAME`, `llm.NAME` and `[llm.NAME]` all mean the same, `llm`
+means the base alone. `${VARIABLE}` in a text is taken from the environment.
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from evaldesk.errors import UsageError
+
+BASE = "llm"
+
+_KNOWN = frozenset(
+    {
+        "model",
+        "api_key",
+        "api_key_env",
+        "base_url",
+        "temperature",
+        "top_p",
+        "max_output_tokens",
+        "num_retries",
+        "timeout",
+        "custom_llm_provider",
+        "seed",
+    }
+)
+_VARIABLE = re.compile(r"\$\{(\w+)\}")
+
+
+class Secret:
+    """A key that shows itself only to who asks for it."""
+
+    def __init__(self, value: str) -> None:
+        self._value = value
+
+    def get_secret_value(self) -> str:
+        """The key."""
+        return self._value
+
+    def __repr__(self) -> str:
+        return "Secret('**********')"
+
+    __str__ = __repr__
+
+
+@dataclass(frozen=True, slots=True)
+class LlmProfile:
+    """A model and how it is reached. Other keys of the group are in `extra`, and readable as attributes."""
+
+    name: str
+    model: str
+    api_key: Secret | None = None
+    base_url: str | None = None
+    temperature: float | None = None
+    top_p: float | None = None
+    max_output_tokens: int | None = None
+    num_retries: int | None = None
+    timeout: float | None = None
+    custom_llm_provider: str | None = None
+    seed: int | None = None
+    extra: Mapping[str, Any] = field(default_factory=dict)
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        try:
+            return object.__getattribute__(self, "extra")[name]
+        except KeyError:
+            raise AttributeError(f"the model profile {self.name} has no {name}") from None
+
+    def model_copy(self, update: Mapping[str, Any] | None = None) -> LlmProfile:
+        """A copy with some fields replaced, as pydantic has it."""
+        from dataclasses import replace
+
+        return replace(self, **dict(update or {}))
+
+
+def read_profile(path: Path, name: str, environment: Mapping[str, str]) -> LlmProfile:
+    """The profile of that name. Raises UsageError naming the groups there are, or what is wrong with it."""
+    groups = _groups(path)
+    wanted = group_name(name)
+    if wanted not in groups:
+        listed = ", ".join(f"[{found}]" for found in groups) or "none"
+        raise UsageError(
+            f"{path}: no group [{wanted}] for the model profile {name!r}; there are: {listed}. "
+            "NAME, llm.NAME and [llm.NAME] mean [llm.NAME], which overrides [llm]; llm means [llm] alone"
+        )
+    values = {key: _filled(value, environment, f"{path}: [{wanted}] {key}") for key, value in groups[wanted].items()}
+    if not isinstance(values.get("model"), str):
+        raise UsageError(f'{path}: [{wanted}] names no model; add model = "provider/name" to it or to [{BASE}]')
+    key = values.pop("api_key", None) or environment.get(str(values.pop("api_key_env", "")))
+    extra = {name: values.pop(name) for name in list(values) if name not in _KNOWN}
+    values.pop("api_key_env", None)
+    return LlmProfile(name=wanted, api_key=Secret(str(key)) if key else None, extra=extra, **values)
+
+
+def group_name(name: str) -> str:
+    """The group that a person's way to name it means."""
+    bare = name.strip().removeprefix("[").removesuffix("]").strip()
+    return bare if bare == BASE or bare.startswith(f"{BASE}.") else f"{BASE}.{bare}"
+
+
+def _groups(path: Path) -> dict[str, dict[str, Any]]:
+    """All groups with what they inherit, by their names in the file."""
+    try:
+        table = tomllib.loads(path.read_text("utf-8")).get(BASE, {})
+    except OSError as error:
+        raise UsageError(f"{path}: {error.strerror or error}; name it with --config-file") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise UsageError(f"{path}: {error}") from error
+    if not isinstance(table, dict):
+        raise UsageError(f"{path}: {BASE} must be a table")
+    base = {key: value for key, value in table.items() if not isinstance(value, dict)}
+    found = {BASE: base} if base else {}
+    return found | {f"{BASE}.{key}": {**base, **value} for key, value in table.items() if isinstance(value, dict)}
+
+
+def _filled(value: Any, environment: Mapping[str, str], place: str) -> Any:
+    if not isinstance(value, str):
+        return value
+
+    def found(match: re.Match[str]) -> str:
+        if match[1] not in environment:
+            raise UsageError(f"{place}: the environment has no {match[1]}")
+        return environment[match[1]]
+
+    return _VARIABLE.sub(found, value)

@@ -1,0 +1,175 @@
+"""A folder for one trial, and commands that run in it: as you, without isolation.
+
+Each command has this folder as its own, an environment of its own without keys, and a process group of its own, which
+is killed at its time limit and at the end of the trial. Nothing keeps it from other files, or from the network.
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+import shutil
+import signal
+import subprocess
+import tempfile
+import threading
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from evaldesk.errors import UsageError
+
+LABEL = "runs as you, without isolation"
+MAX_OUTPUT = 30_000
+MAX_DIFF = 200_000
+MAX_FILES = 2_000
+MAX_FILE = 200_000
+
+_PASSED_ON = ("PATH", "HOME", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "TERM", "SYSTEMROOT", "VIRTUAL_ENV")
+
+
+@dataclass(frozen=True, slots=True)
+class CommandResult:
+    """What a command gave; `output` is both streams, its middle left out when it is long. -1 when it was killed."""
+
+    exit_code: int
+    output: str
+    is_timeout: bool = False
+
+
+@dataclass(slots=True)
+class Workspace:
+    """The folder of one trial."""
+
+    path: Path
+    env: dict[str, str]
+    _groups: set[int] = field(default_factory=set, repr=False)
+    _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
+    _before: dict[str, str | None] = field(default_factory=dict, repr=False)
+    _is_closed: bool = field(default=False, repr=False)
+
+    def run(
+        self,
+        command: str | Sequence[str],
+        *,
+        timeout_s: float = 60.0,
+        input: str | None = None,  # noqa: A002 - the word of subprocess.run
+        env: Mapping[str, str] | None = None,
+    ) -> CommandResult:
+        """Run a command here and wait for it; text is given to a shell. Raises OSError where it cannot be started."""
+        with self._lock:
+            if self._is_closed:
+                raise UsageError("the trial of this workspace has ended")
+            process = subprocess.Popen(
+                command,
+                shell=isinstance(command, str),
+                cwd=self.path,
+                env={**self.env, **(env or {})},
+                stdin=subprocess.PIPE if input is not None else subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                text=True,
+                errors="replace",
+                start_new_session=True,
+            )
+            self._groups.add(process.pid)
+        try:
+            output, _ = process.communicate(input, timeout=timeout_s)
+        except subprocess.TimeoutExpired:
+            kill_group(process.pid)
+            output, _ = process.communicate()
+            return CommandResult(-1, shortened(output), is_timeout=True)
+        return CommandResult(process.returncode, shortened(output))
+
+    def write(self, name: str, text: str) -> Path:
+        """Write a file. Raises UsageError for a name that leads out of the folder."""
+        path = (self.path / name).resolve()
+        if not path.is_relative_to(self.path.resolve()):
+            raise UsageError(f"the file {name!r} would lie outside of the workspace")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, "utf-8")
+        return path
+
+    def remember(self) -> None:
+        """Take what is there now as the state that changes are told from."""
+        self._before = _contents(self.path)
+
+    def changes(self) -> tuple[list[str], str]:
+        """Names of the files that changed since `remember`, and a diff of them within bounds."""
+        before, after = self._before, _contents(self.path)
+        absent = object()
+        names = [name for name in sorted({*before, *after}) if before.get(name, absent) != after.get(name, absent)]
+        return names, shortened(_diff(before, after, names), MAX_DIFF)
+
+    def kill(self) -> None:
+        """End every command, and what it started."""
+        with self._lock:
+            groups = tuple(self._groups)
+        for group in groups:
+            kill_group(group)
+
+    def close(self) -> None:
+        """End every command and remove the folder."""
+        with self._lock:
+            self._is_closed = True
+        self.kill()
+        shutil.rmtree(self.path, ignore_errors=True)
+
+
+def open_workspace(environment: Mapping[str, str], seed: Path | None = None) -> Workspace:
+    """A fresh folder, with a copy of what is in `seed`. Raises UsageError when that is no folder."""
+    if seed is not None and not seed.is_dir():
+        raise UsageError(f"{seed}: no folder to begin a workspace from")
+    path = Path(tempfile.mkdtemp(prefix="evaldesk-"))
+    if seed is not None:
+        shutil.copytree(seed, path, symlinks=True, dirs_exist_ok=True)
+    passed_on = {name: environment[name] for name in _PASSED_ON if name in environment}
+    return Workspace(path, {**passed_on, "TMPDIR": str(path), "PWD": str(path)})
+
+
+def kill_group(group: int) -> None:
+    """Kill a process group that we started."""
+    with suppress(ProcessLookupError, PermissionError):
+        os.killpg(group, signal.SIGKILL)
+
+
+def shortened(text: str, limit: int = MAX_OUTPUT) -> str:
+    """`text` with its middle left out when it is longer than `limit`."""
+    if len(text) <= limit:
+        return text
+    return f"{text[: limit // 2]}\n… {len(text) - limit} characters left out …\n{text[-limit // 2 :]}"
+
+
+def _contents(folder: Path) -> dict[str, str | None]:
+    """The texts of the files by name; None for one that is too big or no text."""
+    found: dict[str, str | None] = {}
+    for path in sorted(folder.rglob("*")):
+        if len(found) >= MAX_FILES:
+            break
+        if path.is_symlink() or not path.is_file() or ".git" in path.relative_to(folder).parts:
+            continue
+        found[str(path.relative_to(folder))] = _text(path)
+    return found
+
+
+def _text(path: Path) -> str | None:
+    try:
+        if path.stat().st_size > MAX_FILE:
+            return None
+        return path.read_text("utf-8")
+    except (OSError, UnicodeDecodeError):
+        return None
+
+
+def _diff(before: Mapping[str, str | None], after: Mapping[str, str | None], names: Sequence[str]) -> str:
+    lines: list[str] = []
+    for name in names:
+        old, new = before.get(name, ""), after.get(name, "")
+        if old is None or new is None:
+            lines.append(f"{name}: too big, or no text\n")
+            continue
+        source = f"a/{name}" if name in before else "/dev/null"
+        target = f"b/{name}" if name in after else "/dev/null"
+        lines += difflib.unified_diff(old.splitlines(True), new.splitlines(True), source, target)
+    return "".join(line if line.endswith("\n") else f"{line}\n" for line in lines)
