@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -14,13 +16,15 @@ from evaldesk.metrics import (
     MetricInfo,
     build_metric,
     check_criteria,
+    grade_trial,
     metric_info,
     metric_options,
-    score_trial,
     unscored_reason,
 )
 from evaldesk.model import Case, Criterion, Event, Expected, Score, ToolCall, Transcript, Turn, TurnRecord, Usage
 from evaldesk.wire import from_json, to_json
+
+from .judging import PANEL, scripted
 
 CALLS = (ToolCall("a", {"x": 1}), ToolCall("b", {}))
 # JSON, with a number and more than one word: what any metric of answers may need.
@@ -31,16 +35,44 @@ FULL = Case(
     final_state={"done": True},
 )
 BARE = Case("bare", (Turn("q"), Turn("q")))
+QUERY = f"Say {ONE}, then {THREE}."
+SCENARIO = Case("scenario", scenario={"starting_prompt": QUERY, "conversation_plan": "Ask for both."})
+RUBRIC = "It is an answer."
+
+
+@pytest.fixture(autouse=True)
+def _scripted_judge(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(PANEL, scripted)
+
+
+def score_trial(transcript: Transcript, case: Case, criteria: Sequence[Criterion]) -> tuple[Score, ...]:
+    """As a worker scores it, judges asked."""
+    return asyncio.run(grade_trial(transcript, case, criteria)).scores
+
+
+def full(name: str) -> Case:
+    """A case that says all that the metric may need."""
+    return SCENARIO if name == "per_turn_user_simulator_quality_v1" else FULL
 
 
 def record(calls: tuple[ToolCall, ...], answer: str, **state: Any) -> TurnRecord:
     usage = Event("usage", usage=Usage("m", tokens_in=3, tokens_out=2, duration_ms=4.0))
     events = (usage, *(Event("tool_call", call=call) for call in calls), Event("agent_message", text=answer))
-    return TurnRecord("q", events, state_after=state, duration_ms=5.0)
+    return TurnRecord(QUERY, events, state_after=state, duration_ms=5.0)
 
 
 # What a metric cannot do without.
-OPTIONS: dict[str, Any] = {"tool_used": {"tool": "a"}}
+OPTIONS: dict[str, Any] = {
+    "tool_used": {"tool": "a"},
+    "response_regex": {"pattern": "one|three"},
+    "response_json_schema": {"schema": {"type": "array"}},
+    "required_outputs": {"outputs": ["one"]},
+    "rubric_score": {"rubric": RUBRIC},
+    "rubric_based_final_response_quality_v1": {"rubrics": [RUBRIC]},
+    "rubric_based_tool_use_quality_v1": {"rubrics": [RUBRIC]},
+    "rubric_based_multi_turn_trajectory_quality_v1": {"rubrics": [RUBRIC]},
+    "state_path": {"path": "$.done", "want": "every", "value": True},
+}
 
 
 def asked(name: str, threshold: float | None = None) -> Criterion:
@@ -73,7 +105,7 @@ def test_a_metric_says_what_it_is(name: str) -> None:
 def test_scores_keep_to_the_range_and_cross_the_wire(name: str, played: str) -> None:
     info = metric_info(name)
 
-    scores = score_trial(TRANSCRIPTS[played], FULL, [asked(name, info.default_threshold)])
+    scores = score_trial(TRANSCRIPTS[played], full(name), [asked(name, info.default_threshold)])
 
     assert [score.turn for score in scores].count(None) == 1
     assert len({score.turn for score in scores}) == len(scores)
@@ -93,8 +125,8 @@ def test_scores_keep_to_the_range_and_cross_the_wire(name: str, played: str) -> 
 def test_the_best_trial_scores_highest_and_an_empty_one_fails(name: str) -> None:
     info = metric_info(name)
 
-    *_, best = score_trial(TRANSCRIPTS["good"], FULL, [asked(name, info.default_threshold)])
-    *_, worst = score_trial(TRANSCRIPTS["empty"], FULL, [asked(name, info.default_threshold)])
+    *_, best = score_trial(TRANSCRIPTS["good"], full(name), [asked(name, info.default_threshold)])
+    *_, worst = score_trial(TRANSCRIPTS["empty"], full(name), [asked(name, info.default_threshold)])
 
     assert (best.value, best.passed) == (info.high if info.is_higher_better else info.low, True)
     assert worst.passed is False
@@ -102,19 +134,19 @@ def test_the_best_trial_scores_highest_and_an_empty_one_fails(name: str) -> None
 
 @pytest.mark.parametrize("name", [name for name in METRICS if metric_info(name).needs != "nothing"])
 def test_what_a_case_does_not_say_is_unscored_with_the_reason(name: str) -> None:
-    criterion = asked(name, 0.5)
+    criterion = asked(name, metric_info(name).default_threshold)
 
     (score,) = score_trial(TRANSCRIPTS["good"], BARE, [criterion])
 
     assert (score.value, score.passed, score.error, score.verdict) == (None, None, None, "unscored")
     assert score.reason == unscored_reason(criterion, BARE)
     assert unscored_reason(criterion, FULL) is None
-    assert score.threshold == 0.5
+    assert score.threshold == criterion.threshold
 
 
 @pytest.mark.parametrize("name", list(METRICS))
 def test_a_metric_without_threshold_informs_only(name: str) -> None:
-    *_, whole = score_trial(TRANSCRIPTS["good"], FULL, [asked(name)])
+    *_, whole = score_trial(TRANSCRIPTS["good"], full(name), [asked(name)])
 
     assert whole.value is not None
     assert whole.passed is None
@@ -122,12 +154,12 @@ def test_a_metric_without_threshold_informs_only(name: str) -> None:
 
 @pytest.mark.parametrize("name", [name for name in METRICS if not metric_info(name).is_higher_better])
 def test_a_metric_of_which_less_is_better_passes_up_to_its_threshold(name: str) -> None:
-    *_, whole = score_trial(TRANSCRIPTS["good"], FULL, [asked(name)])
+    *_, whole = score_trial(TRANSCRIPTS["good"], full(name), [asked(name)])
     assert whole.value is not None
 
-    *_, at = score_trial(TRANSCRIPTS["good"], FULL, [asked(name, whole.value)])
-    *_, over = score_trial(TRANSCRIPTS["good"], FULL, [asked(name, whole.value / 2)])
-    *_, unknown = score_trial(TRANSCRIPTS["empty"], FULL, [asked(name, whole.value)])
+    *_, at = score_trial(TRANSCRIPTS["good"], full(name), [asked(name, whole.value)])
+    *_, over = score_trial(TRANSCRIPTS["good"], full(name), [asked(name, whole.value / 2)])
+    *_, unknown = score_trial(TRANSCRIPTS["empty"], full(name), [asked(name, whole.value)])
 
     assert (at.passed, over.passed, unknown.passed) == (True, False, None)
 
@@ -197,7 +229,7 @@ def test_the_range_error_of_a_metric_is_a_metric_error() -> None:
         ),
         (Criterion("tool_f1", 1, {"arg": 1}), "tool_f1.arg", "tool_f1 has no option 'arg'; did you mean 'args'?"),
         (Criterion("tool_f1", 1, {"args": "x"}), "tool_f1.args", "tool_f1: Invalid enum value 'x'"),
-        (Criterion("final_state_match", 1, {"a": 1}), "final_state_match.a", "has no option 'a'; it has none"),
+        (Criterion("response_match_score", 1, {"a": 1}), "response_match_score.a", "has no option 'a'; it has none"),
         (
             Criterion("tool_trajectory_avg_score", 1, {"match_type": "INORDER"}),
             "tool_trajectory_avg_score.match_type",

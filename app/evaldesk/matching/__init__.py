@@ -5,7 +5,7 @@ Calls are equal by name and arguments; ids, results and other keys play no part.
 
 from evaldesk.matching.alignment import Op, Step, align
 from evaldesk.matching.calls import AnyCall
-from evaldesk.matching.json_equality import ArgChange, diff_args, json_equal
+from evaldesk.matching.json_equality import ArgChange, covers, diff_args, json_equal
 from evaldesk.matching.json_key import json_key
 from evaldesk.matching.leeway import Leeway
 from evaldesk.matching.patterns import check_pattern, pattern_found
@@ -26,6 +26,7 @@ __all__ = [
     "TrajectoryMatch",
     "align",
     "check_pattern",
+    "covers",
     "diff_args",
     "json_equal",
     "json_key",

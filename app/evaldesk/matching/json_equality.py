@@ -41,6 +41,17 @@ def json_equal(a: object, b: object) -> bool:
     return False
 
 
+def covers(larger: object, smaller: object) -> bool:
+    """Whether `larger` has at least what `smaller` has, at every depth; arrays have the same length, item by item."""
+    if type(smaller) is dict or isinstance(smaller, Mapping):
+        return isinstance(larger, Mapping) and all(
+            key in larger and covers(larger[key], value) for key, value in smaller.items()
+        )
+    if isinstance(smaller, list | tuple):
+        return isinstance(larger, list | tuple) and len(larger) == len(smaller) and all(map(covers, larger, smaller))
+    return json_equal(larger, smaller)
+
+
 def diff_args(expected: JsonObject, actual: JsonObject) -> tuple[ArgChange, ...]:
     """The differences of two argument objects; keys sorted, arrays by index, empty when they are equal."""
     changes: list[ArgChange] = []

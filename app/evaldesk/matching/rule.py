@@ -9,7 +9,7 @@ from typing import Literal, TypeAlias
 
 from evaldesk.errors import NotFoundError
 from evaldesk.matching.calls import PlainCall
-from evaldesk.matching.json_equality import json_equal, objects_equal
+from evaldesk.matching.json_equality import covers, json_equal, objects_equal
 from evaldesk.matching.json_key import json_key
 from evaldesk.matching.leeway import Leeway
 from evaldesk.model import JsonObject, JsonValue
@@ -125,17 +125,7 @@ def _args_match(expected: JsonObject, actual: JsonObject, mode: ArgsMode) -> boo
     if mode == "exact":
         return objects_equal(expected, actual)
     if mode == "superset":
-        return _covers(actual, expected)
+        return covers(actual, expected)
     if mode == "subset":
-        return _covers(expected, actual)
+        return covers(expected, actual)
     return all((key in expected) == (key in actual) and json_equal(expected.get(key), actual.get(key)) for key in mode)
-
-
-def _covers(larger: object, smaller: object) -> bool:
-    if type(smaller) is dict or isinstance(smaller, Mapping):
-        return isinstance(larger, Mapping) and all(
-            key in larger and _covers(larger[key], value) for key, value in smaller.items()
-        )
-    if isinstance(smaller, list | tuple):
-        return isinstance(larger, list | tuple) and len(larger) == len(smaller) and all(map(_covers, larger, smaller))
-    return json_equal(larger, smaller)

@@ -29,7 +29,7 @@ def score_turns(
             scores.append(Score(metric, value, index, reason=reason, details=details))
         else:
             scores.append(Score(metric, 0.0, index, reason=NOT_PLAYED))
-    return [*scores, _whole(metric, scores)]
+    return [*scores, whole_score(metric, scores)]
 
 
 def mean(values: Sequence[float]) -> float:
@@ -40,7 +40,8 @@ def mean(values: Sequence[float]) -> float:
     return total / len(values)
 
 
-def _whole(metric: str, scores: Sequence[Score]) -> Score:
+def whole_score(metric: str, scores: Sequence[Score]) -> Score:
+    """The mean of the scores of turns, with the lowest in its reason; unscored without any value."""
     values = [score.value for score in scores if score.value is not None]
     if not values:
         return Score(metric, reason="No turn of this case is asserted.")
