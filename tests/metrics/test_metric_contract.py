@@ -22,6 +22,7 @@ from evaldesk.metrics import (
     unscored_reason,
 )
 from evaldesk.model import Case, Criterion, Event, Expected, Score, ToolCall, Transcript, Turn, TurnRecord, Usage
+from evaldesk.model.reports import report
 from evaldesk.wire import from_json, to_json
 
 from .judging import PANEL, scripted
@@ -57,7 +58,8 @@ def full(name: str) -> Case:
 
 def record(calls: tuple[ToolCall, ...], answer: str, **state: Any) -> TurnRecord:
     usage = Event("usage", usage=Usage("m", tokens_in=3, tokens_out=2, duration_ms=4.0))
-    events = (usage, *(Event("tool_call", call=call) for call in calls), Event("agent_message", text=answer))
+    told = (Event("agent_message", text=answer), report({"reward": 0.5}))
+    events = (usage, *(Event("tool_call", call=call) for call in calls), *told)
     return TurnRecord(QUERY, events, state_after=state, duration_ms=5.0)
 
 

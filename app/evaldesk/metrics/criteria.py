@@ -32,6 +32,7 @@ METRICS = Registry(
         "tool_unordered": "evaldesk.metrics.tool_match:ToolUnordered",
         "tool_subset": "evaldesk.metrics.tool_match:ToolSubset",
         "tool_used": "evaldesk.metrics.tool_used:ToolUsed",
+        "reported_value": "evaldesk.metrics.reported_value:ReportedValue",
         "tool_precision": "evaldesk.metrics.tool_match:ToolPrecision",
         "tool_recall": "evaldesk.metrics.tool_match:ToolRecall",
         "tool_f1": "evaldesk.metrics.tool_match:ToolF1",

@@ -1,0 +1,51 @@
+"""`reported_value`: a number that the agent's own code reports: the reward of a grader, a field of a test result."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar
+
+from evaldesk.metrics.metric import MetricInfo
+from evaldesk.metrics.option import option
+from evaldesk.model import Case, JsonValue, Score, Transcript
+from evaldesk.model.reports import reported_values
+
+
+@dataclass(frozen=True, slots=True)
+class ReportedValue:
+    """The number at `path` among what the agent reported; true counts as 1, false as 0.
+
+    Osmosis loops and graders report `reward`, OpenHands-style benchmarks `test_result`. What was not reported, or is
+    no number, leaves the metric unscored.
+    """
+
+    path: str = option(
+        "reward", "text", "Path", "Names separated by dots: where the number is.", example="test_result.success"
+    )
+
+    info: ClassVar[MetricInfo] = MetricInfo(
+        "reported_value",
+        "Reported value",
+        "A number that the agent's own code reports, such as its reward.",
+        low=-math.inf,
+        high=math.inf,
+        default_threshold=None,
+    )
+
+    def score(self, transcript: Transcript, case: Case) -> list[Score]:
+        """One score for the trial."""
+        found, reason = self._found(transcript)
+        return [Score(self.info.name, found, reason=reason)]
+
+    def _found(self, transcript: Transcript) -> tuple[float | None, str]:
+        reported = reported_values(transcript)
+        value: JsonValue = dict(reported)
+        for name in self.path.split("."):
+            if not isinstance(value, dict) or name not in value:
+                listed = ", ".join(sorted(reported)) or "nothing"
+                return None, f"The agent reported no {self.path}; it reported {listed}."
+            value = value[name]
+        if not isinstance(value, bool | int | float) or not math.isfinite(value):
+            return None, f"The agent reported {self.path}, but it is no finite number: {str(value)[:80]!r}."
+        return float(value), f"The agent reported {self.path} {value}."
