@@ -20,6 +20,8 @@ EXCHANGE = Registry(
         "osmosis-csv": "evaldesk.formats.osmosis_dataset:OsmosisTable",
         "osmosis-parquet": "evaldesk.formats.osmosis_dataset:OsmosisParquet",
         "osmosis-results": "evaldesk.formats.osmosis_results:OsmosisResults",
+        "openai-messages": "evaldesk.formats.message_lists:OpenAiMessages",
+        "anthropic-messages": "evaldesk.formats.message_lists:AnthropicMessages",
         "openhands": "evaldesk.formats.openhands:OpenHands",
         "tau-bench": "evaldesk.formats.tau_bench:TauBench",
         "tau2": "evaldesk.formats.tau2:Tau2Tasks",

@@ -1,0 +1,149 @@
+"""Lists of messages in the shapes of OpenAI and of Anthropic: a conversation alone, a list of them, or one a line."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from evaldesk.errors import FormatError
+from evaldesk.formats.adk_old import stem
+from evaldesk.formats.anthropic_messages import has_blocks, read_anthropic, write_anthropic
+from evaldesk.formats.chat_messages import read_chat
+from evaldesk.formats.conversation_case import case_of, check_spoken, write_openai
+from evaldesk.formats.exchange import Holding, Imported, RecordedRun
+from evaldesk.formats.json_lines import read_lines, write_lines
+from evaldesk.formats.messages import Message, turns_of
+from evaldesk.formats.notes import Notes
+from evaldesk.formats.peeking import peek
+from evaldesk.formats.reading import read_mapping
+from evaldesk.formats.strict_json import Place, parse_json
+from evaldesk.model import Case, EvalSet
+
+_ROLES = {"system", "developer", "user", "assistant", "tool", "function"}
+_NAMES = ("id", "case_id", "conversation_id")
+_BESIDE = {"messages", "system", *_NAMES}
+# Keys of other tools' files that hold messages, too.
+_OTHERS = {"instance_id", "trajectory", "traj", "simulations", "evaluation_criteria", "test_result", "eval", "samples"}
+_Read = Callable[[Place, Any, Notes], tuple[Message, ...]]
+_WRITES: tuple[Holding, ...] = ("evalset",)
+
+
+class OpenAiMessages:
+    """`[{"role", "content", "tool_calls"?}, ...]`, or objects with such a list under `messages`."""
+
+    title = "Messages, OpenAI style"
+    suffixes = (".messages.jsonl", ".jsonl", ".json")
+    writes = _WRITES
+
+    @staticmethod
+    def recognises(data: bytes, source: str) -> bool:
+        """Whether the first conversation has roles, and no content blocks of Anthropic."""
+        found = _first(data)
+        return found is not None and not has_blocks(found)
+
+    @staticmethod
+    def read(data: bytes, *, source: str) -> Imported:
+        """A case for each conversation. Raises FormatError."""
+        return _imported("openai-messages", data, source, read_chat)
+
+    @staticmethod
+    def write(what: EvalSet | RecordedRun) -> bytes:
+        """One conversation a line. Raises FormatError."""
+        return _written(what, write_openai)
+
+
+class AnthropicMessages:
+    """`{"system"?, "messages": [{"role", "content": [blocks]}]}`, or the list of messages alone."""
+
+    title = "Messages, Anthropic style"
+    suffixes = (".messages.jsonl", ".jsonl", ".json")
+    writes = _WRITES
+
+    @staticmethod
+    def recognises(data: bytes, source: str) -> bool:
+        """Whether the first conversation has content blocks of Anthropic, or its system prompt beside it."""
+        found = _first(data)
+        return found is not None and has_blocks(found)
+
+    @staticmethod
+    def read(data: bytes, *, source: str) -> Imported:
+        """A case for each conversation. Raises FormatError."""
+        return _imported("anthropic-messages", data, source, read_anthropic)
+
+    @staticmethod
+    def write(what: EvalSet | RecordedRun) -> bytes:
+        """One conversation a line. Raises FormatError."""
+        return _written(what, write_anthropic)
+
+
+def _first(data: bytes) -> Any:
+    """The first conversation, a list or an object; None when the file is something else."""
+    seen = peek(data)
+    value = seen.line if seen.whole is None else seen.whole
+    if isinstance(value, list) and value and isinstance(value[0], dict) and "messages" in value[0]:
+        value = value[0]
+    messages = value.get("messages") if isinstance(value, dict) and not _OTHERS & set(value) else value
+    if not isinstance(messages, list) or not messages:
+        return None
+    roles = [message.get("role") for message in messages if isinstance(message, dict)]
+    is_chat = bool(roles) and all(isinstance(role, str) and role in _ROLES for role in roles)
+    return value if is_chat and any("content" in each for each in messages if isinstance(each, dict)) else None
+
+
+def _imported(name: str, data: bytes, source: str, read: _Read) -> Imported:
+    notes = Notes()
+    own_name = stem(source).removesuffix(".jsonl").removesuffix(".messages")
+    cases: dict[str, Case] = {}
+    for number, (place, raw) in enumerate(_conversations(data, source)):
+        case = _case(place, raw, f"{own_name}_{number + 1}", read, notes)
+        if case.id in cases:
+            raise place.error(f"there are two conversations called {case.id!r}")
+        cases[case.id] = case
+    if not cases:
+        raise FormatError("the file holds no conversation", source=source)
+    return Imported(name, EvalSet(own_name, cases=tuple(cases.values())), refused=notes.sentences)
+
+
+def _conversations(data: bytes, source: str) -> Iterator[tuple[Place, Any]]:
+    if peek(data).whole is None and peek(data).line is not None:
+        for line in read_lines(data, source):
+            yield Place(line), line.value
+        return
+    document = parse_json(data, source=source)
+    place, value = Place(document), document.value
+    if isinstance(value, list) and value and isinstance(value[0], dict) and "messages" in value[0]:
+        for index, item in enumerate(value):
+            yield place.at(index), item
+    else:
+        yield place, value
+
+
+def _case(place: Place, raw: Any, default: str, read: _Read, notes: Notes) -> Case:
+    """The case of one conversation; what stands beside its messages stays with it."""
+    said = {"messages": raw} if isinstance(raw, list) else read_mapping(place, raw)
+    at = place if isinstance(raw, list) else place.at("messages")
+    system = said.get("system")
+    if not isinstance(raw, list) and system is not None:
+        found = (*read(place, [{"role": "system", "content": system}], notes), *read(at, said.get("messages"), notes))
+    else:
+        found = read(at, said.get("messages"), notes)
+    name = next((own for key in _NAMES if isinstance(own := said.get(key), str) and own), default)
+    extra = {}
+    for key, value in said.items():
+        if key.startswith("$"):
+            notes.refuse(f"key {key[:40]!r}, a name that Evaldesk keeps for itself", place)
+        elif key not in _BESIDE:
+            extra[key] = value
+    return case_of(name, turns_of(found), [each.text for each in found if each.speaker == "system"], extra)
+
+
+def _written(what: EvalSet | RecordedRun, write: Callable[[Case], dict[str, Any]]) -> bytes:
+    if isinstance(what, RecordedRun):
+        raise FormatError("lists of messages hold no verdicts; write a run as adk-results or osmosis-results")
+    rows = []
+    for number, case in enumerate(what.cases):
+        check_spoken(case)
+        own = {} if case.id == f"{what.id}_{number + 1}" else {"id": case.id}
+        extra = {key: value for key, value in case.extra.items() if key != "system_prompt" and not key.startswith("$")}
+        rows.append({**own, **write(case), **extra})
+    return write_lines(rows, what.id)
