@@ -27,6 +27,8 @@ EXCHANGE = Registry(
         "tau2": "evaldesk.formats.tau2:Tau2Tasks",
         "tau2-results": "evaldesk.formats.tau2_results:Tau2Results",
         "inspect": "evaldesk.formats.inspect_log:InspectLog",
+        "otel": "evaldesk.formats.otel:OpenTelemetry",
+        "openinference": "evaldesk.formats.otel:OpenInference",
     },
 )
 """Formats of eval sets, data sets, runs and traces, by name; the formats of `FORMATS` are read there."""

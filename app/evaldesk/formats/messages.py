@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import Literal, TypeAlias
@@ -62,7 +63,8 @@ class _Turn:
 
     events: list[Event]
     queries: list[str] = field(default_factory=list)
-    open_calls: dict[str, ToolCall] = field(default_factory=dict)
+    open_calls: OrderedDict[str, ToolCall] = field(default_factory=OrderedDict)
+    n_calls: int = 0
     is_answered: bool = False
     began_ms: float | None = None
     now_ms: float = 0.0
@@ -100,7 +102,10 @@ class _Turn:
         if message.text:
             self._keep(Event("agent_message", author=message.author, text=message.text))
         for call in message.calls:
-            self.open_calls[_open_key(call.id, self.open_calls)] = call
+            self.n_calls += 1
+            # Calls without an id, or with one that is taken, are answered in their order.
+            is_named = call.id is not None and call.id not in self.open_calls
+            self.open_calls[call.id if is_named and call.id else f"\x00{self.n_calls}"] = call
             self._keep(Event("tool_call", author=message.author, call=call))
 
     def _add_result(self, message: Message) -> None:
@@ -125,8 +130,3 @@ class _Turn:
 
     def _keep(self, event: Event) -> None:
         self.events.append(replace(event, at_ms=self.now_ms))
-
-
-def _open_key(call_id: str | None, taken: dict[str, ToolCall]) -> str:
-    """A key for an open call; calls without an id, or with one that is taken, are answered in their order."""
-    return call_id if call_id is not None and call_id not in taken else f"\x00{len(taken)}"
