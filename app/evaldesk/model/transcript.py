@@ -74,7 +74,6 @@ class Event:
     kind: EventKind
     at_ms: float = 0.0
     author: str = ""
-    within: str = ""
     text: str = ""
     call: ToolCall | None = None
     result: JsonValue = None
@@ -84,6 +83,7 @@ class Event:
     changes: tuple[Change, ...] = ()
     usage: Usage | None = None
     error: ErrorRecord | None = None
+    within: str = ""
 
 
 @dataclass(frozen=True, slots=True)
