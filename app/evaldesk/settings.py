@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
@@ -14,7 +15,8 @@ from evaldesk.model import ModelOptions
 from evaldesk.model.user import UserConfig
 
 CONFIG_NAME = "evaldesk.toml"
-KEYS = frozenset({"models", "model", "user"})
+_METRIC_NAME = re.compile(r"[A-Za-z_][\w-]{0,63}", re.ASCII)
+KEYS = frozenset({"models", "model", "user", "judges", "metrics"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +26,9 @@ class Settings:
     `workspace` holds the `.evaldesk` folder with the database, `evalset_folder` is where new eval sets are written.
     `n_workers` processes play a run, `n_spares` wait for the next one. `models` are the names a run form offers
     beside each agent's own; a browser can name no other. `model_options` hold for every chat and run that asks for
-    nothing else, `user` plays the cases that have a scenario.
+    nothing else, `user` plays the cases that have a scenario. `judges` are the models that may judge, the first of
+    them unless a criterion names another. `functions` are the user's own metrics, name by `module:attr`: a browser
+    can choose these and no others.
     """
 
     workspace: Path
@@ -32,10 +36,17 @@ class Settings:
     models: tuple[str, ...] = ()
     model_options: ModelOptions = field(default_factory=ModelOptions)
     user: UserConfig = field(default_factory=UserConfig)
+    judges: tuple[str, ...] = ()
+    functions: Mapping[str, str] = field(default_factory=dict)
     n_workers: int = 2
     n_spares: int = 0
     is_demo: bool = False
     environment: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def allowed_judges(self) -> tuple[str, ...]:
+        """The models that may judge; those of the agents where no others are named."""
+        return self.judges or self.models
 
     @property
     def state_folder(self) -> Path:
@@ -64,18 +75,21 @@ def read_settings(
     """Settings from `evaldesk.toml` in the workspace, where there is one, and the environment.
 
     Keys: `models` (a list of LiteLLM model names), `[model]` (the fields of ModelOptions), `[user]` (those of
-    UserConfig). `EVALDESK_MODELS` adds names, separated by commas. Raises UsageError naming the file and key when
-    one is wrong.
+    UserConfig), `judges` (a list of model names), `[metrics]` (name = "module:attr"). `EVALDESK_MODELS` and
+    `EVALDESK_JUDGES` add names, separated by commas. Raises UsageError naming the file and key when one is wrong.
     """
     table = _read_toml(workspace / CONFIG_NAME)
-    models = _names(table.get("models", []), workspace / CONFIG_NAME)
-    models += tuple(name.strip() for name in environment.get("EVALDESK_MODELS", "").split(",") if name.strip())
+    path = workspace / CONFIG_NAME
+    models = _names("models", table, path) + _listed(environment.get("EVALDESK_MODELS", ""))
+    judges = _names("judges", table, path) + _listed(environment.get("EVALDESK_JUDGES", ""))
     return Settings(
         workspace=workspace,
         roots=roots,
         models=tuple(dict.fromkeys(models)),
-        model_options=_model_options(table.get("model", {}), workspace / CONFIG_NAME),
-        user=_user(table.get("user", {}), workspace / CONFIG_NAME),
+        model_options=_model_options(table.get("model", {}), path),
+        user=_user(table.get("user", {}), path),
+        judges=tuple(dict.fromkeys(judges)),
+        functions=_functions(table.get("metrics", {}), path),
         n_workers=n_workers,
         is_demo=is_demo,
         environment=dict(environment),
@@ -115,7 +129,25 @@ def _user(value: object, path: Path) -> UserConfig:
         raise UsageError(f"{path}: [user]: {error}") from error
 
 
-def _names(value: object, path: Path) -> tuple[str, ...]:
+def _names(key: str, table: Mapping[str, object], path: Path) -> tuple[str, ...]:
+    value = table.get(key, [])
     if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
-        raise UsageError(f"{path}: models must be a list of strings")
+        raise UsageError(f"{path}: {key} must be a list of strings")
     return tuple(value)
+
+
+def _listed(text: str) -> tuple[str, ...]:
+    return tuple(name.strip() for name in text.split(",") if name.strip())
+
+
+def _functions(value: object, path: Path) -> Mapping[str, str]:
+    if not isinstance(value, dict):
+        raise UsageError(f'{path}: [metrics] is a table of functions, such as exact = "rewards:exact"')
+    for name, target in value.items():
+        module, colon, attribute = target.partition(":") if isinstance(target, str) else ("", "", "")
+        if not (_METRIC_NAME.fullmatch(name) and module and colon and attribute):
+            raise UsageError(
+                f'{path}: [metrics]: {name} = {target!r} is not of the form name = "module:function", the name in '
+                "letters, digits, _ and -"
+            )
+    return dict(value)

@@ -15,6 +15,8 @@ from evaldesk.store.database import make_private_folder
 
 DEMO_MODELS = ("demo/scripted?mistakes=0", "demo/scripted?mistakes=0.6")
 """Offered beside a sample's own model: one that makes no mistakes, and one that makes many."""
+DEMO_JUDGES = ("demo/judge", "demo/judge?mistakes=0.3")
+"""Who judges beside the samples where nobody else is named: one by rules, and one that doubts."""
 COPIED = "copied.txt"
 
 
@@ -44,7 +46,7 @@ def _own_roots(roots: tuple[Path, ...]) -> tuple[Path, ...]:
 
 def _with_samples(settings: Settings, own: tuple[Path, ...]) -> Settings:
     """The same workspace serving the sample agents, copies of their eval sets, and the eval sets under `own`."""
-    settings = replace(settings, is_demo=True)
+    settings = replace(settings, is_demo=True, judges=settings.judges or DEMO_JUDGES)
     folder = settings.evalset_folder
     try:
         make_private_folder(settings.state_folder)

@@ -14,6 +14,7 @@ from typing import TypeVar
 
 from evaldesk.desk.agent_version import agent_change
 from evaldesk.desk.agents import AgentDesk
+from evaldesk.desk.allowed_criteria import allowed_criteria, ready_criteria
 from evaldesk.desk.evalsets import EvalSetDesk
 from evaldesk.desk.imported_runs import check_playable
 from evaldesk.desk.rescoring import plan_rescoring
@@ -82,7 +83,8 @@ class RunDesk:
 
     async def plan(self, agent_id: str, evalset_id: str, options: RunOptions) -> RunPlan:
         """The run of an agent and an eval set by their ids. Raises UsageError naming the field at fault."""
-        return self.plan_for(await read_subject(self._agents, self._evalsets, agent_id, evalset_id), options)
+        subject = await read_subject(self._agents, self._evalsets, agent_id, evalset_id)
+        return self.plan_for(subject, replace(options, criteria=allowed_criteria(options.criteria, self._settings)))
 
     def plan_for(self, subject: RunSubject, options: RunOptions) -> RunPlan:
         """The run of what the command line names. Raises UsageError naming the field at fault."""
@@ -90,6 +92,7 @@ class RunDesk:
             options,
             model_options=self._settings.model_options | options.model_options,
             user=options.user or self._settings.user,
+            criteria=ready_criteria(options.criteria, self._settings, subject.agent.root),
         )
         return plan_run(subject, options, models=self._settings.models, seed=self._chance.randrange(2**31))
 
@@ -101,7 +104,9 @@ class RunDesk:
 
     async def rescore(self, run_id: int, criteria: Sequence[Criterion]) -> int:
         """Score a run's stored trials again as a new run; gives its id. Raises NotFoundError, Conflict-, UsageError."""
-        return await self.start(await asyncio.to_thread(plan_rescoring, self._store.runs, run_id, criteria))
+        root = (await self.summary(run_id)).config.agent.root
+        ready = ready_criteria(criteria, self._settings, root)
+        return await self.start(await asyncio.to_thread(plan_rescoring, self._store.runs, run_id, ready))
 
     async def run_to_end(self, plan: RunPlan, on_progress: Callable[[RunSummary], None]) -> RunSummary:
         """Play a run here and now; tells of progress at most four times a second. Cancelling it stops the run."""

@@ -1,0 +1,88 @@
+"""Criteria made ready for a run: what a browser may choose, where functions are found, who judges."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from evaldesk.errors import NotFoundError, UsageError
+from evaldesk.metrics import METRICS, function_options, is_function, metric_info
+from evaldesk.model import Criterion, JsonObject, JsonValue
+from evaldesk.settings import Settings
+
+JUDGE, JUDGE_OPTIONS = "judge_model", "judge_model_options"
+
+
+def allowed_criteria(
+    criteria: Sequence[Criterion], settings: Settings, known: Sequence[Criterion] = ()
+) -> tuple[Criterion, ...]:
+    """The criteria that a browser named, each checked against what the settings allow.
+
+    A function is named as in `[metrics]` of `evaldesk.toml`, or as one of `known`, the criteria of a stored run; what
+    it imports is looked up there. A judge is one of the allowed models. Raises UsageError naming the field.
+    """
+    return tuple(_allowed(each, settings, {found.metric: found for found in known}) for each in criteria)
+
+
+def ready_criteria(criteria: Sequence[Criterion], settings: Settings, root: str) -> tuple[Criterion, ...]:
+    """The criteria as a run keeps them: functions with the root they are imported from, judges by their names.
+
+    A judge that the criterion leaves open is the first of the allowed judges; without any it stays open, and ADK's
+    own is asked.
+    """
+    return tuple(_ready(each, settings, root) for each in criteria)
+
+
+def judges_of(criterion: Criterion) -> tuple[str, ...]:
+    """The judges that the criterion names; empty when it leaves them open, or has none."""
+    given: Any = criterion.options.get(JUDGE_OPTIONS)
+    nested: Mapping[str, Any] = given if isinstance(given, Mapping) else {}
+    names = [criterion.options.get(JUDGE), nested.get(JUDGE), *_listed(nested.get("judge_models"))]
+    return tuple(name for name in names if isinstance(name, str) and name)
+
+
+def _allowed(criterion: Criterion, settings: Settings, known: Mapping[str, Criterion]) -> Criterion:
+    if is_function(criterion):
+        raise UsageError("a page cannot name a function by its module", field="metric")
+    if criterion.metric not in METRICS:
+        return replace(criterion, options=_function(criterion.metric, settings, known))
+    if not metric_info(criterion.metric).has_judge:
+        return criterion
+    for judge in judges_of(criterion):
+        if judge not in settings.allowed_judges:
+            listed = ", ".join(settings.allowed_judges) or "none; add some under judges in evaldesk.toml"
+            raise UsageError(
+                f"{judge[:80]!r} is not among the allowed judges: {listed}", field=f"{criterion.metric}.{JUDGE}"
+            )
+    if not settings.allowed_judges:
+        raise UsageError(
+            f"{criterion.metric} needs a judge; name one under judges in evaldesk.toml",
+            field=f"{criterion.metric}.{JUDGE}",
+        )
+    return criterion
+
+
+def _function(name: str, settings: Settings, known: Mapping[str, Criterion]) -> JsonObject:
+    if name in settings.functions:
+        return function_options(settings.functions[name])
+    if name in known and is_function(known[name]):
+        return known[name].options
+    error = NotFoundError.among("metric", name, [*METRICS, *settings.functions])
+    error.field = "metric"
+    raise error
+
+
+def _ready(criterion: Criterion, settings: Settings, root: str) -> Criterion:
+    options: dict[str, JsonValue] = dict(criterion.options)
+    if is_function(criterion):
+        return replace(criterion, options=options if options.get("root") or not root else {**options, "root": root})
+    if criterion.metric not in METRICS or not metric_info(criterion.metric).has_judge:
+        return criterion
+    if judges_of(criterion) or not settings.allowed_judges:
+        return criterion
+    return replace(criterion, options={**options, JUDGE: settings.allowed_judges[0]})
+
+
+def _listed(value: object) -> list[object]:
+    return value if isinstance(value, list) else []
