@@ -104,7 +104,12 @@ def test_efficiency_is_that_of_adk(row: dict[str, Any]) -> None:
         (
             "invocation_duration_v1",
             1.5,
-            ["1.50 s.", "This turn has no time.", "1.50 s per turn; 1 of 2 turns say nothing and are left out."],
+            [
+                "1.50 s.",
+                "This turn has no time.",
+                "1.50 s per turn; 1 of 2 turns say nothing and are left out. "
+                "Of it 0.00 s model, 0.00 s tools, 1.50 s the rest.",
+            ],
         ),
     ],
 )
@@ -139,3 +144,52 @@ def test_a_trial_without_turns_has_no_efficiency() -> None:
         [],
         Score("tool_call_count_v1", threshold=3.0, reason="No turn was played."),
     )
+
+
+def priced(*costs: float | None, role: Role = "agent") -> TurnRecord:
+    return TurnRecord("q", tuple(Event("usage", usage=Usage("some/model", role=role, cost=cost)) for cost in costs))
+
+
+def test_the_cost_is_that_of_the_trial_and_of_the_agent_alone() -> None:
+    with_judge = TurnRecord("q", (*priced(0.002).events, *priced(9.0, role="judge").events))
+
+    turns, whole = scored("cost", priced(0.001, 0.002), with_judge)
+
+    assert [score.value for score in turns] == [0.003, 0.002]
+    assert (whole.value, whole.reason) == (0.005, "$0.0050 for 3 model calls.")
+
+
+def test_an_unknown_price_is_never_taken_for_nothing() -> None:
+    turns, whole = scored("cost", priced(0.001), priced(0.001, None))
+
+    assert [score.value for score in turns] == [0.001, None]
+    assert (whole.value, whole.reason) == (None, "The price of some/model is not known.")
+    assert scored("cost", priced())[1].reason == "The agent reports no model call."
+    assert scored("cost", priced(0.0))[1].value == 0.0
+
+
+def test_turns_are_counted() -> None:
+    assert scored("turn_count", TurnRecord("q"))[1].reason == "1 of 2 turns."
+    assert scored("turn_count", TurnRecord("q"), TurnRecord("q"))[1].value == 2.0
+
+
+def calls(*args: object) -> TurnRecord:
+    return TurnRecord("q", tuple(Event("tool_call", call=ToolCall("f", {"x": arg})) for arg in args))  # type: ignore[dict-item]
+
+
+def test_calls_made_again_are_counted_turn_by_turn() -> None:
+    turns, whole = scored("repeated_call_count", calls(1, 1.0, 2, 1), calls(1, True))
+
+    assert [score.value for score in turns] == [2.0, 0.0]
+    assert (whole.value, whole.reason) == (2.0, "2 calls made again: f 2 times.")
+    assert turns[1].reason == "No call was made again."
+
+
+def test_calls_made_again_may_be_those_of_an_earlier_turn() -> None:
+    transcript = Transcript((calls(1), calls(1, 2)))
+    criterion = Criterion("repeated_call_count", None, {"scope": "conversation"})
+
+    *turns, whole = score_trial(transcript, CASE, [criterion])
+
+    assert [score.value for score in turns] == [0.0, 1.0]
+    assert (whole.value, whole.reason) == (1.0, "1 call made again: f.")

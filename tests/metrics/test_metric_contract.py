@@ -57,7 +57,7 @@ def full(name: str) -> Case:
 
 
 def record(calls: tuple[ToolCall, ...], answer: str, **state: Any) -> TurnRecord:
-    usage = Event("usage", usage=Usage("m", tokens_in=3, tokens_out=2, duration_ms=4.0))
+    usage = Event("usage", usage=Usage("m", tokens_in=3, tokens_out=2, cost=0.01, duration_ms=4.0))
     told = (Event("agent_message", text=answer), report({"reward": 0.5}))
     events = (usage, *(Event("tool_call", call=call) for call in calls), *told)
     return TurnRecord(QUERY, events, state_after=state, duration_ms=5.0)
@@ -163,7 +163,7 @@ def test_a_metric_of_which_less_is_better_passes_up_to_its_threshold(name: str) 
     *_, over = score_trial(TRANSCRIPTS["good"], full(name), [asked(name, whole.value / 2)])
     *_, unknown = score_trial(TRANSCRIPTS["empty"], full(name), [asked(name, whole.value)])
 
-    assert (at.passed, over.passed, unknown.passed) == (True, False, None)
+    assert (at.passed, over.passed, unknown.passed) == (True, not whole.value, None)
 
 
 @dataclass(frozen=True)

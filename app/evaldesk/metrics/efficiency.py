@@ -12,7 +12,7 @@ from typing import ClassVar
 
 from evaldesk.metrics.metric import MetricInfo
 from evaldesk.metrics.turn_scores import mean
-from evaldesk.model import Case, JsonValue, Score, Transcript, TurnRecord, Usage
+from evaldesk.model import Case, Score, Transcript, TurnRecord, Usage
 
 
 def _info(name: str, title: str, summary: str) -> MetricInfo:
@@ -72,7 +72,9 @@ class TokenUsage:
 class InvocationDuration:
     """Seconds of each turn, and their mean; a turn without a time is left out."""
 
-    info: ClassVar[MetricInfo] = _info("invocation_duration_v1", "Seconds", "Seconds per turn, as in ADK.")
+    info: ClassVar[MetricInfo] = _info(
+        "invocation_duration_v1", "Seconds", "Seconds per turn, split into model, tools and the rest, as in ADK."
+    )
 
     def score(self, transcript: Transcript, case: Case) -> list[Score]:
         """The seconds of each turn, and their mean; details split it into model, tools and the rest."""
@@ -80,10 +82,13 @@ class InvocationDuration:
         *turns, whole = _scores(self.info.name, seconds, lambda s: f"{s:.2f} s", "This turn has no time.")
         if whole.value is None:
             return [*turns, whole]
-        return [*turns, replace(whole, details={**whole.details, **_split(whole.value, transcript)})]
+        parts = _split(whole.value, transcript)
+        said = (("model", "model"), ("tool", "tools"), ("framework", "the rest"))
+        words = ", ".join(f"{parts[f'{part}_seconds']:.2f} s {word}" for part, word in said)
+        return [*turns, replace(whole, reason=f"{whole.reason} Of it {words}.", details={**whole.details, **parts})]
 
 
-def _split(total: float, transcript: Transcript) -> dict[str, JsonValue]:
+def _split(total: float, transcript: Transcript) -> dict[str, float]:
     timed = [record for record in transcript.turns if record.duration_ms]
     model, tool = mean([_model_s(record) for record in timed]), mean([_tool_s(record) for record in timed])
     # Calls made at the same time add up to more than the turn.
