@@ -3,17 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from evaldesk import __version__
 from evaldesk.desk.run_plan import RunPlan, check_deciding, foresee_unscored
-from evaldesk.desk.run_view import LIVE
+from evaldesk.desk.run_view import LIVE, needs_words, short_title
 from evaldesk.engine import GradeSpec
 from evaldesk.errors import ConflictError, NotFoundError, UsageError
 from evaldesk.model import Case, Criterion, TrialResult
-from evaldesk.store import PendingTrial, RunStore
+from evaldesk.store import PendingTrial, RunStore, RunSummary
 
 GRADING_FAILED = "grading_failed"
+MAX_NAMED = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Scoring:
+    """One way in which the same trials are scored, and how it compares with the one that is shown."""
+
+    run_id: int
+    words: str
+    is_played: bool
+    is_current: bool
+    compare_href: str
 
 
 def plan_rescoring(runs: RunStore, run_id: int, criteria: Sequence[Criterion]) -> RunPlan:
@@ -44,6 +56,35 @@ def played_run_id(runs: RunStore, run_id: int) -> int:
         return runs.summary(source_id).id
     except NotFoundError:
         return run_id
+
+
+def scorings(runs: RunStore, shown: RunSummary) -> list[Scoring]:
+    """Every scoring of the trials of a run, the one they were played with first; none while there is only that."""
+    source_id = shown.id if shown.config.source_run_id is None else shown.config.source_run_id
+    again = runs.scorings(source_id)
+    if not again:
+        return []
+    try:
+        found = [runs.summary(source_id), *again]
+    except NotFoundError:
+        found = again
+    return [
+        Scoring(
+            run_id=run.id,
+            words=criteria_words(run.config.criteria),
+            is_played=run.config.source_run_id is None,
+            is_current=run.id == shown.id,
+            compare_href=f"/compare?a={min(run.id, shown.id)}&b={max(run.id, shown.id)}",
+        )
+        for run in found
+    ]
+
+
+def criteria_words(criteria: Sequence[Criterion]) -> str:
+    """`Response match at least 0.80, Tool calls at most 3.00`: what decides, the first few."""
+    deciding = [f"{short_title(each.metric)} {needs_words(each.metric, each.threshold)}" for each in criteria]
+    deciding = [words for words, each in zip(deciding, criteria, strict=True) if each.threshold is not None]
+    return ", ".join(deciding[:MAX_NAMED]) + (" and more" if len(deciding) > MAX_NAMED else "")
 
 
 def grade_spec(

@@ -68,4 +68,4 @@ def _rows(n_cases: int, n: int) -> tuple[VisibleRow, ...]:
 
 def _last_run(store: Store, agent_id: str, evalset_id: str) -> RunSummary | None:
     runs = store.runs.list(agent_id=agent_id, evalset_id=evalset_id, limit=5)
-    return next((run for run in runs if run.n_done), None)
+    return next((run for run in runs if run.n_done and run.config.source_run_id is None), None)

@@ -26,6 +26,7 @@ class RunLine:
     badge: str
     status_word: str
     note: str
+    source: str
     agent: str
     shape: str
     counts: Mapping[str, int]
@@ -88,6 +89,7 @@ def run_line(runs: RunStore, summary: RunSummary) -> RunLine:
         badge=badge,
         status_word=word,
         note=summary.note,
+        source="" if summary.config.source_run_id is None else f"run {summary.config.source_run_id} scored again",
         agent=summary.config.agent.id,
         shape=f"{summary.n_cases:,} × {summary.config.n}",
         counts={

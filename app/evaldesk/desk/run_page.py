@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from evaldesk.desk.rescoring import Scoring, scorings
 from evaldesk.desk.run_facts import Fact, run_facts
 from evaldesk.desk.run_reliability import Reliability, reliability
 from evaldesk.desk.run_scores import MetricLine, metric_lines
@@ -107,6 +108,7 @@ class RunPage:
     errors: Sequence[ErrorLine]
     reliability: Reliability
     facts: Sequence[Fact]
+    scorings: Sequence[Scoring]
 
     @property
     def id(self) -> int:
@@ -186,6 +188,7 @@ def read_run(
         errors=_errors(runs, summary) if summary.n_errored else [],
         reliability=found_reliability,
         facts=run_facts(summary),
+        scorings=scorings(runs, summary),
     )
 
 

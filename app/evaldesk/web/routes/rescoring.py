@@ -1,0 +1,79 @@
+"""A finished run scored again by other criteria."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict
+
+from starlette.datastructures import ImmutableMultiDict
+from starlette.requests import Request
+from starlette.responses import RedirectResponse, Response
+from starlette.routing import Route
+
+from evaldesk.desk.allowed_criteria import allowed_criteria
+from evaldesk.desk.run_view import LIVE, run_title
+from evaldesk.errors import UsageError
+from evaldesk.web.addresses import number
+from evaldesk.web.forms import read_form
+from evaldesk.web.render import desk_of, page, target_of
+from evaldesk.web.run_form import Typed, like_run, metric_groups, read_criteria
+
+
+async def new(request: Request) -> Response:
+    """GET /runs/{run_id}/scorings/new: the criteria of the run, to be changed."""
+    run = await desk_of(request).runs.summary(_run_id(request))
+    return await _form(request, like_run(run))
+
+
+async def preview(request: Request) -> Response:
+    """POST /runs/{run_id}/scorings/new: the same form with what was ticked; nothing is scored."""
+    return await _form(request, await _typed(request))
+
+
+async def create(request: Request) -> Response:
+    """POST /runs/{run_id}/scorings: score the stored trials; what cannot be comes back beside its field."""
+    typed = await _typed(request)
+    desk = desk_of(request)
+    played = await desk.runs.summary(_run_id(request))
+    try:
+        criteria = allowed_criteria(read_criteria(typed), desk.settings, played.config.criteria)
+        run_id = await desk.runs.rescore(played.id, criteria)
+    except UsageError as error:
+        return await _form(request, typed, error)
+    return RedirectResponse(f"/runs/{run_id}", status_code=303)
+
+
+async def _form(request: Request, typed: Typed, error: UsageError | None = None) -> Response:
+    runs = desk_of(request).store.runs
+    run = await asyncio.to_thread(runs.summary, _run_id(request))
+    cases = await asyncio.to_thread(runs.cases, run.id)
+    problems = defaultdict(str, {(error.field or "") if error else "": str(error or "")})
+    return page(
+        request,
+        "runs/rescore.html",
+        block="plan" if target_of(request) == "plan" else None,
+        status=422 if error else 200,
+        run=run,
+        title=run_title(run),
+        is_live=run.status in LIVE,
+        groups=await asyncio.to_thread(metric_groups, typed, cases),
+        problems=problems,
+        problem=str(error or ""),
+    )
+
+
+async def _typed(request: Request) -> Typed:
+    return ImmutableMultiDict((await read_form(request)).multi_items())
+
+
+def _run_id(request: Request) -> int:
+    run_id: int = request.path_params["run_id"]
+    return run_id
+
+
+SCORINGS = f"/runs/{number('run_id')}/scorings"
+routes = [
+    Route(SCORINGS + "/new", new, methods=["GET"]),
+    Route(SCORINGS + "/new", preview, methods=["POST"]),
+    Route(SCORINGS, create, methods=["POST"]),
+]

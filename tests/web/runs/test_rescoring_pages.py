@@ -1,0 +1,89 @@
+"""A finished run scored again from its page: the form, the new run, and the way back."""
+
+from __future__ import annotations
+
+import re
+import threading
+from typing import Any
+
+import pytest
+
+ROUGE = {"filled": "1", "metric": "response_match_score", "response_match_score.threshold": "0.1"}
+
+
+def test_the_form_shows_the_criteria_of_the_run(pages: Any) -> None:
+    source = pages.finish()
+
+    text = pages.get(f"{source}/scorings/new").text
+
+    assert f'href="{source}/scorings/new"' in pages.get(source).text
+    ticked = re.findall(r'name="metric" value="([^"]*)" checked', text)
+    assert ticked == ["tool_trajectory_avg_score", "response_match_score"]
+    assert 'name="response_match_score.threshold" type="number" step="any" value="0.8"' in text
+    assert "Score 8 trials again" in text
+
+
+def test_the_new_scores_are_a_run_beside_the_old_one(pages: Any) -> None:
+    source = pages.finish(case=["greets", "misses"], cases="selected")
+
+    answer = pages.post(f"{source}/scorings", **ROUGE)
+
+    again = answer.headers["location"]
+    assert (answer.status_code, again != source) == (303, True)
+    assert "event: done" in pages.get(f"{again}/events").text
+    for shown, other in ((source, again), (again, source)):
+        text = pages.get(shown).text
+        assert f'<a href="{shown}" aria-current="page">' in text
+        assert f'<a href="{other}">' in text
+        assert f'href="/compare?a={source[6:]}&amp;b={again[6:]}"' in text
+    assert f"run {source[6:]} scored again" in pages.get("/runs").text
+    assert "Both score the same stored trials" in pages.get(f"/compare?a={source[6:]}&b={again[6:]}").text
+    assert "Tool trajectory" in pages.get(source).text
+    assert "Tool trajectory" not in pages.get(again).text
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"metric": []}, "choose at least one metric"),
+        ({"response_match_score.threshold": "7"}, "out of range"),
+        ({"response_match_score.threshold": "a lot"}, "a number such as 0.8"),
+        ({"metric": "os:system"}, "no metric"),
+    ],
+)
+def test_criteria_that_cannot_be_come_back_with_what_was_typed(pages: Any, changes: dict[str, Any], said: str) -> None:
+    source = pages.finish(n="1")
+
+    answer = pages.post(f"{source}/scorings", **(ROUGE | changes))
+
+    assert answer.status_code in (404, 422)
+    assert said in answer.text
+    assert pages.get("/runs").text.count('name="run"') == 1
+
+
+def test_a_run_that_goes_on_is_not_scored_again(open_runs: Any) -> None:
+    gate = threading.Event()
+    pages = open_runs(gate=gate)
+    source = pages.start()
+
+    text = pages.get(f"{source}/scorings/new").text
+    answer = pages.post(f"{source}/scorings", **ROUGE)
+
+    assert "still goes on" in text
+    assert "/scorings/new" not in pages.get(source).text
+    assert answer.status_code == 409
+    gate.set()
+
+
+def test_ticking_a_metric_says_what_it_cannot_judge(pages: Any) -> None:
+    source = pages.finish(n="1")
+
+    answer = pages.client.post(f"{source}/scorings/new", data=ROUGE, headers={"HX-Target": "form#plan"})
+
+    assert answer.text.lstrip().startswith("<form")
+    assert "1 of 4 cases would be unscored" in answer.text
+
+
+def test_a_run_that_does_not_exist_is_not_scored(pages: Any) -> None:
+    assert pages.get("/runs/99/scorings/new").status_code == 404
+    assert pages.post("/runs/99/scorings", **ROUGE).status_code == 404
