@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
-from math import atan, cos, fsum, pi, sin, sqrt
+from math import atan, cos, fsum, isfinite, pi, sin, sqrt
 
 from evaldesk.report.pass_k import CaseCounts
 
@@ -78,7 +78,7 @@ def clustered_error(n: int, n_clusters: int, cluster_squares: float) -> float:
 
 def _clustered(mean: float, n: int, n_clusters: int, squares: float, low: float, high: float) -> Interval:
     error = clustered_error(n, n_clusters, squares)
-    if error < 1e-12:
+    if error < 1e-12 and isfinite(high - low):
         share = wilson((mean - low) / (high - low) * n_clusters, n_clusters)
         return Interval(low + share.low * (high - low), low + share.high * (high - low))
     half = t_95(n_clusters - 1) * error
