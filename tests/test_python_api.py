@@ -105,7 +105,7 @@ def test_criteria_are_a_mapping_a_file_or_values(tmp_path: Path) -> None:
     ("criteria", "said"),
     [
         ({"response_match": 0.8}, "did you mean 'response_match_score'"),
-        ({"response_match_score": "much"}, "wanted a threshold"),
+        ({"response_match_score": "much"}, "expected a threshold"),
         ({"response_match_score": 8}, "Did you mean 0.8"),
     ],
 )

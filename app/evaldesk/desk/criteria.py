@@ -8,8 +8,9 @@ from dataclasses import replace
 from difflib import get_close_matches
 from pathlib import Path
 
-from evaldesk.errors import EvaldeskError, UsageError
-from evaldesk.formats.criteria_file import NAMES, CriteriaFile, load_criteria_file, read_criteria_file
+from evaldesk.errors import EvaldeskError, FormatError, UsageError
+from evaldesk.formats.criteria_file import NAMES, CriteriaFile, criteria_of_document, load_criteria_file
+from evaldesk.formats.strict_json import Document
 from evaldesk.metrics import check_criteria, function_options, is_function, metric_options
 from evaldesk.model import Criterion, JsonValue
 
@@ -31,12 +32,15 @@ def open_criteria_file(path: Path | str) -> CriteriaFile:
 
 
 def criteria_of(mapping: Mapping[str, object]) -> tuple[Criterion, ...]:
-    """The criteria of a mapping such as `criteria` in a file. Raises UsageError, FormatError."""
+    """The criteria of a mapping such as `criteria` in a file. Raises UsageError."""
     try:
-        data = json.dumps({"criteria": dict(mapping)}, allow_nan=False).encode()
+        value = json.loads(json.dumps({"criteria": dict(mapping)}, allow_nan=False))
     except (TypeError, ValueError) as error:
         raise UsageError(f"these criteria are no plain values: {error}", field="criteria") from error
-    return checked_criteria(read_criteria_file(data, source="criteria"))
+    try:
+        return checked_criteria(criteria_of_document(Document(value)))
+    except FormatError as error:
+        raise UsageError(str(error), field="criteria") from error
 
 
 def checked_criteria(file: CriteriaFile) -> tuple[Criterion, ...]:

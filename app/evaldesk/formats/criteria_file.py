@@ -70,13 +70,17 @@ class CriteriaFile:
 def read_criteria_file(data: bytes, *, source: str) -> CriteriaFile:
     """What the bytes of a criteria file say. Raises FormatError with line and JSON path."""
     document = parse_json(data, source=source)
+    file = criteria_of_document(document)
+    style = style_of(document.text)
+    return replace(file, extra={**file.extra, FORM: {**form_of(file.extra), "style": style}}) if style else file
+
+
+def criteria_of_document(document: Document) -> CriteriaFile:
+    """What a parsed criteria file says. Raises FormatError with the JSON path, and the line where there is a text."""
     place = Place(document)
     if isinstance(document.value, dict) and "eval_cases" in {snake_case(key) for key in document.value}:
         raise place.error('this is an eval set, not a criteria file, which is {"criteria": {"tool_exact": 1.0}}')
     values, extra = read_object(_FILE, place, read_mapping(place, document.value))
-    style = style_of(document.text)
-    if style:
-        extra = {**extra, FORM: {**form_of(extra), "style": style}}
     return CriteriaFile(values["criteria"], values["custom_metrics"], values["user_simulator_config"], extra, document)
 
 
