@@ -42,6 +42,12 @@ class Endpoint:
         self.answers.append(Answer(completion(text, *calls)))
         return self
 
+    def streams(self, *texts: str) -> Endpoint:
+        """Add an answer that comes in pieces of text."""
+        deltas = [{"role": "assistant", "content": text} for text in texts]
+        self.answers.append(Answer(stream=chunks(*deltas)))
+        return self
+
     def fails(self, status: int, message: str = "no", code: str | None = None, **headers: str) -> Endpoint:
         """Add an answer that is an error."""
         body = {"error": {"message": message, "code": code, "type": "error"}}
@@ -65,6 +71,15 @@ def completion(text: str, *calls: tuple[str, str, str]) -> dict[str, Any]:
         "choices": [{"index": 0, "message": message, "finish_reason": "tool_calls" if calls else "stop"}],
         "usage": {"prompt_tokens": 11, "completion_tokens": 5, "total_tokens": 16},
     }
+
+
+def chunks(*deltas: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """The events of a streamed chat completion in OpenAI's shape, with its usage at the end."""
+    base = {"id": "chatcmpl-1", "object": "chat.completion.chunk", "created": 1, "model": "small"}
+    events: list[Mapping[str, Any]] = [{**base, "choices": [{"index": 0, "delta": delta}]} for delta in deltas]
+    events.append({**base, "choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]})
+    usage = {"prompt_tokens": 11, "completion_tokens": 5, "total_tokens": 16}
+    return [*events, {**base, "choices": [], "usage": usage}]
 
 
 @pytest.fixture

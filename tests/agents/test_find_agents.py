@@ -33,7 +33,7 @@ def _targets(*roots: Path) -> list[tuple[str, str]]:
         ({"a/agent.py": "def agent(message): ..."}, "a.agent:agent"),
         ({"a/__init__.py": "from .x import root_agent"}, "a:root_agent"),
         ({"a/__init__.py": "from . import agent", "a/agent.py": "root_agent = 1"}, "a.agent:root_agent"),
-        ({"a/root_agent.yaml": "name: a"}, "a:root_agent"),
+        ({"a/root_agent.yaml": "name: a"}, "root_agent.yaml"),
     ],
     ids=["root_agent", "function", "agent", "app", "def-agent", "package", "package-and-module", "yaml"],
 )

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from evaldesk.agents import find_agents, load_agent
+from evaldesk.agents.environment import load_environment
 from evaldesk.errors import AgentError
 from evaldesk.model import AgentRef, Session
 
@@ -64,13 +67,55 @@ def test_what_no_adapter_knows_is_said(loaded: Any) -> None:
     assert str(error).startswith("some_agent.agent:root_agent is a builtins.int, which no adapter knows")
 
 
-def test_a_folder_with_yaml_alone_says_which_adapter_is_missing(tmp_path: Path) -> None:
-    tmp_path.joinpath("a").mkdir()
-    tmp_path.joinpath("a", "root_agent.yaml").write_text("name: a")
-    [ref] = find_agents([tmp_path])
+def test_an_adapter_that_is_not_installed_is_named(tmp_path: Path) -> None:
+    with pytest.raises(AgentError, match="a needs the agent adapter 'crew', which is not installed"):
+        load_agent(AgentRef("a", "a:root_agent", root=str(tmp_path), kind="crew"))
 
-    with pytest.raises(AgentError, match="a needs the agent adapter 'adk', which is not installed"):
-        load_agent(ref)
+
+@pytest.mark.parametrize(
+    ("module", "says"),
+    [
+        ("google.adk.agents", r"pip install 'evaldesk\[adk\]'"),
+        ("langgraph.graph", r"pip install 'evaldesk\[langgraph\]'"),
+        ("pydantic_ai", r"pip install 'evaldesk\[pydantic-ai\]'"),
+        ("agents", r"needs the OpenAI Agents SDK, .* pip install 'evaldesk\[openai-agents\]'"),
+    ],
+)
+def test_a_missing_framework_is_named_with_what_installs_it(
+    loaded: Any, module: str, says: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in [name for name in sys.modules if name == module or name.startswith(f"{module}.")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, module, None)
+
+    assert re.search(says, str(_failure(loaded, f"from {module} import Agent")))
+
+
+def test_another_missing_module_is_left_as_it_is(loaded: Any) -> None:
+    assert str(_failure(loaded, "import no_such_module")).endswith("No module named 'no_such_module'")
+
+
+def test_the_nearest_env_file_fills_in_what_the_environment_lacks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "agents" / "a"
+    folder.mkdir(parents=True)
+    (tmp_path / ".env").write_text("FAR=1\n")
+    (tmp_path / "agents" / ".env").write_text('NEAR="from the file"\nTAKEN=from the file\n')
+    environment = {"TAKEN": "from outside"}
+
+    load_environment(str(folder), environment)
+
+    assert environment == {"TAKEN": "from outside", "NEAR": "from the file"}
+
+
+def test_the_env_file_can_be_switched_off(tmp_path: Path) -> None:
+    (tmp_path / ".env").write_text("NEAR=1\n")
+    environment = {"ADK_DISABLE_LOAD_DOTENV": "1"}
+
+    load_environment(str(tmp_path), environment)
+
+    assert "NEAR" not in environment
 
 
 async def test_agents_of_the_same_name_in_different_roots_do_not_meet(loaded: Any, play: Any) -> None:

@@ -15,9 +15,10 @@ YAML_NAME = "root_agent.yaml"
 MAX_SOURCE = 1_000_000
 
 _ATTRIBUTES = (
-    ("root_agent", re.compile(r"\broot_agent\b")),
+    ("root_agent", re.compile(r"^(?:root_agent\b(?!\.)|from\s.*\broot_agent\b|.*\bas\s+root_agent\b)", re.MULTILINE)),
     ("agent", re.compile(r"^(?:agent\s*(?::[^=\n]+)?=(?!=)|(?:async\s+)?def\s+agent\b)", re.MULTILINE)),
     ("app", re.compile(r"^(?:app\s*(?::[^=\n]+)?=(?!=)|(?:async\s+)?def\s+app\b)", re.MULTILINE)),
+    ("root_agent", re.compile(r"\broot_agent\b")),
 )
 
 
@@ -76,9 +77,7 @@ def _folder_ref(folder: Path) -> AgentRef | None:
         if attribute:
             return _python_ref(folder, stem, attribute)
     if (folder / YAML_NAME).is_file():
-        return AgentRef(
-            _id(folder.name), f"{folder.name}:root_agent", root=str(folder.parent), folder=str(folder), kind="adk"
-        )
+        return AgentRef(_id(folder.name), YAML_NAME, root=str(folder.parent), folder=str(folder), kind="adk")
     return None
 
 

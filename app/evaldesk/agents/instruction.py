@@ -32,6 +32,12 @@ def filled(instruction: str, state: Mapping[str, JsonValue]) -> str:
     return _PLACEHOLDER.sub(value, instruction)
 
 
+def placeholders(instruction: str) -> list[str]:
+    """The keys that the state must have, in order, without those of an app, a user or one turn."""
+    found = (match for match in _PLACEHOLDER.finditer(instruction) if not match[2] and ":" not in match[1])
+    return list(dict.fromkeys(match[1] for match in found))
+
+
 def _text(value: JsonValue) -> str:
     if isinstance(value, str):
         return value

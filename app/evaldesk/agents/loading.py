@@ -10,8 +10,12 @@ from typing import TypeAlias, cast
 
 from evaldesk.agents import osmosis_standin
 from evaldesk.agents.agent import Agent
+from evaldesk.agents.environment import load_environment
+from evaldesk.agents.finding import YAML_NAME
+from evaldesk.agents.frameworks import missing_package
 from evaldesk.agents.traces import user_place, user_trace
 from evaldesk.errors import AgentError, NotFoundError, UsageError
+from evaldesk.llm.client import set_environment
 from evaldesk.model import AgentRef
 from evaldesk.registry import Registry, import_target
 
@@ -21,6 +25,8 @@ AGENTS = Registry(
     "agent adapter",
     "evaldesk.agents",
     {
+        "adk": "evaldesk.agents.adk:adapt",
+        "benchmark": "evaldesk.agents.benchmark:adapt",
         "litellm": "evaldesk.agents.litellm:adapt",
         "osmosis": "evaldesk.agents.osmosis:adapt",
         "python": "evaldesk.agents.python:adapt",
@@ -30,12 +36,14 @@ LAST = "python"  # it takes any function, so every other adapter looks first
 
 
 def load_agent(ref: AgentRef) -> Agent:
-    """The agent that `ref` names, imported with its root first on `sys.path`.
+    """The agent that `ref` names, imported with its root first on `sys.path` and its `.env` in the environment.
 
     Raises AgentError saying where in the user's code the import failed, or that no adapter knows what was found.
     """
     _adapters(ref)
-    return adapt_object(_import(ref), ref)
+    set_environment()
+    load_environment(ref.folder)
+    return adapt_object(_import(ref) if ref.target not in {"", YAML_NAME} else None, ref)
 
 
 def adapt_object(found: object, ref: AgentRef) -> Agent:
@@ -71,7 +79,7 @@ def _import(ref: AgentRef) -> object:
     except UsageError as error:
         raise AgentError(f"{ref.id}: {error}") from error
     except (Exception, SystemExit) as error:
-        said = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+        said = missing_package(error) or (f"{type(error).__name__}: {error}" if str(error) else type(error).__name__)
         place = user_place(error, ref.root)
         raise AgentError(f"{place or ref.target}: {said}", trace=user_trace(error)) from error
 

@@ -79,12 +79,9 @@ def _arguments(call: ModelCall) -> dict[str, Any]:
         "top_p": call.top_p,
         "max_tokens": call.max_tokens,
         "seed": call.seed,
-        "api_base": call.api_base,
-        "api_key": _key(call),
-        "extra_body": dict(call.extra) or None,
     }
     return {
-        "model": _full_name(call),
+        **endpoint(call),
         "messages": list(call.messages),
         "timeout": call.timeout_s,
         "num_retries": 0,
@@ -93,6 +90,12 @@ def _arguments(call: ModelCall) -> dict[str, Any]:
         "no-log": not (litellm.callbacks or litellm.success_callback),  # a fifth of the call's CPU time, for nobody
         **{name: value for name, value in optional.items() if value is not None},
     }
+
+
+def endpoint(call: ModelCall) -> dict[str, Any]:
+    """The arguments that say which model is asked, and where. Raises ModelError for a key that is not there."""
+    optional = {"api_base": call.api_base, "api_key": _key(call), "extra_body": dict(call.extra)}
+    return {"model": _full_name(call), **{name: value for name, value in optional.items() if value}}
 
 
 def _full_name(call: ModelCall) -> str:

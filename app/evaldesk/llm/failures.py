@@ -14,11 +14,19 @@ from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import Any
 
+from evaldesk.errors import ModelError
+from evaldesk.llm.keys import KEYS, provider_of
 from evaldesk.secrets import scrub
 
 MAX_SAID = 300
+MAX_CHAIN = 10
+_CLIENTS = ("openai", "litellm", "google.genai", "anthropic", "httpx", "aiohttp")
 
-_NO_KEY = re.compile(r"missing credentials|api_key client option|no api key|api key (?:is )?(?:missing|required)", re.I)
+_NO_KEY = re.compile(
+    r"missing credentials|missing key inputs|api_key must be set|api_key client option|no api key"
+    r"|api key (?:is )?(?:missing|required)",
+    re.I,
+)
 _NO_MODEL = re.compile(r"LLM Provider NOT provided|model_not_found|unknown model", re.I)
 _NO_MONEY = re.compile(r"insufficient_quota|credit balance is too low|payment required", re.I)
 _NO_NETWORK = re.compile(r"connect|disconnect|timed? ?out|connection (?:reset|aborted|closed)|name or service", re.I)
@@ -36,10 +44,25 @@ class ModelFailure:
     retry_after_s: float | None = None
 
 
+def model_error(error: BaseException, model: str) -> ModelError | None:
+    """What a provider's client raised somewhere in the chain of `error`, as a ModelError; None when none did."""
+    found: BaseException | None = error
+    for _ in range(MAX_CHAIN):
+        if found is None:
+            break
+        if isinstance(found, ModelError):
+            return found
+        if type(found).__module__.startswith(_CLIENTS) or _NO_KEY.search(str(found)):
+            failure = failure_of(found, model)
+            return ModelError(failure.sentence, kind=failure.kind, is_fatal=failure.is_fatal)
+        found = found.__cause__ or found.__context__
+    return None
+
+
 def failure_of(error: BaseException, model: str) -> ModelFailure:
     """`error`, whatever LiteLLM or a provider's client made of it, as a ModelFailure."""
     names = {kind.__name__ for kind in type(error).__mro__}
-    status = getattr(error, "status_code", None) or 0
+    status = _status(error)
     text = f"{getattr(error, 'body', None) or ''} {error}"
     said = _said(error)
     fatal = _fatal(names, status, text, said, model)
@@ -68,6 +91,12 @@ def _fatal(names: set[str], status: int, text: str, said: str, model: str) -> Mo
     return None
 
 
+def _status(error: BaseException) -> int:
+    """The HTTP status; Google's client calls it `code`."""
+    found = (getattr(error, name, None) for name in ("status_code", "code"))
+    return next((status for status in found if isinstance(status, int)), 0)
+
+
 def _passing(names: set[str], status: int, text: str) -> str | None:
     if names & {"Timeout", "TimeoutError"} or status == 408:
         return "timeout"
@@ -93,6 +122,9 @@ def _said(error: BaseException) -> str:
 
 def _key_names(model: str) -> str:
     """The environment variables that LiteLLM would take a key from."""
+    known = KEYS.get(provider_of(model))
+    if known:
+        return " or ".join(known)
     from evaldesk.llm.client import open_litellm
 
     with suppress(Exception):  # it knows nothing of some providers

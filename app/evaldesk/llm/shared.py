@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping
 from typing import Any
 
 from evaldesk.errors import ModelError
-from evaldesk.llm.client import open_litellm
+from evaldesk.llm.call import ModelCall
+from evaldesk.llm.client import endpoint, open_litellm
 from evaldesk.llm.failures import failure_of
 from evaldesk.llm.loop import on_loop
-from evaldesk.llm.retries import PATIENT, Patience, patiently
+from evaldesk.llm.retries import PATIENT, Patience, Wait, patiently
+from evaldesk.model import ModelOptions
 
 
 async def litellm_response(
@@ -17,19 +20,30 @@ async def litellm_response(
     *,
     patience: Patience = PATIENT,
     on_done: Callable[[int], None] = lambda n_attempts: None,
+    on_wait: Callable[[Wait], None] = lambda wait: None,
 ) -> Any:
     """What `litellm.acompletion` gives for `arguments`; a stream comes as an async iterator of its chunks.
 
-    `on_done` is told the number of attempts. Raises ModelError.
+    `on_done` is told the number of attempts, `on_wait` each pause between them. Raises ModelError.
     """
+    caller = asyncio.get_running_loop()
     model = str(arguments.get("model", ""))
 
     async def attempt() -> Any:
-        return await open_litellm().acompletion(**arguments, num_retries=0)
+        return await open_litellm().acompletion(**{**arguments, "num_retries": 0})
 
-    response, n_attempts = await on_loop(patiently(attempt, model, patience))
+    def waits(wait: Wait) -> None:
+        caller.call_soon_threadsafe(on_wait, wait)
+
+    response, n_attempts = await on_loop(patiently(attempt, model, patience, on_wait=waits))
     on_done(n_attempts)
     return _chunks(response, model) if arguments.get("stream") else response
+
+
+def litellm_endpoint(model: str, options: ModelOptions) -> dict[str, Any]:
+    """The arguments of `litellm.acompletion` that say which model is asked, and where. Raises ModelError."""
+    call = ModelCall(model, (), api_base=options.base_url, api_key_env=options.api_key_env, extra=options.extra)
+    return endpoint(call)
 
 
 async def _chunks(stream: Any, model: str) -> AsyncIterator[Any]:

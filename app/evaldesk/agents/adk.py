@@ -1,0 +1,110 @@
+"""Agents of Google's ADK, played by google-adk's own runner with its services in memory."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import AsyncIterator
+from contextlib import aclosing
+from dataclasses import dataclass, field
+from typing import Any
+
+from evaldesk.agents.adk_loading import app_of, reset_data_of, yaml_agent
+from evaldesk.agents.frameworks import is_from
+from evaldesk.llm import model_error
+from evaldesk.model import AgentDescription, AgentRef, ErrorRecord, Event, ModelOptions, Session
+from evaldesk.wire import to_json
+
+
+def adapt(found: object, ref: AgentRef) -> AdkAgent | None:
+    """The agent around a BaseAgent, a workflow or an App of google-adk; None for anything else."""
+    if found is None and ref.kind == "adk":
+        found = yaml_agent(ref)
+    if not is_from(found, "google.adk"):
+        return None
+    app = app_of(found, ref)
+    return AdkAgent(app, ref) if app is not None else None
+
+
+@dataclass(slots=True)
+class AdkAgent:
+    """An App of google-adk. Each session has services of its own; the agents and plugins are the user's objects."""
+
+    app: Any
+    ref: AgentRef
+    _variants: dict[bytes, Any] = field(default_factory=dict, repr=False)
+    _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
+
+    def __post_init__(self) -> None:
+        from evaldesk.agents.adk_models import use_shared_loop
+
+        use_shared_loop(self.app.root_agent)
+
+    def describe(self) -> AgentDescription:
+        """The root agent with its sub-agents as a tree."""
+        from evaldesk.agents.adk_description import described
+
+        return described(self.app.root_agent)
+
+    async def reply(self, session: Session, message: str) -> AsyncIterator[Event]:
+        """Play one invocation. Raises ModelError for what a model's provider refuses, and what the agent raises."""
+        from google.adk.agents.run_config import RunConfig, StreamingMode
+        from google.genai import types
+
+        from evaldesk.agents.adk_plugin import Witness, plugin_of
+        from evaldesk.agents.adk_session import opened
+        from evaldesk.agents.adk_translation import translated
+
+        options = session.model_options
+        witness = Witness(session.id, options)
+        conversation, is_new = await opened(session, session.app_name or self.ref.id, self.app)
+        if is_new and not session.turns:
+            await reset_data_of(self.ref)
+        config: dict[str, Any] = {"max_llm_calls": options.max_turns} if options.max_turns else {}
+        if session.is_streaming:
+            config["streaming_mode"] = StreamingMode.SSE
+        runner = conversation.runner(self._app(session.model, options), plugin_of(witness))
+        happening = runner.run_async(
+            user_id=session.user_id,
+            session_id=session.id,
+            new_message=types.Content(role="user", parts=[types.Part(text=message)]),
+            run_config=RunConfig(**config),
+        )
+        try:
+            async with aclosing(happening) as events:
+                async for found in events:
+                    conversation.adopt(found, session.state)
+                    for event in (*witness.inner(), *translated(found, witness, is_streaming=session.is_streaming)):
+                        yield event
+        except Exception as error:
+            for event in witness.inner():
+                yield event
+            reached = _bound_reached(error, options)
+            refused = model_error(error, witness.model)
+            if refused:
+                raise refused from error
+            if reached is None:
+                raise
+            yield reached
+        finally:
+            await conversation.keep(session)
+
+    def _app(self, model: str | None, options: ModelOptions) -> Any:
+        """The app, with the models of its agents replaced where the run or chat asks for others."""
+        if model is None and options.base_url is None:
+            return self.app
+        from evaldesk.agents.adk_models import with_model
+
+        key = to_json([model, options.base_url, options.api_key_env, options.extra, options.n_retries])
+        with self._lock:
+            if key not in self._variants:
+                self._variants[key] = self.app.model_copy(
+                    update={"root_agent": with_model(self.app.root_agent, model, options)}
+                )
+            return self._variants[key]
+
+
+def _bound_reached(error: Exception, options: ModelOptions) -> Event | None:
+    if type(error).__name__ != "LlmCallsLimitExceededError":
+        return None
+    kind = "max_turns" if options.max_turns else "max_iterations"
+    return Event("error", error=ErrorRecord(kind, f"the agent never answered: {error}"))

@@ -1,0 +1,137 @@
+"""The models of google-adk's agents: LiteLLM's on our loop, and others in their place where a run asks for them."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import cache
+from typing import Any
+
+from evaldesk.agents.adk_plugin import CURRENT_CALL
+from evaldesk.errors import AgentError
+from evaldesk.llm import PATIENT, Wait, litellm_endpoint, litellm_response
+from evaldesk.model import ModelOptions
+
+
+def use_shared_loop(root: Any) -> None:
+    """Let every LiteLlm of the tree call LiteLLM on our loop, where it is counted and tried again."""
+    for agent in agents_of(root):
+        model = getattr(agent, "model", None)
+        if isinstance(model, str) and is_litellm(model):
+            agent.model = _litellm()(model=model, llm_client=_client())
+        elif model is not None and type(getattr(model, "llm_client", None)).__name__ == "LiteLLMClient":
+            model.llm_client = _client()
+
+
+def agents_of(root: Any) -> Iterator[Any]:
+    """The agent, its sub-agents and the agents it uses as tools, each once."""
+    seen: set[int] = set()
+    todo = [root]
+    while todo:
+        agent = todo.pop(0)
+        if id(agent) in seen:
+            continue
+        seen.add(id(agent))
+        yield agent
+        tools = [tool.agent for tool in getattr(agent, "tools", ()) if hasattr(tool, "agent")]
+        todo = [*getattr(agent, "sub_agents", ()), *tools, *todo]
+
+
+def with_model(root: Any, model: str | None, options: ModelOptions) -> Any:
+    """A copy of the tree in which every agent that names a model asks another one, or the same elsewhere.
+
+    Raises AgentError for a workflow, which cannot be copied.
+    """
+    if not hasattr(root, "clone"):
+        raise AgentError(f"{getattr(root, 'name', 'the workflow')} is a workflow; the models in it cannot be replaced")
+    return _copied(root, model, options, {}, is_root=True)
+
+
+def model_name(agent: Any) -> str:
+    """The name of the agent's own model; empty when it takes its parent's."""
+    found = getattr(agent, "model", None)
+    return str(found if isinstance(found, str) else getattr(found, "model", "") or "")
+
+
+def is_litellm(name: str) -> bool:
+    """Whether google-adk takes a model of that name through LiteLLM."""
+    from google.adk.models.registry import LLMRegistry
+
+    try:
+        return bool(LLMRegistry.resolve(name).__name__ == "LiteLlm")
+    except ValueError:
+        return False
+
+
+def _copied(
+    agent: Any, model: str | None, options: ModelOptions, made: dict[int, Any], *, is_root: bool = False
+) -> Any:
+    from google.adk.agents.base_agent import BaseAgent
+
+    if id(agent) in made:
+        return made[id(agent)]
+    update: dict[str, Any] = {
+        "sub_agents": [_copied(sub_agent, model, options, made) for sub_agent in agent.sub_agents]
+    }
+    own = model_name(agent)
+    if hasattr(agent, "model") and (own or is_root):
+        update["model"] = _other(model or own, options)
+    if getattr(agent, "tools", None):
+        update["tools"] = [_tool(tool, model, options, made) for tool in agent.tools]
+    for name in type(agent).model_fields:
+        value = getattr(agent, name)
+        if name != "parent_agent" and isinstance(value, BaseAgent):
+            update[name] = _copied(value, model, options, made)
+    made[id(agent)] = agent.clone(update=update)
+    return made[id(agent)]
+
+
+def _tool(tool: Any, model: str | None, options: ModelOptions, made: dict[int, Any]) -> Any:
+    if not hasattr(tool, "agent"):
+        return tool
+    copied = copy.copy(tool)
+    copied.agent = _copied(tool.agent, model, options, made, is_root=True)
+    return copied
+
+
+def _other(name: str, options: ModelOptions) -> Any:
+    if name.startswith("gemini-") and not options.base_url:
+        return name
+    return _litellm()(**litellm_endpoint(name, options), llm_client=_client())
+
+
+def _litellm() -> Any:
+    from evaldesk.llm.client import open_litellm
+
+    open_litellm()
+    from google.adk.models.lite_llm import LiteLlm
+
+    return LiteLlm
+
+
+@cache
+def _client() -> Any:
+    from google.adk.models.lite_llm import LiteLLMClient
+
+    class SharedLoopClient(LiteLLMClient):  # type: ignore[misc] # the package may be missing
+        async def acompletion(self, model: Any, messages: Any, tools: Any, **options: Any) -> Any:
+            witness, agent_name = CURRENT_CALL.get() or (None, "")
+            n_retries = witness.options.n_retries if witness else None
+
+            def done(n_attempts: int) -> None:
+                if witness:
+                    witness.n_attempts[agent_name] = n_attempts
+
+            def waits(wait: Wait) -> None:
+                if witness:
+                    witness.waits(agent_name, wait)
+
+            return await litellm_response(
+                {**options, "model": model, "messages": messages, "tools": tools},
+                patience=PATIENT if n_retries is None else replace(PATIENT, n_attempts=n_retries + 1),
+                on_done=done,
+                on_wait=waits,
+            )
+
+    return SharedLoopClient()

@@ -1,0 +1,115 @@
+"""What google-adk's runner does not tell: calls inside an AgentTool, and how long calls took."""
+
+from __future__ import annotations
+
+import time
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from datetime import datetime
+from functools import cache
+from typing import Any
+
+from evaldesk.agents.adk_translation import translated
+from evaldesk.llm import Wait
+from evaldesk.model import Event, ModelOptions, ToolCall
+
+NAME = "evaldesk"
+
+CURRENT_CALL: ContextVar[tuple[Witness, str] | None] = ContextVar("current_call", default=None)
+"""The model call under way: who watches it, and the name of its agent."""
+
+
+@dataclass(slots=True)
+class Witness:
+    """What was seen of one invocation. Model calls are told apart by the agent that made them."""
+
+    session_id: str
+    options: ModelOptions
+    model: str = ""
+    models: dict[str, str] = field(default_factory=dict)
+    calls: dict[str, ToolCall] = field(default_factory=dict)
+    n_attempts: dict[str, int] = field(default_factory=dict)
+    started: dict[str, float] = field(default_factory=dict)
+    took_ms: dict[str, float] = field(default_factory=dict)
+    _tools: dict[str, str] = field(default_factory=dict)
+    _inner: list[Event] = field(default_factory=list)
+
+    def begin(self, key: str) -> None:
+        """A model call of the agent `key`, or the tool call with the id `key`, begins."""
+        self.started[key] = time.perf_counter()
+
+    def end(self, key: str) -> None:
+        """It ended."""
+        self.took_ms[key] = (time.perf_counter() - self.started.get(key, time.perf_counter())) * 1000
+
+    def saw(self, session_id: str, agent_name: str, found: Any) -> None:
+        """Take an event of a runner inside the runner; those of our own session come by themselves."""
+        if session_id == self.session_id:
+            return
+        tool = self._tools.setdefault(session_id, agent_name)
+        self._inner.extend(translated(found, self, within=tool))
+
+    def waits(self, agent_name: str, wait: Wait) -> None:
+        """A model call of `agent_name` pauses before it is tried again."""
+        self._inner.append(Event("log", author=agent_name, text=wait.sentence(datetime.now())))
+
+    def inner(self) -> tuple[Event, ...]:
+        """What happened inside tools and model calls since this was asked."""
+        found = tuple(self._inner)
+        self._inner.clear()
+        return found
+
+
+def plugin_of(witness: Witness) -> Any:
+    """A plugin of google-adk that tells `witness`, and asks models for what the run asks for."""
+    return _plugin_class()(witness)
+
+
+@cache
+def _plugin_class() -> Any:
+    from google.adk.plugins.base_plugin import BasePlugin
+    from google.genai import types
+
+    class WitnessPlugin(BasePlugin):  # type: ignore[misc] # the package may be missing
+        def __init__(self, witness: Witness) -> None:
+            super().__init__(NAME)
+            self._witness = witness
+
+        async def on_event_callback(self, *, invocation_context: Any, event: Any) -> None:
+            self._witness.saw(invocation_context.session.id, invocation_context.agent.name, event)
+
+        async def before_model_callback(self, *, callback_context: Any, llm_request: Any) -> None:
+            witness, asked = self._witness, self._witness.options
+            witness.model = witness.models[callback_context.agent_name] = str(llm_request.model or "")
+            config = llm_request.config
+            for name, value in (
+                ("temperature", asked.temperature),
+                ("top_p", asked.top_p),
+                ("max_output_tokens", asked.max_tokens),
+            ):
+                if value is not None:
+                    setattr(config, name, value)
+            config.http_options = _patient(config.http_options, asked.n_retries, types)
+            witness.begin(callback_context.agent_name)
+            CURRENT_CALL.set((witness, callback_context.agent_name))
+
+        async def after_model_callback(self, *, callback_context: Any, llm_response: Any) -> None:
+            if not llm_response.partial:
+                self._witness.end(callback_context.agent_name)
+
+        async def before_tool_callback(self, *, tool: Any, tool_args: Any, tool_context: Any) -> None:
+            self._witness.begin(tool_context.function_call_id or tool.name)
+
+        async def after_tool_callback(self, *, tool: Any, tool_args: Any, tool_context: Any, result: Any) -> None:
+            self._witness.end(tool_context.function_call_id or tool.name)
+
+    return WitnessPlugin
+
+
+def _patient(http_options: Any, n_retries: int | None, types: Any) -> Any:
+    """Options of Google's own client with retries, unless the agent asked for its own; LiteLLM's are not here."""
+    found = http_options or types.HttpOptions()
+    if found.retry_options is None:
+        n_attempts = 5 if n_retries is None else n_retries + 1
+        found.retry_options = types.HttpRetryOptions(attempts=n_attempts, initial_delay=0.5, max_delay=60)
+    return found

@@ -1,0 +1,32 @@
+"""The `.env` file of an agent, read as `adk web` reads it: the nearest one upward, never over a real variable."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import MutableMapping
+from pathlib import Path
+
+NAME = ".env"
+OFF = "ADK_DISABLE_LOAD_DOTENV"
+
+_from_files: set[str] = set()
+
+
+def load_environment(folder: str, environment: MutableMapping[str, str] = os.environ) -> None:
+    """Set what the nearest `.env` at or above `folder` says; it overrides an earlier `.env`, no other variable."""
+    if not folder or environment.get(OFF, "").lower() in {"1", "true"}:
+        return
+    path = nearest(Path(folder))
+    if path is None:
+        return
+    from dotenv import dotenv_values
+
+    for name, value in dotenv_values(path).items():
+        if value is not None and (name not in environment or name in _from_files):
+            environment[name] = value
+            _from_files.add(name)
+
+
+def nearest(folder: Path) -> Path | None:
+    """The first `.env` at or above `folder`."""
+    return next((place / NAME for place in (folder, *folder.parents) if (place / NAME).is_file()), None)
