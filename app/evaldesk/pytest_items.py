@@ -1,0 +1,162 @@
+"""Eval sets as pytest collects them: a file for each set, an item for each case, and what it says when it fails."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from evaldesk.agents import agent_ref
+from evaldesk.desk.bench import Bench
+from evaldesk.desk.given_criteria import given_criteria
+from evaldesk.errors import EvaldeskError
+from evaldesk.formats import load_evalset
+from evaldesk.model import DEFAULT_CRITERIA, AgentRef, Case, Criterion, EvalSet
+from evaldesk.report.run_result import CaseResult
+from evaldesk.report.turn_text import first_words, trial_text
+
+ENDINGS = (".test.json", ".evalset.json")
+CONFIG_NAME = "test_config.json"
+
+
+class EvalSetCollecting:
+    """The hooks of a test run that was given an agent, and the workers of that run."""
+
+    def __init__(self, config: pytest.Config) -> None:
+        self._config = config
+        self._bench: Bench | None = None
+        try:
+            self.agent = _agent(config)
+            self.n = int(self.said("n"))
+            self.min_pass_rate = float(self.said("min-pass-rate"))
+            if self.n < 1 or not 0 <= self.min_pass_rate <= 1:
+                raise pytest.UsageError("--evaldesk-n is at least 1, --evaldesk-min-pass-rate between 0 and 1")
+            self._timeout_s, self._concurrency = float(self.said("timeout")), int(self.said("concurrency"))
+            self._seed = int(self.said("seed"))
+        except (EvaldeskError, ValueError) as error:
+            raise pytest.UsageError(f"evaldesk: {error}") from error
+
+    def said(self, name: str) -> str:
+        """The option, or what the ini file says."""
+        given = self._config.getoption(f"--evaldesk-{name}")
+        return str(given or self._config.getini(f"evaldesk_{name.replace('-', '_')}"))
+
+    @property
+    def bench(self) -> Bench:
+        """The workers, started with the first case that is run."""
+        if self._bench is None:
+            self._bench = Bench(
+                self.agent,
+                concurrency=self._concurrency,
+                timeout_s=self._timeout_s,
+                model=self.said("model") or None,
+                seed=self._seed,
+            )
+        return self._bench
+
+    def criteria(self, path: Path) -> tuple[Criterion, ...]:
+        """The criteria of the eval set in `path`. Raises UsageError."""
+        named = self.said("config")
+        beside = path.parent / CONFIG_NAME
+        if named:
+            return given_criteria(self._config.invocation_params.dir / named)
+        return given_criteria(beside) if beside.is_file() else DEFAULT_CRITERIA
+
+    def pytest_collect_file(self, file_path: Path, parent: pytest.Collector) -> EvalSetFile | None:
+        """Take the eval sets."""
+        if not file_path.name.endswith(ENDINGS):
+            return None
+        file: EvalSetFile = EvalSetFile.from_parent(parent, path=file_path)
+        file.collecting = self
+        return file
+
+    def pytest_unconfigure(self) -> None:
+        """End the workers."""
+        if self._bench:
+            self._bench.close()
+
+    def pytest_report_header(self) -> str:
+        """Which agent the cases are run with."""
+        return f"evaldesk: agent {self.agent.id}, n {self.n}, min-pass-rate {self.min_pass_rate:g}"
+
+
+class EvalSetFile(pytest.File):
+    """One eval set."""
+
+    collecting: EvalSetCollecting
+
+    def collect(self) -> Iterator[EvalCaseItem]:
+        """An item for each case, marked `evaldesk` and with the tags of the case."""
+        try:
+            evalset = load_evalset(self.path)
+            criteria = self.collecting.criteria(self.path)
+        except EvaldeskError as error:
+            raise self.CollectError(str(error)) from error
+        for case in evalset.cases:
+            yield _item(self, evalset, case, criteria)
+
+
+class EvalCaseItem(pytest.Item):
+    """One case, played n times; it passes when enough of its scored trials do and none errors."""
+
+    evalset: EvalSet
+    case: Case
+    criteria: Sequence[Criterion]
+    collecting: EvalSetCollecting
+
+    def runtest(self) -> None:
+        """Play the case. Raises CaseFailedError."""
+        result = self.collecting.bench.play(self.case, self.criteria, self.collecting.n)
+        self.user_properties += [
+            ("evaldesk_passed", result.n_passed),
+            ("evaldesk_scored", result.n_scored),
+            ("evaldesk_errored", result.n_errored),
+        ]
+        least = self.collecting.min_pass_rate
+        if result.n_errored or result.pass_rate is None or result.pass_rate < least - 1e-9:
+            raise CaseFailedError(_failure(result, least))
+
+    def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
+        """The turns that differ, without a traceback of ours."""
+        if isinstance(excinfo.value, CaseFailedError):
+            return str(excinfo.value)
+        return super().repr_failure(excinfo, style)
+
+    def reportinfo(self) -> tuple[os.PathLike[str], int | None, str]:
+        """The eval set and the case."""
+        return self.path, None, f"{self.evalset.id}: {self.case.id}"
+
+
+class CaseFailedError(AssertionError):
+    """A case that did not pass, with its turns."""
+
+
+def _item(file: EvalSetFile, evalset: EvalSet, case: Case, criteria: Sequence[Criterion]) -> EvalCaseItem:
+    item: EvalCaseItem = EvalCaseItem.from_parent(file, name=case.id)
+    item.evalset, item.case, item.criteria, item.collecting = evalset, case, criteria, file.collecting
+    item.add_marker("evaldesk")
+    for tag in case.tags:
+        if tag.replace("-", "_").isidentifier() and not tag.startswith("_"):
+            file.config.addinivalue_line("markers", f"{tag}: a tag of eval cases")
+            item.add_marker(tag)
+    return item
+
+
+def _failure(result: CaseResult, least: float) -> str:
+    asides = [f"{n} {word}" for n, word in ((result.n_errored, "errored"), (result.n_unscored, "unscored")) if n]
+    said = f"{result.n_passed} of {result.n_scored} scored trials passed, {least:.0%} must"
+    first = next(trial for trial in result if trial.verdict != "passed")
+    head = f"trial {first.trial_index + 1} {first.verdict}: {first_words(result.case, first)}"
+    return "\n".join([f"{said} ({', '.join(asides)})" if asides else said, head, trial_text(result.case, first)])
+
+
+def _agent(config: pytest.Config) -> AgentRef:
+    named = config.getoption("--evaldesk-agent")
+    if named:
+        return agent_ref(str(named))
+    said = str(config.getini("evaldesk_agent"))
+    folder = config.rootpath / said
+    return agent_ref(str(folder) if folder.is_dir() else said)

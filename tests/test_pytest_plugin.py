@@ -1,0 +1,222 @@
+"""The pytest plugin: cases of eval sets as tests, and nothing at all where it is not used."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from evaldesk.engine import InlineExecutor
+from evaldesk.metrics import preload, score_trial
+from evaldesk.model import Case, Criterion, Expected, Transcript, Turn, TurnRecord
+from evaldesk.pytest_items import ENDINGS
+
+pytest_plugins = ["pytester"]
+
+AGENT = '''
+n_flaky = 0
+
+
+def root_agent(message, state):
+    """Says what it hears; `raise` raises, `flaky` is wrong every other time."""
+    global n_flaky
+    if message == "raise":
+        raise ValueError("asked to")
+    if message == "flaky":
+        n_flaky += 1
+        return "flaky" if n_flaky % 2 else "no"
+    return message
+'''
+
+
+def _case(name: str, query: str, reference: str | None, tags: tuple[str, ...] = ()) -> dict[str, Any]:
+    turn = {"user_content": {"parts": [{"text": query}]}}
+    if reference is not None:
+        turn["final_response"] = {"parts": [{"text": reference}]}
+    return {"eval_id": name, "conversation": [turn], "tags": list(tags)}
+
+
+CASES = [
+    _case("greets", "hello", "hello", ("smoke",)),
+    _case("differs", "hello", "goodbye"),
+    _case("flaky", "flaky", "flaky"),
+    _case("raises", "raise", "x"),
+    _case("unjudged", "hello", None),
+]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _warm() -> None:
+    """Whatever grading imports."""
+    preload()
+    words = Case("a", (Turn("a", Expected(reference="a")),))
+    score_trial(Transcript((TurnRecord("a"),)), words, (Criterion("response_match_score", 0.8),))
+
+
+@pytest.fixture
+def project(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> pytest.Pytester:
+    """A project with an agent, an eval set of five cases and its criteria; trials are played in this process."""
+    monkeypatch.setattr("evaldesk.desk.bench.LocalExecutor", lambda _, concurrency: InlineExecutor(concurrency))
+    _write_project(pytester.path)
+    return pytester
+
+
+def _write_project(folder: Path, cases: list[dict[str, Any]] = CASES) -> None:
+    agent, evalsets = folder / f"echo_{abs(hash(folder)):x}", folder / "evalsets"
+    for made in (agent, evalsets):
+        made.mkdir()
+    (agent / "agent.py").write_text(AGENT)
+    (evalsets / f"words{ENDINGS[1]}").write_text(json.dumps({"eval_set_id": "words", "eval_cases": cases}))
+    (evalsets / "test_config.json").write_text(json.dumps({"criteria": {"response_match_score": 0.8}}))
+
+
+def _agent(folder: Path) -> str:
+    return f"--evaldesk-agent={next(folder.glob('echo_*'))}"
+
+
+def _run(project: pytest.Pytester, *arguments: str) -> pytest.RunResult:
+    return project.runpytest_inprocess(_agent(project.path), "-p", "no:asyncio", *arguments)
+
+
+def test_each_case_is_an_item(project: pytest.Pytester) -> None:
+    result = _run(project, "--collect-only", "-q", "evalsets")
+
+    result.stdout.fnmatch_lines([f"evalsets/words.evalset.json::{case['eval_id']}" for case in CASES])
+
+
+def test_a_failure_shows_the_turn_that_differs_and_no_traceback(project: pytest.Pytester) -> None:
+    result = _run(project, "evalsets")
+
+    result.assert_outcomes(passed=2, failed=3)
+    result.stdout.fnmatch_lines(
+        [
+            "*0 of 1 scored trials passed, 100% must*",
+            "trial 1 failed: turn 1: response_match_score*",
+            'turn 1 failed: "hello"',
+            '*expected answer  "goodbye"',
+            '*actual answer    "hello"',
+            "*0 of 0 scored trials passed, 100% must (1 errored)*",
+            "trial 1 errored: *ValueError: asked to*",
+            "*0 of 0 scored trials passed, 100% must (1 unscored)*",
+        ]
+    )
+    assert "pytest_items.py" not in result.stdout.str()
+
+
+def test_repeats_are_judged_by_the_share_that_passes(project: pytest.Pytester) -> None:
+    arguments = ("evalsets", "-k", "flaky", "--evaldesk-n=4", "--evaldesk-concurrency=1")
+
+    _run(project, *arguments, "--evaldesk-min-pass-rate=0.5").assert_outcomes(passed=1, deselected=4)
+    failed = _run(project, *arguments, "--evaldesk-min-pass-rate=0.75")
+
+    failed.assert_outcomes(failed=1, deselected=4)
+    failed.stdout.fnmatch_lines(["*2 of 4 scored trials passed, 75% must*"])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "outcomes"),
+    [
+        (("-k", "greets or differs"), {"passed": 1, "failed": 1, "deselected": 3}),
+        (("-m", "smoke"), {"passed": 1, "deselected": 4}),
+        (("-m", "evaldesk", "-x"), {"passed": 1, "failed": 1}),
+        (("evalsets/words.evalset.json::greets",), {"passed": 1}),
+    ],
+    ids=["-k", "-m", "-x", "node id"],
+)
+def test_items_are_chosen_as_any_test_is(
+    project: pytest.Pytester, arguments: tuple[str, ...], outcomes: dict[str, int]
+) -> None:
+    _run(project, "--strict-markers", *arguments).assert_outcomes(**outcomes)
+
+
+def test_the_ini_file_names_the_agent(project: pytest.Pytester) -> None:
+    agent = next(project.path.glob("echo_*")).name
+    project.makeini(f"[pytest]\nevaldesk_agent = {agent}\nevaldesk_n = 2\nevaldesk_min_pass_rate = 0.5\n")
+
+    result = project.runpytest_inprocess("-p", "no:asyncio", "evalsets", "-k", "greets or flaky")
+
+    result.assert_outcomes(passed=2, deselected=3)
+    result.stdout.fnmatch_lines([f"evaldesk: agent {agent}, n 2, min-pass-rate 0.5"])
+
+
+def test_numbers_are_in_the_junit_file(project: pytest.Pytester) -> None:
+    _run(project, "evalsets", "-k", "greets", "--junit-xml=results.xml", "--evaldesk-n=2")
+
+    assert 'name="evaldesk_passed" value="2"' in (project.path / "results.xml").read_text()
+
+
+def test_a_file_that_cannot_be_read_is_an_error_of_the_collection(project: pytest.Pytester) -> None:
+    (project.path / "evalsets" / "broken.test.json").write_text('[{"query": 1}]')
+
+    result = _run(project, "evalsets")
+
+    result.assert_outcomes(errors=1)
+    result.stdout.fnmatch_lines(["*broken.test.json*query*"])
+
+
+@pytest.mark.parametrize(
+    ("option", "said"),
+    [
+        ("--evaldesk-agent=nowhere", "*'nowhere' is neither a folder*"),
+        ("--evaldesk-n=0", "*--evaldesk-n is at least 1*"),
+        ("--evaldesk-timeout=soon", "*could not convert*soon*"),
+    ],
+)
+def test_wrong_options_are_one_line(project: pytest.Pytester, option: str, said: str) -> None:
+    result = _run(project, option)
+
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines([f"ERROR: {said}"])
+
+
+def test_without_an_agent_no_eval_set_is_collected(project: pytest.Pytester) -> None:
+    project.makepyfile("def test_one(): pass")
+
+    project.runpytest_inprocess("-p", "no:asyncio").assert_outcomes(passed=1)
+
+
+def test_loading_the_plugin_imports_nothing() -> None:
+    source = (
+        "import sys; before = set(sys.modules); import evaldesk.pytest_plugin; "
+        "print(*sorted(name for name in set(sys.modules) - before if '.' not in name or name.startswith('evaldesk')))"
+    )
+
+    said = subprocess.run([sys.executable, "-c", source], capture_output=True, text=True, check=True).stdout.split()
+
+    standard = set(sys.stdlib_module_names)
+    assert [name for name in said if name not in standard] == ["evaldesk", "evaldesk.pytest_plugin"]
+
+
+def test_python_calls_work_under_pytest_asyncio(project: pytest.Pytester) -> None:
+    project.makeini("[pytest]\nasyncio_default_fixture_loop_scope = function\n")
+    project.makepyfile(
+        """
+        import evaldesk, pytest
+
+        @pytest.mark.asyncio
+        async def test_in_a_loop():
+            given = {"criteria": {"response_match_score": 0.8}, "cases": ["greets"]}
+            for result in (
+                await evaldesk.evaluate_async(lambda message: message, "evalsets/words.evalset.json", **given),
+                evaldesk.evaluate(lambda message: message, "evalsets/words.evalset.json", **given),
+            ):
+                assert result.all_passed
+        """
+    )
+
+    result = project.runpytest_inprocess(_agent(project.path), "-W", "error", "-k", "greets or loop")
+
+    result.assert_outcomes(passed=2, deselected=4)
+
+
+def test_cases_run_in_workers_under_xdist(pytester: pytest.Pytester) -> None:
+    _write_project(pytester.path, CASES[:2])
+
+    result = pytester.runpytest_subprocess(_agent(pytester.path), "-p", "no:asyncio", "-n", "2", "-W", "error")
+
+    result.assert_outcomes(passed=1, failed=1)
+    result.stdout.fnmatch_lines(['*expected answer  "goodbye"'])
