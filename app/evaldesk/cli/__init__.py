@@ -14,6 +14,7 @@ from evaldesk.registry import import_target
 COMMANDS: Mapping[str, str] = {
     "ui": "evaldesk.cli.ui:ui",
     "eval": "evaldesk.cli.eval:evaluate",
+    "metrics": "evaldesk.cli.metrics:metrics",
 }
 
 EXIT_USAGE = 2

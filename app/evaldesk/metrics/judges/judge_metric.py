@@ -25,10 +25,10 @@ class JudgeMetric:
     """`judge_model` and `num_samples` are short for those of `judge_model_options`, and win over them."""
 
     judge_model: str = option(
-        "", "model", "judge", "The model that judges; the first of the allowed judges unless you choose."
+        "", "model", "Judge", "The model that judges; the first of the allowed judges unless you choose."
     )
     num_samples: int | None = option(
-        None, "whole", "samples", "How often each judge is asked; the majority counts.", low=1, high=MAX_SAMPLES
+        None, "whole", "Samples", "How often each judge is asked; the majority counts.", low=1, high=MAX_SAMPLES
     )
     judge_model_options: dict[str, Any] = field(default_factory=dict)
 

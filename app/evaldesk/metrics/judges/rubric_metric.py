@@ -31,7 +31,7 @@ class RubricMetric(JudgeMetric):
     rubrics: list[Any] = option(
         [],
         "list",
-        "rubrics",
+        "Rubrics",
         "Properties to judge, one a line, beside those of the cases.",
         example="The answer is short.",
     )

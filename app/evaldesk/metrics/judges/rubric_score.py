@@ -32,12 +32,12 @@ class RubricScore(JudgeMetric):
     rubric: str = option(
         "",
         "long_text",
-        "rubric",
+        "Rubric",
         "What a good answer is, in free words.",
         example="Polite, correct, and no longer than two sentences.",
     )
-    score_min: float = option(0.0, "number", "worst grade", "The lowest number a judge may give.")
-    score_max: float = option(1.0, "number", "best grade", "The highest number a judge may give.")
+    score_min: float = option(0.0, "number", "Worst grade", "The lowest number a judge may give.")
+    score_max: float = option(1.0, "number", "Best grade", "The highest number a judge may give.")
 
     info: ClassVar[MetricInfo] = MetricInfo(
         "rubric_score",

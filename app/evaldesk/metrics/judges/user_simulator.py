@@ -37,7 +37,7 @@ class UserSimulatorQuality(JudgeMetric):
     """Share of turns in which the simulated user kept to its scenario. `stop_signal` is what it ends with, in ADK."""
 
     stop_signal: str = option(
-        "</finished>", "text", "stop signal", "What the simulated user says to end; it is cut from its messages."
+        "</finished>", "text", "Stop signal", "What the simulated user says to end; it is cut from its messages."
     )
 
     info: ClassVar[MetricInfo] = MetricInfo(
