@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
+from evaldesk.formats.json_lines import Line
 from evaldesk.formats.json_places import path_text
 from evaldesk.formats.strict_json import Place
 
@@ -18,8 +21,16 @@ class Notes:
     def refuse(self, what: str, place: Place) -> None:
         """Note that `what`, such as "a part of a message that is no text", was left out at `place`."""
         self.counts[what] = self.counts.get(what, 0) + 1
-        member = place.document.source.partition("!")[2]
-        self.places.setdefault(what, ": ".join(filter(None, (member, path_text(place.path)))))
+        document = place.document
+        around = f"line {document.number}" if isinstance(document, Line) else document.source.partition("!")[2]
+        self.places.setdefault(what, ": ".join(filter(None, (around, path_text(place.path)))))
+
+    def unknown(self, place: Place, raw: Mapping[str, Any], known: Collection[str]) -> dict[str, Any]:
+        """The keys of an object that are not `known`, to be kept as they are; names like `$form` are our own."""
+        for key in raw:
+            if key.startswith("$"):
+                self.refuse(f"key {key[:40]!r}, a name that Evaldesk keeps for itself", place)
+        return {key: value for key, value in raw.items() if key not in known and not key.startswith("$")}
 
     @property
     def sentences(self) -> tuple[str, ...]:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from evaldesk.formats.json_lines import read_lines
 from evaldesk.formats.reading import read_list, read_mapping, read_optional_text, wanted
 from evaldesk.formats.recorded import iso_ms
 from evaldesk.formats.shape import ABSENT
@@ -66,9 +67,7 @@ def _documents(data: bytes, source: str) -> Iterator[Document]:
     """The document that the file is, or one for each line when its first line is a document already."""
     first, _, rest = data.strip().partition(b"\n")
     if rest and first.rstrip().endswith(b"}") and first.lstrip(b"\xef\xbb\xbf").startswith(b"{"):
-        for number, line in enumerate(data.splitlines(), 1):
-            if line.strip():
-                yield parse_json(line, source=f"{source} line {number}", max_bytes=MAX_RECORDED_BYTES)
+        yield from read_lines(data, source)
     else:
         yield parse_json(data, source=source, max_bytes=MAX_RECORDED_BYTES)
 

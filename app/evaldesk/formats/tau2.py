@@ -13,6 +13,7 @@ from typing import Any
 from evaldesk.errors import FormatError
 from evaldesk.formats.exchange import Holding, Imported, RecordedRun
 from evaldesk.formats.json_text import to_text
+from evaldesk.formats.notes import Notes
 from evaldesk.formats.peeking import peek
 from evaldesk.formats.reading import (
     read_list,
@@ -51,8 +52,10 @@ class Tau2Tasks:
     def read(data: bytes, *, source: str) -> Imported:
         """An eval set with a case for each task. Raises FormatError."""
         document = parse_json(data, source=source, max_bytes=MAX_RECORDED_BYTES)
-        cases = read_tasks(Place(document), document.value)
-        return Imported("tau2", EvalSet(file_stem(source), cases=cases), kept=why_not_asserted(cases))
+        notes = Notes()
+        cases = read_tasks(Place(document), document.value, notes)
+        evalset = EvalSet(file_stem(source), cases=cases)
+        return Imported("tau2", evalset, kept=why_not_asserted(cases), refused=notes.sentences)
 
     @staticmethod
     def write(what: EvalSet | RecordedRun) -> bytes:
@@ -62,9 +65,9 @@ class Tau2Tasks:
         return to_text([write_task(case) for case in what.cases], {"ends_with": "\n"}, what.id)
 
 
-def read_tasks(place: Place, raw: Any) -> tuple[Case, ...]:
+def read_tasks(place: Place, raw: Any, notes: Notes) -> tuple[Case, ...]:
     """The cases of a list of tasks. Raises FormatError, also when two tasks have one id."""
-    cases = read_list(place, raw, read_task)
+    cases = read_list(place, raw, lambda at, task: read_task(at, task, notes))
     seen: set[str] = set()
     for index, case in enumerate(cases):
         if case.id in seen:
@@ -73,7 +76,7 @@ def read_tasks(place: Place, raw: Any) -> tuple[Case, ...]:
     return cases
 
 
-def read_task(place: Place, raw: Any) -> Case:
+def read_task(place: Place, raw: Any, notes: Notes) -> Case:
     """One task. Raises FormatError."""
     task = read_mapping(place, raw)
     if "user_scenario" not in task:
@@ -88,7 +91,7 @@ def read_task(place: Place, raw: Any) -> Case:
         final_state=read_optional_mapping(place.at("final_session_state"), task.get("final_session_state")),
         rubrics=_rubrics(place, task),
         tags=read_tags(place.at("tags"), task.get("tags")),
-        extra={name: value for name, value in task.items() if name not in ("id", *_OWN)},
+        extra=notes.unknown(place, task, ("id", *_OWN)),
     )
 
 

@@ -67,9 +67,9 @@ class Tau2Results:
 
 
 def _imported(place: Place, whole: dict[str, Any], name: str) -> Imported:
-    cases = read_tasks(place.at("tasks"), whole.get("tasks", ABSENT))
-    simulations = read_list(place.at("simulations"), whole.get("simulations") or [], _read_simulation)
     notes = Notes()
+    cases = read_tasks(place.at("tasks"), whole.get("tasks", ABSENT), notes)
+    simulations = read_list(place.at("simulations"), whole.get("simulations") or [], _read_simulation)
     if not simulations and whole.get("simulation_index"):
         notes.refuse("the simulations, which tau2 keeps in the folder beside this file", place.at("simulation_index"))
     ids = [case.id for case in cases]

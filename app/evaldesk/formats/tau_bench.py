@@ -96,7 +96,7 @@ def _read_row(place: Place, raw: Any) -> dict[str, Any]:
 def _imported(place: Place, rows: Sequence[dict[str, Any]], name: str) -> Imported:
     notes = Notes()
     places = trial_places([(str(row["task_id"]), row.get("trial")) for row in rows])
-    cases = _cases(place, rows)
+    cases = _cases(place, rows, notes)
     results: list[TrialResult] = []
     for index, (row, trial) in enumerate(zip(rows, places, strict=True)):
         if trial is None:
@@ -108,13 +108,13 @@ def _imported(place: Place, rows: Sequence[dict[str, Any]], name: str) -> Import
     return Imported("tau-bench", EvalSet(name, cases=cases), (run,), understood, kept, notes.sentences)
 
 
-def _cases(place: Place, rows: Sequence[dict[str, Any]]) -> tuple[Case, ...]:
+def _cases(place: Place, rows: Sequence[dict[str, Any]], notes: Notes) -> tuple[Case, ...]:
     """A case for each task, in the order of first appearance; a trial that broke may lack its task."""
     found: dict[str, Case] = {}
     for index, row in enumerate(rows):
         key = str(row["task_id"])
         if key not in found or not (found[key].scenario or {}).get("conversation_plan"):
-            found[key] = _case(place.at(index), row)
+            found[key] = _case(place.at(index), row, notes)
     return tuple(found.values())
 
 
@@ -132,13 +132,12 @@ def _kept(cases: Sequence[Case]) -> tuple[str, ...]:
     return ("The reference actions are not asserted: they are one way to the right database, not the only one.",)
 
 
-def _case(place: Place, row: dict[str, Any]) -> Case:
+def _case(place: Place, row: dict[str, Any], notes: Notes) -> Case:
     at = place.at("info", "task")
     task = read_optional_mapping(at, _info(place, row).get("task")) or {}
     plan = read_optional_text(at.at("instruction"), task.get("instruction")) or ""
     user_id = read_optional_text(at.at("user_id"), task.get("user_id")) or ""
-    extra = {key: value for key, value in task.items() if key not in ("instruction", "user_id")}
-    return scenario_case(str(row["task_id"]), plan, user_id, extra)
+    return scenario_case(str(row["task_id"]), plan, user_id, notes.unknown(at, task, ("instruction", "user_id")))
 
 
 def _result(place: Place, row: dict[str, Any], trial: tuple[int, int], notes: Notes) -> TrialResult:

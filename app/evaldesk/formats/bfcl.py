@@ -1,0 +1,188 @@
+"""The format "bfcl": multi-turn cases of the Berkeley Function Calling Leaderboard, as JSON lines.
+
+BFCL keeps the questions and the expected calls in two files, and the tools' documentation in more. The lines of all of
+them may stand in one file, in any order. (ShishirPatil/gorilla berkeley-function-call-leaderboard)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import PurePath
+from typing import Any, NoReturn
+
+from evaldesk.errors import FormatError
+from evaldesk.formats.exchange import Holding, Imported, RecordedRun
+from evaldesk.formats.import_words import counted
+from evaldesk.formats.json_lines import read_lines
+from evaldesk.formats.notes import Notes
+from evaldesk.formats.peeking import peek
+from evaldesk.formats.python_calls import parse_call
+from evaldesk.formats.reading import read_list, read_mapping, read_optional_mapping, read_text
+from evaldesk.formats.recorded import file_stem
+from evaldesk.formats.shape import ABSENT
+from evaldesk.formats.strict_json import Place
+from evaldesk.model import Case, EvalSet, Expected, SessionInit, ToolCall, Turn
+
+_ANSWERS = "possible_answer_"
+_UNREAD = "an expected call that is no call of plain values"
+
+
+class Bfcl:
+    """The format "bfcl"."""
+
+    title = "BFCL multi-turn"
+    suffixes = (".json", ".jsonl")
+    writes: tuple[Holding, ...] = ()
+
+    @staticmethod
+    def recognises(data: bytes, source: str) -> bool:
+        """Whether the first line is a question of several turns, or the expected calls of one."""
+        seen = peek(data)
+        first = seen.line if seen.line is not None else seen.whole
+        if not isinstance(first, dict) or "id" not in first:
+            return False
+        question = first.get("question")
+        is_question = isinstance(question, list) and all(isinstance(turn, list) for turn in question)
+        return is_question or ("ground_truth" in first and len(first) == 2)
+
+    @staticmethod
+    def read(data: bytes, *, source: str) -> Imported:
+        """A case for each question. Raises FormatError, also when there are only expected calls."""
+        return _imported(_sorted(data, source), source)
+
+    @staticmethod
+    def write(what: EvalSet | RecordedRun) -> NoReturn:
+        """Nothing is written in this format."""
+        raise FormatError("BFCL files are only read")
+
+
+@dataclass(slots=True)
+class _Lines:
+    """The lines of the file by what they are."""
+
+    questions: dict[str, tuple[Place, dict[str, Any]]] = field(default_factory=dict)
+    answers: dict[str, tuple[Place, dict[str, Any]]] = field(default_factory=dict)
+    functions: list[dict[str, Any]] = field(default_factory=list)
+
+
+def _sorted(data: bytes, source: str) -> _Lines:
+    found = _Lines()
+    for line in read_lines(data, source):
+        place = Place(line)
+        row = read_mapping(place, line.value)
+        if "parameters" in row and "name" in row:
+            found.functions.append(row)
+            continue
+        key = read_text(place.at("id"), row.get("id", ABSENT))
+        rows = found.questions if "question" in row else found.answers
+        if "question" not in row and "ground_truth" not in row:
+            raise place.error("this line has neither question nor ground_truth, and is no function either")
+        if key in rows:
+            raise place.at("id").error(f"{key[:80]!r} is there already")
+        rows[key] = (place, row)
+    return found
+
+
+def _imported(lines: _Lines, source: str) -> Imported:
+    name = file_stem(source)
+    if not lines.questions:
+        asked = PurePath(source).name.replace(_ANSWERS, "")
+        raise FormatError(
+            f"these are only expected calls; put their questions before them in one file, such as "
+            f"`cat {asked} {_ANSWERS}{asked} > both.jsonl`, and import that",
+            source=source,
+        )
+    notes = Notes()
+    parameters = {str(row["name"]): _parameters(row) for row in lines.functions}
+    reading = _Reading(parameters, notes)
+    cases = tuple(reading.case(key, place, row, lines.answers) for key, (place, row) in lines.questions.items())
+    for key, (place, _) in lines.answers.items():
+        if key not in lines.questions:
+            notes.refuse("expected calls of a question that is not there", place)
+    extra: dict[str, Any] = {"functions": lines.functions} if lines.functions else {}
+    understood, kept = _understood(lines, name), _kept(reading, lines)
+    return Imported("bfcl", EvalSet(name, cases=cases, extra=extra), (), understood, kept, notes.sentences)
+
+
+def _understood(lines: _Lines, name: str) -> tuple[str, ...]:
+    missing = len(lines.questions.keys() - lines.answers.keys())
+    if not missing:
+        return ()
+    if missing < len(lines.questions):
+        return (f"{counted(missing, 'case')} of {len(lines.questions)} without expected calls: nothing is asserted.",)
+    return (
+        f"No expected calls: BFCL keeps them in {_ANSWERS}{name}.json. To assert them, put both into one file, such as "
+        f"`cat {name}.json {_ANSWERS}{name}.json > both.jsonl`, and import that.",
+    )
+
+
+def _kept(reading: _Reading, lines: _Lines) -> tuple[str, ...]:
+    found = []
+    if lines.functions:
+        found.append(f"The documentation of {counted(len(lines.functions), 'function')}, with the eval set.")
+    if reading.n_unnamed:
+        found.append(
+            f"{counted(reading.n_unnamed, 'expected call')} with arguments by position, named 0, 1, …: add the lines "
+            "of the func_doc files to name them."
+        )
+    return tuple(found)
+
+
+@dataclass(slots=True)
+class _Reading:
+    """Cases while they are read; `parameters` are the names of each function's, in order."""
+
+    parameters: Mapping[str, Sequence[str]]
+    notes: Notes
+    n_unnamed: int = 0
+
+    def case(
+        self, key: str, place: Place, row: dict[str, Any], answers: Mapping[str, tuple[Place, dict[str, Any]]]
+    ) -> Case:
+        question = read_list(place.at("question"), row["question"], _read_messages)
+        expected = self._expected(*answers[key], len(question)) if key in answers else [None] * len(question)
+        turns = [
+            Turn("\n\n".join(text for role, text in messages if role == "user"), Expected(calls))
+            for messages, calls in zip(question, expected, strict=True)
+        ]
+        state = read_optional_mapping(place.at("initial_config"), row.get("initial_config"))
+        extra = self.notes.unknown(place, row, ("id", "question", "initial_config"))
+        if any(role != "user" for messages in question for role, _ in messages):
+            extra["question"] = row["question"]
+        return Case(key, tuple(turns), initial_session=SessionInit(state=state) if state else None, extra=extra)
+
+    def _expected(self, place: Place, row: dict[str, Any], n_turns: int) -> list[tuple[ToolCall, ...]]:
+        at = place.at("ground_truth")
+        turns = read_list(at, row["ground_truth"], self._read_calls)
+        if len(turns) != n_turns:
+            raise at.error(f"calls for {len(turns)} turns, but the question has {n_turns}")
+        return list(turns)
+
+    def _read_calls(self, place: Place, raw: Any) -> tuple[ToolCall, ...]:
+        calls = read_list(place, raw, self._read_call)
+        return tuple(call for call in calls if call)
+
+    def _read_call(self, place: Place, raw: Any) -> ToolCall | None:
+        call = parse_call(read_text(place, raw), self.parameters)
+        if call is None:
+            self.notes.refuse(_UNREAD, place)
+        elif "0" in call.args:
+            self.n_unnamed += 1
+        return call
+
+
+def _read_messages(place: Place, raw: Any) -> tuple[tuple[str, str], ...]:
+    return read_list(place, raw, _read_message)
+
+
+def _read_message(place: Place, raw: Any) -> tuple[str, str]:
+    message = read_mapping(place, raw)
+    role, content = (read_text(place.at(key), message.get(key, ABSENT)) for key in ("role", "content"))
+    return role, content
+
+
+def _parameters(row: dict[str, Any]) -> list[str]:
+    schema = row["parameters"]
+    properties = schema.get("properties") if isinstance(schema, dict) else None
+    return list(properties) if isinstance(properties, dict) else []

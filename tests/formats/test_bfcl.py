@@ -1,0 +1,156 @@
+"""Multi-turn cases of BFCL, whose questions and expected calls are two files."""
+
+from __future__ import annotations
+
+import ast
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from evaldesk.errors import FormatError
+from evaldesk.formats.bfcl import Bfcl
+from evaldesk.formats.exchange import Imported
+from evaldesk.formats.python_calls import parse_call
+from evaldesk.model import ToolCall
+
+SAMPLE = (Path(__file__).parent / "exchange_samples" / "bfcl.jsonl").read_bytes()
+
+
+def _read(*rows: dict[str, Any], source: str = "q.json") -> Imported:
+    return Bfcl.read(b"\n".join(json.dumps(row).encode() for row in rows), source=source)
+
+
+QUESTION = {"id": "q", "question": [[{"role": "user", "content": "Go."}]]}
+
+
+def test_all_cases_and_calls_of_the_published_set_are_read(shared: Path) -> None:
+    folder = shared / "data" / "bfcl"
+    names = ["BFCL_v4_multi_turn_base.json", "possible_answer_BFCL_v4_multi_turn_base.json"]
+    docs = sorted(path.name for path in folder.glob("func_doc_*.json"))
+    data = b"\n".join((folder / name).read_bytes() for name in (*names, *docs))
+
+    found = Bfcl.read(data, source="both.jsonl")
+
+    assert found.evalset
+    turns = [turn for case in found.evalset.cases for turn in case.turns]
+    calls = [call for turn in turns for call in turn.expected.tool_calls or ()]
+    assert (len(found.evalset.cases), len(turns), len(calls)) == (200, 734, 1142)
+    assert sum(turn.expected.tool_calls == () for turn in turns) == 3
+    assert found.refused == ()
+    first = found.evalset.cases[0]
+    assert first.turns[2].expected.tool_calls == (ToolCall("sort", {"file_name": "final_report.pdf"}),)
+    assert list(first.initial_state) == ["GorillaFileSystem", "TwitterAPI"]
+    assert not any("0" in call.args for call in calls)
+
+
+def test_the_questions_alone_say_what_is_missing(shared: Path) -> None:
+    source = "BFCL_v4_multi_turn_base.json"
+
+    found = Bfcl.read((shared / "data" / "bfcl" / source).read_bytes(), source=source)
+
+    assert found.evalset
+    assert found.evalset.cases[0].turns[0].expected.tool_calls is None
+    assert found.understood == (
+        "No expected calls: BFCL keeps them in possible_answer_BFCL_v4_multi_turn_base.json. To assert them, put both "
+        "into one file, such as `cat BFCL_v4_multi_turn_base.json possible_answer_BFCL_v4_multi_turn_base.json > "
+        "both.jsonl`, and import that.",
+    )
+
+
+def test_the_answers_alone_are_refused_with_what_to_do(shared: Path) -> None:
+    source = "possible_answer_BFCL_v4_multi_turn_base.json"
+
+    with pytest.raises(FormatError) as caught:
+        Bfcl.read((shared / "data" / "bfcl" / source).read_bytes(), source=source)
+
+    assert "`cat BFCL_v4_multi_turn_base.json possible_answer_BFCL_v4_multi_turn_base.json > both.jsonl`" in str(
+        caught.value
+    )
+
+
+def test_turns_state_and_calls_of_a_case() -> None:
+    found = Bfcl.read(SAMPLE, source="both.jsonl")
+
+    assert found.evalset
+    case, other = found.evalset.cases
+    assert [(turn.query, turn.expected.tool_calls) for turn in case.turns] == [
+        ("Move a to b.", (ToolCall("mv", {"source": "a", "destination": "b"}), ToolCall("cd", {"0": ".."}))),
+        ("Sort it.", (ToolCall("sort", {"file_name": "b"}),)),
+        ("", ()),
+    ]
+    assert (dict(case.initial_state), set(case.extra)) == (
+        {"Files": {"root": {"a": "x"}}},
+        {"path", "involved_classes", "question"},
+    )
+    assert other.turns[0].expected.tool_calls is None
+    assert found.understood == ("1 case of 2 without expected calls: nothing is asserted.",)
+    assert found.kept == (
+        "The documentation of 1 function, with the eval set.",
+        "1 expected call with arguments by position, named 0, 1, …: add the lines of the func_doc files to name them.",
+    )
+
+
+@pytest.mark.parametrize(
+    ("rows", "line", "said"),
+    [
+        ([QUESTION, {"id": "q", "ground_truth": []}], 2, "ground_truth: calls for 0 turns, but the question has 1"),
+        ([QUESTION, QUESTION], 2, "id: 'q' is there already"),
+        ([QUESTION, {"id": "x"}], 2, "this line has neither question nor ground_truth"),
+        ([{"id": "q", "question": [["x"]]}], 1, "question[0][0]: expected an object, got a string"),
+        ([{"id": 1, "question": []}], 1, "id: expected a string, got the number 1"),
+    ],
+)
+def test_what_is_wrong_is_named_with_its_line(rows: list[dict[str, Any]], line: int, said: str) -> None:
+    with pytest.raises(FormatError) as caught:
+        _read(*rows)
+
+    assert (caught.value.line, said in str(caught.value)) == (line, True)
+
+
+def test_a_call_that_is_none_and_answers_without_a_question_are_left_out() -> None:
+    found = _read(QUESTION, {"id": "q", "ground_truth": [["open(", "f(1)"]]}, {"id": "z", "ground_truth": [[]]})
+
+    assert found.evalset
+    assert found.evalset.cases[0].turns[0].expected.tool_calls == (ToolCall("f", {"0": 1}),)
+    assert found.refused == (
+        "Left out: an expected call that is no call of plain values, at line 2: ground_truth[0][0].",
+        "Left out: expected calls of a question that is not there, at line 3.",
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "call"),
+    [
+        ("f()", ToolCall("f")),
+        ("a.b(x=[1, 'y', {'z': None}])", ToolCall("a.b", {"x": [1, "y", {"z": None}]})),
+        ("f(x=(1, -2.5), y=True)", ToolCall("f", {"x": [1, -2.5], "y": True})),
+        ("f(x=123456789012345678901234567890)", ToolCall("f", {"x": 123456789012345678901234567890})),
+        ("g('p', b='q')", ToolCall("g", {"a": "p", "b": "q"})),
+        ("g('p', a='q')", None),
+        ("f(**{'a': 1})", None),
+        ("f(x=open('/etc/passwd'))", None),
+        ("f(x=b'1')", None),
+        ("f(x=1e999)", None),
+        ("f(x={1: 2})", None),
+        ("f", None),
+        ("1 + 1", None),
+        ("(" * 500, None),
+        ("f(" + "-" * 9000 + "1)", None),
+        ("f(x='" + "a" * 30_000 + "')", None),
+    ],
+    ids=lambda value: str(value)[:24],
+)
+def test_a_call_in_python_is_data_and_never_run(text: str, call: ToolCall | None) -> None:
+    assert parse_call(text, {"g": ["a", "b"]}) == call
+
+
+@given(st.text(alphabet="f(),='\"[]{}:-1.eEjx \\n#*`\u00e9", max_size=40))
+@settings(max_examples=150)
+def test_whatever_the_text_is_it_is_a_call_or_none(text: str) -> None:
+    call = parse_call(text, {})
+
+    assert call is None or isinstance(ast.parse(text.strip(), mode="eval").body, ast.Call)
