@@ -15,6 +15,10 @@ COMMANDS: Mapping[str, str] = {
     "ui": "evaldesk.cli.ui:ui",
     "eval": "evaldesk.cli.eval:evaluate",
     "metrics": "evaldesk.cli.metrics:metrics",
+    "import": "evaldesk.cli.import_:import_",
+    "export": "evaldesk.cli.export:export",
+    "convert": "evaldesk.cli.convert:convert",
+    "validate": "evaldesk.cli.validate:validate",
 }
 
 EXIT_USAGE = 2

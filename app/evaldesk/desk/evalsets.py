@@ -11,7 +11,7 @@ from threading import Lock
 from evaldesk.desk.cases import CaseDesk
 from evaldesk.desk.names import candidates
 from evaldesk.errors import ConflictError, EvaldeskError, FormatError, NotFoundError, UsageError
-from evaldesk.formats import write_evalset
+from evaldesk.formats.files import names_for, suffix_of, write_file
 from evaldesk.model import EvalSet
 from evaldesk.settings import Settings
 from evaldesk.store import Store
@@ -19,7 +19,6 @@ from evaldesk.store.evalset_files import EvalSetFile, EvalSetFiles
 from evaldesk.store.evalset_names import check_name
 from evaldesk.store.evalset_trash import origin_of
 
-FILE_ENDS = {"adk": ".evalset.json", "adk-old": ".old.evalset.json", "adk-flat": ".test.json"}
 MAX_CACHED = 32
 
 
@@ -141,11 +140,12 @@ class EvalSetDesk:
 
     def export(self, evalset_id: str, format_name: str) -> Export:
         """The set as a file of that format. Raises NotFoundError, and FormatError when it cannot be said in it."""
-        if format_name not in FILE_ENDS:
-            raise NotFoundError.among("format", format_name[:100], FILE_ENDS)
+        names = names_for("evalset")
+        if format_name not in names:
+            raise NotFoundError.among("format", format_name[:100], names)
         evalset, _, _ = self.read(evalset_id)
         stem = re.sub(r"[^A-Za-z0-9_-]+", "_", self.file(evalset_id).name).strip("_")[:100] or "evalset"
-        return Export(f"{stem}{FILE_ENDS[format_name]}", write_evalset(evalset, format_name))
+        return Export(f"{stem}{suffix_of(format_name)}", write_file(evalset, format_name))
 
     def free_name(self, name: str) -> str:
         """`name`, or the nearest that no eval set has; some file systems take `Calc` for `calc`."""

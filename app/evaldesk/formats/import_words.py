@@ -37,7 +37,7 @@ def _understood(imported: Imported) -> Iterator[str]:
 def _of_evalset(evalset: EvalSet) -> Iterator[str]:
     cases = evalset.cases
     turns = [turn for case in cases for turn in case.turns]
-    yield f"{counted(len(cases), 'case')} with {counted(len(turns), 'turn')}."
+    yield counted(len(cases), "case") + (f" with {counted(len(turns), 'turn')}." if turns else ".")
     n_scenarios = sum(case.scenario is not None for case in cases)
     if n_scenarios:
         yield f"{counted(n_scenarios, 'case')} played by a simulated user from a scenario."

@@ -1,0 +1,78 @@
+"""What the commands that read and write files of other tools share."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from evaldesk.errors import EvaldeskError, UsageError
+from evaldesk.secrets import scrub
+
+if TYPE_CHECKING:
+    from evaldesk.formats.exchange import Imported
+    from evaldesk.settings import Settings
+
+MAX_FILE = 512 * 1024 * 1024
+
+
+def read_path(path: Path, format_name: str | None = None) -> Imported:
+    """What the file at `path` holds. Raises FormatError, and UsageError when it cannot be read."""
+    from evaldesk.formats.files import read_file
+
+    try:
+        with path.open("rb") as file:
+            data = file.read(MAX_FILE + 1)
+    except OSError as error:
+        raise UsageError(f"{path} cannot be read: {error.strerror}") from None
+    if len(data) > MAX_FILE:
+        raise UsageError(f"{path} has more than {MAX_FILE // 1024 // 1024} MiB")
+    return read_file(data, str(path), format_name)
+
+
+def open_home(workspace: str | None) -> Settings:
+    """The settings of the workspace, by default the current folder. Raises UsageError."""
+    from evaldesk.settings import read_settings
+
+    home = Path(workspace).resolve() if workspace else Path.cwd()
+    if not home.is_dir():
+        raise UsageError(f"{home} is not a folder; name the folder that holds .evaldesk")
+    return read_settings(home, (home,), environment=os.environ)
+
+
+def show_words(imported: Imported, *, indent: str = "  ") -> None:
+    """What was understood, what was kept, what was refused."""
+    for sentence in imported.understood:
+        click.echo(indent + visible(sentence))
+    for sentence in imported.kept:
+        click.echo(indent + click.style("kept: ", dim=True) + visible(sentence))
+    for sentence in imported.refused:
+        click.echo(indent + click.style("refused: ", fg="yellow") + visible(sentence))
+
+
+def report(error: EvaldeskError) -> None:
+    """An error in one line, on the stream for errors."""
+    click.echo(f"evaldesk: {visible(scrub(str(error), os.environ)).replace(chr(10), ' ')}", err=True)
+
+
+def visible(text: str) -> str:
+    """Text of a file without what would steer the terminal."""
+    return "".join(letter if letter.isprintable() else "�" for letter in text)
+
+
+def write_bytes(data: bytes, output: str | None, *, is_forced: bool = False) -> None:
+    """Write to the file named, or to the stream; a file that is there stays unless forced. Raises UsageError."""
+    if output is None or output == "-":
+        click.echo(data, nl=False)
+        return
+    from evaldesk.formats.atomic_file import write_atomically
+
+    path = Path(output)
+    if path.exists() and not is_forced:
+        raise UsageError(f"{output} is there already; --force replaces it")
+    try:
+        write_atomically(path, data)
+    except OSError as error:
+        raise UsageError(f"{output} cannot be written: {error.strerror}") from None

@@ -1,0 +1,85 @@
+"""Runs and eval sets given out as files of any format that can hold them."""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+from dataclasses import replace
+
+from evaldesk.desk.evalsets import Export
+from evaldesk.desk.run_results import read_cases
+from evaldesk.desk.run_view import evalset_name
+from evaldesk.errors import NotFoundError
+from evaldesk.formats.exchange import RecordedRun
+from evaldesk.formats.files import names_for, suffix_of, title_of, write_file
+from evaldesk.report.run_frame import TRIAL_COLUMNS, Cell, trial_row
+from evaldesk.store import Store
+
+CSV = "csv"
+CSV_TITLE = "CSV, one line for each trial"
+MEDIA_TYPES = {".json": "application/json", ".jsonl": "application/x-ndjson", ".csv": "text/csv; charset=utf-8"}
+_FORMULA = tuple("=+-@\t\r")
+
+
+def run_formats() -> tuple[tuple[str, str], ...]:
+    """The formats a run can be given out in, each with what people call it."""
+    return (*((name, title_of(name)) for name in names_for("run")), (CSV, CSV_TITLE))
+
+
+def export_run(store: Store, run_id: int, format_name: str) -> Export:
+    """The finished trials of a run as a file. Raises NotFoundError for the run or the format, and FormatError."""
+    names = [name for name, _ in run_formats()]
+    if format_name not in names:
+        raise NotFoundError.among("format", format_name[:100], names)
+    stem = f"run_{run_id}_{_plain(evalset_name(store.runs.summary(run_id).config))}"
+    if format_name == CSV:
+        return Export(f"{stem}.csv", _table(store, run_id))
+    return Export(f"{stem}{suffix_of(format_name)}", write_file(recorded_run(store, run_id), format_name))
+
+
+def recorded_run(store: Store, run_id: int) -> RecordedRun:
+    """A stored run as a value of the formats; trials that were not played are not in it. Raises NotFoundError."""
+    summary = store.runs.summary(run_id)
+    config = summary.config
+    cases, results = [], []
+    for index, played in enumerate(read_cases(store, run_id)):
+        cases.append(played.case)
+        results += [replace(trial, run_id=0, case_index=index) for trial in played]
+    return RecordedRun(
+        name=evalset_name(config),
+        agent=config.agent.id,
+        cases=tuple(cases),
+        results=tuple(results),
+        criteria=config.criteria,
+        model=config.model or config.agent_model,
+        note=summary.note,
+    )
+
+
+def media_type(file_name: str) -> str:
+    """What a browser is told that a file is."""
+    ending = "." + file_name.rpartition(".")[2]
+    return MEDIA_TYPES.get(ending, "application/octet-stream")
+
+
+def _table(store: Store, run_id: int) -> bytes:
+    config = store.runs.summary(run_id).config
+    columns = [*TRIAL_COLUMNS, *(criterion.metric for criterion in config.criteria)]
+    out = io.StringIO(newline="")
+    writer = csv.writer(out, lineterminator="\r\n")
+    writer.writerow([_cell(name) for name in columns])
+    for played in read_cases(store, run_id):
+        for trial in played:
+            row = trial_row(played.case, trial, config)
+            writer.writerow([_cell(row[name]) for name in columns])
+    return out.getvalue().encode()
+
+
+def _cell(value: Cell) -> Cell:
+    """Text that a spreadsheet would take for a formula is quoted: agents may have written it."""
+    return f"'{value}" if isinstance(value, str) and value.startswith(_FORMULA) else value
+
+
+def _plain(name: str) -> str:
+    return re.sub(r"[^A-Za-z0-9_-]+", "_", name).strip("_")[:100] or "evalset"

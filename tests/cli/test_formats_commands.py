@@ -1,0 +1,175 @@
+"""Files of other tools from the command line: what they are, into another form, into the workspace and out of it."""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from evaldesk.cli import cli
+from evaldesk.formats import load_evalset
+from evaldesk.formats.files import read_file
+from evaldesk.store import Store
+
+SAMPLES = Path(__file__).parents[1] / "formats" / "exchange_samples"
+ROWS = SAMPLES / "osmosis-csv.csv"
+RESULTS = SAMPLES / "adk-results.evalset_result.json"
+OPENHANDS = SAMPLES / "openhands.jsonl"
+
+Run = Callable[..., Result]
+
+
+@pytest.fixture
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
+    """A command in an empty folder."""
+    monkeypatch.chdir(tmp_path)
+    return lambda *arguments: CliRunner().invoke(cli, [str(argument) for argument in arguments])
+
+
+def error_of(result: Result) -> str:
+    """The one line that an error is."""
+    return str(result.exception) if result.exception and not result.stderr else result.stderr
+
+
+def test_validate_says_what_a_file_is_and_what_it_holds(run: Run) -> None:
+    result = run("validate", ROWS, RESULTS)
+
+    assert result.exit_code == 0
+    assert "Osmosis data set, CSV" in result.output
+    assert "2 cases with 2 turns." in result.output
+    assert "kept: In 2 cases: system_prompt, level." in result.output
+    assert "3 trials of 2 cases; 1 passed, 2 failed." in result.output
+
+
+def test_validate_names_the_place_of_an_error_and_goes_on(run: Run) -> None:
+    Path("bad.jsonl").write_text('{"user_prompt": "x", "ground_truth": 4}\n')
+    Path("bad.json").write_text('{"eval_set_id": "x", "eval_cases": [{"eval_id": NaN}]}')
+
+    result = run("validate", "bad.jsonl", "bad.json", "gone.json", ROWS)
+
+    assert result.exit_code == 2
+    first, second, third = result.stderr.splitlines()
+    assert first == "evaldesk: bad.jsonl:1:1: Row 0: 'ground_truth' must be a string, got int"
+    assert second.startswith("evaldesk: bad.json:1:")
+    assert "NaN is not a JSON number" in second
+    assert third == "evaldesk: gone.json cannot be read: No such file or directory"
+    assert "Osmosis data set, CSV" in result.stdout
+
+
+def test_validate_as_json_has_an_object_for_each_file(run: Run) -> None:
+    Path("bad.json").write_text("[1")
+
+    result = run("validate", "--json", ROWS, RESULTS, "bad.json")
+
+    assert result.exit_code == 2
+    rows, results, bad = json.loads(result.stdout)
+    assert (rows["format"], rows["n_cases"], rows["runs"]) == ("osmosis-csv", 2, [])
+    assert (results["format"], results["runs"]) == ("adk-results", [{"name": "dice", "n_cases": 2, "n_trials": 3}])
+    assert (bad["is_valid"], bad["line"]) == (False, 1)
+
+
+def test_convert_reads_one_form_and_writes_another(run: Run) -> None:
+    result = run("convert", ROWS, "add.evalset.json")
+
+    assert result.exit_code == 0
+    assert next(case.turns[0].query for case in load_evalset("add.evalset.json").cases) == "What is 2 + 2?"
+    again = run("convert", "add.evalset.json", "-", "--to", "osmosis-csv")
+    assert next(iter(csv.DictReader(again.stdout.splitlines())))["ground_truth"] == "4"
+
+
+def test_convert_asks_for_a_format_where_the_name_could_be_several(run: Run) -> None:
+    result = run("convert", ROWS, "add.json")
+
+    assert "choose one with --to" in error_of(result)
+    assert not Path("add.json").exists()
+
+
+def test_convert_replaces_a_file_only_when_told_to(run: Run) -> None:
+    Path("a.csv").write_text("mine")
+
+    assert "--force" in error_of(run("convert", ROWS, "a.csv"))
+    assert Path("a.csv").read_text() == "mine"
+    assert run("convert", ROWS, "a.csv", "--force").exit_code == 0
+
+
+def test_convert_says_what_the_new_form_leaves_out(run: Run) -> None:
+    scenarios = SAMPLES / "adk-scenarios.scenarios.json"
+
+    result = run("convert", scenarios, "old.json", "--to", "adk-old")
+
+    assert result.exit_code == 0
+    assert result.stderr.startswith("evaldesk: left out: ")
+
+
+def test_import_makes_an_eval_set_and_export_gives_it_out(run: Run) -> None:
+    result = run("import", ROWS, "--name", "add")
+
+    assert result.exit_code == 0
+    assert "Eval set add." in result.output
+    assert len(load_evalset("evalsets/add.evalset.json").cases) == 2
+    out = run("export", "add", "--format", "osmosis-jsonl", "-o", "add.jsonl")
+    assert out.exit_code == 0
+    assert json.loads(Path("add.jsonl").read_text().splitlines()[0])["ground_truth"] == "4"
+    assert "already" in error_of(run("import", ROWS, "--name", "add"))
+    assert run("import", ROWS, "--name", "add", "--replace").exit_code == 0
+
+
+def test_import_of_results_makes_a_run_that_export_gives_out(run: Run) -> None:
+    result = run("import", RESULTS)
+
+    assert "Run 1." in result.output
+    with Store.open(Path(".evaldesk/evaldesk.db"), must_exist=True) as store:
+        assert (store.runs.summary(1).n_passed, store.runs.summary(1).n_failed) == (1, 2)
+    out = run("export", 1, "--format", "adk-results")
+    again = read_file(out.stdout_bytes, "again.json").runs[0]
+    assert again.results == read_file(RESULTS.read_bytes(), "again.json").runs[0].results
+
+
+def test_several_files_become_the_trials_of_one_run(run: Run) -> None:
+    result = run("import", OPENHANDS, OPENHANDS, "--as-trials")
+
+    assert result.exit_code == 0
+    with Store.open(Path(".evaldesk/evaldesk.db"), must_exist=True) as store:
+        strips = [row.strip for row in store.runs.case_rows(1, sort="file")]
+    assert strips == ["pfpf", "ee.."]
+
+
+def test_import_stores_nothing_when_one_file_is_wrong(run: Run) -> None:
+    Path("bad.json").write_text("{")
+
+    result = run("import", ROWS, "bad.json")
+
+    assert result.exit_code != 0
+    assert not Path("evalsets").exists()
+
+
+def test_a_run_is_given_out_as_a_table_that_no_spreadsheet_executes(run: Run) -> None:
+    row = {"row_index": 0, "run_index": 0, "success": False, "error": "=1+1"}
+    Path("r.json").write_text(json.dumps({"config": {"n_runs": 1, "eval_fns": ["f"]}, "runs": [row]}))
+    run("import", "r.json")
+
+    out = run("export", 1, "--format", "csv")
+
+    (line,) = csv.DictReader(out.stdout.splitlines())
+    assert (line["verdict"], line["error_message"]) == ("errored", "'=1+1")
+
+
+@pytest.mark.parametrize(
+    "arguments", [("export", "nothing"), ("export", "7"), ("export", "7", "--format", "os:system")]
+)
+def test_what_is_not_there_is_said_in_one_line(run: Run, arguments: tuple[str, ...]) -> None:
+    run("import", RESULTS)
+
+    result = run(*arguments)
+
+    assert result.exit_code != 0
+    assert "\n" not in error_of(result)
+
+
+@pytest.mark.parametrize("name", ["validate", "convert", "import", "export"])
+def test_the_help_of_each_command_has_an_example(run: Run, name: str) -> None:
+    assert f"\n  evaldesk {name} " in run(name, "--help").output

@@ -1,0 +1,153 @@
+"""A desk that takes files of other tools in."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from evaldesk.desk.evalsets import EvalSetDesk, SetNameTakenError
+from evaldesk.desk.exporting import export_run, recorded_run
+from evaldesk.desk.importing import MAX_STAGED, ImportDesk, proposed_name
+from evaldesk.desk.run_page import read_run
+from evaldesk.desk.run_view import RunQuery
+from evaldesk.errors import FormatError, NotFoundError, UsageError
+from evaldesk.formats.exchange import Imported
+from evaldesk.formats.files import names_for, read_file
+from evaldesk.settings import Settings
+from evaldesk.store import Store
+
+SAMPLES = Path(__file__).parents[1] / "formats" / "exchange_samples"
+ROWS = b'{"user_prompt": "2 + 2?", "ground_truth": "4"}'
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    with Store.open(tmp_path / ".evaldesk" / "evaldesk.db") as opened:
+        yield opened
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> Settings:
+    return Settings(tmp_path, (tmp_path,), environment={"OPENAI_API_KEY": "sk-very-secret-value-123"})
+
+
+@pytest.fixture
+def desk(settings: Settings, store: Store) -> ImportDesk:
+    return ImportDesk(settings, store, EvalSetDesk(settings, store))
+
+
+def sample(name: str) -> Imported:
+    path = next(SAMPLES.glob(f"{name}.*"))
+    return read_file(path.read_bytes(), path.name)
+
+
+def test_a_staged_file_waits_until_it_is_taken_in(desk: ImportDesk, tmp_path: Path) -> None:
+    staged = desk.stage(ROWS, "Add numbers.jsonl")
+
+    assert (staged.name, staged.title) == ("add_numbers", "Osmosis data set, JSON lines")
+    assert not (tmp_path / "evalsets").exists()
+    taken = desk.take_in(desk.staged(staged.token).imported, source="x", name=staged.name)
+    assert taken.evalset_id
+    assert (tmp_path / "evalsets" / "add_numbers.evalset.json").is_file()
+
+
+def test_only_so_many_files_wait(desk: ImportDesk) -> None:
+    first, *_ = [desk.stage(ROWS, f"{number}.jsonl") for number in range(MAX_STAGED + 1)]
+
+    with pytest.raises(NotFoundError, match="not here any more"):
+        desk.staged(first.token)
+
+
+def test_a_file_that_nobody_knows_is_not_staged(desk: ImportDesk) -> None:
+    with pytest.raises(FormatError):
+        desk.stage(b"what is this", "x.txt")
+
+
+def test_nothing_is_stored_when_a_run_cannot_be(desk: ImportDesk, store: Store, tmp_path: Path) -> None:
+    rows, results = read_file(ROWS, "a.jsonl"), sample("adk-results")
+    empty = replace(results.runs[0], results=())
+
+    with pytest.raises(UsageError, match="no trial"):
+        desk.take_in(replace(rows, runs=(*results.runs, empty)), source="x", name="a")
+
+    assert store.runs.list() == []
+    assert not (tmp_path / "evalsets").exists()
+
+
+def test_a_taken_name_is_refused_before_anything_is_stored(desk: ImportDesk, store: Store) -> None:
+    both = replace(read_file(ROWS, "a.jsonl"), runs=sample("adk-results").runs)
+    desk.take_in(both, source="x", name="a")
+
+    with pytest.raises(SetNameTakenError):
+        desk.take_in(both, source="x", name="a")
+
+    assert len(store.runs.list()) == 1
+
+
+def test_the_runs_of_a_file_are_of_its_eval_set(desk: ImportDesk, store: Store) -> None:
+    both = replace(read_file(ROWS, "a.jsonl"), runs=sample("adk-results").runs)
+
+    taken = desk.take_in(both, source="x.json", name="a")
+
+    config = store.runs.summary(taken.run_ids[0]).config
+    assert config.evalset_id == taken.evalset_id
+    assert config.evalset_path.endswith("a.evalset.json")
+
+
+def test_the_page_of_an_imported_run_offers_no_repetition(desk: ImportDesk, store: Store) -> None:
+    (run_id,) = desk.take_in(sample("osmosis-results"), source="results.json", name="").run_ids
+
+    page = read_run(store.runs, run_id, RunQuery())
+
+    assert (page.can_resume, page.can_retry, page.again_href) == (False, False, "")
+    assert [line.title for line in page.metrics] == ["rewards:exact", "rewards:partial"]
+    assert page.reason[2] == "Imported from results.json (Osmosis results). Verdicts and scores stand as the file says."
+    assert [fact.href for fact in page.facts if fact.name in ("Agent", "Eval set")] == ["", ""]
+
+
+def test_secrets_are_taken_out_of_what_is_stored(desk: ImportDesk, store: Store) -> None:
+    run = {"row_index": 0, "run_index": 0, "success": False, "error": "401 for sk-very-secret-value-123"}
+    data = json.dumps({"config": {"n_runs": 1, "eval_fns": ["f"]}, "runs": [run]}).encode()
+
+    (run_id,) = desk.take_in(read_file(data, "r.json"), source="r.json", name="").run_ids
+
+    assert "sk-very-secret-value-123" not in str(store.runs.trial(run_id, 0, 0))
+
+
+@pytest.mark.parametrize("name", [*names_for("run"), "csv"])
+def test_every_run_can_be_given_out_in_every_format_of_runs(desk: ImportDesk, store: Store, name: str) -> None:
+    for each in ("adk-results", "osmosis-results", "openhands"):
+        (run_id,) = desk.take_in(sample(each), source="x", name="").run_ids
+
+        export = export_run(store, run_id, name)
+
+        assert export.data
+        assert export.file_name.startswith(f"run_{run_id}_")
+        if name in ("adk-results", "osmosis-results", "openhands"):
+            again = read_file(export.data, export.file_name, name)
+            assert len(again.runs[0].results) == len(recorded_run(store, run_id).results)
+
+
+def test_a_stored_run_is_what_the_file_said(desk: ImportDesk, store: Store) -> None:
+    imported = sample("adk-results")
+
+    (run_id,) = desk.take_in(imported, source="x", name="").run_ids
+
+    found = recorded_run(store, run_id)
+    assert (found.cases, found.results, found.criteria) == (
+        imported.runs[0].cases,
+        imported.runs[0].results,
+        imported.runs[0].criteria,
+    )
+
+
+@pytest.mark.parametrize(
+    ("source", "name"),
+    [("calc.evalset.json", "calc"), ("My set (1).csv", "my_set_1"), ("../x/é.json", "imported"), (".json", "imported")],
+)
+def test_the_proposed_name_is_one_that_an_eval_set_may_have(source: str, name: str) -> None:
+    assert proposed_name(source) == name
