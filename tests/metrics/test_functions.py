@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from evaldesk.errors import UsageError
-from evaldesk.metrics import build_metric, check_criteria, grade_trial, load_functions, score_trial, unscored_reason
+from evaldesk.metrics import build_metric, check_criteria, grade_trial, load_function_of, score_trial, unscored_reason
 from evaldesk.model import Case, Criterion, Event, Expected, Score, ToolCall, Transcript, Turn, TurnRecord
 from evaldesk.wire import from_json, to_json
 
@@ -255,11 +255,11 @@ def test_nothing_is_imported_before_the_worker_scores(root: str) -> None:
 def test_functions_are_imported_ahead_of_the_first_turn(root: str) -> None:
     good, bad = (Criterion(name, 0.5, {"function": f"own_rewards:{name}", "root": root}) for name in ("exact", "no"))
 
-    load_functions([good, Criterion("tool_f1", 1.0)])
+    load_function_of(good)
 
     assert "own_rewards" in sys.modules
     with pytest.raises(Exception, match="has no attribute 'no'"):
-        load_functions([bad])
+        load_function_of(bad)
 
 
 def test_scoring_at_once_says_what_it_cannot_do(root: str) -> None:

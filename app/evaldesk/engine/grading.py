@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 
 from evaldesk.engine.attempt import GRADE_TIMEOUT_S
@@ -21,6 +22,8 @@ async def grade(
 
     if result.status != "finished":
         return replace(result, scores=(), verdict=trial_verdict((), criteria, result.error))
+    with suppress(Exception, SystemExit):  # a function that cannot be imported is the error of its own score
+        load_functions(criteria)
     try:
         grading = await grade_trial(result.transcript, case, criteria, timeout_s=_judge_timeout_s(limits))
     except asyncio.CancelledError:
@@ -30,6 +33,19 @@ async def grade(
         return replace(result, status="errored", scores=(), verdict="errored", error=found)
     verdict = trial_verdict(grading.scores, criteria, result.error)
     return replace(result, scores=grading.scores, usages=(*result.usages, *grading.usages), verdict=verdict)
+
+
+def load_functions(criteria: Sequence[Criterion]) -> None:
+    """Import the user's functions that `criteria` name, with something to import where osmosis_ai is not installed.
+
+    Raises MetricError for a function that cannot be called as one, and whatever an import raises.
+    """
+    from evaldesk.agents.osmosis_standin import install
+    from evaldesk.metrics import is_function, load_function_of
+
+    for criterion in filter(is_function, criteria):
+        install()
+        load_function_of(criterion)
 
 
 def grading_timeout_s(criteria: Sequence[Criterion], limits: Limits | None = None) -> float:

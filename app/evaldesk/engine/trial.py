@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from evaldesk.engine.attempt import LOAD_TIMEOUT_S, Attempt
 from evaldesk.engine.failures import failure
-from evaldesk.engine.grading import grade, grading_timeout_s
+from evaldesk.engine.grading import grade, grading_timeout_s, load_functions
 from evaldesk.engine.loading import load_ready
 from evaldesk.engine.output import CURRENT_LOG
 from evaldesk.engine.player import play_trial, timed_out, trial_result
@@ -17,8 +17,6 @@ from evaldesk.model import ErrorRecord, TrialResult, TrialSpec
 
 async def run_trial(spec: TrialSpec, attempt: Attempt) -> TrialResult:
     """Load, play, grade. Each phase has its own deadline, which whoever holds the attempt enforces."""
-    from evaldesk.metrics import load_functions
-
     CURRENT_LOG.set(attempt.log)
     attempt.begin("load", LOAD_TIMEOUT_S)
     try:

@@ -8,7 +8,7 @@ from evaldesk.metrics.criteria import (
     metric_options,
     unscored_reason,
 )
-from evaldesk.metrics.eval_function import function_options, is_function, load_functions
+from evaldesk.metrics.eval_function import function_options, is_function, load_function_of
 from evaldesk.metrics.metric import Metric, MetricInfo
 from evaldesk.metrics.option import OptionInfo
 from evaldesk.metrics.rouge import preload, rouge1
@@ -25,7 +25,7 @@ __all__ = [
     "function_options",
     "grade_trial",
     "is_function",
-    "load_functions",
+    "load_function_of",
     "metric_info",
     "metric_options",
     "preload",

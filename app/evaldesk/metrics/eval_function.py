@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import inspect
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, cast
 
@@ -106,15 +106,13 @@ def is_function(criterion: Criterion) -> bool:
     return FUNCTION_OPTION in criterion.options
 
 
-def load_functions(criteria: Sequence[Criterion]) -> None:
-    """Import the functions that `criteria` name, before anything is spent on the trial they are to score.
+def load_function_of(criterion: Criterion) -> None:
+    """Import the function that the criterion names, before anything is spent on the trial it is to score.
 
-    Raises MetricError for a function that cannot be called as one, and whatever an import raises.
+    Raises MetricError when it cannot be called as one, and whatever its import raises.
     """
-    for criterion in criteria:
-        if is_function(criterion):
-            options = criterion.options
-            mode_of(load_function(str(options[FUNCTION_OPTION]), str(options.get("root", ""))))
+    options = criterion.options
+    mode_of(load_function(str(options[FUNCTION_OPTION]), str(options.get("root", ""))))
 
 
 def function_options(function: str, **options: Any) -> JsonObject:

@@ -1,0 +1,87 @@
+"""Functions of the user in a trial: imported before it is played, with something to import for Osmosis' decorators."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from evaldesk.engine import grade
+from evaldesk.engine.attempt import Attempt
+from evaldesk.engine.loading import adopt, disown
+from evaldesk.engine.trial import run_trial
+from evaldesk.model import AgentRef, Case, Criterion, Expected, TrialSpec, Turn
+
+pytestmark = pytest.mark.anyio
+
+REWARDS = """
+from osmosis_ai import osmosis_reward
+
+@osmosis_reward
+def reward(solution_str: str, ground_truth: str, extra_info: dict = None) -> float:
+    print("rewarding")
+    return 1.0 if solution_str == ground_truth else 0.0
+
+@osmosis_reward
+def whole(solution_str: str, ground_truth: str, extra_info: dict = None) -> float:
+    return 1
+"""
+REF = AgentRef("echo", "here:echo")
+CASE = Case("c", (Turn("hi", Expected(reference="hi")),))
+
+
+@pytest.fixture
+def played(tmp_path: Path) -> Iterator[list[str]]:
+    messages: list[str] = []
+
+    def echo(message: str) -> str:
+        messages.append(message)
+        return message
+
+    (tmp_path / "decorated_rewards.py").write_text(REWARDS)
+    adopt(REF, echo)
+    yield messages
+    disown(REF)
+    sys.path[:] = [entry for entry in sys.path if entry != str(tmp_path)]
+    sys.modules.pop("decorated_rewards", None)
+
+
+def spec(root: Path, name: str, **options: str) -> TrialSpec:
+    function = {"function": f"decorated_rewards:{name}", "root": str(root), **options}
+    return TrialSpec(1, 0, 0, CASE, REF, (Criterion("reward", 1.0, function),))
+
+
+async def test_a_reward_of_osmosis_scores_a_trial(played: list[str], tmp_path: Path) -> None:
+    result = await run_trial(spec(tmp_path, "reward"), Attempt())
+
+    assert (result.verdict, result.scores[0].value, played) == ("passed", 1.0, ["hi"])
+
+
+async def test_a_reward_that_returns_no_float_is_an_error(played: list[str], tmp_path: Path) -> None:
+    result = await run_trial(spec(tmp_path, "whole"), Attempt())
+
+    assert result.verdict == "errored"
+    assert "Function whole must return a float, got int" in result.scores[0].reason
+
+
+async def test_a_function_that_cannot_be_imported_ends_the_trial_before_it_costs(
+    played: list[str], tmp_path: Path
+) -> None:
+    result = await run_trial(spec(tmp_path, "nowhere"), Attempt())
+
+    assert result.error is not None
+    assert (result.status, result.error.kind, played) == ("errored", "metric_import", [])
+    assert "has no attribute 'nowhere'" in result.error.message
+
+
+async def test_a_stored_trial_is_scored_again_by_a_function(played: list[str], tmp_path: Path) -> None:
+    stored = replace(await run_trial(replace(spec(tmp_path, "reward"), criteria=()), Attempt()), usages=())
+
+    again = await grade(stored, CASE, spec(tmp_path, "reward").criteria)
+    broken = await grade(stored, CASE, spec(tmp_path, "nowhere").criteria)
+
+    assert (again.verdict, broken.verdict) == ("passed", "errored")
+    assert played == ["hi"]
