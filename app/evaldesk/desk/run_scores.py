@@ -33,7 +33,7 @@ def metric_lines(rows: Sequence[MetricRow]) -> tuple[MetricLine, ...]:
 
 
 def _line(row: MetricRow) -> MetricLine:
-    low, high = _range(row)
+    low, high = metric_range(row)
     interval = mean_interval(
         mean=row.mean,
         n=row.n,
@@ -57,7 +57,7 @@ def _line(row: MetricRow) -> MetricLine:
     )
 
 
-def _range(row: MetricRow) -> tuple[float, float]:
+def metric_range(row: MetricRow) -> tuple[float, float]:
     """The range of the metric; of the values seen when the metric is gone."""
     try:
         info = metric_info(row.metric)

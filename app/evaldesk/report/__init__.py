@@ -30,6 +30,7 @@ from evaldesk.report.exact_intervals import anytime_interval, clopper_pearson, f
 from evaldesk.report.exact_tests import fisher, mcnemar
 from evaldesk.report.flakiness import Flakiness, chance_to_see, disagreement, flakiness, is_flaky, trials_to_see
 from evaldesk.report.g_pass import g_pass_at_k, mg_pass_at_k, trials_needed
+from evaldesk.report.histogram import Bin, histogram
 from evaldesk.report.intervals import Interval, mean_interval, rate_interval, wilson
 from evaldesk.report.judge_rate import CorrectedRate, correct_rate
 from evaldesk.report.noise import NoiseSplit, split_noise, split_pass_noise
@@ -51,10 +52,12 @@ from evaldesk.report.text_diff import Segment, TextDiff, diff_text
 from evaldesk.report.turn_diff import ArgRow, CallRow, TurnDiff, turn_diff
 from evaldesk.report.words import (
     basis_sentence,
+    bin_words,
     curve_note,
     doubt_words,
     errors_sentence,
     interval_words,
+    mean_sentence,
     number_words,
     passed_sentence,
     passed_words,
@@ -70,6 +73,7 @@ __all__ = [
     "POINTS",
     "SCORES",
     "ArgRow",
+    "Bin",
     "CallRow",
     "CaseCounts",
     "Comparison",
@@ -89,6 +93,7 @@ __all__ = [
     "anytime_interval",
     "basis_sentence",
     "benjamini_hochberg",
+    "bin_words",
     "cases_needed",
     "chance_to_see",
     "changes_sentence",
@@ -116,11 +121,13 @@ __all__ = [
     "g_pass_at_k",
     "g_pass_words",
     "gap_sentence",
+    "histogram",
     "holm",
     "interval_words",
     "is_flaky",
     "mcnemar",
     "mean_interval",
+    "mean_sentence",
     "mg_pass_at_k",
     "no_failure_sentence",
     "noise_sentence",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from evaldesk.report.histogram import Bin
 from evaldesk.report.intervals import Interval, wilson
 from evaldesk.report.pass_k import CaseCounts
 
@@ -38,6 +39,20 @@ def interval_words(interval: Interval) -> str:
         if low != high:
             return f"{low}–{high} %"
     return f"{low} %"
+
+
+def mean_sentence(mean: float, interval: Interval | None, n: int, n_keeping: int | None, needs: str) -> str:
+    """`Mean 0.94 of 57; could be 0.89–0.99. 54 of 57 are at least 0.50.`; `n_keeping` None where it only informs."""
+    could = f"; could be {number_words(interval.low)}–{number_words(interval.high)}" if interval else ""
+    kept = "" if n_keeping is None else f" {n_keeping:,} of {n:,} are {needs}."
+    return f"Mean {number_words(mean)} of {n:,}{could}.{kept}"
+
+
+def bin_words(found: Bin, *, is_last: bool) -> str:
+    """`0.80 to below 0.90`, `0.90 to 1.00` for the last bin, `3` for a single whole number."""
+    if found.low == found.high:
+        return f"{found.low:g}"
+    return f"{number_words(found.low)} to {'' if is_last else 'below '}{number_words(found.high)}"
 
 
 def basis_sentence(counts: Sequence[CaseCounts], interval: Interval | None) -> str:

@@ -1,4 +1,4 @@
-"""What a comparison asks of a run: every case with its counts and means, and the middle of the trials' times."""
+"""What comparing and explaining ask of a run beyond its page: all cases, times and scores of its trials."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections import defaultdict
 from sqlalchemy import Connection, func, select
 
 from evaldesk.store.run_queries import run_row
-from evaldesk.store.tables import CASE_METRIC, RUN_CASE, TRIAL
+from evaldesk.store.tables import CASE_METRIC, RUN_CASE, SCORE, TRIAL
 from evaldesk.store.values import CaseOutcome
 
 _C = RUN_CASE.c
@@ -23,7 +23,7 @@ def case_outcomes(connection: Connection, run_id: int) -> list[CaseOutcome]:
     for case_index, metric, mean in connection.execute(scored):
         means[case_index][metric] = mean
     rows = select(*(_C[name] for name in _SHOWN)).where(_C.run_id == run_id).order_by(_C.case_index)
-    return [CaseOutcome(*row, means[row.case_index]) for row in connection.execute(rows)]
+    return [CaseOutcome(means=means[row.case_index], **row._asdict()) for row in connection.execute(rows)]
 
 
 def median_ms(connection: Connection, run_id: int) -> float | None:
@@ -36,3 +36,14 @@ def median_ms(connection: Connection, run_id: int) -> float | None:
     middle = select(done.c.duration_ms).order_by(done.c.duration_ms).offset((n - 1) // 2).limit(2 - n % 2)
     values = [float(value) for value in connection.scalars(middle)]
     return sum(values) / len(values)
+
+
+def score_counts(connection: Connection, run_id: int) -> dict[str, list[tuple[float, int]]]:
+    """For each metric its values in order, each with how many trials have it."""
+    run_row(connection, run_id)
+    held = SCORE.c
+    rows = select(held.metric, held.value, func.count()).where(held.run_id == run_id)
+    found: dict[str, list[tuple[float, int]]] = defaultdict(list)
+    for metric, value, n in connection.execute(rows.group_by(held.metric, held.value).order_by(held.value)):
+        found[metric].append((value, n))
+    return found

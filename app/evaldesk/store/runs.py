@@ -218,6 +218,11 @@ class RunStore:
         with self._database.reading() as connection:
             return comparing.median_ms(connection, run_id)
 
+    def score_counts(self, run_id: int) -> dict[str, builtins.list[tuple[float, int]]]:
+        """For each metric its values in order, each with how many trials have it; reads every score of the run."""
+        with self._database.reading() as connection:
+            return comparing.score_counts(connection, run_id)
+
     def error_groups(self, run_id: int) -> builtins.list[ErrorGroup]:
         """The errors of a run by what they say, the most frequent first."""
         with self._database.reading() as connection:

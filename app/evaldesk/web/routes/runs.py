@@ -15,6 +15,7 @@ from evaldesk.desk.run_listing import read_listing
 from evaldesk.desk.run_live import Tick
 from evaldesk.desk.run_page import RunPage
 from evaldesk.desk.run_plan import MAX_NOTE
+from evaldesk.desk.run_spread import read_spread
 from evaldesk.desk.run_view import RunQuery
 from evaldesk.model import RunStatus
 from evaldesk.store import CaseFilter, CaseSort
@@ -72,6 +73,12 @@ async def _shared(tick: Tick, query: RunQuery, request: Request) -> str:
 
 async def _live_html(request: Request) -> str:
     return fragment(request, "runs/run.html", "live", run=await _read(request), is_stream=True)
+
+
+async def spread(request: Request) -> Response:
+    """GET /runs/{run_id}/spread: distributions, noise and the flakiest cases; the run page fetches the block."""
+    found = await asyncio.to_thread(read_spread, desk_of(request).store.runs, _run_id(request))
+    return page(request, "runs/spread.html", block="spread" if target_of(request) == "spread" else None, spread=found)
 
 
 async def configuration(request: Request) -> Response:
@@ -165,6 +172,7 @@ routes = [
     Route(RUN, show, methods=["GET"]),
     Route(RUN, note, methods=["POST"]),
     Route(RUN + "/events", events, methods=["GET"]),
+    Route(RUN + "/spread", spread, methods=["GET"]),
     Route(RUN + "/configuration", configuration, methods=["GET"]),
     Route(RUN + "/cancellation", cancel, methods=["POST"]),
     Route(RUN + "/resumption", resume, methods=["POST"]),
