@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import sys
-from typing import Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from evaldesk.cli.eval_options import (
     CONTEXT,
     gate_options,
+    osmosis_options,
     output_options,
     run_options,
 )
+
+if TYPE_CHECKING:
+    from evaldesk.cli.eval_request import EvalRequest
 
 
 @click.command(name="eval", context_settings=CONTEXT)
@@ -20,20 +25,33 @@ from evaldesk.cli.eval_options import (
 @run_options
 @gate_options
 @output_options
+@osmosis_options
 def evaluate(words: tuple[str, ...], **given: Any) -> None:
     """Run eval sets with AGENT: a folder, module:attr, or samples/NAME.
 
     Exit code 0: all gates held; 1: a gate did not; 2: wrong usage; 3: more errors than tolerated; 130: interrupted.
-    Without a gate every trial must pass.
+    Without a gate every trial must pass; as `osmosis eval` and OpenHands, without a gate nothing must.
 
     \b
     As `adk eval`:
       evaldesk eval samples/hello_world evalsets/hello_world.evalset.json --n 5
       evaldesk eval my_agent a.evalset.json:case_1,case_2 b.evalset.json --config_file_path test_config.json
+    As `osmosis eval`:
+      evaldesk eval -m server:agent_loop -d data.jsonl --eval-fn rewards:compute_reward --model openai/gpt-5-mini --n 5
     In a build:
       evaldesk eval my_agent my.evalset.json --n 5 --min-pass-rate 0.9 --junit results.xml --summary summary.md
     """
-    from evaldesk.cli.eval_adk import eval_adk
     from evaldesk.cli.eval_request import EvalRequest
 
-    sys.exit(eval_adk(EvalRequest(words=words, **given)))
+    sys.exit(_form(given)(EvalRequest(words=words, **given)))
+
+
+def _form(given: dict[str, Any]) -> Callable[[EvalRequest], int]:
+    """Which tool the command is spelled as."""
+    if given["module"] or given["dataset"]:
+        from evaldesk.cli.eval_osmosis import eval_osmosis
+
+        return eval_osmosis
+    from evaldesk.cli.eval_adk import eval_adk
+
+    return eval_adk

@@ -139,6 +139,7 @@ def osmosis_options(command: Command) -> Command:
         click.option("--eval-fn", "eval_fns", multiple=True, metavar="MODULE:FUNCTION", help="Osmosis: a reward."),
         click.option("--offset", type=click.IntRange(0), default=0, help="Osmosis: rows to leave out at the start."),
         click.option("--limit", type=click.IntRange(1), help="Osmosis: the most rows to run."),
+        click.option("--api-key", help="Osmosis: the key of the model; better its variable, by --api-key-env."),
         click.option("--api-key-env", metavar="NAME", help="The environment variable with the key of the model."),
         click.option("--baseline-model", help="Osmosis: a second model, compared row by row."),
         click.option("--baseline-base-url", help="Osmosis: its endpoint."),

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import TypeAlias
 
 import click
 
@@ -17,11 +18,17 @@ from evaldesk.desk.desk import Desk
 from evaldesk.desk.run_numbers import joined_numbers, run_numbers
 from evaldesk.errors import AgentError
 from evaldesk.report.gates import Baseline, GateOutcome, Gates, judge_gates
+from evaldesk.store import Store
 
+ShowMore: TypeAlias = Callable[[Store, Sequence[Played]], None]
 EXIT_PASSED, EXIT_NOT_PASSED, EXIT_ERRORS = 0, 1, 3
 
 
-def play_and_judge(request: EvalRequest, jobs: Sequence[Job]) -> int:
+def nothing_more(store: Store, played: Sequence[Played]) -> None:
+    """There is nothing else to show."""
+
+
+def play_and_judge(request: EvalRequest, jobs: Sequence[Job], *, show_more: ShowMore = nothing_more) -> int:
     """Play, show, judge, write; gives the exit code. What can be refused is refused before anything is played."""
     gates = request.gates
     check_outputs(request)
@@ -32,14 +39,19 @@ def play_and_judge(request: EvalRequest, jobs: Sequence[Job]) -> int:
         desk.store.close()
         raise
     try:
-        return asyncio.run(_play_and_judge(desk, request, jobs, gates, baseline))
+        return asyncio.run(_play_and_judge(desk, request, jobs, gates, baseline, show_more))
     except asyncio.CancelledError:
         click.echo("Stopped before anything was played.", err=True)
         return EXIT_INTERRUPTED
 
 
 async def _play_and_judge(
-    desk: Desk, request: EvalRequest, jobs: Sequence[Job], gates: Gates, baseline: Baseline | None
+    desk: Desk,
+    request: EvalRequest,
+    jobs: Sequence[Job],
+    gates: Gates,
+    baseline: Baseline | None,
+    show_more: ShowMore,
 ) -> int:
     try:
         try:
@@ -47,13 +59,18 @@ async def _play_and_judge(
         except AgentError as error:
             report_error(jobs[0].agent.id, error)
             return EXIT_ERRORS
-        return await asyncio.to_thread(conclude, desk, request, played, gates, baseline)
+        return await asyncio.to_thread(conclude, desk, request, played, gates, baseline, show_more)
     finally:
         await desk.close()
 
 
 def conclude(
-    desk: Desk, request: EvalRequest, played: Sequence[Played], gates: Gates, baseline: Baseline | None
+    desk: Desk,
+    request: EvalRequest,
+    played: Sequence[Played],
+    gates: Gates,
+    baseline: Baseline | None,
+    show_more: ShowMore,
 ) -> int:
     """Show what was played, judge the gates, and write the files that were asked for."""
     own = [each for each in played if not each.job.is_baseline]
@@ -63,8 +80,10 @@ def conclude(
     if request.is_json:
         click.echo(result_json(desk.store, own, outcomes))
     else:
-        _show(desk, request, played, outcomes if not gates.asks_nothing or baseline else ())
-    write_outputs(desk.store, request, own, outcomes, baseline)
+        _show(desk, request, played)
+        show_more(desk.store, played)
+        _show_gates(outcomes if not gates.asks_nothing else ())
+    write_outputs(desk.store, request, played, outcomes, baseline)
     left = next((each for each in played if each.run.status == "stopped"), None)
     if left:
         _say_how_to_resume(left, request)
@@ -79,13 +98,16 @@ def exit_code(outcomes: Sequence[GateOutcome], *, is_whole: bool) -> int:
     return EXIT_PASSED if all(outcome.is_held for outcome in outcomes) else EXIT_NOT_PASSED
 
 
-def _show(desk: Desk, request: EvalRequest, played: Sequence[Played], outcomes: Sequence[GateOutcome]) -> None:
+def _show(desk: Desk, request: EvalRequest, played: Sequence[Played]) -> None:
     for each in played:
         if len(played) > 1:
             click.echo(click.style(each.job.evalset.name or each.job.evalset.id, bold=True))
         if request.print_detailed_results:
             show_details(desk.store, each.run)
         show_result(desk.store, each.run, is_quiet=request.quiet)
+
+
+def _show_gates(outcomes: Sequence[GateOutcome]) -> None:
     for outcome in outcomes:
         mark = click.style("✓ held  ", fg="green") if outcome.is_held else click.style("✗ failed", fg="red")
         click.echo(f"{mark} {outcome.name}: {outcome.sentence}")

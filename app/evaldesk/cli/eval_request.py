@@ -52,6 +52,7 @@ class EvalRequest:
     eval_fns: tuple[str, ...] = ()
     offset: int = 0
     limit: int | None = None
+    api_key: str | None = None
     api_key_env: str | None = None
     baseline_model: str | None = None
     baseline_base_url: str | None = None
@@ -79,6 +80,7 @@ class EvalRequest:
             pass_hat=self.pass_hat,
             max_error_rate=self.max_error_rate or 0.0,
             max_cost=self.max_cost,
+            all_must_pass=not (self.module or self.benchmark),
             max_regressions=0 if self.baseline is not None and most is None else most,
         )
 

@@ -48,9 +48,14 @@ def write_outputs(
     baseline: Baseline | None,
 ) -> None:
     """Write every file that was asked for, and print annotations."""
+    every, played = played, [each for each in played if not each.job.is_baseline]
     for name in request.outputs:
-        data = WRITERS[_ending(name)](store, played, outcomes)
-        _write(Path(name), data)
+        if request.module and _ending(name) == ".json":
+            from evaldesk.cli.osmosis_results import osmosis_json
+
+            _write(Path(name), osmosis_json(store, every, outcomes))
+        else:
+            _write(Path(name), WRITERS[_ending(name)](store, played, outcomes))
     if request.junit:
         suites = [_suite(store, each) for each in played]
         _write(Path(request.junit), junit_xml(suites))

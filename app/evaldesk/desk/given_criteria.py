@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import TypeAlias
 
 from evaldesk.desk.criteria import criteria_of, read_criteria
@@ -14,11 +15,10 @@ GivenCriteria: TypeAlias = Mapping[str, object] | Sequence[Criterion] | str | os
 
 
 def given_criteria(given: GivenCriteria) -> tuple[Criterion, ...]:
-    """The criteria, checked. Raises UsageError or FormatError saying which criterion cannot be, and where."""
+    """The criteria, checked. Raises UsageError or FormatError saying which criterion cannot be."""
     if isinstance(given, str | os.PathLike):
-        return read_criteria(os.fspath(given))
+        return read_criteria(Path(given))
     if isinstance(given, Mapping):
         return criteria_of(given)
-    found = tuple(given)
-    check_criteria(found)
-    return found
+    check_criteria(given)
+    return tuple(given)

@@ -110,7 +110,8 @@ class Baseline:
 class Gates:
     """What is asked; None asks nothing. `pass_at` and `pass_hat` are pairs of k and the least mean.
 
-    Errors are always tolerated up to `max_error_rate` only. Where nothing else is asked, every trial must pass.
+    Errors are always tolerated up to `max_error_rate` only. Where nothing else is asked every trial must pass, unless
+    `all_must_pass` is off.
     """
 
     min_pass_rate: float | None = None
@@ -120,6 +121,7 @@ class Gates:
     max_error_rate: float = 0.0
     max_cost: float | None = None
     max_regressions: int | None = None
+    all_must_pass: bool = True
 
     @property
     def asks_nothing(self) -> bool:
@@ -149,7 +151,7 @@ def judge_gates(gates: Gates, run: RunNumbers, baseline: Baseline | None = None)
 
 
 def _outcomes(gates: Gates, run: RunNumbers, baseline: Baseline | None) -> Iterator[GateOutcome]:
-    if gates.asks_nothing:
+    if gates.asks_nothing and gates.all_must_pass:
         yield _all_passed(run)
     if gates.min_pass_rate is not None:
         yield _pass_rate(run, gates.min_pass_rate)
