@@ -27,6 +27,7 @@ EXCHANGE = Registry(
         "tau2": "evaldesk.formats.tau2:Tau2Tasks",
         "tau2-results": "evaldesk.formats.tau2_results:Tau2Results",
         "inspect": "evaldesk.formats.inspect_log:InspectLog",
+        "promptfoo": "evaldesk.formats.promptfoo:Promptfoo",
         "bfcl": "evaldesk.formats.bfcl:Bfcl",
         "otel": "evaldesk.formats.otel:OpenTelemetry",
         "openinference": "evaldesk.formats.otel:OpenInference",
