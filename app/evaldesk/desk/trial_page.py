@@ -17,7 +17,7 @@ MAX_STRIP = 100
 
 @dataclass(frozen=True, slots=True)
 class ScoreLine:
-    """One metric over the whole trial; `why` says why there is no value, `verdict` is empty where it only informs."""
+    """One metric over the whole trial; `why` says what no turn says, `verdict` is empty where it only informs."""
 
     title: str
     value: str
@@ -82,7 +82,7 @@ def read_trial(runs: RunStore, run_id: int, key: TrialKey, in_flight: Collection
         strip_words=_strip_words(row.n_passed, row.n_passed + row.n_failed, trial_index, len(letters)),
         divergence=first_divergence(case, result.transcript, _gating(scores, summary)) if result else None,
         turns=turn_panels(case, result),
-        scores=[_line(score) for score in scores if score.turn is None],
+        scores=_lines(scores),
         adk_sentence=_adk_sentence(result) if is_done else "",
         previous_trial=_href(run_id, neighbours.previous_trial),
         next_trial=_href(run_id, neighbours.next_trial),
@@ -121,13 +121,18 @@ def _gating(scores: Sequence[Score], summary: RunSummary) -> list[Score]:
     return [score for score in scores if score.metric in gating]
 
 
-def _line(score: Score) -> ScoreLine:
+def _lines(scores: Sequence[Score]) -> list[ScoreLine]:
+    by_turn = {score.metric for score in scores if score.turn is not None}
+    return [_line(score, is_told=score.metric in by_turn) for score in scores if score.turn is None]
+
+
+def _line(score: Score, *, is_told: bool) -> ScoreLine:
     return ScoreLine(
         title=short_title(score.metric),
         value=shown_value(score),
         needs=needs_words(score.metric, score.threshold),
         verdict=said_verdict(score),
-        why=score.reason if score.value is None else "",
+        why="" if is_told and score.value is not None else score.reason,
         trace=score.error.trace if score.error else "",
     )
 

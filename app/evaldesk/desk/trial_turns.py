@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import msgspec
 
+from evaldesk.desk.judge_details import JudgePanel, judge_panel
 from evaldesk.desk.run_view import is_higher_better, needs_words, short_title
 from evaldesk.model import Case, Event, Expected, Score, TrialResult, Turn, TurnRecord
 from evaldesk.report import StateRow, TurnDiff, score_words, state_rows, turn_diff
@@ -17,13 +18,14 @@ MAX_TEXT = 4_000
 
 @dataclass(frozen=True, slots=True)
 class TurnScore:
-    """What one metric said of one turn; `verdict` is empty where it only informs."""
+    """What one metric said of one turn; `verdict` is empty where it only informs, `judge` is None without judges."""
 
     title: str
     value: str
     needs: str
     verdict: str
     reason: str
+    judge: JudgePanel | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,6 +142,7 @@ def _score(score: Score) -> TurnScore:
         needs=needs_words(score.metric, score.threshold),
         verdict=said_verdict(score),
         reason=score.reason,
+        judge=judge_panel(score.details),
     )
 
 
