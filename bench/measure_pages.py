@@ -50,16 +50,16 @@ def _measure_at(workspace: Path, run_id: int, words: str) -> list[Row]:
         ("home", "/", None, None),
     )
     rows = []
-    with _served(workspace) as connection:
+    with served(workspace) as connection:
         for what, path, budget_ms, budget_kb in pages:
-            seen = _ask(connection, path)
+            seen = ask(connection, path)
             rows.append(Row(f"{what}{words}", rounded(seen.ms), "ms", budget_ms))
             rows.append(Row(f"{what}{words}, size", rounded(seen.kb), "kB", budget_kb))
     return rows
 
 
 @contextmanager
-def _served(workspace: Path) -> Iterator[http.client.HTTPConnection]:
+def served(workspace: Path) -> Iterator[http.client.HTTPConnection]:
     command = [sys.executable, "-m", "evaldesk", "ui", "--demo", "--no-open", "--port", "0", "--token", TOKEN]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=workspace)
     assert process.stdout is not None
@@ -76,7 +76,7 @@ def _served(workspace: Path) -> Iterator[http.client.HTTPConnection]:
         process.stdout.close()
 
 
-def _ask(connection: http.client.HTTPConnection, path: str) -> Seen:
+def ask(connection: http.client.HTTPConnection, path: str) -> Seen:
     took, size = [], 0
     for _ in range(N_ASKED):
         started = time.perf_counter()

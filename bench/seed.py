@@ -33,12 +33,13 @@ OTHER_N = 10
 WORDS = ("the", "die", "shows", "six", "which", "is", "not", "prime", "so", "roll", "again", "and", "check", "it")
 
 
-def seed(database: Path, n_cases: int, n: int, n_other_trials: int) -> int:
+def seed(database: Path, n_cases: int, n: int, n_other_trials: int, *, luck: int = 1) -> int:
     """Return the id of a finished run of `n_cases` x `n`, recorded as the product does it.
 
-    At least `n_other_trials` trials of other finished runs (1,000 cases x 10) are copied in beneath it by SQL.
+    Runs with another `luck` are of the same cases and have other results. At least `n_other_trials` trials of other
+    finished runs (1,000 cases x 10) are copied in beneath it by SQL.
     """
-    chance = random.Random(1)
+    chance = random.Random(luck)
     with Store.open(database) as store:
         n_runs = -(-n_other_trials // (OTHER_CASES * OTHER_N))
         pattern = _play(store, chance, OTHER_CASES, OTHER_N) if n_runs else None
@@ -52,7 +53,8 @@ def seed(database: Path, n_cases: int, n: int, n_other_trials: int) -> int:
 
 def _play(store: Store, chance: random.Random, n_cases: int, n: int) -> int:
     config = RunConfig(agent=AgentRef("hello_world", "agent:root_agent"), evalset_id="calc", n=n, note="seeded")
-    run_id = store.runs.create(config, [_case(chance, index) for index in range(n_cases)])
+    fixed = random.Random(1)
+    run_id = store.runs.create(config, [_case(fixed, index) for index in range(n_cases)])
     store.runs.set_status(run_id, "running", driver="bench")
     results = _results(chance, run_id, n_cases, n)
     while batch := list(islice(results, 500)):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -10,9 +11,10 @@ from evaldesk.desk.run_plan import RunPlan, check_deciding, foresee_unscored
 from evaldesk.desk.run_view import LIVE, needs_words, short_title
 from evaldesk.engine import GradeSpec
 from evaldesk.errors import ConflictError, NotFoundError, UsageError
-from evaldesk.model import Case, Criterion, TrialResult
-from evaldesk.store import PendingTrial, RunStore, RunSummary
+from evaldesk.model import Case, Criterion, RunConfig, TrialResult
+from evaldesk.store import PendingTrial, RunStore, RunSummary, TrialKey
 
+READ_AHEAD = 16
 GRADING_FAILED = "grading_failed"
 MAX_NAMED = 3
 
@@ -87,17 +89,27 @@ def criteria_words(criteria: Sequence[Criterion]) -> str:
     return ", ".join(deciding[:MAX_NAMED]) + (" and more" if len(deciding) > MAX_NAMED else "")
 
 
-def grade_spec(
-    runs: RunStore, run_id: int, source_id: int, trial: PendingTrial, case: Case, criteria: Sequence[Criterion]
-) -> GradeSpec | None:
-    """What a worker needs to score a trial of `source_id` for run `run_id`; None when it was never played there."""
-    try:
-        played = runs.trial(source_id, trial.case_index, trial.trial_index)
-    except NotFoundError:
-        return None
-    if played.status == "cancelled":
-        return None
-    return GradeSpec(replace(as_played(played), run_id=run_id, attempt=trial.attempt), case, tuple(criteria))
+class StoredTrials:
+    """The trials of a run as what a worker needs to score them for another; read a few at a time, in any order."""
+
+    def __init__(self, runs: RunStore, config: RunConfig, run_id: int, pending: Sequence[PendingTrial]) -> None:
+        self._runs = runs
+        self._config = config
+        self._run_id = run_id
+        self._keys = deque((trial.case_index, trial.trial_index) for trial in pending)
+        self._read: dict[TrialKey, TrialResult] = {}
+
+    def grade_spec(self, trial: PendingTrial, case: Case) -> GradeSpec | None:
+        """The trial with the run's criteria; None when it was never played. Raises NotFoundError without the source."""
+        key = (trial.case_index, trial.trial_index)
+        while key not in self._read and self._keys:
+            ahead = [self._keys.popleft() for _ in range(min(READ_AHEAD, len(self._keys)))]
+            self._read |= self._runs.trials(self._config.source_run_id or 0, ahead)
+        played = self._read.pop(key, None)
+        if played is None or played.status == "cancelled":
+            return None
+        result = replace(as_played(played), run_id=self._run_id, attempt=trial.attempt)
+        return GradeSpec(result, case, self._config.criteria)
 
 
 def as_played(result: TrialResult) -> TrialResult:

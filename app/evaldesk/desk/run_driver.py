@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from sqlalchemy.exc import OperationalError
 
-from evaldesk.desk.rescoring import grade_spec
+from evaldesk.desk.rescoring import StoredTrials
 from evaldesk.engine import Executor, GradeSpec, drive_batches
 from evaldesk.errors import WorkspaceError
 from evaldesk.model import Case, RunConfig, RunStatus, TrialResult, TrialSpec
@@ -57,6 +57,7 @@ class RunDriver:
         self._on_change = on_change
         self._todo: deque[PendingTrial] = deque()
         self._cases: dict[int, Case] = {}
+        self._stored = StoredTrials(store.runs, config, run_id, ())
         self._fatal = ""
         self._n_cancelled = 0
         self._n_missing = 0
@@ -94,6 +95,7 @@ class RunDriver:
     def _look(self) -> None:
         """What is to do, and the cases as they were frozen."""
         self._todo.extend(self._store.runs.pending(self.run_id))
+        self._stored = StoredTrials(self._store.runs, self._config, self.run_id, self._todo)
         for case_index in {trial.case_index for trial in self._todo}:
             self._cases[case_index] = self._store.runs.case(self.run_id, case_index)
 
@@ -111,7 +113,7 @@ class RunDriver:
     def _spec(self, trial: PendingTrial) -> TrialSpec | GradeSpec | None:
         config, case = self._config, self._cases[trial.case_index]
         if config.source_run_id is not None:
-            return grade_spec(self._store.runs, self.run_id, config.source_run_id, trial, case, config.criteria)
+            return self._stored.grade_spec(trial, case)
         return TrialSpec(
             run_id=self.run_id,
             case_index=trial.case_index,

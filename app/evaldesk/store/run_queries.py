@@ -9,10 +9,11 @@ from typing import Any
 from sqlalchemy import ColumnElement, Connection, Row, bindparam, func, or_, select
 
 from evaldesk.errors import NotFoundError
-from evaldesk.model import RunConfig, RunStatus
+from evaldesk.model import RunConfig, RunStatus, TrialResult
+from evaldesk.store.blobs import unpack
 from evaldesk.store.clock import ms_since
-from evaldesk.store.tables import CASE_METRIC, ERROR_GROUP, LAST_RUN, RUN, RUN_CASE, RUN_SOURCE
-from evaldesk.store.values import ErrorGroup, LastStrip, MetricRow, RunSummary
+from evaldesk.store.tables import CASE_METRIC, ERROR_GROUP, LAST_RUN, RUN, RUN_CASE, RUN_SOURCE, TRANSCRIPT
+from evaldesk.store.values import ErrorGroup, LastStrip, MetricRow, RunSummary, TrialKey
 from evaldesk.wire import from_json
 
 UNFINISHED: tuple[RunStatus, ...] = ("pending", "running", "stopping")
@@ -56,6 +57,19 @@ def scorings(connection: Connection, run_id: int) -> Sequence[Row[Any]]:
     """Rows of the runs that score the trials of a run again, oldest first."""
     chosen = select(RUN).join(RUN_SOURCE, RUN_SOURCE.c.run_id == RUN.c.id)
     return connection.execute(chosen.where(RUN_SOURCE.c.source_id == run_id, _KEPT).order_by(RUN.c.id)).all()
+
+
+def trials(connection: Connection, run_id: int, keys: Sequence[TrialKey]) -> dict[TrialKey, TrialResult]:
+    """The newest recorded attempts of the trials at `keys`."""
+    run_row(connection, run_id)
+    held, wanted = TRANSCRIPT.c, set(keys)
+    rows = select(held.case_index, held.trial_index, held.codec, held.data).where(
+        held.run_id == run_id,
+        held.case_index.in_({case_index for case_index, _ in wanted}),
+        held.trial_index.in_({trial_index for _, trial_index in wanted}),
+    )
+    newest = {(row.case_index, row.trial_index): row for row in connection.execute(rows.order_by(held.attempt))}
+    return {key: unpack(row.codec, row.data, TrialResult) for key, row in newest.items() if key in wanted}
 
 
 def counts_by_status(

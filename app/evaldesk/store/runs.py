@@ -28,6 +28,7 @@ from evaldesk.store.values import (
     Neighbours,
     PendingTrial,
     RunSummary,
+    TrialKey,
 )
 
 CASES_DELETED_AT_ONCE = 100
@@ -245,6 +246,11 @@ class RunStore:
         if row is None:
             raise NotFoundError(f"run {run_id}, case {case_index}, trial {trial_index}: not played yet")
         return unpack(row.codec, row.data, TrialResult)
+
+    def trials(self, run_id: int, keys: Sequence[TrialKey]) -> dict[TrialKey, TrialResult]:
+        """What became of several trials, the newest attempt of each; those that were never recorded are left out."""
+        with self._database.reading() as connection:
+            return run_queries.trials(connection, run_id, keys)
 
     def attempts(self, run_id: int, case_index: int, trial_index: int) -> builtins.list[int]:
         """The attempts of a trial that were recorded, oldest first."""
