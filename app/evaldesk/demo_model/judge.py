@@ -15,6 +15,7 @@ from typing import Any
 
 NAME = "judge"
 LABEL = "Scripted demo judge, which only counts words:"
+SLIPPED = " It says the opposite of what follows, on purpose."
 ENOUGH = 0.5
 MAX_SPOKEN = 5
 
@@ -52,7 +53,10 @@ def reply(messages: Sequence[Mapping[str, Any]], *, seed: int | None, share: flo
     sections = _sections(user, marks[0]) if marks else {}
     chance = random.Random("\n".join((str(seed), *sections.values())))  # noqa: S311 - repeatable on purpose
     question = _Question(system, sections, chance.random() < share)
-    return json.dumps(_reply(question, user), ensure_ascii=False)
+    found = _reply(question, user)
+    if question.is_slip and "reasoning" in found:
+        found["reasoning"] += SLIPPED
+    return json.dumps(found, ensure_ascii=False)
 
 
 def _reply(question: _Question, user: str) -> dict[str, Any]:

@@ -43,6 +43,11 @@ class JudgePanel:
     items: Sequence[JudgedItem]
     replies: Sequence[JudgeReply]
 
+    @property
+    def has_reasons(self) -> bool:
+        """Whether a reply says more than its verdict."""
+        return any(reply.reasons or reply.problem for reply in self.replies)
+
 
 def judge_panel(details: Mapping[str, Any]) -> JudgePanel | None:
     """The panel of a judged score; None for details of any other metric, whatever they hold."""
