@@ -65,12 +65,14 @@ def test_an_agent_that_speaks_first_has_a_turn_without_a_query() -> None:
     assert [(turn.query, turn.answer) for turn in turns] == [("", "How can I help?"), ("q", "")]
 
 
-def test_a_farewell_opens_no_turn() -> None:
-    spoken = [Message("user", "q"), Message("agent", "a"), Message("user", "###STOP###", is_farewell=True)]
+def test_a_last_farewell_opens_no_turn() -> None:
+    spoken = [Message("user", "q"), Message("agent", "a"), Message("user", "Bye. ###STOP###")]
 
     (turn,) = turns_of(spoken)
 
-    assert (turn.query, turn.answer, turn.events[-1].text) == ("q", "a", "###STOP###")
+    assert (turn.query, turn.answer, turn.events[-1].text) == ("q", "a", "Bye. ###STOP###")
+    assert [turn.query for turn in turns_of([*spoken, Message("agent", "b")])] == ["q", "Bye. ###STOP###"]
+    assert [turn.query for turn in turns_of(spoken[-1:])] == ["Bye. ###STOP###"]
 
 
 def test_times_count_from_the_start_of_their_turn() -> None:

@@ -289,7 +289,6 @@ def _said(turns: tuple[TurnRecord, ...]) -> list[Any]:
     return [
         (turn.query, turn.answer, turn.tool_calls, [e.result for e in turn.events if e.kind == "tool_result"])
         for turn in turns
-        if turn.query
     ]
 
 

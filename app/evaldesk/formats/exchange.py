@@ -28,6 +28,8 @@ EXCHANGE = Registry(
         "tau2-results": "evaldesk.formats.tau2_results:Tau2Results",
         "inspect": "evaldesk.formats.inspect_log:InspectLog",
         "promptfoo": "evaldesk.formats.promptfoo:Promptfoo",
+        "atif": "evaldesk.formats.atif:Atif",
+        "swe-agent": "evaldesk.formats.swe_agent:SweAgent",
         "bfcl": "evaldesk.formats.bfcl:Bfcl",
         "otel": "evaldesk.formats.otel:OpenTelemetry",
         "openinference": "evaldesk.formats.otel:OpenInference",

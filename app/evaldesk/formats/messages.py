@@ -9,6 +9,8 @@ from typing import Literal, TypeAlias
 
 from evaldesk.model import ErrorRecord, Event, JsonValue, ToolCall, TurnRecord, Usage
 
+_FAREWELLS = ("###STOP###", "###TRANSFER###", "###OUT-OF-SCOPE###")
+
 Speaker: TypeAlias = Literal["system", "user", "agent", "tool"]
 
 
@@ -17,8 +19,7 @@ class Message:
     """One message: the user's or the agent's words, calls of tools, or what a tool gave back.
 
     `call_id` names the call that a tool answers; without it, it answers the oldest open one. `thought` is what the
-    agent said to itself. `at_ms` counts on any clock. `is_farewell` marks the last word of a simulated user, such as
-    `###STOP###`, which opens no turn.
+    agent said to itself. `at_ms` counts on any clock.
     """
 
     speaker: Speaker
@@ -32,24 +33,30 @@ class Message:
     usage: Usage | None = None
     at_ms: float | None = None
     duration_ms: float | None = None
-    is_farewell: bool = False
+
+    @property
+    def is_farewell(self) -> bool:
+        """Whether this is a simulated user's word for the end, as tau-bench and tau2 have it."""
+        return self.speaker == "user" and any(word in self.text for word in _FAREWELLS)
 
 
 def turns_of(messages: Iterable[Message], error: ErrorRecord | None = None) -> tuple[TurnRecord, ...]:
-    """The turns that the messages make up; each message of the user after a reply opens one.
+    """The turns that the messages make up; each message of the user after a reply opens one, but not a last farewell.
 
     What the agent says before the user makes a turn with an empty query. `error` ends the last turn.
     """
     turns: list[_Turn] = []
     waiting: list[Event] = []  # what a system says before anybody else does
-    for message in messages:
+    spoken = list(messages)
+    for index, message in enumerate(spoken):
         if message.speaker == "system" and not turns:
             waiting.append(Event("log", author="system", text=message.text))
             continue
-        if not turns or (message.speaker == "user" and turns[-1].is_answered and not message.is_farewell):
+        is_last_word = bool(turns) and index == len(spoken) - 1 and message.is_farewell
+        if not turns or (message.speaker == "user" and turns[-1].is_answered and not is_last_word):
             turns.append(_Turn(waiting))
             waiting = []
-        turns[-1].add(message)
+        turns[-1].add(message, is_last_word=is_last_word)
     if error and not turns:
         turns.append(_Turn(waiting))
     if error:
@@ -69,13 +76,13 @@ class _Turn:
     began_ms: float | None = None
     now_ms: float = 0.0
 
-    def add(self, message: Message) -> None:
+    def add(self, message: Message, *, is_last_word: bool) -> None:
         self._tick(message)
         if message.speaker == "user":
             if message.usage:
                 self._keep(Event("usage", usage=message.usage))
             self._keep(Event("user_message", author="user", text=message.text))
-            if not message.is_farewell:
+            if not is_last_word:
                 self.queries.append(message.text)
         elif message.speaker == "agent":
             self._add_reply(message)

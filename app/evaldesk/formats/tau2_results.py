@@ -32,7 +32,7 @@ from evaldesk.formats.recorded import (
 from evaldesk.formats.shape import ABSENT
 from evaldesk.formats.strict_json import MAX_RECORDED_BYTES, Place, parse_json
 from evaldesk.formats.tau2 import read_tasks, why_not_asserted
-from evaldesk.formats.tau_bench import REWARD, reward_value, with_farewell
+from evaldesk.formats.tau_bench import REWARD, reward_value
 from evaldesk.model import Criterion, ErrorRecord, EvalSet, Score, TrialResult, Usage
 
 _NOT_THE_AGENT = ("infrastructure_error", "context_window_exceeded", "unexpected_error", "user_error")
@@ -143,7 +143,7 @@ def _result(place: Place, row: dict[str, Any], trial: tuple[int, int], notes: No
     duration_s = known_cost(row.get("duration"))
     return recorded_trial(
         trial,
-        turns_of(with_farewell(messages), error),
+        turns_of(messages, error),
         scores=scores,
         criteria=(REWARD,),
         error=error,

@@ -6,7 +6,6 @@ A list of `{task_id, trial, reward, info: {task, reward_info, ...}, traj: [messa
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any, NoReturn
 
 from evaldesk.errors import FormatError
@@ -23,7 +22,6 @@ from evaldesk.formats.strict_json import MAX_RECORDED_BYTES, Place, parse_json
 from evaldesk.model import Case, Criterion, ErrorRecord, EvalSet, Score, SessionInit, TrialResult
 
 REWARD = Criterion("reward", 1.0)
-FAREWELLS = ("###STOP###", "###TRANSFER###", "###OUT-OF-SCOPE###")
 _ALMOST = 1e-6
 """tau-bench calls a trial a success when its reward is this near to 1."""
 
@@ -62,13 +60,6 @@ def reward_value(place: Place, raw: Any) -> float | None:
     if isinstance(raw, bool) or not isinstance(raw, int | float) or abs(raw) > 1e9:
         raise wanted(place, raw, "a number")
     return 1.0 if abs(raw - 1) <= _ALMOST else float(raw)
-
-
-def with_farewell(messages: Sequence[Message]) -> tuple[Message, ...]:
-    """The messages, the last one marked when it is the simulated user's word for the end."""
-    if not messages or messages[-1].speaker != "user" or not any(word in messages[-1].text for word in FAREWELLS):
-        return tuple(messages)
-    return (*messages[:-1], replace(messages[-1], is_farewell=True))
 
 
 def scenario_case(case_id: str, plan: str, user_id: str, extra: dict[str, Any]) -> Case:
@@ -142,7 +133,7 @@ def _case(place: Place, row: dict[str, Any], notes: Notes) -> Case:
 
 def _result(place: Place, row: dict[str, Any], trial: tuple[int, int], notes: Notes) -> TrialResult:
     info = _info(place, row)
-    messages = with_farewell(read_chat(place.at("traj"), row.get("traj", ABSENT), notes))
+    messages = read_chat(place.at("traj"), row.get("traj", ABSENT), notes)
     error = _error(info)
     scores = () if error else (_score(place, row, info),)
     return recorded_trial(

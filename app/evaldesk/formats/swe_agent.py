@@ -1,0 +1,103 @@
+"""The format "swe-agent": a `.traj` of SWE-agent, one attempt at one issue. (SWE-agent/SWE-agent)"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any, NoReturn
+
+from evaldesk.errors import FormatError
+from evaldesk.formats.chat_messages import read_chat_message
+from evaldesk.formats.exchange import Holding, Imported, RecordedRun
+from evaldesk.formats.messages import Message, turns_of
+from evaldesk.formats.notes import Notes
+from evaldesk.formats.peeking import peek
+from evaldesk.formats.reading import read_list, read_mapping, read_optional_mapping, read_optional_text
+from evaldesk.formats.recorded import file_stem, known_cost, recorded_trial, whole_number
+from evaldesk.formats.shape import ABSENT
+from evaldesk.formats.strict_json import MAX_RECORDED_BYTES, Place, parse_json
+from evaldesk.model import Case, EvalSet, ToolCall, Turn, Usage
+
+
+class SweAgent:
+    """The format "swe-agent"."""
+
+    title = "SWE-agent trajectory"
+    suffixes = (".traj",)
+    writes: tuple[Holding, ...] = ()
+
+    @staticmethod
+    def recognises(data: bytes, source: str) -> bool:
+        """Whether this is an object with a trajectory and the history of messages."""
+        whole = peek(data).whole
+        return isinstance(whole, dict) and {"trajectory", "history"} <= set(whole)
+
+    @staticmethod
+    def read(data: bytes, *, source: str) -> Imported:
+        """One case and one trial. Raises FormatError."""
+        document = parse_json(data, source=source, max_bytes=MAX_RECORDED_BYTES)
+        place = Place(document)
+        return _imported(place, read_mapping(place, document.value), file_stem(source))
+
+    @staticmethod
+    def write(what: EvalSet | RecordedRun) -> NoReturn:
+        """Nothing is written in this format."""
+        raise FormatError("SWE-agent trajectories are only read; export a run as ATIF")
+
+
+def _imported(place: Place, whole: dict[str, Any], name: str) -> Imported:
+    notes = Notes()
+    history = read_list(place.at("history"), whole.get("history", ABSENT), lambda at, raw: (at, read_mapping(at, raw)))
+    turns = turns_of(_messages(history, notes))
+    info = read_optional_mapping(place.at("info"), whole.get("info")) or {}
+    result = {key: value for key, value in info.items() if key != "model_stats"}
+    if turns and result:
+        turns = (*turns[:-1], replace(turns[-1], state_after=result))
+    environment = read_optional_text(place.at("environment"), whole.get("environment"))
+    extra = {"environment": environment} if environment else {}
+    case = Case(name, tuple(Turn(turn.query) for turn in turns), extra=extra)
+    trial = recorded_trial(
+        (0, 0),
+        turns,
+        stop_reason=read_optional_text(place.at("info", "exit_status"), info.get("exit_status")) or "",
+        usages=_usages(info.get("model_stats")),
+    )
+    run = RecordedRun(name, "SWE-agent", (case,), (trial,))
+    understood = ("What the agent submitted and how it ended is the state after its last turn; nothing is asserted.",)
+    return Imported("swe-agent", EvalSet(name, cases=(case,)), (run,), understood, (), notes.sentences)
+
+
+def _messages(history: tuple[tuple[Place, dict[str, Any]], ...], notes: Notes) -> Iterator[Message]:
+    """The history; all that the environment says after the task is an observation, also where the user says it."""
+    has_task = False
+    for place, raw in history:
+        if raw.get("is_demo"):
+            notes.refuse("a demonstration before the task", place)
+            continue
+        message = read_chat_message(place, raw, notes)
+        if message.speaker == "agent" and not message.calls and isinstance(raw.get("action"), str):
+            message = replace(message, calls=(ToolCall("action", {"command": raw["action"]}),))
+        elif message.speaker == "tool":
+            ids = raw.get("tool_call_ids")
+            first = ids[0] if isinstance(ids, list) and ids else None
+            message = replace(message, call_id=first if isinstance(first, str) else message.call_id)
+        elif message.speaker == "user" and has_task and raw.get("message_type") == "observation":
+            message = Message("tool", result=message.text)
+        has_task = has_task or message.speaker == "user"
+        yield message
+
+
+def _usages(raw: Any) -> tuple[Usage, ...]:
+    """The sum of the model calls; a replay counts no tokens, and its cost of 0 is none."""
+    stats = raw if isinstance(raw, dict) else {}
+    if not stats.get("tokens_sent"):
+        return ()
+    cost = known_cost(stats.get("instance_cost", stats.get("total_cost")))
+    return (
+        Usage(
+            "",
+            tokens_in=whole_number(stats.get("tokens_sent")),
+            tokens_out=whole_number(stats.get("tokens_received")),
+            cost=cost,
+        ),
+    )

@@ -1,0 +1,172 @@
+"""Trajectories of ATIF and of SWE-agent."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from evaldesk.errors import FormatError
+from evaldesk.formats.atif import Atif
+from evaldesk.formats.exchange import Imported, RecordedRun
+from evaldesk.formats.swe_agent import SweAgent
+from evaldesk.formats.tau_bench import TauBench
+from evaldesk.model import EvalSet, ToolCall
+
+SAMPLES = Path(__file__).parent / "exchange_samples"
+WHOLE: dict[str, Any] = json.loads((SAMPLES / "atif.json").read_bytes())
+
+
+def _read(*trajectories: dict[str, Any]) -> Imported:
+    data = b"\n".join(json.dumps(one).encode() for one in trajectories)
+    assert Atif.recognises(data, "t.jsonl")
+    return Atif.read(data, source="t.atif.json")
+
+
+def test_a_trajectory_is_a_trial_and_the_case_it_shows() -> None:
+    found = _read(WHOLE)
+
+    (run,), (case,) = found.runs, found.evalset.cases if found.evalset else ()
+    (result,) = run.results
+    first, second = result.transcript.turns
+    assert (run.name, run.agent, run.model, case.id) == ("t", "dice", "demo", "s-1")
+    assert [event.kind for event in first.events] == [
+        "log",
+        "user_message",
+        "usage",
+        "log",
+        "tool_call",
+        "tool_result",
+        "usage",
+        "agent_message",
+    ]
+    assert (first.answer, first.duration_ms, second.duration_ms) == ("A four.", 2000.0, 1000.0)
+    assert [(turn.query, turn.expected.tool_calls, turn.expected.reference) for turn in case.turns] == [
+        ("Roll a die.", (ToolCall("roll", {"sides": 6}, "c1"),), "A four."),
+        ("Thanks.", (), "Welcome."),
+    ]
+    assert case.extra == {
+        "notes": "a note",
+        "extra": {"reward": 1},
+        "agent": {"version": "1.2", "extra": {"team": "a"}},
+    }
+    assert (result.tokens, result.cost) == (59, 0.002)
+
+
+def test_what_is_written_is_what_was_read() -> None:
+    (run,) = _read(WHOLE).runs
+
+    again = json.loads(Atif.write(run))
+
+    assert [{**step, "timestamp": ""} for step in again["steps"]] == [
+        {**step, "timestamp": ""} for step in WHOLE["steps"]
+    ]
+    assert {key: value for key, value in again.items() if key != "steps"} == {
+        key: value for key, value in WHOLE.items() if key != "steps"
+    }
+
+
+def test_several_trajectories_of_one_session_are_cases_of_their_own() -> None:
+    found = _read(WHOLE, {**WHOLE, "notes": "second"})
+
+    assert [case.id for case in found.runs[0].cases] == ["s-1", "s-1 (2)"]
+    assert [(result.case_index, result.trial_index) for result in found.runs[0].results] == [(0, 0), (1, 0)]
+    as_list = Atif.read(json.dumps([WHOLE, {**WHOLE, "notes": "second"}]).encode(), source="t.json")
+    assert as_list.runs == found.runs
+
+
+def test_the_totals_stand_in_where_no_step_counts_tokens() -> None:
+    steps = [{key: value for key, value in step.items() if key != "metrics"} for step in WHOLE["steps"]]
+
+    (result,) = _read({**WHOLE, "steps": steps}).runs[0].results
+
+    assert (result.tokens, result.cost) == (59, 0.002)
+
+
+def test_parts_sub_agents_and_observations_without_calls() -> None:
+    parts = [{"type": "text", "text": "See"}, {"type": "image", "source": {}}]
+    seen = {"results": [{"content": "ran"}, {"subagent_trajectory_ref": [{"session_id": "x"}]}]}
+    steps = [{"source": "user", "message": parts}, {"source": "agent", "message": "ok", "observation": seen}]
+
+    found = _read({**WHOLE, "steps": steps})
+
+    (turn,) = found.runs[0].results[0].transcript.turns
+    assert turn.query == "See\n[image]"
+    assert [event.text for event in turn.events if event.kind == "log"] == ["Observed: ran", "Observed: "]
+    assert len(found.refused) == 2
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"steps": [{"source": "god", "message": ""}]}, "steps[0].source: unknown source 'god'"),
+        ({"steps": None}, "steps: expected a list, got null"),
+        ({"agent": {}}, "agent.name: expected a string, but it is missing"),
+        ({"steps": [{"source": "agent", "tool_calls": [{}]}]}, "tool_calls[0].function_name: expected a string"),
+    ],
+)
+def test_a_trajectory_that_is_wrong_is_refused_with_its_place(change: dict[str, Any], said: str) -> None:
+    with pytest.raises(FormatError) as caught:
+        _read({**WHOLE, **change})
+
+    assert said in str(caught.value)
+
+
+def test_every_trial_of_a_run_is_a_line_with_all_that_was_said(shared: Path) -> None:
+    data = (shared / "data" / "tau" / "gpt-4o-airline.json").read_bytes()
+    (whole,) = TauBench.read(data, source="tau.json").runs
+    run = replace(whole, results=whole.results[:5])
+
+    (again,) = Atif.read(Atif.write(run), source="tau.json").runs
+
+    for one, other in zip(again.results, run.results, strict=True):
+        assert [(turn.query, turn.answer, turn.tool_calls) for turn in one.transcript.turns] == [
+            (turn.query, turn.answer, turn.tool_calls) for turn in other.transcript.turns
+        ]
+
+
+def test_an_eval_set_is_no_trajectory() -> None:
+    with pytest.raises(FormatError, match="export a run"):
+        Atif.write(EvalSet("s"))
+
+
+def test_a_real_trajectory_of_swe_agent(shared: Path) -> None:
+    name = "marshmallow-1867.function_calling.traj"
+    data = (shared / "data" / "swe_agent" / name).read_bytes()
+
+    assert SweAgent.recognises(data, name)
+    found = SweAgent.read(data, source=name)
+
+    (run,) = found.runs
+    (result,) = run.results
+    (turn,) = result.transcript.turns
+    assert len(turn.tool_calls) == 11
+    assert turn.tool_calls[0] == ToolCall("create", {"filename": "reproduce.py"}, "call_cyI71DYnRdoLHWwtZgIaW2wr")
+    assert sum(event.kind == "tool_result" for event in turn.events) == 11
+    assert (result.stop_reason, turn.state_after["exit_status"], result.usages) == ("submitted", "submitted", ())
+    assert turn.query.startswith("We're currently solving the following issue")
+    assert run.cases[0].turns[0].expected.tool_calls is None
+
+
+def test_demonstrations_are_left_out_and_observations_are_no_turns() -> None:
+    data = (SAMPLES / "swe-agent.traj").read_bytes()
+
+    found = SweAgent.read(data, source="i.traj")
+
+    (result,) = found.runs[0].results
+    (turn,) = result.transcript.turns
+    assert (turn.query, turn.tool_calls) == (
+        "The issue.",
+        (ToolCall("ls", {"path": "."}, "c1"), ToolCall("action", {"command": "submit"})),
+    )
+    assert [event.result for event in turn.events if event.kind == "tool_result"] == ["a.py", "ok"]
+    assert found.refused == ("Left out: a demonstration before the task, at history[1].",)
+    assert (result.tokens, result.cost) == (120, 0.1)
+
+
+def test_neither_is_written_as_what_it_is_not() -> None:
+    with pytest.raises(FormatError, match="only read"):
+        SweAgent.write(RecordedRun("r", "a", (), ()))
