@@ -28,7 +28,10 @@ AGENTS = Registry(
         "adk": "evaldesk.agents.adk:adapt",
         "benchmark": "evaldesk.agents.benchmark:adapt",
         "litellm": "evaldesk.agents.litellm:adapt",
+        "langgraph": "evaldesk.agents.langgraph:adapt",
+        "openai_agents": "evaldesk.agents.openai_agents:adapt",
         "osmosis": "evaldesk.agents.osmosis:adapt",
+        "pydantic_ai": "evaldesk.agents.pydantic_ai:adapt",
         "python": "evaldesk.agents.python:adapt",
     },
 )

@@ -1,0 +1,64 @@
+"""One event loop of a worker for frameworks whose clients must not meet several.
+
+Each trial has a loop of its own (decision 003), but a client that such a framework keeps, an `httpx` pool say, is
+bound to the loop that first used it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from contextlib import suppress
+from typing import Any, TypeAlias
+
+from evaldesk.model import Event
+
+Tell: TypeAlias = Callable[[Event], Awaitable[None]]
+
+_lock = threading.Lock()
+_running: asyncio.AbstractEventLoop | None = None
+
+
+async def events_told(work: Callable[[Tell], Coroutine[Any, Any, None]]) -> AsyncIterator[Event]:
+    """What `work`, on the shared loop, tells while it runs; then whatever it raised.
+
+    `work` goes on after each event only when its listener asks for the next one, so that both may change the state
+    of the session. It is cancelled when nobody listens any more.
+    """
+    shared, lane = _loop(), asyncio.get_running_loop()
+    told: asyncio.Queue[tuple[Event, asyncio.Future[None]] | None] = asyncio.Queue()
+
+    async def tell(event: Event) -> None:
+        is_taken = shared.create_future()
+        lane.call_soon_threadsafe(told.put_nowait, (event, is_taken))
+        await is_taken
+
+    def end(_: object) -> None:
+        with suppress(RuntimeError):  # the lane's loop is closed: nobody listens
+            lane.call_soon_threadsafe(told.put_nowait, None)
+
+    running = asyncio.run_coroutine_threadsafe(work(tell), shared)
+    running.add_done_callback(end)
+    try:
+        while (item := await told.get()) is not None:
+            event, is_taken = item
+            yield event
+            shared.call_soon_threadsafe(_release, is_taken)
+        await asyncio.wrap_future(running)
+    finally:
+        running.cancel()
+
+
+def _release(is_taken: asyncio.Future[None]) -> None:
+    if not is_taken.done():
+        is_taken.set_result(None)
+
+
+def _loop() -> asyncio.AbstractEventLoop:
+    global _running  # noqa: PLW0603 - one for the process
+    with _lock:
+        if _running is None:
+            _running = asyncio.new_event_loop()
+            threading.Thread(target=_running.run_forever, name="evaldesk-frameworks", daemon=True).start()
+        return _running

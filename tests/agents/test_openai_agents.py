@@ -1,0 +1,111 @@
+"""Agents of the OpenAI Agents SDK, with the real package and a scripted model."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from tests.agents.openai_agents_source import ROLLER, SCRIPT
+
+from evaldesk.model import ModelOptions, Session
+
+pytest.importorskip("agents", reason="openai-agents is not installed; `make adapters` installs it")
+
+pytestmark = [pytest.mark.anyio, pytest.mark.filterwarnings("ignore")]  # what the package warns of is not ours
+
+
+async def test_a_turn_with_a_tool(loaded: Any, play: Any) -> None:
+    session = Session("s")
+
+    events = await play(loaded(ROLLER), session, "Roll a d6")
+
+    assert [event.kind for event in events if event.kind != "usage"] == ["tool_call", "tool_result", "agent_message"]
+    assert (session.turns[0].answer, session.state) == ("got 6", {"rolls": [6]})
+    assert [(usage.tokens_in, usage.cost) for usage in session.turns[0].usages] == [(11, None), (11, None)]
+
+
+@pytest.mark.parametrize("is_fresh", [False, True], ids=["same worker", "fresh worker"])
+async def test_the_second_turn_remembers_the_first(loaded: Any, play: Any, is_fresh: bool) -> None:
+    agent = loaded(ROLLER)
+    session = Session("s")
+    await play(agent, session, "Roll a d6")
+
+    if is_fresh:
+        session = Session("s", state=session.state, turns=session.turns)
+    await play(agent, session, "what was it")
+
+    seen = "user Roll a d6, function_call, function_call_output, assistant got 6, user what was it"
+    assert session.turns[1].answer == f"seen: {seen}"
+
+
+async def test_text_is_streamed_in_a_chat(loaded: Any, play: Any) -> None:
+    session = Session("s", is_streaming=True)
+
+    events = await play(loaded(ROLLER), session, "hi")
+
+    assert [event.text for event in events if event.is_partial] == ["hello ", "there"]
+    assert session.turns[0].answer == "hello there"
+
+
+async def test_a_handoff_is_a_call_and_the_other_agent_goes_on(loaded: Any, play: Any) -> None:
+    source = (
+        SCRIPT
+        + """
+clerk = Agent(name="clerk", model=Scripted(lambda word, items: said("clerk here")), handoff_description="Answers.")
+root_agent = Agent(
+    name="boss", model=Scripted(lambda word, items: called("transfer_to_clerk", {})), handoffs=[clerk]
+)
+"""
+    )
+    agent = loaded(source)
+    session = Session("s")
+
+    await play(agent, session, "hello")
+    again = await play(agent, session, "again")
+
+    first = session.turns[0]
+    assert [call.name for call in first.tool_calls] == ["transfer_to_clerk"]
+    assert (first.answer, first.events[-1].author) == ("clerk here", "clerk")
+    assert [event.author for event in again if event.kind == "agent_message"] == ["clerk"]
+    assert [(below.name, below.description) for below in agent.describe().sub_agents] == [("clerk", "Answers.")]
+
+
+async def test_max_turns_is_a_stop_of_its_own(loaded: Any, play: Any) -> None:
+    again = "lambda word, items: called('roll_die', {'sides': 1})"
+    agent = loaded(ROLLER.replace("model=Scripted(answer)", f"model=Scripted({again})"))
+
+    events = await play(agent, Session("s", model_options=ModelOptions(max_turns=2)), "go")
+
+    assert events[-1].error.kind == "max_turns"
+
+
+async def test_another_model_at_an_endpoint(loaded: Any, play: Any, endpoint: Any) -> None:
+    endpoint.says("", ("c1", "roll_die", '{"sides": 4}')).says("a four")
+    options = ModelOptions(endpoint.address, temperature=0.5, extra={"top_k": 3})
+    session = Session("s", model="small", model_options=options)
+
+    await play(loaded(ROLLER), session, "Roll a d4")
+
+    assert (session.turns[0].answer, session.state) == ("a four", {"rolls": [4]})
+    assert {asked["temperature"] for asked in endpoint.asked} == {0.5}
+    assert endpoint.asked[0]["top_k"] == 3
+
+
+async def test_a_refused_key_is_fatal(loaded: Any, play: Any, endpoint: Any) -> None:
+    from evaldesk.errors import ModelError
+
+    endpoint.fails(401, "who are you")
+
+    with pytest.raises(ModelError) as caught:
+        await play(loaded(ROLLER), Session("s", model="small", model_options=ModelOptions(endpoint.address)), "hi")
+
+    assert (caught.value.kind, caught.value.is_fatal) == ("authentication", True)
+
+
+def test_the_description(loaded: Any) -> None:
+    described = loaded(ROLLER).describe()
+
+    assert (described.name, described.kind, described.instruction) == ("dice", "openai_agents", "Roll.")
+    [tool] = described.tools
+    assert (tool.name, tool.description) == ("roll_die", "Roll a die.")
+    assert tool.parameters["required"] == ["sides"]

@@ -1,0 +1,126 @@
+"""Agents of pydantic-ai, with the real package and a scripted model."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from tests.agents.pydantic_ai_source import ROLLER, SCRIPT
+
+from evaldesk.errors import ModelError
+from evaldesk.model import ModelOptions, Session
+
+pytest.importorskip("pydantic_ai", reason="pydantic-ai is not installed; `make adapters` installs it")
+
+pytestmark = [pytest.mark.anyio, pytest.mark.filterwarnings("ignore")]  # what the package warns of is not ours
+
+
+async def test_a_turn_with_a_tool(loaded: Any, play: Any) -> None:
+    session = Session("s")
+
+    events = await play(loaded(ROLLER), session, "Roll a d6")
+
+    assert [event.kind for event in events if event.kind != "usage"] == ["tool_call", "tool_result", "agent_message"]
+    assert (session.turns[0].answer, session.state) == ("got 6", {"rolls": [6]})
+    usages = [(usage.model, usage.tokens_in, usage.cost) for usage in session.turns[0].usages]
+    assert usages == [("scripted", 11, None)] * 2
+
+
+@pytest.mark.parametrize("is_fresh", [False, True], ids=["same worker", "fresh worker"])
+async def test_the_second_turn_remembers_the_first(loaded: Any, play: Any, is_fresh: bool) -> None:
+    agent = loaded(ROLLER)
+    session = Session("s")
+    await play(agent, session, "Roll a d6")
+
+    if is_fresh:
+        session = Session("s", state=session.state, turns=session.turns)
+    await play(agent, session, "what was it")
+
+    assert session.turns[1].answer == "seen: user-prompt, tool-call, tool-return, text, user-prompt"
+
+
+async def test_text_is_streamed_in_a_chat(loaded: Any, play: Any) -> None:
+    session = Session("s", is_streaming=True)
+
+    events = await play(loaded(ROLLER), session, "hi")
+
+    assert [event.text for event in events if event.is_partial] == ["hello ", "there "]
+    assert session.turns[0].answer == "hello there "
+
+
+async def test_a_tool_that_asks_for_another_try_is_an_error_that_the_model_reads(loaded: Any, play: Any) -> None:
+    source = (
+        SCRIPT
+        + """
+def answer(word, messages):
+    return called("look", {}) if word == "go" else said("I give up")
+
+root_agent = Agent(scripted(answer))
+
+@root_agent.tool_plain
+def look() -> str:
+    raise ModelRetry("look elsewhere")
+"""
+    )
+    events = await play(loaded(source), Session("s"), "go")
+
+    [given] = [event for event in events if event.kind == "tool_result"]
+    assert given.is_error
+    assert "look elsewhere" in given.result
+
+
+async def test_a_structured_output_is_the_answer_as_json(loaded: Any, play: Any) -> None:
+    source = (
+        SCRIPT
+        + """
+from pydantic import BaseModel
+
+class City(BaseModel):
+    name: str
+
+root_agent = Agent(scripted(lambda word, messages: called("final_result", {"name": "Ulm"})), output_type=City)
+"""
+    )
+    session = Session("s")
+
+    await play(loaded(source), session, "where")
+
+    assert (session.turns[0].answer, session.turns[0].tool_calls) == ('{"name": "Ulm"}', ())
+
+
+async def test_max_turns_is_a_stop_of_its_own(loaded: Any, play: Any) -> None:
+    again = "lambda word, messages: called('roll_die', {'sides': 1})"
+    agent = loaded(ROLLER.replace("scripted(answer),", f"scripted({again}),"))
+
+    events = await play(agent, Session("s", model_options=ModelOptions(max_turns=2)), "go")
+
+    assert events[-1].error.kind == "max_turns"
+
+
+async def test_another_model_at_an_endpoint(loaded: Any, play: Any, endpoint: Any) -> None:
+    endpoint.says("", ("c1", "roll_die", '{"sides": 4}')).says("a four")
+    options = ModelOptions(endpoint.address, temperature=0.5, extra={"top_k": 3})
+    session = Session("s", model="small", model_options=options)
+
+    await play(loaded(ROLLER), session, "Roll a d4")
+
+    assert (session.turns[0].answer, session.state) == ("a four", {"rolls": [4]})
+    assert {(asked["temperature"], asked["top_k"]) for asked in endpoint.asked} == {(0.5, 3)}
+
+
+async def test_a_refused_key_is_fatal(loaded: Any, play: Any, endpoint: Any) -> None:
+    endpoint.fails(401, "who are you")
+
+    with pytest.raises(ModelError) as caught:
+        await play(loaded(ROLLER), Session("s", model="small", model_options=ModelOptions(endpoint.address)), "hi")
+
+    assert (caught.value.kind, caught.value.is_fatal) == ("authentication", True)
+
+
+def test_the_description(loaded: Any) -> None:
+    described = loaded(ROLLER).describe()
+
+    assert (described.name, described.kind, described.model) == ("dice", "pydantic_ai", "scripted")
+    assert described.instruction == "Roll."
+    [tool] = described.tools
+    assert (tool.name, tool.description, tool.parameters["required"]) == ("roll_die", "Roll a die.", ["sides"])
