@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from evaldesk.report import (
+    agreement,
     anytime_interval,
     benjamini_hochberg,
     cases_needed,
@@ -24,6 +25,8 @@ from evaldesk.report import (
     is_flaky,
     mcnemar,
     mg_pass_at_k,
+    nominal_alpha,
+    rate_interval,
     smallest_gap,
     split_noise,
     split_pass_noise,
@@ -31,6 +34,7 @@ from evaldesk.report import (
     trials_needed,
     trials_to_see,
 )
+from evaldesk.report.intervals import clustered_error, t_95
 
 GOLDEN = Path(__file__).resolve().parents[3] / "shared" / "golden" / "stats.json"
 STATS: dict[str, Any] = json.loads(GOLDEN.read_text()) if GOLDEN.is_file() else {}
@@ -110,6 +114,55 @@ def test_known_naive_errors_are_sample_deviations(row: Row) -> None:
     assert found.sample_deviation is not None
     assert found.mean == near(row["mean"])
     assert found.sample_deviation / found.n**0.5 == near(row["se_naive"])
+
+
+@pytest.mark.parametrize("row", rows("clustered_se", "cases"))
+def test_known_clustered_errors(row: Row) -> None:
+    sums = dict.fromkeys(row["cluster_ids"], 0.0)
+    for value, cluster in zip(row["values"], row["cluster_ids"], strict=True):
+        sums[cluster] += value - row["mean"]
+
+    found = clustered_error(row["n"], row["clusters"], sum(each**2 for each in sums.values()))
+
+    assert found == near(row["se_cluster_cr1"])
+    low, high = (row["mean"] + side * t_95(row["clusters"] - 1) * found for side in (-1, 1))
+    assert [low, high] == near(row["ci95_t_cr1"])
+
+
+@needs_golden
+def test_the_known_interval_of_a_rate_over_repeated_trials() -> None:
+    known = STATS["clustered_se"]["cases"][0]
+    cases = [int(sum(known["values"][at : at + 5])) for at in range(0, 40, 5)]
+
+    found = rate_interval([(5, c, 1) for c in cases])
+
+    assert found is not None
+    assert [found.low, found.high] == near(known["ci95_t_cr1"])
+
+
+@pytest.mark.parametrize("row", rows("agreement", "cohen_kappa"))
+def test_known_kappas(row: Row) -> None:
+    pairs = [(i, j) for i, cells in enumerate(row["table"]) for j, n in enumerate(cells) for _ in range(n)]
+
+    found = agreement(pairs)
+
+    assert found.n_agreed / found.n == near(row["observed_agreement"])
+    assert found.kappa == near(row["kappa"])
+    if found.interval is not None:
+        assert [found.interval.low, found.interval.high] == near(row["ci95"])
+    else:
+        assert row.get("ci95") in (None, [1.0, 1.0])
+
+
+@needs_golden
+def test_the_known_alpha() -> None:
+    known = STATS["agreement"]["krippendorff"]
+    units = [
+        {str(at): label for at, label in enumerate(column) if label is not None}
+        for column in zip(*known["data"], strict=True)
+    ]
+
+    assert nominal_alpha(units) == near(known["alpha"]["nominal"])
 
 
 @needs_golden

@@ -1,5 +1,7 @@
 """Numbers, words, differences and figures for pages and the command line; knows no store and no template."""
 
+from evaldesk.report.agreement import Agreement, JudgeSkill, agreement, judge_skill, nominal_alpha
+from evaldesk.report.agreement_words import alpha_sentence, enough_sentence, kappa_words, skill_sentence
 from evaldesk.report.charts import pass_figure
 from evaldesk.report.comparison import (
     Comparison,
@@ -72,6 +74,7 @@ __all__ = [
     "MILLISECONDS",
     "POINTS",
     "SCORES",
+    "Agreement",
     "ArgRow",
     "Bin",
     "CallRow",
@@ -83,6 +86,7 @@ __all__ = [
     "Flakiness",
     "Flips",
     "Interval",
+    "JudgeSkill",
     "NoiseSplit",
     "Segment",
     "Spread",
@@ -90,6 +94,8 @@ __all__ = [
     "TextDiff",
     "TurnDiff",
     "Unit",
+    "agreement",
+    "alpha_sentence",
     "anytime_interval",
     "basis_sentence",
     "benjamini_hochberg",
@@ -109,6 +115,7 @@ __all__ = [
     "difference_words",
     "disagreement",
     "doubt_words",
+    "enough_sentence",
     "errors_sentence",
     "exact_words",
     "failure_bound",
@@ -125,12 +132,15 @@ __all__ = [
     "holm",
     "interval_words",
     "is_flaky",
+    "judge_skill",
+    "kappa_words",
     "mcnemar",
     "mean_interval",
     "mean_sentence",
     "mg_pass_at_k",
     "no_failure_sentence",
     "noise_sentence",
+    "nominal_alpha",
     "number_words",
     "p_words",
     "pairing_note",
@@ -143,6 +153,7 @@ __all__ = [
     "points_words",
     "rate_interval",
     "score_words",
+    "skill_sentence",
     "smallest_gap",
     "split_noise",
     "split_pass_noise",

@@ -1,0 +1,63 @@
+"""Words for agreement: counts first, then how much of it chance would give, then whether that is enough to rely on."""
+
+from __future__ import annotations
+
+from evaldesk.report.agreement import Agreement, JudgeSkill
+
+ENOUGH_LABELS = 50
+ENOUGH_FAILURES = 15
+
+
+def skill_sentence(name: str, skill: JudgeSkill) -> str:
+    """`Response match agrees with the labels 47 times of 50; on failures 8 of 12`."""
+    if not skill.n:
+        return f"{name} has no verdict on a labelled trial"
+    times = "time" if skill.n_agreed == 1 else "times"
+    said = f"{name} agrees with the labels {skill.n_agreed:,} {times} of {skill.n:,}"
+    return f"{said}; on failures {skill.n_bad_failed:,} of {skill.n_bad:,}" if skill.n_bad else said
+
+
+def kappa_words(found: Agreement) -> str:
+    """`kappa 0.55, could be 0.36–0.74`, and when it is not measurable."""
+    if not found.n:
+        return "nothing to compare"
+    if found.kappa is None:
+        return "kappa is not measurable: only one label was used"
+    if found.interval is None:
+        return f"kappa {found.kappa:.2f}, without an interval: there is no disagreement yet"
+    low, high = found.interval.low, found.interval.high
+    return f"kappa {_signed(found.kappa)}, could be {_signed(low)} to {_signed(high)}"
+
+
+def alpha_sentence(n_labellers: int, n_units: int, alpha: float | None) -> str:
+    """`3 people labelled 12 trials in common: Krippendorff's alpha 0.74, tentative`."""
+    if n_labellers < 2 or not n_units:
+        return ""
+    trials = "1 trial" if n_units == 1 else f"{n_units:,} trials"
+    said = f"{n_labellers} people labelled {trials} in common"
+    if alpha is None:
+        return f"{said}, all alike: Krippendorff's alpha is not measurable"
+    return f"{said}: Krippendorff's alpha {alpha:.2f}, {_reliance(alpha)}"
+
+
+def enough_sentence(skill: JudgeSkill) -> str:
+    """What is missing before a metric may be relied on; empty where there are labels enough."""
+    missing = []
+    if skill.n < ENOUGH_LABELS:
+        missing.append(f"{ENOUGH_LABELS - skill.n} more labels")
+    if skill.n_bad < ENOUGH_FAILURES:
+        missing.append(f"{ENOUGH_FAILURES - skill.n_bad} more of failures")
+    if not missing:
+        return ""
+    return f"Too few to rely on: {' and '.join(missing)} would do"
+
+
+def _reliance(alpha: float) -> str:
+    """The customary bounds. (Krippendorff 2004: 0.800 and 0.667)"""
+    if alpha >= 0.8:
+        return "reliable"
+    return "tentative" if alpha >= 0.667 else "too low to rely on the labels"
+
+
+def _signed(value: float) -> str:
+    return f"{value:.2f}".replace("-", "−")

@@ -1,0 +1,98 @@
+"""Agreement between people, and between people and a metric."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from evaldesk.report import (
+    Agreement,
+    Interval,
+    agreement,
+    alpha_sentence,
+    enough_sentence,
+    judge_skill,
+    kappa_words,
+    nominal_alpha,
+    skill_sentence,
+)
+
+UNITS = st.lists(st.dictionaries(st.sampled_from("abc"), st.sampled_from(["passed", "failed"])), max_size=12)
+
+
+@settings(deadline=None, max_examples=60)
+@given(UNITS)
+def test_alpha_is_that_of_nltk(units: list[dict[str, str]]) -> None:
+    from nltk.metrics.agreement import AnnotationTask
+
+    shared = [unit for unit in units if len(unit) > 1]
+    used = {label for unit in shared for label in unit.values()}
+
+    found = nominal_alpha(units)
+
+    if len(used) < 2:
+        assert found is None
+        return
+    task = AnnotationTask([(who, str(at), label) for at, unit in enumerate(shared) for who, label in unit.items()])
+    assert found == pytest.approx(task.alpha())
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.lists(st.tuples(st.booleans(), st.booleans()), max_size=30))
+def test_kappa_lies_in_its_interval_and_below_one(pairs: list[tuple[bool, bool]]) -> None:
+    found = agreement(pairs)
+
+    if found.kappa is None:
+        assert not pairs or len({label for pair in pairs for label in pair}) == 1
+    else:
+        assert found.kappa <= 1
+    if found.interval and found.kappa is not None:
+        assert found.interval.low <= found.kappa <= found.interval.high
+
+
+def test_a_metric_is_judged_on_good_and_on_bad_answers() -> None:
+    skill = judge_skill([(True, True)] * 35 + [(False, True)] * 3 + [(False, False)] * 8 + [(True, False)] * 4)
+
+    assert (skill.n, skill.n_agreed, skill.n_bad) == (50, 43, 12)
+    assert skill_sentence("Rubric", skill) == "Rubric agrees with the labels 43 times of 50; on failures 8 of 12"
+    corrected = skill.corrected(0.78)
+    assert corrected is not None
+    assert corrected.corrected == pytest.approx((0.78 + 8 / 12 - 1) / (35 / 38 + 8 / 12 - 1))
+    assert enough_sentence(skill) == "Too few to rely on: 3 more of failures would do"
+
+
+def test_labels_of_one_kind_correct_nothing() -> None:
+    skill = judge_skill([(True, True)] * 60)
+
+    assert skill.corrected(0.8) is None
+    assert skill_sentence("Rubric", judge_skill([])) == "Rubric has no verdict on a labelled trial"
+    assert enough_sentence(judge_skill([(True, True)] * 40 + [(False, False)] * 20)) == ""
+
+
+@pytest.mark.parametrize(
+    ("found", "said"),
+    [
+        (Agreement(50, 43, 0.55, Interval(0.36, 0.74)), "kappa 0.55, could be 0.36 to 0.74"),
+        (Agreement(50, 47, -0.03, Interval(-0.06, 0.0)), "kappa −0.03, could be −0.06 to 0.00"),
+        (Agreement(50, 50, None, None), "kappa is not measurable: only one label was used"),
+        (Agreement(10, 10, 1.0, None), "kappa 1.00, without an interval: there is no disagreement yet"),
+        (Agreement(0, 0, None, None), "nothing to compare"),
+    ],
+)
+def test_kappa_is_said_with_its_doubt(found: Agreement, said: str) -> None:
+    assert kappa_words(found) == said
+
+
+@pytest.mark.parametrize(
+    ("alpha", "said"),
+    [
+        (0.85, "3 people labelled 12 trials in common: Krippendorff's alpha 0.85, reliable"),
+        (0.7, "3 people labelled 12 trials in common: Krippendorff's alpha 0.70, tentative"),
+        (0.1, "3 people labelled 12 trials in common: Krippendorff's alpha 0.10, too low to rely on the labels"),
+        (None, "3 people labelled 12 trials in common, all alike: Krippendorff's alpha is not measurable"),
+    ],
+)
+def test_alpha_says_what_it_is_good_for(alpha: float | None, said: str) -> None:
+    assert alpha_sentence(3, 12, alpha) == said
+    assert alpha_sentence(1, 12, alpha) == ""
