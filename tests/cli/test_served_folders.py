@@ -45,6 +45,16 @@ def test_a_folder_without_agents_serves_the_samples(tmp_path: Path) -> None:
     assert (settings.is_demo, _agents(settings), _names(settings)) == (True, SAMPLES, SAMPLES)
 
 
+def test_the_samples_come_with_models_that_make_no_mistakes_and_many(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("EVALDESK_MODELS", "demo/scripted?mistakes=0.6,openai/gpt-5-mini")
+
+    settings = open_settings((), workspace=str(tmp_path))
+
+    assert settings.models == ("demo/scripted?mistakes=0.6", "openai/gpt-5-mini", "demo/scripted?mistakes=0")
+
+
 def test_the_agents_of_every_folder_are_served_and_no_samples(tmp_path: Path) -> None:
     for name in ("one/first", "two/second"):
         _agent(tmp_path / name)

@@ -46,7 +46,8 @@ def _own_roots(roots: tuple[Path, ...]) -> tuple[Path, ...]:
 
 def _with_samples(settings: Settings, own: tuple[Path, ...]) -> Settings:
     """The same workspace serving the sample agents, copies of their eval sets, and the eval sets under `own`."""
-    settings = replace(settings, is_demo=True, judges=settings.judges or DEMO_JUDGES)
+    models = dict.fromkeys((*settings.models, *DEMO_MODELS))
+    settings = replace(settings, is_demo=True, models=tuple(models), judges=settings.judges or DEMO_JUDGES)
     folder = settings.evalset_folder
     try:
         make_private_folder(settings.state_folder)
