@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator
 from typing import Protocol
 
@@ -24,3 +25,18 @@ class Agent(Protocol):
         adds them. A partial `agent_message` comes only when `session.is_streaming`. What the agent raises passes
         through; an `error` event ends the turn as well.
         """
+
+
+class Kept(ABC):
+    """Something that an adapter keeps in the memory of a session, and that is to be closed when the session ends."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """End it; may be called again."""
+
+
+def close_kept(session: Session) -> None:
+    """Close what adapters keep for `session`."""
+    for kept in session.memory.values():
+        if isinstance(kept, Kept):
+            kept.close()

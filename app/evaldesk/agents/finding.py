@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from evaldesk import paths
+from evaldesk.agents.remote import remote_ref
 from evaldesk.errors import NotFoundError, UsageError
 from evaldesk.model import AgentRef
 
@@ -38,10 +39,13 @@ def find_agents(roots: Sequence[Path]) -> list[AgentRef]:
 
 
 def agent_ref(spec: str) -> AgentRef:
-    """The agent a person named on the command line: a folder, `module:attr`, or `samples/NAME`.
+    """The agent a person named on the command line: a folder, `module:attr`, `samples/NAME`, an address or a command.
 
     Raises UsageError saying what was looked for.
     """
+    remote = remote_ref(spec)
+    if remote:
+        return remote
     folder = Path(spec).expanduser()
     if folder.is_dir():
         ref = _folder_ref(folder.resolve())

@@ -13,6 +13,7 @@ from evaldesk.agents.agent import Agent
 from evaldesk.agents.environment import load_environment
 from evaldesk.agents.finding import YAML_NAME
 from evaldesk.agents.frameworks import missing_package
+from evaldesk.agents.remote import REMOTE
 from evaldesk.agents.traces import user_place, user_trace
 from evaldesk.errors import AgentError, NotFoundError, UsageError
 from evaldesk.llm.client import set_environment
@@ -26,7 +27,11 @@ AGENTS = Registry(
     "evaldesk.agents",
     {
         "adk": "evaldesk.agents.adk:adapt",
+        "adk_server": "evaldesk.agents.adk_server:adapt",
         "benchmark": "evaldesk.agents.benchmark:adapt",
+        "command": "evaldesk.agents.command:adapt",
+        "http": "evaldesk.agents.http_protocol:adapt",
+        "http_chat": "evaldesk.agents.http_chat:adapt",
         "litellm": "evaldesk.agents.litellm:adapt",
         "langgraph": "evaldesk.agents.langgraph:adapt",
         "openai_agents": "evaldesk.agents.openai_agents:adapt",
@@ -46,7 +51,8 @@ def load_agent(ref: AgentRef) -> Agent:
     _adapters(ref)
     set_environment()
     load_environment(ref.folder)
-    return adapt_object(_import(ref) if ref.target not in {"", YAML_NAME} else None, ref)
+    is_imported = ref.target not in {"", YAML_NAME} and ref.kind not in REMOTE
+    return adapt_object(_import(ref) if is_imported else None, ref)
 
 
 def adapt_object(found: object, ref: AgentRef) -> Agent:

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from copy import deepcopy
 from typing import TYPE_CHECKING
 
+from evaldesk.agents.agent import close_kept
 from evaldesk.engine.attempt import Attempt
 from evaldesk.engine.dialogue import converse, trial_user, with_end
 from evaldesk.engine.failures import failure
@@ -48,7 +49,10 @@ async def play_trial(agent: Agent, spec: TrialSpec, *, attempt: Attempt | None =
     async def say(text: str, events: tuple[Event, ...]) -> TurnRecord:
         return await play_turn(agent, session, text, attempt=attempt, before=events)
 
-    said = await converse(user, session, attempt, say)
+    try:
+        said = await converse(user, session, attempt, say)
+    finally:
+        close_kept(session)
     return with_end(trial_result(spec, attempt, said.error), said)
 
 

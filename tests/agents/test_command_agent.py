@@ -1,0 +1,138 @@
+"""An agent that is a command and speaks JSON lines."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import select
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from evaldesk.agents import Agent, load_agent
+from evaldesk.agents.agent import close_kept
+from evaldesk.agents.command import CommandProcess
+from evaldesk.engine import play_trial
+from evaldesk.errors import AgentError
+from evaldesk.model import AgentRef, Case, Limits, Session, TrialSpec, Turn
+
+pytestmark = pytest.mark.anyio
+
+COUNTING = """
+import json, sys
+n = 0
+for line in sys.stdin:
+    asked = json.loads(line)
+    assert asked["type"] == "turn"
+    n += 1
+    if asked["message"] == "exit":
+        print("I am off", file=sys.stderr)
+        sys.exit(3)
+    if asked["message"] == "garble":
+        print("this is no JSON", flush=True)
+        continue
+    if asked["message"] == "child":
+        import subprocess
+        child = subprocess.Popen(["sleep", "600"])
+        print(json.dumps({"kind": "log", "text": str(child.pid)}), flush=True)
+        continue
+    print("turn", n, file=sys.stderr, flush=True)
+    print(json.dumps({"kind": "state", "state": {**asked["session"]["state"], "n": n}}))
+    print(json.dumps({"kind": "message", "text": f"{n}: {asked['message']}"}))
+    print(json.dumps({"kind": "done"}), flush=True)
+"""
+
+
+@pytest.fixture
+def agent(tmp_path: Path) -> Agent:
+    (tmp_path / "agent.py").write_text(COUNTING)
+    return load_agent(AgentRef("cmd", f"{sys.executable} -S agent.py", root=str(tmp_path), kind="command"))
+
+
+async def test_one_process_plays_all_turns_of_a_session(agent: Agent, play: Any) -> None:
+    session = Session("s", state={"k": 1})
+
+    first = await play(agent, session, "hi")
+    second = await play(agent, session, "again")
+    close_kept(session)
+
+    assert [event.text for event in first if event.kind == "agent_message"] == ["1: hi"]
+    assert [event.text for event in second if event.kind == "agent_message"] == ["2: again"]
+    assert session.state == {"k": 1, "n": 2}
+    kept = session.memory["command"]
+    assert isinstance(kept, CommandProcess)
+    assert not kept.is_alive
+
+
+async def test_a_trial_ends_the_process_it_began(agent: Agent, monkeypatch: pytest.MonkeyPatch) -> None:
+    begun: list[CommandProcess] = []
+    start = CommandProcess.__init__
+
+    def init(self: CommandProcess, *args: Any) -> None:
+        begun.append(self)
+        start(self, *args)
+
+    monkeypatch.setattr(CommandProcess, "__init__", init)
+    case = Case("c", (Turn("a"), Turn("b")))
+
+    result = await play_trial(agent, TrialSpec(1, 0, 0, case, AgentRef("cmd", ""), limits=Limits(30)))
+
+    assert [turn.answer for turn in result.transcript.turns] == ["1: a", "2: b"]
+    assert [process.is_alive for process in begun] == [False]
+
+
+@pytest.mark.parametrize(
+    ("message", "said"),
+    [("exit", "exit code 3 before its turn was done"), ("garble", "no JSON object: b'this is no JSON")],
+)
+async def test_a_command_that_ends_or_garbles_is_said(agent: Agent, play: Any, message: str, said: str) -> None:
+    session = Session("s")
+
+    with pytest.raises(AgentError, match=re.escape(said)):
+        await play(agent, session, message)
+    close_kept(session)
+
+
+async def test_cancelling_kills_the_command_and_its_children(agent: Agent) -> None:
+    session = Session("s")
+    heard: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+
+    async def listen() -> None:
+        async for event in agent.reply(session, "child"):
+            heard.set_result(int(event.text))
+
+    task = asyncio.create_task(listen())
+    child = os.pidfd_open(await asyncio.wait_for(heard, 20))
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+
+    assert select.select([child], [], [], 20)[0], "the child of the command still runs"
+    os.close(child)
+
+
+async def test_a_command_that_is_not_there_is_named(play: Any) -> None:
+    with pytest.raises(AgentError, match="'no-such-command' cannot be started"):
+        await play(load_agent(AgentRef("cmd", "no-such-command", kind="command")), Session("s"), "hi")
+
+
+def test_a_command_line_that_cannot_be_read_is_refused() -> None:
+    with pytest.raises(AgentError, match="cannot be read"):
+        load_agent(AgentRef("cmd", "python 'agent.py", kind="command"))
+
+
+async def test_the_documented_command_answers(tmp_path: Path, play: Any) -> None:
+    document = (Path(__file__).parents[2] / "docs" / "protocol.md").read_text("utf-8")
+    source = re.findall(r"```python\n(.*?)```", document, re.DOTALL)[-1]
+    (tmp_path / "documented.py").write_text(source)
+    agent = load_agent(AgentRef("cmd", f"{sys.executable} -S documented.py", root=str(tmp_path), kind="command"))
+    session = Session("s")
+
+    [event] = await play(agent, session, "hi")
+    close_kept(session)
+
+    assert event.text == "you said hi"
+    assert "documented.py" in agent.describe().description
