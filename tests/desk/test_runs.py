@@ -272,9 +272,36 @@ async def test_a_run_of_a_living_process_is_left_alone(open_desk: OpenDesk, stor
 
     assert desk.in_flight(run_id) == frozenset()
     with pytest.raises(ConflictError, match="played by another process"):
-        await desk.stop(run_id)
-    with pytest.raises(ConflictError, match="played by another process"):
         await desk.resume(run_id)
+    with pytest.raises(ConflictError, match="played by another process"):
+        await desk.retry(run_id)
+
+
+async def test_a_run_of_another_process_is_stopped_by_that_one(open_desk: OpenDesk, store: Store) -> None:
+    executor = HandExecutor()
+    driving, asking = open_desk(executor), open_desk()
+    run_id = await started(driving, n_cases=3, concurrency=1)
+    await executor.holds(1)
+
+    await asking.stop(run_id)
+    await driving._heed(takes_up=False)
+    executor.end(1)
+
+    summary = await over(driving, run_id)
+    assert (summary.status, summary.n_done, len(executor.specs)) == ("stopped", 1, 1)
+
+
+async def test_a_submitted_run_is_taken_up_once(open_desk: OpenDesk) -> None:
+    plan = open_desk().plan_for(subject(), RunOptions())
+    run_id = await open_desk().submit(plan)
+    executors = [HandExecutor(["passed"]), HandExecutor(["passed"])]
+    desks = [open_desk(executor) for executor in executors]
+
+    await asyncio.gather(*(desk._heed(takes_up=True) for desk in desks))
+
+    for desk in desks:
+        assert (await over(desk, run_id)).status == "finished"
+    assert sorted(len(executor.specs) for executor in executors) == [0, plan.n_trials]
 
 
 async def test_a_closed_desk_leaves_its_run_to_the_next_one(

@@ -27,6 +27,7 @@ class Desk:
         self.imports = ImportDesk(settings, store, self.evalsets)
         self.runs = RunDesk(settings, store, self.agents, self.evalsets)
         self._warming: asyncio.Task[None] | None = None
+        self._attending: asyncio.Task[None] | None = None
 
     @classmethod
     def open(cls, settings: Settings) -> Desk:
@@ -38,11 +39,17 @@ class Desk:
         await self.agents.start()
         await self.runs.start_up()
         self._warming = asyncio.create_task(self._warm_runs())
+        self._attending = asyncio.create_task(self.runs.attend(takes_up=True))
+
+    def attend(self) -> None:
+        """Let other processes stop the runs that go on here; `start` does so, and takes up what was submitted."""
+        self._attending = asyncio.create_task(self.runs.attend(takes_up=False))
 
     async def close(self) -> None:
         """Stop what runs here; finished trials are stored, the others stay planned."""
-        if self._warming:
-            self._warming.cancel()
+        for task in (self._warming, self._attending):
+            if task:
+                task.cancel()
         await self.runs.close()
         await self.sessions.close()
         await self.agents.close()

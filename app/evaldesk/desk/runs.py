@@ -12,6 +12,8 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
+from sqlalchemy.exc import SQLAlchemyError
+
 from evaldesk.desk.agent_version import agent_change
 from evaldesk.desk.agents import AgentDesk
 from evaldesk.desk.allowed_criteria import allowed_criteria, ready_criteria
@@ -38,6 +40,8 @@ log = logging.getLogger("evaldesk.runs")
 MAX_RUNS_AT_ONCE = 3
 POLL_S = 1.0
 CLOSE_S = 5.0
+WAITING = "waiting"
+"""In place of a driver: the run was submitted, and whoever comes first takes it up."""
 T = TypeVar("T")
 
 
@@ -102,6 +106,12 @@ class RunDesk:
         await self._take_up(run_id)
         return run_id
 
+    async def submit(self, plan: RunPlan) -> int:
+        """Store the run for whichever process takes it up: the desk that is open, or a driver of its own."""
+        run_id = await self._write(self._store.runs.create, plan.config, plan.cases)
+        await self._write(self._store.runs.claim, run_id, WAITING, was="")
+        return run_id
+
     async def rescore(self, run_id: int, criteria: Sequence[Criterion]) -> int:
         """Score a run's stored trials again as a new run; gives its id. Raises NotFoundError, Conflict-, UsageError."""
         root = (await self.summary(run_id)).config.agent.root
@@ -125,7 +135,7 @@ class RunDesk:
     async def stop(self, run_id: int, *, cancel: bool = False) -> None:
         """Start no more trials of a run; those that run finish, or end now with `cancel` and stay planned.
 
-        Raises ConflictError when another process drives the run, NotFoundError when there is no such run.
+        A run that another process drives is stopped by that process within moments. Raises NotFoundError.
         """
         playing = self._playing.get(run_id)
         if playing is None:
@@ -151,15 +161,16 @@ class RunDesk:
         check_playable(summary)
         if run_id in self._playing:  # somebody else here was quicker
             return
-        if summary.status in LIVE and is_alive(summary.driver):
-            raise ConflictError(f"run {run_id} is played by another process: {summary.driver.split(' ')[0]}")
-        await self._take_up(run_id, await asyncio.to_thread(agent_change, summary.config))
+        self._check_nobody_drives(summary)
+        await self._take_up(run_id, await asyncio.to_thread(agent_change, summary.config), was=summary.driver)
 
     async def retry(self, run_id: int) -> int:
         """Plan the errored trials anew and play them; gives how many. Raises ConflictError while the run goes on."""
         if await self._is_going(run_id):
             raise ConflictError(f"run {run_id} is still going on; stop it first, or wait for its end")
-        check_playable(await self.summary(run_id))
+        summary = await self.summary(run_id)
+        check_playable(summary)
+        self._check_nobody_drives(summary)
         n = await self._write(self._store.runs.retry_errored, run_id)
         await self.resume(run_id)
         return n
@@ -219,7 +230,27 @@ class RunDesk:
             if summary.status == "stopping":
                 await self._write(self._store.runs.set_status, summary.id, "stopped", summary.reason)
             else:
-                await self._take_up(summary.id, await asyncio.to_thread(agent_change, summary.config))
+                with contextlib.suppress(ConflictError):  # another process was quicker
+                    change = await asyncio.to_thread(agent_change, summary.config)
+                    await self._take_up(summary.id, change, was=summary.driver)
+
+    async def attend(self, *, takes_up: bool) -> None:
+        """See, once a second and for ever, who wants a run of ours stopped, and with `takes_up` who submitted one."""
+        while True:
+            await asyncio.sleep(POLL_S)
+            try:
+                await self._heed(takes_up=takes_up)
+            except (EvaldeskError, SQLAlchemyError) as error:
+                log.warning("requests for runs cannot be read: %s", error)
+
+    async def _heed(self, *, takes_up: bool) -> None:
+        for run_id, playing in list(self._playing.items()):
+            if not playing.is_stopped and (await self.summary(run_id)).status == "stopping":
+                await self.stop(run_id)
+        for summary in await asyncio.to_thread(self._store.runs.unfinished_runs) if takes_up else ():
+            if summary.driver == WAITING and summary.status == "pending":
+                with contextlib.suppress(ConflictError):
+                    await self._take_up(summary.id, was=WAITING)
 
     async def close(self) -> None:
         """End what runs here without a verdict; the runs stay `running` and go on at the next start."""
@@ -250,11 +281,17 @@ class RunDesk:
         await asyncio.wait({playing.task})
         return False
 
-    async def _take_up(self, run_id: int, reason: str = "") -> _Playing:
-        """Make the run ours before anybody can see it at rest, and play it when its turn comes."""
+    async def _take_up(self, run_id: int, reason: str = "", *, was: str = "") -> _Playing:
+        """Make the run ours before anybody can see it at rest, and play it when its turn comes.
+
+        `was` is who drove it. Raises ConflictError when somebody else took it up meanwhile.
+        """
         if run_id in self._playing:
             return self._playing[run_id]
         playing = self._playing[run_id] = _Playing()
+        if not await self._write(self._store.runs.claim, run_id, own_mark(), was=was):
+            del self._playing[run_id]
+            raise ConflictError(f"run {run_id} is played by another process, which took it up just now")
         await self._write(self._store.runs.set_status, run_id, "pending", reason, driver=own_mark())
         playing.task = asyncio.create_task(self._play_one(run_id, playing, reason), name=f"run {run_id}")
         return playing
@@ -282,8 +319,9 @@ class RunDesk:
             await playing.live.end()
 
     async def _drive(self, run_id: int, playing: _Playing, note: str) -> tuple[RunStatus, str]:
-        config = (await self.summary(run_id)).config
-        if playing.is_stopped:
+        summary = await self.summary(run_id)
+        config = summary.config
+        if playing.is_stopped or summary.status == "stopping":
             return "stopped", ""
         await self._write(self._store.runs.set_status, run_id, "running", note)
         playing.driver = RunDriver(
@@ -301,10 +339,12 @@ class RunDesk:
         summary = await self.summary(run_id)
         if summary.status not in LIVE:
             return
-        if is_alive(summary.driver):
-            pid = summary.driver.split(" ")[0]
-            raise ConflictError(f"run {run_id} is played by another process; stop it there, or end process {pid}")
-        await self._write(self._store.runs.set_status, run_id, "stopped", summary.reason)
+        status: RunStatus = "stopping" if is_alive(summary.driver) else "stopped"
+        await self._write(self._store.runs.set_status, run_id, status, summary.reason)
+
+    def _check_nobody_drives(self, summary: RunSummary) -> None:
+        if summary.status in LIVE and is_alive(summary.driver):
+            raise ConflictError(f"run {summary.id} is played by another process: {summary.driver.split(' ')[0]}")
 
     async def _write(self, call: Callable[..., T], *args: object, **options: object) -> T:
         loop = asyncio.get_running_loop()

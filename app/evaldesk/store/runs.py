@@ -13,6 +13,7 @@ from evaldesk.errors import NotFoundError
 from evaldesk.model import Case, RunConfig, RunStatus, TrialResult
 from evaldesk.store import case_queries, comparing, planning, run_queries
 from evaldesk.store.blobs import unpack
+from evaldesk.store.claiming import claim
 from evaldesk.store.database import Database
 from evaldesk.store.recording import record, transcript_row
 from evaldesk.store.tables import RUN, TRANSCRIPT
@@ -61,6 +62,11 @@ class RunStore:
         """Move a run on; `driver` names the process that plays it, None leaves the name as it is."""
         with self._database.writing() as connection:
             planning.set_status(connection, run_id, status, reason=reason, driver=driver, now=self._clock())
+
+    def claim(self, run_id: int, driver: str, *, was: str) -> bool:
+        """Make `driver` the one that plays a run, if it is `was` until now; False when somebody else was quicker."""
+        with self._database.writing() as connection:
+            return claim(connection, run_id, driver, was)
 
     def set_note(self, run_id: int, note: str) -> None:
         """Change what a person wrote about a run."""
