@@ -48,6 +48,7 @@ def test_a_result_is_indexed_by_case_and_iterated() -> None:
     assert (result.n_passed, result.n_failed, result.n_errored, result.n_scored, len(result)) == (2, 2, 2, 4, 3)
     assert (result.pass_at(2), result.pass_hat(2), result.pass_at(3)) == (0.5, 0.5, None)
     assert str(result) == "2 of 4 passed; too few to name a rate (2 errored)"
+    assert repr(result[0]) == "<CaseResult same: 2 of 2 passed>"
 
 
 def test_an_unknown_case_is_answered_with_the_nearest() -> None:

@@ -17,7 +17,7 @@ from evaldesk.report.turn_text import trial_text
 from evaldesk.report.words import passed_sentence
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class CaseResult(Sequence[TrialResult]):
     """The trials of one case that were played, in order; index or iterate it for the trials.
 
@@ -38,6 +38,9 @@ class CaseResult(Sequence[TrialResult]):
 
     def __len__(self) -> int:
         return len(self.trials)
+
+    def __repr__(self) -> str:
+        return f"<CaseResult {self.id}: {self.n_passed} of {self.n_planned} passed>"
 
     @property
     def id(self) -> str:
