@@ -16,7 +16,7 @@ from evaldesk.model.user import UserConfig
 
 CONFIG_NAME = "evaldesk.toml"
 _METRIC_NAME = re.compile(r"[A-Za-z_][\w-]{0,63}", re.ASCII)
-KEYS = frozenset({"models", "model", "user", "judges", "metrics"})
+KEYS = frozenset({"models", "model", "user", "judges", "metrics", "agents"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +28,7 @@ class Settings:
     beside each agent's own; a browser can name no other. `model_options` hold for every chat and run that asks for
     nothing else, `user` plays the cases that have a scenario. `judges` are the models that may judge, the first of
     them unless a criterion names another. `functions` are the user's own metrics, name by `module:attr`: a browser
-    can choose these and no others.
+    can choose these and no others. `agents` are the tables of declared agents by their names.
     """
 
     workspace: Path
@@ -38,6 +38,7 @@ class Settings:
     user: UserConfig = field(default_factory=UserConfig)
     judges: tuple[str, ...] = ()
     functions: Mapping[str, str] = field(default_factory=dict)
+    agents: Mapping[str, Mapping[str, object]] = field(default_factory=dict)
     n_workers: int = 2
     n_spares: int = 0
     is_demo: bool = False
@@ -75,16 +76,19 @@ def read_settings(
     """Settings from `evaldesk.toml` in the workspace, where there is one, and the environment.
 
     Keys: `models` (a list of LiteLLM model names), `[model]` (the fields of ModelOptions), `[user]` (those of
-    UserConfig), `judges` (a list of model names), `[metrics]` (name = "module:attr"). `EVALDESK_MODELS` and
-    `EVALDESK_JUDGES` add names, separated by commas. Raises UsageError naming the file and key when one is wrong.
+    UserConfig), `judges` (a list of model names), `[metrics]` (name = "module:attr"), `[agents]` (`folders` to look
+    in, and a table for each declared agent). `EVALDESK_MODELS` and `EVALDESK_JUDGES` add names, separated by commas.
+    Raises UsageError naming the file and key when one is wrong.
     """
     table = _read_toml(workspace / CONFIG_NAME)
     path = workspace / CONFIG_NAME
     models = _names("models", table, path) + _listed(environment.get("EVALDESK_MODELS", ""))
     judges = _names("judges", table, path) + _listed(environment.get("EVALDESK_JUDGES", ""))
+    folders, agents = _agents(table.get("agents", {}), path)
     return Settings(
         workspace=workspace,
-        roots=roots,
+        roots=tuple(dict.fromkeys((*roots, *folders))),
+        agents=agents,
         models=tuple(dict.fromkeys(models)),
         model_options=_model_options(table.get("model", {}), path),
         user=_user(table.get("user", {}), path),
@@ -134,6 +138,21 @@ def _names(key: str, table: Mapping[str, object], path: Path) -> tuple[str, ...]
     if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
         raise UsageError(f"{path}: {key} must be a list of strings")
     return tuple(value)
+
+
+def _agents(value: object, path: Path) -> tuple[list[Path], Mapping[str, Mapping[str, object]]]:
+    tables = dict(value) if isinstance(value, dict) else None
+    if tables is None:
+        raise UsageError(f"{path}: agents is a table: [agents] with folders, and [agents.NAME] for each agent")
+    folders = [(path.parent / name).resolve() for name in _names("folders", tables, path)]
+    for folder in folders:
+        if not folder.is_dir():
+            raise UsageError(f"{path}: [agents]: folders: {folder} is not a folder")
+    tables.pop("folders", None)
+    for name, table in tables.items():
+        if not isinstance(table, dict):
+            raise UsageError(f"{path}: [agents]: {name} is no table; declare the agent under [agents.{name}]")
+    return folders, tables
 
 
 def _listed(text: str) -> tuple[str, ...]:

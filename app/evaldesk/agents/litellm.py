@@ -31,7 +31,11 @@ DEMO_PREFIX = "demo/"
 
 
 def adapt(found: object, ref: AgentRef) -> LlmAgent | None:
-    """The object itself when it is an LlmAgent, else None."""
+    """The object itself when it is an LlmAgent, or the one that `ref` declares; else None."""
+    if found is None and ref.kind == "litellm" and ref.declared:
+        from evaldesk.agents.declared import llm_fields
+
+        return LlmAgent(**llm_fields(ref))
     return found if isinstance(found, LlmAgent) else None
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from evaldesk.agents import agent_ref
 from evaldesk.cli.eval_outcome import play_and_judge
 from evaldesk.cli.eval_request import EvalRequest, Job
+from evaldesk.cli.workspace import named_agent
 from evaldesk.desk.given_criteria import given_criteria
 from evaldesk.errors import NotFoundError, UsageError
 from evaldesk.formats import load_evalset
@@ -20,7 +20,7 @@ def eval_adk(request: EvalRequest) -> int:
     if len(request.words) < 2:
         missing = "an agent and an eval set" if not request.words else "an eval set"
         raise UsageError(f"name {missing}, such as: evaldesk eval samples/hello_world my.evalset.json")
-    agent = agent_ref(request.words[0])
+    agent = named_agent(request.words[0], request.workspace)
     criteria = given_criteria(request.config_file_path) if request.config_file_path else ()
     chosen = _chosen(request.words[1:], Path(agent.folder) if agent.folder else None)
     jobs = []

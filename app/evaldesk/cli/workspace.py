@@ -8,8 +8,9 @@ from dataclasses import replace
 from pathlib import Path
 
 from evaldesk import paths
-from evaldesk.agents import find_agents
+from evaldesk.agents import agent_ref, declared_refs, find_agents
 from evaldesk.errors import UsageError, WorkspaceError
+from evaldesk.model import AgentRef
 from evaldesk.settings import Settings, read_settings
 from evaldesk.store.database import make_private_folder
 
@@ -35,7 +36,19 @@ def open_settings(folders: tuple[str, ...], *, workspace: str | None = None, is_
     settings = replace(settings, n_spares=n_workers)
     if is_demo:
         return _with_samples(settings, ())
-    return settings if find_agents(roots) else _with_samples(settings, _own_roots(roots))
+    declared_refs(settings.agents, home)  # a wrong table is said before anything starts
+    return settings if settings.agents or find_agents(settings.roots) else _with_samples(settings, _own_roots(roots))
+
+
+def named_agent(spec: str, workspace: str | None = None) -> AgentRef:
+    """The agent that a command names: one that `evaldesk.toml` declares, a folder, `module:attr`, an address.
+
+    Raises UsageError.
+    """
+    home = Path(workspace).resolve() if workspace else Path.cwd()
+    settings = read_settings(home, (home,), environment=os.environ)
+    declared = {ref.id: ref for ref in declared_refs(settings.agents, home)}
+    return declared[spec] if spec in declared else agent_ref(spec)
 
 
 def _own_roots(roots: tuple[Path, ...]) -> tuple[Path, ...]:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Literal, Protocol, TypeAlias
 
 from evaldesk import paths
-from evaldesk.agents import find_agents
+from evaldesk.agents import declared_refs, find_agents, with_declared
 from evaldesk.desk.scrubbing import value_scrubber
 from evaldesk.errors import EvaldeskError, NotFoundError
 from evaldesk.model import AgentDescription, AgentRef, ErrorRecord
@@ -207,7 +207,8 @@ def error_record(error: BaseException) -> ErrorRecord:
 
 
 def _look(settings: Settings) -> tuple[Sequence[AgentRef], dict[str, Fingerprint]]:
-    refs = [] if settings.is_demo else find_agents(settings.roots)
+    found = [] if settings.is_demo else find_agents(settings.roots)
+    refs = with_declared(found, declared_refs(settings.agents, settings.workspace))
     refs = refs or find_agents([paths.samples()])
     return refs, {ref.id: _fingerprint(ref) for ref in refs}
 
