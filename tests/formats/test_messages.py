@@ -10,6 +10,7 @@ from evaldesk.errors import FormatError
 from evaldesk.formats.chat_messages import NO_TEXT, read_chat
 from evaldesk.formats.messages import Message, turns_of
 from evaldesk.formats.notes import Notes
+from evaldesk.formats.recorded import free_name, trial_places
 from evaldesk.formats.strict_json import Document, Place
 from evaldesk.model import ErrorRecord, ToolCall, TurnRecord
 
@@ -133,3 +134,36 @@ def test_a_message_that_says_nothing_we_know_is_refused_with_its_place(raw: list
         read_chat(Place(Document(raw)), raw, Notes())
 
     assert said in str(caught.value)
+
+
+def test_a_taken_name_gets_the_next_free_number() -> None:
+    taken: dict[str, int] = {}
+
+    names = [free_name(name, taken) for name in ("a", "a (2)", "a", "a", "b", "a (2)")]
+
+    assert names == ["a", "a (2)", "a (3)", "a (4)", "b", "a (2) (2)"]
+    assert len(set(names)) == len(names)
+
+
+@pytest.mark.parametrize(
+    ("rows", "places"),
+    [
+        ([("b", 5), ("a", 0), ("b", 1)], [(0, 1), (1, 0), (0, 0)]),
+        ([("a", None), ("a", None)], [(0, 0), (0, 1)]),
+        ([("a", 1), ("a", 1)], [(0, 0), None]),
+        ([("a", None), ("a", 3)], [(0, 1), (0, 0)]),
+    ],
+    ids=["gaps", "without-numbers", "twice", "mixed"],
+)
+def test_trials_have_places_without_gaps(rows: list[tuple[str, int | None]], places: list[object]) -> None:
+    assert trial_places(rows) == places
+    assert trial_places(rows, known=["z"]) == [place and (place[0] + 1, place[1]) for place in trial_places(rows)]
+
+
+def test_very_many_kinds_of_things_left_out_are_summed_up() -> None:
+    notes = Notes()
+    for number in range(60):
+        notes.unknown(Place(Document(None)), {f"$x{number}": 1}, ())
+
+    assert (len(notes.sentences), notes.sentences[-1]) == (51, "Left out: 10 more kinds of things.")
+    assert notes.sentences[0] == "Left out: key '$x0', a name that Evaldesk keeps for itself."

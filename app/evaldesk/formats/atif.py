@@ -19,7 +19,7 @@ from evaldesk.formats.messages import Message, Speaker, turns_of
 from evaldesk.formats.notes import Notes
 from evaldesk.formats.peeking import peek
 from evaldesk.formats.reading import read_list, read_mapping, read_optional_mapping, read_optional_text, read_text
-from evaldesk.formats.recorded import file_stem, iso_ms, known_cost, recorded_trial, whole_number
+from evaldesk.formats.recorded import file_stem, free_name, iso_ms, known_cost, recorded_trial, whole_number
 from evaldesk.formats.shape import ABSENT
 from evaldesk.formats.strict_json import MAX_RECORDED_BYTES, Place, parse_json
 from evaldesk.formats.trace_turns import traced_case
@@ -89,8 +89,7 @@ def _imported(found: list[_Trajectory], name: str, notes: Notes) -> Imported:
     taken: dict[str, int] = {}
     cases, results = [], []
     for index, one in enumerate(found):
-        taken[one.case.id] = number = taken.get(one.case.id, 0) + 1
-        cases.append(one.case if number == 1 else replace(one.case, id=f"{one.case.id} ({number})"))
+        cases.append(replace(one.case, id=free_name(one.case.id, taken)))
         results.append(replace(one.result, case_index=index))
     first = found[0]
     run = RecordedRun(name, first.agent or name, tuple(cases), tuple(results), model=first.model)

@@ -10,6 +10,8 @@ from evaldesk.formats.json_lines import Line
 from evaldesk.formats.json_places import path_text
 from evaldesk.formats.strict_json import Place
 
+_MAX_SENTENCES = 50
+
 
 @dataclass(slots=True)
 class Notes:
@@ -34,8 +36,11 @@ class Notes:
 
     @property
     def sentences(self) -> tuple[str, ...]:
-        """One sentence for each kind of thing that was left out."""
-        return tuple(f"Left out: {what}{self._where(what, n)}." for what, n in self.counts.items())
+        """One sentence for each kind of thing that was left out; of very many kinds the first."""
+        shown = list(self.counts.items())[:_MAX_SENTENCES]
+        rest = len(self.counts) - len(shown)
+        more = (f"Left out: {rest} more kinds of things.",) if rest else ()
+        return (*(f"Left out: {what}{self._where(what, n)}." for what, n in shown), *more)
 
     def _where(self, what: str, n: int) -> str:
         times = f", {n} times, first" if n > 1 else ","

@@ -18,7 +18,7 @@ from evaldesk.formats.notes import Notes
 from evaldesk.formats.peeking import peek
 from evaldesk.formats.promptfoo_row import PASS, Row, read_row
 from evaldesk.formats.reading import read_list, read_mapping
-from evaldesk.formats.recorded import file_stem, recorded_trial, trial_places
+from evaldesk.formats.recorded import file_stem, free_name, recorded_trial, trial_places
 from evaldesk.formats.shape import ABSENT
 from evaldesk.formats.strict_json import MAX_RECORDED_BYTES, Place, parse_json
 from evaldesk.model import Case, Criterion, EvalSet, TrialResult
@@ -73,10 +73,10 @@ class _Run:
         """The run with its cases, those with the same test being trials of one."""
         places = [place or (0, 0) for place in trial_places([(row.test, None) for row in self.rows])]
         cases: dict[int, Case] = {}
-        taken: set[str] = set()
+        taken: dict[str, int] = {}
         for row, (case_index, _) in zip(self.rows, places, strict=True):
             if case_index not in cases:
-                cases[case_index] = row.case(_free_name(row.description or f"test_{case_index + 1}", taken))
+                cases[case_index] = row.case(free_name(row.description or f"test_{case_index + 1}", taken))
         names = dict.fromkeys(score.metric for row in self.rows for score in row.scores)
         criteria = (PASS, *(Criterion(name) for name in names if name != PASS.metric))
         return RecordedRun(
@@ -136,15 +136,6 @@ def _result(row: Row, place: tuple[int, int], criteria: Sequence[Criterion]) -> 
         duration_ms=row.duration_ms,
         usages=(row.usage,) if row.usage else (),
     )
-
-
-def _free_name(name: str, taken: set[str]) -> str:
-    """The name, or with a number when a test before has the same description."""
-    number, free = 2, name
-    while free in taken:
-        free, number = f"{name} ({number})", number + 1
-    taken.add(free)
-    return free
 
 
 def _is_row(raw: dict[str, Any]) -> bool:

@@ -74,6 +74,17 @@ def trial_places(
     return [(case_index[key], trial_index[key][row]) if first[row] else None for row, (key, _) in enumerate(rows)]
 
 
+def free_name(name: str, taken: dict[str, int]) -> str:
+    """The name, or with a number when it is taken; `taken` counts how often each was asked for."""
+    free, number = name, taken.get(name, 0)
+    while free in taken:
+        number += 1
+        free = f"{name} ({number})"
+    taken[name] = max(number, 1)
+    taken.setdefault(free, 1)
+    return free
+
+
 def file_stem(source: str) -> str:
     """The name of a file without its folders and its last ending: what a run is called that it holds."""
     return PurePath(source.replace("\\", "/")).stem or "imported"

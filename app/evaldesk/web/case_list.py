@@ -30,9 +30,9 @@ class CaseLine:
 
     @property
     def first_message(self) -> str:
-        """How the conversation begins."""
+        """How the conversation begins; of a scenario that leaves it to the simulated user, what that user is to do."""
         if self.case.scenario is not None:
-            return str(self.case.scenario.get("starting_prompt", ""))
+            return str(self.case.scenario.get("starting_prompt") or self.case.scenario.get("conversation_plan", ""))
         return self.case.turns[0].query if self.case.turns else ""
 
     @property
