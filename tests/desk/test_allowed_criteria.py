@@ -43,9 +43,9 @@ def test_a_page_names_a_function_of_the_run_it_scores_again(tmp_path: Path) -> N
         (Criterion("tool_f1", 1, {"function": "os:system"}), "metric", "a page cannot name a function by its module"),
         (Criterion(JUDGED, 1, {"judge_model": "evil/x"}), f"{JUDGED}.judge_model", "not among the allowed judges: a/b"),
         (
-            Criterion(JUDGED, 1, {"judge_model_options": {"judge_models": ["a/b", "evil/x"]}}),
+            Criterion(JUDGED, 1, {"judge_model_options": {"base_url": "http://evil.invalid"}}),
             f"{JUDGED}.judge_model",
-            "'evil/x' is not among the allowed judges",
+            "a page cannot say how a judge is reached",
         ),
     ],
 )

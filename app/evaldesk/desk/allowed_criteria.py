@@ -49,6 +49,8 @@ def _allowed(criterion: Criterion, settings: Settings, known: Mapping[str, Crite
         return replace(criterion, options=_function(criterion.metric, settings, known))
     if not metric_info(criterion.metric).has_judge:
         return criterion
+    if JUDGE_OPTIONS in criterion.options:
+        raise UsageError("a page cannot say how a judge is reached", field=f"{criterion.metric}.{JUDGE}")
     for judge in judges_of(criterion):
         if judge not in settings.allowed_judges:
             listed = ", ".join(settings.allowed_judges) or "none; add some under judges in evaldesk.toml"

@@ -49,6 +49,8 @@ class JudgeMetric:
             num_samples=self.num_samples or given.num_samples,
             parallelism_limit=given.parallelism_limit,
             timeout_s=given.timeout_s,
+            base_url=given.base_url,
+            api_key_env=given.api_key_env,
         )
         return Panel.of(options, self.default_samples)
 

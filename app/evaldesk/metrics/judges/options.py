@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from evaldesk.errors import NotFoundError, UsageError
-from evaldesk.model import JsonObject
+from evaldesk.model import JsonObject, ModelOptions
 
 FIELD = "judge_model_options"
 ADK_JUDGE = "gemini-2.5-flash"
@@ -26,6 +26,7 @@ class JudgeOptions:
     """`judge_model` or several `judge_models`, each asked `num_samples` times, `parallelism_limit` calls at once.
 
     `judge_model_config` may set temperature, top_p and max_output_tokens; `timeout_s` bounds each attempt of a call.
+    `base_url` is an OpenAI-compatible endpoint, `api_key_env` the variable that holds its key.
     """
 
     judge_model: str = ""
@@ -34,6 +35,8 @@ class JudgeOptions:
     num_samples: int | None = None
     parallelism_limit: int = 5
     timeout_s: float = 60.0
+    base_url: str | None = None
+    api_key_env: str | None = None
 
     def __post_init__(self) -> None:
         if self.judge_model and self.judge_models:
@@ -43,6 +46,7 @@ class JudgeOptions:
                 raise _wrong(f"{name} must be 1 to {MAX_SAMPLES}, got {value}")
         if not 0 < self.timeout_s <= 3600:
             raise _wrong(f"timeout_s must be above 0 and at most 3600, got {self.timeout_s:g}")
+        ModelOptions(base_url=self.base_url, api_key_env=self.api_key_env)
         _ = self.sampling
 
     @property

@@ -70,20 +70,26 @@ class Panel:
 
     async def ask(self, task: Task[R], sections: Mapping[str, str]) -> list[Sample[R]]:
         """The replies to one question, judge by judge. Raises ModelError when a judge cannot be asked at all."""
-        mark = unused_mark(sections)
-        messages: list[JsonObject] = [
-            {"role": "system", "content": task.system.replace("{mark}", mark)},
-            {"role": "user", "content": fenced(sections, mark)},
-        ]
+        messages = question(task, sections)
         return await gathered(
-            self._sample(task, judge, number, messages)
+            self.sample(task, messages, judge, number)
             for judge in self.options.models
             for number in range(self.n_samples)
         )
 
-    async def _sample(self, task: Task[R], judge: str, number: int, messages: Sequence[JsonObject]) -> Sample[R]:
-        sampling: Mapping[str, Any] = self.options.sampling
-        call = ModelCall(judge, messages, seed=number, timeout_s=self.options.timeout_s, **sampling)
+    async def sample(self, task: Task[R], messages: Sequence[JsonObject], judge: str, number: int) -> Sample[R]:
+        """One reply of one judge. Raises ModelError."""
+        options = self.options
+        sampling: Mapping[str, Any] = options.sampling
+        call = ModelCall(
+            judge,
+            messages,
+            seed=number,
+            timeout_s=options.timeout_s,
+            api_base=options.base_url,
+            api_key_env=options.api_key_env,
+            **sampling,
+        )
         async with self.room:
             reply = await asked(call)
         try:
@@ -103,6 +109,15 @@ class Panel:
             "n_samples": len(samples),
             "n_read": sum(sample.answer is not None for sample in samples),
         }
+
+
+def question(task: Task[Any], sections: Mapping[str, str]) -> list[JsonObject]:
+    """The messages that ask a judge: the task, and the sections inside fences whose mark is new each time."""
+    mark = unused_mark(sections)
+    return [
+        {"role": "system", "content": task.system.replace("{mark}", mark)},
+        {"role": "user", "content": fenced(sections, mark)},
+    ]
 
 
 async def asked(call: ModelCall) -> ModelReply:

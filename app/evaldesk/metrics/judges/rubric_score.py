@@ -78,11 +78,7 @@ class RubricScore(JudgeMetric):
 async def grade(panel: Panel, rubric: str, sections: Mapping[str, str], low: float, high: float) -> Judgement:
     """The mean grade as a share; `details.spread` and the samples have the grades as they were given."""
 
-    def check(answer: Points) -> None:
-        if not math.isfinite(answer.score) or not low <= answer.score <= high:
-            raise ReplyError(f"the grade {answer.score:g} is not between {low:g} and {high:g}")
-
-    task = Task(_INSTRUCTION.format(low=low, high=high), Points, check)
+    task = points_task(low, high)
     samples = await panel.ask(task, {**sections, "RUBRIC": rubric})
     grades = [sample.answer.score for sample in samples if sample.answer]
     details = panel.record(task, samples)
@@ -94,6 +90,16 @@ async def grade(panel: Panel, rubric: str, sections: Mapping[str, str], low: flo
     reasons = [sample.answer.reasoning for sample in samples if sample.answer]
     verdict = f"Graded {found.mean:.3g} of {high:g}{spread_words(found, len(grades))}"
     return Judgement((found.mean - low) / (high - low), said(verdict, reasons), details)
+
+
+def points_task(low: float, high: float, instructions: str = "") -> Task[Points]:
+    """The question for a number between `low` and `high`; `instructions` come first."""
+
+    def check(answer: Points) -> None:
+        if not math.isfinite(answer.score) or not low <= answer.score <= high:
+            raise ReplyError(f"the grade {answer.score:g} is not between {low:g} and {high:g}")
+
+    return Task(f"{instructions}\n{_INSTRUCTION.format(low=low, high=high)}", Points, check)
 
 
 def check_scale(low: float, high: float) -> None:
