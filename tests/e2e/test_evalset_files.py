@@ -76,7 +76,7 @@ def test_the_raw_json_of_a_case_is_edited_and_its_unknown_keys_stay(someone: Vis
     assert (saved["owner"], saved["tags"]) == ("Ada", ["arguments", "primes"])
 
 
-@pytest.mark.parametrize(("form", "format_name"), [("ADK 2.x", "adk"), ("ADK before 2025", "adk-old")])
+@pytest.mark.parametrize(("form", "format_name"), [("^ADK eval set$", "adk"), ("before 2025, list", "adk-old")])
 def test_a_set_is_taken_out_and_in_again(someone: Visitor, tmp_path: Path, form: str, format_name: str) -> None:
     page = someone.page
     someone.goto(f"/evalsets/{someone.evalset('trip_planner')}")
@@ -86,10 +86,11 @@ def test_a_set_is_taken_out_and_in_again(someone: Visitor, tmp_path: Path, form:
         page.get_by_role("region", name=re.compile(form)).get_by_role("link", name="Download").click()
     path = tmp_path / download.value.suggested_filename
     download.value.save_as(path)
-    someone.goto("/evalsets/imports")
+    someone.goto("/imports")
     page.get_by_label("File", exact=True).set_input_files(path)
-    page.get_by_label("Name", exact=True).fill(f"back_from_{format_name}")
-    page.get_by_role("button", name="Import").click()
+    page.get_by_role("button", name="Look into it").click()
+    page.get_by_label("Name of the eval set").fill(f"back_from_{format_name}")
+    page.get_by_role("button", name="Import 4 cases").click()
 
     expect(page.get_by_role("heading", level=1, name=f"back_from_{format_name}")).to_be_visible()
     expect(page.locator("tbody tr")).to_have_count(4)

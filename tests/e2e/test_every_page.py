@@ -27,6 +27,7 @@ FAULTS = """async (rules) => (await axe.run(document, {resultTypes: ["violations
 WIDER = """() => [...document.querySelectorAll("body *")].filter(box => box.getBoundingClientRect().right > innerWidth)
   .map(box => box.tagName + "." + box.className).slice(0, 5)"""
 RULES = {"preload": False}
+ROWS = Path(__file__).parents[1] / "formats" / "exchange_samples" / "osmosis-csv.csv"
 # Axe looks with the first two: by then it has seen both sizes and both schemes. The pictures show all four.
 LOOKS = (("desktop", "light"), ("phone", "dark"), ("desktop", "dark"), ("phone", "light"))
 Written = tuple[str, str, Sequence[tuple[str, Any]]]  # message, reference, expected calls
@@ -155,7 +156,7 @@ PAGES = {
     "add-session-empty": "{chat-empty}/case",
     "sets": "/evalsets",
     "sets-new": "/evalsets/new",
-    "sets-import": "/evalsets/imports",
+    "import": "/imports",
     "set": "{set-dice}",
     "set-samples": "{set-hello_world}",
     "set-empty": "{set-empty}",
@@ -201,10 +202,18 @@ def _ask_too_much(page: Page) -> None:
     page.get_by_role("button", name="Start").click()
 
 
+def _import_under_a_taken_name(page: Page) -> None:
+    page.get_by_label("File", exact=True).set_input_files(ROWS)
+    page.get_by_role("button", name="Look into it").click()
+    page.get_by_label("Name of the eval set").fill("hello_world")
+    page.get_by_role("button", name="Import 2 cases").click()
+
+
 ACTS: Mapping[str, tuple[str, Callable[[Page], None]]] = {
     "chat-new-refused": ("/sessions/new?agent=hello_world", lambda page: _send(page, "State to start from", "{")),
     "sets-new-refused": ("/evalsets/new", lambda page: _send(page, "Name", "a/b")),
-    "sets-import-refused": ("/evalsets/imports", lambda page: _send(page, "Name", "")),
+    "import-refused": ("/imports", lambda page: page.get_by_role("button", name="Look into it").click()),
+    "import-name-taken": ("/imports", _import_under_a_taken_name),
     "case-refused": ("{case-dice}", lambda page: _send(page, "Id", "")),
     "case-json-refused": ("{case-dice}/json", lambda page: _send(page, "The case as it stands in the file", "{")),
     "add-session-taken": ("{chat}/case", lambda page: _send(page, "Case", "roll_4")),

@@ -132,6 +132,7 @@ class Fort:
     session: str = ""
     evalset: str = ""
     run: int = 0
+    staged: str = ""
     cases: list[str] = field(default_factory=list)
 
     def get(self, address: str, **headers: str) -> Response:
@@ -167,6 +168,7 @@ class Fort:
             "case_index": "0",
             "trial_index": "0",
             "token": "0123456789abcdef",
+            "import_id": self.staged,
         } | others
         path = route.path
         for name in route.param_convertors:
@@ -182,7 +184,7 @@ class Fort:
         return [
             *("/", "/agents", "/sessions/new", session, f"{session}/case", "/evalsets", evalset),
             *(f"{evalset}/settings", f"{evalset}/exports", case, f"{case}/json", f"/runs/new?evalset={self.evalset}"),
-            *("/runs", run, f"{run}/cases/0/trials/0", f"{run}/cases/0/trials/1"),
+            *("/runs", run, f"{run}/cases/0/trials/0", f"{run}/cases/0/trials/1", f"/imports/{self.staged}"),
         ]
 
 
@@ -269,7 +271,10 @@ def garrison(home: Path, texts: tuple[str, ...], port: int, **settings: Any) -> 
         follow_redirects=False,
         raise_server_exceptions=False,
     )
-    return Fort(client, desk, host, home, texts)
+    fort = Fort(client, desk, host, home, texts)
+    cases = [{"id": text, text: text, "messages": [{"role": "user", "content": text}]} for text in texts]
+    fort.staged = desk.imports.stage(json.dumps(cases).encode(), f"{texts[0][:100]}.json").token
+    return fort
 
 
 def fill(fort: Fort) -> None:

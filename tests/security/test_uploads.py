@@ -16,7 +16,15 @@ GOOD = STATE.format("{}").encode()
 
 
 def upload(fort: Any, data: bytes, name: str = "up.evalset.json", **fields: str) -> Any:
-    return fort.client.post("/evalsets/imports", files={"file": (name, data)}, data=fields)
+    return confirmed(fort, fort.client.post("/imports", files={"file": (name, data)}), **fields)
+
+
+def confirmed(fort: Any, looked_at: Any, **fields: str) -> Any:
+    """The answer to a yes, once the file could be read."""
+    if looked_at.status_code != 303:
+        return looked_at
+    assert fort.get(looked_at.headers["location"]).status_code == 200
+    return fort.post(looked_at.headers["location"], **fields)
 
 
 @pytest.mark.parametrize(
@@ -121,8 +129,9 @@ def test_the_name_of_an_upload_is_no_path(fort: Any, name: str) -> None:
         + b"\r\n--b--\r\n"
     )
 
-    answer = fort.client.post(
-        "/evalsets/imports", content=body, headers={"Content-Type": "multipart/form-data; boundary=b"}
+    answer = confirmed(
+        fort,
+        fort.client.post("/imports", content=body, headers={"Content-Type": "multipart/form-data; boundary=b"}),
     )
 
     assert answer.status_code in {303, 400, 409, 422}

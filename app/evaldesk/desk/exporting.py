@@ -5,14 +5,16 @@ from __future__ import annotations
 import csv
 import io
 import re
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from evaldesk.desk.evalsets import Export
 from evaldesk.desk.run_results import read_cases
 from evaldesk.desk.run_view import evalset_name
-from evaldesk.errors import NotFoundError
+from evaldesk.errors import FormatError, NotFoundError
+from evaldesk.formats import FORMATS, losses
 from evaldesk.formats.exchange import RecordedRun
 from evaldesk.formats.files import names_for, suffix_of, title_of, write_file
+from evaldesk.model import EvalSet
 from evaldesk.report.run_frame import TRIAL_COLUMNS, Cell, trial_row
 from evaldesk.store import Store
 
@@ -20,6 +22,27 @@ CSV = "csv"
 CSV_TITLE = "CSV, one line for each trial"
 MEDIA_TYPES = {".json": "application/json", ".jsonl": "application/x-ndjson", ".csv": "text/csv; charset=utf-8"}
 _FORMULA = tuple("=+-@\t\r")
+
+
+@dataclass(frozen=True, slots=True)
+class ExportForm:
+    """A format an eval set can be given out in: what it leaves out, or why it cannot hold this set at all."""
+
+    name: str
+    title: str
+    losses: tuple[str, ...] = ()
+    refusal: str = ""
+
+
+def export_form(evalset: EvalSet, name: str) -> ExportForm:
+    """What becomes of the eval set in this format."""
+    if name in FORMATS:
+        return ExportForm(name, title_of(name), losses(evalset, name))
+    try:
+        write_file(evalset, name)
+    except FormatError as error:
+        return ExportForm(name, title_of(name), refusal=error.reason)
+    return ExportForm(name, title_of(name))
 
 
 def run_formats() -> tuple[tuple[str, str], ...]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from evaldesk.desk.exporting import run_formats
 from evaldesk.desk.rescoring import Scoring, scorings
 from evaldesk.desk.run_facts import Fact, run_facts
 from evaldesk.desk.run_reliability import Reliability, reliability
@@ -124,6 +125,11 @@ class RunPage:
     def n_columns(self) -> int:
         """Columns of the matrix."""
         return 6 + (2 if self.k else 0) + len(self.columns)
+
+    @property
+    def export_formats(self) -> Sequence[tuple[str, str]]:
+        """Name and title of each format the run can be given out in."""
+        return run_formats()
 
     @property
     def figure(self) -> dict[str, Any] | None:

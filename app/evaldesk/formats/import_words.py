@@ -37,8 +37,10 @@ def _understood(imported: Imported) -> Iterator[str]:
 def _of_evalset(evalset: EvalSet) -> Iterator[str]:
     cases = evalset.cases
     turns = [turn for case in cases for turn in case.turns]
-    yield counted(len(cases), "case") + (f" with {counted(len(turns), 'turn')}." if turns else ".")
     n_scenarios = sum(case.scenario is not None for case in cases)
+    spoken = f"{counted(len(cases) - n_scenarios, 'case')} with {counted(len(turns), 'turn')}."
+    if turns or not n_scenarios:
+        yield spoken
     if n_scenarios:
         yield f"{counted(n_scenarios, 'case')} played by a simulated user from a scenario."
     asserted = [turn for turn in turns if turn.expected.tool_calls is not None]

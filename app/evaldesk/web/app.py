@@ -36,6 +36,7 @@ ROUTES: tuple[str, ...] = (
     "evaldesk.web.routes.turns:routes",
     "evaldesk.web.routes.cases:routes",
     "evaldesk.web.routes.evalsets:routes",
+    "evaldesk.web.routes.imports:routes",
     "evaldesk.web.routes.trials:routes",
     "evaldesk.web.routes.runs:routes",
     "evaldesk.web.routes.rescoring:routes",

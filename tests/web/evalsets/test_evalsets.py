@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import pytest
@@ -120,50 +119,6 @@ def test_a_token_that_undoes_nothing_shows_no_note(pages: Pages, token: str) -> 
 
     assert "moved to the trash" not in text
     assert "<script>" not in text
-
-
-def test_an_upload_is_taken_in_edited_and_given_out_with_its_unknown_keys(pages: Pages) -> None:
-    data = json.dumps({"eval_set_id": "mine", "x": {"y": 1}, "eval_cases": []}).encode()
-
-    answer = pages.client.post("/evalsets/imports", files={"file": ("My set.evalset.json", data)}, data={"name": ""})
-
-    set_id = answer.headers["location"].removeprefix("/evalsets/").partition("?")[0]
-    pages.post(f"/evalsets/{set_id}/settings", {"name": "my_set", "description": "now"})
-    given = pages.get(f"/evalsets/{set_id}/file")
-    assert answer.status_code == 303
-    assert given.headers["content-disposition"] == 'attachment; filename="my_set.evalset.json"'
-    assert given.json() == {"eval_set_id": "mine", "description": "now", "x": {"y": 1}, "eval_cases": []}
-
-
-def test_an_upload_that_is_no_eval_set_says_where(pages: Pages) -> None:
-    data = b'{"eval_set_id": "x",\n "eval_cases": [{"eval_id": 7}]}'
-
-    answer = pages.client.post("/evalsets/imports", files={"file": ("x.json", data)})
-
-    assert answer.status_code == 422
-    assert "x.json:2" in answer.text
-    assert list(pages.folder.iterdir()) == []
-
-
-def test_no_file_is_a_problem_of_its_field(pages: Pages) -> None:
-    answer = pages.post("/evalsets/imports", {"name": "typed"})
-
-    assert answer.status_code == 422
-    assert "Choose a file first" in answer.text
-    assert 'value="typed"' in answer.text
-
-
-@pytest.mark.parametrize(("choice", "names"), [("both", {"calc", "calc_2"}), ("replace", {"calc"})])
-def test_a_clash_of_names_is_answered_with_a_choice(pages: Pages, calc: str, choice: str, names: set[str]) -> None:
-    upload = {"file": ("calc.evalset.json", b'{"eval_set_id": "calc", "eval_cases": []}')}
-
-    asked = pages.client.post("/evalsets/imports", files=upload)
-    chosen = pages.client.post("/evalsets/imports", files=upload, data={"name": "calc", "choice": choice})
-
-    assert asked.status_code == 409
-    assert "Replace calc" in asked.text
-    assert chosen.status_code == 303
-    assert {each.name for each in pages.desk.evalsets.list()} == names
 
 
 def test_the_old_form_says_beforehand_what_it_leaves_out(pages: Pages, calc: str) -> None:

@@ -7,26 +7,19 @@ from datetime import UTC, datetime
 from typing import Any
 
 from starlette.concurrency import run_in_threadpool
-from starlette.datastructures import UploadFile
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
 from evaldesk.desk.cases import case_keys
 from evaldesk.desk.evalsets import SetNameTakenError
-from evaldesk.desk.names import slug
-from evaldesk.errors import ConflictError, FormatError, NotFoundError, UsageError
-from evaldesk.formats import losses, read_evalset
+from evaldesk.desk.exporting import export_form, media_type
+from evaldesk.errors import ConflictError, NotFoundError, UsageError
+from evaldesk.formats.files import names_for
 from evaldesk.web.case_editor import run_address
 from evaldesk.web.case_list import case_list
 from evaldesk.web.forms import Problems, read_form, text_of
 from evaldesk.web.render import desk_of, page
-
-FORMAT_TITLES = {
-    "adk": "ADK 2.x, eval set JSON",
-    "adk-old": "ADK before 2025, list of cases",
-    "adk-flat": "ADK before 2025, one flat list of turns",
-}
 
 NOTES = {
     "created": "Created. Add a session to it from a chat, or write its first case here.",
@@ -73,44 +66,6 @@ async def create(request: Request) -> Response:
         values: dict[str, Any] = {"name": name, "description": description, "problems": problems}
         return page(request, "evalsets/new.html", status=_status(error), **values)
     return _go(f"/evalsets/{evalset_id}?note=created")
-
-
-async def new_import(request: Request) -> Response:
-    """GET /evalsets/imports: the form."""
-    return page(request, "evalsets/import.html", name="", taken=None, problems=Problems())
-
-
-async def create_import(request: Request) -> Response:
-    """POST /evalsets/imports: an uploaded file becomes an eval set; a taken name is answered with a choice."""
-    form = await read_form(request)
-    upload = form.get("file")
-    name = text_of(form, "name").strip()
-    problems = Problems()
-    if not isinstance(upload, UploadFile) or not upload.filename:
-        problems.add("file", "File", "Choose a file first.")
-        return page(request, "evalsets/import.html", status=422, name=name, taken=None, problems=problems)
-    source = upload.filename.replace("\\", "/").rsplit("/", 1)[-1][:200]
-    name = name or proposed_name(source)
-    data = await upload.read()
-    await upload.close()
-    choice = text_of(form, "choice")
-    sets = desk_of(request).evalsets
-    taken = None
-    try:
-        if choice == "both":
-            name = await run_in_threadpool(sets.free_name, name)
-        evalset = await run_in_threadpool(read_evalset, data, source=source)
-        taking = run_in_threadpool(sets.take_in, name, evalset, replaces=choice == "replace")
-        return _go(f"/evalsets/{await taking}?note=imported")
-    except FormatError as error:
-        problems.add("file", "File", str(error))
-    except SetNameTakenError as error:
-        taken = error
-        problems.add("name", "Name", _about_name(error))
-    except (UsageError, ConflictError) as error:
-        problems.add("name", "Name", str(error))
-    status = 409 if taken else 422
-    return page(request, "evalsets/import.html", status=status, name=name, taken=taken, problems=problems)
 
 
 async def show(request: Request) -> Response:
@@ -206,9 +161,9 @@ async def exports(request: Request) -> Response:
     set_id = request.path_params["set_id"]
     file = await run_in_threadpool(desk.evalsets.file, set_id)
     evalset, _, _ = await run_in_threadpool(desk.evalsets.read, set_id)
-    names = [name for name in FORMAT_TITLES if name != "adk-flat" or file.format == name]
-    formats = [(name, FORMAT_TITLES[name], await run_in_threadpool(losses, evalset, name)) for name in names]
-    return page(request, "evalsets/export.html", file=file, evalset=evalset, formats=formats)
+    names = [name for name in names_for("evalset") if name != "adk-flat" or file.format == name]
+    forms = await run_in_threadpool(lambda: [export_form(evalset, name) for name in names])
+    return page(request, "evalsets/export.html", file=file, evalset=evalset, forms=forms)
 
 
 async def download(request: Request) -> Response:
@@ -216,13 +171,8 @@ async def download(request: Request) -> Response:
     set_id, name = request.path_params["set_id"], request.query_params.get("format", "adk")
     export = await run_in_threadpool(desk_of(request).evalsets.export, set_id, name)
     disposition = f'attachment; filename="{export.file_name}"'
-    return Response(export.data, media_type="application/json", headers={"Content-Disposition": disposition})
-
-
-def proposed_name(source: str) -> str:
-    """The name of an eval set from that of an uploaded file."""
-    stem = re.sub(r"(\.evalset|\.test)?\.json$", "", source, flags=re.IGNORECASE)
-    return stem if re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_-]{0,99}", stem) else slug(stem, default="imported")
+    headers = {"Content-Disposition": disposition}
+    return Response(export.data, media_type=media_type(export.file_name), headers=headers)
 
 
 def moment(ns: int) -> datetime:
@@ -252,8 +202,6 @@ routes = [
     Route("/evalsets", index),
     Route("/evalsets", create, methods=["POST"]),
     Route("/evalsets/new", new),
-    Route("/evalsets/imports", new_import),
-    Route("/evalsets/imports", create_import, methods=["POST"]),
     Route("/evalsets/trash/{token}/restoration", restore, methods=["POST"]),
     Route("/evalsets/{set_id}", show),
     Route("/evalsets/{set_id}/cases", show),

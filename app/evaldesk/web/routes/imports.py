@@ -1,0 +1,134 @@
+"""Files of other tools: chosen, looked at, taken in; and runs given out."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from starlette.concurrency import run_in_threadpool
+from starlette.datastructures import UploadFile
+from starlette.requests import Request
+from starlette.responses import RedirectResponse, Response
+from starlette.routing import Route
+
+from evaldesk.desk.evalsets import SetNameTakenError
+from evaldesk.desk.exporting import export_run, media_type
+from evaldesk.desk.importing import Staged, TakenIn
+from evaldesk.errors import ConflictError, EvaldeskError, FormatError, UsageError
+from evaldesk.formats import FORMATS
+from evaldesk.formats.exchange import EXCHANGE
+from evaldesk.formats.files import title_of
+from evaldesk.web.addresses import number
+from evaldesk.web.forms import Problems, read_form, text_of
+from evaldesk.web.import_view import import_view
+from evaldesk.web.render import desk_of, page
+
+
+async def new(request: Request) -> Response:
+    """GET /imports: the form that takes a file."""
+    return _form(request, Problems())
+
+
+async def create(request: Request) -> Response:
+    """POST /imports: the file is read and waits for a yes; one that no format knows comes back with the reason."""
+    form = await read_form(request)
+    upload = form.get("file")
+    problems = Problems()
+    if not isinstance(upload, UploadFile) or not upload.filename:
+        problems.add("file", "File", "Choose a file first.")
+        return _form(request, problems, status=422)
+    source = upload.filename.replace("\\", "/").rsplit("/", 1)[-1][:200]
+    data = await upload.read()
+    await upload.close()
+    try:
+        staged = await run_in_threadpool(desk_of(request).imports.stage, data, source)
+    except FormatError as error:
+        problems.add("file", "File", str(error))
+        return _form(request, problems, status=422)
+    return _go(f"/imports/{staged.token}")
+
+
+async def show(request: Request) -> Response:
+    """GET /imports/{import_id}: what was understood of the file, what is kept, what was refused."""
+    staged = _staged(request)
+    return _preview(request, staged, staged.name, Problems())
+
+
+async def confirm(request: Request) -> Response:
+    """POST /imports/{import_id}: store it; a taken name is answered with a choice."""
+    staged = _staged(request)
+    form = await read_form(request)
+    imports, sets = desk_of(request).imports, desk_of(request).evalsets
+    name, choice = text_of(form, "name").strip() or staged.name, text_of(form, "choice")
+    problems = Problems()
+    try:
+        if choice == "both":
+            name = await run_in_threadpool(sets.free_name, name)
+        taken = await run_in_threadpool(
+            imports.take_in, staged.imported, source=staged.source, name=name, replaces=choice == "replace"
+        )
+    except SetNameTakenError as error:
+        problems.add("name", "Name", f"There is an eval set named {error.name} already. {error.free} is free.")
+        return _preview(request, staged, name, problems, status=409, taken=error)
+    except (UsageError, ConflictError, FormatError) as error:
+        problems.add("name" if staged.imported.evalset else "import", "Import", str(error))
+        return _preview(request, staged, name, problems, status=422)
+    imports.drop(staged.token)
+    return _go(_address(taken))
+
+
+async def discard(request: Request) -> Response:
+    """POST /imports/{import_id}/deletion: forget the file."""
+    desk_of(request).imports.drop(_staged(request).token)
+    return _go("/imports")
+
+
+async def download_run(request: Request) -> Response:
+    """GET /runs/{run_id}/file?format=csv: the finished trials of a run as a file."""
+    name = request.query_params.get("format", "adk-results")
+    export = await run_in_threadpool(export_run, desk_of(request).store, request.path_params["run_id"], name)
+    disposition = f'attachment; filename="{export.file_name}"'
+    headers = {"Content-Disposition": disposition}
+    return Response(export.data, media_type=media_type(export.file_name), headers=headers)
+
+
+def _staged(request: Request) -> Staged:
+    return desk_of(request).imports.staged(request.path_params["import_id"])
+
+
+def _form(request: Request, problems: Problems, *, status: int = 200) -> Response:
+    titles = [title_of(name) for name in (*FORMATS, *EXCHANGE)]
+    return page(request, "imports/new.html", status=status, problems=problems, titles=titles)
+
+
+def _preview(
+    request: Request,
+    staged: Staged,
+    name: str,
+    problems: Problems,
+    *,
+    status: int = 200,
+    taken: EvaldeskError | None = None,
+) -> Response:
+    values: dict[str, Any] = {"view": import_view(staged), "name": name, "problems": problems, "taken": taken}
+    return page(request, "imports/show.html", status=status, address=f"/imports/{staged.token}", **values)
+
+
+def _address(taken: TakenIn) -> str:
+    """Where a person goes on: to the run, the one thing that is not there as a file, else to the eval set."""
+    if len(taken.run_ids) == 1:
+        return f"/runs/{taken.run_ids[0]}"
+    return "/runs" if taken.run_ids else f"/evalsets/{taken.evalset_id}?note=imported"
+
+
+def _go(address: str) -> Response:
+    return RedirectResponse(address, status_code=303)
+
+
+routes = [
+    Route("/imports", new, methods=["GET"]),
+    Route("/imports", create, methods=["POST"]),
+    Route("/imports/{import_id}", show, methods=["GET"]),
+    Route("/imports/{import_id}", confirm, methods=["POST"]),
+    Route("/imports/{import_id}/deletion", discard, methods=["POST"]),
+    Route("/runs/" + number("run_id") + "/file", download_run, methods=["GET"]),
+]

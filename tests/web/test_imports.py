@@ -1,0 +1,241 @@
+"""The pages on which a file of another tool is taken in, and a run given out."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+from httpx2 import Response
+from starlette.testclient import TestClient
+
+from evaldesk.desk.desk import Desk
+from evaldesk.engine import AgentHost
+from evaldesk.formats.files import read_file
+from evaldesk.settings import Settings
+from evaldesk.store import Store
+from evaldesk.web.app import create_app
+from evaldesk.web.guard import guard_settings
+
+PORT = 8420
+TOKEN = "a-token-of-enough-letters"
+SAMPLES = Path(__file__).parents[1] / "formats" / "exchange_samples"
+RESULTS = SAMPLES / "adk-results.evalset_result.json"
+EVALSET = json.dumps({"eval_set_id": "mine", "x": {"y": 1}, "eval_cases": []}).encode()
+
+
+@dataclass
+class Visitor:
+    """A browser without a script, and the desk behind it."""
+
+    client: TestClient
+    desk: Desk
+    folder: Path
+
+    def look_into(self, data: bytes, name: str) -> str:
+        """The address of the preview of a file."""
+        answer = self.send(data, name)
+        assert answer.status_code == 303, answer.text[:2000]
+        return str(answer.headers["location"])
+
+    def send(self, data: bytes, name: str) -> Response:
+        return self.client.post("/imports", files={"file": (name, data)})
+
+    def text(self, address: str) -> str:
+        answer = self.client.get(address)
+        assert answer.status_code == 200
+        return str(answer.text)
+
+    def yes(self, address: str, **fields: str) -> Response:
+        return self.client.post(address, data=fields)
+
+    @property
+    def names(self) -> set[str]:
+        return {each.name for each in self.desk.evalsets.list()}
+
+
+@pytest.fixture
+def visitor(tmp_path: Path) -> Iterator[Visitor]:
+    settings = Settings(workspace=tmp_path, roots=(tmp_path,))
+    settings.state_folder.mkdir()
+    store = Store.open(settings.database)
+    desk = Desk(settings, store, cast("AgentHost", None))
+    client = TestClient(
+        create_app(desk, guard_settings(TOKEN, PORT)),
+        base_url=f"http://127.0.0.1:{PORT}",
+        headers={"Cookie": f"evaldesk-{PORT}={TOKEN}"},
+        follow_redirects=False,
+    )
+    yield Visitor(client, desk, tmp_path / "evalsets")
+    store.close()
+
+
+def test_a_file_is_shown_before_anything_is_stored(visitor: Visitor) -> None:
+    address = visitor.look_into((SAMPLES / "osmosis-jsonl.jsonl").read_bytes(), "add.jsonl")
+
+    text = visitor.text(address)
+
+    assert "Osmosis data set, JSON lines. Nothing is stored yet." in text
+    assert "3 cases with 3 turns." in text
+    assert "In 3 cases: system_prompt" in text
+    assert "What is 2 + 2?" in text
+    assert "Import 3 cases" in text
+    assert visitor.names == set()
+
+
+def test_a_yes_makes_the_eval_set(visitor: Visitor) -> None:
+    address = visitor.look_into((SAMPLES / "osmosis-csv.csv").read_bytes(), "add.csv")
+
+    answer = visitor.yes(address, name="sums")
+
+    assert answer.status_code == 303
+    assert re.fullmatch(r"/evalsets/sums-[0-9a-f]{8}\?note=imported", answer.headers["location"])
+    assert visitor.names == {"sums"}
+    assert visitor.client.get(address).status_code == 404
+
+
+def test_results_become_a_run_and_its_page_is_next(visitor: Visitor) -> None:
+    address = visitor.look_into(RESULTS.read_bytes(), "dice.evalset_result.json")
+    preview = visitor.text(address)
+
+    answer = visitor.yes(address)
+
+    assert "3 trials of 2 cases" in preview
+    assert "Import 1 run" in preview
+    assert 'name="name"' not in preview
+    assert answer.headers["location"] == "/runs/1"
+    page = visitor.text("/runs/1")
+    assert "Imported from dice.evalset_result.json (ADK eval results)." in page
+    assert "hallucinations_v1" in page
+    assert "Run again" not in page
+    assert visitor.client.get("/runs").status_code == 200
+    assert "Roll a die" in visitor.text("/runs/1/cases/0/trials/1")
+
+
+@pytest.mark.parametrize("action", ["resumption", "retries"])
+def test_an_imported_run_is_not_played_again(visitor: Visitor, action: str) -> None:
+    visitor.yes(visitor.look_into(RESULTS.read_bytes(), "r.evalset_result.json"))
+
+    answer = visitor.yes(f"/runs/1/{action}")
+
+    assert answer.status_code == 409
+    assert "the agent that played it is not here" in answer.text
+
+
+def test_what_is_refused_is_said(visitor: Visitor) -> None:
+    data = b'{"user_prompt": "x", "ground_truth": "y", "$form": 1}'
+
+    text = visitor.text(visitor.look_into(data, "add.jsonl"))
+
+    assert "Left out: column &#39;$form&#39;" in text
+
+
+def test_a_file_that_no_format_knows_comes_back_with_the_reason(visitor: Visitor) -> None:
+    answer = visitor.send(b'{"eval_set_id": "x",\n "eval_cases": [{"eval_id": 7}]}', "x.json")
+
+    assert answer.status_code == 422
+    assert "x.json:2" in answer.text
+    assert 'aria-invalid="true"' in answer.text
+    unknown = visitor.send(b'{"what": 1}', "y.json")
+    assert unknown.status_code == 422
+    assert "no format knows this file" in unknown.text
+    assert not visitor.folder.exists()
+
+
+def test_no_file_is_a_problem_of_its_field(visitor: Visitor) -> None:
+    answer = visitor.client.post("/imports", data={})
+
+    assert answer.status_code == 422
+    assert "Choose a file first" in answer.text
+
+
+@pytest.mark.parametrize(("choice", "names"), [("both", {"calc", "calc_2"}), ("replace", {"calc"})])
+def test_a_clash_of_names_is_answered_with_a_choice(visitor: Visitor, choice: str, names: set[str]) -> None:
+    visitor.yes(visitor.look_into(EVALSET, "calc.evalset.json"))
+    address = visitor.look_into(EVALSET, "calc.evalset.json")
+
+    asked = visitor.yes(address, name="calc")
+    chosen = visitor.yes(address, name="calc", choice=choice)
+
+    assert asked.status_code == 409
+    assert "Replace calc" in asked.text
+    assert "What this file says" in asked.text
+    assert chosen.status_code == 303
+    assert visitor.names == names
+
+
+def test_a_name_that_cannot_be_comes_back_with_what_was_typed(visitor: Visitor) -> None:
+    address = visitor.look_into(EVALSET, "calc.evalset.json")
+
+    answer = visitor.yes(address, name="a/b")
+
+    assert answer.status_code == 422
+    assert 'value="a/b"' in answer.text
+    assert visitor.names == set()
+
+
+def test_a_file_is_forgotten(visitor: Visitor) -> None:
+    address = visitor.look_into(EVALSET, "calc.evalset.json")
+
+    answer = visitor.yes(f"{address}/deletion")
+
+    assert answer.headers["location"] == "/imports"
+    assert visitor.yes(address, name="calc").status_code == 404
+    assert visitor.yes(f"{address}/deletion").status_code == 404
+
+
+def test_unknown_keys_go_through_in_and_out(visitor: Visitor) -> None:
+    location = visitor.yes(visitor.look_into(EVALSET, "My set.evalset.json")).headers["location"]
+    set_id = location.removeprefix("/evalsets/").partition("?")[0]
+
+    given = visitor.client.get(f"/evalsets/{set_id}/file")
+
+    assert given.headers["content-disposition"] == 'attachment; filename="my_set.evalset.json"'
+    assert given.json() == {"eval_set_id": "mine", "x": {"y": 1}, "eval_cases": []}
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [
+        ("adk-results", "application/json"),
+        ("osmosis-results", "application/json"),
+        ("openhands", "application/x-ndjson"),
+        ("csv", "text/csv; charset=utf-8"),
+    ],
+)
+def test_a_run_is_given_out(visitor: Visitor, name: str, kind: str) -> None:
+    visitor.yes(visitor.look_into(RESULTS.read_bytes(), "dice.evalset_result.json"))
+
+    answer = visitor.client.get(f"/runs/1/file?format={name}")
+
+    assert f"/runs/1/file?format={name}" in visitor.text("/runs/1")
+    assert answer.status_code == 200
+    assert answer.headers["content-type"] == kind
+    assert re.fullmatch(r'attachment; filename="run_1_dice\.[a-z_.]+"', answer.headers["content-disposition"])
+    if name != "csv":
+        assert len(read_file(answer.content, "out", name).runs[0].results) == 3
+
+
+@pytest.mark.parametrize("name", ["../x", "os:system", "adk", "", "pickle"])
+def test_a_run_has_a_format_of_the_table(visitor: Visitor, name: str) -> None:
+    visitor.yes(visitor.look_into(RESULTS.read_bytes(), "dice.evalset_result.json"))
+
+    assert visitor.client.get("/runs/1/file", params={"format": name}).status_code == 404
+
+
+def test_an_export_says_which_formats_cannot_hold_the_set_and_why(visitor: Visitor) -> None:
+    data = (SAMPLES / "adk-scenarios.scenarios.json").read_bytes()
+    location = visitor.yes(visitor.look_into(data, "die.scenarios.json")).headers["location"]
+    set_id = location.removeprefix("/evalsets/").partition("?")[0]
+
+    text = visitor.text(f"/evalsets/{set_id}/exports")
+
+    assert "ADK conversation scenarios" in text
+    assert "is a scenario; a row of Osmosis holds one prompt" in text
+    assert "format=osmosis-csv" not in text
+    given = visitor.client.get(f"/evalsets/{set_id}/file?format=adk-scenarios")
+    assert [each["starting_prompt"] for each in cast("dict[str, Any]", given.json())["scenarios"]][1] == "Hi"
