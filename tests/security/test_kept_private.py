@@ -65,7 +65,7 @@ def test_the_page_that_opens_the_browser_is_for_its_person_alone(
     monkeypatch.setattr("webbrowser.open", seen.append)
     (tmp_path / "open.html").write_text("left by somebody else")
 
-    server._open_browser(f"http://127.0.0.1:1/?token={TOKEN}", tmp_path)
+    server.open_in_browser(f"http://127.0.0.1:1/?token={TOKEN}", tmp_path)
 
     assert mode(tmp_path / "open.html") == 0o600
     assert TOKEN not in seen[0]  # the command line of a browser is for everyone to read
@@ -77,7 +77,7 @@ def test_a_page_that_opens_the_browser_follows_no_link(tmp_path: Path, monkeypat
     target.write_text("precious")
     (tmp_path / "open.html").symlink_to(target)
 
-    server._open_browser("http://127.0.0.1:1/", tmp_path)
+    server.open_in_browser("http://127.0.0.1:1/", tmp_path)
 
     assert target.read_text() == "precious"
 

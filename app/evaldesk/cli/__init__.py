@@ -4,59 +4,94 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
+from pathlib import Path
 
 import click
 
 from evaldesk import __version__
-from evaldesk.errors import EvaldeskError, NotFoundError
-from evaldesk.registry import import_target
+from evaldesk.cli.lazy import LazyGroup
+from evaldesk.errors import EvaldeskError
 
 COMMANDS: Mapping[str, str] = {
     "ui": "evaldesk.cli.ui:ui",
     "eval": "evaldesk.cli.eval:evaluate",
+    "run": "evaldesk.cli.run:run",
+    "open": "evaldesk.cli.open:open_run",
     "metrics": "evaldesk.cli.metrics:metrics",
+    "rubric": "evaldesk.cli.rubric:rubric",
     "import": "evaldesk.cli.import_:import_",
     "export": "evaldesk.cli.export:export",
     "convert": "evaldesk.cli.convert:convert",
     "validate": "evaldesk.cli.validate:validate",
+    "completion": "evaldesk.cli.completion:completion",
 }
 
-EXIT_USAGE = 2
+SPELLED_BY_OSMOSIS: Mapping[tuple[str, ...], tuple[str, ...]] = {
+    ("eval-rubric",): ("rubric",),
+    ("eval", "rubric"): ("rubric",),
+    **{("eval", name): ("run", name) for name in ("submit", "list", "info", "logs", "stop", "retry")},
+}
+
+EXIT_USAGE, EXIT_ERRORS, EXIT_INTERRUPTED = 2, 3, 130
+DEBUG = "--debug"
 
 
-class _LazyGroup(click.Group):
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        return sorted(COMMANDS)
-
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        if cmd_name not in COMMANDS:
-            return None
-        command = import_target(COMMANDS[cmd_name])
-        return command if isinstance(command, click.Command) else None
-
+class _Evaldesk(LazyGroup):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        if args and not args[0].startswith("-") and args[0] not in COMMANDS:
-            raise click.UsageError(str(NotFoundError.among("command", args[0], COMMANDS)), ctx)
-        return super().resolve_command(ctx, args)
+        return super().resolve_command(ctx, respelled(args))
 
 
-@click.group(cls=_LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=_Evaldesk, commands_by_name=COMMANDS, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="evaldesk", message="%(prog)s %(version)s")
+@click.option(DEBUG, is_flag=True, expose_value=False, help="Show the trace of an error; may stand anywhere.")
 def cli() -> None:
     """Make eval sets for your LLM agents, run them, and decide.
 
     \b
     evaldesk ui            chat with the agents in this folder, and evaluate them in the browser
     evaldesk eval AGENT SET.evalset.json --n 5
+    evaldesk run list      the runs of this folder
     """
 
 
 def main() -> None:
-    """The console script: errors of ours are one line that says what to do, with exit code 2."""
+    """The console script: errors of ours are one line that says what to do; the trace only with `--debug`."""
+    arguments = sys.argv[1:]
+    is_debug = DEBUG in arguments
     try:
-        cli(prog_name="evaldesk")
-    except EvaldeskError as error:
-        click.echo(f"evaldesk: {error}", err=True)
-        sys.exit(EXIT_USAGE)
+        code = cli([each for each in arguments if each != DEBUG], prog_name="evaldesk", standalone_mode=False)
+        sys.exit(code if isinstance(code, int) else 0)
+    except (click.Abort, KeyboardInterrupt):
+        click.echo("Stopped.", err=True)
+        sys.exit(EXIT_INTERRUPTED)
+    except Exception as error:
+        if is_debug:
+            raise
+        said, code = _in_words(error)
+        click.echo(f"evaldesk: {said}", err=True)
+        sys.exit(code)
+
+
+def respelled(args: list[str]) -> list[str]:
+    """The arguments with the name that a command has here; what is a folder is an agent, whatever it is called."""
+    for theirs, ours in SPELLED_BY_OSMOSIS.items():
+        if tuple(args[: len(theirs)]) == theirs and not Path(theirs[-1]).is_dir():
+            return [*ours, *args[len(theirs) :]]
+    return args
+
+
+def _in_words(error: Exception) -> tuple[str, int]:
+    """One line that says what to do next, and the exit code."""
+    if isinstance(error, EvaldeskError):
+        return str(error), EXIT_USAGE
+    if isinstance(error, click.ClickException):
+        path = error.ctx.command_path if isinstance(error, click.UsageError) and error.ctx else "evaldesk"
+        return f"{_sentence(error.format_message())} `{path} --help` shows how.", EXIT_USAGE
+    return f"broke off: {error!r}; add {DEBUG} for the trace", EXIT_ERRORS
+
+
+def _sentence(text: str) -> str:
+    line = " ".join(text.split())
+    return line if line.endswith((".", "?", "!")) else f"{line}."

@@ -59,6 +59,7 @@ class Interruption:
 
 async def play_jobs(desk: Desk, jobs: Sequence[Job], *, is_quiet: bool) -> list[Played]:
     """Play every job; those after an interruption are left out. Raises AgentError, UsageError, CancelledError."""
+    desk.attend()
     plans = [await plan_job(desk, job) for job in jobs]
     played = []
     for job, plan in zip(jobs, plans, strict=True):
@@ -86,13 +87,14 @@ async def _play(desk: Desk, plan: RunPlan, *, is_quiet: bool) -> tuple[RunSummar
             interruption.run_id = summary.id
             show(summary)
 
-        with _on_interrupt(interruption):
+        with on_interrupt(interruption):
             summary = await desk.runs.run_to_end(plan, on_progress)
     return summary, interruption.n > 0
 
 
 @contextlib.contextmanager
-def _on_interrupt(call: Callable[[], None]) -> Iterator[None]:
+def on_interrupt(call: Callable[[], None]) -> Iterator[None]:
+    """Call `call` at each Ctrl-C, where this thread can."""
     loop = asyncio.get_running_loop()
     numbers = (signal.SIGINT, signal.SIGTERM)
     try:

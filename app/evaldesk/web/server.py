@@ -30,16 +30,18 @@ from evaldesk.web.live import closing_of
 
 GRACE_S = 3
 EXIT_INTERRUPTED = 130
+ADDRESS_NAME = "desk.url"
 
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """Where to listen, which names to answer to, and the token (random when None)."""
+    """Where to listen, which names to answer to, the token (random when None), and the page to begin with."""
 
     host: str
     port: int
     names: tuple[str, ...]
     token: str | None = None
+    page: str = ""
 
 
 def serve(settings: Settings, address: Address, *, is_person_there: bool) -> None:
@@ -52,7 +54,8 @@ def serve(settings: Settings, address: Address, *, is_person_there: bool) -> Non
         app = create_app(Desk.open(settings), guard_settings(token, port, address.names))
         closing = closing_of(cast("Starlette", app.app))
         browser_folder = settings.state_folder if is_person_there else None
-        _Server(server_config(app), f"{home}?token={token}", browser_folder, closing).run([listener])
+        with _written_down(settings.state_folder / ADDRESS_NAME, f"{home}?token={token}"):
+            _Server(server_config(app), f"{home}{address.page}?token={token}", browser_folder, closing).run([listener])
 
 
 def server_config(app: ASGIApp) -> uvicorn.Config:
@@ -104,7 +107,7 @@ class _Server(uvicorn.Server):
         sys.stdout.write(f"Evaldesk ready at {self._url}\n")
         sys.stdout.flush()
         if self._browser_folder:
-            _open_browser(self._url, self._browser_folder)
+            open_in_browser(self._url, self._browser_folder)
 
 
 def _bound(address: Address) -> socket.socket:
@@ -125,13 +128,27 @@ def _shown(host: str) -> str:
     return f"[{host}]" if ":" in host else host
 
 
-def _open_browser(url: str, folder: Path) -> None:
+def open_in_browser(url: str, folder: Path) -> None:
     """Through a file that only this person can read: a command line would show the token to everyone."""
     import webbrowser
 
     page = folder / "open.html"
-    page.unlink(missing_ok=True)
-    descriptor = os.open(page, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-        file.write(f'<!doctype html><meta http-equiv="refresh" content="0;url={url}"><title>Evaldesk</title>\n')
+    _write_privately(page, f'<!doctype html><meta http-equiv="refresh" content="0;url={url}"><title>Evaldesk</title>\n')
     webbrowser.open(page.as_uri())
+
+
+@contextmanager
+def _written_down(path: Path, url: str) -> Iterator[None]:
+    """The address with its token while the desk is open, for `evaldesk open` and this person alone."""
+    _write_privately(path, f"{url}\n")
+    try:
+        yield
+    finally:
+        path.unlink(missing_ok=True)
+
+
+def _write_privately(path: Path, text: str) -> None:
+    path.unlink(missing_ok=True)
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+        file.write(text)

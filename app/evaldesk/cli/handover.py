@@ -1,0 +1,78 @@
+"""Hands a submitted run to the desk that is open, or to a driver of its own that outlives the command."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+
+from evaldesk.desk.run_mark import is_alive
+from evaldesk.settings import Settings
+from evaldesk.store import Store
+from evaldesk.store.lock import LOCK_NAME
+
+WAIT_S = 5.0
+LOOK_S = 0.1
+
+
+def hand_over(settings: Settings, run_id: int, *, environment: Mapping[str, str] | None = None) -> str:
+    """See that somebody plays the run; gives who: `desk` or `driver`.
+
+    A run that needs variables of its own (`environment`) always gets a driver, since the desk has not got them.
+    """
+    if environment is None and desk_address(settings) and _is_taken_up(settings, run_id):
+        return "desk"
+    start_driver(settings, run_id, {**os.environ, **(environment or {})})
+    return "driver"
+
+
+def desk_address(settings: Settings) -> str:
+    """Where the desk of the workspace answers, `unknown` while it opens; empty when none is open."""
+    try:
+        process, _, url = (settings.state_folder / LOCK_NAME).read_text("utf-8").strip().partition(" ")
+    except OSError:
+        return ""
+    if not process.isdecimal():
+        return ""
+    try:
+        os.kill(int(process), 0)
+    except ProcessLookupError:
+        return ""
+    except PermissionError:
+        pass
+    return url or "unknown"
+
+
+def start_driver(settings: Settings, run_id: int, environment: Mapping[str, str]) -> int:
+    """Start a process that plays the run and ends with it; gives its id. What it prints is in `.evaldesk/logs`."""
+    folder = settings.state_folder / "logs"
+    folder.mkdir(mode=0o700, exist_ok=True)
+    descriptor = os.open(folder / f"run-{run_id}.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW, 0o600)
+    arguments = ["run", "drive", str(run_id), "--workspace", str(settings.workspace)]
+    try:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "evaldesk", *arguments],
+            env=dict(environment),
+            cwd=settings.workspace,
+            stdin=subprocess.DEVNULL,
+            stdout=descriptor,
+            stderr=descriptor,
+            start_new_session=True,
+        )
+    finally:
+        os.close(descriptor)
+    return process.pid
+
+
+def _is_taken_up(settings: Settings, run_id: int) -> bool:
+    """Wait until a living process has taken the run up; False when none does within seconds."""
+    with Store.open(settings.database) as store:
+        end = time.monotonic() + WAIT_S
+        while time.monotonic() < end:
+            summary = store.runs.summary(run_id)
+            if is_alive(summary.driver) or summary.status not in ("pending", "running"):
+                return True
+            time.sleep(LOOK_S)
+    return False

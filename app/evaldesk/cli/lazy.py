@@ -1,0 +1,38 @@
+"""Groups of commands that are imported when they are called, and that answer unknown names with the nearest."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import click
+
+from evaldesk.errors import NotFoundError
+from evaldesk.registry import import_target
+
+
+class LazyGroup(click.Group):
+    """`commands_by_name` says where each command is, as `module:attr`."""
+
+    def __init__(self, *arguments: Any, commands_by_name: Mapping[str, str] | None = None, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self._targets = commands_by_name or {}
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """The names, in order."""
+        return sorted(self._targets)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """The command, imported now."""
+        if cmd_name not in self._targets:
+            return None
+        command = import_target(self._targets[cmd_name])
+        return command if isinstance(command, click.Command) else None
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """As click does it, but an unknown name is answered with the nearest known one."""
+        if args and not args[0].startswith("-") and args[0] not in self._targets:
+            raise click.UsageError(str(NotFoundError.among("command", args[0], self._targets)), ctx)
+        return super().resolve_command(ctx, args)

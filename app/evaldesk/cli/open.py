@@ -1,0 +1,53 @@
+"""`evaldesk open RUN`: a run in the browser."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+import click
+
+from evaldesk.cli.exchange_files import open_home
+from evaldesk.cli.runs_of import named_run, opened_store, workspace_option
+from evaldesk.errors import WorkspaceError
+
+
+@click.command(name="open")
+@click.argument("run_name", metavar="RUN")
+@click.option("--no-open", is_flag=True, help="Say the address, and open no browser.")
+@workspace_option
+def open_run(run_name: str, no_open: bool, workspace: str | None) -> None:
+    """Show RUN, by its number or its name, in the browser; opens the desk where none is open.
+
+    \b
+    evaldesk open 12
+    evaldesk open my-run --no-open
+    """
+    from evaldesk.cli.handover import desk_address
+    from evaldesk.cli.ui import LOOPBACK, has_screen
+    from evaldesk.cli.workspace import open_settings
+    from evaldesk.web.guard import LOOPBACK_NAMES
+    from evaldesk.web.server import ADDRESS_NAME, Address, open_in_browser, serve
+
+    with opened_store(workspace) as store:
+        page = f"runs/{named_run(store, run_name).id}"
+    settings = open_home(workspace)
+    is_person = sys.stdout.isatty() and not no_open and has_screen(sys.platform, os.environ)
+    if desk_address(settings):
+        url = page_address(settings.state_folder / ADDRESS_NAME, page)
+        click.echo(url)
+        if is_person:
+            open_in_browser(url, settings.state_folder)
+        return
+    address = Address(host=LOOPBACK[0], port=0, names=LOOPBACK_NAMES, page=page)
+    serve(open_settings((), workspace=workspace), address, is_person_there=is_person)
+
+
+def page_address(file: Path, page: str) -> str:
+    """The address of a page of the desk that is open, with its token. Raises WorkspaceError while it opens or ends."""
+    try:
+        home, _, token = file.read_text("utf-8").strip().partition("?")
+    except OSError:
+        raise WorkspaceError("the desk of this workspace is opening or ending; try again in a moment") from None
+    return f"{home}{page}?{token}"
