@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -34,6 +35,14 @@ def test_a_page_names_a_function_of_the_run_it_scores_again(tmp_path: Path) -> N
     assert found == Criterion("rewards:f", 0.5, played.options)
 
 
+def test_a_run_is_scored_again_by_the_judges_it_had(tmp_path: Path) -> None:
+    played = Criterion(JUDGED, 0.8, {"judge_model_options": {"judge_model": "c/d", "base_url": "http://127.0.0.1:1"}})
+
+    assert allowed_criteria([replace(played, threshold=0.5)], settings(tmp_path), [played])
+    with pytest.raises(UsageError, match="for criteria files"):
+        allowed_criteria([played], settings(tmp_path, judges=("c/d",)))
+
+
 @pytest.mark.parametrize(
     ("criterion", "field", "message"),
     [
@@ -45,7 +54,7 @@ def test_a_page_names_a_function_of_the_run_it_scores_again(tmp_path: Path) -> N
         (
             Criterion(JUDGED, 1, {"judge_model_options": {"base_url": "http://evil.invalid"}}),
             f"{JUDGED}.judge_model",
-            "a page cannot say how a judge is reached",
+            "judge_model_options are for criteria files",
         ),
     ],
 )

@@ -20,7 +20,8 @@ def allowed_criteria(
     """The criteria that a browser named, each checked against what the settings allow.
 
     A function is named as in `[metrics]` of `evaldesk.toml`, or as one of `known`, the criteria of a stored run; what
-    it imports is looked up there. A judge is one of the allowed models. Raises UsageError naming the field.
+    it imports is looked up there. A judge is one of the allowed models, or as that run had it. Raises UsageError
+    naming the field.
     """
     return tuple(_allowed(each, settings, {found.metric: found for found in known}) for each in criteria)
 
@@ -49,19 +50,18 @@ def _allowed(criterion: Criterion, settings: Settings, known: Mapping[str, Crite
         return replace(criterion, options=_function(criterion.metric, settings, known))
     if not metric_info(criterion.metric).has_judge:
         return criterion
-    if JUDGE_OPTIONS in criterion.options:
-        raise UsageError("a page cannot say how a judge is reached", field=f"{criterion.metric}.{JUDGE}")
-    for judge in judges_of(criterion):
-        if judge not in settings.allowed_judges:
-            listed = ", ".join(settings.allowed_judges) or "none; add some under judges in evaldesk.toml"
-            raise UsageError(
-                f"{judge[:80]!r} is not among the allowed judges: {listed}", field=f"{criterion.metric}.{JUDGE}"
-            )
-    if not settings.allowed_judges:
+    stored = known.get(criterion.metric, Criterion("")).options
+    place = f"{criterion.metric}.{JUDGE}"
+    if JUDGE_OPTIONS in criterion.options and criterion.options[JUDGE_OPTIONS] != stored.get(JUDGE_OPTIONS):
         raise UsageError(
-            f"{criterion.metric} needs a judge; name one under judges in evaldesk.toml",
-            field=f"{criterion.metric}.{JUDGE}",
+            f"{JUDGE_OPTIONS} are for criteria files; a page chooses among the allowed judges", field=place
         )
+    judge = criterion.options.get(JUDGE)
+    if judge and judge != stored.get(JUDGE) and judge not in settings.allowed_judges:
+        listed = ", ".join(settings.allowed_judges) or "none; add some under judges in evaldesk.toml"
+        raise UsageError(f"{str(judge)[:80]!r} is not among the allowed judges: {listed}", field=place)
+    if not settings.allowed_judges and not judges_of(criterion):
+        raise UsageError(f"{criterion.metric} needs a judge; name one under judges in evaldesk.toml", field=place)
     return criterion
 
 
