@@ -308,6 +308,16 @@ async def test_rubrics_come_from_criterion_case_and_turn(told: Callable[..., Tol
     assert "Other." not in user
 
 
+def test_rubrics_of_a_criterion_are_lines_with_their_ids() -> None:
+    given: list[Any] = [rubric("a", "Short,\nand good."), "Polite.", "b: Says: yes.", "http://x is named"]
+
+    found: Any = build_metric(Criterion(FINAL, None, {"rubrics": given}))
+    again: Any = build_metric(Criterion(FINAL, None, {"rubrics": found.rubrics}))
+
+    assert found.rubrics == ["a: Short, and good.", "rubric_2: Polite.", "b: Says: yes.", "rubric_4: http://x is named"]
+    assert again == found
+
+
 async def test_each_turn_is_judged_by_its_own_rubrics(told: Callable[..., Told]) -> None:
     told(verdicts(a="yes"), verdicts(b="no", c="no"))
     turns = (Turn("q", rubrics=(rubric("a", "A."),)), Turn("q", rubrics=(rubric("b", "B."), rubric("c", "C."))))

@@ -42,8 +42,8 @@ class RubricMetric(JudgeMetric):
 
     def __post_init__(self) -> None:
         JudgeMetric.__post_init__(self)
-        for number, raw in enumerate(self.rubrics, 1):
-            read_rubric(raw, number)
+        lines = [read_rubric(raw, number).line for number, raw in enumerate(self.rubrics, 1)]
+        object.__setattr__(self, "rubrics", lines)
 
     def missing(self, case: Case) -> str | None:
         """Why the case cannot be judged."""
@@ -81,8 +81,7 @@ class RubricMetric(JudgeMetric):
 
     async def _judge(self, panel: Panel, rubrics: Sequence[Rubric], sections: Mapping[str, str]) -> Judgement:
         task = task_for(self.what, rubrics)
-        listed = "\n".join(f"{rubric.id}: {' '.join(rubric.text.split())}" for rubric in rubrics)
-        samples = await panel.ask(task, {**sections, "RUBRICS": listed})
+        samples = await panel.ask(task, {**sections, "RUBRICS": "\n".join(rubric.line for rubric in rubrics)})
         return _judgement(panel.record(task, samples), samples, rubrics)
 
 

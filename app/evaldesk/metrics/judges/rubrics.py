@@ -13,6 +13,7 @@ from evaldesk.metrics.judges.replies import Properties, ReplyError
 from evaldesk.model import Case, JsonObject, Turn
 
 _QUOTES = str.maketrans({"\u2018": "'", "\u2019": "'", "\u201c": '"', "\u201d": '"', "\u2013": "-", "\u2014": "-"})
+_LINE = re.compile(r"(?P<id>[\w.-]{1,64}): +(?P<text>\S.*)", re.DOTALL)
 _DECORATION = " *_`#>-\u2022\"'"
 
 
@@ -23,11 +24,17 @@ class Rubric:
     id: str
     text: str
 
+    @property
+    def line(self) -> str:
+        """`id: text`, on one line, as forms and judges are shown it."""
+        return f"{self.id}: {' '.join(self.text.split())}"
+
 
 def read_rubric(raw: object, number: int) -> Rubric:
-    """A rubric as a criterion or a case holds it: ADK's object, or its text alone. Raises UsageError."""
+    """A rubric as a criterion or a case holds it: ADK's object, or a line with or without an id. Raises UsageError."""
     if isinstance(raw, str) and raw.strip():
-        return Rubric(f"rubric_{number}", raw.strip())
+        found = _LINE.fullmatch(raw.strip())
+        return Rubric(found["id"], found["text"]) if found else Rubric(f"rubric_{number}", raw.strip())
     fields: dict[str, Any] = {_snake(key): value for key, value in raw.items()} if isinstance(raw, dict) else {}
     content = fields.get("rubric_content")
     text = content.get("text_property", content.get("textProperty")) if isinstance(content, dict) else content
