@@ -14,7 +14,7 @@ from evaldesk.formats.atif import Atif
 from evaldesk.formats.exchange import Imported, RecordedRun
 from evaldesk.formats.swe_agent import SweAgent
 from evaldesk.formats.tau_bench import TauBench
-from evaldesk.model import EvalSet, ToolCall
+from evaldesk.model import ErrorRecord, EvalSet, ToolCall
 
 SAMPLES = Path(__file__).parent / "exchange_samples"
 WHOLE: dict[str, Any] = json.loads((SAMPLES / "atif.json").read_bytes())
@@ -64,8 +64,10 @@ def test_what_is_written_is_what_was_read() -> None:
     assert [{**step, "timestamp": ""} for step in again["steps"]] == [
         {**step, "timestamp": ""} for step in WHOLE["steps"]
     ]
+    note = {"case": "s-1", "trial": 0, "scores": []}
     assert {key: value for key, value in again.items() if key != "steps"} == {
-        key: value for key, value in WHOLE.items() if key != "steps"
+        **{key: value for key, value in WHOLE.items() if key != "steps"},
+        "extra": {"reward": 1, "evaldesk": note},
     }
 
 
@@ -118,11 +120,16 @@ def test_a_trajectory_that_is_wrong_is_refused_with_its_place(change: dict[str, 
 def test_every_trial_of_a_run_is_a_line_with_all_that_was_said(shared: Path) -> None:
     data = (shared / "data" / "tau" / "gpt-4o-airline.json").read_bytes()
     (whole,) = TauBench.read(data, source="tau.json").runs
-    run = replace(whole, results=whole.results[:5])
+    results = tuple(result for result in whole.results if result.case_index < 2)
+    broken = replace(results[0], error=ErrorRecord("model", "quota"), verdict="errored", status="errored", scores=())
+    run = replace(whole, cases=whole.cases[:2], results=(broken, *results[1:]))
 
     (again,) = Atif.read(Atif.write(run), source="tau.json").runs
 
+    assert [case.id for case in again.cases] == ["0", "1"]
+    assert again.criteria == run.criteria
     for one, other in zip(again.results, run.results, strict=True):
+        assert (one.case_index, one.trial_index, one.verdict) == (other.case_index, other.trial_index, other.verdict)
         assert [(turn.query, turn.answer, turn.tool_calls) for turn in one.transcript.turns] == [
             (turn.query, turn.answer, turn.tool_calls) for turn in other.transcript.turns
         ]

@@ -272,17 +272,33 @@ def test_traces_of_anything_else_are_refused() -> None:
         _read([span, {"x": 1}])
 
 
-def test_a_run_of_ours_is_written_with_every_call_and_answer(shared: Path) -> None:
+def test_a_run_of_ours_comes_back_with_its_trials_and_scores(shared: Path) -> None:
     data = (shared / "data" / "tau" / "gpt-4o-airline.json").read_bytes()
     (whole,) = TauBench.read(data, source="tau.json").runs
-    run = replace(whole, results=whole.results[:6])
+    results = tuple(result for result in whole.results if result.case_index < 2)
+    run = replace(whole, cases=whole.cases[:2], results=results)
 
-    (again,) = read_file(write_file(run, "otel"), "tau.json").runs
+    written = write_file(run, "otel")
+    (again,) = read_file(written, "tau.json").runs
 
-    assert [_said(one.transcript.turns) for one in again.results] == [
-        _said(one.transcript.turns) for one in run.results
-    ]
-    assert [case.id for case in again.cases] == ["0", "1", "2", "3", "4", "5"]
+    found = {(one.case_index, one.trial_index): one for one in again.results}
+    assert [case.id for case in again.cases] == ["0", "1"]
+    assert len(found) == len(run.results) == 8
+    for other in run.results:
+        one = found[other.case_index, other.trial_index]
+        assert (one.verdict, one.scores[0].reason) == (other.verdict, other.scores[0].reason)
+        assert _said(one.transcript.turns) == _said(other.transcript.turns)
+    assert written.count(b'"gen_ai.evaluation.result"') == 8
+
+
+def test_notes_that_are_not_ours_are_no_trouble() -> None:
+    for note in ("[1]", '{"case": 1}', '{"case": "c", "trial": true}', '{"case": "c", "trial": 1, "scores": [3, {}]}'):
+        value = json.loads(json.dumps(OTLP))
+        _spans(value)[0]["attributes"].append({"key": "evaldesk.session", "value": {"stringValue": note}})
+
+        (result,) = _read(value).runs[0].results
+
+        assert (result.case_index, result.trial_index, result.scores) == (0, 0, ())
 
 
 def _said(turns: tuple[TurnRecord, ...]) -> list[Any]:

@@ -6,11 +6,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from evaldesk.errors import FormatError
-from evaldesk.formats.atif_writing import write_trajectories
+from evaldesk.formats.atif_writing import NOTE, write_trajectories
 from evaldesk.formats.chat_messages import read_arguments, read_content
 from evaldesk.formats.exchange import Holding, Imported, RecordedRun
 from evaldesk.formats.import_words import counted
@@ -19,11 +19,11 @@ from evaldesk.formats.messages import Message, Speaker, turns_of
 from evaldesk.formats.notes import Notes
 from evaldesk.formats.peeking import peek
 from evaldesk.formats.reading import read_list, read_mapping, read_optional_mapping, read_optional_text, read_text
-from evaldesk.formats.recorded import file_stem, free_name, iso_ms, known_cost, recorded_trial, whole_number
+from evaldesk.formats.recorded import file_stem, iso_ms, known_cost, whole_number
+from evaldesk.formats.recorded_sessions import Session, run_of_sessions
 from evaldesk.formats.shape import ABSENT
 from evaldesk.formats.strict_json import MAX_RECORDED_BYTES, Place, parse_json
-from evaldesk.formats.trace_turns import traced_case
-from evaldesk.model import Case, EvalSet, ToolCall, TrialResult, Usage
+from evaldesk.model import EvalSet, ToolCall, Usage
 
 _SOURCES: dict[str, Speaker] = {"system": "system", "user": "user", "agent": "agent"}
 _TOLD = ("schema_version", "session_id", "steps", "final_metrics")
@@ -68,8 +68,7 @@ class Atif:
 class _Trajectory:
     agent: str
     model: str | None
-    case: Case
-    result: TrialResult
+    session: Session
 
 
 def _trajectories(data: bytes, source: str) -> Iterator[tuple[Place, Any]]:
@@ -86,13 +85,7 @@ def _trajectories(data: bytes, source: str) -> Iterator[tuple[Place, Any]]:
 
 
 def _imported(found: list[_Trajectory], name: str, notes: Notes) -> Imported:
-    taken: dict[str, int] = {}
-    cases, results = [], []
-    for index, one in enumerate(found):
-        cases.append(replace(one.case, id=free_name(one.case.id, taken)))
-        results.append(replace(one.result, case_index=index))
-    first = found[0]
-    run = RecordedRun(name, first.agent or name, tuple(cases), tuple(results), model=first.model)
+    run = run_of_sessions(name, found[0].agent, found[0].model, [one.session for one in found])
     understood = (
         f"Each of {counted(len(found), 'recorded session')} is a case that expects the calls and answers it shows; "
         "look them over before they count as right.",
@@ -110,17 +103,23 @@ def _read(place: Place, raw: Any, notes: Notes) -> _Trajectory:
     turns = turns_of(message for step in steps for message in step)
     extra = notes.unknown(place, whole, (*_TOLD, "agent"))
     about = {key: value for key, value in agent.items() if key not in ("name", "model_name")}
-    session = read_optional_text(place.at("session_id"), whole.get("session_id")) or "trajectory"
-    case = traced_case(session, turns)
     final = whole.get("final_metrics")
-    usage = _usage(final, model, "total_prompt_tokens", "total_completion_tokens", "total_cost_usd")
+    total = _usage(final, model, "total_prompt_tokens", "total_completion_tokens", "total_cost_usd")
     counts_steps = any(turn.usages for turn in turns)
+    root = extra.get("extra")
+    note = root.get(NOTE) if isinstance(root, dict) else None
+    if isinstance(root, dict) and note is not None:
+        rest = {key: value for key, value in root.items() if key != NOTE}
+        extra = {key: value for key, value in {**extra, "extra": rest}.items() if key != "extra" or rest}
     return _Trajectory(
         agent=read_text(place.at("agent", "name"), agent.get("name", ABSENT)),
         model=model,
-        case=Case(case.id, case.turns, extra={**extra, **({"agent": about} if about else {})}),
-        result=recorded_trial(
-            (0, 0), turns, stop_reason="answered", usages=None if counts_steps or not usage else (usage,)
+        session=Session(
+            id=read_optional_text(place.at("session_id"), whole.get("session_id")) or "trajectory",
+            turns=turns,
+            extra={**extra, **({"agent": about} if about else {})},
+            usages=None if counts_steps or not total else (total,),
+            note=note,
         ),
     )
 

@@ -1,4 +1,4 @@
-"""Trials as ATIF 1.4 trajectories. Scores, errors of tools and changes of state have no place there."""
+"""Trials as ATIF 1.4 trajectories. Scores go into a note of ours; errors and changes of state have no place there."""
 
 from __future__ import annotations
 
@@ -11,8 +11,12 @@ from typing import Any
 from evaldesk.formats.exchange import RecordedRun
 from evaldesk.formats.json_lines import write_lines
 from evaldesk.formats.json_text import to_text
+from evaldesk.formats.recorded_sessions import session_note
 from evaldesk.formats.shape import shown_extra
 from evaldesk.model import Event, TrialResult
+
+NOTE = "evaldesk"
+"""The key of our own note in the `extra` of a trajectory."""
 
 _VERSION = "ATIF-v1.4"
 _BEGINNING = datetime(1970, 1, 1, tzinfo=UTC)
@@ -28,7 +32,8 @@ def write_trajectories(run: RecordedRun) -> bytes:
 def _trajectory(run: RecordedRun, result: TrialResult) -> dict[str, Any]:
     case = run.cases[result.case_index]
     extra = dict(shown_extra(case.extra))
-    about = extra.pop("agent", None)
+    about, root = extra.pop("agent", None), extra.pop("extra", None)
+    note = {NOTE: session_note(run, result)}
     agent = {"name": run.agent, "version": "unknown", **({"model_name": run.model} if run.model else {})}
     steps = list(_steps(result))
     return {
@@ -38,6 +43,7 @@ def _trajectory(run: RecordedRun, result: TrialResult) -> dict[str, Any]:
         "steps": [{"step_id": number, **step} for number, step in enumerate(steps, 1)],
         "final_metrics": _final(result, len(steps)),
         **extra,
+        "extra": {**root, **note} if isinstance(root, dict) else note,
     }
 
 

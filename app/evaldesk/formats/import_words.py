@@ -14,11 +14,11 @@ MAX_KEYS = 12
 
 
 def with_words(imported: Imported) -> Imported:
-    """The same with sentences about what it holds before those of its format, and about keys that it only keeps."""
+    """The same with sentences about what it holds, and about keys that it only keeps, before those of its format."""
     evalset = imported.evalset
     understood = (*_understood(imported), *imported.understood)
     cases = evalset.cases if evalset else tuple(case for run in imported.runs for case in run.cases)
-    kept = imported.kept or tuple(_kept(evalset.extra if evalset else {}, cases))
+    kept = (*_kept(evalset.extra if evalset else {}, cases), *imported.kept)
     return replace(imported, understood=understood, kept=kept)
 
 

@@ -6,7 +6,6 @@ Each conversation becomes a case that expects what happened, and a trial of a ru
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
 from typing import NoReturn
 
 from evaldesk.errors import FormatError
@@ -15,12 +14,13 @@ from evaldesk.formats.import_words import counted
 from evaldesk.formats.notes import Notes
 from evaldesk.formats.otel_writing import write_traces
 from evaldesk.formats.peeking import peek
-from evaldesk.formats.recorded import file_stem, recorded_trial
+from evaldesk.formats.recorded import file_stem
+from evaldesk.formats.recorded_sessions import run_of_sessions
 from evaldesk.formats.span_messages import model_of
 from evaldesk.formats.spans import is_trace, read_spans
-from evaldesk.formats.trace_turns import conversation_turns, traced_case
-from evaldesk.formats.traces import Conversation, conversations
-from evaldesk.model import Case, EvalSet, TrialResult
+from evaldesk.formats.trace_turns import session_of
+from evaldesk.formats.traces import conversations
+from evaldesk.model import EvalSet
 
 _OPENINFERENCE = (b"openinference.span.kind", b"llm.input_messages", b"llm.output_messages", b'"openinference"')
 
@@ -29,7 +29,7 @@ class OpenTelemetry:
     """The format "otel"."""
 
     title = "OpenTelemetry GenAI traces"
-    suffixes = (".json", ".jsonl")
+    suffixes = (".otel.json", ".json", ".jsonl")
     writes: tuple[Holding, ...] = ("run",)
 
     @staticmethod
@@ -81,32 +81,16 @@ def read_traces(format_name: str, data: bytes, source: str) -> Imported:
     if not found:
         what = " ".join(notes.sentences) or "none has gen_ai.*, OpenInference or ADK attributes with messages"
         raise FormatError(f"none of {counted(len(spans), 'span')} tells what an agent did: {what}", source=source)
-    name = file_stem(source)
-    cases, results = _trials(found)
+    name = file_stem(source).removesuffix(".otel")
     models = Counter(model_of(step.span) for one in found for visit in one.visits for step in visit.steps if step.call)
     agents = Counter(one.agent for one in found if one.agent)
-    run = RecordedRun(
-        name=name,
-        agent=_commonest(agents) or name,
-        cases=cases,
-        results=results,
-        model=_commonest(models) or None,
-    )
+    sessions = [session_of(conversation) for conversation in found]
+    run = run_of_sessions(name, _commonest(agents), _commonest(models) or None, sessions)
     understood = (
         f"Each of {counted(len(found), 'conversation')} in {counted(len(spans), 'span')} is a case that expects the "
         "calls and answers it shows; look them over before they count as right.",
     )
-    return Imported(format_name, EvalSet(name, cases=cases), (run,), understood, refused=notes.sentences)
-
-
-def _trials(found: Sequence[Conversation]) -> tuple[tuple[Case, ...], tuple[TrialResult, ...]]:
-    cases, results = [], []
-    for index, conversation in enumerate(found):
-        turns, error = conversation_turns(conversation)
-        cases.append(traced_case(conversation.id, turns))
-        stop = "error" if error else "answered"
-        results.append(recorded_trial((index, 0), turns, error=error, stop_reason=stop))
-    return tuple(cases), tuple(results)
+    return Imported(format_name, EvalSet(name, cases=run.cases), (run,), understood, refused=notes.sentences)
 
 
 def _commonest(names: Counter[str]) -> str:

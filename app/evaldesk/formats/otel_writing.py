@@ -1,7 +1,8 @@
 """A run as OpenTelemetry traces (OTLP JSON, GenAI conventions): one for each turn, its model calls and tools inside.
 
 The trials' own dates are not stored, so times count from 1970. Each model call is told only what is new since the one
-before it. Scores, costs and changes of state have no attribute and are left out.
+before it. Scores are events as the conventions have them, and stand in a note of ours. Costs and changes of state have
+no attribute and are left out.
 """
 
 from __future__ import annotations
@@ -14,7 +15,9 @@ from typing import Any
 
 from evaldesk.formats.exchange import RecordedRun
 from evaldesk.formats.json_text import to_text
-from evaldesk.model import Event, TrialResult, TurnRecord
+from evaldesk.formats.recorded_sessions import session_note
+from evaldesk.formats.trace_turns import NOTE
+from evaldesk.model import Event, Score, TrialResult, TurnRecord
 
 _GAP_MS = 1000.0
 _STEP_MS = 0.001
@@ -35,10 +38,27 @@ def write_traces(run: RecordedRun) -> bytes:
 
 def _trial_spans(run: RecordedRun, result: TrialResult, conversation: str) -> Iterator[dict[str, Any]]:
     start_ms = 0.0
+    last = len(result.transcript.turns) - 1
     for number, turn in enumerate(result.transcript.turns):
         trace = _Trace(run, conversation, sha256(f"{run.name}\0{conversation}\0{number}".encode()).hexdigest()[:32])
-        yield from trace.spans_of(turn, start_ms)
+        top, *inner = trace.spans_of(turn, start_ms)
+        if number == 0:
+            top["attributes"] += _pairs({NOTE: json.dumps(session_note(run, result), ensure_ascii=False)})
+        if number == last:
+            top["events"] = [_evaluation(score, top["endTimeUnixNano"]) for score in result.scores]
+        yield from (top, *inner)
         start_ms = trace.now_ms + _GAP_MS
+
+
+def _evaluation(score: Score, at: str) -> dict[str, Any]:
+    label = None if score.passed is None else "pass" if score.passed else "fail"
+    attributes = {
+        "gen_ai.evaluation.name": score.metric,
+        "gen_ai.evaluation.score.value": score.value,
+        "gen_ai.evaluation.score.label": label,
+        "gen_ai.evaluation.explanation": score.reason or None,
+    }
+    return {"name": "gen_ai.evaluation.result", "timeUnixNano": at, "attributes": _pairs(attributes)}
 
 
 @dataclass(slots=True)
@@ -60,6 +80,7 @@ class _Trace:
         self._end_reply()
         self._end_told()
         author = next((event.author for event in turn.events if event.kind in ("agent_message", "tool_call")), "")
+        author = author or self.run.agent
         top = self._span(f"invoke_agent {author}".rstrip(), start_ms, self.now_ms, "")
         top["attributes"] += _pairs({"gen_ai.operation.name": "invoke_agent", "gen_ai.agent.name": author})
         if turn.error:
@@ -173,4 +194,6 @@ def _pairs(attributes: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def _value(value: Any) -> dict[str, Any]:
+    if isinstance(value, float):
+        return {"doubleValue": value}
     return {"intValue": str(value)} if isinstance(value, int) else {"stringValue": value}

@@ -10,10 +10,14 @@ from typing import Any, TypeAlias
 
 from evaldesk.formats.messages import Message, turns_of
 from evaldesk.formats.part_messages import json_value
+from evaldesk.formats.recorded_sessions import Session
 from evaldesk.formats.span_messages import usage_of
 from evaldesk.formats.spans import Span
 from evaldesk.formats.traces import Conversation, Step, Visit
-from evaldesk.model import Case, ErrorRecord, Expected, JsonObject, ToolCall, Turn, TurnRecord
+from evaldesk.model import ErrorRecord, JsonObject, ToolCall
+
+NOTE = "evaldesk.session"
+"""The attribute with our own note of a session, on the first of its agent spans."""
 
 _ARGS = ("gen_ai.tool.call.arguments", "gcp.vertex.agent.tool_call_args", "tool.parameters", "input.value", "input")
 _RESULT = ("gen_ai.tool.call.result", "gcp.vertex.agent.tool_response", "output.value", "output")
@@ -26,18 +30,15 @@ _MAX_OPEN = 500
 Print: TypeAlias = tuple[str, str]
 
 
-def conversation_turns(conversation: Conversation) -> tuple[tuple[TurnRecord, ...], ErrorRecord | None]:
-    """The turns of a conversation, and why it broke off, if its last visit did."""
+def session_of(conversation: Conversation) -> Session:
+    """The conversation with its turns, and why it broke off, if its last visit did."""
     telling = _Telling()
     for visit in conversation.visits:
         telling.add(visit)
     error = _error(conversation.visits[-1])
-    return turns_of(telling.messages, error), error
-
-
-def traced_case(case_id: str, turns: Sequence[TurnRecord]) -> Case:
-    """A case that expects what the trace shows: the calls, the answers, and ADK's `tool_responses` beside them."""
-    return Case(case_id, tuple(Turn(turn.query, _expected(turn)) for turn in turns))
+    tops = [visit.top for visit in conversation.visits if visit.top]
+    note = next((found for top in tops if (found := top.attributes.get(NOTE))), None)
+    return Session(conversation.id, turns_of(telling.messages, error), error, note=json_value(note))
 
 
 @dataclass(slots=True)
@@ -138,23 +139,6 @@ def _print(message: Message) -> Print:
     if message.speaker != "agent":
         return "", ""
     return message.text, json.dumps([[call.name, call.args] for call in message.calls], sort_keys=True)
-
-
-def _expected(turn: TurnRecord) -> Expected:
-    answered = [event for event in turn.events if event.kind == "tool_result" and event.call]
-    responses = [
-        {"name": event.call.name, "response": _object(event.result), **({"id": event.call.id} if event.call.id else {})}
-        for event in answered
-        if event.call
-    ]
-    extra: dict[str, Any] = {"tool_responses": responses} if responses else {}
-    calls = tuple(replace(call, extra={}) for call in turn.tool_calls)
-    return Expected(calls, turn.intermediate, turn.answer or None, extra)
-
-
-def _object(result: Any) -> Any:
-    """ADK wants an object and wraps what is none in the same way."""
-    return result if isinstance(result, dict) else {"result": result}
 
 
 def _error(visit: Visit) -> ErrorRecord | None:
