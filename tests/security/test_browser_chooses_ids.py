@@ -141,12 +141,13 @@ FIELDS = {
         "timeout_s",
         "pass_threshold",
         "note",
+        "check",
     ),
     *("errors_are_failures", "filled", "try", "how", "only", "sort", "status", "q", "tag", "before", "after", "start"),
     *("state", "title", "message", "name", "description", "file", "choice", "tags", "app", "user", "initial", "final"),
     *("op", "version", "raw", "form", "then", "new-set", "step"),
 }
-OPTION = r"[a-z_0-9]+\.(threshold|match_type|args|ignore_args|weight|[a-z_]+)"
+OPTION = r"[a-z_0-9]+\.[a-z_]+(\.keys)?"
 PART = r"turn-\d+-[a-z0-9-]+"
 
 

@@ -3,15 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import sqrt
 
+from evaldesk.report import gap_sentence, smallest_gap
 from evaldesk.store import RunSummary, Store
 
-# Two-sided 5 %, 80 % power; the usual spread between cases (w²) and between trials of one case (s²).
-# (reference/reliability_stats.md C1, "sample size", after Miller)
-Z = 1.959964 + 0.841621
-BETWEEN_CASES = 1 / 9
-WITHIN_CASE = 1 / 6
 MAX_POINTS = 100
 
 
@@ -26,13 +21,16 @@ class VisibleRow:
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """Trials to play, cost and time as in the last run of the same agent and eval set, and what will be visible."""
+    """Trials to play, cost and time as in the last run of the same agent and eval set, and what will be visible.
+
+    `visible` is a sentence without its full stop, `rows` have the numbers for other shapes.
+    """
 
     n_trials: int
     last_run: int | None
     cost: float | None
     ms: float | None
-    visible: int
+    visible: str
     rows: tuple[VisibleRow, ...]
 
 
@@ -45,25 +43,22 @@ def estimate(store: Store, agent_id: str, evalset_id: str, *, n_cases: int, n: i
         last_run=last.id if last else None,
         cost=last.cost / last.n_done * n_trials if last and not last.n_unpriced else None,
         ms=last.duration_ms / last.n_done * n_trials / max(1, min(concurrency, n_trials)) if last else None,
-        visible=visible_points(n_cases, n),
+        visible=gap_sentence(n_cases, n, smallest_gap(n_cases, n)),
         rows=_rows(n_cases, n),
     )
-
-
-def visible_points(n_cases: int, n: int) -> int:
-    """The smallest difference of pass rates, in points, seen in four of five comparisons; 100 at most."""
-    if n_cases < 1 or n < 1:
-        return MAX_POINTS
-    variance = (BETWEEN_CASES + 2 * WITHIN_CASE / n) / n_cases
-    return min(MAX_POINTS, round(100 * Z * sqrt(variance)))
 
 
 def _rows(n_cases: int, n: int) -> tuple[VisibleRow, ...]:
     shapes = {(n_cases, 1), (n_cases, n), (n_cases, max(5, n)), (max(30, 2 * n_cases), n), (max(60, 5 * n_cases), n)}
     return tuple(
-        VisibleRow(f"{cases} × {trials}", visible_points(cases, trials), (cases, trials) == (n_cases, n))
+        VisibleRow(f"{cases} × {trials}", _points(cases, trials), (cases, trials) == (n_cases, n))
         for cases, trials in sorted(shapes)
     )
+
+
+def _points(n_cases: int, n: int) -> int:
+    gap = smallest_gap(n_cases, n)
+    return MAX_POINTS if gap is None else min(MAX_POINTS, round(100 * gap))
 
 
 def _last_run(store: Store, agent_id: str, evalset_id: str) -> RunSummary | None:

@@ -7,6 +7,7 @@ from evaldesk.metrics.criteria import (
     metric_info,
     metric_options,
     unscored_reason,
+    unscored_reasons,
 )
 from evaldesk.metrics.eval_function import function_options, is_function, load_function_of
 from evaldesk.metrics.metric import Metric, MetricInfo
@@ -32,4 +33,5 @@ __all__ = [
     "rouge1",
     "score_trial",
     "unscored_reason",
+    "unscored_reasons",
 ]

@@ -137,13 +137,26 @@ def build_metric(criterion: Criterion) -> Metric:
 
 def unscored_reason(criterion: Criterion, case: Case) -> str | None:
     """Why the criterion will say nothing about the case, or None when it can judge it. Raises UsageError."""
+    return unscored_reasons(criterion, (case,)).get(case.id)
+
+
+def unscored_reasons(criterion: Criterion, cases: Sequence[Case]) -> dict[str, str]:
+    """Case id -> why the criterion will say nothing about the case, for those it cannot judge. Raises UsageError."""
     if is_function(criterion):
-        return None
-    missing = _MISSING.get(metric_info(criterion.metric).needs)
-    if missing is not None and missing[0](case):
-        return missing[1]
+        return {}
     metric = build_metric(criterion)
-    return metric.missing(case) if isinstance(metric, ConditionalMetric) else None
+    is_missing, reason = _MISSING.get(metric.info.needs, (_is_never, ""))
+    found = {case.id: reason for case in cases if is_missing(case)}
+    if isinstance(metric, ConditionalMetric):
+        for case in cases:
+            told = None if case.id in found else metric.missing(case)
+            if told is not None:
+                found[case.id] = told
+    return found
+
+
+def _is_never(case: Case) -> bool:
+    return False
 
 
 @cache

@@ -40,8 +40,8 @@ def test_metrics_of_which_less_is_better_inform_until_they_get_a_limit(pages: An
 def test_it_says_which_references_can_be_read(pages: Any) -> None:
     page = pages.get("/runs/new").text
 
-    assert "Needs a number in the reference answer" in page
-    assert "Needs a reference answer in JSON" in page
+    assert "0 of 4 cases have a number in the reference" in page
+    assert "0 of 4 cases have a reference in JSON" in page
 
 
 def test_a_tolerance_is_a_number_that_a_later_run_keeps(pages: Any) -> None:
@@ -58,7 +58,7 @@ def test_a_tolerance_is_a_number_that_a_later_run_keeps(pages: Any) -> None:
 def test_it_says_what_differences_will_be_visible(pages: Any) -> None:
     page = pages.post("/runs/new", **pages.form(n="5")).text
 
-    assert "You will see differences of about 59 points or more." in page
+    assert "With 4 cases × 5 trials you can see differences of about 59 points." in page
 
 
 def test_a_link_that_names_cases_selects_these(pages: Any) -> None:

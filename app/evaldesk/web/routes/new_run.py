@@ -14,21 +14,22 @@ from starlette.responses import RedirectResponse, Response
 from evaldesk.desk.agents import FoundAgent
 from evaldesk.desk.desk import Desk
 from evaldesk.desk.run_estimate import estimate
-from evaldesk.desk.run_plan import RunOptions
+from evaldesk.desk.run_plan import RunOptions, RunPlan
 from evaldesk.errors import EvaldeskError, FormatError, NotFoundError, UsageError
 from evaldesk.model import EvalSet
 from evaldesk.store import RunSummary
+from evaldesk.web.criteria_form import Typed
 from evaldesk.web.forms import read_form
+from evaldesk.web.metric_form import Offer, metric_groups
 from evaldesk.web.render import desk_of, page, target_of
 from evaldesk.web.run_form import (
     MAX_LISTED,
     RunForm,
-    Typed,
     chosen_of,
     like_run,
-    metric_groups,
     read_options,
     typed_values,
+    unscored_lines,
 )
 
 GONE = "The one asked for is not here: deleted, renamed, or in a folder that is not served. Choose another."
@@ -45,22 +46,32 @@ async def new(request: Request) -> Response:
 
 
 async def preview(request: Request) -> Response:
-    """POST /runs/new: the same form with what was typed; nothing is started."""
-    return await _form(request, await _typed(request))
+    """POST /runs/new: the same form with what was typed; nothing is started. `check` says what is wrong with it."""
+    typed = await _typed(request)
+    if not typed.get("check"):
+        return await _form(request, typed)
+    try:
+        await _plan(request, typed)
+    except (UsageError, FormatError) as error:
+        return await _form(request, typed, error)
+    return await _form(request, typed, is_checked=True)
 
 
 async def create(request: Request) -> Response:
     """POST /runs: start the run; what cannot be comes back beside its field."""
     typed = await _typed(request)
-    runs = desk_of(request).runs
     try:
-        options = read_options(typed)
-        if typed.get("try"):
-            options = await _only_one(request, typed, options)
-        plan = await runs.plan(_chosen(typed, "agent"), _chosen(typed, "evalset"), options)
+        plan = await _plan(request, typed)
     except (UsageError, FormatError) as error:
         return await _form(request, typed, error)
-    return RedirectResponse(f"/runs/{await runs.start(plan)}", status_code=303)
+    return RedirectResponse(f"/runs/{await desk_of(request).runs.start(plan)}", status_code=303)
+
+
+async def _plan(request: Request, typed: Typed) -> RunPlan:
+    options = read_options(typed)
+    if typed.get("try"):
+        options = await _only_one(request, typed, options)
+    return await desk_of(request).runs.plan(_chosen(typed, "agent"), _chosen(typed, "evalset"), options)
 
 
 def _selected_by(desk: Desk, run: RunSummary) -> Collection[str]:
@@ -82,8 +93,10 @@ async def _only_one(request: Request, typed: Typed, options: RunOptions) -> RunO
     return replace(options, n=1, case_ids=(first,) if first is not None else options.case_ids)
 
 
-async def _form(request: Request, typed: Typed, error: EvaldeskError | None = None) -> Response:
-    form = await _filled(request, typed)
+async def _form(
+    request: Request, typed: Typed, error: EvaldeskError | None = None, *, is_checked: bool = False
+) -> Response:
+    form = replace(await _filled(request, typed), is_checked=is_checked)
     if error:
         name = getattr(error, "field", None) or ""
         problems = defaultdict(str, {name: str(error)})
@@ -136,7 +149,10 @@ async def _filled(request: Request, typed: Typed) -> RunForm:
         choices=[(case.id, case.id in ticked) for case in listed],
         n_all=len(all_cases),
         n_selected=len(ticked),
-        groups=metric_groups(typed, cases),
+        groups=await asyncio.to_thread(
+            metric_groups, typed, cases, Offer(desk.settings.allowed_judges, desk.settings.functions)
+        ),
+        unscored=await asyncio.to_thread(unscored_lines, typed, cases),
         estimate=plan,
     )
 

@@ -13,10 +13,13 @@ from starlette.routing import Route
 from evaldesk.desk.allowed_criteria import allowed_criteria
 from evaldesk.desk.run_view import LIVE, run_title
 from evaldesk.errors import UsageError
+from evaldesk.metrics import is_function
 from evaldesk.web.addresses import number
+from evaldesk.web.criteria_form import Typed, read_criteria
 from evaldesk.web.forms import read_form
+from evaldesk.web.metric_form import Offer, metric_groups
 from evaldesk.web.render import desk_of, page, target_of
-from evaldesk.web.run_form import Typed, like_run, metric_groups, read_criteria
+from evaldesk.web.run_form import like_run
 
 
 async def new(request: Request) -> Response:
@@ -44,9 +47,11 @@ async def create(request: Request) -> Response:
 
 
 async def _form(request: Request, typed: Typed, error: UsageError | None = None) -> Response:
-    runs = desk_of(request).store.runs
+    desk = desk_of(request)
+    runs = desk.store.runs
     run = await asyncio.to_thread(runs.summary, _run_id(request))
     cases = await asyncio.to_thread(runs.cases, run.id)
+    functions = {*desk.settings.functions, *(each.metric for each in run.config.criteria if is_function(each))}
     problems = defaultdict(str, {(error.field or "") if error else "": str(error or "")})
     return page(
         request,
@@ -56,7 +61,7 @@ async def _form(request: Request, typed: Typed, error: UsageError | None = None)
         run=run,
         title=run_title(run),
         is_live=run.status in LIVE,
-        groups=await asyncio.to_thread(metric_groups, typed, cases),
+        groups=await asyncio.to_thread(metric_groups, typed, cases, Offer(desk.settings.allowed_judges, functions)),
         problems=problems,
         problem=str(error or ""),
     )

@@ -1,0 +1,256 @@
+"""Metrics and their options as fields: what is shown, what is typed, what comes back."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from html import unescape
+from typing import Any
+
+import pytest
+from starlette.datastructures import ImmutableMultiDict
+
+from evaldesk.errors import UsageError
+from evaldesk.metrics import METRICS, metric_info, metric_options
+from evaldesk.model import Criterion
+from evaldesk.web.criteria_form import read_criteria, write_criteria
+
+GROUPS = [
+    "Needs expected calls",
+    "Needs a reference answer",
+    "Needs a final state",
+    "Needs nothing of a case",
+    "Needs a judge",
+    "What a trial takes: needs nothing, informs unless it gets a limit",
+]
+
+
+def metric(page: str, name: str) -> str:
+    """The markup of one metric."""
+    (found,) = [item for item in re.split(r'<li class="metric"', page) if f'value="{name}"' in item]
+    return found.partition("</li>")[0]
+
+
+def test_metrics_stand_under_what_they_need(pages: Any) -> None:
+    page = pages.get("/runs/new").text
+
+    assert re.findall(r"<summary><h3>(.*?)</h3>", page) == GROUPS
+    assert {*re.findall(r'name="metric" value="(\w+)"', page)} == {*METRICS}
+
+
+def test_every_option_is_a_field_with_a_label_and_an_explanation(pages: Any) -> None:
+    page = pages.get("/runs/new").text
+
+    for name in METRICS:
+        shown = metric(page, name)
+        for option in metric_options(name):
+            field = re.escape(f"{name}.{option.name}")
+            assert re.search(
+                rf'<(input|select|textarea)[^>]* name="{field}"[^>]* aria-describedby="{field}-hint', shown
+            )
+            assert re.search(rf'<label[^>]*( for="{field}"|><input[^>]* id="{field}")', shown)
+            assert f'id="{name}.{option.name}-hint">{option.explanation}' in unescape(shown)
+            assert all(f'<option value="{value}"' in shown for value, _ in option.choices)
+
+
+SAMPLES: dict[str, list[Any]] = {
+    "switch": [True],
+    "number": [0.5],
+    "whole": [3],
+    "text": ["$.a[?@.b == 1]"],
+    "model": ["openai/big"],
+    "long_text": ["Two lines,\n  the second indented."],
+    "json": [{"a": [1, None, "x"]}, [True]],
+    "list": [["one", "two words"]],
+    "modes": [{"search": "ignore", "book": ["city", "date"]}],
+    "values": [{"city": ["Paris", "a, b", 3, None], "t/n": [{"x": 1}]}],
+    "patterns": [{"q": "a = (?i)b+, c"}],
+    "tolerances": [{"price": 0.5, "t/n": 2.0}],
+    "keys": [["city", "date"]],
+}
+
+
+@pytest.mark.parametrize("name", list(METRICS))
+def test_what_a_form_asks_for_is_what_it_reads(name: str) -> None:
+    for option in metric_options(name):
+        for value in [*SAMPLES.get(option.kind, []), *(choice for choice, _ in option.choices)]:
+            expected = {} if value == option.default else {option.name: value}
+            criterion = Criterion(name, 0.5, expected)
+
+            typed = ImmutableMultiDict([("filled", "1"), *write_criteria([criterion])])
+
+            assert read_criteria(typed) == (criterion,)
+
+
+def test_an_option_that_has_no_field_is_kept_as_json() -> None:
+    criterion = Criterion("safety_v1", 0.5, {"judge_model_options": {"judge_models": ["a", "b"]}})
+
+    typed = ImmutableMultiDict([("filled", "1"), *write_criteria([criterion])])
+
+    assert read_criteria(typed) == (criterion,)
+
+
+def test_spellings_of_adk_come_back_as_the_form_has_them() -> None:
+    criterion = Criterion("tool_trajectory_avg_score", 1.0, {"match_type": "in-order"})
+
+    typed = ImmutableMultiDict([("filled", "1"), *write_criteria([criterion])])
+
+    assert read_criteria(typed)[0].options == {"match_type": "IN_ORDER"}
+
+
+def test_where_a_function_is_found_never_reaches_a_form() -> None:
+    fields = dict(write_criteria([Criterion("mine", 0.5, {"function": "rewards:mine", "root": "/home"})]))
+
+    assert fields == {"metric": "mine", "mine.threshold": "0.5"}
+
+
+@pytest.mark.parametrize(
+    ("name", "field", "text", "message"),
+    [
+        ("tool_exact", "args_by_tool", "search: ignore", "line 1, 'search: ignore': write it as search = ignore"),
+        ("tool_exact", "args_by_tool", "a = exact\nb = ignor", "line 2, 'b = ignor': write one of exact, ignore"),
+        ("tool_exact", "args_by_tool", "a = only", "name at least one key"),
+        ("tool_exact", "args_by_tool", "a = exact\na = ignore", "a comes twice"),
+        ("tool_exact", "any_of", "city = Paris", 'write the values as JSON, texts in quotes: "Paris", "Lyon", 3'),
+        ("tool_exact", "tolerances", "price = wide", "a number such as 0.8, not 'wide'"),
+        ("tool_exact", "args", "only", "name at least one key"),
+        ("tool_used", "at_most", "2.5", "at most: a whole number, not '2.5'"),
+        ("tool_used", "at_least", "-1", "at least: 0 or more, not -1"),
+        ("response_number", "tolerance", "nan", "a number such as 0.8, not 'nan'"),
+        ("response_json_schema", "schema", "{", "schema: Line 1, column 2"),
+        ("safety_v1", "other", "[1]", "This must be an object"),
+    ],
+)
+def test_what_cannot_be_read_is_named(name: str, field: str, text: str, message: str) -> None:
+    typed = ImmutableMultiDict([("filled", "1"), ("metric", name), (f"{name}.{field}", text)])
+
+    with pytest.raises(UsageError) as caught:
+        read_criteria(typed)
+
+    assert message in str(caught.value)
+    assert caught.value.field == f"{name}.{field}"
+
+
+def test_a_refused_form_keeps_every_option(pages: Any) -> None:
+    typed = {
+        "metric": ["tool_exact", "tool_used", "state_path"],
+        "tool_exact.args": "only",
+        "tool_exact.args.keys": "city, <date>",
+        "tool_exact.any_of": 'city = "Paris",\n',
+        "tool_used.tool": "roll <b>",
+        "state_path.want": "every",
+    }
+
+    answer = pages.post("/runs", **pages.form(**typed))
+
+    assert answer.status_code == 422
+    shown = metric(answer.text, "tool_exact")
+    assert '<option value="only" selected>' in shown
+    assert 'value="city, &lt;date&gt;"' in shown
+    assert "city = &#34;Paris&#34;,\n</textarea>" in shown
+    assert 'id="tool_exact.any_of-error"' in shown
+    assert "<details" in shown
+    assert " open>" in shown
+    assert 'value="roll &lt;b&gt;"' in metric(answer.text, "tool_used")
+    assert '<option value="every" selected>' in metric(answer.text, "state_path")
+
+
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        ({"metric": "tool_used", "tool_used.tool": " "}, "tool_used needs its option &#39;tool&#39;"),
+        ({"metric": "response_regex", "response_regex.pattern": "("}, "the pattern is no regular expression"),
+        ({"metric": "safety_v1", "safety_v1.judge_model": "x/y"}, "is not among the allowed judges: openai/big"),
+        ({"metric": "safety_v1", "safety_v1.other": '{"function": "os:system"}'}, "cannot name a function"),
+        ({"metric": "tool_f1", "tool_f1.other": '{"orders": 1}'}, "tool_f1 has no option &#39;orders&#39;"),
+    ],
+)
+def test_options_are_checked_before_anything_starts(pages: Any, changes: Any, sentence: str) -> None:
+    refused = pages.post("/runs", **pages.form(**changes))
+    checked = pages.post("/runs/new", **pages.form(check="1", **changes))
+
+    for answer in (refused, checked):
+        assert answer.status_code == 422
+        assert sentence in answer.text
+    assert pages.desk.store.runs.list() == []
+
+
+def test_check_starts_nothing_and_says_that_nothing_is_wrong(pages: Any) -> None:
+    answer = pages.post("/runs/new", **pages.form(check="1"))
+
+    assert answer.status_code == 200
+    assert "Nothing is wrong with this form." in answer.text
+    assert pages.desk.store.runs.list() == []
+
+
+def test_beside_the_form_stands_what_will_be_unscored(pages: Any) -> None:
+    form = pages.form(
+        metric=["tool_exact", "final_state_match", "required_outputs", "tool_used"],
+        **{"tool_exact.threshold": "1", "required_outputs.outputs": "hello", "tool_used.at_least": "x"},
+    )
+
+    answer = pages.client.post("/runs/new", data=form, headers={"HX-Target": "aside#estimate"})
+
+    lines = re.findall(r'<li class="small">(.*?)</li>', answer.text)
+    assert lines == [
+        "1 of 4 cases will be unscored by Tools, exact and cannot pass (open): "
+        "No turn of this case says which tools should be called.",
+        "4 of 4 cases will be unscored by Final state: The case does not say what the final state should be.",
+        "Tool used cannot be checked yet: at least: a whole number, not &#39;x&#39;.",
+    ]
+
+
+def test_a_form_without_gaps_says_so(pages: Any) -> None:
+    form = pages.form(metric=["tool_exact"], cases="selected", case=["greets"])
+
+    assert "Every ticked metric can judge every case." in pages.post("/runs/new", **form).text
+
+
+def test_options_are_kept_with_the_run_and_by_the_next_one_like_it(pages: Any) -> None:
+    options = {
+        "tool_exact.args": "only",
+        "tool_exact.args.keys": "sides",
+        "tool_exact.tolerances": "sides = 2",
+        "tool_exact.scope": "conversation",
+    }
+    pages.finish(n="1", metric=["tool_exact"], **{"tool_exact.threshold": "1", **options})
+
+    (criterion,) = pages.desk.store.runs.summary(1).config.criteria
+    shown = metric(pages.get("/runs/new?like=1").text, "tool_exact")
+
+    assert criterion.options == {"args": ["sides"], "tolerances": {"sides": 2.0}, "scope": "conversation"}
+    assert 'name="tool_exact.args.keys"' in shown
+    assert 'value="sides"' in shown
+    assert "sides = 2</textarea>" in shown
+    assert '<option value="conversation" selected>' in shown
+
+
+def test_functions_of_the_settings_are_offered_by_their_names(open_runs: Callable[..., Any]) -> None:
+    page = open_runs(functions={"polite": "rewards:polite"}).get("/runs/new").text
+
+    assert "Your own functions" in page
+    assert 'value="polite"' in metric(page, "polite")
+    assert "rewards:polite" not in page
+
+
+def test_a_metric_that_is_gone_is_not_lost_in_silence(pages: Any) -> None:
+    page = pages.post("/runs/new", **pages.form(metric=["gone_metric"])).text
+
+    assert "No longer among the metrics here." in metric(page, "gone_metric")
+
+
+def test_without_an_allowed_judge_the_form_says_how_to_name_one(open_runs: Callable[..., Any]) -> None:
+    page = open_runs().get("/runs/new").text
+
+    assert "none is allowed yet: name one under judges in evaldesk.toml" in page
+
+
+def test_every_metric_has_a_group() -> None:
+    assert {metric_info(name).needs for name in METRICS} <= {
+        "tool_calls",
+        "reference",
+        "reference_json",
+        "reference_number",
+        "final_state",
+        "nothing",
+    }
