@@ -61,7 +61,7 @@ def test_a_passed_case_takes_one_line(store: Store, capsys: pytest.CaptureFixtur
 
     lines = capsys.readouterr().out.splitlines()
     assert lines[0] == "✓  roll_16"
-    assert lines[-1] == f"Run {run_id}. `evaldesk ui` shows it turn by turn."
+    assert lines[-1] == f"Run {run_id}. `evaldesk open {run_id}` shows it turn by turn."
 
 
 def test_what_an_agent_named_cannot_steer_the_terminal(store: Store, capsys: pytest.CaptureFixture[str]) -> None:

@@ -25,7 +25,7 @@ SAID = """\
     trial 1 failed: turn 1: response_match_score: 0 of 4 expected words, 0 of 1 given, after stemming
 2 × agent_raised: ValueError: threes are not found
 4 of 6 passed; could be 0–100 % (2 errored)
-Run 1. `evaldesk ui` shows it turn by turn.
+Run 1. `evaldesk open 1` shows it turn by turn.
 """
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 
 from evaldesk import __version__
-from evaldesk.cli.lazy import LazyGroup
+from evaldesk.cli.lazy import LazyGroup, dashed
 from evaldesk.errors import EvaldeskError
 
 COMMANDS: Mapping[str, str] = {
@@ -43,7 +43,11 @@ class _Evaldesk(LazyGroup):
         return super().resolve_command(ctx, respelled(args))
 
 
-@click.group(cls=_Evaldesk, commands_by_name=COMMANDS, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(
+    cls=_Evaldesk,
+    commands_by_name=COMMANDS,
+    context_settings={"help_option_names": ["-h", "--help"], "token_normalize_func": dashed},
+)
 @click.version_option(__version__, prog_name="evaldesk", message="%(prog)s %(version)s")
 @click.option(DEBUG, is_flag=True, expose_value=False, help="Show the trace of an error; may stand anywhere.")
 def cli() -> None:

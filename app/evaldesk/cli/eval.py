@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from evaldesk.cli.eval_options import (
-    CONTEXT,
     gate_options,
     osmosis_options,
     output_options,
@@ -20,7 +19,7 @@ if TYPE_CHECKING:
     from evaldesk.cli.eval_request import EvalRequest
 
 
-@click.command(name="eval", context_settings=CONTEXT)
+@click.command(name="eval")
 @click.argument("words", nargs=-1, metavar="[AGENT EVALSET[:CASE,CASE]...]")
 @run_options
 @gate_options

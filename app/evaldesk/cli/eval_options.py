@@ -10,14 +10,6 @@ import click
 Command: TypeAlias = Callable[..., Any]
 
 
-def dashed(name: str) -> str:
-    """`--config_file_path` as `--config-file-path`."""
-    return name.replace("_", "-")
-
-
-CONTEXT: dict[str, Any] = {"token_normalize_func": dashed, "help_option_names": ["-h", "--help"]}
-
-
 RATE = click.FloatRange(0, 1)
 
 

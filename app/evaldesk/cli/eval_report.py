@@ -38,7 +38,7 @@ def show_result(store: Store, summary: RunSummary, *, is_quiet: bool = False) ->
     click.echo(f" ({', '.join(asides)})" if asides else "")
     if summary.reason:
         click.echo(printable(summary.reason))
-    click.echo(f"Run {summary.id}. `evaldesk ui` shows it turn by turn.")
+    click.echo(f"Run {summary.id}. `evaldesk open {summary.id}` shows it turn by turn.")
 
 
 def show_details(store: Store, summary: RunSummary) -> None:

@@ -11,6 +11,11 @@ from evaldesk.errors import NotFoundError
 from evaldesk.registry import import_target
 
 
+def dashed(name: str) -> str:
+    """`--config_file_path` as `--config-file-path`: every option may be written either way."""
+    return name.replace("_", "-")
+
+
 class LazyGroup(click.Group):
     """`commands_by_name` says where each command is, as `module:attr`."""
 

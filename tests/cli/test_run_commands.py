@@ -1,0 +1,215 @@
+"""`evaldesk run`: what is listed, told, stopped, resumed, scored again, given out and deleted."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from click.testing import Result
+
+from evaldesk.desk.run_mark import own_mark
+from evaldesk.errors import EvaldeskError
+from evaldesk.model import AgentRef, Case, RunConfig, Turn
+
+if TYPE_CHECKING:
+    from tests.cli.conftest import Place
+
+MIXED = {"one": "one", "two": "other", "raise": "x"}
+
+
+def _refusal(result: Result) -> str:
+    assert isinstance(result.exception, EvaldeskError), result.output
+    return str(result.exception)
+
+
+@pytest.fixture
+def played(place: Place) -> Place:
+    """A place with one run: a trial passed, one failed, one errored."""
+    place.eval(place.evalset("first", MIXED), "--note", "nightly\nof the main branch", "--seed", 7)
+    return place
+
+
+def test_runs_are_listed_newest_first(played: Place) -> None:
+    played.eval(played.folder / "first.evalset.json:case_1")
+
+    lines = played.run("run", "list").output.splitlines()
+
+    assert lines[0].split() == [
+        "Run",
+        "Name",
+        "Status",
+        "Passed",
+        "Errored",
+        "Done",
+        "Agent",
+        "Eval",
+        "set",
+        "Submitted",
+    ]
+    assert [line.split()[0] for line in lines[1:]] == ["2", "1"]
+    assert "nightly  finished  1 of 2  1        3 of 3" in lines[2]
+
+
+def test_a_listing_is_cut_and_says_so(played: Place) -> None:
+    played.eval(played.folder / "first.evalset.json:case_1")
+
+    assert "1 of 2; --all lists every one." in played.run("run", "list", "--limit", 1).output
+    assert "--all lists" not in played.run("run", "list", "--limit", 1, "--all").output
+    assert played.run("run", "list", "--status", "running").output.startswith("No runs yet")
+
+
+def test_a_listing_as_json(played: Place) -> None:
+    found = json.loads(played.run("run", "list", "--json").output)
+
+    assert (found["total_count"], found["has_more"]) == (1, False)
+    item = found["items"][0]
+    assert (item["id"], item["name"], item["status"]) == (1, "nightly", "finished")
+    assert item["summary"]["progress"] == {"completed": 3, "total": 3, "unit": "trials"}
+    assert (item["summary"]["passed"], item["summary"]["errored"], item["summary"]["pass_rate"]) == (1, 1, 0.5)
+
+
+@pytest.mark.parametrize("name", ["1", "nightly"])
+def test_a_run_is_told_in_full_by_number_and_by_name(played: Place, name: str) -> None:
+    said = played.run("run", "info", name).output
+
+    assert "Result                1 of 2 passed; too few to name a rate" in said
+    assert "1 errored, 0 unscored" in said
+    assert "seed=7" in said
+    assert "`evaldesk run retry 1` plays the 1 errored trials again." in said
+
+
+def test_a_run_as_json(played: Place) -> None:
+    found = json.loads(played.run("run", "info", "1", "--json").output)["data"]
+
+    assert (found["results"]["n_scored"], found["results"]["pass_at_k"]) == (2, {"1": 0.5})
+
+
+def test_an_unknown_run_is_answered_with_the_nearest(played: Place) -> None:
+    assert "did you mean 'nightly'?" in _refusal(played.run("run", "info", "nigthly"))
+    assert "no run 99" in _refusal(played.run("run", "logs", "99"))
+
+
+def test_logs_show_what_broke(played: Place) -> None:
+    said = played.run("run", "logs", "1").output
+
+    assert "case_3, trial 1 errored" in said
+    assert "ValueError: raise was asked for" in said
+    entry = json.loads(played.run("run", "logs", "1", "--errors", "--json").output)
+    assert (entry["case_id"], entry["trial"]) == ("case_3", 1)
+
+
+def test_errors_are_played_again_into_the_same_run(played: Place) -> None:
+    source = (played.agent / "agent.py").read_text()
+    (played.agent / "agent.py").write_text(source)
+
+    result = played.run("run", "retry", "nightly")
+
+    assert result.exit_code == 3
+    with played.store() as store:
+        assert store.runs.attempts(1, 2, 0) == [1, 2]
+        assert store.runs.summary(1).n_trials == 3
+
+
+def test_a_stopped_run_is_resumed_in_the_foreground(place: Place) -> None:
+    place.eval(place.evalset("first", {"one": "one"}))
+    with place.store() as store:
+        summary = store.runs.summary(1)
+        run_id = store.runs.create(summary.config, [store.runs.case(1, 0)])
+        store.runs.set_status(run_id, "stopped")
+
+    result = place.run("run", "resume", run_id)
+
+    assert (result.exit_code, "1 of 1 passed" in result.output) == (0, True), result.output
+    assert "has no trial left to play" in _refusal(place.run("run", "resume", run_id))
+
+
+def test_stopping_a_run_of_another_process_asks_that_process(place: Place) -> None:
+    place.eval(place.evalset("first", {"one": "one"}))
+    with place.store() as store:
+        config = RunConfig(AgentRef("a", "a:a"), "first")
+        run_id = store.runs.create(config, [Case("a", (Turn("hi"),))])
+        store.runs.set_status(run_id, "running", driver=own_mark())
+
+    said = place.run("run", "stop", run_id).output
+
+    assert f"Run {run_id} is being stopped." in said
+    with place.store() as store:
+        assert store.runs.summary(run_id).status == "stopping"
+    assert "is finished already" in _refusal(place.run("run", "stop", "1"))
+
+
+def test_a_run_is_scored_again_as_a_new_one(played: Place) -> None:
+    config = played.folder / "strict.json"
+    config.write_text(json.dumps({"criteria": {"response_exact": 1.0}}))
+
+    result = played.run("run", "rescore", "1", "--config_file_path", config)
+
+    assert "Run 2." in result.output, result.output
+    with played.store() as store:
+        scored = store.runs.list()[0]
+    assert [criterion.metric for criterion in scored.config.criteria] == ["response_exact"]
+    assert scored.config.source_run_id == 1
+
+
+def test_a_run_is_given_out_as_a_file(played: Place) -> None:
+    played.run("run", "export", "nightly", "-o", "run.csv")
+
+    lines = (played.folder / "run.csv").read_text().splitlines()
+    assert [line.split(",")[4] for line in lines] == ["verdict", "passed", "failed", "errored"]
+    assert "is there already; --force replaces it" in _refusal(played.run("run", "export", "1", "-o", "run.csv"))
+    assert json.loads(played.run("run", "export", "1", "--format", "osmosis-results").output)["summary"]
+
+
+def test_runs_are_deleted_when_somebody_says_so(played: Place) -> None:
+    assert "rm deletes 3 trials for good; say --yes" in _refusal(played.run("run", "rm", "1"))
+
+    assert played.run("run", "rm", "nightly", "--yes").output == "Run 1 is deleted.\n"
+
+    assert played.run("run", "list").output.startswith("No runs yet")
+
+
+def test_a_folder_without_runs_says_what_to_do(tmp_path: Path, place: Place) -> None:
+    said = _refusal(place.run("run", "list", "--workspace", tmp_path))
+
+    assert "does not exist; start a desk or a run in this workspace first" in said
+
+
+DRIVEN = '''
+from pathlib import Path
+
+CALLS = Path(__file__).parent / "calls.txt"
+
+
+def root_agent(message, state):
+    """Writes down that it was called."""
+    with CALLS.open("a") as file:
+        file.write(message + "\\n")
+    return message
+'''
+
+
+def test_two_drivers_and_a_reader_share_a_run_without_doubling_it(place: Place) -> None:
+    queries = {f"query {number}": f"query {number}" for number in range(6)}
+    place.eval(f"{place.evalset('first', queries)}:case_1")
+    (place.agent / "agent.py").write_text(DRIVEN)
+    with place.store() as store:
+        config = store.runs.summary(1).config
+        cases = [Case(query, (Turn(query),)) for query in queries]
+        run_id = store.runs.create(config, cases)
+        store.runs.claim(run_id, "waiting", was="")
+        command = [sys.executable, "-m", "evaldesk", "run", "drive", str(run_id), "--workspace", str(place.folder)]
+        streams: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
+        drivers = [subprocess.Popen(command, **streams) for _ in range(2)]
+        while any(driver.poll() is None for driver in drivers):
+            place.run("run", "list")
+
+        said = [driver.communicate()[0] for driver in drivers]
+        summary = store.runs.summary(run_id)
+
+    assert said == ["", ""]
+    assert (summary.status, summary.n_done, summary.n_duplicates) == ("finished", 6, 0)
+    assert sorted((place.agent / "calls.txt").read_text().splitlines()) == sorted(queries)
