@@ -12,11 +12,12 @@ import msgspec
 
 from evaldesk.errors import UsageError
 from evaldesk.model import ModelOptions
+from evaldesk.model.recording import MODES, Recording
 from evaldesk.model.user import UserConfig
 
 CONFIG_NAME = "evaldesk.toml"
 _METRIC_NAME = re.compile(r"[A-Za-z_][\w-]{0,63}", re.ASCII)
-KEYS = frozenset({"models", "model", "user", "judges", "metrics", "agents"})
+KEYS = frozenset({"models", "model", "user", "judges", "metrics", "agents", "recording"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +29,8 @@ class Settings:
     beside each agent's own; a browser can name no other. `model_options` hold for every chat and run that asks for
     nothing else, `user` plays the cases that have a scenario. `judges` are the models that may judge, the first of
     them unless a criterion names another. `functions` are the user's own metrics, name by `module:attr`: a browser
-    can choose these and no others. `agents` are the tables of declared agents by their names.
+    can choose these and no others. `agents` are the tables of declared agents by their names. `recording` says whether
+    runs record what models and tools answer, or answer from that.
     """
 
     workspace: Path
@@ -36,6 +38,7 @@ class Settings:
     models: tuple[str, ...] = ()
     model_options: ModelOptions = field(default_factory=ModelOptions)
     user: UserConfig = field(default_factory=UserConfig)
+    recording: Recording = field(default_factory=Recording)
     judges: tuple[str, ...] = ()
     functions: Mapping[str, str] = field(default_factory=dict)
     agents: Mapping[str, Mapping[str, object]] = field(default_factory=dict)
@@ -92,6 +95,7 @@ def read_settings(
         models=tuple(dict.fromkeys(models)),
         model_options=_model_options(table.get("model", {}), path),
         user=_user(table.get("user", {}), path),
+        recording=_recording(environment.get("EVALDESK_RECORDING") or table.get("recording", "off"), path),
         judges=tuple(dict.fromkeys(judges)),
         functions=_functions(table.get("metrics", {}), path),
         n_workers=n_workers,
@@ -131,6 +135,13 @@ def _user(value: object, path: Path) -> UserConfig:
         return msgspec.convert(value, UserConfig)
     except (msgspec.ValidationError, UsageError) as error:
         raise UsageError(f"{path}: [user]: {error}") from error
+
+
+def _recording(value: object, path: Path) -> Recording:
+    mode = next((known for known in MODES if known == value), None)
+    if mode is None:
+        raise UsageError(f"{path}: recording is one of {', '.join(MODES)}, not {value!r}")
+    return Recording(mode)
 
 
 def _names(key: str, table: Mapping[str, object], path: Path) -> tuple[str, ...]:

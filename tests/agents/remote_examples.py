@@ -12,7 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from evaldesk.agents import Agent, load_agent
+from evaldesk.agents.protocol import event_of
 from evaldesk.agents.remote import checked_ref
+from evaldesk.model import Change, Event, Session, TurnRecord
+from evaldesk.wire import to_json
 
 DICE = """
 def turn(message, state):
@@ -43,6 +46,7 @@ for line in sys.stdin:
 """
 )
 
+QUERIES = ("hi", *(f"Roll a d{sides}" for sides in (6, 8, 10, 12)))
 WAITING = threading.Event()  # set when a server was asked to wait
 
 _names: dict[str, Any] = {}
@@ -57,6 +61,10 @@ def remote_agent(kind: str, folder: Path) -> Iterator[Agent]:
         (folder / "dice.py").write_text(COMMAND)
         yield load_agent(checked_ref(kind, f"{sys.executable} -S {folder / 'dice.py'}"))
         return
+    if kind == "replay":
+        (folder / "dice.json").write_bytes(to_json({"trials": [_trial(query) for query in QUERIES]}))
+        yield load_agent(checked_ref(kind, str(folder / "dice.json")))
+        return
     released = threading.Event()
     server = ThreadingHTTPServer(("127.0.0.1", 0), _handler(_ROUTES[kind], released))
     server.daemon_threads = True
@@ -68,6 +76,16 @@ def remote_agent(kind: str, folder: Path) -> Iterator[Agent]:
     server.shutdown()
     server.server_close()
     thread.join()
+
+
+def _trial(query: str) -> dict[str, Any]:
+    state: dict[str, Any] = {}
+    session = Session("s")
+    told = [event_of(event, session, "dice") for event in turn(query, state)]
+    events = [event for event in told if event]
+    if session.state:
+        events.insert(1, Event("state_delta", changes=(Change("rolls", after=session.state["rolls"]),)))
+    return {"case_id": None, "trial_index": 0, "transcript": {"turns": [TurnRecord(query, tuple(events))]}}
 
 
 def _handler(route: Callable[[str, Any], tuple[str, bytes]], released: threading.Event) -> type[BaseHTTPRequestHandler]:

@@ -23,6 +23,7 @@ from typing import Any, Literal, TypeAlias
 
 import msgspec
 
+from evaldesk.agents.recorded_tools import recorded
 from evaldesk.agents.tools import Outcome, tool_of
 from evaldesk.errors import FormatError, NoDoubleError, UsageError
 from evaldesk.matching.json_equality import json_equal, objects_equal
@@ -80,7 +81,7 @@ class ToolDoubles:
             if is_left and answer.takes(args):
                 self._n_used[name, index] += 1
                 note = f"{name} was answered by a double of the case (answer {index + 1})"
-                return replace(await self._given(answer, args, state), note=note)
+                return replace(await self._given(answer, args, state), note=note, source=DOUBLE)
         return self._unmatched(name, args)
 
     async def _given(self, answer: Answer, args: JsonObject, state: dict[str, JsonValue]) -> Outcome:
@@ -101,7 +102,7 @@ class ToolDoubles:
         said = f"the case has no double for {name}({msgspec.json.encode(dict(args)).decode()})"
         if unmatched == "fail":
             raise NoDoubleError(f"{said}; add an answer to {KEY}, or set its unmatched to pass_through or refuse")
-        return Outcome(f"{name} is not available", is_error=True, note=said)
+        return Outcome(f"{name} is not available", is_error=True, note=said, source=DOUBLE)
 
 
 CURRENT_DOUBLES: ContextVar[ToolDoubles | None] = ContextVar("current_doubles", default=None)
@@ -138,8 +139,11 @@ async def double_of(name: str, args: JsonObject, state: dict[str, JsonValue]) ->
 async def doubled(
     name: str, args: JsonObject, state: dict[str, JsonValue], call: Callable[[], Awaitable[Outcome]]
 ) -> Outcome:
-    """What the case has the tool answer, or what `call` gives. Raises NoDoubleError."""
-    return await double_of(name, args, state) or await call()
+    """What the case has the tool answer, or the recording of the run, or what `call` gives.
+
+    Raises NoDoubleError, and ModelError for a call that a replay lacks.
+    """
+    return await double_of(name, args, state) or await recorded(name, args, state, call)
 
 
 async def call_tool(

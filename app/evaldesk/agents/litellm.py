@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
-from evaldesk.agents.doubles import DOUBLE, doubled
+from evaldesk.agents.doubles import doubled
 from evaldesk.agents.history import assistant_message, chat_messages, result_text, tool_message
 from evaldesk.agents.instruction import MissingKey, filled
 from evaldesk.agents.tools import Outcome, Tool, tool_of
@@ -157,9 +157,8 @@ class LlmAgent:
         call = ToolCall(requested.name, args or {}, requested.id, extra)
         yield Event("tool_call", author=self.name, call=call)
         outcome = await self._outcome(requested, args, session.state)
-        for author, text in ((self.name, outcome.trace), (DOUBLE, outcome.note)):
-            if text:
-                yield Event("log", author=author, text=text)
+        if outcome.trace:
+            yield Event("log", author=self.name, text=outcome.trace)
         yield Event(
             "tool_result",
             author=self.name,
@@ -168,6 +167,8 @@ class LlmAgent:
             is_error=outcome.is_error,
             duration_ms=outcome.duration_ms,
         )
+        if outcome.note:
+            yield Event("log", author=outcome.source, text=outcome.note)
 
     async def _outcome(
         self, requested: RequestedCall, args: dict[str, JsonValue] | None, state: dict[str, JsonValue]

@@ -38,6 +38,7 @@ AGENTS = Registry(
         "osmosis": "evaldesk.agents.osmosis:adapt",
         "pydantic_ai": "evaldesk.agents.pydantic_ai:adapt",
         "python": "evaldesk.agents.python:adapt",
+        "replay": "evaldesk.agents.replay:adapt",
     },
 )
 LAST = "python"  # it takes any function, so every other adapter looks first

@@ -24,7 +24,7 @@ STATE = "state"  # the parameter that receives the session state and that no mod
 class Outcome:
     """What a tool gave, or a sentence that the model can read and the trace of what it raised.
 
-    `note` says where the outcome comes from when the tool itself was not called.
+    `note` and `source` say where the outcome comes from when the tool itself was not called.
     """
 
     result: JsonValue
@@ -32,6 +32,7 @@ class Outcome:
     trace: str = ""
     duration_ms: float = 0.0
     note: str = ""
+    source: str = ""
 
 
 @dataclass(frozen=True, slots=True)

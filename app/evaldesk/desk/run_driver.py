@@ -125,6 +125,7 @@ class RunDriver:
             model=config.model,
             model_options=config.model_options,
             user=config.user,
+            recording=config.recording,
             seed=trial_seed(config.seed, case, trial.trial_index),
             attempt=trial.attempt,
         )

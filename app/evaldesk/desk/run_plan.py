@@ -10,6 +10,7 @@ from evaldesk import __version__
 from evaldesk.errors import UsageError
 from evaldesk.metrics import check_criteria, unscored_reason
 from evaldesk.model import DEFAULT_CRITERIA, AgentRef, Case, Criterion, EvalSet, Limits, ModelOptions, RunConfig
+from evaldesk.model.recording import Recording
 from evaldesk.model.user import UserConfig
 
 MAX_N = 1000
@@ -32,6 +33,7 @@ class RunOptions:
     model: str | None = None
     model_options: ModelOptions = field(default_factory=ModelOptions)
     user: UserConfig | None = None
+    recording: Recording | None = None
     seed: int | None = None
     note: str = ""
     errors_are_failures: bool = False
@@ -93,6 +95,7 @@ def plan_run(subject: RunSubject, options: RunOptions, *, models: Sequence[str],
         model=_allowed_model(options.model, subject.agent_model, models),
         model_options=options.model_options,
         user=options.user or UserConfig(),
+        recording=options.recording or Recording(),
         agent_version=subject.agent_version,
         agent_model=subject.agent_model,
         seed=seed if options.seed is None else options.seed,

@@ -24,7 +24,7 @@ from evaldesk.desk.run_driver import RunDriver
 from evaldesk.desk.run_live import LiveRun, Tick
 from evaldesk.desk.run_mark import is_alive, own_mark
 from evaldesk.desk.run_page import RunPage, read_run
-from evaldesk.desk.run_plan import RunOptions, RunPlan, RunSubject, plan_run
+from evaldesk.desk.run_plan import RunOptions, RunPlan, RunSubject, limits_of, plan_run
 from evaldesk.desk.run_subject import read_subject
 from evaldesk.desk.run_view import LIVE, RunQuery
 from evaldesk.desk.scrubbing import value_scrubber
@@ -96,6 +96,10 @@ class RunDesk:
             options,
             model_options=self._settings.model_options | options.model_options,
             user=options.user or self._settings.user,
+            **limits_of(options, self._settings.limits),
+            recording=replace(
+                options.recording or self._settings.recording, folder=str(self._settings.state_folder / "recordings")
+            ),
             criteria=ready_criteria(options.criteria, self._settings, subject.agent.root),
         )
         return plan_run(subject, options, models=self._settings.models, seed=self._chance.randrange(2**31))

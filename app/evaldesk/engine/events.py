@@ -60,6 +60,7 @@ def _usage(found: object) -> Usage:
         cost=None if found.cost is None else _number(found.cost, "usage.cost"),
         n_attempts=int(_number(found.n_attempts, "usage.n_attempts")),
         duration_ms=_number(found.duration_ms, "usage.duration_ms"),
+        is_replayed=found.is_replayed is True,
     )
 
 

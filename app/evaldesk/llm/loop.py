@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 
 from evaldesk.llm.call import ModelCall, ModelReply
 from evaldesk.llm.client import open_litellm, set_environment
+from evaldesk.llm.recording import CURRENT_RECORDER
 from evaldesk.llm.retries import PATIENT, Patience, Wait, complete_patiently
 
 T = TypeVar("T")
@@ -27,15 +28,20 @@ async def complete(
     patience: Patience = PATIENT,
     on_wait: Callable[[Wait], None] | None = None,
 ) -> ModelReply:
-    """Ask a model, trying again where that may help. Raises ModelError.
+    """Ask a model, trying again where that may help, or its recording where the trial has one. Raises ModelError.
 
     With `on_text` the answer is streamed: it is called in the caller's loop with each piece of text, `on_wait` with
     each pause before another attempt. Cancelling the caller cancels the call.
     """
     caller = asyncio.get_running_loop()
+    recorder = CURRENT_RECORDER.get()
+
+    async def ask() -> ModelReply:
+        return await on_loop(complete_patiently(call, tell, patience, warn))
+
     tell = (lambda text: caller.call_soon_threadsafe(on_text, text)) if on_text else None
     warn = (lambda wait: caller.call_soon_threadsafe(on_wait, wait)) if on_wait else None
-    return await on_loop(complete_patiently(call, tell, patience, warn))
+    return await (recorder.reply(call, on_text, ask) if recorder else ask())
 
 
 async def on_loop(work: Coroutine[Any, Any, T]) -> T:

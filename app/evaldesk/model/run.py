@@ -8,6 +8,7 @@ from typing import Literal, TypeAlias
 from evaldesk.model.evalset import Case
 from evaldesk.model.json_value import JsonObject
 from evaldesk.model.options import Limits, ModelOptions
+from evaldesk.model.recording import Recording
 from evaldesk.model.score import Criterion, Score, Verdict
 from evaldesk.model.transcript import ErrorRecord, Transcript, TurnRecord, Usage
 from evaldesk.model.user import UserConfig
@@ -80,6 +81,7 @@ class TrialSpec:
     model: str | None = None
     model_options: ModelOptions = field(default_factory=ModelOptions)
     user: UserConfig = field(default_factory=UserConfig)
+    recording: Recording = field(default_factory=Recording)
     seed: int = 0
     attempt: int = 1
 
@@ -97,6 +99,7 @@ class TurnSpec:
     user_id: str = "user"
     model: str | None = None
     model_options: ModelOptions = field(default_factory=ModelOptions)
+    limits: Limits = field(default_factory=Limits)
     seed: int | None = None
     timeout_s: float = 300.0
 
@@ -153,6 +156,7 @@ class RunConfig:
     model: str | None = None
     model_options: ModelOptions = field(default_factory=ModelOptions)
     user: UserConfig = field(default_factory=UserConfig)
+    recording: Recording = field(default_factory=Recording)
     agent_version: str = ""
     agent_model: str | None = None
     seed: int = 0

@@ -25,7 +25,10 @@ Role: TypeAlias = Literal["agent", "user", "judge"]
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """Tokens and cost of one model call. `cost` is US dollars, None where the price is unknown, never 0 for that."""
+    """Tokens and cost of one model call. `cost` is US dollars, None where the price is unknown, never 0 for that.
+
+    A call that was answered from a recording `is_replayed`: it cost nothing, and is no answer of its own.
+    """
 
     model: str
     role: Role = "agent"
@@ -34,6 +37,7 @@ class Usage:
     cost: float | None = None
     n_attempts: int = 1
     duration_ms: float = 0.0
+    is_replayed: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,159 @@
+"""A recorded transcript as an agent: it answers what was answered then, and says so.
+
+The file holds one transcript (`{"turns": […]}`), several of them by case and trial (`{"trials": [{"case_id": …,
+"trial_index": …, "transcript": {"turns": […]}}]}`), or a list of chat messages in OpenAI's shape.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from evaldesk.agents.agent import Agent
+from evaldesk.agents.message_events import MessageEvents, content_text
+from evaldesk.agents.recorded_tools import RECORDING
+from evaldesk.agents.trial_context import CURRENT_TRIAL
+from evaldesk.errors import AgentError
+from evaldesk.model import AgentDescription, AgentRef, ErrorRecord, Event, Session, Transcript, TurnRecord
+
+KIND = "replay"
+MAX_BYTES = 64 * 1024 * 1024
+
+
+class Trial(msgspec.Struct, frozen=True):
+    """One recorded trial; without a case it answers for any."""
+
+    transcript: Transcript
+    case_id: str | None = None
+    trial_index: int = 0
+
+
+def adapt(found: object, ref: AgentRef) -> Agent | None:
+    """The agent that a file is; None for anything that was imported. Raises AgentError."""
+    if ref.kind != KIND or found is not None:
+        return None
+    return ReplayAgent(ref, tuple(read_recording(Path(ref.target))))
+
+
+@dataclass(frozen=True, slots=True)
+class ReplayAgent:
+    """Answers from a recording. A question that was not asked then is an error, never an answer to another one."""
+
+    ref: AgentRef
+    trials: tuple[Trial, ...] = field(repr=False)
+
+    def describe(self) -> AgentDescription:
+        """The file, and how much it holds."""
+        n = len(self.trials)
+        said = f"Answers from {Path(self.ref.target).name}, a recording of {n} {'trial' if n == 1 else 'trials'}"
+        return AgentDescription(name=self.ref.id, kind=KIND, description=said)
+
+    async def reply(self, session: Session, message: str) -> AsyncIterator[Event]:
+        """Yield the events of the recorded turn; usage says that it is replayed and cost nothing."""
+        number = len(session.turns)
+        turn = self._turn([*(turn.query for turn in session.turns), message])
+        if turn is None or turn.query.strip() != message.strip():
+            yield Event("error", error=ErrorRecord("not_recorded", self._missing(turn, number, message)))
+            return
+        yield Event("log", author=RECORDING, text=f"replayed from {Path(self.ref.target).name}, turn {number + 1}")
+        for event in turn.events:
+            if event.kind == "state_delta":
+                _apply(event, session)
+            elif event.usage:
+                yield replace(event, usage=replace(event.usage, cost=0.0, is_replayed=True))
+            elif event.kind != "user_message" and not event.is_partial:
+                yield event
+
+    def _turn(self, queries: Sequence[str]) -> TurnRecord | None:
+        """The recorded turn that answers the last of `queries`, in the first trial in which all of them were asked.
+
+        Where there is none, the turn at that place in the first trial that could be meant.
+        """
+        number = len(queries) - 1
+        meant = [trial.transcript.turns for trial in self.trials if _is_meant(trial)]
+        long_enough = [turns for turns in meant if number < len(turns)]
+        asked = [query.strip() for query in queries]
+        same = (turns for turns in long_enough if [turn.query.strip() for turn in turns[: number + 1]] == asked)
+        turns = next(same, long_enough[0] if long_enough else None)
+        return turns[number] if turns else None
+
+    def _missing(self, turn: TurnRecord | None, number: int, message: str) -> str:
+        place = f"turn {number + 1}"
+        playing = CURRENT_TRIAL.get()
+        if playing:
+            place = f"case {playing.case.id!r}, trial {playing.trial_index + 1}, {place}"
+        if turn is None:
+            return f"the recording has no {place}"
+        return f"the recording has another question at {place}: {turn.query[:80]!r}, not {message[:80]!r}"
+
+
+def _is_meant(trial: Trial) -> bool:
+    """Whether the trial is one of the case and with the index that are played; in a chat any is."""
+    playing = CURRENT_TRIAL.get()
+    if playing is None or trial.case_id is None:
+        return True
+    return (trial.case_id, trial.trial_index) == (playing.case.id, playing.trial_index)
+
+
+def read_recording(path: Path) -> list[Trial]:
+    """The trials that a file holds. Raises AgentError saying what it was looked for."""
+    try:
+        if path.stat().st_size > MAX_BYTES:
+            raise AgentError(f"{path}: bigger than {MAX_BYTES // 2**20} MiB")
+        found = json.loads(path.read_bytes())
+    except OSError as error:
+        raise AgentError(f"{path}: {error.strerror or error}") from error
+    except ValueError as error:
+        raise AgentError(f"{path}: no JSON: {error}") from error
+    try:
+        return list(_trials(found))
+    except (msgspec.ValidationError, ValueError) as error:
+        raise AgentError(f"{path}: no recording: {error}; wanted turns, trials, or a list of messages") from error
+
+
+def _trials(found: Any) -> Iterator[Trial]:
+    if isinstance(found, list):
+        yield Trial(_transcript_of(found))
+    elif isinstance(found, dict) and "turns" in found:
+        yield Trial(msgspec.convert(found, Transcript))
+    elif isinstance(found, dict) and isinstance(found.get("trials"), list):
+        yield from msgspec.convert(found["trials"], list[Trial])
+    else:
+        raise ValueError(f"it is {type(found).__name__} without turns or trials")
+
+
+def _transcript_of(messages: list[Any]) -> Transcript:
+    """The turns that a list of chat messages makes up."""
+    turns: list[TurnRecord] = []
+    events: list[Event] = []
+    told = MessageEvents(events.append)
+    for index, message in enumerate(messages):
+        if not isinstance(message, Mapping) or "role" not in message:
+            raise ValueError(f"message {index + 1} has no role")
+        if message["role"] == "user":
+            _end_turn(turns, events)
+            turns.append(TurnRecord(content_text(message.get("content"))))
+        elif message["role"] != "system":
+            told.skip(messages[:index])
+            told.catch_up(messages[: index + 1])
+    _end_turn(turns, events)
+    return Transcript(tuple(turns))
+
+
+def _end_turn(turns: list[TurnRecord], events: list[Event]) -> None:
+    if turns:
+        turns[-1] = replace(turns[-1], events=tuple(events))
+    events.clear()
+
+
+def _apply(event: Event, session: Session) -> None:
+    for change in event.changes:
+        if change.is_present:
+            session.state[change.key] = change.after
+        else:
+            session.state.pop(change.key, None)

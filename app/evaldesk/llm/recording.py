@@ -1,0 +1,106 @@
+"""What models and tools answered, kept in files, so that the same trial can be played again without asking them.
+
+An answer is found by the content of what was asked, by the index of the trial, and by how often the trial asked the
+same before: repeats of a case never share one. The seed is not part of it, it differs from run to run.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import tempfile
+from collections import Counter
+from collections.abc import Awaitable, Callable
+from contextvars import ContextVar
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from evaldesk.errors import ModelError
+from evaldesk.llm.call import ModelCall, ModelReply
+from evaldesk.model import JsonObject
+from evaldesk.model.recording import Recording
+from evaldesk.wire import from_json, json_scrubber, plain, to_json
+
+NOT_RECORDED = "not_recorded"
+
+_encoder = msgspec.json.Encoder(order="deterministic")
+
+
+@dataclass(slots=True)
+class Recorder:
+    """The recording as one trial uses it."""
+
+    recording: Recording
+    trial_index: int
+    _n_asked: Counter[bytes] = field(default_factory=Counter)
+
+    async def reply(
+        self, call: ModelCall, on_text: Callable[[str], None] | None, ask: Callable[[], Awaitable[ModelReply]]
+    ) -> ModelReply:
+        """The recorded reply, or what `ask` gives, which is then recorded. Raises ModelError."""
+        key = self.key("model", _content(call))
+        found = self.found(key, f"the call of {call.model}")
+        if found is None:
+            reply = await ask()
+            self.keep(key, asdict(reply))
+            return reply
+        reply = msgspec.convert(found, ModelReply)
+        if on_text and reply.text:
+            on_text(reply.text)
+        return replace(reply, usage=replace(reply.usage, cost=0.0, n_attempts=0, duration_ms=0.0, is_replayed=True))
+
+    def key(self, kind: str, content: JsonObject) -> str:
+        """The name of what is asked now; asking the same again gives another one."""
+        said = _encoder.encode([kind, plain(content)])
+        self._n_asked[said] += 1
+        whole = _encoder.encode([self.trial_index, self._n_asked[said]]) + said
+        return hashlib.blake2b(whole, digest_size=20).hexdigest()
+
+    def found(self, key: str, what: str) -> dict[str, Any] | None:
+        """The recorded answer; None where `what` is to be asked. Raises ModelError in a replay that lacks it."""
+        if not self.recording.may_replay:
+            return None
+        try:
+            return from_json(self._path(key).read_bytes(), dict[str, Any])
+        except FileNotFoundError:
+            pass
+        except (OSError, msgspec.MsgspecError) as error:
+            raise ModelError(f"the recording of {what} cannot be read: {error}", kind=NOT_RECORDED) from error
+        if self.recording.mode == "auto":
+            return None
+        raise ModelError(
+            f"{what} is not in the recording (trial {self.trial_index + 1}); run once with `record` or `auto`, "
+            "or look for what differs from then: the instruction, the tools, an earlier answer",
+            kind=NOT_RECORDED,
+        )
+
+    def keep(self, key: str, answer: JsonObject) -> None:
+        """Write an answer, whole or not at all, without secrets."""
+        path = self._path(key)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        data = json_scrubber(os.environ)(to_json(plain(answer)))
+        handle, name = tempfile.mkstemp(dir=path.parent, prefix=".")
+        with os.fdopen(handle, "wb") as file:
+            file.write(data)
+        Path(name).replace(path)
+
+    def _path(self, key: str) -> Path:
+        return Path(self.recording.folder, key[:2], f"{key}.json")
+
+
+CURRENT_RECORDER: ContextVar[Recorder | None] = ContextVar("current_recorder", default=None)
+
+
+def _content(call: ModelCall) -> dict[str, Any]:
+    return {
+        "model": call.model,
+        "messages": list(call.messages),
+        "tools": list(call.tools),
+        "temperature": call.temperature,
+        "top_p": call.top_p,
+        "max_tokens": call.max_tokens,
+        "extra": dict(call.extra),
+    }
