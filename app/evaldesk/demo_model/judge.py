@@ -89,8 +89,8 @@ def _rubric(question: _Question, line: str) -> dict[str, Any]:
 
 def _sentence(question: _Question, line: str) -> dict[str, Any]:
     number, _, text = line.partition(". ")
-    is_fact = any(word.isdecimal() for word in _words(text)) or _covered(text, question.text("CONTEXT")) < ENOUGH / 2
-    good = question.says(not is_fact or (bool(_numbers(text)) and _has_numbers(text, question.text("CONTEXT"))))
+    is_fact = bool(_numbers(text))
+    good = question.says(not is_fact or _has_numbers(text, question.text("CONTEXT")))
     label = "unsupported" if not good else "supported" if is_fact else "not_applicable"
     return {"number": int(number), "rationale": f"{LABEL} it looked for the numbers in the context.", "label": label}
 

@@ -28,7 +28,12 @@ class JudgeMetric:
         "", "model", "Judge", "The model that judges; the first of the allowed judges unless you choose."
     )
     num_samples: int | None = option(
-        None, "whole", "Samples", "How often each judge is asked; the majority counts.", low=1, high=MAX_SAMPLES
+        None,
+        "whole",
+        "Samples",
+        "How often each judge is asked, the majority counts; empty: as often as in ADK.",
+        low=1,
+        high=MAX_SAMPLES,
     )
     judge_model_options: dict[str, Any] = field(default_factory=dict)
 
