@@ -113,7 +113,10 @@ def test_results_become_a_run_and_its_page_is_next(visitor: Visitor) -> None:
     assert "hallucinations_v1" in page
     assert "Run again" not in page
     assert visitor.client.get("/runs").status_code == 200
-    assert "Roll a die" in visitor.text("/runs/1/cases/0/trials/1")
+    trial = visitor.text("/runs/1/cases/0/trials/1")
+    assert "Roll a die" in trial
+    assert "Edit case" not in trial
+    assert "Run again" not in trial
 
 
 @pytest.mark.parametrize("action", ["resumption", "retries"])

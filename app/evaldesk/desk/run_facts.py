@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from evaldesk.desk.run_view import evalset_name, needs_words
 from evaldesk.model import Criterion, RunConfig
 from evaldesk.store import RunSummary
-from evaldesk.store.recorded_runs import NO_EVALSET, is_imported
+from evaldesk.store.recorded_runs import has_evalset, is_imported
 
 ORDERS: Mapping[str, str] = {"EXACT": "exact order", "IN_ORDER": "in order", "ANY_ORDER": "any order"}
 
@@ -43,7 +43,7 @@ def run_facts(summary: RunSummary) -> tuple[Fact, ...]:
 
 def _evalset_href(config: RunConfig) -> str:
     """Where the eval set is; nowhere when the cases came in the file of an imported run."""
-    return "" if config.evalset_id.startswith(NO_EVALSET) else f"/evalsets/{config.evalset_id}"
+    return f"/evalsets/{config.evalset_id}" if has_evalset(config) else ""
 
 
 def _model(config: RunConfig) -> str:

@@ -237,11 +237,11 @@ def _figures(summary: RunSummary) -> list[tuple[str, str, object]]:
     figures: list[tuple[str, str, object]] = [("known cost" if summary.n_unpriced else "cost", "dollars", cost)]
     if summary.n_unpriced:
         figures.append(("cost unknown", "trials", summary.n_unpriced))
-    mean_ms = summary.duration_ms / summary.n_done if summary.n_done else None
+    mean_ms = summary.duration_ms / summary.n_done if summary.duration_ms else None
     return [
         *figures,
         ("mean of a trial", "duration", mean_ms),
-        ("time", "duration", summary.active_ms),
+        ("time", "duration", summary.active_ms or None),
         ("tokens in", "count", summary.tokens_in),
         ("tokens out", "count", summary.tokens_out),
     ]
@@ -256,7 +256,7 @@ def _total(summary: RunSummary, found: Reliability, lines: Sequence[MetricLine],
         pass_hat_k=point.pass_hat_k,
         means=tuple((short_title(each.metric), means.get(each.metric)) for each in summary.config.criteria),
         cost=known_cost(summary, summary.cost, summary.n_unpriced),
-        mean_ms=summary.duration_ms / summary.n_done if summary.n_done else None,
+        mean_ms=summary.duration_ms / summary.n_done if summary.duration_ms else None,
     )
 
 

@@ -121,7 +121,7 @@ def _matrix_row(
         pass_hat_k=pass_hat_k(n_scored, row.n_passed, k) if k else None,
         means=tuple((short_title(name), row.means.get(name)) for name in metrics),
         cost=known_cost(summary, row.cost, row.n_unpriced) if row.n_done else None,
-        mean_ms=row.mean_ms,
+        mean_ms=row.mean_ms or None,
     )
 
 

@@ -85,6 +85,8 @@ def _refusal(data: bytes, source: str) -> FormatError:
     except FormatError as error:
         return error
     reason = refusal(document.value)
+    if "eval config" in reason:
+        reason += "; it goes to a run as its criteria: evaldesk eval --config-file-path FILE"
     is_named = not reason.startswith("this is no eval set")
     return document.error(reason if is_named else f"no format knows this file, {_keys(document.value)}; {_known()}")
 

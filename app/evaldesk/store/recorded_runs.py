@@ -57,6 +57,11 @@ def is_imported(config: RunConfig) -> bool:
     return config.agent.kind == IMPORTED
 
 
+def has_evalset(config: RunConfig) -> bool:
+    """Whether the run's cases are an eval set's; those of an imported run may have come with it."""
+    return not config.evalset_id.startswith(NO_EVALSET)
+
+
 def check_trials(cases: Sequence[Case], results: Sequence[TrialResult]) -> None:
     """Raise UsageError for trials that cannot be stored as a run of these cases."""
     if not results:

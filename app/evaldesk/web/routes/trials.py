@@ -9,6 +9,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from evaldesk.desk.cases import case_key
+from evaldesk.store.recorded_runs import has_evalset
 from evaldesk.web.addresses import number
 from evaldesk.web.render import desk_of, page
 
@@ -24,7 +25,7 @@ async def show(request: Request) -> Response:
         "trials/trial.html",
         trial=trial,
         run_href=f"/runs/{run_id}",
-        edit_href=f"/evalsets/{config.evalset_id}/cases/{case_key(trial.case.id)}",
+        edit_href=f"/evalsets/{config.evalset_id}/cases/{case_key(trial.case.id)}" if has_evalset(config) else "",
         again_href=f"/runs/new?{urlencode(again)}",
     )
 
