@@ -10,7 +10,7 @@ import hashlib
 import os
 import tempfile
 from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from contextvars import ContextVar
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -22,11 +22,13 @@ from evaldesk.errors import ModelError
 from evaldesk.llm.call import ModelCall, ModelReply
 from evaldesk.model import JsonObject
 from evaldesk.model.recording import Recording
-from evaldesk.wire import from_json, json_scrubber, plain, to_json
+from evaldesk.secrets import scrubber
 
 NOT_RECORDED = "not_recorded"
 
-_encoder = msgspec.json.Encoder(order="deterministic")
+# Messages are plain JSON, but for what a framework may leave in them.
+_encoder = msgspec.json.Encoder(order="deterministic", enc_hook=repr)
+_decoder = msgspec.json.Decoder(dict[str, Any])
 
 
 @dataclass(slots=True)
@@ -54,7 +56,7 @@ class Recorder:
 
     def key(self, kind: str, content: JsonObject) -> str:
         """The name of what is asked now; asking the same again gives another one."""
-        said = _encoder.encode([kind, plain(content)])
+        said = _encoder.encode([kind, content])
         self._n_asked[said] += 1
         whole = _encoder.encode([self.trial_index, self._n_asked[said]]) + said
         return hashlib.blake2b(whole, digest_size=20).hexdigest()
@@ -64,7 +66,7 @@ class Recorder:
         if not self.recording.may_replay:
             return None
         try:
-            return from_json(self._path(key).read_bytes(), dict[str, Any])
+            return _decoder.decode(self._path(key).read_bytes())
         except FileNotFoundError:
             pass
         except (OSError, msgspec.MsgspecError) as error:
@@ -81,7 +83,7 @@ class Recorder:
         """Write an answer, whole or not at all, without secrets."""
         path = self._path(key)
         path.parent.mkdir(parents=True, exist_ok=True)
-        data = json_scrubber(os.environ)(to_json(plain(answer)))
+        data = _encoder.encode(_scrubbed(answer, scrubber(os.environ)))
         handle, name = tempfile.mkstemp(dir=path.parent, prefix=".")
         with os.fdopen(handle, "wb") as file:
             file.write(data)
@@ -92,6 +94,16 @@ class Recorder:
 
 
 CURRENT_RECORDER: ContextVar[Recorder | None] = ContextVar("current_recorder", default=None)
+
+
+def _scrubbed(value: Any, scrub: Callable[[str], str]) -> Any:
+    if isinstance(value, str):
+        return scrub(value)
+    if isinstance(value, Mapping):
+        return {key: _scrubbed(item, scrub) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_scrubbed(item, scrub) for item in value]
+    return value
 
 
 def _content(call: ModelCall) -> dict[str, Any]:
