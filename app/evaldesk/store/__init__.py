@@ -1,5 +1,6 @@
 """The database of a workspace: questions as methods, answers as frozen values."""
 
+from evaldesk.store.labels import LabelStore
 from evaldesk.store.lock import WorkspaceHold, hold_workspace
 from evaldesk.store.runs import RunStore
 from evaldesk.store.sessions import SessionStore
@@ -11,6 +12,10 @@ from evaldesk.store.values import (
     CaseRow,
     CaseSort,
     ErrorGroup,
+    Label,
+    LabelFilter,
+    LabelledTrial,
+    LabelPair,
     LastStrip,
     MetricRow,
     Neighbours,
@@ -28,6 +33,11 @@ __all__ = [
     "CaseRow",
     "CaseSort",
     "ErrorGroup",
+    "Label",
+    "LabelFilter",
+    "LabelPair",
+    "LabelStore",
+    "LabelledTrial",
     "LastStrip",
     "MetricRow",
     "Neighbours",

@@ -10,6 +10,7 @@ from types import TracebackType
 from evaldesk.errors import WorkspaceError
 from evaldesk.store.clock import utc_now
 from evaldesk.store.database import Database
+from evaldesk.store.labels import LabelStore
 from evaldesk.store.moving import move_evalset
 from evaldesk.store.recorded_runs import RecordedRunStore
 from evaldesk.store.runs import RunStore
@@ -18,12 +19,13 @@ from evaldesk.store.sessions import SessionStore
 
 
 class Store:
-    """Runs and chat sessions of a workspace. Any thread may use it, and so may other processes at the same time."""
+    """Runs, labels and chat sessions of a workspace. Any thread may use it, and so may other processes."""
 
     def __init__(self, database: Database, clock: Callable[[], datetime]) -> None:
         self._database = database
         self.runs = RunStore(database, clock)
         self.recorded_runs = RecordedRunStore(database, clock)
+        self.labels = LabelStore(database, clock)
         self.sessions = SessionStore(database, clock)
 
     @classmethod

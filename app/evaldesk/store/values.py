@@ -193,6 +193,53 @@ class LastStrip:
 
 
 @dataclass(frozen=True, slots=True)
+class Label:
+    """What a person says of a trial, or of the turn that `turn` counts from 0; `verdict` None is a note only."""
+
+    labeller: str
+    verdict: str | None
+    note: str
+    turn: int | None
+    labelled_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class LabelFilter:
+    """Which labels to list; None is any. A disagreement is with the verdict that the metrics gave the trial."""
+
+    run_id: int | None = None
+    labeller: str | None = None
+    verdict: str | None = None
+    is_disagreement: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class LabelledTrial:
+    """A label with the trial it is of; `trial_verdict` is that of the metrics."""
+
+    label: Label
+    run_id: int
+    key: TrialKey
+    case_id: str
+    evalset_id: str
+    trial_verdict: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class LabelPair:
+    """A person's verdict on a trial beside a metric's, or the trial's own where `metric` is empty.
+
+    `trial` is run, case and trial index. `is_passed` is None where the metrics gave no verdict.
+    """
+
+    labeller: str
+    trial: tuple[int, int, int]
+    is_good: bool
+    metric: str
+    is_passed: bool | None
+
+
+@dataclass(frozen=True, slots=True)
 class AddedCase:
     """A case that was made from a session."""
 

@@ -38,6 +38,7 @@ ROUTES: tuple[str, ...] = (
     "evaldesk.web.routes.evalsets:routes",
     "evaldesk.web.routes.imports:routes",
     "evaldesk.web.routes.trials:routes",
+    "evaldesk.web.routes.labels:routes",
     "evaldesk.web.routes.runs:routes",
     "evaldesk.web.routes.rescoring:routes",
     "evaldesk.web.routes.comparison:routes",

@@ -1,0 +1,85 @@
+"""What people say of trials: the panel on the page of a trial, and how it is written."""
+
+from __future__ import annotations
+
+import getpass
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from evaldesk.desk.rescoring import played_run_id
+from evaldesk.errors import UsageError
+from evaldesk.store import Label, Store, TrialKey
+
+VERDICTS = ("passed", "failed", "unsure")
+MAX_NOTE = 2_000
+MAX_NAME = 80
+
+
+@dataclass(frozen=True, slots=True)
+class TypedLabel:
+    """What was typed on the page of a trial; `turn` is empty for the whole trial, else it counts from 0."""
+
+    labeller: str = ""
+    verdict: str = ""
+    note: str = ""
+    turn: str = ""
+    op: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class LabelPanel:
+    """The labels of a trial and the form for another; `where` says which run they are kept with when it is not this."""
+
+    labels: Sequence[Label]
+    typed: TypedLabel
+    where: int | None
+    problem: str = ""
+    field: str = ""
+
+
+def read_panel(
+    store: Store, run_id: int, key: TrialKey, typed: TypedLabel | None = None, error: UsageError | None = None
+) -> LabelPanel:
+    """The labels of a trial, also of one that is scored again: they are of what the agent did. Raises NotFoundError."""
+    played = played_run_id(store.runs, run_id)
+    return LabelPanel(
+        labels=store.labels.of_trial(played, key),
+        typed=typed or TypedLabel(labeller=default_labeller(store)),
+        where=None if played == run_id else played,
+        problem=str(error or ""),
+        field=(error.field or "") if error else "",
+    )
+
+
+def put_label(store: Store, run_id: int, key: TrialKey, typed: TypedLabel, n_turns: int) -> None:
+    """Write a label over the labeller's earlier one, or take that away. Raises UsageError naming the field."""
+    labeller, note = " ".join(typed.labeller.split()), typed.note.strip()
+    if not labeller or len(labeller) > MAX_NAME or not labeller.isprintable():
+        raise UsageError(f"Say who you are, in at most {MAX_NAME} letters.", field="labeller")
+    if typed.verdict and typed.verdict not in VERDICTS:
+        raise UsageError(f"A label says {', '.join(VERDICTS)}, or nothing.", field="verdict")
+    if len(note) > MAX_NOTE:
+        raise UsageError(f"The note has {len(note):,} characters; {MAX_NOTE:,} fit.", field="note")
+    if not typed.verdict and not note and typed.op != "remove":
+        raise UsageError("Choose a verdict, or write a note.", field="note")
+    turn = _turn(typed.turn, n_turns)
+    store.labels.put(played_run_id(store.runs, run_id), key, turn, labeller, typed.verdict or None, note)
+
+
+def default_labeller(store: Store) -> str:
+    """Who labelled last; before anybody did, who is logged in."""
+    known = store.labels.labellers()
+    if known:
+        return known[0]
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError, ImportError):  # no such user, as in some containers
+        return ""
+
+
+def _turn(text: str, n_turns: int) -> int | None:
+    if not text:
+        return None
+    if not text.isascii() or not text.isdecimal() or len(text) > 6 or int(text) >= n_turns:
+        raise UsageError("There is no such turn in this trial.", field="turn")
+    return int(text)

@@ -1,0 +1,142 @@
+"""What people say of trials: one label for each labeller and place; each method is one transaction."""
+
+from __future__ import annotations
+
+import builtins
+from collections.abc import Callable
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import ColumnElement, Select, delete, func, select
+
+from evaldesk.errors import NotFoundError
+from evaldesk.store.database import Database, upsert
+from evaldesk.store.tables import LABEL, RUN, RUN_CASE, SCORE, TRIAL
+from evaldesk.store.values import Label, LabelFilter, LabelledTrial, LabelPair, TrialKey
+
+WHOLE_TRIAL = -1
+_L = LABEL.c
+_SAID = ("passed", "failed")
+_OF_TRIAL = (
+    (TRIAL.c.run_id == _L.run_id) & (TRIAL.c.case_index == _L.case_index) & (TRIAL.c.trial_index == _L.trial_index)
+)
+_OF_CASE = (RUN_CASE.c.run_id == _L.run_id) & (RUN_CASE.c.case_index == _L.case_index)
+_OF_RUN = (RUN.c.id == _L.run_id) & RUN.c.deleted_at.is_(None)
+
+
+class LabelStore:
+    """Labels of the trials of a workspace. A trial's labels belong to the run that played it, and go with it."""
+
+    def __init__(self, database: Database, clock: Callable[[], datetime]) -> None:
+        self._database = database
+        self._clock = clock
+
+    def put(self, run_id: int, key: TrialKey, turn: int | None, labeller: str, verdict: str | None, note: str) -> None:
+        """Write a label over the one that the labeller gave there before; without verdict and note it goes.
+
+        Raises NotFoundError when the run never planned that trial.
+        """
+        place = _place(run_id, key) | {"turn": WHOLE_TRIAL if turn is None else turn, "labeller": labeller}
+        with self._database.writing() as connection:
+            at = [TRIAL.c[name] == value for name, value in _place(run_id, key).items()]
+            if connection.execute(select(TRIAL.c.run_id).where(*at)).first() is None:
+                raise NotFoundError(f"run {run_id} has no trial {key[1]} of case {key[0]}")
+            if not verdict and not note:
+                connection.execute(delete(LABEL).where(*(_L[name] == value for name, value in place.items())))
+                return
+            said = {"verdict": verdict, "note": note, "labelled_at": self._clock()}
+            statement = upsert(connection.dialect.name, LABEL).values(place | said)
+            connection.execute(statement.on_conflict_do_update(index_elements=list(LABEL.primary_key), set_=said))
+
+    def of_trial(self, run_id: int, key: TrialKey) -> builtins.list[Label]:
+        """The labels of one trial: of the whole trial first, then turn by turn."""
+        here = [_L[name] == value for name, value in _place(run_id, key).items()]
+        rows = select(LABEL).where(*here).order_by(_L.turn, _L.labelled_at)
+        with self._database.reading() as connection:
+            return [_label(row) for row in connection.execute(rows)]
+
+    def list(
+        self, wanted: LabelFilter, *, before: datetime | None = None, limit: int = 50
+    ) -> builtins.list[LabelledTrial]:
+        """Labels with their trials, newest first; `before` is the time of the last one of a page."""
+        rows = _joined(
+            select(LABEL, RUN_CASE.c.case_id, TRIAL.c.verdict.label("trial_verdict"), RUN.c.evalset_id)
+        ).where(*_matching(wanted))
+        if before is not None:
+            rows = rows.where(_L.labelled_at < before)
+        with self._database.reading() as connection:
+            found = connection.execute(rows.order_by(_L.labelled_at.desc()).limit(limit)).all()
+        return [
+            LabelledTrial(
+                label=_label(row),
+                run_id=row.run_id,
+                key=(row.case_index, row.trial_index),
+                case_id=row.case_id,
+                evalset_id=row.evalset_id,
+                trial_verdict=row.trial_verdict,
+            )
+            for row in found
+        ]
+
+    def count(self, wanted: LabelFilter) -> int:
+        """How many labels a filter shows."""
+        with self._database.reading() as connection:
+            found: int = connection.scalar(_joined(select(func.count())).where(*_matching(wanted))) or 0
+            return found
+
+    def labellers(self) -> builtins.list[str]:
+        """Everybody who labelled something, the one who did so last first."""
+        names = select(_L.labeller).group_by(_L.labeller).order_by(func.max(_L.labelled_at).desc())
+        with self._database.reading() as connection:
+            return builtins.list(connection.scalars(names))
+
+    def pairs(self, labelled_run: int | None, scored_run: int | None = None) -> builtins.list[LabelPair]:
+        """Every verdict of a person on a whole trial beside what the metrics said of that trial.
+
+        Of one run, whose trials `scored_run` may have scored again, or of all. `metric` is empty for the verdict of the
+        trial itself.
+        """
+        of_run = [_L.turn == WHOLE_TRIAL, _L.verdict.in_(_SAID)]
+        if labelled_run is not None:
+            of_run.append(_L.run_id == labelled_run)
+        run_id = _L.run_id if scored_run is None else scored_run
+        names = (_L.labeller, _L.run_id, _L.case_index, _L.trial_index, _L.verdict)
+        same_trial = (TRIAL.c.case_index == _L.case_index) & (TRIAL.c.trial_index == _L.trial_index)
+        same_score = (SCORE.c.case_index == _L.case_index) & (SCORE.c.trial_index == _L.trial_index)
+        verdicts = select(*names, TRIAL.c.verdict.label("said")).join(TRIAL, (TRIAL.c.run_id == run_id) & same_trial)
+        scores = select(*names, SCORE.c.metric, SCORE.c.passed).join(SCORE, (SCORE.c.run_id == run_id) & same_score)
+        with self._database.reading() as connection:
+            whole = connection.execute(verdicts.join(RUN, _OF_RUN).where(*of_run)).all()
+            by_metric = connection.execute(scores.join(RUN, _OF_RUN).where(*of_run, SCORE.c.passed.is_not(None))).all()
+        return [
+            *(_pair(row, "", row.said == "passed" if row.said in _SAID else None) for row in whole),
+            *(_pair(row, row.metric, row.passed) for row in by_metric),
+        ]
+
+
+def _joined(chosen: Select[Any]) -> Select[Any]:
+    return chosen.select_from(LABEL.join(TRIAL, _OF_TRIAL).join(RUN_CASE, _OF_CASE).join(RUN, _OF_RUN))
+
+
+def _matching(wanted: LabelFilter) -> builtins.list[ColumnElement[bool]]:
+    columns = ((_L.run_id, wanted.run_id), (_L.labeller, wanted.labeller), (_L.verdict, wanted.verdict))
+    found: builtins.list[ColumnElement[bool]] = [column == value for column, value in columns if value is not None]
+    if wanted.is_disagreement:
+        found += [_L.turn == WHOLE_TRIAL, _L.verdict.in_(_SAID), TRIAL.c.verdict.in_(_SAID)]
+        found.append(_L.verdict != TRIAL.c.verdict)
+    return found
+
+
+def _place(run_id: int, key: TrialKey) -> dict[str, int]:
+    return {"run_id": run_id, "case_index": key[0], "trial_index": key[1]}
+
+
+def _label(row: Any) -> Label:
+    turn = None if row.turn == WHOLE_TRIAL else row.turn
+    return Label(row.labeller, row.verdict, row.note, turn, row.labelled_at)
+
+
+def _pair(row: Any, metric: str, is_passed: bool | None) -> LabelPair:
+    return LabelPair(
+        row.labeller, (row.run_id, row.case_index, row.trial_index), row.verdict == "passed", metric, is_passed
+    )

@@ -1,0 +1,49 @@
+"""Labels: written on the page of a trial, listed on a page of their own."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+
+from starlette.requests import Request
+from starlette.responses import RedirectResponse, Response
+from starlette.routing import Route
+
+from evaldesk.desk.label_listing import cursor_time, read_labels
+from evaldesk.desk.labels import VERDICTS, TypedLabel, put_label
+from evaldesk.errors import UsageError
+from evaldesk.store import LabelFilter
+from evaldesk.web.forms import read_form, text_of
+from evaldesk.web.render import desk_of, page
+from evaldesk.web.routes.trials import TRIAL, trial_key, trial_page
+
+
+async def index(request: Request) -> Response:
+    """GET /labels: labels newest first, of one `run`, by one `labeller`, `only` some verdict."""
+    query = request.query_params
+    run, only = query.get("run", ""), query.get("only", "")
+    wanted = LabelFilter(
+        run_id=int(run) if re.fullmatch(r"[0-9]{1,15}", run) else None,
+        labeller=query.get("labeller") or None,
+        verdict=only if only in VERDICTS else None,
+        is_disagreement=only == "disagreements",
+    )
+    before = cursor_time(query.get("before", ""))
+    listing = await asyncio.to_thread(read_labels, desk_of(request).store, wanted, before)
+    return page(request, "labels/index.html", listing=listing)
+
+
+async def put(request: Request) -> Response:
+    """POST /runs/{run_id}/cases/{case_index}/trials/{trial_index}/labels: a label, or `op=remove`."""
+    run_id, key = trial_key(request)
+    form = await read_form(request)
+    typed = TypedLabel(*(text_of(form, name) for name in ("labeller", "verdict", "note", "turn", "op")))
+    trial = await desk_of(request).runs.read_trial(run_id, key)
+    try:
+        await asyncio.to_thread(put_label, desk_of(request).store, run_id, key, typed, len(trial.turns))
+    except UsageError as error:
+        return await trial_page(request, typed, error)
+    return RedirectResponse(f"/runs/{run_id}/cases/{key[0]}/trials/{key[1]}#labels", status_code=303)
+
+
+routes = [Route("/labels", index, methods=["GET"]), Route(TRIAL + "/labels", put, methods=["POST"])]
