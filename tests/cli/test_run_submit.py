@@ -1,0 +1,290 @@
+"""`evaldesk run submit`: Osmosis' TOML, refused in full before anything runs, and what it comes to."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from click.testing import Result
+
+from evaldesk.desk.run_file import read_run_file
+from evaldesk.desk.run_file_places import agent_of, check_commit, dataset_path, read_secrets, secrets_of
+from evaldesk.errors import EvaldeskError, UsageError
+
+if TYPE_CHECKING:
+    from tests.cli.conftest import Place
+
+GOOD = """\
+[experiment]
+rollout = "calc"
+entrypoint = "main.py"
+model_path = "openai/gpt-5-mini"
+dataset = "sums"
+{experiment}
+[evaluation]
+{evaluation}
+{more}
+[secrets]
+required = {required}
+"""
+WORKFLOW = '''
+from osmosis_ai.rollout import AgentWorkflow, Grader
+
+
+class Calc(AgentWorkflow):
+    """Says 4."""
+
+    async def run(self, ctx):
+        return [*ctx.prompt, {"role": "assistant", "content": "4"}]
+
+
+class IsRight(Grader):
+    async def grade(self, ctx):
+        ctx.set_reward(float(ctx.sample.messages[-1]["content"] == ctx.label))
+'''
+
+
+def _write(
+    root: Path, *, experiment: str = "", evaluation: str = "", more: str = "", required: str = "[]", text: str = ""
+) -> Path:
+    path = root / "configs/eval/sums.toml"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    values = {"experiment": experiment, "evaluation": evaluation, "more": more, "required": required}
+    path.write_text(text or GOOD.format(**values))
+    return path
+
+
+def _write_project(root: Path, source: str = WORKFLOW) -> Path:
+    rollout, data = root / "rollouts/calc", root / "data"
+    rollout.mkdir(parents=True, exist_ok=True)
+    data.mkdir(exist_ok=True)
+    (rollout / "main.py").write_text(source)
+    rows = [{"user_prompt": f"{n}+{4 - n}", "ground_truth": "4"} for n in range(20)]
+    (data / "sums.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return _write(root)
+
+
+def _refusal(path: Path) -> str:
+    with pytest.raises(UsageError) as refused:
+        read_run_file(path)
+    return str(refused.value)
+
+
+def test_defaults_are_those_of_osmosis(tmp_path: Path) -> None:
+    file = read_run_file(_write(tmp_path))
+
+    assert (file.limit, file.n, file.batch_size, file.pass_threshold) == (None, 1, 1, 1.0)
+    assert (file.agent_workflow_timeout_s, file.grader_timeout_s) == (450.0, 150.0)
+    assert file.root == tmp_path
+
+
+@pytest.mark.parametrize("version", ["sdk-v0.2.25", "sdk-v0.3.0"])
+def test_the_scaffolds_of_osmosis_are_read(shared: Path, tmp_path: Path, version: str) -> None:
+    text = (shared / f"data/osmosis/{version}/eval_scaffold.toml").read_text().replace("<your-rollout>", "calc")
+
+    assert read_run_file(_write(tmp_path, text=text)).secrets == ("OPENAI_API_KEY",)
+
+
+@pytest.mark.parametrize(
+    ("values", "said"),
+    [
+        ({"experiment": "foo = 1"}, "experiment.foo: Unrecognized key"),
+        ({"experiment": 'commit_sha = "xyz"'}, "must be a hexadecimal Git commit SHA (7-40 hex characters)"),
+        ({"experiment": 'commit_sha = "abcdef1"\nbranch = "b"'}, "Provide either branch or commit_sha, not both"),
+        ({"experiment": 'branch = "a b"'}, "must not contain whitespace"),
+        ({"evaluation": 'n = "x"'}, "evaluation.n: must be a whole number, 1 to 1000, got 'x'"),
+        ({"evaluation": "limit = -3"}, "evaluation.limit: must be a whole number, at least 1, got -3"),
+        ({"evaluation": "n = true"}, "evaluation.n: must be a whole number"),
+        ({"evaluation": "pass_threshold = nan"}, "evaluation.pass_threshold: must be a finite number"),
+        ({"evaluation": "grader_timeout_s = 0"}, "evaluation.grader_timeout_s: must be seconds"),
+        ({"evaluation": "limits = 3"}, "evaluation.limits: Unrecognized key; there are: limit, n"),
+        ({"more": "[env]\nFOO = 1"}, "env.FOO: must be a string, got 1"),
+        ({"more": '[env]\nfoo = "1"'}, "Invalid env var name 'foo'"),
+        ({"more": '[env]\n_OSMOSIS_X = "1"'}, "names starting with _OSMOSIS_ are reserved"),
+        ({"more": "[other]\na = 1"}, "other: Unrecognized section"),
+        ({"required": '["abc"]'}, "Invalid secret name 'abc'"),
+        ({"required": '["A", "A"]'}, "Duplicate secret name(s)"),
+        ({"required": '["A"]', "more": '[env]\nA = "1"'}, "Name(s) appear in both [env] and [secrets]"),
+        ({"required": '"A"'}, "must be a list of strings"),
+        ({"required": "[]\nfoo = 1"}, "only supports the 'required' field; unknown key(s): foo."),
+        ({"text": "[experiment]\n[secrets]\n"}, "Missing 'required' in [secrets] section"),
+        ({"text": "[secrets]\nrequired = []"}, "Missing [experiment] section in"),
+        ({"text": "a ="}, "Invalid TOML in"),
+    ],
+)
+def test_what_is_wrong_is_said_as_osmosis_says_it(tmp_path: Path, values: Mapping[str, str], said: str) -> None:
+    assert said in _refusal(_write(tmp_path, **values))
+
+
+def test_everything_that_is_wrong_is_listed_at_once(tmp_path: Path) -> None:
+    said = _refusal(_write(tmp_path, experiment="foo = 1", evaluation='n = "x"', required='["abc"]'))
+
+    assert said.startswith("Invalid eval config ")
+    assert said.count("\n  - ") == 3
+
+
+def test_a_path_does_not_lead_out_of_the_rollout(tmp_path: Path) -> None:
+    text = GOOD.format(experiment="", evaluation="", more="", required="[]")
+
+    for name in ('"../other"', '"a/b"'):
+        changed = text.replace('rollout = "calc"', f"rollout = {name}")
+        assert "experiment.rollout: is invalid" in _refusal(_write(tmp_path, text=changed))
+    for name in ('"../main.py"', '"/main.py"', '"main"'):
+        changed = text.replace('entrypoint = "main.py"', f"entrypoint = {name}")
+        assert "experiment.entrypoint: is invalid" in _refusal(_write(tmp_path, text=changed))
+
+
+@pytest.mark.parametrize(
+    ("source", "target"),
+    [
+        (WORKFLOW, "main:Calc"),
+        ("class Loop(RolloutAgentLoop): ...\nagent_loop = Loop()\n", "main:agent_loop"),
+        ("backend = LocalBackend(workflow=Calc)\napp = create_rollout_server(backend=backend)\n", "main:app"),
+        ("def root_agent(message): ...\n", "main:root_agent"),
+    ],
+)
+def test_the_agent_is_found_by_reading_the_entrypoint(tmp_path: Path, source: str, target: str) -> None:
+    ref = agent_of(read_run_file(_write_project(tmp_path, source)))
+
+    assert (ref.id, ref.target, ref.root) == ("calc", target, str(tmp_path / "rollouts/calc"))
+
+
+@pytest.mark.parametrize(
+    ("source", "said"),
+    [
+        ("x = 1\n", "no AgentWorkflow and no RolloutAgentLoop subclass"),
+        ("class A(AgentWorkflow): ...\nclass B(AgentWorkflow): ...\n", r"several \(A, B\); keep one"),
+        ("def (:\n", "cannot be read as Python"),
+    ],
+)
+def test_an_entrypoint_without_an_agent_is_refused(tmp_path: Path, source: str, said: str) -> None:
+    with pytest.raises(UsageError, match=said):
+        agent_of(read_run_file(_write_project(tmp_path, source)))
+
+
+def test_what_is_named_and_not_there_is_said(tmp_path: Path) -> None:
+    file = read_run_file(_write(tmp_path))
+
+    with pytest.raises(UsageError, match="no rollout under"):
+        agent_of(file)
+    with pytest.raises(UsageError, match="a data set of the platform must be downloaded first"):
+        dataset_path(file)
+
+
+def test_the_commit_is_checked_against_the_working_tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("GIT_AUTHOR_NAME", "GIT_AUTHOR_EMAIL", "GIT_COMMITTER_NAME", "GIT_COMMITTER_EMAIL"):
+        monkeypatch.setenv(name, "somebody")
+    path = _write_project(tmp_path)
+    for command in (["init", "-q", "-b", "trunk"], ["add", "."], ["commit", "-qm", "first"]):
+        subprocess.run(["git", "-C", str(tmp_path), *command], check=True)  # noqa: S607
+    head = check_commit(read_run_file(path))
+
+    assert check_commit(read_run_file(_write(tmp_path, experiment=f'commit_sha = "{head[:7]}"'))) == head
+    assert check_commit(read_run_file(_write(tmp_path, experiment='branch = "trunk"'))) == head
+    with pytest.raises(UsageError, match=rf"is abcdef1, the working tree is at {head[:7]}; git checkout abcdef1"):
+        check_commit(read_run_file(_write(tmp_path, experiment='commit_sha = "abcdef1"')))
+    with pytest.raises(UsageError, match="git switch other"):
+        check_commit(read_run_file(_write(tmp_path, experiment='branch = "other"')))
+    (tmp_path / "rollouts/calc/main.py").write_text("changed")
+    with pytest.raises(UsageError, match=r"has changes that .* calc/main\.py"):
+        check_commit(read_run_file(_write(tmp_path, experiment=f'commit_sha = "{head}"')))
+
+
+def test_secrets_come_from_the_file_and_then_from_the_environment(tmp_path: Path) -> None:
+    file = read_run_file(_write(tmp_path, required='["A", "B"]'))
+    given = read_secrets("# keys\nexport A='one two'\n\nC=3\n")
+
+    assert secrets_of(file, given, {"A": "other", "B": "b"}) == {"A": "one two", "B": "b"}
+    with pytest.raises(UsageError, match="the environment has no A, B; export them"):
+        secrets_of(file, {}, {"A": ""})
+    with pytest.raises(UsageError, match="line 1: wanted NAME=value"):
+        read_secrets("nothing")
+
+
+@pytest.fixture
+def handed(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """What was handed over, instead of to a process."""
+    found: list[Any] = []
+
+    def hand_over(settings: Any, run_id: int, *, environment: Any = None) -> str:
+        found.append((run_id, environment))
+        return "driver"
+
+    monkeypatch.setattr("evaldesk.cli.run_submit.hand_over", hand_over)
+    return found
+
+
+def _submit(place: Place, path: Path, *arguments: object) -> Result:
+    return place.run("run", "submit", path, *arguments)
+
+
+def test_a_submitted_run_waits_with_all_that_the_file_says(place: Place, handed: list[Any]) -> None:
+    path = _write_project(place.folder)
+    _write(
+        place.folder,
+        evaluation="n = 3\nlimit = 5\nbatch_size = 2\npass_threshold = 0.5",
+        more='[env]\nLEVEL_OF_SUMS = "high"\n[advanced]\nx = 1',
+    )
+
+    result = _submit(place, path, "--yes", "--name", "nightly")
+
+    assert result.exit_code == 0, result.output + repr(result.exception)
+    assert "recorded but not consumed: x" in result.output
+    assert "Evaluation run submitted: nightly" in result.output
+    assert handed == [(1, {"LEVEL_OF_SUMS": "high"})]
+    with place.store() as store:
+        run = store.runs.summary(1)
+    assert (run.status, run.driver, run.n_cases, run.n_trials) == ("pending", "waiting", 5, 15)
+    assert run.note.splitlines() == ["nightly", f"{path}; limit 5: the first 5 of 20 rows"]
+    config = run.config
+    assert (config.model, config.concurrency, config.limits.trial_timeout_s) == ("openai/gpt-5-mini", 2, 600.0)
+    assert [(each.metric, each.threshold) for each in config.criteria] == [("reported_value", 0.5)]
+
+
+@pytest.mark.parametrize(
+    ("option", "n_cases", "words"),
+    [
+        (None, 20, "limit omitted: all 20 rows"),
+        ("--sample", 2, "limit omitted: 2 of 20 rows, drawn with seed 42"),
+    ],
+)
+def test_an_omitted_limit_is_said_and_kept(
+    place: Place, handed: list[Any], option: str | None, n_cases: int, words: str
+) -> None:
+    result = _submit(place, _write_project(place.folder), "--yes", *([option] if option else []))
+
+    assert words in result.output, repr(result.exception)
+    assert handed == [(1, None)]
+    with place.store() as store:
+        run = store.runs.summary(1)
+    assert run.n_cases == n_cases
+    assert words in run.note
+
+
+def test_a_submission_as_json_asks_nothing(place: Place, handed: list[Any]) -> None:
+    result = _submit(place, _write_project(place.folder), "--json")
+
+    found = json.loads(result.output)
+    assert (found["id"], found["status"], found["name"][:5]) == (1, "pending", "sums-")
+    assert len(handed) == 1
+
+
+@pytest.mark.usefixtures("handed")
+def test_nothing_is_submitted_where_nobody_can_be_asked(place: Place) -> None:
+    result = _submit(place, _write_project(place.folder))
+
+    assert isinstance(result.exception, EvaldeskError)
+    assert "say --yes to submit the run" in str(result.exception)
+    assert not (place.folder / ".evaldesk/evaldesk.db").exists()
+
+
+def test_osmosis_spelling_is_understood(place: Place, handed: list[Any]) -> None:
+    result = place.run("eval", "submit", _write_project(place.folder), "--yes")
+
+    assert "Evaluation run submitted" in result.output, repr(result.exception)
+    assert "pending" in place.run("eval", "list").output
+    assert len(handed) == 1
