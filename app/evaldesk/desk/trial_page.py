@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from evaldesk.desk.run_view import STATUS_OF, Square, needs_words, run_title, short_title
 from evaldesk.desk.trial_turns import TurnPanel, said_verdict, shown_value, turn_panels
 from evaldesk.errors import NotFoundError
-from evaldesk.model import Case, Score, TrialResult, adk_verdict
+from evaldesk.model import Case, Role, Score, TrialResult, adk_verdict
 from evaldesk.report import Divergence, first_divergence
 from evaldesk.store import RunStore, RunSummary, TrialKey
 
 MAX_STRIP = 100
+ACCOUNTS: Mapping[Role, str] = {"agent": "agent", "user": "simulated user", "judge": "judges"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +26,15 @@ class ScoreLine:
     verdict: str
     why: str
     trace: str
+
+
+@dataclass(frozen=True, slots=True)
+class Account:
+    """What one part of a trial spent; `cost` is None as soon as one price is unknown."""
+
+    who: str
+    tokens: int
+    cost: float | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +63,17 @@ class TrialPage:
     def run_title(self) -> str:
         """What the run is called."""
         return run_title(self.summary)
+
+    @property
+    def accounts(self) -> Sequence[Account]:
+        """What each part spent, where more than the agent spent anything."""
+        usages = self.result.usages if self.result else ()
+        found = [
+            Account(words, sum(each.tokens_in + each.tokens_out for each in mine), _sum(each.cost for each in mine))
+            for role, words in ACCOUNTS.items()
+            if (mine := [usage for usage in usages if usage.role == role])
+        ]
+        return found if {usage.role for usage in usages} - {"agent"} else ()
 
     @property
     def is_flawless(self) -> bool:
@@ -145,6 +166,11 @@ def _adk_sentence(result: TrialResult | None) -> str:
     if verdict == result.verdict:
         return ""
     return f"ADK itself would say {verdict}: it ignores metrics that could not be evaluated."
+
+
+def _sum(costs: Iterable[float | None]) -> float | None:
+    known = [*costs]
+    return None if None in known else sum(cost for cost in known if cost is not None)
 
 
 def _href(run_id: int, key: TrialKey | None) -> str:
