@@ -12,9 +12,9 @@ from typing import Any
 from evaldesk.errors import FormatError
 from evaldesk.formats.atif_writing import NOTE, write_trajectories
 from evaldesk.formats.chat_messages import read_arguments, read_content
+from evaldesk.formats.documents import read_documents
 from evaldesk.formats.exchange import Holding, Imported, RecordedRun
 from evaldesk.formats.import_words import counted
-from evaldesk.formats.json_lines import read_lines
 from evaldesk.formats.messages import Message, Speaker, turns_of
 from evaldesk.formats.notes import Notes
 from evaldesk.formats.peeking import peek
@@ -22,7 +22,7 @@ from evaldesk.formats.reading import read_list, read_mapping, read_optional_mapp
 from evaldesk.formats.recorded import file_stem, iso_ms, known_cost, whole_number
 from evaldesk.formats.recorded_sessions import Session, run_of_sessions
 from evaldesk.formats.shape import ABSENT
-from evaldesk.formats.strict_json import MAX_RECORDED_BYTES, Place, parse_json
+from evaldesk.formats.strict_json import Place
 from evaldesk.model import EvalSet, ToolCall, Usage
 
 _SOURCES: dict[str, Speaker] = {"system": "system", "user": "user", "agent": "agent"}
@@ -72,16 +72,12 @@ class _Trajectory:
 
 
 def _trajectories(data: bytes, source: str) -> Iterator[tuple[Place, Any]]:
-    seen = peek(data)
-    if seen.whole is None and seen.line is not None:
-        yield from ((Place(line), line.value) for line in read_lines(data, source))
-        return
-    document = parse_json(data, source=source, max_bytes=MAX_RECORDED_BYTES)
-    place = Place(document)
-    if isinstance(document.value, list):
-        yield from read_list(place, document.value, lambda at, raw: (at, raw))
-    else:
-        yield place, document.value
+    for document in read_documents(data, source):
+        place = Place(document)
+        if isinstance(document.value, list):
+            yield from read_list(place, document.value, lambda at, raw: (at, raw))
+        else:
+            yield place, document.value
 
 
 def _imported(found: list[_Trajectory], name: str, notes: Notes) -> Imported:

@@ -65,32 +65,30 @@ def read_part_message(place: Place, raw: Any, notes: Notes) -> Iterator[Message]
 
 
 def _part_call(place: Place, part: dict[str, Any]) -> ToolCall | None:
-    inner = part.get("function_call", part.get("functionCall"))
-    if isinstance(inner, dict):
-        said = inner
-    elif part.get("type") == "tool_call":
-        said = part
-    else:
+    said = _said(part, "function_call", "functionCall", "tool_call")
+    if said is None:
         return None
     args, extra = read_arguments(place, said.get("arguments", said.get("args")))
-    return ToolCall(
-        read_text(place.at("name"), said.get("name")), args, read_optional_text(place, said.get("id")), extra
-    )
+    name, call_id = read_text(place.at("name"), said.get("name")), read_optional_text(place.at("id"), said.get("id"))
+    return ToolCall(name, args, call_id, extra)
 
 
 def _part_result(part: dict[str, Any]) -> Message | None:
-    inner = part.get("function_response", part.get("functionResponse"))
-    if isinstance(inner, dict):
-        said = inner
-    elif part.get("type") == "tool_call_response":
-        said = part
-    else:
+    said = _said(part, "function_response", "functionResponse", "tool_call_response")
+    if said is None:
         return None
     call_id, name = said.get("id"), said.get("name")
-    result = said.get("response", said.get("result"))
     return Message(
         "tool",
         author=name if isinstance(name, str) else "",
         call_id=call_id if isinstance(call_id, str) else None,
-        result=result,
+        result=said.get("response", said.get("result")),
     )
+
+
+def _said(part: dict[str, Any], key: str, other_key: str, kind: str) -> dict[str, Any] | None:
+    """What a part says of a call: Gemini has it under a key of its own, OpenTelemetry in a part of that type."""
+    inner = part.get(key, part.get(other_key))
+    if isinstance(inner, dict):
+        return inner
+    return part if part.get("type") == kind else None

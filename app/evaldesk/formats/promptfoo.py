@@ -11,16 +11,17 @@ from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
 from evaldesk.errors import FormatError
+from evaldesk.formats.documents import read_documents
 from evaldesk.formats.exchange import Holding, Imported, RecordedRun
 from evaldesk.formats.import_words import counted
-from evaldesk.formats.json_lines import read_lines
+from evaldesk.formats.json_lines import Line
 from evaldesk.formats.notes import Notes
 from evaldesk.formats.peeking import peek
 from evaldesk.formats.promptfoo_row import PASS, Row, read_row
 from evaldesk.formats.reading import read_list, read_mapping
 from evaldesk.formats.recorded import file_stem, free_name, recorded_trial, trial_places
 from evaldesk.formats.shape import ABSENT
-from evaldesk.formats.strict_json import MAX_RECORDED_BYTES, Place, parse_json
+from evaldesk.formats.strict_json import Place
 from evaldesk.model import Case, Criterion, EvalSet, TrialResult
 
 _ROW = {"promptIdx", "testIdx"}
@@ -91,21 +92,16 @@ class _Run:
 
 
 def _rows(data: bytes, source: str) -> Iterator[tuple[Place, Any]]:
-    seen = peek(data)
-    if seen.whole is None and seen.line is not None:
-        yield from ((Place(line), line.value) for line in read_lines(data, source))
-        return
-    document = parse_json(data, source=source, max_bytes=MAX_RECORDED_BYTES)
-    place = Place(document)
-    whole = read_mapping(place, document.value)
-    if _is_row(whole):
-        yield place, whole
-        return
-    results = whole.get("results", ABSENT)
-    at = place.at("results")
-    if isinstance(results, dict):
-        results, at = results.get("results", ABSENT), at.at("results")
-    yield from read_list(at, results, lambda inner, raw: (inner, raw))
+    for document in read_documents(data, source):
+        place = Place(document)
+        whole = read_mapping(place, document.value)
+        if isinstance(document, Line) or _is_row(whole):
+            yield place, whole
+            continue
+        results, at = whole.get("results", ABSENT), place.at("results")
+        if isinstance(results, dict):
+            results, at = results.get("results", ABSENT), at.at("results")
+        yield from read_list(at, results, lambda inner, raw: (inner, raw))
 
 
 def _imported(runs: Sequence[_Run], stem: str, notes: Notes) -> Imported:

@@ -10,11 +10,11 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from evaldesk.formats.json_lines import read_lines
+from evaldesk.formats.documents import read_documents
 from evaldesk.formats.reading import read_list, read_mapping, read_optional_text, wanted
 from evaldesk.formats.recorded import iso_ms
 from evaldesk.formats.shape import ABSENT
-from evaldesk.formats.strict_json import MAX_RECORDED_BYTES, Document, Place, parse_json
+from evaldesk.formats.strict_json import Place
 
 _MAX_SPANS = 200_000
 _BARE = ("gen_ai.", "llm.", "openinference.")
@@ -55,21 +55,12 @@ def is_trace(whole: Any) -> bool:
 def read_spans(data: bytes, source: str) -> list[Span]:
     """All spans of a file, in its order. Raises FormatError."""
     spans: list[Span] = []
-    for document in _documents(data, source):
+    for document in read_documents(data, source):
         for span in _spans(Place(document), document.value):
             spans.append(span)
             if len(spans) > _MAX_SPANS:
                 raise document.error(f"the file has more than {_MAX_SPANS} spans")
     return spans
-
-
-def _documents(data: bytes, source: str) -> Iterator[Document]:
-    """The document that the file is, or one for each line when its first line is a document already."""
-    first, _, rest = data.strip().partition(b"\n")
-    if rest and first.rstrip().endswith(b"}") and first.lstrip(b"\xef\xbb\xbf").startswith(b"{"):
-        yield from read_lines(data, source)
-    else:
-        yield parse_json(data, source=source, max_bytes=MAX_RECORDED_BYTES)
 
 
 def _spans(place: Place, raw: Any) -> Iterator[Span]:

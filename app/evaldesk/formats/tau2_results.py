@@ -19,7 +19,7 @@ from evaldesk.formats.import_words import counted
 from evaldesk.formats.messages import Message, turns_of
 from evaldesk.formats.notes import Notes
 from evaldesk.formats.peeking import peek
-from evaldesk.formats.reading import read_list, read_mapping, read_optional_mapping, read_optional_text, wanted
+from evaldesk.formats.reading import read_list, read_mapping, read_optional_mapping, read_optional_text
 from evaldesk.formats.recorded import (
     file_stem,
     iso_ms,
@@ -32,7 +32,7 @@ from evaldesk.formats.recorded import (
 from evaldesk.formats.shape import ABSENT
 from evaldesk.formats.strict_json import MAX_RECORDED_BYTES, Place, parse_json
 from evaldesk.formats.tau2 import read_tasks, why_not_asserted
-from evaldesk.formats.tau_bench import REWARD, reward_value
+from evaldesk.formats.tau_bench import REWARD, read_trial_row, reward_value
 from evaldesk.model import Criterion, ErrorRecord, EvalSet, Score, TrialResult, Usage
 
 _NOT_THE_AGENT = ("infrastructure_error", "context_window_exceeded", "unexpected_error", "user_error")
@@ -69,7 +69,7 @@ class Tau2Results:
 def _imported(place: Place, whole: dict[str, Any], name: str) -> Imported:
     notes = Notes()
     cases = read_tasks(place.at("tasks"), whole.get("tasks", ABSENT), notes)
-    simulations = read_list(place.at("simulations"), whole.get("simulations") or [], _read_simulation)
+    simulations = read_list(place.at("simulations"), whole.get("simulations") or [], read_trial_row)
     if not simulations and whole.get("simulation_index"):
         notes.refuse("the simulations, which tau2 keeps in the folder beside this file", place.at("simulation_index"))
     ids = [case.id for case in cases]
@@ -120,16 +120,6 @@ def _criteria(results: Sequence[TrialResult]) -> tuple[Criterion, ...]:
 def _note(info: dict[str, Any]) -> str:
     known = {key: info.get(key) for key in ("git_commit", "seed", "max_steps")}
     return ", ".join(f"{key} {value}" for key, value in known.items() if isinstance(value, str | int))[:200]
-
-
-def _read_simulation(place: Place, raw: Any) -> dict[str, Any]:
-    row = read_mapping(place, raw)
-    key, trial = row.get("task_id", ABSENT), row.get("trial")
-    if isinstance(key, bool) or not isinstance(key, int | str):
-        raise wanted(place.at("task_id"), key, "a string")
-    if trial is not None and (isinstance(trial, bool) or not isinstance(trial, int)):
-        raise wanted(place.at("trial"), trial, "a whole number")
-    return row
 
 
 def _result(place: Place, row: dict[str, Any], trial: tuple[int, int], notes: Notes) -> TrialResult:

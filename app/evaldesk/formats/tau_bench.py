@@ -44,7 +44,7 @@ class TauBench:
     def read(data: bytes, *, source: str) -> Imported:
         """One run with a case for each task. Raises FormatError."""
         document = parse_json(data, source=source, max_bytes=MAX_RECORDED_BYTES)
-        rows = read_list(Place(document), document.value, _read_row)
+        rows = read_list(Place(document), document.value, read_trial_row)
         return _imported(Place(document), rows, file_stem(source))
 
     @staticmethod
@@ -73,7 +73,8 @@ def scenario_case(case_id: str, plan: str, user_id: str, extra: dict[str, Any]) 
     )
 
 
-def _read_row(place: Place, raw: Any) -> dict[str, Any]:
+def read_trial_row(place: Place, raw: Any) -> dict[str, Any]:
+    """An object with a `task_id` and perhaps the number of a `trial`. Raises FormatError."""
     row = read_mapping(place, raw)
     key = row.get("task_id", ABSENT)
     if isinstance(key, bool) or not isinstance(key, int | str):
