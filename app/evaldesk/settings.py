@@ -7,17 +7,20 @@ import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
+from typing import TypeVar
 
 import msgspec
 
 from evaldesk.errors import UsageError
-from evaldesk.model import ModelOptions
+from evaldesk.model import Limits, ModelOptions
 from evaldesk.model.recording import MODES, Recording
 from evaldesk.model.user import UserConfig
 
+T = TypeVar("T")
+
 CONFIG_NAME = "evaldesk.toml"
 _METRIC_NAME = re.compile(r"[A-Za-z_][\w-]{0,63}", re.ASCII)
-KEYS = frozenset({"models", "model", "user", "judges", "metrics", "agents", "recording"})
+KEYS = frozenset({"models", "model", "user", "judges", "metrics", "agents", "recording", "limits"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,16 +30,18 @@ class Settings:
     `workspace` holds the `.evaldesk` folder with the database, `evalset_folder` is where new eval sets are written.
     `n_workers` processes play a run, `n_spares` wait for the next one. `models` are the names a run form offers
     beside each agent's own; a browser can name no other. `model_options` hold for every chat and run that asks for
-    nothing else, `user` plays the cases that have a scenario. `judges` are the models that may judge, the first of
-    them unless a criterion names another. `functions` are the user's own metrics, name by `module:attr`: a browser
-    can choose these and no others. `agents` are the tables of declared agents by their names. `recording` says whether
-    runs record what models and tools answer, or answer from that.
+    nothing else, `limits` bound their turns, tools and judges, `user` plays the cases that have a scenario. `judges`
+    are the models that may judge, the first of them unless a criterion names another. `functions` are the user's own
+    metrics, name by `module:attr`: a browser can choose these and no others. `agents` are the
+    tables of declared agents by their names. `recording` says whether runs record what models and tools answer, or
+    answer from that.
     """
 
     workspace: Path
     roots: tuple[Path, ...]
     models: tuple[str, ...] = ()
     model_options: ModelOptions = field(default_factory=ModelOptions)
+    limits: Limits = field(default_factory=Limits)
     user: UserConfig = field(default_factory=UserConfig)
     recording: Recording = field(default_factory=Recording)
     judges: tuple[str, ...] = ()
@@ -79,9 +84,10 @@ def read_settings(
     """Settings from `evaldesk.toml` in the workspace, where there is one, and the environment.
 
     Keys: `models` (a list of LiteLLM model names), `[model]` (the fields of ModelOptions), `[user]` (those of
-    UserConfig), `judges` (a list of model names), `[metrics]` (name = "module:attr"), `[agents]` (`folders` to look
-    in, and a table for each declared agent). `EVALDESK_MODELS` and `EVALDESK_JUDGES` add names, separated by commas.
-    Raises UsageError naming the file and key when one is wrong.
+    UserConfig), `[limits]` (those of Limits), `judges` (a list of model names), `[metrics]` (name = "module:attr"),
+    `[agents]` (`folders` to look in, and a table for each declared agent), `recording` (off, record, replay or auto).
+    `EVALDESK_MODELS` and `EVALDESK_JUDGES` add names, separated by commas, `EVALDESK_RECORDING` replaces. Raises
+    UsageError naming the file and key when one is wrong.
     """
     table = _read_toml(workspace / CONFIG_NAME)
     path = workspace / CONFIG_NAME
@@ -93,8 +99,9 @@ def read_settings(
         roots=tuple(dict.fromkeys((*roots, *folders))),
         agents=agents,
         models=tuple(dict.fromkeys(models)),
-        model_options=_model_options(table.get("model", {}), path),
-        user=_user(table.get("user", {}), path),
+        model_options=_converted(table.get("model", {}), ModelOptions, path, "model"),
+        limits=_converted(table.get("limits", {}), Limits, path, "limits"),
+        user=_converted(table.get("user", {}), UserConfig, path, "user"),
         recording=_recording(environment.get("EVALDESK_RECORDING") or table.get("recording", "off"), path),
         judges=tuple(dict.fromkeys(judges)),
         functions=_functions(table.get("metrics", {}), path),
@@ -117,24 +124,15 @@ def _read_toml(path: Path) -> Mapping[str, object]:
     return table
 
 
-def _model_options(value: object, path: Path) -> ModelOptions:
-    known = {found.name for found in fields(ModelOptions)}
+def _converted(value: object, kind: type[T], path: Path, name: str) -> T:
+    """The table `[name]` as a value of the dataclass `kind`."""
+    known = {found.name for found in fields(kind)}  # type: ignore[arg-type]
     if not isinstance(value, dict) or set(value) - known:
-        raise UsageError(f"{path}: [model] may have the keys {', '.join(sorted(known))}")
+        raise UsageError(f"{path}: [{name}] may have the keys {', '.join(sorted(known))}")
     try:
-        return msgspec.convert(value, ModelOptions)
+        return msgspec.convert(value, kind)
     except (msgspec.ValidationError, UsageError) as error:
-        raise UsageError(f"{path}: [model]: {error}") from error
-
-
-def _user(value: object, path: Path) -> UserConfig:
-    known = {found.name for found in fields(UserConfig)}
-    if not isinstance(value, dict) or set(value) - known:
-        raise UsageError(f"{path}: [user] may have the keys {', '.join(sorted(known))}")
-    try:
-        return msgspec.convert(value, UserConfig)
-    except (msgspec.ValidationError, UsageError) as error:
-        raise UsageError(f"{path}: [user]: {error}") from error
+        raise UsageError(f"{path}: [{name}]: {error}") from error
 
 
 def _recording(value: object, path: Path) -> Recording:

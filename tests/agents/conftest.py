@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from evaldesk.agents import Agent, load_agent
+from evaldesk.llm.client import open_litellm
 from evaldesk.model import AgentRef, Event, JsonObject, Session, TurnRecord
 
 
@@ -84,6 +85,7 @@ def chunks(*deltas: Mapping[str, Any]) -> list[Mapping[str, Any]]:
 
 @pytest.fixture
 def endpoint() -> Iterator[Endpoint]:
+    open_litellm()  # seconds that no test's own time limit should pay
     endpoint = Endpoint()
 
     class Handler(BaseHTTPRequestHandler):

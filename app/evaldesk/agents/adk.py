@@ -74,12 +74,14 @@ class AdkAgent:
                 async for found in events:
                     conversation.adopt(found, session.state)
                     for event in (*witness.inner(), *translated(found, witness, is_streaming=session.is_streaming)):
+                        if event.error and witness.answers.failure:
+                            raise witness.answers.failure
                         yield event
         except Exception as error:
             for event in witness.inner():
                 yield event
             reached = _bound_reached(error, options)
-            refused = model_error(error, witness.model)
+            refused = witness.answers.failure or model_error(error, witness.model)
             if refused:
                 raise refused from error
             if reached is None:

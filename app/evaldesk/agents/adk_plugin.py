@@ -5,10 +5,10 @@ from __future__ import annotations
 import time
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from datetime import datetime
 from functools import cache
 from typing import Any
 
+from evaldesk.agents.adk_answers import Answers
 from evaldesk.agents.adk_translation import translated
 from evaldesk.llm import Wait
 from evaldesk.model import Event, ModelOptions, ToolCall
@@ -33,6 +33,7 @@ class Witness:
     took_ms: dict[str, float] = field(default_factory=dict)
     _tools: dict[str, str] = field(default_factory=dict)
     _inner: list[Event] = field(default_factory=list)
+    answers: Answers = field(default_factory=Answers)
 
     def begin(self, key: str) -> None:
         """A model call of the agent `key`, or the tool call with the id `key`, begins."""
@@ -51,12 +52,13 @@ class Witness:
 
     def waits(self, agent_name: str, wait: Wait) -> None:
         """A model call of `agent_name` pauses before it is tried again."""
-        self._inner.append(Event("log", author=agent_name, text=wait.sentence(datetime.now())))
+        self._inner.append(Event("log", author=agent_name, text=wait.sentence()))
 
     def inner(self) -> tuple[Event, ...]:
         """What happened inside tools and model calls since this was asked."""
-        found = tuple(self._inner)
+        found = (*self._inner, *self.answers.notes)
         self._inner.clear()
+        self.answers.notes.clear()
         return found
 
 
@@ -78,7 +80,7 @@ def _plugin_class() -> Any:
         async def on_event_callback(self, *, invocation_context: Any, event: Any) -> None:
             self._witness.saw(invocation_context.session.id, invocation_context.agent.name, event)
 
-        async def before_model_callback(self, *, callback_context: Any, llm_request: Any) -> None:
+        async def before_model_callback(self, *, callback_context: Any, llm_request: Any) -> Any:
             witness, asked = self._witness, self._witness.options
             witness.model = witness.models[callback_context.agent_name] = str(llm_request.model or "")
             config = llm_request.config
@@ -92,16 +94,20 @@ def _plugin_class() -> Any:
             config.http_options = _patient(config.http_options, asked.n_retries, types)
             witness.begin(callback_context.agent_name)
             CURRENT_CALL.set((witness, callback_context.agent_name))
+            return witness.answers.response(callback_context.agent_name, llm_request)
 
         async def after_model_callback(self, *, callback_context: Any, llm_response: Any) -> None:
             if not llm_response.partial:
                 self._witness.end(callback_context.agent_name)
+                self._witness.answers.keep_response(callback_context.agent_name, llm_response)
 
-        async def before_tool_callback(self, *, tool: Any, tool_args: Any, tool_context: Any) -> None:
+        async def before_tool_callback(self, *, tool: Any, tool_args: Any, tool_context: Any) -> dict[str, Any] | None:
             self._witness.begin(tool_context.function_call_id or tool.name)
+            return await self._witness.answers.result(tool, tool_args, tool_context)
 
         async def after_tool_callback(self, *, tool: Any, tool_args: Any, tool_context: Any, result: Any) -> None:
             self._witness.end(tool_context.function_call_id or tool.name)
+            self._witness.answers.keep_result(tool_context.function_call_id or tool.name, tool_context, result)
 
     return WitnessPlugin
 

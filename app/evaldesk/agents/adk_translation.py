@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
+from evaldesk.agents.adk_answers import REPLAYED
 from evaldesk.model import ErrorRecord, Event, JsonObject, ToolCall, Usage
 from evaldesk.wire import plain
 
@@ -72,11 +73,13 @@ def _usage(found: Any, witness: Witness) -> Usage:
     tokens_in = (spent.prompt_token_count or 0) + (spent.tool_use_prompt_token_count or 0)
     tokens_out = (spent.candidates_token_count or 0) + (spent.thoughts_token_count or 0)
     model = witness.models.get(found.author) or found.model_version or witness.model
+    is_replayed = bool((found.custom_metadata or {}).get(REPLAYED))
     return Usage(
         model,
         tokens_in=tokens_in,
         tokens_out=tokens_out,
-        cost=price(model, tokens_in, tokens_out),
+        cost=0.0 if is_replayed else price(model, tokens_in, tokens_out),
+        is_replayed=is_replayed,
         n_attempts=witness.n_attempts.pop(found.author, 1),
         duration_ms=witness.took_ms.get(found.author, 0.0),
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
@@ -13,8 +13,8 @@ from evaldesk.agents.doubles import doubled
 from evaldesk.agents.history import assistant_message, chat_messages, result_text, tool_message
 from evaldesk.agents.instruction import MissingKey, filled
 from evaldesk.agents.tools import Outcome, Tool, tool_of
-from evaldesk.errors import UsageError
-from evaldesk.llm import PATIENT, ModelCall, ModelReply, RequestedCall, complete
+from evaldesk.errors import ModelError, UsageError
+from evaldesk.llm import PATIENT, ModelCall, ModelReply, RequestedCall, Wait, complete
 from evaldesk.model import (
     AgentDescription,
     AgentRef,
@@ -113,11 +113,10 @@ class LlmAgent:
             messages.append(
                 assistant_message(reply.text, [(call.id, call.name, call.arguments) for call in reply.tool_calls])
             )
-            for requested in reply.tool_calls:
-                async for event in self._run(requested, session):
-                    yield event
-                    if event.kind == "tool_result":
-                        messages.append(tool_message(requested.id, result_text(event.result)))
+            async for event in self._run(reply.tool_calls, session):
+                yield event
+                if event.kind == "tool_result" and event.call:
+                    messages.append(tool_message(event.call.id or "", result_text(event.result)))
         yield _bound_reached(self.name, n_calls, session)
 
     def _call(self, session: Session, messages: Sequence[JsonObject]) -> ModelCall:
@@ -151,28 +150,28 @@ class LlmAgent:
             extra=self.extra,
         )
 
-    async def _run(self, requested: RequestedCall, session: Session) -> AsyncIterator[Event]:
-        args = _arguments(requested.arguments)
-        extra: JsonObject = {"arguments": requested.arguments} if args is None else {}
-        call = ToolCall(requested.name, args or {}, requested.id, extra)
-        yield Event("tool_call", author=self.name, call=call)
-        outcome = await self._outcome(requested, args, session.state)
-        if outcome.trace:
-            yield Event("log", author=self.name, text=outcome.trace)
-        yield Event(
-            "tool_result",
-            author=self.name,
-            call=call,
-            result=outcome.result,
-            is_error=outcome.is_error,
-            duration_ms=outcome.duration_ms,
-        )
-        if outcome.note:
-            yield Event("log", author=outcome.source, text=outcome.note)
+    async def _run(self, requested: Sequence[RequestedCall], session: Session) -> AsyncIterator[Event]:
+        """Run the tools that one reply asks for, at the same time where they wait; results come in its order."""
+        calls = [_call_of(found) for found in requested]
+        for call in calls:
+            yield Event("tool_call", author=self.name, call=call)
+        outcomes = await _together([self._outcome(found, session) for found in requested])
+        for call, outcome in zip(calls, outcomes, strict=True):
+            if outcome.trace:
+                yield Event("log", author=self.name, text=outcome.trace)
+            yield Event(
+                "tool_result",
+                author=self.name,
+                call=call,
+                result=outcome.result,
+                is_error=outcome.is_error,
+                duration_ms=outcome.duration_ms,
+            )
+            if outcome.note:
+                yield Event("log", author=outcome.source, text=outcome.note)
 
-    async def _outcome(
-        self, requested: RequestedCall, args: dict[str, JsonValue] | None, state: dict[str, JsonValue]
-    ) -> Outcome:
+    async def _outcome(self, requested: RequestedCall, session: Session) -> Outcome:
+        args = _arguments(requested.arguments)
         tool = self._tools.get(requested.name)
         if tool is None:
             said = f"there is no tool {requested.name}; there are: {', '.join(self._tools) or 'none'}"
@@ -180,18 +179,39 @@ class LlmAgent:
         if args is None:
             said = f"{requested.name}: the arguments are not a JSON object: {requested.arguments[:200]}"
             return Outcome(said, is_error=True)
-        return await doubled(tool.name, args, state, partial(tool.run, args, state))
+        state = session.state
+        return await doubled(tool.name, args, state, partial(tool.run, args, state, session.limits.tool_timeout_s))
+
+
+async def _together(work: Sequence[Coroutine[Any, Any, Outcome]]) -> Sequence[Outcome]:
+    if len(work) == 1:
+        return [await work[0]]
+    tasks = [asyncio.create_task(one) for one in work]
+    try:
+        return await asyncio.gather(*tasks)
+    finally:
+        for task in tasks:
+            task.cancel()
 
 
 async def _asked(call: ModelCall, author: str, session: Session) -> AsyncIterator[Event | ModelReply]:
-    """The reply, after partial messages where it is streamed."""
+    """The reply, after partial messages where it is streamed, and after what was waited for."""
     n_retries = session.model_options.n_retries
     patience = PATIENT if n_retries is None else replace(PATIENT, n_attempts=n_retries + 1)
     if not session.is_streaming:
-        yield await complete(call, patience=patience)
+        waits: list[Wait] = []
+        try:
+            reply = await complete(call, patience=patience, on_wait=waits.append)
+        except ModelError:
+            for wait in waits:
+                yield _waited(wait)
+            raise
+        for wait in waits:
+            yield _waited(wait)
+        yield reply
         return
-    pieces: asyncio.Queue[str | None] = asyncio.Queue()
-    task = asyncio.create_task(complete(call, pieces.put_nowait, patience=patience))
+    pieces: asyncio.Queue[str | Wait | None] = asyncio.Queue()
+    task = asyncio.create_task(complete(call, pieces.put_nowait, patience=patience, on_wait=pieces.put_nowait))
 
     def end(ended: asyncio.Task[ModelReply]) -> None:
         pieces.put_nowait(None)
@@ -201,10 +221,23 @@ async def _asked(call: ModelCall, author: str, session: Session) -> AsyncIterato
     task.add_done_callback(end)
     try:
         while (piece := await pieces.get()) is not None:
-            yield Event("agent_message", author=author, text=piece, is_partial=True)
+            if isinstance(piece, Wait):
+                yield _waited(piece)
+            else:
+                yield Event("agent_message", author=author, text=piece, is_partial=True)
         yield await task
     finally:
         task.cancel()
+
+
+def _waited(wait: Wait) -> Event:
+    return Event("log", author="evaldesk", text=wait.sentence())
+
+
+def _call_of(requested: RequestedCall) -> ToolCall:
+    args = _arguments(requested.arguments)
+    extra: JsonObject = {"arguments": requested.arguments} if args is None else {}
+    return ToolCall(requested.name, args or {}, requested.id, extra)
 
 
 def _arguments(text: str) -> dict[str, JsonValue] | None:

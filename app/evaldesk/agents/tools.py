@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 import time
 import typing
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Annotated, Any
 
 import msgspec
 
+from evaldesk.agents.daemon_thread import in_thread
 from evaldesk.agents.docstrings import read_docstring
 from evaldesk.agents.traces import user_trace
 from evaldesk.errors import UsageError
@@ -59,23 +62,30 @@ class Tool:
             "function": {"name": found.name, "description": found.description, "parameters": dict(found.parameters)},
         }
 
-    async def run(self, args: JsonObject, state: dict[str, JsonValue]) -> Outcome:
-        """Call the function; whatever it raises becomes an outcome that the model can read."""
+    async def run(self, args: JsonObject, state: dict[str, JsonValue], timeout_s: float | None = None) -> Outcome:
+        """Call the function; whatever it raises becomes an outcome that the model can read.
+
+        A function that is not finished within `timeout_s` is one, too; a synchronous one goes on in its thread.
+        """
         started = time.perf_counter()
         try:
-            outcome = Outcome(plain(await self._call(args, state)))
+            async with asyncio.timeout(timeout_s) as bound:
+                outcome = Outcome(plain(await self._call(args, state, is_bounded=timeout_s is not None)))
         except ArgumentError as error:
             outcome = _failed(f"{self.name}: {error}")
+        except TimeoutError as error:
+            is_ours = bound.expired()
+            outcome = _failed(f"{self.name}: not finished within {timeout_s:g} s" if is_ours else _said(error))
         except (Exception, SystemExit) as error:
-            said = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
-            outcome = _failed(said, user_trace(error))
+            outcome = _failed(_said(error), user_trace(error))
         return replace(outcome, duration_ms=(time.perf_counter() - started) * 1000)
 
-    async def _call(self, args: JsonObject, state: dict[str, JsonValue]) -> object:
+    async def _call(self, args: JsonObject, state: dict[str, JsonValue], *, is_bounded: bool) -> object:
         arguments = self._fitted(args)
         if self.takes_state:
             arguments[STATE] = state
-        result = self.function(**arguments)
+        call = partial(self.function, **arguments)
+        result = await in_thread(call) if is_bounded and not inspect.iscoroutinefunction(self.function) else call()
         return await result if inspect.isawaitable(result) else result
 
     def _fitted(self, args: JsonObject) -> dict[str, object]:
@@ -171,6 +181,10 @@ def _extras(hint: Any) -> tuple[Any, ...]:
 
 def _is_json(value: object) -> bool:
     return value is None or (isinstance(value, bool | int | float | str | list | dict) and plain(value) == value)
+
+
+def _said(error: BaseException) -> str:
+    return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
 
 
 def _failed(said: str, trace: str = "") -> Outcome:

@@ -74,6 +74,7 @@ class AgentDesk:
     def __init__(self, settings: Settings, host: Describer) -> None:
         self.models = settings.models
         self.model_options = settings.model_options
+        self.limits = settings.limits
         self.environment = settings.environment
         self._settings = settings
         self._host = host

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from evaldesk import __version__
 from evaldesk.errors import UsageError
@@ -34,6 +35,9 @@ class RunOptions:
     model_options: ModelOptions = field(default_factory=ModelOptions)
     user: UserConfig | None = None
     recording: Recording | None = None
+    turn_timeout_s: float | None = None
+    tool_timeout_s: float | None = None
+    judge_timeout_s: float | None = None
     seed: int | None = None
     note: str = ""
     errors_are_failures: bool = False
@@ -91,7 +95,7 @@ def plan_run(subject: RunSubject, options: RunOptions, *, models: Sequence[str],
         criteria=options.criteria,
         pass_threshold=options.pass_threshold,
         concurrency=options.concurrency,
-        limits=Limits(trial_timeout_s=options.timeout_s),
+        limits=Limits(options.timeout_s, options.turn_timeout_s, options.tool_timeout_s, options.judge_timeout_s),
         model=_allowed_model(options.model, subject.agent_model, models),
         model_options=options.model_options,
         user=options.user or UserConfig(),
@@ -104,6 +108,13 @@ def plan_run(subject: RunSubject, options: RunOptions, *, models: Sequence[str],
         evaldesk_version=__version__,
     )
     return RunPlan(config, cases, foresee_unscored(cases, options.criteria))
+
+
+def limits_of(options: RunOptions, usual: Limits) -> dict[str, Any]:
+    """The limits of turns, tools and judges: those of the options, and where they name none the usual ones."""
+    names = ("turn_timeout_s", "tool_timeout_s", "judge_timeout_s")
+    asked = {name: getattr(options, name) for name in names}
+    return {name: getattr(usual, name) if value is None else value for name, value in asked.items()}
 
 
 def chosen_cases(evalset: EvalSet, case_ids: tuple[str, ...] | None) -> tuple[Case, ...]:
@@ -140,14 +151,17 @@ def foresee_unscored(cases: Sequence[Case], criteria: Sequence[Criterion]) -> tu
 
 
 def _check_numbers(options: RunOptions) -> None:
-    ranges: tuple[tuple[str, str, float, float, float], ...] = (
+    ranges: tuple[tuple[str, str, float | None, float, float], ...] = (
         ("n", "trials of each case", options.n, 1, MAX_N),
         ("concurrency", "trials at once", options.concurrency, 1, MAX_CONCURRENCY),
         ("pass_threshold", "share of trials that must pass", options.pass_threshold, 0, 1),
         ("timeout_s", "limit of a trial in seconds", options.timeout_s, 0.1, MAX_TIMEOUT_S),
+        ("turn_timeout_s", "limit of a turn in seconds", options.turn_timeout_s, 0.1, MAX_TIMEOUT_S),
+        ("tool_timeout_s", "limit of a tool in seconds", options.tool_timeout_s, 0.1, MAX_TIMEOUT_S),
+        ("judge_timeout_s", "limit of a judge in seconds", options.judge_timeout_s, 0.1, MAX_TIMEOUT_S),
     )
     for name, words, value, low, high in ranges:
-        if not math.isfinite(value) or not low <= value <= high:
+        if value is not None and not (math.isfinite(value) and low <= value <= high):
             raise UsageError(f"{words}: {low:g} to {high:g}, not {value:g}", field=name)
     if len(options.note) > MAX_NOTE:
         raise UsageError(f"the note has {len(options.note):,} characters; {MAX_NOTE:,} fit", field="note")

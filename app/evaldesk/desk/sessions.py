@@ -17,6 +17,7 @@ from evaldesk.store import SessionSummary, Store, StoredSession
 MAX_MESSAGE = 200_000
 MAX_TITLE = 120
 PROPOSED_TITLE = 56
+TURN_TIMEOUT_S = 300.0
 STOP_S = 5.0
 
 
@@ -107,6 +108,8 @@ class SessionDesk:
             app_name=agent.id,
             model=model or None,
             model_options=self._agents.model_options,
+            limits=self._agents.limits,
+            timeout_s=self._agents.limits.turn_timeout_s or TURN_TIMEOUT_S,
         )
         self._running[session_id] = turn
         self._tasks[session_id] = asyncio.create_task(self._play(turn, spec, has_title=bool(session.title)))

@@ -79,6 +79,7 @@ class TurnWork:
             user_id=spec.user_id,
             model=spec.model,
             model_options=spec.model_options,
+            limits=spec.limits,
             seed=spec.seed,
             is_streaming=True,
             memory=memory,

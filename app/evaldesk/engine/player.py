@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from evaldesk.agents.agent import close_kept
 from evaldesk.engine.attempt import Attempt
+from evaldesk.engine.bounds import turn_bound
 from evaldesk.engine.dialogue import converse, trial_user, with_end
 from evaldesk.engine.failures import failure
 from evaldesk.engine.setting import set_up
@@ -47,7 +48,8 @@ async def play_trial(agent: Agent, spec: TrialSpec, *, attempt: Attempt | None =
     session = _session_of(spec)
 
     async def say(text: str, events: tuple[Event, ...]) -> TurnRecord:
-        return await play_turn(agent, session, text, attempt=attempt, before=events)
+        with turn_bound(attempt, spec.limits.turn_timeout_s):
+            return await play_turn(agent, session, text, attempt=attempt, before=events)
 
     try:
         said = await converse(user, session, attempt, say)

@@ -13,6 +13,7 @@ from typing import Any
 
 from evaldesk.errors import ModelError
 from evaldesk.llm.call import ModelCall, ModelReply, RequestedCall
+from evaldesk.llm.strictness import STRICTNESS
 from evaldesk.model import Usage
 
 DEMO_PREFIX = "demo/"
@@ -57,13 +58,26 @@ def _opened() -> Any:
 
 async def attempt(call: ModelCall, tell: Callable[[str], object] | None) -> ModelReply:
     """One request, streamed when `tell` is given. Raises what LiteLLM raises, and TimeoutError."""
+    while True:
+        try:
+            return await _asked(call, tell)
+        except Exception as error:
+            if not STRICTNESS.learn(call, error):
+                raise
+
+
+async def _asked(call: ModelCall, tell: Callable[[str], object] | None) -> ModelReply:
     litellm = open_litellm()
+    unknown = STRICTNESS.unknown_to(call)
+    arguments = {name: value for name, value in _arguments(call).items() if name not in unknown}
     async with asyncio.timeout(call.timeout_s):
         if tell is None:
-            return _reply(call, await litellm.acompletion(**_arguments(call)))
-        options = {"stream": True, "stream_options": {"include_usage": True}}
+            return _reply(call, await litellm.acompletion(**arguments))
+        options: dict[str, Any] = {"stream": True}
+        if "stream_options" not in unknown:
+            options["stream_options"] = {"include_usage": True}
         chunks = []
-        async for chunk in await litellm.acompletion(**_arguments(call), **options):
+        async for chunk in await litellm.acompletion(**arguments, **options):
             chunks.append(chunk)
             text = chunk.choices[0].delta.content if chunk.choices else None
             if text:

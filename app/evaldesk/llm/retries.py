@@ -7,7 +7,7 @@ import random
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import TypeAlias, TypeVar
 
 from evaldesk.errors import ModelError
@@ -38,16 +38,16 @@ class Patience:
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """A pause before another attempt: `n_tried` have failed, the last one with `failure`."""
+    """A pause `until` another attempt: `n_tried` have failed, the last one with `failure`."""
 
     failure: ModelFailure
     n_tried: int
     n_attempts: int
-    seconds: float
+    until: datetime
 
-    def sentence(self, now: datetime) -> str:
-        """`rate-limited until 12:03:05, then attempt 2 of 5: …`."""
-        until = (now + timedelta(seconds=self.seconds)).strftime("%H:%M:%S")
+    def sentence(self) -> str:
+        """`rate-limited until 12:03:05, then attempt 2 of 5: …`, in local time."""
+        until = self.until.astimezone().strftime("%H:%M:%S")
         what = "rate-limited" if self.failure.kind == "rate_limit" else self.failure.kind.replace("_", " ")
         return f"{what} until {until}, then attempt {self.n_tried + 1} of {self.n_attempts}: {self.failure.sentence}"
 
@@ -106,5 +106,5 @@ async def patiently(
             times = f" (tried {n_tried} times)" if n_tried > 1 else ""
             raise ModelError(failure.sentence + times, kind=failure.kind, is_fatal=failure.is_fatal) from None
         if on_wait:
-            on_wait(Wait(failure, n_tried, patience.n_attempts, seconds))
+            on_wait(Wait(failure, n_tried, patience.n_attempts, datetime.now(UTC) + timedelta(seconds=seconds)))
         await asyncio.sleep(seconds)
