@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import threading
 from collections.abc import Mapping
 from typing import Any
 
 import pytest
+from tests.agents.endpoint import Answer, chunks
 
 from evaldesk.errors import ModelError
 from evaldesk.llm import ModelCall, Patience, complete
@@ -190,10 +192,72 @@ async def test_nobody_at_the_address_is_a_connection_failure() -> None:
     assert (caught.value.kind, caught.value.is_fatal) == ("connection", False)
 
 
+@pytest.mark.parametrize(
+    "raw", [b'{"choices": [{"mess', b"<html>The gateway says hello</html>", b"{}", b'{"choices": []}', b"", b"null"]
+)
+@pytest.mark.parametrize("model", ["hosted_vllm/small", "openai/small"])
+async def test_an_answer_that_is_none_is_an_error_and_never_an_empty_reply(
+    endpoint: Any, raw: bytes, model: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "a-key-for-the-tests")
+    for _ in range(3):
+        endpoint.gives(raw)
+
+    with pytest.raises(ModelError) as caught:
+        await complete(_call(endpoint, model=model), patience=HASTE)
+
+    assert not caught.value.is_fatal
+    assert str(caught.value)
+
+
+async def test_a_dropped_connection_is_tried_again(endpoint: Any) -> None:
+    endpoint.drops().says("hello")
+
+    reply = await complete(_call(endpoint), patience=HASTE)
+
+    assert (reply.text, reply.usage.n_attempts) == ("hello", 2)
+
+
+async def test_a_stream_that_breaks_off_is_an_error_and_is_not_begun_again(endpoint: Any) -> None:
+    endpoint.drops("hel").streams("hel", "lo")
+    pieces: list[str] = []
+
+    with pytest.raises(ModelError) as caught:
+        await complete(_call(endpoint), pieces.append, patience=HASTE)
+
+    assert (len(endpoint.asked), caught.value.is_fatal) == (1, False)
+
+
+async def test_a_pause_is_told_with_its_reason_and_its_end(endpoint: Any) -> None:
+    endpoint.fails(429, "slow down", retry_after="0").fails(503).says("hello")
+    waits: list[str] = []
+
+    await complete(_call(endpoint), patience=HASTE, on_wait=lambda wait: waits.append(wait.sentence()))
+
+    assert re.fullmatch(r"rate-limited until \d\d:\d\d:\d\d, then attempt 2 of 3: .*slow down.*", waits[0])
+    assert waits[1].startswith("server error until")
+
+
+async def test_a_field_that_a_strict_endpoint_refuses_is_left_out_from_then_on(endpoint: Any) -> None:
+    endpoint.fails(422, "extra_forbidden: body.seed").says("hello").says("again")
+
+    await complete(_call(endpoint, seed=4))
+    await complete(_call(endpoint, seed=5))
+
+    assert ["seed" in asked for asked in endpoint.asked] == [True, False, False]
+
+
+async def test_a_field_that_a_person_asked_for_is_not_left_out(endpoint: Any) -> None:
+    endpoint.fails(400, "Unsupported parameter: temperature")
+
+    with pytest.raises(ModelError, match="Unsupported parameter: temperature"):
+        await complete(_call(endpoint, temperature=0.5))
+
+    assert len(endpoint.asked) == 1
+
+
 async def test_a_silent_endpoint_times_out(endpoint: Any) -> None:
-    held = threading.Event()
-    endpoint.says("too late")
-    endpoint.answers[0].held = held
+    held = endpoint.stalls()
 
     with pytest.raises(ModelError) as caught:
         await complete(_call(endpoint, timeout_s=0.05), patience=Patience(n_attempts=1))
@@ -203,9 +267,7 @@ async def test_a_silent_endpoint_times_out(endpoint: Any) -> None:
 
 
 async def test_cancelling_the_caller_cancels_the_call(endpoint: Any) -> None:
-    held = threading.Event()
-    endpoint.says("too late")
-    endpoint.answers[0].held = held
+    held = endpoint.stalls()
     task = asyncio.create_task(complete(_call(endpoint)))
     while not endpoint.asked:
         await asyncio.sleep(0)
@@ -287,13 +349,5 @@ def test_waits_double_up_to_the_longest() -> None:
     assert patience.wait_s(9, failure, lambda: 0.0) is None
 
 
-def _stream(*deltas: Mapping[str, Any]) -> Any:
-    from dataclasses import make_dataclass
-
-    base = {"id": "chatcmpl-1", "object": "chat.completion.chunk", "created": 1, "model": "small"}
-    events = [{**base, "choices": [{"index": 0, "delta": {"role": "assistant", **delta}}]} for delta in deltas]
-    events.append({**base, "choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]})
-    usage = {"prompt_tokens": 11, "completion_tokens": 5, "total_tokens": 16}
-    events.append({**base, "choices": [], "usage": usage})
-    kind = make_dataclass("Stream", ["body", "status", "headers", "stream", "held"])
-    return kind({}, 200, {}, events, None)
+def _stream(*deltas: Mapping[str, Any]) -> Answer:
+    return Answer(stream=chunks(*({"role": "assistant", **delta} for delta in deltas)))
