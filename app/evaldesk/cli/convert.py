@@ -11,7 +11,7 @@ from evaldesk.cli.exchange_files import read_path, visible, write_bytes
 from evaldesk.errors import UsageError
 
 if TYPE_CHECKING:
-    from evaldesk.formats.exchange import Holding, Imported, RecordedRun
+    from evaldesk.formats.exchange import Imported, RecordedRun
     from evaldesk.model import EvalSet
 
 
@@ -45,14 +45,18 @@ def convert(source: Path, target: str, from_name: str | None, to_name: str | Non
 
 
 def _format_of(target: str, imported: Imported) -> str:
-    """The one format that the ending of a name says. Raises UsageError when it says none, or several."""
+    """The one format that the ending of a name says, of a run only where it says none of an eval set.
+
+    Raises UsageError when it says none, or several.
+    """
     from evaldesk.formats.files import names_for, suffix_of
 
-    holding: Holding = "evalset" if imported.evalset else "run"
-    named = {name: suffix_of(name) for name in names_for(holding)}
+    of_sets, of_runs = names_for("evalset") if imported.evalset else (), names_for("run") if imported.runs else ()
+    named = {name: suffix_of(name) for name in (*of_sets, *of_runs)}
     fitting = [name for name, suffix in named.items() if target.lower().endswith(suffix)]
     longest = max((len(named[name]) for name in fitting), default=0)
     best = [name for name in fitting if len(named[name]) == longest]
+    best = [name for name in best if name in of_sets] or best
     if len(best) == 1:
         return best[0]
     why = f"could be {', '.join(best)}" if best else f"says none of {', '.join(named)}"
