@@ -190,7 +190,7 @@ def test_the_commit_is_checked_against_the_working_tree(tmp_path: Path, monkeypa
     with pytest.raises(UsageError, match="git switch other"):
         check_commit(read_run_file(_write(tmp_path, experiment='branch = "other"')))
     (tmp_path / "rollouts/calc/main.py").write_text("changed")
-    with pytest.raises(UsageError, match=r"has changes that .* calc/main\.py"):
+    with pytest.raises(UsageError, match=r"has changes that .*calc/main\.py"):
         check_commit(read_run_file(_write(tmp_path, experiment=f'commit_sha = "{head}"')))
 
 

@@ -10,6 +10,7 @@ import click
 
 from evaldesk.cli.eval_options import (
     gate_options,
+    openhands_options,
     osmosis_options,
     output_options,
     run_options,
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 @gate_options
 @output_options
 @osmosis_options
+@openhands_options
 def evaluate(words: tuple[str, ...], **given: Any) -> None:
     """Run eval sets with AGENT: a folder, module:attr, or samples/NAME.
 
@@ -37,6 +39,8 @@ def evaluate(words: tuple[str, ...], **given: Any) -> None:
       evaldesk eval my_agent a.evalset.json:case_1,case_2 b.evalset.json --config_file_path test_config.json
     As `osmosis eval`:
       evaldesk eval -m server:agent_loop -d data.jsonl --eval-fn rewards:compute_reward --model openai/gpt-5-mini --n 5
+    As an OpenHands benchmark:
+      evaldesk eval --benchmark bench:process_instance -d instances.jsonl -l eval_gpt --config-file config.toml
     In a build:
       evaldesk eval my_agent my.evalset.json --n 5 --min-pass-rate 0.9 --junit results.xml --summary summary.md
     """
@@ -47,6 +51,10 @@ def evaluate(words: tuple[str, ...], **given: Any) -> None:
 
 def _form(given: dict[str, Any]) -> Callable[[EvalRequest], int]:
     """Which tool the command is spelled as."""
+    if given["benchmark"]:
+        from evaldesk.cli.eval_openhands import eval_openhands
+
+        return eval_openhands
     if given["module"] or given["dataset"]:
         from evaldesk.cli.eval_osmosis import eval_osmosis
 

@@ -151,6 +151,12 @@ def openhands_options(command: Command) -> Command:
         click.option("--eval-num-workers", type=click.IntRange(1, 256), help="OpenHands: instances at once."),
         click.option("--eval-ids", metavar="ID,ID", help="OpenHands: the instances to run."),
         click.option("--eval-note", help="OpenHands: ends the name of the output folder."),
+        click.option(
+            "--score-key",
+            default="success",
+            show_default=True,
+            help="OpenHands: the key of test_result that says 1 or 0.",
+        ),
         click.option("--eval-output-dir", metavar="DIR", help="OpenHands: where output.jsonl goes."),
     )
 

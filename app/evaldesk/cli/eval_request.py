@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from evaldesk.errors import UsageError
 from evaldesk.model import DEFAULT_CRITERIA, AgentRef, Criterion, EvalSet, ModelOptions
 from evaldesk.report.gates import Gates
 from evaldesk.settings import Settings, read_settings
+from evaldesk.store import RunSummary, Store
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +68,7 @@ class EvalRequest:
     eval_ids: str | None = None
     eval_note: str | None = None
     eval_output_dir: str | None = None
+    score_key: str = "success"
 
     @property
     def gates(self) -> Gates:
@@ -119,12 +122,17 @@ class EvalRequest:
         )
 
 
+def _nothing(store: Store, run: RunSummary) -> None:
+    """Nobody else wants to know."""
+
+
 @dataclass(frozen=True, slots=True)
 class Job:
-    """One run that the command comes to; `path` is the file of its cases."""
+    """One run that the command comes to; `path` is the file of its cases, `on_progress` is told of every step."""
 
     agent: AgentRef
     evalset: EvalSet
     path: Path
     options: RunOptions
     is_baseline: bool = False
+    on_progress: Callable[[Store, RunSummary], None] = _nothing

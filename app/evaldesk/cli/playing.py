@@ -63,7 +63,7 @@ async def play_jobs(desk: Desk, jobs: Sequence[Job], *, is_quiet: bool) -> list[
     plans = [await plan_job(desk, job) for job in jobs]
     played = []
     for job, plan in zip(jobs, plans, strict=True):
-        summary, is_interrupted = await _play(desk, plan, is_quiet=is_quiet)
+        summary, is_interrupted = await _play(desk, job, plan, is_quiet=is_quiet)
         played.append(Played(job, summary))
         if is_interrupted:
             break
@@ -79,12 +79,13 @@ async def plan_job(desk: Desk, job: Job) -> RunPlan:
     return desk.runs.plan_for(subject, job.options)
 
 
-async def _play(desk: Desk, plan: RunPlan, *, is_quiet: bool) -> tuple[RunSummary, bool]:
+async def _play(desk: Desk, job: Job, plan: RunPlan, *, is_quiet: bool) -> tuple[RunSummary, bool]:
     with shown_progress(is_quiet=is_quiet) as show:
         interruption = Interruption(desk.runs, lambda line: click.echo(line, err=True))
 
         def on_progress(summary: RunSummary) -> None:
             interruption.run_id = summary.id
+            job.on_progress(desk.store, summary)
             show(summary)
 
         with on_interrupt(interruption):

@@ -61,7 +61,7 @@ def check_commit(file: RunFile) -> str:
 
     Raises UsageError when it is not the one the file asks for, or the rollout has changes of its own.
     """
-    head, branch = _git(file.root, "rev-parse", "HEAD"), _git(file.root, "rev-parse", "--abbrev-ref", "HEAD")
+    head, branch = git_head(file.root), _git(file.root, "rev-parse", "--abbrev-ref", "HEAD")
     if file.commit_sha is None and file.branch is None:
         return head
     wanted = file.commit_sha or file.branch
@@ -83,6 +83,11 @@ def check_commit(file: RunFile) -> str:
             "commit them, or leave the pin out"
         )
     return head
+
+
+def git_head(folder: Path) -> str:
+    """The commit of the working tree at `folder`; empty outside of git."""
+    return _git(folder, "rev-parse", "HEAD")
 
 
 def secrets_of(file: RunFile, given: Mapping[str, str], environment: Mapping[str, str]) -> dict[str, str]:
