@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from evaldesk.desk.run_recording import recording_sentence, user_sentence
 from evaldesk.desk.run_view import evalset_name, needs_words
 from evaldesk.model import Criterion, RunConfig
 from evaldesk.store import RunSummary
@@ -30,6 +31,8 @@ def run_facts(summary: RunSummary) -> tuple[Fact, ...]:
         Fact("Agent", config.agent.id, "" if is_imported(config) else "/agents", config.agent.target),
         Fact("Agent files", "", "", config.agent_version),
         Fact("Model", "", "", _model(config)),
+        Fact("Answers", recording_sentence(config)),
+        Fact("Simulated user", user_sentence(config)),
         Fact("Eval set", evalset_name(config), _evalset_href(config), config.evalset_version[:12]),
         Fact("Trials", _trials(summary)),
         *_criteria(config),
