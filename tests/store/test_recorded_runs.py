@@ -55,3 +55,10 @@ def test_a_trial_of_no_case_stores_nothing(store: Store, end: Callable[..., Tria
 def test_a_run_without_a_trial_is_refused(store: Store) -> None:
     with pytest.raises(UsageError, match="no trial"):
         store.recorded_runs.add(CONFIG, CASES, [], "")
+
+
+def test_a_score_that_breaks_every_sum_is_refused(store: Store, end: Callable[..., TrialResult]) -> None:
+    with pytest.raises(UsageError, match="cannot be added up"):
+        store.recorded_runs.add(CONFIG, CASES, [end(0, 0, 0, values={"reward": 1e300})], "")
+
+    assert store.runs.list() == []

@@ -99,7 +99,7 @@ def _read_result(place: Place, raw: Any) -> Event:
         read_optional_text(place.at("name"), raw.get("name")) or "",
         id=read_optional_text(place.at("id"), raw.get("id")),
     )
-    return Event("tool_result", call=call, result=raw.get("response"))
+    return Event("tool_result", call=call, result=read_optional_mapping(place.at("response"), raw.get("response")))
 
 
 def _read_said(place: Place, raw: Any) -> Event:
@@ -110,7 +110,7 @@ def _read_said(place: Place, raw: Any) -> Event:
 
 
 def _write_event(event: Event, *, is_last: bool) -> Iterator[dict[str, Any]]:
-    said: dict[str, Any] = {"author": event.author or "agent"}
+    said: dict[str, Any] = {"author": event.author}
     call = event.call
     if event.kind == "usage" and event.usage:
         counts = {"prompt_token_count": event.usage.tokens_in, "candidates_token_count": event.usage.tokens_out}
@@ -123,14 +123,14 @@ def _write_event(event: Event, *, is_last: bool) -> Iterator[dict[str, Any]]:
         part = {"function_call": _named(call) | {"args": dict(call.args)}}
         yield said | {"content": {"parts": [part], "role": "model"}}
     elif event.kind == "tool_result" and call:
-        result = event.result if isinstance(event.result, dict) else {"result": event.result}
-        yield said | {
-            "content": {"parts": [{"function_response": _named(call) | {"response": result}}], "role": "user"}
-        }
+        # ADK wants an object and wraps what is none in the same way.
+        result = event.result if isinstance(event.result, dict | None) else {"result": event.result}
+        answer = _named(call) | ({} if result is None else {"response": result})
+        yield said | {"content": {"parts": [{"function_response": answer}], "role": "user"}}
 
 
 def _named(call: ToolCall) -> dict[str, Any]:
-    return {"name": call.name} | ({"id": call.id} if call.id else {})
+    return {"name": call.name} | ({} if call.id is None else {"id": call.id})
 
 
 def _spelled(raw: dict[str, Any]) -> dict[str, Any]:

@@ -108,7 +108,8 @@ def _read_result(place: Place, case_id: str, raw: dict[str, Any]) -> tuple[Case,
         here = turns_at.at(index)
         actual = pair.get("actual_invocation")
         expected.append(_expected(here, pair, actual))
-        records.append(read_played(here.at("actual_invocation"), actual or _unplayed(expected[-1])))
+        if actual is not None or any(later.get("actual_invocation") for later in pairs[index:]):
+            records.append(read_played(here.at("actual_invocation"), actual or _unplayed(expected[-1])))
         scores += read_scores(here.at("eval_metric_results"), pair.get("eval_metric_results"), turn=index)
     session = read_optional_mapping(place.at("session_details"), raw.get("session_details")) or {}
     state = read_optional_mapping(place.at("session_details", "state"), session.get("state"))

@@ -101,6 +101,6 @@ def _status(place: Place, raw: Any) -> int:
 def _number(place: Place, raw: Any) -> float | None:
     if raw is None:
         return None
-    if isinstance(raw, bool) or not isinstance(raw, int | float) or abs(raw) > 1e300 or not math.isfinite(raw):
+    if isinstance(raw, bool) or not isinstance(raw, int | float) or abs(raw) > 1e100 or not math.isfinite(raw):
         raise place.error(f"expected a number, got {kind_of(raw)}")
     return float(raw)

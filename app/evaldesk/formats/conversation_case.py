@@ -53,22 +53,25 @@ def write_openai(case: Case) -> dict[str, Any]:
 
 def calls_with_results(number: int, turn: Turn) -> Iterator[tuple[str, ToolCall, str | None]]:
     """The calls of a turn with ids made for the file, and what the tool gave back where that is known."""
-    responses = turn.expected.extra.get(RESPONSES)
-    responses = responses if isinstance(responses, list) else []
+    raw = turn.expected.extra.get(RESPONSES)
+    left = [each for each in raw if isinstance(each, dict)] if isinstance(raw, list) else []
     for index, call in enumerate(turn.expected.tool_calls or ()):
-        raw = responses[index] if index < len(responses) else None
-        response = raw.get("response") if isinstance(raw, dict) else None
-        if isinstance(response, dict) and isinstance(response.get("result"), str):
-            yield f"call_{number}_{index}", call, str(response["result"])
-        else:
-            text = None if response is None else json.dumps(response, ensure_ascii=False)
-            yield f"call_{number}_{index}", call, text
+        own = next((each for each in left if each.get("name") == call.name), None)
+        if own is not None:
+            left.remove(own)
+        yield f"call_{number}_{index}", call, None if own is None else _result_text(own.get("response"))
+
+
+def _result_text(response: Any) -> str:
+    """What a tool said; ADK wraps a text into an object."""
+    inner = response.get("result") if isinstance(response, dict) and set(response) == {"result"} else response
+    return inner if isinstance(inner, str) else json.dumps(inner, ensure_ascii=False)
 
 
 def _turn(record: TurnRecord, *, has_tools: bool) -> Turn:
-    results = [event for event in record.events if event.kind == "tool_result"]
+    results = [(event.call, event.result) for event in record.events if event.kind == "tool_result"]
     responses: list[Any] = [
-        {"name": event.call.name if event.call else "", "response": {"result": event.result}} for event in results
+        {"name": call.name, "response": {"result": result}} for call, result in results if call and call.name
     ]
     expected = Expected(
         tuple(ToolCall(call.name, call.args) for call in record.tool_calls) if has_tools else None,

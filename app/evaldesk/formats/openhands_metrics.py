@@ -20,7 +20,7 @@ def read_usages(place: Place, raw: dict[str, Any]) -> tuple[Usage, ...]:
     if not found:
         return (Usage("", cost=cost),) if cost else ()
     shares = _costs(raw.get("costs"))
-    if len(shares) != len(found) or not cost:
+    if len(shares) != len(found) or None in shares or not cost:
         shares = [cost, *[0.0] * (len(found) - 1)] if cost else [None] * len(found)
     return tuple(
         Usage(each.model, "agent", each.tokens_in, each.tokens_out, share)

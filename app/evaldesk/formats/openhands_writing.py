@@ -74,8 +74,10 @@ def _event(event: Event, causes: dict[str, int]) -> Iterator[dict[str, Any]]:
     elif event.kind == "log":
         yield {"source": "agent", "message": event.text, "action": "system", "args": {"content": event.text}}
     elif event.kind == "tool_call" and event.call:
-        function = {"name": event.call.name, "arguments": json.dumps(dict(event.call.args), ensure_ascii=False)}
-        call = {"id": _key(event), "type": "function", "function": function}
+        raw = event.call.extra.get("raw_args")
+        arguments = raw if isinstance(raw, str) else json.dumps(dict(event.call.args), ensure_ascii=False)
+        function = {"name": event.call.name, "arguments": arguments}
+        call = {"id": event.call.id, "type": "function", "function": function}
         message = {"role": "assistant", "content": None, "tool_calls": [call]}
         yield {
             "source": "agent",
@@ -89,7 +91,7 @@ def _event(event: Event, causes: dict[str, int]) -> Iterator[dict[str, Any]]:
         yield {
             "source": "environment",
             "message": content,
-            "observation": event.call.name,
+            "observation": event.author or event.call.name,
             "content": content,
             "cause": causes.get(_key(event)),
             "extras": {},
@@ -100,7 +102,9 @@ def _event(event: Event, causes: dict[str, int]) -> Iterator[dict[str, Any]]:
 
 def _metadata(event: Event) -> dict[str, Any]:
     name = event.call.name if event.call else ""
-    return {"function_name": name, "tool_call_id": _key(event), "total_calls_in_response": 1}
+    said = event.author or name if event.kind == "tool_result" else name
+    call_id = event.call.id if event.call else None
+    return {"function_name": said, "tool_call_id": call_id, "total_calls_in_response": 1}
 
 
 def _key(event: Event) -> str:

@@ -226,7 +226,7 @@ def _result(run: _Run, key: tuple[int, int], criteria: tuple[Criterion, ...], mo
 
 def _score(place: Place, criterion: Criterion, values: dict[str, Any]) -> Score:
     value = values.get(criterion.metric)
-    if value is not None and (isinstance(value, bool) or not isinstance(value, int | float) or abs(value) > 1e300):
+    if value is not None and (isinstance(value, bool) or not isinstance(value, int | float) or abs(value) > 1e100):
         raise wanted(place.at("scores", criterion.metric), value, "a number")
     return recorded_score(criterion, None if value is None else float(value))
 

@@ -32,7 +32,7 @@ def _of_metric(metric: str, rows: Sequence[Sequence[TrialResult]], n: int, thres
     scores = [[_score(trial, metric) for trial in trials] for trials in rows]
     values = [value for row in scores for value in row]
     mean = fsum(values) / len(values) if values else 0.0
-    std = sqrt(fsum((value - mean) ** 2 for value in values) / len(values)) if values else 0.0
+    std = sqrt(fsum((value - mean) * (value - mean) for value in values) / len(values)) if values else 0.0
     found = {"mean": mean, "std": std, "min": min(values, default=0.0), "max": max(values, default=0.0)}
     for k in KS:
         if 1 < n >= k:

@@ -19,6 +19,7 @@ NO_EVALSET = "imported-"
 """What the eval set ids of runs begin with whose cases came with them and are in no file here."""
 
 MAX_TRIALS = 200_000
+MAX_SCORE = 1e100
 BATCH = 500
 
 
@@ -70,6 +71,11 @@ def check_trials(cases: Sequence[Case], results: Sequence[TrialResult]) -> None:
         if not 0 <= result.case_index < len(cases) or result.trial_index < 0:
             place = f"case {result.case_index}, trial {result.trial_index}"
             raise UsageError(f"a trial is of {place}, but the run has {len(cases)} cases")
+        huge = next(
+            (score for score in result.scores if score.value is not None and abs(score.value) > MAX_SCORE), None
+        )
+        if huge:
+            raise UsageError(f"{huge.metric}: a score of {huge.value:g} cannot be added up with others")
     n_trials = len(cases) * (max(result.trial_index for result in results) + 1)
     if n_trials > MAX_TRIALS:
         raise UsageError(f"{n_trials:,} trials are more than the {MAX_TRIALS:,} of one run")
