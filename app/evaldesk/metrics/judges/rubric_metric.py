@@ -42,7 +42,8 @@ class RubricMetric(JudgeMetric):
 
     def __post_init__(self) -> None:
         JudgeMetric.__post_init__(self)
-        lines = [read_rubric(raw, number).line for number, raw in enumerate(self.rubrics, 1)]
+        read = [read_rubric(raw, number) for number, raw in enumerate(self.rubrics, 1)]
+        lines = [raw if isinstance(raw, str) else rubric.line for raw, rubric in zip(self.rubrics, read, strict=True)]
         object.__setattr__(self, "rubrics", lines)
 
     def missing(self, case: Case) -> str | None:
