@@ -128,10 +128,21 @@ def places(resident: Visitor) -> Mapping[str, str]:
     places["trial"] = _first(resident.page, ".square[data-status=failed]")
     resident.goto(places["run-errors"])
     places["trial-errored"] = _first(resident.page, ".square[data-status=errored]")
+    places |= _afterwards(resident, places["run"], places["trial"])
     for name in ("dice", "trip_planner"):
         resident.goto(f"/evalsets/{resident.evalset(name)}")
         places[f"case-{name}"] = _first(resident.page, "tbody th a")
     return places
+
+
+def _afterwards(someone: Visitor, run: str, trial: str) -> dict[str, str]:
+    """What people do with a run: score it again, and label a trial."""
+    ask, home = someone.page.context.request, someone.desk.address
+    criteria = {"filled": "1", "metric": "response_match_score", "response_match_score.threshold": "0.4"}
+    again = ask.post(f"{home}{run}/scorings", form=criteria).url.removeprefix(home)
+    label = {"labeller": "Ana", "verdict": "failed", "note": "It checks before it rolls.", "turn": ""}
+    assert ask.post(f"{home}{trial}/labels", form=label).ok
+    return {"run-again": again, "id-run": run[6:], "id-again": again[6:]}
 
 
 def _first(page: Page, selector: str) -> str:
@@ -176,6 +187,14 @@ PAGES = {
     "run-live": "{run-live}",
     "trial": "{trial}",
     "trial-errored": "{trial-errored}",
+    "run-again": "{run-again}",
+    "run-rescore": "{run}/scorings/new",
+    "run-spread": "{run}/spread",
+    "compare": "/compare?a={id-run}&b={id-again}",
+    "compare-same": "/compare?a={id-run}&b={id-again}&show=same",
+    "compare-choose": "/compare?b={id-run}",
+    "labels": "/labels",
+    "labels-of-run": "/labels?run={id-run}&only=disagreements",
     "not-found": "/runs/999",
     "not-found-page": "/nothing/here",
 }

@@ -196,9 +196,9 @@ def test_a_watched_run_says_whether_it_may_stop() -> None:
 
 
 def test_a_corrected_rate_says_what_the_judge_said_first() -> None:
-    assert corrected_sentence(correct_rate(0.78, 0.9, 0.85)) == "Judge says 78 %; corrected about 84 %"
+    assert corrected_sentence(correct_rate(0.78, 0.9, 0.85)) == "The judge says 78 %; corrected about 84 %"
     assert corrected_sentence(correct_rate(0.95, 0.9, 0.6)) == (
-        "Judge says 95 %; corrected about 100 %, the limit: the judge's error rates do not fit this run"
+        "The judge says 95 %; corrected about 100 %, the limit: its error rates do not fit this run"
     )
     assert corrected_sentence(correct_rate(0.5, 0.5, 0.5)) == (
         "Not measurable: the judge is no better than chance on the labelled answers"

@@ -130,7 +130,7 @@ def _agreement(metric: str, pairs: Sequence[LabelPair], rates: Mapping[str, floa
         skill=skill_sentence(title, skill),
         kappa=kappa_words(agreement(compared)),
         enough=enough_sentence(skill),
-        corrected=corrected_sentence(corrected) if corrected else "",
+        corrected=corrected_sentence(corrected, title) if corrected else "",
     )
 
 

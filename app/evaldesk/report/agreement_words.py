@@ -37,7 +37,7 @@ def alpha_sentence(n_labellers: int, n_units: int, alpha: float | None) -> str:
     said = f"{n_labellers} people labelled {trials} in common"
     if alpha is None:
         return f"{said}, all alike: Krippendorff's alpha is not measurable"
-    return f"{said}: Krippendorff's alpha {alpha:.2f}, {_reliance(alpha)}"
+    return f"{said}: Krippendorff's alpha {_signed(alpha)}, {_reliance(alpha)}"
 
 
 def enough_sentence(skill: JudgeSkill) -> str:
@@ -60,4 +60,4 @@ def _reliance(alpha: float) -> str:
 
 
 def _signed(value: float) -> str:
-    return f"{value:.2f}".replace("-", "−")
+    return f"{round(value, 2) + 0.0:.2f}".replace("-", "−")

@@ -72,12 +72,12 @@ def stop_sentence(interval: Interval, bar: float) -> str:
     return f"Too close to {said} to stop; could be {interval_words(interval)}"
 
 
-def corrected_sentence(rate: CorrectedRate | None) -> str:
-    """`Judge says 78 %; corrected about 84 %`, and when no correction holds."""
+def corrected_sentence(rate: CorrectedRate | None, name: str = "The judge") -> str:
+    """`The judge says 78 %; corrected about 84 %`, and when no correction holds."""
     if rate is None:
-        return "Not measurable: the judge is no better than chance on the labelled answers"
-    said = f"Judge says {_percent(rate.judged)}; corrected about {_percent(rate.corrected)}"
-    return f"{said}, the limit: the judge's error rates do not fit this run" if rate.is_clipped else said
+        return f"Not measurable: {name[:1].lower()}{name[1:]} is no better than chance on the labelled answers"
+    said = f"{name} says {_percent(rate.judged)}; corrected about {_percent(rate.corrected)}"
+    return f"{said}, the limit: its error rates do not fit this run" if rate.is_clipped else said
 
 
 def g_pass_words(k: int, share: float) -> str:
