@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from bench import measure_assets, measure_comparison, measure_pages, measure_start, measure_trials
+from bench import measure_assets, measure_comparison, measure_metrics, measure_pages, measure_start, measure_trials
 from bench.row import Row
 
 MEASURES: tuple[Callable[[Path], list[Row]], ...] = (
@@ -18,6 +18,7 @@ MEASURES: tuple[Callable[[Path], list[Row]], ...] = (
     measure_trials.measure,
     measure_pages.measure,
     measure_comparison.measure,
+    measure_metrics.measure,
     measure_assets.measure,
 )
 
