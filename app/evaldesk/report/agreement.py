@@ -18,7 +18,7 @@ from evaldesk.report.judge_rate import CorrectedRate, correct_rate
 class Agreement:
     """Two labellers over the same `n` things. `kappa` is None where only one label was ever used: not measurable.
 
-    `interval` is None, too, where both agree on all: its formula would claim certainty.
+    `interval` is None, too, where its formula would claim certainty: both agree on all, or there are too few.
     """
 
     n: int
@@ -64,14 +64,14 @@ def agreement(pairs: Sequence[tuple[Hashable, Hashable]]) -> Agreement:
     if not n or 1 - by_chance < 1e-12:
         return Agreement(n, n_agreed, None, None)
     kappa = (n_agreed / n - by_chance) / (1 - by_chance)
-    if n_agreed == n:
-        return Agreement(n, n, kappa, None)
     same = fsum(
         table.get((label, label), 0.0) * (1 - (row[label] + column[label]) * (1 - kappa)) ** 2 for label in labels
     )
     crossed = fsum(p * (column[a] + row[b]) ** 2 for (a, b), p in table.items() if a != b)
     variance = same + (1 - kappa) ** 2 * crossed - (kappa - by_chance * (1 - kappa)) ** 2
-    half = Z_95 * sqrt(max(0.0, variance) / n) / (1 - by_chance)
+    if variance < 1e-12:
+        return Agreement(n, n_agreed, kappa, None)
+    half = Z_95 * sqrt(variance / n) / (1 - by_chance)
     return Agreement(n, n_agreed, kappa, Interval(kappa - half, kappa + half))
 
 

@@ -24,7 +24,8 @@ def kappa_words(found: Agreement) -> str:
     if found.kappa is None:
         return "kappa is not measurable: only one label was used"
     if found.interval is None:
-        return f"kappa {found.kappa:.2f}, without an interval: there is no disagreement yet"
+        why = "there is no disagreement yet" if found.n == found.n_agreed else "there are too few labels"
+        return f"kappa {_signed(found.kappa)}, without an interval: {why}"
     low, high = found.interval.low, found.interval.high
     return f"kappa {_signed(found.kappa)}, could be {_signed(low)} to {_signed(high)}"
 
