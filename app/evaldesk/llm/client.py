@@ -21,6 +21,12 @@ DEMO_PREFIX = "demo/"
 _opening = threading.Lock()
 
 
+class BrokenAnswerError(Exception):
+    """An answer in the right shape with nothing in it."""
+
+    status_code = 200
+
+
 def set_environment() -> None:
     """Keep LiteLLM from fetching a price map and from reading a `.env` on import; needed before it is imported."""
     os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "True")
@@ -44,6 +50,8 @@ def _opened() -> Any:
             kind()  # its schema is built when it is first used, with warnings
     from evaldesk.demo_model.provider import demo_provider, prices
 
+    # left behind by a call that is cancelled before its first byte
+    warnings.filterwarnings("ignore", r"coroutine 'BaseLLMHTTPHandler", RuntimeWarning)
     litellm.suppress_debug_info = True
     litellm.telemetry = False
     for name in ("LiteLLM", "LiteLLM Router", "LiteLLM Proxy"):
@@ -138,6 +146,8 @@ def _key(call: ModelCall) -> str | None:
 
 
 def _reply(call: ModelCall, response: Any) -> ModelReply:
+    if not response or not response.choices:
+        raise BrokenAnswerError("the answer has no choices")
     choice = response.choices[0]
     calls = tuple(
         RequestedCall(found.id or f"call_{index}", found.function.name or "", found.function.arguments or "{}")

@@ -102,6 +102,8 @@ def _passing(names: set[str], status: int, text: str) -> str | None:
         return "timeout"
     if status == 429:
         return "rate_limit"
+    if status == 200:  # an answer that says all is well and cannot be read: a gateway's page, a cut body
+        return "broken_answer"
     if _LOCAL_FAULT.search(text):
         return None
     if _NO_NETWORK.search(text) and (status >= 500 or not status):

@@ -1,0 +1,119 @@
+"""Whole runs of an agent of ours against an endpoint with faults: engine, store and LiteLLM are the real ones."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from evaldesk.desk.run_plan import RunOptions, RunSubject
+from evaldesk.desk.runs import RunDesk
+from evaldesk.engine.executors.inline import InlineExecutor
+from evaldesk.model import AgentRef, Case, Criterion, EvalSet, Expected, ModelOptions, Turn
+from evaldesk.settings import Settings
+from evaldesk.store import RunSummary, Store
+
+pytestmark = pytest.mark.anyio
+
+AGENT = """
+from evaldesk import LlmAgent
+
+root_agent = LlmAgent(name="small", model="{model}", api_base="{address}")
+"""
+CRITERIA = (Criterion("response_match_score", 0.5),)
+
+
+@pytest.fixture
+async def desk(tmp_path: Path) -> AsyncIterator[RunDesk]:
+    folder = tmp_path / ".evaldesk"
+    folder.mkdir()
+    with Store.open(folder / "evaldesk.db") as store:
+        settings = Settings(workspace=tmp_path, roots=())
+        desk = RunDesk(settings, store, cast("Any", None), cast("Any", None), open_executor=lambda _: InlineExecutor(1))
+        yield desk
+        await desk.close()
+
+
+async def _run(desk: RunDesk, root: Path, endpoint: Any, *, n_cases: int, model: str = "small") -> RunSummary:
+    folder = root / "faulty"
+    folder.mkdir()
+    folder.joinpath("agent.py").write_text(AGENT.format(model=model, address=endpoint.address))
+    cases = tuple(Case(f"c{index}", (Turn("hi", Expected(reference="hello")),)) for index in range(n_cases))
+    ref = AgentRef("faulty", "faulty.agent:root_agent", root=str(root), folder=str(folder))
+    subject = RunSubject(ref, EvalSet("set", cases=cases), "set")
+    options = RunOptions(criteria=CRITERIA, concurrency=1, model_options=ModelOptions(n_retries=1))
+    return await desk.run_to_end(desk.plan_for(subject, options), lambda _: None)
+
+
+@pytest.mark.parametrize(
+    ("status", "code", "says"),
+    [
+        (401, None, "The model's provider does not accept the key, so no more trials were started: "),
+        (404, "model_not_found", "The model does not exist, so no more trials were started: "),
+    ],
+)
+async def test_a_refusal_for_good_stops_the_run_once_and_leaves_the_rest_pending(
+    desk: RunDesk, tmp_path: Path, endpoint: Any, status: int, code: str | None, says: str
+) -> None:
+    for _ in range(5):
+        endpoint.fails(status, "no", code)
+
+    run = await _run(desk, tmp_path, endpoint, n_cases=5)
+
+    assert (run.status, run.n_errored, run.n_todo, len(endpoint.asked)) == ("failed", 1, 4, 1)
+    assert run.reason.startswith(says)
+    assert "\n" not in run.reason
+
+
+async def test_what_passes_when_it_is_tried_again_is_counted_and_told_in_the_trial(
+    desk: RunDesk, tmp_path: Path, endpoint: Any
+) -> None:
+    endpoint.fails(429, "slow down", retry_after="0").says("hello")
+
+    run = await _run(desk, tmp_path, endpoint, n_cases=1)
+
+    assert (run.status, run.n_passed) == ("finished", 1)
+    trial = await desk.read_trial(run.id, (0, 0))
+    assert trial.result
+    assert [usage.n_attempts for usage in trial.result.usages] == [2]
+    [log] = [event.text for event in trial.result.transcript.turns[0].events if event.kind == "log"]
+    assert log.startswith("rate-limited until ")
+
+
+async def test_faults_that_stay_are_errors_of_their_trials_and_never_answers(
+    desk: RunDesk, tmp_path: Path, endpoint: Any
+) -> None:
+    for _ in range(2):
+        endpoint.gives(b"<html>")
+    endpoint.fails(400, "bad words").says("hello")
+
+    run = await _run(desk, tmp_path, endpoint, n_cases=3)
+
+    assert (run.status, run.n_errored, run.n_passed) == ("finished", 2, 1)
+
+
+async def test_what_a_model_without_a_price_costs_is_unknown(desk: RunDesk, tmp_path: Path, endpoint: Any) -> None:
+    endpoint.says("hello")
+
+    run = await _run(desk, tmp_path, endpoint, n_cases=1)
+
+    trial = await desk.read_trial(run.id, (0, 0))
+    assert trial.result
+    [usage] = trial.result.usages
+    assert (usage.role, usage.model, usage.tokens_in, usage.cost) == ("agent", "small", 11, None)
+    assert trial.result.cost is None
+
+
+async def test_what_a_model_with_a_price_costs_is_known(
+    desk: RunDesk, tmp_path: Path, endpoint: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "a-key-for-the-tests")
+    endpoint.says("hello")
+
+    run = await _run(desk, tmp_path, endpoint, n_cases=1, model="openai/gpt-4o-mini")
+
+    trial = await desk.read_trial(run.id, (0, 0))
+    assert trial.result
+    assert trial.result.cost == pytest.approx(11 * 0.15e-6 + 5 * 0.6e-6)
