@@ -55,7 +55,7 @@ def test_an_evaluation_runs_from_the_checkout(arguments: list[str], tmp_path: Pa
     assert marks.total() == n * (1 if ":" in arguments[2] else 6), done.stdout + done.stderr
     assert f"{marks['✓']} of {marks['✓'] + marks['✗']} passed" in done.stdout
     assert done.returncode == (3 if marks["!"] else 1 if marks["✗"] else 0)
-    assert done.stderr == ""
+    assert [line for line in done.stderr.splitlines() if " done, " not in line] == []  # a slow run tells how far it is
 
 
 @pytest.mark.parametrize("arguments", UIS, ids=" ".join)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -26,6 +27,21 @@ COMMANDS: Mapping[str, str] = {
     "completion": "evaldesk.cli.completion:completion",
 }
 
+WORDS: Mapping[str, str] = {
+    "ui": "Chat with the agents under DIR and evaluate them in the browser.",
+    "eval": "Run eval sets with AGENT: a folder, module:attr, or samples/NAME.",
+    "run": "Submit, watch, stop and resume runs; NAME is a number, or the note of a run.",
+    "open": "Show RUN, by its number or its name, in the browser; opens the desk where none is open.",
+    "metrics": "List the metrics, or show one with its options.",
+    "rubric": "Grade the conversations of a JSONL file by a rubric.",
+    "import": "Take in each FILE: its eval set into the folder of eval sets, its runs into the database.",
+    "export": "Give out an eval set by its name, or a run by its number.",
+    "convert": "Write the eval set, or the run, that IN holds to OUT; `-` is the stream.",
+    "validate": "Say what each FILE is, how many cases and trials it holds, what is only kept, and what is wrong.",
+    "completion": "Print the completion script of SHELL.",
+}
+"""What the help of each command begins with, so that a list of commands imports none of them."""
+
 SPELLED_BY_OSMOSIS: Mapping[tuple[str, ...], tuple[str, ...]] = {
     ("eval-rubric",): ("rubric",),
     ("eval", "rubric"): ("rubric",),
@@ -46,11 +62,13 @@ class _Evaldesk(LazyGroup):
 @click.group(
     cls=_Evaldesk,
     commands_by_name=COMMANDS,
+    words=WORDS,
     context_settings={"help_option_names": ["-h", "--help"], "token_normalize_func": dashed},
 )
 @click.version_option(__version__, prog_name="evaldesk", message="%(prog)s %(version)s")
 @click.option(DEBUG, is_flag=True, expose_value=False, help="Show the trace of an error; may stand anywhere.")
-def cli() -> None:
+@click.pass_context
+def cli(ctx: click.Context) -> None:
     """Make eval sets for your LLM agents, run them, and decide.
 
     \b
@@ -58,6 +76,8 @@ def cli() -> None:
     evaldesk eval AGENT SET.evalset.json --n 5
     evaldesk run list      the runs of this folder
     """
+    if os.environ.get("NO_COLOR"):  # https://no-color.org
+        ctx.color = False
 
 
 def main() -> None:

@@ -17,11 +17,21 @@ def dashed(name: str) -> str:
 
 
 class LazyGroup(click.Group):
-    """`commands_by_name` says where each command is, as `module:attr`."""
+    """`commands_by_name` says where each command is, as `module:attr`; `words` what its help begins with.
 
-    def __init__(self, *arguments: Any, commands_by_name: Mapping[str, str] | None = None, **options: Any) -> None:
+    A list of commands that has the words imports none of them.
+    """
+
+    def __init__(
+        self,
+        *arguments: Any,
+        commands_by_name: Mapping[str, str] | None = None,
+        words: Mapping[str, str] | None = None,
+        **options: Any,
+    ) -> None:
         super().__init__(*arguments, **options)
         self._targets = commands_by_name or {}
+        self._words = words or {}
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """The names, in order."""
@@ -33,6 +43,19 @@ class LazyGroup(click.Group):
             return None
         command = import_target(self._targets[cmd_name])
         return command if isinstance(command, click.Command) else None
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """The commands with their words, in the order of the table."""
+        rows = [(name, words) for name in self._targets if (words := self._help(ctx, name))]
+        with formatter.section("Commands"):
+            formatter.write_dl(rows)
+
+    def _help(self, ctx: click.Context, name: str) -> str:
+        """What the command does; empty for a hidden one."""
+        if name in self._words:
+            return self._words[name]
+        command = self.get_command(ctx, name)
+        return command.get_short_help_str(200) if command and not command.hidden else ""
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]

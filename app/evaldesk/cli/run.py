@@ -23,7 +23,22 @@ COMMANDS: Mapping[str, str] = {
 }
 
 
-@click.group(cls=LazyGroup, commands_by_name=COMMANDS)
+WORDS: Mapping[str, str] = {
+    "submit": "Submit the run that FILE describes, in Osmosis' TOML; all of it is checked before anything runs.",
+    "list": "List runs, newest first.",
+    "info": "Tell all about the run NAME.",
+    "logs": "Show what the agent printed in the trials of the run NAME, and what broke.",
+    "stop": "Stop the run NAME, whichever process plays it; trials in flight finish and count.",
+    "resume": "Play what is left of the run NAME, with the configuration it was started with.",
+    "retry": "Play the errored trials of the run NAME again, as their next attempt.",
+    "rescore": "Score the stored trials of the run NAME by other criteria, as a new run; no agent is called.",
+    "export": "Write the finished trials of the run NAME as a file: csv, adk-results, osmosis-results, openhands.",
+    "rm": "Delete runs with all their trials.",
+    "drive": "",
+}
+
+
+@click.group(cls=LazyGroup, commands_by_name=COMMANDS, words=WORDS)
 def run() -> None:
     """Submit, watch, stop and resume runs; NAME is a number, or the note of a run.
 

@@ -1,0 +1,144 @@
+"""Help: there for every command, with an example that parses, and without importing what it does not show."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import subprocess
+import sys
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import click
+import pytest
+from click.testing import CliRunner
+
+from evaldesk import cli as top
+from evaldesk.cli import cli, respelled, run
+from evaldesk.cli.lazy import LazyGroup, dashed
+from evaldesk.registry import import_target
+
+if TYPE_CHECKING:
+    from tests.cli.conftest import Place
+
+HEAVY = ("sqlalchemy", "rich", "pandas", "litellm", "starlette", "evaldesk.desk", "evaldesk.store", "evaldesk.cli.ui")
+
+
+def _commands(group: click.Command, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], click.Command]]:
+    if not isinstance(group, LazyGroup):
+        yield path, group
+        return
+    for name in group.list_commands(click.Context(group)):
+        command = group.get_command(click.Context(group), name)
+        assert command is not None
+        yield from _commands(command, (*path, name))
+
+
+COMMANDS = dict(_commands(cli))
+IDS = [" ".join(path) for path in COMMANDS]
+
+
+@pytest.mark.parametrize("path", COMMANDS, ids=IDS)
+def test_every_command_shows_an_example_of_itself(path: tuple[str, ...]) -> None:
+    shown = CliRunner().invoke(cli, [*path, "--help"]).output
+
+    assert re.search(rf"^ *evaldesk {' '.join(path)}(?= |$)", shown, re.MULTILINE), shown
+
+
+@pytest.mark.parametrize("path", COMMANDS, ids=IDS)
+def test_every_example_parses(path: tuple[str, ...]) -> None:
+    command = COMMANDS[path]
+    text = command.help or ""
+    examples = re.findall(rf"^ *evaldesk {' '.join(path)}((?: .*)?)$", text, re.MULTILINE)
+
+    for example in examples:
+        words = shlex.split(re.split(r"  +| >>? ", example.strip())[0])
+        with command.make_context(path[-1], words, parent=click.Context(cli, token_normalize_func=dashed)):
+            pass
+
+
+@pytest.mark.parametrize("table", [top, run], ids=["evaldesk", "evaldesk run"])
+def test_the_words_of_a_list_are_those_of_the_commands(table: object) -> None:
+    targets, words = table.COMMANDS, table.WORDS  # type: ignore[attr-defined]
+
+    for name, said in words.items():
+        command = import_target(targets[name])
+        assert isinstance(command, click.Command)
+        assert said == ("" if command.hidden else command.get_short_help_str(200))
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["--version"], ["run", "--help"], ["eval", "--help"]], ids=" ".join)
+def test_help_imports_little(arguments: list[str]) -> None:
+    source = (
+        "import sys\nfrom evaldesk.cli import cli\n"
+        f"cli({arguments!r}, standalone_mode=False)\n"
+        f"print(*[name for name in {HEAVY!r} if name in sys.modules], file=sys.stderr)"
+    )
+
+    said = subprocess.run([sys.executable, "-c", source], capture_output=True, text=True, check=True)
+
+    assert said.stderr.split() == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["evl"], "no command named 'evl'; did you mean 'eval'? `evaldesk --help` shows how."),
+        (["run", "lst"], "no command named 'lst'; did you mean 'list'? `evaldesk run --help` shows how."),
+        (["run", "info"], "Missing argument 'NAME'. `evaldesk run info --help` shows how."),
+        (["eval", "samples/hello_wrld", "x.json"], "no sample agent named 'hello_wrld'; did you mean 'hello_world'?"),
+    ],
+    ids=["command", "command of a group", "argument", "agent"],
+)
+def test_an_error_is_one_line_that_says_what_to_do(arguments: list[str], said: str) -> None:
+    done = _run(*arguments)
+
+    assert (done.returncode, done.stdout, done.stderr) == (2, "", f"evaldesk: {said}\n")
+
+
+def test_a_trace_is_shown_when_asked_for() -> None:
+    done = _run("eval", "samples/hello_world", "nowhere.json", "--debug")
+
+    assert done.stderr.startswith("Traceback")
+    assert "UsageError: nowhere.json is not a file" in done.stderr
+
+
+def _run(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([sys.executable, "-m", "evaldesk", *arguments], capture_output=True, text=True, check=False)
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_shells_are_completed(shell: str) -> None:
+    script = CliRunner().invoke(cli, ["completion", shell]).output
+
+    assert "_EVALDESK_COMPLETE" in script
+
+
+def test_completion_knows_commands_and_options() -> None:
+    environment = {"_EVALDESK_COMPLETE": "bash_complete", "COMP_WORDS": "evaldesk run re", "COMP_CWORD": "2"}
+
+    said = CliRunner().invoke(cli, prog_name="evaldesk", env=environment).output
+
+    assert sorted(said.split()) == ["plain,rescore", "plain,resume", "plain,retry"]
+
+
+def test_a_folder_called_like_a_command_of_osmosis_is_an_agent(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    assert respelled(["eval", "list", "--all"]) == ["run", "list", "--all"]
+    assert respelled(["eval-rubric", "-d", "x"]) == ["rubric", "-d", "x"]
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "list").mkdir()
+    assert respelled(["eval", "list", "x.json"]) == ["eval", "list", "x.json"]
+
+
+def test_no_color_leaves_no_escape(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    place.eval(place.evalset("first", {"one": "one"}))
+    arguments = ["run", "list"]
+
+    coloured = CliRunner().invoke(cli, arguments, color=True).output
+    monkeypatch.setenv("NO_COLOR", "1")
+    plain = CliRunner().invoke(cli, arguments, color=True).output
+
+    assert "\x1b" in coloured
+    assert "\x1b" not in plain
