@@ -1,0 +1,132 @@
+"""What holds for every eval set and every run that the formats of other tools can hold."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from evaldesk.formats.exchange import RecordedRun
+from evaldesk.formats.files import read_file, write_file
+from evaldesk.formats.messages import Message, turns_of
+from evaldesk.formats.recorded import recorded_trial
+from evaldesk.model import Case, Criterion, ErrorRecord, EvalSet, Score, SessionInit, ToolCall, TurnRecord, Usage
+
+texts = st.text(max_size=12)
+words = st.text('abc é"\\{}[]\n', min_size=1, max_size=8)
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers(-(2**70), 2**70) | st.floats(allow_nan=False, allow_infinity=False) | texts,
+    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(texts, inner, max_size=2),
+    max_leaves=4,
+)
+objects = st.dictionaries(texts, json_values, max_size=2)
+rubrics = st.lists(
+    st.builds(lambda n, t: {"rubric_id": n, "rubric_content": {"text_property": t}}, texts, texts), max_size=2
+).map(tuple)
+scenarios = st.builds(lambda p, q: {"starting_prompt": p, "conversation_plan": q}, st.just("") | texts, texts)
+tasks = st.builds(
+    Case,
+    id=texts,
+    scenario=scenarios | objects,
+    initial_session=st.none() | st.builds(SessionInit, texts, texts, objects),
+    final_state=st.none() | objects,
+    rubrics=rubrics,
+    tags=st.lists(texts, max_size=2).map(tuple),
+    extra=st.dictionaries(st.sampled_from(["x", "Ticket", "ключ"]), json_values, max_size=2),
+)
+
+
+@given(st.lists(tasks, max_size=3, unique_by=lambda case: case.id).map(tuple))
+@settings(max_examples=25)
+def test_tasks_of_tau2_come_back_as_they_were(cases: tuple[Case, ...]) -> None:
+    evalset = EvalSet("s", cases=cases)
+
+    again = read_file(write_file(evalset, "tau2"), "s.json", "tau2").evalset
+
+    assert again
+    assert [_shown(case) for case in again.cases] == [_shown(case) for case in cases]
+
+
+def _shown(case: Case) -> tuple[Any, ...]:
+    kept = {key: value for key, value in case.extra.items() if key not in ("user_scenario", "evaluation_criteria")}
+    return case.id, case.scenario, case.initial_session, case.final_state, case.rubrics, case.tags, kept
+
+
+@st.composite
+def _replies(draw: st.DrawFn) -> list[Message]:
+    """One reply of an agent, with calls and their results in some order."""
+    calls = tuple(
+        ToolCall(draw(words), draw(st.dictionaries(words, st.integers() | words, max_size=2)), f"id{number}")
+        for number in range(draw(st.integers(0, 2)))
+    )
+    usage = Usage("m", tokens_in=draw(st.integers(0, 99)), tokens_out=draw(st.integers(0, 99)))
+    said = Message("agent", draw(words | st.just("")) if calls else draw(words), calls=calls, usage=usage)
+    answered = draw(st.permutations(calls))
+    return [said, *(Message("tool", author=call.name, call_id=call.id, result=draw(words)) for call in answered)]
+
+
+@st.composite
+def _sessions(draw: st.DrawFn) -> tuple[TurnRecord, ...]:
+    messages: list[Message] = []
+    at_ms, number = 0.0, 0
+    for _ in range(draw(st.integers(1, 3))):
+        messages.append(Message("user", draw(words), at_ms=at_ms))
+        for reply in draw(st.lists(_replies(), min_size=1, max_size=3)):
+            for message in reply:
+                at_ms += 10.0
+                messages.append(_unique(message, number, at_ms))
+            number += 1
+        at_ms += 10.0
+    return turns_of(messages)
+
+
+def _unique(message: Message, number: int, at_ms: float) -> Message:
+    """The message with ids that occur once in its session, as models give them."""
+    calls = tuple(ToolCall(call.name, call.args, f"{number}{call.id}") for call in message.calls)
+    call_id = f"{number}{message.call_id}" if message.call_id else None
+    return Message(
+        message.speaker,
+        message.text,
+        message.author,
+        calls=calls,
+        call_id=call_id,
+        result=message.result,
+        usage=message.usage,
+        at_ms=at_ms,
+    )
+
+
+@st.composite
+def _runs(draw: st.DrawFn) -> RecordedRun:
+    n_cases, n_trials = draw(st.integers(1, 2)), draw(st.integers(1, 2))
+    results = []
+    for case_index in range(n_cases):
+        for trial_index in range(n_trials):
+            error = draw(st.none() | st.builds(ErrorRecord, words, words))
+            value = draw(st.sampled_from([0.0, 0.5, 1.0]))
+            scores = () if error else (Score("m", value, None, 1.0, value >= 1.0, draw(texts)),)
+            turns = draw(_sessions())
+            place = (case_index, trial_index)
+            results.append(recorded_trial(place, turns, scores=scores, criteria=(Criterion("m", 1.0),), error=error))
+    cases = tuple(Case(f"case {index}") for index in range(n_cases))
+    return RecordedRun("r", "agent", cases, tuple(results), (Criterion("m", 1.0),), "m")
+
+
+@given(_runs(), st.sampled_from(["otel", "atif"]))
+@settings(max_examples=25)
+def test_runs_come_back_with_all_that_was_said_and_scored(run: RecordedRun, name: str) -> None:
+    (again,) = read_file(write_file(run, name), "r.json", name).runs
+
+    found = {(result.case_index, result.trial_index): result for result in again.results}
+    assert [case.id for case in again.cases] == [case.id for case in run.cases]
+    assert len(found) == len(run.results)
+    for result in run.results:
+        one = found[result.case_index, result.trial_index]
+        assert [_said(turn) for turn in one.transcript.turns] == [_said(turn) for turn in result.transcript.turns]
+        assert (one.verdict, one.scores, one.tokens) == (result.verdict, result.scores, result.tokens)
+
+
+def _said(turn: TurnRecord) -> tuple[Any, ...]:
+    results = [(event.call and event.call.id, event.result) for event in turn.events if event.kind == "tool_result"]
+    return turn.query, turn.answer, [text for _, text in turn.intermediate], turn.tool_calls, sorted(results, key=str)
