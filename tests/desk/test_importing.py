@@ -11,10 +11,11 @@ import pytest
 
 from evaldesk.desk.evalsets import EvalSetDesk, SetNameTakenError
 from evaldesk.desk.exporting import export_run, recorded_run
+from evaldesk.desk.imported_runs import check_playable
 from evaldesk.desk.importing import MAX_STAGED, ImportDesk, proposed_name
 from evaldesk.desk.run_page import read_run
 from evaldesk.desk.run_view import RunQuery
-from evaldesk.errors import FormatError, NotFoundError, UsageError
+from evaldesk.errors import ConflictError, FormatError, NotFoundError, UsageError
 from evaldesk.formats.exchange import Imported
 from evaldesk.formats.files import names_for, read_file
 from evaldesk.settings import Settings
@@ -107,6 +108,21 @@ def test_the_page_of_an_imported_run_offers_no_repetition(desk: ImportDesk, stor
     assert [line.title for line in page.metrics] == ["rewards:exact", "rewards:partial"]
     assert page.reason[2] == "Imported from results.json (Osmosis results). Verdicts and scores stand as the file says."
     assert [fact.href for fact in page.facts if fact.name in ("Agent", "Eval set")] == ["", ""]
+
+
+def test_a_scoring_of_an_imported_run_can_go_on(desk: ImportDesk, store: Store) -> None:
+    imported = sample("osmosis-results")
+    (run_id,) = desk.take_in(imported, source="results.json", name="").run_ids
+    config = replace(store.runs.summary(run_id).config, source_run_id=run_id)
+    again = store.runs.create(config, imported.runs[0].cases)
+    store.runs.set_status(again, "stopped")
+
+    page = read_run(store.runs, again, RunQuery())
+
+    assert (page.can_resume, page.again_href) == (True, "")
+    check_playable(store.runs.summary(again))
+    with pytest.raises(ConflictError, match="was imported"):
+        check_playable(store.runs.summary(run_id))
 
 
 def test_secrets_are_taken_out_of_what_is_stored(desk: ImportDesk, store: Store) -> None:

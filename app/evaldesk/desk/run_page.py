@@ -31,7 +31,7 @@ from evaldesk.desk.run_view import (
 from evaldesk.desk.run_words import Answer, Progress, answer, progress, reason_note
 from evaldesk.report import CurvePoint, errors_sentence, undefined_words
 from evaldesk.store import CaseFilter, CaseRow, CaseSort, RunStore, RunSummary, TrialKey
-from evaldesk.store.recorded_runs import is_imported
+from evaldesk.store.recorded_runs import is_imported, is_playable
 
 MAX_ERROR_GROUPS = 20
 ONLY_WORDS: Mapping[CaseFilter, str] = {
@@ -158,7 +158,8 @@ def read_run(
     k = columns_k(summary.config.n)
     found_reliability, point = reliability(outcomes, summary, k)
     badge, word = BADGES[summary.status]
-    is_playable = not is_live and not is_imported(summary.config)
+    can_go_on = not is_live and is_playable(summary.config)
+    can_repeat = not is_live and not is_imported(summary.config)
     lines = metric_lines(metric_rows)
     more = query.href(run_id, sort=sort, after=found[PAGE_SIZE - 1].cursor) if len(found) > PAGE_SIZE else ""
     return RunPage(
@@ -168,9 +169,9 @@ def read_run(
         status_word=word,
         is_live=is_live,
         can_stop=summary.status in ("running", "pending"),
-        can_resume=is_playable and summary.n_todo > 0,
-        can_retry=is_playable and summary.n_errored > 0,
-        again_href=f"/runs/new?like={run_id}" if is_playable else "",
+        can_resume=can_go_on and summary.n_todo > 0,
+        can_retry=can_go_on and summary.n_errored > 0,
+        again_href=f"/runs/new?like={run_id}" if can_repeat else "",
         here=query.href(run_id),
         events_href=query.href(run_id, events=True),
         all_href=query.href(run_id, only=None, after=None),

@@ -58,6 +58,11 @@ def is_imported(config: RunConfig) -> bool:
     return config.agent.kind == IMPORTED
 
 
+def is_playable(config: RunConfig) -> bool:
+    """Whether missing trials can be had: played by the agent, or scored again from those of the imported run."""
+    return not is_imported(config) or config.source_run_id is not None
+
+
 def has_evalset(config: RunConfig) -> bool:
     """Whether the run's cases are an eval set's; those of an imported run may have come with it."""
     return not config.evalset_id.startswith(NO_EVALSET)
