@@ -73,19 +73,23 @@ def test_without_an_allowed_judge_a_page_cannot_have_anything_judged(tmp_path: P
 
 
 def test_a_run_keeps_where_functions_are_found_and_who_judges(tmp_path: Path) -> None:
+    agents, own = tmp_path / "agents", tmp_path / "own"
+    for folder, name in ((agents, "found_rewards"), (own, "found_g")):
+        folder.mkdir()
+        (folder / f"{name}.py").write_text("def f(solution_str): ...\n")
     given = [
-        Criterion("rewards:f", 1.0, {"function": "rewards:f"}),
-        Criterion("g", 1.0, {"function": "g:g", "root": "/own"}),
+        Criterion("rewards", 1.0, {"function": "found_rewards:f"}),
+        Criterion("g", 1.0, {"function": "found_g:f", "root": str(own)}),
         Criterion(JUDGED, 0.8),
         Criterion("safety_v1", 0.8, {"judge_model_options": {"judge_model": "c/d"}}),
         Criterion("tool_f1", 1.0),
     ]
 
-    ready = ready_criteria(given, settings(tmp_path, models=("a/b", "x/y")), "/agents")
+    ready = ready_criteria(given, settings(tmp_path, models=("a/b", "x/y")), str(agents))
 
     assert [dict(each.options) for each in ready] == [
-        {"function": "rewards:f", "root": "/agents"},
-        {"function": "g:g", "root": "/own"},
+        {"function": "found_rewards:f", "root": str(agents)},
+        {"function": "found_g:f", "root": str(own)},
         {"judge_model": "a/b"},
         {"judge_model_options": {"judge_model": "c/d"}},
         {},

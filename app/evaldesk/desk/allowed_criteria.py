@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from evaldesk.errors import NotFoundError, UsageError
-from evaldesk.metrics import METRICS, function_options, is_function, metric_info
+from evaldesk.metrics import FUNCTION_OPTION, METRICS, check_function, function_options, is_function, metric_info
 from evaldesk.model import Criterion, JsonObject, JsonValue
 from evaldesk.settings import Settings
 
@@ -30,7 +31,7 @@ def ready_criteria(criteria: Sequence[Criterion], settings: Settings, root: str)
     """The criteria as a run keeps them: functions with the root they are imported from, judges by their names.
 
     A judge that the criterion leaves open is the first of the allowed judges; without any it stays open, and ADK's
-    own is asked.
+    own is asked. Raises UsageError for a function that is not where its name says.
     """
     return tuple(_ready(each, settings, root) for each in criteria)
 
@@ -78,7 +79,9 @@ def _function(name: str, settings: Settings, known: Mapping[str, Criterion]) -> 
 def _ready(criterion: Criterion, settings: Settings, root: str) -> Criterion:
     options: dict[str, JsonValue] = dict(criterion.options)
     if is_function(criterion):
-        return replace(criterion, options=options if options.get("root") or not root else {**options, "root": root})
+        options |= {"root": options.get("root") or root} if options.get("root") or root else {}
+        check_function(str(options[FUNCTION_OPTION]), str(options.get("root", "")), Path.cwd())
+        return replace(criterion, options=options)
     if criterion.metric not in METRICS or not metric_info(criterion.metric).has_judge:
         return criterion
     if judges_of(criterion) or not settings.allowed_judges:

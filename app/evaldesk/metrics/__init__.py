@@ -9,13 +9,15 @@ from evaldesk.metrics.criteria import (
     unscored_reason,
     unscored_reasons,
 )
-from evaldesk.metrics.eval_function import function_options, is_function, load_function_of
+from evaldesk.metrics.eval_function import FUNCTION_OPTION, function_options, is_function, load_function_of
+from evaldesk.metrics.function_finding import check_function
 from evaldesk.metrics.metric import Metric, MetricInfo
 from evaldesk.metrics.option import OptionInfo
 from evaldesk.metrics.rouge import preload, rouge1
 from evaldesk.metrics.scoring import Grading, grade_trial, score_trial
 
 __all__ = [
+    "FUNCTION_OPTION",
     "METRICS",
     "Grading",
     "Metric",
@@ -23,6 +25,7 @@ __all__ = [
     "OptionInfo",
     "build_metric",
     "check_criteria",
+    "check_function",
     "function_options",
     "grade_trial",
     "is_function",

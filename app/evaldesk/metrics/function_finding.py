@@ -1,0 +1,100 @@
+"""Whether a function of the user is where its name says, found by reading files and never by importing them.
+
+A run with a name that leads nowhere is refused before it costs anything. What only an import can tell is left to it.
+"""
+
+from __future__ import annotations
+
+import ast
+import sys
+from collections.abc import Iterable, Iterator
+from difflib import get_close_matches
+from importlib.machinery import ModuleSpec, PathFinder
+from pathlib import Path
+
+from evaldesk.errors import UsageError
+
+MAX_BYTES = 2_000_000
+
+
+def check_function(target: str, root: str, folder: Path) -> None:
+    """Look for `target`, a `module:attr`, in `root`, in `folder` and where Python looks.
+
+    Raises UsageError when there is no such module, when it is no Python, or when it defines no such name.
+    """
+    module, _, attribute = target.rpartition(":")
+    if not (module and attribute):
+        raise UsageError(
+            f"Invalid eval function path {target!r}. Expected format: 'module:function' (e.g., "
+            "'rewards:compute_reward')",
+            field="metric",
+        )
+    if module in sys.modules:
+        return
+    spec = _spec(module, [*filter(None, [root]), str(folder), *sys.path])
+    if spec is None:
+        places = " or ".join(dict.fromkeys(filter(None, [root, str(folder)])))
+        raise UsageError(
+            f"Cannot import module {module!r}: no {module.replace('.', '/')}.py in {places}", field="metric"
+        )
+    names = _names(Path(spec.origin)) if spec.origin and spec.origin.endswith(".py") else None
+    name = attribute.partition(".")[0]
+    if names is not None and name not in names:
+        nearest = get_close_matches(name, names, n=1)
+        hint = f"; did you mean {nearest[0]!r}?" if nearest else f". Available: {sorted(names)[:20]}"
+        raise UsageError(f"Module {module!r} has no attribute {name!r}{hint}", field="metric")
+
+
+def _spec(module: str, places: list[str]) -> ModuleSpec | None:
+    """Where the module is; its parents are looked through and not imported."""
+    found: ModuleSpec | None = None
+    name = ""
+    search: list[str] | None = places
+    for part in module.split("."):
+        name = f"{name}.{part}" if name else part
+        if search is None:
+            return None
+        try:
+            found = PathFinder.find_spec(name, search)
+        except (ImportError, ValueError, OSError):
+            return None
+        if found is None:
+            return None
+        search = list(found.submodule_search_locations) if found.submodule_search_locations is not None else None
+    return found
+
+
+def _names(path: Path) -> set[str] | None:
+    """The names that the file defines at its top; None when only running it could tell. Raises UsageError."""
+    try:
+        source = path.read_bytes()
+        tree = ast.parse(source) if len(source) <= MAX_BYTES else None
+    except SyntaxError as error:
+        raise UsageError(f"{path}, line {error.lineno}: {error.msg}", field="metric") from error
+    except (OSError, ValueError, RecursionError, MemoryError):
+        return None
+    names = set(_defined(tree.body)) if tree else {"*"}
+    return None if names & {"*", "__getattr__"} else names
+
+
+def _defined(body: Iterable[ast.stmt]) -> Iterator[str]:
+    for statement in body:
+        if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            yield statement.name
+        elif isinstance(statement, ast.Import | ast.ImportFrom):
+            yield from ((alias.asname or alias.name.partition(".")[0]) for alias in statement.names)
+        elif isinstance(statement, ast.Assign | ast.AnnAssign | ast.AugAssign):
+            yield from (node.id for node in ast.walk(statement) if isinstance(node, ast.Name))
+        elif isinstance(statement, ast.Expr):
+            if _defines_by_hand(statement):
+                yield "*"
+        else:  # what stands in an if, a try, a loop or a with may be defined
+            yield from (node.id for node in ast.walk(statement) if isinstance(node, ast.Name))
+            inner = (node for node in ast.walk(statement) if isinstance(node, ast.stmt) and node is not statement)
+            yield from _defined(inner)
+
+
+def _defines_by_hand(statement: ast.stmt) -> bool:
+    """Whether the statement may define names: `globals().update(...)`, `exec(...)`."""
+    named = {node.id for node in ast.walk(statement) if isinstance(node, ast.Name)}
+    return bool(named & {"globals", "exec", "vars", "setattr", "locals"})

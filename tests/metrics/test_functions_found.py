@@ -1,0 +1,93 @@
+"""Functions are looked for without being imported, and a name that leads nowhere is refused."""
+
+from __future__ import annotations
+
+import re
+import sys
+from pathlib import Path
+
+import pytest
+
+from evaldesk.errors import UsageError
+from evaldesk.metrics import check_function
+
+SOURCE = '''
+"""Rewards."""
+from os import path as place
+import json.decoder
+PREFIX: str = "x"
+first, second = 1, 2
+if PREFIX:
+    def guarded(solution_str): ...
+else:
+    other = None
+try:
+    import orjson as fast
+except ImportError:
+    fast = None
+
+class Judge: ...
+
+async def later(solution_str): ...
+
+def exact(solution_str): ...
+
+raise RuntimeError("never imported here")
+'''
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "sought.py").write_text(SOURCE)
+    inner = tmp_path / "package" / "inner"
+    inner.mkdir(parents=True)
+    (tmp_path / "package" / "__init__.py").write_text("raise RuntimeError")
+    (inner / "__init__.py").write_text("")
+    (inner / "deep.py").write_text("def f(messages): ...")
+    (tmp_path / "dynamic.py").write_text("globals().update(f=print)")
+    (tmp_path / "starred.py").write_text("from sought import *")
+    (tmp_path / "lazy.py").write_text("def __getattr__(name): ...")
+    (tmp_path / "wrong.py").write_text("def f(:\n")
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    "target",
+    [
+        *(f"sought:{name}" for name in ("exact", "later", "guarded", "other", "fast", "place", "json", "second")),
+        "sought:Judge.__call__",
+        "package.inner.deep:f",
+        "dynamic:f",
+        "starred:exact",
+        "lazy:whatever",
+        "json:dumps",
+        "math:floor",
+    ],
+)
+def test_what_is_there_is_found_and_not_imported(folder: Path, target: str) -> None:
+    before = set(sys.modules)
+
+    check_function(target, str(folder), folder)
+    check_function(target, "", folder)
+
+    assert set(sys.modules) == before
+
+
+@pytest.mark.parametrize(
+    ("target", "message"),
+    [
+        ("sought:exakt", "Module 'sought' has no attribute 'exakt'; did you mean 'exact'?"),
+        ("sought:zzz", "Module 'sought' has no attribute 'zzz'. Available: ["),
+        ("nowhere_at_all:f", "Cannot import module 'nowhere_at_all': no nowhere_at_all.py in "),
+        ("package.inner.gone:f", "Cannot import module 'package.inner.gone'"),
+        ("sought.exact:f", "Cannot import module 'sought.exact'"),
+        ("wrong:f", "wrong.py, line 1: "),
+        ("sought", "Invalid eval function path 'sought'"),
+        (":f", "Invalid eval function path ':f'"),
+    ],
+)
+def test_what_leads_nowhere_is_refused(folder: Path, target: str, message: str) -> None:
+    with pytest.raises(UsageError, match=re.escape(message)) as caught:
+        check_function(target, str(folder), folder)
+
+    assert caught.value.field == "metric"
