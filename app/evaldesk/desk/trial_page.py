@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from evaldesk.desk.run_view import STATUS_OF, Square, needs_words, run_title, short_title
+from evaldesk.desk.trial_ending import ending_sentence
 from evaldesk.desk.trial_turns import TurnPanel, said_verdict, shown_value, turn_panels
 from evaldesk.errors import NotFoundError
 from evaldesk.model import Case, Role, Score, TrialResult, adk_verdict
@@ -74,6 +75,11 @@ class TrialPage:
             if (mine := [usage for usage in usages if usage.role == role])
         ]
         return found if {usage.role for usage in usages} - {"agent"} else ()
+
+    @property
+    def ending(self) -> str:
+        """How a simulated conversation ended, and what was answered from a recording."""
+        return ending_sentence(self.result)
 
     @property
     def is_flawless(self) -> bool:

@@ -14,6 +14,7 @@ from evaldesk.report import StateRow, TurnDiff, score_words, state_rows, turn_di
 from evaldesk.wire import to_json
 
 MAX_TEXT = 4_000
+ROLES = {"user": "simulated user", "judge": "judge"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +87,7 @@ def _panel(
         number=index + 1,
         query=turn.query if turn else record.query if record else "",
         status=_status(record, scores),
-        diff=turn_diff(expected, record),
+        diff=turn_diff(expected, record, scores),
         expected=expected,
         record=record,
         scores=[_score(score) for score in scores],
@@ -104,7 +105,9 @@ def event_text(event: Event) -> str:
         text = f"{event.error.kind}: {event.error.message}"
     elif event.usage:
         used = event.usage
-        text = f"{used.model}: {used.tokens_in:,} tokens in, {used.tokens_out:,} out, {used.duration_ms:.0f} ms"
+        who = "" if used.role == "agent" else f"{ROLES[used.role]}, "
+        text = f"{who}{used.model}: {used.tokens_in:,} tokens in, {used.tokens_out:,} out, {used.duration_ms:.0f} ms"
+        text += ", answered from a recording" if used.is_replayed else ""
         text += f", {used.n_attempts} attempts" if used.n_attempts > 1 else ""
     elif event.kind == "tool_call" and event.call:
         text = f"{event.call.name} {json_line(event.call.args)}"

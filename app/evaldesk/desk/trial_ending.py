@@ -1,0 +1,28 @@
+"""In words: how a simulated conversation ended, and how much of a trial was answered from a recording."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from evaldesk.model import TrialResult
+
+ENDINGS: Mapping[str, str] = {
+    "user_satisfied": "The simulated user ended the conversation, satisfied.",
+    "user_gave_up": "The simulated user gave up.",
+    "user_out_of_scope": "The simulated user ended the conversation: its plan did not say enough to go on.",
+    "user_transferred": "The simulated user ended the conversation when it was handed over to somebody else.",
+    "user_cap": "The simulated user was stopped at its cap of messages.",
+    "user_error": "The simulated user failed; the agent did not.",
+}
+
+
+def ending_sentence(result: TrialResult | None) -> str:
+    """Empty for a trial with scripted turns and answers of its own."""
+    if result is None:
+        return ""
+    said = ENDINGS.get(result.stop_reason, "")
+    n_replayed = sum(usage.is_replayed for usage in result.usages)
+    if n_replayed:
+        share = "All" if n_replayed == len(result.usages) else f"{n_replayed:,} of {len(result.usages):,}"
+        said = f"{said} {share} model calls were answered from a recording."
+    return said.strip()

@@ -1,0 +1,30 @@
+"""How the end of a simulated conversation, and replayed answers, are put in words."""
+
+from __future__ import annotations
+
+from typing import get_args
+
+from evaldesk.desk.trial_ending import ENDINGS, ending_sentence
+from evaldesk.model import TrialResult, Usage
+from evaldesk.model.user import UserStop
+
+
+def result(stop_reason: str = "answered", *replayed: bool) -> TrialResult:
+    usages = tuple(Usage("m", is_replayed=each) for each in replayed)
+    return TrialResult(1, 0, 0, "finished", "passed", stop_reason, usages=usages)
+
+
+def test_every_reason_of_a_user_has_its_words() -> None:
+    assert set(ENDINGS) == set(get_args(UserStop))
+    assert len(set(ENDINGS.values())) == len(ENDINGS)
+
+
+def test_a_scripted_trial_with_its_own_answers_says_nothing() -> None:
+    assert ending_sentence(None) == ending_sentence(result("answered", False)) == ""
+
+
+def test_replayed_calls_are_counted() -> None:
+    assert ending_sentence(result("answered", True, True)) == "All model calls were answered from a recording."
+    assert ending_sentence(result("user_cap", True, False)) == (
+        "The simulated user was stopped at its cap of messages. 1 of 2 model calls were answered from a recording."
+    )
