@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import json
+import re
 import sys
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 
 from evaldesk.agents import users_model
 from evaldesk.agents.litellm import LlmAgent
 from evaldesk.agents.trial_context import CURRENT_TRIAL
+from evaldesk.agents.users import UserState
 from evaldesk.agents.users_model import instructions_of
 from evaldesk.engine import grade, play_trial
 from evaldesk.engine.attempt import Attempt
@@ -34,7 +37,7 @@ from evaldesk.model import (
     TrialSpec,
     Usage,
 )
-from evaldesk.model.user import UserConfig
+from evaldesk.model.user import UserConfig, UserStop
 from evaldesk.settings import read_settings
 from evaldesk.wire import from_json, to_json
 
@@ -394,3 +397,20 @@ def test_a_wrong_key_of_the_user_is_named(tmp_path: Path) -> None:
 
     with pytest.raises(UsageError, match=r"\[user\] may have the keys"):
         read_settings(tmp_path, (), environment={})
+
+
+def test_the_documentation_shows_what_is_read(tmp_path: Path) -> None:
+    text = (Path(__file__).parents[2] / "docs" / "simulated-users.md").read_text("utf-8")
+    (tmp_path / "evaldesk.toml").write_text(re.findall(r"```toml\n(.*?)```", text, re.DOTALL)[0])
+    (case,) = re.findall(r"```json\n(.*?)```", text, re.DOTALL)
+    names: dict[str, Any] = {}
+    exec(re.findall(r"```python\n(.*?)```", text, re.DOTALL)[0], names)
+
+    user = read_settings(tmp_path, (), environment={}).user
+    instructions = instructions_of(json.loads(case)["conversation_scenario"], user)
+
+    assert (user.max_turns, user.options.api_key_env) == (12, "USER_MODEL_KEY")
+    assert "You ordered a lamp last week." in instructions
+    assert names["user_response_fn"](UserState([], {}, "It is refunded.", 2)) == "/exit"
+    assert names["user_response_fn"](UserState([], {}, "No.", 3)) is None
+    assert all(f"`{reason}`" in text for reason in get_args(UserStop))
