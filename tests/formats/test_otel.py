@@ -203,6 +203,39 @@ def test_messages_as_events_of_the_span() -> None:
     assert (turn.query, turn.tool_calls) == ("Hi", (ToolCall("f", {}, "1"),))
 
 
+def _chat(number: int, told: list[tuple[str, str]], said: str) -> dict[str, Any]:
+    messages = {f"llm.input_messages.{n}.message.role": role for n, (role, _) in enumerate(told)}
+    messages |= {f"llm.input_messages.{n}.message.content": text for n, (_, text) in enumerate(told)}
+    messages |= {"llm.output_messages.0.message.role": "assistant", "llm.output_messages.0.message.content": said}
+    return {
+        "name": "llm",
+        "context": {"trace_id": "t", "span_id": str(number)},
+        "start_time": f"2026-01-01T10:00:0{number}Z",
+        "end_time": f"2026-01-01T10:00:0{number}.5Z",
+        "attributes": {"openinference.span.kind": "LLM", **messages},
+    }
+
+
+def test_a_later_call_without_an_agent_asks_only_when_it_goes_on_with_the_conversation() -> None:
+    talk = [("user", "yes"), ("assistant", "one"), ("user", "yes")]
+    spans = [
+        _chat(1, talk[:1], "one"),
+        _chat(2, [("system", "Summarise."), ("user", "Sum it up")], "a summary"),
+        _chat(3, talk, "two"),
+    ]
+
+    turns = _turns(spans)
+
+    assert [(turn.query, turn.answer) for turn in turns] == [("yes", "a summary"), ("yes", "two")]
+    assert turns[0].intermediate == (("", "one"),)
+
+
+def test_the_history_before_the_first_call_is_told_as_turns_too() -> None:
+    (first, second) = _turns([_chat(1, [("user", "a"), ("assistant", "b"), ("user", "c")], "d")])
+
+    assert [(first.query, first.answer), (second.query, second.answer)] == [("a", "b"), ("c", "d")]
+
+
 def test_attributes_that_were_cut_off_are_named_and_the_rest_is_read() -> None:
     value = json.loads(json.dumps(OTLP))
     for span in _spans(value):

@@ -8,7 +8,7 @@ no attribute and are left out.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
 from typing import Any
@@ -27,17 +27,21 @@ _STEP_MS = 0.001
 def write_traces(run: RecordedRun) -> bytes:
     """The bytes of the file. Raises FormatError for what JSON cannot hold."""
     spans: list[dict[str, Any]] = []
+    start_ms = 0.0
     for result in run.results:
         case_id = run.cases[result.case_index].id
         name = f"{case_id}#{result.trial_index}" if result.trial_index else case_id
-        spans += _trial_spans(run, result, name)
+        # One after the other, so that the trials come back in this order.
+        start_ms = _add_trial(spans, run, result, name, start_ms)
     resource = {"attributes": _pairs({"service.name": run.agent})}
     whole = {"resourceSpans": [{"resource": resource, "scopeSpans": [{"scope": {"name": "evaldesk"}, "spans": spans}]}]}
     return to_text(whole, {}, run.name)
 
 
-def _trial_spans(run: RecordedRun, result: TrialResult, conversation: str) -> Iterator[dict[str, Any]]:
-    start_ms = 0.0
+def _add_trial(
+    spans: list[dict[str, Any]], run: RecordedRun, result: TrialResult, conversation: str, start_ms: float
+) -> float:
+    """Add the spans of a trial; gives the time at which the next may begin."""
     last = len(result.transcript.turns) - 1
     for number, turn in enumerate(result.transcript.turns):
         trace = _Trace(run, conversation, sha256(f"{run.name}\0{conversation}\0{number}".encode()).hexdigest()[:32])
@@ -46,8 +50,9 @@ def _trial_spans(run: RecordedRun, result: TrialResult, conversation: str) -> It
             top["attributes"] += _pairs({NOTE: json.dumps(session_note(run, result), ensure_ascii=False)})
         if number == last:
             top["events"] = [_evaluation(score, top["endTimeUnixNano"]) for score in result.scores]
-        yield from (top, *inner)
+        spans += (top, *inner)
         start_ms = trace.now_ms + _GAP_MS
+    return start_ms
 
 
 def _evaluation(score: Score, at: str) -> dict[str, Any]:

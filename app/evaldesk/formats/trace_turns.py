@@ -49,6 +49,7 @@ class _Telling:
     seen: set[Print] = field(default_factory=set)
     systems: set[str] = field(default_factory=set)
     open_calls: list[ToolCall] = field(default_factory=list)
+    has_asked: bool = False
 
     def add(self, visit: Visit) -> None:
         is_first = True
@@ -57,32 +58,41 @@ class _Telling:
             if step.call is None:
                 self._add_tool(step)
                 continue
-            for message in self._new(step.call.told):
-                self._tell(message, step, may_ask=is_first or visit.top is None)
+            for message in self._systems(step.call.told):
+                self._keep(replace(message, at_ms=step.span.start_ms))
+            told, goes_on = self._new(step.call.told)
+            # Without an agent around it, a later call asks when it goes on with what was said, and is a helper's else.
+            may_ask = is_first or (visit.top is None and goes_on)
+            for message in told:
+                self._tell(message, step, may_ask=may_ask)
             # ADK's span of a model call ends only after the tools that it called.
             ended = min(step.span.end_ms, following.span.start_ms) if following else step.span.end_ms
             self._add_reply(step, ended)
             is_first = False
 
-    def _new(self, told: Sequence[Message]) -> Iterator[Message]:
-        """What was told since the last reply that we know; system prompts once each."""
+    def _systems(self, told: Sequence[Message]) -> Iterator[Message]:
+        """The system prompts that were not told before."""
         for message in told:
             if message.speaker == "system" and message.text not in self.systems:
                 self.systems.add(message.text)
                 yield message
+
+    def _new(self, told: Sequence[Message]) -> tuple[Sequence[Message], bool]:
+        """What was told since the last reply that we know, and whether there is one."""
         rest = [message for message in told if message.speaker != "system"]
         known = [index for index, message in enumerate(rest) if _print(message) in self.seen]
         if known:
-            rest = rest[known[-1] + 1 :]
-        elif self.messages and any(message.speaker == "user" for message in self.messages):
+            return rest[known[-1] + 1 :], True
+        if self.has_asked:
             replies = [index for index, message in enumerate(rest) if message.speaker == "agent"]
             rest = rest[replies[-1] + 1 :] if replies else rest
-        yield from rest
+        return rest, False
 
     def _tell(self, message: Message, step: Step, *, may_ask: bool) -> None:
         if message.speaker == "tool":
             self._add_result(message)
         elif message.speaker != "user" or may_ask:
+            self.has_asked = self.has_asked or message.speaker == "user"
             self._keep(replace(message, at_ms=step.span.start_ms))
 
     def _add_reply(self, step: Step, ended_ms: float) -> None:
