@@ -41,7 +41,7 @@ def _matches_per_s(n: int, **options: Any) -> float:
     def match_all() -> None:
         for order in ("exact", "in_order", "any_order"):
             for actual in actuals:
-                match_trajectory(expected, actual, order=order, **options)  # type: ignore[arg-type]
+                match_trajectory(expected, actual, order=order, **options)
 
     return _per_s(match_all, 3 * len(actuals))
 

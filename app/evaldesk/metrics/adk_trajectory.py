@@ -12,8 +12,8 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from evaldesk.errors import NotFoundError, UsageError
-from evaldesk.matching import Order, align, match_trajectory
-from evaldesk.metrics.call_words import other_calls, same_calls
+from evaldesk.matching import CallRule, Order, Step, align, match_trajectory
+from evaldesk.metrics.call_words import aligned_details, other_calls, same_calls
 from evaldesk.metrics.metric import MetricInfo
 from evaldesk.metrics.option import option
 from evaldesk.metrics.turn_scores import Judgement, mean, score_turns
@@ -21,6 +21,7 @@ from evaldesk.model import Case, Expected, JsonObject, Score, ToolCall, Transcri
 
 MATCH_TYPES = ("EXACT", "IN_ORDER", "ANY_ORDER")
 
+_ANY_ARGS = CallRule("ignore")
 _RULES: Mapping[str, tuple[Order, str, tuple[str, ...]]] = {
     # match type: our word for it, what the page says, the steps of the alignment that do no harm
     "EXACT": ("exact", "Exact order", ()),
@@ -72,18 +73,21 @@ class ToolTrajectoryAvgScore:
 
     def _judge(self, expected: Expected, record: TurnRecord) -> Judgement:
         wanted, made = expected.tool_calls or (), record.tool_calls
-        order, rule, harmless = _RULES[str(self.match_type)]
-        rule = f"{rule}, {'arguments ignored' if self.ignore_args else 'exact arguments'}."
+        order, words, harmless = _RULES[str(self.match_type)]
+        ending = f"{words}, {'arguments ignored' if self.ignore_args else 'exact arguments'}."
         value = self._adk_value(expected, record)
+        details: JsonObject = {"n_expected": len(wanted), "n_given": len(made)}
+        steps = align(wanted, made, rule=_ANY_ARGS if self.ignore_args else None)
+        if self.ignore_args:
+            details = {**details, **aligned_details(steps, _accepted(steps, wanted, made))}
+            harmless = (*harmless, "~")
         if not value:
-            harmless = (*harmless, "~") if self.ignore_args else harmless
-            words = other_calls(wanted, made, align(wanted, made), harmless=harmless) or "The calls differ."
+            said = other_calls(wanted, made, steps, harmless=harmless) or "The calls differ."
         elif self.ignore_args or match_trajectory(wanted, made, order=order).score:
-            words = same_calls(wanted, made)
+            said = same_calls(wanted, made)
         else:
-            words = f"{same_calls(wanted, made)} ADK takes 1 and true for the same; strictly they differ."
-        details = {"n_expected": len(wanted), "n_given": len(made)}
-        return value, f"{words} {rule}" if wanted or not value else words, details
+            said = f"{same_calls(wanted, made)} ADK takes 1 and true for the same; strictly they differ."
+        return value, f"{said} {ending}" if wanted or not value else said, details
 
     def _adk_value(self, expected: Expected, record: TurnRecord) -> float:
         wanted, made = expected.tool_calls or (), record.tool_calls
@@ -108,6 +112,18 @@ class ToolTrajectoryAvgScore:
 
     def _is_same(self, wish: ToolCall, call: ToolCall) -> bool:
         return wish.name == call.name and (self.ignore_args or wish.args == call.args)
+
+
+def _accepted(
+    steps: Sequence[Step], wanted: Sequence[ToolCall], made: Sequence[ToolCall]
+) -> list[tuple[Step, tuple[str, ...]]]:
+    """The steps in which arguments differ, and why that does no harm."""
+    pairs = [(step, wanted[step[1]], made[step[2]]) for step in steps if step[1] is not None and step[2] is not None]
+    found = [
+        (step, _ANY_ARGS.because((wish.name, wish.args or {}), (call.name, call.args or {})))
+        for step, wish, call in pairs
+    ]
+    return [(step, because) for step, because in found if because]
 
 
 def _played(case: Case, transcript: Transcript) -> Iterator[tuple[Turn, TurnRecord]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from evaldesk.matching import Step, diff_args, json_equal
-from evaldesk.model import JsonValue, ToolCall
+from evaldesk.model import JsonObject, JsonValue, ToolCall
 from evaldesk.wire import to_json
 
 _LONGEST = 60
@@ -39,6 +39,14 @@ def accepted_calls(accepted: Sequence[tuple[Step, Sequence[str]]]) -> str:
     if not said:
         return ""
     return f" Accepted with other arguments: {'; '.join(said[:2])}{f'; and {len(said) - 2} more' if said[2:] else ''}."
+
+
+def aligned_details(steps: Sequence[Step], accepted: Sequence[tuple[Step, Sequence[str]]]) -> JsonObject:
+    """What the page of a trial needs to draw the very alignment that a metric used."""
+    return {
+        "steps": [[op, i, j] for op, i, j in steps],
+        "accepted": [{"expected": i, "actual": j, "because": [*because]} for (_, i, j), because in accepted],
+    }
 
 
 def _step(step: Step, expected: Sequence[ToolCall], actual: Sequence[ToolCall]) -> str:

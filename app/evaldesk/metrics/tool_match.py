@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import ClassVar, Literal
 
 from evaldesk.matching import CallRule, Order, Step, TrajectoryMatch, match_by_rule
-from evaldesk.metrics.call_words import accepted_calls, other_calls, same_calls
+from evaldesk.metrics.call_words import accepted_calls, aligned_details, other_calls, same_calls
 from evaldesk.metrics.metric import MetricInfo
 from evaldesk.metrics.tool_options import ToolOptions
 from evaldesk.metrics.turn_scores import NOT_PLAYED, Judgement, score_turns
@@ -73,7 +73,7 @@ class _ToolMatch(ToolOptions):
             "n_matched": match.n_matched,
             "n_expected": len(wanted),
             "n_given": len(made),
-            "accepted": [{"expected": i, "actual": j, "because": [*because]} for (_, i, j), because in accepted],
+            **({} if self._rule.is_plain else aligned_details(steps, accepted)),
         }
         harmless = {step for step, _ in accepted if step[0] == "~"}
         reason = self._reason(wanted, made, match, [step for step in steps if step not in harmless])

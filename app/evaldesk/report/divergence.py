@@ -38,8 +38,8 @@ def first_divergence(case: Case, transcript: Transcript, scores: Sequence[Score]
         record = transcript.turns[index] if index < len(transcript.turns) else None
         if record is None:
             return Divergence("not_played", index + 1, None, "", f"turn {index + 1}", "it was never played")
-        diff = turn_diff(turn.expected, record)
-        row = next((row for row in diff.calls if row.op not in ("=", None)), None)
+        diff = turn_diff(turn.expected, record, [score for score in scores if score.turn == index])
+        row = next((row for row in diff.calls if row.op not in ("=", None) and not row.is_accepted), None)
         if row:
             return _in_call(index, row)
         failed = next((score for score in scores if score.turn == index and score.passed is False), None)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from evaldesk.matching import Op, align, json_equal
-from evaldesk.model import Event, Expected, JsonObject, JsonValue, ToolCall, TurnRecord
+from evaldesk.matching import Op, json_equal
+from evaldesk.model import Event, Expected, JsonObject, JsonValue, Score, ToolCall, TurnRecord
+from evaldesk.report.agreed_steps import agreed_alignment
 from evaldesk.report.json_text import diff_json, json_text
 from evaldesk.report.text_diff import Segment, TextDiff, diff_text
 
@@ -23,7 +24,10 @@ class ArgRow:
 
 @dataclass(frozen=True, slots=True)
 class CallRow:
-    """One line of the comparison; places count from 1. Without an assertion `op` is None and only `actual` is set."""
+    """One line of the comparison; places count from 1. Without an assertion `op` is None and only `actual` is set.
+
+    `because` says why the call is taken for the expected one although its arguments differ.
+    """
 
     op: Op | None
     expected: ToolCall | None
@@ -35,6 +39,12 @@ class CallRow:
     has_result: bool = False
     is_error: bool = False
     duration_ms: float | None = None
+    because: tuple[str, ...] = ()
+
+    @property
+    def is_accepted(self) -> bool:
+        """Whether the call stands where it was expected, with arguments that were accepted."""
+        return self.op == "~" and bool(self.because)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +74,7 @@ class TurnDiff:
     @property
     def differs(self) -> bool:
         """Whether calls differ from asserted ones, or the turn was never played."""
-        return not self.is_played or any(row.op not in ("=", None) for row in self.calls)
+        return not self.is_played or any(row.op not in ("=", None) and not row.is_accepted for row in self.calls)
 
     @property
     def summary(self) -> str:
@@ -76,17 +86,21 @@ class TurnDiff:
         if not self.is_asserted:
             return f"{said}, not asserted"
         words = (("~", "differs", "differ"), ("-", "missing", "missing"), ("+", "extra", "extra"), ("moved",) * 3)
-        counts = [(sum(row.op == op for row in self.calls), one, many) for op, one, many in words]
+        left = [row for row in self.calls if not row.is_accepted]
+        counts = [(sum(row.op == op for row in left), one, many) for op, one, many in words]
         return ", ".join([said, *(f"{count} {one if count == 1 else many}" for count, one, many in counts if count)])
 
 
-def turn_diff(expected: Expected | None, record: TurnRecord | None) -> TurnDiff:
-    """Compare a turn with what the case expects; either side may be missing."""
+def turn_diff(expected: Expected | None, record: TurnRecord | None, scores: Sequence[Score] = ()) -> TurnDiff:
+    """Compare a turn with what the case expects; either side may be missing.
+
+    Calls are aligned as the metrics of this turn's `scores` aligned them.
+    """
     expected = expected or Expected()
     outcomes = _outcomes(record)
     answer = record.answer if record else None
     return TurnDiff(
-        calls=_call_rows(expected.tool_calls, outcomes),
+        calls=_call_rows(expected.tool_calls, outcomes, scores),
         is_asserted=expected.tool_calls is not None,
         is_played=record is not None,
         text=None if expected.reference is None else diff_text(expected.reference, answer or ""),
@@ -112,12 +126,13 @@ def _arg_row(key: str, expected: JsonObject, actual: JsonObject) -> ArgRow:
 
 
 def _call_rows(
-    expected: Sequence[ToolCall] | None, outcomes: Sequence[tuple[ToolCall, Event | None]]
+    expected: Sequence[ToolCall] | None, outcomes: Sequence[tuple[ToolCall, Event | None]], scores: Sequence[Score]
 ) -> tuple[CallRow, ...]:
     actual = [call for call, _ in outcomes]
     if expected is None:
         return tuple(_call_row(None, None, None, at, actual[at], outcomes[at][1]) for at in range(len(actual)))
-    return tuple(
+    found = agreed_alignment(expected, actual, scores)
+    rows = [
         _call_row(
             op,
             i,
@@ -126,8 +141,10 @@ def _call_rows(
             None if j is None else actual[j],
             None if j is None else outcomes[j][1],
         )
-        for op, i, j in align(expected, actual)
-    )
+        for op, i, j in found.steps
+    ]
+    pairs = [(-1 if i is None else i, -1 if j is None else j) for _, i, j in found.steps]
+    return tuple(replace(row, because=found.because.get(pair, ())) for row, pair in zip(rows, pairs, strict=True))
 
 
 def _call_row(

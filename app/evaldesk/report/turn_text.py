@@ -57,18 +57,18 @@ def _turn_lines(case: Case, result: TrialResult, index: int, *, is_whole: bool) 
     if verdict == "passed" and not is_whole:
         return
     expected = turn.expected if turn else Expected()
-    yield from (f"{_INDENT}{line}" for line in _diff_lines(expected, record))
+    yield from (f"{_INDENT}{line}" for line in _diff_lines(expected, record, scores))
     for score in scores:
         if is_whole or score.passed is not True:
             yield f"{_INDENT}{score.metric} {_score_words(score)}"
 
 
-def _diff_lines(expected: Expected, record: TurnRecord | None) -> Iterator[str]:
+def _diff_lines(expected: Expected, record: TurnRecord | None, scores: Sequence[Score]) -> Iterator[str]:
     if record is None:
         for call in expected.tool_calls or ():
             yield f"- {call_text(call.name, call.args)}"
         return
-    diff = turn_diff(expected, record)
+    diff = turn_diff(expected, record, scores)
     yield from map(_call_line, diff.calls)
     if diff.is_asserted and not diff.calls:
         yield "no call was expected and none was made"
@@ -90,7 +90,8 @@ def _call_line(row: CallRow) -> str:
     if row.op == "moved":
         return f"> {made}   expected as call {row.expected_place}"
     if row.op == "~" and row.expected:
-        return f"~ {made}   expected {call_text(row.expected.name, row.expected.args)}"
+        accepted = f"; accepted: {', '.join(row.because)}" if row.because else ""
+        return f"~ {made}   expected {call_text(row.expected.name, row.expected.args)}{accepted}"
     return f"= {made}" if row.op else f"  {made}"
 
 
