@@ -404,7 +404,7 @@ def test_the_documentation_shows_what_is_read(tmp_path: Path) -> None:
     (tmp_path / "evaldesk.toml").write_text(re.findall(r"```toml\n(.*?)```", text, re.DOTALL)[0])
     (case,) = re.findall(r"```json\n(.*?)```", text, re.DOTALL)
     names: dict[str, Any] = {}
-    exec(re.findall(r"```python\n(.*?)```", text, re.DOTALL)[0], names)
+    exec(re.findall(r"```python\n(.*?)```", text, re.DOTALL)[0], names)  # noqa: S102 - our own documentation
 
     user = read_settings(tmp_path, (), environment={}).user
     instructions = instructions_of(json.loads(case)["conversation_scenario"], user)
