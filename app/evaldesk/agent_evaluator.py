@@ -15,7 +15,6 @@ from evaldesk.model import AgentRef, Criterion, EvalSet, SessionInit
 from evaldesk.report.run_result import CaseResult, RunResult
 from evaldesk.report.turn_text import first_words, trial_text
 
-CONFIG_NAME = "test_config.json"
 TRIAL_TIMEOUT_S = 600.0
 
 
@@ -88,11 +87,11 @@ class AgentEvaluator:
     @staticmethod
     def find_config_for_test_file(test_file: str | os.PathLike[str]) -> tuple[Criterion, ...]:
         """The criteria of the `test_config.json` beside the file, or the default ones. Raises UsageError."""
-        from evaldesk.desk.given_criteria import given_criteria
+        from evaldesk.desk.criteria import find_criteria_file, read_criteria
         from evaldesk.model import DEFAULT_CRITERIA
 
-        path = Path(test_file).parent / CONFIG_NAME
-        return given_criteria(path) if path.is_file() else DEFAULT_CRITERIA
+        path = find_criteria_file(Path(test_file))
+        return read_criteria(path) if path else DEFAULT_CRITERIA
 
     @staticmethod
     def migrate_eval_data_to_new_schema(

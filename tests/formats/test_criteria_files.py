@@ -12,10 +12,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evaldesk.desk.criteria import criteria_of, find_criteria_file, function_criterion, read_criteria
+from evaldesk.desk.criteria import criteria_of, find_criteria_file, function_criterion, read_criteria, read_user
 from evaldesk.errors import EvaldeskError, FormatError, UsageError
 from evaldesk.formats.criteria_file import CriteriaFile, read_criteria_file, write_criteria_file
-from evaldesk.model import Criterion
+from evaldesk.model import Criterion, ModelOptions
+from evaldesk.model.user import UserConfig
 
 SEVERAL = """{
   "criteria": {
@@ -162,6 +163,47 @@ def test_the_file_beside_an_eval_set_is_found(tmp_path: Path) -> None:
     assert find_criteria_file(evalset) == other
     first = write(tmp_path, {}, "test_config.json")
     assert find_criteria_file(evalset) == first
+
+
+def test_the_simulated_user_is_read(tmp_path: Path) -> None:
+    config = {
+        "model": "gemini-2.5-flash",
+        "maxAllowedInvocations": -1,
+        "model_configuration": {"temperature": 0.5, "maxOutputTokens": 900},
+        "custom_instructions": "{{ stop_signal }} {{ conversation_plan }} {{ conversation_history }}",
+    }
+
+    user = read_user(write(tmp_path, {"criteria": {}, "user_simulator_config": config}))
+
+    assert user == UserConfig(
+        model="gemini/gemini-2.5-flash",
+        options=ModelOptions(temperature=0.5, max_tokens=900),
+        max_turns=None,
+        instructions="{{ stop_signal }} {{ conversation_plan }} (it follows as messages)",
+    )
+    assert read_user(write(tmp_path, {"criteria": {}})) is None
+
+
+@pytest.mark.parametrize(
+    ("config", "message"),
+    [
+        ({"modle": "m"}, "no key of user_simulator_config named 'modle'; did you mean 'model'?"),
+        ({"type": "llm_audio"}, "no simulated user of type 'llm_audio'"),
+        ({"max_allowed_invocations": "many"}, "must be a whole number"),
+        ({"max_allowed_invocations": 0}, "needs at least one turn"),
+        ({"model": 3}, "model must be a text"),
+        ({"model_configuration": {"temprature": 1}}, "did you mean 'temperature'?"),
+        ({"custom_instructions": "Be nice."}, "lack {{ conversation_plan }}"),
+        ({"include_function_calls": True}, "shows its simulated user no function calls"),
+    ],
+)
+def test_a_wrong_simulated_user_is_refused(tmp_path: Path, config: dict[str, Any], message: str) -> None:
+    path = write(tmp_path, {"criteria": {}, "user_simulator_config": config})
+
+    with pytest.raises(FormatError, match=re.escape(message)) as caught:
+        read_user(path)
+
+    assert caught.value.path == "user_simulator_config"
 
 
 def test_a_mapping_is_read_as_a_file() -> None:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
+
+import click
 
 from evaldesk.cli.eval_outcome import play_and_judge
 from evaldesk.cli.eval_request import EvalRequest, Job
 from evaldesk.cli.workspace import named_agent
-from evaldesk.desk.given_criteria import given_criteria
+from evaldesk.desk.criteria import find_criteria_file, read_criteria, read_user
 from evaldesk.errors import NotFoundError, UsageError
 from evaldesk.formats import load_evalset
 
@@ -21,14 +24,23 @@ def eval_adk(request: EvalRequest) -> int:
         missing = "an agent and an eval set" if not request.words else "an eval set"
         raise UsageError(f"name {missing}, such as: evaldesk eval samples/hello_world my.evalset.json")
     agent = named_agent(request.words[0], request.workspace)
-    criteria = given_criteria(request.config_file_path) if request.config_file_path else ()
     chosen = _chosen(request.words[1:], Path(agent.folder) if agent.folder else None)
+    config = Path(request.config_file_path) if request.config_file_path else _config_beside(chosen)
+    criteria, user = (read_criteria(config), read_user(config)) if config else ((), None)
     jobs = []
     for path, case_ids in chosen.items():
         evalset = load_evalset(path)
         _check_names(path, case_ids, [case.id for case in evalset.cases])
-        jobs.append(Job(agent, evalset, path, request.options(case_ids, criteria)))
+        jobs.append(Job(agent, evalset, path, replace(request.options(case_ids, criteria), user=user)))
     return play_and_judge(request, jobs)
+
+
+def _config_beside(chosen: Mapping[Path, object]) -> Path | None:
+    """The `test_config.json` beside the eval set, where there is only one, as `adk eval` looks for it; it says so."""
+    found = find_criteria_file(next(iter(chosen))) if len(chosen) == 1 else None
+    if found:
+        click.echo(f"The criteria are those of {found}.", err=True)
+    return found
 
 
 def _chosen(words: Sequence[str], folder: Path | None) -> dict[Path, tuple[str, ...] | None]:

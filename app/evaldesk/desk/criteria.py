@@ -8,11 +8,13 @@ from dataclasses import replace
 from difflib import get_close_matches
 from pathlib import Path
 
+from evaldesk.desk.simulated_user import user_of
 from evaldesk.errors import EvaldeskError, FormatError, UsageError
 from evaldesk.formats.criteria_file import NAMES, CriteriaFile, criteria_of_document, load_criteria_file
 from evaldesk.formats.strict_json import Document
 from evaldesk.metrics import check_criteria, function_options, is_function, metric_options
 from evaldesk.model import Criterion, JsonValue
+from evaldesk.model.user import UserConfig
 
 ADK_ONLY = "include_intermediate_responses_in_final"
 """ADK lets every criterion have this option, also where it has no meaning."""
@@ -21,6 +23,17 @@ ADK_ONLY = "include_intermediate_responses_in_final"
 def read_criteria(path: Path | str) -> tuple[Criterion, ...]:
     """The criteria of the file at `path`. Raises UsageError when it is not there, FormatError with line and path."""
     return checked_criteria(open_criteria_file(path))
+
+
+def read_user(path: Path | str) -> UserConfig | None:
+    """The simulated user of the file at `path`; None when it says nothing. Raises UsageError, FormatError."""
+    file = open_criteria_file(path)
+    if file.user_simulator is None:
+        return None
+    try:
+        return user_of(file.user_simulator)
+    except UsageError as error:
+        raise file.document.error(str(error), ("user_simulator_config",)) from error
 
 
 def open_criteria_file(path: Path | str) -> CriteriaFile:
