@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import re
 import select
 import sys
 import time
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +17,7 @@ import pytest
 
 from evaldesk.agents.benchmark import declared_options
 from evaldesk.agents.benchmark_output import output_events
+from evaldesk.agents.declared import declared_refs
 from evaldesk.agents.llm_profiles import read_profile
 from evaldesk.agents.workspaces import open_workspace, shortened
 from evaldesk.engine import play_trial
@@ -310,3 +313,28 @@ def test_long_output_loses_its_middle() -> None:
     assert text.startswith("a" * 10)
     assert text.endswith("c" * 10)
     assert "100 characters left out" in text
+
+
+async def test_the_documented_benchmark_runs_as_it_is_declared(
+    loaded: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = (Path(__file__).parents[2] / "docs" / "benchmarks.md").read_text("utf-8")
+    (source,) = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+    (table,) = re.findall(r"```toml\n(.*?)```", text, re.DOTALL)
+    monkeypatch.setenv("BENCH_KEY", "k")
+    (tmp_path / "config.toml").write_text(CONFIG)
+    tables = tomllib.loads(table)["agents"]
+
+    [ref] = declared_refs(tables, tmp_path)
+    agent = loaded(source, "process_instance", kind=ref.kind, declared=ref.declared)
+    result = await play_trial(agent, spec(row(answer="2")))
+
+    assert (ref.id, ref.kind, ref.target) == ("bench", "benchmark", "bench:process_instance")
+    assert reported_values(result.transcript) == {"test_result": {"success": True, "files": ["sum.py"]}}
+
+
+def test_a_declared_benchmark_with_a_wrong_option_is_refused_by_place(tmp_path: Path) -> None:
+    table = {"target": "bench:process_instance", "kind": "benchmark", "iterations": 3}
+
+    with pytest.raises(UsageError, match=r"\[agents.bench\].*iterations"):
+        declared_refs({"bench": table}, tmp_path)

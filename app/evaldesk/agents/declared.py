@@ -3,6 +3,11 @@
 [agents.support]
 target = "shop.agent:root_agent"        # a folder, module:attr, an address or a command, as on the command line
 
+[agents.bench]
+target = "bench:process_instance"
+kind = "benchmark"                      # docs/benchmarks.md
+llm = "eval_gpt4"
+
 [agents.clerk]                          # an agent of our own, made of its table
 model = "openai/gpt-4o-mini"
 instruction = "You sell books to {customer}."
@@ -22,6 +27,8 @@ from typing import Any
 
 import msgspec
 
+from evaldesk.agents.benchmark import KIND as BENCHMARK
+from evaldesk.agents.benchmark import declared_options
 from evaldesk.agents.finding import agent_ref
 from evaldesk.agents.remote import PREFIXES, REMOTE, checked_ref
 from evaldesk.agents.traces import user_trace
@@ -76,6 +83,8 @@ def _declared(name: str, table: dict[str, Any], workspace: Path) -> AgentRef:
 
 
 def _target(place: str, table: dict[str, Any], workspace: Path) -> AgentRef:
+    if table.get("kind") == BENCHMARK:
+        return _benchmark(place, table, workspace)
     if set(table) != {"target"} or not isinstance(table["target"], str):
         raise UsageError(f"{place}: beside a target, which is a string, nothing else may be said")
     try:
@@ -83,6 +92,19 @@ def _target(place: str, table: dict[str, Any], workspace: Path) -> AgentRef:
             return agent_ref(table["target"])
     except UsageError as error:
         raise UsageError(f"{place}: {error}") from error
+
+
+def _benchmark(place: str, table: dict[str, Any], workspace: Path) -> AgentRef:
+    """A `process_instance` with its options; folders and files among them are looked up from the workspace."""
+    options = {name: value for name, value in table.items() if name not in {"kind", "target"}}
+    for name in ("config_file", "workspace"):
+        if name in options:
+            options[name] = str(workspace / str(options[name]))
+    try:
+        declared = declared_options(**options)
+        return replace(_target(place, {"target": table["target"]}, workspace), kind=BENCHMARK, declared=declared)
+    except UsageError as error:
+        raise error if place in str(error) else UsageError(f"{place}: {error}") from error
 
 
 def _remote(place: str, name: str, table: dict[str, Any]) -> AgentRef:
