@@ -12,6 +12,8 @@ from evaldesk.report import benjamini_hochberg, fisher
 from evaldesk.store import CaseOutcome, RunSummary
 
 Kind: TypeAlias = Literal["broken", "shakier", "fixed", "steadier", "same", "not scored", "only in A", "only in B"]
+CaseTrials: TypeAlias = tuple[int, int, str]
+"""Where the trials of a case are: run, case index, and their verdicts as a strip."""
 KINDS: tuple[Kind, ...] = get_args(Kind)
 CHANGED: tuple[Kind, ...] = ("broken", "shakier", "fixed", "steadier")
 ALPHA = 0.05
@@ -29,12 +31,21 @@ class CaseChange:
     kind: Kind
     before: str
     after: str
-    before_href: str
-    after_href: str
+    trials: tuple[CaseTrials | None, CaseTrials | None]
     points: float | None
     p: float | None
     was_edited: bool
     stands_out: bool = False
+
+    @property
+    def before_href(self) -> str:
+        """The trial of run A that tells most: the first that did not pass; empty where it has none."""
+        return _href(self.trials[0])
+
+    @property
+    def after_href(self) -> str:
+        """The same of run B."""
+        return _href(self.trials[1])
 
 
 def case_changes(
@@ -45,7 +56,7 @@ def case_changes(
     tested = [change for change in changes if change.p is not None]
     adjusted = benjamini_hochberg([change.p or 0.0 for change in tested])
     outstanding = {change.case_id for change, p in zip(tested, adjusted, strict=True) if p < ALPHA}
-    changes = [replace(change, stands_out=change.case_id in outstanding) for change in changes]
+    changes = [replace(each, stands_out=True) if each.case_id in outstanding else each for each in changes]
     changes.sort(key=lambda change: (KINDS.index(change.kind), -abs(change.points or 0.0)))
     return tuple(changes)
 
@@ -85,8 +96,7 @@ def _change(
         kind=_kind(a.config, b.config, before, after),
         before=_passed(before, n_before),
         after=_passed(after, n_after),
-        before_href=_href(a, before),
-        after_href=_href(b, after),
+        trials=(_trials(a, before), _trials(b, after)),
         points=points,
         p=p,
         was_edited=bool(before and after and before.digest != after.digest),
@@ -113,6 +123,9 @@ def _passed(case: CaseOutcome | None, n: int) -> str:
     return f"{case.n_passed} of {n}" if n else f"none of {len(case.strip)} scored"
 
 
-def _href(run: RunSummary, case: CaseOutcome | None) -> str:
-    """The trial that tells most: the first that did not pass."""
-    return f"/runs/{run.id}/cases/{case.case_index}/trials/{first_problem(case.strip)}" if case else ""
+def _trials(run: RunSummary, case: CaseOutcome | None) -> CaseTrials | None:
+    return (run.id, case.case_index, case.strip) if case else None
+
+
+def _href(trials: CaseTrials | None) -> str:
+    return f"/runs/{trials[0]}/cases/{trials[1]}/trials/{first_problem(trials[2])}" if trials else ""

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from math import sqrt
-from statistics import fmean, stdev
+from math import fsum, sqrt
+from statistics import fmean
 from typing import Literal, TypeAlias
 
 from evaldesk.report.exact_tests import mcnemar, sign_flips
@@ -72,9 +72,9 @@ def compare_scores(before: Mapping[str, float], after: Mapping[str, float]) -> C
         return None
     differences = [after[case_id] - before[case_id] for case_id in ids]
     n = len(ids)
-    error = stdev(differences) / sqrt(n) if n > 1 else 0.0
-    is_even = error < _ROUNDING
     difference = fmean(differences)
+    error = sqrt(fsum((d - difference) ** 2 for d in differences) / (n - 1) / n) if n > 1 else 0.0
+    is_even = error < _ROUNDING
     half = 0.0 if is_even else t_95(n - 1) * error
     p, test = _p_of_even(difference, n) if is_even else _p(differences, difference, error)
     return Comparison(

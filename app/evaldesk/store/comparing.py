@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from typing import Any
 
 from sqlalchemy import Connection, func, select
 
@@ -23,7 +24,8 @@ def case_outcomes(connection: Connection, run_id: int) -> list[CaseOutcome]:
     for case_index, metric, mean in connection.execute(scored):
         means[case_index][metric] = mean
     rows = select(*(_C[name] for name in _SHOWN)).where(_C.run_id == run_id).order_by(_C.case_index)
-    return [CaseOutcome(means=means[row.case_index], **row._asdict()) for row in connection.execute(rows)]
+    values: list[list[Any]] = [[*row, means[row.case_index]] for row in connection.execute(rows)]
+    return [CaseOutcome(*each) for each in values]
 
 
 def median_ms(connection: Connection, run_id: int) -> float | None:
