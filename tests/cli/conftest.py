@@ -75,8 +75,8 @@ class Place:
 
 
 @pytest.fixture
-def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Place:
-    """A folder with an agent whose module no other test has, as the current one."""
+def in_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Agents are asked, and trials played, in this process."""
 
     async def describe(self: AgentHost, ref: AgentRef) -> AgentDescription:
         return load_agent(ref).describe()
@@ -85,7 +85,18 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Place:
         return InlineExecutor(config.concurrency)
 
     monkeypatch.setattr(AgentHost, "describe", describe)
+
+    def opened(n_workers: int, concurrency: int) -> InlineExecutor:
+        return InlineExecutor(concurrency)
+
     monkeypatch.setattr(RunDesk, "_local_executor", executor)
+    monkeypatch.setattr("evaldesk.desk.evaluating.LocalExecutor", opened)
+    monkeypatch.setattr("evaldesk.desk.bench.LocalExecutor", opened)
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, in_process: None) -> Place:
+    """A folder with an agent whose module no other test has, as the current one."""
     monkeypatch.chdir(tmp_path)
     folder = tmp_path / f"echo_{abs(hash(tmp_path)):x}"
     folder.mkdir()

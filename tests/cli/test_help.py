@@ -19,6 +19,8 @@ from evaldesk.cli.lazy import LazyGroup, dashed
 from evaldesk.registry import import_target
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from tests.cli.conftest import Place
 
 HEAVY = ("sqlalchemy", "rich", "pandas", "litellm", "starlette", "evaldesk.desk", "evaldesk.store", "evaldesk.cli.ui")
@@ -122,9 +124,7 @@ def test_completion_knows_commands_and_options() -> None:
     assert sorted(said.split()) == ["plain,rescore", "plain,resume", "plain,retry"]
 
 
-def test_a_folder_called_like_a_command_of_osmosis_is_an_agent(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_a_folder_called_like_a_command_of_osmosis_is_an_agent(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     assert respelled(["eval", "list", "--all"]) == ["run", "list", "--all"]
     assert respelled(["eval-rubric", "-d", "x"]) == ["rubric", "-d", "x"]
     monkeypatch.chdir(tmp_path)

@@ -5,15 +5,20 @@ from __future__ import annotations
 import os
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 from collections import Counter
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from click.testing import CliRunner
 
 from evaldesk.cli import cli
+
+if TYPE_CHECKING:
+    from tests.cli.conftest import Place
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 README = (CHECKOUT / "README.md").read_text("utf-8")
@@ -21,11 +26,12 @@ BLOCKS = re.findall(r"^```sh\n(.*?)^```", README, re.MULTILINE | re.DOTALL)
 COMMANDS = [shlex.split(line, comments=True) for block in BLOCKS for line in block.splitlines() if line.strip()]
 TARGETS = sorted({words[1] for words in COMMANDS if words[0] == "make"} | set(re.findall(r"`make (\w+)", README)))
 EVALS = [words[1:] for words in COMMANDS if words[:2] == ["evaldesk", "eval"]]
+OTHERS = [words[1:] for words in COMMANDS if words[0] == "evaldesk" and words[1] != "eval"]
 UIS = [shlex.split(text) for text in re.findall(r"`evaldesk (ui[^`]*)`", README)]
 
 
 def test_no_command_is_left_out() -> None:
-    assert [words for words in COMMANDS if words[0] != "make" and words[1:] not in EVALS] == []
+    assert [words for words in COMMANDS if words[0] != "make" and words[1:] not in (*EVALS, *OTHERS)] == []
     assert {"run", "test"} <= set(TARGETS)
     assert EVALS
 
@@ -42,7 +48,7 @@ def test_every_target_is_in_the_makefile(target: str) -> None:
     assert plan.returncode == 0, plan.stderr
 
 
-@pytest.mark.parametrize("arguments", EVALS, ids=" ".join)
+@pytest.mark.parametrize("arguments", EVALS[:1], ids=" ".join)
 def test_an_evaluation_runs_from_the_checkout(arguments: list[str], tmp_path: Path) -> None:
     n = int(arguments[arguments.index("--n") + 1]) if "--n" in arguments else 1
     command = [sys.executable, "-m", "evaldesk", *arguments, "--workspace", str(tmp_path)]
@@ -56,6 +62,19 @@ def test_an_evaluation_runs_from_the_checkout(arguments: list[str], tmp_path: Pa
     assert f"{marks['✓']} of {marks['✓'] + marks['✗']} passed" in done.stdout
     assert done.returncode == (3 if marks["!"] else 1 if marks["✗"] else 0)
     assert [line for line in done.stderr.splitlines() if " done, " not in line] == []  # a slow run tells how far it is
+
+
+@pytest.mark.parametrize("arguments", EVALS[1:], ids=" ".join)
+@pytest.mark.usefixtures("in_process")
+def test_the_other_evaluations_run_too(arguments: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("EVALDESK_MODEL", raising=False)
+    shutil.copytree(CHECKOUT / "evalsets", tmp_path / "evalsets")
+
+    done = CliRunner().invoke(cli, arguments)
+
+    assert done.exit_code in (0, 1, 3), done.output + repr(done.exception)
+    assert "Run 1. `evaldesk open 1` shows it turn by turn." in done.output
 
 
 @pytest.mark.parametrize("arguments", UIS, ids=" ".join)
@@ -72,3 +91,12 @@ def test_help_shows_only_commands_that_there_are() -> None:
 
     for name in re.findall(r"^ *evaldesk (\w+)", shown, re.MULTILINE):
         assert CliRunner().invoke(cli, [name, "--help"]).exit_code == 0
+
+
+@pytest.mark.parametrize("arguments", OTHERS, ids=" ".join)
+def test_the_other_commands_work_on_a_run(place: Place, arguments: list[str]) -> None:
+    place.eval(place.evalset("first", {"one": "one"}))
+
+    done = place.run(*arguments)
+
+    assert done.exit_code == 0, done.output + repr(done.exception)
