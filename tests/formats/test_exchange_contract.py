@@ -125,6 +125,13 @@ def _held(data: bytes, source: str, name: str) -> list[EvalSet | RecordedRun]:
     return list(imported.runs[:1]) if "run" in writes else []
 
 
+@given(data=st.binary(max_size=200), name=st.sampled_from(sorted(path.name for path in SAMPLES.values())))
+@settings(max_examples=100)
+def test_a_file_that_nobody_knows_is_refused_whatever_it_is_called(data: bytes, name: str) -> None:
+    with suppress(FormatError):
+        read_file(data, name)
+
+
 def _changed(data: bytes) -> Iterator[bytes]:
     """The file with each of its values in turn replaced by each odd one, and taken out; none when it is not JSON."""
     seen = peek(data)

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from evaldesk.errors import FormatError
+from evaldesk.formats import load_evalset
 from evaldesk.formats.exchange import Imported
 from evaldesk.formats.files import read_file, write_file
 from evaldesk.model import Case, EvalSet, Expected, SessionInit, ToolCall, Turn
@@ -148,3 +149,18 @@ def test_real_data_sets_are_read_whole(shared: Path) -> None:
         assert len(found) == n
         again = read_file(write_file(EvalSet(path.stem, cases=found), "osmosis-jsonl"), path.name)
         assert cases_of(again) == found
+
+
+def test_a_data_set_is_loaded_where_an_eval_set_is_wanted(tmp_path: Path) -> None:
+    path = tmp_path / "add.jsonl"
+    path.write_bytes(lines(GOOD))
+
+    assert [case.id for case in load_evalset(path).cases] == ["row_0"]
+
+
+def test_results_are_no_eval_set_and_say_so(tmp_path: Path) -> None:
+    path = tmp_path / "results.json"
+    path.write_bytes((Path(__file__).parent / "exchange_samples" / "osmosis-results.json").read_bytes())
+
+    with pytest.raises(FormatError, match="evaldesk import"):
+        load_evalset(path)

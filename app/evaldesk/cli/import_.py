@@ -78,4 +78,4 @@ def _take_in(desk: ImportDesk, path: Path, imported: Imported, name: str | None,
     if taken.evalset_id:
         click.echo(f"  Eval set {chosen}.")
     for run_id in taken.run_ids:
-        click.echo(f"  Run {run_id}. `evaldesk ui` shows it.")
+        click.echo(f"  Run {run_id}. `evaldesk open {run_id}` shows it.")

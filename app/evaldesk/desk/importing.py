@@ -19,7 +19,7 @@ from evaldesk.settings import Settings
 from evaldesk.store import Store
 from evaldesk.store.recorded_runs import NO_EVALSET, check_trials, imported_agent
 
-MAX_STAGED = 8
+MAX_STAGED = 4
 MAX_AGENT_NAME = 200
 
 

@@ -10,9 +10,10 @@ from evaldesk.formats import adk_case, adk_old_case
 from evaldesk.formats.atomic_file import write_atomically
 from evaldesk.formats.case_keys import format_of_case
 from evaldesk.formats.json_text import style_of, to_text
+from evaldesk.formats.peeking import peek
 from evaldesk.formats.refusals import refusal
 from evaldesk.formats.shape import FORM, form_of, shown_extra
-from evaldesk.formats.strict_json import MAX_BYTES, Document, Place, parse_json
+from evaldesk.formats.strict_json import MAX_RECORDED_BYTES, Document, Place, parse_json
 from evaldesk.model import Case, EvalSet, JsonValue
 from evaldesk.registry import Registry
 
@@ -92,9 +93,18 @@ def evalset_format(evalset: EvalSet) -> str:
 
 
 def load_evalset(path: Path | str) -> EvalSet:
-    """The eval set in the file at `path`. Raises FormatError, or OSError when there is no such file."""
+    """The eval set in the file at `path`: ADK's, or a data set or session of another tool (`docs/formats.md`).
+
+    Raises FormatError, or OSError when there is no such file.
+    """
     with Path(path).open("rb") as file:
-        return read_evalset(file.read(MAX_BYTES + 1), source=str(path))
+        data = file.read(MAX_RECORDED_BYTES + 1)
+    whole = peek(data).whole
+    if any(_format(name).recognises(whole) for name in FORMATS):
+        return read_evalset(data, source=str(path))
+    from evaldesk.formats.files import read_other_evalset  # it builds on this module
+
+    return read_other_evalset(data, str(path))
 
 
 def dump_evalset(evalset: EvalSet, path: Path | str, format: str = "adk") -> None:  # noqa: A002

@@ -28,12 +28,26 @@ def read_file(data: bytes, source: str, format: str | None = None) -> Imported: 
 
     Raises FormatError with the place, and nothing else; NotFoundError when there is no format of that name.
     """
-    name = format or recognised(data, source)
-    if name is None:
-        raise _refusal(data, source)
-    if name in FORMATS:
-        return with_words(Imported(name, read_evalset(data, source=source)))
-    return with_words(exchange_format(name).read(data, source=source))
+    try:
+        name = format or recognised(data, source)
+        if name is None:
+            raise _refusal(data, source)
+        if name in FORMATS:
+            return with_words(Imported(name, read_evalset(data, source=source)))
+        return with_words(exchange_format(name).read(data, source=source))
+    finally:
+        peek.cache_clear()  # a large file is many times as large once it is parsed
+
+
+def read_other_evalset(data: bytes, source: str) -> EvalSet:
+    """The eval set in a file that is not ADK's own. Raises FormatError, also for a file that holds runs only."""
+    name = recognised(data, source)
+    if name is None or name in FORMATS:
+        return read_evalset(data, source=source)
+    evalset = exchange_format(name).read(data, source=source).evalset
+    if evalset is None:
+        raise FormatError(f"{title_of(name)} hold runs and no eval set; `evaldesk import` takes them in", source=source)
+    return evalset
 
 
 def write_file(what: EvalSet | RecordedRun, format: str) -> bytes:  # noqa: A002
