@@ -1,0 +1,72 @@
+"""What `docs/metrics.md` shows is what happens."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from evaldesk.cli import cli
+from evaldesk.desk.criteria import read_criteria, read_user
+from evaldesk.metrics import score_trial
+from evaldesk.model import Case, Criterion, Event, Expected, Transcript, Turn, TurnRecord
+from evaldesk.settings import CONFIG_NAME, read_settings
+
+PAGE = (Path(__file__).resolve().parents[2] / "docs" / "metrics.md").read_text("utf-8")
+FUNCTIONS = ("exact", "polite", "booked")
+
+
+def blocks(language: str) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
+
+
+def test_the_criteria_file_is_read(tmp_path: Path) -> None:
+    (text,) = blocks("json")
+    path = tmp_path / "test_config.json"
+    path.write_text(text)
+
+    criteria = read_criteria(path)
+
+    assert [each.metric for each in criteria] == list(json.loads(text)["criteria"])
+    assert criteria[-1].options == {"function": "rewards:exact"}
+    assert read_user(path) is not None
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_every_function_scores(tmp_path: Path, name: str) -> None:
+    (source,) = blocks("python")
+    (tmp_path / f"shown_{name}.py").write_text(source)
+    case = Case("c", (Turn("please", Expected(reference="yes")),))
+    played = Transcript((TurnRecord("please", (Event("agent_message", text="yes"),), state_after={"booked": True}),))
+
+    (score,) = score_trial(
+        played, case, [Criterion(name, 0.5, {"function": f"shown_{name}:{name}", "root": str(tmp_path)})]
+    )
+
+    assert (score.error, score.passed) == (None, True)
+
+
+def test_the_settings_are_read(tmp_path: Path) -> None:
+    (text,) = blocks("toml")
+    (tmp_path / CONFIG_NAME).write_text(text)
+
+    found = read_settings(tmp_path, (), environment={})
+
+    assert (found.functions, found.judges) == ({"exact": "rewards:exact"}, ("openai/gpt-4o-mini",))
+
+
+def test_the_commands_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    rows: list[dict[str, Any]] = [{"id": "a", "solution_str": "A polite answer."}]
+    (tmp_path / "talks.jsonl").write_text("\n".join(map(json.dumps, rows)))
+
+    for command in "".join(blocks("sh")).splitlines():
+        result = CliRunner().invoke(cli, shlex.split(command)[1:], catch_exceptions=False)
+        assert result.exit_code == 0, result.output
+
+    assert json.loads((tmp_path / "grades.json").read_text())["number"] == 3
