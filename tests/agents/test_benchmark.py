@@ -7,6 +7,7 @@ import json
 import os
 import re
 import select
+import subprocess
 import sys
 import time
 import tomllib
@@ -338,3 +339,25 @@ def test_a_declared_benchmark_with_a_wrong_option_is_refused_by_place(tmp_path: 
 
     with pytest.raises(UsageError, match=r"\[agents.bench\].*iterations"):
         declared_refs({"bench": table}, tmp_path)
+
+
+def test_a_command_does_not_outlive_a_process_that_was_killed(tmp_path: Path) -> None:
+    code = (
+        "import os, time\n"
+        "from evaldesk.agents.workspaces import open_workspace\n"
+        "workspace = open_workspace(os.environ)\n"
+        "ran = workspace.run('sleep 600 > /dev/null 2>&1 & echo $!')\n"
+        "print(ran.output.strip(), flush=True)\n"
+        "time.sleep(600)\n"
+    )
+    environment = {**os.environ, "TMPDIR": str(tmp_path)}
+    parent = subprocess.Popen([sys.executable, "-c", code], env=environment, stdout=subprocess.PIPE, text=True)
+    assert parent.stdout
+    child = os.pidfd_open(int(parent.stdout.readline()))
+
+    parent.kill()
+    parent.wait()
+
+    assert select.select([child], [], [], 20)[0], "the command still runs"
+    os.close(child)
+    parent.stdout.close()

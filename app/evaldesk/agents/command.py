@@ -19,9 +19,9 @@ from dataclasses import dataclass
 
 from evaldesk.agents.agent import Agent, Kept
 from evaldesk.agents.event_pump import Say, events_of
+from evaldesk.agents.group_guard import end_group, watch
 from evaldesk.agents.in_thread import called
 from evaldesk.agents.protocol import MAX_BYTES, Calls, event_of, turn_body
-from evaldesk.agents.workspaces import kill_group
 from evaldesk.errors import AgentError
 from evaldesk.model import AgentDescription, AgentRef, Event, Session
 from evaldesk.wire import plain_text, to_json
@@ -92,6 +92,7 @@ class CommandProcess(Kept):
             stderr=subprocess.PIPE,
             start_new_session=True,
         )
+        watch(self._process.pid)
         self._stderr: deque[str] = deque(maxlen=_N_STDERR_LINES)
         threading.Thread(target=_drain, args=(self._process, self._stderr), daemon=True).start()
         self._ended = weakref.finalize(self, _end, self._process)
@@ -159,7 +160,7 @@ def _drain(process: subprocess.Popen[bytes], lines: deque[str]) -> None:
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
-    kill_group(process.pid)
+    end_group(process.pid)
     process.wait()
     for stream in (process.stdin, process.stdout):
         if stream:

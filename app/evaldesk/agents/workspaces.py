@@ -7,17 +7,15 @@ is killed at its time limit and at the end of the trial. Nothing keeps it from o
 from __future__ import annotations
 
 import difflib
-import os
 import shutil
-import signal
 import subprocess
 import tempfile
 import threading
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from evaldesk.agents.group_guard import end_group, kill_group, watch
 from evaldesk.errors import UsageError
 
 LABEL = "runs as you, without isolation"
@@ -74,6 +72,7 @@ class Workspace:
                 start_new_session=True,
             )
             self._groups.add(process.pid)
+            watch(process.pid)
         try:
             output, _ = process.communicate(input, timeout=timeout_s)
         except subprocess.TimeoutExpired:
@@ -113,7 +112,8 @@ class Workspace:
         """End every command and remove the folder."""
         with self._lock:
             self._is_closed = True
-        self.kill()
+        for group in self._groups:
+            end_group(group)
         shutil.rmtree(self.path, ignore_errors=True)
 
 
@@ -126,12 +126,6 @@ def open_workspace(environment: Mapping[str, str], seed: Path | None = None) -> 
         shutil.copytree(seed, path, symlinks=True, dirs_exist_ok=True)
     passed_on = {name: environment[name] for name in _PASSED_ON if name in environment}
     return Workspace(path, {**passed_on, "TMPDIR": str(path), "PWD": str(path)})
-
-
-def kill_group(group: int) -> None:
-    """Kill a process group that we started."""
-    with suppress(ProcessLookupError, PermissionError):
-        os.killpg(group, signal.SIGKILL)
 
 
 def shortened(text: str, limit: int = MAX_OUTPUT) -> str:

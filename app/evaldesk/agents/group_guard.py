@@ -1,0 +1,68 @@
+"""Process groups that must not outlive this process, however it ends.
+
+A small process of its own is told of each group. When this process is gone, killed or not, its pipe closes, and it
+kills the groups that are left.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+from contextlib import suppress
+
+_GUARD = """
+import os, signal, sys
+groups = set()
+for line in sys.stdin:
+    (groups.add if line[0] == "+" else groups.discard)(int(line[1:]))
+for group in groups:
+    try:
+        os.killpg(group, signal.SIGKILL)
+    except OSError:
+        pass
+"""
+
+_lock = threading.Lock()
+_guard: subprocess.Popen[bytes] | None = None
+
+
+def watch(group: int) -> None:
+    """Have the group killed when this process ends."""
+    _tell(f"+{group}")
+
+
+def end_group(group: int) -> None:
+    """Kill the group, which this process started, and forget it."""
+    kill_group(group)
+    _tell(f"-{group}")
+
+
+def kill_group(group: int) -> None:
+    """Kill a process group that this process started."""
+    with suppress(ProcessLookupError, PermissionError):
+        os.killpg(group, signal.SIGKILL)
+
+
+def _tell(line: str) -> None:
+    with _lock:
+        guard = _running()
+        with suppress(OSError, ValueError):  # a guard that was killed guards nothing; the groups still end in order
+            if guard.stdin:
+                guard.stdin.write(f"{line}\n".encode())
+                guard.stdin.flush()
+
+
+def _running() -> subprocess.Popen[bytes]:
+    global _guard  # noqa: PLW0603 - one for the process
+    if _guard is None:
+        _guard = subprocess.Popen(
+            [sys.executable, "-S", "-E", "-c", _GUARD],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+    return _guard
