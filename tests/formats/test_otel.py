@@ -80,6 +80,9 @@ def test_a_trace_scores_against_an_eval_set_as_its_own_tool_says(
 
     scores = score_trial(result.transcript, case, (Criterion("tool_trajectory_avg_score", 1.0),))
     assert scores[-1].value == value
+    if trace == "helm.json":
+        words = score_trial(result.transcript, case, (Criterion("response_match_score", 0.8),))
+        assert words[-1].value == pytest.approx(0.8119, abs=5e-5)
 
 
 def test_an_export_of_tempo_tells_the_same_as_its_spans(shared: Path) -> None:
@@ -228,6 +231,24 @@ def test_a_later_call_without_an_agent_asks_only_when_it_goes_on_with_the_conver
 
     assert [(turn.query, turn.answer) for turn in turns] == [("yes", "a summary"), ("yes", "two")]
     assert turns[0].intermediate == (("", "one"),)
+
+
+@pytest.mark.parametrize(
+    ("told", "said"),
+    [
+        ("Hi", "Hello"),
+        ([{"role": "user", "content": "Hi"}], {"role": "assistant", "content": "Hello"}),
+        ([{"parts": [{"text": "Hi"}]}], [{"content": {"parts": [{"text": "Hello"}], "role": "model"}}]),
+    ],
+    ids=["bare-text", "structured", "gemini-candidates"],
+)
+def test_what_instruments_write_beside_the_convention_is_read(told: object, said: object) -> None:
+    attributes = {"gen_ai.input.messages": told, "gen_ai.output.messages": said, "gen_ai.system_instructions": "Kind."}
+    span = {"name": "chat", "context": {"trace_id": "t", "span_id": "s"}, "attributes": attributes}
+
+    (turn,) = _turns([span])
+
+    assert (turn.query, turn.answer, turn.events[0].text) == ("Hi", "Hello", "Kind.")
 
 
 def test_the_history_before_the_first_call_is_told_as_turns_too() -> None:

@@ -85,8 +85,9 @@ def _current(span: Span) -> Sides | None:
         told, said = attributes.get("gen_ai.input.messages"), attributes.get("gen_ai.output.messages")
         if told is not None or said is not None:
             system = _parsed(attributes.get("gen_ai.system_instructions"))
+            system = [{"type": "text", "content": system}] if isinstance(system, str) else system
             first = [{"role": "system", "parts": system}] if isinstance(system, list) else []
-            return [*first, *_list(told)], _list(said)
+            return [*first, *_list(told, "user")], _list(said, "assistant")
     return None
 
 
@@ -100,7 +101,7 @@ def _adk(span: Span) -> Sides | None:
     system = config.get("system_instruction") if isinstance(config, dict) else None
     first = [{"role": "system", "content": system}] if isinstance(system, str) else []
     content = answered.get("content") if isinstance(answered, dict) else None
-    return [*first, *_list(asked["contents"])], [content] if isinstance(content, dict) else []
+    return [*first, *_list(asked["contents"], "user")], [content] if isinstance(content, dict) else []
 
 
 def _numbered(span: Span) -> Sides | None:
@@ -209,16 +210,28 @@ def _either(raw: Any, role: str) -> list[Any]:
     return [] if value is None else [{"role": role, "content": str(value)}]
 
 
-def _list(raw: Any) -> list[Any]:
+def _list(raw: Any, role: str) -> list[Any]:
+    """The messages of an attribute; one alone, or bare text, is a list of one. Raises FormatError."""
     value = _parsed(raw)
-    if value is None:
+    if value is None or value == "":
         return []
-    return value if isinstance(value, list) else [value]
+    if isinstance(value, str):
+        return [{"role": role, "content": value}]
+    return [_candidate(item, role) for item in (value if isinstance(value, list) else [value])]
+
+
+def _candidate(item: Any, role: str) -> Any:
+    """The message in a candidate of the Gemini API, which some write as it is; any other message itself."""
+    content = item.get("content") if isinstance(item, dict) else None
+    is_wrapped = isinstance(content, dict) and "parts" in content
+    return {"role": role, **content} if is_wrapped and isinstance(content, dict) else item
 
 
 def _parsed(raw: Any) -> Any:
-    """The value of JSON text. Raises FormatError for text that is none, since it was meant to be."""
-    return parse_json(raw.encode("utf-8", "surrogatepass"), source="").value if isinstance(raw, str) and raw else raw
+    """The value of JSON text; bare text is itself. Raises FormatError for JSON that is cut off."""
+    if not isinstance(raw, str) or raw.lstrip()[:1] not in ("{", "["):
+        return raw
+    return parse_json(raw.encode("utf-8", "surrogatepass"), source="").value
 
 
 def _first(attributes: Mapping[str, Any], *keys: str) -> Any:
