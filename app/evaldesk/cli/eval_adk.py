@@ -10,10 +10,11 @@ import click
 
 from evaldesk.cli.eval_outcome import play_and_judge
 from evaldesk.cli.eval_request import EvalRequest, Job
+from evaldesk.cli.exchange_files import read_path
 from evaldesk.cli.workspace import named_agent
 from evaldesk.desk.criteria import find_criteria_file, read_criteria, read_user
 from evaldesk.errors import NotFoundError, UsageError
-from evaldesk.formats import load_evalset
+from evaldesk.model import EvalSet
 
 MOST_LISTED = 50
 
@@ -29,7 +30,7 @@ def eval_adk(request: EvalRequest) -> int:
     criteria, user = (read_criteria(config), read_user(config)) if config else ((), None)
     jobs = []
     for path, case_ids in chosen.items():
-        evalset = load_evalset(path)
+        evalset = read_evalset_file(path)
         _check_names(path, case_ids, [case.id for case in evalset.cases])
         jobs.append(Job(agent, evalset, path, replace(request.options(case_ids, criteria), user=user)))
     return play_and_judge(request, jobs)
@@ -41,6 +42,14 @@ def _config_beside(chosen: Mapping[Path, object]) -> Path | None:
     if found:
         click.echo(f"The criteria are those of {found}.", err=True)
     return found
+
+
+def read_evalset_file(path: Path) -> EvalSet:
+    """The eval set of a file in any format that holds one. Raises FormatError, UsageError."""
+    imported = read_path(path)
+    if imported.evalset is None:
+        raise UsageError(f"{path} holds a run, not an eval set; `evaldesk import {path}` takes it in")
+    return imported.evalset
 
 
 def _chosen(words: Sequence[str], folder: Path | None) -> dict[Path, tuple[str, ...] | None]:

@@ -25,7 +25,7 @@ from evaldesk.engine import AgentHost, Executor, InlineExecutor, LocalExecutor
 from evaldesk.engine.loading import adopt, disown
 from evaldesk.errors import NotFoundError, UsageError
 from evaldesk.formats import load_evalset
-from evaldesk.model import AgentDescription, AgentRef, Case, EvalSet, RunConfig
+from evaldesk.model import AgentDescription, AgentRef, Case, EvalSet, ModelOptions, RunConfig
 from evaldesk.report.run_result import RunResult
 from evaldesk.settings import read_settings
 from evaldesk.store import RunSummary, Store
@@ -57,6 +57,7 @@ def evaluate(
     pass_threshold: float = 1.0,
     errors_are_failures: bool = False,
     model: str | None = None,
+    model_options: ModelOptions | None = None,
     seed: int | None = None,
     note: str = "",
     workspace: str | os.PathLike[str] | None = None,
@@ -68,7 +69,8 @@ def evaluate(
     `LlmAgent`, a function `(message, state)`), played in this process, where a call that blocks is not cut off by
     `timeout_s` (seconds). `evalset` is an EvalSet, a list of cases, or the path of a file. `criteria` is a mapping
     `{"response_match_score": 0.8}` as in `test_config.json`, the path of such a file, or a list of Criterion.
-    `cases` names those to run; None runs all. The run is kept in `workspace`, or nowhere when that is None.
+    `cases` names those to run; None runs all. `model_options` says how the agent's model is reached and sampled. The
+    run is kept in `workspace`, or nowhere when that is None.
 
     May be called inside a running event loop, which it blocks; `await evaluate_async(...)` does not. Raises
     UsageError, FormatError, or AgentError when the agent cannot be loaded.
@@ -84,6 +86,7 @@ def evaluate(
         pass_threshold=pass_threshold,
         errors_are_failures=errors_are_failures,
         model=model,
+        model_options=model_options,
         seed=seed,
         note=note,
         workspace=workspace,
@@ -104,6 +107,7 @@ async def evaluate_async(
     pass_threshold: float = 1.0,
     errors_are_failures: bool = False,
     model: str | None = None,
+    model_options: ModelOptions | None = None,
     seed: int | None = None,
     note: str = "",
     workspace: str | os.PathLike[str] | None = None,
@@ -118,6 +122,7 @@ async def evaluate_async(
         pass_threshold=pass_threshold,
         errors_are_failures=errors_are_failures,
         model=model,
+        model_options=model_options or ModelOptions(),
         seed=seed,
         note=note,
     )
