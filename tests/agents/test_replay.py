@@ -219,12 +219,15 @@ def transcript(*answers: str) -> Transcript:
 async def test_a_recorded_transcript_answers_as_it_did(tmp_path: Path) -> None:
     (tmp_path / "t.json").write_bytes(to_json(transcript("one", "two")))
     agent = load_agent(agent_ref(f"replay:{tmp_path / 't.json'}"))
-    spec = TrialSpec(1, 0, 4, Case("any", (Turn("q0"), Turn("q1"))), AgentRef("r", ""), limits=Limits(30))
+    spec = TrialSpec(1, 0, 0, Case("any", (Turn("q0"), Turn("q1"))), AgentRef("r", ""), limits=Limits(30))
 
     result = await play_trial(agent, spec)
+    again = await play_trial(agent, replace(spec, trial_index=1))
 
     assert [turn.answer for turn in result.transcript.turns] == ["one", "two"]
     assert [(usage.cost, usage.is_replayed) for usage in result.usages] == [(0.0, True)] * 2
+    assert again.error
+    assert "the recording has no case 'any', trial 2" in again.error.message
     assert "replayed from t.json, turn 1" in [event.text for event in result.transcript.turns[0].events]
 
 

@@ -93,11 +93,14 @@ class ReplayAgent:
 
 
 def _is_meant(trial: Trial) -> bool:
-    """Whether the trial is one of the case and with the index that are played; in a chat any is."""
+    """Whether the trial is one of the case and with the index that are played; in a chat any is.
+
+    A second trial is never answered by the first: it would count the same answers twice.
+    """
     playing = CURRENT_TRIAL.get()
-    if playing is None or trial.case_id is None:
+    if playing is None:
         return True
-    return (trial.case_id, trial.trial_index) == (playing.case.id, playing.trial_index)
+    return trial.case_id in {None, playing.case.id} and trial.trial_index == playing.trial_index
 
 
 def read_recording(path: Path) -> list[Trial]:
