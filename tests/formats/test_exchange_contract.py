@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from evaldesk.errors import FormatError
+from evaldesk.formats import FORMATS
 from evaldesk.formats.exchange import EXCHANGE, RecordedRun
 from evaldesk.formats.files import exchange_format, read_file, recognised, write_file
 from evaldesk.formats.peeking import peek
@@ -115,6 +116,37 @@ def test_whatever_stands_in_place_of_a_value_it_is_refused_or_survives(name: str
             for value in _held(changed, source, name):
                 (again,) = _held(write_file(value, name), source, name)
                 assert _held(write_file(again, name), source, name) == [again]
+
+
+@every_format
+def test_no_file_reaches_what_evaldesk_keeps_for_itself(name: str) -> None:
+    data, source = sample(name)
+    own = {"keys": 5, "raw": 7, "events": 1, "format": "adk-old", "style": 3}
+
+    with suppress(FormatError):
+        imported = read_file(_everywhere(data, own), source, name)
+        for evalset in filter(None, [imported.evalset]):
+            for form in FORMATS:
+                with suppress(FormatError):
+                    write_file(evalset, form)
+        for run in imported.runs:
+            write_file(run, "adk-results")
+
+
+def _everywhere(data: bytes, own: Any) -> bytes:
+    """The file with a key `$form` in each of its objects."""
+    seen = peek(data)
+    if seen.whole is None and seen.line is not None:
+        return b"\n".join(_everywhere(line, own) for line in data.splitlines() if line.strip())
+    return json.dumps(_marked(seen.whole, own)).encode() if seen.whole is not None else data
+
+
+def _marked(value: Any, own: Any) -> Any:
+    if isinstance(value, list):
+        return [_marked(item, own) for item in value]
+    return (
+        {**{key: _marked(item, own) for key, item in value.items()}, "$form": own} if isinstance(value, dict) else value
+    )
 
 
 def _held(data: bytes, source: str, name: str) -> list[EvalSet | RecordedRun]:

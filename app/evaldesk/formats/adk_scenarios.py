@@ -10,6 +10,7 @@ from evaldesk.errors import FormatError
 from evaldesk.formats.adk_old import stem
 from evaldesk.formats.exchange import Holding, Imported, RecordedRun
 from evaldesk.formats.json_text import to_text
+from evaldesk.formats.notes import Notes
 from evaldesk.formats.peeking import peek
 from evaldesk.formats.reading import read_list, read_mapping, read_text
 from evaldesk.formats.shape import ABSENT, snake_case
@@ -45,7 +46,12 @@ class AdkScenarios:
         else:
             cases = (_read_case(Place(document), raw),)
         extra = {key: value for key, value in raw.items() if key != "scenarios"} if "scenarios" in raw else {}
-        return Imported("adk-scenarios", EvalSet(stem(source).removesuffix(".scenarios"), cases=cases, extra=extra))
+        notes = Notes()
+        for key in [key for key in extra if key.startswith("$")]:
+            notes.refuse(f"key {key[:40]!r}, a name that Evaldesk keeps for itself", Place(document))
+            del extra[key]
+        evalset = EvalSet(stem(source).removesuffix(".scenarios"), cases=cases, extra=extra)
+        return Imported("adk-scenarios", evalset, refused=notes.sentences)
 
     @staticmethod
     def write(what: EvalSet | RecordedRun) -> bytes:
