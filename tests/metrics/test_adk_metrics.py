@@ -80,8 +80,10 @@ def test_adk_takes_absent_calls_for_no_calls(row: Row) -> None:
     turn = asked(None if row["expected_shape"] == "absent" else calls)
     record = played([] if row["actual_shape"] == "absent" else calls)
 
-    *_, whole = build_metric(Criterion(TRAJECTORY)).score(Transcript((record,)), Case("c", (turn,)))
+    scores = build_metric(Criterion(TRAJECTORY)).score(Transcript((record,)), Case("c", (turn,)))
 
+    assert isinstance(scores, list)
+    whole = scores[-1]
     assert whole.details["adk_value"] == row["adk"]["overall_score"]
     assert whole.value == (None if row["expected_shape"] == "absent" else row["adk"]["overall_score"])
 
