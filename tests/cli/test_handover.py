@@ -1,0 +1,142 @@
+"""Who plays a submitted run: the desk that is open, or a process of its own; and the page of a run."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import subprocess
+from pathlib import Path
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from evaldesk.cli.handover import desk_address, hand_over
+from evaldesk.desk import runs as runs_module
+from evaldesk.desk.desk import Desk
+from evaldesk.errors import WorkspaceError
+from evaldesk.settings import Settings
+from evaldesk.store import hold_workspace
+
+if TYPE_CHECKING:
+    from tests.cli.conftest import Place
+
+TOML = """\
+[experiment]
+rollout = "calc"
+entrypoint = "main.py"
+model_path = "openai/none"
+dataset = "sums"
+{env}
+[secrets]
+required = []
+"""
+
+
+def _settings(place: Place) -> Settings:
+    return Settings(place.folder, (place.folder,), environment=dict(os.environ))
+
+
+@pytest.fixture
+def toml(place: Place) -> Path:
+    """A run file whose agent reports no reward: its trials are unscored, which is enough here."""
+    rollout, data = place.folder / "rollouts/calc", place.folder / "data"
+    path = place.folder / "configs/eval/sums.toml"
+    for folder in (rollout, data, path.parent):
+        folder.mkdir(parents=True)
+    (rollout / "main.py").write_text("def root_agent(message):\n    return message\n")
+    (data / "sums.jsonl").write_text(json.dumps({"user_prompt": "1+1", "ground_truth": "2"}) + "\n")
+    path.write_text(TOML.format(env=""))
+    return path
+
+
+@pytest.mark.anyio
+async def test_the_desk_that_is_open_plays_a_submitted_run(
+    place: Place, toml: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(runs_module, "POLL_S", 0.02)
+    settings = _settings(place)
+    with hold_workspace(settings.state_folder, url="http://127.0.0.1:1/"):
+        desk = Desk.open(settings)
+        attending = asyncio.create_task(desk.runs.attend(takes_up=True))
+
+        said = await asyncio.to_thread(place.run, "run", "submit", toml, "--yes", "--name", "nightly")
+        async for _ in desk.runs.watch(1):
+            pass
+
+        summary = await desk.runs.summary(1)
+        attending.cancel()
+        await desk.close()
+    assert "Run 1 is played by the desk that is open." in said.output, repr(said.exception)
+    assert (summary.status, summary.n_done) == ("finished", 1)
+
+
+@pytest.fixture
+def started(monkeypatch: pytest.MonkeyPatch) -> list[tuple[list[str], dict[str, Any]]]:
+    """The processes that would have been started."""
+    found: list[tuple[list[str], dict[str, Any]]] = []
+
+    class Process:
+        pid = 1
+
+        def __init__(self, command: list[str], **options: Any) -> None:
+            found.append((command, options))
+
+    monkeypatch.setattr("evaldesk.cli.handover.subprocess", SimpleNamespace(Popen=Process, DEVNULL=subprocess.DEVNULL))
+    return found
+
+
+def test_where_no_desk_is_open_a_process_of_its_own_plays_it(
+    place: Place, toml: Path, started: list[tuple[list[str], dict[str, Any]]]
+) -> None:
+    said = place.run("run", "submit", toml, "--yes").output
+
+    assert "Run 1 is played in the background." in said
+    command, options = started[0]
+    assert command[1:] == ["-m", "evaldesk", "run", "drive", "1", "--workspace", str(place.folder)]
+    assert options["start_new_session"] is True
+    assert (place.folder / ".evaldesk/logs/run-1.log").stat().st_mode & 0o777 == 0o600
+
+
+def test_variables_of_the_run_reach_its_process_even_beside_a_desk(
+    place: Place, toml: Path, started: list[tuple[list[str], dict[str, Any]]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LEVEL_OF_SUMS", "low")
+    toml.write_text(TOML.format(env='[env]\nLEVEL_OF_SUMS = "high"'))
+    with hold_workspace(_settings(place).state_folder, url="http://127.0.0.1:1/"):
+        place.run("run", "submit", toml, "--yes")
+
+    assert started[0][1]["env"]["LEVEL_OF_SUMS"] == "high"
+
+
+def test_a_desk_that_died_is_no_desk(place: Place, started: list[tuple[list[str], dict[str, Any]]]) -> None:
+    place.eval(place.evalset("first", {"one": "one"}))
+    lock = place.folder / ".evaldesk/desk.lock"
+    lock.write_text(f"{2**22 + 1} http://127.0.0.1:1/\n")
+
+    assert desk_address(_settings(place)) == ""
+    assert hand_over(_settings(place), 1) == "driver"
+    assert len(started) == 1
+
+
+def test_open_says_the_address_of_the_page_with_its_token(place: Place) -> None:
+    place.eval(place.evalset("first", {"one": "one"}), "--note", "nightly")
+    state = place.folder / ".evaldesk"
+    with hold_workspace(state, url="http://127.0.0.1:8420/"):
+        assert isinstance(place.run("open", "1").exception, WorkspaceError)
+        (state / "desk.url").write_text("http://127.0.0.1:8420/?token=abc\n")
+
+        said = place.run("open", "nightly", "--no-open").output
+
+    assert said == "http://127.0.0.1:8420/runs/1?token=abc\n"
+
+
+def test_open_begins_the_desk_where_none_is_open(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    place.eval(place.evalset("first", {"one": "one"}))
+    served: list[Any] = []
+    monkeypatch.setattr("evaldesk.web.server.serve", lambda settings, address, **options: served.append(address))
+
+    place.run("open", "1")
+
+    assert (served[0].page, served[0].port, served[0].host) == ("runs/1", 0, "127.0.0.1")
