@@ -197,7 +197,7 @@ def test_the_configuration_says_whether_runs_record(tmp_path: Path) -> None:
 
     assert read_settings(tmp_path, (), environment={}).recording.mode == "auto"
     assert read_settings(tmp_path, (), environment={"EVALDESK_RECORDING": "replay"}).recording.mode == "replay"
-    with pytest.raises(UsageError, match="one of off, record, replay, auto, not .on."):
+    with pytest.raises(UsageError, match=r"one of off, record, replay, auto, not .on."):
         read_settings(tmp_path, (), environment={"EVALDESK_RECORDING": "on"})
 
 
