@@ -9,15 +9,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import PurePath
-from typing import Any, NoReturn
+from typing import Any
 
 from evaldesk.errors import FormatError
-from evaldesk.formats.exchange import Holding, Imported, RecordedRun
+from evaldesk.formats.exchange import Imported
 from evaldesk.formats.import_words import counted
 from evaldesk.formats.json_lines import read_lines
 from evaldesk.formats.notes import Notes
 from evaldesk.formats.peeking import peek
 from evaldesk.formats.python_calls import parse_call
+from evaldesk.formats.read_only import ReadOnly
 from evaldesk.formats.reading import read_list, read_mapping, read_optional_mapping, read_text
 from evaldesk.formats.recorded import file_stem
 from evaldesk.formats.shape import ABSENT
@@ -28,12 +29,12 @@ _ANSWERS = "possible_answer_"
 _UNREAD = "an expected call that is no call of plain values"
 
 
-class Bfcl:
+class Bfcl(ReadOnly):
     """The format "bfcl"."""
 
     title = "BFCL multi-turn"
     suffixes = (".json", ".jsonl")
-    writes: tuple[Holding, ...] = ()
+    instead = "write an eval set as adk"
 
     @staticmethod
     def recognises(data: bytes, source: str) -> bool:
@@ -50,11 +51,6 @@ class Bfcl:
     def read(data: bytes, *, source: str) -> Imported:
         """A case for each question. Raises FormatError, also when there are only expected calls."""
         return _imported(_sorted(data, source), source)
-
-    @staticmethod
-    def write(what: EvalSet | RecordedRun) -> NoReturn:
-        """Nothing is written in this format."""
-        raise FormatError("BFCL files are only read")
 
 
 @dataclass(slots=True)

@@ -7,14 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from operator import itemgetter
-from typing import Any, NoReturn
+from typing import Any
 
 from evaldesk.errors import FormatError
-from evaldesk.formats.exchange import Holding, Imported, RecordedRun
+from evaldesk.formats.exchange import Imported, RecordedRun
 from evaldesk.formats.import_words import counted
 from evaldesk.formats.inspect_sample import InspectSample, read_sample, scorer_values
 from evaldesk.formats.notes import Notes
 from evaldesk.formats.peeking import peek
+from evaldesk.formats.read_only import ReadOnly
 from evaldesk.formats.reading import read_list, read_mapping, read_optional_mapping, read_optional_text
 from evaldesk.formats.recorded import file_stem, recorded_trial, trial_places
 from evaldesk.formats.shape import ABSENT
@@ -28,12 +29,12 @@ _PASSES = 1.0
 """The value of "C", correct."""
 
 
-class InspectLog:
+class InspectLog(ReadOnly):
     """The format "inspect"."""
 
     title = "Inspect log"
     suffixes = (".eval", ".json")
-    writes: tuple[Holding, ...] = ()
+    instead = "write a run as otel or atif"
 
     @staticmethod
     def recognises(data: bytes, source: str) -> bool:
@@ -52,11 +53,6 @@ class InspectLog:
             return _imported(header, _zipped(members), file_stem(source))
         document = parse_json(data, source=source, max_bytes=MAX_RECORDED_BYTES)
         return _imported(document, _listed(document), file_stem(source))
-
-    @staticmethod
-    def write(what: EvalSet | RecordedRun) -> NoReturn:
-        """Nothing is written in this format."""
-        raise FormatError("Inspect logs are only read; export a run as OpenTelemetry or ATIF")
 
 
 def _header(members: ZipMembers) -> Document:

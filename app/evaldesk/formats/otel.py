@@ -6,7 +6,6 @@ Each conversation becomes a case that expects what happened, and a trial of a ru
 from __future__ import annotations
 
 from collections import Counter
-from typing import NoReturn
 
 from evaldesk.errors import FormatError
 from evaldesk.formats.exchange import Holding, Imported, RecordedRun
@@ -14,6 +13,7 @@ from evaldesk.formats.import_words import counted
 from evaldesk.formats.notes import Notes
 from evaldesk.formats.otel_writing import write_traces
 from evaldesk.formats.peeking import peek
+from evaldesk.formats.read_only import ReadOnly
 from evaldesk.formats.recorded import file_stem
 from evaldesk.formats.recorded_sessions import run_of_sessions
 from evaldesk.formats.span_messages import model_of
@@ -50,12 +50,12 @@ class OpenTelemetry:
         return write_traces(what)
 
 
-class OpenInference:
+class OpenInference(ReadOnly):
     """The format "openinference"."""
 
     title = "OpenInference traces"
     suffixes = (".json", ".jsonl")
-    writes: tuple[Holding, ...] = ()
+    instead = "write a run as otel, which Phoenix reads as well"
 
     @staticmethod
     def recognises(data: bytes, source: str) -> bool:
@@ -66,11 +66,6 @@ class OpenInference:
     def read(data: bytes, *, source: str) -> Imported:
         """A case and a trial for each conversation. Raises FormatError."""
         return read_traces("openinference", data, source)
-
-    @staticmethod
-    def write(what: EvalSet | RecordedRun) -> NoReturn:
-        """Nothing is written in this format."""
-        raise FormatError("OpenInference traces are only read; Phoenix reads OpenTelemetry traces as well")
 
 
 def read_traces(format_name: str, data: bytes, source: str) -> Imported:

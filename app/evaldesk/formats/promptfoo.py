@@ -8,16 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NoReturn
+from typing import Any
 
 from evaldesk.errors import FormatError
 from evaldesk.formats.documents import read_documents
-from evaldesk.formats.exchange import Holding, Imported, RecordedRun
+from evaldesk.formats.exchange import Imported, RecordedRun
 from evaldesk.formats.import_words import counted
 from evaldesk.formats.json_lines import Line
 from evaldesk.formats.notes import Notes
 from evaldesk.formats.peeking import peek
 from evaldesk.formats.promptfoo_row import PASS, Row, read_row
+from evaldesk.formats.read_only import ReadOnly
 from evaldesk.formats.reading import read_list, read_mapping
 from evaldesk.formats.recorded import file_stem, free_name, recorded_trial, trial_places
 from evaldesk.formats.shape import ABSENT
@@ -27,12 +28,12 @@ from evaldesk.model import Case, Criterion, EvalSet, TrialResult
 _ROW = {"promptIdx", "testIdx"}
 
 
-class Promptfoo:
+class Promptfoo(ReadOnly):
     """The format "promptfoo"."""
 
     title = "promptfoo results"
     suffixes = (".json", ".jsonl")
-    writes: tuple[Holding, ...] = ()
+    instead = "write a run as otel or atif"
 
     @staticmethod
     def recognises(data: bytes, source: str) -> bool:
@@ -55,11 +56,6 @@ class Promptfoo:
         if not runs:
             raise FormatError("the file has no results", source=source)
         return _imported(list(runs.values()), file_stem(source), notes)
-
-    @staticmethod
-    def write(what: EvalSet | RecordedRun) -> NoReturn:
-        """Nothing is written in this format."""
-        raise FormatError("promptfoo results are only read")
 
 
 @dataclass(slots=True)

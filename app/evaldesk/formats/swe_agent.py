@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any, NoReturn
+from typing import Any
 
-from evaldesk.errors import FormatError
 from evaldesk.formats.chat_messages import read_chat_message
-from evaldesk.formats.exchange import Holding, Imported, RecordedRun
+from evaldesk.formats.exchange import Imported, RecordedRun
 from evaldesk.formats.messages import Message, turns_of
 from evaldesk.formats.notes import Notes
 from evaldesk.formats.peeking import peek
+from evaldesk.formats.read_only import ReadOnly
 from evaldesk.formats.reading import read_list, read_mapping, read_optional_mapping, read_optional_text
 from evaldesk.formats.recorded import file_stem, known_cost, recorded_trial, whole_number
 from evaldesk.formats.shape import ABSENT
@@ -19,12 +19,12 @@ from evaldesk.formats.strict_json import MAX_RECORDED_BYTES, Place, parse_json
 from evaldesk.model import Case, EvalSet, ToolCall, Turn, Usage
 
 
-class SweAgent:
+class SweAgent(ReadOnly):
     """The format "swe-agent"."""
 
     title = "SWE-agent trajectory"
     suffixes = (".traj",)
-    writes: tuple[Holding, ...] = ()
+    instead = "write a run as atif"
 
     @staticmethod
     def recognises(data: bytes, source: str) -> bool:
@@ -38,11 +38,6 @@ class SweAgent:
         document = parse_json(data, source=source, max_bytes=MAX_RECORDED_BYTES)
         place = Place(document)
         return _imported(place, read_mapping(place, document.value), file_stem(source))
-
-    @staticmethod
-    def write(what: EvalSet | RecordedRun) -> NoReturn:
-        """Nothing is written in this format."""
-        raise FormatError("SWE-agent trajectories are only read; export a run as ATIF")
 
 
 def _imported(place: Place, whole: dict[str, Any], name: str) -> Imported:

@@ -10,15 +10,15 @@ import json
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, NoReturn
+from typing import Any
 
-from evaldesk.errors import FormatError
 from evaldesk.formats.chat_messages import read_chat_message
-from evaldesk.formats.exchange import Holding, Imported, RecordedRun
+from evaldesk.formats.exchange import Imported, RecordedRun
 from evaldesk.formats.import_words import counted
 from evaldesk.formats.messages import Message, turns_of
 from evaldesk.formats.notes import Notes
 from evaldesk.formats.peeking import peek
+from evaldesk.formats.read_only import ReadOnly
 from evaldesk.formats.reading import read_list, read_mapping, read_optional_mapping, read_optional_text
 from evaldesk.formats.recorded import (
     file_stem,
@@ -40,12 +40,12 @@ _NOT_THE_AGENT = ("infrastructure_error", "context_window_exceeded", "unexpected
 _TOLD = ("messages", "ticks", "reward_info", "task_id", "trial", "termination_reason", "duration")
 
 
-class Tau2Results:
+class Tau2Results(ReadOnly):
     """The format "tau2-results"."""
 
     title = "tau2-bench results"
     suffixes = (".json",)
-    writes: tuple[Holding, ...] = ()
+    instead = "write an eval set as tau2"
 
     @staticmethod
     def recognises(data: bytes, source: str) -> bool:
@@ -59,11 +59,6 @@ class Tau2Results:
         document = parse_json(data, source=source, max_bytes=MAX_RECORDED_BYTES)
         whole = read_mapping(Place(document), document.value)
         return _imported(Place(document), whole, file_stem(source))
-
-    @staticmethod
-    def write(what: EvalSet | RecordedRun) -> NoReturn:
-        """Nothing is written in this format."""
-        raise FormatError("tau2 results are only read; write an eval set as tau2 tasks")
 
 
 def _imported(place: Place, whole: dict[str, Any], name: str) -> Imported:

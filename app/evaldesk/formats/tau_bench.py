@@ -6,15 +6,15 @@ A list of `{task_id, trial, reward, info: {task, reward_info, ...}, traj: [messa
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NoReturn
+from typing import Any
 
-from evaldesk.errors import FormatError
 from evaldesk.formats.chat_messages import read_chat
-from evaldesk.formats.exchange import Holding, Imported, RecordedRun
+from evaldesk.formats.exchange import Imported, RecordedRun
 from evaldesk.formats.import_words import counted
 from evaldesk.formats.messages import Message, turns_of
 from evaldesk.formats.notes import Notes
 from evaldesk.formats.peeking import peek
+from evaldesk.formats.read_only import ReadOnly
 from evaldesk.formats.reading import read_list, read_mapping, read_optional_mapping, read_optional_text, wanted
 from evaldesk.formats.recorded import file_stem, recorded_score, recorded_trial, trial_places
 from evaldesk.formats.shape import ABSENT
@@ -26,12 +26,12 @@ _ALMOST = 1e-6
 """tau-bench calls a trial a success when its reward is this near to 1."""
 
 
-class TauBench:
+class TauBench(ReadOnly):
     """The format "tau-bench"."""
 
     title = "tau-bench results"
     suffixes = (".json",)
-    writes: tuple[Holding, ...] = ()
+    instead = "write an eval set as tau2"
 
     @staticmethod
     def recognises(data: bytes, source: str) -> bool:
@@ -46,11 +46,6 @@ class TauBench:
         document = parse_json(data, source=source, max_bytes=MAX_RECORDED_BYTES)
         rows = read_list(Place(document), document.value, read_trial_row)
         return _imported(Place(document), rows, file_stem(source))
-
-    @staticmethod
-    def write(what: EvalSet | RecordedRun) -> NoReturn:
-        """Nothing is written in this format."""
-        raise FormatError("tau-bench results are only read; write an eval set as tau2 tasks")
 
 
 def reward_value(place: Place, raw: Any) -> float | None:
