@@ -165,3 +165,11 @@ def test_what_is_no_eval_set_is_called_by_its_name(text: str, word: str) -> None
 
 def calls(found: tuple[ToolCall, ...] | None) -> list[tuple[str, Any]]:
     return [(call.name, call.args) for call in found or ()]
+
+
+def test_two_cases_of_one_id_are_named() -> None:
+    case = {"eval_id": "a", "conversation": []}
+
+    imported = read_file(json.dumps({"eval_set_id": "s", "eval_cases": [case, case]}).encode(), "s.evalset.json")
+
+    assert any("such as 'a'" in sentence for sentence in imported.understood)

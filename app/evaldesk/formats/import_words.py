@@ -43,6 +43,9 @@ def _of_evalset(evalset: EvalSet) -> Iterator[str]:
         yield spoken
     if n_scenarios:
         yield f"{counted(n_scenarios, 'case')} played by a simulated user from a scenario."
+    twice = [case_id for case_id, n in Counter(case.id for case in cases).items() if n > 1]
+    if twice:
+        yield f"{counted(len(twice), 'id')} of more than one case, such as {twice[0][:60]!r}: ADK refuses the file."
     asserted = [turn for turn in turns if turn.expected.tool_calls is not None]
     if asserted:
         n_calls = sum(len(turn.expected.tool_calls or ()) for turn in asserted)
