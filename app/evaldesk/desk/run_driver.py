@@ -15,7 +15,7 @@ from sqlalchemy.exc import OperationalError
 from evaldesk.desk.rescoring import StoredTrials
 from evaldesk.engine import Executor, GradeSpec, drive_batches
 from evaldesk.errors import WorkspaceError
-from evaldesk.model import Case, RunConfig, RunStatus, TrialResult, TrialSpec
+from evaldesk.model import Case, ErrorRecord, RunConfig, RunStatus, TrialResult, TrialSpec
 from evaldesk.store import PendingTrial, Store, TrialKey
 
 BATCH_SIZE = 100
@@ -23,6 +23,7 @@ BATCH_S = 0.05
 RETRY_S = 2.0
 FATAL_KINDS: Mapping[str, str] = {
     "agent_import": "The agent could not be imported",
+    "metric_import": "A function of the criteria could not be imported",
     "authentication": "The model's provider does not accept the key",
     "quota": "The quota at the model's provider is used up",
     "unknown_model": "The model does not exist",
@@ -178,8 +179,7 @@ def trial_seed(seed: int, case: Case, trial_index: int) -> int:
 
 def is_fatal(result: TrialResult) -> bool:
     """Whether the error would meet every other trial of the run, too."""
-    kind = result.error.kind if result.error else ""
-    return kind.startswith("fatal") or kind in FATAL_KINDS
+    return _fatal_error(result) is not None
 
 
 def missing_sentence(n: int, source_run_id: int | None) -> str:
@@ -190,8 +190,15 @@ def missing_sentence(n: int, source_run_id: int | None) -> str:
 
 def fatal_sentence(result: TrialResult) -> str:
     """Why the run stopped, in one sentence."""
-    if result.error is None:
+    error = _fatal_error(result)
+    if error is None:
         return ""
-    words = FATAL_KINDS.get(result.error.kind, "The model refused for good")
-    lines = result.error.message.strip().splitlines()
-    return f"{words}, so no more trials were started: {lines[0] if lines else result.error.kind}"[:500]
+    words = FATAL_KINDS.get(error.kind, "The model refused for good")
+    lines = error.message.strip().splitlines()
+    return f"{words}, so no more trials were started: {lines[0] if lines else error.kind}"[:500]
+
+
+def _fatal_error(result: TrialResult) -> ErrorRecord | None:
+    """The error of the trial, or of one of its judges, that every other trial would meet."""
+    errors = (result.error, *(score.error for score in result.scores))
+    return next((each for each in errors if each and (each.kind.startswith("fatal") or each.kind in FATAL_KINDS)), None)
