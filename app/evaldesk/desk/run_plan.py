@@ -9,7 +9,7 @@ from typing import Any
 
 from evaldesk import __version__
 from evaldesk.errors import UsageError
-from evaldesk.metrics import check_criteria, unscored_reason
+from evaldesk.metrics import check_criteria, unscored_reasons
 from evaldesk.model import DEFAULT_CRITERIA, AgentRef, Case, Criterion, EvalSet, Limits, ModelOptions, RunConfig
 from evaldesk.model.recording import Recording
 from evaldesk.model.user import UserConfig
@@ -143,10 +143,8 @@ def foresee_unscored(cases: Sequence[Case], criteria: Sequence[Criterion]) -> tu
     """Which cases cannot be judged by which metric, and why, before anything is spent."""
     found: dict[tuple[str, str], list[str]] = {}
     for criterion in criteria:
-        for case in cases:
-            reason = unscored_reason(criterion, case)
-            if reason:
-                found.setdefault((criterion.metric, reason), []).append(case.id)
+        for case_id, reason in unscored_reasons(criterion, cases).items():
+            found.setdefault((criterion.metric, reason), []).append(case_id)
     return tuple(Unscored(metric, reason, tuple(ids)) for (metric, reason), ids in found.items())
 
 

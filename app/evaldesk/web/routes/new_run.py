@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 
 from starlette.datastructures import ImmutableMultiDict
@@ -16,11 +16,11 @@ from evaldesk.desk.desk import Desk
 from evaldesk.desk.run_estimate import estimate
 from evaldesk.desk.run_plan import RunOptions, RunPlan
 from evaldesk.errors import EvaldeskError, FormatError, NotFoundError, UsageError
-from evaldesk.model import EvalSet
+from evaldesk.model import Case, EvalSet
 from evaldesk.store import RunSummary
 from evaldesk.web.criteria_form import Typed
 from evaldesk.web.forms import read_form
-from evaldesk.web.metric_form import Offer, metric_groups
+from evaldesk.web.metric_form import MetricGroup, Offer, metric_groups
 from evaldesk.web.render import desk_of, page, target_of
 from evaldesk.web.run_form import (
     MAX_LISTED,
@@ -149,12 +149,15 @@ async def _filled(request: Request, typed: Typed) -> RunForm:
         choices=[(case.id, case.id in ticked) for case in listed],
         n_all=len(all_cases),
         n_selected=len(ticked),
-        groups=await asyncio.to_thread(
-            metric_groups, typed, cases, Offer(desk.settings.allowed_judges, desk.settings.functions)
-        ),
+        groups=() if target_of(request) == "estimate" else await _groups(desk, typed, cases),
         unscored=await asyncio.to_thread(unscored_lines, typed, cases),
         estimate=plan,
     )
+
+
+async def _groups(desk: Desk, typed: Typed, cases: Sequence[Case]) -> tuple[MetricGroup, ...]:
+    offer = Offer(desk.settings.allowed_judges, desk.settings.functions)
+    return await asyncio.to_thread(metric_groups, typed, cases, offer)
 
 
 async def _agent(request: Request, agent_id: str, default: str) -> FoundAgent | None:
