@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
@@ -46,6 +48,14 @@ def test_programs_read_json() -> None:
         assert row["has_judge"] is metric_info(name).has_judge
         assert set(row["required"]) <= {option["name"] for option in row["options"]}
     assert [row["name"] for row in json.loads(run("tool_f1", "--json"))] == ["tool_f1"]
+
+
+def test_functions_of_the_settings_are_metrics_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "evaldesk.toml").write_text('[metrics]\nexact = "rewards:exact"\n')
+
+    assert re.search(r"^exact +Your function rewards:exact\.\n +any number, more is better$", run(), re.MULTILINE)
+    assert json.loads(run("exact", "--json"))[0]["summary"] == "Your function rewards:exact."
 
 
 def test_an_unknown_metric_is_answered_with_the_nearest() -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import click
@@ -41,9 +43,11 @@ def metrics(name: str | None, is_json: bool) -> None:
     evaldesk metrics --json
     """
     from evaldesk.metrics import METRICS
+    from evaldesk.settings import read_settings
 
-    names = [name] if name else list(METRICS)
-    rows = [describe_metric(each) for each in names]
+    functions = read_settings(Path.cwd(), (), environment={}).functions
+    names = [name] if name else [*METRICS, *(each for each in functions if each not in METRICS)]
+    rows = [_described(each, functions) for each in names]
     if is_json:
         from evaldesk.wire import to_json
 
@@ -59,6 +63,25 @@ def metrics(name: str | None, is_json: bool) -> None:
             facts = [range_words(row), f"needs {needs}" if needs else ""]
             click.echo(click.style(" " * width + "  " + "; ".join(filter(None, facts)), dim=True))
         click.echo(f"{len(names)} metrics. `evaldesk metrics NAME` shows the options of one.")
+
+
+def _described(name: str, functions: Mapping[str, str]) -> dict[str, Any]:
+    """A metric of the table, or a function that `evaldesk.toml` names. Raises NotFoundError."""
+    if name not in functions:
+        return describe_metric(name)
+    return {
+        "name": name,
+        "title": name,
+        "summary": f"Your function {functions[name]}.",
+        "low": None,
+        "high": None,
+        "is_higher_better": True,
+        "default_threshold": 1.0,
+        "needs": "",
+        "has_judge": False,
+        "required": [],
+        "options": [],
+    }
 
 
 def describe_metric(name: str) -> dict[str, Any]:
