@@ -12,7 +12,7 @@ from typing import Any, cast
 
 import pytest
 
-from evaldesk.desk import run_driver, run_live
+from evaldesk.desk import run_driver, run_live, run_players
 from evaldesk.desk import runs as runs_module
 from evaldesk.desk.run_mark import is_alive, own_mark
 from evaldesk.desk.run_plan import RunOptions, RunSubject
@@ -379,7 +379,7 @@ async def test_finished_trials_wait_for_a_full_disk(
 async def test_a_run_beyond_those_at_once_waits_and_can_be_stopped(
     open_desk: OpenDesk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(runs_module, "MAX_RUNS_AT_ONCE", 1)
+    monkeypatch.setattr(run_players, "MAX_RUNS_AT_ONCE", 1)
     executor = HandExecutor()
     desk = open_desk(executor)
     await started(desk)

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import functools
 import logging
 import random
 from collections.abc import AsyncIterator, Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
-from typing import TypeVar
+from dataclasses import replace
 
 from sqlalchemy.exc import SQLAlchemyError
 
@@ -20,39 +17,25 @@ from evaldesk.desk.allowed_criteria import allowed_criteria, ready_criteria
 from evaldesk.desk.evalsets import EvalSetDesk
 from evaldesk.desk.imported_runs import check_playable
 from evaldesk.desk.rescoring import plan_rescoring
-from evaldesk.desk.run_driver import RunDriver
-from evaldesk.desk.run_live import LiveRun, Tick
-from evaldesk.desk.run_mark import is_alive, own_mark
+from evaldesk.desk.run_live import Tick
+from evaldesk.desk.run_mark import is_alive
 from evaldesk.desk.run_page import RunPage, read_run
 from evaldesk.desk.run_plan import RunOptions, RunPlan, RunSubject, limits_of, plan_run
+from evaldesk.desk.run_players import RunPlayers
 from evaldesk.desk.run_subject import read_subject
 from evaldesk.desk.run_view import LIVE, RunQuery
-from evaldesk.desk.scrubbing import value_scrubber
 from evaldesk.desk.trial_page import TrialPage, read_trial
 from evaldesk.engine import Executor, LocalExecutor, SpareWorkers
 from evaldesk.errors import ConflictError, EvaldeskError
-from evaldesk.model import Criterion, RunConfig, RunStatus, TrialResult
+from evaldesk.model import Criterion, RunConfig, RunStatus
 from evaldesk.settings import Settings
 from evaldesk.store import RunSummary, Store, TrialKey
 
 log = logging.getLogger("evaldesk.runs")
 
-MAX_RUNS_AT_ONCE = 3
 POLL_S = 1.0
-CLOSE_S = 5.0
 WAITING = "waiting"
 """In place of a driver: the run was submitted, and whoever comes first takes it up."""
-T = TypeVar("T")
-
-
-@dataclass(slots=True)
-class _Playing:
-    """A run that this process drives; `driver` is None while it waits for its turn."""
-
-    live: LiveRun = field(default_factory=LiveRun)
-    driver: RunDriver | None = None
-    task: asyncio.Task[None] | None = None
-    is_stopped: bool = False
 
 
 class RunDesk:
@@ -72,14 +55,11 @@ class RunDesk:
         self._store = store
         self._agents = agents
         self._evalsets = evalsets
-        self._open_executor = open_executor or self._local_executor
         self._chance = chance or random.SystemRandom()
-        self._writer = ThreadPoolExecutor(max_workers=1, thread_name_prefix="evaldesk-writer")
-        self._scrubbed: Callable[[TrialResult], TrialResult] = value_scrubber(settings.environment)
-        self._slots = asyncio.Semaphore(MAX_RUNS_AT_ONCE)
-        self._playing: dict[int, _Playing] = {}
-        self._is_closing = False
         self._spares = SpareWorkers(settings.n_spares)
+        self._players = RunPlayers(settings, store, open_executor or self._local_executor)
+        self._playing = self._players.playing
+        self._write = self._players.write
 
     def warm(self, *, has_models: bool) -> None:
         """Have workers ready before the first run; with LiteLLM imported where an agent has a model to call."""
@@ -107,7 +87,7 @@ class RunDesk:
     async def start(self, plan: RunPlan) -> int:
         """Store the run with all its planned trials, and play it in the background; gives its id."""
         run_id = await self._write(self._store.runs.create, plan.config, plan.cases)
-        await self._take_up(run_id)
+        await self._players.take_up(run_id)
         return run_id
 
     async def submit(self, plan: RunPlan) -> int:
@@ -125,7 +105,7 @@ class RunDesk:
     async def run_to_end(self, plan: RunPlan, on_progress: Callable[[RunSummary], None]) -> RunSummary:
         """Play a run here and now; tells of progress at most four times a second. Cancelling it stops the run."""
         run_id = await self._write(self._store.runs.create, plan.config, plan.cases)
-        playing = await self._take_up(run_id)
+        playing = await self._players.take_up(run_id)
         try:
             async for _ in playing.live.ticks():
                 on_progress(await self.summary(run_id))
@@ -166,7 +146,7 @@ class RunDesk:
         if run_id in self._playing:  # somebody else here was quicker
             return
         self._check_nobody_drives(summary)
-        await self._take_up(run_id, await asyncio.to_thread(agent_change, summary.config), was=summary.driver)
+        await self._players.take_up(run_id, await asyncio.to_thread(agent_change, summary.config), was=summary.driver)
 
     async def retry(self, run_id: int) -> int:
         """Plan the errored trials anew and play them; gives how many. Raises ConflictError while the run goes on."""
@@ -236,7 +216,7 @@ class RunDesk:
             else:
                 with contextlib.suppress(ConflictError):  # another process was quicker
                     change = await asyncio.to_thread(agent_change, summary.config)
-                    await self._take_up(summary.id, change, was=summary.driver)
+                    await self._players.take_up(summary.id, change, was=summary.driver)
 
     async def attend(self, *, takes_up: bool) -> None:
         """See, once a second and for ever, who wants a run of ours stopped, and with `takes_up` who submitted one."""
@@ -254,26 +234,12 @@ class RunDesk:
         for summary in await asyncio.to_thread(self._store.runs.unfinished_runs) if takes_up else ():
             if summary.driver == WAITING and summary.status == "pending":
                 with contextlib.suppress(ConflictError):
-                    await self._take_up(summary.id, was=WAITING)
+                    await self._players.take_up(summary.id, was=WAITING)
 
     async def close(self) -> None:
         """End what runs here without a verdict; the runs stay `running` and go on at the next start."""
-        self._is_closing = True
-        tasks = []
-        for playing in self._playing.values():
-            if playing.driver:
-                await playing.driver.cancel()
-            elif playing.task:
-                playing.task.cancel()
-            if playing.task:
-                tasks.append(playing.task)
-        if tasks:
-            _, hanging = await asyncio.wait(tasks, timeout=CLOSE_S)
-            for task in hanging:  # it waits for a disk that takes nothing: its trials are played again
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
+        await self._players.close()
         await self._spares.close()
-        self._writer.shutdown()
 
     async def _is_going(self, run_id: int) -> bool:
         """Whether this process plays the run; one whose end is stored already is seen off first."""
@@ -285,60 +251,6 @@ class RunDesk:
         await asyncio.wait({playing.task})
         return False
 
-    async def _take_up(self, run_id: int, reason: str = "", *, was: str = "") -> _Playing:
-        """Make the run ours before anybody can see it at rest, and play it when its turn comes.
-
-        `was` is who drove it. Raises ConflictError when somebody else took it up meanwhile.
-        """
-        if run_id in self._playing:
-            return self._playing[run_id]
-        playing = self._playing[run_id] = _Playing()
-        if not await self._write(self._store.runs.claim, run_id, own_mark(), was=was):
-            del self._playing[run_id]
-            raise ConflictError(f"run {run_id} is played by another process, which took it up just now")
-        await self._write(self._store.runs.set_status, run_id, "pending", reason, driver=own_mark())
-        playing.task = asyncio.create_task(self._play_one(run_id, playing, reason), name=f"run {run_id}")
-        return playing
-
-    async def _play_one(self, run_id: int, playing: _Playing, note: str) -> None:
-        pulse = asyncio.create_task(playing.live.beat())
-        try:
-            async with self._slots:
-                status, reason = await self._drive(run_id, playing, note)
-            if not self._is_closing:
-                await self._write(self._store.runs.set_status, run_id, status, " ".join(filter(None, (reason, note))))
-        except asyncio.CancelledError:
-            if not self._is_closing:  # it waited for its turn when it was stopped
-                await self._write(self._store.runs.set_status, run_id, "stopped", note)
-        except EvaldeskError as error:
-            await self._write(self._store.runs.set_status, run_id, "failed", str(error))
-        except Exception as error:
-            log.exception("run %s broke off", run_id)
-            await self._write(self._store.runs.set_status, run_id, "failed", f"Evaldesk broke off: {error!r}")
-        finally:
-            pulse.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await pulse
-            del self._playing[run_id]
-            await playing.live.end()
-
-    async def _drive(self, run_id: int, playing: _Playing, note: str) -> tuple[RunStatus, str]:
-        summary = await self.summary(run_id)
-        config = summary.config
-        if playing.is_stopped or summary.status == "stopping":
-            return "stopped", ""
-        await self._write(self._store.runs.set_status, run_id, "running", note)
-        playing.driver = RunDriver(
-            run_id,
-            config,
-            self._store,
-            self._open_executor(config),
-            writer=self._writer,
-            scrubbed=self._scrubbed,
-            on_change=playing.live.touch,
-        )
-        return await playing.driver.drive()
-
     async def _stop_left_behind(self, run_id: int) -> None:
         summary = await self.summary(run_id)
         if summary.status not in LIVE:
@@ -349,10 +261,6 @@ class RunDesk:
     def _check_nobody_drives(self, summary: RunSummary) -> None:
         if summary.status in LIVE and is_alive(summary.driver):
             raise ConflictError(f"run {summary.id} is played by another process: {summary.driver.split(' ')[0]}")
-
-    async def _write(self, call: Callable[..., T], *args: object, **options: object) -> T:
-        loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self._writer, functools.partial(call, *args, **options))
 
     def _local_executor(self, config: RunConfig) -> Executor:
         return LocalExecutor(self._settings.n_workers, config.concurrency, spares=self._spares)
