@@ -7,6 +7,7 @@ import json
 import pytest
 
 from evaldesk.errors import FormatError
+from evaldesk.formats import strict_json
 from evaldesk.formats.json_places import find_place, path_text
 from evaldesk.formats.json_text import to_text
 from evaldesk.formats.strict_json import MAX_BYTES, MAX_DEPTH, Document, parse_json
@@ -142,3 +143,11 @@ def test_many_unclosed_strings_are_refused_quickly() -> None:
 
     with pytest.raises(FormatError):
         parse_json(data, source="x.json")
+
+
+def test_a_file_of_nothing_but_brackets_is_refused_before_it_fills_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(strict_json, "MAX_CONTAINERS", 3)
+
+    assert parse_json(b'[{}, {}, "[[[{{{"]', source="x.json").value
+    with pytest.raises(FormatError, match=r"x\.json: the file has more than 3 objects and lists"):
+        parse_json(b"[{}, {}, {}]", source="x.json")

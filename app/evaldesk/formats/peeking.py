@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
+from evaldesk.formats.strict_json import MAX_CONTAINERS
+
 MAX_LINE = 10 * 1024 * 1024
 
 
@@ -27,6 +29,8 @@ def peek(data: bytes) -> Peek:
 
 
 def _value(data: bytes) -> Any:
+    if data.count(b"{") + data.count(b"[") > 2 * MAX_CONTAINERS:
+        return None
     try:
         return json.loads(data.decode("utf-8-sig"))
     except (ValueError, RecursionError):

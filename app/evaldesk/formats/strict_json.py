@@ -21,6 +21,8 @@ MAX_BYTES = 10 * 1024 * 1024
 MAX_RECORDED_BYTES = 64 * 1024 * 1024
 """Files of recorded runs hold every word of every trial."""
 MAX_DEPTH = 64
+MAX_CONTAINERS = 2_000_000
+"""Objects and lists of one file: 64 MiB of `{}` would fill gigabytes, and real files have one for every 70 bytes."""
 
 _STRING = re.compile(rb'"(?:[^"\\]++|\\.)*+"', re.DOTALL)
 _HALF_CHARACTER = re.compile(r"\\u[dD][89a-fA-F]")
@@ -125,6 +127,8 @@ def decoded(data: bytes, source: str) -> str:
 
 def _check_depth(data: bytes, source: str) -> None:
     brackets = _STRING.sub(b"", data).translate(None, _NOT_BRACKETS)
+    if len(brackets) > 2 * MAX_CONTAINERS:
+        raise FormatError(f"the file has more than {MAX_CONTAINERS} objects and lists", source=source)
     deepest = max(accumulate(1 if bracket in b"[{" else -1 for bracket in brackets), default=0)
     if deepest > MAX_DEPTH:
         raise FormatError(f"nested {deepest} levels deep; at most {MAX_DEPTH} are read", source=source)
