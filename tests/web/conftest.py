@@ -54,13 +54,14 @@ class ScriptedHost:
     waits: bool = False
     specs: list[TurnSpec] = field(default_factory=list)
     described: list[str] = field(default_factory=list)
+    descriptions: dict[str, AgentDescription] = field(default_factory=dict)
     stops: dict[str, asyncio.Event] = field(default_factory=dict)
 
     async def describe(self, ref: AgentRef) -> AgentDescription:
         self.described.append(ref.id)
         if ref.id == "broken":
             raise AgentError("No module named 'pdf_tables'", trace="Traceback: <agent.py>, line 4")
-        return DICE
+        return self.descriptions.get(ref.id, DICE)
 
     async def warm(self, ref: AgentRef) -> None:
         return None

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from evaldesk.web.routes.agents import signature
+from evaldesk.desk.agent_words import signature
+from evaldesk.model import AgentDescription, ToolDescription
 
 
 def loaded(chat: Any) -> str:
@@ -81,3 +82,27 @@ def test_looking_again_is_not_done_by_a_link(chat: Any) -> None:
 )
 def test_a_schema_is_written_as_one_writes_arguments(schema: dict[str, Any], said: str) -> None:
     assert signature(schema) == said
+
+
+def test_sub_agents_are_a_tree_and_missing_keys_are_named(chat: Any, tmp_path: Path) -> None:
+    below = AgentDescription(
+        "clerk",
+        "LlmAgent",
+        description="Sells <b>books</b>.",
+        model="gemini-2.5-pro",
+        tools=(ToolDescription("find_book", "Find one.", {"properties": {"title": {"type": "string"}}}),),
+        sub_agents=(AgentDescription("intern", "LlmAgent"),),
+    )
+    chat.host.descriptions["dice"] = AgentDescription(
+        "boss", "adk", model="gemini-2.5-flash", sub_agents=(below,), missing=("GEMINI_API_KEY or GOOGLE_API_KEY",)
+    )
+
+    (tmp_path / "agents" / "dice" / "more.py").write_text("")
+    chat.client.post("/agents/discovery")
+    page = loaded(chat)
+
+    assert page.count('<ul class="tree">') == 2
+    assert "Sells &lt;b&gt;books&lt;/b&gt;." in page
+    assert "title: string?" in page
+    assert "<code>GEMINI_API_KEY or GOOGLE_API_KEY</code>" in page
+    assert "<dd>google-adk</dd>" in page

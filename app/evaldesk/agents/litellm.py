@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -14,7 +15,7 @@ from evaldesk.agents.history import assistant_message, chat_messages, result_tex
 from evaldesk.agents.instruction import MissingKey, filled
 from evaldesk.agents.tools import Outcome, Tool, tool_of
 from evaldesk.errors import ModelError, UsageError
-from evaldesk.llm import PATIENT, ModelCall, ModelReply, RequestedCall, Wait, complete
+from evaldesk.llm import PATIENT, ModelCall, ModelReply, RequestedCall, Wait, complete, missing_keys
 from evaldesk.model import (
     AgentDescription,
     AgentRef,
@@ -86,7 +87,14 @@ class LlmAgent:
             tools=tuple(tool.description for tool in self._tools.values()),
             is_demo=is_demo,
             initial_state=self.initial_state,
+            missing=self._missing(),
         )
+
+    def _missing(self) -> tuple[str, ...]:
+        """The variable that should hold the key, where there is none; an endpoint may need no key."""
+        if self.api_key_env:
+            return () if os.environ.get(self.api_key_env) else (self.api_key_env,)
+        return () if self.api_base else missing_keys(self.model, os.environ)
 
     async def reply(self, session: Session, message: str) -> AsyncIterator[Event]:
         """Ask the model and run the tools it calls until it answers without one. Raises ModelError."""

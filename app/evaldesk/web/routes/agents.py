@@ -8,10 +8,9 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
+from evaldesk.desk.agent_words import kind_words, signature
 from evaldesk.desk.agents import FoundAgent
-from evaldesk.model import JsonObject
 from evaldesk.web.render import desk_of, page
-from evaldesk.web.words import as_line
 
 
 async def index(request: Request) -> Response:
@@ -28,6 +27,7 @@ async def index(request: Request) -> Response:
         is_sample=desk.agents.is_sample,
         changed_at=changed_at,
         signature=signature,
+        kind_words=kind_words,
     )
 
 
@@ -40,37 +40,6 @@ async def look_again(request: Request) -> Response:
 def changed_at(agent: FoundAgent) -> datetime | None:
     """When a file of the agent was last changed."""
     return datetime.fromtimestamp(agent.changed_ns / 1e9, UTC) if agent.changed_ns else None
-
-
-def signature(parameters: JsonObject) -> str:
-    """A JSON schema of arguments in the way one writes them in code: `sides: integer, nums: list[integer]`."""
-    properties = parameters.get("properties")
-    if not isinstance(properties, dict):
-        return ""
-    required = parameters.get("required")
-    needed = required if isinstance(required, list) else []
-    return ", ".join(
-        f"{name}: {_type(schema)}{'' if name in needed else _default(schema)}" for name, schema in properties.items()
-    )
-
-
-def _type(schema: object) -> str:
-    if not isinstance(schema, dict):
-        return "any"
-    if isinstance(schema.get("enum"), list):
-        return " | ".join(as_line(item) for item in schema["enum"])
-    options = schema.get("anyOf")
-    if isinstance(options, list):
-        return " | ".join(_type(option) for option in options)
-    kind = schema.get("type", "any")
-    if kind == "array":
-        return f"list[{_type(schema.get('items'))}]"
-    return " | ".join(map(str, kind)) if isinstance(kind, list) else str(kind)
-
-
-def _default(schema: object) -> str:
-    has_default = isinstance(schema, dict) and "default" in schema
-    return f" = {as_line(schema['default'])}" if has_default and isinstance(schema, dict) else "?"
 
 
 routes = [

@@ -1,0 +1,94 @@
+"""`evaldesk agents`: what the Agents page says."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from evaldesk.cli.runs_of import json_option, workspace_option
+from evaldesk.errors import UsageError
+
+if TYPE_CHECKING:
+    from evaldesk.desk.agents import FoundAgent
+    from evaldesk.settings import Settings
+
+EXIT_BROKEN = 1
+
+
+@click.command(name="agents")
+@click.argument("folders", nargs=-1, metavar="[DIR]...")
+@json_option
+@workspace_option
+def agents(folders: tuple[str, ...], is_json: bool, workspace: str | None) -> None:
+    """Say what each agent is: kind, model, tools, sub-agents, missing keys, and why one does not load.
+
+    Looks under DIR, the current folder unless given, and in evaldesk.toml; shows the samples where there is none.
+    Exit code 0: all load; 1: not all.
+
+    \b
+    evaldesk agents
+    evaldesk agents my_agents --json
+    """
+    from evaldesk.desk.agents_asked import ask_agents
+
+    found = asyncio.run(ask_agents(settings_of(folders, workspace)))
+    if is_json:
+        from evaldesk.desk.agent_words import agent_facts
+        from evaldesk.wire import to_json
+
+        click.echo(to_json([agent_facts(agent) for agent in found]).decode())
+    else:
+        _show(found)
+    sys.exit(EXIT_BROKEN if any(agent.state == "failed" for agent in found) else 0)
+
+
+def settings_of(folders: tuple[str, ...], workspace: str | None) -> Settings:
+    """Settings for the agents under `folders` and in `evaldesk.toml`; writes nothing. Raises UsageError."""
+    from evaldesk.settings import read_settings
+
+    home = Path(workspace).resolve() if workspace else Path.cwd()
+    roots = tuple(Path(folder).resolve() for folder in folders) or (home,)
+    for root in (home, *roots):
+        if not root.is_dir():
+            raise UsageError(f"{root} is not a folder; name the folder that holds your agents")
+    return read_settings(home, roots, environment=os.environ)
+
+
+def _show(found: Sequence[FoundAgent]) -> None:
+    from evaldesk.desk.agent_words import agent_facts, kind_words
+    from evaldesk.report.turn_text import printable
+
+    for agent in found:
+        facts: dict[str, Any] = agent_facts(agent)
+        is_ready = agent.state == "ready"
+        state = click.style("ready", fg="green") if is_ready else click.style("does not load", fg="red")
+        kind = kind_words(facts["kind"]) if is_ready else ""
+        model = (facts.get("model") or "") if is_ready else ""
+        words = "  ".join(filter(None, [click.style(agent.id, bold=True), state, kind, printable(model)]))
+        click.echo(words)
+        if agent.error:
+            click.echo(f"  {printable(agent.error.message)}")
+            for line in printable(agent.error.trace).splitlines():
+                click.echo(click.style(f"    {line}", dim=True))
+        for line in _lines(facts) if is_ready else ():
+            click.echo(f"  {printable(line)}")
+
+
+def _lines(facts: dict[str, Any], indent: str = "") -> list[str]:
+    from evaldesk.desk.agent_words import kind_words, signature
+
+    place = f"{facts['target'] or 'evaldesk.toml'} in {facts['folder']}" if facts.get("folder") else facts.get("target")
+    lines = [f"{indent}{place}"] if place else []
+    lines += [f"{indent}not set: {name}" for name in facts["missing"]] if not indent else []
+    lines += [f"{indent}tool {tool['name']}({signature(tool['parameters'])})" for tool in facts["tools"]]
+    for below in facts["sub_agents"]:
+        model = f", {below['model']}" if below["model"] else ""
+        lines.append(f"{indent}sub-agent {below['name']} ({kind_words(below['kind'])}{model})")
+        lines += _lines(below, f"{indent}  ")
+    return lines

@@ -1,0 +1,56 @@
+"""`evaldesk doctor`: what stands in the way of a run."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from typing import TYPE_CHECKING
+
+import click
+
+from evaldesk.cli.agents import settings_of
+from evaldesk.cli.runs_of import workspace_option
+
+if TYPE_CHECKING:
+    from evaldesk.desk.doctor import Finding
+    from evaldesk.settings import Settings
+
+EXIT_TROUBLE = 1
+MARKS = {"good": ("ok", "green"), "warning": ("look", "yellow"), "bad": ("bad", "red")}
+
+
+@click.command(name="doctor")
+@click.argument("folders", nargs=-1, metavar="[DIR]...")
+@click.option("--call", "is_called", is_flag=True, help="Ask each model one small question; costs a little.")
+@workspace_option
+def doctor(folders: tuple[str, ...], is_called: bool, workspace: str | None) -> None:
+    """Check the workspace, the agents, the models and the environment; writes nothing.
+
+    Exit code 0: nothing stands in the way; 1: something does.
+
+    \b
+    evaldesk doctor
+    evaldesk doctor --call
+    """
+    findings = asyncio.run(_findings(settings_of(folders, workspace), is_called))
+    width = max(len(found.about) for found in findings)
+    from evaldesk.report.turn_text import printable
+
+    for found in findings:
+        mark, colour = MARKS[found.state]
+        click.echo(f"{click.style(mark.ljust(4), fg=colour)}  {found.about.ljust(width)}  {printable(found.sentence)}")
+    sys.exit(EXIT_TROUBLE if any(found.state == "bad" for found in findings) else 0)
+
+
+async def _findings(settings: Settings, is_called: bool) -> list[Finding]:
+    from evaldesk.desk import doctor as look
+    from evaldesk.desk.agents_asked import ask_agents
+
+    agents = await ask_agents(settings)
+    models = look.models_of(settings, agents)
+    return [
+        *look.look_at_environment(),
+        *look.look_at_workspace(settings),
+        *look.look_at_agents(agents),
+        *(await look.call_models(models, settings.model_options) if is_called else look.look_at_keys(models)),
+    ]

@@ -1,0 +1,124 @@
+"""What stands in the way of a run: the workspace, the agents, the models, the environment."""
+
+from __future__ import annotations
+
+import os
+import platform
+import sqlite3
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
+from typing import Literal, TypeAlias
+
+from evaldesk import __version__
+from evaldesk.desk.agents import FoundAgent
+from evaldesk.errors import EvaldeskError, ModelError
+from evaldesk.llm import ModelCall, Patience, complete, missing_keys
+from evaldesk.model import ModelOptions
+from evaldesk.settings import CONFIG_NAME, Settings
+from evaldesk.store import Store
+
+State: TypeAlias = Literal["good", "warning", "bad"]
+FRAMEWORKS = ("google-adk", "openai-agents", "langgraph", "pydantic-ai-slim")
+DEMO_PREFIX = "demo/"
+CALL_S = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing that was looked at: good, worth knowing, or in the way."""
+
+    about: str
+    state: State
+    sentence: str
+
+
+def look_at_environment() -> list[Finding]:
+    """Versions, and which frameworks of agents are installed."""
+    installed = [f"{name} {found}" for name in FRAMEWORKS if (found := _version(name))]
+    parts = f"Evaldesk {__version__}, Python {platform.python_version()}, LiteLLM {_version('litellm')}"
+    frameworks = ", ".join(installed) or "none; pip install 'evaldesk[adk]' for google-adk, for example"
+    return [
+        Finding("environment", "good", f"{parts}, SQLite {sqlite3.sqlite_version}"),
+        Finding("frameworks", "good", frameworks),
+    ]
+
+
+def look_at_workspace(settings: Settings) -> list[Finding]:
+    """The folder, its configuration file and its database; no database is made."""
+    home = settings.workspace
+    has_config = (home / CONFIG_NAME).is_file()
+    found = [Finding("workspace", "good", f"{home}{f', with {CONFIG_NAME}' if has_config else ''}")]
+    if not os.access(home, os.W_OK):
+        found = [Finding("workspace", "bad", f"{home} cannot be written; name another with --workspace")]
+    if not settings.database.exists():
+        return [*found, Finding("database", "good", "none yet; the first run or chat makes it")]
+    try:
+        with Store.open(settings.database, must_exist=True) as store:
+            n_runs = len(store.runs.list(limit=1000))
+    except EvaldeskError as error:
+        return [*found, Finding("database", "bad", str(error))]
+    return [*found, Finding("database", "good", f"{settings.database}, {n_runs} run{'s' if n_runs != 1 else ''}")]
+
+
+def look_at_agents(agents: Sequence[FoundAgent]) -> list[Finding]:
+    """Whether each agent loads and has the keys it needs."""
+    found = []
+    for agent in agents:
+        about = f"agent {agent.id}"
+        if agent.error or agent.description is None:
+            said = agent.error.message if agent.error else "it did not say what it is in time"
+            found.append(Finding(about, "bad", said))
+        elif agent.description.missing:
+            names = ", ".join(agent.description.missing)
+            found.append(Finding(about, "warning", f"{names} not set; its model calls will be refused"))
+        else:
+            found.append(Finding(about, "good", agent.description.model or "loads; it names no model"))
+    return found
+
+
+def models_of(settings: Settings, agents: Iterable[FoundAgent]) -> list[str]:
+    """The models that a run may ask: the agents' own, those of the settings, the judges, the simulated user."""
+    own = [agent.description.model for agent in agents if agent.description and not agent.is_demo]
+    named = [*own, *settings.models, *settings.allowed_judges, settings.user.model]
+    return list(dict.fromkeys(name for name in named if name))
+
+
+def look_at_keys(models: Iterable[str]) -> list[Finding]:
+    """Whether the environment has what each model's provider wants; never the value."""
+    found = []
+    for model in models:
+        missing = missing_keys(model, os.environ)
+        words = f"{', '.join(missing)} not set" if missing else "its key is set, or none is needed"
+        found.append(Finding(f"model {model}", "warning" if missing else "good", words))
+    return found
+
+
+async def call_models(models: Iterable[str], options: ModelOptions) -> list[Finding]:
+    """What each model answers to one small call."""
+    found = []
+    for model in models:
+        call = ModelCall(
+            model,
+            [{"role": "user", "content": "Say: ready"}],
+            max_tokens=16,
+            api_base=None if model.startswith(DEMO_PREFIX) else options.base_url,
+            api_key_env=options.api_key_env,
+            timeout_s=CALL_S,
+        )
+        try:
+            reply = await complete(call, patience=Patience(n_attempts=1))
+        except ModelError as error:
+            found.append(Finding(f"call {model}", "bad", str(error)))
+        else:
+            cost = "at an unknown price" if reply.usage.cost is None else f"for ${reply.usage.cost:.6f}"
+            said = f"answers in {reply.usage.duration_ms:.0f} ms {cost}"
+            found.append(Finding(f"call {model}", "good", said))
+    return found
+
+
+def _version(name: str) -> str:
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return ""

@@ -1,0 +1,107 @@
+"""`evaldesk doctor`: what stands in the way of a run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+from tests.agents.endpoint import Endpoint, served
+
+from evaldesk.agents import load_agent
+from evaldesk.cli import cli
+from evaldesk.llm.client import open_litellm
+from evaldesk.model import AgentDescription, AgentRef
+from evaldesk.store import Store
+
+AGENT = 'from evaldesk import LlmAgent\nroot_agent = LlmAgent(name="a", model="{model}")\n'
+
+
+class Here:
+    """Describes agents in this process."""
+
+    async def describe(self, ref: AgentRef) -> AgentDescription:
+        return load_agent(ref).describe()
+
+    async def close(self) -> None:
+        """Nothing to close."""
+
+
+@pytest.fixture(autouse=True)
+def no_workers(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("evaldesk.desk.agents_asked.AgentHost", Here)
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+
+
+def _doctor(home: Path, *words: str, model: str = "hosted_vllm/small") -> Any:
+    folder = home / "one"
+    folder.mkdir(exist_ok=True)
+    folder.joinpath("agent.py").write_text(AGENT.format(model=model))
+    return CliRunner().invoke(cli, ["doctor", *words, "--workspace", str(home)])
+
+
+def _line(output: str, about: str) -> str:
+    return next(line for line in output.splitlines() if line[6:].startswith(about))
+
+
+def test_all_is_well(tmp_path: Path) -> None:
+    result = _doctor(tmp_path)
+
+    assert result.exit_code == 0
+    assert _line(result.output, "database").endswith("none yet; the first run or chat makes it")
+    assert _line(result.output, "agent one").startswith("ok")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["one"]
+
+
+def test_a_missing_key_is_named_and_is_no_obstacle(tmp_path: Path) -> None:
+    result = _doctor(tmp_path, model="openai/gpt-4o-mini")
+
+    assert result.exit_code == 0
+    assert "OPENAI_API_KEY not set" in _line(result.output, "model openai/gpt-4o-mini")
+
+
+def test_an_agent_that_does_not_load_is_an_obstacle(tmp_path: Path) -> None:
+    (tmp_path / "two").mkdir()
+    (tmp_path / "two" / "agent.py").write_text("import no_such_module\nroot_agent = 1\n")
+
+    result = _doctor(tmp_path)
+
+    assert result.exit_code == 1
+    assert "No module named 'no_such_module'" in _line(result.output, "agent two")
+
+
+def test_the_runs_of_the_workspace_are_counted(tmp_path: Path) -> None:
+    (tmp_path / ".evaldesk").mkdir()
+    Store.open(tmp_path / ".evaldesk" / "evaldesk.db").close()
+
+    assert _line(_doctor(tmp_path).output, "database").endswith("evaldesk.db, 0 runs")
+
+
+def test_a_database_that_cannot_be_read_is_an_obstacle(tmp_path: Path) -> None:
+    (tmp_path / ".evaldesk").mkdir()
+    (tmp_path / ".evaldesk" / "evaldesk.db").write_bytes(b"not a database, " * 100)
+
+    result = _doctor(tmp_path)
+
+    assert result.exit_code == 1
+    assert _line(result.output, "database").startswith("bad")
+
+
+def test_each_model_is_called_once_when_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOSTED_VLLM_API_KEY", "a-key-for-the-tests")
+    open_litellm()
+    with served() as endpoint:
+        good = _called(tmp_path, endpoint.says("ready"))
+        bad = _called(tmp_path, endpoint.fails(401, "who are you"))
+
+    assert (good.exit_code, bad.exit_code) == (0, 1)
+    assert "answers in" in _line(good.output, "call hosted_vllm/small")
+    assert "at an unknown price" in _line(good.output, "call hosted_vllm/small")
+    assert "no valid key" in _line(bad.output, "call hosted_vllm/small")
+    assert len(endpoint.asked) == 2
+
+
+def _called(home: Path, endpoint: Endpoint) -> Any:
+    (home / "evaldesk.toml").write_text(f'[model]\nbase_url = "{endpoint.address}"\n')
+    return _doctor(home, "--call")
