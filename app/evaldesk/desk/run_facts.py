@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from evaldesk.desk.run_recording import recording_sentence, user_sentence
 from evaldesk.desk.run_view import evalset_name, needs_words
+from evaldesk.desk.trial_turns import json_line
 from evaldesk.model import Criterion, RunConfig
 from evaldesk.store import RunSummary
 from evaldesk.store.recorded_runs import has_evalset, is_imported
@@ -70,7 +71,9 @@ def _criteria(config: RunConfig) -> list[Fact]:
 
 
 def _criterion(criterion: Criterion) -> str:
-    options = ", ".join(_option(name, value) for name, value in criterion.options.items())
+    own = {"function": criterion.metric, "root": criterion.options.get("root")}  # said by the name, and by the agent
+    told = {name: value for name, value in criterion.options.items() if name not in own or value != own[name]}
+    options = ", ".join(_option(name, value) for name, value in told.items())
     ending = f" ({options})" if options else ""
     if criterion.threshold is None:
         return f"{criterion.metric} informs only{ending}"
@@ -82,4 +85,4 @@ def _option(name: str, value: object) -> str:
         return ORDERS[value]
     if name == "ignore_args" and value is True:
         return "any arguments"
-    return f"{name} {value}"
+    return f"{name} {value if isinstance(value, str) else json_line(value)}"

@@ -56,6 +56,7 @@ def test_a_trial_shows_every_rubric_and_every_reply(open_runs: Callable[..., Any
     assert ">no verdict</pre>" in page
     assert "judges 21, $0.75" in page
     assert set(scripted) == {"demo/judge"}
+    assert "rubrics [&#34;greets: hello there&#34;, " in pages.get(address).text
 
 
 def test_the_first_allowed_judge_judges_unless_another_is_chosen(
@@ -103,3 +104,6 @@ def test_a_function_of_the_settings_scores_a_run(open_runs: Callable[..., Any], 
     page = pages.get(f"{address}/cases/0/trials/0").text
     assert "<b>greets:</b> greeting_of_test_run:greets gave 1." in page
     assert "greets" in pages.get("/runs/new").text
+    run = pages.get(address).text
+    assert "greets is at least 1.00 (function greeting_of_test_run:greets)" in run
+    assert str(tmp_path) not in run
