@@ -23,7 +23,7 @@ FORMATS_OF = {
     "adk/adk-samples/python__agents__RAG__eval__data__conversation.test.json": "adk-flat",
 }
 UNREAD = {
-    "osmosis/sdk-v0.2.17/rubric_sample_data.jsonl": "lines of JSON that no format knows",
+    "osmosis/sdk-v0.2.17/rubric_sample_data.jsonl": "evaldesk rubric -d",
     "osmosis/sdk-main/wire_completion_success.json": "no format knows this file",
     "agentevals_otel/dice_agent_eval_set.json": "eval_cases[0].eval_id",
     "adk/adk-docs/docs__evaluate__criteria.md__json06.json": "evaldesk eval --config-file-path",

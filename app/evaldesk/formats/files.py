@@ -92,6 +92,8 @@ def suffix_of(name: str) -> str:
 def _refusal(data: bytes, source: str) -> FormatError:
     """Why no format recognised the file: what is wrong with it as JSON, or what it is instead."""
     seen = peek(data)
+    if isinstance(seen.line, dict) and "solution_str" in seen.line:
+        return FormatError("these are conversations to be graded: evaldesk rubric -d FILE", source=source)
     if seen.whole is None and isinstance(seen.line, dict):
         return FormatError(f"lines of JSON that no format knows, {_keys(seen.line)}; {_known()}", source=source)
     try:

@@ -23,6 +23,8 @@ _KINDS: dict[type, str] = {dict: "dict", list: "list", str: "str", int: "int", f
 def is_row(keys: Iterable[str]) -> bool:
     """Whether an object with these keys means to be a row."""
     found = {key.lower() for key in keys}
+    if "solution_str" in found:  # a conversation to be graded by a rubric, which is there already
+        return False
     return bool(found & {"user_prompt", "ground_truth"}) or (
         "metadata" in found and found <= {"metadata", "label", "system_prompt"}
     )
