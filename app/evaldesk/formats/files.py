@@ -117,4 +117,4 @@ def _keys(value: Any) -> str:
 
 
 def _known() -> str:
-    return f"known are: {', '.join(title_of(name) for name in (*FORMATS, *EXCHANGE))}"
+    return f"known are {', '.join((*FORMATS, *EXCHANGE))}"
