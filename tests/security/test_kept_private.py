@@ -82,6 +82,19 @@ def test_a_page_that_opens_the_browser_follows_no_link(tmp_path: Path, monkeypat
     assert target.read_text() == "precious"
 
 
+@pytest.mark.usefixtures("open_umask")
+def test_the_file_with_the_address_is_for_its_person_alone_and_goes_with_the_desk(tmp_path: Path) -> None:
+    target, file = tmp_path / "precious", tmp_path / server.ADDRESS_NAME
+    target.write_text("precious")
+    file.symlink_to(target)
+
+    with server._written_down(file, f"http://127.0.0.1:1/?token={TOKEN}"):
+        assert (mode(file), file.is_symlink()) == (0o600, False)
+
+    assert not file.exists()
+    assert target.read_text() == "precious"
+
+
 def test_neither_token_nor_cookie_stands_in_a_page_or_a_log(fort: Any, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level("DEBUG")
     fort.get(f"/?token={fort.token}")
