@@ -11,9 +11,10 @@ import pytest
 
 from evaldesk.engine import grade
 from evaldesk.engine.attempt import Attempt
+from evaldesk.engine.grading import grading_timeout_s
 from evaldesk.engine.loading import adopt, disown
 from evaldesk.engine.trial import run_trial
-from evaldesk.model import AgentRef, Case, Criterion, Expected, TrialSpec, Turn
+from evaldesk.model import AgentRef, Case, Criterion, Expected, Limits, TrialSpec, Turn
 
 pytestmark = pytest.mark.anyio
 
@@ -75,6 +76,15 @@ async def test_a_function_that_cannot_be_imported_ends_the_trial_before_it_costs
     assert result.error is not None
     assert (result.status, result.error.kind, played) == ("errored", "metric_import", [])
     assert "has no attribute 'nowhere'" in result.error.message
+
+
+def test_only_what_may_wait_lengthens_the_grading() -> None:
+    judged, function = Criterion("safety_v1", 0.8), Criterion("f", 1.0, {"function": "a:f"})
+    limits = Limits(judge_timeout_s=7)
+
+    assert grading_timeout_s([Criterion("tool_f1", 1.0), Criterion("gone", 1.0)]) == 60
+    assert grading_timeout_s([judged, function]) == 60 + 300 + 60
+    assert grading_timeout_s([judged, function], limits) == 60 + 7 + 7
 
 
 async def test_a_stored_trial_is_scored_again_by_a_function(played: list[str], tmp_path: Path) -> None:

@@ -198,7 +198,7 @@ async def test_a_judge_is_given_its_time(monkeypatch: pytest.MonkeyPatch) -> Non
 
     monkeypatch.setattr(PANEL, never)
 
-    (score,) = (await grade_trial(PLAYED, ONE, [Criterion("safety_v1", 0.8)], timeout_s=0.01)).scores
+    (score,) = (await grade_trial(PLAYED, ONE, [Criterion("safety_v1", 0.8)], timeouts={"safety_v1": 0.01})).scores
 
     assert score.error is not None
     assert "not judged within 0.01 s" in score.error.message

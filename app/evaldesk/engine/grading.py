@@ -25,7 +25,7 @@ async def grade(
     with suppress(Exception, SystemExit):  # a function that cannot be imported is the error of its own score
         load_functions(criteria)
     try:
-        grading = await grade_trial(result.transcript, case, criteria, timeout_s=_judge_timeout_s(limits))
+        grading = await grade_trial(result.transcript, case, criteria, timeouts=_timeouts(criteria, limits))
     except asyncio.CancelledError:
         raise
     except BaseException as error:
@@ -49,9 +49,19 @@ def load_functions(criteria: Sequence[Criterion]) -> None:
 
 
 def grading_timeout_s(criteria: Sequence[Criterion], limits: Limits | None = None) -> float:
-    """How long grading may take: each metric that waits for a judge or a function has its own bound within."""
-    return GRADE_TIMEOUT_S + len(criteria) * _judge_timeout_s(limits)
+    """How long grading may take: each judge and each function of the user has its own bound within."""
+    return GRADE_TIMEOUT_S + sum(_timeouts(criteria, limits).values())
 
 
-def _judge_timeout_s(limits: Limits | None) -> float:
-    return (limits.judge_timeout_s if limits else None) or JUDGE_TIMEOUT_S
+def _timeouts(criteria: Sequence[Criterion], limits: Limits | None) -> dict[str, float]:
+    """Seconds by metric, of those that may have to wait."""
+    from evaldesk.metrics import METRICS, is_function, metric_info
+
+    asked = limits.judge_timeout_s if limits else None
+    found: dict[str, float] = {}
+    for criterion in criteria:
+        if is_function(criterion):
+            found[criterion.metric] = asked or GRADE_TIMEOUT_S
+        elif criterion.metric in METRICS and metric_info(criterion.metric).has_judge:
+            found[criterion.metric] = asked or JUDGE_TIMEOUT_S
+    return found

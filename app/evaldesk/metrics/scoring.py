@@ -6,7 +6,7 @@ import asyncio
 import inspect
 import math
 import traceback
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Mapping, Sequence
 from dataclasses import dataclass
 
 from evaldesk.errors import MetricError, ModelError
@@ -15,6 +15,8 @@ from evaldesk.metrics.criteria import build_metric, unscored_reason
 from evaldesk.metrics.metric import MetricInfo
 from evaldesk.model import Case, Criterion, ErrorRecord, Score, Transcript, Usage
 from evaldesk.wire import plain, plain_text
+
+NO_TIMEOUTS: Mapping[str, float] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,15 +28,20 @@ class Grading:
 
 
 async def grade_trial(
-    transcript: Transcript, case: Case, criteria: Sequence[Criterion], *, timeout_s: float | None = None
+    transcript: Transcript,
+    case: Case,
+    criteria: Sequence[Criterion],
+    *,
+    timeouts: Mapping[str, float] = NO_TIMEOUTS,
 ) -> Grading:
     """The scores of all criteria, each with threshold and `passed`, and what judges used for them.
 
     A criterion whose need the case does not meet is unscored with the reason; one that raises, returns what is no
-    score, or awaits longer than `timeout_s`, gives an error score with its trace. Only cancellation is ever raised.
+    score, or awaits longer than the seconds that `timeouts` has for it, gives an error score with its trace. Only
+    cancellation is ever raised.
     """
     with open_account() as usages:
-        scores = [score for each in criteria for score in await _criterion_scores(transcript, case, each, timeout_s)]
+        scores = [score for each in criteria for score in await _criterion_scores(transcript, case, each, timeouts)]
     return Grading(tuple(scores), tuple(usages))
 
 
@@ -51,7 +58,7 @@ def score_trial(transcript: Transcript, case: Case, criteria: Sequence[Criterion
 
 
 async def _criterion_scores(
-    transcript: Transcript, case: Case, criterion: Criterion, timeout_s: float | None
+    transcript: Transcript, case: Case, criterion: Criterion, timeouts: Mapping[str, float]
 ) -> list[Score]:
     try:
         metric = build_metric(criterion)
@@ -59,7 +66,7 @@ async def _criterion_scores(
         if reason:
             return [Score(criterion.metric, threshold=criterion.threshold, reason=reason)]
         found = metric.score(transcript, case)
-        scores = await _within(timeout_s, found) if inspect.isawaitable(found) else found
+        scores = await _within(timeouts.get(criterion.metric), found) if inspect.isawaitable(found) else found
         _check_scores(metric.info, scores)
         return [_judged(score, criterion, metric.info) for score in scores]
     # Metrics may be anybody's code: whatever they do becomes a value on the trial.
