@@ -120,3 +120,8 @@ def test_an_error_says_where(path: tuple[Any, ...], value: Any, place: str) -> N
         read_file(json.dumps(whole).encode(), "r.json", "osmosis-results")
 
     assert caught.value.path == place
+
+
+def test_metrics_alone_are_called_by_their_name() -> None:
+    with pytest.raises(FormatError, match=r"import the index\.jsonl beside it"):
+        recorded({"eval_run": {"id": "x"}, "summary": {"graded": 1}}, "metrics.json")

@@ -45,6 +45,8 @@ class OsmosisResults:
         if isinstance(value, dict) and isinstance(value.get("config"), dict):
             found = {"n_runs", "eval_fns", "pass_threshold"} & set(value["config"])
             return bool(found) and ("rows" in value or "runs" in value)
+        if _is_metrics(value):
+            return True
         line = seen.line
         is_alone = value is None or source.lower().endswith(".jsonl")
         return is_alone and isinstance(line, dict) and set(line) >= _INDEX and "messages" not in line
@@ -56,6 +58,9 @@ class OsmosisResults:
         if isinstance(seen.line, dict) and set(seen.line) >= _INDEX:
             lines = list(read_lines(data, source))
             return _imported(_Header(file_stem(source)), [_flat(Place(line), line.value) for line in lines])
+        if _is_metrics(seen.whole):
+            reason = "this is the metrics.json of a run, which has no trials; import the index.jsonl beside it"
+            raise FormatError(reason, source=source)
         document = parse_json(data, source=source, max_bytes=MAX_RECORDED_BYTES)
         place = Place(document)
         raw = read_mapping(place, document.value)
@@ -88,6 +93,10 @@ class OsmosisResults:
         written = [{"row_index": index, "runs": runs} for index, runs in sorted(rows.items())]
         summary = summary_of(what, threshold)
         return to_text({"config": config, "summary": summary, "rows": written, "evaldesk": ours}, {}, what.name)
+
+
+def _is_metrics(value: Any) -> bool:
+    return isinstance(value, dict) and {"eval_run", "summary"} <= set(value)
 
 
 @dataclass(frozen=True, slots=True)
