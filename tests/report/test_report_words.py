@@ -80,7 +80,7 @@ def test_an_undefined_number_has_its_reason() -> None:
 
 
 def test_a_point_on_fewer_cases_says_so() -> None:
-    assert curve_note(6, 12, 5) == "6 of 12 cases have 5 scored trials; the others are left out."
+    assert curve_note(6, 12, 5) == "6 of 12 cases have 5 scored trials; the others are left out of these rows."
     assert curve_note(12, 12, 1) == ""
 
 

@@ -10,7 +10,7 @@ from evaldesk.cli.progress import duration_words
 from evaldesk.cli.run_list import run_item
 from evaldesk.cli.runs_of import json_option, named_run, opened_store, run_name, workspace_option
 from evaldesk.desk.run_numbers import run_numbers
-from evaldesk.report import pass_curve, passed_sentence
+from evaldesk.report import clopper_pearson, exact_words, pass_curve, passed_sentence
 from evaldesk.report.turn_text import printable
 from evaldesk.store import RunSummary, Store
 
@@ -51,6 +51,7 @@ def _lines(store: Store, run: RunSummary) -> list[tuple[str, str]]:
         ("Progress", f"{run.n_done:,} of {run.n_trials:,} trials"),
         ("Duration", duration_words(run.active_ms / 1000) if run.active_ms else "–"),
         ("Result", passed_sentence(run.n_passed, run.n_scored, numbers.interval)),
+        *_for_sure(run),
         ("Apart", f"{run.n_errored:,} errored, {run.n_unscored:,} unscored"),
         ("Agent", f"{config.agent.id} ({config.agent.target})"),
         ("Model", config.model or config.agent_model or "the agent's own"),
@@ -69,6 +70,13 @@ def _lines(store: Store, run: RunSummary) -> list[tuple[str, str]]:
     if len(curve) > 1:
         found.append(("pass@k", ", ".join(f"{point.k}: {point.pass_at_k:.1%}" for point in curve)))
     return [*found, ("Note", run.note)] if run.note else found
+
+
+def _for_sure(run: RunSummary) -> list[tuple[str, str]]:
+    """What holds in at least 95 of 100 such runs; only where every trial is a case of its own."""
+    if run.config.n > 1 or not run.n_scored:
+        return []
+    return [("For sure", f"{exact_words(clopper_pearson(run.n_passed, run.n_scored))} pass")]
 
 
 def _hints(run: RunSummary) -> list[str]:

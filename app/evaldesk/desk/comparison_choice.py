@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from evaldesk.desk.run_view import run_title
+from evaldesk.report import passed_words
 from evaldesk.store import RunStore, RunSummary
 
 N_OFFERED = 100
@@ -44,6 +45,6 @@ def read_choice(runs: RunStore, chosen: Sequence[int], problem: str = "") -> Com
 
 
 def _offer(run: RunSummary) -> Offer:
-    passed = f"{run.n_passed:,} of {run.n_scored:,} passed" if run.n_scored else "nothing scored"
+    passed = passed_words(run.n_passed, run.n_scored) if run.n_scored else "nothing scored"
     again = f", run {run.config.source_run_id} scored again" if run.config.source_run_id is not None else ""
     return Offer(run.id, f"{run_title(run)}: {run.config.agent.id}, {passed}{again}")

@@ -156,7 +156,7 @@ def read_run(
     names = [criterion.metric for criterion in summary.config.criteria]
     outcomes = runs.outcome_counts(run_id)
     k = columns_k(summary.config.n)
-    found_reliability, point = reliability(outcomes, summary, k)
+    found_reliability, point = reliability(outcomes, summary, k, _run_before(runs, summary) if is_live else None)
     badge, word = BADGES[summary.status]
     can_go_on = not is_live and is_playable(summary.config)
     can_repeat = not is_live and not is_imported(summary.config)
@@ -197,6 +197,15 @@ def read_run(
         facts=run_facts(summary),
         scorings=scorings(runs, summary),
     )
+
+
+def _run_before(runs: RunStore, summary: RunSummary) -> RunSummary | None:
+    """The run of the same agent and eval set that ended last before this one."""
+    config = summary.config
+    found = runs.list(
+        status="finished", agent_id=config.agent.id, evalset_id=config.evalset_id, before=summary.id, limit=1
+    )
+    return found[0] if found else None
 
 
 def _column(summary: RunSummary, name: str) -> Column:

@@ -9,12 +9,18 @@ from typing import Any
 from evaldesk.desk.run_view import LIVE, Bar, bar
 from evaldesk.report import (
     CurvePoint,
+    Interval,
+    anytime_interval,
     basis_sentence,
+    curve_note,
     curve_point,
+    curve_sentence,
     doubt_words,
+    live_doubt_words,
     pass_curve,
     pass_figure,
     rate_interval,
+    stop_sentence,
 )
 from evaldesk.store import RunSummary
 
@@ -33,18 +39,23 @@ class Reliability:
 
 
 def reliability(
-    outcomes: Sequence[tuple[int, int, int]], summary: RunSummary, k: int
+    outcomes: Sequence[tuple[int, int, int]], summary: RunSummary, k: int, earlier: RunSummary | None = None
 ) -> tuple[Reliability, CurvePoint]:
-    """From how many cases have so many scored and passed trials; the point is the one at `k`."""
-    interval = rate_interval(outcomes)
+    """From how many cases have so many scored and passed trials; the point is the one at `k`.
+
+    `earlier` is the run that a run which is watched may be stopped against.
+    """
+    # One looks at a run that goes on again and again, and may stop it when the answer pleases.
+    is_watched = summary.status in LIVE and summary.config.n == 1
+    interval = anytime_interval(summary.n_passed, summary.n_scored) if is_watched else rate_interval(outcomes)
     points = pass_curve(outcomes)
     found = Reliability(
         bar=bar(summary.n_passed, summary.n_scored, interval),
-        doubt=doubt_words(summary.n_scored, interval),
-        detail=basis_sentence(outcomes, interval),
+        doubt=(live_doubt_words if is_watched else doubt_words)(summary.n_scored, interval),
+        detail=_stop_words(interval, earlier) if is_watched and interval else basis_sentence(outcomes, interval),
         points=points,
         figure=coloured(pass_figure(points)) if len(points) > 1 else None,
-        words=_words(points),
+        words=curve_sentence(points),
         note=_note(points, summary),
     )
     return found, curve_point(outcomes, k)
@@ -58,13 +69,11 @@ def coloured(figure: dict[str, Any]) -> dict[str, Any]:
     return figure
 
 
-def _words(points: Sequence[CurvePoint]) -> str:
-    """The curves for those who cannot see them."""
-    if len(points) < 2 or points[0].pass_at_k is None:
-        return ""
-    last = points[-1]
-    at_k = f"pass@k goes from {points[0].pass_at_k:.2f} to {last.pass_at_k or 0:.2f}"
-    return f"{at_k}, pass^k from {points[0].pass_hat_k or 0:.2f} to {last.pass_hat_k or 0:.2f} at k {last.k}"
+def _stop_words(interval: Interval, earlier: RunSummary | None) -> str:
+    """Whether the answer is in already, compared with the run before."""
+    if earlier is None or not earlier.n_scored:
+        return "This interval stays valid while the run goes on."
+    return f"{stop_sentence(interval, earlier.n_passed / earlier.n_scored)}. That is the rate of run {earlier.id}."
 
 
 def _note(points: Sequence[CurvePoint], summary: RunSummary) -> str:
@@ -75,8 +84,7 @@ def _note(points: Sequence[CurvePoint], summary: RunSummary) -> str:
         return "Nothing was scored yet."
     fewest = points[-1]
     if fewest.n_cases < summary.n_cases:
-        ending = "these rows still move." if summary.status in LIVE else "the others are left out of these rows."
-        return f"{fewest.n_cases:,} of {summary.n_cases:,} cases have {fewest.k} scored trials; {ending}"
+        return curve_note(fewest.n_cases, summary.n_cases, fewest.k, is_live=summary.status in LIVE)
     if fewest.k < summary.config.n:
         return f"No case has more than {fewest.k} scored trials, so larger k are undefined."
     return ""

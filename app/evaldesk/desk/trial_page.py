@@ -10,7 +10,7 @@ from evaldesk.desk.trial_ending import ending_sentence
 from evaldesk.desk.trial_turns import TurnPanel, said_verdict, shown_value, turn_panels
 from evaldesk.errors import NotFoundError
 from evaldesk.model import Case, Role, Score, TrialResult, adk_verdict
-from evaldesk.report import Divergence, first_divergence
+from evaldesk.report import Divergence, first_divergence, passed_words
 from evaldesk.store import RunStore, RunSummary, TrialKey
 
 MAX_STRIP = 100
@@ -140,7 +140,7 @@ def _strip_words(n_passed: int, n_scored: int, trial_index: int, n: int) -> str:
     if not n_scored or n == 1:
         return place
     flaky = " (flaky)" if 0 < n_passed < n_scored else ""
-    return f"{place}; {n_passed} of {n_scored} passed{flaky}"
+    return f"{place}; {passed_words(n_passed, n_scored)}{flaky}"
 
 
 def _gating(scores: Sequence[Score], summary: RunSummary) -> list[Score]:

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from math import expm1, log
+from math import expm1, lgamma, log, log1p
 
 from evaldesk.report.intervals import Interval
 
@@ -45,13 +45,15 @@ def anytime_interval(c: int, n: int) -> Interval:
 
 
 def _anytime_low(c: int, n: int) -> float:
+    """The lowest rate that is not ruled out, by bisection: the evidence falls all the way up to c / n."""
     if c <= 0:
         return 0.0
-    from scipy.optimize import brentq
-    from scipy.special import betaln, xlog1py, xlogy
-
-    def evidence(rate: float) -> float:
-        """Logarithm of the evidence against `rate`, above 0 where it is ruled out."""
-        return float(betaln(1 + c, 1 + n - c) - xlogy(c, rate) - xlog1py(n - c, -rate) - log(_ODDS))
-
-    return float(brentq(evidence, _LEAST_RATE, c / n))
+    bound = lgamma(1 + c) + lgamma(1 + n - c) - lgamma(2 + n) - log(_ODDS)
+    low, high = _LEAST_RATE, c / n
+    while high - low > 1e-15 * high:
+        middle = (low + high) / 2
+        if middle in (low, high):
+            break
+        failures = (n - c) * log1p(-middle) if n > c else 0.0
+        low, high = (middle, high) if bound - c * log(middle) - failures > 0 else (low, middle)
+    return high

@@ -64,7 +64,7 @@ def exact_words(interval: Interval) -> str:
 
 def stop_sentence(interval: Interval, bar: float) -> str:
     """Whether a run that is watched may stop, by its anytime interval and the rate that it must reach."""
-    said = f"{100 * bar:g} %"
+    said = f"{100 * bar:.3g} %"
     if interval.high < bar:
         return f"Safe to stop: below {said} for sure (could be {interval_words(interval)})"
     if interval.low > bar:

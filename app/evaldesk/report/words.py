@@ -2,14 +2,56 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from evaldesk.report.histogram import Bin
 from evaldesk.report.intervals import Interval, wilson
-from evaldesk.report.pass_k import CaseCounts
+from evaldesk.report.pass_k import CaseCounts, CurvePoint
 
 FEW_TRIALS = 5
 FEW_CASES = 10
+SENTENCES: Mapping[str, tuple[str, ...]] = {
+    "words": (
+        "passed_sentence",
+        "passed_words",
+        "doubt_words",
+        "live_doubt_words",
+        "interval_words",
+        "rate_words",
+        "mean_sentence",
+        "bin_words",
+        "basis_sentence",
+        "errors_sentence",
+        "threshold_words",
+        "score_words",
+        "number_words",
+        "undefined_words",
+        "curve_sentence",
+        "curve_note",
+    ),
+    "noise_words": (
+        "noise_sentence",
+        "flaky_words",
+        "flakiness_sentence",
+        "no_failure_sentence",
+        "exact_words",
+        "stop_sentence",
+        "corrected_sentence",
+        "g_pass_words",
+    ),
+    "comparison_words": (
+        "comparison_sentence",
+        "difference_words",
+        "flips_sentence",
+        "pairing_note",
+        "changes_sentence",
+        "gap_sentence",
+        "points_words",
+        "p_words",
+    ),
+    "agreement_words": ("skill_sentence", "kappa_words", "alpha_sentence", "enough_sentence"),
+}
+"""Every sentence with a number in it that a page or the command line shows, by module; none is written elsewhere."""
 
 
 def passed_sentence(n_passed: int, n_scored: int, interval: Interval | None) -> str:
@@ -30,6 +72,17 @@ def doubt_words(n_scored: int, interval: Interval | None) -> str:
     if not n_scored or interval is None:
         return ""
     return f"could be {interval_words(interval)}" if n_scored >= FEW_TRIALS else "too few to name a rate"
+
+
+def live_doubt_words(n_scored: int, interval: Interval | None) -> str:
+    """`could be 71–98 %, however often you look`: the doubt of an interval that is valid at every moment of a run."""
+    doubt = doubt_words(n_scored, interval)
+    return f"{doubt}, however often you look" if doubt.startswith("could be") else doubt
+
+
+def rate_words(rate: float, interval: Interval) -> str:
+    """`80 %, could be 63–91 %`, for a rate that is drawn."""
+    return f"{100 * rate:.0f} %, could be {interval_words(interval)}"
 
 
 def interval_words(interval: Interval) -> str:
@@ -120,8 +173,18 @@ def undefined_words(k: int, n: int) -> str:
     return f"pass@{k} needs {k} scored trials; this case has {n}."
 
 
-def curve_note(n_cases: int, n_all_cases: int, k: int) -> str:
-    """Said under a point of the curves that rests on fewer cases than the run has; else empty."""
+def curve_sentence(points: Sequence[CurvePoint]) -> str:
+    """`pass@k goes from 0.80 to 1.00, pass^k from 0.80 to 0.43 at k 5`; empty with fewer than two points."""
+    if len(points) < 2 or points[0].pass_at_k is None or points[0].pass_hat_k is None:
+        return ""
+    first, last = points[0], points[-1]
+    at_k = f"pass@k goes from {first.pass_at_k:.2f} to {last.pass_at_k or 0:.2f}"
+    return f"{at_k}, pass^k from {first.pass_hat_k:.2f} to {last.pass_hat_k or 0:.2f} at k {last.k}"
+
+
+def curve_note(n_cases: int, n_all_cases: int, k: int, *, is_live: bool = False) -> str:
+    """Said under points of the curves that rest on fewer cases than the run has; else empty."""
     if n_cases >= n_all_cases:
         return ""
-    return f"{n_cases} of {n_all_cases} cases have {k} scored trials; the others are left out."
+    ending = "these rows still move." if is_live else "the others are left out of these rows."
+    return f"{n_cases:,} of {n_all_cases:,} cases have {k} scored trials; {ending}"

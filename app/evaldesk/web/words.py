@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 
 import msgspec
 
-from evaldesk.report import number_words
+from evaldesk.report import Interval, number_words, passed_words, rate_words
 
 
 def ago(moment: datetime | None, now: datetime | None = None) -> str:
@@ -74,6 +74,11 @@ def plural(number: int, noun: str) -> str:
     return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
 
 
+def rate_label(rate: float, low: float, high: float) -> str:
+    """What a bar of a rate says to those who cannot see it."""
+    return rate_words(rate, Interval(low, high))
+
+
 FILTERS: Mapping[str, Callable[..., str]] = {
     "ago": ago,
     "duration": duration,
@@ -83,4 +88,6 @@ FILTERS: Mapping[str, Callable[..., str]] = {
     "as_json": as_json,
     "as_line": as_line,
     "plural": plural,
+    "passed_words": passed_words,
+    "rate_label": rate_label,
 }

@@ -1,0 +1,80 @@
+"""Sentences with numbers stand in one place, and pages and the command line take them from there."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+
+import evaldesk
+from evaldesk import paths
+from evaldesk.report.words import SENTENCES
+
+CODE = Path(evaldesk.__file__).parent
+SHOWN_BY = ("desk", "cli", "web")
+NAMES = [(module, name) for module, names in SENTENCES.items() for name in names]
+OWN_WORDS = re.compile(
+    r"; could be|could be \{\}( %|–| to )|distinguishable|\{[^}]*\} of \{[^}]*\} passed|kappa \{|alpha \{|\bp < |\bp \{"
+)
+
+
+def sources() -> Iterator[Path]:
+    for floor in SHOWN_BY:
+        yield from sorted((CODE / floor).rglob("*.py"))
+
+
+def test_the_list_is_of_every_function_that_says_a_number() -> None:
+    found = {
+        (path.stem, node.name)
+        for path in (CODE / "report").glob("*words.py")
+        for node in ast.parse(path.read_text("utf-8")).body
+        if isinstance(node, ast.FunctionDef) and not node.name.startswith("_")
+    }
+
+    assert found == set(NAMES)
+
+
+@pytest.mark.parametrize(("module", "name"), NAMES)
+def test_every_sentence_is_shown_somewhere(module: str, name: str) -> None:
+    assert callable(getattr(import_module(f"evaldesk.report.{module}"), name))
+    shown = [path for path in sources() if re.search(rf"\b{name}\b(?!,)", path.read_text("utf-8"))]
+    within = [
+        path for path in (CODE / "report").glob("*.py") if re.search(rf"(?<!def )\b{name}\(", path.read_text("utf-8"))
+    ]
+    assert shown or within
+
+
+def test_no_page_and_no_command_has_words_of_its_own_for_doubt() -> None:
+    found = [
+        (path.relative_to(CODE).as_posix(), match[0])
+        for path in sources()
+        for match in [OWN_WORDS.search(_said(path))]
+        if match
+    ]
+
+    assert found == []
+
+
+def test_no_template_makes_a_sentence_of_numbers() -> None:
+    folder = paths.shipped("templates")
+    own = re.compile(r"could be \{\{|\}\} of \{\{[^}]*\}\} passed|distinguishable")
+
+    assert [path.name for path in sorted(folder.rglob("*.html")) if own.search(path.read_text("utf-8"))] == []
+
+
+def _said(path: Path) -> str:
+    """The texts of a module that are no docstrings; what is filled in reads `{}`."""
+    tree = ast.parse(path.read_text("utf-8"))
+    docs = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+    inside = {id(part) for node in ast.walk(tree) if isinstance(node, ast.JoinedStr) for part in node.values}
+    texts = []
+    for node in ast.walk(tree):
+        if isinstance(node, ast.JoinedStr):
+            texts.append("".join(str(part.value) if isinstance(part, ast.Constant) else "{}" for part in node.values))
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in docs | inside:
+            texts.append(node.value)
+    return "\n".join(texts)
