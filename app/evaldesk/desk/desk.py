@@ -9,6 +9,7 @@ from evaldesk.desk.evalsets import EvalSetDesk
 from evaldesk.desk.importing import ImportDesk
 from evaldesk.desk.runs import RunDesk
 from evaldesk.desk.sessions import SessionDesk
+from evaldesk.desk.watching import WatchDesk
 from evaldesk.engine import AgentHost
 from evaldesk.settings import Settings
 from evaldesk.store import Store
@@ -23,6 +24,7 @@ class Desk:
         self.host = host
         self.agents = AgentDesk(settings, host)
         self.sessions = SessionDesk(store, self.agents, host)
+        self.watching = WatchDesk(self.sessions, self.agents, host, settings.user)
         self.evalsets = EvalSetDesk(settings, store)
         self.imports = ImportDesk(settings, store, self.evalsets)
         self.runs = RunDesk(settings, store, self.agents, self.evalsets)
@@ -51,6 +53,7 @@ class Desk:
             if task:
                 task.cancel()
         await self.runs.close()
+        await self.watching.close()
         await self.sessions.close()
         await self.agents.close()
         await self.host.close()

@@ -233,6 +233,7 @@ def _render_json(
 ) -> Response:
     note = request.query_params.get("note", "") if request.method == "GET" else ""
     typed: dict[str, Any] = {"text": text, "version": version, "problem": problem, "theirs": theirs, "lost": lost}
+    typed["agents"] = desk_of(request).agents.list() if found.case.scenario is not None else ()
     where: dict[str, Any] = {"file": file, "found": found, "base": f"/evalsets/{file.id}/cases/{found.key}"}
     address = run_address(file.id, found.case.id)
     return page(request, "cases/json.html", status=status, note=note, run_address=address, **typed, **where)

@@ -137,6 +137,8 @@ def session_view(request: Request, session: StoredSession) -> dict[str, Any]:
         "bars": bars(rows),
         "cost": total_cost(rows),
         "problem": "",
+        "is_watched": desk.watching.is_watched(session.id),
+        "notice": desk.watching.ending(session.id),
         "typed": "",
         "deleted": "",
         "gist": gist,

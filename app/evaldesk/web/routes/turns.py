@@ -61,14 +61,26 @@ async def cancel(request: Request) -> Response:
 
 
 async def _messages(request: Request, turn: RunningTurn | None, after: int) -> AsyncIterator[Message]:
-    """The turn as it stands, again whenever it grew; then the finished turns after `after`, and `done`."""
-    if turn and not turn.is_finished:
-        yield None, _began(request)
-        async for text in _growing(request, turn):
-            yield None, text
-    yield None, _ended(request, after)
-    if turn and turn.failure:
-        yield None, _out_of_band("innerHTML", "composer-note", _problem(request, _unsaved(turn.failure)))
+    """The turn as it stands, again whenever it grew; then the finished turns after `after`, and `done`.
+
+    Where a simulated user talks, the next turn follows.
+    """
+    watching, session_id = desk_of(request).watching, request.path_params["session_id"]
+    while True:
+        if turn and not turn.is_finished:
+            yield None, _began(request)
+            async for text in _growing(request, turn):
+                yield None, text
+        yield None, _ended(request, after)
+        if turn and turn.failure:
+            yield None, _out_of_band("innerHTML", "composer-note", _problem(request, _unsaved(turn.failure)))
+        turn = await watching.next_turn(session_id)
+        if turn is None:
+            break
+        after = turn.turn_index
+    if watching.ending(session_id):
+        note = fragment(request, TEMPLATE, "composer_note", problem="", notice=watching.ending(session_id))
+        yield None, _out_of_band("innerHTML", "composer-note", note)
     yield "done", "done"
 
 
@@ -126,7 +138,7 @@ def _note(request: Request, problem: str, status: int) -> Response:
 
 
 def _problem(request: Request, problem: str) -> str:
-    return fragment(request, TEMPLATE, "composer_note", problem=problem)
+    return fragment(request, TEMPLATE, "composer_note", problem=problem, notice="")
 
 
 def _unsaved(failure: Exception) -> str:

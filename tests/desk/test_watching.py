@@ -1,0 +1,143 @@
+"""A simulated user who talks to an agent in a chat session, for people to watch."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from evaldesk.desk.agents import AgentDesk
+from evaldesk.desk.sessions import SessionDesk
+from evaldesk.desk.watching import WatchDesk
+from evaldesk.engine.attempt import Attempt
+from evaldesk.engine.player import play_turn
+from evaldesk.errors import NotFoundError, UsageError
+from evaldesk.model import (
+    AgentDescription,
+    AgentRef,
+    Case,
+    Event,
+    JsonObject,
+    Session,
+    SessionInit,
+    TurnRecord,
+    TurnSpec,
+)
+from evaldesk.model.user import UserConfig
+from evaldesk.settings import Settings
+from evaldesk.store import Store
+
+pytestmark = pytest.mark.anyio
+
+SCENARIO: JsonObject = {"starting_prompt": "Hello", "conversation_plan": "Roll a d6. Roll a d20."}
+CASE = Case("rolls", scenario=SCENARIO, initial_session=SessionInit(state={"k": 1}))
+
+
+class Host:
+    """Plays agents in this process: the simulated user as it is, everybody else as an echo."""
+
+    def __init__(self) -> None:
+        self.memories: dict[str, dict[str, object]] = {}
+        self.fails = False
+
+    async def describe(self, ref: AgentRef) -> AgentDescription:
+        return AgentDescription(ref.id, "test", model="demo/dice", is_demo=True)
+
+    async def warm(self, ref: AgentRef) -> AgentDescription:
+        return await self.describe(ref)
+
+    async def forget(self, ref: AgentRef) -> None:
+        """Nothing is kept."""
+
+    async def stop_turn(self, session_id: str) -> None:
+        """Nothing stops."""
+
+    async def play_turn(self, spec: TurnSpec) -> AsyncIterator[Event | TurnRecord]:
+        memory = self.memories.setdefault(spec.session_id, {})
+        session = Session(spec.session_id, dict(spec.state), list(spec.turns), memory=memory)
+        agent: Any = self
+        if spec.session_id.endswith("~user"):
+            from evaldesk.agents.user_agent import adapt
+
+            agent = adapt(None, spec.agent)
+        yield await play_turn(agent, session, spec.message, attempt=Attempt())
+
+    async def reply(self, session: Session, message: str) -> AsyncIterator[Event]:
+        if self.fails:
+            raise ValueError("broken")
+        yield Event("agent_message", text=f"you said {message}")
+
+
+@pytest.fixture
+async def desk(tmp_path: Path) -> AsyncIterator[tuple[WatchDesk, SessionDesk, Host]]:
+    folder = tmp_path / "dice"
+    folder.mkdir()
+    (folder / "agent.py").write_text("def root_agent(message): ...\n")
+    host: Any = Host()
+    settings = Settings(tmp_path, (folder,))
+    store = Store.open(settings.database)
+    agents = AgentDesk(settings, host)
+    await agents.start()
+    await agents.settled()
+    sessions = SessionDesk(store, agents, host)
+    watching = WatchDesk(sessions, agents, host, UserConfig(max_turns=5))
+    yield watching, sessions, host
+    await watching.close()
+    await sessions.close()
+    await agents.close()
+    store.close()
+
+
+async def ended(watching: WatchDesk, session_id: str) -> str:
+    while turn := await watching.next_turn(session_id):
+        async for _ in turn.follow():
+            pass
+        await asyncio.sleep(0)
+    return watching.ending(session_id)
+
+
+async def test_a_scenario_is_played_as_a_chat_session(desk: Any) -> None:
+    watching, sessions, _ = desk
+
+    session = await watching.start("dice", CASE)
+    sentence = await ended(watching, session.id)
+
+    stored = sessions.get(session.id)
+    assert [turn.query for turn in stored.turns] == ["Hello", "Roll a d6.", "Roll a d20."]
+    assert stored.turns[0].answer == "you said Hello"
+    assert stored.initial_state == {"k": 1}
+    assert sentence == "The simulated user ended the conversation, satisfied."
+    assert not watching.is_watched(session.id)
+
+
+async def test_an_agent_that_fails_ends_it(desk: Any) -> None:
+    watching, sessions, host = desk
+    host.fails = True
+
+    session = await watching.start("dice", CASE)
+    sentence = await ended(watching, session.id)
+
+    assert "not answered" in sentence
+    assert len(sessions.get(session.id).turns) == 1
+
+
+async def test_a_user_whom_nobody_can_play_is_said(desk: Any) -> None:
+    watching, sessions, _ = desk
+    scenario: JsonObject = {"conversation_plan": "Roll.", "user": "os:system"}
+
+    session = await watching.start("dice", Case("c", scenario=scenario))
+
+    assert "os:system" in await ended(watching, session.id)
+    assert sessions.get(session.id).turns == ()
+
+
+async def test_only_scenarios_of_known_agents_are_watched(desk: Any) -> None:
+    watching, _, _ = desk
+
+    with pytest.raises(UsageError, match="scenario"):
+        await watching.start("dice", Case("c"))
+    with pytest.raises(NotFoundError):
+        await watching.start("os:system", CASE)
