@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from evaldesk.errors import FormatError
 from evaldesk.formats.bfcl import Bfcl
 from evaldesk.formats.exchange import Imported
+from evaldesk.formats.files import read_file
 from evaldesk.formats.python_calls import parse_call
 from evaldesk.model import ToolCall
 
@@ -65,11 +66,18 @@ def test_the_answers_alone_are_refused_with_what_to_do(shared: Path) -> None:
     source = "possible_answer_BFCL_v4_multi_turn_base.json"
 
     with pytest.raises(FormatError) as caught:
-        Bfcl.read((shared / "data" / "bfcl" / source).read_bytes(), source=source)
+        read_file((shared / "data" / "bfcl" / source).read_bytes(), source)
 
     assert "`cat BFCL_v4_multi_turn_base.json possible_answer_BFCL_v4_multi_turn_base.json > both.jsonl`" in str(
         caught.value
     )
+
+
+def test_the_functions_alone_are_refused(shared: Path) -> None:
+    source = "func_doc_math_api.json"
+
+    with pytest.raises(FormatError, match="these are only functions; put them into one file with the questions"):
+        read_file((shared / "data" / "bfcl" / source).read_bytes(), source)
 
 
 def test_turns_state_and_calls_of_a_case() -> None:

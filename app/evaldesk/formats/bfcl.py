@@ -26,6 +26,7 @@ from evaldesk.formats.strict_json import Place
 from evaldesk.model import Case, EvalSet, Expected, SessionInit, ToolCall, Turn
 
 _ANSWERS = "possible_answer_"
+_FUNCTION = {"name", "description", "parameters"}
 _UNREAD = "an expected call that is no call of plain values"
 
 
@@ -38,14 +39,15 @@ class Bfcl(ReadOnly):
 
     @staticmethod
     def recognises(data: bytes, source: str) -> bool:
-        """Whether the first line is a question of several turns, or the expected calls of one."""
+        """Whether the first line is a question of several turns, the expected calls of one, or a function."""
         seen = peek(data)
         first = seen.line if seen.line is not None else seen.whole
-        if not isinstance(first, dict) or "id" not in first:
+        if not isinstance(first, dict):
             return False
         question = first.get("question")
         is_question = isinstance(question, list) and all(isinstance(turn, list) for turn in question)
-        return is_question or ("ground_truth" in first and len(first) == 2)
+        is_answer = isinstance(first.get("ground_truth"), list) and first.keys() == {"id", "ground_truth"}
+        return (is_question and "id" in first) or is_answer or first.keys() >= _FUNCTION
 
     @staticmethod
     def read(data: bytes, *, source: str) -> Imported:
@@ -82,6 +84,8 @@ def _sorted(data: bytes, source: str) -> _Lines:
 
 def _imported(lines: _Lines, source: str) -> Imported:
     name = file_stem(source)
+    if not lines.questions and not lines.answers:
+        raise FormatError("these are only functions; put them into one file with the questions", source=source)
     if not lines.questions:
         asked = PurePath(source).name.replace(_ANSWERS, "")
         raise FormatError(

@@ -15,6 +15,7 @@ EXCHANGE = Registry(
         "adk-session": "evaldesk.formats.adk_session:AdkSession",
         "adk-results": "evaldesk.formats.adk_results:AdkResults",
         "adk-scenarios": "evaldesk.formats.adk_scenarios:AdkScenarios",
+        "bfcl": "evaldesk.formats.bfcl:Bfcl",
         "osmosis-jsonl": "evaldesk.formats.osmosis_dataset:OsmosisLines",
         "osmosis-json": "evaldesk.formats.osmosis_dataset:OsmosisList",
         "osmosis-csv": "evaldesk.formats.osmosis_dataset:OsmosisTable",
@@ -30,12 +31,14 @@ EXCHANGE = Registry(
         "promptfoo": "evaldesk.formats.promptfoo:Promptfoo",
         "atif": "evaldesk.formats.atif:Atif",
         "swe-agent": "evaldesk.formats.swe_agent:SweAgent",
-        "bfcl": "evaldesk.formats.bfcl:Bfcl",
         "otel": "evaldesk.formats.otel:OpenTelemetry",
         "openinference": "evaldesk.formats.otel:OpenInference",
     },
 )
-"""Formats of eval sets, data sets, runs and traces, by name; the formats of `FORMATS` are read there."""
+"""Formats of eval sets, data sets, runs and traces, by name; the formats of `FORMATS` are read there.
+
+The first that recognises a file reads it: BFCL's answers have a `ground_truth`, as rows of Osmosis do.
+"""
 
 Holding: TypeAlias = Literal["evalset", "run"]
 
