@@ -10,12 +10,21 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from bench import measure_assets, measure_comparison, measure_metrics, measure_pages, measure_start, measure_trials
+from bench import (
+    measure_assets,
+    measure_comparison,
+    measure_llm,
+    measure_metrics,
+    measure_pages,
+    measure_start,
+    measure_trials,
+)
 from bench.row import Row
 
 MEASURES: tuple[Callable[[Path], list[Row]], ...] = (
     measure_start.measure,
     measure_trials.measure,
+    measure_llm.measure,
     measure_pages.measure,
     measure_comparison.measure,
     measure_metrics.measure,
