@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from shutil import copyfile
 
 import pytest
 
@@ -25,9 +26,19 @@ SAMPLES = Path(__file__).parents[1] / "formats" / "exchange_samples"
 ROWS = b'{"user_prompt": "2 + 2?", "ground_truth": "4"}'
 
 
+@pytest.fixture(scope="module")
+def migrated(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("migrated") / "evaldesk.db"
+    Store.open(path).close()
+    return path
+
+
 @pytest.fixture
-def store(tmp_path: Path) -> Iterator[Store]:
-    with Store.open(tmp_path / ".evaldesk" / "evaldesk.db") as opened:
+def store(tmp_path: Path, migrated: Path) -> Iterator[Store]:
+    database = tmp_path / ".evaldesk" / "evaldesk.db"
+    database.parent.mkdir()
+    copyfile(migrated, database)
+    with Store.open(database) as opened:
         yield opened
 
 

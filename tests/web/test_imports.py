@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from shutil import copyfile
 from typing import Any, cast
 
 import pytest
@@ -58,10 +59,18 @@ class Visitor:
         return {each.name for each in self.desk.evalsets.list()}
 
 
+@pytest.fixture(scope="module")
+def migrated(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("migrated") / "evaldesk.db"
+    Store.open(path).close()
+    return path
+
+
 @pytest.fixture
-def visitor(tmp_path: Path) -> Iterator[Visitor]:
+def visitor(tmp_path: Path, migrated: Path) -> Iterator[Visitor]:
     settings = Settings(workspace=tmp_path, roots=(tmp_path,))
     settings.state_folder.mkdir()
+    copyfile(migrated, settings.database)
     store = Store.open(settings.database)
     desk = Desk(settings, store, cast("AgentHost", None))
     client = TestClient(
