@@ -345,6 +345,22 @@ def test_a_run_of_ours_comes_back_with_its_trials_and_scores(shared: Path) -> No
     assert written.count(b'"gen_ai.evaluation.result"') == 8
 
 
+def test_evaluations_in_a_trace_are_scores_that_inform() -> None:
+    value = json.loads(json.dumps(OTLP))
+    said = {"name": "relevance", "score.value": 0.7, "explanation": "near"}
+    attributes = [
+        {"key": f"gen_ai.evaluation.{key}", "value": {"doubleValue" if key == "score.value" else "stringValue": item}}
+        for key, item in said.items()
+    ]
+    _spans(value)[0]["events"] = [{"name": "gen_ai.evaluation.result", "attributes": attributes}] * 2
+
+    (run,) = _read(value).runs
+
+    assert run.criteria == (Criterion("relevance"),)
+    assert [(score.value, score.reason) for score in run.results[0].scores] == [(0.7, "near")]
+    assert run.results[0].verdict == "unscored"
+
+
 def test_notes_that_are_not_ours_are_no_trouble() -> None:
     for note in ("[1]", '{"case": 1}', '{"case": "c", "trial": true}', '{"case": "c", "trial": 1, "scores": [3, {}]}'):
         value = json.loads(json.dumps(OTLP))

@@ -16,7 +16,7 @@ from typing import Any
 from evaldesk.formats.exchange import RecordedRun
 from evaldesk.formats.json_text import to_text
 from evaldesk.formats.recorded_sessions import session_note
-from evaldesk.formats.trace_turns import NOTE
+from evaldesk.formats.trace_turns import EVALUATION, NOTE
 from evaldesk.model import Event, Score, TrialResult, TurnRecord
 
 _GAP_MS = 1000.0
@@ -63,7 +63,7 @@ def _evaluation(score: Score, at: str) -> dict[str, Any]:
         "gen_ai.evaluation.score.label": label,
         "gen_ai.evaluation.explanation": score.reason or None,
     }
-    return {"name": "gen_ai.evaluation.result", "timeUnixNano": at, "attributes": _pairs(attributes)}
+    return {"name": EVALUATION, "timeUnixNano": at, "attributes": _pairs(attributes)}
 
 
 @dataclass(slots=True)

@@ -13,7 +13,7 @@ from evaldesk.formats.messages import Message, turns_of
 from evaldesk.formats.notes import Notes
 from evaldesk.formats.part_messages import json_value
 from evaldesk.formats.reading import read_mapping, read_optional_mapping, read_optional_text
-from evaldesk.formats.recorded import known_cost, recorded_score, whole_number
+from evaldesk.formats.recorded import known_cost, read_number, recorded_score, whole_number
 from evaldesk.formats.strict_json import Place
 from evaldesk.model import Case, Criterion, ErrorRecord, Expected, JsonObject, Score, Turn, TurnRecord, Usage
 
@@ -155,8 +155,9 @@ def _name(component: dict[str, Any], seen: set[str]) -> str:
 
 
 def _informing(name: str, value: Any, reason: str) -> Iterator[Score]:
-    if isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < 1e300:
-        yield recorded_score(Criterion(name), float(value), reason)
+    number = read_number(value)
+    if number is not None:
+        yield recorded_score(Criterion(name), number, reason)
 
 
 def _error(row: dict[str, Any], response: dict[str, Any]) -> ErrorRecord | None:

@@ -106,6 +106,13 @@ def whole_number(value: object) -> int:
     return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**53 else 0
 
 
+def read_number(value: object) -> float | None:
+    """A score as a file states it; None for whatever is no number, or one so big that nobody means it."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) < 1e300:
+        return None
+    return float(value)
+
+
 def known_cost(value: object) -> float | None:
     """US dollars as a file states them; None for whatever is no number of at least 0."""
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < 1e12:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from evaldesk.formats.exchange import RecordedRun
-from evaldesk.formats.recorded import free_name, recorded_trial, trial_places
+from evaldesk.formats.recorded import free_name, read_number, recorded_trial, trial_places
 from evaldesk.model import (
     Case,
     Criterion,
@@ -27,13 +27,14 @@ from evaldesk.model import (
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """A recorded session; `note` is what `session_note` wrote, or anything else."""
+    """A recorded session; `note` is what `session_note` wrote, or anything else, and knows better than `scores`."""
 
     id: str
     turns: tuple[TurnRecord, ...]
     error: ErrorRecord | None = None
     extra: JsonObject = field(default_factory=dict)
     usages: Sequence[Usage] | None = None
+    scores: tuple[Score, ...] = ()
     note: Any = None
 
 
@@ -55,11 +56,13 @@ def run_of_sessions(name: str, agent: str, model: str | None, sessions: Sequence
     ]
     cases: dict[int, Case] = {}
     results: list[TrialResult] = []
-    criteria = _criteria(note.scores for note in notes if note)
-    for session, note, row, place in zip(sessions, notes, rows, trial_places(rows), strict=True):
+    scored = [note.scores if note else session.scores for session, note in zip(sessions, notes, strict=True)]
+    criteria = _criteria(scored)
+    for session, note, scores, row, place in zip(sessions, notes, scored, rows, trial_places(rows), strict=True):
         if place is not None:
             cases.setdefault(place[0], traced_case(row[0], session.turns, session.extra))
-            results.append(_trial(place, session, note, criteria))
+            error = session.error or (note.error if note else None)
+            results.append(_trial(place, session, scores, error, criteria))
     return RecordedRun(name, agent or name, tuple(cases.values()), tuple(results), criteria, model)
 
 
@@ -85,12 +88,17 @@ def session_note(run: RecordedRun, result: TrialResult) -> dict[str, Any]:
     return {"case": run.cases[result.case_index].id, "trial": result.trial_index, "scores": scores, **error}
 
 
-def _trial(place: tuple[int, int], session: Session, note: _Note | None, criteria: Sequence[Criterion]) -> TrialResult:
-    error = session.error or (note.error if note else None)
+def _trial(
+    place: tuple[int, int],
+    session: Session,
+    scores: tuple[Score, ...],
+    error: ErrorRecord | None,
+    criteria: Sequence[Criterion],
+) -> TrialResult:
     return recorded_trial(
         place,
         session.turns,
-        scores=note.scores if note else (),
+        scores=scores,
         criteria=criteria,
         error=error,
         stop_reason="error" if error else "answered",
@@ -122,17 +130,12 @@ def _read_score(raw: Any) -> Score | None:
     passed, reason, turn = raw.get("passed"), raw.get("reason"), raw.get("turn")
     return Score(
         raw["metric"],
-        _number(raw.get("value")),
+        read_number(raw.get("value")),
         turn if isinstance(turn, int) and not isinstance(turn, bool) and turn >= 0 else None,
-        _number(raw.get("threshold")),
+        read_number(raw.get("threshold")),
         passed if isinstance(passed, bool) else None,
         reason if isinstance(reason, str) else "",
     )
-
-
-def _number(raw: Any) -> float | None:
-    is_number = isinstance(raw, int | float) and not isinstance(raw, bool) and abs(raw) < 1e300
-    return float(raw) if is_number else None
 
 
 def _expected(turn: TurnRecord) -> Expected:

@@ -10,14 +10,18 @@ from typing import Any, TypeAlias
 
 from evaldesk.formats.messages import Message, turns_of
 from evaldesk.formats.part_messages import json_value
+from evaldesk.formats.recorded import read_number, recorded_score
 from evaldesk.formats.recorded_sessions import Session
 from evaldesk.formats.span_messages import usage_of
 from evaldesk.formats.spans import Span
 from evaldesk.formats.traces import Conversation, Step, Visit
-from evaldesk.model import ErrorRecord, JsonObject, ToolCall
+from evaldesk.model import Criterion, ErrorRecord, JsonObject, Score, ToolCall
 
 NOTE = "evaldesk.session"
 """The attribute with our own note of a session, on the first of its agent spans."""
+
+EVALUATION = "gen_ai.evaluation.result"
+"""The event that OpenTelemetry has for a score."""
 
 _ARGS = ("gen_ai.tool.call.arguments", "gcp.vertex.agent.tool_call_args", "tool.parameters", "input.value", "input")
 _RESULT = ("gen_ai.tool.call.result", "gcp.vertex.agent.tool_response", "output.value", "output")
@@ -38,7 +42,8 @@ def session_of(conversation: Conversation) -> Session:
     error = _error(conversation.visits[-1])
     tops = [visit.top for visit in conversation.visits if visit.top]
     note = next((found for top in tops if (found := top.attributes.get(NOTE))), None)
-    return Session(conversation.id, turns_of(telling.messages, error), error, note=json_value(note))
+    turns, scores = turns_of(telling.messages, error), tuple(_evaluations(conversation))
+    return Session(conversation.id, turns, error, scores=scores, note=json_value(note))
 
 
 @dataclass(slots=True)
@@ -149,6 +154,21 @@ def _print(message: Message) -> Print:
     if message.speaker != "agent":
         return "", ""
     return message.text, json.dumps([[call.name, call.args] for call in message.calls], sort_keys=True)
+
+
+def _evaluations(conversation: Conversation) -> Iterator[Score]:
+    """What evaluators of the traced system said, one score for each of their names; they state no threshold."""
+    spans = [step.span for visit in conversation.visits for step in visit.steps]
+    tops = [visit.top for visit in conversation.visits if visit.top]
+    seen: set[str] = set()
+    for event in (event for span in (*tops, *spans) for event in span.events if event.name == EVALUATION):
+        name = event.attributes.get("gen_ai.evaluation.name")
+        value, why = (event.attributes.get(f"gen_ai.evaluation.{key}") for key in ("score.value", "explanation"))
+        if isinstance(name, str) and name and name not in seen:
+            seen.add(name)
+            label = event.attributes.get("gen_ai.evaluation.score.label")
+            reason = why if isinstance(why, str) else label if isinstance(label, str) else ""
+            yield recorded_score(Criterion(name), read_number(value), reason)
 
 
 def _error(visit: Visit) -> ErrorRecord | None:
