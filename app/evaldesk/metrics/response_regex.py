@@ -38,7 +38,8 @@ class ResponseRegex:
     )
 
     def __post_init__(self) -> None:
-        check_pattern(self.pattern, "the pattern", field="pattern")
+        if self.pattern:
+            check_pattern(self.pattern, "the pattern", field="pattern")
 
     def missing(self, case: Case) -> str | None:
         """Without a pattern there is nothing to look for."""

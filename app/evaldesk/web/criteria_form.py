@@ -12,7 +12,7 @@ from evaldesk.errors import EvaldeskError, UsageError
 from evaldesk.metrics import METRICS, OptionInfo, build_metric, is_function, metric_options
 from evaldesk.model import DEFAULT_CRITERIA, Criterion, JsonValue
 from evaldesk.web.forms import json_object
-from evaldesk.web.option_text import read_option, write_option
+from evaldesk.web.option_text import number_text, read_option, write_option
 from evaldesk.wire import to_json
 
 Typed: TypeAlias = ImmutableMultiDict[str, object]
@@ -35,7 +35,7 @@ def write_criteria(criteria: Sequence[Criterion]) -> list[tuple[str, object]]:
     """The fields of a form that asks for `criteria`; options that have no field stand as JSON in one of their own."""
     typed: list[tuple[str, object]] = []
     for each in criteria:
-        threshold = "" if each.threshold is None else f"{each.threshold:g}"
+        threshold = "" if each.threshold is None else number_text(each.threshold)
         typed += [("metric", each.metric), (f"{each.metric}.threshold", threshold)]
         if is_function(each) or each.metric not in METRICS:  # where it is found is not the browser's to say
             continue

@@ -47,6 +47,11 @@ def write_option(info: OptionInfo, value: JsonValue) -> tuple[str, str]:
     return _WRITERS.get(info.kind, _as_json)(value), ""
 
 
+def number_text(value: float) -> str:
+    """The shortest text that reads back as `value`: `1`, `0.8`, `12345.678`."""
+    return repr(value).removesuffix(".0")
+
+
 def _text(info: OptionInfo, text: str) -> JsonValue:
     return text if info.kind == "long_text" else text.strip()
 
@@ -74,7 +79,7 @@ def _json(info: OptionInfo, text: str) -> JsonValue:
 
 
 def _list(info: OptionInfo, text: str) -> JsonValue:
-    return [line.strip() for line in text.splitlines() if line.strip()]
+    return [line.strip() for line in text.split("\n") if line.strip()]
 
 
 def _lines(read: Callable[[str], JsonValue]) -> Callable[[OptionInfo, str], JsonValue]:
@@ -82,7 +87,7 @@ def _lines(read: Callable[[str], JsonValue]) -> Callable[[OptionInfo, str], Json
 
     def read_lines(info: OptionInfo, text: str) -> JsonValue:
         found: dict[str, JsonValue] = {}
-        for number, line in enumerate(text.splitlines(), 1):
+        for number, line in enumerate(text.split("\n"), 1):
             name, separator, value = (part.strip() for part in line.partition("="))
             if not line.strip():
                 continue
@@ -155,7 +160,7 @@ def _as_json(value: JsonValue) -> str:
 
 
 def _as_number(value: JsonValue) -> str:
-    return "" if value is None else f"{value:g}" if isinstance(value, float) else str(value)
+    return number_text(value) if isinstance(value, int | float) else ""
 
 
 def _as_lines(write: Callable[[JsonValue], str]) -> Callable[[JsonValue], str]:

@@ -25,6 +25,7 @@ from evaldesk.web.criteria_form import (
     write_criteria,
 )
 from evaldesk.web.metric_form import MAX_NAMED, MetricGroup
+from evaldesk.web.option_text import number_text
 
 MAX_LISTED = 500
 
@@ -130,8 +131,8 @@ def like_run(summary: RunSummary, case_ids: Iterable[str] = ()) -> Typed:
         ("evalset", config.evalset_id),
         ("n", str(config.n)),
         ("concurrency", str(config.concurrency)),
-        ("timeout_s", f"{config.limits.trial_timeout_s:g}"),
-        ("pass_threshold", f"{config.pass_threshold:g}"),
+        ("timeout_s", number_text(config.limits.trial_timeout_s)),
+        ("pass_threshold", number_text(config.pass_threshold)),
         ("model", config.model or ""),
         ("errors_are_failures", "1" if config.errors_are_failures else ""),
     ]

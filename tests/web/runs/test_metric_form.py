@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections.abc import Callable
 from html import unescape
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from starlette.datastructures import ImmutableMultiDict
 
 from evaldesk.errors import UsageError
-from evaldesk.metrics import METRICS, metric_info, metric_options
+from evaldesk.metrics import METRICS, OptionInfo, metric_info, metric_options
 from evaldesk.model import Criterion
 from evaldesk.web.criteria_form import read_criteria, write_criteria
+from evaldesk.web.option_text import read_option, write_option
 
 GROUPS = [
     "Needs expected calls",
@@ -75,11 +79,44 @@ def test_what_a_form_asks_for_is_what_it_reads(name: str) -> None:
     for option in metric_options(name):
         for value in [*SAMPLES.get(option.kind, []), *(choice for choice, _ in option.choices)]:
             expected = {} if value == option.default else {option.name: value}
-            criterion = Criterion(name, 0.5, expected)
+            criterion = Criterion(name, 0.6666666666666666, expected)
 
             typed = ImmutableMultiDict([("filled", "1"), *write_criteria([criterion])])
 
             assert read_criteria(typed) == (criterion,)
+
+
+OPTIONS: dict[str, OptionInfo] = {option.kind: option for name in METRICS for option in metric_options(name)}
+names = st.text(min_size=1, max_size=6).map(lambda text: re.sub(r"[\s=,]", "", text)).filter(bool)
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
+    max_leaves=5,
+)
+VALUES: dict[str, st.SearchStrategy[Any]] = {
+    "json": json_values.filter(lambda value: value is not None),
+    "values": st.dictionaries(names, st.lists(json_values, min_size=1, max_size=3), max_size=3),
+    "modes": st.dictionaries(
+        names, st.sampled_from(["exact", "ignore", "superset", "subset"]) | st.lists(names, min_size=1), max_size=3
+    ),
+    "tolerances": st.dictionaries(names, st.sampled_from([0.0, 0.5, 2.0, 1e-9, 12345.678]), max_size=3),
+}
+
+
+@given(st.data(), st.sampled_from(sorted(VALUES)))
+def test_options_read_back_as_they_were_written(data: st.DataObject, kind: str) -> None:
+    option = OPTIONS[kind]
+    value = data.draw(VALUES[kind])
+
+    text, keys = write_option(option, value)
+
+    assert read_option(option, text, keys) == value
+
+
+@given(st.sampled_from(sorted(OPTIONS)), st.text(), st.text(max_size=5))
+def test_whatever_is_typed_is_read_or_refused_in_words(kind: str, text: str, keys: str) -> None:
+    with contextlib.suppress(UsageError):
+        read_option(OPTIONS[kind], text, keys)
 
 
 def test_an_option_that_has_no_field_is_kept_as_json() -> None:
