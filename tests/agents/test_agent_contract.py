@@ -13,7 +13,10 @@ from tests.agents import adk_source, langgraph_source, openai_agents_source, pyd
 from tests.agents.remote_examples import WAITING, remote_agent
 
 from evaldesk.agents import AGENTS, Agent
-from evaldesk.model import ModelOptions, Session
+from evaldesk.engine.attempt import Attempt
+from evaldesk.engine.bounds import turn_bound
+from evaldesk.engine.player import play_turn
+from evaldesk.model import ModelOptions, Session, TurnRecord
 
 pytestmark = [pytest.mark.anyio, pytest.mark.filterwarnings("ignore")]  # what a framework warns of is not ours
 
@@ -283,3 +286,19 @@ async def test_a_waiting_turn_can_be_cancelled(agent: Agent, example: Example, p
 
     with pytest.raises(asyncio.CancelledError):
         await asyncio.wait_for(task, 5)
+
+
+async def test_a_hang_ends_at_the_limit_of_its_turn(agent: Agent, example: Example, play: Any) -> None:
+    await play(agent, example.session("warm"), "hi")
+    if not example.can_wait:
+        return
+    attempt = Attempt()
+    attempt.begin("play", 3600)
+
+    async def bounded() -> TurnRecord:
+        with turn_bound(attempt, 0.05):
+            return await play_turn(agent, example.waiting, "wait", attempt=attempt)
+
+    turn = await asyncio.wait_for(asyncio.create_task(bounded()), 20)
+
+    assert (turn.stop_reason, turn.error and turn.error.kind, turn.answer) == ("timed_out", "timed_out", "")
