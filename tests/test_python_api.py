@@ -102,6 +102,15 @@ def test_criteria_are_a_mapping_a_file_or_values(tmp_path: Path) -> None:
     assert chosen == [(Criterion("response_match_score", 0.8),)] * 4
 
 
+def test_a_file_of_criteria_names_the_simulated_user(tmp_path: Path) -> None:
+    config = tmp_path / "test_config.json"
+    config.write_text(json.dumps({"criteria": ANSWER, "user_simulator_config": {"model": "demo/user"}}))
+
+    result = evaldesk.evaluate(echo, EVALSET, criteria=config, cases=["same"])
+
+    assert result.config.user.model == "demo/user"
+
+
 @pytest.mark.parametrize(
     ("criteria", "said"),
     [

@@ -44,6 +44,9 @@ class AgentEvaluator:
         `output_file` is a CSV to which a row for each turn and metric is appended. Raises AssertionError, or
         ValueError when there is nothing to run.
         """
+        from evaldesk.desk.criteria import find_criteria_file
+        from evaldesk.model import DEFAULT_CRITERIA
+
         given = eval_dataset_file_path_or_dir if eval_dataset_file_path_or_dir is not None else eval_dataset
         files = _files(given)
         session = _initial_session(initial_session_file)
@@ -53,7 +56,7 @@ class AgentEvaluator:
                 await _run(
                     agent_module,
                     _with_session(path, session, app_name),
-                    AgentEvaluator.find_config_for_test_file(path),
+                    find_criteria_file(path) or DEFAULT_CRITERIA,
                     num_runs,
                     agent_name,
                 )

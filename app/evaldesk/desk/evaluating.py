@@ -17,7 +17,7 @@ from evaldesk.agents import agent_ref
 from evaldesk.desk.agent_version import agent_version
 from evaldesk.desk.agents import AgentDesk
 from evaldesk.desk.evalsets import EvalSetDesk
-from evaldesk.desk.given_criteria import GivenCriteria, given_criteria
+from evaldesk.desk.given_criteria import GivenCriteria, given_criteria, given_user
 from evaldesk.desk.run_plan import RunOptions, RunSubject
 from evaldesk.desk.run_results import read_result
 from evaldesk.desk.runs import RunDesk
@@ -164,7 +164,9 @@ async def _evaluate(
 ) -> RunResult:
     evalset, path = _given_evalset(given)
     _check_names(evalset, options.case_ids)
-    chosen = replace(options, criteria=given_criteria(criteria)) if criteria is not None else options
+    chosen = options
+    if criteria is not None:
+        chosen = replace(options, criteria=given_criteria(criteria), user=given_user(criteria))
     who = _given_agent(agent)
     with tempfile.TemporaryDirectory(prefix="evaldesk-", ignore_cleanup_errors=True) as passing:
         home = Path(passing if workspace is None else workspace)
