@@ -9,7 +9,7 @@ from html import unescape
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from starlette.datastructures import ImmutableMultiDict
 
@@ -90,8 +90,8 @@ OPTIONS: dict[str, OptionInfo] = {option.kind: option for name in METRICS for op
 names = st.text(min_size=1, max_size=6).map(lambda text: re.sub(r"[\s=,]", "", text)).filter(bool)
 json_values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
-    max_leaves=5,
+    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.text(max_size=3), inner, max_size=2),
+    max_leaves=3,
 )
 VALUES: dict[str, st.SearchStrategy[Any]] = {
     "json": json_values.filter(lambda value: value is not None),
@@ -103,6 +103,7 @@ VALUES: dict[str, st.SearchStrategy[Any]] = {
 }
 
 
+@settings(deadline=None, max_examples=30)
 @given(st.data(), st.sampled_from(sorted(VALUES)))
 def test_options_read_back_as_they_were_written(data: st.DataObject, kind: str) -> None:
     option = OPTIONS[kind]
@@ -113,6 +114,7 @@ def test_options_read_back_as_they_were_written(data: st.DataObject, kind: str) 
     assert read_option(option, text, keys) == value
 
 
+@settings(deadline=None, max_examples=50)
 @given(st.sampled_from(sorted(OPTIONS)), st.text(), st.text(max_size=5))
 def test_whatever_is_typed_is_read_or_refused_in_words(kind: str, text: str, keys: str) -> None:
     with contextlib.suppress(UsageError):
