@@ -6,6 +6,7 @@ import os
 import re
 import sys
 from collections.abc import Mapping
+from dataclasses import replace
 
 import click
 
@@ -25,6 +26,7 @@ LOOPBACK = ("127.0.0.1", "localhost", "::1")
 @click.option("--demo", is_flag=True, help="Serve the sample agents and eval sets.")
 @click.option("--no-open", is_flag=True, help="Do not open a browser.")
 @click.option("--workspace", help="The folder that holds .evaldesk; the current one unless given.")
+@click.option("--base-url", help="An OpenAI-compatible endpoint for the agents' models.")
 @click.option("--listen-beyond-loopback", is_flag=True, help="Let other machines connect. Needs --allowed-host.")
 @click.option("--allowed-host", multiple=True, metavar="NAME", help="A name that browsers may use for this desk.")
 def ui(
@@ -35,6 +37,7 @@ def ui(
     demo: bool,
     no_open: bool,
     workspace: str | None,
+    base_url: str | None,
     listen_beyond_loopback: bool,
     allowed_host: tuple[str, ...],
 ) -> None:
@@ -49,9 +52,11 @@ def ui(
     if token is not None and not re.fullmatch(r"[A-Za-z0-9_.~-]{16,200}", token):
         raise UsageError("--token: 16 to 200 letters, digits, _ . ~ or -; leave it out for a random one")
     from evaldesk.cli.workspace import open_settings
+    from evaldesk.model import ModelOptions
     from evaldesk.web.server import Address, serve
 
     settings = open_settings(folders, workspace=workspace, is_demo=demo)
+    settings = replace(settings, model_options=settings.model_options | ModelOptions(base_url=base_url))
     is_person = sys.stdout.isatty() and not no_open and has_screen(sys.platform, os.environ)
     serve(settings, Address(host=host, port=port, names=names, token=token), is_person_there=is_person)
 

@@ -1,0 +1,41 @@
+"""What docs/agents.md shows works."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+from evaldesk.agents import declared_refs, load_agent
+from evaldesk.settings import read_settings
+
+DOC = Path(__file__).resolve().parents[2] / "docs" / "agents.md"
+
+
+def _block(language: str) -> str:
+    [found] = re.findall(rf"```{language}\n(.*?)```", DOC.read_text("utf-8"), re.DOTALL)
+    return str(found)
+
+
+def test_the_agent_that_is_shown_loads(loaded: Any) -> None:
+    described = loaded(_block("python")).describe()
+
+    assert described.name == "clerk"
+    assert list(described.tools[0].parameters["properties"]) == ["title", "max_price"]
+
+
+def test_the_configuration_that_is_shown_is_read(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    for folder in (home / "agents" / "support", tmp_path / "team" / "agents", home / "shop"):
+        folder.mkdir(parents=True)
+    (home / "agents" / "support" / "agent.py").write_text("def root_agent(message): return message\n")
+    (home / "shop" / "tools.py").write_text("def find_book(title: str) -> str: return title\n")
+    (home / "evaldesk.toml").write_text(_block("toml"))
+
+    settings = read_settings(home, (home,), environment={})
+    refs = declared_refs(settings.agents, home)
+
+    assert [(ref.id, ref.kind) for ref in refs] == [("support", ""), ("clerk", "litellm"), ("remote", "http_chat")]
+    assert all(load_agent(ref).describe().name for ref in refs[:2])
+    assert (settings.model_options.max_turns, settings.limits.tool_timeout_s) == (12, 20)
+    assert len(settings.roots) == 3
