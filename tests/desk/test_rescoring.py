@@ -147,6 +147,27 @@ async def test_the_last_verdicts_of_an_eval_set_are_those_of_what_was_played(des
     assert {strip.run_id for strip in store.runs.last_strips("dice").values()} == {source}
 
 
+async def test_an_old_fatal_error_does_not_stop_a_scoring_but_a_judge_without_a_key_does(
+    desk: RunDesk, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = played(store, "four it is", "it is four", "")
+    store.runs.retry_errored(source)
+    broken = result(source, 2, "", attempt=2, error=ErrorRecord("authentication", "no key"))
+    store.runs.record([broken])
+    whole = await over(desk, await desk.rescore(source, (ROUGE,)))
+    assert (whole.status, whole.n_passed, whole.n_errored) == ("finished", 2, 1)
+
+    async def grade_without_key(played: TrialResult, *_: Any) -> TrialResult:
+        refused = Score(ROUGE.metric, threshold=0.5, error=ErrorRecord("authentication", "wrong key"))
+        return replace(played, scores=(refused,), verdict="errored")
+
+    monkeypatch.setattr("evaldesk.engine.executors.inline.grade", grade_without_key)
+    stopped = await over(desk, await desk.rescore(source, (ROUGE,)))
+
+    assert (stopped.status, stopped.n_done) == ("failed", 1)
+    assert "wrong key" in stopped.reason
+
+
 async def test_trials_that_were_never_played_wait_and_are_scored_on_resuming(desk: RunDesk, store: Store) -> None:
     source = played(store, "four it is", n=2)
     again = await over(desk, await desk.rescore(source, (ROUGE,)))

@@ -162,11 +162,13 @@ class RunDriver:
             self._is_stopped = True
             self._n_cancelled += 1
             return result
-        if self._config.source_run_id is not None or not is_fatal(result):
+        # What broke a trial while it was played, long ago, says nothing of scoring it again.
+        judged = result if self._config.source_run_id is None else replace(result, error=None)
+        if not is_fatal(judged):
             return result
         if self._fatal:
             return self._as_counted(replace(result, status="cancelled"))
-        self._fatal = fatal_sentence(result)
+        self._fatal = fatal_sentence(judged)
         self._is_stopped = True
         self._cancelling = asyncio.create_task(self._executor.cancel())
         return result
