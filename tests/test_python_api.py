@@ -237,7 +237,8 @@ def test_agent_evaluator_runs_sync_in_both_spellings(tmp_path: Path, inline: lis
     asyncio.run(AgentEvaluator.evaluate("hello", path, num_runs=1, print_detailed_results=False))
 
     assert [options["n"] for _, _, options in inline] == [2, 2, 1]
-    assert [options["criteria"] for _, _, options in inline] == [(Criterion("response_match_score", 0.8),)] * 3
+    assert [options["criteria"] for _, _, options in inline] == [path.parent / "test_config.json"] * 3
+    assert AgentEvaluator.find_config_for_test_file(path) == (Criterion("response_match_score", 0.8),)
 
 
 @pytest.mark.anyio
