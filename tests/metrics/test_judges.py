@@ -396,6 +396,18 @@ async def test_sentences_that_nothing_bears_out_lower_the_score(told: Callable[.
     assert len(judge.calls) == 1
 
 
+async def test_messages_on_the_way_are_judged_one_by_one(told: Callable[..., Told]) -> None:
+    told(labels("supported"), labels("unsupported", "supported"))
+    events = (Event("agent_message", text="Rolling."), Event("agent_message", text="It is 3. You rolled 12."))
+    played = Transcript((TurnRecord("q", events),))
+
+    turn, _ = (await graded("hallucinations_v1", played=played, evaluate_intermediate_nl_responses=True)).scores
+
+    assert turn.value == 0.75
+    assert [row["sentence"] for row in details(turn)["sentences"]] == ["Rolling.", "It is 3.", "You rolled 12."]
+    assert (turn.details["n_samples"], turn.details["n_read"], len(details(turn)["samples"])) == (2, 2, 2)
+
+
 async def test_a_sentence_that_was_left_out_leaves_the_turn_unscored(told: Callable[..., Told]) -> None:
     told(labels("supported"))
 

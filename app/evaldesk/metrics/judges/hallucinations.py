@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from evaldesk.metrics.judges.judge_metric import JudgeMetric, said
 from evaldesk.metrics.judges.judged_turns import Judgement, TurnView, judge_turns
@@ -17,7 +17,7 @@ from evaldesk.metrics.judges.replies import ReplyError, Sentence, Sentences
 from evaldesk.metrics.judges.voting import count, mean_of
 from evaldesk.metrics.metric import MetricInfo
 from evaldesk.metrics.option import option
-from evaldesk.model import Case, JsonValue, Score, Transcript
+from evaldesk.model import Case, JsonObject, JsonValue, Score, Transcript
 
 GOOD = ("supported", "not_applicable")
 _INSTRUCTION = """
@@ -71,7 +71,14 @@ class Hallucinations(JudgeMetric):
         worst = unread or min(found, key=lambda step: step.value or 0.0)
         value = None if unread else mean_of(step.value for step in found)
         reason = worst.reason if unread else f"Mean of {len(found)} messages; lowest: {worst.reason}"
-        return Judgement(value, reason, {**found[-1].details, "steps": [dict(step.details) for step in found[:-1]]})
+        return Judgement(value, reason, _joined([dict(step.details) for step in found]))
+
+
+def _joined(steps: Sequence[dict[str, Any]]) -> JsonObject:
+    """The details of several messages as those of one."""
+    lists = {name: [row for step in steps for row in step.get(name, ())] for name in ("sentences", "samples")}
+    counts = {name: sum(step[name] for step in steps) for name in ("n_samples", "n_read")}
+    return {**steps[0], **lists, **counts}
 
 
 async def _judge_step(panel: Panel, sentences: Sequence[str], context: str) -> Judgement:
