@@ -278,6 +278,8 @@ def test_pointers_are_escaped() -> None:
         ({"order": "exakt"}, "no order named 'exakt'; did you mean 'exact'"),
         ({"args": "ignored"}, "no argument mode named 'ignored'; did you mean 'ignore'"),
         ({"args_overrides": {"a": "sub"}}, "no argument mode named 'sub'"),
+        ({"args": 5}, "args must be one of exact, ignore, superset, subset, or a list of keys, got 5"),
+        ({"args": ["a", 1]}, "or a list of keys, got"),
         ({"expected": [{"args": {}}]}, "expected calls must be"),
         ({"actual": ["a"]}, "actual calls must be"),
         ({"actual": [{"name": "a", "args": [1]}]}, "actual call of a: args must be an object"),

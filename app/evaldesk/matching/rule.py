@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Literal, TypeAlias
 
-from evaldesk.errors import NotFoundError
+from evaldesk.errors import NotFoundError, UsageError
 from evaldesk.matching.calls import PlainCall
 from evaldesk.matching.json_equality import covers, json_equal, objects_equal
 from evaldesk.matching.json_key import json_key
@@ -110,11 +110,15 @@ class CallRule:
         return found
 
 
-def _check_mode(mode: ArgsMode, option: str) -> None:
-    if isinstance(mode, str) and mode not in ARGS_MODES:
-        error = NotFoundError.among("argument mode", mode, ARGS_MODES)
-        error.field = option
-        raise error
+def _check_mode(mode: object, option: str) -> None:
+    if isinstance(mode, str):
+        if mode not in ARGS_MODES:
+            error = NotFoundError.among("argument mode", mode, ARGS_MODES)
+            error.field = option
+            raise error
+    elif not isinstance(mode, Collection) or not all(isinstance(key, str) for key in mode):
+        known = ", ".join(ARGS_MODES)
+        raise UsageError(f"{option} must be one of {known}, or a list of keys, got {mode!r:.80}", field=option)
 
 
 def _without(args: JsonObject, keys: Mapping[str, str]) -> dict[str, JsonValue]:
