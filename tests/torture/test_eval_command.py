@@ -125,7 +125,10 @@ def test_an_interrupted_run_keeps_what_is_finished_and_is_resumed_in_the_desk(
     resumed = server.post("/runs/1/resumption")
 
     assert process.returncode == 130
-    assert errors == "Stopped. The finished trials are stored; `evaldesk ui` resumes the run.\n"
+    assert errors.splitlines() == [
+        "Finishing what is in flight; press Ctrl-C again to stop at once",
+        f"Stopped: {stopped.n_done} of 500 trials are done and stored. Go on with: evaldesk run resume 1",
+    ]
     assert stopped.status == "stopped"
     assert 0 < stopped.n_done < 500
     assert f"Resume {stopped.n_todo} trials" in before

@@ -49,9 +49,7 @@ class Interruption:
             if self._task:
                 self._task.cancel()
             return
-        n = len(self._runs.in_flight(self.run_id))
-        trials = "1 trial" if n == 1 else f"{n} trials"
-        self._say(f"Finishing {trials} in flight; press Ctrl-C again to stop at once" if self.n == 1 else "Stopping")
+        self._say("Finishing what is in flight; press Ctrl-C again to stop at once" if self.n == 1 else "Stopping")
         stop = asyncio.create_task(self._runs.stop(self.run_id, cancel=self.n > 1))
         self._stops.add(stop)
         stop.add_done_callback(self._stops.discard)

@@ -21,7 +21,7 @@ def printable(text: str) -> str:
 def first_words(case: Case, result: TrialResult) -> str:
     """Why a trial did not pass, on one line: its error, the first divergence, or what its metrics said."""
     if result.error:
-        said = f"{result.error.kind}: {result.error.message}"
+        said = result.error.message or result.error.kind
     else:
         divergence = first_divergence(case, result.transcript, result.scores)
         said = str(divergence) if divergence else next(_reasons(result.scores), "")
