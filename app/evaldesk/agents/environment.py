@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import MutableMapping
+from collections.abc import Mapping, MutableMapping
 from pathlib import Path
 
 NAME = ".env"
@@ -25,6 +25,11 @@ def load_environment(folder: str, environment: MutableMapping[str, str] = os.env
         if value is not None and (name not in environment or name in _from_files):
             environment[name] = value
             _from_files.add(name)
+
+
+def file_environment(environment: Mapping[str, str] = os.environ) -> dict[str, str]:
+    """The variables that came from `.env` files, with their values now; nobody but this process knows them."""
+    return {name: environment[name] for name in _from_files if name in environment}
 
 
 def nearest(folder: Path) -> Path | None:

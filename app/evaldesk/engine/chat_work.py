@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import TypeAlias
 
 from evaldesk.engine.attempt import LOAD_TIMEOUT_S, Attempt
+from evaldesk.engine.env_secrets import without_env_secrets
 from evaldesk.engine.failures import failure
 from evaldesk.engine.frames import Describe, Described, Failed, FromWorker, Happened, Talk, TurnEnded
 from evaldesk.engine.loading import load, load_ready
@@ -86,7 +87,7 @@ class TurnWork:
         )
 
     def _show(self, event: Event) -> None:
-        self._send(Happened(self._frame.key, (event,)))
+        self._send(Happened(self._frame.key, (without_env_secrets(event),)))
 
     def _failed(self, error: ErrorRecord | None, *, is_tainted: bool = False) -> bytes:
         spec = self._frame.spec
@@ -102,6 +103,7 @@ class TurnWork:
             event = Event("log", at_ms=record.duration_ms, author="output", text=printed)
             self._show(event)
             record = replace(record, events=(*record.events, event))
+        record = without_env_secrets(record)
         frame = to_json(TurnEnded(self._frame.key, record, is_tainted))
         if len(frame) > MAX_RESULT:
             frame = to_json(TurnEnded(self._frame.key, cut(record, 1_000), is_tainted))
@@ -121,9 +123,9 @@ class DescribeWork:
         self.attempt.begin("load", LOAD_TIMEOUT_S)
         try:
             agent = (load_ready if self._frame.warm else load)(self._frame.agent)
-            description = _checked_description(agent.describe())
+            description = without_env_secrets(_checked_description(agent.describe()))
         except BaseException as error:
-            return to_json(Failed(self._frame.key, failure(error, "agent_import")))
+            return to_json(Failed(self._frame.key, without_env_secrets(failure(error, "agent_import"))))
         return to_json(Described(self._frame.key, description))
 
     def given_up(self, place: str) -> bytes:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import replace
 from typing import Protocol
 
 from evaldesk.engine.attempt import Attempt
+from evaldesk.engine.env_secrets import without_env_secrets
 from evaldesk.engine.failures import failure
 from evaldesk.engine.frames import Ended, Grade, Play
 from evaldesk.engine.grading import grade, grading_timeout_s
@@ -86,10 +88,12 @@ def _broken(frame: Play | Grade, error: BaseException | None) -> bytes:
 
 def _ended(key: int, result: TrialResult, *, is_tainted: bool = False) -> bytes:
     """The frame of a result, cut where it is too big, and whatever user metrics left in it made plain."""
+    with suppress(Exception):  # what cannot be written yet is made plain below
+        result = without_env_secrets(result)
     try:
         frame = to_json(Ended(key, result, is_tainted))
     except Exception:
-        result = replace(result, scores=tuple(_plain_score(score) for score in result.scores))
+        result = without_env_secrets(replace(result, scores=tuple(_plain_score(score) for score in result.scores)))
         frame = to_json(Ended(key, result, is_tainted))
     for limit in (10_000, 500):
         if len(frame) <= MAX_RESULT:

@@ -1,0 +1,52 @@
+"""What an agent's own `.env` holds never leaves its worker."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from evaldesk.agents import environment
+from evaldesk.engine.attempt import Attempt
+from evaldesk.engine.env_secrets import without_env_secrets
+from evaldesk.engine.frames import Play
+from evaldesk.engine.work import TrialWork
+from evaldesk.model import AgentRef, Case, Event, TrialSpec, Turn
+
+pytestmark = pytest.mark.anyio
+
+SECRET = "hidden-in-a-file-9"
+AGENT = "import os\ndef root_agent(message): return os.environ['SHOP_API_KEY'] + os.environ['SHOP_NAME']\n"
+
+
+@pytest.fixture
+def agent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AgentRef:
+    monkeypatch.setattr(environment, "_from_files", set())
+    for name in ("SHOP_API_KEY", "SHOP_NAME"):
+        monkeypatch.setenv(name, "")
+        monkeypatch.delenv(name)
+    folder = tmp_path / "teller"
+    folder.mkdir()
+    folder.joinpath("agent.py").write_text(AGENT)
+    folder.joinpath(".env").write_text(f"SHOP_API_KEY={SECRET}\nSHOP_NAME=books-and-more\n")
+    return AgentRef("teller", "teller.agent:root_agent", root=str(tmp_path), folder=str(folder))
+
+
+async def test_a_key_from_the_file_is_named_instead_of_told(agent: AgentRef) -> None:
+    work = TrialWork(Play(1, TrialSpec(1, 0, 0, Case("c", turns=(Turn("hi"),)), agent, ())))
+    assert isinstance(work.attempt, Attempt)
+
+    frame = await work.run()
+
+    assert SECRET.encode() not in frame
+    assert b"[SHOP_API_KEY]books-and-more" in frame
+    os.environ.pop("SHOP_API_KEY")
+    os.environ.pop("SHOP_NAME")
+
+
+def test_without_a_file_nothing_is_touched(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(environment, "_from_files", set())
+    event = Event("agent_message", text=SECRET)
+
+    assert without_env_secrets(event) is event
