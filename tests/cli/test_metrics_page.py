@@ -12,9 +12,11 @@ import pytest
 from click.testing import CliRunner
 
 from evaldesk.cli import cli
+from evaldesk.demo_model import judge
 from evaldesk.desk.criteria import read_criteria, read_user
+from evaldesk.llm import ModelCall, ModelReply
 from evaldesk.metrics import score_trial
-from evaldesk.model import Case, Criterion, Event, Expected, Transcript, Turn, TurnRecord
+from evaldesk.model import Case, Criterion, Event, Expected, Transcript, Turn, TurnRecord, Usage
 from evaldesk.settings import CONFIG_NAME, read_settings
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "metrics.md").read_text("utf-8")
@@ -61,6 +63,10 @@ def test_the_settings_are_read(tmp_path: Path) -> None:
 
 
 def test_the_commands_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def complete(call: ModelCall) -> ModelReply:
+        return ModelReply(judge.reply(call.messages, seed=call.seed, share=0.0), (), Usage(call.model))
+
+    monkeypatch.setattr("evaldesk.metrics.judges.panel.complete", complete)
     monkeypatch.chdir(tmp_path)
     rows: list[dict[str, Any]] = [{"id": "a", "solution_str": "A polite answer."}]
     (tmp_path / "talks.jsonl").write_text("\n".join(map(json.dumps, rows)))

@@ -298,7 +298,10 @@ def not_evaluated(eval_metric, actual_invocations, expected_invocations, convers
         ("not_evaluated", "unscored", "The function evaluated nothing here."),
     ],
 )
-async def test_a_custom_metric_of_adk_runs_unchanged(root: str, name: str, verdict: str, said: str) -> None:
+async def test_a_custom_metric_of_adk_runs_unchanged(
+    root: str, monkeypatch: pytest.MonkeyPatch, name: str, verdict: str, said: str
+) -> None:
+    monkeypatch.setattr("evaldesk.metrics.adk_custom._has_adk", lambda: False)  # its import takes seconds
     Path(root, "own_rewards.py").write_text(ADK)
     criterion = Criterion("mine", 0.5, {"function": f"own_rewards:{name}", "root": root})
 
