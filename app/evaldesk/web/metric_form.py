@@ -78,7 +78,7 @@ class MetricField:
 
     def has_rare(self, problems: Mapping[str, str]) -> bool:
         """Whether the options behind the disclosure say anything, or are wrong."""
-        return any(option.value or option.field in problems for option in self.rare)
+        return any(option.value or problems.get(option.field) for option in self.rare)
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +92,7 @@ class MetricGroup:
 
     def is_open(self, problems: Mapping[str, str]) -> bool:
         """Whether its metrics are in sight: those that most people take, ticked ones, wrong ones."""
-        names = {name.partition(".")[0] for name in problems}
+        names = {name.partition(".")[0] for name, said in problems.items() if said}
         return self.is_usual or any(metric.is_checked or metric.name in names for metric in self.metrics)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -28,6 +29,7 @@ from evaldesk.web.metric_form import MAX_NAMED, MetricGroup
 from evaldesk.web.option_text import number_text
 
 MAX_LISTED = 500
+_PLAIN_NAME = re.compile(r"[a-z0-9_]+(\.[a-z0-9_]+)*", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +55,13 @@ class RunForm:
     is_checked: bool = False
     max_n: int = MAX_N
     max_concurrency: int = MAX_CONCURRENCY
+
+    @property
+    def fault(self) -> str:
+        """The field that the problem is about, for a link to it; empty where it has no plain name."""
+        return next(
+            (name for name, said in self.problems.items() if self.problem and said and _PLAIN_NAME.fullmatch(name)), ""
+        )
 
 
 DEFAULTS: Mapping[str, str] = {

@@ -184,6 +184,7 @@ def test_a_refused_form_keeps_every_option(pages: Any) -> None:
 
     assert answer.status_code == 422
     shown = metric(answer.text, "tool_exact")
+    assert 'href="#tool_exact.any_of-error">Go to the field</a>' in answer.text
     assert '<option value="only" selected>' in shown
     assert 'value="city, &lt;date&gt;"' in shown
     assert "city = &#34;Paris&#34;,\n</textarea>" in shown
