@@ -9,7 +9,7 @@ import sqlite3
 import tempfile
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -185,6 +185,13 @@ class Fort:
             *("/", "/agents", "/sessions/new", session, f"{session}/case", "/evalsets", evalset),
             *(f"{evalset}/settings", f"{evalset}/exports", case, f"{case}/json", f"/runs/new?evalset={self.evalset}"),
             *("/runs", run, f"{run}/cases/0/trials/0", f"{run}/cases/0/trials/1", f"/imports/{self.staged}"),
+            *(
+                f"{run}/spread",
+                f"{run}/scorings/new",
+                "/compare",
+                f"/compare?a={self.run}&b={self.run - 1}&show=only+in+A",
+            ),
+            *(f"/compare?a={self.run}&b={self.run + 1}&show=same", "/labels", f"/labels?run={self.run}"),
         ]
 
 
@@ -299,6 +306,11 @@ def fill(fort: Fort) -> None:
         desk.store.runs.set_status(fort.run, "stopped", text)
     desk.store.runs.record([trial_of(fort.run, index, texts) for index in range(2)])
     desk.store.runs.set_status(fort.run, "finished", texts[0])
+    twin = desk.store.runs.create(replace(config, source_run_id=fort.run), [case])
+    desk.store.runs.record([trial_of(twin, index, texts) for index in range(2)])
+    desk.store.runs.set_status(twin, "finished", texts[0])
+    for text in texts:
+        desk.store.labels.put(fort.run, (0, 0), None, text, "failed", text)
 
 
 def trial_of(run_id: int, index: int, texts: tuple[str, ...]) -> TrialResult:
