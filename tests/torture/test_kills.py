@@ -137,7 +137,7 @@ def watch(place: Place, chance: random.Random) -> dict[tuple[int, int], tuple[An
 
 def n_done(page: str) -> int:
     """Trials that a page of a run says are done."""
-    found = re.search(r"<b>(\d+) of [\d,]+ trials done", page)
+    found = re.search(r"<b>(?:All )?(\d+) (?:of [\d,]+ )?trials done", page)
     assert found, page
     return int(found[1])
 

@@ -74,7 +74,7 @@ class RunPlayers:
         """End what runs here without a verdict; the runs stay `running` and go on at the next start."""
         self._is_closing = True
         tasks = []
-        for playing in self.playing.values():
+        for playing in list(self.playing.values()):  # each takes itself out when it ends
             if playing.driver:
                 await playing.driver.cancel()
             elif playing.task:
