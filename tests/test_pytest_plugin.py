@@ -213,10 +213,12 @@ def test_python_calls_work_under_pytest_asyncio(project: pytest.Pytester) -> Non
     result.assert_outcomes(passed=2, deselected=4)
 
 
-def test_cases_run_in_workers_under_xdist(pytester: pytest.Pytester) -> None:
+def test_cases_run_in_workers_under_xdist(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
     _write_project(pytester.path, CASES[:2])
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")  # the others take seconds to import
+    plugins = ("-p", "xdist", "-p", "evaldesk.pytest_plugin")
 
-    result = pytester.runpytest_subprocess(_agent(pytester.path), "-p", "no:asyncio", "-n", "2", "-W", "error")
+    result = pytester.runpytest_subprocess(_agent(pytester.path), *plugins, "-n", "2", "-W", "error")
 
     result.assert_outcomes(passed=1, failed=1)
     result.stdout.fnmatch_lines(['*expected answer  "goodbye"'])

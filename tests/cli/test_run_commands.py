@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -204,8 +205,11 @@ def test_two_drivers_and_a_reader_share_a_run_without_doubling_it(place: Place) 
         command = [sys.executable, "-m", "evaldesk", "run", "drive", str(run_id), "--workspace", str(place.folder)]
         streams: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
         drivers = [subprocess.Popen(command, **streams) for _ in range(2)]
-        while any(driver.poll() is None for driver in drivers):
-            place.run("run", "list")
+        for driver in drivers:
+            while driver.poll() is None:
+                place.run("run", "list")
+                with suppress(subprocess.TimeoutExpired):
+                    driver.wait(timeout=0.3)
 
         said = [driver.communicate()[0] for driver in drivers]
         summary = store.runs.summary(run_id)
