@@ -148,3 +148,15 @@ def test_a_command_may_name_a_declared_agent(workspace: Path) -> None:
     [ref] = _refs(workspace, "[agents.x]\nmodel = 'demo/dice'\n")
 
     assert named_agent("x", str(workspace)) == ref
+
+
+def test_a_module_of_the_same_name_from_elsewhere_makes_way(tmp_path: Path, workspace: Path) -> None:
+    text = "[agents.x]\nmodel = 'demo/dice'\ntools = ['shop_of_dice.tools:roll_die']\n"
+    load_agent(_refs(workspace, text)[0])
+    other = tmp_path / "elsewhere"
+    (other / "shop_of_dice").mkdir(parents=True)
+    (other / "shop_of_dice" / "tools.py").write_text("def roll_die(coins: int) -> int: return coins\n")
+
+    [tool] = load_agent(_refs(other, text)[0]).describe().tools
+
+    assert list(tool.parameters["properties"]) == ["coins"]

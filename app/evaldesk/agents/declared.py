@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import os
 import re
-import sys
 from collections.abc import Mapping, Sequence
 from contextlib import chdir
 from dataclasses import replace
@@ -30,11 +29,11 @@ import msgspec
 from evaldesk.agents.benchmark import KIND as BENCHMARK
 from evaldesk.agents.benchmark import declared_options
 from evaldesk.agents.finding import agent_ref
+from evaldesk.agents.loading import import_from
 from evaldesk.agents.remote import PREFIXES, REMOTE, checked_ref
 from evaldesk.agents.traces import user_trace
 from evaldesk.errors import AgentError, UsageError
 from evaldesk.model import AgentRef
-from evaldesk.registry import import_target
 from evaldesk.wire import from_json, to_json
 
 CONFIG_NAME = "evaldesk.toml"
@@ -131,10 +130,8 @@ def _llm(place: str, name: str, table: dict[str, Any], workspace: Path) -> Agent
 
 
 def _tool(name: str, ref: AgentRef) -> object:
-    if ref.root and ref.root not in sys.path:
-        sys.path.insert(0, ref.root)
     try:
-        return import_target(name)
+        return import_from(name, ref.root)
     except UsageError as error:
         raise AgentError(f"{ref.id}: tool {error}") from error
     except (Exception, SystemExit) as error:

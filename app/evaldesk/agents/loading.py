@@ -79,13 +79,18 @@ def _adapters(ref: AgentRef) -> list[Adapt]:
         ) from error
 
 
-def _import(ref: AgentRef) -> object:
-    _put_first(ref.root)
-    _forget_namesakes(ref.target.partition(":")[0], ref.root)
+def import_from(target: str, root: str) -> object:
+    """What `module:attr` names with `root` first on `sys.path`. Raises UsageError, and whatever the import raises."""
+    _put_first(root)
+    _forget_namesakes(target.partition(":")[0], root)
     importlib.invalidate_caches()
+    return import_target(target)
+
+
+def _import(ref: AgentRef) -> object:
     osmosis_standin.install()
     try:
-        return import_target(ref.target)
+        return import_from(ref.target, ref.root)
     except UsageError as error:
         raise AgentError(f"{ref.id}: {error}") from error
     except (Exception, SystemExit) as error:
