@@ -11,7 +11,8 @@ from sqlalchemy import ColumnElement, Select, delete, func, select
 
 from evaldesk.errors import NotFoundError
 from evaldesk.store.database import Database, upsert
-from evaldesk.store.tables import LABEL, RUN, RUN_CASE, SCORE, TRIAL
+from evaldesk.store.label_table import LABEL
+from evaldesk.store.tables import RUN, RUN_CASE, SCORE, TRIAL
 from evaldesk.store.values import Label, LabelFilter, LabelledTrial, LabelPair, TrialKey
 
 WHOLE_TRIAL = -1

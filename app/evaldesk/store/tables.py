@@ -42,7 +42,8 @@ class Row(SQLModel, registry=registry(metadata=MetaData(naming_convention=_NAMES
     """The tables have a registry of their own: a user's SQLModel tables in the same process never meet them."""
 
 
-def _cascade(columns: list[str], parent: str, parent_columns: list[str]) -> ForeignKeyConstraint:
+def cascade(columns: list[str], parent: str, parent_columns: list[str]) -> ForeignKeyConstraint:
+    """A foreign key whose rows go with the row they belong to."""
     return ForeignKeyConstraint(columns, [f"{parent}.{name}" for name in parent_columns], ondelete="CASCADE")
 
 
@@ -90,7 +91,7 @@ class RunSource(Row, table=True):
 
     __tablename__ = "run_source"
     __table_args__ = (
-        _cascade(["run_id"], "run", ["id"]),
+        cascade(["run_id"], "run", ["id"]),
         Index(None, "source_id", "run_id"),
         {"sqlite_with_rowid": False},
     )
@@ -103,7 +104,7 @@ class RunCase(Row, table=True):
     """A case of a run with the totals of its trials; `digest` is of the case's JSON, to tell an edited case."""
 
     __tablename__ = "run_case"
-    __table_args__ = (_cascade(["run_id"], "run", ["id"]), {"sqlite_with_rowid": False})
+    __table_args__ = (cascade(["run_id"], "run", ["id"]), {"sqlite_with_rowid": False})
 
     run_id: int = Field(primary_key=True)
     case_index: int = Field(primary_key=True)
@@ -125,7 +126,7 @@ class CaseSnapshot(Row, table=True):
     """The case as it was run; beside `run_case` so that a page of rows does not read it."""
 
     __tablename__ = "case_snapshot"
-    __table_args__ = (_cascade(["run_id", "case_index"], "run_case", ["run_id", "case_index"]),)
+    __table_args__ = (cascade(["run_id", "case_index"], "run_case", ["run_id", "case_index"]),)
 
     run_id: int = Field(primary_key=True)
     case_index: int = Field(primary_key=True)
@@ -138,7 +139,7 @@ class LastRun(Row, table=True):
 
     __tablename__ = "last_run"
     __table_args__ = (
-        _cascade(["run_id", "case_index"], "run_case", ["run_id", "case_index"]),
+        cascade(["run_id", "case_index"], "run_case", ["run_id", "case_index"]),
         Index(None, "run_id", "case_index"),
         {"sqlite_with_rowid": False},
     )
@@ -154,7 +155,7 @@ class Trial(Row, table=True):
 
     __tablename__ = "trial"
     __table_args__ = (
-        _cascade(["run_id", "case_index"], "run_case", ["run_id", "case_index"]),
+        cascade(["run_id", "case_index"], "run_case", ["run_id", "case_index"]),
         {"sqlite_with_rowid": False},
     )
 
@@ -179,7 +180,7 @@ class TrialScore(Row, table=True):
 
     __tablename__ = "score"
     __table_args__ = (
-        _cascade(["run_id", "case_index", "trial_index"], "trial", ["run_id", "case_index", "trial_index"]),
+        cascade(["run_id", "case_index", "trial_index"], "trial", ["run_id", "case_index", "trial_index"]),
         {"sqlite_with_rowid": False},
     )
 
@@ -196,7 +197,7 @@ class TrialTranscript(Row, table=True):
 
     __tablename__ = "transcript"
     __table_args__ = (
-        _cascade(["run_id", "case_index", "trial_index"], "trial", ["run_id", "case_index", "trial_index"]),
+        cascade(["run_id", "case_index", "trial_index"], "trial", ["run_id", "case_index", "trial_index"]),
     )
 
     run_id: int = Field(primary_key=True)
@@ -207,32 +208,12 @@ class TrialTranscript(Row, table=True):
     data: bytes = Field(sa_type=LargeBinary)
 
 
-class TrialLabel(Row, table=True):
-    """A person's verdict or note on a trial, or on one turn of it: `turn` is -1 for the whole trial."""
-
-    __tablename__ = "label"
-    __table_args__ = (
-        _cascade(["run_id", "case_index", "trial_index"], "trial", ["run_id", "case_index", "trial_index"]),
-        Index(None, "labelled_at"),
-        {"sqlite_with_rowid": False},
-    )
-
-    run_id: int = Field(primary_key=True)
-    case_index: int = Field(primary_key=True)
-    trial_index: int = Field(primary_key=True)
-    turn: int = Field(primary_key=True)
-    labeller: str = Field(primary_key=True)
-    verdict: str | None = None
-    note: str = Field(default="", sa_type=Text)
-    labelled_at: datetime = Field(sa_type=UtcTime)
-
-
 class CaseMetric(Row, table=True):
     """What the scores of one metric in one case add up to."""
 
     __tablename__ = "case_metric"
     __table_args__ = (
-        _cascade(["run_id", "case_index"], "run_case", ["run_id", "case_index"]),
+        cascade(["run_id", "case_index"], "run_case", ["run_id", "case_index"]),
         {"sqlite_with_rowid": False},
     )
 
@@ -251,7 +232,7 @@ class ErrorGroupRow(Row, table=True):
     """Errors of a run that say the same; `message` without its numbers, `example` as the first one said it."""
 
     __tablename__ = "error_group"
-    __table_args__ = (_cascade(["run_id"], "run", ["id"]), {"sqlite_with_rowid": False})
+    __table_args__ = (cascade(["run_id"], "run", ["id"]), {"sqlite_with_rowid": False})
 
     run_id: int = Field(primary_key=True)
     kind: str = Field(primary_key=True)
@@ -284,7 +265,7 @@ class SessionTurn(Row, table=True):
     """One turn of a chat session as a TurnRecord."""
 
     __tablename__ = "session_turn"
-    __table_args__ = (_cascade(["session_id"], "session", ["id"]),)
+    __table_args__ = (cascade(["session_id"], "session", ["id"]),)
 
     session_id: str = Field(primary_key=True)
     turn_index: int = Field(primary_key=True)
@@ -296,7 +277,7 @@ class SessionCase(Row, table=True):
     """A case that was made from a chat session."""
 
     __tablename__ = "session_case"
-    __table_args__ = (_cascade(["session_id"], "session", ["id"]), {"sqlite_with_rowid": False})
+    __table_args__ = (cascade(["session_id"], "session", ["id"]), {"sqlite_with_rowid": False})
 
     session_id: str = Field(primary_key=True)
     evalset_id: str = Field(primary_key=True)
@@ -313,7 +294,6 @@ LAST_RUN = METADATA.tables["last_run"]
 TRIAL = METADATA.tables["trial"]
 SCORE = METADATA.tables["score"]
 TRANSCRIPT = METADATA.tables["transcript"]
-LABEL = METADATA.tables["label"]
 CASE_METRIC = METADATA.tables["case_metric"]
 ERROR_GROUP = METADATA.tables["error_group"]
 SESSION = METADATA.tables["session"]
