@@ -33,9 +33,8 @@ class UtcTime(TypeDecorator[datetime]):
         return value.astimezone(UTC) if value else None
 
     def process_result_value(self, value: datetime | None, dialect: Dialect) -> datetime | None:
-        if value is None:
-            return None
-        return value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
+        aware = value.replace(tzinfo=UTC) if value and value.tzinfo is None else value
+        return aware.astimezone(UTC) if aware else None
 
 
 class Row(SQLModel, registry=registry(metadata=MetaData(naming_convention=_NAMES))):
