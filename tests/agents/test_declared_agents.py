@@ -157,6 +157,6 @@ def test_a_module_of_the_same_name_from_elsewhere_makes_way(tmp_path: Path, work
     (other / "shop_of_dice").mkdir(parents=True)
     (other / "shop_of_dice" / "tools.py").write_text("def roll_die(coins: int) -> int: return coins\n")
 
-    [tool] = load_agent(_refs(other, text)[0]).describe().tools
+    described: Any = load_agent(_refs(other, text)[0]).describe()
 
-    assert list(tool.parameters["properties"]) == ["coins"]
+    assert list(described.tools[0].parameters["properties"]) == ["coins"]
