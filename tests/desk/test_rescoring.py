@@ -60,10 +60,19 @@ async def desk(store: Store, tmp_path: Path) -> AsyncIterator[RunDesk]:
     await opened.close()
 
 
-def played(store: Store, *answers: str, n: int = 1, criteria: tuple[Criterion, ...] = (EXACT,)) -> int:
+PLAYED_HERE = AgentRef("nobody", "no_such_module:agent")
+
+
+def played(
+    store: Store,
+    *answers: str,
+    n: int = 1,
+    criteria: tuple[Criterion, ...] = (EXACT,),
+    agent: AgentRef = PLAYED_HERE,
+) -> int:
     """A finished run of one case for each answer, each with the reference `four it is`; `` breaks off."""
     cases = [Case(f"c{index}", (Turn("Roll.", Expected(None, (), "four it is")),)) for index in range(len(answers))]
-    config = RunConfig(AgentRef("nobody", "no_such_module:agent"), "dice", n=n, criteria=criteria)
+    config = RunConfig(agent, "dice", n=n, criteria=criteria)
     run_id = store.runs.create(config, cases)
     store.runs.set_status(run_id, "running")
     store.runs.record([result(run_id, at, answer) for at, answer in enumerate(answers)])
@@ -179,6 +188,15 @@ async def test_trials_that_were_never_played_wait_and_are_scored_on_resuming(des
     await desk.resume(again.id)
 
     assert (await over(desk, again.id)).n_passed == 2
+
+
+async def test_trials_that_a_file_does_not_have_keep_no_scoring_open(desk: RunDesk, store: Store) -> None:
+    source = played(store, "four it is", n=2, agent=AgentRef("somebody", "", kind="imported"))
+
+    again = await over(desk, await desk.rescore(source, (ROUGE,)))
+
+    assert (again.status, again.n_done, again.n_passed) == ("finished", 1, 1)
+    assert again.reason == f"1 trial was not in the file that run {source} was imported from."
 
 
 @pytest.mark.parametrize(

@@ -17,6 +17,7 @@ from evaldesk.engine import Executor, GradeSpec, drive_batches
 from evaldesk.errors import WorkspaceError
 from evaldesk.model import Case, ErrorRecord, RunConfig, RunStatus, TrialResult, TrialSpec
 from evaldesk.store import PendingTrial, Store, TrialKey
+from evaldesk.store.recorded_runs import is_imported
 
 BATCH_SIZE = 100
 BATCH_S = 0.05
@@ -81,7 +82,8 @@ class RunDriver:
         if self._fatal:
             return "failed", self._fatal
         if self._n_missing:
-            return "stopped", missing_sentence(self._n_missing, self._config.source_run_id)
+            status: RunStatus = "finished" if is_imported(self._config) else "stopped"
+            return status, missing_sentence(self._n_missing, self._config)
         return ("stopped", "") if self._todo or self._n_cancelled else ("finished", "")
 
     def stop(self) -> None:
@@ -184,10 +186,12 @@ def is_fatal(result: TrialResult) -> bool:
     return _fatal_error(result) is not None
 
 
-def missing_sentence(n: int, source_run_id: int | None) -> str:
+def missing_sentence(n: int, config: RunConfig) -> str:
     """Why some trials of a run that scores another again have no score."""
     trials = "1 trial was" if n == 1 else f"{n:,} trials were"
-    return f"{trials} never played in run {source_run_id}. Resume that run first, then this one."
+    if is_imported(config):
+        return f"{trials} not in the file that run {config.source_run_id} was imported from."
+    return f"{trials} never played in run {config.source_run_id}. Resume that run first, then this one."
 
 
 def fatal_sentence(result: TrialResult) -> str:
