@@ -30,6 +30,7 @@ RULES = {"preload": False}
 ROWS = Path(__file__).parents[1] / "formats" / "exchange_samples" / "osmosis-csv.csv"
 # Axe looks with the first two: by then it has seen both sizes and both schemes. The pictures show all four.
 LOOKS = (("desktop", "light"), ("phone", "dark"), ("desktop", "dark"), ("phone", "light"))
+Form = dict[str, str | float | bool]
 Written = tuple[str, str, Sequence[tuple[str, Any]]]  # message, reference, expected calls
 WIDTHS = (320, 390, 768, 1440)
 MOODY = '''"""Does as it is told."""
@@ -138,9 +139,9 @@ def places(resident: Visitor) -> Mapping[str, str]:
 def _afterwards(someone: Visitor, run: str, trial: str) -> dict[str, str]:
     """What people do with a run: score it again, and label a trial."""
     ask, home = someone.page.context.request, someone.desk.address
-    criteria = {"filled": "1", "metric": "response_match_score", "response_match_score.threshold": "0.4"}
+    criteria: Form = {"filled": "1", "metric": "response_match_score", "response_match_score.threshold": "0.4"}
     again = ask.post(f"{home}{run}/scorings", form=criteria).url.removeprefix(home)
-    label = {"labeller": "Ana", "verdict": "failed", "note": "It checks before it rolls.", "turn": ""}
+    label: Form = {"labeller": "Ana", "verdict": "failed", "note": "It checks before it rolls.", "turn": ""}
     assert ask.post(f"{home}{trial}/labels", form=label).ok
     return {"run-again": again, "id-run": run[6:], "id-again": again[6:]}
 
