@@ -19,6 +19,7 @@ from evaldesk.model import Usage
 DEMO_PREFIX = "demo/"
 
 _opening = threading.Lock()
+_unpriced: set[str] = set()
 
 
 class BrokenAnswerError(Exception):
@@ -164,10 +165,13 @@ def _usage(call: ModelCall, response: Any) -> Usage:
 
 
 def _cost(model: str, usage: Any) -> float | None:
-    """US dollars by LiteLLM's price map, None for a model that is not in it."""
+    """US dollars by LiteLLM's price map, None for a model that is not in it, and where no usage was told."""
     if model.startswith(DEMO_PREFIX):
         return 0.0
+    if usage is None or model in _unpriced:
+        return None
     try:
         return float(sum(open_litellm().cost_per_token(model=model, usage_object=usage)))
-    except Exception:  # LiteLLM raises a bare Exception for a model without a price
+    except Exception:  # LiteLLM raises a bare Exception for a model without a price, after a long search
+        _unpriced.add(model)
         return None
