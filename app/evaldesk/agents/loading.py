@@ -6,6 +6,7 @@ import importlib
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from types import ModuleType
 from typing import TypeAlias, cast
 
 from evaldesk.agents import osmosis_standin
@@ -110,8 +111,14 @@ def _forget_namesakes(module_name: str, root: str) -> None:
     if not root or top in sys.stdlib_module_names:
         return
     loaded = {name: module for name, module in sys.modules.items() if name == top or name.startswith(f"{top}.")}
-    files = [file for module in loaded.values() if (file := getattr(module, "__file__", None))]
-    is_other = any(not Path(file).is_relative_to(root) for file in files)
+    places = [place for module in loaded.values() for place in _places(module)]
+    is_other = any(not Path(place).is_relative_to(root) for place in places)
     if is_other and any(Path(root, top).with_suffix(suffix).exists() for suffix in ("", ".py")):
         for name in loaded:
             del sys.modules[name]
+
+
+def _places(module: ModuleType) -> list[str]:
+    """The file of a module; the folders of a package that has no file."""
+    file = getattr(module, "__file__", None)
+    return [file] if file else list(getattr(module, "__path__", ()))

@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 
+from evaldesk.collecting import no_collecting
 from evaldesk.errors import NotFoundError
 from evaldesk.registry import import_target
 
@@ -41,7 +42,8 @@ class LazyGroup(click.Group):
         """The command, imported now."""
         if cmd_name not in self._targets:
             return None
-        command = import_target(self._targets[cmd_name])
+        with no_collecting():
+            command = import_target(self._targets[cmd_name])
         return command if isinstance(command, click.Command) else None
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:

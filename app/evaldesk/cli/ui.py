@@ -10,6 +10,7 @@ from dataclasses import replace
 
 import click
 
+from evaldesk.collecting import no_collecting
 from evaldesk.errors import UsageError
 
 DEFAULT_PORT = 8420
@@ -51,9 +52,10 @@ def ui(
     names = _names(host, listen_beyond_loopback, allowed_host)
     if token is not None and not re.fullmatch(r"[A-Za-z0-9_.~-]{16,200}", token):
         raise UsageError("--token: 16 to 200 letters, digits, _ . ~ or -; leave it out for a random one")
-    from evaldesk.cli.workspace import open_settings
-    from evaldesk.model import ModelOptions
-    from evaldesk.web.server import Address, serve
+    with no_collecting():
+        from evaldesk.cli.workspace import open_settings
+        from evaldesk.model import ModelOptions
+        from evaldesk.web.server import Address, serve
 
     settings = open_settings(folders, workspace=workspace, is_demo=demo)
     settings = replace(settings, model_options=settings.model_options | ModelOptions(base_url=base_url))

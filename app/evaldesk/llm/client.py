@@ -11,6 +11,7 @@ from collections.abc import Callable
 from functools import cache
 from typing import Any
 
+from evaldesk.collecting import no_collecting
 from evaldesk.errors import ModelError
 from evaldesk.llm.call import ModelCall, ModelReply, RequestedCall
 from evaldesk.llm.strictness import STRICTNESS
@@ -43,7 +44,7 @@ def open_litellm() -> Any:
 @cache
 def _opened() -> Any:
     set_environment()
-    with warnings.catch_warnings():
+    with no_collecting(), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # what it and pydantic complain of is not for the user to mend
         import litellm
 

@@ -1,0 +1,35 @@
+"""The collector rests during large imports, and is as it was afterwards."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Iterator
+
+import pytest
+
+from evaldesk.collecting import no_collecting
+
+
+@pytest.fixture(autouse=True)
+def awake() -> Iterator[None]:
+    gc.enable()
+    yield
+    gc.enable()
+
+
+def test_nothing_is_collected_inside_also_when_it_is_nested_or_fails() -> None:
+    with no_collecting():
+        with pytest.raises(ImportError), no_collecting():
+            raise ImportError
+        assert not gc.isenabled()
+
+    assert gc.isenabled()
+
+
+def test_a_collector_that_somebody_switched_off_stays_off() -> None:
+    gc.disable()
+
+    with no_collecting():
+        pass
+
+    assert not gc.isenabled()
