@@ -10,6 +10,7 @@ from typing import Any
 from bench.row import Row, rounded
 from evaldesk.matching import match_trajectory
 from evaldesk.metrics import rouge1
+from evaldesk.report import pass_curve
 
 Calls = list[dict[str, Any]]
 
@@ -24,13 +25,14 @@ SENTENCES = (
 
 
 def measure(folder: Path) -> list[Row]:
-    """Matches of 3 and of 20 calls, then pairs of ROUGE-1 beside those of rouge-score alone."""
+    """Matches of 3 and of 20 calls, pairs of ROUGE-1 beside those of rouge-score alone, and pass@k of many cases."""
     return [
         Row("trajectory matches, 3 calls", _matches_per_s(3), "/s", 50_000),
         Row("trajectory matches, 20 calls", _matches_per_s(20), "/s", 8_000),
         Row("trajectory matches, 20 calls, more arguments allowed", _matches_per_s(20, args="superset"), "/s"),
         Row("trajectory alignments, 20 calls", _alignments_per_s(20), "/s"),
         *_rouge_rows(),
+        Row("pass@k and pass^k to k = 10 over 100,000 cases", _pass_curve_ms(100_000), "ms"),
     ]
 
 
@@ -55,6 +57,15 @@ def _alignments_per_s(n: int) -> float:
             _ = match_trajectory(expected, actual).alignment
 
     return _per_s(align_all, len(actuals))
+
+
+def _pass_curve_ms(n_cases: int) -> float:
+    cases = [(10, index % 11, 1) for index in range(n_cases)]
+
+    def reckon() -> None:
+        pass_curve(cases)
+
+    return rounded(1000 / _per_s(reckon, 1))
 
 
 def _calls(n: int) -> Calls:

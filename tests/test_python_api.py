@@ -327,3 +327,28 @@ def test_a_missing_tool_call_is_named() -> None:
     result = evaldesk.evaluate(echo, cases, criteria={"tool_trajectory_avg_score": 1.0})
 
     assert "- roll_die(sides=6)   expected, not called" in result["calls"].diff()
+
+
+def _pooling_rows() -> list[Any]:
+    path = Path(__file__).resolve().parents[2] / "shared" / "golden" / "adk_metrics.json"
+    rows = json.loads(path.read_text("utf-8"))["agent_evaluator_pooling"] if path.is_file() else []
+    return [pytest.param(row, id=row["id"]) for row in rows]
+
+
+@pytest.mark.parametrize("row", _pooling_rows())
+def test_what_adk_fails_over_all_runs_fails_here(row: Mapping[str, Any]) -> None:
+    """ADK pools the turns of all runs; here each trial must hold, which is never less."""
+    runs = row["runs_of_turn_scores"]
+    answers = iter("yes" if score == 1.0 else "no" for scores in runs for score in scores)
+    references = ["yes" if score is not None else None for score in runs[0]]
+    case = Case("c", tuple(Turn("Well?", Expected(reference=reference)) for reference in references))
+
+    result = evaldesk.evaluate(
+        lambda message: next(answers),
+        EvalSet("pooled", cases=(case,)),
+        criteria={"response_exact": row["threshold"]},
+        n=len(runs),
+        concurrency=1,
+    )
+
+    assert (result.n_passed == result.n_trials) == (row["adk_failures"] == [])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from math import comb, fsum
@@ -45,7 +46,11 @@ def pass_hat_k(n: int, c: int, k: int) -> float | None:
 
 def pass_curve(counts: Iterable[CaseCounts]) -> tuple[CurvePoint, ...]:
     """A point for each k that some case has enough trials for; beyond 20 only powers of two and the largest k."""
-    rows = [row for row in counts if row[0] > 0 and row[2] > 0]
+    alike: Counter[tuple[int, int]] = Counter()
+    for n, c, n_cases in counts:
+        if n > 0 and n_cases > 0:
+            alike[n, c] += n_cases
+    rows = [(n, c, n_cases) for (n, c), n_cases in alike.items()]
     return tuple(curve_point(rows, k) for k in _ks(max((n for n, _, _ in rows), default=0)))
 
 
