@@ -121,6 +121,16 @@ def test_the_page_of_an_imported_run_offers_no_repetition(desk: ImportDesk, stor
     assert [fact.href for fact in page.facts if fact.name in ("Agent", "Eval set")] == ["", ""]
 
 
+def test_tokens_that_no_file_tells_of_are_unknown(desk: ImportDesk, store: Store) -> None:
+    run = sample("adk-results").runs[0]
+    bare = replace(run, results=tuple(replace(result, usages=()) for result in run.results))
+    (run_id,) = desk.take_in(replace(sample("adk-results"), runs=(bare,)), source="r.json", name="").run_ids
+
+    figures = {label: value for label, _, value in read_run(store.runs, run_id, RunQuery()).figures}
+
+    assert (figures["tokens in"], figures["tokens out"]) == (None, None)
+
+
 def test_a_scoring_of_an_imported_run_can_go_on(desk: ImportDesk, store: Store) -> None:
     imported = sample("osmosis-results")
     (run_id,) = desk.take_in(imported, source="results.json", name="").run_ids
