@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "True")
 
 # No test is timed: the machines that run them are shared.
-settings.register_profile("evaldesk", deadline=None)
+settings.register_profile("evaldesk", deadline=None, max_examples=50)
 settings.load_profile("evaldesk")
 
 FLAGS = [

@@ -29,6 +29,7 @@ def test_the_configuration_that_is_shown_is_read(tmp_path: Path) -> None:
     for folder in (home / "agents" / "support", tmp_path / "team" / "agents", home / "shop"):
         folder.mkdir(parents=True)
     (home / "agents" / "support" / "agent.py").write_text("def root_agent(message): return message\n")
+    (home / "shop" / "__init__.py").touch()  # a folder without it gives way to any package of that name
     (home / "shop" / "tools.py").write_text("def find_book(title: str) -> str: return title\n")
     (home / "evaldesk.toml").write_text(_block("toml"))
 

@@ -115,5 +115,5 @@ def test_a_server_told_twice_to_stop_does_not_wait(place: Place, wait_until: Unt
     time.sleep(0.3)
     code = server.end(signal.SIGINT, within_s=3)
 
-    assert code == 130
+    assert code in (130, -signal.SIGINT)  # the second may meet an interpreter that is on its way out: 130 to a shell
     place.until_alone()
