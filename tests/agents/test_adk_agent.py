@@ -325,8 +325,10 @@ root_agent = LlmAgent(name="a", model=LiteLlm(model="hosted_vllm/small", api_bas
 @pytest.fixture
 def collected() -> Iterator[None]:
     """What google-genai leaves half built goes where no event loop runs: in one, it would try to close itself."""
+    gc.disable()
     yield
     gc.collect()
+    gc.enable()
 
 
 @pytest.mark.usefixtures("collected")
