@@ -88,7 +88,8 @@ class _Server(uvicorn.Server):
         try:
             yield
         finally:
-            for number, handler in before.items():
+            # Once it was told to stop, a second Ctrl-C ends it to the last, also while the process is on its way out.
+            for number, handler in before.items() if not self.should_exit else ():
                 signal.signal(number, handler)
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
@@ -67,8 +68,9 @@ class RubricMetric(JudgeMetric):
         )
         return [*turns, self._whole(turns, whole)]
 
+    @abstractmethod
     def _sections(self, view: TurnView) -> Mapping[str, str]:
-        raise NotImplementedError
+        """What the judge is shown of a turn, by the name of its section."""
 
     def _whole(self, turns: Sequence[Score], whole: Score) -> Score:
         if not any(score.details.get("rubrics") for score in turns):
