@@ -67,9 +67,11 @@ def desk(tmp_path: Path, store: Store, player: Player) -> SessionDesk:
 
 async def test_a_turn_is_stored_before_whoever_follows_it_sees_its_end(desk: SessionDesk, player: Player) -> None:
     session = desk.create("dice", '{"a": 1}')
-    player.may_go_on.set()
 
-    items = [(item, len(desk.get(session.id).turns)) async for item in desk.play_turn(session.id, "Hi")]
+    items = []
+    async for item in desk.play_turn(session.id, "Hi"):
+        items.append((item, len(desk.get(session.id).turns)))
+        player.may_go_on.set()
 
     assert [kind for kind, _ in items] == [HELLO, desk.get(session.id).turns[0]]
     assert [n_stored for _, n_stored in items] == [0, 1]
