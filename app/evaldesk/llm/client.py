@@ -53,7 +53,8 @@ def _opened() -> Any:
     from evaldesk.demo_model.provider import demo_provider, prices
 
     # left behind by a call that is cancelled before its first byte
-    warnings.filterwarnings("ignore", r"coroutine 'BaseLLMHTTPHandler", RuntimeWarning)
+    for left_behind in (r"coroutine 'BaseLLMHTTPHandler", r"coroutine '.*completion' was never awaited"):
+        warnings.filterwarnings("ignore", left_behind, RuntimeWarning)
     litellm.suppress_debug_info = True
     litellm.telemetry = False
     for name in ("LiteLLM", "LiteLLM Router", "LiteLLM Proxy"):
