@@ -183,10 +183,10 @@ def _under(ref: AgentRef, parts: Sequence[str], folder: Path) -> AgentRef:
 
 
 def _with_part(ref: AgentRef, agent_name: str | None) -> AgentRef:
-    """The agent that the module calls `agent_name`, where that is not its root agent."""
-    if agent_name is None or agent_name in (ref.id, "root_agent"):
+    """The agent called `agent_name` inside the one that was found; a worker looks for it there."""
+    if agent_name is None or agent_name == "root_agent":
         return ref
-    return replace(ref, id=agent_name, target=f"{ref.target.partition(':')[0]}:{agent_name}")
+    return replace(ref, id=agent_name, part=agent_name)
 
 
 def _files(given: str | os.PathLike[str] | None) -> list[Path]:

@@ -8,7 +8,7 @@ from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import Any
 
-from evaldesk.agents.adk_loading import app_of, reset_data_of, yaml_agent
+from evaldesk.agents.adk_loading import app_of, part_of, reset_data_of, yaml_agent
 from evaldesk.agents.frameworks import is_from
 from evaldesk.llm import model_error
 from evaldesk.model import AgentDescription, AgentRef, ErrorRecord, Event, ModelOptions, Session
@@ -22,6 +22,8 @@ def adapt(found: object, ref: AgentRef) -> AdkAgent | None:
     if not is_from(found, "google.adk"):
         return None
     app = app_of(found, ref)
+    if app is not None and ref.part:
+        app = app.model_copy(update={"root_agent": part_of(app.root_agent, ref.part)})
     return AdkAgent(app, ref) if app is not None else None
 
 

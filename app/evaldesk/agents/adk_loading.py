@@ -12,7 +12,7 @@ from typing import Any
 from evaldesk.agents.finding import YAML_NAME
 from evaldesk.agents.frameworks import missing_package
 from evaldesk.agents.traces import user_trace
-from evaldesk.errors import AgentError
+from evaldesk.errors import AgentError, NotFoundError
 from evaldesk.model import AgentRef
 
 
@@ -28,6 +28,16 @@ def app_of(found: object, ref: AgentRef) -> Any:
     beside = (vars(module).get("app") for module in _modules(ref))
     own = next((app for app in beside if isinstance(app, App) and app.root_agent is found), None)
     return own or App(name="evaldesk", root_agent=found)
+
+
+def part_of(root: Any, name: str) -> Any:
+    """The agent called `name` in the tree under `root`. Raises AgentError with the names there are."""
+    from evaldesk.agents.adk_models import agents_of
+
+    found = {str(agent.name): agent for agent in agents_of(root)}
+    if name not in found:
+        raise AgentError(str(NotFoundError.among(f"agent in {root.name}", name, found)))
+    return found[name]
 
 
 def yaml_agent(ref: AgentRef) -> object:

@@ -13,7 +13,7 @@ from evaldesk.agents import osmosis_standin
 from evaldesk.agents.agent import Agent
 from evaldesk.agents.environment import load_environment
 from evaldesk.agents.finding import YAML_NAME
-from evaldesk.agents.frameworks import missing_package
+from evaldesk.agents.frameworks import is_from, missing_package
 from evaldesk.agents.remote import REMOTE
 from evaldesk.agents.traces import user_place, user_trace
 from evaldesk.errors import AgentError, NotFoundError, UsageError
@@ -54,7 +54,7 @@ def load_agent(ref: AgentRef) -> Agent:
     set_environment()
     load_environment(ref.folder)
     is_imported = ref.target not in {"", YAML_NAME} and ref.kind not in REMOTE
-    return adapt_object(_import(ref) if is_imported else None, ref)
+    return adapt_object(_part(_import(ref), ref) if is_imported else None, ref)
 
 
 def adapt_object(found: object, ref: AgentRef) -> Agent:
@@ -98,6 +98,17 @@ def _import(ref: AgentRef) -> object:
         said = missing_package(error) or (f"{type(error).__name__}: {error}" if str(error) else type(error).__name__)
         place = user_place(error, ref.root)
         raise AgentError(f"{place or ref.target}: {said}", trace=user_trace(error)) from error
+
+
+def _part(found: object, ref: AgentRef) -> object:
+    """What the module calls `ref.part`; an agent of google-adk is looked for in its tree, by its adapter."""
+    if not ref.part or is_from(found, "google.adk"):
+        return found
+    module = ref.target.partition(":")[0]
+    try:
+        return import_target(f"{module}:{ref.part}")
+    except UsageError as error:
+        raise AgentError(f"{ref.target} has no sub-agents, and {error}") from error
 
 
 def _put_first(root: str) -> None:

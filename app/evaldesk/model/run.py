@@ -28,7 +28,8 @@ class AgentRef:
 
     `folder` is where the agent's own files are (watched for edits). `kind` names an adapter, or is empty to let
     the adapters look at the object. `declared` is the agent's table of `evaldesk.toml` as JSON text; an agent that
-    is made of its table alone has no target.
+    is made of its table alone has no target. `part` names an agent inside the tree of the one that is found, or what
+    its module calls so; empty is the agent itself.
     """
 
     id: str
@@ -37,6 +38,7 @@ class AgentRef:
     folder: str = ""
     kind: str = ""
     declared: str = ""
+    part: str = ""
 
 
 @dataclass(frozen=True, slots=True)
