@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "True")
 
 # No test is timed: the machines that run them are shared.
-settings.register_profile("evaldesk", deadline=None, max_examples=50)
+settings.register_profile("evaldesk", deadline=None)
 settings.load_profile("evaldesk")
 
 FLAGS = [
@@ -33,6 +34,12 @@ FLAGS = [
 LONGEST = "test_every_page.py"
 NAMES = ("chromium", "chromium-browser", "google-chrome")
 SHARED = Path(__file__).resolve().parents[2] / "shared"
+
+
+def pytest_configure() -> None:
+    """Let Ctrl-C reach the processes under test, also where a shell started the tests in its background."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from evaldesk.desk.judge_details import judge_panel
@@ -83,7 +83,6 @@ JSON = st.recursive(
 )
 
 
-@settings(max_examples=40)
 @given(
     st.dictionaries(st.sampled_from(["votes", "rubrics", "sentences", "samples", "spread", "prompt", "n_read"]), JSON)
 )

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from evaldesk.desk.criteria import criteria_of, find_criteria_file, function_criterion, read_criteria, read_user
@@ -289,7 +289,6 @@ JSON = st.recursive(
 )
 
 
-@settings(max_examples=40)
 @given(JSON)
 def test_any_value_is_read_or_refused_by_our_own_error(value: Any) -> None:
     for wrapped in (value, {"criteria": value}, {"criteria": {"m": value}}, {"custom_metrics": {"m": value}}):

@@ -95,7 +95,7 @@ def test_reading_what_was_written_gives_the_same_value(name: str) -> None:
 
 @every_format
 @given(data=st.binary(max_size=300), cut=st.integers(0, 3000), width=st.integers(0, 40))
-@settings(max_examples=30)
+@settings(max_examples=60)
 def test_whatever_the_bytes_are_the_error_is_our_own(name: str, data: bytes, cut: int, width: int) -> None:
     whole, source = sample(name)
     at = cut % (len(whole) + 1)

@@ -9,7 +9,7 @@ from html import unescape
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from starlette.datastructures import ImmutableMultiDict
 
@@ -103,7 +103,6 @@ VALUES: dict[str, st.SearchStrategy[Any]] = {
 }
 
 
-@settings(deadline=None, max_examples=30)
 @given(st.data(), st.sampled_from(sorted(VALUES)))
 def test_options_read_back_as_they_were_written(data: st.DataObject, kind: str) -> None:
     option = OPTIONS[kind]
@@ -114,7 +113,6 @@ def test_options_read_back_as_they_were_written(data: st.DataObject, kind: str) 
     assert read_option(option, text, keys) == value
 
 
-@settings(deadline=None, max_examples=50)
 @given(st.sampled_from(sorted(OPTIONS)), st.text(), st.text(max_size=5))
 def test_whatever_is_typed_is_read_or_refused_in_words(kind: str, text: str, keys: str) -> None:
     with contextlib.suppress(UsageError):
