@@ -24,5 +24,11 @@ def test_what_was_said_while_calling_a_tool_is_no_answer() -> None:
     assert (turn.answer, turn.intermediate) == ("", (("a", "let me look"),))
 
 
+def test_nothing_said_in_a_turn_that_reached_its_bound_is_an_answer() -> None:
+    turn = TurnRecord("q", (CALL, RESULT, _said("still at it")), stop_reason="max_turns")
+
+    assert (turn.answer, turn.intermediate) == ("", (("a", "still at it"),))
+
+
 def test_a_silent_turn_has_no_answer() -> None:
     assert TurnRecord("q", (CALL, RESULT)).answer == ""

@@ -23,6 +23,11 @@ def test_a_scripted_trial_with_its_own_answers_says_nothing() -> None:
     assert ending_sentence(None) == ending_sentence(result("answered", False)) == ""
 
 
+def test_an_agent_at_its_bound_never_answered() -> None:
+    assert ending_sentence(result("max_turns")) == ending_sentence(result("max_iterations"))
+    assert "never answered" in ending_sentence(result("max_turns"))
+
+
 def test_replayed_calls_are_counted() -> None:
     assert ending_sentence(result("answered", True, True)) == "All model calls were answered from a recording."
     assert ending_sentence(result("user_cap", True, False)) == (

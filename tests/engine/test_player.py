@@ -18,6 +18,7 @@ from evaldesk.model import (
     AgentDescription,
     AgentRef,
     Change,
+    Criterion,
     ErrorRecord,
     Event,
     Session,
@@ -170,15 +171,33 @@ async def test_what_an_agent_raises_ends_the_trial_as_a_value(
     assert result.transcript.turns[0].answer == "before"
 
 
+@pytest.mark.parametrize("bound", ["max_turns", "max_iterations"])
+async def test_an_agent_at_its_bound_has_failed_and_not_broken(trial: Callable[..., TrialSpec], bound: str) -> None:
+    agent = yielding(
+        Event("agent_message", text="a"),
+        Event("error", error=ErrorRecord(bound, "10 rounds and no answer")),
+        Event("agent_message", text="a"),
+    )
+    spec = trial(REF, queries=("a", "b"))
+
+    result = await grade(await play_trial(agent, spec), spec.case, (Criterion("response_match_score", 0.5),))
+
+    assert (result.status, result.stop_reason, result.verdict, result.error) == ("finished", bound, "failed", None)
+    [turn] = result.transcript.turns
+    assert (turn.stop_reason, turn.answer) == (bound, "")
+    assert [event.text for event in turn.events if event.kind == "log"] == ["10 rounds and no answer"]
+    assert [(score.turn, score.value) for score in result.scores] == [(0, 0.0), (1, 0.0), (None, 0.0)]
+
+
 async def test_an_error_event_ends_the_turn_and_the_trial(trial: Callable[..., TrialSpec]) -> None:
-    error = ErrorRecord("max_iterations", "10 rounds and no answer")
+    error = ErrorRecord("lost", "10 rounds and no answer")
 
     result = await play_trial(
         yielding(Event("error", error=error), Event("agent_message", text="?")), trial(REF, queries=("a", "b"))
     )
 
     assert result.error == error
-    assert result.stop_reason == "max_iterations"
+    assert result.stop_reason == "error"
     assert [event.kind for event in result.transcript.turns[0].events] == ["user_message", "error"]
 
 

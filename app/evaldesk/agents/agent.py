@@ -23,7 +23,8 @@ class Agent(Protocol):
 
         `at_ms` is left at 0 and the events `user_message` and `state_delta` are left out: whoever plays the turn
         adds them. A partial `agent_message` comes only when `session.is_streaming`. What the agent raises passes
-        through; an `error` event ends the turn as well.
+        through; an `error` event ends the turn as well. One of the kind `max_turns` or `max_iterations` is no failure:
+        the agent went on until its bound, the turn has no answer, and the trial is scored on what was done.
         """
 
 

@@ -1,10 +1,11 @@
-"""In words: how a simulated conversation ended, and how much of a trial was answered from a recording."""
+"""In words: how a conversation ended, and how much of a trial was answered from a recording."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
 from evaldesk.model import TrialResult
+from evaldesk.model.transcript import BOUNDS
 
 ENDINGS: Mapping[str, str] = {
     "user_satisfied": "The simulated user ended the conversation, satisfied.",
@@ -15,12 +16,14 @@ ENDINGS: Mapping[str, str] = {
     "user_error": "The simulated user failed; the agent did not.",
 }
 
+NEVER_ANSWERED = "The agent was stopped at its bound of model calls and never answered; it is scored on what it did."
+
 
 def ending_sentence(result: TrialResult | None) -> str:
-    """Empty for a trial with scripted turns and answers of its own."""
+    """Empty for a trial with scripted turns and answers of its own, the last of which was given."""
     if result is None:
         return ""
-    said = ENDINGS.get(result.stop_reason, "")
+    said = NEVER_ANSWERED if result.stop_reason in BOUNDS else ENDINGS.get(result.stop_reason, "")
     n_replayed = sum(usage.is_replayed for usage in result.usages)
     if n_replayed:
         share = "All" if n_replayed == len(result.usages) else f"{n_replayed:,} of {len(result.usages):,}"

@@ -12,6 +12,7 @@ from evaldesk.engine.attempt import Attempt
 from evaldesk.engine.failures import failure
 from evaldesk.errors import ModelError
 from evaldesk.model import ErrorRecord, Event, Session, TrialResult, TrialSpec, TurnRecord
+from evaldesk.model.transcript import BOUNDS
 from evaldesk.wire import plain_text
 
 if TYPE_CHECKING:
@@ -32,7 +33,10 @@ def trial_user(agent: Agent, spec: TrialSpec) -> User:
 
 
 async def converse(user: User, session: Session, attempt: Attempt, say: Say) -> Said:
-    """Hold the conversation; the user's last word says how it ended, and is empty where the agent or a limit did."""
+    """Hold the conversation; the user's last word says how it ended, and is empty where the agent or a limit did.
+
+    An agent that reached its bound in a turn is asked nothing more: there is no answer to go on from.
+    """
     while True:
         said = await _next(user, session, attempt)
         if attempt.stop:
@@ -41,7 +45,7 @@ async def converse(user: User, session: Session, attempt: Attempt, say: Say) -> 
             _keep_last(attempt, said.events)
             return said
         record = await say(plain_text(said.text), said.events)
-        if record.error or attempt.stop:
+        if record.error or attempt.stop or record.stop_reason in BOUNDS:
             return Said()
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Mapping
 from copy import deepcopy
-from typing import TYPE_CHECKING
+from dataclasses import replace
+from typing import TYPE_CHECKING, cast
 
 from evaldesk.agents.agent import close_kept
 from evaldesk.engine.attempt import Attempt
@@ -27,11 +27,10 @@ from evaldesk.model import (
     TurnRecord,
     trial_verdict,
 )
+from evaldesk.model.transcript import BOUNDS
 
 if TYPE_CHECKING:
     from evaldesk.agents import Agent
-
-_BOUNDS: Mapping[str, StopReason] = {"max_iterations": "max_iterations", "max_turns": "max_turns"}
 
 
 async def play_trial(agent: Agent, spec: TrialSpec, *, attempt: Attempt | None = None) -> TrialResult:
@@ -136,9 +135,11 @@ async def _converse(agent: Agent, session: Session, query: str, turn: OpenTurn) 
         raise AgentError(f"reply must be an async generator of events, got {type(reply).__name__}")
     try:
         async for found in reply:
-            event = turn.take(found)
-            if event.error:
-                return _BOUNDS.get(event.error.kind, "error")
+            if isinstance(found, Event) and found.error and found.error.kind in BOUNDS:
+                turn.take(replace(found, kind="log", text=found.error.message, error=None))
+                return cast("StopReason", found.error.kind)
+            if turn.take(found).error:
+                return "error"
     finally:
         if hasattr(reply, "aclose"):
             await reply.aclose()

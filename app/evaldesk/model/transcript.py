@@ -22,6 +22,9 @@ EventKind: TypeAlias = Literal[
 StopReason: TypeAlias = Literal["answered", "max_iterations", "max_turns", "error", "timed_out", "cancelled"]
 Role: TypeAlias = Literal["agent", "user", "judge"]
 
+BOUNDS: frozenset[str] = frozenset({"max_turns", "max_iterations"})
+"""Stop reasons of a turn in which the agent went on until its bound and never answered."""
+
 
 @dataclass(frozen=True, slots=True)
 class Usage:
@@ -112,7 +115,8 @@ class TurnRecord:
     def answer(self) -> str:
         """The agent's last message, when no tool call follows it; empty when it never answered.
 
-        What a model says while it calls a tool is not its answer, even when nothing comes after.
+        What a model says while it calls a tool is not its answer, even when nothing comes after; nor is anything
+        that was said in a turn that reached its bound.
         """
         messages = self._messages
         return messages[-1].text if messages and self._is_answered else ""
@@ -135,6 +139,8 @@ class TurnRecord:
 
     @property
     def _is_answered(self) -> bool:
+        if self.stop_reason in BOUNDS:
+            return False
         kinds = [event.kind for event in self.events if not (event.is_partial or event.within)]
         said = [kind for kind in kinds if kind in {"agent_message", "tool_call"}]
         return bool(said) and said[-1] == "agent_message"
