@@ -13,7 +13,7 @@ from click.testing import CliRunner
 
 from evaldesk.cli import cli
 from evaldesk.demo_model import judge
-from evaldesk.desk.criteria import read_criteria, read_user
+from evaldesk.desk.criteria import criteria_of, read_criteria, read_user
 from evaldesk.llm import ModelCall, ModelReply
 from evaldesk.metrics import score_trial
 from evaldesk.model import Case, Criterion, Event, Expected, Transcript, Turn, TurnRecord, Usage
@@ -28,7 +28,7 @@ def blocks(language: str) -> list[str]:
 
 
 def test_the_criteria_file_is_read(tmp_path: Path) -> None:
-    (text,) = blocks("json")
+    text, labelled = blocks("json")
     path = tmp_path / "test_config.json"
     path.write_text(text)
 
@@ -37,6 +37,11 @@ def test_the_criteria_file_is_read(tmp_path: Path) -> None:
     assert [each.metric for each in criteria] == list(json.loads(text)["criteria"])
     assert criteria[-1].options == {"function": "rewards:exact"}
     assert read_user(path) is not None
+    assert [each.metric for each in criteria_of(json.loads(labelled)["criteria"])] == [
+        "tool_used/search",
+        "tool_used/no-refund",
+        "rubric_score/tone",
+    ]
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)

@@ -8,7 +8,15 @@ from pathlib import Path
 from typing import Any
 
 from evaldesk.errors import NotFoundError, UsageError
-from evaldesk.metrics import FUNCTION_OPTION, METRICS, check_function, function_options, is_function, metric_info
+from evaldesk.metrics import (
+    FUNCTION_OPTION,
+    METRICS,
+    check_function,
+    function_options,
+    is_function,
+    is_metric,
+    metric_info,
+)
 from evaldesk.model import Criterion, JsonObject, JsonValue
 from evaldesk.settings import Settings
 
@@ -47,7 +55,7 @@ def judges_of(criterion: Criterion) -> tuple[str, ...]:
 def _allowed(criterion: Criterion, settings: Settings, known: Mapping[str, Criterion]) -> Criterion:
     if is_function(criterion):
         raise UsageError("a page cannot name a function by its module", field="metric")
-    if criterion.metric not in METRICS:
+    if not is_metric(criterion.metric):
         return replace(criterion, options=_function(criterion.metric, settings, known))
     if not metric_info(criterion.metric).has_judge:
         return criterion
@@ -82,7 +90,7 @@ def _ready(criterion: Criterion, settings: Settings, root: str) -> Criterion:
         options |= {"root": options.get("root") or root} if options.get("root") or root else {}
         check_function(str(options[FUNCTION_OPTION]), str(options.get("root", "")), Path.cwd())
         return replace(criterion, options=options)
-    if criterion.metric not in METRICS or not metric_info(criterion.metric).has_judge:
+    if not is_metric(criterion.metric) or not metric_info(criterion.metric).has_judge:
         return criterion
     if judges_of(criterion) or not settings.allowed_judges:
         return criterion

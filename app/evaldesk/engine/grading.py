@@ -55,13 +55,13 @@ def grading_timeout_s(criteria: Sequence[Criterion], limits: Limits | None = Non
 
 def _timeouts(criteria: Sequence[Criterion], limits: Limits | None) -> dict[str, float]:
     """Seconds by metric, of those that may have to wait."""
-    from evaldesk.metrics import METRICS, is_function, metric_info
+    from evaldesk.metrics import is_function, is_metric, metric_info
 
     asked = limits.judge_timeout_s if limits else None
     found: dict[str, float] = {}
     for criterion in criteria:
         if is_function(criterion):
             found[criterion.metric] = asked or GRADE_TIMEOUT_S
-        elif criterion.metric in METRICS and metric_info(criterion.metric).has_judge:
+        elif is_metric(criterion.metric) and metric_info(criterion.metric).has_judge:
             found[criterion.metric] = asked or JUDGE_TIMEOUT_S
     return found

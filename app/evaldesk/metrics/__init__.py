@@ -1,20 +1,21 @@
 """Metrics: ways to score a trial. A new one is a file here and a line in `METRICS`."""
 
-from evaldesk.metrics.criteria import (
-    METRICS,
-    build_metric,
-    check_criteria,
-    metric_info,
-    metric_options,
-    unscored_reason,
-    unscored_reasons,
-)
+from evaldesk.metrics.criteria import build_metric, check_criteria, unscored_reason, unscored_reasons
 from evaldesk.metrics.eval_function import FUNCTION_OPTION, function_options, is_function, load_function_of
 from evaldesk.metrics.function_finding import check_function
 from evaldesk.metrics.metric import Metric, MetricInfo
 from evaldesk.metrics.option import OptionInfo
 from evaldesk.metrics.rouge import preload, rouge1
 from evaldesk.metrics.scoring import Grading, grade_trial, score_trial
+from evaldesk.metrics.table import (
+    METRICS,
+    is_label,
+    is_metric,
+    metric_info,
+    metric_kind,
+    metric_label,
+    metric_options,
+)
 
 __all__ = [
     "FUNCTION_OPTION",
@@ -29,8 +30,12 @@ __all__ = [
     "function_options",
     "grade_trial",
     "is_function",
+    "is_label",
+    "is_metric",
     "load_function_of",
     "metric_info",
+    "metric_kind",
+    "metric_label",
     "metric_options",
     "preload",
     "rouge1",

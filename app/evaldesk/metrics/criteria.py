@@ -6,68 +6,16 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from difflib import get_close_matches
-from functools import cache
-from typing import cast
 
 import msgspec
 
-from evaldesk.errors import NotFoundError, UsageError
+from evaldesk.errors import UsageError
 from evaldesk.metrics.eval_function import build_function, is_function
 from evaldesk.metrics.metric import ConditionalMetric, Metric, MetricInfo, Need
-from evaldesk.metrics.option import OptionInfo, option_infos
 from evaldesk.metrics.response_json import is_json_reference
 from evaldesk.metrics.response_number import is_number_reference
+from evaldesk.metrics.table import metric_class, metric_info, metric_kind
 from evaldesk.model import Case, Criterion
-from evaldesk.registry import Registry
-
-METRICS = Registry(
-    "metric",
-    "evaldesk.metrics",
-    {
-        "tool_trajectory_avg_score": "evaldesk.metrics.adk_trajectory:ToolTrajectoryAvgScore",
-        "response_match_score": "evaldesk.metrics.response_match:ResponseMatchScore",
-        "tool_exact": "evaldesk.metrics.tool_match:ToolExact",
-        "tool_in_order": "evaldesk.metrics.tool_match:ToolInOrder",
-        "tool_any_order": "evaldesk.metrics.tool_match:ToolAnyOrder",
-        "tool_unordered": "evaldesk.metrics.tool_match:ToolUnordered",
-        "tool_subset": "evaldesk.metrics.tool_match:ToolSubset",
-        "tool_used": "evaldesk.metrics.tool_used:ToolUsed",
-        "reported_value": "evaldesk.metrics.reported_value:ReportedValue",
-        "tool_precision": "evaldesk.metrics.tool_match:ToolPrecision",
-        "tool_recall": "evaldesk.metrics.tool_match:ToolRecall",
-        "tool_f1": "evaldesk.metrics.tool_match:ToolF1",
-        "response_rouge_2": "evaldesk.metrics.response_rouge:ResponseRouge2",
-        "response_rouge_l": "evaldesk.metrics.response_rouge:ResponseRougeL",
-        "response_exact": "evaldesk.metrics.response_text:ResponseExact",
-        "response_contains": "evaldesk.metrics.response_text:ResponseContains",
-        "response_json": "evaldesk.metrics.response_json:ResponseJson",
-        "response_number": "evaldesk.metrics.response_number:ResponseNumber",
-        "response_regex": "evaldesk.metrics.response_regex:ResponseRegex",
-        "response_json_schema": "evaldesk.metrics.response_json_schema:ResponseJsonSchema",
-        "required_outputs": "evaldesk.metrics.required_outputs:RequiredOutputs",
-        "final_state_match": "evaldesk.metrics.final_state:FinalStateMatch",
-        "state_path": "evaldesk.metrics.state_path:StatePath",
-        "final_response_match_v2": "evaldesk.metrics.judges.final_response:FinalResponseMatch",
-        "rubric_based_final_response_quality_v1": "evaldesk.metrics.judges.rubric_quality:RubricFinalResponse",
-        "rubric_based_tool_use_quality_v1": "evaldesk.metrics.judges.rubric_quality:RubricToolUse",
-        "rubric_based_multi_turn_trajectory_quality_v1": "evaldesk.metrics.judges.rubric_quality:RubricTrajectory",
-        "hallucinations_v1": "evaldesk.metrics.judges.hallucinations:Hallucinations",
-        "safety_v1": "evaldesk.metrics.judges.verdicts:Safety",
-        "response_evaluation_score": "evaldesk.metrics.judges.verdicts:ResponseEvaluation",
-        "multi_turn_task_success_v1": "evaldesk.metrics.judges.verdicts:TaskSuccess",
-        "multi_turn_trajectory_quality_v1": "evaldesk.metrics.judges.verdicts:TrajectoryQuality",
-        "multi_turn_tool_use_quality_v1": "evaldesk.metrics.judges.verdicts:ToolUseQuality",
-        "per_turn_user_simulator_quality_v1": "evaldesk.metrics.judges.user_simulator:UserSimulatorQuality",
-        "rubric_score": "evaldesk.metrics.judges.rubric_score:RubricScore",
-        "cost": "evaldesk.metrics.trial_totals:Cost",
-        "turn_count": "evaldesk.metrics.trial_totals:TurnCount",
-        "repeated_call_count": "evaldesk.metrics.trial_totals:RepeatedCallCount",
-        "tool_call_count_v1": "evaldesk.metrics.efficiency:ToolCallCount",
-        "inference_call_count_v1": "evaldesk.metrics.efficiency:InferenceCallCount",
-        "token_usage_v1": "evaldesk.metrics.efficiency:TokenUsage",
-        "invocation_duration_v1": "evaldesk.metrics.efficiency:InvocationDuration",
-    },
-)
 
 _MISSING: Mapping[Need, tuple[Callable[[Case], bool], str]] = {
     "tool_calls": (
@@ -90,16 +38,6 @@ _MISSING: Mapping[Need, tuple[Callable[[Case], bool], str]] = {
 }
 
 
-def metric_info(name: str) -> MetricInfo:
-    """What the metric says of itself. Raises NotFoundError."""
-    return _metric_class(name).info
-
-
-def metric_options(name: str) -> tuple[OptionInfo, ...]:
-    """The options of the metric as forms ask for them. Raises NotFoundError."""
-    return option_infos(_metric_class(name))
-
-
 def check_criteria(criteria: Sequence[Criterion]) -> None:
     """Raise UsageError for the first criterion that cannot be built or used, or a metric that is named twice."""
     seen: set[str] = set()
@@ -111,7 +49,10 @@ def check_criteria(criteria: Sequence[Criterion]) -> None:
                     f"{criterion.metric} needs its option {option!r}", field=f"{criterion.metric}.{option}"
                 )
         if criterion.metric in seen:
-            raise UsageError(f"{criterion.metric} is named twice; keep one", field=criterion.metric)
+            label = (
+                "" if is_function(criterion) else f", or give one a label of its own: {metric_kind(criterion.metric)}/2"
+            )
+            raise UsageError(f"{criterion.metric} is named twice; keep one{label}", field=criterion.metric)
         seen.add(criterion.metric)
 
 
@@ -121,8 +62,8 @@ def build_metric(criterion: Criterion) -> Metric:
         function = build_function(criterion)
         _check_threshold(function.info, criterion.threshold)
         return function
-    kind = _metric_class(criterion.metric)
-    _check_threshold(kind.info, criterion.threshold)
+    kind = metric_class(criterion.metric)
+    _check_threshold(metric_info(criterion.metric), criterion.threshold)
     known: list[str] = [field.name for field in fields(kind)] if is_dataclass(kind) else []
     for option in criterion.options:
         if option not in known:
@@ -157,19 +98,6 @@ def unscored_reasons(criterion: Criterion, cases: Sequence[Case]) -> dict[str, s
 
 def _is_never(case: Case) -> bool:
     return False
-
-
-@cache
-def _metric_class(name: str) -> type[Metric]:
-    # Only names of the table: a name that comes from a page must never reach an import.
-    if name not in METRICS:
-        unknown = NotFoundError.among("metric", name, METRICS)
-        unknown.field = "metric"
-        raise unknown
-    kind = METRICS.load(name)
-    if not isinstance(getattr(kind, "info", None), MetricInfo) or not callable(getattr(kind, "score", None)):
-        raise UsageError(f"{name} is not a metric: it needs `info`, a MetricInfo, and a method `score`")
-    return cast("type[Metric]", kind)
 
 
 def _check_threshold(info: MetricInfo, threshold: float | None) -> None:

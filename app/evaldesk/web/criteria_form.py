@@ -9,7 +9,7 @@ from typing import TypeAlias
 from starlette.datastructures import ImmutableMultiDict
 
 from evaldesk.errors import EvaldeskError, UsageError
-from evaldesk.metrics import METRICS, OptionInfo, build_metric, is_function, metric_options
+from evaldesk.metrics import OptionInfo, build_metric, is_function, is_metric, metric_options
 from evaldesk.model import DEFAULT_CRITERIA, Criterion, JsonValue
 from evaldesk.web.forms import json_object
 from evaldesk.web.option_text import number_text, read_option, write_option
@@ -19,6 +19,7 @@ Typed: TypeAlias = ImmutableMultiDict[str, object]
 
 FILLED = "filled"
 OTHER = "other"
+LABEL = "label"
 
 
 def read_criteria(typed: Typed) -> tuple[Criterion, ...]:
@@ -37,7 +38,7 @@ def write_criteria(criteria: Sequence[Criterion]) -> list[tuple[str, object]]:
     for each in criteria:
         threshold = "" if each.threshold is None else number_text(each.threshold)
         typed += [("metric", each.metric), (f"{each.metric}.threshold", threshold)]
-        if is_function(each) or each.metric not in METRICS:  # where it is found is not the browser's to say
+        if is_function(each) or not is_metric(each.metric):  # where it is found is not the browser's to say
             continue
         known = {info.name: info for info in metric_options(each.metric)}
         read = _as_read(each)
@@ -82,7 +83,7 @@ def typed_criterion(typed: Typed, name: str) -> Criterion:
     """One metric with threshold and options as typed. Raises UsageError naming the field."""
     text = text_typed(typed, f"{name}.threshold", "").strip()
     threshold = number_typed(text, f"{name}.threshold") if text else None
-    if name not in METRICS:
+    if not is_metric(name):
         return Criterion(name, threshold)
     options: dict[str, JsonValue] = {}
     for info in metric_options(name):

@@ -3,13 +3,23 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from evaldesk.errors import EvaldeskError
-from evaldesk.metrics import METRICS, MetricInfo, OptionInfo, metric_info, metric_options, unscored_reasons
+from evaldesk.metrics import (
+    METRICS,
+    MetricInfo,
+    OptionInfo,
+    is_metric,
+    metric_info,
+    metric_kind,
+    metric_label,
+    metric_options,
+    unscored_reasons,
+)
 from evaldesk.model import DEFAULT_CRITERIA, Case, Criterion
-from evaldesk.web.criteria_form import FILLED, OTHER, Typed, text_typed, ticked_metrics, typed_criterion
+from evaldesk.web.criteria_form import FILLED, LABEL, OTHER, Typed, text_typed, ticked_metrics, typed_criterion
 from evaldesk.web.option_text import LISTED, write_option
 
 MAX_NAMED = 5
@@ -62,7 +72,10 @@ class OptionField:
 
 @dataclass(frozen=True, slots=True)
 class MetricField:
-    """A metric on the form; `rare` are options behind a disclosure, `unscored` says which cases it cannot judge."""
+    """A metric on the form; `rare` are options behind a disclosure, `unscored` says which cases it cannot judge.
+
+    `label` is the one in its name, as it was typed; None for the metric itself, of which there can be more.
+    """
 
     name: str
     title: str
@@ -75,6 +88,7 @@ class MetricField:
     met: str
     unscored: str
     is_unavailable: bool
+    label: str | None = None
 
     def has_rare(self, problems: Mapping[str, str]) -> bool:
         """Whether the options behind the disclosure say anything, or are wrong."""
@@ -102,12 +116,12 @@ def metric_groups(typed: Typed, cases: Sequence[Case], offer: Offer | None = Non
     A ticked metric that is not offered (any more) stands among the functions, so that it is not lost in silence.
     """
     offer = offer or Offer()
-    ticked = {*ticked_metrics(typed)}
+    ticked = dict.fromkeys(ticked_metrics(typed))
     found: dict[str, list[MetricField]] = {name: [] for name in GROUPS}
-    for name in METRICS:
+    for name in _shown(ticked):
         info = metric_info(name)
         found[_group(info)].append(_metric_field(typed, info, name in ticked, cases, offer))
-    for name in dict.fromkeys([*offer.functions, *(name for name in ticked if name not in METRICS)]):
+    for name in dict.fromkeys([*offer.functions, *(name for name in ticked if not is_metric(name))]):
         found["functions"].append(_function_field(typed, name, name in ticked, offer))
     return tuple(
         MetricGroup(
@@ -130,6 +144,14 @@ def unscored_words(unscored: Mapping[str, str], n_cases: int) -> str:
         return f"Every case would be unscored. {reason}"
     named = ", ".join(list(unscored)[:MAX_NAMED]) + (" and more" if len(unscored) > MAX_NAMED else "")
     return f"{len(unscored)} of {n_cases} cases would be unscored and could not pass: {named}. {reason}"
+
+
+def _shown(ticked: Iterable[str]) -> Iterator[str]:
+    """Every metric, those with a label behind the metric itself."""
+    more = [name for name in ticked if is_metric(name) and name not in METRICS]
+    for kind in METRICS:
+        yield kind
+        yield from (name for name in more if metric_kind(name) == kind)
 
 
 def _group(info: MetricInfo) -> str:
@@ -168,6 +190,7 @@ def _metric_field(typed: Typed, info: MetricInfo, is_checked: bool, cases: Seque
         else "",
         unscored=unscored_words(unscored, len(cases)),
         is_unavailable=bool(cases) and len(unscored) == len(cases),
+        label=text_typed(typed, f"{info.name}.{LABEL}", metric_label(info.name)) if metric_label(info.name) else None,
     )
 
 

@@ -26,6 +26,7 @@ from evaldesk.web.criteria_form import (
     write_criteria,
 )
 from evaldesk.web.metric_form import MAX_NAMED, MetricGroup
+from evaldesk.web.metric_labels import check_labels
 from evaldesk.web.option_text import number_text
 
 MAX_LISTED = 500
@@ -82,6 +83,7 @@ def typed_values(typed: Typed) -> dict[str, str]:
 
 def read_options(typed: Typed) -> RunOptions:
     """The options that were typed. Raises UsageError naming the first field that cannot be read."""
+    check_labels(typed)
     values = typed_values(typed)
     is_selection = text_typed(typed, "cases", "all") == "selected"
     return RunOptions(

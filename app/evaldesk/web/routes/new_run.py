@@ -21,6 +21,7 @@ from evaldesk.store import RunSummary
 from evaldesk.web.criteria_form import Typed
 from evaldesk.web.forms import read_form
 from evaldesk.web.metric_form import MetricGroup, Offer, metric_groups
+from evaldesk.web.metric_labels import labelled, with_another
 from evaldesk.web.render import desk_of, page, target_of
 from evaldesk.web.run_form import (
     MAX_LISTED,
@@ -46,8 +47,11 @@ async def new(request: Request) -> Response:
 
 
 async def preview(request: Request) -> Response:
-    """POST /runs/new: the same form with what was typed; nothing is started. `check` says what is wrong with it."""
-    typed = await _typed(request)
+    """POST /runs/new: the same form with what was typed; nothing is started.
+
+    `another` adds a metric once more, `check` says what is wrong.
+    """
+    typed = with_another(await _typed(request))
     if not typed.get("check"):
         return await _form(request, typed)
     try:
@@ -82,7 +86,7 @@ def _selected_by(desk: Desk, run: RunSummary) -> Collection[str]:
 
 
 async def _typed(request: Request) -> Typed:
-    return ImmutableMultiDict((await read_form(request)).multi_items())
+    return labelled(ImmutableMultiDict((await read_form(request)).multi_items()))
 
 
 async def _only_one(request: Request, typed: Typed, options: RunOptions) -> RunOptions:

@@ -18,6 +18,7 @@ from evaldesk.web.addresses import number
 from evaldesk.web.criteria_form import Typed, read_criteria
 from evaldesk.web.forms import read_form
 from evaldesk.web.metric_form import Offer, metric_groups
+from evaldesk.web.metric_labels import check_labels, labelled, with_another
 from evaldesk.web.render import desk_of, page, target_of
 from evaldesk.web.run_form import like_run
 
@@ -29,8 +30,8 @@ async def new(request: Request) -> Response:
 
 
 async def preview(request: Request) -> Response:
-    """POST /runs/{run_id}/scorings/new: the same form with what was ticked; nothing is scored."""
-    return await _form(request, await _typed(request))
+    """POST /runs/{run_id}/scorings/new: the same form with what was ticked; `another` adds a metric once more."""
+    return await _form(request, with_another(await _typed(request)))
 
 
 async def create(request: Request) -> Response:
@@ -39,6 +40,7 @@ async def create(request: Request) -> Response:
     desk = desk_of(request)
     played = await desk.runs.summary(_run_id(request))
     try:
+        check_labels(typed)
         criteria = allowed_criteria(read_criteria(typed), desk.settings, played.config.criteria)
         run_id = await desk.runs.rescore(played.id, criteria)
     except UsageError as error:
@@ -68,7 +70,7 @@ async def _form(request: Request, typed: Typed, error: UsageError | None = None)
 
 
 async def _typed(request: Request) -> Typed:
-    return ImmutableMultiDict((await read_form(request)).multi_items())
+    return labelled(ImmutableMultiDict((await read_form(request)).multi_items()))
 
 
 def _run_id(request: Request) -> int:

@@ -1,0 +1,123 @@
+"""The table of metrics, and what each says of itself.
+
+A run names a metric once, or more than once with a label of its own each time: `tool_used/search`, `tool_used/book`.
+The label is part of the name everywhere, so that whoever has only a name knows which metric it is.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from functools import cache
+from typing import cast
+
+from evaldesk.errors import NotFoundError, UsageError
+from evaldesk.metrics.metric import Metric, MetricInfo
+from evaldesk.metrics.option import OptionInfo, option_infos
+from evaldesk.registry import Registry
+
+METRICS = Registry(
+    "metric",
+    "evaldesk.metrics",
+    {
+        "tool_trajectory_avg_score": "evaldesk.metrics.adk_trajectory:ToolTrajectoryAvgScore",
+        "response_match_score": "evaldesk.metrics.response_match:ResponseMatchScore",
+        "tool_exact": "evaldesk.metrics.tool_match:ToolExact",
+        "tool_in_order": "evaldesk.metrics.tool_match:ToolInOrder",
+        "tool_any_order": "evaldesk.metrics.tool_match:ToolAnyOrder",
+        "tool_unordered": "evaldesk.metrics.tool_match:ToolUnordered",
+        "tool_subset": "evaldesk.metrics.tool_match:ToolSubset",
+        "tool_used": "evaldesk.metrics.tool_used:ToolUsed",
+        "reported_value": "evaldesk.metrics.reported_value:ReportedValue",
+        "tool_precision": "evaldesk.metrics.tool_match:ToolPrecision",
+        "tool_recall": "evaldesk.metrics.tool_match:ToolRecall",
+        "tool_f1": "evaldesk.metrics.tool_match:ToolF1",
+        "response_rouge_2": "evaldesk.metrics.response_rouge:ResponseRouge2",
+        "response_rouge_l": "evaldesk.metrics.response_rouge:ResponseRougeL",
+        "response_exact": "evaldesk.metrics.response_text:ResponseExact",
+        "response_contains": "evaldesk.metrics.response_text:ResponseContains",
+        "response_json": "evaldesk.metrics.response_json:ResponseJson",
+        "response_number": "evaldesk.metrics.response_number:ResponseNumber",
+        "response_regex": "evaldesk.metrics.response_regex:ResponseRegex",
+        "response_json_schema": "evaldesk.metrics.response_json_schema:ResponseJsonSchema",
+        "required_outputs": "evaldesk.metrics.required_outputs:RequiredOutputs",
+        "final_state_match": "evaldesk.metrics.final_state:FinalStateMatch",
+        "state_path": "evaldesk.metrics.state_path:StatePath",
+        "final_response_match_v2": "evaldesk.metrics.judges.final_response:FinalResponseMatch",
+        "rubric_based_final_response_quality_v1": "evaldesk.metrics.judges.rubric_quality:RubricFinalResponse",
+        "rubric_based_tool_use_quality_v1": "evaldesk.metrics.judges.rubric_quality:RubricToolUse",
+        "rubric_based_multi_turn_trajectory_quality_v1": "evaldesk.metrics.judges.rubric_quality:RubricTrajectory",
+        "hallucinations_v1": "evaldesk.metrics.judges.hallucinations:Hallucinations",
+        "safety_v1": "evaldesk.metrics.judges.verdicts:Safety",
+        "response_evaluation_score": "evaldesk.metrics.judges.verdicts:ResponseEvaluation",
+        "multi_turn_task_success_v1": "evaldesk.metrics.judges.verdicts:TaskSuccess",
+        "multi_turn_trajectory_quality_v1": "evaldesk.metrics.judges.verdicts:TrajectoryQuality",
+        "multi_turn_tool_use_quality_v1": "evaldesk.metrics.judges.verdicts:ToolUseQuality",
+        "per_turn_user_simulator_quality_v1": "evaldesk.metrics.judges.user_simulator:UserSimulatorQuality",
+        "rubric_score": "evaldesk.metrics.judges.rubric_score:RubricScore",
+        "cost": "evaldesk.metrics.trial_totals:Cost",
+        "turn_count": "evaldesk.metrics.trial_totals:TurnCount",
+        "repeated_call_count": "evaldesk.metrics.trial_totals:RepeatedCallCount",
+        "tool_call_count_v1": "evaldesk.metrics.efficiency:ToolCallCount",
+        "inference_call_count_v1": "evaldesk.metrics.efficiency:InferenceCallCount",
+        "token_usage_v1": "evaldesk.metrics.efficiency:TokenUsage",
+        "invocation_duration_v1": "evaldesk.metrics.efficiency:InvocationDuration",
+    },
+)
+
+_LABEL = re.compile(r"[\w-]{1,40}")
+
+
+def metric_info(name: str) -> MetricInfo:
+    """What the metric says of itself, its label in name and title. Raises NotFoundError, UsageError for the label."""
+    info = metric_class(name).info
+    label = metric_label(name)
+    return replace(info, name=name, title=f"{info.title}: {label}") if label else info
+
+
+def metric_options(name: str) -> tuple[OptionInfo, ...]:
+    """The options of the metric as forms ask for them. Raises NotFoundError, UsageError for the label."""
+    return option_infos(metric_class(name))
+
+
+def metric_kind(name: str) -> str:
+    """`tool_used` of `tool_used/search`; a name without a label as it stands."""
+    return name if name in METRICS else name.partition("/")[0]
+
+
+def metric_label(name: str) -> str:
+    """`search` of `tool_used/search`; empty without a label."""
+    return "" if name in METRICS else name.partition("/")[2]
+
+
+def is_label(text: str) -> bool:
+    """Whether `text` can stand behind the slash."""
+    return _LABEL.fullmatch(text) is not None
+
+
+def is_metric(name: str) -> bool:
+    """Whether the name, with its label, is that of a metric of the table."""
+    return name in METRICS or ("/" in name and metric_kind(name) in METRICS and is_label(metric_label(name)))
+
+
+def metric_class(name: str) -> type[Metric]:
+    """The metric that the name, with or without a label, stands for. Raises NotFoundError, UsageError."""
+    # Only names of the table: a name that comes from a page must never reach an import.
+    kind_name = metric_kind(name)
+    if kind_name not in METRICS:
+        unknown = NotFoundError.among("metric", name, METRICS)
+        unknown.field = "metric"
+        raise unknown
+    if not is_metric(name):
+        raise UsageError(
+            f"{name[:80]!r}: the label behind {kind_name}/ is 1 to 40 letters, digits, _ or -", field="metric"
+        )
+    return _loaded(kind_name)
+
+
+@cache
+def _loaded(name: str) -> type[Metric]:
+    kind = METRICS.load(name)
+    if not isinstance(getattr(kind, "info", None), MetricInfo) or not callable(getattr(kind, "score", None)):
+        raise UsageError(f"{name} is not a metric: it needs `info`, a MetricInfo, and a method `score`")
+    return cast("type[Metric]", kind)
