@@ -20,6 +20,7 @@ from evaldesk.model import (
     ErrorRecord,
     Event,
     Expected,
+    Limits,
     RunConfig,
     Score,
     Transcript,
@@ -61,6 +62,7 @@ async def desk(store: Store, tmp_path: Path) -> AsyncIterator[RunDesk]:
 
 
 PLAYED_HERE = AgentRef("nobody", "no_such_module:agent")
+LIMITS = Limits()
 
 
 def played(
@@ -69,10 +71,11 @@ def played(
     n: int = 1,
     criteria: tuple[Criterion, ...] = (EXACT,),
     agent: AgentRef = PLAYED_HERE,
+    limits: Limits = LIMITS,
 ) -> int:
     """A finished run of one case for each answer, each with the reference `four it is`; `` breaks off."""
     cases = [Case(f"c{index}", (Turn("Roll.", Expected(None, (), "four it is")),)) for index in range(len(answers))]
-    config = RunConfig(agent, "dice", n=n, criteria=criteria)
+    config = RunConfig(agent, "dice", n=n, criteria=criteria, limits=limits)
     run_id = store.runs.create(config, cases)
     store.runs.set_status(run_id, "running")
     store.runs.record([result(run_id, at, answer) for at, answer in enumerate(answers)])
@@ -126,6 +129,23 @@ async def test_what_a_judge_cost_before_is_not_counted_again(desk: RunDesk, stor
     again = await over(desk, await desk.rescore(source, (ROUGE,)))
 
     assert (again.cost, store.runs.summary(source).cost) == (0.25, 0.5)
+
+
+async def test_judges_have_as_long_as_the_run_gave_them(
+    desk: RunDesk, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = played(store, "four it is", limits=Limits(judge_timeout_s=7.0))
+    given: list[float | None] = []
+
+    async def judge(found: Any, timeout_s: float | None = None) -> Any:
+        given.append(timeout_s)
+        found.close()
+        return []
+
+    monkeypatch.setattr("evaldesk.metrics.scoring._within", lambda timeout_s, found: judge(found, timeout_s))
+    await over(desk, await desk.rescore(source, (Criterion("safety_v1", 0.5, {"judge_model": "demo/judge"}),)))
+
+    assert given == [7.0]
 
 
 async def test_a_scoring_of_a_scoring_names_the_run_that_played(desk: RunDesk, store: Store) -> None:

@@ -109,7 +109,7 @@ class StoredTrials:
         if played is None or played.status == "cancelled":
             return None
         result = replace(as_played(played), run_id=self._run_id, attempt=trial.attempt)
-        return GradeSpec(result, case, self._config.criteria)
+        return GradeSpec(result, case, self._config.criteria, self._config.limits)
 
 
 def as_played(result: TrialResult) -> TrialResult:

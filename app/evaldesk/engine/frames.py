@@ -17,6 +17,7 @@ from evaldesk.model import (
     Criterion,
     ErrorRecord,
     Event,
+    Limits,
     TrialResult,
     TrialSpec,
     TurnRecord,
@@ -27,11 +28,12 @@ MAX_FRAME = 64 * 1024 * 1024
 
 
 class GradeSpec(msgspec.Struct, frozen=True):
-    """A stored trial that is to be scored again, without playing it."""
+    """A stored trial that is to be scored again, without playing it; of its run's `limits` that of judges holds."""
 
     result: TrialResult
     case: Case
     criteria: tuple[Criterion, ...]
+    limits: Limits | None = None
 
 
 class Play(msgspec.Struct, frozen=True, tag="play"):

@@ -67,8 +67,8 @@ class GradeWork:
         """Grade, encode."""
         CURRENT_LOG.set(self.attempt.log)
         spec = self._frame.spec
-        self.attempt.begin("grade", grading_timeout_s(spec.criteria))
-        return _ended(self._frame.key, await grade(spec.result, spec.case, spec.criteria))
+        self.attempt.begin("grade", grading_timeout_s(spec.criteria, spec.limits))
+        return _ended(self._frame.key, await grade(spec.result, spec.case, spec.criteria, spec.limits))
 
     def given_up(self, place: str) -> bytes:
         """The trial as it was, without scores."""

@@ -53,7 +53,7 @@ class InlineExecutor:
         if self.is_cancelled:
             result = cancelled(spec)
         elif isinstance(spec, GradeSpec):
-            result = await grade(spec.result, spec.case, spec.criteria)
+            result = await grade(spec.result, spec.case, spec.criteria, spec.limits)
         else:
             result = await self._play(spec)
         self._room.release()

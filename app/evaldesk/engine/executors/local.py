@@ -147,7 +147,7 @@ class LocalExecutor:
         if slot.worker is None:
             raise AssertionError("only a slot with a worker is given work")
         if isinstance(spec, GradeSpec):
-            slot.worker.send(Grade(key, spec), grading_timeout_s(spec.criteria))
+            slot.worker.send(Grade(key, spec), grading_timeout_s(spec.criteria, spec.limits))
         else:
             slot.worker.send(Play(key, spec), spec.limits.trial_timeout_s)
 
