@@ -6,11 +6,12 @@ import json
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -94,13 +95,13 @@ class Place:
         self.evalset.write_text(json.dumps({"eval_set_id": "set", "eval_cases": cases}))
         return self.evalset
 
-    def spawn(self, **environment: str) -> Server:
+    def spawn(self, *, program: Sequence[str] = ("-m", "evaldesk"), **environment: str) -> Server:
         """A server on the workspace that is still starting."""
         options = ["--port", "0", "--no-open", "--token", TOKEN, "--workspace", str(self.workspace)]
         log_path = self.folder / f"server{len(self.servers)}.log"
         with log_path.open("w") as log:
             process = subprocess.Popen(
-                [sys.executable, "-m", "evaldesk", "ui", *options, str(self.workspace)],
+                [sys.executable, *program, "ui", *options, str(self.workspace)],
                 stdout=subprocess.PIPE,
                 stderr=log,
                 text=True,
@@ -110,9 +111,9 @@ class Place:
         self.servers.append(Server(process, log_path, time.monotonic()))
         return self.servers[-1]
 
-    def start(self, **environment: str) -> Server:
+    def start(self, *, program: Sequence[str] = ("-m", "evaldesk"), **environment: str) -> Server:
         """A server on the workspace, once it is ready."""
-        server = self.spawn(**environment)
+        server = self.spawn(program=program, **environment)
         server.wait_until_ready()
         return server
 
@@ -182,6 +183,22 @@ class Server:
         """Post a form as a script does that reads the answer as a stream."""
         headers = _BEARER | {"Accept": "text/html, text/event-stream", "HX-Request": "true"}
         return httpx2.stream("POST", self.url + path, headers=headers, data=fields, timeout=PATIENCE_S)
+
+    def begin_post(self, path: str) -> socket.socket:
+        """A connection on which the server waits for the body of a form."""
+        url = httpx2.URL(self.url)
+        lines = [f"POST {path} HTTP/1.1", f"Host: {url.host}:{url.port}", f"Authorization: Bearer {TOKEN}"]
+        lines += ["Content-Type: application/x-www-form-urlencoded", "Content-Length: 9", "Expect: 100-continue"]
+        connection = socket.create_connection((url.host, url.port), timeout=PATIENCE_S)
+        connection.sendall("\r\n".join((*lines, "", "")).encode())
+        assert connection.recv(100).startswith(b"HTTP/1.1 100 "), self.log()
+        return connection
+
+    def is_listening(self) -> bool:
+        """Whether a new connection is taken."""
+        url = httpx2.URL(self.url)
+        with socket.socket() as probe:
+            return probe.connect_ex((url.host, url.port)) == 0
 
     def start_run(self, **changes: Any) -> int:
         """Start a run of the first agent and eval set that the form offers, as it proposes; gives its id."""
