@@ -1,9 +1,10 @@
-"""Floor 1: the one door to LiteLLM, opened when the first model is called or by `preload`."""
+"""Floor 1: the one door to models. LiteLLM is imported when a call needs it, or by `warm`."""
 
+from evaldesk.llm.attempts import warm
 from evaldesk.llm.call import ModelCall, ModelReply, RequestedCall
 from evaldesk.llm.failures import model_error
 from evaldesk.llm.keys import missing_keys
-from evaldesk.llm.loop import complete, preload
+from evaldesk.llm.loop import complete
 from evaldesk.llm.prices import price
 from evaldesk.llm.retries import PATIENT, Patience, Wait
 from evaldesk.llm.shared import litellm_endpoint, litellm_response
@@ -20,6 +21,6 @@ __all__ = [
     "litellm_response",
     "missing_keys",
     "model_error",
-    "preload",
     "price",
+    "warm",
 ]

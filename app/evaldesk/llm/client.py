@@ -1,8 +1,7 @@
-"""LiteLLM, opened quietly, and one attempt at a call."""
+"""LiteLLM, opened quietly, and one request through it."""
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import os
 import threading
@@ -12,21 +11,15 @@ from functools import cache
 from typing import Any
 
 from evaldesk.collecting import no_collecting
-from evaldesk.errors import ModelError
 from evaldesk.llm.call import ModelCall, ModelReply, RequestedCall
-from evaldesk.llm.strictness import STRICTNESS
+from evaldesk.llm.endpoints import key_of
+from evaldesk.llm.refusals import BrokenAnswerError
 from evaldesk.model import Usage
 
 DEMO_PREFIX = "demo/"
 
 _opening = threading.Lock()
 _unpriced: set[str] = set()
-
-
-class BrokenAnswerError(Exception):
-    """An answer in the right shape with nothing in it."""
-
-    status_code = 200
 
 
 def set_environment() -> None:
@@ -67,33 +60,25 @@ def _opened() -> Any:
     return litellm
 
 
-async def attempt(call: ModelCall, tell: Callable[[str], object] | None) -> ModelReply:
-    """One request, streamed when `tell` is given. Raises what LiteLLM raises, and TimeoutError."""
-    while True:
-        try:
-            return await _asked(call, tell)
-        except Exception as error:
-            if not STRICTNESS.learn(call, error):
-                raise
+async def ask(call: ModelCall, tell: Callable[[str], object] | None, unknown: frozenset[str]) -> ModelReply:
+    """One request, streamed when `tell` is given, without the fields that are `unknown` to who is asked.
 
-
-async def _asked(call: ModelCall, tell: Callable[[str], object] | None) -> ModelReply:
+    Raises what LiteLLM raises.
+    """
     litellm = open_litellm()
-    unknown = STRICTNESS.unknown_to(call)
     arguments = {name: value for name, value in _arguments(call).items() if name not in unknown}
-    async with asyncio.timeout(call.timeout_s):
-        if tell is None:
-            return _reply(call, await litellm.acompletion(**arguments))
-        options: dict[str, Any] = {"stream": True}
-        if "stream_options" not in unknown:
-            options["stream_options"] = {"include_usage": True}
-        chunks = []
-        async for chunk in await litellm.acompletion(**arguments, **options):
-            chunks.append(chunk)
-            text = chunk.choices[0].delta.content if chunk.choices else None
-            if text:
-                tell(text)
-        return _reply(call, litellm.stream_chunk_builder(chunks, messages=list(call.messages)))
+    if tell is None:
+        return _reply(call, await litellm.acompletion(**arguments))
+    options: dict[str, Any] = {"stream": True}
+    if "stream_options" not in unknown:
+        options["stream_options"] = {"include_usage": True}
+    chunks = []
+    async for chunk in await litellm.acompletion(**arguments, **options):
+        chunks.append(chunk)
+        text = chunk.choices[0].delta.content if chunk.choices else None
+        if text:
+            tell(text)
+    return _reply(call, litellm.stream_chunk_builder(chunks, messages=list(call.messages)))
 
 
 def _arguments(call: ModelCall) -> dict[str, Any]:
@@ -119,14 +104,14 @@ def _arguments(call: ModelCall) -> dict[str, Any]:
 
 def endpoint(call: ModelCall) -> dict[str, Any]:
     """The arguments that say which model is asked, and where. Raises ModelError for a key that is not there."""
-    optional = {"api_base": call.api_base, "api_key": _key(call), "extra_body": dict(call.extra)}
+    optional = {"api_base": call.api_base, "api_key": key_of(call), "extra_body": dict(call.extra)}
     return {"model": _full_name(call), **{name: value for name, value in optional.items() if value}}
 
 
 def _full_name(call: ModelCall) -> str:
     """`provider/name`; a name without a provider at an address of its own is served there as vLLM would."""
-    provider = call.model.partition("/")[0]
-    if not call.api_base or provider in _providers():
+    provider, slash, _ = call.model.partition("/")
+    if not call.api_base or (slash and provider in _providers()):
         return call.model
     return f"hosted_vllm/{call.model}"
 
@@ -136,16 +121,6 @@ def _providers() -> frozenset[str]:
     litellm = open_litellm()
     custom = (entry["provider"] for entry in litellm.custom_provider_map)
     return frozenset([*map(str, litellm.models_by_provider), *(item.value for item in litellm.LlmProviders), *custom])
-
-
-def _key(call: ModelCall) -> str | None:
-    if not call.api_key_env:
-        return None
-    key = os.environ.get(call.api_key_env)
-    if not key:
-        sentence = f"{call.model}: the environment has no {call.api_key_env}; set it where the desk is started"
-        raise ModelError(sentence, kind="authentication", is_fatal=True)
-    return key
 
 
 def _reply(call: ModelCall, response: Any) -> ModelReply:

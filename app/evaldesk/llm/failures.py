@@ -30,6 +30,12 @@ _NO_KEY = re.compile(
 _NO_MODEL = re.compile(r"LLM Provider NOT provided|model_not_found|unknown model", re.I)
 _NO_MONEY = re.compile(r"insufficient_quota|credit balance is too low|payment required", re.I)
 _NO_NETWORK = re.compile(r"connect|disconnect|timed? ?out|connection (?:reset|aborted|closed)|name or service", re.I)
+_TOO_LONG = re.compile(
+    r"context_length_exceeded|maximum context (?:length|limit)|longer than the (?:model's )?(?:maximum )?context"
+    r"|exceed(?:s|ed)? (?:the )?(?:available |model's )?context",
+    re.I,
+)
+_NOT_ALLOWED = re.compile(r"content_policy_violation|content_filter|content management policy", re.I)
 _LOCAL_FAULT = re.compile(r"no module named|unexpected keyword|object has no attribute", re.I)
 
 
@@ -65,25 +71,25 @@ def failure_of(error: BaseException, model: str) -> ModelFailure:
     status = _status(error)
     text = f"{getattr(error, 'body', None) or ''} {error}"
     said = _said(error)
-    fatal = _fatal(names, status, text, said, model)
+    fatal = _fatal(names, status, text, said, model, getattr(error, "key_name", ""))
     if fatal:
         return fatal
     passing = _passing(names, status, text)
     if passing:
         should_not = _header(error, "x-should-retry") == "false"
         return ModelFailure(passing, f"{model}: {said}", is_passing=not should_not, retry_after_s=_retry_after_s(error))
-    if "ContextWindowExceededError" in names:
+    if "ContextWindowExceededError" in names or _TOO_LONG.search(text):
         return ModelFailure("context_window", f"{model}: the conversation is longer than the model can read: {said}")
-    if "ContentPolicyViolationError" in names:
+    if "ContentPolicyViolationError" in names or _NOT_ALLOWED.search(text):
         return ModelFailure("content_policy", f"{model}: the provider refuses this conversation: {said}")
     return ModelFailure("bad_request" if 400 <= status < 500 else "model", f"{model}: {said}")
 
 
-def _fatal(names: set[str], status: int, text: str, said: str, model: str) -> ModelFailure | None:
+def _fatal(names: set[str], status: int, text: str, said: str, model: str, key_name: str) -> ModelFailure | None:
     if _NO_MONEY.search(text) or status == 402:
         return ModelFailure("quota", f"{model}: the account has nothing left to spend: {said}", is_fatal=True)
     if names & {"AuthenticationError", "PermissionDeniedError"} or status in {401, 403} or _NO_KEY.search(text):
-        sentence = f"{model}: no valid key; set {_key_names(model)} where the desk is started: {said}"
+        sentence = f"{model}: no valid key; set {key_name or _key_names(model)} where the desk is started: {said}"
         return ModelFailure("authentication", sentence, is_fatal=True)
     if "NotFoundError" in names or status == 404 or _NO_MODEL.search(text):
         sentence = f"{model}: no such model; name it as provider/model, openai/gpt-4o-mini or demo/dice say: {said}"
@@ -104,7 +110,7 @@ def _passing(names: set[str], status: int, text: str) -> str | None:
         return "rate_limit"
     if status == 200:  # an answer that says all is well and cannot be read: a gateway's page, a cut body
         return "broken_answer"
-    if _LOCAL_FAULT.search(text):
+    if _LOCAL_FAULT.search(text) and "EndpointError" not in names:
         return None
     if _NO_NETWORK.search(text) and (status >= 500 or not status):
         return "connection"
@@ -149,9 +155,10 @@ def _retry_after_s(error: BaseException) -> float | None:
 
 
 def _header(error: BaseException, name: str) -> str:
-    """A header of the provider's answer; empty when there is none. LiteLLM hangs them on either attribute."""
+    """A header of the provider's answer; empty when there is none. LiteLLM hangs them on either of two attributes."""
     response: Any = getattr(error, "response", None)
-    for headers in (getattr(error, "litellm_response_headers", None), getattr(response, "headers", None)):
+    found = (getattr(error, "litellm_response_headers", None), getattr(response, "headers", None))
+    for headers in (*found, getattr(error, "headers", None)):
         if isinstance(headers, Mapping) and headers.get(name):
             return str(headers[name])
     return ""

@@ -11,7 +11,6 @@ from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
 from evaldesk.llm.call import ModelCall, ModelReply
-from evaldesk.llm.client import open_litellm, set_environment
 from evaldesk.llm.recording import CURRENT_RECORDER
 from evaldesk.llm.retries import PATIENT, Patience, Wait, complete_patiently
 
@@ -47,12 +46,6 @@ async def complete(
 async def on_loop(work: Coroutine[Any, Any, T]) -> T:
     """What `work` gives on the loop of the model calls; cancelling the caller cancels it."""
     return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, _loop()))
-
-
-def preload() -> None:
-    """Begin to import LiteLLM in the background, which takes 1.7 s."""
-    set_environment()
-    _loop().call_soon_threadsafe(open_litellm)
 
 
 def _loop() -> asyncio.AbstractEventLoop:

@@ -11,8 +11,8 @@ from datetime import UTC, datetime, timedelta
 from typing import TypeAlias, TypeVar
 
 from evaldesk.errors import ModelError
+from evaldesk.llm.attempts import attempt
 from evaldesk.llm.call import ModelCall, ModelReply
-from evaldesk.llm.client import attempt
 from evaldesk.llm.failures import ModelFailure, failure_of
 
 T = TypeVar("T")

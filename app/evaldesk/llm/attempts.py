@@ -1,0 +1,37 @@
+"""One attempt at a model call, by whichever client is the right one for it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from evaldesk.llm import client, direct
+from evaldesk.llm.call import ModelCall, ModelReply
+from evaldesk.llm.endpoints import own_endpoint
+from evaldesk.llm.strictness import STRICTNESS
+
+
+async def attempt(call: ModelCall, tell: Callable[[str], object] | None) -> ModelReply:
+    """One request, streamed when `tell` is given; another where the endpoint refused a field of ours.
+
+    Raises ModelError, TimeoutError, and what the client raises.
+    """
+    while True:
+        unknown = STRICTNESS.unknown_to(call)
+        at = own_endpoint(call)
+        try:
+            async with asyncio.timeout(call.timeout_s):
+                return await (direct.ask(call, at, tell, unknown) if at else client.ask(call, tell, unknown))
+        except TimeoutError as error:
+            raise TimeoutError(str(error) or f"no answer within {call.timeout_s:g} s") from None
+        except Exception as error:
+            if not STRICTNESS.learn(call, error):
+                raise
+
+
+def warm(call: ModelCall) -> None:
+    """Import what such calls need: LiteLLM takes 1.7 s, aiohttp 0.2."""
+    if own_endpoint(call):
+        direct.preload()
+    else:
+        client.open_litellm()

@@ -1,0 +1,92 @@
+"""Which model calls go straight to an OpenAI-compatible endpoint of the user's own: its address, its key, its name.
+
+All others go through LiteLLM, and so do these when something listens to LiteLLM's calls.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urlsplit
+
+from evaldesk.errors import ModelError
+from evaldesk.llm.call import ModelCall
+from evaldesk.llm.keys import provider_of
+from evaldesk.llm.providers import PROVIDERS
+
+VLLM = "hosted_vllm"
+OPENAI = "openai"
+KEY_OF = {VLLM: "HOSTED_VLLM_API_KEY", OPENAI: "OPENAI_API_KEY"}
+COMPLETIONS = "/chat/completions"
+_OPEN_WEIGHTS = "gpt-oss"
+_LISTENERS = ("callbacks", "input_callback", "success_callback", "failure_callback")
+
+
+@dataclass(frozen=True, slots=True)
+class OwnEndpoint:
+    """Where a call goes, and the name that the model has there; `key` is empty where none is known."""
+
+    url: str
+    model: str
+    key_name: str
+    key: str
+
+
+def own_endpoint(call: ModelCall) -> OwnEndpoint | None:
+    """The endpoint that `call` names; None where LiteLLM is to be asked. Raises ModelError for a key that is not there.
+
+    A name with a price in LiteLLM's map (`gpt-4o` behind a gateway) is LiteLLM's, and so is any other provider's.
+    """
+    provider, name = _parts(call.model)
+    base = call.api_base or (os.environ.get("HOSTED_VLLM_API_BASE", "") if provider == VLLM else "")
+    if not base or provider not in KEY_OF or _has_listeners():
+        return None
+    is_vllm = call.model.startswith(f"{VLLM}/")
+    if not is_vllm and (_is_priced(name) or _is_openais(base)):
+        return None
+    key_name = call.api_key_env or KEY_OF[provider]
+    key = key_of(call) or os.environ.get(key_name, "")
+    return OwnEndpoint(base.rstrip("/").removesuffix(COMPLETIONS) + COMPLETIONS, name, key_name, key)
+
+
+def key_of(call: ModelCall) -> str | None:
+    """The key in the variable that the call names; None when it names none. Raises ModelError when it is not set."""
+    if not call.api_key_env:
+        return None
+    key = os.environ.get(call.api_key_env)
+    if not key:
+        sentence = f"{call.model}: the environment has no {call.api_key_env}; set it where the desk is started"
+        raise ModelError(sentence, kind="authentication", is_fatal=True)
+    return key
+
+
+def _parts(model: str) -> tuple[str, str]:
+    """The provider and the model's name at it; a name without one is served as vLLM would."""
+    provider, slash, name = model.partition("/")
+    if slash and (provider in PROVIDERS or provider in _custom_providers()):
+        return provider, name
+    return VLLM, model
+
+
+def _is_priced(name: str) -> bool:
+    return "/" not in name and bool(provider_of(name)) and not name.startswith(_OPEN_WEIGHTS)
+
+
+def _is_openais(base: str) -> bool:
+    host = urlsplit(base).hostname or ""
+    return host == "openai.com" or host.endswith((".openai.com", ".azure.com"))
+
+
+def _custom_providers() -> set[str]:
+    return {"demo", *(entry["provider"] for entry in getattr(_litellm(), "custom_provider_map", ()))}
+
+
+def _has_listeners() -> bool:
+    return any(getattr(_litellm(), name, None) for name in _LISTENERS)
+
+
+def _litellm() -> Any:
+    """LiteLLM where somebody has imported it already."""
+    return sys.modules.get("litellm")

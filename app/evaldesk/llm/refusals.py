@@ -1,0 +1,40 @@
+"""What an endpoint may answer instead of a reply, as our own client raises it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+MAX_SHOWN = 1000
+
+
+class BrokenAnswerError(Exception):
+    """An answer that says all is well and has nothing in it."""
+
+    status_code = 200
+
+
+class EndpointError(Exception):
+    """An error status, with what its `body` says; `key_name` is the variable that would hold the key."""
+
+    def __init__(
+        self, status_code: int, answer: bytes, headers: Mapping[str, str] | None = None, key_name: str = ""
+    ) -> None:
+        self.body = answer.decode("utf-8", "replace")
+        super().__init__(_message(answer) or self.body[:MAX_SHOWN] or f"the endpoint answered {status_code}")
+        self.status_code = status_code
+        self.headers = headers or {}
+        self.key_name = key_name
+
+
+def _message(answer: bytes) -> str:
+    """The sentence in OpenAI's, vLLM's or Ollama's shape of an error; empty where there is none."""
+    try:
+        found: Any = msgspec.json.decode(answer)
+    except msgspec.MsgspecError:
+        return ""
+    for name in ("error", "message"):
+        found = found.get(name, found) if isinstance(found, Mapping) else found
+    return found if isinstance(found, str) else ""
