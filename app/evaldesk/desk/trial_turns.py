@@ -9,8 +9,8 @@ import msgspec
 
 from evaldesk.desk.judge_details import JudgePanel, judge_panel
 from evaldesk.desk.run_view import is_higher_better, needs_words, short_title
-from evaldesk.model import Case, Event, Expected, Score, TrialResult, Turn, TurnRecord
-from evaldesk.report import StateRow, TurnDiff, score_words, state_rows, turn_diff
+from evaldesk.model import Case, Event, Expected, Score, Transcript, TrialResult, Turn, TurnRecord
+from evaldesk.report import StateRow, TurnDiff, score_words, state_rows, turn_diffs
 from evaldesk.wire import to_json
 
 MAX_TEXT = 4_000
@@ -63,7 +63,7 @@ def turn_panels(case: Case, result: TrialResult | None) -> tuple[TurnPanel, ...]
     """The turns of the case and those that were played, whichever are more."""
     records = result.transcript.turns if result else ()
     scores = result.scores if result else ()
-    n = max(len(case.turns), len(records))
+    diffs = turn_diffs(case, result.transcript if result else Transcript(), scores)
     return tuple(
         _panel(
             case,
@@ -71,14 +71,22 @@ def turn_panels(case: Case, result: TrialResult | None) -> tuple[TurnPanel, ...]
             case.turns[index] if index < len(case.turns) else None,
             records[index] if index < len(records) else None,
             [score for score in scores if score.turn == index],
-            is_last=index == n - 1,
+            diff,
+            is_last=index == len(diffs) - 1,
         )
-        for index in range(n)
+        for index, diff in enumerate(diffs)
     )
 
 
 def _panel(
-    case: Case, index: int, turn: Turn | None, record: TurnRecord | None, scores: Sequence[Score], *, is_last: bool
+    case: Case,
+    index: int,
+    turn: Turn | None,
+    record: TurnRecord | None,
+    scores: Sequence[Score],
+    diff: TurnDiff,
+    *,
+    is_last: bool,
 ) -> TurnPanel:
     expected = turn.expected if turn else Expected()
     final_state = case.final_state if is_last else None
@@ -87,7 +95,7 @@ def _panel(
         number=index + 1,
         query=turn.query if turn else record.query if record else "",
         status=_status(record, scores),
-        diff=turn_diff(expected, record, scores),
+        diff=diff,
         expected=expected,
         record=record,
         scores=[_score(score) for score in scores],

@@ -27,6 +27,7 @@ from evaldesk.report.comparison_words import (
     pairing_note,
     points_words,
 )
+from evaldesk.report.conversation_diff import turn_diffs
 from evaldesk.report.divergence import Divergence, first_divergence
 from evaldesk.report.exact_intervals import anytime_interval, clopper_pearson, failure_bound
 from evaldesk.report.exact_tests import fisher, mcnemar
@@ -171,6 +172,7 @@ __all__ = [
     "trials_needed",
     "trials_to_see",
     "turn_diff",
+    "turn_diffs",
     "undefined_words",
     "wilson",
 ]

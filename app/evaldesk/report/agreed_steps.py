@@ -24,7 +24,7 @@ class Alignment:
 
 def agreed_alignment(expected: Sequence[ToolCall], actual: Sequence[ToolCall], scores: Sequence[Score]) -> Alignment:
     """The steps that every metric of the calls used on this turn; those of strict equality where they differ."""
-    details = [score.details for score in scores if score.metric.startswith("tool_") and "n_expected" in score.details]
+    details = [score.details for score in scores if judges_calls(score)]
     told = [(each.get("steps"), each.get("accepted")) for each in details]
     if not told or any(each != told[0] for each in told):
         return Alignment(align(expected, actual))
@@ -35,6 +35,16 @@ def agreed_alignment(expected: Sequence[ToolCall], actual: Sequence[ToolCall], s
     if sorted(j for _, _, j in steps if j is not None) != list(range(len(actual))):
         return Alignment(align(expected, actual))
     return Alignment(tuple(steps), _because(told[0][1]))
+
+
+def judges_calls(score: Score) -> bool:
+    """Whether the score says how calls were compared."""
+    return score.metric.startswith("tool_") and "n_expected" in score.details
+
+
+def pair_of(i: int | None, j: int | None) -> Pair:
+    """The key in `because` of a step."""
+    return (-1 if i is None else i, -1 if j is None else j)
 
 
 def _steps(told: Any) -> list[Step]:

@@ -8,8 +8,9 @@ from typing import Literal, TypeAlias
 
 from evaldesk.matching import json_equal
 from evaldesk.model import Case, Score, Transcript
+from evaldesk.report.conversation_diff import turn_diffs
 from evaldesk.report.json_text import shortened
-from evaldesk.report.turn_diff import ArgRow, CallRow, turn_diff
+from evaldesk.report.turn_diff import ArgRow, CallRow
 
 DivergenceKind: TypeAlias = Literal["calls", "not_played", "score", "final_state"]
 
@@ -34,12 +35,12 @@ class Divergence:
 
 def first_divergence(case: Case, transcript: Transcript, scores: Sequence[Score] = ()) -> Divergence | None:
     """The first turn with other calls, that was never played, or on which one of `scores` failed; then the state."""
-    for index, turn in enumerate(case.turns):
+    diffs = turn_diffs(case, transcript, scores)
+    for index in range(len(case.turns)):
         record = transcript.turns[index] if index < len(transcript.turns) else None
         if record is None:
             return Divergence("not_played", index + 1, None, "", f"turn {index + 1}", "it was never played")
-        diff = turn_diff(turn.expected, record, [score for score in scores if score.turn == index])
-        row = next((row for row in diff.calls if row.op not in ("=", None) and not row.is_accepted), None)
+        row = next((row for row in diffs[index].calls if row.op not in ("=", None) and not row.is_accepted), None)
         if row:
             return _in_call(index, row)
         failed = next((score for score in scores if score.turn == index and score.passed is False), None)
@@ -53,10 +54,17 @@ def first_divergence(case: Case, transcript: Transcript, scores: Sequence[Score]
 
 def _in_call(turn: int, row: CallRow) -> Divergence:
     call = row.actual or row.expected
-    place = row.actual_place or row.expected_place
+    place = row.actual_place if row.actual else row.expected_place
     name = call.name if call else ""
     where = f"turn {turn + 1}, call {place}"
     return Divergence("calls", turn + 1, place, name, where, f"{name} {_call_words(row)}")
+
+
+def moved_words(row: CallRow) -> str:
+    """`expected as call 2 of turn 1`, or `made as call 1 of turn 2`: where the other side of a moved call is."""
+    if row.actual_turn:
+        return f"made as call {row.actual_place} of turn {row.actual_turn}"
+    return f"expected as call {row.expected_place}" + (f" of turn {row.expected_turn}" if row.expected_turn else "")
 
 
 def _call_words(row: CallRow) -> str:
@@ -65,7 +73,7 @@ def _call_words(row: CallRow) -> str:
     if row.op == "+":
         return "was called and not expected"
     if row.op == "moved":
-        return f"was expected as call {row.expected_place}"
+        return f"was {moved_words(row)}"
     changed = [arg for arg in row.args if arg.op != "="]
     more = f", and {len(changed) - 1} more" if len(changed) > 1 else ""
     return f"was called {_arg_words(row, changed[0])}{more}" if changed else "differs"

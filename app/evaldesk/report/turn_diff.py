@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from evaldesk.matching import Op, json_equal
 from evaldesk.model import Event, Expected, JsonObject, JsonValue, Score, ToolCall, TurnRecord
-from evaldesk.report.agreed_steps import agreed_alignment
+from evaldesk.report.agreed_steps import agreed_alignment, pair_of
 from evaldesk.report.json_text import diff_json, json_text
 from evaldesk.report.text_diff import Segment, TextDiff, diff_text
 
@@ -26,7 +26,8 @@ class ArgRow:
 class CallRow:
     """One line of the comparison; places count from 1. Without an assertion `op` is None and only `actual` is set.
 
-    `because` says why the call is taken for the expected one although its arguments differ.
+    `because` says why the call is taken for the expected one although its arguments differ. Where a whole conversation
+    was aligned, the turn of the side that is missing here, from 1, is `expected_turn` or `actual_turn`.
     """
 
     op: Op | None
@@ -40,6 +41,8 @@ class CallRow:
     is_error: bool = False
     duration_ms: float | None = None
     because: tuple[str, ...] = ()
+    expected_turn: int | None = None
+    actual_turn: int | None = None
 
     @property
     def is_accepted(self) -> bool:
@@ -97,7 +100,7 @@ def turn_diff(expected: Expected | None, record: TurnRecord | None, scores: Sequ
     Calls are aligned as the metrics of this turn's `scores` aligned them.
     """
     expected = expected or Expected()
-    outcomes = _outcomes(record)
+    outcomes = call_outcomes(record)
     answer = record.answer if record else None
     return TurnDiff(
         calls=_call_rows(expected.tool_calls, outcomes, scores),
@@ -130,10 +133,10 @@ def _call_rows(
 ) -> tuple[CallRow, ...]:
     actual = [call for call, _ in outcomes]
     if expected is None:
-        return tuple(_call_row(None, None, None, at, actual[at], outcomes[at][1]) for at in range(len(actual)))
+        return tuple(call_row(None, None, None, at, actual[at], outcomes[at][1]) for at in range(len(actual)))
     found = agreed_alignment(expected, actual, scores)
     rows = [
-        _call_row(
+        call_row(
             op,
             i,
             None if i is None else expected[i],
@@ -143,13 +146,14 @@ def _call_rows(
         )
         for op, i, j in found.steps
     ]
-    pairs = [(-1 if i is None else i, -1 if j is None else j) for _, i, j in found.steps]
+    pairs = [pair_of(i, j) for _, i, j in found.steps]
     return tuple(replace(row, because=found.because.get(pair, ())) for row, pair in zip(rows, pairs, strict=True))
 
 
-def _call_row(
+def call_row(
     op: Op | None, i: int | None, wanted: ToolCall | None, j: int | None, made: ToolCall | None, outcome: Event | None
 ) -> CallRow:
+    """One line of the comparison, its places given from 0."""
     left, right = wanted or made, made or wanted
     return CallRow(
         op=op,
@@ -165,7 +169,7 @@ def _call_row(
     )
 
 
-def _outcomes(record: TurnRecord | None) -> list[tuple[ToolCall, Event | None]]:
+def call_outcomes(record: TurnRecord | None) -> list[tuple[ToolCall, Event | None]]:
     """Each call with its result: by id where calls have one, else the first result of that tool still free."""
     events = record.events if record else ()
     results = [event for event in events if event.kind == "tool_result" and event.call]

@@ -1,0 +1,66 @@
+"""All turns of a trial, expected beside actual, their calls aligned as the metrics aligned them: by turn, or as one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TypeAlias
+
+from evaldesk.matching import Op
+from evaldesk.model import Case, Event, Expected, Score, ToolCall, Transcript
+from evaldesk.report.agreed_steps import agreed_alignment, judges_calls, pair_of
+from evaldesk.report.turn_diff import CallRow, TurnDiff, call_outcomes, call_row, turn_diff
+
+Wanted: TypeAlias = tuple[int, int, ToolCall]
+Made: TypeAlias = tuple[int, int, ToolCall, Event | None]
+"""Turn and place in the turn, both from 0; the call, and its result."""
+
+
+def turn_diffs(case: Case, transcript: Transcript, scores: Sequence[Score] = ()) -> tuple[TurnDiff, ...]:
+    """One diff for each turn of the case and each that was played, whichever are more.
+
+    Where the metrics of calls took all asserted turns as one conversation, so do the diffs: a call that was made in
+    another turn than expected stands in both, as a row of which one side says where the other one is.
+    """
+    n = max(len(case.turns), len(transcript.turns))
+    diffs = [_own_diff(case, transcript, scores, index) for index in range(n)]
+    whole = [score for score in scores if score.turn is None and judges_calls(score)]
+    if not whole or any(score.turn is not None and judges_calls(score) for score in scores):
+        return tuple(diffs)
+    rows = _rows(case, transcript, whole)
+    return tuple(replace(diff, calls=rows[at]) if at in rows else diff for at, diff in enumerate(diffs))
+
+
+def _own_diff(case: Case, transcript: Transcript, scores: Sequence[Score], index: int) -> TurnDiff:
+    expected = case.turns[index].expected if index < len(case.turns) else Expected()
+    record = transcript.turns[index] if index < len(transcript.turns) else None
+    return turn_diff(expected, record, [score for score in scores if score.turn == index])
+
+
+def _rows(case: Case, transcript: Transcript, scores: Sequence[Score]) -> dict[int, tuple[CallRow, ...]]:
+    """The rows of each asserted turn."""
+    turns = [at for at, turn in enumerate(case.turns) if turn.expected.tool_calls is not None]
+    wanted = [(at, k, call) for at in turns for k, call in enumerate(case.turns[at].expected.tool_calls or ())]
+    made = [
+        (at, k, *outcome)
+        for at in turns
+        if at < len(transcript.turns)
+        for k, outcome in enumerate(call_outcomes(transcript.turns[at]))
+    ]
+    found = agreed_alignment([each[2] for each in wanted], [each[2] for each in made], scores)
+    rows: dict[int, list[CallRow]] = {at: [] for at in turns}
+    for op, i, j in found.steps:
+        left, right = None if i is None else wanted[i], None if j is None else made[j]
+        row = _row(op, left, right, found.because.get(pair_of(i, j), ()))
+        if left and right and left[0] != right[0]:
+            rows[left[0]].append(replace(row, actual=None, has_result=False, actual_turn=right[0] + 1))
+            rows[right[0]].append(replace(row, expected=None, expected_turn=left[0] + 1))
+        elif where := left or right:
+            rows[where[0]].append(row)
+    return {at: tuple(each) for at, each in rows.items()}
+
+
+def _row(op: Op, left: Wanted | None, right: Made | None, because: tuple[str, ...]) -> CallRow:
+    _, i, wanted = left or (0, None, None)
+    _, j, made, outcome = right or (0, None, None, None)
+    return replace(call_row(op, i, wanted, j, made, outcome), because=because)
