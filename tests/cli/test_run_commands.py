@@ -200,8 +200,7 @@ def test_two_drivers_and_a_reader_share_a_run_without_doubling_it(place: Place) 
     with place.store() as store:
         config = store.runs.summary(1).config
         cases = [Case(query, (Turn(query),)) for query in queries]
-        run_id = store.runs.create(config, cases)
-        store.runs.claim(run_id, "waiting", was="")
+        run_id = store.runs.create(config, cases, "waiting")
         command = [sys.executable, "-m", "evaldesk", "run", "drive", str(run_id), "--workspace", str(place.folder)]
         streams: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
         drivers = [subprocess.Popen(command, **streams) for _ in range(2)]

@@ -7,7 +7,7 @@ import sqlite3
 import stat
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, closing, contextmanager, nullcontext, suppress
 from pathlib import Path
 
@@ -181,3 +181,32 @@ print(sorted(heavy & set(sys.modules)))
     printed = subprocess.run([sys.executable, "-c", script, database], capture_output=True, text=True, check=True)
 
     assert printed.stdout.strip() == ("['alembic']" if is_first else "[]")
+
+
+def test_a_full_disk_refuses_a_write_and_takes_it_later(store: Store, plan: Callable[..., int]) -> None:
+    run = plan(n_cases=1)
+    database = store._database
+    with database.writing() as connection:
+        n_pages = connection.exec_driver_sql("PRAGMA page_count").scalar_one()
+        connection.exec_driver_sql(f"PRAGMA max_page_count={n_pages}")
+
+    with pytest.raises(WorkspaceError, match=r"evaldesk\.db: the disk is full .*; nothing that was stored is lost"):
+        plan(n_cases=500)
+    with database.writing() as connection:
+        connection.exec_driver_sql("PRAGMA max_page_count=1000000")
+    second = plan(n_cases=500)
+
+    assert [summary.id for summary in store.runs.list()] == [second, run]
+    assert store.runs.summary(second).n_cases == 500
+
+
+def test_a_queue_of_writers_in_this_process_has_an_end(
+    store: Store, database: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(database_module, "QUEUE_S", 0.0)
+    opened = Database(database)
+
+    with opened.writing(), pytest.raises(WorkspaceError, match="try again later"), opened.writing():
+        pass
+
+    opened.close()

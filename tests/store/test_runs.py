@@ -13,7 +13,7 @@ import pytest
 
 from evaldesk.errors import ConflictError, NotFoundError, UsageError
 from evaldesk.model import AgentRef, Case, Expected, RunConfig, SessionInit, ToolCall, TrialResult, Turn
-from evaldesk.store import LastStrip, Store
+from evaldesk.store import LastStrip, RunStore, Store
 
 Plan = Callable[..., int]
 End = Callable[..., TrialResult]
@@ -236,3 +236,28 @@ def test_each_case_shows_the_newest_run_it_was_in(store: Store, plan: Plan, end:
     assert before == {"a": LastStrip(both, 0, "p"), "b": LastStrip(only_b, 0, ".e")}
     assert after == {"a": LastStrip(both, 0, "p"), "b": LastStrip(both, 1, "f")}
     assert store.runs.last_strips("none") == {}
+
+
+@pytest.mark.parametrize(
+    ("change", "is_moved"),
+    [
+        (lambda runs, run: None, True),
+        (lambda runs, run: runs.set_note(run, "fine"), True),
+        (lambda runs, run: runs.set_status(run, "stopped"), False),
+        (lambda runs, run: runs.set_status(run, "pending", driver="another"), False),
+        (lambda runs, run: runs.delete(run), False),
+    ],
+    ids=["nothing", "a note", "its status", "its driver", "deleted"],
+)
+def test_a_run_is_moved_on_only_from_where_it_was_seen(
+    store: Store, plan: Plan, change: Callable[[RunStore, int], None], *, is_moved: bool
+) -> None:
+    run = plan()
+    seen = store.runs.summary(run)
+    change(store.runs, run)
+
+    assert store.runs.move_on(seen, "running", "taken up", driver="me") is is_moved
+
+    if is_moved:
+        moved = store.runs.summary(run)
+        assert (moved.status, moved.reason, moved.driver) == ("running", "taken up", "me")

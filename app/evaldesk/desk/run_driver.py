@@ -10,8 +10,6 @@ from concurrent.futures import Executor as Threads
 from contextlib import aclosing
 from dataclasses import replace
 
-from sqlalchemy.exc import OperationalError
-
 from evaldesk.desk.rescoring import StoredTrials
 from evaldesk.engine import Executor, GradeSpec, drive_batches
 from evaldesk.errors import WorkspaceError
@@ -150,8 +148,8 @@ class RunDriver:
         while True:
             try:
                 await loop.run_in_executor(self._writer, self._store.runs.record, batch)
-            except (OperationalError, WorkspaceError, OSError) as error:
-                self.trouble = f"{len(batch)} finished trials wait to be stored: {getattr(error, 'orig', error)}"
+            except (WorkspaceError, OSError) as error:
+                self.trouble = f"{len(batch)} finished trials wait to be stored: {error}"
                 self._on_change()
                 await asyncio.sleep(RETRY_S)
             else:

@@ -11,15 +11,15 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from evaldesk.desk.run_driver import RunDriver
+from evaldesk.desk.run_driver import RETRY_S, RunDriver
 from evaldesk.desk.run_live import LiveRun
 from evaldesk.desk.run_mark import own_mark
 from evaldesk.desk.scrubbing import value_scrubber
 from evaldesk.engine import Executor
-from evaldesk.errors import ConflictError, EvaldeskError
+from evaldesk.errors import ConflictError, EvaldeskError, NotFoundError, WorkspaceError
 from evaldesk.model import RunConfig, RunStatus, TrialResult
 from evaldesk.settings import Settings
-from evaldesk.store import Store
+from evaldesk.store import RunSummary, Store
 
 log = logging.getLogger("evaldesk.runs")
 
@@ -50,20 +50,30 @@ class RunPlayers:
         self._slots = asyncio.Semaphore(MAX_RUNS_AT_ONCE)
         self._is_closing = False
 
-    async def take_up(self, run_id: int, reason: str = "", *, was: str = "") -> Playing:
-        """Make the run ours before anybody can see it at rest, and play it when its turn comes.
-
-        `was` is who drove it. Raises ConflictError when somebody else took it up meanwhile.
-        """
-        if run_id in self.playing:
-            return self.playing[run_id]
-        playing = self.playing[run_id] = Playing()
-        if not await self.write(self._store.runs.claim, run_id, own_mark(), was=was):
-            del self.playing[run_id]
-            raise ConflictError(f"run {run_id} is played by another process, which took it up just now")
-        await self.write(self._store.runs.set_status, run_id, "pending", reason, driver=own_mark())
-        playing.task = asyncio.create_task(self._play_one(run_id, playing, reason), name=f"run {run_id}")
+    def play(self, run_id: int, note: str = "") -> Playing:
+        """Play a run that is ours when its turn comes; `note` becomes part of its reason."""
+        playing = self.playing.setdefault(run_id, Playing())
+        playing.task = asyncio.create_task(self._play_one(run_id, playing, note), name=f"run {run_id}")
         return playing
+
+    async def take_up(self, seen: RunSummary, note: str = "") -> Playing:
+        """Make a run that rests ours before anybody can see it at rest again, and play it.
+
+        Raises ConflictError when it is not any more as it was `seen`.
+        """
+        if seen.id in self.playing:
+            return self.playing[seen.id]
+        playing = self.playing[seen.id] = Playing()
+        is_ours = False
+        try:
+            is_ours = await self.write(self._store.runs.move_on, seen, "pending", note, driver=own_mark())
+        finally:
+            if not is_ours:
+                del self.playing[seen.id]
+                await playing.live.end()
+        if not is_ours:
+            raise ConflictError(f"run {seen.id} was taken up, stopped or deleted by another process just now")
+        return self.play(seen.id, note)
 
     async def write(self, call: Callable[..., T], *args: object, **options: object) -> T:
         """Carry out a write of the store in the one thread that writes."""
@@ -86,23 +96,15 @@ class RunPlayers:
             for task in hanging:  # it waits for a disk that takes nothing: its trials are played again
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
-        self._writer.shutdown()
+        await asyncio.to_thread(self._writer.shutdown)
 
     async def _play_one(self, run_id: int, playing: Playing, note: str) -> None:
         pulse = asyncio.create_task(playing.live.beat())
         try:
-            async with self._slots:
-                status, reason = await self._drive(run_id, playing, note)
+            status, reason = await self._outcome(run_id, playing, note)
             if not self._is_closing:
-                await self.write(self._store.runs.set_status, run_id, status, " ".join(filter(None, (reason, note))))
-        except asyncio.CancelledError:
-            if not self._is_closing:  # it waited for its turn when it was stopped
-                await self.write(self._store.runs.set_status, run_id, "stopped", note)
-        except EvaldeskError as error:
-            await self.write(self._store.runs.set_status, run_id, "failed", str(error))
-        except Exception as error:
-            log.exception("run %s broke off", run_id)
-            await self.write(self._store.runs.set_status, run_id, "failed", f"Evaldesk broke off: {error!r}")
+                with contextlib.suppress(NotFoundError):  # it was deleted while it waited for its turn
+                    await self._insist(self._store.runs.set_status, run_id, status, reason)
         finally:
             pulse.cancel()
             with contextlib.suppress(asyncio.CancelledError):
@@ -110,12 +112,26 @@ class RunPlayers:
             del self.playing[run_id]
             await playing.live.end()
 
+    async def _outcome(self, run_id: int, playing: Playing, note: str) -> tuple[RunStatus, str]:
+        """Play the run when its turn comes; how that ended, and why."""
+        try:
+            async with self._slots:
+                status, reason = await self._drive(run_id, playing, note)
+            return status, " ".join(filter(None, (reason, note)))
+        except asyncio.CancelledError:  # it waited for its turn when it was stopped
+            return "stopped", note
+        except EvaldeskError as error:
+            return "failed", str(error)
+        except Exception as error:
+            log.exception("run %s broke off", run_id)
+            return "failed", f"Evaldesk broke off: {error!r}"
+
     async def _drive(self, run_id: int, playing: Playing, note: str) -> tuple[RunStatus, str]:
-        summary = await asyncio.to_thread(self._store.runs.summary, run_id)
-        config = summary.config
-        if playing.is_stopped or summary.status == "stopping":
+        seen = await asyncio.to_thread(self._store.runs.summary, run_id)
+        config = seen.config
+        is_wanted = not playing.is_stopped and seen.status != "stopping"
+        if not (is_wanted and await self._insist(self._store.runs.move_on, seen, "running", note)):
             return "stopped", ""
-        await self.write(self._store.runs.set_status, run_id, "running", note)
         playing.driver = RunDriver(
             run_id,
             config,
@@ -126,3 +142,12 @@ class RunPlayers:
             on_change=playing.live.touch,
         )
         return await playing.driver.drive()
+
+    async def _insist(self, call: Callable[..., T], *args: object) -> T:
+        """As `write`, but go on trying while the disk or the database says no, until the desk closes."""
+        while True:
+            try:
+                return await self.write(call, *args)
+            except WorkspaceError as error:
+                log.warning("the state of a run cannot be stored yet: %s", error)
+                await asyncio.sleep(RETRY_S)

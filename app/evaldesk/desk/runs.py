@@ -18,10 +18,10 @@ from evaldesk.desk.evalsets import EvalSetDesk
 from evaldesk.desk.imported_runs import check_playable
 from evaldesk.desk.rescoring import plan_rescoring
 from evaldesk.desk.run_live import Tick
-from evaldesk.desk.run_mark import is_alive
+from evaldesk.desk.run_mark import is_alive, own_mark
 from evaldesk.desk.run_page import RunPage, read_run
 from evaldesk.desk.run_plan import RunOptions, RunPlan, RunSubject, limits_of, plan_run
-from evaldesk.desk.run_players import RunPlayers
+from evaldesk.desk.run_players import Playing, RunPlayers
 from evaldesk.desk.run_subject import read_subject
 from evaldesk.desk.run_view import LIVE, RunQuery
 from evaldesk.desk.trial_page import TrialPage, read_trial
@@ -86,15 +86,12 @@ class RunDesk:
 
     async def start(self, plan: RunPlan) -> int:
         """Store the run with all its planned trials, and play it in the background; gives its id."""
-        run_id = await self._write(self._store.runs.create, plan.config, plan.cases)
-        await self._players.take_up(run_id)
+        run_id, _ = await self._begin(plan)
         return run_id
 
     async def submit(self, plan: RunPlan) -> int:
         """Store the run for whichever process takes it up: the desk that is open, or a driver of its own."""
-        run_id = await self._write(self._store.runs.create, plan.config, plan.cases)
-        await self._write(self._store.runs.claim, run_id, WAITING, was="")
-        return run_id
+        return await self._write(self._store.runs.create, plan.config, plan.cases, WAITING)
 
     async def rescore(self, run_id: int, criteria: Sequence[Criterion]) -> int:
         """Score a run's stored trials again as a new run; gives its id. Raises NotFoundError, Conflict-, UsageError."""
@@ -104,8 +101,7 @@ class RunDesk:
 
     async def run_to_end(self, plan: RunPlan, on_progress: Callable[[RunSummary], None]) -> RunSummary:
         """Play a run here and now; tells of progress at most four times a second. Cancelling it stops the run."""
-        run_id = await self._write(self._store.runs.create, plan.config, plan.cases)
-        playing = await self._players.take_up(run_id)
+        run_id, playing = await self._begin(plan)
         try:
             async for _ in playing.live.ticks():
                 on_progress(await self.summary(run_id))
@@ -123,12 +119,12 @@ class RunDesk:
         """
         playing = self._playing.get(run_id)
         if playing is None:
-            await self._stop_left_behind(run_id)
+            await self._ask_to_stop(run_id)
             return
         playing.is_stopped = True
         if playing.driver:
             playing.driver.stop()  # before the write: no trial begins while the disk takes its time
-        await self._write(self._store.runs.set_status, run_id, "stopping")
+        await self._ask_to_stop(run_id)
         if playing.driver and cancel:
             await playing.driver.cancel()
         elif playing.driver:
@@ -146,7 +142,7 @@ class RunDesk:
         if run_id in self._playing:  # somebody else here was quicker
             return
         self._check_nobody_drives(summary)
-        await self._players.take_up(run_id, await asyncio.to_thread(agent_change, summary.config), was=summary.driver)
+        await self._players.take_up(summary, await asyncio.to_thread(agent_change, summary.config))
 
     async def retry(self, run_id: int) -> int:
         """Plan the errored trials anew and play them; gives how many. Raises ConflictError while the run goes on."""
@@ -163,7 +159,7 @@ class RunDesk:
         """Delete a run with all its trials. Raises ConflictError while it goes on."""
         if await self._is_going(run_id):
             raise ConflictError(f"run {run_id} is still going on; stop it before you delete it")
-        await self._write(self._store.runs.delete, run_id)
+        await asyncio.to_thread(self._store.runs.delete, run_id)  # in steps, between which runs store their trials
 
     async def summary(self, run_id: int) -> RunSummary:
         """The run and its totals. Raises NotFoundError."""
@@ -212,11 +208,11 @@ class RunDesk:
             if is_alive(summary.driver):
                 continue
             if summary.status == "stopping":
-                await self._write(self._store.runs.set_status, summary.id, "stopped", summary.reason)
+                await self._write(self._store.runs.move_on, summary, "stopped", summary.reason)
             else:
                 with contextlib.suppress(ConflictError):  # another process was quicker
                     change = await asyncio.to_thread(agent_change, summary.config)
-                    await self._players.take_up(summary.id, change, was=summary.driver)
+                    await self._players.take_up(summary, change)
 
     async def attend(self, *, takes_up: bool) -> None:
         """See, once a second and for ever, who wants a run of ours stopped, and with `takes_up` who submitted one."""
@@ -234,7 +230,7 @@ class RunDesk:
         for summary in await asyncio.to_thread(self._store.runs.unfinished_runs) if takes_up else ():
             if summary.driver == WAITING and summary.status == "pending":
                 with contextlib.suppress(ConflictError):
-                    await self._players.take_up(summary.id, was=WAITING)
+                    await self._players.take_up(summary)
 
     async def close(self) -> None:
         """End what runs here without a verdict; the runs stay `running` and go on at the next start."""
@@ -251,12 +247,20 @@ class RunDesk:
         await asyncio.wait({playing.task})
         return False
 
-    async def _stop_left_behind(self, run_id: int) -> None:
-        summary = await self.summary(run_id)
-        if summary.status not in LIVE:
-            return
-        status: RunStatus = "stopping" if is_alive(summary.driver) else "stopped"
-        await self._write(self._store.runs.set_status, run_id, status, summary.reason)
+    async def _begin(self, plan: RunPlan) -> tuple[int, Playing]:
+        """Store a run that is ours from its first moment, and play it."""
+        run_id = await self._write(self._store.runs.create, plan.config, plan.cases, own_mark())
+        return run_id, self._players.play(run_id)
+
+    async def _ask_to_stop(self, run_id: int) -> None:
+        """Write that whoever plays the run is to stop; one that nobody plays is stopped, one that is over stays so."""
+        is_written = False
+        while not is_written:
+            seen = await self.summary(run_id)
+            if seen.status not in LIVE:
+                return
+            status: RunStatus = "stopping" if is_alive(seen.driver) else "stopped"
+            is_written = await self._write(self._store.runs.move_on, seen, status, seen.reason)
 
     def _check_nobody_drives(self, summary: RunSummary) -> None:
         if summary.status in LIVE and is_alive(summary.driver):

@@ -15,12 +15,24 @@ from typing import Any
 
 from sqlalchemy import URL, Connection, Engine, Executable, Table, create_engine, event
 from sqlalchemy.exc import OperationalError
+from sqlalchemy.exc import TimeoutError as QueueTimeoutError
 from sqlalchemy.pool import QueuePool
 
 from evaldesk.errors import WorkspaceError
 
 BUSY_TIMEOUT_MS = 5000
 N_TRIES = 6
+QUEUE_S = 60
+
+_REFUSALS = {
+    sqlite3.SQLITE_FULL: "the disk is full",
+    sqlite3.SQLITE_IOERR: "the disk does not take it",
+    sqlite3.SQLITE_READONLY: "the file may not be written",
+    sqlite3.SQLITE_CANTOPEN: "the file cannot be opened",
+    sqlite3.SQLITE_BUSY: "another process holds it",
+    sqlite3.SQLITE_NOMEM: "there is no memory left",
+}
+"""What the machine says no with, and not our SQL: it may say yes a moment later."""
 
 
 class Database:
@@ -40,9 +52,20 @@ class Database:
 
     @contextmanager
     def writing(self) -> Iterator[Connection]:
-        """A transaction that holds the write lock from its first moment; threads of this process queue for it."""
-        with self._writer.begin() as connection:
-            yield connection
+        """A transaction that holds the write lock from its first moment; threads of this process queue for it.
+
+        Raises WorkspaceError when the machine does not let it be written: nothing is, then, and it may be tried again.
+        """
+        try:
+            with self._writer.begin() as connection:
+                yield connection
+        except OperationalError as error:
+            reason = _REFUSALS.get(getattr(error.orig, "sqlite_errorcode", 0) & 0xFF)
+            if reason is None:
+                raise
+            raise WorkspaceError(f"{self.path}: {reason} ({error.orig}); nothing that was stored is lost") from error
+        except QueueTimeoutError as error:
+            raise WorkspaceError(f"this process has been writing for {QUEUE_S} s; try again later") from error
 
     def close(self) -> None:
         """Close every connection; what is committed is durable already. May be called again."""
@@ -101,7 +124,7 @@ def make_private_file(path: Path) -> None:
 
 def _engine(path: Path, *, begin: str, pragmas: tuple[str, ...], pool_size: int) -> Engine:
     url = URL.create("sqlite", database=str(path))
-    engine = create_engine(url, poolclass=QueuePool, pool_size=pool_size, max_overflow=0, pool_timeout=60)
+    engine = create_engine(url, poolclass=QueuePool, pool_size=pool_size, max_overflow=0, pool_timeout=QUEUE_S)
 
     @event.listens_for(engine, "connect")
     def set_up(connection: Any, _record: object) -> None:

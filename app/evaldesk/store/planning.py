@@ -24,13 +24,13 @@ ACTIVE: tuple[RunStatus, ...] = ("running", "stopping")
 ENDED: tuple[RunStatus, ...] = ("stopped", "finished", "failed")
 
 
-def plan(connection: Connection, config: RunConfig, cases: Sequence[Case], now: datetime) -> int:
+def plan(connection: Connection, config: RunConfig, cases: Sequence[Case], now: datetime, driver: str = "") -> int:
     """Insert a run with its cases and a planned row for every trial; return its id."""
     if not cases:
         raise UsageError("a run needs at least one case; select one", field="cases")
     if config.n < 1:
         raise UsageError(f"a run plays each case at least once, got n = {config.n}", field="n")
-    run_id = _insert_run(connection, config, len(cases), now)
+    run_id = _insert_run(connection, config, len(cases), now, driver)
     rows = [_case_row(run_id, index, case, config.n) for index, case in enumerate(cases)]
     connection.execute(insert(RUN_CASE), rows)
     connection.execute(insert(CASE_SNAPSHOT), [_snapshot_row(run_id, index, case) for index, case in enumerate(cases)])
@@ -107,8 +107,14 @@ def delete_some(connection: Connection, run_id: int, n_cases: int) -> bool:
     return True
 
 
-def _insert_run(connection: Connection, config: RunConfig, n_cases: int, now: datetime) -> int:
-    names = {"agent_id": config.agent.id, "evalset_id": config.evalset_id, "note": config.note, "n": config.n}
+def _insert_run(connection: Connection, config: RunConfig, n_cases: int, now: datetime, driver: str) -> int:
+    names = {
+        "agent_id": config.agent.id,
+        "evalset_id": config.evalset_id,
+        "note": config.note,
+        "n": config.n,
+        "driver": driver,
+    }
     frozen = {"config": to_json(config).decode(), "n_cases": n_cases, "status": "pending", "created_at": now}
     run_id: int = connection.execute(insert(RUN).values(names | frozen).returning(RUN.c.id)).scalar_one()
     return run_id

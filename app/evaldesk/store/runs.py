@@ -13,7 +13,7 @@ from evaldesk.errors import NotFoundError
 from evaldesk.model import Case, RunConfig, RunStatus, TrialResult
 from evaldesk.store import case_queries, comparing, planning, run_queries
 from evaldesk.store.blobs import unpack
-from evaldesk.store.claiming import claim
+from evaldesk.store.claiming import is_still
 from evaldesk.store.database import Database
 from evaldesk.store.recording import record, transcript_row
 from evaldesk.store.tables import RUN, TRANSCRIPT
@@ -42,10 +42,13 @@ class RunStore:
         self._database = database
         self._clock = clock
 
-    def create(self, config: RunConfig, cases: Sequence[Case]) -> int:
-        """Plan every trial of a new run and return its id. Raises UsageError without cases, or for n below 1."""
+    def create(self, config: RunConfig, cases: Sequence[Case], driver: str = "") -> int:
+        """Plan every trial of a new run and return its id; `driver` is who will play it.
+
+        Raises UsageError without cases, or for n below 1.
+        """
         with self._database.writing() as connection:
-            return planning.plan(connection, config, cases, self._clock())
+            return planning.plan(connection, config, cases, self._clock(), driver)
 
     def record(self, results: Sequence[TrialResult]) -> int:
         """Make results durable in one transaction and return how many counted.
@@ -63,10 +66,17 @@ class RunStore:
         with self._database.writing() as connection:
             planning.set_status(connection, run_id, status, reason=reason, driver=driver, now=self._clock())
 
-    def claim(self, run_id: int, driver: str, *, was: str) -> bool:
-        """Make `driver` the one that plays a run, if it is `was` until now; False when somebody else was quicker."""
+    def move_on(self, seen: RunSummary, status: RunStatus, reason: str = "", *, driver: str | None = None) -> bool:
+        """As `set_status`, for a run that has still the status and the driver it was `seen` with.
+
+        False, and nothing is written, when somebody else was quicker: of several who take up a run one gets it, and
+        a run that ended meanwhile is not asked to stop.
+        """
         with self._database.writing() as connection:
-            return claim(connection, run_id, driver, was)
+            if not is_still(connection, seen):
+                return False
+            planning.set_status(connection, seen.id, status, reason=reason, driver=driver, now=self._clock())
+            return True
 
     def set_note(self, run_id: int, note: str) -> None:
         """Change what a person wrote about a run."""

@@ -1,0 +1,179 @@
+"""Runs that several processes and threads change at once, and disks that say no at the wrong moment."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from evaldesk.desk import run_players
+from evaldesk.desk.run_mark import own_mark
+from evaldesk.desk.run_plan import RunOptions, RunPlan, RunSubject
+from evaldesk.desk.runs import WAITING, RunDesk
+from evaldesk.engine import InlineExecutor
+from evaldesk.engine.loading import adopt, disown
+from evaldesk.errors import ConflictError, WorkspaceError
+from evaldesk.model import AgentRef, Case, EvalSet, Turn
+from evaldesk.settings import Settings
+from evaldesk.store import RunSummary, Store
+
+pytestmark = pytest.mark.anyio
+
+ECHO = AgentRef("echo", "this process:echo of races")
+
+
+@pytest.fixture
+async def desk(tmp_path: Path) -> AsyncIterator[RunDesk]:
+    adopt(ECHO, lambda message: message)
+    nobody = cast("Any", None)
+    with Store.open(tmp_path / "evaldesk.db") as store:
+        opened = RunDesk(
+            Settings(tmp_path, ()),
+            store,
+            nobody,
+            nobody,
+            open_executor=lambda config: InlineExecutor(config.concurrency),
+        )
+        yield opened
+        await opened.close()
+    disown(ECHO)
+
+
+@pytest.fixture
+def store(desk: RunDesk) -> Store:
+    return desk._store
+
+
+def planned(desk: RunDesk) -> RunPlan:
+    return desk.plan_for(RunSubject(ECHO, EvalSet("set", cases=(Case("c", (Turn("hello"),)),)), "set"), RunOptions())
+
+
+async def over(desk: RunDesk, run_id: int) -> RunSummary:
+    async for _ in desk.watch(run_id):
+        pass
+    return await desk.summary(run_id)
+
+
+def failing(call: Callable[..., Any], n: int = 1) -> Callable[..., Any]:
+    """`call`, which a full disk refuses the first `n` times."""
+    left = iter(range(n))
+
+    def sometimes(*args: Any, **options: Any) -> Any:
+        if next(left, None) is not None:
+            raise WorkspaceError("the disk is full")
+        return call(*args, **options)
+
+    return sometimes
+
+
+async def test_a_run_that_was_stopped_before_it_was_taken_up_stays_stopped(desk: RunDesk, store: Store) -> None:
+    run_id = await desk.submit(planned(desk))
+    seen = await desk.summary(run_id)
+    store.runs.set_status(run_id, "stopped")
+
+    with pytest.raises(ConflictError, match="just now"):
+        await desk._players.take_up(seen)
+
+    assert (await over(desk, run_id)).status == "stopped"
+
+
+async def test_a_run_that_ended_while_it_was_asked_to_stop_stays_ended(
+    desk: RunDesk, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan = planned(desk)
+    run_id = store.runs.create(plan.config, plan.cases, own_mark())
+    read = store.runs.summary
+
+    def read_just_before_its_end(asked: int) -> RunSummary:
+        seen = read(asked)
+        store.runs.set_status(asked, "finished")
+        return seen
+
+    monkeypatch.setattr(store.runs, "summary", read_just_before_its_end)
+    await desk.stop(run_id)
+
+    assert read(run_id).status == "finished"
+
+
+async def test_a_run_belongs_to_who_starts_it_from_its_first_moment(
+    desk: RunDesk, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    create, drivers = store.runs.create, []
+
+    def created(*args: Any) -> int:
+        run_id = create(*args)
+        drivers.append(store.runs.summary(run_id).driver)
+        return run_id
+
+    monkeypatch.setattr(store.runs, "create", created)
+    await over(desk, await desk.start(planned(desk)))
+    await desk.submit(planned(desk))
+
+    assert drivers == [own_mark(), WAITING]
+
+
+async def test_the_end_of_a_run_is_stored_once_the_disk_takes_it(
+    desk: RunDesk, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(run_players, "RETRY_S", 0.0)
+    monkeypatch.setattr(store.runs, "set_status", failing(store.runs.set_status, 2))
+    monkeypatch.setattr(store.runs, "move_on", failing(store.runs.move_on, 2))
+
+    summary = await over(desk, await desk.start(planned(desk)))
+
+    assert (summary.status, summary.reason, summary.n_done) == ("finished", "", 1)
+
+
+async def test_a_run_that_could_not_be_taken_up_can_be_resumed_later(
+    desk: RunDesk, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run_id = await desk.submit(planned(desk))
+    monkeypatch.setattr(store.runs, "move_on", failing(store.runs.move_on))
+
+    with pytest.raises(WorkspaceError):
+        await desk.resume(run_id)
+    await desk.resume(run_id)
+
+    assert (await over(desk, run_id)).status == "finished"
+
+
+async def test_watchers_leave_a_run_that_somebody_else_took_up(desk: RunDesk, store: Store) -> None:
+    run_id = await desk.submit(planned(desk))
+    seen = await desk.summary(run_id)
+    store.runs.set_status(run_id, "stopped")
+    taking = asyncio.create_task(desk._players.take_up(seen))
+    await asyncio.sleep(0)
+    watching = asyncio.create_task(over(desk, run_id))
+
+    with pytest.raises(ConflictError):
+        await taking
+
+    assert (await watching).status == "stopped"
+
+
+async def test_a_run_deleted_before_its_turn_is_let_go(desk: RunDesk, store: Store) -> None:
+    run_id, playing = await desk._begin(planned(desk))
+    store.runs.delete(run_id)
+
+    async for _ in playing.live.ticks():
+        pass
+
+    assert playing.task is not None
+    await playing.task
+    assert not desk._playing
+
+
+async def test_a_large_run_is_deleted_beside_the_thread_that_stores_trials(desk: RunDesk) -> None:
+    run_id = await desk.start(planned(desk))
+    await over(desk, run_id)
+    is_deleted = threading.Event()
+    storing = asyncio.create_task(desk._write(is_deleted.wait))
+
+    await desk.delete(run_id)
+
+    is_deleted.set()
+    assert await storing
