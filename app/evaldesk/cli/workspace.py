@@ -13,6 +13,7 @@ from evaldesk.errors import UsageError, WorkspaceError
 from evaldesk.model import AgentRef
 from evaldesk.settings import Settings, read_settings
 from evaldesk.store.database import make_private_folder
+from evaldesk.store.own_folder import check_no_links
 
 DEMO_MODELS = ("demo/scripted?mistakes=0", "demo/scripted?mistakes=0.6")
 """Offered beside a sample's own model: one that makes no mistakes, and one that makes many."""
@@ -62,6 +63,8 @@ def _with_samples(settings: Settings, own: tuple[Path, ...]) -> Settings:
     models = dict.fromkeys((*settings.models, *DEMO_MODELS))
     settings = replace(settings, is_demo=True, models=tuple(models), judges=settings.judges or DEMO_JUDGES)
     folder = settings.evalset_folder
+    for each in (settings.state_folder, folder.parent, folder):
+        check_no_links(each)
     try:
         make_private_folder(settings.state_folder)
         _copy_samples(folder)

@@ -9,6 +9,7 @@ from types import TracebackType
 
 from evaldesk.errors import WorkspaceError
 from evaldesk.store.database import make_private_folder
+from evaldesk.store.own_folder import check_no_links
 
 LOCK_NAME = "desk.lock"
 
@@ -46,8 +47,9 @@ class WorkspaceHold:
 def hold_workspace(folder: Path, *, url: str) -> WorkspaceHold:
     """Hold the workspace whose state folder (`Settings.state_folder`) is `folder`; it is created if need be.
 
-    Raises WorkspaceError saying which process holds it and where that one answers.
+    Raises WorkspaceError saying which process holds it and where that one answers, or which link lies in it.
     """
+    check_no_links(folder)
     try:
         make_private_folder(folder)
         if folder.stat().st_mode & 0o077:

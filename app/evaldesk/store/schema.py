@@ -13,6 +13,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from evaldesk.errors import WorkspaceError
 from evaldesk.store.database import make_private_file, make_private_folder
+from evaldesk.store.own_folder import check_no_links
 
 HEAD = "0002"
 
@@ -20,9 +21,11 @@ HEAD = "0002"
 def prepare(path: Path) -> None:
     """Create or upgrade the database at `path`; nothing is written when it is current, foreign or newer.
 
-    Raises WorkspaceError when it cannot be read or written, belongs to another program, or to a newer Evaldesk.
+    Raises WorkspaceError when there is a link in its folder, when it cannot be read or written, belongs to another
+    program, or to a newer Evaldesk.
     """
     try:
+        check_no_links(path.parent)
         if stored_revision(path) == HEAD:
             return
         make_private_folder(path.parent)
