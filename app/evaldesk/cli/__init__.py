@@ -98,7 +98,7 @@ def main() -> None:
         if is_debug:
             raise
         said, code = _in_words(error)
-        click.echo(f"evaldesk: {said}", err=True)
+        click.echo(f"evaldesk: {_shown(said)}", err=True)
         sys.exit(code)
 
 
@@ -118,6 +118,14 @@ def _in_words(error: Exception) -> tuple[str, int]:
         path = error.ctx.command_path if isinstance(error, click.UsageError) and error.ctx else "evaldesk"
         return f"{_sentence(error.format_message())} `{path} --help` shows how.", EXIT_USAGE
     return f"broke off: {error!r}; add {DEBUG} for the trace", EXIT_ERRORS
+
+
+def _shown(said: str) -> str:
+    """The line without keys and without what would steer the terminal: it may quote an agent, a file, a provider."""
+    from evaldesk.report.turn_text import in_one_line
+    from evaldesk.secrets import scrub
+
+    return in_one_line(scrub(said, os.environ))
 
 
 def _sentence(text: str) -> str:

@@ -18,6 +18,7 @@ from evaldesk.desk.desk import Desk
 from evaldesk.desk.run_numbers import joined_numbers, run_numbers
 from evaldesk.errors import AgentError
 from evaldesk.report.gates import Baseline, GateOutcome, Gates, judge_gates
+from evaldesk.report.turn_text import in_one_line
 from evaldesk.store import Store
 
 ShowMore: TypeAlias = Callable[[Store, Sequence[Played]], None]
@@ -101,7 +102,7 @@ def exit_code(outcomes: Sequence[GateOutcome], *, is_whole: bool) -> int:
 def _show(desk: Desk, request: EvalRequest, played: Sequence[Played]) -> None:
     for each in played:
         if len(played) > 1:
-            click.echo(click.style(each.job.evalset.name or each.job.evalset.id, bold=True))
+            click.echo(click.style(in_one_line(each.job.evalset.name or each.job.evalset.id), bold=True))
         if request.print_detailed_results:
             show_details(desk.store, each.run)
         show_result(desk.store, each.run, is_quiet=request.quiet)

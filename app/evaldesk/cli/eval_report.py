@@ -9,7 +9,7 @@ import click
 from evaldesk.desk.run_results import case_rows
 from evaldesk.errors import AgentError
 from evaldesk.report import passed_sentence, rate_interval
-from evaldesk.report.turn_text import first_words, printable, trial_text
+from evaldesk.report.turn_text import first_words, in_one_line, printable, trial_text
 from evaldesk.secrets import scrub
 from evaldesk.store import CaseRow, RunSummary, Store
 
@@ -19,7 +19,7 @@ WORDS = {"f": "failed", "e": "errored", "u": "unscored"}
 
 def report_error(agent_id: str, error: AgentError) -> None:
     """An agent that does not load, with the trace of its own code."""
-    click.echo(f"evaldesk: {agent_id} cannot be loaded: {printable(scrub(str(error), os.environ))}", err=True)
+    click.echo(f"evaldesk: {agent_id} cannot be loaded: {in_one_line(scrub(str(error), os.environ))}", err=True)
     trace = getattr(error, "trace", "")
     if trace:
         click.echo(printable(scrub(trace, os.environ)), err=True)
@@ -31,7 +31,7 @@ def show_result(store: Store, summary: RunSummary, *, is_quiet: bool = False) ->
         for row in case_rows(store, summary.id):
             _show_case(store, summary, row)
         for group in store.runs.error_groups(summary.id):
-            click.echo(click.style(f"{group.n} × {group.kind}: ", fg="yellow") + printable(group.example))
+            click.echo(click.style(f"{group.n} × {group.kind}: ", fg="yellow") + in_one_line(group.example))
     interval = rate_interval(store.runs.outcome_counts(summary.id))
     click.echo(passed_sentence(summary.n_passed, summary.n_scored, interval), nl=False)
     asides = [f"{n} {word}" for n, word in ((summary.n_errored, "errored"), (summary.n_unscored, "unscored")) if n]
@@ -48,14 +48,14 @@ def show_details(store: Store, summary: RunSummary) -> None:
         for index, mark in enumerate(row.strip):
             if mark in GLYPHS and mark != ".":
                 trial = store.runs.trial(summary.id, row.case_index, index)
-                click.echo(f"{printable(row.case_id)}, trial {index + 1} {trial.verdict}")
+                click.echo(f"{in_one_line(row.case_id)}, trial {index + 1} {trial.verdict}")
                 for line in trial_text(case, trial, is_whole=True).splitlines():
                     click.echo(f"    {line}")
 
 
 def _show_case(store: Store, summary: RunSummary, row: CaseRow) -> None:
     squares = " ".join(click.style(GLYPHS[mark][0], fg=GLYPHS[mark][1]) for mark in row.strip)
-    click.echo(f"{squares}  {printable(row.case_id)}")
+    click.echo(f"{squares}  {in_one_line(row.case_id)}")
     index = next((index for index, mark in enumerate(row.strip) if mark in WORDS), None)
     if index is None:
         return

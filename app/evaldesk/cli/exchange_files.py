@@ -59,7 +59,9 @@ def report(error: EvaldeskError) -> None:
 
 def visible(text: str) -> str:
     """Text of a file without what would steer the terminal."""
-    return "".join(letter if letter.isprintable() else "�" for letter in text)
+    from evaldesk.report.turn_text import printable
+
+    return printable(text).replace("\n", "�").replace("\t", "�")
 
 
 def write_bytes(data: bytes, output: str | None, *, is_forced: bool = False) -> None:

@@ -22,6 +22,7 @@ from evaldesk.report.gates import Baseline, GateOutcome
 from evaldesk.report.junit import junit_suite, junit_xml
 from evaldesk.report.markdown import SummaryPart, markdown_summary
 from evaldesk.report.run_frame import SCORE_COLUMNS, TRIAL_COLUMNS, Cell, score_row, trial_row
+from evaldesk.report.spreadsheet import cell
 from evaldesk.report.turn_text import first_words
 from evaldesk.store import Store
 
@@ -85,9 +86,9 @@ def _csv_of(rows: Callable[[Store, Sequence[Played]], Rows], columns: Sequence[s
         found = list(rows(store, played))
         names = dict.fromkeys((*columns, *(name for row in found for name in row)))
         text = io.StringIO(newline="")
-        writer = csv.DictWriter(text, list(names))
-        writer.writeheader()
-        writer.writerows({name: _cell(value) for name, value in row.items()} for row in found)
+        writer = csv.writer(text)
+        writer.writerow(cell(name) for name in names)
+        writer.writerows([cell(row.get(name)) for name in names] for row in found)
         return text.getvalue().encode()
 
     return write
@@ -136,11 +137,6 @@ WRITERS: Mapping[str, Writer] = {
 def _ending(name: str) -> str:
     path = Path(name)
     return "".join(path.suffixes[-2:]) if path.suffixes[-2:-1] == [".scores"] else path.suffix
-
-
-def _cell(value: Cell) -> Cell:
-    """A spreadsheet takes text that begins like a formula for one; a quote before it keeps it text."""
-    return f"'{value}" if isinstance(value, str) and value.startswith(("=", "+", "-", "@", "\t", "\r")) else value
 
 
 def _write(path: Path, data: bytes, *, is_appended: bool = False) -> None:

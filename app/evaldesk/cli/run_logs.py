@@ -10,7 +10,7 @@ import click
 
 from evaldesk.cli.runs_of import json_option, named_run, opened_store, workspace_option
 from evaldesk.desk.run_results import read_cases
-from evaldesk.report.turn_text import printable
+from evaldesk.report.turn_text import in_one_line, printable
 from evaldesk.store import RunSummary, Store
 
 
@@ -37,7 +37,7 @@ def logs(name: str, limit: int, is_errors: bool, is_json: bool, workspace: str |
                 click.echo(json.dumps(entry, ensure_ascii=False))
                 continue
             click.echo(
-                click.style(f"{printable(entry['case_id'])}, trial {entry['trial']} {entry['verdict']}", bold=True)
+                click.style(f"{in_one_line(entry['case_id'])}, trial {entry['trial']} {entry['verdict']}", bold=True)
             )
             for text in filter(None, (entry["log"], entry["error"], entry["trace"])):
                 for line in printable(text).splitlines():

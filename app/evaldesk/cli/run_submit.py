@@ -26,6 +26,7 @@ from evaldesk.desk.run_file_places import agent_of, check_commit, dataset_path, 
 from evaldesk.desk.run_plan import RunOptions
 from evaldesk.errors import AgentError, UsageError
 from evaldesk.model import EvalSet
+from evaldesk.report.turn_text import in_one_line
 from evaldesk.store import RunSummary
 
 if TYPE_CHECKING:
@@ -168,7 +169,7 @@ def _show_plan(asked: RunFile, called: str, path: Path, words: str, commit: str)
     rows += [("Secrets", ", ".join(asked.secrets))] if asked.secrets else []
     rows += [("Advanced", "recorded but not consumed: " + ", ".join(asked.advanced))] if asked.advanced else []
     for label, text in rows:
-        click.echo(click.style(f"{label:<16}", dim=True) + text)
+        click.echo(click.style(f"{label:<16}", dim=True) + in_one_line(text))
 
 
 def _tell(run: RunSummary, called: str, who: str, *, is_json: bool) -> None:
@@ -176,6 +177,6 @@ def _tell(run: RunSummary, called: str, who: str, *, is_json: bool) -> None:
         created = run.created_at.isoformat()
         click.echo(json.dumps({"id": run.id, "name": called, "status": run.status, "created_at": created}))
         return
-    click.echo(f"Evaluation run submitted: {called}")
+    click.echo(f"Evaluation run submitted: {in_one_line(called)}")
     where = "by the desk that is open" if who == "desk" else "in the background"
     click.echo(f"Run {run.id} is played {where}. `evaldesk run info {run.id}` tells how far it is.")

@@ -15,13 +15,13 @@ from evaldesk.formats import FORMATS, losses
 from evaldesk.formats.exchange import RecordedRun
 from evaldesk.formats.files import names_for, suffix_of, title_of, write_file
 from evaldesk.model import EvalSet
-from evaldesk.report.run_frame import TRIAL_COLUMNS, Cell, trial_row
+from evaldesk.report.run_frame import TRIAL_COLUMNS, trial_row
+from evaldesk.report.spreadsheet import cell
 from evaldesk.store import Store
 
 CSV = "csv"
 CSV_TITLE = "CSV, one line for each trial"
 MEDIA_TYPES = {".json": "application/json", ".jsonl": "application/x-ndjson", ".csv": "text/csv; charset=utf-8"}
-_FORMULA = tuple("=+-@\t\r")
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,17 +91,12 @@ def _table(store: Store, run_id: int) -> bytes:
     columns = [*TRIAL_COLUMNS, *(criterion.metric for criterion in config.criteria)]
     out = io.StringIO(newline="")
     writer = csv.writer(out, lineterminator="\r\n")
-    writer.writerow([_cell(name) for name in columns])
+    writer.writerow([cell(name) for name in columns])
     for played in read_cases(store, run_id):
         for trial in played:
             row = trial_row(played.case, trial, config)
-            writer.writerow([_cell(row[name]) for name in columns])
+            writer.writerow([cell(row[name]) for name in columns])
     return out.getvalue().encode()
-
-
-def _cell(value: Cell) -> Cell:
-    """Text that a spreadsheet would take for a formula is quoted: agents may have written it."""
-    return f"'{value}" if isinstance(value, str) and value.startswith(_FORMULA) else value
 
 
 def _plain(name: str) -> str:

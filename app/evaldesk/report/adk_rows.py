@@ -8,6 +8,7 @@ from pathlib import Path
 
 from evaldesk.model import Score, ToolCall
 from evaldesk.report.run_result import CaseResult, RunResult
+from evaldesk.report.spreadsheet import cell
 from evaldesk.report.turn_text import call_text
 
 COLUMNS = (
@@ -35,7 +36,7 @@ def append_adk_rows(path: Path, results: Sequence[RunResult]) -> None:
             writer.writerow(COLUMNS)
         for result in results:
             for case in result:
-                writer.writerows(_rows(result.config.evalset_id, case))
+                writer.writerows(map(cell, row) for row in _rows(result.config.evalset_id, case))
 
 
 def _rows(evalset_id: str, case: CaseResult) -> Iterator[list[object]]:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from evaldesk.report.gates import GateOutcome
 from evaldesk.report.run_result import CaseResult
-from evaldesk.report.turn_text import first_words
+from evaldesk.report.turn_text import first_words, in_one_line
 
 MOST_CASES = 10
 """GitHub shows ten annotations of each kind and step."""
@@ -33,7 +33,7 @@ def gate_annotations(outcomes: Sequence[GateOutcome]) -> Iterator[str]:
 
 def _data(text: str) -> str:
     # https://github.com/actions/toolkit/blob/main/packages/core/src/command.ts
-    return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+    return in_one_line(text).replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
 
 
 def _property(text: str) -> str:

@@ -10,6 +10,7 @@ from evaldesk.report.comparison import compare_verdicts
 from evaldesk.report.comparison_words import flips_sentence, pairing_note
 from evaldesk.report.gates import Baseline, CaseNumbers, GateOutcome, RunNumbers
 from evaldesk.report.pass_k import pass_curve
+from evaldesk.report.turn_text import in_one_line
 from evaldesk.report.words import passed_sentence
 
 MOST_ROWS = 20
@@ -101,11 +102,11 @@ def _more(n: int) -> Iterator[str]:
 
 def _code(text: str) -> str:
     """A name as code; a backtick or a bar in it would break out of it."""
-    return "`" + re.sub(r"[`|\r\n]", "·", text) + "`"
+    return "`" + re.sub(r"[`|]", "·", in_one_line(text)) + "`"
 
 
 def _escaped(text: str) -> str:
     """Text that Markdown and GitHub show as it stands: no markup, no mention of a person, no reference."""
-    text = re.sub(r"([\\`*_{}\[\]()#+!|~-])", r"\\\1", " ".join(text.split()))
+    text = re.sub(r"([\\`*_{}\[\]()#+!|~-])", r"\\\1", in_one_line(text))
     text = text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
     return re.sub(r"@(?=\w)", "@\u200b", text)

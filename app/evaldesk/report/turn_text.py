@@ -2,20 +2,33 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 
 from evaldesk.model import Case, Expected, JsonObject, Score, TrialResult, TurnRecord
-from evaldesk.report.divergence import first_divergence
+from evaldesk.report.conversation_diff import turn_diffs
+from evaldesk.report.divergence import first_divergence, moved_words
 from evaldesk.report.json_text import json_text, shortened
-from evaldesk.report.turn_diff import CallRow, turn_diff
+from evaldesk.report.turn_diff import CallRow, TurnDiff
 
 LONGEST_TEXT = 2_000
 _INDENT = "    "
+_NOTHING = "\u200b"
+"""A space of no width: it breaks a command, and can hardly be seen."""
+_KEPT = f"\n\t{_NOTHING}"
+_COMMAND = re.compile(r"^(\s*)(?=::)|(?<=##)(?=\[)", re.MULTILINE)
+"""Where GitHub would read a command: `::` that begins a line, `##[` anywhere. (actions/runner, ActionCommand.cs)"""
 
 
 def printable(text: str) -> str:
-    """Text of an agent or a file without what would steer a terminal."""
-    return "".join(letter if letter.isprintable() or letter in "\n\t" else "�" for letter in text)
+    """Text of an agent or a file without what would steer a terminal, or the build whose log it lands in."""
+    plain = "".join(letter if letter.isprintable() or letter in _KEPT else "�" for letter in text)
+    return _COMMAND.sub(lambda found: f"{found[0]}{_NOTHING}", plain)
+
+
+def in_one_line(text: str) -> str:
+    """Printable text that cannot begin a line of its own."""
+    return " ".join(printable(text).split())
 
 
 def first_words(case: Case, result: TrialResult) -> str:
@@ -25,7 +38,7 @@ def first_words(case: Case, result: TrialResult) -> str:
     else:
         divergence = first_divergence(case, result.transcript, result.scores)
         said = str(divergence) if divergence else next(_reasons(result.scores), "")
-    return " ".join(printable(said).split())
+    return in_one_line(said)
 
 
 def trial_text(case: Case, result: TrialResult, *, is_whole: bool = False) -> str:
@@ -57,18 +70,18 @@ def _turn_lines(case: Case, result: TrialResult, index: int, *, is_whole: bool) 
     if verdict == "passed" and not is_whole:
         return
     expected = turn.expected if turn else Expected()
-    yield from (f"{_INDENT}{line}" for line in _diff_lines(expected, record, scores))
+    diff = turn_diffs(case, result.transcript, result.scores)[index]
+    yield from (f"{_INDENT}{line}" for line in _diff_lines(expected, record, diff))
     for score in scores:
         if is_whole or score.passed is not True:
             yield f"{_INDENT}{score.metric} {_score_words(score)}"
 
 
-def _diff_lines(expected: Expected, record: TurnRecord | None, scores: Sequence[Score]) -> Iterator[str]:
+def _diff_lines(expected: Expected, record: TurnRecord | None, diff: TurnDiff) -> Iterator[str]:
     if record is None:
         for call in expected.tool_calls or ():
             yield f"- {call_text(call.name, call.args)}"
         return
-    diff = turn_diff(expected, record, scores)
     yield from map(_call_line, diff.calls)
     if diff.is_asserted and not diff.calls:
         yield "no call was expected and none was made"
@@ -83,12 +96,13 @@ def _call_line(row: CallRow) -> str:
     if row.op == "-" and row.expected:
         return f"- {call_text(row.expected.name, row.expected.args)}   expected, not called"
     if row.actual is None:
-        return ""
+        wanted = call_text(row.expected.name, row.expected.args) if row.expected else ""
+        return f"> {wanted}   {moved_words(row)}"
     made = call_text(row.actual.name, row.actual.args)
     if row.op == "+":
         return f"+ {made}   called, not expected"
-    if row.op == "moved":
-        return f"> {made}   expected as call {row.expected_place}"
+    if row.op == "moved" or row.expected_turn:
+        return f"> {made}   {moved_words(row)}"
     if row.op == "~" and row.expected:
         accepted = f"; accepted: {', '.join(row.because)}" if row.because else ""
         return f"~ {made}   expected {call_text(row.expected.name, row.expected.args)}{accepted}"

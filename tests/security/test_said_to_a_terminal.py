@@ -1,0 +1,123 @@
+"""What agents and files say lands in terminals, in the logs of builds and in spreadsheets; it steers none of them."""
+
+from __future__ import annotations
+
+import csv
+import re
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from evaldesk import cli
+from evaldesk.cli.eval_report import show_details, show_result
+from evaldesk.cli.exchange_files import visible
+from evaldesk.desk.exporting import export_run
+from evaldesk.errors import UsageError
+from evaldesk.model import (
+    AgentRef,
+    Case,
+    Criterion,
+    ErrorRecord,
+    Event,
+    RunConfig,
+    Transcript,
+    TrialResult,
+    Turn,
+    TurnRecord,
+)
+from evaldesk.report.annotations import case_annotation
+from evaldesk.report.gates import CaseNumbers, RunNumbers
+from evaldesk.report.markdown import SummaryPart, markdown_summary
+from evaldesk.report.run_result import CaseResult
+from evaldesk.report.spreadsheet import cell
+from evaldesk.report.turn_text import in_one_line, printable
+from evaldesk.store import Store
+
+HOSTILE = (
+    "=1+1\x1b]0;title\x07\x1b[2J\x9b31m\u202e\u2028\r\n::error file=x::forged\n##[add-mask]y\n  ::stop-commands::z"
+)
+STEERS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
+COMMAND = re.compile(r"^\s*::|##\[", re.MULTILINE)  # as the runner of GitHub reads a log
+ERROR = ErrorRecord("agent_raised", HOSTILE, HOSTILE)
+CASE = Case(HOSTILE, (Turn(HOSTILE),))
+TRANSCRIPT = Transcript((TurnRecord(HOSTILE, (Event("agent_message", text=HOSTILE), Event("error", error=ERROR))),))
+KEY = "sk-proj-" + "a1B2" * 10
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    """One run, in which everything hostile was said."""
+    with Store.open(tmp_path / "evaldesk.db") as opened:
+        config = RunConfig(AgentRef("a", "a:a"), HOSTILE, criteria=(Criterion("=metric"),))
+        run_id = opened.runs.create(config, [CASE])
+        trial = TrialResult(run_id, 0, 0, "errored", "errored", transcript=TRANSCRIPT, error=ERROR)
+        opened.runs.record([trial])
+        opened.runs.set_status(run_id, "finished")
+        yield opened
+
+
+def steering(text: str) -> list[str]:
+    """What of a text a terminal or a build would obey."""
+    return [*STEERS.findall(text), *COMMAND.findall(text)]
+
+
+@pytest.mark.parametrize("shown", [printable, in_one_line, visible])
+def test_printable_text_steers_nothing_and_stays_as_it_is(shown: Callable[[str], str]) -> None:
+    assert steering(shown(HOSTILE)) == []
+    assert shown(shown(HOSTILE)) == shown(HOSTILE)
+
+
+def test_a_report_in_a_terminal_steers_nothing(store: Store, capsys: pytest.CaptureFixture[str]) -> None:
+    show_result(store, store.runs.summary(1))
+    show_details(store, store.runs.summary(1))
+
+    said = capsys.readouterr().out
+    assert "forged" in said
+    assert steering(said) == []
+
+
+def test_an_annotation_is_one_command_and_no_other() -> None:
+    trial = TrialResult(1, 0, 0, "errored", "errored", transcript=TRANSCRIPT, error=ERROR)
+
+    line = case_annotation(CaseResult(CASE, (trial,), 1), HOSTILE)
+
+    assert steering(line.removeprefix("::warning ")) == []
+    assert len(line.splitlines()) == 1
+
+
+def test_a_summary_steers_nothing() -> None:
+    numbers = RunNumbers((CaseNumbers(HOSTILE, 0, 0, 1, 0, 1),))
+
+    assert steering(markdown_summary([SummaryPart(HOSTILE, numbers, {HOSTILE: HOSTILE})], [], None)) == []
+
+
+def test_an_error_is_one_line_that_steers_nothing_and_tells_no_key(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def broken(*_: object, **__: object) -> None:
+        raise UsageError(f"{HOSTILE} {KEY}")
+
+    monkeypatch.setattr(cli, "cli", broken)
+    monkeypatch.setattr(sys, "argv", ["evaldesk", "eval"])
+
+    with pytest.raises(SystemExit):
+        cli.main()
+
+    said = capsys.readouterr().err
+    assert (len(said.splitlines()), steering(said)) == (1, [])
+    assert KEY not in said
+
+
+@pytest.mark.parametrize("first", "=+-@\t\r\n\0＝＋－＠")
+def test_a_cell_is_no_formula(first: str) -> None:
+    assert cell(f"{first}cmd|'/c calc'!A1") == f"'{first}cmd|'/c calc'!A1"
+    assert (cell("plain"), cell(-1.5), cell(None)) == ("plain", -1.5, None)
+
+
+def test_a_table_of_a_run_has_no_formula_not_even_as_a_column(store: Store) -> None:
+    rows = list(csv.reader(export_run(store, 1, "csv").data.decode().splitlines()))
+
+    assert "'=metric" in rows[0]
+    assert not [text for row in rows for text in row if text.startswith("=")]
