@@ -28,6 +28,14 @@ class Agent(Protocol):
         """
 
 
+class ModelCaller(ABC):
+    """An agent that knows how its model is called; of any other with a model, LiteLLM is thought to do it."""
+
+    @abstractmethod
+    def warm(self, session: Session) -> None:
+        """Import what the model calls of `session` will need, so that no turn pays for it."""
+
+
 class Kept(ABC):
     """Something that an adapter keeps in the memory of a session, and that is to be closed when the session ends."""
 

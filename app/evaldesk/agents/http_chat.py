@@ -7,11 +7,11 @@ from dataclasses import dataclass, replace
 
 import msgspec
 
-from evaldesk.agents.agent import Agent
+from evaldesk.agents.agent import Agent, ModelCaller
 from evaldesk.agents.event_pump import Say, events_of
 from evaldesk.agents.history import chat_messages
 from evaldesk.agents.http_protocol import read_options
-from evaldesk.llm import PATIENT, ModelCall, complete
+from evaldesk.llm import PATIENT, ModelCall, complete, is_direct, warm
 from evaldesk.model import AgentDescription, AgentRef, ErrorRecord, Event, JsonObject, Session
 
 KIND = "http_chat"
@@ -35,7 +35,7 @@ def adapt(found: object, ref: AgentRef) -> Agent | None:
 
 
 @dataclass(frozen=True, slots=True)
-class HttpChatAgent:
+class HttpChatAgent(ModelCaller):
     """An endpoint that is sent the whole conversation and answers with text. A run's model is the name it is sent."""
 
     ref: AgentRef
@@ -49,7 +49,12 @@ class HttpChatAgent:
             description=f"An OpenAI-compatible endpoint at {self.ref.target}",
             instruction=self.options.instruction,
             model=self.options.model,
+            is_direct=is_direct(self._call(Session("describe"), "")),
         )
+
+    def warm(self, session: Session) -> None:
+        """Import what its calls need."""
+        warm(self._call(session, ""))
 
     async def reply(self, session: Session, message: str) -> AsyncIterator[Event]:
         """Ask once. Raises ModelError."""

@@ -10,12 +10,13 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
+from evaldesk.agents.agent import ModelCaller
 from evaldesk.agents.doubles import doubled
 from evaldesk.agents.history import assistant_message, chat_messages, result_text, tool_message
 from evaldesk.agents.instruction import MissingKey, filled
 from evaldesk.agents.tools import Outcome, Tool, tool_of
 from evaldesk.errors import ModelError, UsageError
-from evaldesk.llm import PATIENT, ModelCall, ModelReply, RequestedCall, Wait, complete, missing_keys
+from evaldesk.llm import PATIENT, ModelCall, ModelReply, RequestedCall, Wait, complete, is_direct, missing_keys, warm
 from evaldesk.model import (
     AgentDescription,
     AgentRef,
@@ -41,7 +42,7 @@ def adapt(found: object, ref: AgentRef) -> LlmAgent | None:
 
 
 @dataclass(frozen=True)
-class LlmAgent:
+class LlmAgent(ModelCaller):
     """An agent on any model that LiteLLM knows, `model` being its `provider/name`.
 
     `instruction` may hold `{key}` for a value of the session state, `{key?}` where it may be missing. A tool is a
@@ -88,7 +89,17 @@ class LlmAgent:
             is_demo=is_demo,
             initial_state=self.initial_state,
             missing=self._missing(),
+            is_direct=is_direct(self._address(Session("describe"))),
         )
+
+    def warm(self, session: Session) -> None:
+        """Import what the model calls of the session will need."""
+        warm(self._address(session))
+
+    def _address(self, session: Session) -> ModelCall:
+        """A call that asks nothing."""
+        asked = self._own_options(session) | session.model_options
+        return ModelCall(session.model or self.model, (), api_base=asked.base_url)
 
     def _missing(self) -> tuple[str, ...]:
         """The variable that should hold the key, where there is none; an endpoint may need no key."""

@@ -62,5 +62,5 @@ class Desk:
     async def _warm_runs(self) -> None:
         """Workers for the first run, once the agents are ready to talk: a visitor chats first."""
         await self.agents.settled()
-        agents = self.agents.list()
-        self.runs.warm(has_models=any(agent.description and agent.description.model for agent in agents))
+        found = [agent.description for agent in self.agents.list() if agent.description]
+        self.runs.warm(has_models=any(each.model and not each.is_direct for each in found))

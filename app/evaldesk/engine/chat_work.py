@@ -42,7 +42,7 @@ class TurnWork:
         self.attempt.begin("load", LOAD_TIMEOUT_S)
         session = self._session()
         try:
-            agent = load_ready(spec.agent)
+            agent = load_ready(spec.agent, spec.model, spec.model_options)
         except BaseException as error:
             return self._failed(failure(error, "agent_import"))
         self.attempt.begin("play", spec.timeout_s)

@@ -5,14 +5,15 @@ from __future__ import annotations
 from threading import Lock
 from typing import TYPE_CHECKING
 
-from evaldesk.model import AgentRef
+from evaldesk.agents.agent import ModelCaller
+from evaldesk.model import AgentRef, ModelOptions, Session
 
 if TYPE_CHECKING:
     from evaldesk.agents import Agent
 
 _lock = Lock()
 _model_lock = Lock()
-_ready: set[AgentRef] = set()
+_ready: set[tuple[AgentRef, str | None, str | None]] = set()
 _loaded: dict[AgentRef, Agent | BaseException] = {}
 
 
@@ -47,20 +48,30 @@ def adopt(ref: AgentRef, found: object) -> Agent:
 def disown(ref: AgentRef) -> None:
     """Forget what `adopt` was given."""
     _loaded.pop(ref, None)
-    _ready.discard(ref)
+    for known in [known for known in _ready if known[0] == ref]:
+        _ready.discard(known)
 
 
-def load_ready(ref: AgentRef) -> Agent:
-    """As `load`, with LiteLLM imported where the agent has a model to call: that takes seconds no turn should pay."""
+def load_ready(ref: AgentRef, model: str | None = None, options: ModelOptions | None = None) -> Agent:
+    """As `load`, with imported what the calls of the agent's model need: that takes seconds no turn should pay."""
     agent = load(ref)
-    if ref not in _ready:
+    options = options or ModelOptions()
+    asked = ref, model, options.base_url
+    if asked not in _ready:
         with _model_lock:
-            if _has_model(agent):
-                from evaldesk.llm.client import open_litellm
-
-                open_litellm()
-        _ready.add(ref)
+            _warm(agent, Session("warm", model=model, model_options=options))
+        _ready.add(asked)
     return agent
+
+
+def _warm(agent: Agent, session: Session) -> None:
+    """Import what the calls of the agent's model need, if it has one."""
+    if isinstance(agent, ModelCaller):
+        agent.warm(session)
+    elif _has_model(agent):
+        from evaldesk.llm.client import open_litellm
+
+        open_litellm()
 
 
 def _has_model(agent: Agent) -> bool:

@@ -20,7 +20,7 @@ async def run_trial(spec: TrialSpec, attempt: Attempt) -> TrialResult:
     CURRENT_LOG.set(attempt.log)
     attempt.begin("load", LOAD_TIMEOUT_S)
     try:
-        agent = load_ready(spec.agent)
+        agent = load_ready(spec.agent, spec.model, spec.model_options)
     except BaseException as error:
         return trial_result(spec, attempt, failure(error, "agent_import"))
     try:

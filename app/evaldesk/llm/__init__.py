@@ -1,6 +1,6 @@
 """Floor 1: the one door to models. LiteLLM is imported when a call needs it, or by `warm`."""
 
-from evaldesk.llm.attempts import warm
+from evaldesk.llm.attempts import is_direct, warm
 from evaldesk.llm.call import ModelCall, ModelReply, RequestedCall
 from evaldesk.llm.failures import model_error
 from evaldesk.llm.keys import missing_keys
@@ -17,6 +17,7 @@ __all__ = [
     "RequestedCall",
     "Wait",
     "complete",
+    "is_direct",
     "litellm_endpoint",
     "litellm_response",
     "missing_keys",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
+from evaldesk.errors import ModelError
 from evaldesk.llm import client, direct
 from evaldesk.llm.call import ModelCall, ModelReply
 from evaldesk.llm.endpoints import own_endpoint
@@ -31,7 +32,15 @@ async def attempt(call: ModelCall, tell: Callable[[str], object] | None) -> Mode
 
 def warm(call: ModelCall) -> None:
     """Import what such calls need: LiteLLM takes 1.7 s, aiohttp 0.2."""
-    if own_endpoint(call):
+    if is_direct(call):
         direct.preload()
     else:
         client.open_litellm()
+
+
+def is_direct(call: ModelCall) -> bool:
+    """Whether such calls do without LiteLLM."""
+    try:
+        return own_endpoint(call) is not None
+    except ModelError:
+        return True  # there is no key, which the call itself will say

@@ -54,7 +54,8 @@ class ToolDescription:
 class AgentDescription:
     """What an agent says of itself; `initial_state` is what it proposes a session to start from.
 
-    `missing` names what its turns will lack: environment variables of keys, and packages.
+    `missing` names what its turns will lack: environment variables of keys, and packages. `is_direct`: its model is
+    at an endpoint of its own, which is called without LiteLLM.
     """
 
     name: str
@@ -67,6 +68,7 @@ class AgentDescription:
     initial_state: JsonObject = field(default_factory=dict)
     sub_agents: tuple[AgentDescription, ...] = ()
     missing: tuple[str, ...] = ()
+    is_direct: bool = False
 
 
 @dataclass(frozen=True, slots=True)
