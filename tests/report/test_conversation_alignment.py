@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from evaldesk.metrics import score_trial
-from evaldesk.model import Case, Criterion, Event, Expected, Score, ToolCall, Transcript, Turn, TurnRecord
+from evaldesk.model import Case, Criterion, Event, Expected, Score, ToolCall, Transcript, TrialResult, Turn, TurnRecord
 from evaldesk.report import first_divergence, turn_diffs
+from evaldesk.report.turn_text import trial_text
 
 FIND, BOOK, PAY = ToolCall("find", {"q": "rome"}), ToolCall("book", {"id": 7}), ToolCall("pay", {"sum": 3})
 CASE = Case("c", (Turn("q", Expected((FIND, BOOK))), Turn("open"), Turn("q", Expected((PAY,)))))
@@ -109,3 +110,14 @@ def test_a_metric_of_single_turns_has_its_turns_drawn_apart() -> None:
 
     assert rows[0] == [("=", "find", "find", None, None), ("-", "book", None, None, None)]
     assert rows[2] == [("+", None, "book", None, None), ("=", "pay", "pay", None, None)]
+
+
+def test_the_text_of_a_failed_trial_names_the_other_turn() -> None:
+    transcript = played((FIND,), (), (BOOK, PAY))
+    scores = score_trial(transcript, CASE, [WHOLE])
+    result = TrialResult(1, 0, 0, "finished", "failed", transcript=transcript, scores=scores)
+
+    lines = trial_text(CASE, result, is_whole=True).splitlines()
+
+    assert "    > book(id=7)   made as call 1 of turn 3" in lines
+    assert "    > book(id=7)   expected as call 2 of turn 1" in lines

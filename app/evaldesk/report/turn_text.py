@@ -43,8 +43,9 @@ def first_words(case: Case, result: TrialResult) -> str:
 
 def trial_text(case: Case, result: TrialResult, *, is_whole: bool = False) -> str:
     """Every turn of a trial that did not pass, expected beside actual; with `is_whole` also those that did."""
-    n = max(len(case.turns), len(result.transcript.turns))
-    lines = [line for index in range(n) for line in _turn_lines(case, result, index, is_whole=is_whole)]
+    diffs = turn_diffs(case, result.transcript, result.scores)
+    n = len(diffs)
+    lines = [line for index in range(n) for line in _turn_lines(case, result, index, diffs[index], is_whole=is_whole)]
     whole = [score for score in result.scores if score.turn is None and (n > 1 or not _is_said(score, result.scores))]
     lines += [f"{score.metric} {_score_words(score)}" for score in whole if is_whole or score.passed is not True]
     if result.error:
@@ -60,7 +61,7 @@ def call_text(name: str, args: JsonObject) -> str:
     return f"{name}({', '.join(f'{key}={json_text(value)}' for key, value in args.items())})"
 
 
-def _turn_lines(case: Case, result: TrialResult, index: int, *, is_whole: bool) -> Iterator[str]:
+def _turn_lines(case: Case, result: TrialResult, index: int, diff: TurnDiff, *, is_whole: bool) -> Iterator[str]:
     turn = case.turns[index] if index < len(case.turns) else None
     record = result.transcript.turns[index] if index < len(result.transcript.turns) else None
     scores = [score for score in result.scores if score.turn == index]
@@ -70,7 +71,6 @@ def _turn_lines(case: Case, result: TrialResult, index: int, *, is_whole: bool) 
     if verdict == "passed" and not is_whole:
         return
     expected = turn.expected if turn else Expected()
-    diff = turn_diffs(case, result.transcript, result.scores)[index]
     yield from (f"{_INDENT}{line}" for line in _diff_lines(expected, record, diff))
     for score in scores:
         if is_whole or score.passed is not True:
