@@ -38,6 +38,24 @@ def output_events(found: object, more: Mapping[str, Any], author: str) -> Iterat
         yield Event("error", error=ErrorRecord(kind, str(error)))
 
 
+def sent_output(found: object) -> dict[str, Any]:
+    """What is used of an `EvalOutput`, as plain JSON for another process. Raises AgentError."""
+    output = _output(found)
+    history = [plain(item) for item in _flat(output.get("history"))]
+    metrics = output.get("metrics")
+    listed = metrics.items() if isinstance(metrics, Mapping) else ()
+    return {
+        "test_result": plain(output["test_result"]),
+        "history": history,
+        "metrics": {str(name): _plain_part(value) for name, value in listed},
+        "error": None if output.get("error") is None else str(output["error"]),
+    }
+
+
+def _plain_part(value: object) -> object:
+    return [plain(item) for item in value] if isinstance(value, list | tuple) else plain(value)
+
+
 def _output(found: object) -> Mapping[str, Any]:
     if isinstance(found, Mapping):
         output: Mapping[str, Any] = found

@@ -1,0 +1,75 @@
+"""The folder of a trial, and the commands that run in it."""
+
+from __future__ import annotations
+
+import os
+import select
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from evaldesk.agents.workspaces import open_workspace, shortened
+from evaldesk.errors import UsageError
+
+
+def test_a_command_has_an_environment_without_keys_and_ends_at_its_limit() -> None:
+    workspace = open_workspace({"PATH": os.environ["PATH"], "OPENAI_API_KEY": "sk-1", "HOME": "/"})
+    try:
+        shown = workspace.run("env")
+        slow = workspace.run(["sleep", "600"], timeout_s=0.05)
+        given = workspace.run("cat", input="hello", env={"EXTRA": "1"})
+    finally:
+        workspace.close()
+
+    assert "OPENAI_API_KEY" not in shown.output
+    assert (slow.exit_code, slow.is_timeout) == (-1, True)
+    assert given.output == "hello"
+    with pytest.raises(UsageError, match="has ended"):
+        workspace.run("true")
+
+
+def test_a_file_may_not_lie_outside_of_the_workspace(tmp_path: Path) -> None:
+    seed = tmp_path / "seed"
+    seed.mkdir()
+    (seed / "a.txt").write_text("a")
+    workspace = open_workspace({}, seed)
+    try:
+        assert (workspace.path / "a.txt").read_text() == "a"
+        with pytest.raises(UsageError, match="outside"):
+            workspace.write("../b.txt", "b")
+    finally:
+        workspace.close()
+    with pytest.raises(UsageError, match="no folder"):
+        open_workspace({}, tmp_path / "absent")
+
+
+def test_long_output_loses_its_middle() -> None:
+    text = shortened("a" * 10 + "b" * 100 + "c" * 10, 20)
+
+    assert text.startswith("a" * 10)
+    assert text.endswith("c" * 10)
+    assert "100 characters left out" in text
+
+
+def test_a_command_does_not_outlive_a_process_that_was_killed(tmp_path: Path) -> None:
+    code = (
+        "import os, time\n"
+        "from evaldesk.agents.workspaces import open_workspace\n"
+        "workspace = open_workspace(os.environ)\n"
+        "ran = workspace.run('sleep 600 > /dev/null 2>&1 & echo $!')\n"
+        "print(ran.output.strip(), flush=True)\n"
+        "time.sleep(600)\n"
+    )
+    environment = {**os.environ, "TMPDIR": str(tmp_path)}
+    parent = subprocess.Popen([sys.executable, "-c", code], env=environment, stdout=subprocess.PIPE, text=True)
+    assert parent.stdout
+    child = os.pidfd_open(int(parent.stdout.readline()))
+
+    parent.kill()
+    parent.wait()
+
+    assert select.select([child], [], [], 20)[0], "the command still runs"
+    os.close(child)
+    parent.stdout.close()
