@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import re
 import shlex
 import subprocess
@@ -142,3 +143,23 @@ def test_no_color_leaves_no_escape(place: Place, monkeypatch: pytest.MonkeyPatch
 
     assert "\x1b" in coloured
     assert "\x1b" not in plain
+
+
+@pytest.mark.parametrize(("arguments", "first"), [([], "evaldesk [OPTIONS]"), (["run"], "evaldesk run [OPTIONS]")])
+def test_the_name_alone_is_answered_with_the_help(arguments: list[str], first: str) -> None:
+    done = _run(*arguments)
+
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith(f"Usage: {first}")
+
+
+def test_a_mark_that_the_locale_lacks_is_spelled_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    written = io.BytesIO()
+    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(written, "latin-1", write_through=True))
+    monkeypatch.setattr(sys, "argv", ["evaldesk"])
+    monkeypatch.setattr(top, "cli", lambda *_, **__: click.echo("✓ für dich"))
+
+    with pytest.raises(SystemExit) as ended:
+        top.main()
+
+    assert (ended.value.code, written.getvalue()) == (0, "\\u2713 für dich\n".encode("latin-1"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import sys
 from collections.abc import Mapping
@@ -87,6 +88,8 @@ def cli(ctx: click.Context) -> None:
 def main() -> None:
     """The console script: errors of ours are one line that says what to do; the trace only with `--debug`."""
     arguments = sys.argv[1:]
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")  # a mark that the locale lacks ends no command
     is_debug = DEBUG in arguments
     try:
         code = cli([each for each in arguments if each != DEBUG], prog_name="evaldesk", standalone_mode=False)

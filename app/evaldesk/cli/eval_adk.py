@@ -8,13 +8,14 @@ from pathlib import Path
 
 import click
 
+from evaldesk import paths
 from evaldesk.cli.eval_outcome import play_and_judge
 from evaldesk.cli.eval_request import EvalRequest, Job
 from evaldesk.cli.exchange_files import read_path
 from evaldesk.cli.workspace import named_agent
 from evaldesk.desk.criteria import find_criteria_file, read_criteria, read_user
 from evaldesk.errors import NotFoundError, UsageError
-from evaldesk.model import EvalSet
+from evaldesk.model import AgentRef, EvalSet
 
 MOST_LISTED = 50
 
@@ -23,9 +24,9 @@ def eval_adk(request: EvalRequest) -> int:
     """Run every eval set that was named; gives the exit code. Raises UsageError, FormatError."""
     if len(request.words) < 2:
         missing = "an agent and an eval set" if not request.words else "an eval set"
-        raise UsageError(f"name {missing}, such as: evaldesk eval samples/hello_world my.evalset.json")
+        raise UsageError(f"name {missing}, such as: evaldesk eval samples/hello_world hello_world")
     agent = named_agent(request.words[0], request.workspace)
-    chosen = _chosen(request.words[1:], Path(agent.folder) if agent.folder else None)
+    chosen = _chosen(request.words[1:], _folder_of_names(agent))
     config = Path(request.config_file_path) if request.config_file_path else _config_beside(chosen)
     criteria, user = (read_criteria(config), read_user(config)) if config else ((), None)
     jobs = []
@@ -34,6 +35,12 @@ def eval_adk(request: EvalRequest) -> int:
         _check_names(path, case_ids, [case.id for case in evalset.cases])
         jobs.append(Job(agent, evalset, path, replace(request.options(case_ids, criteria), user=user)))
     return play_and_judge(request, jobs)
+
+
+def _folder_of_names(agent: AgentRef) -> Path | None:
+    """Where the agent's eval sets are found by their names; those of the samples ship beside them."""
+    folder = Path(agent.folder) if agent.folder else None
+    return paths.shipped("evalsets") if folder and folder.parent == paths.samples() else folder
 
 
 def _config_beside(chosen: Mapping[Path, object]) -> Path | None:

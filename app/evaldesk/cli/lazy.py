@@ -34,6 +34,13 @@ class LazyGroup(click.Group):
         self._targets = commands_by_name or {}
         self._words = words or {}
 
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """As click does it; the name alone is a question, and the help is the answer."""
+        if not args and not ctx.resilient_parsing:
+            click.echo(ctx.get_help(), color=ctx.color)
+            ctx.exit()
+        return super().parse_args(ctx, args)
+
     def list_commands(self, ctx: click.Context) -> list[str]:
         """The names, in order."""
         return sorted(self._targets)

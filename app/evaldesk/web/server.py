@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import secrets
 import signal
 import socket
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
@@ -31,6 +32,7 @@ from evaldesk.web.live import closing_of
 GRACE_S = 3
 EXIT_INTERRUPTED = 130
 ADDRESS_NAME = "desk.url"
+_OF_PORTS = (errno.EADDRINUSE, errno.EACCES)
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,15 +115,16 @@ class _Server(uvicorn.Server):
 
 def _bound(address: Address) -> socket.socket:
     family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
-    listener = socket.socket(family, socket.SOCK_STREAM)
-    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    try:
-        listener.bind((address.host, address.port))
-    except OSError as error:
-        listener.close()
-        raise WorkspaceError(
-            f"{address.host}:{address.port} cannot be used: {error.strerror}; choose another with --port, or --port 0"
-        ) from error
+    with ExitStack() as undo:
+        try:
+            listener = undo.enter_context(socket.socket(family, socket.SOCK_STREAM))
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            listener.bind((address.host, address.port))
+        except OSError as error:
+            place = f"{_shown(address.host)}:{address.port}"
+            advice = "choose another with --port, or --port 0" if error.errno in _OF_PORTS else "choose another --host"
+            raise WorkspaceError(f"{place} cannot be used: {error.strerror}; {advice}") from error
+        undo.pop_all()
     return listener
 
 

@@ -1,0 +1,56 @@
+"""Where the desk listens, and what is said when it cannot."""
+
+from __future__ import annotations
+
+import errno
+import os
+import socket
+from collections.abc import Callable
+
+import pytest
+
+from evaldesk.errors import WorkspaceError
+from evaldesk.web import server
+from evaldesk.web.server import Address
+
+
+def _address(host: str, port: int = 0) -> Address:
+    return Address(host=host, port=port, names=())
+
+
+def test_a_port_that_is_taken_is_not_shared() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = other.getsockname()[1]
+
+        with pytest.raises(
+            WorkspaceError, match=rf"127\.0\.0\.1:{port} cannot be used: .*; choose another with --port"
+        ):
+            server._bound(_address("127.0.0.1", port))
+
+
+@pytest.mark.parametrize(
+    ("number", "advice"),
+    [
+        (errno.EAFNOSUPPORT, "choose another --host"),
+        (errno.EADDRNOTAVAIL, "choose another --host"),
+        (errno.EADDRINUSE, "choose another with --port, or --port 0"),
+        (errno.EACCES, "choose another with --port, or --port 0"),
+    ],
+    ids=["no IPv6", "no such address", "taken", "for root"],
+)
+def test_an_address_that_cannot_be_used_says_what_else_to_try(
+    monkeypatch: pytest.MonkeyPatch, number: int, advice: str
+) -> None:
+    monkeypatch.setattr(socket, "socket", _raising(OSError(number, os.strerror(number))))
+
+    with pytest.raises(WorkspaceError) as raised:
+        server._bound(_address("::1", 8420))
+
+    assert str(raised.value) == f"[::1]:8420 cannot be used: {os.strerror(number)}; {advice}"
+
+
+def _raising(error: OSError) -> Callable[..., socket.socket]:
+    def raise_it(*_: object, **__: object) -> socket.socket:
+        raise error
+
+    return raise_it
