@@ -2,26 +2,16 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from urllib.parse import urlencode
 
+from evaldesk.desk.label_agreement import MetricAgreement, metric_agreements, people_words, turn_pairs
 from evaldesk.desk.labels import VERDICTS
 from evaldesk.desk.rescoring import played_run_id
-from evaldesk.desk.run_view import Filter, run_title, short_title
-from evaldesk.report import (
-    agreement,
-    alpha_sentence,
-    corrected_sentence,
-    enough_sentence,
-    judge_skill,
-    kappa_words,
-    nominal_alpha,
-    skill_sentence,
-)
-from evaldesk.store import LabelFilter, LabelledTrial, LabelPair, RunSummary, Store
+from evaldesk.desk.run_view import Filter, run_title
+from evaldesk.store import LabelFilter, LabelledTrial, RunSummary, Store
 
 PAGE_SIZE = 50
 BADGES: Mapping[str, str] = {"passed": "passed", "failed": "failed", "unsure": "unscored"}
@@ -39,17 +29,6 @@ class LabelLine:
 
 
 @dataclass(frozen=True, slots=True)
-class MetricAgreement:
-    """How far a metric agrees with the labels, in words; the last two may be empty."""
-
-    title: str
-    skill: str
-    kappa: str
-    enough: str
-    corrected: str
-
-
-@dataclass(frozen=True, slots=True)
 class LabelListing:
     """All that the page shows."""
 
@@ -63,6 +42,8 @@ class LabelListing:
     run_title: str
     alpha: str
     agreements: Sequence[MetricAgreement]
+    turn_alpha: str
+    turn_agreements: Sequence[MetricAgreement]
     older_href: str
 
 
@@ -73,6 +54,7 @@ def read_labels(store: Store, wanted: LabelFilter, before: datetime | None = Non
     kept = replace(wanted, run_id=played_run_id(store.runs, run.id) if run else None)
     found = store.labels.list(kept, before=before, limit=PAGE_SIZE + 1)
     pairs = store.labels.pairs(kept.run_id, run.id if run else None)
+    turns = turn_pairs(store, kept.run_id, run.id if run else None)
     return LabelListing(
         lines=[_line(each) for each in found[:PAGE_SIZE]],
         n_all=store.labels.count(LabelFilter(run_id=kept.run_id)),
@@ -82,8 +64,10 @@ def read_labels(store: Store, wanted: LabelFilter, before: datetime | None = Non
         wanted=wanted,
         run_id=run_id,
         run_title=run_title(run) if run else "",
-        alpha=_alpha(pairs),
-        agreements=_agreements(pairs, _pass_rates(store, run) if run else {}),
+        alpha=people_words(pairs),
+        agreements=metric_agreements(pairs, _pass_rates(store, run) if run else {}),
+        turn_alpha=people_words(turns, "turn"),
+        turn_agreements=metric_agreements(turns, {}),
         older_href=_href(wanted, _cursor(found[PAGE_SIZE - 1])) if len(found) > PAGE_SIZE else "",
     )
 
@@ -108,52 +92,6 @@ def _line(found: LabelledTrial) -> LabelLine:
         badge=BADGES.get(said or "", ""),
         is_disagreement=turn is None and {verdict, said} == {"passed", "failed"},
     )
-
-
-def _agreements(pairs: Sequence[LabelPair], rates: Mapping[str, float]) -> list[MetricAgreement]:
-    """Each metric against the labels, the verdict of the whole trial first."""
-    by_metric: dict[str, list[LabelPair]] = defaultdict(list)
-    for pair in pairs:
-        if pair.is_passed is not None:
-            by_metric[pair.metric].append(pair)
-    return [_agreement(metric, of_metric, rates) for metric, of_metric in sorted(by_metric.items())]
-
-
-def _agreement(metric: str, pairs: Sequence[LabelPair], rates: Mapping[str, float]) -> MetricAgreement:
-    title = short_title(metric) if metric else "The verdict"
-    said = _by_majority(pairs)
-    compared = [(is_passed, said[trial]) for trial, is_passed in _passed(pairs).items() if trial in said]
-    skill = judge_skill(compared)
-    corrected = skill.corrected(rates[metric]) if metric in rates and skill.n_good and skill.n_bad else None
-    return MetricAgreement(
-        title=title,
-        skill=skill_sentence(title, skill),
-        kappa=kappa_words(agreement(compared)),
-        enough=enough_sentence(skill),
-        corrected=corrected_sentence(corrected, title) if corrected else "",
-    )
-
-
-def _by_majority(pairs: Sequence[LabelPair]) -> dict[tuple[int, int, int], bool]:
-    """One verdict of people on each trial; where they are evenly split there is none."""
-    votes: dict[tuple[int, int, int], list[bool]] = defaultdict(list)
-    for pair in pairs:
-        votes[pair.trial].append(pair.is_good)
-    return {trial: 2 * sum(said) > len(said) for trial, said in votes.items() if 2 * sum(said) != len(said)}
-
-
-def _passed(pairs: Sequence[LabelPair]) -> dict[tuple[int, int, int], bool]:
-    return {pair.trial: pair.is_passed for pair in pairs if pair.is_passed is not None}
-
-
-def _alpha(pairs: Sequence[LabelPair]) -> str:
-    """Agreement of people with one another, over the trials that more than one of them labelled."""
-    units: dict[tuple[int, int, int], dict[str, bool]] = defaultdict(dict)
-    for pair in pairs:
-        if not pair.metric:
-            units[pair.trial][pair.labeller] = pair.is_good
-    shared = [unit for unit in units.values() if len(unit) > 1]
-    return alpha_sentence(len({who for unit in shared for who in unit}), len(shared), nominal_alpha(shared))
 
 
 def _pass_rates(store: Store, run: RunSummary) -> dict[str, float]:

@@ -30,12 +30,12 @@ def kappa_words(found: Agreement) -> str:
     return f"kappa {_signed(found.kappa)}, could be {_signed(low)} to {_signed(high)}"
 
 
-def alpha_sentence(n_labellers: int, n_units: int, alpha: float | None) -> str:
+def alpha_sentence(n_labellers: int, n_units: int, alpha: float | None, noun: str = "trial") -> str:
     """`3 people labelled 12 trials in common: Krippendorff's alpha 0.74, tentative`."""
     if n_labellers < 2 or not n_units:
         return ""
-    trials = "1 trial" if n_units == 1 else f"{n_units:,} trials"
-    said = f"{n_labellers} people labelled {trials} in common"
+    units = f"1 {noun}" if n_units == 1 else f"{n_units:,} {noun}s"
+    said = f"{n_labellers} people labelled {units} in common"
     if alpha is None:
         return f"{said}, all alike: Krippendorff's alpha is not measurable"
     return f"{said}: Krippendorff's alpha {_signed(alpha)}, {_reliance(alpha)}"

@@ -24,6 +24,7 @@ from evaldesk.store.values import (
     SessionSummary,
     StoredSession,
     TrialKey,
+    TurnLabel,
 )
 
 __all__ = [
@@ -49,6 +50,7 @@ __all__ = [
     "Store",
     "StoredSession",
     "TrialKey",
+    "TurnLabel",
     "WorkspaceHold",
     "hold_workspace",
 ]

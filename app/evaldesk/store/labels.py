@@ -7,13 +7,13 @@ from collections.abc import Callable
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import ColumnElement, Select, delete, func, select
+from sqlalchemy import ColumnElement, Select, and_, delete, func, select
 
 from evaldesk.errors import NotFoundError
 from evaldesk.store.database import Database, upsert
 from evaldesk.store.label_table import LABEL
 from evaldesk.store.tables import RUN, RUN_CASE, SCORE, TRIAL
-from evaldesk.store.values import Label, LabelFilter, LabelledTrial, LabelPair, TrialKey
+from evaldesk.store.values import Label, LabelFilter, LabelledTrial, LabelPair, TrialKey, TurnLabel
 
 WHOLE_TRIAL = -1
 _L = LABEL.c
@@ -90,6 +90,25 @@ class LabelStore:
         names = select(_L.labeller).group_by(_L.labeller).order_by(func.max(_L.labelled_at).desc())
         with self._database.reading() as connection:
             return builtins.list(connection.scalars(names))
+
+    def of_turns(self, run_id: int | None, n_trials: int) -> builtins.list[TurnLabel]:
+        """Every verdict on a turn, of one run or of all, in the `n_trials` trials where one was given last."""
+        of_turn = [_L.turn != WHOLE_TRIAL, _L.verdict.in_(_SAID)]
+        if run_id is not None:
+            of_turn.append(_L.run_id == run_id)
+        places = (_L.run_id, _L.case_index, _L.trial_index)
+        last = select(*places).join(RUN, _OF_RUN).where(*of_turn).group_by(*places)
+        last = last.order_by(func.max(_L.labelled_at).desc()).limit(n_trials)
+        chosen = last.subquery()
+        same = [column == chosen.c[column.name] for column in places]
+        rows = select(LABEL).join(chosen, and_(*same)).where(*of_turn).order_by(*places, _L.turn, _L.labeller)
+        with self._database.reading() as connection:
+            return [
+                TurnLabel(
+                    row.labeller, row.run_id, (row.case_index, row.trial_index), row.turn, row.verdict == "passed"
+                )
+                for row in connection.execute(rows)
+            ]
 
     def pairs(self, labelled_run: int | None, scored_run: int | None = None) -> builtins.list[LabelPair]:
         """Every verdict of a person on a whole trial beside what the metrics said of that trial.

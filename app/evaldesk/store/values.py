@@ -226,14 +226,26 @@ class LabelledTrial:
 
 
 @dataclass(frozen=True, slots=True)
+class TurnLabel:
+    """A person's verdict on one turn of a trial; `turn` counts from 0."""
+
+    labeller: str
+    run_id: int
+    key: TrialKey
+    turn: int
+    is_good: bool
+
+
+@dataclass(frozen=True, slots=True)
 class LabelPair:
     """A person's verdict on a trial beside a metric's, or the trial's own where `metric` is empty.
 
-    `trial` is run, case and trial index. `is_passed` is None where the metrics gave no verdict.
+    `trial` is run, case and trial index, and the turn where the label is of one. `is_passed` is None where the metrics
+    gave no verdict.
     """
 
     labeller: str
-    trial: tuple[int, int, int]
+    trial: tuple[int, ...]
     is_good: bool
     metric: str
     is_passed: bool | None
