@@ -10,7 +10,8 @@ from typing import Any, cast
 
 import pytest
 
-from evaldesk.desk import run_players
+from evaldesk.desk import run_driver, run_players
+from evaldesk.desk.run_driver import RunDriver
 from evaldesk.desk.run_mark import own_mark
 from evaldesk.desk.run_plan import RunOptions, RunPlan, RunSubject
 from evaldesk.desk.runs import WAITING, RunDesk
@@ -177,3 +178,16 @@ async def test_a_large_run_is_deleted_beside_the_thread_that_stores_trials(desk:
 
     is_deleted.set()
     assert await storing
+
+
+async def test_trials_that_a_slow_disk_has_not_stored_are_bounded(desk: RunDesk, store: Store) -> None:
+    config = planned(desk).config
+    executor = InlineExecutor(config.concurrency)
+    driver = RunDriver(1, config, store, executor, writer=desk._players._writer, scrubbed=lambda result: result)
+    bound = config.concurrency + run_driver.MAX_UNSTORED
+
+    driver.in_flight.update((index, 0) for index in range(bound - 1))
+    may_begin = driver._may_begin()
+    driver.in_flight.add((bound, 0))
+
+    assert (may_begin, driver._may_begin()) == (True, False)

@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import pytest
 
-from evaldesk.engine import EXECUTORS, Executor, GradeSpec, drive_batches
+from evaldesk.engine import EXECUTORS, Executor, GradeSpec, drive
 from evaldesk.model import AgentRef, Criterion, TrialResult, TrialSpec
 
 pytestmark = pytest.mark.anyio
@@ -137,8 +137,8 @@ async def test_a_drive_hands_out_no_more_once_cancelled(executor: Executor, writ
     agent = write_agent(ECHO)
     found: list[TrialResult] = []
 
-    async for batch in drive_batches((trial(agent, i) for i in range(10_000)), executor, 4):
-        found += batch
+    async for result in drive((trial(agent, i) for i in range(10_000)), executor, 4):
+        found.append(result)
         await executor.cancel()
 
     assert len({result.case_index for result in found}) == len(found) < 10_000

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import zlib
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from concurrent.futures import Executor as Threads
 from contextlib import aclosing
 from dataclasses import replace
@@ -20,6 +20,7 @@ from evaldesk.store.recorded_runs import is_imported
 BATCH_SIZE = 100
 BATCH_S = 0.05
 RETRY_S = 2.0
+MAX_UNSTORED = 1_000
 FATAL_KINDS: Mapping[str, str] = {
     "agent_import": "The agent could not be imported",
     "metric_import": "A function of the criteria could not be imported",
@@ -69,8 +70,11 @@ class RunDriver:
         try:
             await asyncio.get_running_loop().run_in_executor(self._writer, self._look)
             while self._todo and not self._is_stopped:
-                batches = drive_batches(self._hand_out(), self._executor, self._config.concurrency)
-                async with aclosing(batches):
+                concurrency = self._config.concurrency
+                async with (
+                    aclosing(self._hand_out()) as specs,
+                    aclosing(drive_batches(specs, self._executor, concurrency)) as batches,
+                ):
                     async for batch in batches:
                         await self._commit(batch)
                         await asyncio.sleep(BATCH_S if self.in_flight else 0)
@@ -100,10 +104,10 @@ class RunDriver:
         for case_index in {trial.case_index for trial in self._todo}:
             self._cases[case_index] = self._store.runs.case(self.run_id, case_index)
 
-    def _hand_out(self) -> Iterator[TrialSpec | GradeSpec]:
-        while self._todo and not self._is_stopped and not self.trouble:
+    async def _hand_out(self) -> AsyncGenerator[TrialSpec | GradeSpec]:
+        while self._todo and self._may_begin():
             trial = self._todo.popleft()
-            spec = self._spec(trial)
+            spec = await self._spec(trial)
             if spec is None:
                 self._n_missing += 1
                 continue
@@ -111,10 +115,14 @@ class RunDriver:
             self._on_change()
             yield spec
 
-    def _spec(self, trial: PendingTrial) -> TrialSpec | GradeSpec | None:
+    def _may_begin(self) -> bool:
+        """Whether another trial may begin: not while many finished ones wait for a disk that is slow."""
+        return not (self._is_stopped or self.trouble) and len(self.in_flight) < self._config.concurrency + MAX_UNSTORED
+
+    async def _spec(self, trial: PendingTrial) -> TrialSpec | GradeSpec | None:
         config, case = self._config, self._cases[trial.case_index]
         if config.source_run_id is not None:
-            return self._stored.grade_spec(trial, case)
+            return await asyncio.to_thread(self._stored.grade_spec, trial, case)
         return TrialSpec(
             run_id=self.run_id,
             case_index=trial.case_index,

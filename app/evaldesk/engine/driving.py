@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Iterable
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable
 from contextlib import aclosing
 
 from evaldesk.engine.executors import Executor
@@ -19,16 +19,19 @@ async def drive(
     A pool, not waves: the next trial begins when one ends, also while the caller is busy with a result. Once the
     executor is cancelled nothing more is handed out.
     """
-    async with aclosing(drive_batches(specs, executor, concurrency)) as batches:
+    async with aclosing(_each(specs)) as given, aclosing(drive_batches(given, executor, concurrency)) as batches:
         async for batch in batches:
             for result in batch:
                 yield result
 
 
 async def drive_batches(
-    specs: Iterable[TrialSpec | GradeSpec], executor: Executor, concurrency: int
+    specs: AsyncIterator[TrialSpec | GradeSpec], executor: Executor, concurrency: int
 ) -> AsyncGenerator[list[TrialResult]]:
-    """As `drive`, but all results that are there at once: at least one, to be stored in one transaction."""
+    """As `drive`, for specs that have to be read first; gives together what ended meanwhile, to be stored together.
+
+    No batch is empty.
+    """
     driver = _Driver(specs, executor, concurrency)
     task = asyncio.create_task(driver.run())
     try:
@@ -41,8 +44,8 @@ async def drive_batches(
 
 
 class _Driver:
-    def __init__(self, specs: Iterable[TrialSpec | GradeSpec], executor: Executor, concurrency: int) -> None:
-        self._specs = iter(specs)
+    def __init__(self, specs: AsyncIterator[TrialSpec | GradeSpec], executor: Executor, concurrency: int) -> None:
+        self._specs = specs
         self._executor = executor
         self._concurrency = concurrency
         self._ended: list[TrialResult] = []
@@ -78,8 +81,13 @@ class _Driver:
     async def _hand_out(self) -> bool:
         if self._executor.is_cancelled:
             return False
-        spec = next(self._specs, None)
+        spec = await anext(self._specs, None)
         if spec is None:
             return False
         await self._executor.submit(spec)
         return True
+
+
+async def _each(specs: Iterable[TrialSpec | GradeSpec]) -> AsyncGenerator[TrialSpec | GradeSpec]:
+    for spec in specs:
+        yield spec

@@ -120,7 +120,8 @@ class AgentHost:
                 async for answer in answers:
                     if isinstance(answer, Happened):
                         for event in answer.events:
-                            told.append(event)
+                            if not event.is_partial:
+                                told.append(event)
                             yield event
                     elif isinstance(answer, TurnEnded):
                         yield answer.record
@@ -165,6 +166,9 @@ class AgentHost:
             if agent is None:
                 agent = HostedAgent(version)
                 await agent.start(self._environment)
+                if self._is_closed:
+                    await agent.close()
+                    raise WorkerStartError("the desk was closed while the worker started", "")
             self._hosted[ref] = agent  # put last: the order is that of use
             self._tidy()
             return agent
@@ -197,7 +201,7 @@ def _broken_off(spec: TurnSpec, told: list[Event], turn: _Turn, error: ErrorReco
 
 
 def _record(spec: TurnSpec, told: list[Event], stop_reason: StopReason) -> TurnRecord:
-    events = tuple(event for event in told if not event.is_partial)
+    events = tuple(told)
     state = dict(spec.state)
     for change in (change for event in events for change in event.changes):
         state.pop(change.key, None)

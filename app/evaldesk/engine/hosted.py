@@ -55,11 +55,13 @@ class HostedAgent:
                 item = await queue.get()
                 yield item
         finally:
-            if item is None or isinstance(item, Happened):
-                self.stop(frame.key)
-            while item is None or isinstance(item, Happened):
-                item = await queue.get()
-            del self._questions[frame.key]
+            try:
+                if item is None or isinstance(item, Happened):
+                    self.stop(frame.key)
+                while item is None or isinstance(item, Happened):
+                    item = await queue.get()
+            finally:  # who is cancelled twice does not wait for the end, and must not look busy for ever
+                del self._questions[frame.key]
 
     def stop(self, key: int) -> None:
         """End the turn of that key; a worker that does not listen is killed."""

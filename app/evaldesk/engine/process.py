@@ -63,7 +63,10 @@ class Death:
 
 
 class WorkerProcess:
-    """One worker. `on_answer` gets its frames, `on_death` is called once, when it is gone and all frames are read."""
+    """One worker. `on_answer` gets its frames, `on_death` is called once, when it is gone and all frames are read.
+
+    A worker that is gone before `start` returned is the error of `start` alone.
+    """
 
     def __init__(self, on_answer: Callable[[Answer], None], on_death: Callable[[Death], None]) -> None:
         self._on_answer = on_answer
@@ -79,6 +82,7 @@ class WorkerProcess:
         self._silent_s = 0.0
         self._reason = ""
         self._is_timeout = False
+        self._is_up = False
         self._is_closing = False
         self._have_frames_ended = False
         self._returncode: int | None = None
@@ -103,7 +107,7 @@ class WorkerProcess:
             await self._loop.subprocess_exec(
                 lambda: _Pipes(self), *command, env=_clean(environment), start_new_session=True
             )
-        except OSError as error:
+        except (OSError, RuntimeError) as error:  # no file, no process, or no thread to wait for one
             raise WorkerStartError(f"the worker process cannot be started: {error}", "") from error
         self._tick_timer = self._loop.call_later(TICK_S, self._tick)
         try:
@@ -112,6 +116,7 @@ class WorkerProcess:
             await self.close()
             raise
         if self._ready.done() and not self._gone.done():
+            self._is_up = True
             return
         death = self._gone.result() if self._gone.done() else None
         await self.close()
@@ -229,7 +234,7 @@ class WorkerProcess:
         self._transport.close()
         death = Death(self._epitaph(), self._output.text(), is_timeout=self._is_timeout)
         self._gone.set_result(death)
-        if self._ready.done() and not self._is_closing:
+        if self._is_up and not self._is_closing:
             self._on_death(death)
 
     def _epitaph(self) -> str:

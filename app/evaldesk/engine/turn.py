@@ -13,6 +13,7 @@ from evaldesk.model import Change, ErrorRecord, Event, JsonObject, JsonValue, Se
 from evaldesk.wire import plain, to_json
 
 MAX_EVENTS = 10_000
+MAX_PARTIAL = 200_000
 MAX_TURN_BYTES = 32 * 1024 * 1024
 
 Show: TypeAlias = Callable[[Event], None]
@@ -29,6 +30,7 @@ class OpenTurn:
         self._started = clock()
         self._events: list[Event] = []
         self._n_bytes = 0
+        self._n_partial = 0
         self._state_json = b""
         self._state: dict[str, JsonValue] = {}
         self._read_state()
@@ -39,6 +41,8 @@ class OpenTurn:
         """Keep what the agent yielded, and how it changed the state. Raises AgentError where it is no event."""
         if len(self._events) >= MAX_EVENTS:
             raise AgentError(f"more than {MAX_EVENTS} events in one turn")
+        if self._n_partial >= MAX_PARTIAL:
+            raise AgentError(f"more than {MAX_PARTIAL} pieces of text in one turn")
         if self._n_bytes > MAX_TURN_BYTES:
             raise AgentError(f"more than {MAX_TURN_BYTES // 2**20} MiB of events in one turn")
         event = checked_event(found, self._now_ms())
@@ -82,6 +86,8 @@ class OpenTurn:
         if self._show:
             self._show(event)
         if event.is_partial:
+            self._n_partial += 1
+            self._n_bytes += len(event.text)
             return
         self._n_bytes += len(to_json(event))
         self._events.append(event)

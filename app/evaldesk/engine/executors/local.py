@@ -162,6 +162,8 @@ class LocalExecutor:
         empty.worker = self._spares.take(*callbacks) if self._spares else None
         if empty.worker is not None:
             return True
+        if self._n_failed_starts >= MAX_FAILED_STARTS and self.worker_pids:
+            return False  # those that are up do the work: nothing is won by trying without end
         empty.worker, empty.is_starting = WorkerProcess(*callbacks), True
         self._do(self._start(empty, empty.worker))
         return False

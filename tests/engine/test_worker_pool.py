@@ -1,0 +1,144 @@
+"""Workers that do not come up, or go at the worst moment; no process is started here."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import pytest
+
+from evaldesk.engine import AgentHost, LocalExecutor
+from evaldesk.engine.executors import local
+from evaldesk.engine.frames import Describe, Ready
+from evaldesk.engine.hosted import HostedAgent
+from evaldesk.engine.process import Death, WorkerProcess, WorkerStartError
+from evaldesk.errors import AgentError
+from evaldesk.model import AgentRef, Case, TrialSpec
+from evaldesk.wire import to_json
+
+pytestmark = pytest.mark.anyio
+
+AGENT = AgentRef("nobody", "nobody:agent")
+NO_PID = 999_999_999
+MANY = 20
+
+
+class OneWorker:
+    """The first that is made comes up and never answers; the others cannot be started."""
+
+    n_starts = 0
+    pid = NO_PID
+
+    def __init__(self, *callbacks: Callable[..., None]) -> None:
+        self.sent: list[object] = []
+
+    async def start(self, environment: Mapping[str, str], purpose: str) -> None:
+        OneWorker.n_starts += 1
+        if 1 < OneWorker.n_starts < MANY:
+            raise WorkerStartError("no process can be made", "")
+
+    def send(self, frame: object, timeout_s: float | None = None) -> None:
+        self.sent.append(frame)
+
+    async def close(self) -> None:
+        """Nothing is to be ended."""
+
+
+async def test_a_machine_without_room_for_more_workers_is_not_asked_without_end(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(OneWorker, "n_starts", 0)
+    monkeypatch.setattr(local, "WorkerProcess", OneWorker)
+    executor = LocalExecutor(n_workers=2, concurrency=4)
+    await executor.submit(TrialSpec(1, 0, 0, Case("c"), AGENT))
+    await asyncio.wait(executor._tasks)
+
+    for index in range(1, 4):
+        await executor.submit(TrialSpec(1, index, 0, Case("c"), AGENT))
+    while executor._tasks:
+        await asyncio.wait(executor._tasks)
+
+    assert OneWorker.n_starts == 1 + local.MAX_FAILED_STARTS
+    await executor.close()
+
+
+class ShortLived:
+    """The transport of a process that is ready, and gone before anybody could say so."""
+
+    def __init__(self, protocol: Any) -> None:
+        protocol.connection_made(self)
+        protocol.pipe_data_received(1, to_json(Ready(NO_PID)) + b"\n")
+        protocol.process_exited()
+        protocol.pipe_connection_lost(1, None)
+
+    def get_pid(self) -> int:
+        return NO_PID
+
+    def get_returncode(self) -> int:
+        return -9
+
+    def get_pipe_transport(self, fd: int) -> None:
+        """No pipe is left."""
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+
+async def test_a_worker_that_goes_as_it_comes_up_is_the_error_of_its_start_alone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def spawned(protocol: Callable[[], Any], *command: str, **options: Any) -> None:
+        ShortLived(protocol())
+
+    monkeypatch.setattr(asyncio.get_running_loop(), "subprocess_exec", spawned, raising=False)
+    deaths: list[Death] = []
+    worker = WorkerProcess(lambda _: None, deaths.append)
+
+    with pytest.raises(WorkerStartError, match="ended by SIGKILL"):
+        await worker.start(os.environ)
+
+    assert deaths == []
+
+
+@pytest.mark.parametrize("refusal", [BlockingIOError("no more processes"), RuntimeError("can't start new thread")])
+async def test_a_machine_that_makes_no_process_is_said(monkeypatch: pytest.MonkeyPatch, refusal: Exception) -> None:
+    async def spawned(*_: object, **__: object) -> None:
+        raise refusal
+
+    monkeypatch.setattr(asyncio.get_running_loop(), "subprocess_exec", spawned, raising=False)
+
+    with pytest.raises(WorkerStartError, match=f"cannot be started: .*{refusal}"):
+        await WorkerProcess(lambda _: None, lambda _: None).start(os.environ)
+
+
+async def test_who_is_cancelled_twice_leaves_no_question_behind(monkeypatch: pytest.MonkeyPatch) -> None:
+    agent = HostedAgent("v1")
+    monkeypatch.setattr(agent, "_worker", OneWorker())
+    asked = agent.ask(Describe(1, AGENT), 60.0)
+    asking = asyncio.ensure_future(anext(asked))
+    await asyncio.sleep(0)
+    was_idle = agent.is_idle
+
+    asking.cancel()
+    await asyncio.sleep(0)
+    asking.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await asking
+
+    assert (was_idle, agent.is_idle) == (False, True)
+
+
+async def test_a_host_that_closes_while_a_worker_starts_keeps_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    host = AgentHost()
+
+    async def start(self: HostedAgent, environment: Mapping[str, str]) -> None:
+        await host.close()
+
+    monkeypatch.setattr(HostedAgent, "start", start)
+
+    with pytest.raises(AgentError, match="was closed while the worker started"):
+        await host.describe(AGENT)
+
+    assert host._hosted == {}
