@@ -1,9 +1,8 @@
-"""`evaldesk.evaluate` and `AgentEvaluator`, as a person's own Python uses them."""
+"""`evaldesk.evaluate`, as a person's own Python uses it."""
 
 from __future__ import annotations
 
 import asyncio
-import csv
 import json
 from collections.abc import Mapping
 from pathlib import Path
@@ -12,8 +11,6 @@ from typing import Any
 import pytest
 
 import evaldesk
-from evaldesk import AgentEvaluator
-from evaldesk.agent_evaluator import module_agent
 from evaldesk.errors import AgentError, NotFoundError, UsageError
 from evaldesk.model import Case, Criterion, EvalSet, Expected, ToolCall, Turn
 from evaldesk.store import Store
@@ -191,164 +188,9 @@ def _write_agent(folder: Path, source: str = "from .words import say as root_age
     (folder / "agent.py").write_text(source)
 
 
-def _write_tests(folder: Path, *, reference: str) -> Path:
-    folder.mkdir(exist_ok=True)
-    path = folder / f"{reference}.test.json"
-    path.write_text(json.dumps([{"query": "hello", "expected_tool_use": [], "reference": reference}]))
-    (folder / "test_config.json").write_text(json.dumps({"criteria": ANSWER}))
-    return path
-
-
-@pytest.fixture
-def inline(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
-    """Lets the agent module `hello` be `echo` in this process; gives what it was run with."""
-    from evaldesk.desk import evaluating
-
-    asked: list[Any] = []
-    real = evaluating.evaluate_async
-
-    async def run_here(agent: Any, evalset: Any, **options: Any) -> Any:
-        asked.append((agent, evalset, options))
-        return await real(echo, evalset, **options)
-
-    monkeypatch.setattr(evaluating, "evaluate_async", run_here)
-    monkeypatch.setattr("evaldesk.agent_evaluator.module_agent", lambda module, name=None: module)
-    return asked
-
-
-@pytest.mark.usefixtures("inline")
-def test_agent_evaluator_raises_with_the_turn_that_differs(tmp_path: Path) -> None:
-    path = _write_tests(tmp_path, reference="goodbye")
-
-    with pytest.raises(AssertionError) as failure:
-        AgentEvaluator.evaluate("hello", str(path), num_runs=1, print_detailed_results=False)
-
-    said = str(failure.value)
-    assert "0 of 1 passed" in said
-    assert 'expected answer  "goodbye"' in said
-    assert 'actual answer    "hello"' in said
-
-
-def test_agent_evaluator_runs_sync_in_both_spellings(tmp_path: Path, inline: list[Any]) -> None:
-    path = _write_tests(tmp_path, reference="hello")
-
-    AgentEvaluator.evaluate("hello", str(path), print_detailed_results=False)
-    AgentEvaluator.evaluate(agent_module="hello", eval_dataset=str(path), print_detailed_results=False)
-    asyncio.run(AgentEvaluator.evaluate("hello", path, num_runs=1, print_detailed_results=False))
-
-    assert [options["n"] for _, _, options in inline] == [2, 2, 1]
-    assert [options["criteria"] for _, _, options in inline] == [path.parent / "test_config.json"] * 3
-    assert AgentEvaluator.find_config_for_test_file(path) == (Criterion("response_match_score", 0.8),)
-
-
-@pytest.mark.anyio
-@pytest.mark.usefixtures("inline")
-async def test_agent_evaluator_is_awaited_in_a_loop(tmp_path: Path) -> None:
-    await AgentEvaluator.evaluate("hello", _write_tests(tmp_path, reference="hello"), print_detailed_results=False)
-
-    with pytest.raises(AssertionError, match="goodbye"):
-        await AgentEvaluator.evaluate("hello", _write_tests(tmp_path, reference="goodbye"))
-
-
-def test_a_folder_is_run_to_its_end_before_it_fails(tmp_path: Path, inline: list[Any]) -> None:
-    for name in ("a", "b", "hello"):
-        _write_tests(tmp_path, reference=name)
-
-    with pytest.raises(AssertionError) as failure:
-        AgentEvaluator.evaluate("hello", str(tmp_path), num_runs=1, print_detailed_results=False)
-
-    assert len(inline) == 3
-    assert str(failure.value).count("0 of 1 passed") == 2
-
-
-@pytest.mark.usefixtures("inline")
-def test_details_are_printed_and_rows_appended_when_asked(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    path, output = _write_tests(tmp_path, reference="hello"), tmp_path / "out" / "scores.csv"
-
-    for _ in range(2):
-        AgentEvaluator.evaluate("hello", path, num_runs=1, output_file=output)
-
-    assert "turn 1 passed" in capsys.readouterr().out
-    rows = list(csv.DictReader(output.read_text().splitlines()))
-    assert [(row["metric_name"], row["eval_status"], row["actual_response"]) for row in rows] == [
-        ("response_match_score", "PASSED", "hello")
-    ] * 2
-
-
-@pytest.mark.usefixtures("inline")
-@pytest.mark.parametrize(
-    ("options", "said"),
-    [
-        ({"num_runs": 0}, "at least 1"),
-        ({"eval_dataset": "nowhere"}, r"no \*\.test\.json"),
-        ({"eval_dataset": None}, "needs"),
-    ],
-)
-def test_what_cannot_be_run_is_refused(tmp_path: Path, options: dict[str, Any], said: str) -> None:
-    given = {"eval_dataset": _write_tests(tmp_path, reference="hello"), **options}
-
-    with pytest.raises((ValueError, TypeError), match=said):
-        AgentEvaluator.evaluate("hello", **given)
-
-
-def test_an_initial_session_is_for_files_of_the_old_form(tmp_path: Path, inline: list[Any]) -> None:
-    old, session = _write_tests(tmp_path, reference="hello"), tmp_path / "session.json"
-    session.write_text(json.dumps({"app_name": "home", "user_id": "u", "state": {"a": 1}, "id": "s"}))
-    new = tmp_path / "new.evalset.json"
-
-    AgentEvaluator.evaluate("hello", old, initial_session_file=session, print_detailed_results=False)
-    AgentEvaluator.migrate_eval_data_to_new_schema(old, new, session)
-
-    assert inline[0][1].cases[0].initial_state == {"a": 1}
-    migrated = evaldesk.load_evalset(new).cases[0]
-    assert (migrated.initial_state, migrated.turns[0].query) == ({"a": 1}, "hello")
-    with pytest.raises(ValueError, match="for older files"):
-        AgentEvaluator.evaluate("hello", new, initial_session_file=session)
-
-
-@pytest.mark.parametrize("spelled", ["pkg.hello", "pkg.hello.agent"])
-def test_a_module_is_found_on_the_path_without_importing_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, spelled: str
-) -> None:
-    _write_agent(tmp_path / "pkg" / "hello", "raise SystemExit\nroot_agent = 1\n")
-    monkeypatch.syspath_prepend(tmp_path)
-
-    ref = module_agent(spelled)
-
-    assert (ref.id, ref.target, ref.root) == ("hello", "pkg.hello.agent:root_agent", str(tmp_path))
-    assert module_agent(spelled, "shout").target == "pkg.hello.agent:shout"
-    with pytest.raises(UsageError, match=r"no module 'pkg.nothing' on sys\.path"):
-        module_agent("pkg.nothing")
-
-
 def test_a_missing_tool_call_is_named() -> None:
     cases = [_case("calls", "hi", None, tool_calls=(ToolCall("roll_die", {"sides": 6}),))]
 
     result = evaldesk.evaluate(echo, cases, criteria={"tool_trajectory_avg_score": 1.0})
 
     assert "- roll_die(sides=6)   expected, not called" in result["calls"].diff()
-
-
-def _pooling_rows() -> list[Any]:
-    path = Path(__file__).resolve().parents[2] / "shared" / "golden" / "adk_metrics.json"
-    rows = json.loads(path.read_text("utf-8"))["agent_evaluator_pooling"] if path.is_file() else []
-    return [pytest.param(row, id=row["id"]) for row in rows]
-
-
-@pytest.mark.parametrize("row", _pooling_rows())
-def test_what_adk_fails_over_all_runs_fails_here(row: Mapping[str, Any]) -> None:
-    """ADK pools the turns of all runs; here each trial must hold, which is never less."""
-    runs = row["runs_of_turn_scores"]
-    answers = iter("yes" if score == 1.0 else "no" for scores in runs for score in scores)
-    references = ["yes" if score is not None else None for score in runs[0]]
-    case = Case("c", tuple(Turn("Well?", Expected(reference=reference)) for reference in references))
-
-    result = evaldesk.evaluate(
-        lambda message: next(answers),
-        EvalSet("pooled", cases=(case,)),
-        criteria={"response_exact": row["threshold"]},
-        n=len(runs),
-        concurrency=1,
-    )
-
-    assert (result.n_passed == result.n_trials) == (row["adk_failures"] == [])

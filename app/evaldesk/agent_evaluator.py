@@ -12,8 +12,7 @@ from typing import Any
 
 from evaldesk.errors import UsageError
 from evaldesk.model import AgentRef, Criterion, EvalSet, SessionInit
-from evaldesk.report.run_result import CaseResult, RunResult
-from evaldesk.report.turn_text import first_words, trial_text
+from evaldesk.report.run_result import RunResult
 
 TRIAL_TIMEOUT_S = 600.0
 
@@ -37,12 +36,13 @@ class AgentEvaluator:
         output_file: str | os.PathLike[str] | None = None,
         app_name: str | None = None,
     ) -> Coroutine[Any, Any, None]:
-        """Run every case of a file, or of each `*.test.json` under a folder, `num_runs` times; all must pass.
+        """Run every case of a file, or of each `*.test.json` under a folder, `num_runs` times, judged as ADK does.
 
-        The criteria come from the `test_config.json` beside each file. `eval_dataset` is what older versions call
-        the second argument; `initial_session_file` names the session that files of the old form start from.
-        `output_file` is a CSV to which a row for each turn and metric is appended. Raises AssertionError, or
-        ValueError when there is nothing to run.
+        A case passes when each metric reaches its threshold in the mean over all turns of all runs, and no run breaks
+        off. The criteria come from the `test_config.json` beside each file. `agent_name` names an agent inside the
+        tree of the root agent. `eval_dataset` is what older versions call the second argument; `initial_session_file`
+        names the session that files of the old form start from. `output_file` is a CSV to which a row for each turn
+        and metric is appended. Raises AssertionError, or ValueError when there is nothing to run.
         """
         from evaldesk.desk.criteria import find_criteria_file
         from evaldesk.model import DEFAULT_CRITERIA
@@ -50,6 +50,8 @@ class AgentEvaluator:
         given = eval_dataset_file_path_or_dir if eval_dataset_file_path_or_dir is not None else eval_dataset
         files = _files(given)
         session = _initial_session(initial_session_file)
+
+        from evaldesk.agent_conclusion import conclude
 
         async def work() -> None:
             results = [
@@ -62,7 +64,7 @@ class AgentEvaluator:
                 )
                 for path in files
             ]
-            _conclude(agent_module, results, print_detailed_results, output_file)
+            conclude(agent_module, results, print_detailed_results, output_file)
 
         return _now_or_awaited(_checked(num_runs, work()))
 
@@ -79,11 +81,12 @@ class AgentEvaluator:
         output_file: str | os.PathLike[str] | None = None,
     ) -> Coroutine[Any, Any, None]:
         """As `evaluate`, for an eval set that was read already; `criteria` and `eval_config` as `evaldesk.evaluate`."""
+        from evaldesk.agent_conclusion import conclude
 
         async def work() -> None:
             given = criteria if eval_config is None else eval_config
             result = await _run(agent_module, eval_set, given, num_runs, agent_name)
-            _conclude(agent_module, [result], print_detailed_results, output_file)
+            conclude(agent_module, [result], print_detailed_results, output_file)
 
         return _now_or_awaited(_checked(num_runs, work()))
 
@@ -229,38 +232,3 @@ def _initial_session(path: str | os.PathLike[str] | None) -> SessionInit | None:
         raise ValueError(f"{path}: wanted an object with app_name, user_id and state, got {type(value).__name__}")
     known = {name: value[name] for name in ("app_name", "user_id", "state") if name in value}
     return SessionInit(**known, extra={name: item for name, item in value.items() if name not in known})
-
-
-def _conclude(
-    agent_module: str, results: Sequence[RunResult], is_detailed: bool, output_file: str | os.PathLike[str] | None
-) -> None:
-    """Say and write what was asked for, and raise when a case did not pass."""
-    if is_detailed:
-        sys.stdout.write("".join(_details(result) for result in results))
-    if output_file is not None:
-        from evaldesk.report.adk_rows import append_adk_rows
-
-        append_adk_rows(Path(output_file), results)
-    failures = [failure for result in results for case in result if (failure := failure_text(case, result))]
-    if failures:
-        raise AssertionError("\n\n".join([f"{agent_module} did not pass.", *failures]))
-
-
-def failure_text(case: CaseResult, result: RunResult) -> str:
-    """Why a case did not pass: how often, and the turns of its first trial that differ; empty when it did."""
-    if case.n_passed == case.n_planned:
-        return ""
-    first = next((trial for trial in case if trial.verdict != "passed"), None)
-    said = f"{result.config.evalset_id} / {case.id}: {case.n_passed} of {case.n_planned} passed"
-    if first is None:
-        return f"{said}; {result.reason or 'the run was stopped before the others were played'}"
-    head = f"{said}\ntrial {first.trial_index + 1} {first.verdict}: {first_words(case.case, first)}"
-    return f"{head}\n{trial_text(case.case, first)}"
-
-
-def _details(result: RunResult) -> str:
-    lines = [f"{result.config.evalset_id}: {result}"]
-    for case in result:
-        lines.append(f"{case.id}: {case.n_passed} of {case.n_planned} passed")
-        lines += [f"trial {trial.trial_index + 1} {trial.verdict}\n{case.diff(at)}" for at, trial in enumerate(case)]
-    return "\n".join(lines) + "\n"

@@ -62,3 +62,16 @@ def test_a_wrong_config_is_refused_before_anything_is_played(place: Place) -> No
     assert "did you mean" in str(missing.exception)
     with place.store() as store:
         assert store.runs.list() == []
+
+
+def test_what_adk_would_pass_is_said_where_it_is_not_judged_here(place: Place) -> None:
+    path = place.evalset("first", {"one": "one", "two": "other"})
+    judged = place.eval(path)
+    (place.folder / "test_config.json").unlink()
+
+    result = place.run("eval", place.agent, path)
+
+    assert result.exit_code == 1
+    assert "Nothing was scored (2 unscored)" in result.output
+    assert "`adk eval` would pass 1 of 2: there, no expected calls means none may be made." in result.output
+    assert "adk eval" not in judged.output

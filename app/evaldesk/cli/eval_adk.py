@@ -12,10 +12,14 @@ from evaldesk import paths
 from evaldesk.cli.eval_outcome import play_and_judge
 from evaldesk.cli.eval_request import EvalRequest, Job
 from evaldesk.cli.exchange_files import read_path
+from evaldesk.cli.playing import Played
 from evaldesk.cli.workspace import named_agent
+from evaldesk.desk.adk_verdict import adk_trial_verdict
 from evaldesk.desk.criteria import find_criteria_file, read_criteria, read_user
+from evaldesk.desk.run_results import read_result
 from evaldesk.errors import NotFoundError, UsageError
 from evaldesk.model import AgentRef, EvalSet
+from evaldesk.store import Store
 
 MOST_LISTED = 50
 
@@ -34,7 +38,23 @@ def eval_adk(request: EvalRequest) -> int:
         evalset = read_evalset_file(path)
         _check_names(path, case_ids, [case.id for case in evalset.cases])
         jobs.append(Job(agent, evalset, path, replace(request.options(case_ids, criteria), user=user)))
-    return play_and_judge(request, jobs)
+    return play_and_judge(request, jobs, show_more=_show_what_adk_would_say)
+
+
+def _show_what_adk_would_say(store: Store, played: Sequence[Played]) -> None:
+    """How many trials `adk eval` would pass of a run in which some were not judged."""
+    for each in played:
+        if not each.run.n_unscored:
+            continue
+        result = read_result(store, each.run.id)
+        criteria = result.config.criteria
+        verdicts = [adk_trial_verdict(case.case, trial, criteria) for case in result for trial in case.trials]
+        n_passed = verdicts.count("passed")
+        if n_passed > result.n_passed:
+            click.echo(
+                f"`adk eval` would pass {n_passed:,} of {len(verdicts):,}: there, no expected calls means none may "
+                "be made. A criteria file (--config-file-path) names the metrics that judge these cases."
+            )
 
 
 def _folder_of_names(agent: AgentRef) -> Path | None:

@@ -1,0 +1,113 @@
+"""The verdict that ADK gives the same trials, by its own rules. (reference/adk.md 2.4)
+
+ADK reads a case otherwise where it says nothing: no expected calls are "no call may be made", and no reference is the
+empty text. What could not be judged it leaves out, and the runs of a case it pools into one mean for each metric.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from evaldesk.metrics import score_trial
+from evaldesk.model import Case, Criterion, Score, TrialResult, Verdict
+from evaldesk.report.run_result import CaseResult
+
+READ_OTHERWISE = ("tool_trajectory_avg_score", "response_match_score")
+ROUND = ".4g"
+
+
+@dataclass(frozen=True, slots=True)
+class PooledScore:
+    """A metric over all turns of all runs of a case; `mean` is None when no turn could be judged."""
+
+    metric: str
+    threshold: float
+    mean: float | None
+    n_turns: int
+    n_missing: int
+    is_passed: bool
+
+    def sentence(self, n_runs: int) -> str:
+        """What the metric came to, in words."""
+        runs = "1 run" if n_runs == 1 else f"{n_runs} runs"
+        if self.mean is None:
+            return f"{self.metric} could not judge any turn of {runs}; its threshold {self.threshold:g} was not checked"
+        word = "reaches" if self.is_passed else "does not reach"
+        turns = "1 turn" if self.n_turns == 1 else f"{self.n_turns} turns"
+        return f"{self.metric}: the mean {self.mean:{ROUND}} over {turns} of {runs} {word} {self.threshold:g}"
+
+
+def pooled_scores(case: CaseResult, criteria: Sequence[Criterion]) -> list[PooledScore]:
+    """Each metric that decides, over the trials that did not break off."""
+    whole = [trial for trial in case.trials if trial.error is None]
+    return [_pooled(case.case, whole, each, each.threshold) for each in criteria if each.threshold is not None]
+
+
+def adk_failures(case: CaseResult, criteria: Sequence[Criterion]) -> list[str]:
+    """Why ADK's `AgentEvaluator` would fail the case; empty when it would pass it."""
+    n_broken = case.n_planned - sum(trial.error is None for trial in case.trials)
+    broken = [f"{n_broken} of {case.n_planned} runs broke off before they could be judged"] if n_broken else []
+    if n_broken == case.n_planned:
+        return broken
+    failed = [each for each in pooled_scores(case, criteria) if not each.is_passed]
+    reasons = [each.sentence(case.n_planned) for each in failed]
+    is_unasserted = any(turn.expected.reference is None for turn in case.case.turns)
+    if is_unasserted and any(each.metric == "response_match_score" for each in failed):
+        reasons.append("ADK scores a turn without a reference answer 0")
+    return broken + reasons
+
+
+def adk_trial_verdict(case: Case, trial: TrialResult, criteria: Sequence[Criterion]) -> Verdict:
+    """What `adk eval` makes of one trial: it knows no errors, and passes what one metric passes and none fails."""
+    if trial.error is not None:
+        return "failed"
+    pooled = [_pooled(case, [trial], each, each.threshold) for each in criteria if each.threshold is not None]
+    judged = [each.is_passed for each in pooled if each.mean is not None]
+    if not judged:
+        return "unscored"
+    return "passed" if all(judged) else "failed"
+
+
+def _pooled(case: Case, trials: Sequence[TrialResult], criterion: Criterion, threshold: float) -> PooledScore:
+    scores = [score for trial in trials for score in _adk_scores(case, trial, criterion)]
+    values = [score.value for score in scores if score.value is not None]
+    mean = statistics.mean(values) if values else None
+    is_passed = mean is not None and (mean >= threshold if _is_higher_better(scores, threshold) else mean <= threshold)
+    return PooledScore(criterion.metric, threshold, mean, len(scores), len(scores) - len(values), is_passed)
+
+
+def _adk_scores(case: Case, trial: TrialResult, criterion: Criterion) -> Iterator[Score]:
+    """The scores of the turns, or the one of the trial where the metric judges it as a whole."""
+    scores: Sequence[Score] = [score for score in trial.scores if score.metric == criterion.metric]
+    if criterion.metric in READ_OTHERWISE and not any(score.error for score in scores):
+        scores = score_trial(trial.transcript, as_adk_reads(case), [criterion])
+    turns = [score for score in scores if score.turn is not None]
+    yield from turns or scores
+
+
+def as_adk_reads(case: Case) -> Case:
+    """The case with what it does not assert taken for "nothing"."""
+    turns = (
+        replace(
+            turn,
+            expected=replace(
+                turn.expected,
+                tool_calls=() if turn.expected.tool_calls is None else turn.expected.tool_calls,
+                reference=turn.expected.reference or "",
+            ),
+        )
+        for turn in case.turns
+    )
+    return replace(case, turns=tuple(turns))
+
+
+def _is_higher_better(scores: Sequence[Score], threshold: float) -> bool:
+    """Read off the scores, as ADK does; higher is better where they do not agree."""
+    found = {
+        (score.value > threshold) == score.passed
+        for score in scores
+        if score.value is not None and score.value != threshold and score.passed is not None
+    }
+    return found != {False}
