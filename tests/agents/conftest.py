@@ -10,6 +10,7 @@ import pytest
 from tests.agents.endpoint import Endpoint, served
 
 from evaldesk.agents import Agent, load_agent
+from evaldesk.llm import ModelReply
 from evaldesk.llm.client import open_litellm
 from evaldesk.model import AgentRef, Event, JsonObject, Session, TurnRecord
 
@@ -19,6 +20,19 @@ def endpoint() -> Iterator[Endpoint]:
     open_litellm()  # seconds that no test's own time limit should pay
     with served() as endpoint:
         yield endpoint
+
+
+@pytest.fixture(params=["direct", "litellm"])
+def client(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Either way to an endpoint, and no other: straight to it, or through LiteLLM."""
+
+    async def never(*_: object) -> ModelReply:
+        raise AssertionError(f"not asked through {request.param}")
+
+    if request.param == "litellm":
+        monkeypatch.setattr("evaldesk.llm.attempts.own_endpoint", lambda call: None)
+    monkeypatch.setattr(f"evaldesk.llm.{'client' if request.param == 'direct' else 'direct'}.ask", never)
+    return str(request.param)
 
 
 Play = Callable[..., Any]

@@ -123,7 +123,8 @@ def served() -> Iterator[Endpoint]:
             self.send_response(answer.status)
             for name, value in answer.headers.items():
                 self.send_header(name, value)
-            self.send_header("content-type", "text/event-stream" if answer.stream else "application/json")
+            if "content-type" not in answer.headers:
+                self.send_header("content-type", "text/event-stream" if answer.stream else "application/json")
             if answer.is_dropped:
                 self.send_header("content-length", "1000000")
             self.end_headers()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import atexit
+import os
 from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
 from functools import lru_cache
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 IDLE_S = 4.0  # servers commonly close a connection that was idle for five
 MAX_REDIRECTS = 3
 UNAUTHORIZED = 401
+_PROXIES = tuple(name for kind in ("http", "https", "all", "no") for name in (f"{kind}_proxy", f"{kind}_PROXY".upper()))
 
 _session: ClientSession | None = None
 
@@ -35,14 +37,19 @@ async def ask(
 
     Raises EndpointError, BrokenAnswerError, and what aiohttp raises.
     """
-    from aiohttp import ClientPayloadError
+    from aiohttp import ClientPayloadError, ClientResponseError
 
     _check_key(at)
     headers = {"content-type": "application/json"}
     if at.key:
         headers["authorization"] = f"Bearer {at.key}"
     body = msgspec.json.encode(_body(call, at, unknown, is_streamed=tell is not None))
-    options: dict[str, Any] = {"data": body, "headers": headers, "max_redirects": MAX_REDIRECTS, **_way_to(at.url)}
+    options: dict[str, Any] = {
+        "data": body,
+        "headers": headers,
+        "max_redirects": MAX_REDIRECTS,
+        **_way_to(at.url, _proxies()),
+    }
     try:  # aiohttp follows a redirect to another host without the key
         async with _opened().post(at.url, **options) as response:
             if not response.ok:
@@ -52,6 +59,8 @@ async def ask(
             return await _streamed(call, response, tell)
     except ClientPayloadError as error:
         raise BrokenAnswerError(f"the answer broke off: {error}") from None
+    except ClientResponseError as error:  # of a proxy, or after too many redirects
+        raise EndpointError(error.status, (error.message or type(error).__name__).encode()) from None
 
 
 def preload() -> None:
@@ -134,8 +143,13 @@ def _told(reply: ModelReply, tell: Callable[[str], object] | None) -> ModelReply
     return reply
 
 
+def _proxies() -> tuple[str | None, ...]:
+    """What the environment says of proxies at this moment."""
+    return tuple(os.environ.get(name) for name in _PROXIES)
+
+
 @lru_cache(maxsize=64)
-def _way_to(url: str) -> dict[str, Any]:
+def _way_to(url: str, _: tuple[str | None, ...]) -> dict[str, Any]:
     """The proxy that the environment names for that address, as LiteLLM takes it, and the certificates to trust."""
     parts = urlsplit(url)
     is_bypassed = proxy_bypass(parts.hostname or "")

@@ -1,0 +1,266 @@
+"""Which calls go straight to an endpoint, with which key, by which way; and that LiteLLM is not needed for them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.agents.endpoint import Answer, Endpoint, served
+from tests.agents.model_calls import HASTE, MESSAGES, TOOL, call_of
+
+from evaldesk.engine.executors.inline import InlineExecutor
+from evaldesk.errors import ModelError
+from evaldesk.llm import ModelCall, complete, direct, is_direct, warm
+from evaldesk.llm.client import open_litellm
+from evaldesk.llm.loop import on_loop
+from evaldesk.llm.providers import PROVIDERS
+from evaldesk.model import AgentRef, Case, TrialSpec, Turn
+
+pytestmark = pytest.mark.anyio
+
+OWN = "http://127.0.0.1:8000/v1"
+AGENT = 'from evaldesk import LlmAgent\n\nroot_agent = LlmAgent(name="small", model="{}", api_base="{}")\n'
+
+
+@pytest.fixture
+def elsewhere() -> Iterator[Endpoint]:
+    with served() as endpoint:
+        yield endpoint
+
+
+@pytest.mark.parametrize(
+    ("model", "base", "is_so"),
+    [
+        ("small", OWN, True),
+        ("mistral", OWN, True),
+        ("meta-llama/Llama-3.1-8B", OWN, True),
+        ("hosted_vllm/gpt-4o-mini", OWN, True),
+        ("openai/small", OWN, True),
+        ("gpt-oss-120b", OWN, True),
+        ("openai/gpt-oss-120b", OWN, True),
+        ("gpt-4o-mini", OWN, False),
+        ("openai/gpt-4o-mini", OWN, False),
+        ("openai/ft:mine", "https://api.openai.com/v1", False),
+        ("openai/deployed", "https://mine.openai.azure.com/v1", False),
+        ("mistral/small", OWN, False),
+        ("demo/dice", OWN, False),
+        ("small", None, False),
+        ("hosted_vllm/small", None, False),
+    ],
+)
+def test_names_without_a_price_at_an_address_of_ones_own_go_there(model: str, base: str | None, is_so: bool) -> None:
+    assert is_direct(ModelCall(model, MESSAGES, api_base=base)) is is_so
+
+
+def test_no_provider_of_litellm_is_taken_for_a_name_of_a_model() -> None:
+    litellm = open_litellm()
+
+    known = {*map(str, litellm.models_by_provider), *(item.value for item in litellm.LlmProviders)}
+
+    assert known <= PROVIDERS
+
+
+def test_who_listens_to_the_calls_of_litellm_hears_all_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(open_litellm(), "success_callback", [print])
+
+    assert not is_direct(ModelCall("small", MESSAGES, api_base=OWN))
+
+
+async def test_a_trial_at_an_own_endpoint_never_asks_for_litellm(
+    endpoint: Endpoint, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def never() -> None:
+        raise AssertionError("LiteLLM was asked for")
+
+    monkeypatch.setattr("evaldesk.llm.client._opened", never)
+    folder = tmp_path / "own"
+    folder.mkdir()
+    folder.joinpath("agent.py").write_text(AGENT.format("small", endpoint.address))
+    ref = AgentRef("own", "own.agent:root_agent", root=str(tmp_path), folder=str(folder))
+    endpoint.fails(500).says("hello")
+
+    executor = InlineExecutor(1)
+    await executor.submit(TrialSpec(1, 0, 0, Case("c", (Turn("hi"),)), ref, ()))
+    result = await anext(executor.results())
+    await executor.close()
+
+    assert (result.status, result.transcript.turns[0].answer, result.cost) == ("finished", "hello", None)
+    assert [usage.n_attempts for usage in result.usages] == [2]
+
+
+async def test_what_such_calls_need_is_imported_before_the_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    opened: list[str] = []
+    monkeypatch.setattr("evaldesk.llm.client.open_litellm", lambda: opened.append("litellm"))
+
+    warm(ModelCall("small", MESSAGES, api_base=OWN))
+    warm(ModelCall("small", MESSAGES, api_base=OWN, api_key_env="NOT_SET"))
+    warm(ModelCall("openai/gpt-4o-mini", MESSAGES))
+
+    assert opened == ["litellm"]
+
+
+@pytest.mark.parametrize(
+    ("fields", "environment", "key"),
+    [
+        ({}, {"HOSTED_VLLM_API_KEY": "v-key"}, "Bearer v-key"),
+        ({}, {}, ""),
+        ({"model": "openai/small"}, {"OPENAI_API_KEY": "o-key"}, "Bearer o-key"),
+        ({"api_key_env": "MINE"}, {"MINE": "m-key", "HOSTED_VLLM_API_KEY": "v-key"}, "Bearer m-key"),
+    ],
+)
+async def test_each_name_takes_its_own_key(
+    endpoint: Endpoint,
+    monkeypatch: pytest.MonkeyPatch,
+    fields: Mapping[str, str],
+    environment: Mapping[str, str],
+    key: str,
+) -> None:
+    monkeypatch.delenv("HOSTED_VLLM_API_KEY")
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    endpoint.says("hello")
+
+    await complete(call_of(endpoint, **fields))
+
+    assert endpoint.headers[0].get("authorization", "") == key
+
+
+@pytest.mark.parametrize(("model", "name"), [("openai/small", "OPENAI_API_KEY"), ("small", "MINE")])
+async def test_a_key_that_is_not_there_is_named_before_anybody_is_asked(
+    endpoint: Endpoint, model: str, name: str
+) -> None:
+    fields = {"api_key_env": name} if name == "MINE" else {}
+
+    with pytest.raises(ModelError, match=name) as caught:
+        await complete(call_of(endpoint, model=model, **fields))
+
+    assert (caught.value.kind, caught.value.is_fatal, endpoint.asked) == ("authentication", True, [])
+
+
+async def test_a_refused_key_is_named_by_its_variable(endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MINE", "m-key")
+    endpoint.fails(401)
+
+    with pytest.raises(ModelError, match="set MINE where the desk is started"):
+        await complete(call_of(endpoint, api_key_env="MINE"))
+
+
+async def test_a_redirect_to_elsewhere_does_not_take_the_key_along(endpoint: Endpoint, elsewhere: Endpoint) -> None:
+    endpoint.fails(307, location=f"{elsewhere.address}/chat/completions")
+    elsewhere.says("hello")
+
+    reply = await complete(call_of(endpoint))
+
+    assert reply.text == "hello"
+    assert "authorization" in endpoint.headers[0]
+    assert "authorization" not in elsewhere.headers[0]
+
+
+async def test_redirects_in_a_circle_end(endpoint: Endpoint) -> None:
+    for _ in range(10):
+        endpoint.fails(307, location=f"{endpoint.address}/chat/completions")
+
+    with pytest.raises(ModelError):
+        await complete(call_of(endpoint), patience=HASTE)
+
+    assert len(endpoint.asked) < 10
+
+
+@pytest.mark.parametrize(("no_proxy", "is_asked"), [("", True), ("127.0.0.1", False)])
+async def test_the_proxy_of_the_environment_is_used(
+    endpoint: Endpoint, elsewhere: Endpoint, monkeypatch: pytest.MonkeyPatch, no_proxy: str, is_asked: bool
+) -> None:
+    monkeypatch.setenv("http_proxy", elsewhere.address.removesuffix("/v1"))
+    monkeypatch.setenv("no_proxy", no_proxy)
+    endpoint.says("hello")
+    elsewhere.says("hello")
+
+    await complete(call_of(endpoint))
+
+    assert (len(endpoint.asked), len(elsewhere.asked)) == ((0, 1) if is_asked else (1, 0))
+
+
+async def test_after_the_connections_are_closed_others_are_opened(endpoint: Endpoint) -> None:
+    endpoint.says("hello").says("again")
+
+    first = await complete(call_of(endpoint))
+    await on_loop(direct.close())
+    second = await complete(call_of(endpoint))
+
+    assert (first.text, second.text) == ("hello", "again")
+
+
+async def test_a_body_that_is_cut_is_tried_again(endpoint: Endpoint) -> None:
+    cut = json.dumps({"choices": [{"message": {"content": "hello"}}]}).encode()
+    endpoint.gives(cut, headers={"content-length": "1000"}).says("hello")
+
+    reply = await complete(call_of(endpoint), patience=HASTE)
+
+    assert (reply.text, reply.usage.n_attempts) == ("hello", 2)
+
+
+async def test_a_stream_that_ends_without_a_reason_is_no_answer(endpoint: Endpoint) -> None:
+    endpoint.gives(_events({"content": "hel"}), headers={"content-type": "text/event-stream"})
+
+    with pytest.raises(ModelError, match="broke off") as caught:
+        await complete(call_of(endpoint), lambda _: None, patience=HASTE)
+
+    assert not caught.value.is_fatal
+
+
+async def test_an_endpoint_that_does_not_stream_is_read_whole(endpoint: Endpoint) -> None:
+    endpoint.says("hello")
+    pieces: list[str] = []
+
+    reply = await complete(call_of(endpoint), pieces.append)
+
+    assert (pieces, reply.text) == (["hello"], "hello")
+
+
+async def test_a_streamed_call_may_be_long_and_without_its_number(endpoint: Endpoint) -> None:
+    text = json.dumps({"said": "x" * 300_000})
+    parts = [("c1", text), (None, ""), ("c2", "{"), ("c2", "}")]
+    deltas = [
+        {"tool_calls": [{"id": call_id, "function": {"name": "roll_die", "arguments": arguments}}]}
+        for call_id, arguments in parts
+    ]
+    endpoint.gives(_events(*deltas) + b"data: [DONE]\n\n", headers={"content-type": "text/event-stream"})
+
+    reply = await complete(call_of(endpoint, tools=[TOOL]), lambda _: None)
+
+    assert [(call.id, call.arguments) for call in reply.tool_calls] == [("c1", text), ("c2", "{}")]
+
+
+async def test_text_may_come_in_parts(endpoint: Endpoint) -> None:
+    parts = [{"type": "text", "text": "hel"}, {"type": "text", "text": "lo"}]
+    endpoint.answers.append(Answer({"choices": [{"message": {"content": parts}}]}))
+
+    reply = await complete(call_of(endpoint))
+
+    assert (reply.text, reply.usage.tokens_in) == ("hello", 0)
+
+
+@pytest.mark.parametrize(
+    ("body", "says"),
+    [
+        ({"error": "model 'small' not found"}, "model 'small' not found"),
+        ({"object": "error", "message": "too hot", "code": 400}, "too hot"),
+        ({"detail": [{"loc": ["body", "tools"], "msg": "no tools here"}]}, "no tools here"),
+        ("<h1>Bad gateway</h1>", "Bad gateway"),
+    ],
+)
+async def test_errors_of_every_shape_say_what_is_wrong(endpoint: Endpoint, body: object, says: str) -> None:
+    endpoint.gives(body.encode() if isinstance(body, str) else json.dumps(body).encode(), status=400)
+
+    with pytest.raises(ModelError, match=says) as caught:
+        await complete(call_of(endpoint))
+
+    assert caught.value.kind == "bad_request"
+
+
+def _events(*deltas: Mapping[str, Any]) -> bytes:
+    events = ({"choices": [{"index": 0, "delta": delta}]} for delta in deltas)
+    return b"".join(b": still here\n\ndata: " + json.dumps(event).encode() + b"\n\n" for event in events)

@@ -1,0 +1,82 @@
+"""What failures mean, how long one waits, and what only LiteLLM knows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+from tests.agents.model_calls import MESSAGES, MODEL, call_of
+
+from evaldesk.errors import ModelError
+from evaldesk.llm import ModelCall, Patience, complete
+from evaldesk.llm.failures import ModelFailure, failure_of
+
+pytestmark = pytest.mark.anyio
+
+
+async def test_a_known_model_has_a_price(endpoint: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "a-key-for-the-tests")
+    endpoint.says("hello")
+
+    reply = await complete(call_of(endpoint, model="openai/gpt-4o-mini"))
+
+    assert reply.usage.cost == pytest.approx(11 * 0.15e-6 + 5 * 0.6e-6)
+
+
+async def test_a_missing_key_names_the_variable() -> None:
+    with pytest.raises(ModelError, match="set OPENAI_API_KEY") as caught:
+        await complete(ModelCall("openai/gpt-4o-mini", MESSAGES))
+
+    assert (caught.value.kind, caught.value.is_fatal) == ("authentication", True)
+
+
+@pytest.mark.parametrize("model", ["nonsense", "demo/nonsense", "demo/dice?sides=6"])
+async def test_an_unknown_model_is_fatal(model: str) -> None:
+    with pytest.raises(ModelError, match="no such model") as caught:
+        await complete(ModelCall(model, MESSAGES))
+
+    assert (caught.value.kind, caught.value.is_fatal) == ("unknown_model", True)
+
+
+class _RaisedError(Exception):
+    def __init__(self, message: str, status_code: int = 0, headers: Mapping[str, str] | None = None) -> None:
+        super().__init__(message)
+        self.status_code = status_code
+        self.litellm_response_headers = headers or {}
+
+
+@pytest.mark.parametrize(
+    ("headers", "seconds"),
+    [
+        ({"retry-after": "2"}, 2.0),
+        ({"retry-after-ms": "250"}, 0.25),
+        ({"retry-after": "-3"}, 0.0),
+        ({"retry-after": "Wed, 21 Oct 2015 07:28:00 GMT"}, 0.0),
+        ({"retry-after": "soon"}, None),
+        ({}, None),
+    ],
+)
+def test_retry_after_is_read_in_every_form(headers: dict[str, str], seconds: float | None) -> None:
+    assert failure_of(_RaisedError("slow down", 429, headers), MODEL).retry_after_s == seconds
+
+
+def test_a_provider_may_forbid_another_attempt() -> None:
+    failure = failure_of(_RaisedError("down for good", 503, {"x-should-retry": "false"}), MODEL)
+
+    assert (failure.kind, failure.is_passing) == ("server_error", False)
+
+
+def test_a_fault_in_the_library_is_not_tried_again() -> None:
+    assert not failure_of(_RaisedError("No module named 'mcp'", 500), MODEL).is_passing
+
+
+def test_waits_double_up_to_the_longest() -> None:
+    patience = Patience(n_attempts=9, first_wait_s=1, longest_wait_s=5)
+    failure = ModelFailure("server_error", "", is_passing=True)
+
+    waits = [patience.wait_s(n, failure, lambda: 1.0) for n in range(1, 6)]
+
+    assert waits == [1, 2, 4, 5, 5]
+    assert patience.wait_s(1, failure, lambda: 0.0) == 0.5
+    assert patience.wait_s(9, failure, lambda: 0.0) is None

@@ -1,0 +1,147 @@
+"""Endpoints that fail, refuse, stall and break off: both clients make the same of them."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from typing import Any
+
+import pytest
+from tests.agents.model_calls import HASTE, MESSAGES, MODEL, call_of
+
+from evaldesk.errors import ModelError
+from evaldesk.llm import ModelCall, Patience, complete
+
+pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("client")]
+
+
+@pytest.mark.parametrize("status", [429, 500, 503])
+async def test_a_passing_failure_is_tried_again_and_counted(endpoint: Any, status: int) -> None:
+    endpoint.fails(status).says("hello")
+
+    reply = await complete(call_of(endpoint), patience=HASTE)
+
+    assert (reply.text, reply.usage.n_attempts, len(endpoint.asked)) == ("hello", 2, 2)
+
+
+async def test_retry_after_is_waited_for_instead_of_our_own_pause(endpoint: Any) -> None:
+    endpoint.fails(429, retry_after="0").says("hello")
+
+    reply = await asyncio.wait_for(complete(call_of(endpoint), patience=Patience(first_wait_s=60)), 10)
+
+    assert reply.usage.n_attempts == 2
+
+
+async def test_a_retry_after_beyond_our_patience_ends_thecall_of(endpoint: Any) -> None:
+    endpoint.fails(429, retry_after="3600")
+
+    with pytest.raises(ModelError) as caught:
+        await complete(call_of(endpoint))
+
+    assert (caught.value.kind, caught.value.is_fatal, len(endpoint.asked)) == ("rate_limit", False, 1)
+
+
+async def test_patience_ends(endpoint: Any) -> None:
+    for _ in range(3):
+        endpoint.fails(500, "the disk is full")
+
+    with pytest.raises(ModelError, match=r"the disk is full.*\(tried 3 times\)") as caught:
+        await complete(call_of(endpoint), patience=HASTE)
+
+    assert (caught.value.kind, caught.value.is_fatal) == ("server_error", False)
+
+
+@pytest.mark.parametrize(
+    ("status", "code", "kind", "says"),
+    [
+        (401, None, "authentication", "set HOSTED_VLLM_API_KEY"),
+        (403, None, "authentication", "set HOSTED_VLLM_API_KEY"),
+        (404, "model_not_found", "unknown_model", "name it as provider/model"),
+        (429, "insufficient_quota", "quota", "nothing left to spend"),
+        (402, None, "quota", "nothing left to spend"),
+    ],
+)
+async def test_a_fatal_failure_is_not_tried_again_and_says_what_to_do(
+    endpoint: Any, status: int, code: str | None, kind: str, says: str
+) -> None:
+    endpoint.fails(status, "refused", code)
+
+    with pytest.raises(ModelError) as caught:
+        await complete(call_of(endpoint), patience=HASTE)
+
+    assert (caught.value.kind, caught.value.is_fatal, len(endpoint.asked)) == (kind, True, 1)
+    assert says in str(caught.value)
+
+
+async def test_a_refused_request_fails_once_and_is_not_fatal(endpoint: Any) -> None:
+    endpoint.fails(400, "temperature must be below 1")
+
+    with pytest.raises(ModelError, match="temperature must be below 1") as caught:
+        await complete(call_of(endpoint), patience=HASTE)
+
+    assert (caught.value.kind, caught.value.is_fatal, len(endpoint.asked)) == ("bad_request", False, 1)
+
+
+async def test_nobody_at_the_address_is_a_connection_failure() -> None:
+    call = ModelCall(MODEL, MESSAGES, api_base="http://127.0.0.1:9/v1")
+
+    with pytest.raises(ModelError, match="tried 3 times") as caught:
+        await complete(call, patience=HASTE)
+
+    assert (caught.value.kind, caught.value.is_fatal) == ("connection", False)
+
+
+async def test_a_dropped_connection_is_tried_again(endpoint: Any) -> None:
+    endpoint.drops().says("hello")
+
+    reply = await complete(call_of(endpoint), patience=HASTE)
+
+    assert (reply.text, reply.usage.n_attempts) == ("hello", 2)
+
+
+async def test_a_pause_is_told_with_its_reason_and_its_end(endpoint: Any) -> None:
+    endpoint.fails(429, "slow down", retry_after="0").fails(503).says("hello")
+    waits: list[str] = []
+
+    await complete(call_of(endpoint), patience=HASTE, on_wait=lambda wait: waits.append(wait.sentence()))
+
+    assert re.fullmatch(r"rate-limited until \d\d:\d\d:\d\d, then attempt 2 of 3: .*slow down.*", waits[0])
+    assert waits[1].startswith("server error until")
+
+
+async def test_a_field_that_a_strict_endpoint_refuses_is_left_out_from_then_on(endpoint: Any) -> None:
+    endpoint.fails(422, "extra_forbidden: body.seed").says("hello").says("again")
+
+    await complete(call_of(endpoint, seed=4))
+    await complete(call_of(endpoint, seed=5))
+
+    assert ["seed" in asked for asked in endpoint.asked] == [True, False, False]
+
+
+async def test_a_field_that_a_person_asked_for_is_not_left_out(endpoint: Any) -> None:
+    endpoint.fails(400, "Unsupported parameter: temperature")
+
+    with pytest.raises(ModelError, match="Unsupported parameter: temperature"):
+        await complete(call_of(endpoint, temperature=0.5))
+
+    assert len(endpoint.asked) == 1
+
+
+async def test_a_silent_endpoint_times_out(endpoint: Any) -> None:
+    held = endpoint.stalls()
+
+    with pytest.raises(ModelError) as caught:
+        await complete(call_of(endpoint, timeout_s=0.05), patience=Patience(n_attempts=1))
+
+    held.set()
+    assert caught.value.kind == "timeout"
+
+
+async def test_a_key_never_shows_in_an_error(endpoint: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOSTED_VLLM_API_KEY", "a-very-secret-key")
+    endpoint.fails(400, "cannot use a-very-secret-key with sk-abcdefghijklmnopqrstuvwxyz123456")
+
+    with pytest.raises(ModelError) as caught:
+        await complete(call_of(endpoint))
+
+    assert "[HOSTED_VLLM_API_KEY] with [secret]" in str(caught.value)
