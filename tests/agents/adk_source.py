@@ -1,5 +1,7 @@
 """The source of an agent of google-adk with a scripted model, put together by the tests."""
 
+from tests.agents.roller import DECIDED
+
 SCRIPT = '''
 import asyncio
 from google.adk.agents import LlmAgent, SequentialAgent
@@ -39,18 +41,13 @@ class Scripted(BaseLlm):
 
 ROLLER = (
     SCRIPT
+    + DECIDED
     + '''
 async def answer(word, request):
     if isinstance(word, dict):
-        return said(f"got {word['result']}")
-    if word == "break":
-        raise ValueError("broken")
-    if word == "wait":
-        await asyncio.sleep(3600)
-    if word.startswith("Roll a d"):
-        await asyncio.sleep(0)
-        return said("", ("roll_die", {"sides": int(word.removeprefix("Roll a d"))}))
-    return said("hello there")
+        return said(f"got {word.get('result', word)}")
+    found = await decided(word)
+    return said("", ("roll_die", {"sides": found})) if isinstance(found, int) else said(found)
 
 def roll_die(sides: int, tool_context) -> int:
     """Roll a die."""

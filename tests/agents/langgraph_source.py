@@ -1,5 +1,7 @@
 """The source of a LangGraph agent whose model is a scripted node."""
 
+from tests.agents.roller import DECIDED
+
 SCRIPT = """
 import asyncio
 from typing import Annotated, Any
@@ -26,6 +28,7 @@ def said(text, *calls):
 
 ROLLER = (
     SCRIPT
+    + DECIDED
     + '''
 @tool
 def roll_die(sides: int) -> int:
@@ -35,18 +38,13 @@ def roll_die(sides: int) -> int:
 async def agent(state):
     last = state["messages"][-1]
     if last.type == "tool":
-        return {"messages": [said(f"got {last.content}")], "rolls": [*state.get("rolls", []), int(last.content)]}
+        rolls = [int(last.content)] if last.content.isdigit() else []
+        return {"messages": [said(f"got {last.content}")], "rolls": [*state.get("rolls", []), *rolls]}
     word = last.content
-    if word == "break":
-        raise ValueError("broken")
-    if word == "wait":
-        await asyncio.sleep(3600)
-    if word.startswith("Roll a d"):
-        await asyncio.sleep(0)
-        return {"messages": [said("", ("roll_die", {"sides": int(word.removeprefix("Roll a d"))}))]}
     if word == "what was it":
         return {"messages": [said("seen: " + ", ".join(message.type for message in state["messages"]))]}
-    return {"messages": [said("hello there")]}
+    found = await decided(word)
+    return {"messages": [said("", ("roll_die", {"sides": found})) if isinstance(found, int) else said(found)]}
 
 def after(state):
     return "tools" if state["messages"][-1].tool_calls else END

@@ -1,5 +1,7 @@
 """The source of an agent of the OpenAI Agents SDK with a scripted model."""
 
+from tests.agents.roller import DECIDED
+
 SCRIPT = """
 import asyncio, json
 from agents import Agent, Model, ModelResponse, RunContextWrapper, Usage, function_tool
@@ -59,6 +61,7 @@ class Scripted(Model):
 
 ROLLER = (
     SCRIPT
+    + DECIDED
     + '''
 def shown(item):
     return f"{item['role']} {item['content']}" if isinstance(item.get("content"), str) else item.get("type", "")
@@ -66,20 +69,14 @@ def shown(item):
 async def answer(word, items):
     if isinstance(word, dict):
         return said(f"got {word['result']}")
-    if word == "break":
-        raise ValueError("broken")
-    if word == "wait":
-        await asyncio.sleep(3600)
-    if word.startswith("Roll a d"):
-        await asyncio.sleep(0)
-        return called("roll_die", {"sides": int(word.removeprefix("Roll a d"))})
     if word == "what was it":
         texts = [
             "assistant " + item["content"][0]["text"] if item.get("type") == "message" else shown(item)
             for item in items
         ]
         return said("seen: " + ", ".join(texts))
-    return said("hello there")
+    found = await decided(word)
+    return called("roll_die", {"sides": found}) if isinstance(found, int) else said(found)
 
 @function_tool
 def roll_die(context: RunContextWrapper[dict], sides: int) -> int:

@@ -1,5 +1,7 @@
 """The source of an agent of pydantic-ai with a scripted model."""
 
+from tests.agents.roller import DECIDED
+
 SCRIPT = """
 import asyncio
 from pydantic_ai import Agent, ModelRetry, RunContext
@@ -21,7 +23,7 @@ def called(name, args):
 def scripted(answer):
     async def respond(messages, info):
         last = messages[-1].parts[-1]
-        word = {"result": last.content} if last.part_kind == "tool-return" else last.content
+        word = last.content if last.part_kind == "user-prompt" else {"result": last.content}
         found = answer(word, messages)
         return await found if asyncio.iscoroutine(found) else found
 
@@ -39,20 +41,15 @@ def scripted(answer):
 
 ROLLER = (
     SCRIPT
+    + DECIDED
     + '''
 async def answer(word, messages):
     if isinstance(word, dict):
         return said(f"got {word['result']}")
-    if word == "break":
-        raise ValueError("broken")
-    if word == "wait":
-        await asyncio.sleep(3600)
-    if word.startswith("Roll a d"):
-        await asyncio.sleep(0)
-        return called("roll_die", {"sides": int(word.removeprefix("Roll a d"))})
     if word == "what was it":
         return said("seen: " + ", ".join(part.part_kind for message in messages for part in message.parts))
-    return said("hello there")
+    found = await decided(word)
+    return called("roll_die", {"sides": found}) if isinstance(found, int) else said(found)
 
 root_agent = Agent(scripted(answer), name="dice", instructions="Roll.", deps_type=dict)
 

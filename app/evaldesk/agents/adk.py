@@ -10,6 +10,7 @@ from typing import Any
 
 from evaldesk.agents.adk_loading import app_of, part_of, reset_data_of, yaml_agent
 from evaldesk.agents.frameworks import is_from
+from evaldesk.agents.tool_limit import TOOL_LIMIT
 from evaldesk.llm import model_error
 from evaldesk.model import AgentDescription, AgentRef, ErrorRecord, Event, ModelOptions, Session
 from evaldesk.wire import to_json
@@ -58,6 +59,7 @@ class AdkAgent:
 
         options = session.model_options
         witness = Witness(session.id, options)
+        TOOL_LIMIT.set(session.limits.tool_timeout_s)
         conversation, is_new = await opened(session, session.app_name or self.ref.id, self.app)
         if is_new and not session.turns:
             await reset_data_of(self.ref)

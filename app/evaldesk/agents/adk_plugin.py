@@ -9,6 +9,7 @@ from functools import cache
 from typing import Any
 
 from evaldesk.agents.adk_answers import Answers
+from evaldesk.agents.adk_tool_limit import limit_tools
 from evaldesk.agents.adk_translation import translated
 from evaldesk.llm import Wait
 from evaldesk.model import Event, ModelOptions, ToolCall
@@ -82,6 +83,7 @@ def _plugin_class() -> Any:
 
         async def before_model_callback(self, *, callback_context: Any, llm_request: Any) -> Any:
             witness, asked = self._witness, self._witness.options
+            limit_tools(llm_request.tools_dict)
             witness.model = witness.models[callback_context.agent_name] = str(llm_request.model or "")
             config = llm_request.config
             for name, value in (

@@ -9,7 +9,9 @@ from typing import Any
 from evaldesk.agents.frameworks import is_from
 from evaldesk.agents.history import chat_messages
 from evaldesk.agents.langgraph_messages import Teller, past_messages
+from evaldesk.agents.langgraph_tools import limit_tool_nodes
 from evaldesk.agents.shared_loop import Tell, events_told
+from evaldesk.agents.tool_limit import TOOL_LIMIT
 from evaldesk.errors import AgentError
 from evaldesk.llm import model_error
 from evaldesk.model import AgentDescription, AgentRef, ErrorRecord, Event, Session, ToolDescription
@@ -26,7 +28,10 @@ def adapt(found: object, ref: AgentRef) -> GraphAgent | None:
         return None
     if hasattr(found, "compile") and not hasattr(found, "astream"):
         raise AgentError(f"{ref.target} is a graph that is not compiled; give graph.compile()")
-    return GraphAgent(found, ref) if hasattr(found, "astream") else None
+    if not hasattr(found, "astream"):
+        return None
+    limit_tool_nodes(found)
+    return GraphAgent(found, ref)
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +61,7 @@ class GraphAgent:
     async def _run(self, session: Session, message: str, tell: Tell) -> None:
         from langgraph.errors import GraphRecursionError
 
+        TOOL_LIMIT.set(session.limits.tool_timeout_s)
         teller = Teller(tell, session.state, model=session.model or "")
         before = self._before(session)
         teller.know(before)

@@ -11,7 +11,9 @@ from typing import Any
 from evaldesk.agents.frameworks import is_from
 from evaldesk.agents.openai_agents_hooks import as_json, hooks_of, model_name
 from evaldesk.agents.openai_agents_input import input_items, model_of
+from evaldesk.agents.openai_agents_tools import limited, reachable
 from evaldesk.agents.shared_loop import Tell, events_told
+from evaldesk.agents.tool_limit import TOOL_LIMIT
 from evaldesk.llm import missing_keys, model_error
 from evaldesk.model import (
     AgentDescription,
@@ -36,7 +38,11 @@ def adapt(found: object, ref: AgentRef) -> OpenAIAgent | None:
         from agents import Agent, Runner  # noqa: F401 - a package of the user's may have the same name
     except ImportError:
         return None
-    return OpenAIAgent(found, ref) if isinstance(found, Agent) else None
+    if not isinstance(found, Agent):
+        return None
+    for agent in reachable(found):
+        agent.tools = [limited(tool) for tool in agent.tools]
+    return OpenAIAgent(found, ref)
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +64,7 @@ class OpenAIAgent:
     async def _run(self, session: Session, message: str, tell: Tell) -> None:
         from agents import MaxTurnsExceeded, RunConfig, Runner
 
+        TOOL_LIMIT.set(session.limits.tool_timeout_s)
         starting, items = self._before(session)
         options = {
             "starting_agent": starting,
@@ -95,19 +102,8 @@ class OpenAIAgent:
         if known and known[0] == len(session.turns):
             return known[1], known[2]
         authors = [event.author for turn in session.turns for event in turn.events if event.kind == "agent_message"]
-        named = {agent.name: agent for agent in _reachable(self.found)}
+        named = {agent.name: agent for agent in reachable(self.found)}
         return named.get(authors[-1], self.found) if authors else self.found, input_items(session.turns)
-
-
-def _reachable(agent: Any) -> list[Any]:
-    found: list[Any] = []
-    todo = [agent]
-    while todo:
-        agent = todo.pop(0)
-        if not any(agent is other for other in found):
-            found.append(agent)
-            todo.extend(handoff for handoff in agent.handoffs if hasattr(handoff, "instructions"))
-    return found
 
 
 def _described(agent: Any, kind: str, depth: int, seen: set[int]) -> AgentDescription:

@@ -8,6 +8,7 @@ from functools import cache
 from types import new_class
 from typing import Any
 
+from evaldesk.agents.openai_agents_tools import FAILED
 from evaldesk.agents.shared_loop import Tell
 from evaldesk.llm import price
 from evaldesk.model import Event, ToolCall, Usage
@@ -79,7 +80,7 @@ class _Telling:
     async def _gave(self, agent: Any, call_id: str, name: str, result: Any) -> None:
         took_ms = (time.perf_counter() - self._started.get(call_id, time.perf_counter())) * 1000
         call = self._calls.get(call_id) or ToolCall(name, id=call_id)
-        is_error = isinstance(result, str) and result.startswith("An error occurred while running the tool")
+        is_error = isinstance(result, str) and result.startswith(FAILED)
         await self._tell(
             Event(
                 "tool_result",

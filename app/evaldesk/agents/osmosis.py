@@ -17,6 +17,7 @@ from evaldesk.agents.event_pump import Say, events_of
 from evaldesk.agents.history import chat_messages
 from evaldesk.agents.message_events import MessageEvents
 from evaldesk.agents.model_calls import ask, model_call, reply_message, reply_usage
+from evaldesk.agents.tool_limit import TOOL_LIMIT
 from evaldesk.agents.trial_context import CURRENT_TRIAL, trial_columns
 from evaldesk.errors import AgentError
 from evaldesk.model import AgentDescription, AgentRef, ErrorRecord, Event, JsonObject, Session, ToolDescription
@@ -78,6 +79,7 @@ class LoopAgent:
             yield event
 
     async def _run(self, session: Session, message: str, say: Say) -> None:
+        TOOL_LIMIT.set(session.limits.tool_timeout_s)
         package = importlib.import_module("osmosis_ai.rollout")
         request = package.RolloutRequest(**request_values(session, message))
         tools = list(self.loop.get_tools(request))

@@ -11,7 +11,9 @@ from typing import Any
 from evaldesk.agents.frameworks import is_from
 from evaldesk.agents.pydantic_ai_messages import Teller, past_messages
 from evaldesk.agents.pydantic_ai_model import model_of, settings_of
+from evaldesk.agents.pydantic_ai_tools import with_limit
 from evaldesk.agents.shared_loop import Tell, events_told
+from evaldesk.agents.tool_limit import TOOL_LIMIT
 from evaldesk.llm import missing_keys, model_error
 from evaldesk.model import AgentDescription, AgentRef, ErrorRecord, Event, Session, ToolDescription
 from evaldesk.wire import plain
@@ -55,6 +57,7 @@ class PydanticAgent:
     async def _run(self, session: Session, message: str, tell: Tell) -> None:
         from pydantic_ai import UsageLimitExceeded, UsageLimits
 
+        TOOL_LIMIT.set(session.limits.tool_timeout_s)
         model = session.model or _model_name(self.found)
         teller = Teller(tell, author=self.found.name or self.ref.id, model=model)
         asked = session.model_options
@@ -67,9 +70,10 @@ class PydanticAgent:
         if asked.max_turns:
             options["usage_limits"] = UsageLimits(request_limit=asked.max_turns)
         try:
-            async with self.found.iter(message, **options) as run:
-                async for node in run:
-                    await teller.node(node, run.ctx if session.is_streaming else None)
+            with with_limit(self.found):
+                async with self.found.iter(message, **options) as run:
+                    async for node in run:
+                        await teller.node(node, run.ctx if session.is_streaming else None)
         except UsageLimitExceeded as error:
             kind = "max_turns" if asked.max_turns else "max_iterations"
             await tell(Event("error", error=ErrorRecord(kind, f"the agent never answered: {error}")))

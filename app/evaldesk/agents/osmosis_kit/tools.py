@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from typing import Any, TypeAlias
 
 from evaldesk.agents.doubles import double_of
 from evaldesk.agents.osmosis_kit.exceptions import ToolArgumentError
+from evaldesk.agents.tool_limit import ToolLateError, in_time
 
 __all__ = [
     "count_messages_by_role",
@@ -85,7 +87,10 @@ async def _executed(call: Message, executor: Callable[[Message], Awaitable[Messa
         return await executor(call)
     outcome = await double_of(name, args, {})
     if outcome is None:
-        return await executor(call)
+        try:
+            return await in_time(name, partial(executor, call))
+        except ToolLateError as error:
+            return create_tool_error_result(call_id, str(error))
     given = create_tool_error_result if outcome.is_error else create_tool_result
     return given(call_id, serialize_tool_result(outcome.result))
 

@@ -1,0 +1,87 @@
+"""A tool that is not finished in time, in every framework whose calls of tools are seen."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import pytest
+from tests.agents import adk_source, langgraph_source, openai_agents_source, pydantic_ai_source
+from tests.agents.osmosis_example import SERVER
+from tests.agents.roller import never_ending
+
+from evaldesk.agents.tool_limit import TOOL_LIMIT, ToolLateError, in_time, unblocking
+from evaldesk.model import Limits, ModelOptions, Session
+
+pytestmark = [pytest.mark.anyio, pytest.mark.filterwarnings("ignore")]  # what a framework warns of is not ours
+
+FRAMEWORKS = {
+    "google.adk": adk_source.ROLLER,
+    "langgraph": langgraph_source.ROLLER,
+    "agents": openai_agents_source.ROLLER,
+    "pydantic_ai": pydantic_ai_source.ROLLER,
+}
+SHORT = Limits(tool_timeout_s=0.01)
+
+
+@pytest.fixture(params=FRAMEWORKS)
+def source(request: pytest.FixtureRequest) -> str:
+    pytest.importorskip(request.param, reason="not installed; `make adapters` installs it")
+    return FRAMEWORKS[request.param]
+
+
+async def test_a_tool_that_does_not_end_gives_the_model_an_error(source: str, loaded: Any, play: Any) -> None:
+    session = Session("s", limits=SHORT)
+
+    events = await play(loaded(never_ending(source)), session, "Roll a d6")
+
+    [given] = [event for event in events if event.kind == "tool_result"]
+    assert given.is_error
+    assert "roll_die: not finished within 0.01 s" in str(given.result)
+    assert "got " in session.turns[0].answer
+
+
+async def test_a_tool_that_ends_in_time_is_as_without_a_limit(source: str, loaded: Any, play: Any) -> None:
+    agent = loaded(source)
+    sessions = [Session("s", limits=Limits(tool_timeout_s=limit)) for limit in (3600, None)]
+
+    told = [await play(agent, session, "Roll a d6") for session in sessions]
+
+    assert [session.turns[0].answer for session in sessions] == ["got 6", "got 6"]
+    assert [session.state for session in sessions] == [{"rolls": [6]}] * 2
+    limited, unlimited = ([event.kind for event in events] for events in told)
+    assert limited == unlimited
+
+
+async def test_a_tool_of_an_osmosis_loop_that_does_not_end(loaded: Any, play: Any, endpoint: Any) -> None:
+    source = SERVER.replace("async def execute(tool_call", "import asyncio\n\nasync def execute(tool_call")
+    source = source.replace(
+        "    try:\n        call_id,", "    await asyncio.Event().wait()\n    try:\n        call_id,"
+    )
+    session = Session("s", model="small", model_options=ModelOptions(endpoint.address, n_retries=0), limits=SHORT)
+    endpoint.says("", ("c1", "add", '{"a": 1, "b": 2}')).says("no answer")
+
+    events = await play(loaded(source, "agent_loop"), session, "1 + 2?")
+
+    [given] = [event for event in events if event.kind == "tool_result"]
+    assert (given.result, given.is_error) == ("Error: add: not finished within 0.01 s", True)
+
+
+async def test_a_plain_function_is_left_behind_in_its_thread() -> None:
+    held = threading.Event()
+    TOOL_LIMIT.set(0.01)
+
+    with pytest.raises(ToolLateError, match=r"wait: not finished within 0\.01 s"):
+        await in_time("wait", unblocking(lambda: held.wait(60)))
+
+    held.set()
+
+
+async def test_a_timeout_of_the_tools_own_passes_through() -> None:
+    async def fetch() -> None:
+        raise TimeoutError("the shop does not answer")
+
+    TOOL_LIMIT.set(3600)
+
+    with pytest.raises(TimeoutError, match="the shop"):
+        await in_time("fetch", fetch)
