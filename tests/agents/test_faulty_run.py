@@ -1,4 +1,4 @@
-"""Whole runs of an agent of ours against an endpoint with faults: engine, store and LiteLLM are the real ones."""
+"""Whole runs of an agent of ours against an endpoint with faults: engine, store and clients are the real ones."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from evaldesk.settings import Settings
 from evaldesk.store import RunSummary, Store
 
 pytestmark = pytest.mark.anyio
+both_clients = pytest.mark.usefixtures("client")
 
 AGENT = """
 from evaldesk import LlmAgent
@@ -47,6 +48,7 @@ async def _run(desk: RunDesk, root: Path, endpoint: Any, *, n_cases: int, model:
     return await desk.run_to_end(desk.plan_for(subject, options), lambda _: None)
 
 
+@both_clients
 @pytest.mark.parametrize(
     ("status", "code", "says"),
     [
@@ -68,6 +70,7 @@ async def test_a_refusal_for_good_stops_the_run_once_and_leaves_the_rest_pending
     assert "\n" not in run.reason
 
 
+@both_clients
 async def test_what_passes_when_it_is_tried_again_is_counted_and_told_in_the_trial(
     desk: RunDesk, tmp_path: Path, endpoint: Any
 ) -> None:
@@ -83,6 +86,7 @@ async def test_what_passes_when_it_is_tried_again_is_counted_and_told_in_the_tri
     assert log.startswith("rate-limited until ")
 
 
+@both_clients
 async def test_faults_that_stay_are_errors_of_their_trials_and_never_answers(
     desk: RunDesk, tmp_path: Path, endpoint: Any
 ) -> None:
@@ -95,6 +99,7 @@ async def test_faults_that_stay_are_errors_of_their_trials_and_never_answers(
     assert (run.status, run.n_errored, run.n_passed) == ("finished", 2, 1)
 
 
+@both_clients
 async def test_what_a_model_without_a_price_costs_is_unknown(desk: RunDesk, tmp_path: Path, endpoint: Any) -> None:
     endpoint.says("hello")
 
