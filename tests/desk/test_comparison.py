@@ -11,8 +11,10 @@ import pytest
 
 from evaldesk.desk.comparison import ComparisonPage, read_comparison
 from evaldesk.desk.comparison_choice import read_choice
+from evaldesk.desk.run_reliability import reliability
 from evaldesk.errors import NotFoundError, UsageError
 from evaldesk.model import AgentRef, Case, Criterion, ErrorRecord, RunConfig, Score, TrialResult, Turn, Usage
+from evaldesk.model.recording import Recording
 from evaldesk.store import Store
 
 STRICT = Criterion("response_match_score", 0.8)
@@ -159,6 +161,18 @@ def test_the_same_trials_scored_twice_are_told_from_two_runs(store: Store) -> No
     assert found.warnings == ["Both score the same stored trials, so whatever differs comes from the criteria."]
     assert [line.name for line in found.config.lines] == ["Passes when"]
     assert "Eval set" in found.config.same
+
+
+def test_answers_that_are_played_again_are_no_evidence_of_chance(store: Store) -> None:
+    a = played(store, {"c": "pp"}, recording=Recording("record"))
+    b = played(store, {"c": "pp"}, recording=Recording("replay"))
+
+    assert read_comparison(store.runs, a, b).warnings == [
+        f"Run {b} plays recorded answers again: where they are those of run {a}, both count the same answers, "
+        "and their difference says nothing about chance."
+    ]
+    notes = [reliability(store.runs.outcome_counts(run), store.runs.summary(run), 1)[0].note for run in (a, b)]
+    assert ["recorded ones played again" in note for note in notes] == [False, True]
 
 
 def test_many_cases_come_a_page_at_a_time(store: Store) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from evaldesk.desk.run_recording import recording_sentence, user_sentence
+from evaldesk.desk.run_recording import recording_sentence, repeats_recorded, user_sentence
 from evaldesk.model import AgentRef, RunConfig
 from evaldesk.model.recording import Recording
 from evaldesk.model.user import UserConfig
@@ -29,9 +29,12 @@ def test_replayed_trials_are_said_to_be_no_independent_repeats(run: RunConfig, s
 
     assert said in sentence
     assert "no independent repeat" in sentence
+    assert repeats_recorded(run)
 
 
 def test_a_run_of_its_own_answers_says_nothing() -> None:
+    assert not repeats_recorded(config())
+    assert not repeats_recorded(config("record"))
     assert recording_sentence(config()) == ""
     assert "independent" not in recording_sentence(config("record"))
 

@@ -6,6 +6,7 @@ import os
 
 import click
 
+from evaldesk.desk.run_recording import recording_sentence, repeats_recorded
 from evaldesk.desk.run_results import case_rows
 from evaldesk.errors import AgentError
 from evaldesk.report import passed_sentence, rate_interval
@@ -36,6 +37,8 @@ def show_result(store: Store, summary: RunSummary, *, is_quiet: bool = False) ->
     click.echo(passed_sentence(summary.n_passed, summary.n_scored, interval), nl=False)
     asides = [f"{n} {word}" for n, word in ((summary.n_errored, "errored"), (summary.n_unscored, "unscored")) if n]
     click.echo(f" ({', '.join(asides)})" if asides else "")
+    if repeats_recorded(summary.config):
+        click.echo(recording_sentence(summary.config))
     if summary.reason:
         click.echo(printable(summary.reason))
     click.echo(f"Run {summary.id}. `evaldesk open {summary.id}` shows it turn by turn.")

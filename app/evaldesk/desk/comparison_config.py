@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from evaldesk.desk.run_facts import run_facts
+from evaldesk.desk.run_recording import repeats_recorded
 from evaldesk.desk.run_view import LIVE
 from evaldesk.report import TextDiff, diff_text
 from evaldesk.store import RunSummary
@@ -46,6 +47,12 @@ def warnings(a: RunSummary, b: RunSummary, edited: Sequence[str]) -> list[str]:
     said = [f"Run {run.id} still goes on, so its numbers move." for run in (a, b) if run.status in LIVE]
     if _played(a) == _played(b):
         said.append("Both score the same stored trials, so whatever differs comes from the criteria.")
+    said += [
+        f"Run {run.id} plays recorded answers again: where they are those of run {other.id}, both count the same "
+        "answers, and their difference says nothing about chance."
+        for run, other in ((a, b), (b, a))
+        if repeats_recorded(run.config)
+    ]
     if a.config.evalset_id != b.config.evalset_id:
         said.append("The runs are of different eval sets; only cases with the same id are compared.")
     if edited:

@@ -12,6 +12,11 @@ _NO_EVIDENCE = (
 )
 
 
+def repeats_recorded(config: RunConfig) -> bool:
+    """Whether trials of the run may be recorded ones played again."""
+    return config.agent.kind == REPLAY_KIND or config.recording.may_replay
+
+
 def recording_sentence(config: RunConfig) -> str:
     """Where the answers of the run come from; empty when all of them are its own and none is kept."""
     if config.agent.kind == REPLAY_KIND:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from evaldesk.desk.run_recording import repeats_recorded
 from evaldesk.desk.run_view import LIVE, Bar, bar
 from evaldesk.report import (
     CurvePoint,
@@ -56,7 +57,7 @@ def reliability(
         points=points,
         figure=coloured(pass_figure(points)) if len(points) > 1 else None,
         words=curve_sentence(points),
-        note=_note(points, summary),
+        note=" ".join(filter(None, (_note(points, summary), _replay_note(summary)))),
     )
     return found, curve_point(outcomes, k)
 
@@ -74,6 +75,16 @@ def _stop_words(interval: Interval, earlier: RunSummary | None) -> str:
     if earlier is None or not earlier.n_scored:
         return "This interval stays valid while the run goes on."
     return f"{stop_sentence(interval, earlier.n_passed / earlier.n_scored)}. That is the rate of run {earlier.id}."
+
+
+def _replay_note(summary: RunSummary) -> str:
+    """What the interval does not say of trials that are recorded ones."""
+    if not repeats_recorded(summary.config):
+        return ""
+    return (
+        "These trials may be recorded ones played again. The interval is that of the recording: it gets no narrower, "
+        "and no surer, by playing them again or by adding this run to the one that was recorded."
+    )
 
 
 def _note(points: Sequence[CurvePoint], summary: RunSummary) -> str:

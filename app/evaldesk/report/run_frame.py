@@ -20,6 +20,7 @@ TRIAL_COLUMNS = (
     "duration_ms",
     "tokens",
     "cost",
+    "n_replayed",
     "error_kind",
     "error_message",
     "answer",
@@ -27,7 +28,10 @@ TRIAL_COLUMNS = (
 
 
 def trial_row(case: Case, trial: TrialResult, config: RunConfig) -> dict[str, Cell]:
-    """One trial: `TRIAL_COLUMNS`, then one column for each criterion with its value, None where it is unscored."""
+    """One trial: `TRIAL_COLUMNS`, then one column for each criterion with its value, None where it is unscored.
+
+    `n_replayed` counts the model calls that a recording answered: such a trial is no repeat of its own.
+    """
     turns = trial.transcript.turns
     values = {score.metric: score.value for score in trial.scores if score.turn is None}
     row: dict[str, Cell] = {
@@ -42,6 +46,7 @@ def trial_row(case: Case, trial: TrialResult, config: RunConfig) -> dict[str, Ce
         "duration_ms": trial.duration_ms,
         "tokens": trial.tokens,
         "cost": trial.cost,
+        "n_replayed": sum(usage.is_replayed for usage in trial.usages),
         "error_kind": trial.error.kind if trial.error else None,
         "error_message": trial.error.message if trial.error else None,
         "answer": turns[-1].answer if turns else None,
