@@ -10,6 +10,7 @@ import itertools
 import threading
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeAlias
+from weakref import WeakSet
 
 from evaldesk.engine.failures import place_of
 
@@ -24,6 +25,8 @@ class Lane:
 
     def __init__(self) -> None:
         self._loop = asyncio.new_event_loop()
+        self._tasks: WeakSet[asyncio.Task[Any]] = WeakSet()
+        self._loop.set_task_factory(self._made)
         self._task: asyncio.Task[object] | None = None
         self._thread = threading.Thread(target=self._run, name=f"lane-{next(_numbers)}", daemon=True)
         self._thread.start()
@@ -66,5 +69,11 @@ class Lane:
     def _end(self, task: asyncio.Task[object]) -> None:
         """Cancel what the work left running, so that it cannot reach into the next."""
         self._task = None
-        for left in asyncio.all_tasks(self._loop):
+        for left in list(self._tasks):  # asyncio.all_tasks would look at those of every lane
             left.cancel()
+
+    def _made(self, loop: asyncio.AbstractEventLoop, work: Any, **options: Any) -> asyncio.Task[Any]:
+        """A task as the loop would make it, remembered."""
+        task: asyncio.Task[Any] = asyncio.Task(work, loop=loop, **options)
+        self._tasks.add(task)
+        return task
