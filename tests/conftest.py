@@ -10,15 +10,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
 
 os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "True")
 
-# No test is timed: the machines that run them are shared.
-settings.register_profile("evaldesk", deadline=None)
+# No test is timed, and none is chance: the machines that run them are shared, and each plays the same examples.
+settings.register_profile("evaldesk", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("evaldesk")
 
 FLAGS = [
@@ -31,7 +31,21 @@ FLAGS = [
     "--disable-component-update",
     "--disable-sync",
 ]
-LONGEST = "test_every_page.py"
+# The files that take longest begin, so that all workers of pytest-xdist end at about the same time.
+LONGEST = (
+    "test_every_page.py",
+    "test_journey.py",
+    "test_fuzz.py",
+    "test_long_run.py",
+    "test_crashes.py",
+    "test_hostile_text.py",
+    "test_eval_command.py",
+    "test_evalset_files.py",
+    "test_servers.py",
+    "test_hostile_pages.py",
+    "test_browser_chooses_ids.py",
+    "test_readme_commands.py",
+)
 NAMES = ("chromium", "chromium-browser", "google-chrome")
 SHARED = Path(__file__).resolve().parents[2] / "shared"
 
@@ -42,12 +56,16 @@ def pytest_configure() -> None:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Journeys come last: while Playwright runs, no other test may have an event loop of its own in this thread.
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers() -> int:
+    """One more than there are cores: a test that waits for a process or a page leaves its core to another."""
+    return (os.cpu_count() or 1) + 1
 
-    The longest of them begins, so that two workers of pytest-xdist end at about the same time.
-    """
-    items.sort(key=lambda item: (_is_journey(item), item.path.name != LONGEST))
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Put the longest files first."""
+    places = {name: place for place, name in enumerate(LONGEST)}
+    items.sort(key=lambda item: places.get(item.path.name, len(places)))
 
 
 @pytest.fixture(scope="session")
@@ -64,9 +82,9 @@ def shared() -> Path:
     return SHARED
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
-    """The one headless Chromium of a test run: Playwright cannot be started twice."""
+    """A headless Chromium, gone with its module: while Playwright runs, no other test may have a loop in this thread."""
     from playwright.sync_api import sync_playwright
 
     executable = _chromium()
@@ -74,10 +92,6 @@ def browser() -> Iterator[Browser]:
         browser = playwright.chromium.launch(executable_path=executable, args=FLAGS)
         yield browser
         browser.close()
-
-
-def _is_journey(item: pytest.Item) -> bool:
-    return item.get_closest_marker("browser") is not None
 
 
 def _chromium() -> str:
