@@ -261,3 +261,13 @@ def test_a_run_is_moved_on_only_from_where_it_was_seen(
     if is_moved:
         moved = store.runs.summary(run)
         assert (moved.status, moved.reason, moved.driver) == ("running", "taken up", "me")
+
+
+def test_every_eval_set_has_its_newest_run_that_was_not_deleted(store: Store, plan: Plan) -> None:
+    for evalset in ("calc", "trip", "calc", "gone"):
+        plan(evalset_id=evalset)
+    deleted = plan(evalset_id="calc")
+    store.runs.delete(deleted)
+    store.runs.delete(4)
+
+    assert {name: run.id for name, run in store.runs.newest_of_evalsets().items()} == {"calc": 3, "trip": 2}

@@ -100,6 +100,7 @@ def test_a_deleted_session_comes_back_whole(store: Store) -> None:
 
 def test_cases_made_from_a_session_are_remembered_once(store: Store, clock: Any) -> None:
     session = store.sessions.create("hello")
+    had_case = store.sessions.has_case(session.id)
     for case_id in ("a", "b", "a"):
         clock.move(seconds=1)
         store.sessions.note_case(session.id, "calc", case_id)
@@ -107,6 +108,7 @@ def test_cases_made_from_a_session_are_remembered_once(store: Store, clock: Any)
     added = store.sessions.get(session.id).added_to
 
     assert [(case.evalset_id, case.case_id) for case in added] == [("calc", "b"), ("calc", "a")]
+    assert (had_case, store.sessions.has_case(session.id)) == (False, True)
 
 
 @pytest.mark.parametrize(

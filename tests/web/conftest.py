@@ -18,6 +18,7 @@ from evaldesk.errors import AgentError
 from evaldesk.model import AgentDescription, AgentRef, Event, StopReason, ToolDescription, TurnRecord, TurnSpec
 from evaldesk.settings import Settings
 from evaldesk.store import Store
+from evaldesk.store.database import Database
 from evaldesk.web.app import create_app
 from evaldesk.web.guard import guard_settings
 
@@ -106,6 +107,18 @@ class ChatDesk:
         answer = self.client.post(f"{session}/turns", data={"message": message}, headers=STREAM)
         assert answer.status_code == 200
         return str(answer.text)
+
+
+@pytest.fixture(autouse=True)
+def _writes_beside_the_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fail every test in which a page writes where it would hold up all others while another process writes."""
+    writing = Database.writing
+
+    def beside(self: Database) -> Any:
+        assert asyncio._get_running_loop() is None, "the loop of the pages would wait for the lock of the database"
+        return writing(self)
+
+    monkeypatch.setattr(Database, "writing", beside)
 
 
 @pytest.fixture

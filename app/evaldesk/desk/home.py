@@ -88,7 +88,7 @@ def _worst_case(store: Store, run: RunSummary) -> list[Step]:
 
 def _of_session(store: Store, newest: SessionSummary | None) -> list[Step]:
     """The newest chat, while it is in no eval set."""
-    if newest is None or not newest.n_turns or store.sessions.get(newest.id).added_to:
+    if newest is None or not newest.n_turns or store.sessions.has_case(newest.id):
         return []
     turns = "1 turn" if newest.n_turns == 1 else f"{newest.n_turns} turns"
     title = f"“{newest.title or 'Untitled'}” is not in an eval set yet"

@@ -43,7 +43,7 @@ class WatchDesk:
         agent = self._agents.get(agent_id)
         default = os.environ.get(MODEL_VARIABLE, "") or (DEMO_USER if agent.is_demo else "")
         state = to_json(case.initial_state).decode()
-        session = self._sessions.create(agent.id, state, f"{case.id}, simulated")
+        session = await asyncio.to_thread(self._sessions.create, agent.id, state, f"{case.id}, simulated")
         ref = user_ref(agent.ref, case.scenario, self._user, default)
         self._news[session.id] = asyncio.Event()
         self._tasks[session.id] = asyncio.create_task(self._hold(session.id, ref))

@@ -53,6 +53,12 @@ def newest_runs(
     return connection.execute(chosen.order_by(RUN.c.id.desc()).limit(limit)).all()
 
 
+def newest_of_evalsets(connection: Connection) -> Sequence[Row[Any]]:
+    """Rows of runs, one for each eval set."""
+    newest = select(func.max(RUN.c.id)).where(_KEPT).group_by(RUN.c.evalset_id)
+    return connection.execute(select(RUN).where(RUN.c.id.in_(newest))).all()
+
+
 def scorings(connection: Connection, run_id: int) -> Sequence[Row[Any]]:
     """Rows of the runs that score the trials of a run again, oldest first."""
     chosen = select(RUN).join(RUN_SOURCE, RUN_SOURCE.c.run_id == RUN.c.id)

@@ -144,6 +144,12 @@ class RunStore:
             )
         return self._summaries(rows)
 
+    def newest_of_evalsets(self) -> dict[str, RunSummary]:
+        """The newest run of every eval set that was run, by its id."""
+        with self._database.reading() as connection:
+            rows = run_queries.newest_of_evalsets(connection)
+        return {run.config.evalset_id: run for run in self._summaries(rows)}
+
     def counts_by_status(
         self, *, agent_id: str | None = None, evalset_id: str | None = None, text: str = ""
     ) -> dict[RunStatus, int]:

@@ -94,6 +94,12 @@ class SessionStore:
             states = {"state": text} | ({"initial_state": text} if is_new else {})
             _change(connection, session_id, states | {"updated_at": self._clock()})
 
+    def has_case(self, session_id: str) -> bool:
+        """Whether a case was ever made from the session."""
+        made = select(SESSION_CASE.c.case_id).where(SESSION_CASE.c.session_id == session_id)
+        with self._database.reading() as connection:
+            return connection.execute(made.limit(1)).first() is not None
+
     def note_case(self, session_id: str, evalset_id: str, case_id: str) -> None:
         """Remember that a case was made from the session."""
         case = {"session_id": session_id, "evalset_id": evalset_id, "case_id": case_id, "added_at": self._clock()}

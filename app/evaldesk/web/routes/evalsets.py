@@ -35,7 +35,7 @@ async def index(request: Request) -> Response:
     """GET /evalsets: every eval set that was found; those that cannot be read say why."""
     desk = desk_of(request)
     files = await run_in_threadpool(desk.evalsets.list)
-    last_runs = {each.id: next(iter(desk.store.runs.list(evalset_id=each.id, limit=1)), None) for each in files}
+    last_runs = await run_in_threadpool(desk.store.runs.newest_of_evalsets)
     token = _token(request.query_params.get("trashed", ""))
     trashed = await run_in_threadpool(desk.evalsets.trashed, token) if token else ""
     changed = {each.id: moment(each.modified_ns) for each in files}

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 from urllib.parse import urlencode
 
+from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
@@ -52,7 +53,8 @@ async def create(request: Request) -> Response:
     form = await read_form(request)
     agent = desk.agents.get(text_of(form, "agent"))
     try:
-        session = desk.sessions.create(agent.id, text_of(form, "state"), text_of(form, "title"))
+        state, title = text_of(form, "state"), text_of(form, "title")
+        session = await run_in_threadpool(desk.sessions.create, agent.id, state, title)
     except FormatError as error:
         typed = {"state_text": text_of(form, "state"), "title": text_of(form, "title")}
         return _new_page(request, agent, status=422, state_error=said(error), **typed)
@@ -70,7 +72,7 @@ async def rename(request: Request) -> Response:
     session_id = request.path_params["session_id"]
     title = text_of(await read_form(request), "title")
     try:
-        desk_of(request).sessions.rename(session_id, title)
+        await run_in_threadpool(desk_of(request).sessions.rename, session_id, title)
     except UsageError as error:
         return show_session(request, status=422, problem=str(error))
     return RedirectResponse(f"/sessions/{session_id}", 303)
@@ -79,14 +81,14 @@ async def rename(request: Request) -> Response:
 async def delete(request: Request) -> Response:
     """Put the session aside; the next page offers to bring it back."""
     session_id = request.path_params["session_id"]
-    desk_of(request).sessions.delete(session_id)
+    await run_in_threadpool(desk_of(request).sessions.delete, session_id)
     return RedirectResponse(f"/sessions?{urlencode({'deleted': session_id})}", 303)
 
 
 async def restore(request: Request) -> Response:
     """Bring a deleted session back."""
     session_id = request.path_params["session_id"]
-    desk_of(request).sessions.restore(session_id)
+    await run_in_threadpool(desk_of(request).sessions.restore, session_id)
     return RedirectResponse(f"/sessions/{session_id}", 303)
 
 
@@ -95,7 +97,7 @@ async def set_state(request: Request) -> Response:
     session_id = request.path_params["session_id"]
     text = text_of(await read_form(request), "state")
     try:
-        desk_of(request).sessions.set_state(session_id, text)
+        await run_in_threadpool(desk_of(request).sessions.set_state, session_id, text)
     except FormatError as error:
         return show_session(request, status=422, state_text=text, state_error=said(error))
     except ConflictError as error:
