@@ -138,6 +138,23 @@ def test_several_files_become_the_trials_of_one_run(run: Run) -> None:
     assert strips == ["pfpf", "ee.."]
 
 
+def test_the_folder_of_a_run_of_openhands_is_imported_with_its_metadata(run: Run) -> None:
+    folder = Path("outputs/run_1")
+    folder.mkdir(parents=True)
+    (folder / "metadata.json").write_text('{"agent_class": "A", "llm_config": {"model": "m/x"}, "dataset": "bench"}')
+    (folder / "output.jsonl").write_text('{"instance_id": "i", "history": [], "test_result": {"own": 1}}')
+
+    alone, whole = run("import", folder / "metadata.json"), run("import", folder, "--outcome", "own")
+    elsewhere = run("import", folder.parent)
+
+    assert "holds no trial; choose the output.jsonl beside it" in error_of(alone)
+    assert "is a folder without an output.jsonl" in error_of(elsewhere)
+    assert "A trial passes when its own is true or 1" in whole.output
+    with Store.open(Path(".evaldesk/evaldesk.db"), must_exist=True) as store:
+        summary = store.runs.summary(1)
+    assert (summary.n_passed, summary.config.agent_model, summary.config.evalset_path) == (1, "m/x", "bench")
+
+
 def test_import_stores_nothing_when_one_file_is_wrong(run: Run) -> None:
     Path("bad.json").write_text("{")
 

@@ -10,7 +10,7 @@ import pytest
 
 from evaldesk.errors import FormatError
 from evaldesk.formats.exchange import RecordedRun
-from evaldesk.formats.files import read_file
+from evaldesk.formats.files import as_one_file, read_file
 from evaldesk.model import Event
 
 SAMPLE = Path(__file__).parent / "exchange_samples" / "openhands.jsonl"
@@ -146,8 +146,62 @@ def test_an_error_names_the_line(line: str, place: str) -> None:
     assert (caught.value.line, caught.value.path) == (3, place)
 
 
+def test_it_says_which_outcome_was_taken_and_which_could_be() -> None:
+    rows = [row([], test_result={"own": 0.5, "report": {"resolved": True}}), row([], test_result={"own": 1, "n": 7})]
+    data = "\n".join(map(json.dumps, rows)).encode()
+
+    usual, chosen = read_file(data, "output.jsonl"), read_file(data, "output.jsonl", outcome="own")
+
+    assert (usual.outcome, usual.outcomes) == ("resolved", ("resolved", "own"))
+    assert "Rows also say own, which could decide instead." in " ".join(usual.understood)
+    assert [trial.verdict for trial in usual.runs[0].results] == ["passed", "unscored"]
+    assert chosen.outcome == "own"
+    assert [trial.verdict for trial in chosen.runs[0].results] == ["failed", "passed"]
+    assert [each.metric for each in chosen.runs[0].criteria] == ["own"]
+
+
+def test_a_benchmark_with_a_key_of_its_own_is_unscored_until_it_is_chosen() -> None:
+    data = json.dumps(row([], test_result={"own": True})).encode()
+
+    imported = read_file(data, "output.jsonl")
+
+    assert (imported.outcome, imported.outcomes) == ("", ("own",))
+    assert "choose what decides among own" in " ".join(imported.understood)
+    assert read_file(data, "output.jsonl", outcome="own").runs[0].results[0].verdict == "passed"
+
+
+@pytest.mark.parametrize("outcome", ["other", "n", "instance_id"])
+def test_an_outcome_that_no_row_has_is_refused(outcome: str) -> None:
+    with pytest.raises(FormatError, match=rf"no row says '{outcome}' of its outcome; there are: own"):
+        read_file(json.dumps(row([], test_result={"own": 1, "n": 7})).encode(), "output.jsonl", outcome=outcome)
+
+
+def test_other_formats_say_themselves_what_passed() -> None:
+    path = SAMPLE.parent / "tau-bench.json"
+
+    with pytest.raises(FormatError, match="the file itself says what passed"):
+        read_file(path.read_bytes(), path.name, outcome="resolved")
+
+
+def test_metadata_beside_the_rows_says_what_they_leave_out() -> None:
+    metadata = {"agent_class": "A", "llm_config": {"model": "m/x"}, "dataset": "bench", "max_iterations": 5}
+    rows = json.dumps(row([], test_result={"resolved": True})).encode()
+
+    source, data = as_one_file([("metadata.json", json.dumps(metadata, indent=2).encode()), ("output.jsonl", rows)])
+    run = read_file(data, source).runs[0]
+
+    assert (source, run.name, run.agent, run.model) == ("output.jsonl", "bench", "A", "m/x")
+    assert [trial.verdict for trial in run.results] == ["passed"]
+
+
+@pytest.mark.parametrize("names", [("a.json", "b.json"), ("metadata.json", "sub/metadata.json")])
+def test_files_that_are_not_one_run_are_refused_together(names: tuple[str, str]) -> None:
+    with pytest.raises(FormatError, match="other files are imported one by one"):
+        as_one_file([(name, b"{}") for name in names])
+
+
 def test_metadata_alone_is_called_by_its_name() -> None:
-    with pytest.raises(FormatError, match=r"import the output\.jsonl beside it"):
+    with pytest.raises(FormatError, match=r"holds no trial; choose the output\.jsonl beside it"):
         read_file(b'{"agent_class": "A", "llm_config": {}, "max_iterations": 5}', "metadata.json")
 
 

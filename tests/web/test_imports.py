@@ -251,3 +251,50 @@ def test_an_export_says_which_formats_cannot_hold_the_set_and_why(visitor: Visit
     assert "format=osmosis-csv" not in text
     given = visitor.client.get(f"/evalsets/{set_id}/file?format=adk-scenarios")
     assert [each["starting_prompt"] for each in cast("dict[str, Any]", given.json())["scenarios"]][1] == "Hi"
+
+
+def rows(*results: dict[str, Any]) -> bytes:
+    lines = [{"instance_id": f"i{at}", "history": [], "test_result": result} for at, result in enumerate(results)]
+    return "\n".join(map(json.dumps, lines)).encode()
+
+
+def test_what_decides_is_shown_and_can_be_chosen(visitor: Visitor) -> None:
+    address = visitor.look_into(rows({"resolved": True, "own": 0.5}, {"resolved": True, "own": 1}), "output.jsonl")
+    first = visitor.text(address)
+
+    answer = visitor.yes(f"{address}/outcome", outcome="own")
+    second = visitor.text(answer.headers["location"])
+
+    assert '<option value="resolved" selected>' in first
+    assert "1 passed" in second
+    assert "1 failed" in second
+
+
+def test_a_choice_holds_without_a_second_look(visitor: Visitor) -> None:
+    address = visitor.look_into(rows({"resolved": True, "own": False}), "output.jsonl")
+
+    run = visitor.yes(address, outcome="own").headers["location"]
+
+    assert visitor.desk.store.runs.summary(int(run.rpartition("/")[2])).n_failed == 1
+
+
+def test_a_key_that_no_row_has_is_refused_and_nothing_is_stored(visitor: Visitor) -> None:
+    address = visitor.look_into(rows({"resolved": True, "own": 0.5}), "output.jsonl")
+
+    for answer in (visitor.yes(f"{address}/outcome", outcome="gone"), visitor.yes(address, outcome="gone")):
+        assert answer.status_code == 422
+        assert "no row says &#39;gone&#39; of its outcome" in answer.text
+    assert visitor.desk.store.runs.list() == []
+
+
+def test_a_run_may_come_with_its_metadata(visitor: Visitor) -> None:
+    metadata = json.dumps({"agent_class": "A", "llm_config": {"model": "m/x"}, "dataset": "bench"}).encode()
+    parts = [("file", ("metadata.json", metadata)), ("file", ("output.jsonl", rows({"resolved": True})))]
+
+    address = visitor.client.post("/imports", files=parts).headers["location"]
+    alone, others = visitor.send(metadata, "metadata.json"), [("file", (name, b"{}")) for name in ("a.json", "b.json")]
+
+    assert "bench" in visitor.text(address)
+    assert "m/x" in visitor.text(address)
+    assert "choose the output.jsonl beside it" in alone.text
+    assert "imported one by one" in visitor.client.post("/imports", files=others).text

@@ -18,10 +18,27 @@ if TYPE_CHECKING:
 MAX_FILE = 512 * 1024 * 1024
 
 
-def read_path(path: Path, format_name: str | None = None) -> Imported:
-    """What the file at `path` holds. Raises FormatError, and UsageError when it cannot be read."""
-    from evaldesk.formats.files import read_file
+RUN_FILES = ("output.jsonl", "metadata.json")
+"""What the folder of a run of OpenHands holds, the trials first."""
 
+
+def read_path(path: Path, format_name: str | None = None, outcome: str = "") -> Imported:
+    """What the file at `path` holds, or the folder of a run of OpenHands; `outcome` is the key by which trials passed.
+
+    Raises FormatError, and UsageError when it cannot be read.
+    """
+    from evaldesk.formats.files import as_one_file, read_file
+
+    if not path.is_dir():
+        return read_file(_bytes_of(path), str(path), format_name, outcome)
+    parts = [found for name in RUN_FILES if (found := path / name).is_file()]
+    if not parts or parts[0].name != RUN_FILES[0]:
+        raise UsageError(f"{path} is a folder without an output.jsonl; name the file that holds the results")
+    source, data = as_one_file([(str(part), _bytes_of(part)) for part in parts])
+    return read_file(data, source, format_name, outcome)
+
+
+def _bytes_of(path: Path) -> bytes:
     try:
         with path.open("rb") as file:
             data = file.read(MAX_FILE + 1)
@@ -29,7 +46,7 @@ def read_path(path: Path, format_name: str | None = None) -> Imported:
         raise UsageError(f"{path} cannot be read: {error.strerror}") from None
     if len(data) > MAX_FILE:
         raise UsageError(f"{path} has more than {MAX_FILE // 1024 // 1024} MiB")
-    return read_file(data, str(path), format_name)
+    return data
 
 
 def open_home(workspace: str | None) -> Settings:

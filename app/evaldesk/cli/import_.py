@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 @click.command(name="import")
 @click.argument("files", metavar="FILE...", nargs=-1, required=True, type=click.Path(path_type=Path))
 @click.option("--from", "format_name", metavar="FORMAT", help="Read as this format, whatever the file shows.")
+@click.option("--outcome", default="", metavar="KEY", help="What decides whether a trial of OpenHands passed.")
 @click.option("--name", help="Name of the eval set; by default that of the file.")
 @click.option("--replace", "replaces", is_flag=True, help="Take the place of an eval set of that name.")
 @click.option("--as-trials", is_flag=True, help="The files are repetitions: their runs become trials of one run.")
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 def import_(
     files: tuple[Path, ...],
     format_name: str | None,
+    outcome: str,
     name: str | None,
     replaces: bool,
     as_trials: bool,
@@ -33,15 +35,18 @@ def import_(
 ) -> None:
     """Take in each FILE: its eval set into the folder of eval sets, its runs into the database.
 
+    The folder of a run of OpenHands, with output.jsonl and metadata.json, is a FILE too.
+
     All files are read before anything is stored.
 
     \b
     evaldesk import airline.json
+    evaldesk import evaluation_outputs/swe-bench/run_1 --outcome resolved
     evaldesk import run_1/output.jsonl run_2/output.jsonl --as-trials
     """
     if name and len(files) > 1:
         raise UsageError("--name is for one file; import them one by one")
-    read = [(path, read_path(path, format_name)) for path in files]
+    read = [(path, read_path(path, format_name, outcome)) for path in files]
     if as_trials:
         read = [(files[0], _as_one(read))]
 

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import secrets
 from collections import OrderedDict
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from threading import Lock
 
 from evaldesk import __version__
 from evaldesk.desk.evalsets import EvalSetDesk
 from evaldesk.desk.names import slug
+from evaldesk.desk.reading_apart import read_upload
 from evaldesk.desk.scrubbing import value_scrubber
 from evaldesk.errors import NotFoundError
 from evaldesk.formats.exchange import Imported, RecordedRun
-from evaldesk.formats.files import read_file, title_of
+from evaldesk.formats.files import title_of
 from evaldesk.model import RunConfig, TrialResult
 from evaldesk.settings import Settings
 from evaldesk.store import Store
@@ -25,13 +26,17 @@ MAX_AGENT_NAME = 200
 
 @dataclass(frozen=True, slots=True)
 class Staged:
-    """An uploaded file that nobody has said yes to yet; `name` is proposed for its eval set."""
+    """An uploaded file that nobody has said yes to yet; `name` is proposed for its eval set.
+
+    `data` are its bytes where it may have to be read again, by another outcome; empty otherwise.
+    """
 
     token: str
     source: str
     title: str
     name: str
     imported: Imported
+    data: bytes = field(default=b"", repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,8 +59,18 @@ class ImportDesk:
 
     def stage(self, data: bytes, source: str) -> Staged:
         """Keep what the file holds until somebody confirms it; of very many the oldest go. Raises FormatError."""
-        imported = read_file(data, source)
-        staged = Staged(secrets.token_urlsafe(12), source, title_of(imported.format), proposed_name(source), imported)
+        return self._keep(secrets.token_urlsafe(12), data, source, read_upload(data, source))
+
+    def stage_by(self, token: str, outcome: str) -> Staged:
+        """Read a staged file again, by another of its outcomes. Raises NotFoundError, FormatError."""
+        staged = self.staged(token)
+        if not staged.data or outcome == staged.imported.outcome:
+            return staged
+        return self._keep(token, staged.data, staged.source, read_upload(staged.data, staged.source, outcome))
+
+    def _keep(self, token: str, data: bytes, source: str, imported: Imported) -> Staged:
+        again = data if len(imported.outcomes) > 1 or (imported.outcomes and not imported.outcome) else b""
+        staged = Staged(token, source, title_of(imported.format), proposed_name(source), imported, again)
         with self._lock:
             self._staged[staged.token] = staged
             while len(self._staged) > MAX_STAGED:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Literal, Protocol, TypeAlias
+from typing import Literal, Protocol, TypeAlias, runtime_checkable
 
 from evaldesk.model import Case, Criterion, EvalSet, TrialResult
 from evaldesk.registry import Registry
@@ -64,6 +64,7 @@ class Imported:
     """What a file holds. `understood`, `kept` and `refused` are sentences for the person who imports it.
 
     `kept` is what stays as `extra` without a meaning here; `refused` is what was left out, each with its place.
+    Where several keys of a file could say what passed, `outcomes` are these and `outcome` is the one that was taken.
     """
 
     format: str
@@ -72,6 +73,16 @@ class Imported:
     understood: tuple[str, ...] = ()
     kept: tuple[str, ...] = field(default=())
     refused: tuple[str, ...] = field(default=())
+    outcomes: tuple[str, ...] = ()
+    outcome: str = ""
+
+
+@runtime_checkable
+class OutcomeFormat(Protocol):
+    """A format of which a person may choose by which key a trial passed."""
+
+    def read_by(self, data: bytes, *, source: str, outcome: str) -> Imported:
+        """As `read`, with that key; the usual one where it is empty. Raises FormatError when the file has no such."""
 
 
 class ExchangeFormat(Protocol):

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, cast
 
 from evaldesk.errors import FormatError, NotFoundError
 from evaldesk.formats import FORMATS, Format, read_evalset, write_evalset
-from evaldesk.formats.exchange import EXCHANGE, ExchangeFormat, Holding, Imported, RecordedRun
+from evaldesk.formats.exchange import EXCHANGE, ExchangeFormat, Holding, Imported, OutcomeFormat, RecordedRun
 from evaldesk.formats.import_words import with_words
+from evaldesk.formats.json_lines import write_lines
 from evaldesk.formats.peeking import peek
 from evaldesk.formats.refusals import refusal
 from evaldesk.formats.strict_json import MAX_RECORDED_BYTES, kind_of, parse_json
@@ -23,10 +25,11 @@ FORMAT_TITLES = {
 _SUFFIXES = {"adk": ".evalset.json", "adk-old": ".old.evalset.json", "adk-flat": ".test.json"}
 
 
-def read_file(data: bytes, source: str, format: str | None = None) -> Imported:  # noqa: A002
+def read_file(data: bytes, source: str, format: str | None = None, outcome: str = "") -> Imported:  # noqa: A002
     """What the file called `source` holds, in the format named or in the one that it shows.
 
-    Raises FormatError with the place, and nothing else; NotFoundError when there is no format of that name.
+    `outcome` is the key by which its trials passed, where a file has several. Raises FormatError with the place, and
+    nothing else; NotFoundError when there is no format of that name.
     """
     try:
         name = format or recognised(data, source)
@@ -34,9 +37,35 @@ def read_file(data: bytes, source: str, format: str | None = None) -> Imported: 
             raise _refusal(data, source)
         if name in FORMATS:
             return with_words(Imported(name, read_evalset(data, source=source)))
-        return with_words(exchange_format(name).read(data, source=source))
+        return with_words(_read(exchange_format(name), data, source, outcome))
     finally:
         peek.cache_clear()  # a large file is many times as large once it is parsed
+
+
+def as_one_file(parts: Sequence[tuple[str, bytes]]) -> tuple[str, bytes]:
+    """Name and bytes of several files that are one thing: the `output.jsonl` of a run and its `metadata.json`.
+
+    Raises FormatError for files that do not belong together.
+    """
+    if len(parts) == 1:
+        return parts[0]
+    told = [part for part in parts if part[0].endswith("metadata.json")]
+    rows = [part for part in parts if part not in told]
+    if len(told) != 1 or len(rows) != 1:
+        raise FormatError(
+            "choose one file, or output.jsonl and its metadata.json; other files are imported one by one",
+            source=parts[0][0],
+        )
+    (source, data), metadata = rows[0], parse_json(told[0][1], source=told[0][0])
+    return source, data.rstrip() + b"\n" + write_lines([metadata.value], source)
+
+
+def _read(found: ExchangeFormat, data: bytes, source: str, outcome: str) -> Imported:
+    if not outcome:
+        return found.read(data, source=source)
+    if not isinstance(found, OutcomeFormat):
+        raise FormatError(f"{found.title}: the file itself says what passed, no outcome can be chosen", source=source)
+    return found.read_by(data, source=source, outcome=outcome)
 
 
 def read_other_evalset(data: bytes, source: str) -> EvalSet:

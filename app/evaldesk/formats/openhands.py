@@ -15,6 +15,8 @@ from evaldesk.formats.messages import turns_of
 from evaldesk.formats.notes import Notes
 from evaldesk.formats.openhands_events import read_history
 from evaldesk.formats.openhands_metrics import read_usages
+from evaldesk.formats.openhands_outcome import chosen_criterion, outcome_keys, outcome_words
+from evaldesk.formats.openhands_outcome import outcome as row_outcome
 from evaldesk.formats.openhands_writing import row_of
 from evaldesk.formats.peeking import peek
 from evaldesk.formats.reading import read_mapping, read_optional_mapping, read_optional_text, wanted
@@ -22,7 +24,10 @@ from evaldesk.formats.recorded import file_stem, recorded_score, recorded_trial,
 from evaldesk.formats.strict_json import Place
 from evaldesk.model import Case, Criterion, ErrorRecord, EvalSet, TrialResult, Turn
 
-_OUTCOMES = ("resolved", "success", "passed", "correct", "result", "score", "reward")
+METADATA_ALONE = (
+    "this is the metadata.json of a run and holds no trial; choose the output.jsonl beside it, or both files together, "
+    "or on the command line the folder that holds them"
+)
 
 
 class OpenHands:
@@ -48,22 +53,32 @@ class OpenHands:
     @staticmethod
     def read(data: bytes, *, source: str) -> Imported:
         """A run with a trial for each line; a second line of an instance is its second trial. Raises FormatError."""
+        return OpenHands.read_by(data, source=source, outcome="")
+
+    @staticmethod
+    def read_by(data: bytes, *, source: str, outcome: str) -> Imported:
+        """As `read`; the key `outcome` of the rows decides what passed, unless it is empty.
+
+        A line that is the `metadata.json` of the run says what the other lines leave out.
+        """
         if _is_metadata(peek(data).whole):
-            reason = "this is the metadata.json of a run; import the output.jsonl beside it, whose lines say the same"
-            raise FormatError(reason, source=source)
+            raise FormatError(METADATA_ALONE, source=source)
         notes = Notes()
-        lines = [(Place(line), read_mapping(Place(line), line.value)) for line in read_lines(data, source)]
+        found = [(Place(line), read_mapping(Place(line), line.value)) for line in read_lines(data, source)]
+        lines = [(place, row) for place, row in found if "instance_id" in row or not _is_metadata(row)]
         if not lines:
             raise FormatError("the file holds no row", source=source)
+        metadata = next((row for _, row in found if _is_metadata(row) and "instance_id" not in row), {})
         ids = [_instance_id(place, row) for place, row in lines]
         places = [found or (0, 0) for found in trial_places([(each, None) for each in ids])]
         cases: dict[str, Case] = {}
         results: list[TrialResult] = []
-        criterion = _criterion([row for _, row in lines])
+        keys = outcome_keys([row for _, row in lines])
+        criterion = chosen_criterion(keys, outcome, source)
         for (place, row), case_id, key in zip(lines, ids, places, strict=True):
             cases.setdefault(case_id, _case(place, case_id, row))
             results.append(_result(place, row, key, criterion, notes))
-        metadata = read_optional_mapping(lines[0][0].at("metadata"), lines[0][1].get("metadata")) or {}
+        metadata |= read_optional_mapping(lines[0][0].at("metadata"), lines[0][1].get("metadata")) or {}
         run = RecordedRun(
             name=_text(metadata.get("dataset")) or file_stem(source),
             agent=_text(metadata.get("agent_class")) or "openhands",
@@ -75,8 +90,10 @@ class OpenHands:
         return Imported(
             "openhands",
             runs=(run,),
-            understood=(_verdict_words(criterion),),
+            understood=(outcome_words(criterion, keys),),
             refused=notes.sentences,
+            outcomes=keys,
+            outcome=criterion.metric if criterion else "",
         )
 
     @staticmethod
@@ -119,8 +136,8 @@ def _result(
     details = {"test_result": test} if isinstance(test, dict) and test else {}
     scores = []
     if criterion:
-        reason = "" if criterion.metric in _outcome(row) else "The row does not say it."
-        scores = [recorded_score(criterion, _outcome(row).get(criterion.metric), reason, details)]
+        value = row_outcome(row).get(criterion.metric)
+        scores = [recorded_score(criterion, value, "" if value is not None else "The row does not say it.", details)]
     found = recorded_trial(
         key,
         turns,
@@ -130,33 +147,6 @@ def _result(
         stop_reason="max_iterations" if is_limit else "",
     )
     return replace(found, usages=read_usages(place.at("metrics"), metrics))
-
-
-def _criterion(rows: list[dict[str, Any]]) -> Criterion | None:
-    """The first key that says in any row whether the instance was solved."""
-    found = (name for name in _OUTCOMES for row in rows if name in _outcome(row))
-    name = next(found, None)
-    return Criterion(name, 1.0) if name else None
-
-
-def _outcome(row: dict[str, Any]) -> dict[str, float]:
-    """What a row says of its outcome: `report.resolved`, or such a key of the test result or of the row itself."""
-    test = row.get("test_result")
-    test = test if isinstance(test, dict) else {}
-    report = test.get("report")
-    found: dict[str, float] = {}
-    for said in (row, test, report if isinstance(report, dict) else {}):
-        for name in _OUTCOMES:
-            value = said.get(name)
-            if isinstance(value, bool) or (isinstance(value, int | float) and 0 <= value <= 1):
-                found[name] = float(value)
-    return found
-
-
-def _verdict_words(criterion: Criterion | None) -> str:
-    if criterion is None:
-        return "No row says whether it was solved, so its trials are unscored; score them here."
-    return f"A trial passes when its {criterion.metric} is true or 1; a row with an error is errored, not failed."
 
 
 def _model(metadata: dict[str, Any]) -> str | None:

@@ -17,6 +17,8 @@ from evaldesk.web.guard import MAX_BODY
 from evaldesk.web.render import target_of
 
 MAX_FIELDS = 50_000
+MAX_FILES = 2
+"""A file, or the trials of a run and its metadata."""
 
 # Python has codecs that raise what no parser of forms expects, and some that make half characters.
 _OTHER_CHARSET = re.compile(r"charset\s*=\s*(?![\"']?utf-8\b)", re.IGNORECASE)
@@ -29,7 +31,7 @@ async def read_form(request: Request) -> FormData:
     """The posted fields; the guard bounds their size. Raises UsageError when there are more than MAX_FIELDS."""
     if _OTHER_CHARSET.search(request.headers.get("content-type", "")):
         raise UsageError("this form is not written in UTF-8, which is all that is read")
-    form = await request.form(max_files=1, max_fields=MAX_FIELDS, max_part_size=MAX_BODY)
+    form = await request.form(max_files=MAX_FILES, max_fields=MAX_FIELDS, max_part_size=MAX_BODY)
     if len(form.multi_items()) > MAX_FIELDS:
         raise UsageError(f"the form has more than {MAX_FIELDS:,} fields; edit the case as raw JSON instead")
     return form

@@ -14,6 +14,7 @@ from evaldesk.model import VERDICTS, Case, JsonObject, Verdict
 MAX_CASES = 50
 MAX_SENTENCES = 40
 MAX_QUERY = 160
+MAX_OUTCOMES = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +41,10 @@ class RunLine:
 
 @dataclass(frozen=True, slots=True)
 class ImportView:
-    """A file that waits: its sentences, its first cases, its runs. `n_cases` is None without an eval set."""
+    """A file that waits: its sentences, its first cases, its runs. `n_cases` is None without an eval set.
+
+    `outcomes` are the keys among which a person chooses what says that a trial passed; `outcome` is the one taken.
+    """
 
     source: str
     title: str
@@ -50,6 +54,8 @@ class ImportView:
     n_cases: int | None
     cases: Sequence[CaseLine]
     runs: Sequence[RunLine]
+    outcomes: Sequence[str] = ()
+    outcome: str = ""
 
     @property
     def verb(self) -> str:
@@ -72,6 +78,8 @@ def import_view(staged: Staged) -> ImportView:
         n_cases=len(evalset.cases) if evalset else None,
         cases=[_case_line(case) for case in evalset.cases[:MAX_CASES]] if evalset else [],
         runs=[_run_line(run) for run in imported.runs],
+        outcomes=imported.outcomes[:MAX_OUTCOMES] if staged.data else (),
+        outcome=imported.outcome,
     )
 
 

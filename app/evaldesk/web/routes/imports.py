@@ -16,7 +16,7 @@ from evaldesk.desk.importing import Staged, TakenIn
 from evaldesk.errors import ConflictError, EvaldeskError, FormatError, UsageError
 from evaldesk.formats import FORMATS
 from evaldesk.formats.exchange import EXCHANGE
-from evaldesk.formats.files import title_of
+from evaldesk.formats.files import as_one_file, title_of
 from evaldesk.web.addresses import number
 from evaldesk.web.forms import Problems, read_form, text_of
 from evaldesk.web.import_view import import_view
@@ -31,15 +31,13 @@ async def new(request: Request) -> Response:
 async def create(request: Request) -> Response:
     """POST /imports: the file is read and waits for a yes; one that no format knows comes back with the reason."""
     form = await read_form(request)
-    upload = form.get("file")
+    uploads = [upload for upload in form.getlist("file") if isinstance(upload, UploadFile) and upload.filename]
     problems = Problems()
-    if not isinstance(upload, UploadFile) or not upload.filename:
+    if not uploads:
         problems.add("file", "File", "Choose a file first.")
         return _form(request, problems, status=422)
-    source = upload.filename.replace("\\", "/").rsplit("/", 1)[-1][:200]
-    data = await upload.read()
-    await upload.close()
     try:
+        source, data = as_one_file([await _read(upload) for upload in uploads])
         staged = await run_in_threadpool(desk_of(request).imports.stage, data, source)
     except FormatError as error:
         problems.add("file", "File", str(error))
@@ -47,10 +45,30 @@ async def create(request: Request) -> Response:
     return _go(f"/imports/{staged.token}")
 
 
+async def _read(upload: UploadFile) -> tuple[str, bytes]:
+    name = (upload.filename or "").replace("\\", "/").rsplit("/", 1)[-1][:200]
+    data = await upload.read()
+    await upload.close()
+    return name, data
+
+
 async def show(request: Request) -> Response:
     """GET /imports/{import_id}: what was understood of the file, what is kept, what was refused."""
     staged = _staged(request)
     return _preview(request, staged, staged.name, Problems())
+
+
+async def choose(request: Request) -> Response:
+    """POST /imports/{import_id}/outcome: look again, with another key that says what passed; nothing is stored."""
+    staged = _staged(request)
+    outcome = text_of(await read_form(request), "outcome")
+    try:
+        await run_in_threadpool(desk_of(request).imports.stage_by, staged.token, outcome)
+    except FormatError as error:
+        problems = Problems()
+        problems.add("outcome", "Outcome", str(error))
+        return _preview(request, staged, staged.name, problems, status=422)
+    return _go(f"/imports/{staged.token}")
 
 
 async def confirm(request: Request) -> Response:
@@ -61,6 +79,8 @@ async def confirm(request: Request) -> Response:
     name, choice = text_of(form, "name").strip() or staged.name, text_of(form, "choice")
     problems = Problems()
     try:
+        outcome = text_of(form, "outcome", staged.imported.outcome)
+        staged = await run_in_threadpool(imports.stage_by, staged.token, outcome)
         if choice == "both":
             name = await run_in_threadpool(sets.free_name, name)
         taken = await run_in_threadpool(
@@ -129,6 +149,7 @@ routes = [
     Route("/imports", create, methods=["POST"]),
     Route("/imports/{import_id}", show, methods=["GET"]),
     Route("/imports/{import_id}", confirm, methods=["POST"]),
+    Route("/imports/{import_id}/outcome", choose, methods=["POST"]),
     Route("/imports/{import_id}/deletion", discard, methods=["POST"]),
     Route("/runs/" + number("run_id") + "/file", download_run, methods=["GET"]),
 ]
