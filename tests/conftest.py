@@ -84,7 +84,7 @@ def shared() -> Path:
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
-    """A headless Chromium, gone with its module: while Playwright runs, no other test may have a loop in this thread."""
+    """A headless Chromium, gone with its module: while Playwright runs, no test may have a loop in this thread."""
     from playwright.sync_api import sync_playwright
 
     executable = _chromium()
