@@ -50,12 +50,11 @@ def test_every_command_and_option_that_is_shown_exists(name: str, line: str) -> 
         pass
 
 
-@pytest.fixture(scope="module")
-def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
     """A project with the eval sets of the samples, in which the steps follow each other."""
-    folder = tmp_path_factory.mktemp("project")
-    shutil.copytree(CHECKOUT / "evalsets", folder / "evalsets")
-    return folder
+    shutil.copytree(CHECKOUT / "evalsets", tmp_path / "evalsets")
+    return tmp_path
 
 
 @pytest.fixture
@@ -87,6 +86,8 @@ def test_the_workflow_runs_step_by_step(project: Path, run_step: Callable[[str],
 
 
 def test_the_workflow_fails_where_the_agent_got_worse(project: Path, run_step: Callable[[str], Result]) -> None:
+    run_step(STEPS[0])
+
     done = run_step(STEPS[1].replace("mistakes=0", "mistakes=1").replace("0.02", "1") + " --seed 1")
 
     assert done.exit_code == 1, done.output + repr(done.exception)
