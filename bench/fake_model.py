@@ -1,26 +1,41 @@
-"""An OpenAI-compatible endpoint in a process of its own: every request is answered alike, after a given delay."""
+"""An OpenAI-compatible endpoint in a process of its own: every request is answered after a given delay.
+
+Where there are tools, the answer to a user is a call of the first of them, and the answer to its result is text.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import json
+import re
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
-COMPLETION = {
-    "id": "chatcmpl-1",
-    "object": "chat.completion",
-    "created": 1,
-    "model": "small",
-    "choices": [{"index": 0, "message": {"role": "assistant", "content": "hello"}, "finish_reason": "stop"}],
-    "usage": {"prompt_tokens": 11, "completion_tokens": 5, "total_tokens": 16},
-}
-BODY = json.dumps(COMPLETION).encode()
-ANSWER = (
-    b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: " + str(len(BODY)).encode() + b"\r\n\r\n"
-) + BODY
+FUNCTION = {"name": "look_up", "arguments": '{"what": "it"}'}
+TEXT = {"role": "assistant", "content": "hello"}
+TOOL_CALL = {"role": "assistant", "tool_calls": [{"id": "c1", "type": "function", "function": FUNCTION}]}
+_ROLE = re.compile(rb'"role": ?"(\w+)"')
+
+
+def _answer(message: Mapping[str, object], finish_reason: str) -> bytes:
+    """The whole response, headers included."""
+    completion = {
+        "id": "chatcmpl-1",
+        "object": "chat.completion",
+        "created": 1,
+        "model": "small",
+        "choices": [{"index": 0, "message": message, "finish_reason": finish_reason}],
+        "usage": {"prompt_tokens": 11, "completion_tokens": 5, "total_tokens": 16},
+    }
+    body = json.dumps(completion).encode()
+    head = f"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: {len(body)}\r\n\r\n"
+    return head.encode() + body
+
+
+TELLS = _answer(TEXT, "stop")
+CALLS = _answer(TOOL_CALL, "tool_calls")
 
 
 @contextmanager
@@ -52,12 +67,14 @@ class _Connection(asyncio.Protocol):
             length = int(head.partition(b"content-length:")[2].partition(b"\r\n")[0] or 0)
             if len(self._received) < end + 4 + length:
                 return
+            body = self._received[end + 4 : end + 4 + length]
             self._received = self._received[end + 4 + length :]
-            asyncio.get_running_loop().call_later(self._delay_s, self._answer)
+            is_call = b'"tools"' in body and _ROLE.findall(body)[-1] == b"user"
+            asyncio.get_running_loop().call_later(self._delay_s, self._send, CALLS if is_call else TELLS)
 
-    def _answer(self) -> None:
+    def _send(self, answer: bytes) -> None:
         if isinstance(self._transport, asyncio.WriteTransport) and not self._transport.is_closing():
-            self._transport.write(ANSWER)
+            self._transport.write(answer)
 
 
 async def _serve(delay_s: float) -> None:

@@ -1,4 +1,4 @@
-"""What a model call costs beside bare httpx, and how well trials share the time that a model takes."""
+"""What a model call costs by each client, and how well trials share the time that a model takes."""
 
 from __future__ import annotations
 
@@ -6,47 +6,73 @@ import asyncio
 import os
 import time
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from pathlib import Path
 
 import httpx
 
 from bench.fake_model import fake_model
 from bench.row import Row, rounded
-from evaldesk.agents import agent_ref
 from evaldesk.engine import LocalExecutor, drive
-from evaldesk.llm import ModelCall, complete
-from evaldesk.llm.client import open_litellm
-from evaldesk.model import Case, Limits, TrialSpec, Turn
+from evaldesk.llm import ModelCall, client, complete
+from evaldesk.llm.loop import on_loop
+from evaldesk.model import AgentRef, Case, Limits, TrialSpec, Turn
 
-AGENT = (
-    'from evaldesk import LlmAgent\n\nroot_agent = LlmAgent(name="small", model="hosted_vllm/small", api_base="{}")\n'
-)
+AGENTS = """
+from evaldesk import LlmAgent
+
+def look_up(what: str) -> str:
+    \"\"\"Look something up.\"\"\"
+    return f"{{what}} is here"
+
+one_call = LlmAgent(name="small", model="small", api_base="{0}")
+four_calls = LlmAgent(name="small", model="small", api_base="{0}", tools=[look_up])
+"""
 MESSAGES = [{"role": "user", "content": "hi"}]
 N_CALLS, AT_ONCE = 400, 10
 LATENCY_MS = 200
 CONCURRENCIES = (10, 100, 500)
 N_ROUNDS = 4
+BUDGET, BUDGET_AT = 0.9, 100
+
+
+@dataclass(frozen=True)
+class _Kind:
+    """A kind of trial: so many turns of so many model calls each, played `n_rounds` times in a row."""
+
+    agent: str
+    words: str
+    n_turns: int
+    n_calls: int
+    n_rounds: int
+
+
+SHORT = _Kind("one_call", "1 model call", n_turns=1, n_calls=1, n_rounds=N_ROUNDS)
+USUAL = _Kind("four_calls", "2 turns, 2 tool calls, 4 model calls", n_turns=2, n_calls=4, n_rounds=2)
 
 
 def measure(folder: Path) -> list[Row]:
     """Processor time of a call, then efficiency: ideal time on the clock by the measured one."""
     with fake_model(0) as address:
+        call = ModelCall("small", MESSAGES, api_base=address)
         rows = [
-            Row("model call through LiteLLM, 10 at once: processor", asyncio.run(_litellm(address)), "ms/call"),
+            Row(
+                "model call straight to its endpoint: processor",
+                asyncio.run(_cpu_ms(lambda: complete(call))),
+                "ms/call",
+            ),
+            Row("the same through LiteLLM: processor", asyncio.run(_cpu_ms(lambda: _litellm(call))), "ms/call"),
             Row("the same through bare httpx: processor", asyncio.run(_httpx(address)), "ms/call"),
         ]
     with fake_model(LATENCY_MS) as address:
-        agent = folder / "small"
-        agent.mkdir()
-        (agent / "agent.py").write_text(AGENT.format(address))
-        rows += [asyncio.run(_efficiency(agent, concurrency)) for concurrency in CONCURRENCIES]
+        (folder / "asking.py").write_text(AGENTS.format(address))
+        rows += [asyncio.run(_efficiency(folder, SHORT, concurrency)) for concurrency in CONCURRENCIES]
+        rows += [asyncio.run(_efficiency(folder, USUAL, BUDGET_AT))]
     return rows
 
 
-async def _litellm(address: str) -> float:
-    open_litellm()
-    call = ModelCall("hosted_vllm/small", MESSAGES, api_base=address)
-    return await _cpu_ms(lambda: complete(call))
+async def _litellm(call: ModelCall) -> None:
+    await on_loop(client.ask(call, None, frozenset()))
 
 
 async def _httpx(address: str) -> float:
@@ -69,26 +95,24 @@ async def _cpu_ms(call: Callable[[], Awaitable[object]]) -> float:
     return rounded(1000 * (time.process_time() - before) / N_CALLS)
 
 
-async def _efficiency(agent: Path, concurrency: int) -> Row:
-    ref = agent_ref(str(agent))
+async def _efficiency(folder: Path, kind: _Kind, concurrency: int) -> Row:
+    ref = AgentRef(kind.agent, f"asking:{kind.agent}", root=str(folder))
     limits = Limits(trial_timeout_s=300)
+    turns = (Turn("hi"),) * kind.n_turns
 
     def specs(n: int) -> list[TrialSpec]:
-        return [TrialSpec(1, i, 0, Case(f"c{i}", (Turn("hi"),)), ref, (), limits) for i in range(n)]
+        return [TrialSpec(1, i, 0, Case(f"c{i}", turns), ref, (), limits) for i in range(n)]
 
     executor = LocalExecutor(os.cpu_count() or 2, concurrency)
     try:
-        async for _ in drive(specs(concurrency), executor, concurrency):  # workers start, and import LiteLLM
+        async for _ in drive(specs(concurrency), executor, concurrency):  # workers start
             pass
         started = time.perf_counter()
-        results = drive(specs(N_ROUNDS * concurrency), executor, concurrency)
-        n_finished = sum([result.status == "finished" async for result in results])
+        results = [result async for result in drive(specs(kind.n_rounds * concurrency), executor, concurrency)]
         wall_s = time.perf_counter() - started
     finally:
         await executor.close()
-    assert n_finished == N_ROUNDS * concurrency
-    ideal_s = N_ROUNDS * LATENCY_MS / 1000
-    budget = 0.9 if concurrency == 100 else None
-    return Row(
-        f"{LATENCY_MS} ms model, {concurrency} trials at once: efficiency", rounded(ideal_s / wall_s), "", budget
-    )
+    assert all(result.status == "finished" and len(result.usages) == kind.n_calls for result in results)
+    ideal_s = kind.n_rounds * kind.n_calls * LATENCY_MS / 1000
+    what = f"{LATENCY_MS} ms model, {concurrency} trials at once of {kind.words}: efficiency"
+    return Row(what, rounded(ideal_s / wall_s), "", BUDGET if concurrency == BUDGET_AT else None)
