@@ -10,10 +10,12 @@ from typing import Any
 
 import pytest
 
+from evaldesk.desk.run_plan import RunOptions
 from evaldesk.engine import InlineExecutor
 from evaldesk.metrics import preload, score_trial
 from evaldesk.model import Case, Criterion, Expected, Transcript, Turn, TurnRecord
 from evaldesk.pytest_items import ENDINGS
+from evaldesk.settings import Settings
 
 pytest_plugins = ["pytester"]
 
@@ -143,6 +145,50 @@ def test_the_ini_file_names_the_agent(project: pytest.Pytester) -> None:
     result.stdout.fnmatch_lines([f"evaldesk: agent {agent}, n 2, min-pass-rate 0.5"])
 
 
+def test_a_scenario_is_played_as_the_criteria_file_beside_it_says(project: pytest.Pytester) -> None:
+    agent = next(project.path.glob("echo_*")) / "agent.py"
+    agent.write_text(AGENT + "\n\ndef user_response_fn(state):\n    return 'go on'\n")
+    scenario = {"starting_prompt": "hello", "conversation_plan": "You talk for ever."}
+    talk = json.dumps({"eval_set_id": "talk", "eval_cases": [{"eval_id": "talks", "conversation_scenario": scenario}]})
+    for n, name in ((3, "eval_config.json"), (4, "test_config.json")):
+        folder = project.mkdir(f"{n}_turns")
+        (folder / "talk.evalset.json").write_text(talk)
+        config = {"criteria": {"turn_count": 3}, "user_simulator_config": {"max_allowed_invocations": n}}
+        (folder / name).write_text(json.dumps(config))
+
+    result = _run(project, "3_turns", "4_turns")
+
+    result.assert_outcomes(passed=1, failed=1)
+    result.stdout.fnmatch_lines(["trial 1 failed: turn_count*4*"])
+
+
+def test_options_and_the_settings_of_the_project_are_handed_on(
+    project: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[tuple[RunOptions, Settings]] = []
+
+    def seen(options: RunOptions, settings: Settings, root: str) -> RunOptions:
+        asked.append((options, settings))
+        return options
+
+    monkeypatch.setattr("evaldesk.desk.bench.with_defaults", seen)
+    (project.path / "evaldesk.toml").write_text("[user]\nmax_turns = 4\n")
+
+    _run(project, "evalsets", "-k", "greets", "--evaldesk-user-model=demo/user", "--evaldesk-model=demo/scripted")
+
+    [(options, settings)] = asked
+    assert (options.user_model, options.model, settings.user.max_turns) == ("demo/user", "demo/scripted", 4)
+
+
+def test_settings_that_are_wrong_are_one_line(project: pytest.Pytester) -> None:
+    (project.path / "evaldesk.toml").write_text("[limits]\nturn_timeout_s = 'soon'\n")
+
+    result = _run(project, "evalsets")
+
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines(["ERROR: evaldesk: *evaldesk.toml*turn_timeout_s*"])
+
+
 def test_numbers_are_in_the_junit_file(project: pytest.Pytester) -> None:
     _run(project, "evalsets", "-k", "greets", "--junit-xml=results.xml", "--evaldesk-n=2")
 
@@ -162,7 +208,11 @@ def test_a_file_that_cannot_be_read_is_an_error_of_the_collection(project: pytes
     ("option", "said"),
     [
         ("--evaldesk-agent=nowhere", "*'nowhere' is neither a folder*"),
-        ("--evaldesk-n=0", "*--evaldesk-n is at least 1*"),
+        ("--evaldesk-n=0", "evaldesk: trials of each case: 1 to 1000, not 0"),
+        ("--evaldesk-n=1001", "evaldesk: trials of each case: 1 to 1000, not 1001"),
+        ("--evaldesk-concurrency=0", "evaldesk: trials at once: 1 to 256, not 0"),
+        ("--evaldesk-timeout=nan", "evaldesk: limit of a trial in seconds: 0.1 to 86400, not nan"),
+        ("--evaldesk-min-pass-rate=1.1", "evaldesk: --evaldesk-min-pass-rate is between 0 and 1, got 1.1"),
         ("--evaldesk-timeout=soon", "*could not convert*soon*"),
     ],
 )

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,15 +12,16 @@ import pytest
 
 from evaldesk.agents import agent_ref
 from evaldesk.desk.bench import Bench
-from evaldesk.desk.given_criteria import given_criteria
-from evaldesk.errors import EvaldeskError
+from evaldesk.desk.criteria import find_criteria_file, read_criteria, read_user
+from evaldesk.desk.run_plan import RunOptions, check_numbers
+from evaldesk.errors import EvaldeskError, UsageError
 from evaldesk.formats import load_evalset
-from evaldesk.model import DEFAULT_CRITERIA, AgentRef, Case, Criterion, EvalSet
+from evaldesk.model import AgentRef, Case, EvalSet
 from evaldesk.report.run_result import CaseResult
 from evaldesk.report.turn_text import first_words, trial_text
+from evaldesk.settings import read_settings
 
 ENDINGS = (".test.json", ".evalset.json")
-CONFIG_NAME = "test_config.json"
 
 
 class EvalSetCollecting:
@@ -32,10 +34,18 @@ class EvalSetCollecting:
             self.agent = _agent(config)
             self.n = int(self.said("n"))
             self.min_pass_rate = float(self.said("min-pass-rate"))
-            if self.n < 1 or not 0 <= self.min_pass_rate <= 1:
-                raise pytest.UsageError("--evaldesk-n is at least 1, --evaldesk-min-pass-rate between 0 and 1")
-            self._timeout_s, self._concurrency = float(self.said("timeout")), int(self.said("concurrency"))
-            self._seed = int(self.said("seed"))
+            if not 0 <= self.min_pass_rate <= 1:
+                raise UsageError(f"--evaldesk-min-pass-rate is between 0 and 1, got {self.min_pass_rate:g}")
+            self._settings = read_settings(config.rootpath, (), environment=os.environ)
+            self._options = RunOptions(
+                n=self.n,
+                concurrency=int(self.said("concurrency")),
+                timeout_s=float(self.said("timeout")),
+                model=self.said("model") or None,
+                user_model=self.said("user-model") or None,
+                seed=int(self.said("seed")),
+            )
+            check_numbers(self._options)
         except (EvaldeskError, ValueError) as error:
             raise pytest.UsageError(f"evaldesk: {error}") from error
 
@@ -48,22 +58,19 @@ class EvalSetCollecting:
     def bench(self) -> Bench:
         """The workers, started with the first case that is run."""
         if self._bench is None:
-            self._bench = Bench(
-                self.agent,
-                concurrency=self._concurrency,
-                timeout_s=self._timeout_s,
-                model=self.said("model") or None,
-                seed=self._seed,
-            )
+            self._bench = Bench(self.agent, self._settings, concurrency=self._options.concurrency)
         return self._bench
 
-    def criteria(self, path: Path) -> tuple[Criterion, ...]:
-        """The criteria of the eval set in `path`. Raises UsageError."""
+    def options(self, path: Path) -> RunOptions:
+        """How the eval set in `path` is run: by the file of criteria that was named or stands beside it, if any.
+
+        Raises UsageError, FormatError.
+        """
         named = self.said("config")
-        beside = path.parent / CONFIG_NAME
-        if named:
-            return given_criteria(self._config.invocation_params.dir / named)
-        return given_criteria(beside) if beside.is_file() else DEFAULT_CRITERIA
+        file = self._config.invocation_params.dir / named if named else find_criteria_file(path)
+        if file is None:
+            return self._options
+        return replace(self._options, criteria=read_criteria(file), user=read_user(file))
 
     def pytest_collect_file(self, file_path: Path, parent: pytest.Collector) -> EvalSetFile | None:
         """Take the eval sets."""
@@ -92,11 +99,11 @@ class EvalSetFile(pytest.File):
         """An item for each case, marked `evaldesk` and with the tags of the case."""
         try:
             evalset = load_evalset(self.path)
-            criteria = self.collecting.criteria(self.path)
+            options = self.collecting.options(self.path)
         except EvaldeskError as error:
             raise self.CollectError(str(error)) from error
         for case in evalset.cases:
-            yield _item(self, evalset, case, criteria)
+            yield _item(self, evalset, case, options)
 
 
 class EvalCaseItem(pytest.Item):
@@ -104,12 +111,12 @@ class EvalCaseItem(pytest.Item):
 
     evalset: EvalSet
     case: Case
-    criteria: Sequence[Criterion]
+    options: RunOptions
     collecting: EvalSetCollecting
 
     def runtest(self) -> None:
         """Play the case. Raises CaseFailedError."""
-        result = self.collecting.bench.play(self.case, self.criteria, self.collecting.n)
+        result = self.collecting.bench.play(self.case, self.options)
         self.user_properties += [
             ("evaldesk_passed", result.n_passed),
             ("evaldesk_scored", result.n_scored),
@@ -121,7 +128,7 @@ class EvalCaseItem(pytest.Item):
 
     def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
         """The turns that differ, without a traceback of ours."""
-        if isinstance(excinfo.value, CaseFailedError):
+        if isinstance(excinfo.value, CaseFailedError | EvaldeskError):
             return str(excinfo.value)
         return super().repr_failure(excinfo, style)
 
@@ -134,9 +141,9 @@ class CaseFailedError(AssertionError):
     """A case that did not pass, with its turns."""
 
 
-def _item(file: EvalSetFile, evalset: EvalSet, case: Case, criteria: Sequence[Criterion]) -> EvalCaseItem:
+def _item(file: EvalSetFile, evalset: EvalSet, case: Case, options: RunOptions) -> EvalCaseItem:
     item: EvalCaseItem = EvalCaseItem.from_parent(file, name=case.id)
-    item.evalset, item.case, item.criteria, item.collecting = evalset, case, criteria, file.collecting
+    item.evalset, item.case, item.options, item.collecting = evalset, case, options, file.collecting
     item.add_marker("evaldesk")
     for tag in case.tags:
         if tag.replace("-", "_").isidentifier() and not tag.startswith("_"):

@@ -6,37 +6,41 @@ import asyncio
 import itertools
 import os
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from concurrent.futures import Future
 
+from evaldesk.desk.run_defaults import with_defaults
 from evaldesk.desk.run_driver import trial_seed
+from evaldesk.desk.run_plan import RunOptions
 from evaldesk.desk.scrubbing import value_scrubber
 from evaldesk.engine import LocalExecutor
-from evaldesk.model import AgentRef, Case, Criterion, Limits, TrialResult, TrialSpec
+from evaldesk.model import AgentRef, Case, Limits, TrialResult, TrialSpec
+from evaldesk.model.recording import Recording
+from evaldesk.model.user import UserConfig
 from evaldesk.report.run_result import CaseResult
+from evaldesk.settings import Settings
 
 
 class Bench:
     """Plays cases of one agent in worker processes, from any thread; `close` ends them."""
 
-    def __init__(self, agent: AgentRef, *, concurrency: int, timeout_s: float, model: str | None, seed: int) -> None:
+    def __init__(self, agent: AgentRef, settings: Settings, *, concurrency: int) -> None:
         self._agent = agent
+        self._settings = settings
         self._concurrency = concurrency
-        self._limits = Limits(trial_timeout_s=timeout_s)
-        self._model = model
-        self._seed = seed
         self._numbers = itertools.count(1)
         self._waiting: dict[tuple[int, int], asyncio.Future[TrialResult]] = {}
-        self._scrubbed: Callable[[TrialResult], TrialResult] = value_scrubber(dict(os.environ))
+        self._scrubbed: Callable[[TrialResult], TrialResult] = value_scrubber(settings.environment)
         self._loop = asyncio.new_event_loop()
         self._executor: LocalExecutor | None = None
         self._reading: asyncio.Task[None] | None = None
         self._thread = threading.Thread(target=self._loop.run_forever, name="evaldesk-bench", daemon=True)
         self._thread.start()
 
-    def play(self, case: Case, criteria: Sequence[Criterion], n: int) -> CaseResult:
-        """Play a case n times and wait for the last trial."""
-        work: Future[CaseResult] = asyncio.run_coroutine_threadsafe(self._play(case, tuple(criteria), n), self._loop)
+    def play(self, case: Case, options: RunOptions) -> CaseResult:
+        """Play a case as often as the options say and wait for the last trial. Raises UsageError."""
+        ready = with_defaults(options, self._settings, self._agent.root)
+        work: Future[CaseResult] = asyncio.run_coroutine_threadsafe(self._play(case, ready), self._loop)
         try:
             return work.result()
         except BaseException:
@@ -50,15 +54,15 @@ class Bench:
         self._thread.join()
         self._loop.close()
 
-    async def _play(self, case: Case, criteria: tuple[Criterion, ...], n: int) -> CaseResult:
+    async def _play(self, case: Case, options: RunOptions) -> CaseResult:
         executor = self._opened()
         number = next(self._numbers)
-        specs = [self._spec(case, criteria, number, index) for index in range(n)]
+        specs = [self._spec(case, options, number, index) for index in range(options.n)]
         futures = [self._loop.create_future() for _ in specs]
         for spec, future in zip(specs, futures, strict=True):
             self._waiting[number, spec.trial_index] = future
             await executor.submit(spec)
-        return CaseResult(case, tuple(self._scrubbed(result) for result in await asyncio.gather(*futures)), n)
+        return CaseResult(case, tuple(self._scrubbed(result) for result in await asyncio.gather(*futures)), options.n)
 
     def _opened(self) -> LocalExecutor:
         if self._executor is None:
@@ -67,17 +71,20 @@ class Bench:
             self._reading = asyncio.create_task(self._read(self._executor))
         return self._executor
 
-    def _spec(self, case: Case, criteria: tuple[Criterion, ...], number: int, index: int) -> TrialSpec:
+    def _spec(self, case: Case, options: RunOptions, number: int, index: int) -> TrialSpec:
         return TrialSpec(
             run_id=number,
             case_index=0,
             trial_index=index,
             case=case,
             agent=self._agent,
-            criteria=criteria,
-            limits=self._limits,
-            model=self._model,
-            seed=trial_seed(self._seed, case, index),
+            criteria=options.criteria,
+            limits=Limits(options.timeout_s, options.turn_timeout_s, options.tool_timeout_s, options.judge_timeout_s),
+            model=options.model,
+            model_options=options.model_options,
+            user=options.user or UserConfig(),
+            recording=options.recording or Recording(),
+            seed=trial_seed(options.seed or 0, case, index),
         )
 
     async def _read(self, executor: LocalExecutor) -> None:

@@ -23,7 +23,10 @@ MAX_NOTE = 2_000
 
 @dataclass(frozen=True, slots=True)
 class RunOptions:
-    """How to run; `case_ids` None means all cases, `model` None the agent's own, `seed` None one by chance."""
+    """How to run; `case_ids` None means all cases, `model` None the agent's own, `seed` None one by chance.
+
+    `user_model` plays the user in place of the model of `user`.
+    """
 
     case_ids: tuple[str, ...] | None = None
     n: int = 1
@@ -34,6 +37,7 @@ class RunOptions:
     model: str | None = None
     model_options: ModelOptions = field(default_factory=ModelOptions)
     user: UserConfig | None = None
+    user_model: str | None = None
     recording: Recording | None = None
     turn_timeout_s: float | None = None
     tool_timeout_s: float | None = None
@@ -81,7 +85,7 @@ class Unscored:
 
 def plan_run(subject: RunSubject, options: RunOptions, *, models: Sequence[str], seed: int) -> RunPlan:
     """The run that `options` ask for. Raises UsageError naming the field when something cannot be."""
-    _check_numbers(options)
+    check_numbers(options)
     check_deciding(options.criteria)
     cases = chosen_cases(subject.evalset, options.case_ids)
     if len(cases) * options.n > MAX_TRIALS:
@@ -148,7 +152,8 @@ def foresee_unscored(cases: Sequence[Case], criteria: Sequence[Criterion]) -> tu
     return tuple(Unscored(metric, reason, tuple(ids)) for (metric, reason), ids in found.items())
 
 
-def _check_numbers(options: RunOptions) -> None:
+def check_numbers(options: RunOptions) -> None:
+    """Raise UsageError naming the field that is out of its range."""
     ranges: tuple[tuple[str, str, float | None, float, float], ...] = (
         ("n", "trials of each case", options.n, 1, MAX_N),
         ("concurrency", "trials at once", options.concurrency, 1, MAX_CONCURRENCY),

@@ -17,10 +17,11 @@ from evaldesk.desk.allowed_criteria import allowed_criteria, ready_criteria
 from evaldesk.desk.evalsets import EvalSetDesk
 from evaldesk.desk.imported_runs import check_playable
 from evaldesk.desk.rescoring import plan_rescoring
+from evaldesk.desk.run_defaults import with_defaults
 from evaldesk.desk.run_live import Tick
 from evaldesk.desk.run_mark import is_alive, own_mark
 from evaldesk.desk.run_page import RunPage, read_run
-from evaldesk.desk.run_plan import RunOptions, RunPlan, RunSubject, limits_of, plan_run
+from evaldesk.desk.run_plan import RunOptions, RunPlan, RunSubject, plan_run
 from evaldesk.desk.run_players import Playing, RunPlayers
 from evaldesk.desk.run_subject import read_subject
 from evaldesk.desk.run_view import LIVE, RunQuery
@@ -72,16 +73,7 @@ class RunDesk:
 
     def plan_for(self, subject: RunSubject, options: RunOptions) -> RunPlan:
         """The run of what the command line names. Raises UsageError naming the field at fault."""
-        options = replace(
-            options,
-            model_options=self._settings.model_options | options.model_options,
-            user=options.user or self._settings.user,
-            **limits_of(options, self._settings.limits),
-            recording=replace(
-                options.recording or self._settings.recording, folder=str(self._settings.state_folder / "recordings")
-            ),
-            criteria=ready_criteria(options.criteria, self._settings, subject.agent.root),
-        )
+        options = with_defaults(options, self._settings, subject.agent.root)
         return plan_run(subject, options, models=self._settings.models, seed=self._chance.randrange(2**31))
 
     async def start(self, plan: RunPlan) -> int:
