@@ -145,7 +145,7 @@ FIELDS = {
     ),
     *("errors_are_failures", "filled", "try", "how", "only", "sort", "status", "q", "tag", "before", "after", "start"),
     *("state", "title", "message", "name", "description", "file", "choice", "tags", "app", "user", "initial", "final"),
-    *("op", "version", "raw", "form", "then", "new-set", "step", "another", "outcome"),
+    *("op", "version", "raw", "form", "then", "new-set", "step", "another", "outcome", "outputs", "rubrics"),
 }
 OPTION = r"[a-z_0-9]+\.[a-z_]+(\.keys)?"
 PART = r"turn-\d+-[a-z0-9-]+"

@@ -3,8 +3,10 @@
 from evaldesk.metrics.criteria import build_metric, check_criteria, unscored_reason, unscored_reasons
 from evaldesk.metrics.eval_function import FUNCTION_OPTION, function_options, is_function, load_function_of
 from evaldesk.metrics.function_finding import check_function
+from evaldesk.metrics.judges.rubrics import rubric_line
 from evaldesk.metrics.metric import Metric, MetricInfo
 from evaldesk.metrics.option import OptionInfo
+from evaldesk.metrics.required_outputs import case_outputs
 from evaldesk.metrics.rouge import preload, rouge1
 from evaldesk.metrics.scoring import Grading, grade_trial, score_trial
 from evaldesk.metrics.table import (
@@ -25,6 +27,7 @@ __all__ = [
     "MetricInfo",
     "OptionInfo",
     "build_metric",
+    "case_outputs",
     "check_criteria",
     "check_function",
     "function_options",
@@ -39,6 +42,7 @@ __all__ = [
     "metric_options",
     "preload",
     "rouge1",
+    "rubric_line",
     "score_trial",
     "unscored_reason",
     "unscored_reasons",

@@ -58,14 +58,7 @@ class RequiredOutputs:
         return [Score(self.info.name, len(said) / len(wanted), reason=reason, details=details)]
 
     def _wanted(self, case: Case) -> list[str] | None:
-        if self.outputs:
-            return self.outputs
-        criteria = case.extra.get("evaluation_criteria")
-        told = criteria.get("communicate_info") if isinstance(criteria, dict) else None
-        for found in (case.extra.get("required_outputs"), case.extra.get("outputs"), told):
-            if isinstance(found, list):
-                return [str(text) for text in found]
-        return None
+        return self.outputs or case_outputs(case)
 
     def _is_said(self, text: str, transcript: Transcript) -> bool:
         wanted = _folded(text)
@@ -79,6 +72,16 @@ class RequiredOutputs:
             return any(wanted in message for message in messages)
         token = re.compile(rf"(?<!\w)(?<![0-9]\.){re.escape(wanted)}(?!\w)(?!\.[0-9])")
         return any(token.search(message) for message in messages)
+
+
+def case_outputs(case: Case) -> list[str] | None:
+    """The texts that the case itself requires; None when it does not say."""
+    criteria = case.extra.get("evaluation_criteria")
+    told = criteria.get("communicate_info") if isinstance(criteria, dict) else None
+    for found in (case.extra.get("required_outputs"), case.extra.get("outputs"), told):
+        if isinstance(found, list):
+            return [str(text) for text in found]
+    return None
 
 
 def _folded(text: str) -> str:

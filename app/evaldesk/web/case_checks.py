@@ -8,6 +8,7 @@ from typing import TypeVar
 from evaldesk.desk.names import check_case_id
 from evaldesk.errors import UsageError
 from evaldesk.model import Case, Expected, JsonObject, JsonValue, SessionInit, ToolCall, Turn
+from evaldesk.web.case_whole import with_whole
 from evaldesk.web.drafts import CallDraft, CaseDraft, MessageDraft, TurnDraft
 from evaldesk.web.forms import Problems, json_object, json_value
 
@@ -40,7 +41,7 @@ def case_from(draft: CaseDraft, original: Case | None = None) -> tuple[Case, Pro
         final_state=_final_state(draft, problems),
         tags=_tags(draft.tags, problems),
     )
-    return case, problems
+    return with_whole(case, draft.outputs, draft.rubrics, problems), problems
 
 
 def _turn(prefix: str, number: int, draft: TurnDraft, base: Case, problems: Problems) -> Turn:

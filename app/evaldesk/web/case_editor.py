@@ -11,6 +11,7 @@ from evaldesk.formats import case_to_json, shown_extra
 from evaldesk.model import Case
 from evaldesk.store.evalset_files import EvalSetFile
 from evaldesk.web.case_list import CaseLine
+from evaldesk.web.case_whole import OUTPUTS
 from evaldesk.web.drafts import CaseDraft
 from evaldesk.web.forms import Problems
 from evaldesk.web.line_diff import DiffLine, diff_lines
@@ -44,9 +45,9 @@ class Editor:
             return []
         case = self.found.case
         turns = [key for turn in case.turns for key in shown_extra(turn.extra)]
-        rubrics = ["rubrics"] if case.rubrics or any(turn.rubrics for turn in case.turns) else []
+        rubrics = ["rubrics"] if any(turn.rubrics for turn in case.turns) else []
         session = shown_extra(case.initial_session.extra) if case.initial_session else {}
-        return sorted({*shown_extra(case.extra), *turns, *rubrics, *session})[:20]
+        return sorted({*shown_extra(case.extra)} - {*OUTPUTS} | {*turns, *rubrics, *session})[:20]
 
     @property
     def tools(self) -> list[str]:

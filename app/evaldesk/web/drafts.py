@@ -15,6 +15,7 @@ from starlette.datastructures import FormData
 
 from evaldesk.errors import UsageError
 from evaldesk.model import Case, JsonObject, JsonValue, ToolCall, Turn
+from evaldesk.web.case_whole import outputs_text, rubrics_text
 from evaldesk.web.forms import text_of
 from evaldesk.web.words import as_json, as_line
 
@@ -72,7 +73,10 @@ class TurnDraft:
 
 @dataclass(slots=True)
 class CaseDraft:
-    """One case; `initial` and `final` are JSON text, `tags` are separated by commas."""
+    """One case; `initial` and `final` are JSON text, `tags` are separated by commas.
+
+    `outputs` and `rubrics` have one a line; None where the form has no such field.
+    """
 
     PARTS: ClassVar[dict[str, tuple[str, type]]] = {"turn": ("turns", TurnDraft)}
     case_id: str = ""
@@ -81,6 +85,8 @@ class CaseDraft:
     user_id: str = ""
     initial: str = ""
     final: str = ""
+    outputs: str | None = None
+    rubrics: str | None = None
     turns: list[TurnDraft] = field(default_factory=list)
 
 
@@ -97,6 +103,8 @@ def draft_of(case: Case) -> CaseDraft:
         user_id=session.user_id if session else "",
         initial=json_text(session.state) if session else "",
         final="" if case.final_state is None else json_text(case.final_state),
+        outputs=outputs_text(case),
+        rubrics=rubrics_text(case),
         turns=[turn_draft(turn, index) for index, turn in enumerate(case.turns)],
     )
 
@@ -143,6 +151,8 @@ def read_draft(form: FormData) -> CaseDraft:
         user_id=text_of(form, "user").strip(),
         initial=text_of(form, "initial"),
         final=text_of(form, "final"),
+        outputs=text_of(form, "outputs") if "outputs" in form else None,
+        rubrics=text_of(form, "rubrics") if "rubrics" in form else None,
         turns=[_read_turn(form, prefix) for prefix in _prefixes(form, "turn", "query", MAX_TURNS)],
     )
 

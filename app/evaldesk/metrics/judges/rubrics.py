@@ -47,6 +47,11 @@ def read_rubric(raw: object, number: int) -> Rubric:
     return Rubric(str(fields.get("rubric_id") or f"rubric_{number}"), text.strip())
 
 
+def rubric_line(raw: object, number: int) -> str:
+    """A rubric as `id: text`, on one line. Raises UsageError for what is none."""
+    return read_rubric(raw, number).line
+
+
 def rubrics_for(given: Sequence[object], case: Case, turn: Turn | None, kind: str) -> tuple[Rubric, ...]:
     """The rubrics of a turn: the criterion's, and those of the case and the turn that are of `kind` or of none.
 

@@ -1,0 +1,106 @@
+"""What a case expects of its whole conversation, edited in the form: required texts and rubrics."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from evaldesk.metrics import score_trial, unscored_reason
+from evaldesk.model import Case, Criterion, Event, Transcript, Turn, TurnRecord
+from evaldesk.web.case_whole import outputs_text, rubrics_text, with_whole
+from evaldesk.web.forms import Problems
+
+CASE = "roll/and check"
+TYPED: dict[str, Any] = {
+    "rubric_id": "short",
+    "rubric_content": {"text_property": "It is\nshort."},
+    "type": "FINAL_RESPONSE_QUALITY",
+}
+OUTPUTS = Criterion("required_outputs", 1.0)
+RUBRICS = Criterion("rubric_based_final_response_quality_v1", 1.0, {"judge_model": "demo/judge"})
+
+
+def edited(case: Case, outputs: str | None = None, rubrics: str | None = None) -> tuple[Case, Problems]:
+    problems = Problems()
+    return with_whole(case, outputs, rubrics, problems), problems
+
+
+def test_what_is_typed_is_stored_and_used_by_the_metrics(pages: Any, calc: str) -> None:
+    address = str(pages.case_address(calc, CASE))
+    typed = {"outputs": "total of 7\r\n\r\n  done ", "rubrics": "It is polite.\r\nshort: It is short."}
+
+    assert pages.post(address, pages.fields(address) | typed).status_code == 303
+
+    stored = pages.stored()["eval_cases"][0]
+    assert stored["required_outputs"] == ["total of 7", "done"]
+    assert stored["rubrics"] == [
+        {"rubric_id": "rubric_1", "rubric_content": {"text_property": "It is polite."}},
+        {"rubric_id": "short", "rubric_content": {"text_property": "It is short."}},
+    ]
+    fields = pages.fields(address)
+    assert fields["outputs"].splitlines() == ["total of 7", "done"]
+    assert fields["rubrics"].splitlines() == ["rubric_1: It is polite.", "short: It is short."]
+
+
+def test_a_case_from_the_form_can_be_judged_by_both_metrics() -> None:
+    bare = Case("c", (Turn("q"),))
+    case, problems = edited(bare, "7", "It is short.")
+    played = Transcript((TurnRecord("q", (Event("agent_message", text="It is 7."),)),))
+
+    assert len(problems) == 0
+    assert unscored_reason(OUTPUTS, bare)
+    assert unscored_reason(RUBRICS, bare)
+    assert unscored_reason(RUBRICS, case) is None
+    assert score_trial(played, case, [OUTPUTS])[0].value == 1.0
+
+
+@pytest.mark.parametrize(
+    ("extra", "text", "left"),
+    [
+        ({"outputs": ["a"]}, "a\nb", {"outputs": ["a", "b"]}),
+        ({"outputs": ["a"]}, "", {}),
+        ({"outputs": []}, "", {"outputs": []}),
+        ({"x": 1}, "a", {"x": 1, "required_outputs": ["a"]}),
+        ({"required_outputs": "a"}, "", {"required_outputs": "a"}),
+        (
+            {"evaluation_criteria": {"communicate_info": ["a"]}},
+            "",
+            {"evaluation_criteria": {"communicate_info": ["a"]}, "required_outputs": []},
+        ),
+    ],
+)
+def test_required_texts_stay_under_the_key_that_the_case_has(
+    extra: dict[str, Any], text: str, left: dict[str, Any]
+) -> None:
+    case, _ = edited(Case("c", extra=extra), text)
+
+    assert case.extra == left
+
+
+def test_lines_that_were_not_touched_keep_all_that_the_file_says_of_them() -> None:
+    odd: dict[str, Any] = {"rubricId": "odd", "n": 7}
+    case = Case("c", rubrics=(TYPED, odd), extra={"required_outputs": [1, " two\nlines "]})
+
+    same, _ = edited(case, outputs_text(case), rubrics_text(case))
+    more, _ = edited(case, None, f"{rubrics_text(case)}\nnew: It is new.")
+
+    assert same == case
+    assert rubrics_text(case).splitlines()[0] == "short: It is short."
+    assert more.rubrics[:2] == (TYPED, odd)
+    assert more.rubrics[2]["rubric_id"] == "new"
+
+
+@pytest.mark.parametrize(
+    ("outputs", "rubrics", "field", "said"),
+    [
+        (None, "a: One.\na: Two.", "rubrics", "a is there twice"),
+        ("\n".join(map(str, range(101))), None, "outputs", "At most 100 lines; these are 101."),
+    ],
+)
+def test_what_cannot_be_is_said_beside_its_field(
+    outputs: str | None, rubrics: str | None, field: str, said: str
+) -> None:
+    _, problems = edited(Case("c"), outputs, rubrics)
+
+    assert said in problems.get(field)
