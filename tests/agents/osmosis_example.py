@@ -1,4 +1,34 @@
-"""Sources of Osmosis agents, written the way their public example is: the same imports, the same calls."""
+"""Sources of Osmosis agents, written the way their public example is: the same imports, the same calls.
+
+And the trials they are played in.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+from evaldesk.agents.osmosis_standin import NAME
+from evaldesk.model import AgentRef, Case, Expected, Limits, ModelOptions, TrialSpec, Turn
+
+
+def row(query: str, truth: str, **extra: Any) -> Case:
+    """A case as a row of a data set."""
+    return Case("row", (Turn(query, Expected(reference=truth)),), extra=extra)
+
+
+def spec_at(address: str, case: Case, **options: Any) -> TrialSpec:
+    """The third repeat of the fourth row, by a model at `address`."""
+    given = ModelOptions(base_url=address, n_retries=0, **options)
+    ref = AgentRef("osmosis", "server:agent_loop")
+    return TrialSpec(1, 3, 2, case, ref, limits=Limits(30), model="small", model_options=given)
+
+
+def forget_package() -> None:
+    """Let the next agent import the stand-in anew, as a worker does."""
+    for name in [name for name in sys.modules if name.partition(".")[0] == NAME]:
+        del sys.modules[name]
+
 
 SERVER = '''
 from __future__ import annotations

@@ -5,28 +5,19 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.agents.osmosis_example import NEWER, OLDER, SERVER, forget_package, row, spec_at
 
 from evaldesk.agents import Agent
-from evaldesk.agents.osmosis_standin import NAME, is_standin
+from evaldesk.agents.osmosis_standin import is_standin
 from evaldesk.engine import play_trial
 from evaldesk.errors import AgentError
-from evaldesk.model import (
-    AgentRef,
-    Case,
-    Expected,
-    Limits,
-    ModelOptions,
-    Session,
-    TrialSpec,
-    Turn,
-)
+from evaldesk.model import ModelOptions, Session, TrialSpec
 from evaldesk.model.reports import reported_values
-
-from .osmosis_example import NEWER, OLDER, SERVER
 
 pytestmark = [
     pytest.mark.anyio,
@@ -36,24 +27,13 @@ pytestmark = [
 
 @pytest.fixture(autouse=True)
 def forget() -> Iterator[None]:
-    """Each test imports the stand-in anew, as a worker does."""
     yield
-    for name in [name for name in sys.modules if name.partition(".")[0] == NAME]:
-        del sys.modules[name]
+    forget_package()
 
 
 @pytest.fixture
 def spec(endpoint: Any) -> Callable[..., TrialSpec]:
-    def spec(case: Case, **options: Any) -> TrialSpec:
-        given = ModelOptions(base_url=endpoint.address, n_retries=0, **options)
-        ref = AgentRef("osmosis", "server:agent_loop")
-        return TrialSpec(1, 3, 2, case, ref, limits=Limits(30), model="small", model_options=given)
-
-    return spec
-
-
-def row(query: str, truth: str, **extra: Any) -> Case:
-    return Case("row", (Turn(query, Expected(reference=truth)),), extra=extra)
+    return partial(spec_at, endpoint.address)
 
 
 async def test_a_loop_runs_with_its_tools_and_its_own_reward(
@@ -169,6 +149,8 @@ def test_a_class_that_needs_arguments_is_refused_by_name(loaded: Any) -> None:
 def test_what_the_stand_in_lacks_says_what_to_install(loaded: Any) -> None:
     with pytest.raises(AgentError, match="pip install osmosis-ai"):
         loaded("import osmosis_ai\nagent = osmosis_ai.evaluate_rubric\n", "agent")
+    with pytest.raises(AgentError, match=r"has no osmosis_ai.rollout.integrations.agents.strands; pip install"):
+        loaded("import osmosis_ai.rollout.integrations.agents.strands\n")
 
 
 async def test_an_error_of_the_loop_is_told(endpoint: Any, loaded: Any, play: Any) -> None:

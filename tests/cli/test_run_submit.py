@@ -145,6 +145,7 @@ def test_a_path_does_not_lead_out_of_the_rollout(tmp_path: Path) -> None:
         ("class Loop(RolloutAgentLoop): ...\nagent_loop = Loop()\n", "main:agent_loop"),
         ("backend = LocalBackend(workflow=Calc)\napp = create_rollout_server(backend=backend)\n", "main:app"),
         ("def root_agent(message): ...\n", "main:root_agent"),
+        ("from flow import Calc\n\ndef main():\n    backend = LocalBackend(workflow=Calc)\n", "main:Calc"),
     ],
 )
 def test_the_agent_is_found_by_reading_the_entrypoint(tmp_path: Path, source: str, target: str) -> None:

@@ -1,5 +1,7 @@
 """An OpenAI-compatible endpoint on loopback for agents that bring a client of their own: it asks the run's model.
 
+A client that wants a stream gets the whole answer as one.
+
 One server for the process, one key for each turn: a call is told to the turn whose key it carries.
 """
 
@@ -15,6 +17,7 @@ from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
+from evaldesk.agents.bridge_stream import streamed
 from evaldesk.agents.message_events import MessageEvents
 from evaldesk.agents.model_calls import ask, model_call, reply_message, reply_usage
 from evaldesk.errors import EvaldeskError
@@ -87,11 +90,13 @@ class _Handler(BaseHTTPRequestHandler):
         try:
             length = min(int(self.headers.get("content-length") or 0), MAX_BODY)
             body = json.loads(self.rfile.read(length))
-            if body.get("stream"):
-                self._send(400, _error("this endpoint does not stream; ask without stream", "bad_request"))
-                return
+            is_streaming = bool(body.pop("stream", False))
+            body.pop("stream_options", None)
             done = asyncio.run_coroutine_threadsafe(bridge.answer(body), bridge.loop)
-            self._send(200, done.result())
+            if is_streaming:
+                self._send_data(200, streamed(done.result()), "text/event-stream")
+            else:
+                self._send(200, done.result())
         except (ValueError, AttributeError):
             self._send(400, _error("the body is no JSON object", "bad_request"))
         except EvaldeskError as error:
@@ -101,9 +106,11 @@ class _Handler(BaseHTTPRequestHandler):
         """Say nothing: the turn's events say it all."""
 
     def _send(self, status: int, body: dict[str, Any]) -> None:
-        data = json.dumps(body).encode()
+        self._send_data(status, json.dumps(body).encode(), "application/json")
+
+    def _send_data(self, status: int, data: bytes, kind: str) -> None:
         self.send_response(status)
-        self.send_header("content-type", "application/json")
+        self.send_header("content-type", kind)
         self.send_header("content-length", str(len(data)))
         self.end_headers()
         self.wfile.write(data)

@@ -39,6 +39,10 @@ _MODULES: Mapping[str, Sequence[str]] = {
     "rollout.backend": _FLOW,
     "rollout.backend.local": _FLOW,
     "rollout.backend.local.backend": _FLOW,
+    "rollout.integrations": (),
+    "rollout.integrations.agents": (),
+    "rollout.integrations.agents.openai_agents": ("openai_agents",),
+    "rollout.integrations.openai_agents": ("openai_agents",),
 }
 
 

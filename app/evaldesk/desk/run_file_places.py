@@ -20,6 +20,8 @@ BACKENDS = ("LocalBackend", "create_rollout_server", "create_app")
 def agent_of(file: RunFile) -> AgentRef:
     """The agent in the entrypoint, found by reading it: a backend or server, else the one class of a workflow.
 
+    A class that is imported is found where the entrypoint gives it to a backend.
+
     Raises UsageError saying what was looked for.
     """
     folder = file.root / "rollouts" / file.rollout
@@ -128,7 +130,13 @@ def _attribute(path: Path) -> str:
     backends = [name for node in tree.body for name in _assigned(node, BACKENDS)]
     classes = [node.name for node in tree.body if isinstance(node, ast.ClassDef) and _extends(node, BASES)]
     loops = [name for node in tree.body for name in _assigned(node, classes)]
-    found = backends[-1:] or loops or classes or [name for name in _names(tree) if name in ("root_agent", "agent")]
+    found = (
+        backends[-1:]
+        or loops
+        or classes
+        or _workflows(tree)
+        or [name for name in _names(tree) if name in ("root_agent", "agent")]
+    )
     if len(found) != 1:
         said = f"several ({', '.join(found)})" if found else f"no {' and no '.join(BASES)} subclass"
         raise UsageError(
@@ -141,9 +149,20 @@ def _assigned(node: ast.stmt, callables: Sequence[str]) -> list[str]:
     """The names that are assigned what one of `callables` returns."""
     if not isinstance(node, ast.Assign) or not isinstance(node.value, ast.Call):
         return []
-    function = node.value.func
-    called = function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")
-    return [target.id for target in node.targets if isinstance(target, ast.Name)] if called in callables else []
+    is_theirs = _called(node.value) in callables
+    return [target.id for target in node.targets if isinstance(target, ast.Name)] if is_theirs else []
+
+
+def _workflows(tree: ast.Module) -> list[str]:
+    """The names of the workflows that are given to a backend, in a function say."""
+    calls = (node for node in ast.walk(tree) if isinstance(node, ast.Call) and _called(node) == BACKENDS[0])
+    given = (keyword.value for call in calls for keyword in call.keywords if keyword.arg == "workflow")
+    return sorted({value.id for value in given if isinstance(value, ast.Name)})
+
+
+def _called(call: ast.Call) -> str:
+    function = call.func
+    return function.attr if isinstance(function, ast.Attribute) else str(getattr(function, "id", ""))
 
 
 def _extends(node: ast.ClassDef, names: Sequence[str]) -> bool:
