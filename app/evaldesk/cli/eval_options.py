@@ -89,7 +89,10 @@ def gate_options(command: Command) -> Command:
         ),
         click.option("--max-error-rate", type=RATE, metavar="R", help="Errors tolerated; none unless given."),
         click.option(
-            "--max-cost", type=click.FloatRange(0), metavar="USD", help="Gate: the cost of the agent's model."
+            "--max-cost",
+            type=click.FloatRange(0),
+            metavar="USD",
+            help="Gate: the cost of all model calls. Once it is more, no trials are begun.",
         ),
         click.option("--baseline", metavar="RUN|FILE", help="An earlier run, by number or by its JSON output."),
         click.option(

@@ -56,7 +56,7 @@ async def _play_and_judge(
 ) -> int:
     try:
         try:
-            played = await play_jobs(desk, jobs, is_quiet=request.quiet or request.is_json)
+            played = await play_jobs(desk, jobs, is_quiet=request.quiet or request.is_json, max_cost=gates.max_cost)
         except AgentError as error:
             report_error(jobs[0].agent.id, error)
             return EXIT_ERRORS
@@ -77,7 +77,7 @@ def conclude(
     own = [each for each in played if not each.job.is_baseline]
     numbers = joined_numbers([run_numbers(desk.store, each.run) for each in own])
     outcomes = judge_gates(gates, numbers, baseline)
-    is_whole = all(each.run.status == "finished" for each in played)
+    is_whole = all(each.run.status == "finished" or each.is_overspent for each in played)
     if request.is_json:
         click.echo(result_json(desk.store, own, outcomes))
     else:
@@ -88,6 +88,7 @@ def conclude(
     left = next((each for each in played if each.run.status == "stopped"), None)
     if left:
         _say_how_to_resume(left, request)
+    if left and not left.is_overspent:
         return EXIT_INTERRUPTED
     return exit_code(outcomes, is_whole=is_whole)
 

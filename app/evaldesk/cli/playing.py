@@ -14,6 +14,7 @@ import click
 
 from evaldesk.cli.eval_request import Job
 from evaldesk.cli.progress import shown_progress
+from evaldesk.desk.budget import is_more
 from evaldesk.desk.desk import Desk
 from evaldesk.desk.evaluating import subject_of
 from evaldesk.desk.run_plan import RunPlan
@@ -25,10 +26,11 @@ EXIT_INTERRUPTED = 130
 
 @dataclass(frozen=True, slots=True)
 class Played:
-    """A job and the run it came to."""
+    """A job and the run it came to; `is_overspent` when it was stopped because its trials cost too much."""
 
     job: Job
     run: RunSummary
+    is_overspent: bool = False
 
 
 class Interruption:
@@ -55,15 +57,21 @@ class Interruption:
         stop.add_done_callback(self._stops.discard)
 
 
-async def play_jobs(desk: Desk, jobs: Sequence[Job], *, is_quiet: bool) -> list[Played]:
-    """Play every job; those after an interruption are left out. Raises AgentError, UsageError, CancelledError."""
+async def play_jobs(desk: Desk, jobs: Sequence[Job], *, is_quiet: bool, max_cost: float | None = None) -> list[Played]:
+    """Play every job; those after an interruption are left out, as are those after `max_cost` US dollars are spent.
+
+    Raises AgentError, UsageError, CancelledError.
+    """
     desk.attend()
     plans = [await plan_job(desk, job) for job in jobs]
-    played = []
+    played: list[Played] = []
     for job, plan in zip(jobs, plans, strict=True):
-        summary, is_interrupted = await _play(desk, job, plan, is_quiet=is_quiet)
-        played.append(Played(job, summary))
-        if is_interrupted:
+        spent = sum(each.run.cost for each in played if each.job.is_baseline == job.is_baseline)
+        left = None if max_cost is None else max_cost - spent
+        summary, is_interrupted = await _play(desk, job, plan, is_quiet=is_quiet, max_cost=left)
+        is_overspent = not is_interrupted and summary.status == "stopped" and is_more(summary.cost, left)
+        played.append(Played(job, summary, is_overspent))
+        if is_interrupted or is_overspent:
             break
     return played
 
@@ -77,7 +85,9 @@ async def plan_job(desk: Desk, job: Job) -> RunPlan:
     return desk.runs.plan_for(subject, job.options)
 
 
-async def _play(desk: Desk, job: Job, plan: RunPlan, *, is_quiet: bool) -> tuple[RunSummary, bool]:
+async def _play(
+    desk: Desk, job: Job, plan: RunPlan, *, is_quiet: bool, max_cost: float | None
+) -> tuple[RunSummary, bool]:
     with shown_progress(is_quiet=is_quiet) as show:
         interruption = Interruption(desk.runs, lambda line: click.echo(line, err=True))
 
@@ -87,7 +97,7 @@ async def _play(desk: Desk, job: Job, plan: RunPlan, *, is_quiet: bool) -> tuple
             show(summary)
 
         with on_interrupt(interruption):
-            summary = await desk.runs.run_to_end(plan, on_progress)
+            summary = await desk.runs.run_to_end(plan, on_progress, max_cost=max_cost)
     return summary, interruption.n > 0
 
 

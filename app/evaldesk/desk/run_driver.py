@@ -10,6 +10,7 @@ from concurrent.futures import Executor as Threads
 from contextlib import aclosing
 from dataclasses import replace
 
+from evaldesk.desk.budget import Metered, overspent_sentence
 from evaldesk.desk.rescoring import StoredTrials
 from evaldesk.engine import Executor, GradeSpec, drive_batches
 from evaldesk.errors import WorkspaceError
@@ -46,13 +47,15 @@ class RunDriver:
         writer: Threads,
         scrubbed: Callable[[TrialResult], TrialResult],
         on_change: Callable[[], None] = lambda: None,
+        max_cost: float | None = None,
     ) -> None:
         self.run_id = run_id
         self.in_flight: set[TrialKey] = set()
         self.trouble = ""
         self._config = config
         self._store = store
-        self._executor = executor
+        self._executor = Metered(executor)
+        self._max_cost = max_cost
         self._writer = writer
         self._scrubbed = scrubbed
         self._on_change = on_change
@@ -69,7 +72,7 @@ class RunDriver:
         """Play until nothing is pending, the run is stopped or a model refuses for good; gives status and reason."""
         try:
             await asyncio.get_running_loop().run_in_executor(self._writer, self._look)
-            while self._todo and not self._is_stopped:
+            while self._todo and not (self._is_stopped or self._is_overspent):
                 concurrency = self._config.concurrency
                 async with (
                     aclosing(self._hand_out()) as specs,
@@ -86,6 +89,8 @@ class RunDriver:
         if self._n_missing:
             status: RunStatus = "finished" if is_imported(self._config) else "stopped"
             return status, missing_sentence(self._n_missing, self._config)
+        if self._todo and self._max_cost is not None and self._is_overspent:
+            return "stopped", overspent_sentence(self._executor.spent, self._max_cost, len(self._todo))
         return ("stopped", "") if self._todo or self._n_cancelled else ("finished", "")
 
     def stop(self) -> None:
@@ -117,7 +122,13 @@ class RunDriver:
 
     def _may_begin(self) -> bool:
         """Whether another trial may begin: not while many finished ones wait for a disk that is slow."""
-        return not (self._is_stopped or self.trouble) and len(self.in_flight) < self._config.concurrency + MAX_UNSTORED
+        if self._is_stopped or self._is_overspent or self.trouble:
+            return False
+        return len(self.in_flight) < self._config.concurrency + MAX_UNSTORED
+
+    @property
+    def _is_overspent(self) -> bool:
+        return self._executor.has_spent_more_than(self._max_cost)
 
     async def _spec(self, trial: PendingTrial) -> TrialSpec | GradeSpec | None:
         config, case = self._config, self._cases[trial.case_index]

@@ -30,12 +30,13 @@ T = TypeVar("T")
 
 @dataclass(slots=True)
 class Playing:
-    """A run that this process drives; `driver` is None while it waits for its turn."""
+    """A run that this process drives; `driver` is None while it waits for its turn. `max_cost` is in US dollars."""
 
     live: LiveRun = field(default_factory=LiveRun)
     driver: RunDriver | None = None
     task: asyncio.Task[None] | None = None
     is_stopped: bool = False
+    max_cost: float | None = None
 
 
 class RunPlayers:
@@ -50,9 +51,9 @@ class RunPlayers:
         self._slots = asyncio.Semaphore(MAX_RUNS_AT_ONCE)
         self._is_closing = False
 
-    def play(self, run_id: int, note: str = "") -> Playing:
+    def play(self, run_id: int, note: str = "", max_cost: float | None = None) -> Playing:
         """Play a run that is ours when its turn comes; `note` becomes part of its reason."""
-        playing = self.playing.setdefault(run_id, Playing())
+        playing = self.playing.setdefault(run_id, Playing(max_cost=max_cost))
         playing.task = asyncio.create_task(self._play_one(run_id, playing, note), name=f"run {run_id}")
         return playing
 
@@ -140,6 +141,7 @@ class RunPlayers:
             writer=self._writer,
             scrubbed=self._scrubbed,
             on_change=playing.live.touch,
+            max_cost=playing.max_cost,
         )
         return await playing.driver.drive()
 

@@ -91,9 +91,14 @@ class RunDesk:
         ready = ready_criteria(criteria, self._settings, root)
         return await self.start(await asyncio.to_thread(plan_rescoring, self._store.runs, run_id, ready))
 
-    async def run_to_end(self, plan: RunPlan, on_progress: Callable[[RunSummary], None]) -> RunSummary:
-        """Play a run here and now; tells of progress at most four times a second. Cancelling it stops the run."""
-        run_id, playing = await self._begin(plan)
+    async def run_to_end(
+        self, plan: RunPlan, on_progress: Callable[[RunSummary], None], *, max_cost: float | None = None
+    ) -> RunSummary:
+        """Play a run here and now; tells of progress at most four times a second. Cancelling it stops the run.
+
+        Once its trials cost more than `max_cost` US dollars it begins no others, and ends stopped.
+        """
+        run_id, playing = await self._begin(plan, max_cost)
         try:
             async for _ in playing.live.ticks():
                 on_progress(await self.summary(run_id))
@@ -239,10 +244,10 @@ class RunDesk:
         await asyncio.wait({playing.task})
         return False
 
-    async def _begin(self, plan: RunPlan) -> tuple[int, Playing]:
+    async def _begin(self, plan: RunPlan, max_cost: float | None = None) -> tuple[int, Playing]:
         """Store a run that is ours from its first moment, and play it."""
         run_id = await self._write(self._store.runs.create, plan.config, plan.cases, own_mark())
-        return run_id, self._players.play(run_id)
+        return run_id, self._players.play(run_id, max_cost=max_cost)
 
     async def _ask_to_stop(self, run_id: int) -> None:
         """Write that whoever plays the run is to stop; one that nobody plays is stopped, one that is over stays so."""

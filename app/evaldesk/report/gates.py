@@ -217,10 +217,13 @@ def _curve(run: RunNumbers, name: str, word: str, k: int, least: float) -> GateO
 
 def _cost(run: RunNumbers, most: float) -> GateOutcome:
     if run.n_unpriced:
-        words = f"the price of {run.n_unpriced:,} trials is not known, so the cost cannot be held to ${most:g}"
+        trials = "1 trial" if run.n_unpriced == 1 else f"{run.n_unpriced:,} trials"
+        words = f"the price of {trials} is not known, so the cost cannot be held to ${most:g}"
         return GateOutcome("--max-cost", False, words)
     is_held = run.cost <= most + ROUNDING
     words = f"the run cost ${run.cost:.4g}, {'within' if is_held else 'more than'} ${most:g}"
+    if not is_held and run.n_done < run.n_planned:
+        words += f"; it was stopped, and {run.n_planned - run.n_done:,} of {run.n_planned:,} trials were not played"
     return GateOutcome("--max-cost", is_held, words)
 
 

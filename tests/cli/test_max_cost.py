@@ -1,0 +1,79 @@
+"""`--max-cost` ends a run as soon as it is too expensive, and says so."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from tests.cli.conftest import Place
+
+DEAR = """
+from evaldesk.model import Event, Usage
+
+
+class Dear:
+    def describe(self):
+        from evaldesk.model import AgentDescription
+
+        return AgentDescription("dear", "python")
+
+    async def reply(self, session, message):
+        price = None if message == "unpriced" else 0.1
+        yield Event("usage", usage=Usage("dear", 10, 1, cost=price))
+        yield Event("agent_message", text=message)
+
+
+root_agent = Dear()
+"""
+
+
+@pytest.fixture
+def dear(place: Place) -> Place:
+    (place.agent / "agent.py").write_text(DEAR)
+    return place
+
+
+def test_a_run_that_costs_too_much_begins_no_more_trials(dear: Place) -> None:
+    path = dear.evalset("words", {"one": "one", "two": "two", "three": "three"})
+
+    result = dear.eval(path, "--n", 4, "--concurrency", 2, "--max-cost", 0.3, "--min-pass-rate", 0.5)
+
+    # The fourth trial is more than 30 cents, and one other is in flight by then.
+    assert result.exit_code == 1, result.output
+    assert "The trials cost $0.5, more than the limit of $0.3, so 7 trials were not started." in result.stdout
+    assert "✗ failed --max-cost: the run cost $0.5, more than $0.3; it was stopped, and 7 of 12" in result.stdout
+    assert "✓ held   --min-pass-rate" in result.stdout
+    assert "Stopped: 5 of 12 trials are done and stored. Go on with: evaldesk run resume 1" in result.stderr
+    with dear.store() as store:
+        summary = store.runs.summary(1)
+    assert (summary.status, summary.n_done, summary.n_todo) == ("stopped", 5, 7)
+
+
+def test_a_run_within_its_cost_is_played_to_the_end(dear: Place) -> None:
+    path = dear.evalset("words", {"one": "one", "two": "two", "three": "three"})
+
+    result = dear.eval(path, "--max-cost", 0.3)
+
+    assert result.exit_code == 0, result.output
+    assert "✓ held   --max-cost: the run cost $0.3, within $0.3" in result.stdout
+
+
+def test_the_eval_sets_of_a_command_share_one_limit(dear: Place) -> None:
+    paths = [dear.evalset(name, {"one": "one", "two": "two"}) for name in ("first", "second", "third")]
+
+    result = dear.eval(*paths, "--max-cost", 0.25, "--concurrency", 1, "--json")
+
+    [gate] = json.loads(result.stdout)["gates"]
+    assert result.exit_code == 1
+    assert gate["sentence"].startswith("the run cost $0.3, more than $0.25; it was stopped, and 1 of 4")
+    assert "run resume 2" in result.stderr
+
+
+def test_a_cost_that_is_not_known_does_not_hold(dear: Place) -> None:
+    result = dear.eval(dear.evalset("words", {"unpriced": "unpriced"}), "--max-cost", 1)
+
+    assert result.exit_code == 1
+    assert "the price of 1 trial is not known" in result.stdout
