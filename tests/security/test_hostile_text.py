@@ -19,7 +19,7 @@ class Elements(HTMLParser):
     def __init__(self, page: str) -> None:
         super().__init__(convert_charrefs=True)
         self.found: list[tuple[str, dict[str, str]]] = []
-        self.text = ""
+        self._pieces: list[str] = []
         self.odd: list[str] = []
         self.feed(page)
         self.close()
@@ -29,10 +29,10 @@ class Elements(HTMLParser):
         if len(names) != len(set(names)):
             self.odd.append(f"an attribute twice in {tag}: {names}")
         self.found.append((tag, {name: value or "" for name, value in attrs}))
-        self.text += "".join(f"\x00{value}" for _, value in attrs)
+        self._pieces += [f"\x00{value}" for _, value in attrs]
 
     def handle_data(self, data: str) -> None:
-        self.text += data
+        self._pieces.append(data)
 
     def handle_comment(self, data: str) -> None:
         self.odd.append(f"a comment: {data}")
@@ -46,6 +46,11 @@ class Elements(HTMLParser):
 
     def handle_pi(self, data: str) -> None:
         self.odd.append(f"an instruction: {data}")
+
+    @property
+    def text(self) -> str:
+        """What the page says, the values of its attributes included."""
+        return "".join(self._pieces)
 
     @property
     def shapes(self) -> set[tuple[str, str]]:
