@@ -20,7 +20,12 @@ pytestmark = pytest.mark.anyio
 
 
 async def judged(endpoint: Endpoint, n: int) -> Grading:
-    options = {"judge_model": "openai/small", "num_samples": n, "base_url": endpoint.address, "parallelism_limit": 1}
+    options: dict[str, Any] = {
+        "judge_model": "openai/small",
+        "num_samples": n,
+        "base_url": endpoint.address,
+        "parallelism_limit": 1,
+    }
     criterion = Criterion("final_response_match_v2", 0.5, {"judge_model_options": options})
     return await grade_trial(PLAYED, CASE, [criterion])
 
