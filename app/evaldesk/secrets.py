@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
+from functools import lru_cache
 
 _NAMES = re.compile(r"(?:API_?KEY|ACCESS_?KEY|_TOKEN|_SECRET|_PASSWORD|_CREDENTIALS)$", re.IGNORECASE)
 _MIN_LENGTH = 8
@@ -55,8 +56,13 @@ def scrubber(environment: Mapping[str, str]) -> Callable[[str], str]:
 
 def known_values(environment: Mapping[str, str]) -> dict[str, str]:
     """The secret values of an environment, with the names of their variables."""
-    found = {environment.get(name, ""): name for name in environment if _NAMES.search(name)}
+    found = {environment.get(name, ""): name for name in environment if _is_secret(name)}
     return {value: name for value, name in found.items() if len(value) >= _MIN_LENGTH and not _WORD.fullmatch(value)}
+
+
+@lru_cache(maxsize=1_000)  # asked of every variable for every frame that a worker sends
+def _is_secret(name: str) -> bool:
+    return _NAMES.search(name) is not None
 
 
 def may_hold_key(data: bytes) -> bool:

@@ -86,14 +86,16 @@ def unscored_reasons(criterion: Criterion, cases: Sequence[Case]) -> dict[str, s
     if is_function(criterion):
         return {}
     metric = build_metric(criterion)
+    reasons = {case.id: missing_of(metric, case) for case in cases}
+    return {case_id: reason for case_id, reason in reasons.items() if reason is not None}
+
+
+def missing_of(metric: Metric, case: Case) -> str | None:
+    """Why the metric will say nothing about the case, or None when it can judge it."""
     is_missing, reason = _MISSING.get(metric.info.needs, (_is_never, ""))
-    found = {case.id: reason for case in cases if is_missing(case)}
-    if isinstance(metric, ConditionalMetric):
-        for case in cases:
-            told = None if case.id in found else metric.missing(case)
-            if told is not None:
-                found[case.id] = told
-    return found
+    if is_missing(case):
+        return reason
+    return metric.missing(case) if isinstance(metric, ConditionalMetric) else None
 
 
 def _is_never(case: Case) -> bool:

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 
 from evaldesk.errors import MetricError, ModelError
 from evaldesk.metrics.account import open_account
-from evaldesk.metrics.criteria import build_metric, unscored_reason
+from evaldesk.metrics.criteria import build_metric, missing_of
+from evaldesk.metrics.eval_function import is_function
 from evaldesk.metrics.metric import MetricInfo
 from evaldesk.model import Case, Criterion, ErrorRecord, Score, Transcript, Usage
 from evaldesk.wire import plain, plain_text
@@ -62,7 +63,7 @@ async def _criterion_scores(
 ) -> list[Score]:
     try:
         metric = build_metric(criterion)
-        reason = unscored_reason(criterion, case)
+        reason = None if is_function(criterion) else missing_of(metric, case)
         if reason:
             return [Score(criterion.metric, threshold=criterion.threshold, reason=reason)]
         found = metric.score(transcript, case)
