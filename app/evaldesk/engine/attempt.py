@@ -5,10 +5,14 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Literal, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
 
 from evaldesk.engine.output import Log
+from evaldesk.engine.pauses import Pause, pause_of
 from evaldesk.model import StopReason, Transcript, TurnRecord
+
+if TYPE_CHECKING:
+    from evaldesk.llm import Wait
 
 Clock: TypeAlias = Callable[[], float]
 Phase: TypeAlias = Literal["load", "play", "grade"]
@@ -38,6 +42,7 @@ class Attempt:
     turn: TurnUnderWay | None = None
     log: Log = field(default_factory=Log)
     started: float = 0.0
+    pause: Pause | None = None
 
     def begin(self, phase: Phase, timeout_s: float) -> None:
         """Enter `phase`, which may take `timeout_s`."""
@@ -46,6 +51,10 @@ class Attempt:
         self.deadline = self.clock() + timeout_s
         if phase == "play":
             self.started = self.clock()
+
+    def waits(self, wait: Wait) -> None:
+        """Keep what a model call waits for; told in the thread of the model calls."""
+        self.pause = pause_of(wait)
 
     @property
     def seconds_left(self) -> float:

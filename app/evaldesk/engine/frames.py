@@ -10,6 +10,7 @@ from typing import TypeAlias
 
 import msgspec
 
+from evaldesk.engine.pauses import Pause
 from evaldesk.model import (
     AgentDescription,
     AgentRef,
@@ -78,9 +79,13 @@ class Ready(msgspec.Struct, frozen=True, tag="ready"):
 
 
 class Beat(msgspec.Struct, frozen=True, tag="beat"):
-    """The worker's main loop is alive; `left` is (key, seconds until its deadline) of all that is under way."""
+    """The worker's main loop is alive; `left` is (key, seconds until its deadline) of all that is under way.
+
+    `pauses` are what trials wait for at this moment.
+    """
 
     left: tuple[tuple[int, float], ...]
+    pauses: tuple[Pause, ...] = ()
 
 
 class Ended(msgspec.Struct, frozen=True, tag="ended"):

@@ -27,6 +27,7 @@ from evaldesk.engine.frames import (
     frame_from_worker,
 )
 from evaldesk.engine.output import Tail
+from evaldesk.engine.pauses import Pause
 from evaldesk.errors import EvaldeskError
 from evaldesk.wire import to_json
 
@@ -65,7 +66,8 @@ class Death:
 class WorkerProcess:
     """One worker. `on_answer` gets its frames, `on_death` is called once, when it is gone and all frames are read.
 
-    A worker that is gone before `start` returned is the error of `start` alone.
+    A worker that is gone before `start` returned is the error of `start` alone. `pauses` are what its trials waited
+    for when it last said so.
     """
 
     def __init__(self, on_answer: Callable[[Answer], None], on_death: Callable[[Death], None]) -> None:
@@ -77,6 +79,7 @@ class WorkerProcess:
         self._output = Tail()
         self._ready = self._loop.create_future()
         self._gone = self._loop.create_future()
+        self.pauses: tuple[Pause, ...] = ()
         self._deadlines: dict[int, float] = {}
         self._waiting: list[bytes] = []
         self._silent_s = 0.0
@@ -192,6 +195,7 @@ class WorkerProcess:
     def _act(self, frame: FromWorker) -> None:
         if isinstance(frame, Beat):
             now = self._loop.time()
+            self.pauses = frame.pauses
             self._deadlines.update({key: now + left for key, left in frame.left if key in self._deadlines})
         elif isinstance(frame, Ready):
             if not self._ready.done():

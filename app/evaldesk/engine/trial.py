@@ -12,12 +12,14 @@ from evaldesk.engine.grading import grade, grading_timeout_s, load_functions
 from evaldesk.engine.loading import load_ready
 from evaldesk.engine.output import CURRENT_LOG
 from evaldesk.engine.player import play_trial, timed_out, trial_result
+from evaldesk.llm.retries import CURRENT_LISTENER
 from evaldesk.model import ErrorRecord, TrialResult, TrialSpec
 
 
 async def run_trial(spec: TrialSpec, attempt: Attempt) -> TrialResult:
     """Load, play, grade. Each phase has its own deadline, which whoever holds the attempt enforces."""
     CURRENT_LOG.set(attempt.log)
+    CURRENT_LISTENER.set(attempt.waits)
     attempt.begin("load", LOAD_TIMEOUT_S)
     try:
         agent = load_ready(spec.agent, spec.model, spec.model_options)

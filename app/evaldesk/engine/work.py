@@ -15,6 +15,7 @@ from evaldesk.engine.output import CURRENT_LOG
 from evaldesk.engine.results import cancelled, unplayed
 from evaldesk.engine.trial import given_up, run_trial
 from evaldesk.engine.turn import cut
+from evaldesk.llm.retries import CURRENT_LISTENER
 from evaldesk.model import ErrorRecord, Score, Transcript, TrialResult
 from evaldesk.wire import plain, to_json
 
@@ -66,6 +67,7 @@ class GradeWork:
     async def run(self) -> bytes:
         """Grade, encode."""
         CURRENT_LOG.set(self.attempt.log)
+        CURRENT_LISTENER.set(self.attempt.waits)
         spec = self._frame.spec
         self.attempt.begin("grade", grading_timeout_s(spec.criteria, spec.limits))
         return _ended(self._frame.key, await grade(spec.result, spec.case, spec.criteria, spec.limits))

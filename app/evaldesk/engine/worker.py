@@ -18,6 +18,7 @@ from evaldesk.engine.chat_work import DescribeWork, TurnWork
 from evaldesk.engine.frames import Beat, Describe, Grade, Play, Ready, Stop, Talk, frame_to_worker
 from evaldesk.engine.lanes import Lane
 from evaldesk.engine.output import capture_output
+from evaldesk.engine.pauses import still
 from evaldesk.engine.process_guard import end_with_group, guard_process, rearm_guard, take_over_pipes
 from evaldesk.engine.work import GradeWork, TrialWork, Work
 
@@ -60,8 +61,13 @@ class Worker:
     def beat(self) -> None:
         """Tell the parent that this loop is alive, again and again."""
         rearm_guard()
-        self._channel.send(Beat(tuple((key, job.attempt.seconds_left) for key, job in self._jobs.items())))
+        self._channel.send(self.moment())
         self._loop.call_later(BEAT_S, self.beat)
+
+    def moment(self) -> Beat:
+        """How the jobs stand at this moment."""
+        left = tuple((key, job.attempt.seconds_left) for key, job in self._jobs.items())
+        return Beat(left, still(job.attempt.pause for job in self._jobs.values()))
 
     def _begin(self, frame: Play | Grade | Talk | Describe) -> None:
         job = _Job(self._work(frame), self._lane())

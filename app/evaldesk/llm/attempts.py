@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable
 
 from evaldesk.errors import ModelError
-from evaldesk.llm import client, direct
+from evaldesk.llm import client
 from evaldesk.llm.call import ModelCall, ModelReply
 from evaldesk.llm.endpoints import own_endpoint
 from evaldesk.llm.strictness import STRICTNESS
@@ -17,6 +17,8 @@ async def attempt(call: ModelCall, tell: Callable[[str], object] | None) -> Mode
 
     Raises ModelError, TimeoutError, and what the client raises.
     """
+    from evaldesk.llm import direct
+
     while True:
         unknown = STRICTNESS.unknown_to(call)
         at = own_endpoint(call)
@@ -33,6 +35,8 @@ async def attempt(call: ModelCall, tell: Callable[[str], object] | None) -> Mode
 def warm(call: ModelCall) -> None:
     """Import what such calls need: LiteLLM takes 1.7 s, aiohttp 0.2."""
     if is_direct(call):
+        from evaldesk.llm import direct
+
         direct.preload()
     else:
         client.open_litellm()

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 from evaldesk.llm.call import ModelCall, ModelReply
 from evaldesk.llm.recording import CURRENT_RECORDER
-from evaldesk.llm.retries import PATIENT, Patience, Wait, complete_patiently
+from evaldesk.llm.retries import PATIENT, Patience, Wait, complete_patiently, heard
 
 T = TypeVar("T")
 
@@ -39,7 +39,7 @@ async def complete(
         return await on_loop(complete_patiently(call, tell, patience, warn))
 
     tell = (lambda text: caller.call_soon_threadsafe(on_text, text)) if on_text else None
-    warn = (lambda wait: caller.call_soon_threadsafe(on_wait, wait)) if on_wait else None
+    warn = heard((lambda wait: caller.call_soon_threadsafe(on_wait, wait)) if on_wait else None)
     return await (recorder.reply(call, on_text, ask) if recorder else ask())
 
 

@@ -6,6 +6,7 @@ import asyncio
 import random
 import time
 from collections.abc import Awaitable, Callable
+from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import TypeAlias, TypeVar
@@ -45,15 +46,37 @@ class Wait:
     n_attempts: int
     until: datetime
 
+    @property
+    def why(self) -> str:
+        """What happened, in a word or two."""
+        return "rate-limited" if self.failure.kind == "rate_limit" else self.failure.kind.replace("_", " ")
+
     def sentence(self) -> str:
         """`rate-limited until 12:03:05, then attempt 2 of 5: …`, in local time."""
         until = self.until.astimezone().strftime("%H:%M:%S")
-        what = "rate-limited" if self.failure.kind == "rate_limit" else self.failure.kind.replace("_", " ")
-        return f"{what} until {until}, then attempt {self.n_tried + 1} of {self.n_attempts}: {self.failure.sentence}"
+        return (
+            f"{self.why} until {until}, then attempt {self.n_tried + 1} of {self.n_attempts}: {self.failure.sentence}"
+        )
 
 
 PATIENT = Patience()
 OnWait: TypeAlias = Callable[[Wait], object]
+
+# Told of every wait of the trial that is current, as it begins, in the thread of the model calls.
+CURRENT_LISTENER: ContextVar[OnWait | None] = ContextVar("current_listener", default=None)
+
+
+def heard(on_wait: OnWait | None) -> OnWait | None:
+    """Who is told of the waits of a call that is made here: `on_wait`, and whoever listens to the current trial."""
+    listener = CURRENT_LISTENER.get()
+    if listener is None or on_wait is None:
+        return listener or on_wait
+
+    def both(wait: Wait) -> None:
+        listener(wait)
+        on_wait(wait)
+
+    return both
 
 
 async def complete_patiently(

@@ -11,7 +11,7 @@ from evaldesk.llm.call import ModelCall
 from evaldesk.llm.client import endpoint, open_litellm
 from evaldesk.llm.failures import failure_of
 from evaldesk.llm.loop import on_loop
-from evaldesk.llm.retries import PATIENT, Patience, Wait, patiently
+from evaldesk.llm.retries import PATIENT, Patience, Wait, heard, patiently
 from evaldesk.model import ModelOptions
 
 
@@ -32,9 +32,7 @@ async def litellm_response(
     async def attempt() -> Any:
         return await open_litellm().acompletion(**{**arguments, "num_retries": 0})
 
-    def waits(wait: Wait) -> None:
-        caller.call_soon_threadsafe(on_wait, wait)
-
+    waits = heard(lambda wait: caller.call_soon_threadsafe(on_wait, wait))
     response, n_attempts = await on_loop(patiently(attempt, model, patience, on_wait=waits))
     on_done(n_attempts)
     return _chunks(response, model) if arguments.get("stream") else response

@@ -11,7 +11,10 @@ from evaldesk.registry import Registry
 
 
 class Executor(Protocol):
-    """Carries out trials. Every spec that was submitted has exactly one result, whatever happens to it."""
+    """Carries out trials. Every spec that was submitted has exactly one result, whatever happens to it.
+
+    One that knows what the models of its trials wait for says so by `pauses`, a sequence of Pause.
+    """
 
     @property
     def is_cancelled(self) -> bool:

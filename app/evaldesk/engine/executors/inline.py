@@ -9,6 +9,7 @@ from typing import Literal
 from evaldesk.engine.attempt import Attempt
 from evaldesk.engine.frames import GradeSpec
 from evaldesk.engine.grading import grade
+from evaldesk.engine.pauses import Pause, still
 from evaldesk.engine.results import cancelled
 from evaldesk.engine.trial import run_trial
 from evaldesk.model import TrialResult, TrialSpec
@@ -23,6 +24,11 @@ class InlineExecutor:
         self._results: asyncio.Queue[TrialResult | None] = asyncio.Queue()
         self._jobs: set[asyncio.Task[None]] = set()
         self._attempts: dict[asyncio.Task[TrialResult], Attempt] = {}
+
+    @property
+    def pauses(self) -> tuple[Pause, ...]:
+        """What trials under way wait for."""
+        return still(attempt.pause for attempt in self._attempts.values())
 
     async def submit(self, spec: TrialSpec | GradeSpec) -> None:
         """Begin the trial once fewer than `concurrency` are under way."""

@@ -14,6 +14,7 @@ from functools import partial
 
 from evaldesk.engine.frames import Ended, Grade, GradeSpec, Play, Stop
 from evaldesk.engine.grading import grading_timeout_s
+from evaldesk.engine.pauses import Pause, still
 from evaldesk.engine.process import Answer, Death, WorkerProcess, WorkerStartError
 from evaldesk.engine.results import cancelled, unplayed
 from evaldesk.engine.spares import SpareWorkers
@@ -71,6 +72,11 @@ class LocalExecutor:
     def worker_pids(self) -> list[int]:
         """Process ids of the workers that are up."""
         return [slot.worker.pid for slot in self._slots if slot.worker and not slot.is_starting]
+
+    @property
+    def pauses(self) -> tuple[Pause, ...]:
+        """What trials under way wait for."""
+        return still(pause for slot in self._slots if slot.worker and slot.jobs for pause in slot.worker.pauses)
 
     async def submit(self, spec: TrialSpec | GradeSpec) -> None:
         """Take a trial once fewer than `concurrency` are under way. Raises UsageError after `close`."""
