@@ -1,5 +1,10 @@
 """The source of an agent of google-adk with a scripted model, put together by the tests."""
 
+from __future__ import annotations
+
+import sys
+from typing import Any
+
 from tests.agents.roller import DECIDED
 
 SCRIPT = '''
@@ -60,3 +65,46 @@ root_agent = LlmAgent(
 )
 '''
 )
+
+TRANSFER = (
+    SCRIPT
+    + """
+def boss(word, request):
+    return said("", ("transfer_to_agent", {"agent_name": "clerk"}))
+
+def clerk(word, request):
+    return said("clerk here")
+
+below = LlmAgent(name="clerk", model=Scripted(answer=clerk), description="Answers.", instruction="For {customer}.")
+root_agent = LlmAgent(name="boss", model=Scripted(answer=boss), sub_agents=[below], instruction="{shop} {name?}")
+"""
+)
+
+AGENT_TOOL = (
+    SCRIPT
+    + '''
+def look(place: str) -> str:
+    """Look."""
+    return f"{place} is empty"
+
+def inner(word, request):
+    return said(word["result"]) if isinstance(word, dict) else said("", ("look", {"place": word}))
+
+def outer(word, request):
+    return said("nothing there") if isinstance(word, dict) else said("", ("scout", {"request": "cellar"}))
+
+scout = LlmAgent(name="scout", model=Scripted(answer=inner), tools=[look], description="Looks around.")
+root_agent = LlmAgent(name="lead", model=Scripted(answer=outer), tools=[AgentTool(scout)])
+'''
+)
+
+
+def asked(_: Any) -> list[Any]:
+    """The requests that the scripted model of the agent was given."""
+    return list(sys.modules["some_agent.agent"].asked)
+
+
+def shown(agent: Any) -> list[str]:
+    """What the model was shown in its last call: texts, and the names of calls and results."""
+    parts = [part for content in asked(agent)[-1].contents for part in content.parts]
+    return [part.text or (part.function_call or part.function_response).name for part in parts]

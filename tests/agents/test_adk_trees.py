@@ -1,0 +1,138 @@
+"""Trees of agents of google-adk: transfer, agents used as tools, apps with plugins, and where they are found."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.agents.adk_source import AGENT_TOOL, ROLLER, SCRIPT, TRANSFER
+
+from evaldesk.agents import agent_ref, find_agents, load_agent
+from evaldesk.model import Session
+
+pytest.importorskip("google.adk", reason="google-adk is not installed; `make adapters` installs it")
+
+pytestmark = [pytest.mark.anyio, pytest.mark.filterwarnings("ignore")]  # what google-adk warns of is not ours to mend
+
+
+async def test_transfer_to_a_sub_agent_keeps_authors(loaded: Any, play: Any) -> None:
+    agent = loaded(TRANSFER)
+    session = Session("s", state={"shop": "Books", "customer": "Ann"})
+
+    events = await play(agent, session, "hello")
+    await play(agent, session, "and again")
+
+    calls = [(event.author, event.call.name) for event in events if event.kind == "tool_call"]
+    assert calls == [("boss", "transfer_to_agent")]
+    assert [(event.author, event.text) for event in events if event.kind == "agent_message"] == [
+        ("clerk", "clerk here")
+    ]
+    assert session.turns[1].events[-1].author == "clerk"
+
+
+async def test_the_calls_inside_an_agent_tool_are_told_but_are_not_the_agents_own(loaded: Any, play: Any) -> None:
+    agent = loaded(AGENT_TOOL)
+    session = Session("s")
+
+    events = await play(agent, session, "go")
+
+    told = [(event.kind, event.author, event.within) for event in events if event.kind != "usage"]
+    assert told == [
+        ("tool_call", "lead", ""),
+        ("tool_call", "scout", "scout"),
+        ("tool_result", "scout", "scout"),
+        ("agent_message", "scout", "scout"),
+        ("tool_result", "lead", ""),
+        ("agent_message", "lead", ""),
+    ]
+    turn = session.turns[0]
+    assert ([call.name for call in turn.tool_calls], turn.answer) == (["scout"], "nothing there")
+    assert len(turn.usages) == 4
+
+
+async def test_plugins_and_callbacks_are_honoured(loaded: Any, play: Any) -> None:
+    source = (
+        SCRIPT
+        + """
+class Shout(BasePlugin):
+    async def after_model_callback(self, *, callback_context, llm_response):
+        return said(llm_response.content.parts[0].text.upper())
+
+def greet(callback_context):
+    callback_context.state["greeted"] = True
+
+def answer(word, request):
+    return said("quiet")
+
+root_agent = LlmAgent(name="a", model=Scripted(answer=answer), before_agent_callback=greet)
+app = App(name="loud", root_agent=root_agent, plugins=[Shout("shout")])
+"""
+    )
+    session = Session("s")
+
+    await play(loaded(source), session, "go")
+
+    assert session.turns[0].answer == "QUIET"
+    assert session.state == {"greeted": True}
+
+
+def test_the_description_is_a_tree(loaded: Any) -> None:
+    described = loaded(TRANSFER).describe()
+
+    assert (described.name, described.kind, described.model) == ("boss", "adk", "scripted")
+    assert [(agent.name, agent.kind, agent.description) for agent in described.sub_agents] == [
+        ("clerk", "LlmAgent", "Answers.")
+    ]
+    assert described.initial_state == {"shop": "", "customer": ""}
+
+
+def test_tools_are_described_with_their_schemas(loaded: Any) -> None:
+    [tool] = loaded(ROLLER).describe().tools
+
+    assert (tool.name, tool.description) == ("roll_die", "Roll a die.")
+    assert tool.parameters["properties"]["sides"]["type"] == "integer"
+    assert tool.parameters["required"] == ["sides"]
+
+
+def test_an_agent_used_as_a_tool_is_in_the_tree(loaded: Any) -> None:
+    described = loaded(AGENT_TOOL).describe()
+
+    assert [(agent.name, agent.kind) for agent in described.sub_agents] == [("scout", "AgentTool")]
+    assert [tool.name for tool in described.sub_agents[0].tools] == ["look"]
+
+
+async def test_a_folder_that_re_exports_its_agent(tmp_path: Path, play: Any) -> None:
+    folder = tmp_path / "shop"
+    folder.mkdir()
+    folder.joinpath("core.py").write_text(ROLLER)
+    folder.joinpath("__init__.py").write_text("from .core import root_agent\n")
+    session = Session("s", state={"player": "Ann"})
+
+    await play(load_agent(agent_ref(str(folder))), session, "hi")
+
+    assert session.turns[0].answer == "hello there"
+
+
+def test_a_folder_with_only_an_app(tmp_path: Path) -> None:
+    folder = tmp_path / "only_app"
+    folder.mkdir()
+    source = ROLLER.replace("root_agent = LlmAgent(", "dice = LlmAgent(")
+    folder.joinpath("agent.py").write_text(f"{source}\napp = App(name='only_app', root_agent=dice)\n")
+
+    [found] = find_agents([tmp_path])
+
+    assert (found.target, load_agent(found).describe().name) == ("only_app.agent:app", "dice")
+
+
+def test_a_folder_with_only_yaml(tmp_path: Path) -> None:
+    folder = tmp_path / "written"
+    folder.mkdir()
+    folder.joinpath("root_agent.yaml").write_text(
+        "agent_class: LlmAgent\nname: written\nmodel: gemini-2.5-flash\ninstruction: Be brief.\n"
+    )
+
+    [found] = find_agents([tmp_path])
+    described = load_agent(found).describe()
+
+    assert (described.name, described.instruction, described.model) == ("written", "Be brief.", "gemini-2.5-flash")
