@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import TYPE_CHECKING
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
@@ -16,8 +17,9 @@ if TYPE_CHECKING:
     from evaldesk.desk.desk import Desk
 
 
+@cache
 def environment() -> Environment:
-    """The one Jinja environment: everything is escaped, nothing undefined prints as empty."""
+    """The one Jinja environment of this process: everything is escaped, nothing undefined prints as empty."""
     env = Environment(
         loader=FileSystemLoader(paths.shipped("templates")),
         autoescape=True,
