@@ -9,7 +9,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from evaldesk.cli.eval_options import (
+    Sectioned,
     gate_options,
+    limit_options,
+    model_options,
     openhands_options,
     osmosis_options,
     output_options,
@@ -20,9 +23,11 @@ if TYPE_CHECKING:
     from evaldesk.cli.eval_request import EvalRequest
 
 
-@click.command(name="eval")
+@click.command(name="eval", cls=Sectioned)
 @click.argument("words", nargs=-1, metavar="[AGENT EVALSET[:CASE,CASE]...]")
 @run_options
+@model_options
+@limit_options
 @gate_options
 @output_options
 @osmosis_options

@@ -31,8 +31,9 @@ def eval_adk(request: EvalRequest) -> int:
         raise UsageError(f"name {missing}, such as: evaldesk eval samples/hello_world hello_world")
     agent = named_agent(request.words[0], request.workspace)
     chosen = _chosen(request.words[1:], _folder_of_names(agent))
-    config = Path(request.config_file_path) if request.config_file_path else _config_beside(chosen)
+    config = _config(request, chosen)
     criteria, user = (read_criteria(config), read_user(config)) if config else ((), None)
+    criteria = request.named_criteria or criteria
     jobs = []
     for path, case_ids in chosen.items():
         evalset = read_evalset_file(path)
@@ -61,6 +62,15 @@ def _folder_of_names(agent: AgentRef) -> Path | None:
     """Where the agent's eval sets are found by their names; those of the samples ship beside them."""
     folder = Path(agent.folder) if agent.folder else None
     return paths.shipped("evalsets") if folder and folder.parent == paths.samples() else folder
+
+
+def _config(request: EvalRequest, chosen: Mapping[Path, object]) -> Path | None:
+    """The criteria file that was named, or stands beside the eval set. Raises UsageError."""
+    if request.config_file_path:
+        if request.criteria:
+            raise UsageError("--criterion and --config-file-path: name the criteria by one of them")
+        return Path(request.config_file_path)
+    return None if request.criteria else _config_beside(chosen)
 
 
 def _config_beside(chosen: Mapping[Path, object]) -> Path | None:

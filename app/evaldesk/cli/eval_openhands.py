@@ -97,6 +97,8 @@ def _chosen(evalset: EvalSet, request: EvalRequest) -> list[str]:
 
 
 def _criteria(request: EvalRequest) -> tuple[Criterion, ...]:
+    if request.criteria:
+        return request.named_criteria
     if request.config_file_path:
         return given_criteria(request.config_file_path)
     return (Criterion("reported_value", 1.0, {"path": f"test_result.{request.score_key}"}),)

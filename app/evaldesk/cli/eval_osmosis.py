@@ -87,6 +87,8 @@ def _criteria(request: EvalRequest) -> tuple[Criterion, ...]:
     if request.eval_fns:
         found = [function_criterion(name, threshold, compat=request.compat or "") for name in request.eval_fns]
         return tuple(replace(each, options={**each.options, "root": here}) for each in found)
+    if request.criteria:
+        return request.named_criteria
     if request.config_file_path:
         return given_criteria(request.config_file_path)
     return (replace(REWARD, threshold=threshold),)

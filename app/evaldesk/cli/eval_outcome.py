@@ -9,6 +9,7 @@ from typing import TypeAlias
 import click
 
 from evaldesk.cli.baselines import read_baseline
+from evaldesk.cli.eval_check import check_jobs
 from evaldesk.cli.eval_report import report_error, show_details, show_result
 from evaldesk.cli.eval_request import EvalRequest, Job
 from evaldesk.cli.output_files import check_outputs, write_outputs
@@ -56,6 +57,8 @@ async def _play_and_judge(
 ) -> int:
     try:
         try:
+            if request.check:
+                return await check_jobs(desk, jobs, is_json=request.is_json)
             played = await play_jobs(desk, jobs, is_quiet=request.quiet or request.is_json, max_cost=gates.max_cost)
         except AgentError as error:
             report_error(jobs[0].agent.id, error)

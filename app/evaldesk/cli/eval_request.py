@@ -7,9 +7,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from evaldesk.desk.criteria import criteria_of
 from evaldesk.desk.run_plan import RunOptions
 from evaldesk.errors import UsageError
 from evaldesk.model import DEFAULT_CRITERIA, AgentRef, Criterion, EvalSet, ModelOptions
+from evaldesk.model.recording import Recording, RecordingMode
 from evaldesk.report.gates import Gates
 from evaldesk.settings import Settings, read_settings
 from evaldesk.store import RunSummary, Store
@@ -28,6 +30,15 @@ class EvalRequest:
     temperature: float | None = None
     max_tokens: int | None = None
     max_turns: int | None = None
+    top_p: float | None = None
+    retries: int | None = None
+    user_model: str | None = None
+    turn_timeout_s: float | None = None
+    tool_timeout_s: float | None = None
+    judge_timeout_s: float | None = None
+    recording: RecordingMode | None = None
+    criteria: tuple[tuple[str, float], ...] = ()
+    check: bool = False
     config_file_path: str | None = None
     pass_threshold: float | None = None
     count_errors_as_failures: bool = False
@@ -88,6 +99,11 @@ class EvalRequest:
         )
 
     @property
+    def named_criteria(self) -> tuple[Criterion, ...]:
+        """Those of `--criterion`. Raises UsageError."""
+        return criteria_of({metric: {"threshold": threshold} for metric, threshold in self.criteria})
+
+    @property
     def home(self) -> Path:
         """The workspace."""
         return Path(self.workspace).resolve() if self.workspace else Path.cwd()
@@ -115,7 +131,14 @@ class EvalRequest:
                 temperature=self.temperature,
                 max_tokens=self.max_tokens,
                 max_turns=self.max_turns,
+                top_p=self.top_p,
+                n_retries=self.retries,
             ),
+            user_model=self.user_model,
+            recording=Recording(self.recording) if self.recording else None,
+            turn_timeout_s=self.turn_timeout_s,
+            tool_timeout_s=self.tool_timeout_s,
+            judge_timeout_s=self.judge_timeout_s,
             seed=self.seed,
             note=self.note,
             errors_are_failures=self.count_errors_as_failures,
