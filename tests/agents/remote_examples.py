@@ -21,14 +21,17 @@ DICE = """
 def turn(message, state):
     if message == "break":
         return [{"kind": "error", "message": "broken"}]
+    usage = {"kind": "usage", "model": "small", "tokens_in": 11, "tokens_out": 5}
     if not message.startswith("Roll a d"):
-        return [{"kind": "message", "text": "hello"}]
+        return [usage, {"kind": "message", "text": "hello"}]
     sides = int(message[8:])
     call = {"name": "roll_die", "args": {"sides": sides}, "id": "c1"}
     return [
+        usage,
         {"kind": "tool_call", **call},
         {"kind": "state", "state": {**state, "rolls": [*state.get("rolls", []), sides]}},
         {"kind": "tool_result", **call, "result": sides},
+        usage,
         {"kind": "message", "text": f"got {sides}"},
     ]
 """
@@ -84,7 +87,7 @@ def _trial(query: str) -> dict[str, Any]:
     told = [event_of(event, session, "dice") for event in turn(query, state)]
     events = [event for event in told if event]
     if session.state:
-        events.insert(1, Event("state_delta", changes=(Change("rolls", after=session.state["rolls"]),)))
+        events.insert(2, Event("state_delta", changes=(Change("rolls", after=session.state["rolls"]),)))
     return {"case_id": None, "trial_index": 0, "transcript": {"turns": [TurnRecord(query, tuple(events))]}}
 
 
@@ -148,6 +151,9 @@ def _adk_event(event: dict[str, Any]) -> dict[str, Any]:
     said: dict[str, Any] = {"author": "dice"}
     if event["kind"] == "state":
         return {**said, "actions": {"stateDelta": event["state"]}}
+    if event["kind"] == "usage":
+        spent = {"promptTokenCount": event["tokens_in"], "candidatesTokenCount": event["tokens_out"]}
+        return {**said, "usageMetadata": spent, "modelVersion": event["model"]}
     if event["kind"] == "error":
         return {"error": event["message"]}
     part: dict[str, Any] = {"text": event.get("text")}
