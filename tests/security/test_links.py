@@ -63,7 +63,8 @@ def test_the_samples_are_copied_through_no_link(
 
 def test_a_state_folder_that_leads_elsewhere_is_refused(workspace: Path, tmp_path: Path) -> None:
     elsewhere = tmp_path / "home"
-    elsewhere.mkdir(mode=0o755)
+    elsewhere.mkdir()
+    elsewhere.chmod(0o755)
     (workspace / ".evaldesk").rename(tmp_path / "old")
     (workspace / ".evaldesk").symlink_to(elsewhere)
 

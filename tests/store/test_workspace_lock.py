@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import signal
 import stat
@@ -13,6 +14,7 @@ import pytest
 
 from evaldesk.errors import WorkspaceError
 from evaldesk.store import hold_workspace
+from evaldesk.store.lock import address_of_holder
 
 HOLDER = """
 import sys, signal
@@ -73,3 +75,25 @@ def test_the_lock_is_private_and_no_link(tmp_path: Path) -> None:
 
     assert modes == [0o700, 0o600]
     assert not (tmp_path / "elsewhere").exists()
+
+
+def test_a_desk_is_where_the_kernel_says_and_not_where_a_file_says(tmp_path: Path) -> None:
+    (tmp_path / "desk.lock").write_text(f"{os.getpid()} http://evil.invalid/\n")  # it came with a repository
+    assert address_of_holder(tmp_path) == ""
+
+    with hold_workspace(tmp_path, url="") as hold:
+        assert address_of_holder(tmp_path) == "unknown"
+        hold.update("http://127.0.0.1:53211/")
+        assert address_of_holder(tmp_path) == "http://127.0.0.1:53211/"
+
+    assert address_of_holder(tmp_path) == ""
+    assert address_of_holder(tmp_path / "nowhere") == ""
+
+
+def test_who_only_looks_keeps_no_desk_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "desk.lock").touch()
+    looking = os.open(tmp_path / "desk.lock", os.O_RDONLY)
+    fcntl.flock(looking, fcntl.LOCK_SH)
+    monkeypatch.setattr("evaldesk.store.lock.sleep", lambda _: os.close(looking))
+
+    hold_workspace(tmp_path, url="").release()

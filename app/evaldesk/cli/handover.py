@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from evaldesk.desk.run_mark import is_alive
 from evaldesk.settings import Settings
 from evaldesk.store import Store
-from evaldesk.store.lock import LOCK_NAME
+from evaldesk.store.lock import address_of_holder
 
 WAIT_S = 5.0
 LOOK_S = 0.1
@@ -30,19 +30,7 @@ def hand_over(settings: Settings, run_id: int, *, environment: Mapping[str, str]
 
 def desk_address(settings: Settings) -> str:
     """Where the desk of the workspace answers, `unknown` while it opens; empty when none is open."""
-    try:
-        process, _, url = (settings.state_folder / LOCK_NAME).read_text("utf-8").strip().partition(" ")
-    except OSError:
-        return ""
-    if not process.isdecimal():
-        return ""
-    try:
-        os.kill(int(process), 0)
-    except ProcessLookupError:
-        return ""
-    except PermissionError:
-        pass
-    return url or "unknown"
+    return address_of_holder(settings.state_folder)
 
 
 def start_driver(settings: Settings, run_id: int, environment: Mapping[str, str]) -> int:

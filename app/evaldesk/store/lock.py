@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import fcntl
 import os
+from contextlib import suppress
 from pathlib import Path
+from time import sleep
 from types import TracebackType
 
 from evaldesk.errors import WorkspaceError
@@ -12,6 +14,8 @@ from evaldesk.store.database import make_private_folder
 from evaldesk.store.own_folder import check_no_links
 
 LOCK_NAME = "desk.lock"
+N_LOOKS = 5
+LOOK_S = 0.02
 
 
 class WorkspaceHold:
@@ -59,7 +63,7 @@ def hold_workspace(folder: Path, *, url: str) -> WorkspaceHold:
         raise WorkspaceError(f"{folder}: {error.strerror}; name another workspace") from error
     try:
         os.fchmod(descriptor, 0o600)
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        _take(descriptor)
     except OSError as error:
         holder = _holder(descriptor)
         os.close(descriptor)
@@ -69,8 +73,43 @@ def hold_workspace(folder: Path, *, url: str) -> WorkspaceHold:
     return hold
 
 
+def address_of_holder(folder: Path) -> str:
+    """Where the desk that holds the workspace answers, `unknown` while it opens; empty when nobody holds it.
+
+    The kernel is asked, not the file: that of a desk which was killed stays, and one may have come with a repository.
+    """
+    try:
+        descriptor = os.open(folder / LOCK_NAME, os.O_RDONLY | os.O_NOFOLLOW)
+    except OSError:
+        return ""
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except OSError:
+        return _written(descriptor)[1] or "unknown"
+    else:
+        return ""
+    finally:
+        os.close(descriptor)
+
+
+def _take(descriptor: int) -> None:
+    """Take the lock; somebody who only looks who holds it lets go at once. Raises OSError when it is held."""
+    for _ in range(N_LOOKS):
+        with suppress(BlockingIOError):
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return
+        sleep(LOOK_S)
+    fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
 def _holder(descriptor: int) -> str:
-    process, _, url = os.pread(descriptor, 1000, 0).decode("utf-8", "replace").strip().partition(" ")
+    process, url = _written(descriptor)
     if not process:
         return "another process"
     return f"process {process}, {url}" if url else f"process {process}"
+
+
+def _written(descriptor: int) -> tuple[str, str]:
+    """The process and the address that the holder wrote down."""
+    process, _, url = os.pread(descriptor, 1000, 0).decode("utf-8", "replace").strip().partition(" ")
+    return process, url
