@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from evaldesk.desk.run_view import needs_words, short_title
 from evaldesk.metrics import metric_info
-from evaldesk.report import mean_interval, number_words
+from evaldesk.report import Interval, mean_interval, number_words
 from evaldesk.store import MetricRow
 
 
@@ -33,16 +33,7 @@ def metric_lines(rows: Sequence[MetricRow]) -> tuple[MetricLine, ...]:
 
 
 def _line(row: MetricRow) -> MetricLine:
-    low, high = metric_range(row)
-    interval = mean_interval(
-        mean=row.mean,
-        n=row.n,
-        n_cases=row.n_cases,
-        squares=row.squares,
-        cluster_squares=row.cluster_squares,
-        low=low,
-        high=high,
-    )
+    interval = metric_interval(row)
     return MetricLine(
         name=row.metric,
         title=short_title(row.metric),
@@ -54,6 +45,20 @@ def _line(row: MetricRow) -> MetricLine:
         needs=needs_words(row.metric, row.threshold),
         reached=f"{row.n_passed:,} of {row.n:,}" if row.threshold is not None else "–",
         n=row.n,
+    )
+
+
+def metric_interval(row: MetricRow) -> Interval | None:
+    """Where the mean of the metric could be, within its range; None where that cannot be said."""
+    low, high = metric_range(row)
+    return mean_interval(
+        mean=row.mean,
+        n=row.n,
+        n_cases=row.n_cases,
+        squares=row.squares,
+        cluster_squares=row.cluster_squares,
+        low=low,
+        high=high,
     )
 
 

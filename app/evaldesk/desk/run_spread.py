@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import fsum
 
-from evaldesk.desk.run_scores import metric_range
+from evaldesk.desk.run_scores import metric_interval, metric_range
 from evaldesk.desk.run_view import needs_words, run_title, short_title
 from evaldesk.report import (
     Bin,
@@ -20,7 +20,6 @@ from evaldesk.report import (
     g_pass_at_k,
     g_pass_words,
     histogram,
-    mean_interval,
     mean_sentence,
     no_failure_sentence,
     noise_sentence,
@@ -103,15 +102,7 @@ def read_spread(runs: RunStore, run_id: int) -> RunSpread:
 
 def _metric(row: MetricRow, counted: Sequence[tuple[float, int]]) -> MetricSpread:
     low, high = metric_range(row)
-    interval = mean_interval(
-        mean=row.mean,
-        n=row.n,
-        n_cases=row.n_cases,
-        squares=row.squares,
-        cluster_squares=row.cluster_squares,
-        low=low,
-        high=high,
-    )
+    interval = metric_interval(row)
     bins = histogram(counted, low, high)
     needs = needs_words(row.metric, row.threshold)
     return MetricSpread(

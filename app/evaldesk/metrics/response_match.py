@@ -6,9 +6,12 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from evaldesk.metrics.metric import MetricInfo
-from evaldesk.metrics.rouge import RougeScore, score_rouge1
-from evaldesk.metrics.turn_scores import Judgement, mean, score_turns
-from evaldesk.model import Case, Expected, Score, Transcript, TurnRecord
+from evaldesk.metrics.rouge import score_rouge1
+from evaldesk.metrics.rouge_judgement import rouge_judge
+from evaldesk.metrics.turn_scores import has_reference, mean, score_turns
+from evaldesk.model import Case, Score, Transcript
+
+SENTENCE = "{shared} of {expected} expected words, {shared} of {given} given, after stemming."
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,35 +32,9 @@ class ResponseMatchScore:
 
     def score(self, transcript: Transcript, case: Case) -> list[Score]:
         """ROUGE-1 for each turn with a reference, and their mean."""
-        *turns, whole = score_turns(self.info.name, transcript, case, _is_asserted, _judge)
+        judge = rouge_judge(score_rouge1, "words", SENTENCE)
+        *turns, whole = score_turns(self.info.name, transcript, case, has_reference, judge)
         found = {score.turn: score.value or 0.0 for score in turns}
         values = [found.get(index, 0.0) for index in range(len(case.turns))]
         is_whole = len(transcript.turns) >= len(case.turns) > 0
         return [*turns, replace(whole, details={**whole.details, "adk_value": mean(values) if is_whole else None})]
-
-
-def _is_asserted(expected: Expected) -> bool:
-    return expected.reference is not None
-
-
-def _judge(expected: Expected, record: TurnRecord) -> Judgement:
-    rouge = score_rouge1(expected.reference or "", record.answer)
-    details = {
-        "precision": rouge.precision,
-        "recall": rouge.recall,
-        "n_expected": rouge.n_expected,
-        "n_given": rouge.n_given,
-        "n_shared": rouge.n_shared,
-    }
-    return rouge.fmeasure, _reason(rouge, record.answer), details
-
-
-def _reason(rouge: RougeScore, answer: str) -> str:
-    if not answer.strip():
-        return "The agent gave no answer."
-    if not rouge.n_expected:
-        return "The reference has no words to compare with."
-    if not rouge.n_given:
-        return "The answer has no words to compare."
-    shared = rouge.n_shared
-    return f"{shared} of {rouge.n_expected} expected words, {shared} of {rouge.n_given} given, after stemming."

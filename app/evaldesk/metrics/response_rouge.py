@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar
 
 from evaldesk.metrics.metric import MetricInfo
-from evaldesk.metrics.rouge import RougeScore, score_rouge2, score_rouge_l
-from evaldesk.metrics.turn_scores import Judgement, score_turns
-from evaldesk.model import Case, Expected, Score, Transcript, TurnRecord
+from evaldesk.metrics.rouge import score_rouge2, score_rouge_l
+from evaldesk.metrics.rouge_judgement import rouge_judge
+from evaldesk.metrics.turn_scores import has_reference, score_turns
+from evaldesk.model import Case, Score, Transcript
+
+PAIRS = "{shared} of {expected} expected pairs of words, {given} given."
+IN_ORDER = "{shared} of {expected} expected words in their order, {given} given."
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,8 +29,10 @@ class ResponseRouge2:
 
     def score(self, transcript: Transcript, case: Case) -> list[Score]:
         """ROUGE-2 for each turn with a reference, and their mean."""
-        judge = _judge(score_rouge2, "pairs of words", "{shared} of {expected} expected pairs of words, {given} given.")
-        return score_turns(self.info.name, transcript, case, _is_asserted, judge)
+        judge = rouge_judge(
+            score_rouge2, "pairs of words", "{shared} of {expected} expected pairs of words, {given} given."
+        )
+        return score_turns(self.info.name, transcript, case, has_reference, judge)
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,36 +49,7 @@ class ResponseRougeL:
 
     def score(self, transcript: Transcript, case: Case) -> list[Score]:
         """ROUGE-L for each turn with a reference, and their mean."""
-        judge = _judge(score_rouge_l, "words", "{shared} of {expected} expected words in their order, {given} given.")
-        return score_turns(self.info.name, transcript, case, _is_asserted, judge)
-
-
-def _is_asserted(expected: Expected) -> bool:
-    return expected.reference is not None
-
-
-def _judge(
-    measure: Callable[[str, str], RougeScore], unit: str, sentence: str
-) -> Callable[[Expected, TurnRecord], Judgement]:
-    def judge(expected: Expected, record: TurnRecord) -> Judgement:
-        rouge = measure(expected.reference or "", record.answer)
-        details = {
-            "precision": rouge.precision,
-            "recall": rouge.recall,
-            "n_expected": rouge.n_expected,
-            "n_given": rouge.n_given,
-            "n_shared": rouge.n_shared,
-        }
-        return rouge.fmeasure, _reason(rouge, record.answer, unit, sentence), details
-
-    return judge
-
-
-def _reason(rouge: RougeScore, answer: str, unit: str, sentence: str) -> str:
-    if not answer.strip():
-        return "The agent gave no answer."
-    if not rouge.n_expected:
-        return f"The reference has no {unit} to compare with."
-    if not rouge.n_given:
-        return f"The answer has no {unit} to compare."
-    return sentence.format(shared=rouge.n_shared, expected=rouge.n_expected, given=rouge.n_given)
+        judge = rouge_judge(
+            score_rouge_l, "words", "{shared} of {expected} expected words in their order, {given} given."
+        )
+        return score_turns(self.info.name, transcript, case, has_reference, judge)

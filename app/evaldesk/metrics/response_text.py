@@ -2,22 +2,38 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from dataclasses import dataclass
 from typing import ClassVar
 
 from evaldesk.metrics.metric import MetricInfo
 from evaldesk.metrics.option import option
-from evaldesk.metrics.turn_scores import Judgement, score_turns
+from evaldesk.metrics.turn_scores import Judgement, has_reference, score_turns
 from evaldesk.model import Case, Expected, Score, Transcript, TurnRecord
 
 _LONGEST = 30
 
 
 @dataclass(frozen=True, slots=True)
-class ResponseExact:
-    """1 for each turn whose answer is its reference, white space around both left out."""
+class _TextMetric:
+    """1 or 0 for each turn, by its answer beside its reference."""
 
     ignore_case: bool = option(False, "switch", "Ignore case", "Take upper and lower case letters for the same.")
+
+    info: ClassVar[MetricInfo]
+
+    def score(self, transcript: Transcript, case: Case) -> list[Score]:
+        """1 or 0 for each turn with a reference, and their mean."""
+        return score_turns(self.info.name, transcript, case, has_reference, self._judge)
+
+    @abstractmethod
+    def _judge(self, expected: Expected, record: TurnRecord) -> Judgement:
+        """1 or 0, and why."""
+
+
+@dataclass(frozen=True, slots=True)
+class ResponseExact(_TextMetric):
+    """1 for each turn whose answer is its reference, white space around both left out."""
 
     info: ClassVar[MetricInfo] = MetricInfo(
         "response_exact",
@@ -26,10 +42,6 @@ class ResponseExact:
         needs="reference",
         default_threshold=1.0,
     )
-
-    def score(self, transcript: Transcript, case: Case) -> list[Score]:
-        """1 or 0 for each turn with a reference, and their mean."""
-        return score_turns(self.info.name, transcript, case, _is_asserted, self._judge)
 
     def _judge(self, expected: Expected, record: TurnRecord) -> Judgement:
         reference, answer = (expected.reference or "").strip(), record.answer.strip()
@@ -43,10 +55,8 @@ class ResponseExact:
 
 
 @dataclass(frozen=True, slots=True)
-class ResponseContains:
+class ResponseContains(_TextMetric):
     """1 for each turn whose answer has its reference somewhere in it, white space around the reference left out."""
-
-    ignore_case: bool = option(False, "switch", "Ignore case", "Take upper and lower case letters for the same.")
 
     info: ClassVar[MetricInfo] = MetricInfo(
         "response_contains",
@@ -55,10 +65,6 @@ class ResponseContains:
         needs="reference",
         default_threshold=1.0,
     )
-
-    def score(self, transcript: Transcript, case: Case) -> list[Score]:
-        """1 or 0 for each turn with a reference, and their mean."""
-        return score_turns(self.info.name, transcript, case, _is_asserted, self._judge)
 
     def _judge(self, expected: Expected, record: TurnRecord) -> Judgement:
         reference = (expected.reference or "").strip()
@@ -69,10 +75,6 @@ class ResponseContains:
         if _folded(reference, self.ignore_case) in _folded(record.answer, self.ignore_case):
             return 1.0, "The answer contains the reference.", {}
         return 0.0, f"The answer does not contain {_from(reference, 0)}.", {}
-
-
-def _is_asserted(expected: Expected) -> bool:
-    return expected.reference is not None
 
 
 def _folded(text: str, ignore_case: bool) -> str:

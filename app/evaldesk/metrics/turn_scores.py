@@ -32,6 +32,11 @@ def score_turns(
     return [*scores, whole_score(metric, scores)]
 
 
+def has_reference(expected: Expected) -> bool:
+    """Whether the turn says what a right answer is."""
+    return expected.reference is not None
+
+
 def mean(values: Sequence[float]) -> float:
     """The plain mean, added up from the left as ADK does: `sum` rounds otherwise from Python 3.12 on."""
     total = 0.0
