@@ -35,6 +35,7 @@ class RunningDesk:
 
     workspace: Path
     folders: tuple[str, ...] = ()
+    program: tuple[str, ...] = ("-m", "evaldesk")
     address: str = ""
     token: str = "a-token-for-the-journeys"
     port: int = 0
@@ -42,7 +43,7 @@ class RunningDesk:
 
     def start(self) -> None:
         """Start and wait for the line that says where it is."""
-        command = [sys.executable, "-m", "evaldesk", "ui", *(self.folders or ["--demo"]), "--no-open"]
+        command = [sys.executable, *self.program, "ui", *(self.folders or ["--demo"]), "--no-open"]
         command += ["--token", self.token, "--port", str(self.port), "--workspace", str(self.workspace)]
         environment = {**os.environ, **ENVIRONMENT}
         self.process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=self.workspace, env=environment)
@@ -82,9 +83,17 @@ def furniture() -> Furniture:
 
 
 @pytest.fixture(scope="module")
-def desk(browser: Browser, tmp_path_factory: pytest.TempPathFactory, furniture: Furniture) -> Iterator[RunningDesk]:
+def program() -> tuple[str, ...]:
+    """What Python is told to serve the desk."""
+    return ("-m", "evaldesk")
+
+
+@pytest.fixture(scope="module")
+def desk(
+    browser: Browser, tmp_path_factory: pytest.TempPathFactory, furniture: Furniture, program: tuple[str, ...]
+) -> Iterator[RunningDesk]:
     workspace = tmp_path_factory.mktemp("workspace")
-    desk = RunningDesk(workspace, furniture(workspace))
+    desk = RunningDesk(workspace, furniture(workspace), program)
     desk.start()
     yield desk
     desk.stop()

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import importlib.resources
-import json
-import os
 import re
-import shutil
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from playwright.sync_api import Page, expect
+from tests.e2e.many_kinds import ANSWERS, RAISES, furnish
 
 from evaldesk import paths
-from evaldesk.samples.hello_world.agent import check_prime, roll_die
 
 if TYPE_CHECKING:
     from tests.e2e.conftest import Furniture, Visitor
@@ -25,91 +22,45 @@ pytestmark = pytest.mark.browser
 AXE = (importlib.resources.files("axe_playwright_python") / "axe.min.js").read_text("utf-8")
 FAULTS = """async (rules) => (await axe.run(document, {resultTypes: ["violations"], ...rules})).violations
   .flatMap(fault => fault.nodes.map(node => [fault.impact, fault.id, node.target.join(" "), node.failureSummary]))"""
-WIDER = """() => [...document.querySelectorAll("body *")].filter(box => box.getBoundingClientRect().right > innerWidth)
-  .map(box => box.tagName + "." + box.className).slice(0, 5)"""
-RULES = {"preload": False}
+WIDER = """() => document.scrollingElement.scrollWidth <= innerWidth ? [] : ["the page", ...[
+  ...document.querySelectorAll("body *")].filter(box => box.getBoundingClientRect().right > innerWidth)
+  .map(box => box.tagName + "." + box.className).slice(0, 5)]"""
+ALL_RULES = {"preload": False}
+OF_COLOURS = ALL_RULES | {"runOnly": {"type": "rule", "values": ["color-contrast", "link-in-text-block"]}}
 ROWS = Path(__file__).parents[1] / "formats" / "exchange_samples" / "osmosis-csv.csv"
-# Axe looks with the first two: by then it has seen both sizes and both schemes. The pictures show all four.
-LOOKS = (("desktop", "light"), ("phone", "dark"), ("desktop", "dark"), ("phone", "light"))
+# Between day and night only colours change; that this is so has a test of its own.
+LOOKS = (
+    ("desktop", "light", ALL_RULES),
+    ("desktop", "dark", OF_COLOURS),
+    ("phone", "dark", ALL_RULES),
+    ("phone", "light", OF_COLOURS),
+)
 Form = dict[str, str | float | bool]
-Written = tuple[str, str, Sequence[tuple[str, Any]]]  # message, reference, expected calls
-WIDTHS = (320, 768, 1440)
-MOODY = '''"""Does as it is told."""
-import threading
-
-
-def root_agent(message, state):
-    """Raises, waits, or answers, as it is told."""
-    if "raise" in message:
-        raise LookupError("no price list for 2026 in /srv/prices; load it first")
-    if "wait" in message:
-        threading.Event().wait(300)
-    state["answered"] = [*state.get("answered", []), message]
-    print("looked at", len(message), "letters")
-    return "Answer to: " + message
-'''
-ANSWERS, RAISES, WAITS = "How far is it from Lisbon to Porto?", "Please raise an error.", "Please wait for me."
+WIDTHS = (320, 768)  # beside those of the looks, 390 and 1440
+# Workers that wait for a run import LiteLLM, as long as whole seconds; here, those that play import what they need.
+WITHOUT_SPARES = """
+from evaldesk.cli import main
+from evaldesk.engine import SpareWorkers
+SpareWorkers.fill = lambda spares, purpose: None
+main()
+"""
 
 
 @pytest.fixture(scope="module")
 def furniture() -> Furniture:
     """Agents and eval sets of every kind, faulty ones included."""
-    return _furnish
+    return furnish
 
 
-def _furnish(workspace: Path) -> tuple[str, ...]:
-    agents, evalsets = workspace / "agents", workspace / "evalsets"
-    for name in ("hello_world", "trip_planner"):
-        shutil.copytree(paths.samples() / name, agents / name)
-    for name, source in (("moody", MOODY), ("broken", "import pdf_tables\nroot_agent = pdf_tables.agent()\n")):
-        (agents / name).mkdir()
-        (agents / name / "agent.py").write_text(source, "utf-8")
-    evalsets.mkdir()
-    for path in paths.shipped("evalsets").glob("*.json"):
-        shutil.copy(path, evalsets)
-    (evalsets / "torn.evalset.json").write_text('{"eval_set_id": "torn", "eval_cases": [}', "utf-8")
-    _write_set(evalsets / "empty.evalset.json", {})
-    _write_set(evalsets / "moody.evalset.json", {"distance": _plain(ANSWERS), "raises": _plain(RAISES)})
-    _write_set(evalsets / "endless.evalset.json", {"distance": _plain(ANSWERS), "waits": _plain(WAITS)})
-    _write_set(evalsets / "dice.evalset.json", dict(_dice_cases()))
-    return "agents", "evalsets"
-
-
-def _plain(text: str) -> Written:
-    return text, f"Answer to: {text}", ()
-
-
-def _dice_cases() -> Iterator[tuple[str, Written]]:
-    for sides in (4, 6, 8, 12, 20, 100):
-        state: dict[str, Any] = {}
-        rolled = roll_die(sides, state)
-        said, call = f"I rolled a {sides} sided die, and got {rolled}.", ("roll_die", {"sides": sides})
-        yield f"roll_{sides}", (f"Roll a die with {sides} sides.", said, [call])
-        check = ("check_prime", {"nums": [rolled]})
-        question = f"Roll a {sides}-sided die and check whether it is prime."
-        yield f"roll_{sides}_and_check", (question, f"{said} I checked: {check_prime([rolled])}", [call, check])
-
-
-def _write_set(path: Path, cases: Mapping[str, Written]) -> None:
-    eval_cases = [
-        {
-            "eval_id": case_id,
-            "conversation": [
-                {
-                    "user_content": {"role": "user", "parts": [{"text": query}]},
-                    "final_response": {"role": "model", "parts": [{"text": answer}]},
-                    "intermediate_data": {"tool_uses": [{"name": name, "args": args} for name, args in calls]},
-                }
-            ],
-        }
-        for case_id, (query, answer, calls) in cases.items()
-    ]
-    path.write_text(json.dumps({"eval_set_id": path.name.partition(".")[0], "eval_cases": eval_cases}), "utf-8")
+@pytest.fixture(scope="module")
+def program() -> tuple[str, ...]:
+    return ("-c", WITHOUT_SPARES)
 
 
 @pytest.fixture(scope="module")
 def places(resident: Visitor) -> Mapping[str, str]:
     """Addresses by name: what the visitors before us left behind."""
+    resident.page.add_init_script(AXE)
     names = ("hello_world", "dice", "empty", "torn", "moody", "endless")
     sets = {name: resident.evalset(name) for name in names}
     places = {f"set-{name}": f"/evalsets/{set_id}" for name, set_id in sets.items()}
@@ -266,19 +217,24 @@ def check(someone: Visitor, name: str) -> None:
     """Look at the page as it stands with every screen."""
     page = someone.page
     expect(page.get_by_role("heading", level=1)).to_have_count(1)
-    page.evaluate(AXE)
     faults: list[Any] = []
-    for size, scheme in LOOKS if os.environ.get("EVALDESK_SHOTS") else LOOKS[:2]:
+    wider: list[Any] = []
+    for size, scheme, rules in LOOKS:
         someone.wear(size, scheme)
-        if (size, scheme) in LOOKS[:2]:
-            faults += [[size, scheme, *fault] for fault in page.evaluate(FAULTS, RULES)]
+        faults += [[size, scheme, *fault] for fault in page.evaluate(FAULTS, rules)]
+        wider += [[size, scheme, box] for box in page.evaluate(WIDER)]
         someone.shoot(f"{name}-{size}-{scheme}")
-    wider = {width: _wider(page, width) for width in WIDTHS}
+    for width in WIDTHS:
+        page.set_viewport_size({"width": width, "height": 844})
+        wider += [[width, box] for box in page.evaluate(WIDER)]
     assert [fault for fault in faults if fault[2] in ("serious", "critical")] == []
-    assert {width: boxes for width, boxes in wider.items() if boxes} == {}
+    assert wider == []
 
 
-def _wider(page: Page, width: int) -> list[str]:
-    page.set_viewport_size({"width": width, "height": 844})
-    is_scrolled = page.evaluate("() => document.scrollingElement.scrollWidth > innerWidth")
-    return list(page.evaluate(WIDER)) if is_scrolled else []
+def test_between_day_and_night_only_colours_change() -> None:
+    """So that both need not be looked at for what has nothing to do with colours."""
+    style = (paths.shipped("static") / "app.css").read_text("utf-8")
+
+    assert re.search(r"--ink: light-dark\(", style)
+    assert "prefers-color-scheme" not in style
+    assert all(re.match(r"[^;{}]*\boklch\(", value) for value in re.findall(r"light-dark\(([^;]*);", style))

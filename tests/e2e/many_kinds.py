@@ -1,0 +1,80 @@
+"""Agents and eval sets of every kind, faulty ones included."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from evaldesk import paths
+from evaldesk.samples.hello_world.agent import check_prime, roll_die
+
+Written = tuple[str, str, Sequence[tuple[str, Any]]]  # message, reference, expected calls
+MOODY = '''"""Does as it is told."""
+import threading
+
+
+def root_agent(message, state):
+    """Raises, waits, or answers, as it is told."""
+    if "raise" in message:
+        raise LookupError("no price list for 2026 in /srv/prices; load it first")
+    if "wait" in message:
+        threading.Event().wait(300)
+    state["answered"] = [*state.get("answered", []), message]
+    print("looked at", len(message), "letters")
+    return "Answer to: " + message
+'''
+ANSWERS, RAISES, WAITS = "How far is it from Lisbon to Porto?", "Please raise an error.", "Please wait for me."
+
+
+def furnish(workspace: Path) -> tuple[str, ...]:
+    """Write them into a workspace; gives its folders that are served."""
+    agents, evalsets = workspace / "agents", workspace / "evalsets"
+    for name in ("hello_world", "trip_planner"):
+        shutil.copytree(paths.samples() / name, agents / name)
+    for name, source in (("moody", MOODY), ("broken", "import pdf_tables\nroot_agent = pdf_tables.agent()\n")):
+        (agents / name).mkdir()
+        (agents / name / "agent.py").write_text(source, "utf-8")
+    evalsets.mkdir()
+    for path in paths.shipped("evalsets").glob("*.json"):
+        shutil.copy(path, evalsets)
+    (evalsets / "torn.evalset.json").write_text('{"eval_set_id": "torn", "eval_cases": [}', "utf-8")
+    _write_set(evalsets / "empty.evalset.json", {})
+    _write_set(evalsets / "moody.evalset.json", {"distance": _plain(ANSWERS), "raises": _plain(RAISES)})
+    _write_set(evalsets / "endless.evalset.json", {"distance": _plain(ANSWERS), "waits": _plain(WAITS)})
+    _write_set(evalsets / "dice.evalset.json", dict(_dice_cases()))
+    return "agents", "evalsets"
+
+
+def _plain(text: str) -> Written:
+    return text, f"Answer to: {text}", ()
+
+
+def _dice_cases() -> Iterator[tuple[str, Written]]:
+    for sides in (4, 6, 8, 12, 20, 100):
+        state: dict[str, Any] = {}
+        rolled = roll_die(sides, state)
+        said, call = f"I rolled a {sides} sided die, and got {rolled}.", ("roll_die", {"sides": sides})
+        yield f"roll_{sides}", (f"Roll a die with {sides} sides.", said, [call])
+        check = ("check_prime", {"nums": [rolled]})
+        question = f"Roll a {sides}-sided die and check whether it is prime."
+        yield f"roll_{sides}_and_check", (question, f"{said} I checked: {check_prime([rolled])}", [call, check])
+
+
+def _write_set(path: Path, cases: Mapping[str, Written]) -> None:
+    eval_cases = [
+        {
+            "eval_id": case_id,
+            "conversation": [
+                {
+                    "user_content": {"role": "user", "parts": [{"text": query}]},
+                    "final_response": {"role": "model", "parts": [{"text": answer}]},
+                    "intermediate_data": {"tool_uses": [{"name": name, "args": args} for name, args in calls]},
+                }
+            ],
+        }
+        for case_id, (query, answer, calls) in cases.items()
+    ]
+    path.write_text(json.dumps({"eval_set_id": path.name.partition(".")[0], "eval_cases": eval_cases}), "utf-8")
