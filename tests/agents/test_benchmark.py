@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from tests.agents.test_model_profiles import CONFIG
 
+from evaldesk import paths
 from evaldesk.agents.benchmark import declared_options
 from evaldesk.agents.declared import declared_refs
 from evaldesk.engine import play_trial
@@ -98,7 +99,7 @@ async def test_hooks_are_called_also_when_the_instance_breaks(loaded: Any, capsy
     assert result.error
     assert result.error.message == "ValueError: broken"
     assert re.findall(r'File ".*some_agent/agent.py"', result.error.trace)
-    assert "evaldesk" not in result.error.trace
+    assert str(paths.PACKAGE) not in result.error.trace
     assert capsys.readouterr().out == "set up django__1\ntorn down django__1\n"
     assert log_of(result, "workspace")
 
