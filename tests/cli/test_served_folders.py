@@ -139,3 +139,14 @@ def test_what_is_no_folder_is_refused_by_name(tmp_path: Path, name: str) -> None
 
     with pytest.raises(UsageError, match=rf"{name} is not a folder; name the folder that holds your agents"):
         open_settings((str(tmp_path / name),), workspace=str(tmp_path))
+
+
+@pytest.mark.parametrize(("n_processors", "expected"), [(1, (1, 1)), (2, (1, 1)), (4, (3, 2)), (64, (63, 2))])
+def test_a_large_machine_has_many_workers_and_few_that_wait(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, n_processors: int, expected: tuple[int, int]
+) -> None:
+    monkeypatch.setattr("os.cpu_count", lambda: n_processors)
+
+    settings = open_settings((), workspace=str(tmp_path), is_demo=True)
+
+    assert (settings.n_workers, settings.n_spares) == expected

@@ -20,6 +20,7 @@ class Describer:
 
     def __init__(self) -> None:
         self.asked: list[str] = []
+        self.warmed: list[str] = []
 
     async def describe(self, ref: AgentRef) -> AgentDescription:
         self.asked.append(ref.id)
@@ -28,7 +29,7 @@ class Describer:
         return AgentDescription(name=ref.id.upper(), kind="llm")
 
     async def warm(self, ref: AgentRef) -> None:
-        return None
+        self.warmed.append(ref.id)
 
 
 def write_agent(root: Path, name: str, source: str = "root_agent = None\n") -> None:
@@ -122,3 +123,18 @@ async def test_closing_stops_asking(tmp_path: Path) -> None:
     await desk.close()
 
     assert desk.get("dice").state == "loading"
+
+
+async def test_one_agent_is_warm_at_the_start_and_another_once_somebody_turns_to_it(tmp_path: Path) -> None:
+    for name in ("dice", "trips", "words"):
+        write_agent(tmp_path, name)
+    host = Describer()
+    desk = agent_desk(tmp_path, host)
+
+    await desk.start()
+    await desk.settled()
+    at_start = list(host.warmed)
+    desk.warm("trips")
+    await desk.settled()
+
+    assert (sorted(host.asked), at_start, host.warmed) == (["dice", "trips", "words"], ["dice"], ["dice", "trips"])

@@ -20,6 +20,8 @@ DEMO_MODELS = ("demo/scripted?mistakes=0", "demo/scripted?mistakes=0.6")
 DEMO_JUDGES = ("demo/judge", "demo/judge?mistakes=0.3")
 """Who judges beside the samples where nobody else is named: one by rules, and one that doubts."""
 COPIED = "copied.txt"
+MAX_SPARES = 2
+"""Workers that wait for a run, whatever the machine: each imports for seconds and holds 150 MB while nobody runs."""
 
 
 def open_settings(folders: tuple[str, ...], *, workspace: str | None = None, is_demo: bool = False) -> Settings:
@@ -34,7 +36,7 @@ def open_settings(folders: tuple[str, ...], *, workspace: str | None = None, is_
             raise UsageError(f"{root} is not a folder; name the folder that holds your agents")
     n_workers = max(1, (os.cpu_count() or 2) - 1)
     settings = read_settings(home, roots, environment=os.environ, n_workers=n_workers)
-    settings = replace(settings, n_spares=n_workers)
+    settings = replace(settings, n_spares=min(n_workers, MAX_SPARES))
     if is_demo:
         return _with_samples(settings, ())
     declared_refs(settings.agents, home)  # a wrong table is said before anything starts

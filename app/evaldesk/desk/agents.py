@@ -23,7 +23,7 @@ SOURCE_SUFFIXES = frozenset({".py", ".yaml", ".yml", ".toml", ".json", ".md", ".
 SKIPPED_FOLDERS = frozenset({"__pycache__", "node_modules", "site-packages"})
 MAX_FILES = 500
 MAX_AT_ONCE = 2
-WARM_AT_START = 2
+WARM_AT_START = 1
 UNTELLING_NAMES = frozenset({"", "agent", "root_agent"})
 
 
@@ -92,7 +92,10 @@ class AgentDesk:
         return all(Path(agent.ref.folder).is_relative_to(paths.samples()) for agent in self.list())
 
     async def start(self) -> None:
-        """Look for agents, begin to ask each for its description, and have the first ones ready to talk."""
+        """Look for agents, begin to ask each for its description, and have the first one ready to talk.
+
+        Every other is warmed when the form of its session is opened, before its first message.
+        """
         await self.look_again()
         for agent in self.list()[:WARM_AT_START]:
             self.warm(agent.id)
