@@ -10,7 +10,7 @@ from evaldesk.desk.trial_ending import ending_sentence
 from evaldesk.desk.trial_turns import TurnPanel, said_verdict, shown_value, turn_panels
 from evaldesk.errors import NotFoundError
 from evaldesk.model import Case, Role, Score, TrialResult, adk_verdict
-from evaldesk.report import Divergence, first_divergence, passed_words
+from evaldesk.report import CallRow, Divergence, conversation_rows, first_divergence, passed_words
 from evaldesk.store import RunStore, RunSummary, TrialKey
 
 MAX_STRIP = 100
@@ -40,7 +40,10 @@ class Account:
 
 @dataclass(frozen=True, slots=True)
 class TrialPage:
-    """All that the page of a trial shows. `result` is None while nothing was recorded; numbers count from 1."""
+    """All that the page of a trial shows. `result` is None while nothing was recorded; numbers count from 1.
+
+    `conversation` are the calls as one list, where some metrics compared them so and others turn by turn.
+    """
 
     summary: RunSummary
     case: Case
@@ -53,6 +56,7 @@ class TrialPage:
     strip_words: str
     divergence: Divergence | None
     turns: Sequence[TurnPanel]
+    conversation: Sequence[CallRow]
     scores: Sequence[ScoreLine]
     adk_sentence: str
     previous_trial: str
@@ -109,6 +113,7 @@ def read_trial(runs: RunStore, run_id: int, key: TrialKey, in_flight: Collection
         strip_words=_strip_words(row.n_passed, row.n_passed + row.n_failed, trial_index, len(letters)),
         divergence=first_divergence(case, result.transcript, _gating(scores, summary)) if result else None,
         turns=turn_panels(case, result),
+        conversation=conversation_rows(case, result.transcript, scores) if result else (),
         scores=_lines(scores),
         adk_sentence=_adk_sentence(result) if is_done else "",
         previous_trial=_href(run_id, neighbours.previous_trial),

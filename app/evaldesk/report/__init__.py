@@ -27,7 +27,7 @@ from evaldesk.report.comparison_words import (
     pairing_note,
     points_words,
 )
-from evaldesk.report.conversation_diff import turn_diffs
+from evaldesk.report.conversation_diff import conversation_rows, turn_diffs
 from evaldesk.report.divergence import Divergence, first_divergence
 from evaldesk.report.exact_intervals import anytime_interval, clopper_pearson, failure_bound
 from evaldesk.report.exact_tests import fisher, mcnemar
@@ -111,6 +111,7 @@ __all__ = [
     "compare_scores",
     "compare_verdicts",
     "comparison_sentence",
+    "conversation_rows",
     "correct_rate",
     "corrected_sentence",
     "curve_note",
