@@ -282,7 +282,14 @@ async def test_a_function_of_the_agents_module_plays_the_user(offered: ModuleTyp
 
 
 @pytest.mark.parametrize(
-    ("answers", "reason"), [([None], "user_gave_up"), ([3], "user_error"), (["a", "b", "c"], "user_cap")]
+    ("answers", "reason"),
+    [
+        ([None], "user_gave_up"),
+        ([3], "user_error"),
+        (["a", "b", "c"], "user_cap"),
+        (["", "/exit"], "user_satisfied"),
+        (["", " "], "user_error"),
+    ],
 )
 async def test_a_function_may_give_up_fail_or_never_end(
     offered: ModuleType, answers: Sequence[Any], reason: str

@@ -6,12 +6,12 @@ from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from evaldesk.agents.framework_tools import watched
 from evaldesk.agents.frameworks import is_from
 from evaldesk.agents.history import chat_messages
 from evaldesk.agents.langgraph_messages import Teller, past_messages
-from evaldesk.agents.langgraph_tools import limit_tool_nodes
+from evaldesk.agents.langgraph_tools import watch_tool_nodes
 from evaldesk.agents.shared_loop import Tell, events_told
-from evaldesk.agents.tool_limit import TOOL_LIMIT
 from evaldesk.errors import AgentError
 from evaldesk.llm import model_error
 from evaldesk.model import AgentDescription, AgentRef, ErrorRecord, Event, Session, ToolDescription
@@ -30,7 +30,7 @@ def adapt(found: object, ref: AgentRef) -> GraphAgent | None:
         raise AgentError(f"{ref.target} is a graph that is not compiled; give graph.compile()")
     if not hasattr(found, "astream"):
         return None
-    limit_tool_nodes(found)
+    watch_tool_nodes(found)
     return GraphAgent(found, ref)
 
 
@@ -61,7 +61,7 @@ class GraphAgent:
     async def _run(self, session: Session, message: str, tell: Tell) -> None:
         from langgraph.errors import GraphRecursionError
 
-        TOOL_LIMIT.set(session.limits.tool_timeout_s)
+        calls = watched(session, tell)
         teller = Teller(tell, session.state, model=session.model or "")
         before = self._before(session)
         teller.know(before)
@@ -79,10 +79,12 @@ class GraphAgent:
             said = str(error).partition("\n")[0]
             await tell(Event("error", error=ErrorRecord(kind, f"the agent never answered: {said}")))
         except Exception as error:
+            calls.check()
             refused = model_error(error, session.model or self.ref.id)
             if refused:
                 raise refused from error
             raise
+        calls.check()
         session.memory[MEMORY] = len(session.turns) + 1
 
     def _before(self, session: Session) -> list[Any]:

@@ -8,12 +8,12 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from typing import Any
 
+from evaldesk.agents.framework_tools import watched
 from evaldesk.agents.frameworks import is_from
 from evaldesk.agents.openai_agents_hooks import as_json, hooks_of, model_name
 from evaldesk.agents.openai_agents_input import input_items, model_of
-from evaldesk.agents.openai_agents_tools import limited, reachable
+from evaldesk.agents.openai_agents_tools import reachable, seen
 from evaldesk.agents.shared_loop import Tell, events_told
-from evaldesk.agents.tool_limit import TOOL_LIMIT
 from evaldesk.llm import missing_keys, model_error
 from evaldesk.model import (
     AgentDescription,
@@ -41,7 +41,7 @@ def adapt(found: object, ref: AgentRef) -> OpenAIAgent | None:
     if not isinstance(found, Agent):
         return None
     for agent in reachable(found):
-        agent.tools = [limited(tool) for tool in agent.tools]
+        agent.tools = [seen(tool) for tool in agent.tools]
     return OpenAIAgent(found, ref)
 
 
@@ -64,7 +64,7 @@ class OpenAIAgent:
     async def _run(self, session: Session, message: str, tell: Tell) -> None:
         from agents import MaxTurnsExceeded, RunConfig, Runner
 
-        TOOL_LIMIT.set(session.limits.tool_timeout_s)
+        calls = watched(session, tell)
         starting, items = self._before(session)
         options = {
             "starting_agent": starting,
@@ -87,10 +87,12 @@ class OpenAIAgent:
             await tell(Event("error", error=ErrorRecord(kind, f"the agent never answered: {error}")))
             return
         except Exception as error:
+            calls.check()
             refused = model_error(error, session.model or model_name(starting) or "openai")
             if refused:
                 raise refused from error
             raise
+        calls.check()
         if not isinstance(result.final_output, str):
             text = json.dumps(plain(as_json(result.final_output)), ensure_ascii=False)
             await tell(Event("log", author=result.last_agent.name, text=f"final output: {text}"))

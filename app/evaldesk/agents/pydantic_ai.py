@@ -8,12 +8,12 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from typing import Any
 
+from evaldesk.agents.framework_tools import watched
 from evaldesk.agents.frameworks import is_from
 from evaldesk.agents.pydantic_ai_messages import Teller, past_messages
 from evaldesk.agents.pydantic_ai_model import model_of, settings_of
-from evaldesk.agents.pydantic_ai_tools import with_limit
+from evaldesk.agents.pydantic_ai_tools import with_watched_tools
 from evaldesk.agents.shared_loop import Tell, events_told
-from evaldesk.agents.tool_limit import TOOL_LIMIT
 from evaldesk.llm import missing_keys, model_error
 from evaldesk.model import AgentDescription, AgentRef, ErrorRecord, Event, Session, ToolDescription
 from evaldesk.wire import plain
@@ -57,7 +57,7 @@ class PydanticAgent:
     async def _run(self, session: Session, message: str, tell: Tell) -> None:
         from pydantic_ai import UsageLimitExceeded, UsageLimits
 
-        TOOL_LIMIT.set(session.limits.tool_timeout_s)
+        calls = watched(session, tell)
         model = session.model or _model_name(self.found)
         teller = Teller(tell, author=self.found.name or self.ref.id, model=model)
         asked = session.model_options
@@ -70,7 +70,7 @@ class PydanticAgent:
         if asked.max_turns:
             options["usage_limits"] = UsageLimits(request_limit=asked.max_turns)
         try:
-            with with_limit(self.found):
+            with with_watched_tools(self.found):
                 async with self.found.iter(message, **options) as run:
                     async for node in run:
                         await teller.node(node, run.ctx if session.is_streaming else None)
@@ -79,10 +79,12 @@ class PydanticAgent:
             await tell(Event("error", error=ErrorRecord(kind, f"the agent never answered: {error}")))
             return
         except Exception as error:
+            calls.check()
             refused = model_error(error, model or "the model")
             if refused:
                 raise refused from error
             raise
+        calls.check()
         if not isinstance(run.result.output, str):
             text = json.dumps(plain(_as_json(run.result.output)), ensure_ascii=False)
             await tell(Event("agent_message", author=teller.author, text=text))

@@ -17,8 +17,12 @@ TOOL_LIMIT: ContextVar[float | None] = ContextVar("tool_limit", default=None)
 """Seconds that a call of a tool may take in the turn that is played; None for as long as it wants."""
 
 
-class ToolLateError(Exception):
-    """A tool that was not finished in time; the text is for the model."""
+class ToolFailedError(Exception):
+    """A tool that gave nothing; the text is for the model."""
+
+
+class ToolLateError(ToolFailedError):
+    """A tool that was not finished in time."""
 
 
 async def in_time(name: str, call: Callable[[], Awaitable[T]]) -> T:

@@ -20,6 +20,7 @@ from evaldesk.model import Case, ErrorRecord, Event, JsonValue, Session, Turn
 from evaldesk.model.user import UserConfig, UserStop
 
 EXIT = "/exit"
+N_TRIES = 2  # an empty answer is asked for once more
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,8 +116,12 @@ class FunctionUser:
             n_turns=len(session.turns),
             scenario=deepcopy(dict(self.scenario)),
         )
-        found = self.function(state)
-        found = await found if inspect.isawaitable(found) else found
+        found = await self._returned(state)
+        if isinstance(found, str) and not found.strip():
+            found = await self._returned(state)
+        if isinstance(found, str) and not found.strip():
+            error = ErrorRecord("user_error", f"the user_response_fn said nothing, {N_TRIES} times in a row")
+            return Said(stop="user_error", error=error)
         if found is None:
             return Said(stop="user_gave_up", events=(remark("the simulated user had nothing more to say"),))
         if not isinstance(found, str):
@@ -124,6 +129,10 @@ class FunctionUser:
         if found.strip() == EXIT:
             return Said(stop="user_satisfied", events=(remark(f"the simulated user said {EXIT}"),))
         return Said(content_text(found))
+
+    async def _returned(self, state: UserState) -> Any:
+        found = self.function(state)
+        return await found if inspect.isawaitable(found) else found
 
 
 def user_of(case: Case, target: str, config: UserConfig, default_model: str = "") -> User:

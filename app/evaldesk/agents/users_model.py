@@ -6,14 +6,13 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from evaldesk.agents.users import Said, remark
+from evaldesk.agents.users import N_TRIES, Said, remark
 from evaldesk.llm import PATIENT, ModelCall, ModelReply, complete
 from evaldesk.model import ErrorRecord, Event, JsonObject, JsonValue, Session
 from evaldesk.model.user import UserConfig, UserStop
 
 GREETING = "Hello! How can I help you today?"
 OPENED = "Your first message is said already."
-N_TRIES = 2  # an empty answer is asked for once more
 
 STOPS: Mapping[str, UserStop] = {
     "###STOP###": "user_satisfied",
