@@ -13,7 +13,8 @@ help: ## List the targets
 
 $(READY): requirements.txt pyproject.toml
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Evaldesk needs Python 3.11 or newer; try: make PYTHON=python3.12")'
-	test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	@echo "Setting up .venv; the first time takes about a minute."
+	$(BIN)/python -m pip --version >/dev/null 2>&1 || $(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check uv
 	UV_PYTHON_DOWNLOADS=never $(BIN)/uv pip sync --quiet --python $(BIN)/python --require-hashes --compile-bytecode requirements.txt $(if $(wildcard $(ADAPTERS)),requirements-adapters.txt)
 	UV_PYTHON_DOWNLOADS=never $(BIN)/uv pip install --quiet --python $(BIN)/python --no-deps --no-build-isolation -e .
@@ -46,7 +47,7 @@ bench: $(READY) ## Measure speed and size
 	$(BIN)/python -m bench.run
 
 browser: ## Install Chromium (Debian, as root)
-	apt-get update -qq && apt-get install -y -qq chromium
+	apt-get -o Acquire::Retries=3 update -qq && apt-get -o Acquire::Retries=3 install -y -qq chromium
 
 build: $(READY) ## Build the wheel and the source archive
 	$(BIN)/uv build
