@@ -11,6 +11,7 @@ from typing import Any, cast
 import pytest
 
 from evaldesk.desk import run_driver, run_players
+from evaldesk.desk.desk import Desk
 from evaldesk.desk.run_driver import RunDriver
 from evaldesk.desk.run_mark import own_mark
 from evaldesk.desk.run_plan import RunOptions, RunPlan, RunSubject
@@ -21,6 +22,9 @@ from evaldesk.errors import ConflictError, WorkspaceError
 from evaldesk.model import AgentRef, Case, EvalSet, Turn
 from evaldesk.settings import Settings
 from evaldesk.store import RunSummary, Store
+from evaldesk.store.clock import utc_now
+from evaldesk.store.planning import hide
+from evaldesk.store.tables import RUN
 
 pytestmark = pytest.mark.anyio
 
@@ -191,3 +195,14 @@ async def test_trials_that_a_slow_disk_has_not_stored_are_bounded(desk: RunDesk,
     driver.in_flight.add((bound, 0))
 
     assert (may_begin, driver._may_begin()) == (True, False)
+
+
+async def test_what_a_crash_left_of_a_deleted_run_goes_at_the_next_start(desk: RunDesk, store: Store) -> None:
+    run_id = await desk.submit(planned(desk))
+    with store._database.writing() as connection:
+        hide(connection, run_id, utc_now())
+
+    await Desk(desk._settings, store, cast("Any", None))._warm_runs()
+
+    with store._database.reading() as connection:
+        assert connection.execute(RUN.select()).all() == []

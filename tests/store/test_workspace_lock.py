@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import signal
@@ -15,11 +16,13 @@ import pytest
 from evaldesk.errors import WorkspaceError
 from evaldesk.store import hold_workspace
 from evaldesk.store.lock import address_of_holder
+from evaldesk.store.network_disk import network_disk
 
 HOLDER = """
 import sys, signal
 from pathlib import Path
 from evaldesk.store import hold_workspace
+from evaldesk.store.network_disk import network_disk
 hold = hold_workspace(Path(sys.argv[1]), url="http://127.0.0.1:1/")
 print("held", flush=True)
 signal.pause()
@@ -97,3 +100,40 @@ def test_who_only_looks_keeps_no_desk_out(tmp_path: Path, monkeypatch: pytest.Mo
     monkeypatch.setattr("evaldesk.store.lock.sleep", lambda _: os.close(looking))
 
     hold_workspace(tmp_path, url="").release()
+
+
+def test_a_disk_without_locks_is_not_mistaken_for_another_desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(descriptor: int, operation: int) -> None:
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr(fcntl, "flock", refuse)
+
+    with pytest.raises(WorkspaceError, match="cannot be locked: No locks available; name another workspace"):
+        hold_workspace(tmp_path, url="")
+
+
+@pytest.mark.parametrize(
+    ("place", "expected"),
+    [("/shared/me/desk", "nfs4"), ("/shared/my work/desk", "fuse.sshfs"), ("/shared", ""), ("/sharedness/desk", "")],
+)
+def test_a_network_disk_is_told_from_a_local_one(tmp_path: Path, place: str, expected: str) -> None:
+    mounts = tmp_path / "mountinfo"
+    mounts.write_text(
+        "22 1 8:1 / / rw,relatime shared:1 - ext4 /dev/sda1 rw\n"
+        "30 22 0:40 / /shared/me rw shared:2 master:3 - nfs4 server:/me rw,vers=4.2\n"
+        "31 22 0:41 / /shared/my\\040work rw - fuse.sshfs me@server: rw\n"
+        "garbage\n"
+    )
+
+    assert network_disk(Path(place), mounts) == expected
+    assert network_disk(Path(place), tmp_path / "no proc here") == ""
+
+
+def test_a_desk_on_a_network_disk_says_so_and_opens(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("evaldesk.store.network_disk.network_disk", lambda _: "nfs4")
+
+    hold_workspace(tmp_path, url="").release()
+
+    assert "is on a network disk (nfs4)" in caplog.text

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import os
+import signal
 import socket
 from collections.abc import Callable
+from typing import Any, cast
 
 import pytest
 
@@ -54,3 +57,17 @@ def _raising(error: OSError) -> Callable[..., socket.socket]:
         raise error
 
     return raise_it
+
+
+@pytest.mark.parametrize(("usual", "is_heard"), [(signal.SIG_DFL, True), (signal.SIG_IGN, False)], ids=["", "nohup"])
+def test_a_closed_terminal_ends_the_server_as_ctrl_c_does(usual: signal.Handlers, *, is_heard: bool) -> None:
+    found = server._Server(server.server_config(cast("Any", None)), "", None, asyncio.Event())
+    before = signal.signal(signal.SIGHUP, usual)
+    try:
+        with found.capture_signals():
+            heard = signal.getsignal(signal.SIGHUP)
+        after = signal.getsignal(signal.SIGHUP)
+    finally:
+        signal.signal(signal.SIGHUP, before)
+
+    assert (heard == found.handle_exit, after) == (is_heard, usual)

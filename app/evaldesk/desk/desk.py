@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 
 from evaldesk.desk.agents import AgentDesk
 from evaldesk.desk.evalsets import EvalSetDesk
@@ -11,6 +12,7 @@ from evaldesk.desk.runs import RunDesk
 from evaldesk.desk.sessions import SessionDesk
 from evaldesk.desk.watching import WatchDesk
 from evaldesk.engine import AgentHost
+from evaldesk.errors import WorkspaceError
 from evaldesk.settings import Settings
 from evaldesk.store import Store
 
@@ -60,7 +62,9 @@ class Desk:
         self.store.close()
 
     async def _warm_runs(self) -> None:
-        """Workers for the first run, once the agents are ready to talk: a visitor chats first."""
+        """Workers for the first run, once the agents are ready to talk; then the rest of what was being deleted."""
         await self.agents.settled()
         found = [agent.description for agent in self.agents.list() if agent.description]
         self.runs.warm(has_models=any(each.model and not each.is_direct for each in found))
+        with contextlib.suppress(WorkspaceError):  # the next start tries again
+            await asyncio.to_thread(self.store.runs.finish_deleting)

@@ -17,6 +17,7 @@ from evaldesk.llm import ModelCall, Patience, complete, missing_keys
 from evaldesk.model import ModelOptions
 from evaldesk.settings import CONFIG_NAME, Settings
 from evaldesk.store import Store
+from evaldesk.store.network_disk import disk_warning
 
 State: TypeAlias = Literal["good", "warning", "bad"]
 FRAMEWORKS = ("google-adk", "openai-agents", "langgraph", "pydantic-ai-slim")
@@ -51,6 +52,8 @@ def look_at_workspace(settings: Settings) -> list[Finding]:
     found = [Finding("workspace", "good", f"{home}{f', with {CONFIG_NAME}' if has_config else ''}")]
     if not os.access(home, os.W_OK):
         found = [Finding("workspace", "bad", f"{home} cannot be written; name another with --workspace")]
+    if warning := disk_warning(home):
+        found.append(Finding("disk", "warning", warning))
     if not settings.database.exists():
         return [*found, Finding("database", "good", "none yet; the first run or chat makes it")]
     try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import logging
 import os
 from contextlib import suppress
 from pathlib import Path
@@ -11,7 +12,10 @@ from types import TracebackType
 
 from evaldesk.errors import WorkspaceError
 from evaldesk.store.database import make_private_folder
+from evaldesk.store.network_disk import disk_warning
 from evaldesk.store.own_folder import check_no_links
+
+log = logging.getLogger("evaldesk.store")
 
 LOCK_NAME = "desk.lock"
 N_LOOKS = 5
@@ -65,9 +69,14 @@ def hold_workspace(folder: Path, *, url: str) -> WorkspaceHold:
         os.fchmod(descriptor, 0o600)
         _take(descriptor)
     except OSError as error:
+        if not isinstance(error, BlockingIOError):  # a disk without locks, or somebody else's file
+            os.close(descriptor)
+            raise WorkspaceError(f"{folder} cannot be locked: {error.strerror}; name another workspace") from error
         holder = _holder(descriptor)
         os.close(descriptor)
         raise WorkspaceError(f"{folder.parent} is held by {holder}; use that one, or end it first") from error
+    if warning := disk_warning(folder):
+        log.warning(warning)
     hold = WorkspaceHold(descriptor)
     hold.update(url)
     return hold

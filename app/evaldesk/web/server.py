@@ -30,6 +30,7 @@ from evaldesk.web.http import BoundedHttp
 from evaldesk.web.live import closing_of
 
 GRACE_S = 3
+ENDS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)  # the last when its terminal is closed
 EXIT_INTERRUPTED = 130
 ADDRESS_NAME = "desk.url"
 _OF_PORTS = (errno.EADDRINUSE, errno.EACCES)
@@ -86,7 +87,8 @@ class _Server(uvicorn.Server):
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
-        before = {number: signal.signal(number, self.handle_exit) for number in (signal.SIGINT, signal.SIGTERM)}
+        heard = [number for number in ENDS if signal.getsignal(number) is not signal.SIG_IGN]  # as nohup has it
+        before = {number: signal.signal(number, self.handle_exit) for number in heard}
         try:
             yield
         finally:
