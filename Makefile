@@ -15,7 +15,7 @@ $(READY): requirements.txt pyproject.toml
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Evaldesk needs Python 3.11 or newer; try: make PYTHON=python3.12")'
 	@echo "Setting up .venv; the first time takes about a minute."
 	$(BIN)/python -m pip --version >/dev/null 2>&1 || $(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check uv
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check 'uv>=0.8,<1'
 	UV_PYTHON_DOWNLOADS=never $(BIN)/uv pip sync --quiet --python $(BIN)/python --require-hashes --compile-bytecode requirements.txt $(if $(wildcard $(ADAPTERS)),requirements-adapters.txt)
 	UV_PYTHON_DOWNLOADS=never $(BIN)/uv pip install --quiet --python $(BIN)/python --no-deps --no-build-isolation -e .
 	@touch $@
