@@ -128,11 +128,18 @@ def test_a_folder_with_only_an_app(tmp_path: Path) -> None:
 def test_a_folder_with_only_yaml(tmp_path: Path) -> None:
     folder = tmp_path / "written"
     folder.mkdir()
+    folder.joinpath("tools.py").write_text("def roll_die(sides: int) -> int:\n    return sides\n")
+    folder.joinpath("clerk.yaml").write_text(
+        "agent_class: LlmAgent\nname: clerk\nmodel: gemini-2.5-flash\ninstruction: Sell.\n"
+    )
     folder.joinpath("root_agent.yaml").write_text(
         "agent_class: LlmAgent\nname: written\nmodel: gemini-2.5-flash\ninstruction: Be brief.\n"
+        "tools:\n  - name: written.tools.roll_die\nsub_agents:\n  - config_path: clerk.yaml\n"
     )
 
     [found] = find_agents([tmp_path])
     described = load_agent(found).describe()
 
     assert (described.name, described.instruction, described.model) == ("written", "Be brief.", "gemini-2.5-flash")
+    assert [tool.name for tool in described.tools] == ["roll_die"]
+    assert [agent.name for agent in described.sub_agents] == ["clerk"]

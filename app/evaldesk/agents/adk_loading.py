@@ -11,6 +11,7 @@ from typing import Any
 
 from evaldesk.agents.finding import YAML_NAME
 from evaldesk.agents.frameworks import missing_package
+from evaldesk.agents.loading import make_importable
 from evaldesk.agents.traces import user_trace
 from evaldesk.errors import AgentError, NotFoundError
 from evaldesk.model import AgentRef
@@ -41,8 +42,12 @@ def part_of(root: Any, name: str) -> Any:
 
 
 def yaml_agent(ref: AgentRef) -> object:
-    """The agent that `root_agent.yaml` in the folder of `ref` describes. Raises AgentError."""
+    """The agent that `root_agent.yaml` in the folder of `ref` describes; it may name tools of that folder.
+
+    Raises AgentError.
+    """
     path = Path(ref.folder, YAML_NAME)
+    make_importable(path.parent.name, ref.root)
     try:
         from google.adk.agents.config_agent_utils import from_config
 

@@ -82,10 +82,15 @@ def _adapters(ref: AgentRef) -> list[Adapt]:
 
 def import_from(target: str, root: str) -> object:
     """What `module:attr` names with `root` first on `sys.path`. Raises UsageError, and whatever the import raises."""
-    _put_first(root)
-    _forget_namesakes(target.partition(":")[0], root)
-    importlib.invalidate_caches()
+    make_importable(target.partition(":")[0], root)
     return import_target(target)
+
+
+def make_importable(module_name: str, root: str) -> None:
+    """Put `root` first on `sys.path`, and drop what was imported under the same name from elsewhere."""
+    _put_first(root)
+    _forget_namesakes(module_name, root)
+    importlib.invalidate_caches()
 
 
 def _import(ref: AgentRef) -> object:
