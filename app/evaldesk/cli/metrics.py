@@ -35,7 +35,8 @@ def metrics(name: str | None, is_json: bool) -> None:
     """List the metrics, or show one with its options.
 
     A function of your own is a metric too: name it module:function in a criteria file, or under [metrics] in
-    evaldesk.toml to have it in the browser.
+    evaldesk.toml to have it in the browser. Name one more than once by a label behind
+    a slash, such as tool_used/search.
 
     \b
     evaldesk metrics
