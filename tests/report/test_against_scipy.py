@@ -16,7 +16,7 @@ from evaldesk.report import clopper_pearson, fisher, mcnemar, wilson
 from evaldesk.report.exact_intervals import anytime_interval
 from evaldesk.report.exact_tests import sign_flips
 
-many = settings(deadline=None, max_examples=100)
+many = settings(deadline=None, max_examples=50)
 flips = st.integers(0, 60)
 
 
