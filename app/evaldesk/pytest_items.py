@@ -13,7 +13,7 @@ import pytest
 from evaldesk.agents import agent_ref
 from evaldesk.desk.bench import Bench
 from evaldesk.desk.criteria import find_criteria_file, read_criteria, read_user
-from evaldesk.desk.run_plan import RunOptions, check_numbers
+from evaldesk.desk.run_plan import RunOptions, check_deciding, check_numbers
 from evaldesk.errors import EvaldeskError, UsageError
 from evaldesk.formats import load_evalset
 from evaldesk.model import AgentRef, Case, EvalSet
@@ -70,7 +70,9 @@ class EvalSetCollecting:
         file = self._config.invocation_params.dir / named if named else find_criteria_file(path)
         if file is None:
             return self._options
-        return replace(self._options, criteria=read_criteria(file), user=read_user(file))
+        criteria = read_criteria(file)
+        check_deciding(criteria)
+        return replace(self._options, criteria=criteria, user=read_user(file))
 
     def pytest_collect_file(self, file_path: Path, parent: pytest.Collector) -> EvalSetFile | None:
         """Take the eval sets."""

@@ -7,10 +7,12 @@ import os
 import sys
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import click
 
 from evaldesk import __version__
+from evaldesk.cli.broken_pipe import EXIT_READER_LEFT, drop_output
 from evaldesk.cli.lazy import LazyGroup, dashed
 from evaldesk.errors import EvaldeskError
 
@@ -58,6 +60,15 @@ DEBUG = "--debug"
 
 
 class _Evaldesk(LazyGroup):
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            found = super().invoke(ctx)
+            sys.stdout.flush()
+        except BrokenPipeError:
+            drop_output()
+            ctx.exit(EXIT_READER_LEFT)
+        return found
+
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:

@@ -35,7 +35,6 @@ def _of_file(path: Path) -> Baseline:
             if case["is_passed"] is not None
         }
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise UsageError(
-            f"--baseline {path}: wanted a file that `evaldesk eval -o FILE.json` wrote ({error!r})"
-        ) from error
+        said = f"this is not JSON: {error}" if isinstance(error, ValueError) else "this holds no runs"
+        raise UsageError(f"--baseline {path}: {said}; name a file that `evaldesk eval -o FILE.json` wrote") from error
     return Baseline(path.name, verdicts)

@@ -33,6 +33,8 @@ def eval_adk(request: EvalRequest) -> int:
     chosen = _chosen(request.words[1:], _folder_of_names(agent))
     config = _config(request, chosen)
     criteria, user = (read_criteria(config), read_user(config)) if config else ((), None)
+    if config and not criteria:
+        raise UsageError(f'{config} names no criteria; add them, such as "criteria": {{"response_match_score": 0.8}}')
     criteria = request.named_criteria or criteria
     jobs = []
     for path, case_ids in chosen.items():

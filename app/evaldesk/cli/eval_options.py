@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
@@ -10,8 +11,19 @@ import click
 Command: TypeAlias = Callable[..., Any]
 
 
-RATE = click.FloatRange(0, 1)
-SECONDS = click.FloatRange(0.1, 86_400)
+class Finite(click.FloatRange):
+    """A number in a range; `nan`, which is in none and outside of none, is refused."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """The number. Raises BadParameter."""
+        found = super().convert(value, param, ctx)
+        if not math.isfinite(found):
+            self.fail(f"{value} is no number to compare with", param, ctx)
+        return found
+
+
+RATE = Finite(0, 1)
+SECONDS = Finite(0.1, 86_400)
 RECORDING_MODES = ("off", "record", "replay", "auto")  # `evaldesk.model` is not imported for a help
 SECTIONS: dict[str, str] = {}
 """The section of the help in which each option stands, by the name of its parameter."""
@@ -142,7 +154,7 @@ def gate_options(command: Command) -> Command:
         click.option("--max-error-rate", type=RATE, metavar="R", help="Errors tolerated; none unless given."),
         click.option(
             "--max-cost",
-            type=click.FloatRange(0),
+            type=Finite(0),
             metavar="USD",
             help="The cost of all model calls. Once it is more, no trials are begun.",
         ),

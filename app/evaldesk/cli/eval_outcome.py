@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from typing import TypeAlias
+from contextlib import nullcontext
+from typing import ParamSpec, TypeAlias, TypeVar
 
 import click
 
 from evaldesk.cli.baselines import read_baseline
+from evaldesk.cli.broken_pipe import reader_may_leave
 from evaldesk.cli.eval_check import check_jobs
 from evaldesk.cli.eval_report import report_error, show_details, show_result
 from evaldesk.cli.eval_request import EvalRequest, Job
-from evaldesk.cli.output_files import check_outputs, write_outputs
+from evaldesk.cli.output_files import check_outputs, show_annotations, write_outputs
 from evaldesk.cli.playing import EXIT_INTERRUPTED, Played, play_jobs, resume_command
 from evaldesk.cli.result_json import result_json
 from evaldesk.desk.desk import Desk
@@ -22,6 +24,8 @@ from evaldesk.report.gates import Baseline, GateOutcome, Gates, judge_gates
 from evaldesk.report.turn_text import in_one_line
 from evaldesk.store import Store
 
+P = ParamSpec("P")
+T = TypeVar("T")
 ShowMore: TypeAlias = Callable[[Store, Sequence[Played]], None]
 EXIT_PASSED, EXIT_NOT_PASSED, EXIT_ERRORS = 0, 1, 3
 
@@ -63,7 +67,8 @@ async def _play_and_judge(
         except AgentError as error:
             report_error(jobs[0].agent.id, error)
             return EXIT_ERRORS
-        return await asyncio.to_thread(conclude, desk, request, played, gates, baseline, show_more)
+        ending = _inside(click.get_current_context(silent=True), conclude)
+        return await asyncio.to_thread(ending, desk, request, played, gates, baseline, show_more)
     finally:
         await desk.close()
 
@@ -76,24 +81,37 @@ def conclude(
     baseline: Baseline | None,
     show_more: ShowMore,
 ) -> int:
-    """Show what was played, judge the gates, and write the files that were asked for."""
+    """Judge the gates, write the files that were asked for, and show what was played as long as somebody reads."""
     own = [each for each in played if not each.job.is_baseline]
     numbers = joined_numbers([run_numbers(desk.store, each.run) for each in own])
     outcomes = judge_gates(gates, numbers, baseline)
     is_whole = all(each.run.status == "finished" or each.is_overspent for each in played)
-    if request.is_json:
-        click.echo(result_json(desk.store, own, outcomes))
-    else:
-        _show(desk, request, played)
-        show_more(desk.store, played)
-        _show_gates(outcomes if not gates.asks_nothing else ())
     write_outputs(desk.store, request, played, outcomes, baseline)
+    with reader_may_leave():
+        if request.is_json:
+            click.echo(result_json(desk.store, own, outcomes))
+        else:
+            _show(desk, request, played)
+            show_more(desk.store, played)
+            _show_gates(outcomes if not gates.asks_nothing else ())
+        if request.annotations:
+            show_annotations(desk.store, own, outcomes, is_json=request.is_json)
     left = next((each for each in played if each.run.status == "stopped"), None)
     if left:
         _say_how_to_resume(left, request)
     if left and not left.is_overspent:
         return EXIT_INTERRUPTED
     return exit_code(outcomes, is_whole=is_whole)
+
+
+def _inside(context: click.Context | None, call: Callable[P, T]) -> Callable[P, T]:
+    """`call` for another thread, in the context of this one: it says whether there are colours."""
+
+    def inside(*arguments: P.args, **options: P.kwargs) -> T:
+        with context.scope(cleanup=False) if context else nullcontext():
+            return call(*arguments, **options)
+
+    return inside
 
 
 def exit_code(outcomes: Sequence[GateOutcome], *, is_whole: bool) -> int:

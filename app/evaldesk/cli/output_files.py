@@ -48,7 +48,7 @@ def write_outputs(
     outcomes: Sequence[GateOutcome],
     baseline: Baseline | None,
 ) -> None:
-    """Write every file that was asked for, and print annotations."""
+    """Write every file that was asked for."""
     every, played = played, [each for each in played if not each.job.is_baseline]
     for name in request.outputs:
         if request.module and _ending(name) == ".json":
@@ -65,9 +65,12 @@ def write_outputs(
         text = markdown_summary(parts, outcomes, baseline)
         is_shared = request.summary == os.environ.get("GITHUB_STEP_SUMMARY")
         _write(Path(request.summary), text.encode(), is_appended=is_shared)
-    if request.annotations:
-        for line in (*gate_annotations(outcomes), *_annotations(store, played)):
-            click.echo(line, err=request.is_json)
+
+
+def show_annotations(store: Store, played: Sequence[Played], outcomes: Sequence[GateOutcome], *, is_json: bool) -> None:
+    """Print the workflow commands that mark what did not pass."""
+    for line in (*gate_annotations(outcomes), *_annotations(store, played)):
+        click.echo(line, err=is_json)
 
 
 def _json(store: Store, played: Sequence[Played], outcomes: Sequence[GateOutcome]) -> bytes:

@@ -43,7 +43,9 @@ def named_run(store: Store, name: str) -> RunSummary:
     found = store.runs.list(limit=MOST_SEARCHED)
     run = next((run for run in found if run_name(run) == name), None)
     if run is None:
-        raise NotFoundError.among("run", name, {run_name(run) for run in found})
+        known = {run_name(run) for run in found if run.note.strip()}
+        said = str(NotFoundError.among("run", name, known)) if known else f"no run named {name!r}"
+        raise NotFoundError(f"{said}{'' if said.endswith('?') else '; `evaldesk run list` shows them'}")
     return run
 
 

@@ -1,0 +1,29 @@
+"""Readers that leave, as `head` does: no trace, and a verdict that stays what it is."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+
+EXIT_READER_LEFT = 141
+"""What a shell says of a command that was ended by SIGPIPE."""
+
+
+@contextmanager
+def reader_may_leave() -> Iterator[None]:
+    """Print as long as somebody reads; what comes later is dropped."""
+    try:
+        yield
+        sys.stdout.flush()
+    except BrokenPipeError:
+        drop_output()
+
+
+def drop_output() -> None:
+    """Let nothing more reach a reader who has left, also what Python would flush at its end."""
+    with suppress(OSError, ValueError):
+        null = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(null, sys.stdout.fileno())
+        os.close(null)

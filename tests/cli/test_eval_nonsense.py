@@ -1,0 +1,112 @@
+"""`evaldesk eval` with what makes no sense: one line, the right exit code, and nothing played."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import click
+import pytest
+from click.testing import CliRunner
+
+from evaldesk.cli import EXIT_USAGE, _in_words, cli
+from evaldesk.cli.broken_pipe import EXIT_READER_LEFT
+
+if TYPE_CHECKING:
+    from tests.cli.conftest import Place
+
+WRONG_FILES = {
+    "empty.json": b"",
+    "binary.json": b"\xff\xfe\x00\x01",
+    "torn.json": b"[1, 2",
+    "other.json": b'{"a": 1}',
+    "text.json": b'"x"',
+}
+
+
+@pytest.mark.parametrize("name", [*WRONG_FILES, "folder", "missing.json"])
+@pytest.mark.parametrize("option", ["", "--config-file-path", "--baseline"])
+def test_a_file_that_is_none_is_one_line(place: Place, name: str, option: str) -> None:
+    (place.folder / "folder").mkdir()
+    if name in WRONG_FILES:
+        (place.folder / name).write_bytes(WRONG_FILES[name])
+    right = place.evalset("right", {"one": "one"})
+
+    arguments = [right, option, name, "--n", "1"] if option else [name]
+    result = place.run("eval", place.agent, *arguments)
+
+    assert isinstance(result.exception, Exception)
+    said, code = _in_words(result.exception)
+    assert code == EXIT_USAGE, said
+    assert name in said
+    assert "\n" not in said
+    assert not any(word in said for word in ("Traceback", "Error(", "Errno"))
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ("--n", "0"),
+        ("--n", "-3"),
+        ("--n", "1001"),
+        ("--n", "x"),
+        ("--concurrency", "0"),
+        ("--timeout", "inf"),
+        ("--timeout", "nan"),
+        ("--min-pass-rate", "nan"),
+        ("--min-case-pass-rate", "2"),
+        ("--max-error-rate", "-0.1"),
+        ("--max-cost", "nan"),
+        ("--pass-at", "5=nan"),
+        ("--pass-hat", "0=1"),
+        ("--max-regressions", "-1"),
+        ("--criterion", "response_exact"),
+        ("--recording", "sometimes"),
+        ("--nonsense",),
+    ],
+    ids=" ".join,
+)
+def test_a_number_that_cannot_be_is_wrong_usage(place: Place, options: tuple[str, ...]) -> None:
+    result = place.eval(place.evalset("right", {"one": "one"}), *options)
+
+    assert result.exit_code == EXIT_USAGE
+    assert options[0] in result.output
+    assert not (place.folder / ".evaldesk").exists()
+
+
+def test_a_reader_who_leaves_changes_neither_files_nor_verdict(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = place.evalset("right", {"one": "one", "two": "other"})
+
+    def gone(*_: object, **__: object) -> None:
+        raise BrokenPipeError
+
+    monkeypatch.setattr("evaldesk.cli.eval_report.click.echo", gone)
+    held = place.eval(path, "-o", "result.json", "--junit", "junit.xml", "--min-pass-rate", "0.5", "--annotations")
+    failed = place.eval(path, "--json")
+
+    assert (held.exit_code, failed.exit_code) == (0, 1)
+    assert json.loads((place.folder / "result.json").read_text())["is_held"] is True
+    assert (place.folder / "junit.xml").exists()
+
+
+def test_a_listing_that_nobody_reads_ends_quietly(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    def gone(*_: object, **__: object) -> None:
+        raise BrokenPipeError
+
+    monkeypatch.setattr(click, "echo", gone)
+
+    result = place.run("metrics")
+
+    assert (result.exit_code, result.output) == (EXIT_READER_LEFT, "")
+
+
+def test_no_color_means_no_colour(place: Place) -> None:
+    path = place.evalset("right", {"one": "one", "two": "other"})
+    arguments = ["eval", str(place.agent), str(path), "--criterion", "response_exact=1", "--min-pass-rate", "1"]
+
+    plain = CliRunner().invoke(cli, arguments, env={"NO_COLOR": "1"}, color=True)
+    coloured = CliRunner().invoke(cli, arguments, env={"NO_COLOR": None}, color=True)
+
+    assert "✗ failed --min-pass-rate" in plain.output
+    assert "\x1b" not in plain.output
+    assert "\x1b[31m✗" in coloured.output
