@@ -105,3 +105,14 @@ def test_each_model_is_called_once_when_asked(tmp_path: Path, monkeypatch: pytes
 def _called(home: Path, endpoint: Endpoint) -> Any:
     (home / "evaldesk.toml").write_text(f'[model]\nbase_url = "{endpoint.address}"\n')
     return _doctor(home, "--call")
+
+
+def test_a_limit_that_does_not_hold_for_an_agent_is_said(tmp_path: Path) -> None:
+    (tmp_path / "evaldesk.toml").write_text("[limits]\ntool_timeout_s = 5\n")
+    folder = tmp_path / "plain"
+    folder.mkdir()
+    folder.joinpath("agent.py").write_text("def root_agent(message):\n    return message\n")
+
+    said = _line(_doctor(tmp_path).output, "limits")
+
+    assert "tool_timeout_s = 5 does not hold for plain," in said

@@ -16,6 +16,9 @@ T = TypeVar("T")
 TOOL_LIMIT: ContextVar[float | None] = ContextVar("tool_limit", default=None)
 """Seconds that a call of a tool may take in the turn that is played; None for as long as it wants."""
 
+UNSEEN: frozenset[str] = frozenset({"adk_server", "benchmark", "command", "http", "http_chat", "python"})
+"""Kinds of agents whose calls of tools nobody but their author sees: no limit of a tool holds for them."""
+
 
 class ToolFailedError(Exception):
     """A tool that gave nothing; the text is for the model."""

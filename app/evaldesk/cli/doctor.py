@@ -52,5 +52,6 @@ async def _findings(settings: Settings, is_called: bool) -> list[Finding]:
         *look.look_at_environment(),
         *look.look_at_workspace(settings),
         *look.look_at_agents(agents),
+        *look.look_at_limits(settings, agents),
         *(await look.call_models(models, settings.model_options) if is_called else look.look_at_keys(models)),
     ]

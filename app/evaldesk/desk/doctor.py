@@ -11,6 +11,7 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import Literal, TypeAlias
 
 from evaldesk import __version__
+from evaldesk.agents.tool_limit import UNSEEN
 from evaldesk.desk.agents import FoundAgent
 from evaldesk.errors import EvaldeskError, ModelError
 from evaldesk.llm import ModelCall, Patience, complete, missing_keys
@@ -78,6 +79,16 @@ def look_at_agents(agents: Sequence[FoundAgent]) -> list[Finding]:
         else:
             found.append(Finding(about, "good", agent.description.model or "loads; it names no model"))
     return found
+
+
+def look_at_limits(settings: Settings, agents: Sequence[FoundAgent]) -> list[Finding]:
+    """Which agents the time limit of a tool does not hold for, where one is set."""
+    limit = settings.limits.tool_timeout_s
+    unseen = [agent.id for agent in agents if agent.description and agent.description.kind in UNSEEN]
+    if limit is None or not unseen:
+        return []
+    said = f"tool_timeout_s = {limit:g} does not hold for {', '.join(unseen)}, whose calls of tools are not seen"
+    return [Finding("limits", "warning", f"{said}; turn_timeout_s holds for all")]
 
 
 def models_of(settings: Settings, agents: Iterable[FoundAgent]) -> list[str]:
