@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import json
 from collections.abc import Mapping
 from pathlib import Path
@@ -179,6 +180,16 @@ def test_an_agent_that_cannot_be_loaded_is_said_with_its_place(tmp_path: Path) -
 
     with pytest.raises(AgentError, match=r"agent\.py.*no_such_module"):
         evaldesk.evaluate(tmp_path / "broken", EVALSET)
+
+
+def test_both_ways_to_evaluate_take_the_same_and_say_so() -> None:
+    waiting, awaited = inspect.signature(evaldesk.evaluate), inspect.signature(evaldesk.evaluate_async)
+
+    assert waiting == awaited
+    assert waiting.parameters["timeout_s"].default == 120.0
+    assert (evaldesk.evaluate.__name__, evaldesk.evaluate.__doc__) == ("evaluate", evaldesk.evaluate_async.__doc__)
+    assert inspect.iscoroutinefunction(evaldesk.evaluate_async)
+    assert not inspect.iscoroutinefunction(evaldesk.evaluate)
 
 
 def _write_agent(folder: Path, source: str = "from .words import say as root_agent\n") -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import itertools
 import os
 import tempfile
@@ -11,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, ParamSpec, TypeAlias, TypeVar
 
 from evaldesk.agents import agent_ref
 from evaldesk.desk.agent_version import agent_version
@@ -32,6 +33,7 @@ from evaldesk.store import RunSummary, Store
 from evaldesk.store.regular_file import version_of
 
 GivenEvalSet: TypeAlias = EvalSet | Sequence[Case] | str | os.PathLike[str]
+P = ParamSpec("P")
 T = TypeVar("T")
 
 _numbers = itertools.count(1)
@@ -45,7 +47,28 @@ class _Agent:
     found: object = None
 
 
-def evaluate(
+def wait_for(work: Coroutine[Any, Any, T]) -> T:
+    """Carry out `work` in an event loop of its own: in this thread, or in another where a loop runs already."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return asyncio.run(work)
+    with ThreadPoolExecutor(1, thread_name_prefix="evaldesk-evaluate") as threads:
+        return threads.submit(asyncio.run, work).result()
+
+
+def waiting(work: Callable[P, Coroutine[Any, Any, T]], name: str) -> Callable[P, T]:
+    """The function `name`, which takes what `work` takes and waits for it."""
+
+    @functools.wraps(work)
+    def wait(*arguments: P.args, **options: P.kwargs) -> T:
+        return wait_for(work(*arguments, **options))
+
+    wait.__name__ = wait.__qualname__ = name
+    return wait
+
+
+async def evaluate_async(
     agent: object,
     evalset: GivenEvalSet,
     *,
@@ -72,48 +95,10 @@ def evaluate(
     `cases` names those to run; None runs all. `model_options` says how the agent's model is reached and sampled. The
     run is kept in `workspace`, or nowhere when that is None.
 
-    May be called inside a running event loop, which it blocks; `await evaluate_async(...)` does not. Raises
-    UsageError, FormatError, or AgentError when the agent cannot be loaded.
+    `evaluate(...)` waits for the end, also inside a running event loop, which it blocks; `await evaluate_async(...)`
+    does not, and cancelling it ends the run: its finished trials stay in `workspace`. Raises UsageError, FormatError,
+    or AgentError when the agent cannot be loaded.
     """
-    work = evaluate_async(
-        agent,
-        evalset,
-        criteria=criteria,
-        cases=cases,
-        n=n,
-        concurrency=concurrency,
-        timeout_s=timeout_s,
-        pass_threshold=pass_threshold,
-        errors_are_failures=errors_are_failures,
-        model=model,
-        model_options=model_options,
-        seed=seed,
-        note=note,
-        workspace=workspace,
-        on_progress=on_progress,
-    )
-    return wait_for(work)
-
-
-async def evaluate_async(
-    agent: object,
-    evalset: GivenEvalSet,
-    *,
-    criteria: GivenCriteria | None = None,
-    cases: Sequence[str] | None = None,
-    n: int = 1,
-    concurrency: int = 4,
-    timeout_s: float = 120.0,
-    pass_threshold: float = 1.0,
-    errors_are_failures: bool = False,
-    model: str | None = None,
-    model_options: ModelOptions | None = None,
-    seed: int | None = None,
-    note: str = "",
-    workspace: str | os.PathLike[str] | None = None,
-    on_progress: Callable[[RunSummary], None] = lambda _: None,
-) -> RunResult:
-    """As `evaluate`, in the running event loop. Cancelling it ends the run; its finished trials stay in `workspace`."""
     options = RunOptions(
         case_ids=None if cases is None else tuple(cases),
         n=n,
@@ -129,14 +114,7 @@ async def evaluate_async(
     return await _evaluate(agent, evalset, criteria, options, workspace, on_progress)
 
 
-def wait_for(work: Coroutine[Any, Any, T]) -> T:
-    """Carry out `work` in an event loop of its own: in this thread, or in another where a loop runs already."""
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        return asyncio.run(work)
-    with ThreadPoolExecutor(1, thread_name_prefix="evaldesk-evaluate") as threads:
-        return threads.submit(asyncio.run, work).result()
+evaluate = waiting(evaluate_async, "evaluate")
 
 
 def subject_of(
