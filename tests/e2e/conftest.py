@@ -199,6 +199,7 @@ def visit(browser: Browser, desk: RunningDesk) -> Iterator[Visit]:
 def resident(browser: Browser, desk: RunningDesk) -> Iterator[Visitor]:
     """A visitor who prepares things for a whole module."""
     someone = _open(browser, desk, "desktop", "light")
+    someone.page.emulate_media(reduced_motion="reduce")
     yield someone
     someone.leave()
 

@@ -4,18 +4,33 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from playwright.sync_api import Page, expect
 
+from evaldesk import paths
 from evaldesk.formats import format_of, read_evalset
 
 if TYPE_CHECKING:
-    from tests.e2e.conftest import Visitor
+    from tests.e2e.conftest import Furniture, Visitor
 
 pytestmark = pytest.mark.browser
+
+
+@pytest.fixture(scope="module")
+def furniture() -> Furniture:
+    """The eval sets of the samples, and an agent that imports nothing."""
+
+    def furnish(workspace: Path) -> tuple[str, ...]:
+        shutil.copytree(paths.shipped("evalsets"), workspace / "evalsets")
+        (workspace / "echo").mkdir()
+        (workspace / "echo" / "agent.py").write_text("def root_agent(message):\n    return message\n", "utf-8")
+        return "echo", "evalsets"
+
+    return furnish
 
 
 def test_turns_are_added_moved_edited_and_deleted(someone: Visitor) -> None:
