@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from evaldesk import __version__
@@ -12,6 +12,7 @@ from evaldesk.desk.run_view import LIVE, needs_words, short_title
 from evaldesk.engine import GradeSpec
 from evaldesk.errors import ConflictError, NotFoundError, UsageError
 from evaldesk.model import Case, Criterion, RunConfig, TrialResult
+from evaldesk.report import interval_words, rate_interval
 from evaldesk.store import PendingTrial, RunStore, RunSummary, TrialKey
 
 READ_AHEAD = 16
@@ -21,10 +22,16 @@ MAX_NAMED = 3
 
 @dataclass(frozen=True, slots=True)
 class Scoring:
-    """One way in which the same trials are scored, and how it compares with the one that is shown."""
+    """One way in which the same trials are scored, and what came of it.
+
+    `doubt` is empty while nothing is scored; `means` are title and mean of each metric, in the order of its criteria.
+    """
 
     run_id: int
     words: str
+    passed: str
+    doubt: str
+    means: Mapping[str, float]
     is_played: bool
     is_current: bool
     compare_href: str
@@ -74,12 +81,20 @@ def scorings(runs: RunStore, shown: RunSummary) -> list[Scoring]:
         Scoring(
             run_id=run.id,
             words=criteria_words(run.config.criteria),
+            passed=f"{run.n_passed:,} of {run.n_scored:,}",
+            doubt=_doubt(runs, run),
+            means={short_title(row.metric): row.mean for row in runs.metric_rows(run.id)},
             is_played=run.config.source_run_id is None,
             is_current=run.id == shown.id,
             compare_href=f"/compare?a={min(run.id, shown.id)}&b={max(run.id, shown.id)}",
         )
         for run in found
     ]
+
+
+def _doubt(runs: RunStore, run: RunSummary) -> str:
+    interval = rate_interval(runs.outcome_counts(run.id)) if run.n_scored else None
+    return interval_words(interval) if interval else ""
 
 
 def criteria_words(criteria: Sequence[Criterion]) -> str:

@@ -35,11 +35,31 @@ def test_the_new_scores_are_a_run_beside_the_old_one(pages: Any) -> None:
         text = pages.get(shown).text
         assert f'<a href="{shown}" aria-current="page">' in text
         assert f'<a href="{other}">' in text
+        assert re.findall(r'data-label="passed">([^<]*)<', text) == ["2 of 4", "2 of 4"]
+        assert "Tool trajectory at least 1.00, Response match at least 0.80" in text
         assert f'href="/compare?a={source[6:]}&amp;b={again[6:]}"' in text
     assert f"run {source[6:]} scored again" in pages.get("/runs").text
     assert "Both score the same stored trials" in pages.get(f"/compare?a={source[6:]}&b={again[6:]}").text
-    assert "Tool trajectory" in pages.get(source).text
-    assert "Tool trajectory" not in pages.get(again).text
+    assert "tool_trajectory_avg_score" in _scores(pages.get(source).text)
+    assert "tool_trajectory_avg_score" not in _scores(pages.get(again).text)
+
+
+def test_a_trial_shows_what_its_other_scorings_said(pages: Any) -> None:
+    source = pages.finish(case=["misses"], cases="selected", n="1")
+    again = pages.post(f"{source}/scorings", **(ROUGE | {"response_match_score.threshold": "0"})).headers["location"]
+    pages.get(f"{again}/events")
+
+    played, scored = (pages.get(f"{run}/cases/0/trials/0").text for run in (source, again))
+
+    assert re.search(rf'In <a href="{source}/cases/0/trials/0">run \d+</a>, scored as it was played .*>failed<', scored)
+    assert "at least 0.80" in scored
+    assert re.search(rf'In <a href="{again}/cases/0/trials/0">run \d+</a>, scored again .*>passed<', played)
+    assert "at least 0.00" in played
+
+
+def _scores(page: str) -> str:
+    """The table of scores on the page of a run."""
+    return page.partition('id="metrics"')[2].partition("</section>")[0]
 
 
 @pytest.mark.parametrize(

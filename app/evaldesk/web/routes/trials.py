@@ -11,6 +11,7 @@ from starlette.routing import Route
 
 from evaldesk.desk.cases import case_key
 from evaldesk.desk.labels import TypedLabel, read_panel
+from evaldesk.desk.scores_beside import scores_beside
 from evaldesk.errors import UsageError
 from evaldesk.store import TrialKey
 from evaldesk.store.recorded_runs import has_evalset
@@ -28,6 +29,7 @@ async def trial_page(request: Request, typed: TypedLabel | None = None, error: U
     run_id, key = trial_key(request)
     trial = await desk_of(request).runs.read_trial(run_id, key)
     labels = await asyncio.to_thread(read_panel, desk_of(request).store, run_id, key, typed, error)
+    beside = await asyncio.to_thread(scores_beside, desk_of(request).store.runs, run_id, key)
     config = trial.summary.config
     again = {"agent": config.agent.id, "evalset": config.evalset_id, "case": trial.case.id, "n": str(config.n)}
     return page(
@@ -36,6 +38,7 @@ async def trial_page(request: Request, typed: TypedLabel | None = None, error: U
         status=422 if error else 200,
         trial=trial,
         labels=labels,
+        beside=beside,
         run_href=f"/runs/{run_id}",
         edit_href=f"/evalsets/{config.evalset_id}/cases/{case_key(trial.case.id)}" if has_evalset(config) else "",
         again_href=f"/runs/new?{urlencode(again)}",
