@@ -59,3 +59,13 @@ def test_a_log_gets_a_line_now_and_then(summary: RunSummary) -> None:
 
     assert [line.split(",")[0] for line in lines] == ["10 of 100 done", "20 of 100 done", "30 of 100 done"]
     assert lines[0].endswith("about 2 min left")
+
+
+def test_a_log_says_at_once_that_trials_wait_but_not_again_and_again(summary: RunSummary) -> None:
+    lines: list[str] = []
+    log = ProgressLog(lines.append, clock=iter((0.0, 1.0, 2.0, 3.0, 4.0)).__next__)
+
+    for pause in ("", "2 trials wait: rate-limited until 12:03:05.", "", "1 trial waits: again."):
+        log(summary, pause)
+
+    assert lines == ["0 of 100 done, 0 passed; 2 trials wait: rate-limited until 12:03:05"]

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from types import TracebackType
-from typing import TYPE_CHECKING, TextIO
+from typing import TYPE_CHECKING, TextIO, TypeAlias
 
 import click
 
@@ -17,27 +17,33 @@ from evaldesk.store import RunSummary
 if TYPE_CHECKING:
     from rich.progress import Progress
 
+Show: TypeAlias = Callable[[RunSummary, str], None]
+"""Is told of a moment of a run, and of what its trials wait for."""
+
 LOG_EVERY_S = 10.0
 CLEAR_LINE = "\r\x1b[K"
 
 
 class ProgressLog:
-    """Plain lines, at most one in ten seconds; nothing for a run that ends before."""
+    """Plain lines, at most one in ten seconds, and one when trials begin to wait; none for a run that ends before."""
 
     def __init__(self, write: Callable[[str], None], clock: Callable[[], float] = time.monotonic) -> None:
         self._write = write
         self._clock = clock
         self._began = self._last = clock()
         self._n_before: int | None = None
+        self._paused: float | None = None
 
-    def __call__(self, summary: RunSummary) -> None:
-        """Tell of a moment of the run."""
+    def __call__(self, summary: RunSummary, pause: str = "") -> None:
+        """Tell of a moment of the run, and of what its trials wait for."""
         now = self._clock()
         if self._n_before is None:
             self._n_before, self._began = summary.n_done, now
-        if now - self._last >= LOG_EVERY_S:
+        is_new = bool(pause) and (self._paused is None or now - self._paused >= LOG_EVERY_S)
+        if is_new or now - self._last >= LOG_EVERY_S:
             self._last = now
-            self._write(progress_words(summary, remaining_s(summary, self._n_before, now - self._began)))
+            self._paused = now if pause else self._paused
+            self._write(progress_words(summary, remaining_s(summary, self._n_before, now - self._began), pause))
 
 
 class ProgressBar:
@@ -64,18 +70,18 @@ class ProgressBar:
     ) -> None:
         self._shown.stop()
 
-    def __call__(self, summary: RunSummary) -> None:
-        """Tell of a moment of the run."""
+    def __call__(self, summary: RunSummary, pause: str = "") -> None:
+        """Tell of a moment of the run, and of what its trials wait for."""
         now = self._clock()
         if self._n_before is None:
             self._n_before, self._began = summary.n_done, now
-        words = progress_words(summary, remaining_s(summary, self._n_before, now - self._began))
+        words = progress_words(summary, remaining_s(summary, self._n_before, now - self._began), pause)
         self._shown.update(self._task, total=summary.n_trials, completed=summary.n_done, description=words)
 
 
 class _Silent:
-    def __enter__(self) -> Callable[[RunSummary], None]:
-        return lambda _: None
+    def __enter__(self) -> Show:
+        return lambda *_: None
 
     def __exit__(self, *_: object) -> None:
         """Nothing was shown."""
@@ -85,11 +91,11 @@ class _Logged(_Silent):
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
 
-    def __enter__(self) -> Callable[[RunSummary], None]:
+    def __enter__(self) -> Show:
         return ProgressLog(lambda line: click.echo(line, file=self._stream))
 
 
-def shown_progress(*, is_quiet: bool) -> AbstractContextManager[Callable[[RunSummary], None]]:
+def shown_progress(*, is_quiet: bool) -> AbstractContextManager[Show]:
     """A bar where standard error is a terminal that can move its cursor, lines elsewhere, nothing when quiet."""
     if is_quiet:
         return _Silent()
@@ -98,8 +104,8 @@ def shown_progress(*, is_quiet: bool) -> AbstractContextManager[Callable[[RunSum
     return _Logged(sys.stderr)
 
 
-def progress_words(summary: RunSummary, left_s: float | None) -> str:
-    """`12 of 100 done, 10 passed, 1 errored, 3,400 tokens, $0.012, about 2 min left`."""
+def progress_words(summary: RunSummary, left_s: float | None, pause: str = "") -> str:
+    """`12 of 100 done, 10 passed, 1 errored, 3,400 tokens, $0.012, about 2 min left`, then what is waited for."""
     said = [f"{summary.n_done:,} of {summary.n_trials:,} done", f"{summary.n_passed:,} passed"]
     if summary.n_errored:
         said.append(f"{summary.n_errored:,} errored")
@@ -112,7 +118,7 @@ def progress_words(summary: RunSummary, left_s: float | None) -> str:
         said.append("cost not known" if not summary.cost else "and more of unknown price")
     if left_s is not None:
         said.append(f"about {duration_words(left_s)} left")
-    return ", ".join(said)
+    return "; ".join(filter(None, (", ".join(said), pause.removesuffix("."))))
 
 
 def remaining_s(summary: RunSummary, n_before: int, elapsed_s: float) -> float | None:

@@ -2,25 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Sequence
 
 from evaldesk.engine import Executor, GradeSpec
+from evaldesk.engine.pauses import Pause
 from evaldesk.model import TrialResult, TrialSpec
 
 ROUNDING = 1e-9
 
 
 class Metered:
-    """An executor that adds up what its trials cost, in US dollars, the moment each of them ends."""
+    """An executor that adds up what its trials cost in US dollars, and tells `on_end`, the moment each of them ends."""
 
-    def __init__(self, executor: Executor) -> None:
+    def __init__(self, executor: Executor, on_end: Callable[[TrialResult], None]) -> None:
         self.spent = 0.0
         self._executor = executor
+        self._on_end = on_end
 
     @property
     def is_cancelled(self) -> bool:
         """As the executor says."""
         return self._executor.is_cancelled
+
+    @property
+    def pauses(self) -> Sequence[Pause]:
+        """What trials wait for, where the executor knows it."""
+        return getattr(self._executor, "pauses", ())
 
     async def submit(self, spec: TrialSpec | GradeSpec) -> None:
         """Hand the trial on."""
@@ -30,6 +37,7 @@ class Metered:
         """The results, each counted before anybody sees it; an unknown cost counts nothing."""
         async for result in self._executor.results():
             self.spent += result.cost or 0.0
+            self._on_end(result)
             yield result
 
     async def cancel(self) -> None:

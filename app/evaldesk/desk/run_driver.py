@@ -13,6 +13,7 @@ from dataclasses import replace
 from evaldesk.desk.budget import Metered, overspent_sentence
 from evaldesk.desk.rescoring import StoredTrials
 from evaldesk.engine import Executor, GradeSpec, drive_batches
+from evaldesk.engine.pauses import pauses_sentence
 from evaldesk.errors import WorkspaceError
 from evaldesk.model import Case, ErrorRecord, RunConfig, RunStatus, TrialResult, TrialSpec
 from evaldesk.store import PendingTrial, Store, TrialKey
@@ -21,6 +22,7 @@ from evaldesk.store.recorded_runs import is_imported
 BATCH_SIZE = 100
 BATCH_S = 0.05
 RETRY_S = 2.0
+PAUSE_S = 0.5
 MAX_UNSTORED = 1_000
 FATAL_KINDS: Mapping[str, str] = {
     "agent_import": "The agent could not be imported",
@@ -34,7 +36,8 @@ FATAL_KINDS: Mapping[str, str] = {
 class RunDriver:
     """One run while it is played. `in_flight` are the trials that a worker has and the store has not.
 
-    `trouble` says why finished trials cannot be stored at this moment; no trial is started meanwhile.
+    `trouble` says why finished trials cannot be stored at this moment; no trial is started meanwhile. `pause` says
+    what the models of its trials wait for.
     """
 
     def __init__(
@@ -52,9 +55,10 @@ class RunDriver:
         self.run_id = run_id
         self.in_flight: set[TrialKey] = set()
         self.trouble = ""
+        self.pause = ""
         self._config = config
         self._store = store
-        self._executor = Metered(executor)
+        self._executor = Metered(executor, self._ended)
         self._max_cost = max_cost
         self._writer = writer
         self._scrubbed = scrubbed
@@ -66,10 +70,12 @@ class RunDriver:
         self._n_cancelled = 0
         self._n_missing = 0
         self._is_stopped = False
+        self._is_doomed = False
         self._cancelling: asyncio.Task[None] | None = None
 
     async def drive(self) -> tuple[RunStatus, str]:
         """Play until nothing is pending, the run is stopped or a model refuses for good; gives status and reason."""
+        telling = asyncio.create_task(self._tell_pauses())
         try:
             await asyncio.get_running_loop().run_in_executor(self._writer, self._look)
             while self._todo and not (self._is_stopped or self._is_overspent):
@@ -82,8 +88,10 @@ class RunDriver:
                         await self._commit(batch)
                         await asyncio.sleep(BATCH_S if self.in_flight else 0)
         finally:
+            telling.cancel()
             await self._executor.close()
             self.in_flight.clear()
+            self.pause = ""
         if self._fatal:
             return "failed", self._fatal
         if self._n_missing:
@@ -101,6 +109,15 @@ class RunDriver:
         """Start no more trials and end those that run; they stay planned."""
         self.stop()
         await self._executor.cancel()
+
+    async def _tell_pauses(self) -> None:
+        """See, while the run goes on, when its trials begin and cease to wait for their models."""
+        while True:
+            await asyncio.sleep(PAUSE_S)
+            said = pauses_sentence(self._executor)
+            if said != self.pause:
+                self.pause = said
+                self._on_change()
 
     def _look(self) -> None:
         """What is to do, and the cases as they were frozen."""
@@ -122,7 +139,7 @@ class RunDriver:
 
     def _may_begin(self) -> bool:
         """Whether another trial may begin: not while many finished ones wait for a disk that is slow."""
-        if self._is_stopped or self._is_overspent or self.trouble:
+        if self._is_stopped or self._is_doomed or self._is_overspent or self.trouble:
             return False
         return len(self.in_flight) < self._config.concurrency + MAX_UNSTORED
 
@@ -175,14 +192,21 @@ class RunDriver:
                 self.trouble = ""
                 return
 
+    def _ended(self, result: TrialResult) -> None:
+        """Begin no more trials the moment one met what all others would meet: it takes a while until it is stored."""
+        self._is_doomed |= is_fatal(self._judged(result))
+
+    def _judged(self, result: TrialResult) -> TrialResult:
+        """What broke a trial while it was played, long ago, says nothing of scoring it again."""
+        return result if self._config.source_run_id is None else replace(result, error=None)
+
     def _as_counted(self, result: TrialResult) -> TrialResult:
         """The first fatal error counts and stops the run; trials that meet it, too, stay planned."""
         if result.status == "cancelled":
             self._is_stopped = True
             self._n_cancelled += 1
             return result
-        # What broke a trial while it was played, long ago, says nothing of scoring it again.
-        judged = result if self._config.source_run_id is None else replace(result, error=None)
+        judged = self._judged(result)
         if not is_fatal(judged):
             return result
         if self._fatal:

@@ -143,7 +143,12 @@ class RunPage:
 
 
 def read_run(
-    runs: RunStore, run_id: int, query: RunQuery, in_flight: Collection[TrialKey] = frozenset(), trouble: str = ""
+    runs: RunStore,
+    run_id: int,
+    query: RunQuery,
+    in_flight: Collection[TrialKey] = frozenset(),
+    trouble: str = "",
+    pause: str = "",
 ) -> RunPage:
     """Everything on the page of a run, at this moment. Raises NotFoundError; UsageError for a strange cursor."""
     summary = runs.summary(run_id)
@@ -176,7 +181,7 @@ def read_run(
         events_href=query.href(run_id, events=True),
         all_href=query.href(run_id, only=None, after=None),
         more_href=more,
-        progress=progress(summary, n_running),
+        progress=progress(summary, n_running, pause),
         reason=reason_note(summary, trouble),
         answer=answer(summary, found_reliability),
         errors_sentence=errors_sentence(

@@ -30,8 +30,8 @@ class Answer:
     detail: str
 
 
-def progress(summary: RunSummary, n_running: int) -> Progress:
-    """How far the run is."""
+def progress(summary: RunSummary, n_running: int, pause: str = "") -> Progress:
+    """How far the run is, and for what its trials wait."""
     n, done = summary.n_trials, summary.n_done
     played = f"{done:,} of {n:,} trials done." if done < n else f"{_all(n)} done."
     parts = []
@@ -42,6 +42,7 @@ def progress(summary: RunSummary, n_running: int) -> Progress:
         parts.append(", ".join(filter(None, [f"{n_running} running", f"{queued:,} queued" if queued > 0 else ""])))
         left = _seconds_left(summary)
         parts[-1] += f"; about {_seconds(left)} left." if left is not None else "."
+        parts += [pause] if pause else []
     elif summary.n_todo:
         parts.append(f"{summary.n_todo:,} not played.")
     clock = f"{_seconds(summary.active_ms / 1000)} so far." if summary.status in LIVE else ""

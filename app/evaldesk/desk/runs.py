@@ -164,8 +164,8 @@ class RunDesk:
 
     async def read_page(self, run_id: int, query: RunQuery) -> RunPage:
         """What the page of a run shows at this moment. Raises NotFoundError, UsageError."""
-        flying, trouble = self.in_flight(run_id), self.trouble(run_id)
-        return await asyncio.to_thread(read_run, self._store.runs, run_id, query, flying, trouble)
+        flying, trouble, pause = self.in_flight(run_id), self.trouble(run_id), self.pause(run_id)
+        return await asyncio.to_thread(read_run, self._store.runs, run_id, query, flying, trouble, pause)
 
     async def read_trial(self, run_id: int, key: TrialKey) -> TrialPage:
         """What the page of a trial shows. Raises NotFoundError."""
@@ -184,6 +184,11 @@ class RunDesk:
         """Why finished trials cannot be stored at this moment; empty when they can."""
         playing = self._playing.get(run_id)
         return playing.driver.trouble if playing and playing.driver else ""
+
+    def pause(self, run_id: int) -> str:
+        """What the models of its trials wait for at this moment, where this process plays it; empty for nothing."""
+        playing = self._playing.get(run_id)
+        return playing.driver.pause if playing and playing.driver else ""
 
     async def watch(self, run_id: int) -> AsyncIterator[Tick]:
         """The present moment, then every change at most four times a second; the last tick says so."""
