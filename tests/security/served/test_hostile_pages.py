@@ -57,7 +57,7 @@ def test_an_answer_that_streams_in_runs_nothing(
 
     page.locator("[data-enter]").fill(payloads[0])
     page.locator("[data-enter]").press("Enter")
-    page.wait_for_selector(f"#turn-{n_turns + 1}", state="attached", timeout=60_000)
+    page.wait_for_selector(f"#turn-{n_turns + 1}", state="attached", timeout=120_000)
     page.wait_for_timeout(300)
 
     complaints += page.evaluate("window.__faults")
@@ -100,7 +100,7 @@ def test_without_the_nonce_htmx_does_nothing(browser: Browser, serve: Callable[.
 def watched(browser: Browser, served: Any, complaints: list[str]) -> Page:
     """A page that complains of dialogs, of errors, and of requests to anywhere else."""
     context = browser.new_context()
-    context.set_default_timeout(30_000)
+    context.set_default_timeout(120_000)
     context.add_init_script(WATCH)
     page = context.new_page()
 

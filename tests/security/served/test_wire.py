@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import socket
-import time
-from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import pytest
 
 WEBSOCKET = ("Upgrade: websocket", "Sec-WebSocket-Version: 13", "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==")
+
+FORM = "application/x-www-form-urlencoded"
 
 
 def status(answer: bytes) -> int:
@@ -24,7 +25,7 @@ def test_no_upgrade_to_a_websocket_happens(served: Any, target: str, origin: str
 
     head = served.head("GET", target, *lines).replace(b"Connection: close", b"Connection: Upgrade")
 
-    answer = served.send(head, timeout_s=1.0)
+    answer = served.head_of_answer(head)
 
     assert status(answer) != 101
     assert status(answer) == 403 or not origin
@@ -64,16 +65,18 @@ def test_a_request_that_can_be_read_in_two_ways_is_not_read(served: Any, lines: 
 
 def test_a_body_shorter_than_its_length_has_no_effect(served: Any) -> None:
     before = served.fort.fingerprint()
-    head = served.head("POST", "/evalsets", "Content-Length: 100", "Content-Type: application/x-www-form-urlencoded")
+    head = served.head("POST", "/evalsets", "Content-Length: 100", f"Content-Type: {FORM}")
 
-    with socket.create_connection(("127.0.0.1", served.port)) as connection:
+    with served.connect() as connection:
         connection.sendall(head + b"name=half&descr")
+        connection.shutdown(socket.SHUT_WR)
+        served.rest(connection)
 
     assert served.fort.fingerprint() == before
 
 
 def test_a_body_longer_than_its_length_is_cut_there(served: Any) -> None:
-    head = served.head("POST", "/evalsets", "Content-Length: 9", "Content-Type: application/x-www-form-urlencoded")
+    head = served.head("POST", "/evalsets", "Content-Length: 9", f"Content-Type: {FORM}")
 
     answer = served.send(head + b"name=fourand more of it")
 
@@ -82,76 +85,69 @@ def test_a_body_longer_than_its_length_is_cut_there(served: Any) -> None:
 
 
 def test_a_chunked_body_is_counted(served: Any) -> None:
-    head = served.head("POST", "/evalsets", "Transfer-Encoding: chunked", "Content-Type: text/plain")
+    before = served.fort.fingerprint()
+    head = served.head("POST", "/evalsets", "Transfer-Encoding: chunked", f"Content-Type: {FORM}")
     chunk = b"100000\r\n" + b"x" * 0x100000 + b"\r\n"
 
-    with socket.create_connection(("127.0.0.1", served.port), timeout=5) as connection:
-        connection.sendall(head)
-        for _ in range(11):
-            try:
-                connection.sendall(chunk)
-            except OSError:
-                break  # refused while it was still being sent
+    with served.connect() as connection:
+        with suppress(OSError):  # refused while it is still being sent
+            connection.sendall(head + chunk * 11)
+        answer = served.rest(connection)
 
-    assert served.fort.client is not None
+    assert status(answer) in {0, 413}  # nothing arrives where the refusal is overtaken by the end of the connection
+    assert served.fort.fingerprint() == before
     assert status(served.send(served.head())) == 200
 
 
-def test_a_head_that_does_not_come_is_not_waited_for(serve: Callable[..., Any]) -> None:
-    served = serve(head_s=0.3)
-    begun = time.monotonic()
+def test_a_head_that_does_not_come_is_not_waited_for(served: Any) -> None:
+    served.http.head_s = 0.1
 
-    with socket.create_connection(("127.0.0.1", served.port), timeout=5) as silent:
-        with socket.create_connection(("127.0.0.1", served.port), timeout=5) as slow:
+    with served.connect() as silent, served.connect() as slow:
+        with suppress(OSError):  # closed already
             slow.sendall(b"GET / HTTP/1.1\r\nHost: 127")
-            assert slow.recv(100) == b""
-        assert silent.recv(100) == b""
+        assert served.rest(slow) == b""
+        assert served.rest(silent) == b""
 
-    assert time.monotonic() - begun < 4
+    served.http.head_s = 60.0
     assert status(served.send(served.head())) == 200
 
 
-def test_a_second_request_has_its_time_as_well(serve: Callable[..., Any]) -> None:
-    served = serve(head_s=0.3)
-
-    with socket.create_connection(("127.0.0.1", served.port), timeout=5) as connection:
+def test_a_second_request_has_its_time_as_well(served: Any) -> None:
+    with served.connect() as connection:
         connection.sendall(served.head("HEAD").replace(b"Connection: close\r\n", b""))
         assert status(connection.recv(65536)) == 200
+        served.http.head_s = 0.1
         connection.sendall(b"GET / HT")
-        assert connection.recv(65536) == b""
+        assert served.rest(connection) == b""
 
 
 def test_a_head_of_endless_length_is_cut_off(served: Any) -> None:
-    with socket.create_connection(("127.0.0.1", served.port), timeout=5) as connection:
+    most = 64_000_000  # more than the buffers between the two hold
+
+    with served.connect() as connection:
         connection.sendall(b"GET / HTTP/1.1\r\n")
         n_sent = 0
-        try:
-            while n_sent < 10_000_000:
+        with suppress(ConnectionError):
+            while n_sent < most:
                 n_sent += connection.send(b"X-Padding: " + b"x" * 8000 + b"\r\n")
-        except OSError:
-            pass
 
-    assert n_sent < 10_000_000
+    assert n_sent < most
 
 
 def test_four_thousand_parameters_are_nothing_much(served: Any) -> None:
-    begun = time.monotonic()
-
     answer = served.send(served.head("GET", "/runs?" + "a=&" * 2700))
 
     assert status(answer) == 200
-    assert time.monotonic() - begun < 2
     assert status(served.send(served.head("GET", "/runs?" + "a=&" * 10_000))) in {0, 400, 414}
 
 
 def test_many_ranges_of_a_static_file_are_answered_at_once(served: Any) -> None:
     ranges = ",".join(f"{number}-" for number in range(5000))
-    begun = time.monotonic()
 
     answer = served.send(served.head("GET", "/static/app.css", f"Range: bytes={ranges}"))
 
     assert status(answer) in {200, 206, 400, 416}
-    assert time.monotonic() - begun < 2
+    assert answer.count(b"Content-Range") <= 1
 
 
 def test_who_is_refused_is_not_listened_to_any_longer(served: Any) -> None:
