@@ -84,6 +84,7 @@ def test_agent_evaluator_runs_sync_in_both_spellings(tmp_path: Path, inline: lis
 @pytest.mark.usefixtures("inline")
 async def test_agent_evaluator_is_awaited_in_a_loop(tmp_path: Path) -> None:
     await AgentEvaluator.evaluate("hello", _write_tests(tmp_path, reference="hello"), print_detailed_results=False)
+    await asyncio.create_task(AgentEvaluator.evaluate("hello", tmp_path / "hello.test.json", num_runs=1))
 
     with pytest.raises(AssertionError, match="goodbye"):
         await AgentEvaluator.evaluate("hello", _write_tests(tmp_path, reference="goodbye"))
@@ -192,10 +193,7 @@ def _played(answers: Iterator[str], case: Case, criteria: Any, n: int = 1) -> Ru
             raise ValueError("asked to")
         return answer
 
-    result: RunResult = evaldesk.evaluate(
-        say, EvalSet("pooled", cases=(case,)), criteria=criteria, n=n, concurrency=1
-    )
-    return result
+    return evaldesk.evaluate(say, EvalSet("pooled", cases=(case,)), criteria=criteria, n=n, concurrency=1)
 
 
 CALLS, ANSWERS = "tool_trajectory_avg_score", "response_match_score"

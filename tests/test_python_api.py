@@ -192,6 +192,14 @@ def test_both_ways_to_evaluate_take_the_same_and_say_so() -> None:
     assert not inspect.iscoroutinefunction(evaldesk.evaluate)
 
 
+def test_type_checkers_are_told_of_everything_public() -> None:
+    stub = Path(evaldesk.__file__).with_suffix(".pyi").read_text()
+
+    told = {line.rpartition(" as ")[2] for line in stub.splitlines() if line.startswith("from ")}
+
+    assert told | {"__version__"} == set(evaldesk.__all__)
+
+
 def _write_agent(folder: Path, source: str = "from .words import say as root_agent\n") -> None:
     folder.mkdir(parents=True)
     (folder / "__init__.py").write_text("")

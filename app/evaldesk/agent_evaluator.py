@@ -35,7 +35,7 @@ class AgentEvaluator:
         eval_dataset: str | os.PathLike[str] | None = None,
         output_file: str | os.PathLike[str] | None = None,
         app_name: str | None = None,
-    ) -> Coroutine[Any, Any, None]:
+    ) -> Evaluation:
         """Run every case of a file, or of each `*.test.json` under a folder, `num_runs` times, judged as ADK does.
 
         A case passes when each metric reaches its threshold in the mean over all turns of all runs, and no run breaks
@@ -79,7 +79,7 @@ class AgentEvaluator:
         print_detailed_results: bool = True,
         *,
         output_file: str | os.PathLike[str] | None = None,
-    ) -> Coroutine[Any, Any, None]:
+    ) -> Evaluation:
         """As `evaluate`, for an eval set that was read already; `criteria` and `eval_config` as `evaldesk.evaluate`."""
         from evaldesk.agent_conclusion import conclude
 
@@ -112,32 +112,46 @@ class AgentEvaluator:
         dump_evalset(evalset, Path(new_eval_data_file))
 
 
-class _Ended(Coroutine[Any, Any, None]):
-    """What is over already, and may be awaited or given to `asyncio.run` all the same."""
+class Evaluation(Coroutine[Any, Any, None]):
+    """What is over already, or waits to be awaited in the loop that runs; `asyncio.run` takes either.
+
+    It is no plain coroutine, so that a type checker lets a test call `evaluate` without `await`.
+    """
+
+    def __init__(self, work: Coroutine[Any, Any, None] | None = None) -> None:
+        self._work = work
 
     def __await__(self) -> Generator[Any, Any, None]:
-        return
-        yield
+        if self._work is not None:
+            yield from self._work.__await__()
 
     def send(self, value: Any) -> Any:
-        raise StopIteration
+        """As a coroutine does it."""
+        if self._work is None:
+            raise StopIteration
+        return self._work.send(value)
 
     def throw(self, *error: Any) -> Any:
-        raise error[0]
+        """As a coroutine does it."""
+        if self._work is None:
+            raise error[0]
+        return self._work.throw(*error)
 
     def close(self) -> None:
-        """Nothing is left to close."""
+        """As a coroutine does it."""
+        if self._work is not None:
+            self._work.close()
 
 
-def _now_or_awaited(work: Coroutine[Any, Any, None]) -> Coroutine[Any, Any, None]:
+def _now_or_awaited(work: Coroutine[Any, Any, None]) -> Evaluation:
     import asyncio
 
     try:
         asyncio.get_running_loop()
     except RuntimeError:
         asyncio.run(work)
-        return _Ended()
-    return work
+        return Evaluation()
+    return Evaluation(work)
 
 
 def _checked(num_runs: int, work: Coroutine[Any, Any, None]) -> Coroutine[Any, Any, None]:
