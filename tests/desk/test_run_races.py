@@ -206,3 +206,19 @@ async def test_what_a_crash_left_of_a_deleted_run_goes_at_the_next_start(desk: R
 
     with store._database.reading() as connection:
         assert connection.execute(RUN.select()).all() == []
+
+
+async def test_a_run_of_a_machine_that_is_gone_is_stopped_when_asked_twice(desk: RunDesk, store: Store) -> None:
+    plan = planned(desk)
+    run_id = store.runs.create(plan.config, plan.cases, "7 a-laptop-by-its-old-name 12")
+    store.runs.set_status(run_id, "running")
+
+    with pytest.raises(ConflictError, match="7 on a-laptop-by-its-old-name; where that machine is gone, stop the run"):
+        await desk.resume(run_id)
+    await desk.stop(run_id)
+    asked_once = (await desk.summary(run_id)).status
+    await desk.stop(run_id)
+    asked_twice = (await desk.summary(run_id)).status
+    await desk.resume(run_id)
+
+    assert (asked_once, asked_twice, (await over(desk, run_id)).status) == ("stopping", "stopped", "finished")

@@ -123,8 +123,7 @@ class RunDriver:
         """What is to do, and the cases as they were frozen."""
         self._todo.extend(self._store.runs.pending(self.run_id))
         self._stored = StoredTrials(self._store.runs, self._config, self.run_id, self._todo)
-        for case_index in {trial.case_index for trial in self._todo}:
-            self._cases[case_index] = self._store.runs.case(self.run_id, case_index)
+        self._cases = dict(enumerate(self._store.runs.cases(self.run_id))) if self._todo else {}
 
     async def _hand_out(self) -> AsyncGenerator[TrialSpec | GradeSpec]:
         while self._todo and self._may_begin():

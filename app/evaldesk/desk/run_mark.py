@@ -24,6 +24,16 @@ def is_alive(mark: str) -> bool:
     return _exists(int(pid)) and not _is_zombie(int(pid)) and _started(int(pid)) in {started, "-"}
 
 
+def host_of(mark: str) -> str:
+    """The machine that the marked process runs on; empty for what is no mark."""
+    return mark.partition(" ")[2].rpartition(" ")[0]
+
+
+def is_elsewhere(mark: str) -> bool:
+    """Whether the process is another machine's, so that nobody here can tell if it still runs."""
+    return host_of(mark) not in ("", socket.gethostname())
+
+
 def _exists(pid: int) -> bool:
     if sys.platform == "win32":  # os.kill would end the process there
         return pid == os.getpid()

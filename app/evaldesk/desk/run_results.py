@@ -22,10 +22,11 @@ def read_cases(store: Store, run_id: int) -> Iterator[CaseResult]:
     """The cases of a run in the order of the file, each with its trials. Raises NotFoundError."""
     config = store.runs.summary(run_id).config
     for row in case_rows(store, run_id):
-        played = [index for index, mark in enumerate(row.strip) if mark != NOT_PLAYED]
+        played = [(row.case_index, index) for index, mark in enumerate(row.strip) if mark != NOT_PLAYED]
+        trials = store.runs.trials(run_id, played) if played else {}
         yield CaseResult(
             case=store.runs.case(run_id, row.case_index),
-            trials=tuple(store.runs.trial(run_id, row.case_index, index) for index in played),
+            trials=tuple(trials[key] for key in played),
             n_planned=config.n,
             errors_are_failures=config.errors_are_failures,
         )

@@ -19,7 +19,7 @@ from evaldesk.desk.imported_runs import check_playable
 from evaldesk.desk.rescoring import plan_rescoring
 from evaldesk.desk.run_defaults import with_defaults
 from evaldesk.desk.run_live import Tick
-from evaldesk.desk.run_mark import is_alive, own_mark
+from evaldesk.desk.run_mark import host_of, is_alive, is_elsewhere, own_mark
 from evaldesk.desk.run_page import RunPage, read_run
 from evaldesk.desk.run_plan import RunOptions, RunPlan, RunSubject, plan_run
 from evaldesk.desk.run_players import Playing, RunPlayers
@@ -255,18 +255,24 @@ class RunDesk:
         return run_id, self._players.play(run_id, max_cost=max_cost)
 
     async def _ask_to_stop(self, run_id: int) -> None:
-        """Write that whoever plays the run is to stop; one that nobody plays is stopped, one that is over stays so."""
+        """Write that whoever plays the run is to stop; one that nobody plays is stopped, one that is over stays so.
+
+        Asked again for a run of another machine it is stopped, too: that one may be gone, or have got another name.
+        """
         is_written = False
         while not is_written:
             seen = await self.summary(run_id)
             if seen.status not in LIVE:
                 return
-            status: RunStatus = "stopping" if is_alive(seen.driver) else "stopped"
+            is_asked = seen.status == "stopping" and is_elsewhere(seen.driver)
+            status: RunStatus = "stopping" if is_alive(seen.driver) and not is_asked else "stopped"
             is_written = await self._write(self._store.runs.move_on, seen, status, seen.reason)
 
     def _check_nobody_drives(self, summary: RunSummary) -> None:
         if summary.status in LIVE and is_alive(summary.driver):
-            raise ConflictError(f"run {summary.id} is played by another process: {summary.driver.split(' ')[0]}")
+            gone = "; where that machine is gone, stop the run twice" if is_elsewhere(summary.driver) else ""
+            pid, host = summary.driver.partition(" ")[0], host_of(summary.driver)
+            raise ConflictError(f"run {summary.id} is played by another process: {pid} on {host}{gone}")
 
     def _local_executor(self, config: RunConfig) -> Executor:
         return LocalExecutor(self._settings.n_workers, config.concurrency, spares=self._spares)
