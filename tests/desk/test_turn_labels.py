@@ -90,9 +90,11 @@ def test_of_very_many_labelled_trials_the_newest_are_read(store: Store, monkeypa
     label(store, run, 0, "ff")
     label(store, run, 1, "pf")
 
-    (metric,) = read_labels(store, LabelFilter()).turn_agreements
+    found = read_labels(store, LabelFilter())
 
+    (metric,) = found.turn_agreements
     assert metric.skill == "Response match agrees with the labels 2 times of 2; on failures 1 of 1"
+    assert found.turn_bound == "Compared are the 1 trials with such labels that were labelled last."
 
 
 def test_without_labels_of_turns_there_is_nothing_to_say(store: Store) -> None:
@@ -101,4 +103,4 @@ def test_without_labels_of_turns_there_is_nothing_to_say(store: Store) -> None:
 
     found = read_labels(store, LabelFilter())
 
-    assert (found.turn_agreements, found.turn_alpha) == ([], "")
+    assert (found.turn_agreements, found.turn_alpha, found.turn_bound) == ([], "", "")

@@ -19,7 +19,7 @@ from evaldesk.report import (
 )
 from evaldesk.store import LabelPair, Store, TrialKey, TurnLabel
 
-MAX_TRIALS = 200
+MAX_TRIALS = 100
 """Whose transcripts are read for the scores of turns: those labelled last."""
 
 
@@ -69,6 +69,12 @@ def turn_pairs(store: Store, labelled_run: int | None, scored_run: int | None = 
                 if score.turn is not None and score.passed is not None:
                     scores[run_id, *key, score.turn][score.metric] = score.passed
     return [pair for each in labels for pair in _pairs(each, scores)]
+
+
+def bound_words(pairs: Sequence[LabelPair]) -> str:
+    """That older labels of turns are left out; empty where there are none."""
+    n = len({pair.trial[:3] for pair in pairs})
+    return f"Compared are the {MAX_TRIALS} trials with such labels that were labelled last." if n >= MAX_TRIALS else ""
 
 
 def _pairs(label: TurnLabel, scores: Mapping[tuple[int, ...], Mapping[str, bool]]) -> Iterator[LabelPair]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from urllib.parse import urlencode
 
-from evaldesk.desk.label_agreement import MetricAgreement, metric_agreements, people_words, turn_pairs
+from evaldesk.desk.label_agreement import MetricAgreement, bound_words, metric_agreements, people_words, turn_pairs
 from evaldesk.desk.labels import VERDICTS
 from evaldesk.desk.rescoring import played_run_id
 from evaldesk.desk.run_view import Filter, run_title
@@ -42,6 +42,7 @@ class LabelListing:
     run_title: str
     alpha: str
     agreements: Sequence[MetricAgreement]
+    turn_bound: str
     turn_alpha: str
     turn_agreements: Sequence[MetricAgreement]
     older_href: str
@@ -66,6 +67,7 @@ def read_labels(store: Store, wanted: LabelFilter, before: datetime | None = Non
         run_title=run_title(run) if run else "",
         alpha=people_words(pairs),
         agreements=metric_agreements(pairs, _pass_rates(store, run) if run else {}),
+        turn_bound=bound_words(turns),
         turn_alpha=people_words(turns, "turn"),
         turn_agreements=metric_agreements(turns, {}),
         older_href=_href(wanted, _cursor(found[PAGE_SIZE - 1])) if len(found) > PAGE_SIZE else "",
