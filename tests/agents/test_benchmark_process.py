@@ -65,7 +65,7 @@ def watched(path: Path) -> Iterator[int]:
 
 
 def is_over(end: int) -> bool:
-    return bool(select.select([end], [], [], 20)[0]) and os.read(end, 100) == b""
+    return bool(select.select([end], [], [], 60)[0]) and os.read(end, 100) == b""
 
 
 async def test_code_that_minds_no_rule_of_ours_has_its_own_folder_environment_and_group(
@@ -105,7 +105,7 @@ async def test_a_cancelled_instance_is_torn_down_and_leaves_nothing(
     with watched(tmp_path / "held") as held:
         columns = {"held": str(tmp_path / "held"), "torn_down": str(tmp_path / "torn_down")}
         task = asyncio.create_task(play_trial(agent, spec(row(**columns)), attempt=attempt))
-        assert (await asyncio.to_thread(select.select, [held], [], [], 20))[0]
+        assert (await asyncio.to_thread(select.select, [held], [], [], 60))[0]
         assert os.read(held, 100) == b"here\n"
 
         attempt.stop = "cancelled"

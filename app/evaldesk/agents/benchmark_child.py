@@ -33,6 +33,7 @@ TEARDOWNS = ("teardown", "complete_runtime")
 def main() -> None:
     """Do the task of the parent."""
     asked, told = _own_pipes()
+    sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr] # it is the interpreter's own
     signal.signal(signal.SIGINT, signal.default_int_handler)  # whoever started the worker may have it ignored
 
     lock = threading.Lock()

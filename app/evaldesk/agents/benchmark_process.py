@@ -27,6 +27,8 @@ MODULE = "evaldesk.agents.benchmark_child"
 ENDING_S = 5.0
 """Seconds that `teardown` may take after the trial was cancelled, or its time was up."""
 
+PRINTING_S = 5.0  # a process that left the group may hold the pipe for ever
+
 _N_LAST = 2_000
 
 
@@ -86,7 +88,7 @@ class InstanceProcess:
         self._killer.cancel()
         end_group(self._process.pid)
         self._process.wait()
-        self._printing.join(1.0)  # a process that left the group may hold the pipe
+        self._printing.join(PRINTING_S)
         for stream in (self._process.stdin, self._process.stdout):
             if stream:
                 with suppress(BrokenPipeError):
@@ -112,7 +114,7 @@ class InstanceProcess:
     def _ending(self) -> str:
         code = self._process.wait()
         how = f"was killed by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
-        self._printing.join(1.0)
+        self._printing.join(PRINTING_S)
         last = self._last.strip()
         return f"the process of the instance {how} before it was done" + (f": {last}" if last else "")
 
