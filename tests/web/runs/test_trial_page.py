@@ -90,8 +90,26 @@ def test_a_trial_that_is_not_played_yet_shows_what_is_expected(open_runs: Callab
     assert "This trial is being played" in running
     assert "This trial was not played yet" in queued
     assert "roll_die" in queued
-    assert "never played" in queued
+    assert ">not yet</td>" in queued
+    assert "never played" not in queued
     assert 'data-op="' not in queued, "what is not played yet is no deviation"
+
+
+def test_a_trial_that_is_waited_for_is_loaded_anew_once_it_is_over(open_runs: Callable[..., Any]) -> None:
+    gate = threading.Event()
+    pages = open_runs(gate=gate)
+    address = pages.start(n="1")
+    trial = f"{address}/cases/0/trials/0"
+
+    before, text = pages.get(trial, **{"HX-Target": "div#waiting"}), pages.get(trial).text
+    gate.set()
+    pages.get(f"{address}/events")
+    after = pages.get(trial, **{"HX-Target": "div#waiting"})
+
+    assert (before.status_code, before.headers.get("hx-refresh")) == (204, None)
+    assert f'hx-get="{trial}" hx-target="#waiting" hx-swap="none" hx-trigger="every 2s"' in text
+    assert (after.status_code, after.headers.get("hx-refresh")) == (204, "true")
+    assert 'id="waiting"' not in pages.get(trial).text
 
 
 @pytest.mark.parametrize("place", ["9/cases/0/trials/0", "1/cases/9/trials/0", "1/cases/0/trials/9"])

@@ -16,11 +16,17 @@ from evaldesk.errors import UsageError
 from evaldesk.store import TrialKey
 from evaldesk.store.recorded_runs import has_evalset
 from evaldesk.web.addresses import number
-from evaldesk.web.render import desk_of, page
+from evaldesk.web.render import desk_of, page, target_of
 
 
 async def show(request: Request) -> Response:
-    """GET /runs/{run_id}/cases/{case_index}/trials/{trial_index}: indexes count from 0, as in the store."""
+    """GET /runs/{run_id}/cases/{case_index}/trials/{trial_index}: indexes count from 0, as in the store.
+
+    The page of a trial that waits asks again now and then, and is loaded anew once there is something to show.
+    """
+    if target_of(request) == "waiting":
+        trial = await desk_of(request).runs.read_trial(*trial_key(request))
+        return Response(status_code=204, headers={"HX-Refresh": "true"} if trial.result else None)
     return await trial_page(request)
 
 
