@@ -18,37 +18,12 @@ from typing import Any
 
 import httpx2
 import pytest
+from tests.torture.brief_agent import BRIEF_AGENT
 
 TOKEN = "a-token-of-enough-letters"
 MARK = "EVALDESK_TEST_MARK"
 READY = re.compile(r"Evaldesk ready at (http://\S+?/)\?token=")
-PATIENCE_S = 30.0
-
-BRIEF_AGENT = """
-import asyncio
-import os
-import pathlib
-import random
-
-from evaldesk.model import Event, ToolCall
-
-
-PIDS = pathlib.Path(os.environ["PLAYED"]).parent / "pids"
-
-
-async def root_agent(message, state):
-    PIDS.mkdir(exist_ok=True)
-    (PIDS / str(os.getpid())).touch()
-    with open(os.environ["PLAYED"], "a") as played:
-        played.write(message + "\\n")
-    call = ToolCall("look_up", {"what": message})
-    yield Event("tool_call", call=call)
-    await asyncio.sleep(random.random() * float(os.environ.get("SLOWNESS_S", "0.02")))
-    yield Event("tool_result", call=call, result="found")
-    if message.endswith("3"):
-        raise ValueError("threes are not found")
-    yield "wrong" if message.endswith("7") else "It is " + message
-"""
+PATIENCE_S = 120.0
 
 
 @dataclass
@@ -74,6 +49,14 @@ class Place:
     @property
     def environment(self) -> dict[str, str]:
         return {**os.environ, MARK: self.mark, "PLAYED": str(self.folder / "played")}
+
+    def hold(self) -> None:
+        """Let no trial of a case from HELD_FROM on end, so that its run cannot, until `let_go`."""
+        (self.folder / "held").touch()
+
+    def let_go(self) -> None:
+        """Let all trials end."""
+        (self.folder / "held").unlink()
 
     @property
     def played(self) -> list[str]:
@@ -145,7 +128,7 @@ class Place:
         """Process ids of the workers that have played trials; the agent says who it was."""
         return [pid for pid in self.workers() if (self.folder / "pids" / str(pid)).exists()]
 
-    def until_alone(self, within_s: float = 10.0) -> float:
+    def until_alone(self, within_s: float = PATIENCE_S) -> float:
         """Wait until no process of this place is left; gives the seconds it took."""
         began = time.monotonic()
         until(lambda: not self.processes(), within_s, lambda: f"still alive: {self.processes()}")
@@ -214,10 +197,10 @@ class Server:
     def say_when_done(self, run_id: int) -> str:
         """The page of a run once it is over."""
         address = f"/runs/{run_id}"
-        until(lambda: 'data-status="running"' not in self.get(address).text, 300)
+        until(lambda: 'data-status="running"' not in self.get(address).text, 600)
         return self.get(address).text
 
-    def end(self, number: int = signal.SIGTERM, within_s: float = 15.0) -> int:
+    def end(self, number: int = signal.SIGTERM, within_s: float = PATIENCE_S) -> int:
         """Send a signal and wait for the exit; gives its code."""
         self.process.send_signal(number)
         return self.process.wait(within_s)
@@ -241,7 +224,7 @@ def place(tmp_path: Path) -> Iterator[Place]:
 
 @pytest.fixture
 def brief(place: Place) -> Place:
-    """The place with an agent that takes up to 20 ms; every tenth answer is wrong and every tenth raises."""
+    """The place with an agent that takes up to 20 ms if not held; each tenth answer is wrong and each tenth raises."""
     place.write_agent(BRIEF_AGENT)
     return place
 
