@@ -11,6 +11,7 @@ import sys
 from contextlib import suppress
 from typing import BinaryIO
 
+from evaldesk.engine.open_files import allow_open_files
 from evaldesk.engine.output import STDERR
 
 STUCK_S = 45.0
@@ -34,6 +35,7 @@ def guard_process(parent_pid: int) -> None:
     signal.signal(signal.SIGTERM, lambda *_: end_with_group())
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    allow_open_files()
     with suppress(OSError):
         os.nice(NICENESS)
     if sys.platform == "linux":

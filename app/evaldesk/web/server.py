@@ -21,6 +21,7 @@ from starlette.applications import Starlette
 from starlette.types import ASGIApp
 
 from evaldesk.desk.desk import Desk
+from evaldesk.engine.open_files import allow_open_files
 from evaldesk.errors import WorkspaceError
 from evaldesk.settings import Settings
 from evaldesk.store import hold_workspace
@@ -49,6 +50,7 @@ class Address:
 
 def serve(settings: Settings, address: Address, *, is_person_there: bool) -> None:
     """Serve the desk until it is told to stop. Raises WorkspaceError when the workspace or the port is taken."""
+    allow_open_files()
     token = address.token or secrets.token_urlsafe(24)
     with hold_workspace(settings.state_folder, url="") as hold, _bound(address) as listener:
         port = listener.getsockname()[1]
