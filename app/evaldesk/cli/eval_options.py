@@ -8,6 +8,8 @@ from typing import Any, TypeAlias
 
 import click
 
+from evaldesk.errors import UsageError
+
 Command: TypeAlias = Callable[..., Any]
 
 
@@ -182,8 +184,8 @@ def output_options(command: Command) -> Command:
             "outputs",
             multiple=True,
             metavar="FILE",
-            help="Results: .json (with -m: as Osmosis writes it), .jsonl, .csv or .parquet of trials, "
-            ".scores.csv or .scores.parquet. May be repeated.",
+            help="Results: .json (with -m: as Osmosis writes it, or a folder as its later versions do), .jsonl, .csv "
+            "or .parquet of trials, .scores.csv or .scores.parquet. May be repeated.",
         ),
         click.option("--junit", metavar="FILE", help="JUnit XML."),
         click.option(
@@ -208,8 +210,30 @@ def osmosis_options(command: Command) -> Command:
         click.option("--api-key", metavar="KEY", help="The key of the model; better its variable, by --api-key-env."),
         click.option("--baseline-model", metavar="MODEL", help="A second model, compared row by row."),
         click.option("--baseline-base-url", metavar="URL", help="Its endpoint."),
+        *(_done_otherwise(name, words) for name, words in DONE_OTHERWISE.items()),
         click.option("--compat", type=click.Choice(["osmosis"]), help="Score exactly as Osmosis does."),
     )
+
+
+DONE_OTHERWISE = {
+    "--mcp": "tools of an MCP server are the agent's to call: name by -m an agent that has them, such as one of "
+    "google-adk with an McpToolset",
+    "--fresh": "leave it out, every `evaldesk eval` is a new run; `evaldesk run resume RUN` goes on with an old one",
+    "--retry-failed": "`evaldesk run retry RUN` plays the errored trials of a run again",
+    "--log-samples": "leave it out, every conversation is kept; `evaldesk run export RUN` gives them out",
+    "--baseline-api-key": "leave it out, both models are asked with the key of --api-key-env",
+}
+"""Options of Osmosis that have no place here, and what to do instead."""
+
+
+def _done_otherwise(name: str, words: str) -> Callable[[Command], Command]:
+    def refuse(ctx: click.Context, param: click.Parameter, value: str | None) -> None:
+        if value is not None:
+            raise UsageError(f"{name}: {words}")
+
+    is_flag = name not in ("--mcp", "--baseline-api-key")
+    options: dict[str, Any] = {"is_flag": True, "flag_value": name} if is_flag else {}
+    return click.option(name, hidden=True, expose_value=False, callback=refuse, default=None, **options)
 
 
 def openhands_options(command: Command) -> Command:

@@ -33,6 +33,15 @@ def summary_objects(store: Store, played: Sequence[Played]) -> list[dict[str, An
     return [_results(store, each)["summary"] for each in played]
 
 
+def row_results(store: Store, each: Played) -> list[dict[str, Any]]:
+    """Every trial of a run with its row, in one flat list; `error` is null where there is none."""
+    return [
+        {"row_index": row["row_index"], **run, "error": run.get("error")}
+        for row in _results(store, each)["rows"]
+        for run in row["runs"]
+    ]
+
+
 def compared(store: Store, played: Sequence[Played]) -> dict[str, Comparison | None]:
     """For each metric the first run against the second, paired by row; empty without a second."""
     if len(played) < 2:

@@ -12,6 +12,7 @@ from typing import Any
 import click
 
 from evaldesk.cli.eval_request import EvalRequest
+from evaldesk.cli.osmosis_folder import folder_results, is_folder
 from evaldesk.cli.playing import Played
 from evaldesk.cli.result_json import result_json
 from evaldesk.desk.run_numbers import run_numbers
@@ -32,11 +33,14 @@ Rows = Iterator[dict[str, Cell]]
 def check_outputs(request: EvalRequest) -> None:
     """Refuse names of files that cannot be written, before anything is played. Raises UsageError."""
     for name in request.outputs:
+        if request.module and is_folder(name):
+            continue
         if _ending(name) not in WRITERS:
             raise UsageError(f"-o {name}: the ending says the form; there are: {', '.join(WRITERS)}")
         if name.endswith(".parquet"):
             _check_parquet()
-    for named in (*request.outputs, request.junit, request.summary):
+    files = (name for name in request.outputs if not request.module)
+    for named in (*files, request.junit, request.summary):
         if named and Path(named).is_dir():
             raise UsageError(f"{named} is a folder; name a file")
 
@@ -51,7 +55,11 @@ def write_outputs(
     """Write every file that was asked for."""
     every, played = played, [each for each in played if not each.job.is_baseline]
     for name in request.outputs:
-        if request.module and _ending(name) == ".json":
+        if request.module and is_folder(name):
+            path, data = folder_results(store, request, every, name)
+            _write(path, data)
+            click.echo(f"Results: {path}", err=True)
+        elif request.module and _ending(name) == ".json":
             from evaldesk.cli.osmosis_results import osmosis_json
 
             _write(Path(name), osmosis_json(store, every, outcomes))
