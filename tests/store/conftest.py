@@ -12,6 +12,7 @@ import pytest
 
 from evaldesk.model import AgentRef, Case, ErrorRecord, RunConfig, Score, TrialResult, Turn, Usage, Verdict
 from evaldesk.store import Store
+from evaldesk.store.evalset_files import EvalSetFiles
 
 Plan = Callable[..., int]
 End = Callable[..., TrialResult]
@@ -87,3 +88,17 @@ def end() -> End:
         return TrialResult(run_id, case_index, trial_index, verdict=verdict, **(usual | fields))
 
     return end_trial
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    """A folder that is searched for eval sets."""
+    folder = tmp_path / "project"
+    folder.mkdir()
+    return folder
+
+
+@pytest.fixture
+def files(root: Path) -> EvalSetFiles:
+    """The eval sets under `root`."""
+    return EvalSetFiles([root], root / "evalsets", root / ".evaldesk" / "trash")
