@@ -43,6 +43,15 @@ def test_a_run_is_scored_again_by_the_judges_it_had(tmp_path: Path) -> None:
         allowed_criteria([played], settings(tmp_path, judges=("c/d",)))
 
 
+def test_more_judges_vote_with_the_first_of_the_allowed_ones(tmp_path: Path) -> None:
+    two = Criterion(JUDGED, 1, {"more_judges": ["c/d"]})
+    allowed = settings(tmp_path, judges=("a/b", "c/d"))
+
+    (found,) = ready_criteria(allowed_criteria([two], allowed), allowed, "")
+
+    assert found.options == {"judge_model": "a/b", "more_judges": ["c/d"]}
+
+
 @pytest.mark.parametrize(
     ("criterion", "field", "message"),
     [
@@ -51,6 +60,11 @@ def test_a_run_is_scored_again_by_the_judges_it_had(tmp_path: Path) -> None:
         (Criterion("exact", 1, {"function": "os:system"}), "metric", "a page cannot name a function by its module"),
         (Criterion("tool_f1", 1, {"function": "os:system"}), "metric", "a page cannot name a function by its module"),
         (Criterion(JUDGED, 1, {"judge_model": "evil/x"}), f"{JUDGED}.judge_model", "not among the allowed judges: a/b"),
+        (
+            Criterion(f"{JUDGED}/two", 1, {"more_judges": ["a/b", "evil/x"]}),
+            f"{JUDGED}/two.more_judges",
+            "'evil/x' is not among the allowed judges: a/b",
+        ),
         (
             Criterion(JUDGED, 1, {"judge_model_options": {"base_url": "http://evil.invalid"}}),
             f"{JUDGED}.judge_model",

@@ -61,6 +61,24 @@ async def test_several_judges_vote_together(told: Callable[..., Told]) -> None:
     assert turn.details["votes"] == {"valid": 6, "invalid": 0}
 
 
+@pytest.mark.parametrize(
+    ("options", "asked"),
+    [
+        ({"judge_model": "a/x", "more_judges": ["b/y", "a/x"]}, ["a/x", "b/y"]),
+        ({"judge_model_options": {"judge_models": ["a/x", "b/y"]}, "more_judges": ["c/z"]}, ["a/x", "b/y", "c/z"]),
+        ({"more_judges": ["c/z"]}, ["gemini/gemini-2.5-flash", "c/z"]),
+    ],
+)
+async def test_more_judges_vote_with_those_that_were_named(
+    told: Callable[..., Told], options: dict[str, Any], asked: list[str]
+) -> None:
+    judge = told(VALID)
+
+    turn, _ = (await graded("final_response_match_v2", num_samples=1, **options)).scores
+
+    assert [call.model for call in judge.calls] == asked == details(turn)["judges"]
+
+
 async def test_the_settings_of_a_judge_reach_its_calls(told: Callable[..., Told]) -> None:
     judge = told(VALID)
     config = {"temperature": 0.5, "maxOutputTokens": 900}

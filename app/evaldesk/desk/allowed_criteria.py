@@ -20,7 +20,7 @@ from evaldesk.metrics import (
 from evaldesk.model import Criterion, JsonObject, JsonValue
 from evaldesk.settings import Settings
 
-JUDGE, JUDGE_OPTIONS = "judge_model", "judge_model_options"
+JUDGE, MORE_JUDGES, JUDGE_OPTIONS = "judge_model", "more_judges", "judge_model_options"
 
 
 def allowed_criteria(
@@ -45,7 +45,7 @@ def ready_criteria(criteria: Sequence[Criterion], settings: Settings, root: str)
 
 
 def judges_of(criterion: Criterion) -> tuple[str, ...]:
-    """The judges that the criterion names; empty when it leaves them open, or has none."""
+    """The judges that the criterion names first; empty when it leaves them open, or has none."""
     given: Any = criterion.options.get(JUDGE_OPTIONS)
     nested: Mapping[str, Any] = given if isinstance(given, Mapping) else {}
     names = [criterion.options.get(JUDGE), nested.get(JUDGE), *_listed(nested.get("judge_models"))]
@@ -65,13 +65,19 @@ def _allowed(criterion: Criterion, settings: Settings, known: Mapping[str, Crite
         raise UsageError(
             f"{JUDGE_OPTIONS} are for criteria files; a page chooses among the allowed judges", field=place
         )
-    judge = criterion.options.get(JUDGE)
-    if judge and judge != stored.get(JUDGE) and judge not in settings.allowed_judges:
-        listed = ", ".join(settings.allowed_judges) or "none; add some under judges in evaldesk.toml"
-        raise UsageError(f"{str(judge)[:80]!r} is not among the allowed judges: {listed}", field=place)
+    _check_judges([criterion.options.get(JUDGE)], [stored.get(JUDGE)], settings, place)
+    more = _listed(criterion.options.get(MORE_JUDGES))
+    _check_judges(more, _listed(stored.get(MORE_JUDGES)), settings, f"{criterion.metric}.{MORE_JUDGES}")
     if not settings.allowed_judges and not judges_of(criterion):
         raise UsageError(f"{criterion.metric} needs a judge; name one under judges in evaldesk.toml", field=place)
     return criterion
+
+
+def _check_judges(judges: Sequence[object], stored: Sequence[object], settings: Settings, place: str) -> None:
+    for judge in judges:
+        if judge and judge not in stored and judge not in settings.allowed_judges:
+            listed = ", ".join(settings.allowed_judges) or "none; add some under judges in evaldesk.toml"
+            raise UsageError(f"{str(judge)[:80]!r} is not among the allowed judges: {listed}", field=place)
 
 
 def _function(name: str, settings: Settings, known: Mapping[str, Criterion]) -> JsonObject:

@@ -22,10 +22,20 @@ MAX_REASON = 300
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JudgeMetric:
-    """`judge_model` and `num_samples` are short for those of `judge_model_options`, and win over them."""
+    """`judge_model` and `num_samples` are short for those of `judge_model_options`, and win over them.
+
+    `more_judges` vote with whichever judges these name.
+    """
 
     judge_model: str = option(
         "", "model", "Judge", "The model that judges; the first of the allowed judges unless you choose."
+    )
+    more_judges: list[str] = option(
+        [],
+        "list",
+        "More judges",
+        "Allowed judges that are asked as well, one a line; all votes count together.",
+        example="openai/gpt-4o-mini",
     )
     num_samples: int | None = option(
         None,
@@ -48,8 +58,7 @@ class JudgeMetric:
         """The judges, ready to be asked in the running event loop."""
         given = read_options(self.judge_model_options)
         options = JudgeOptions(
-            judge_model=self.judge_model or given.judge_model,
-            judge_models=[] if self.judge_model else given.judge_models,
+            judge_models=self._judges(given),
             judge_model_config=given.judge_model_config,
             num_samples=self.num_samples or given.num_samples,
             parallelism_limit=given.parallelism_limit,
@@ -58,6 +67,10 @@ class JudgeMetric:
             api_key_env=given.api_key_env,
         )
         return Panel.of(options, self.default_samples)
+
+    def _judges(self, given: JudgeOptions) -> list[str]:
+        first = [self.judge_model] if self.judge_model else list(given.models)
+        return [*first, *self.more_judges]
 
 
 async def vote(panel: Panel, task: Task[V], sections: Mapping[str, str], words: tuple[str, str]) -> Judgement:
