@@ -115,9 +115,9 @@ def _plugin_class() -> Any:
 
 
 def _patient(http_options: Any, n_retries: int | None, types: Any) -> Any:
-    """Options of Google's own client with retries, unless the agent asked for its own; LiteLLM's are not here."""
+    """Options of Google's own client with retries: the run's, else the agent's own; LiteLLM's are not here."""
     found = http_options or types.HttpOptions()
-    if found.retry_options is None:
+    if found.retry_options is None or n_retries is not None:
         n_attempts = 5 if n_retries is None else n_retries + 1
         found.retry_options = types.HttpRetryOptions(attempts=n_attempts, initial_delay=0.5, max_delay=60)
     return found

@@ -99,7 +99,8 @@ class GraphAgent:
     def _config(self, session: Session) -> dict[str, Any]:
         asked = session.model_options
         thread = session.memory.setdefault("thread", f"{session.id}/{len(session.turns)}")
-        wanted = {"model": session.model, **{name: getattr(asked, name) for name in SETTINGS[1:]}}
+        wanted = {"model": session.model, "max_retries": asked.n_retries}
+        wanted |= {name: getattr(asked, name) for name in SETTINGS[1:]}
         given = {name: value for name, value in wanted.items() if value is not None}
         config: dict[str, Any] = {"configurable": {"thread_id": thread, **given}}
         if asked.max_turns:

@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from typing import Any
 
+from evaldesk.agents.client_retries import heed_retries
 from evaldesk.agents.framework_tools import watched
 from evaldesk.agents.frameworks import is_from
 from evaldesk.agents.openai_agents_hooks import as_json, hooks_of, model_name
@@ -66,6 +67,8 @@ class OpenAIAgent:
 
         calls = watched(session, tell)
         starting, items = self._before(session)
+        for agent in reachable(self.found):
+            heed_retries(getattr(agent.model, "_client", None), session.model_options.n_retries)
         options = {
             "starting_agent": starting,
             "input": [*items, {"role": "user", "content": message}],

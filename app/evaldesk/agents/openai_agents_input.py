@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from typing import Any
 
 from evaldesk.agents.history import chat_messages
@@ -18,7 +19,7 @@ def input_items(turns: Iterable[TurnRecord]) -> list[Any]:
 
 def model_of(session: Session) -> dict[str, Any]:
     """The fields of a RunConfig that say which model is asked, where and how. Raises ModelError."""
-    from agents import ModelSettings
+    from agents import Model, ModelSettings
 
     asked = session.model_options
     settings = {"temperature": asked.temperature, "top_p": asked.top_p, "max_tokens": asked.max_tokens}
@@ -27,12 +28,14 @@ def model_of(session: Session) -> dict[str, Any]:
         given["extra_body"] = dict(asked.extra)
     fields: dict[str, Any] = {"model_settings": ModelSettings(**given)} if given else {}
     if session.model or asked.base_url:
-        fields |= _model(session.model, asked)
+        fields |= _model(session.model, asked, fields.get("model_settings"))
+    if asked.n_retries is not None and not isinstance(fields.get("model"), Model):
+        fields |= _provider(asked.n_retries)
     return fields
 
 
-def _model(name: str | None, asked: ModelOptions) -> dict[str, Any]:
-    from agents import OpenAIChatCompletionsModel
+def _model(name: str | None, asked: ModelOptions, settings: Any) -> dict[str, Any]:
+    from agents import ModelSettings, OpenAIChatCompletionsModel
 
     provider, slash, bare = (name or "").partition("/")
     if asked.base_url:
@@ -47,7 +50,22 @@ def _model(name: str | None, asked: ModelOptions) -> dict[str, Any]:
     from evaldesk.llm.client import open_litellm
 
     open_litellm()
-    return {"model": LitellmModel(name or "")}
+    retries = {} if asked.n_retries is None else {"num_retries": asked.n_retries, "max_retries": 0}
+    settings = replace(settings or ModelSettings(), extra_args=retries) if retries else settings
+    return {"model": LitellmModel(name or ""), **({"model_settings": settings} if settings else {})}
+
+
+def _provider(n_retries: int) -> dict[str, Any]:
+    """OpenAI's own models by their names, with a client that tries again so often; nothing where there is no key."""
+    from agents import MultiProvider
+    from agents.models._openai_shared import get_default_openai_client
+    from openai import AsyncOpenAI, OpenAIError
+
+    try:
+        client = get_default_openai_client() or AsyncOpenAI()
+    except OpenAIError:  # said by whoever asks for it
+        return {}
+    return {"model_provider": MultiProvider(openai_client=client.with_options(max_retries=n_retries))}
 
 
 def _client(asked: ModelOptions) -> Any:

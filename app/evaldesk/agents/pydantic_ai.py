@@ -65,7 +65,7 @@ class PydanticAgent:
             "message_history": self._before(session),
             "deps": session.state,
             "model_settings": settings_of(asked),
-            **model_of(session.model, asked, own=_model_name(self.found)),
+            **model_of(session.model, asked, self.found.model, own=_model_name(self.found)),
         }
         if asked.max_turns:
             options["usage_limits"] = UsageLimits(request_limit=asked.max_turns)
