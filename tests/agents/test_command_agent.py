@@ -6,7 +6,9 @@ import asyncio
 import os
 import re
 import select
+import subprocess
 import sys
+import textwrap
 from pathlib import Path
 from typing import Any
 
@@ -136,3 +138,25 @@ async def test_the_documented_command_answers(tmp_path: Path, play: Any) -> None
 
     assert event.text == "you said hi"
     assert "documented.py" in agent.describe().description
+
+
+def test_a_process_leaves_without_a_word_and_takes_its_groups_along() -> None:
+    code = """
+        import subprocess, sys
+        from evaldesk.agents.group_guard import watch
+        child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"], start_new_session=True)
+        watch(child.pid)
+        print(child.pid, flush=True)
+        sys.stdin.readline()
+        child.returncode = 0  # ours to forget, so that nobody warns of it
+    """
+    command = [sys.executable, "-W", "error", "-c", textwrap.dedent(code)]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, text=True) as process:
+        assert process.stdout
+        child = os.pidfd_open(int(process.stdout.readline()))
+        _, said = process.communicate("leave\n", timeout=60)
+
+    assert (process.returncode, said) == (0, "")
+    assert select.select([child], [], [], 60)[0], "the group of the process that left still runs"
+    os.close(child)

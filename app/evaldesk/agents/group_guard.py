@@ -6,12 +6,15 @@ kills the groups that are left.
 
 from __future__ import annotations
 
+import atexit
 import os
 import signal
 import subprocess
 import sys
 import threading
 from contextlib import suppress
+
+CLOSE_S = 1.0
 
 _GUARD = """
 import os, signal, sys
@@ -65,4 +68,13 @@ def _running() -> subprocess.Popen[bytes]:
             stderr=subprocess.DEVNULL,
             start_new_session=True,
         )
+        atexit.register(_close, _guard)
     return _guard
+
+
+def _close(guard: subprocess.Popen[bytes]) -> None:
+    """Let it end the groups that are left, and see it go."""
+    with suppress(OSError, ValueError, subprocess.TimeoutExpired):
+        if guard.stdin:
+            guard.stdin.close()
+        guard.wait(CLOSE_S)
