@@ -1,0 +1,47 @@
+"""A desk of runs that plays with executors of the test's own."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+from tests.desk.runs_by_hand import HandExecutor, OpenDesk
+
+from evaldesk.desk.runs import RunDesk
+from evaldesk.engine import Executor
+from evaldesk.settings import Settings
+from evaldesk.store import Store
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Any:
+    folder = tmp_path / ".evaldesk"
+    folder.mkdir()
+    with Store.open(folder / "evaldesk.db") as opened:
+        yield opened
+
+
+@pytest.fixture
+async def open_desk(store: Store, tmp_path: Path) -> AsyncIterator[OpenDesk]:
+    """Opens a desk of runs that plays with the executors given, one for each time a run is taken up."""
+    desks: list[RunDesk] = []
+
+    def open_one(*executors: HandExecutor) -> RunDesk:
+        waiting = list(executors)
+        desk = RunDesk(
+            Settings(workspace=tmp_path, roots=(), models=("openai/big",)),
+            store,
+            cast("Any", None),
+            cast("Any", None),
+            open_executor=lambda _: cast("Executor", waiting.pop(0)),
+            chance=random.Random(3),
+        )
+        desks.append(desk)
+        return desk
+
+    yield open_one
+    for desk in desks:
+        await desk.close()

@@ -1,0 +1,137 @@
+"""Runs that are stopped, and go on."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from tests.desk.runs_by_hand import HandExecutor, OpenDesk, over, started, subject
+
+from evaldesk.desk import run_players
+from evaldesk.desk.run_plan import RunOptions
+from evaldesk.errors import ConflictError
+
+pytestmark = pytest.mark.anyio
+
+
+async def test_stop_lets_running_trials_finish_and_resume_plays_the_rest(open_desk: OpenDesk) -> None:
+    first, second = HandExecutor(), HandExecutor(["passed"])
+    desk = open_desk(first, second)
+    run_id = await started(desk, n_cases=5, concurrency=2)
+    await first.holds(2)
+
+    await desk.stop(run_id)
+    first.end(2)
+    stopped = await over(desk, run_id)
+    await desk.resume(run_id)
+    resumed = await over(desk, run_id)
+
+    assert (stopped.status, stopped.n_done, stopped.n_todo) == ("stopped", 2, 3)
+    assert (resumed.status, resumed.n_passed) == ("finished", 5)
+    assert len(second.specs) == 3
+
+
+async def test_cancelled_trials_stay_planned_and_are_played_as_their_next_attempt(open_desk: OpenDesk) -> None:
+    first, second = HandExecutor(), HandExecutor(["passed"])
+    desk = open_desk(first, second)
+    run_id = await started(desk, n_cases=3, concurrency=2)
+    await first.holds(2)
+
+    await desk.stop(run_id, cancel=True)
+    stopped = await over(desk, run_id)
+    await desk.resume(run_id)
+    resumed = await over(desk, run_id)
+
+    assert (stopped.status, stopped.n_done) == ("stopped", 0)
+    assert (resumed.status, resumed.n_passed) == ("finished", 3)
+    assert sorted(spec.attempt for spec in second.specs) == [1, 2, 2]
+
+
+async def test_errored_trials_are_played_again(open_desk: OpenDesk) -> None:
+    first, second = HandExecutor(["errored", "passed"]), HandExecutor(["passed"])
+    desk = open_desk(first, second)
+    run_id = await started(desk, n_cases=4)
+    await over(desk, run_id)
+
+    n = await desk.retry(run_id)
+    summary = await over(desk, run_id)
+
+    assert n == 2
+    assert {spec.attempt for spec in second.specs} == {2}
+    assert (summary.status, summary.n_passed, summary.n_errored) == ("finished", 4, 0)
+
+
+async def test_a_run_beyond_those_at_once_waits_and_can_be_stopped(
+    open_desk: OpenDesk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(run_players, "MAX_RUNS_AT_ONCE", 1)
+    executor = HandExecutor()
+    desk = open_desk(executor)
+    await started(desk)
+    await executor.holds(3)
+
+    waiting = await started(desk)
+    before = await desk.summary(waiting)
+    await desk.stop(waiting)
+    after = await over(desk, waiting)
+
+    assert before.status == "pending"
+    assert (after.status, after.n_done) == ("stopped", 0)
+
+
+async def test_a_run_that_is_resumed_twice_at_once_is_played_once(open_desk: OpenDesk) -> None:
+    first, second = HandExecutor(), HandExecutor(["passed"])
+    desk = open_desk(first, second)
+    run_id = await started(desk)
+    await first.holds(3)
+    await desk.stop(run_id, cancel=True)
+    await over(desk, run_id)
+
+    await asyncio.gather(desk.resume(run_id), desk.resume(run_id), desk.resume(run_id))
+    summary = await over(desk, run_id)
+
+    assert (summary.status, len(second.specs), summary.n_duplicates) == ("finished", 3, 0)
+
+
+async def test_an_edited_agent_is_noted_when_a_run_goes_on(open_desk: OpenDesk, tmp_path: Path) -> None:
+    (tmp_path / "agent.py").write_text("agent = 1\n")
+    first, second = HandExecutor(), HandExecutor(["passed"])
+    desk = open_desk(first, second)
+    plan = desk.plan_for(replace(subject(folder=str(tmp_path)), agent_version="0123456789ab"), RunOptions())
+    run_id = await desk.start(plan)
+    await first.holds(3)
+    await desk.stop(run_id, cancel=True)
+    await over(desk, run_id)
+
+    await desk.resume(run_id)
+    summary = await over(desk, run_id)
+
+    assert summary.reason.startswith("The agent's files changed while the run rested: 0123456789ab became ")
+    assert summary.config == plan.config
+
+
+async def test_an_interrupted_command_line_leaves_a_run_that_can_be_resumed(open_desk: OpenDesk) -> None:
+    first, second = HandExecutor(), HandExecutor(["passed"])
+    desk = open_desk(first, second)
+    plan = desk.plan_for(subject(4), RunOptions(concurrency=2))
+    task = asyncio.create_task(desk.run_to_end(plan, lambda _: None))
+    await first.holds(2)
+
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    stopped = await desk.summary(1)
+
+    assert (stopped.status, stopped.n_done) == ("stopped", 0)
+
+
+async def test_a_run_that_goes_on_cannot_be_deleted(open_desk: OpenDesk) -> None:
+    executor = HandExecutor()
+    desk = open_desk(executor)
+    run_id = await started(desk)
+    await executor.holds(1)
+
+    with pytest.raises(ConflictError, match="stop it before you delete it"):
+        await desk.delete(run_id)
