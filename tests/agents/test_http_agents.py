@@ -1,37 +1,23 @@
-"""Agents behind an address: our own two routes, a chat endpoint, and ADK's api_server."""
+"""Agents behind an address: our own two routes, and which address means what."""
 
 from __future__ import annotations
 
-import json
 import re
-import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.agents.answering import Answers, answering, serving
 
 from evaldesk.agents import agent_ref, load_agent
 from evaldesk.agents.remote import checked_ref, remote_ref
-from evaldesk.errors import AgentError, ModelError, UsageError
-from evaldesk.model import ModelOptions, Session, ToolCall, TurnRecord
+from evaldesk.errors import AgentError, UsageError
+from evaldesk.model import Session, TurnRecord
 
 pytestmark = pytest.mark.anyio
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "protocol.md"
-
-
-@contextmanager
-def serving(server: ThreadingHTTPServer) -> Iterator[str]:
-    server.daemon_threads = True
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
-    thread.start()
-    yield f"http://127.0.0.1:{server.server_address[1]}"
-    server.shutdown()
-    server.server_close()
-    thread.join()
 
 
 @pytest.fixture
@@ -44,45 +30,10 @@ def documented() -> Iterator[str]:
         yield address
 
 
-class Answers:
-    """A server that gives prepared answers (status, content type, body) and keeps what it was asked."""
-
-    def __init__(self) -> None:
-        self.answers: list[tuple[int, str, bytes]] = []
-        self.asked: list[tuple[str, Any, dict[str, str]]] = []
-
-    def gives(self, *objects: object, status: int = 200, kind: str = "application/json", raw: bytes = b"") -> None:
-        lines = [json.dumps(item).encode() for item in objects]
-        if kind == "text/event-stream":
-            lines = [b"data: " + line + b"\n" for line in lines]
-        self.answers.append((status, kind, raw or b"\n".join(lines)))
-
-
-@pytest.fixture
-def answers() -> Iterator[tuple[str, Answers]]:
-    kept = Answers()
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            self._answer(None)
-
-        def do_POST(self) -> None:
-            self._answer(json.loads(self.rfile.read(int(self.headers["content-length"]))))
-
-        def _answer(self, body: Any) -> None:
-            kept.asked.append((self.path, body, {name.lower(): value for name, value in self.headers.items()}))
-            status, kind, data = kept.answers.pop(0)
-            self.send_response(status)
-            self.send_header("content-type", kind)
-            self.send_header("content-length", str(len(data)))
-            self.end_headers()
-            self.wfile.write(data)
-
-        def log_message(self, *_: Any) -> None:
-            """Say nothing."""
-
-    with serving(ThreadingHTTPServer(("127.0.0.1", 0), Handler)) as address:
-        yield address, kept
+@pytest.fixture(name="answers")
+def answers_fixture() -> Iterator[tuple[str, Answers]]:
+    with answering() as found:
+        yield found
 
 
 async def test_the_documented_server_plays_turns_and_keeps_the_state(documented: str, play: Any) -> None:
@@ -185,121 +136,6 @@ async def test_headers_come_from_variables(answers: Any, play: Any, monkeypatch:
     await play(agent, Session("s"), "hi")
 
     assert server.asked[0][2]["authorization"] == "Bearer k"
-
-
-async def test_a_chat_endpoint_is_sent_the_conversation(endpoint: Any, play: Any) -> None:
-    agent = load_agent(
-        checked_ref("http_chat", endpoint.address, "mine", '{"model": "bot", "instruction": "Be kind."}')
-    )
-    session = Session("s")
-    endpoint.says("hello").says("bye")
-
-    await play(agent, session, "hi")
-    events = await play(agent, session, "ciao")
-
-    assert [event.kind for event in events] == ["usage", "agent_message"]
-    asked = endpoint.asked[-1]
-    assert asked["model"] == "bot"
-    assert [message["content"] for message in asked["messages"]] == ["Be kind.", "hi", "hello", "ciao"]
-    assert agent.describe().model == "bot"
-
-
-async def test_a_chat_endpoint_streams_and_takes_the_model_of_the_run(endpoint: Any, play: Any) -> None:
-    agent = load_agent(agent_ref(f"chat:{endpoint.address}"))
-    endpoint.streams("he", "llo")
-
-    events = await play(agent, Session("s", model="large", is_streaming=True), "hi")
-
-    assert [(event.text, event.is_partial) for event in events if event.kind == "agent_message"] == [
-        ("he", True),
-        ("llo", True),
-        ("hello", False),
-    ]
-    assert endpoint.asked[0]["model"] == "large"
-
-
-async def test_a_chat_endpoint_that_fails_or_wants_tools_is_said(endpoint: Any, play: Any) -> None:
-    agent = load_agent(agent_ref(endpoint.address))
-    session = Session("s", model_options=ModelOptions(n_retries=0))
-    endpoint.fails(500).says("", ("c1", "roll", "{}"))
-
-    with pytest.raises(ModelError):
-        await play(agent, session, "hi")
-    events = await play(agent, session, "hi")
-
-    assert events[-1].error.kind == "wants_tools"
-
-
-ADK_EVENTS = [
-    {"author": "weather", "partial": True, "content": {"role": "model", "parts": [{"text": "It"}]}},
-    {
-        "author": "weather",
-        "content": {"parts": [{"functionCall": {"id": "c1", "name": "look", "args": {"city": "Rome"}}}]},
-        "usageMetadata": {"promptTokenCount": 9, "candidatesTokenCount": 2, "thoughtsTokenCount": 1},
-        "modelVersion": "gemini",
-    },
-    {
-        "author": "weather",
-        "content": {"parts": [{"functionResponse": {"id": "c1", "name": "look", "response": {"result": "sun"}}}]},
-        "actions": {"stateDelta": {"city": "Rome", "temp:x": 1}},
-    },
-    {
-        "author": "weather",
-        "content": {"parts": [{"text": "hm", "thought": True}, {"text": "It is "}, {"text": "sunny"}]},
-    },
-]
-
-
-async def test_an_adk_server_plays_turns_in_a_session_of_its_own(answers: Any, play: Any) -> None:
-    address, server = answers
-    server.gives({"id": "s-77", "appName": "weather"})
-    server.gives(*ADK_EVENTS, kind="text/event-stream")
-    server.gives(*ADK_EVENTS[-1:], kind="text/event-stream")
-    agent = load_agent(agent_ref(f"adk:{address}/weather"))
-    session = Session("s", state={"unit": "C"}, user_id="u/1", is_streaming=True)
-
-    events = await play(agent, session, "Sun?")
-    await play(agent, session, "and now?")
-
-    assert [event.kind for event in events] == ["agent_message", "tool_call", "usage", "tool_result", "agent_message"]
-    assert events[1].call == ToolCall("look", {"city": "Rome"}, "c1")
-    assert (events[2].usage.tokens_in, events[2].usage.tokens_out) == (9, 3)
-    assert (events[3].result, events[4].text) == ("sun", "It is sunny")
-    assert session.state == {"unit": "C", "city": "Rome"}
-    paths = [path for path, _, _ in server.asked]
-    assert paths == ["/apps/weather/users/u%2F1/sessions", "/run_sse", "/run_sse"]
-    assert server.asked[0][1] == {"state": {"unit": "C"}}
-    assert server.asked[2][1] == {
-        "appName": "weather",
-        "userId": "u/1",
-        "sessionId": "s-77",
-        "newMessage": {"role": "user", "parts": [{"text": "and now?"}]},
-        "streaming": True,
-    }
-
-
-async def test_an_adk_server_that_fails_is_said(answers: Any, play: Any) -> None:
-    address, server = answers
-    agent = load_agent(agent_ref(f"adk:{address}/weather"))
-    server.gives(status=404, raw=b"no such app")
-    with pytest.raises(AgentError, match="answered 404: 'no such app'"):
-        await play(agent, Session("s"), "hi")
-
-    server.gives({"id": "s"})
-    server.gives({"error": "model is gone"}, kind="text/event-stream")
-    [event] = await play(agent, Session("s"), "hi")
-
-    assert event.error.message == "model is gone"
-
-
-async def test_a_server_that_forgot_the_session_is_told_about(answers: Any, play: Any) -> None:
-    address, server = answers
-    server.gives({"id": "s"})
-    server.gives(ADK_EVENTS[-1], kind="text/event-stream")
-
-    events = await play(load_agent(agent_ref(f"adk:{address}/weather")), Session("s", turns=[TurnRecord("hi")]), "you?")
-
-    assert "does not remember" in events[0].text
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,93 @@
+"""Agents behind ADK's api_server."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from tests.agents.answering import Answers, answering
+
+from evaldesk.agents import agent_ref, load_agent
+from evaldesk.errors import AgentError
+from evaldesk.model import Session, ToolCall, TurnRecord
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture(name="answers")
+def answers_fixture() -> Iterator[tuple[str, Answers]]:
+    with answering() as found:
+        yield found
+
+
+ADK_EVENTS = [
+    {"author": "weather", "partial": True, "content": {"role": "model", "parts": [{"text": "It"}]}},
+    {
+        "author": "weather",
+        "content": {"parts": [{"functionCall": {"id": "c1", "name": "look", "args": {"city": "Rome"}}}]},
+        "usageMetadata": {"promptTokenCount": 9, "candidatesTokenCount": 2, "thoughtsTokenCount": 1},
+        "modelVersion": "gemini",
+    },
+    {
+        "author": "weather",
+        "content": {"parts": [{"functionResponse": {"id": "c1", "name": "look", "response": {"result": "sun"}}}]},
+        "actions": {"stateDelta": {"city": "Rome", "temp:x": 1}},
+    },
+    {
+        "author": "weather",
+        "content": {"parts": [{"text": "hm", "thought": True}, {"text": "It is "}, {"text": "sunny"}]},
+    },
+]
+
+
+async def test_an_adk_server_plays_turns_in_a_session_of_its_own(answers: Any, play: Any) -> None:
+    address, server = answers
+    server.gives({"id": "s-77", "appName": "weather"})
+    server.gives(*ADK_EVENTS, kind="text/event-stream")
+    server.gives(*ADK_EVENTS[-1:], kind="text/event-stream")
+    agent = load_agent(agent_ref(f"adk:{address}/weather"))
+    session = Session("s", state={"unit": "C"}, user_id="u/1", is_streaming=True)
+
+    events = await play(agent, session, "Sun?")
+    await play(agent, session, "and now?")
+
+    assert [event.kind for event in events] == ["agent_message", "tool_call", "usage", "tool_result", "agent_message"]
+    assert events[1].call == ToolCall("look", {"city": "Rome"}, "c1")
+    assert (events[2].usage.tokens_in, events[2].usage.tokens_out) == (9, 3)
+    assert (events[3].result, events[4].text) == ("sun", "It is sunny")
+    assert session.state == {"unit": "C", "city": "Rome"}
+    paths = [path for path, _, _ in server.asked]
+    assert paths == ["/apps/weather/users/u%2F1/sessions", "/run_sse", "/run_sse"]
+    assert server.asked[0][1] == {"state": {"unit": "C"}}
+    assert server.asked[2][1] == {
+        "appName": "weather",
+        "userId": "u/1",
+        "sessionId": "s-77",
+        "newMessage": {"role": "user", "parts": [{"text": "and now?"}]},
+        "streaming": True,
+    }
+
+
+async def test_an_adk_server_that_fails_is_said(answers: Any, play: Any) -> None:
+    address, server = answers
+    agent = load_agent(agent_ref(f"adk:{address}/weather"))
+    server.gives(status=404, raw=b"no such app")
+    with pytest.raises(AgentError, match="answered 404: 'no such app'"):
+        await play(agent, Session("s"), "hi")
+
+    server.gives({"id": "s"})
+    server.gives({"error": "model is gone"}, kind="text/event-stream")
+    [event] = await play(agent, Session("s"), "hi")
+
+    assert event.error.message == "model is gone"
+
+
+async def test_a_server_that_forgot_the_session_is_told_about(answers: Any, play: Any) -> None:
+    address, server = answers
+    server.gives({"id": "s"})
+    server.gives(ADK_EVENTS[-1], kind="text/event-stream")
+
+    events = await play(load_agent(agent_ref(f"adk:{address}/weather")), Session("s", turns=[TurnRecord("hi")]), "you?")
+
+    assert "does not remember" in events[0].text
