@@ -56,6 +56,7 @@ async def test_the_desk_that_is_open_plays_a_submitted_run(
     place: Place, toml: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(runs_module, "POLL_S", 0.02)
+    monkeypatch.setattr("evaldesk.cli.handover.WAIT_S", 300.0)
     settings = _settings(place)
     with hold_workspace(settings.state_folder, url="http://127.0.0.1:1/"):
         desk = Desk.open(settings)
@@ -97,6 +98,24 @@ def test_where_no_desk_is_open_a_process_of_its_own_plays_it(
     assert command[1:] == ["-m", "evaldesk", "run", "drive", "1", "--workspace", str(place.folder)]
     assert options["start_new_session"] is True
     assert (place.folder / ".evaldesk/logs/run-1.log").stat().st_mode & 0o777 == 0o600
+
+
+def test_a_stopped_run_is_offered_before_anybody_waits_for_it(
+    place: Place, started: list[tuple[list[str], dict[str, Any]]]
+) -> None:
+    place.eval(place.evalset("first", {"one": "one"}))
+    with place.store() as store:
+        run_id = store.runs.create(store.runs.summary(1).config, [store.runs.case(1, 0)], "7 this-desk 12")
+        store.runs.set_status(run_id, "stopped", "by hand")
+
+    said = place.run("run", "resume", run_id, "--background").output
+
+    assert f"Run {run_id} goes on in the background." in said
+    assert [command[4:6] for command, _ in started] == [["drive", str(run_id)]]
+    with place.store() as store:
+        offered = store.runs.summary(run_id)
+    assert (offered.status, offered.driver) == ("pending", "waiting")
+    assert "has no trial left to play" in str(place.run("run", "resume", "1", "--background").exception)
 
 
 def test_variables_of_the_run_reach_its_process_even_beside_a_desk(

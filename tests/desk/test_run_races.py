@@ -222,3 +222,19 @@ async def test_a_run_of_a_machine_that_is_gone_is_stopped_when_asked_twice(desk:
     await desk.resume(run_id)
 
     assert (asked_once, asked_twice, (await over(desk, run_id)).status) == ("stopping", "stopped", "finished")
+
+
+async def test_a_run_that_rests_is_offered_to_whoever_is_there(desk: RunDesk, store: Store) -> None:
+    plan = planned(desk)
+    run_id = store.runs.create(plan.config, plan.cases, own_mark())
+    store.runs.set_status(run_id, "running")
+
+    with pytest.raises(ConflictError, match="played by another process"):
+        await desk.offer(run_id)
+    store.runs.set_status(run_id, "stopped", "by hand")
+    await desk.offer(run_id)
+    offered = await desk.summary(run_id)
+    await desk._heed(takes_up=True)
+
+    assert (offered.status, offered.driver) == ("pending", WAITING)
+    assert (await over(desk, run_id)).status == "finished"

@@ -57,8 +57,7 @@ def resume(name: str, background: bool, workspace: str | None) -> None:
         return
 
     async def begin(desk: Desk, run: RunSummary) -> int:
-        if not run.n_todo:
-            raise ConflictError(f"run {run.id} has no trial left to play; `evaldesk run retry {run.id}` for errors")
+        _check_left(run)
         await desk.runs.resume(run.id)
         return run.id
 
@@ -136,10 +135,19 @@ def remove(names: tuple[str, ...], yes: bool, workspace: str | None) -> None:
 def _in_background(settings: Settings, name: str) -> None:
     from evaldesk.cli.handover import hand_over
 
-    with opened_store(str(settings.workspace)) as store:
-        run = named_run(store, name)
-    hand_over(settings, run.id)
-    click.echo(f"Run {run.id} goes on in the background. `evaldesk run info {run.id}` tells how far it is.")
+    async def offer(desk: Desk, run: RunSummary) -> int:
+        _check_left(run)
+        await desk.runs.offer(run.id)
+        return run.id
+
+    run_id = _with_desk(settings, name, offer)
+    hand_over(settings, run_id)
+    click.echo(f"Run {run_id} goes on in the background. `evaldesk run info {run_id}` tells how far it is.")
+
+
+def _check_left(run: RunSummary) -> None:
+    if not run.n_todo:
+        raise ConflictError(f"run {run.id} has no trial left to play; `evaldesk run retry {run.id}` for errors")
 
 
 def _with_desk(settings: Settings, name: str, work: RunCall) -> int:

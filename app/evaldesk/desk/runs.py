@@ -85,6 +85,14 @@ class RunDesk:
         """Store the run for whichever process takes it up: the desk that is open, or a driver of its own."""
         return await self._write(self._store.runs.create, plan.config, plan.cases, WAITING)
 
+    async def offer(self, run_id: int) -> None:
+        """Let whichever process takes it up go on with a run that rests. Raises ConflictError, NotFoundError."""
+        seen = await self.summary(run_id)
+        check_playable(seen)
+        self._check_nobody_drives(seen)
+        if not await self._write(self._store.runs.move_on, seen, "pending", seen.reason, driver=WAITING):
+            raise ConflictError(f"run {run_id} was taken up, stopped or deleted by another process just now")
+
     async def rescore(self, run_id: int, criteria: Sequence[Criterion]) -> int:
         """Score a run's stored trials again as a new run; gives its id. Raises NotFoundError, Conflict-, UsageError."""
         root = (await self.summary(run_id)).config.agent.root
