@@ -36,10 +36,11 @@ def spec(endpoint: Any) -> Callable[..., TrialSpec]:
     return partial(spec_at, endpoint.address)
 
 
+@pytest.mark.parametrize("attribute", ["agent_loop", "app"])
 async def test_a_loop_runs_with_its_tools_and_its_own_reward(
-    endpoint: Any, loaded: Any, spec: Callable[..., TrialSpec]
+    endpoint: Any, loaded: Any, spec: Callable[..., TrialSpec], attribute: str
 ) -> None:
-    agent = loaded(SERVER, "agent_loop")
+    agent = loaded(SERVER, attribute)
     endpoint.says("", ("c1", "add", '{"a": 25, "b": 17}')).says("#### 42")
 
     result = await play_trial(agent, spec(row("What is 25 + 17?", "42", system_prompt="Use the tools.")))

@@ -143,6 +143,9 @@ def test_a_path_does_not_lead_out_of_the_rollout(tmp_path: Path) -> None:
     [
         (WORKFLOW, "main:Calc"),
         ("class Loop(RolloutAgentLoop): ...\nagent_loop = Loop()\n", "main:agent_loop"),
+        ("class Loop(RolloutAgentLoop): ...\nagent_loop = Loop()\napp = create_app(agent_loop)\n", "main:agent_loop"),
+        ("from loops import calc\napp = create_app(calc, debug_dir=None)\n", "main:calc"),
+        ("from loops import Loop\napp = create_app(Loop())\n", "main:app"),
         ("backend = LocalBackend(workflow=Calc)\napp = create_rollout_server(backend=backend)\n", "main:app"),
         ("def root_agent(message): ...\n", "main:root_agent"),
         ("from flow import Calc\n\ndef main():\n    backend = LocalBackend(workflow=Calc)\n", "main:Calc"),

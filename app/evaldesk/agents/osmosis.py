@@ -36,6 +36,9 @@ def adapt(found: object, ref: AgentRef) -> Agent | None:
 
     Raises AgentError where a class cannot be instantiated, or it is not clear which grader belongs to a workflow.
     """
+    served = next((part for part in getattr(found, "parts", ()) if is_kind(part, "RolloutAgentLoop")), None)
+    if is_kind(found, "App") and served is not None:
+        found = served
     if is_kind(found, "RolloutAgentLoop"):
         return LoopAgent(_instance(found), ref)
     if is_kind(found, "AgentWorkflow") or is_kind(found, "LocalBackend") or is_kind(found, "App"):

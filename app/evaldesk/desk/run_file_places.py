@@ -14,7 +14,8 @@ from evaldesk.model import AgentRef
 
 ENDINGS = (".jsonl", ".json", ".csv", ".parquet")
 BASES = ("AgentWorkflow", "RolloutAgentLoop")
-BACKENDS = ("LocalBackend", "create_rollout_server", "create_app")
+BACKENDS = ("LocalBackend", "create_rollout_server")
+APPS = ("create_app",)
 
 
 def agent_of(file: RunFile) -> AgentRef:
@@ -130,10 +131,14 @@ def _attribute(path: Path) -> str:
     backends = [name for node in tree.body for name in _assigned(node, BACKENDS)]
     classes = [node.name for node in tree.body if isinstance(node, ast.ClassDef) and _extends(node, BASES)]
     loops = [name for node in tree.body for name in _assigned(node, classes)]
+    served = [name for node in tree.body for name in _served(node)]
+    apps = [name for node in tree.body for name in _assigned(node, APPS)]
     found = (
         backends[-1:]
         or loops
+        or served[-1:]
         or classes
+        or apps[-1:]
         or _workflows(tree)
         or [name for name in _names(tree) if name in ("root_agent", "agent")]
     )
@@ -163,6 +168,13 @@ def _workflows(tree: ast.Module) -> list[str]:
 def _called(call: ast.Call) -> str:
     function = call.func
     return function.attr if isinstance(function, ast.Attribute) else str(getattr(function, "id", ""))
+
+
+def _served(node: ast.stmt) -> list[str]:
+    """`agent_loop` in `app = create_app(agent_loop)`: what is served is the agent, the application is none."""
+    if not _assigned(node, APPS) or not isinstance(node, ast.Assign) or not isinstance(node.value, ast.Call):
+        return []
+    return [given.id for given in node.value.args[:1] if isinstance(given, ast.Name)]
 
 
 def _extends(node: ast.ClassDef, names: Sequence[str]) -> bool:
