@@ -134,3 +134,9 @@ def pages(tmp_path: Path) -> Iterator[Pages]:
 def calc(pages: Pages) -> str:
     """The id of an eval set with two cases."""
     return pages.write("calc.evalset.json", CALC)
+
+
+@pytest.fixture
+def address(pages: Pages, calc: str) -> str:
+    """The editor of the first case."""
+    return str(pages.case_address(calc, "roll/and check"))

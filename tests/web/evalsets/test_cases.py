@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from typing import Any
 
@@ -11,11 +10,6 @@ import pytest
 Pages = Any
 CASE = "roll/and check"
 HTMX = {"HX-Request": "true", "HX-Target": "div#editor"}
-
-
-@pytest.fixture
-def address(pages: Pages, calc: str) -> str:
-    return str(pages.case_address(calc, CASE))
 
 
 def test_saving_an_untouched_form_changes_not_a_byte(pages: Pages, address: str) -> None:
@@ -252,75 +246,6 @@ def test_a_case_is_duplicated_moved_and_deleted(pages: Pages, calc: str, address
     assert moved == [f"{CASE}_copy", CASE, "quiet"]
     assert [case["eval_id"] for case in pages.stored()["eval_cases"]] == [CASE, "quiet"]
     assert pages.post(f"{address}/position", {"step": "sideways"}).status_code == 422
-
-
-def test_the_raw_json_is_the_case_as_the_file_has_it_and_may_be_edited(pages: Pages, calc: str, address: str) -> None:
-    shown = pages.get(f"{address}/json").text
-    version = re.search(r'name="version" value="([^"]+)"', shown)
-    case = pages.stored()["eval_cases"][0]
-
-    typed = {"raw": json.dumps(case | {"x_owner": "me"}), "version": version[1] if version else ""}
-    answer = pages.post(f"{address}/json", typed)
-
-    assert "x_owner" in shown
-    assert answer.status_code == 303
-    assert pages.stored()["eval_cases"][0] == case | {"x_owner": "me"}
-
-
-@pytest.mark.parametrize(
-    ("raw", "place"),
-    [
-        ('{"eval_id": "x",\n "conversation": 7}', "Line 2"),
-        ('{"eval_id": "x",\n', "Line"),
-        ("", "empty"),
-        ('{"eval_id": "", "conversation": []}', "Name the case"),
-    ],
-)
-def test_raw_json_that_is_no_case_says_where(pages: Pages, address: str, raw: str, place: str) -> None:
-    answer = pages.post(f"{address}/json", {"raw": raw, "version": ""})
-
-    assert answer.status_code == 422
-    assert place in answer.text
-    assert 'aria-invalid="true"' in answer.text
-
-
-def test_raw_json_over_a_changed_case_shows_both(pages: Pages, address: str) -> None:
-    raw = json.dumps(pages.stored()["eval_cases"][0] | {"x_owner": "me"})
-
-    asked = pages.post(f"{address}/json", {"raw": raw, "version": "old"})
-    answer = pages.post(f"{address}/json", {"raw": raw, "version": "old", "choice": "overwrite"})
-
-    assert asked.status_code == 409
-    assert "Save mine over it" in asked.text
-    assert answer.status_code == 303
-
-
-def test_a_scenario_is_edited_as_raw_json_only(pages: Pages) -> None:
-    scenario = {"starting_prompt": "Hi", "conversation_plan": "Ask for a die."}
-    value = {"eval_set_id": "s", "eval_cases": [{"eval_id": "plan", "conversation_scenario": scenario}]}
-    address = pages.case_address(pages.write("s.evalset.json", value), "plan")
-
-    answer = pages.get(address)
-
-    assert answer.headers["location"] == f"{address}/json"
-    assert "simulated user" in pages.get(f"{address}/json").text
-
-
-def test_a_file_of_the_old_form_asks_before_it_becomes_a_new_one(pages: Pages) -> None:
-    turns = [{"query": "Roll", "expected_tool_use": [], "reference": "3"}]
-    set_id = pages.write("old.test.json", turns)
-    address = pages.case_address(set_id, "old")
-    typed = pages.fields(address) | {"final": '{"a": 1}'}
-
-    asked = pages.post(address, typed)
-    unchanged = pages.stored("old.test.json")
-    answer = pages.post(address, typed | {"form": "adk"})
-
-    assert asked.status_code == 409
-    assert "Save the file in ADK" in asked.text
-    assert unchanged == turns
-    assert answer.status_code == 303
-    assert pages.stored("old.test.json")["eval_cases"][0]["final_session_state"] == {"a": 1}
 
 
 def test_a_case_that_is_not_there_is_404(pages: Pages, calc: str) -> None:
