@@ -67,6 +67,24 @@ async def test_a_tool_of_an_osmosis_loop_that_does_not_end(loaded: Any, play: An
     assert (given.result, given.is_error) == ("Error: add: not finished within 0.01 s", True)
 
 
+async def test_a_tool_that_a_python_agent_calls_through_us(loaded: Any, play: Any) -> None:
+    source = """
+import asyncio
+from evaldesk import call_tool
+
+async def wait() -> None:
+    await asyncio.Event().wait()
+
+async def root_agent(message):
+    return (await call_tool(wait, {})).result
+"""
+    session = Session("s", limits=SHORT)
+
+    await play(loaded(source), session, "go")
+
+    assert session.turns[0].answer == "wait: not finished within 0.01 s"
+
+
 async def test_a_plain_function_is_left_behind_in_its_thread() -> None:
     held = threading.Event()
     TOOL_LIMIT.set(0.01)

@@ -24,6 +24,7 @@ from typing import Any, Literal, TypeAlias
 import msgspec
 
 from evaldesk.agents.recorded_tools import recorded
+from evaldesk.agents.tool_limit import TOOL_LIMIT
 from evaldesk.agents.tools import Outcome, tool_of
 from evaldesk.errors import FormatError, NoDoubleError, UsageError
 from evaldesk.matching.json_equality import json_equal, objects_equal
@@ -149,13 +150,13 @@ async def doubled(
 async def call_tool(
     function: Callable[..., Any], args: JsonObject, state: dict[str, JsonValue] | None = None
 ) -> Outcome:
-    """Call a tool the way an LlmAgent does, doubles included; for agents that call their tools themselves.
+    """Call a tool the way an LlmAgent does, doubles and limit included; for agents that call their tools themselves.
 
     What the function raises is in the outcome, as a sentence that a model can read.
     """
     state = {} if state is None else state
     tool = tool_of(function)
-    return await doubled(tool.name, args, state, lambda: tool.run(args, state))
+    return await doubled(tool.name, args, state, lambda: tool.run(args, state, TOOL_LIMIT.get()))
 
 
 def _problem(answer: Answer, functions: Mapping[str, object]) -> str | None:

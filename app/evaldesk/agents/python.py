@@ -8,6 +8,7 @@ from contextlib import aclosing
 from dataclasses import dataclass, replace
 from typing import Any
 
+from evaldesk.agents.tool_limit import TOOL_LIMIT
 from evaldesk.errors import AgentError
 from evaldesk.model import AgentDescription, AgentRef, Event, EventKind, Session
 from evaldesk.wire import plain
@@ -44,6 +45,7 @@ class PythonAgent:
 
     async def reply(self, session: Session, message: str) -> AsyncIterator[Event]:
         """Call the code and yield what it says, as events. Raises AgentError for what is no event."""
+        TOOL_LIMIT.set(session.limits.tool_timeout_s)
         function = self._function(session)
         answer = function(**_arguments(function, session, message))
         if inspect.isawaitable(answer):

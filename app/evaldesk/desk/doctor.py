@@ -87,7 +87,7 @@ def look_at_limits(settings: Settings, agents: Sequence[FoundAgent]) -> list[Fin
     unseen = [agent.id for agent in agents if agent.description and agent.description.kind in UNSEEN]
     if limit is None or not unseen:
         return []
-    said = f"tool_timeout_s = {limit:g} does not hold for {', '.join(unseen)}, whose calls of tools are not seen"
+    said = f"tool_timeout_s = {limit:g} does not hold for {', '.join(unseen)}, whose own calls of tools are not seen"
     return [Finding("limits", "warning", f"{said}; turn_timeout_s holds for all")]
 
 
