@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from typing import Protocol
 
 from evaldesk.model import AgentDescription, Event, Session
@@ -44,8 +44,8 @@ class Kept(ABC):
         """End it; may be called again."""
 
 
-def close_kept(session: Session) -> None:
-    """Close what adapters keep for `session`."""
-    for kept in session.memory.values():
+def close_kept(memory: Mapping[str, object]) -> None:
+    """Close what adapters keep in the memory of a session."""
+    for kept in memory.values():
         if isinstance(kept, Kept):
             kept.close()

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TypeAlias
 
+from evaldesk.agents.agent import close_kept
 from evaldesk.engine.attempt import LOAD_TIMEOUT_S, Attempt
 from evaldesk.engine.env_secrets import without_env_secrets
 from evaldesk.engine.failures import failure
@@ -71,7 +72,7 @@ class TurnWork:
         memory = _memories.pop(spec.session_id, {})
         _memories[spec.session_id] = memory
         while len(_memories) > MAX_SESSIONS:
-            del _memories[next(iter(_memories))]
+            close_kept(_memories.pop(next(iter(_memories)), {}))
         return Session(
             id=spec.session_id,
             state=dict(spec.state),

@@ -53,7 +53,7 @@ async def play_trial(agent: Agent, spec: TrialSpec, *, attempt: Attempt | None =
     try:
         said = await converse(user, session, attempt, say)
     finally:
-        close_kept(session)
+        close_kept(session.memory)
     return with_end(trial_result(spec, attempt, said.error), said)
 
 

@@ -1,0 +1,34 @@
+"""What adapters remember of chat sessions, for as long as it is not too much."""
+
+from __future__ import annotations
+
+import pytest
+
+from evaldesk.agents.agent import Kept
+from evaldesk.engine import chat_work
+from evaldesk.engine.chat_work import TurnWork
+from evaldesk.engine.frames import Talk
+from evaldesk.model import AgentRef, TurnSpec
+
+
+class Process(Kept):
+    is_closed = False
+
+    def close(self) -> None:
+        self.is_closed = True
+
+
+def test_what_is_kept_for_the_session_unused_longest_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(chat_work, "_memories", {})
+    monkeypatch.setattr(chat_work, "MAX_SESSIONS", 2)
+    kept = {}
+
+    for name in ("a", "b", "a", "c"):
+        work = TurnWork(Talk(1, TurnSpec(name, AgentRef("x", "x:x"), "hello")), lambda _: None)
+        kept[name] = work._session().memory.setdefault("process", Process())
+
+    assert {name: getattr(process, "is_closed", None) for name, process in kept.items()} == {
+        "a": False,
+        "b": True,
+        "c": False,
+    }
