@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.agents.endpoint import Answer
 
 from evaldesk.errors import ModelError, UsageError
 from evaldesk.llm import ModelCall, complete
@@ -96,6 +97,26 @@ async def test_no_retries_means_one_attempt(endpoint: Any, loaded: Any, play: An
     assert len(endpoint.asked) == 1
 
 
+@pytest.mark.usefixtures("client")
+async def test_a_price_that_was_given_counts(endpoint: Any, loaded: Any, play: Any) -> None:
+    agent = loaded(AGENT.format(model="small", more=""))
+    endpoint.says("hello")
+    options = ModelOptions(endpoint.address, price_in=2, price_out=10)
+
+    events = await play(agent, Session("s", model_options=options), "hi")
+
+    [usage] = [event.usage for event in events if event.kind == "usage"]
+    assert usage.cost == pytest.approx((11 * 2 + 5 * 10) / 1_000_000)
+
+
+async def test_a_price_says_nothing_where_no_tokens_were_told(endpoint: Any) -> None:
+    endpoint.answers.append(Answer({"choices": [{"message": {"content": "hello"}}]}))
+
+    reply = await complete(_call(endpoint, prices=(2.0, 10.0)))
+
+    assert reply.usage.cost is None
+
+
 @pytest.mark.parametrize(
     ("fields", "says"),
     [
@@ -110,6 +131,8 @@ async def test_no_retries_means_one_attempt(endpoint: Any, loaded: Any, play: An
         ({"max_tokens": 0}, "max_tokens must be 1"),
         ({"max_turns": 0}, "max_turns must be 1"),
         ({"n_retries": -1}, "n_retries must be 0"),
+        ({"price_in": -1, "price_out": 1}, "price_in must be 0"),
+        ({"price_out": 1}, "both price_in and price_out"),
     ],
 )
 def test_options_that_cannot_be_are_refused(fields: dict[str, Any], says: str) -> None:

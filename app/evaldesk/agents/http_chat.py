@@ -95,5 +95,6 @@ class HttpChatAgent(ModelCaller):
             seed=session.seed,
             api_base=self.ref.target.removesuffix("/chat/completions"),
             api_key_env=asked.api_key_env or own.api_key_env,
+            prices=asked.prices,
             extra={**own.extra, **asked.extra},
         )

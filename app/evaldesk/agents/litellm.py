@@ -153,6 +153,7 @@ class LlmAgent(ModelCaller):
             seed=session.seed,
             api_base=asked.base_url,
             api_key_env=asked.api_key_env,
+            prices=asked.prices,
             extra=asked.extra,
         )
 

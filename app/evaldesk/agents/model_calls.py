@@ -50,6 +50,7 @@ def model_call(
         tools=list(tools),
         api_base=asked.base_url,
         api_key_env=asked.api_key_env,
+        prices=asked.prices,
         extra={**asked.extra, **others},
         **known,
     )

@@ -89,6 +89,7 @@ class ModelUser:
             seed=session.seed,
             api_base=options.base_url,
             api_key_env=options.api_key_env,
+            prices=options.prices,
             extra=options.extra,
         )
         n_retries = options.n_retries

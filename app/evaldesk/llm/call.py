@@ -13,7 +13,8 @@ class ModelCall:
     """What a model is asked: chat messages and tools in OpenAI's shape.
 
     A bare name at an `api_base` is a model of that OpenAI-compatible endpoint. `api_key_env` names the variable
-    that holds the key; `extra` goes into the body as it is. `timeout_s` bounds each attempt.
+    that holds the key; `extra` goes into the body as it is. `timeout_s` bounds each attempt. `prices` are US dollars
+    for a million tokens in and out; without them LiteLLM's price map counts.
     """
 
     model: str
@@ -27,6 +28,7 @@ class ModelCall:
     api_key_env: str | None = None
     extra: JsonObject = field(default_factory=dict)
     timeout_s: float = 120.0
+    prices: tuple[float, float] | None = None
 
 
 @dataclass(frozen=True, slots=True)

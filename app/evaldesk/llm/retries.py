@@ -14,6 +14,7 @@ from typing import TypeAlias, TypeVar
 from evaldesk.errors import ModelError
 from evaldesk.llm.attempts import attempt
 from evaldesk.llm.call import ModelCall, ModelReply
+from evaldesk.llm.costs import cost_at
 from evaldesk.llm.failures import ModelFailure, failure_of
 
 T = TypeVar("T")
@@ -103,7 +104,8 @@ async def complete_patiently(
         is_begun=lambda: n_told > 0,
     )
     duration_ms = (time.perf_counter() - started) * 1000
-    return replace(reply, usage=replace(reply.usage, n_attempts=n_tried, duration_ms=duration_ms))
+    cost = cost_at(call.prices, reply.usage)
+    return replace(reply, usage=replace(reply.usage, n_attempts=n_tried, duration_ms=duration_ms, cost=cost))
 
 
 async def patiently(

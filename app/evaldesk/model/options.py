@@ -20,7 +20,8 @@ class ModelOptions:
     `base_url` is an OpenAI-compatible endpoint; it comes from the command line or the configuration file, never
     from a browser. `api_key_env` names the environment variable that holds its key: the key itself is nowhere in
     these values. `max_turns` bounds the model calls of one turn, `n_retries` the attempts after the first of each.
-    `extra` is sent along in the body of each call (`top_k`, `chat_template_kwargs`). Raises UsageError.
+    `extra` is sent along in the body of each call (`top_k`, `chat_template_kwargs`). `price_in` and `price_out`, which
+    come together, are US dollars for a million tokens, for models whose price nobody else knows. Raises UsageError.
     """
 
     base_url: str | None = None
@@ -31,6 +32,8 @@ class ModelOptions:
     max_turns: int | None = None
     n_retries: int | None = None
     extra: JsonObject = field(default_factory=dict)
+    price_in: float | None = None
+    price_out: float | None = None
 
     def __post_init__(self) -> None:
         if self.base_url is not None:
@@ -45,6 +48,15 @@ class ModelOptions:
         _check_number("max_tokens", self.max_tokens, 1, 10_000_000)
         _check_number("max_turns", self.max_turns, 1, 10_000)
         _check_number("n_retries", self.n_retries, 0, 100)
+        _check_number("price_in", self.price_in, 0, 1_000_000)
+        _check_number("price_out", self.price_out, 0, 1_000_000)
+        if (self.price_in is None) != (self.price_out is None):
+            raise UsageError("say both price_in and price_out, in US dollars for a million tokens", field="price_in")
+
+    @property
+    def prices(self) -> tuple[float, float] | None:
+        """`price_in` and `price_out`; None where they are not said."""
+        return None if self.price_in is None or self.price_out is None else (self.price_in, self.price_out)
 
     def __or__(self, other: ModelOptions) -> ModelOptions:
         """These options, with those of `other` where it says something."""
@@ -53,7 +65,17 @@ class ModelOptions:
         return ModelOptions(**{**mine, **said}, extra={**self.extra, **other.extra})
 
 
-_NAMES = ("base_url", "api_key_env", "temperature", "top_p", "max_tokens", "max_turns", "n_retries")
+_NAMES = (
+    "base_url",
+    "api_key_env",
+    "temperature",
+    "top_p",
+    "max_tokens",
+    "max_turns",
+    "n_retries",
+    "price_in",
+    "price_out",
+)
 
 
 @dataclass(frozen=True, slots=True)
