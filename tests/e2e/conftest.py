@@ -22,7 +22,7 @@ ENVIRONMENT = {
     "EVALDESK_MODELS": "demo/dice?mistakes=0, demo/dice?mistakes=0.25",
 }
 
-TIMEOUT_MS = 30_000
+TIMEOUT_MS = 120_000
 expect.set_options(timeout=TIMEOUT_MS)
 
 
@@ -68,7 +68,7 @@ class RunningDesk:
     def _reap(self) -> None:
         if self.process is None:
             return
-        self.process.wait(20)
+        self.process.wait(120)
         if self.process.stdout:
             self.process.stdout.close()
 
@@ -116,6 +116,11 @@ class Visitor:
         width, height = SIZES[size]
         self.page.set_viewport_size({"width": width, "height": height})
         self.page.emulate_media(color_scheme="dark" if scheme == "dark" else "light")
+
+    def turn_day_and_night(self) -> None:
+        """Go on in the dark by day, and in the light by night."""
+        is_dark = self.page.evaluate("matchMedia('(prefers-color-scheme: dark)').matches")
+        self.page.emulate_media(color_scheme="light" if is_dark else "dark")
 
     def shoot(self, name: str) -> None:
         """Keep a picture of the whole page, when EVALDESK_SHOTS asks for it."""

@@ -77,7 +77,7 @@ def places(resident: Visitor) -> Mapping[str, str]:
     places["run"] = resident.run("hello_world", sets["dice"], calls | {"response_match_score": "0.8"}, **mixed)
     for name in ("run-errors", "run"):
         resident.goto(places[name])
-        expect(resident.page.get_by_role("button", name="Stop…")).to_have_count(0, timeout=40_000)
+        expect(resident.page.get_by_role("button", name="Stop…")).to_have_count(0)
     places["trial"] = _first(resident.page, ".square[data-status=failed]")
     resident.goto(places["run-errors"])
     places["trial-errored"] = _first(resident.page, ".square[data-status=errored]")

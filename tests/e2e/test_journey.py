@@ -30,6 +30,7 @@ def test_a_chat_becomes_a_case_and_a_run_that_is_read_turn_by_turn(
     start_from_home(page)
     talk(page)
     inspect(page)
+    anyone.turn_day_and_night()
     add_current_session(anyone, case_id)
     run_five_times(page, case_id)
     read_the_run(page)
@@ -143,7 +144,7 @@ def run_five_times(page: Page, case_id: str) -> None:
     page.get_by_label("Note", exact=True).fill(f"the journey of {case_id}")
     page.get_by_role("button", name="Start 5 trials").click()
 
-    expect(page.get_by_text("All 5 trials done.")).to_be_visible(timeout=30_000)
+    expect(page.get_by_text("All 5 trials done.")).to_be_visible()
     expect(page.locator(".strip .square")).to_have_count(5)
 
 

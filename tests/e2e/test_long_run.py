@@ -16,12 +16,20 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.browser
 
 N = 150
-SLOW = '''"""Takes its time."""
+SLOW = '''"""Takes a little time for the first twenty, and for the others until the file `held` is gone."""
+import itertools
+import pathlib
 import time
+
+HELD = pathlib.Path(__file__).parents[1] / "held"
+number = itertools.count()
 
 
 def root_agent(message):
-    time.sleep(0.1)
+    is_late = next(number) >= 20
+    time.sleep(0.02)
+    while is_late and HELD.exists():
+        time.sleep(0.02)
     return "It is " + message
 '''
 
@@ -41,7 +49,15 @@ def furniture() -> Furniture:
     return furnish
 
 
-def test_a_run_is_stopped_and_resumed(someone: Visitor) -> None:
+@pytest.fixture
+def held(desk: RunningDesk) -> Path:
+    """While this file is there, no run can end, however slow the browser is."""
+    path = desk.workspace / "held"
+    path.touch()
+    return path
+
+
+def test_a_run_is_stopped_and_resumed(someone: Visitor, held: Path) -> None:
     page = someone.page
     someone.goto(_start(someone))
     _wait_until_under_way(page)
@@ -52,6 +68,7 @@ def test_a_run_is_stopped_and_resumed(someone: Visitor) -> None:
     resume = page.get_by_role("button", name=re.compile(r"Resume \d+ trials"))
     expect(resume).to_be_visible()
     n_left = int(re.sub(r"\D", "", resume.inner_text()))
+    held.unlink()
     resume.click()
 
     expect(page.get_by_text(f"All {N} trials done.")).to_be_visible()
@@ -59,7 +76,9 @@ def test_a_run_is_stopped_and_resumed(someone: Visitor) -> None:
     expect(page.locator("#answer")).to_contain_text(f"{N} of {N} passed")
 
 
-def test_a_run_goes_on_without_a_browser_and_after_its_server_was_killed(visit: Visit, desk: RunningDesk) -> None:
+def test_a_run_goes_on_without_a_browser_and_after_its_server_was_killed(
+    visit: Visit, desk: RunningDesk, held: Path
+) -> None:
     someone = visit()
     address = _start(someone)
     someone.goto(address)
@@ -73,6 +92,7 @@ def test_a_run_goes_on_without_a_browser_and_after_its_server_was_killed(visit: 
     assert _n_done(someone.page) >= n_seen
     someone.leave()
     desk.kill()
+    held.unlink()
     desk.start()
     someone = visit()
     someone.goto(address)
