@@ -63,10 +63,39 @@ def test_criteria_are_named_one_by_one(place: Place) -> None:
     assert {each.metric: each.threshold for each in config.criteria} == {"response_match_score": 0.5, "turn_count": 3}
 
 
+def test_a_criterion_may_have_options_and_a_label(place: Place) -> None:
+    told = 'tool_used/search={"threshold": 1, "tool": "search", "at_least": 0}'
+
+    config = _config(place, "--criterion", told, "--criterion", "response_exact/loose=0.5")
+
+    assert [(each.metric, each.threshold, each.options) for each in config.criteria] == [
+        ("tool_used/search", 1.0, {"tool": "search", "at_least": 0}),
+        ("response_exact/loose", 0.5, {}),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        (("turn_count=1", "turn_count=2"), "turn_count is named twice; give one a label of its own"),
+        (("tool_f1=much",), "wanted METRIC=T"),
+        (('tool_used={"tool": "a", "tool": "b"}',), 'the key "tool" is there twice'),
+    ],
+)
+def test_a_criterion_that_cannot_be_read_is_wrong_usage(place: Place, given: tuple[str, ...], said: str) -> None:
+    options = [part for each in given for part in ("--criterion", each)]
+
+    result = place.run("eval", place.agent, place.evalset("words", {"one": "one"}), *options)
+
+    assert result.exit_code == 2
+    assert said in " ".join(result.output.split())
+
+
 @pytest.mark.parametrize(
     ("options", "said"),
     [
         (("--criterion", "response_mtch_score=1"), "did you mean 'response_match_score'"),
+        (("--criterion", 'tool_used={"threshold": 1, "tol": "a"}'), "did you mean 'tool'"),
         (("--criterion", "turn_count=2", "--config-file-path", "test_config.json"), "by one of them"),
         (("--retries", "101"), "0 to 100"),
         (("--top-p", "nan"), "top_p must be 0 to 1"),

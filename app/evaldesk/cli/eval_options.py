@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 
 import click
 
-from evaldesk.errors import UsageError
+from evaldesk.errors import FormatError, UsageError
 
 Command: TypeAlias = Callable[..., Any]
 
@@ -31,19 +31,32 @@ SECTIONS: dict[str, str] = {}
 """The section of the help in which each option stands, by the name of its parameter."""
 
 
-def metrics_and_thresholds(
+def metrics_and_criteria(
     ctx: click.Context, param: click.Parameter, values: Sequence[str]
-) -> tuple[tuple[str, float], ...]:
-    """`response_match_score=0.8`, a metric and its threshold, as pairs."""
-    return tuple(_metric_and_threshold(value) for value in values)
+) -> tuple[tuple[str, object], ...]:
+    """A metric and what a criteria file says of it: `response_match_score=0.8`, `tool_used={"threshold": 1, ...}`."""
+    found = tuple(_metric_and_criterion(value) for value in values)
+    names = [metric for metric, _ in found]
+    twice = next((name for name in names if names.count(name) > 1), None)
+    if twice:
+        raise click.BadParameter(f"{twice} is named twice; give one a label of its own, such as {twice}/2")
+    return found
 
 
-def _metric_and_threshold(value: str) -> tuple[str, float]:
-    metric, _, threshold = value.rpartition("=")
+def _metric_and_criterion(value: str) -> tuple[str, object]:
+    from evaldesk.formats.strict_json import parse_json
+
+    metric, _, told = value.partition("=")
+    if told.lstrip().startswith("{"):
+        try:
+            return metric.strip(), parse_json(told.encode("utf-8", "replace"), source=metric).value
+        except FormatError as error:
+            raise click.BadParameter(str(error)) from None
     try:
-        return metric.strip(), float(threshold)
+        return metric.strip(), {"threshold": float(told)}
     except ValueError:
-        raise click.BadParameter(f"{value!r}: wanted METRIC=T, such as response_match_score=0.8") from None
+        wanted = """METRIC=T, such as response_match_score=0.8, or METRIC={"threshold": T, "option": ...}"""
+        raise click.BadParameter(f"{value!r}: wanted {wanted}") from None
 
 
 def k_and_rates(ctx: click.Context, param: click.Parameter, values: Sequence[str]) -> tuple[tuple[int, float], ...]:
@@ -82,8 +95,8 @@ def run_options(command: Command) -> Command:
             "criteria",
             metavar="METRIC=T",
             multiple=True,
-            callback=metrics_and_thresholds,
-            help="A metric with its threshold; `evaldesk metrics` lists them. May be repeated.",
+            callback=metrics_and_criteria,
+            help="A metric with its threshold, or, as tool_used={...}, with options too. May be repeated.",
         ),
         click.option("--config-file-path", metavar="FILE", help="The criteria, as ADK's test_config.json has them."),
         click.option(

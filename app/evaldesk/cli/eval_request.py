@@ -37,7 +37,7 @@ class EvalRequest:
     tool_timeout_s: float | None = None
     judge_timeout_s: float | None = None
     recording: RecordingMode | None = None
-    criteria: tuple[tuple[str, float], ...] = ()
+    criteria: tuple[tuple[str, object], ...] = ()
     check: bool = False
     config_file_path: str | None = None
     pass_threshold: float | None = None
@@ -101,7 +101,7 @@ class EvalRequest:
     @property
     def named_criteria(self) -> tuple[Criterion, ...]:
         """Those of `--criterion`. Raises UsageError."""
-        return criteria_of({metric: {"threshold": threshold} for metric, threshold in self.criteria})
+        return criteria_of(dict(self.criteria))
 
     @property
     def home(self) -> Path:
