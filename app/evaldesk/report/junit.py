@@ -17,7 +17,8 @@ def junit_suite(
 ) -> ET.Element:
     """One `<testsuite>`. A case is a failure when fewer than `pass_threshold` of its scored trials passed.
 
-    A case whose trials all errored is an error, one of which nothing was scored is skipped.
+    A case whose trials all errored is an error, one of which nothing was scored is skipped. The properties of a case
+    count its trials by what became of them.
     """
     suite = ET.Element("testsuite", name=_xml(name))
     counts = {"tests": 0, "failures": 0, "errors": 0, "skipped": 0}
@@ -52,6 +53,7 @@ def junit_xml(suites: Sequence[ET.Element]) -> bytes:
 def _case(suite: str, case: CaseResult, pass_threshold: float) -> tuple[ET.Element, str]:
     seconds = sum(trial.duration_ms for trial in case) / 1000
     element = ET.Element("testcase", classname=_xml(suite), name=_xml(case.id), time=f"{seconds:.3f}")
+    _add_counts(element, case)
     rate = case.pass_rate
     if rate is not None and rate >= pass_threshold:
         return element, ""
@@ -68,6 +70,19 @@ def _case(suite: str, case: CaseResult, pass_threshold: float) -> tuple[ET.Eleme
     if tag != "skipped":
         child.text = _xml(trial_text(case.case, worst)[:LONGEST])
     return element, kind
+
+
+def _add_counts(element: ET.Element, case: CaseResult) -> None:
+    counts = {
+        "planned": case.n_planned,
+        "passed": case.n_passed,
+        "failed": case.n_failed,
+        "errored": case.n_errored,
+        "unscored": case.n_unscored,
+    }
+    properties = ET.SubElement(element, "properties")
+    for name, value in counts.items():
+        ET.SubElement(properties, "property", name=f"evaldesk_{name}", value=str(value))
 
 
 def _xml(text: str) -> str:
