@@ -53,6 +53,30 @@ async def test_a_tool_that_ends_in_time_is_as_without_a_limit(source: str, loade
     assert limited == unlimited
 
 
+async def test_a_tool_of_an_agent_that_is_handed_over_to(loaded: Any, play: Any) -> None:
+    pytest.importorskip("agents", reason="not installed; `make adapters` installs it")
+    source = never_ending(openai_agents_source.ROLLER).replace("root_agent = Agent(", "below = Agent(")
+    source += """
+from agents import handoff
+
+def hands_over(word, items):
+    return called("transfer_to_dice", {})
+
+def rolls(word, items):
+    return said("too late") if "not finished" in str(word) else called("roll_die", {"sides": 6})
+
+below.model = Scripted(rolls)
+root_agent = Agent(name="boss", model=Scripted(hands_over), handoffs=[handoff(below)])
+"""
+    session = Session("s", limits=SHORT)
+
+    events = await play(loaded(source), session, "Roll a d6")
+
+    assert [event.call.name for event in events if event.kind == "tool_call"] == ["transfer_to_dice", "roll_die"]
+    [_, given] = [event for event in events if event.kind == "tool_result"]
+    assert "roll_die: not finished within 0.01 s" in str(given.result)
+
+
 async def test_a_tool_of_an_osmosis_loop_that_does_not_end(loaded: Any, play: Any, endpoint: Any) -> None:
     source = SERVER.replace("async def execute(tool_call", "import asyncio\n\nasync def execute(tool_call")
     source = source.replace(

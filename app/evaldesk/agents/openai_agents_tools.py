@@ -25,8 +25,16 @@ def reachable(agent: Any) -> list[Any]:
         agent = todo.pop(0)
         if not any(agent is other for other in found):
             found.append(agent)
-            todo.extend(handoff for handoff in agent.handoffs if hasattr(handoff, "instructions"))
+            todo.extend(target for handoff in agent.handoffs if (target := _target(handoff)) is not None)
     return found
+
+
+def _target(handoff: Any) -> Any:
+    """The agent that a handoff leads to; None where only the SDK knows it."""
+    if hasattr(handoff, "instructions"):
+        return handoff
+    reference = getattr(handoff, "_agent_ref", None)
+    return reference() if callable(reference) else None
 
 
 def seen(tool: Any) -> Any:
