@@ -59,7 +59,7 @@ async def test_one_process_plays_all_turns_of_a_session(agent: Agent, play: Any)
 
     first = await play(agent, session, "hi")
     second = await play(agent, session, "again")
-    close_kept(session)
+    close_kept(session.memory)
 
     assert [event.text for event in first if event.kind == "agent_message"] == ["1: hi"]
     assert [event.text for event in second if event.kind == "agent_message"] == ["2: again"]
@@ -95,7 +95,7 @@ async def test_a_command_that_ends_or_garbles_is_said(agent: Agent, play: Any, m
 
     with pytest.raises(AgentError, match=re.escape(said)):
         await play(agent, session, message)
-    close_kept(session)
+    close_kept(session.memory)
 
 
 async def test_cancelling_kills_the_command_and_its_children(agent: Agent) -> None:
@@ -134,7 +134,7 @@ async def test_the_documented_command_answers(tmp_path: Path, play: Any) -> None
     session = Session("s")
 
     [event] = await play(agent, session, "hi")
-    close_kept(session)
+    close_kept(session.memory)
 
     assert event.text == "you said hi"
     assert "documented.py" in agent.describe().description
