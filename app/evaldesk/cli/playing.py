@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import shlex
 import signal
 from collections.abc import Callable, Iterator, Sequence
@@ -34,7 +35,10 @@ class Played:
 
 
 class Interruption:
-    """What Ctrl-C does: the first ends the run when what is in flight has ended, the second ends it at once."""
+    """What Ctrl-C does: the first ends the run when what is in flight has ended, the second ends it at once.
+
+    The third ends this process, should the second wait for something such as a full disk.
+    """
 
     def __init__(self, runs: RunDesk, say: Callable[[str], None]) -> None:
         self.n = 0
@@ -51,6 +55,8 @@ class Interruption:
             if self._task:
                 self._task.cancel()
             return
+        if self.n > 2:
+            os._exit(EXIT_INTERRUPTED)  # what is finished is stored, and workers end with their parent
         self._say("Finishing what is in flight; press Ctrl-C again to stop at once" if self.n == 1 else "Stopping")
         stop = asyncio.create_task(self._runs.stop(self.run_id, cancel=self.n > 1))
         self._stops.add(stop)
