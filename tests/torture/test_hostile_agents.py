@@ -62,14 +62,15 @@ async def root_agent(message, state):
     yield "It is " + message
 """
 
+LIMIT_S = 12  # the largest answers take a second or two where nobody else is at work
 # What is sent, the status and verdict of its trial, and what is said of it.
 HOSTILE = [
-    ("block", "timed_out", "errored", "3 s"),
+    ("block", "timed_out", "errored", f"{LIMIT_S} s"),
     ("exit", "errored", "errored", "exit code 3"),
     ("garbage", "finished", "passed", ""),
     ("nonsense", "errored", "errored", "returned dict"),
-    ("silent", "timed_out", "errored", "3 s"),
-    ("deaf", "timed_out", "errored", "3 s"),
+    ("silent", "timed_out", "errored", f"{LIMIT_S} s"),
+    ("deaf", "timed_out", "errored", f"{LIMIT_S} s"),
     ("huge", "finished", "passed", ""),
     ("fork", "finished", "passed", ""),
     ("deep", "finished", "passed", ""),
@@ -85,13 +86,14 @@ def test_hostile_agents_hurt_neither_the_pages_nor_another_trial(place: Place, w
     place.write_cases(queries)
     server = place.start()
 
-    run_id = server.start_run(timeout_s="3")
+    run_id = server.start_run(timeout_s=str(LIMIT_S))
     times_ms = []
     while "running" in (page := server.get(f"/runs/{run_id}")).text.partition("</h1>")[0]:
         for path in (f"/runs/{run_id}", "/runs", "/", f"/runs/{run_id}/cases/0/trials/0"):
             began = time.perf_counter()
             assert server.get(path).status_code == 200
             times_ms.append((time.perf_counter() - began) * 1000)
+        time.sleep(0.5)  # as a visitor would, who leaves the workers their share
     hundredths = statistics.quantiles(times_ms, n=100)
     log.info("%d pages, p50 %.0f ms, p99 %.0f ms", len(times_ms), hundredths[49], hundredths[98])
 
