@@ -115,7 +115,7 @@ def read_trial(runs: RunStore, run_id: int, key: TrialKey, in_flight: Collection
         turns=turn_panels(case, result),
         conversation=conversation_rows(case, result.transcript, scores) if result else (),
         scores=_lines(scores),
-        adk_sentence=_adk_sentence(result) if is_done else "",
+        adk_sentence=_adk_sentence(case, result) if is_done else "",
         previous_trial=_href(run_id, neighbours.previous_trial),
         next_trial=_href(run_id, neighbours.next_trial),
         previous_mismatch=_href(run_id, neighbours.previous_mismatch),
@@ -169,10 +169,16 @@ def _line(score: Score, *, is_told: bool) -> ScoreLine:
     )
 
 
-def _adk_sentence(result: TrialResult | None) -> str:
-    """ADK's own verdict, where it differs: it ignores what was not evaluated."""
+def _adk_sentence(case: Case, result: TrialResult | None) -> str:
+    """Where ADK's own verdict may differ: it ignores what was not evaluated, and asserts what a case leaves open."""
     if result is None or not result.scores:
         return ""
+    asked = {score.metric for score in result.scores}
+    expected = [turn.expected for turn in case.turns] if result.verdict != "failed" else []
+    if "response_match_score" in asked and any(each.reference is None for each in expected):
+        return "ADK itself would score a turn without a reference answer 0."
+    if "tool_trajectory_avg_score" in asked and any(each.tool_calls is None for each in expected):
+        return "ADK itself would let no tool be called in a turn that does not say which."
     verdict = adk_verdict(result.scores)
     if verdict == result.verdict:
         return ""

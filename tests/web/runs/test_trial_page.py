@@ -54,6 +54,15 @@ def test_adks_own_verdict_is_named_where_it_differs(pages: Any) -> None:
     assert "ADK itself would say passed" in page
 
 
+def test_what_adk_reads_into_a_case_that_asserts_nothing_is_said(pages: Any) -> None:
+    addresses = [pages.finish(metric=[metric]) for metric in ("response_match_score", "tool_trajectory_avg_score")]
+
+    answer, calls = (pages.get(f"{address}/cases/3/trials/0").text for address in addresses)
+
+    assert "ADK itself would score a turn without a reference answer 0." in answer
+    assert "ADK itself would let no tool be called in a turn that does not say which." in calls
+
+
 def test_every_event_is_there_with_its_time(pages: Any) -> None:
     page = pages.get(f"{pages.finish()}/cases/0/trials/0").text
 
