@@ -4,78 +4,28 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-import json
-import re
-import sys
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
-from pathlib import Path
-from types import ModuleType
-from typing import Any, get_args
+from typing import Any
 
 import pytest
+from tests.engine.simulated import SCENARIO, Echo, queries, spec
 
 from evaldesk.agents import users_model
-from evaldesk.agents.litellm import LlmAgent
 from evaldesk.agents.trial_context import CURRENT_TRIAL
-from evaldesk.agents.users import UserState
-from evaldesk.agents.users_model import instructions_of
 from evaldesk.engine import grade, play_trial
 from evaldesk.engine.attempt import Attempt
-from evaldesk.errors import ModelError, UsageError
+from evaldesk.errors import ModelError
 from evaldesk.llm import ModelCall, ModelReply
 from evaldesk.model import (
-    AgentDescription,
-    AgentRef,
-    Case,
     Criterion,
     Event,
-    JsonValue,
-    Limits,
     Session,
-    TrialResult,
-    TrialSpec,
     Usage,
 )
-from evaldesk.model.user import UserConfig, UserStop
-from evaldesk.settings import read_settings
-from evaldesk.wire import from_json, to_json
+from evaldesk.model.user import UserConfig
 
 pytestmark = pytest.mark.anyio
-
-REF = AgentRef("echo", "scenario_agents:agent")
-SCENARIO: dict[str, JsonValue] = {"starting_prompt": "Hello", "conversation_plan": "Book a flight. Then leave."}
-
-
-class Echo:
-    """Answers what it was told, and keeps what it saw."""
-
-    def __init__(self) -> None:
-        self.sessions: list[Session] = []
-
-    def describe(self) -> AgentDescription:
-        return AgentDescription("echo", "test")
-
-    async def reply(self, session: Session, message: str) -> AsyncIterator[Event]:
-        self.sessions.append(session)
-        session.state["n"] = len(session.turns) + 1
-        yield Event("agent_message", text=f"you said {message}")
-
-
-def spec(scenario: dict[str, JsonValue], **fields: Any) -> TrialSpec:
-    return TrialSpec(1, 0, 0, Case("c", scenario=scenario), REF, limits=Limits(30), **fields)
-
-
-def queries(result: TrialResult) -> list[str]:
-    return [turn.query for turn in result.transcript.turns]
-
-
-@pytest.fixture
-def offered() -> Iterator[ModuleType]:
-    """The agent's module, for users to be put in."""
-    module = sys.modules["scenario_agents"] = ModuleType("scenario_agents")
-    yield module
-    del sys.modules["scenario_agents"]
 
 
 @pytest.fixture
@@ -266,89 +216,6 @@ async def test_a_user_who_is_waited_for_can_be_cancelled(monkeypatch: pytest.Mon
     assert (result.status, queries(result)) == ("cancelled", ["Hello"])
 
 
-async def test_a_function_of_the_agents_module_plays_the_user(offered: ModuleType) -> None:
-    seen: list[Any] = []
-
-    def user_response_fn(state: Any) -> str | None:
-        seen.append((state.n_turns, state["last_message"], dict(state.state), [m["role"] for m in state.history]))
-        return "more" if state.n_turns < 2 else "/exit"
-
-    offered.user_response_fn = user_response_fn  # type: ignore[attr-defined]
-
-    result = await play_trial(Echo(), spec({"starting_prompt": "Hello"}))
-
-    assert (result.stop_reason, queries(result)) == ("user_satisfied", ["Hello", "more"])
-    assert seen[0] == (1, "you said Hello", {"n": 1}, ["user", "assistant"])
-
-
-@pytest.mark.parametrize(
-    ("answers", "reason"),
-    [
-        ([None], "user_gave_up"),
-        ([3], "user_error"),
-        (["a", "b", "c"], "user_cap"),
-        (["", "/exit"], "user_satisfied"),
-        (["", " "], "user_error"),
-    ],
-)
-async def test_a_function_may_give_up_fail_or_never_end(
-    offered: ModuleType, answers: Sequence[Any], reason: str
-) -> None:
-    replies = iter(answers)
-
-    async def user_response_fn(_: Any) -> Any:
-        return next(replies)
-
-    offered.user_response_fn = user_response_fn  # type: ignore[attr-defined]
-
-    result = await play_trial(Echo(), spec({"starting_prompt": "Hello"}, user=UserConfig(max_turns=3)))
-
-    assert result.stop_reason == reason
-
-
-async def test_a_scenario_names_one_of_the_offered_users_and_never_imports_one(offered: ModuleType) -> None:
-    offered.simulated_users = {"quiet": lambda state: None}  # type: ignore[attr-defined]
-
-    found = await play_trial(Echo(), spec({"starting_prompt": "Hello", "user": "quiet"}))
-    refused = await play_trial(Echo(), spec({"starting_prompt": "Hello", "user": "os:getcwd"}))
-
-    assert found.stop_reason == "user_gave_up"
-    assert refused.error
-    assert refused.error.kind == "no_user"
-    assert "there are: quiet" in refused.error.message
-
-
-async def test_a_scenario_without_a_user_says_how_to_name_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("EVALDESK_USER_MODEL", raising=False)
-
-    result = await play_trial(Echo(), spec(SCENARIO))
-
-    assert result.error
-    assert result.error.kind == "no_user"
-    assert "[user]" in result.error.message
-    assert "EVALDESK_USER_MODEL" in result.error.message
-
-
-async def test_the_demo_agents_have_a_scripted_user() -> None:
-    def roll_die(sides: int) -> int:
-        """Roll a die."""
-        return sides
-
-    agent = LlmAgent(name="dice", model="demo/dice?mistakes=0", tools=[roll_die])
-    scenario: dict[str, JsonValue] = {
-        "starting_prompt": "Hi!",
-        "conversation_plan": "Ask the agent to roll a d6. Then ask it to roll a d20.",
-        "user_persona": "NOVICE",
-    }
-
-    result = await play_trial(agent, spec(scenario))
-
-    assert queries(result) == ["Hi!", "Roll a d6.", "Roll a d20."]
-    assert [call.args for turn in result.transcript.turns for call in turn.tool_calls] == [{"sides": 6}, {"sides": 20}]
-    assert result.stop_reason == "user_satisfied"
-    assert {usage.role for usage in result.usages} == {"agent", "user"}
-
-
 async def test_metrics_that_need_turns_stay_unscored_with_the_reason(says: Callable[..., list[ModelCall]]) -> None:
     says("###STOP###")
     criteria = (Criterion("tool_trajectory_avg_score", 1.0), Criterion("response_exact", 1.0))
@@ -358,66 +225,3 @@ async def test_metrics_that_need_turns_stay_unscored_with_the_reason(says: Calla
 
     assert graded.verdict == "unscored"
     assert all(score.value is None and "No turn of this case" in score.reason for score in graded.scores)
-
-
-@pytest.mark.parametrize(
-    ("persona", "shown"),
-    [
-        ("EXPERT", "know the subject well"),
-        ("a pirate", "a pirate"),
-        (
-            {"id": "p", "description": "terse", "behaviors": [{"name": "short", "behavior_instructions": ["3 words"]}]},
-            "terse\n- short: \n  - 3 words",
-        ),
-        (None, "ordinary person"),
-    ],
-)
-def test_the_instructions_hold_plan_and_persona(persona: Any, shown: str) -> None:
-    text = instructions_of({**SCENARIO, "user_persona": persona}, UserConfig())
-
-    assert shown in text
-    assert "Book a flight. Then leave." in text
-    assert "{{" not in text
-
-
-def test_instructions_of_ones_own_must_hold_the_plan_and_the_signal() -> None:
-    own = UserConfig(instructions="Plan: {{conversation_plan}}. End: {{ stop_signal }}.", stop_signal="BYE")
-
-    assert instructions_of({"conversation_plan": "fly"}, own) == "Plan: fly. End: BYE."
-    with pytest.raises(UsageError, match="stop_signal"):
-        UserConfig(instructions="{{ conversation_plan }}")
-
-
-def test_the_configuration_file_names_the_user(tmp_path: Path) -> None:
-    (tmp_path / "evaldesk.toml").write_text(
-        '[user]\nmodel = "openai/x"\nmax_turns = 5\n[user.options]\ntemperature = 0\n'
-    )
-
-    user = read_settings(tmp_path, (), environment={}).user
-
-    assert (user.model, user.max_turns, user.options.temperature) == ("openai/x", 5, 0)
-    assert from_json(to_json(user), UserConfig) == user
-
-
-def test_a_wrong_key_of_the_user_is_named(tmp_path: Path) -> None:
-    (tmp_path / "evaldesk.toml").write_text('[user]\nmodl = "x"\n')
-
-    with pytest.raises(UsageError, match=r"\[user\] may have the keys"):
-        read_settings(tmp_path, (), environment={})
-
-
-def test_the_documentation_shows_what_is_read(tmp_path: Path) -> None:
-    text = (Path(__file__).parents[2] / "docs" / "simulated-users.md").read_text("utf-8")
-    (tmp_path / "evaldesk.toml").write_text(re.findall(r"```toml\n(.*?)```", text, re.DOTALL)[0])
-    (case,) = re.findall(r"```json\n(.*?)```", text, re.DOTALL)
-    names: dict[str, Any] = {}
-    exec(re.findall(r"```python\n(.*?)```", text, re.DOTALL)[0], names)  # noqa: S102 - our own documentation
-
-    user = read_settings(tmp_path, (), environment={}).user
-    instructions = instructions_of(json.loads(case)["conversation_scenario"], user)
-
-    assert (user.max_turns, user.options.api_key_env) == (12, "USER_MODEL_KEY")
-    assert "You ordered a lamp last week." in instructions
-    assert names["user_response_fn"](UserState([], {}, "It is refunded.", 2)) == "/exit"
-    assert names["user_response_fn"](UserState([], {}, "No.", 3)) is None
-    assert all(f"`{reason}`" in text for reason in get_args(UserStop))
