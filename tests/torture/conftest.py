@@ -24,6 +24,8 @@ TOKEN = "a-token-of-enough-letters"
 MARK = "EVALDESK_TEST_MARK"
 READY = re.compile(r"Evaldesk ready at (http://\S+?/)\?token=")
 PATIENCE_S = 120.0
+IS_LIVE = 'http-equiv="refresh"'
+"""What the page of a run has until the run is over, whether or not a trial is being played."""
 
 
 @dataclass
@@ -197,7 +199,7 @@ class Server:
     def say_when_done(self, run_id: int) -> str:
         """The page of a run once it is over."""
         address = f"/runs/{run_id}"
-        until(lambda: 'data-status="running"' not in self.get(address).text, 600)
+        until(lambda: IS_LIVE not in self.get(address).text, 600)
         return self.get(address).text
 
     def end(self, number: int = signal.SIGTERM, within_s: float = PATIENCE_S) -> int:
