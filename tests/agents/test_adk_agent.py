@@ -6,10 +6,11 @@ from typing import Any
 
 import pytest
 from tests.agents.adk_source import ROLLER, SCRIPT, asked, shown
+from tests.agents.installed import skip_without
 
 from evaldesk.model import ModelOptions, Session
 
-pytest.importorskip("google.adk", reason="google-adk is not installed; `make adapters` installs it")
+skip_without("google.adk")
 
 pytestmark = [pytest.mark.anyio, pytest.mark.filterwarnings("ignore")]  # what google-adk warns of is not ours to mend
 

@@ -9,13 +9,14 @@ from typing import Any
 
 import pytest
 from tests.agents.adk_source import ROLLER
+from tests.agents.installed import skip_without
 
 from evaldesk.engine import play_trial
 from evaldesk.llm.recording import CURRENT_RECORDER
 from evaldesk.model import AgentRef, Case, JsonValue, Limits, TrialResult, TrialSpec, Turn
 from evaldesk.model.recording import Recording
 
-pytest.importorskip("google.adk", reason="google-adk is not installed; `make adapters` installs it")
+skip_without("google.adk")
 
 pytestmark = [pytest.mark.anyio, pytest.mark.filterwarnings("ignore")]  # what google-adk warns of is not ours to mend
 

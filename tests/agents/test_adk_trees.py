@@ -7,11 +7,12 @@ from typing import Any
 
 import pytest
 from tests.agents.adk_source import AGENT_TOOL, ROLLER, SCRIPT, TRANSFER
+from tests.agents.installed import skip_without
 
 from evaldesk.agents import agent_ref, find_agents, load_agent
 from evaldesk.model import Session
 
-pytest.importorskip("google.adk", reason="google-adk is not installed; `make adapters` installs it")
+skip_without("google.adk")
 
 pytestmark = [pytest.mark.anyio, pytest.mark.filterwarnings("ignore")]  # what google-adk warns of is not ours to mend
 

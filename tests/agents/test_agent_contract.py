@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from tests.agents.contract_examples import EXAMPLES, Example
+from tests.agents.installed import skip_without
 from tests.agents.remote_examples import WAITING, remote_agent
 
 from evaldesk.agents import AGENTS, Agent
@@ -25,7 +26,7 @@ def example(request: pytest.FixtureRequest) -> Example:
     assert request.param in EXAMPLES, f"the adapter {request.param} needs an example"
     found = EXAMPLES[request.param]
     if found.package:
-        pytest.importorskip(found.package, reason="not installed; `make adapters` installs it")
+        skip_without(found.package)
     return found
 
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from tests.agents.adk_source import SCRIPT
+from tests.agents.installed import skip_without
 
 from evaldesk.errors import AgentError
 from evaldesk.model import ModelOptions, Session
@@ -35,7 +36,7 @@ FUNCTIONS = "def root_agent(message):\n    return message\n\n\ndef shout(message
 @pytest.mark.filterwarnings("ignore")  # what google-adk warns of is not ours to mend
 @pytest.mark.parametrize(("part", "root"), [("clerk", "clerk"), ("porter", "porter"), ("boss", "boss"), ("", "boss")])
 async def test_a_sub_agent_is_played_in_place_of_its_root(loaded: Any, play: Any, part: str, root: str) -> None:
-    pytest.importorskip("google.adk", reason="google-adk is not installed; `make adapters` installs it")
+    skip_without("google.adk")
     agent = loaded(TREE, part=part)
     session = Session("s")
 
@@ -48,7 +49,7 @@ async def test_a_sub_agent_is_played_in_place_of_its_root(loaded: Any, play: Any
 
 @pytest.mark.filterwarnings("ignore")
 async def test_a_sub_agent_takes_another_model(loaded: Any, endpoint: Any, play: Any) -> None:
-    pytest.importorskip("google.adk", reason="google-adk is not installed; `make adapters` installs it")
+    skip_without("google.adk")
     agent = loaded(TREE, part="clerk")
     endpoint.says("from elsewhere")
     options = ModelOptions(endpoint.address)
@@ -62,7 +63,7 @@ async def test_a_sub_agent_takes_another_model(loaded: Any, endpoint: Any, play:
 
 @pytest.mark.filterwarnings("ignore")
 def test_a_name_that_is_not_in_the_tree_is_answered_with_the_nearest(loaded: Any) -> None:
-    pytest.importorskip("google.adk", reason="google-adk is not installed; `make adapters` installs it")
+    skip_without("google.adk")
 
     with pytest.raises(AgentError, match="no agent in boss named 'clark'; did you mean 'clerk'"):
         loaded(TREE, part="clark")

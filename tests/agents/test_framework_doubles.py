@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from tests.agents import langgraph_source, openai_agents_source, pydantic_ai_source
+from tests.agents.installed import skip_without
 
 from evaldesk.engine import play_trial
 from evaldesk.model import AgentRef, Case, Limits, TrialResult, TrialSpec, Turn
@@ -29,7 +30,7 @@ SOURCES = {
 
 @pytest.fixture(params=SOURCES)
 def agent(request: pytest.FixtureRequest, loaded: Any) -> Any:
-    pytest.importorskip(request.param, reason="not installed; `make adapters` installs it")
+    skip_without(request.param)
     return loaded(SOURCES[request.param] + OFFERED)
 
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from tests.agents.endpoint import Endpoint, served
+from tests.agents.installed import skip_without
 
 from evaldesk.errors import ModelError
 from evaldesk.model import ModelOptions, Session
@@ -168,4 +169,4 @@ root_agent = graph.compile()
 def _needs(name: str) -> None:
     package = PACKAGES.get(name.split(",", maxsplit=1)[0])
     if package:
-        pytest.importorskip(package)
+        skip_without(package)

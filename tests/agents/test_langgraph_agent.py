@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from tests.agents.installed import skip_without
 from tests.agents.langgraph_source import ROLLER, SCRIPT
 
 from evaldesk.errors import AgentError
 from evaldesk.model import ModelOptions, Session
 
-pytest.importorskip("langgraph", reason="langgraph is not installed; `make adapters` installs it")
+skip_without("langgraph")
 
 pytestmark = [pytest.mark.anyio, pytest.mark.filterwarnings("ignore")]  # what the package warns of is not ours
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from tests.agents.installed import skip_without
 from tests.agents.openai_agents_source import ROLLER, SCRIPT
 
 from evaldesk.model import ModelOptions, Session
 
-pytest.importorskip("agents", reason="openai-agents is not installed; `make adapters` installs it")
+skip_without("agents")
 
 pytestmark = [pytest.mark.anyio, pytest.mark.filterwarnings("ignore")]  # what the package warns of is not ours
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from tests.agents.installed import skip_without
 from tests.agents.osmosis_example import forget_package, row, spec_at
 
 from evaldesk.agents.bridge_stream import streamed
@@ -14,7 +15,7 @@ from evaldesk.engine import play_trial
 from evaldesk.errors import AgentError
 from evaldesk.model.reports import reported_values
 
-pytest.importorskip("agents", reason="the OpenAI Agents SDK is not installed; `make adapters` installs it")
+skip_without("agents")
 
 pytestmark = [
     pytest.mark.anyio,

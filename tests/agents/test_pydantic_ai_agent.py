@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from tests.agents.installed import skip_without
 from tests.agents.pydantic_ai_source import ROLLER, SCRIPT
 
 from evaldesk.errors import ModelError
 from evaldesk.model import ModelOptions, Session
 
-pytest.importorskip("pydantic_ai", reason="pydantic-ai is not installed; `make adapters` installs it")
+skip_without("pydantic_ai")
 
 pytestmark = [pytest.mark.anyio, pytest.mark.filterwarnings("ignore")]  # what the package warns of is not ours
 

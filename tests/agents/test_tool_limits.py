@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from tests.agents import adk_source, langgraph_source, openai_agents_source, pydantic_ai_source
+from tests.agents.installed import skip_without
 from tests.agents.osmosis_example import SERVER
 from tests.agents.roller import never_ending
 
@@ -26,7 +27,7 @@ SHORT = Limits(tool_timeout_s=0.01)
 
 @pytest.fixture(params=FRAMEWORKS)
 def source(request: pytest.FixtureRequest) -> str:
-    pytest.importorskip(request.param, reason="not installed; `make adapters` installs it")
+    skip_without(request.param)
     return FRAMEWORKS[request.param]
 
 
@@ -54,7 +55,7 @@ async def test_a_tool_that_ends_in_time_is_as_without_a_limit(source: str, loade
 
 
 async def test_a_tool_of_an_agent_that_is_handed_over_to(loaded: Any, play: Any) -> None:
-    pytest.importorskip("agents", reason="not installed; `make adapters` installs it")
+    skip_without("agents")
     source = never_ending(openai_agents_source.ROLLER).replace("root_agent = Agent(", "below = Agent(")
     source += """
 from agents import handoff

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from itertools import product
 
 import pytest
+import scipy
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy.stats import binomtest, false_discovery_control, fisher_exact, ttest_rel
 
 from evaldesk.report import Comparison, benjamini_hochberg, compare_scores, compare_verdicts, fisher, holm, mcnemar
 
@@ -33,7 +33,7 @@ def test_cases_are_paired_by_id_and_the_others_counted() -> None:
 
 
 def test_the_interval_of_the_difference_is_that_of_scipy() -> None:
-    expected = ttest_rel([AFTER[key] for key in BEFORE], list(BEFORE.values())).confidence_interval()
+    expected = scipy.stats.ttest_rel([AFTER[key] for key in BEFORE], list(BEFORE.values())).confidence_interval()
 
     found = compared(BEFORE, AFTER)
 
@@ -60,7 +60,7 @@ def test_every_pattern_counts_also_where_they_are_half_a_billion() -> None:
     found = compared(dict.fromkeys(after, 0.0), after)
 
     assert found.test == "sign flip"
-    assert found.p == pytest.approx(float(binomtest(5, 29).pvalue))
+    assert found.p == pytest.approx(float(scipy.stats.binomtest(5, 29).pvalue))
 
 
 @settings(deadline=None, max_examples=40)
@@ -68,7 +68,7 @@ def test_every_pattern_counts_also_where_they_are_half_a_billion() -> None:
 def test_two_rates_are_told_apart_as_scipy_does(passed_and_failed: tuple[int, int, int, int]) -> None:
     a, b, c, d = passed_and_failed
 
-    assert fisher(a, a + b, c, c + d) == pytest.approx(float(fisher_exact([[a, b], [c, d]]).pvalue))
+    assert fisher(a, a + b, c, c + d) == pytest.approx(float(scipy.stats.fisher_exact([[a, b], [c, d]]).pvalue))
 
 
 @pytest.mark.parametrize(("n_cases", "test"), [(29, "sign flip"), (30, "t")])
@@ -86,7 +86,7 @@ def test_runs_without_a_common_case_are_not_compared() -> None:
 def test_many_cases_are_tested_by_students_t() -> None:
     before = {str(at): at % 3 / 10 for at in range(40)}
     after = {str(at): at % 5 / 10 for at in range(40)}
-    expected = ttest_rel(list(after.values()), list(before.values()))
+    expected = scipy.stats.ttest_rel(list(after.values()), list(before.values()))
 
     found = compared(before, after)
 
@@ -130,7 +130,7 @@ def test_flips_are_named() -> None:
 )
 def test_flips_one_way_are_weighed_against_the_other(n_fixed: int, n_broken: int, p: float) -> None:
     assert mcnemar(n_fixed, n_broken) == pytest.approx(p)
-    assert n_fixed + n_broken == 0 or p == pytest.approx(binomtest(n_fixed, n_fixed + n_broken).pvalue)
+    assert n_fixed + n_broken == 0 or p == pytest.approx(scipy.stats.binomtest(n_fixed, n_fixed + n_broken).pvalue)
 
 
 def test_many_tests_are_corrected() -> None:
@@ -146,5 +146,5 @@ def test_many_tests_are_corrected() -> None:
 def test_a_correction_never_lowers_p(ps: list[float]) -> None:
     for p, by_bh, by_holm in zip(ps, benjamini_hochberg(ps), holm(ps), strict=True):
         assert p - 1e-12 <= by_bh <= by_holm + 1e-12 <= 1 + 2e-12
-    expected = false_discovery_control(ps) if ps else []
+    expected = scipy.stats.false_discovery_control(ps) if ps else []
     assert list(benjamini_hochberg(ps)) == pytest.approx(list(expected))

@@ -9,10 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import scipy
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy.special import stdtrit
-from scipy.stats import hypergeom
 
 from evaldesk.report import (
     Interval,
@@ -110,8 +109,8 @@ def test_one_case(n: int, c: int, k: int, at_k: float | None, hat_k: float | Non
 def test_one_case_is_a_draw_without_replacement(n: int, data: st.DataObject) -> None:
     c, k = data.draw(st.integers(0, n)), data.draw(st.integers(1, n))
 
-    assert pass_at_k(n, c, k) == pytest.approx(hypergeom.sf(0, n, c, k), abs=1e-12)
-    assert pass_hat_k(n, c, k) == pytest.approx(hypergeom.pmf(k, n, c, k), abs=1e-12)
+    assert pass_at_k(n, c, k) == pytest.approx(scipy.stats.hypergeom.sf(0, n, c, k), abs=1e-12)
+    assert pass_hat_k(n, c, k) == pytest.approx(scipy.stats.hypergeom.pmf(k, n, c, k), abs=1e-12)
 
 
 def test_cases_with_too_few_trials_are_left_out_and_counted() -> None:
@@ -165,7 +164,7 @@ def test_a_rate_has_the_interval_of_the_mean_of_its_zeros_and_ones(row: Row) -> 
 
 def test_student_quantiles_are_those_of_scipy() -> None:
     for df in [*range(1, 210), 500, 10_000, 1_000_000]:
-        assert t_95(df) == pytest.approx(float(stdtrit(df, 0.975)), rel=1e-11)
+        assert t_95(df) == pytest.approx(float(scipy.special.stdtrit(df, 0.975)), rel=1e-11)
 
 
 def test_the_drawn_run_has_the_interval_that_was_drawn() -> None:
