@@ -180,6 +180,15 @@ def test_options_and_the_settings_of_the_project_are_handed_on(
     assert (options.user_model, options.model, settings.user.max_turns) == ("demo/user", "demo/scripted", 4)
 
 
+def test_an_agent_of_the_settings_is_named_as_anywhere(project: pytest.Pytester) -> None:
+    (folder,) = project.path.glob("echo_*")
+    (project.path / "evaldesk.toml").write_text(f"[agents.echo]\ntarget = '{folder.name}'\n")
+
+    result = project.runpytest_inprocess("--evaldesk-agent=echo", "-p", "no:asyncio", "-k", "greets", "evalsets")
+
+    result.assert_outcomes(passed=1, deselected=4)
+
+
 def test_settings_that_are_wrong_are_one_line(project: pytest.Pytester) -> None:
     (project.path / "evaldesk.toml").write_text("[limits]\nturn_timeout_s = 'soon'\n")
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from evaldesk.agents import agent_ref
+from evaldesk.agents import named_ref
 from evaldesk.desk.bench import Bench
 from evaldesk.desk.criteria import find_criteria_file, read_criteria, read_user
 from evaldesk.desk.run_plan import RunOptions, check_deciding, check_numbers
@@ -19,7 +19,7 @@ from evaldesk.formats import load_evalset
 from evaldesk.model import AgentRef, Case, EvalSet
 from evaldesk.report.run_result import CaseResult
 from evaldesk.report.turn_text import first_words, trial_text
-from evaldesk.settings import read_settings
+from evaldesk.settings import Settings, read_settings
 
 ENDINGS = (".test.json", ".evalset.json")
 
@@ -31,12 +31,12 @@ class EvalSetCollecting:
         self._config = config
         self._bench: Bench | None = None
         try:
-            self.agent = _agent(config)
             self.n = int(self.said("n"))
             self.min_pass_rate = float(self.said("min-pass-rate"))
             if not 0 <= self.min_pass_rate <= 1:
                 raise UsageError(f"--evaldesk-min-pass-rate is between 0 and 1, got {self.min_pass_rate:g}")
             self._settings = read_settings(config.rootpath, (), environment=os.environ)
+            self.agent = _agent(config, self._settings)
             self._options = RunOptions(
                 n=self.n,
                 concurrency=int(self.said("concurrency")),
@@ -162,10 +162,10 @@ def _failure(result: CaseResult, least: float) -> str:
     return "\n".join([f"{said} ({', '.join(asides)})" if asides else said, head, trial_text(result.case, first)])
 
 
-def _agent(config: pytest.Config) -> AgentRef:
+def _agent(config: pytest.Config, settings: Settings) -> AgentRef:
+    """The agent of the option, or of the ini file, whose folders are looked up from where that lies."""
     named = config.getoption("--evaldesk-agent")
-    if named:
-        return agent_ref(str(named))
-    said = str(config.getini("evaldesk_agent"))
+    said = str(named or config.getini("evaldesk_agent"))
     folder = config.rootpath / said
-    return agent_ref(str(folder) if folder.is_dir() else said)
+    is_folder = not named and said not in settings.agents and folder.is_dir()
+    return named_ref(str(folder) if is_folder else said, settings.agents, config.rootpath)

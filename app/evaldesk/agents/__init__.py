@@ -1,7 +1,7 @@
 """Floor 2: agents. Found in folders, loaded in a worker, and translated by an adapter into one protocol."""
 
 from evaldesk.agents.agent import Agent
-from evaldesk.agents.declared import declared_refs, with_declared
+from evaldesk.agents.declared import declared_refs, named_ref, with_declared
 from evaldesk.agents.finding import agent_ref, find_agents
 from evaldesk.agents.loading import AGENTS, adapt_object, load_agent
 
@@ -13,5 +13,6 @@ __all__ = [
     "declared_refs",
     "find_agents",
     "load_agent",
+    "named_ref",
     "with_declared",
 ]

@@ -62,6 +62,15 @@ def declared_refs(tables: Mapping[str, Mapping[str, object]], workspace: Path) -
     return [_declared(name, dict(table), workspace) for name, table in tables.items()]
 
 
+def named_ref(spec: str, tables: Mapping[str, Mapping[str, object]], workspace: Path) -> AgentRef:
+    """The agent that somebody names: one that the tables declare, a folder, `module:attr`, an address.
+
+    Raises UsageError.
+    """
+    declared = {ref.id: ref for ref in declared_refs(tables, workspace)}
+    return declared[spec] if spec in declared else agent_ref(spec)
+
+
 def llm_fields(ref: AgentRef) -> dict[str, Any]:
     """The arguments of the LlmAgent that `ref` declares, its tools imported. Raises AgentError."""
     table = from_json(ref.declared, LlmTable)

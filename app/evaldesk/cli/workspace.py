@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from evaldesk import paths
-from evaldesk.agents import agent_ref, declared_refs, find_agents
+from evaldesk.agents import declared_refs, find_agents, named_ref
 from evaldesk.errors import UsageError, WorkspaceError
 from evaldesk.model import AgentRef
 from evaldesk.settings import Settings, read_settings
@@ -50,8 +50,7 @@ def named_agent(spec: str, workspace: str | None = None) -> AgentRef:
     """
     home = Path(workspace).resolve() if workspace else Path.cwd()
     settings = read_settings(home, (home,), environment=os.environ)
-    declared = {ref.id: ref for ref in declared_refs(settings.agents, home)}
-    return declared[spec] if spec in declared else agent_ref(spec)
+    return named_ref(spec, settings.agents, home)
 
 
 def _own_roots(roots: tuple[Path, ...]) -> tuple[Path, ...]:
