@@ -16,6 +16,7 @@ from evaldesk.metrics import preload, score_trial
 from evaldesk.model import Case, Criterion, Expected, Transcript, Turn, TurnRecord
 from evaldesk.pytest_items import ENDINGS
 from evaldesk.settings import Settings
+from evaldesk.store import Store
 
 pytest_plugins = ["pytester"]
 
@@ -52,11 +53,12 @@ CASES = [
 
 
 @pytest.fixture(scope="module", autouse=True)
-def _warm() -> None:
-    """Whatever grading imports."""
+def _warm(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Import what a run needs here: what is first imported in a test run within this one is forgotten with it."""
     preload()
     words = Case("a", (Turn("a", Expected(reference="a")),))
     score_trial(Transcript((TurnRecord("a"),)), words, (Criterion("response_match_score", 0.8),))
+    Store.open(tmp_path_factory.mktemp("warm") / "evaldesk.db").close()
 
 
 @pytest.fixture

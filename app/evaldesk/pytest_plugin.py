@@ -13,7 +13,7 @@ OPTIONS = (
         "agent",
         None,
         "AGENT",
-        "Run *.test.json and *.evalset.json with this agent: a folder, module:attr, samples/NAME, a name in evaldesk.toml.",
+        "Run eval sets with this agent: a folder, module:attr, samples/NAME, or a name in evaldesk.toml.",
     ),
     ("n", "1", "N", "Trials of each case."),
     ("min-pass-rate", "1", "R", "Share of the scored trials of a case that must pass."),
