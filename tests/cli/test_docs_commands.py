@@ -1,4 +1,4 @@
-"""Every command that the documentation shows: those of docs/ci.md are carried out, the others at least exist."""
+"""Every command that the documentation shows exists; those of docs/ci.md are carried out here, the others by tests of their pages."""
 
 from __future__ import annotations
 
