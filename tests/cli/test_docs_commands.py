@@ -1,4 +1,4 @@
-"""Every command that the documentation shows exists; those of docs/ci.md are carried out here, the others by tests of their pages."""
+"""Every command in the documentation exists; those of docs/ci.md are carried out here, others by tests of their pages."""
 
 from __future__ import annotations
 
