@@ -1,4 +1,4 @@
-"""Every command in the documentation exists; those of docs/ci.md are carried out here, others by tests of their pages."""
+"""Every command of the documentation exists; those of docs/ci.md are carried out here, others by tests of their own."""
 
 from __future__ import annotations
 
