@@ -163,10 +163,10 @@ def test_a_page_fits_every_screen_and_has_no_serious_fault(
 
 
 def _send(page: Page, label: str, text: str) -> None:
-    """Fill a field and press the button that sends its form."""
+    """Fill a field and press the button that sends its form, as long as a hand does: the page may change meanwhile."""
     field = page.get_by_label(label, exact=True)
     field.fill(text)
-    page.locator("main form .button[data-kind=primary]").first.click()
+    page.locator("main form .button[data-kind=primary]").first.click(delay=400)
 
 
 def _ask_too_much(page: Page) -> None:
