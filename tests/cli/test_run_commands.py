@@ -73,8 +73,8 @@ def test_a_listing_as_json(played: Place) -> None:
     assert (item["summary"]["passed"], item["summary"]["errored"], item["summary"]["pass_rate"]) == (1, 1, 0.5)
 
 
-@pytest.mark.parametrize("name", ["1", "nightly"])
-def test_a_run_is_told_in_full_by_number_and_by_name(played: Place, name: str) -> None:
+@pytest.mark.parametrize("name", ["1", "nightly", "ni"])
+def test_a_run_is_told_in_full_by_number_by_name_and_by_the_beginning_of_its_name(played: Place, name: str) -> None:
     said = played.run("run", "info", name).output
 
     assert "Result                1 of 2 passed; too few to name a rate" in said
@@ -92,6 +92,17 @@ def test_a_run_as_json(played: Place) -> None:
 def test_an_unknown_run_is_answered_with_the_nearest(played: Place) -> None:
     assert "did you mean 'nightly'?" in _refusal(played.run("run", "info", "nigthly"))
     assert "no run 99" in _refusal(played.run("run", "logs", "99"))
+
+
+def test_the_beginning_of_several_names_is_answered_with_all_of_them(played: Place) -> None:
+    played.eval(played.folder / "first.evalset.json:case_1", "--note", "nights")
+    played.eval(played.folder / "first.evalset.json:case_1", "--note", "night")
+
+    assert _refusal(played.run("run", "rm", "nigh", "--yes")) == (
+        "3 runs begin with 'nigh': night (3), nights (2), nightly (1); give more of the name, or a number"
+    )
+    assert "3, night\n" in played.run("run", "info", "night").output
+    assert "no run named ''" in _refusal(played.run("run", "info", ""))
 
 
 def test_logs_show_what_broke(played: Place) -> None:

@@ -35,7 +35,7 @@ COMMANDS: Mapping[str, str] = {
 WORDS: Mapping[str, str] = {
     "ui": "Chat with the agents under DIR and evaluate them in the browser.",
     "eval": "Run eval sets with AGENT: a folder, module:attr, or samples/NAME.",
-    "run": "Submit, watch, stop and resume runs; NAME is a number, or the note of a run.",
+    "run": "Submit, watch, stop and resume runs; NAME is a number, or how the name of a run begins.",
     "open": "Show RUN, by its number or its name, in the browser; opens the desk where none is open.",
     "agents": "Say what each agent is: kind, model, tools, sub-agents, missing keys, and why one does not load.",
     "doctor": "Check the workspace, the agents, the models and the environment; writes nothing.",

@@ -40,7 +40,7 @@ WORDS: Mapping[str, str] = {
 
 @click.group(cls=LazyGroup, commands_by_name=COMMANDS, words=WORDS)
 def run() -> None:
-    """Submit, watch, stop and resume runs; NAME is a number, or the note of a run.
+    """Submit, watch, stop and resume runs; NAME is a number, or how the name of a run begins.
 
     \b
     evaldesk run submit configs/eval/my-run.toml --yes

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
 import click
 
 from evaldesk.cli.exchange_files import open_home
-from evaldesk.errors import NotFoundError
+from evaldesk.errors import NotFoundError, UsageError
 from evaldesk.store import RunSummary, Store
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 MOST_SEARCHED = 1000
+MOST_LISTED = 10
 
 
 def workspace_option(command: Command) -> Command:
@@ -37,16 +38,28 @@ def opened_store(workspace: str | None) -> Iterator[Store]:
 
 
 def named_run(store: Store, name: str) -> RunSummary:
-    """The run with that number, or the newest one whose note begins with that line. Raises NotFoundError."""
+    """The run with that number, or the newest whose name is `name`, or begins so where only one name does.
+
+    Raises NotFoundError, and UsageError where several names begin so.
+    """
     if name.isdecimal():
         return store.runs.summary(int(name))
-    found = store.runs.list(limit=MOST_SEARCHED)
-    run = next((run for run in found if run_name(run) == name), None)
-    if run is None:
-        known = {run_name(run) for run in found if run.note.strip()}
-        said = str(NotFoundError.among("run", name, known)) if known else f"no run named {name!r}"
-        raise NotFoundError(f"{said}{'' if said.endswith('?') else '; `evaldesk run list` shows them'}")
-    return run
+    runs: dict[str, RunSummary] = {}
+    for run in store.runs.list(limit=MOST_SEARCHED):
+        runs.setdefault(run_name(run), run)
+    names = [name] if name in runs else [known for known in runs if name.strip() and known.startswith(name)]
+    if len(names) > 1:
+        listed = ", ".join(f"{known} ({runs[known].id})" for known in names[:MOST_LISTED])
+        more = ", …" if len(names) > MOST_LISTED else ""
+        raise UsageError(f"{len(names):,} runs begin with {name!r}: {listed}{more}; give more of the name, or a number")
+    if not names:
+        raise _unknown_run(name, [known for known, run in runs.items() if run.note.strip()])
+    return runs[names[0]]
+
+
+def _unknown_run(name: str, known: Sequence[str]) -> NotFoundError:
+    said = str(NotFoundError.among("run", name, known)) if known else f"no run named {name!r}"
+    return NotFoundError(f"{said}{'' if said.endswith('?') else '; `evaldesk run list` shows them'}")
 
 
 def run_name(run: RunSummary) -> str:
