@@ -93,6 +93,24 @@ def test_very_long_texts_are_cut_between_common_ends() -> None:
     assert diff.actual[-1].text.strip() == "end"
 
 
+def test_long_lists_are_not_compared_comma_by_comma() -> None:
+    expected, actual = (", ".join(map(str, range(start, start + 400))) for start in (0, 1000))
+
+    diff = diff_text(expected, actual)
+
+    assert [segment.kind for segment in (*diff.expected, *diff.actual)] == ["del", "ins"]
+
+
+def test_long_texts_of_many_words_are_compared_word_by_word() -> None:
+    expected = " ".join(f"w{number}" for number in range(3000))
+    actual = expected.replace("w500 ", "other ").replace("w2500 ", "")
+
+    diff = diff_text(expected, actual)
+
+    assert [segment.text.strip() for segment in diff.expected if segment.kind == "del"] == ["w500", "w2500"]
+    assert [segment.text.strip() for segment in diff.actual if segment.kind == "ins"] == ["other"]
+
+
 def test_calls_are_aligned_with_arguments_results_and_durations() -> None:
     record = TurnRecord(
         "q",
