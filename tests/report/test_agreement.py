@@ -75,6 +75,7 @@ def test_labels_of_one_kind_correct_nothing() -> None:
     [
         (Agreement(50, 43, 0.55, Interval(0.36, 0.74)), "kappa 0.55, could be 0.36 to 0.74"),
         (Agreement(50, 47, -0.03, Interval(-0.06, 0.0)), "kappa −0.03, could be −0.06 to 0.00"),
+        (Agreement(10, 8, 0.6, Interval(0.15, 1.05)), "kappa 0.60, could be 0.15 to 1.00"),
         (Agreement(50, 50, None, None), "kappa is not measurable: only one label was used"),
         (Agreement(10, 10, 1.0, None), "kappa 1.00, without an interval: there is no disagreement yet"),
         (agreement([(True, False)]), "kappa 0.00, without an interval: there are too few labels"),

@@ -59,6 +59,11 @@ def flipped(n_fixed: int, n_broken: int, n_cases: int = 50) -> Flips:
             compared(-0.03, -0.06, 0.001, 0.058),
             "Not distinguishable: 3 points worse; could be 6 worse to 0.1 better. 12 cases, p 0.058",
         ),
+        (
+            compared(0.59, 0.1, 1.08, 0.125, 6),
+            "Not distinguishable: 59 points better; could be 10 better to 100 better, "
+            "but too few cases moved to be sure. 6 cases, p 0.12",
+        ),
         (compare_scores({}, {"a": 1.0}), "No case has a score in both runs"),
         (compare_scores({"a": 0.5}, {"a": 0.6}), "Not distinguishable: 10 points better. 1 case, p 1.00"),
         (

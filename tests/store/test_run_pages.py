@@ -76,6 +76,11 @@ def test_cases_sort_by_time_cost_and_place(
     assert [row.case_index for row in rows] == expected
 
 
+def test_the_middle_time_is_that_of_the_trials_whose_time_is_known(store: Store, play: Callable[..., int]) -> None:
+    assert store.runs.median_ms(play("pp")) is None
+    assert store.runs.median_ms(play("pp", "ff", "p.", "e.", "..")) == 150.0
+
+
 @pytest.mark.parametrize("sort", get_args(CaseSort))
 @pytest.mark.parametrize("only", [None, *get_args(CaseFilter)])
 def test_pages_follow_each_other_without_gap_or_overlap(

@@ -26,7 +26,7 @@ def kappa_words(found: Agreement) -> str:
     if found.interval is None:
         why = "there is no disagreement yet" if found.n == found.n_agreed else "there are too few labels"
         return f"kappa {_signed(found.kappa)}, without an interval: {why}"
-    low, high = found.interval.low, found.interval.high
+    low, high = max(found.interval.low, -1.0), min(found.interval.high, 1.0)
     return f"kappa {_signed(found.kappa)}, could be {_signed(low)} to {_signed(high)}"
 
 

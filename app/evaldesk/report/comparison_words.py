@@ -54,8 +54,11 @@ def difference_words(comparison: Comparison, unit: Unit | None = None) -> str:
         return f"{by}; could be {near}–{far}"
     is_moved = abs(difference) > 1e-9
     apart = f"{unit.amount(difference)} {unit.way(difference)}" if is_moved else "no difference in the mean"
-    could = f"; could be {_end(interval.low, unit)} to {_end(interval.high, unit)}" if interval else ""
-    return f"Not distinguishable: {apart}{could}"
+    if interval is None:
+        return f"Not distinguishable: {apart}"
+    could = f"could be {_end(interval.low, unit)} to {_end(interval.high, unit)}"
+    doubt = ", but too few cases moved to be sure" if interval.low > 0 or interval.high < 0 else ""
+    return f"Not distinguishable: {apart}; {could}{doubt}"
 
 
 def flips_sentence(flips: Flips) -> str:
@@ -110,9 +113,13 @@ def _end(value: float, unit: Unit) -> str:
 
 
 def _points(*rates: float) -> list[str]:
-    """Rates as points without sign, with just as many digits that none but 0 reads 0 and no two read the same."""
+    """Rates as points without sign, with just as many digits that none but 0 reads 0 and no two read the same.
+
+    No rate differs by more than 100 points, though the end of an interval may lie beyond.
+    """
+    rates = tuple(min(abs(rate), 1.0) for rate in rates)
     for digits in (0, 1, 2):
-        said = [f"{100 * abs(rate):.{digits}f}" for rate in rates]
+        said = [f"{100 * rate:.{digits}f}" for rate in rates]
         if len(set(said)) == len(said) and all(float(one) for one, rate in zip(said, rates, strict=True) if rate):
             break
     return said

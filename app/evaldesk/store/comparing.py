@@ -29,9 +29,10 @@ def case_outcomes(connection: Connection, run_id: int) -> list[CaseOutcome]:
 
 
 def median_ms(connection: Connection, run_id: int) -> float | None:
-    """The middle of the trials' times in milliseconds; None before the first is done."""
+    """The middle of the trials' times in milliseconds; None where no time is known, as of an imported run."""
     run_row(connection, run_id)
-    done = select(TRIAL.c.duration_ms).where(TRIAL.c.run_id == run_id, TRIAL.c.verdict.is_not(None)).subquery()
+    is_timed = (TRIAL.c.run_id == run_id) & TRIAL.c.verdict.is_not(None) & (TRIAL.c.duration_ms > 0)
+    done = select(TRIAL.c.duration_ms).where(is_timed).subquery()
     n: int = connection.scalar(select(func.count()).select_from(done)) or 0
     if not n:
         return None
