@@ -10,25 +10,29 @@ _NAMES = re.compile(r"(?:API_?KEY|ACCESS_?KEY|_TOKEN|_SECRET|_PASSWORD|_CREDENTI
 _MIN_LENGTH = 8
 _WORD = re.compile(r"[a-z_]{1,15}")
 
-# One of these stands in every text that `_SHAPES` finds something in, but keys that begin with sk-, pk- and rk-.
+# One of these stands in every text that holds such a key, but for those that begin with sk-, pk- and rk-.
 _MARKS = tuple(b"AIza ghp_ gho_ ghu_ ghs_ ghr_ github_pat_ hf_ gsk_ xai- xox AKIA ASIA eyJ Bearer".split())
 _LONG_AFTER_K = re.compile(rb'[spr]k-[^\s"\\]{20}')
 
-# What keys of the common providers look like: OpenAI and Anthropic, Google, GitHub, Hugging Face, Groq, xAI, Slack,
-# AWS, a JSON web token, and whatever stands behind `Bearer`.
+# What keys of the common providers look like: Google, GitHub, Hugging Face, Groq, xAI, Slack, AWS, and whatever stands
+# behind `Bearer`.
 _SHAPES = re.compile(
     r"""
-      \b(?:sk|pk|rk)-(?=[\w-]*\d)[\w-]{20,}
-    | \bAIza[\w-]{30,}
+      \bAIza[\w-]{30,}
     | \bgh[pousr]_\w{30,} | \bgithub_pat_\w{30,}
     | \bhf_\w{20,} | \bgsk_\w{20,} | \bxai-\w{20,}
     | \bxox[abprs]-[\w-]{10,}
     | \b(?:AKIA|ASIA)[A-Z0-9]{16}\b
-    | \beyJ[\w-]{10,}\.[\w-]{10,}\.[\w-]{10,}
     | (?<=Bearer\s)[\w.~+/=-]{8,}
     """,
     re.VERBOSE,
 )
+
+# OpenAI's and Anthropic's, which have a digit, and JSON web tokens, which have three parts. What only begins like one
+# is matched as well, or a long text of such beginnings would be read to its end from each of them.
+_KEYS = re.compile(r"\b[spr]k-[\w-]{20,}")
+_DIGIT = re.compile(r"\d")
+_WEB_TOKENS = re.compile(r"\beyJ[\w-]{10,}+(\.[\w-]{10,}+\.[\w-]{10,}+)?")
 
 
 def scrub(text: str, environment: Mapping[str, str]) -> str:
@@ -49,6 +53,8 @@ def scrubber(environment: Mapping[str, str]) -> Callable[[str], str]:
     def scrubbed(text: str) -> str:
         if values:
             text = values.sub(lambda found: f"[{names[found[0]]}]", text)
+        text = _KEYS.sub(lambda found: "[secret]" if _DIGIT.search(found[0]) else found[0], text)
+        text = _WEB_TOKENS.sub(lambda found: "[secret]" if found[1] else found[0], text)
         return _SHAPES.sub("[secret]", text)
 
     return scrubbed

@@ -30,6 +30,8 @@ ENVIRONMENT = {
         ("AKIAABCDEFGHIJKLMNOP", "[secret]"),
         ("eyJhbGciOiJIUzI1.eyJzdWIiOiIxMjM0.SflKxwRJSMeKKF2QT4", "[secret]"),
         ("a risk-averse-and-rather-long-word, task-2", "a risk-averse-and-rather-long-word, task-2"),
+        ("sk-looks-like-a-key-but-has-no-digit", "sk-looks-like-a-key-but-has-no-digit"),
+        ("eyJhbGciOiJIUzI1.eyJzdWIiOiIxMjM0 only", "eyJhbGciOiJIUzI1.eyJzdWIiOiIxMjM0 only"),
         ("the postgres database", "the postgres database"),
         ('it is with "quotes"\n\\ and é.', "it is [ODD_SECRET]."),
         ("a line\nsk-proj-abcDEF1234567890abcdef", "a line\n[secret]"),
@@ -57,3 +59,11 @@ def test_a_value_without_secrets_is_given_back_as_it_is() -> None:
 
 def test_an_empty_environment_has_no_secrets() -> None:
     assert scrub("plain text", {}) == "plain text"
+
+
+@pytest.mark.parametrize("beginning", ["sk-", "eyJ-", "sk-eyJ-"])
+def test_a_long_text_of_beginnings_of_keys_is_read_once(beginning: str) -> None:
+    """Read to its end from each of them, it would take minutes."""
+    text = beginning * 50_000
+
+    assert scrub(text, ENVIRONMENT) == text

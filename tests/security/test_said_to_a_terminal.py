@@ -69,6 +69,13 @@ def test_printable_text_steers_nothing_and_stays_as_it_is(shown: Callable[[str],
     assert shown(shown(HOSTILE)) == shown(HOSTILE)
 
 
+def test_a_long_text_of_empty_lines_is_read_once() -> None:
+    """Read to its end from each line, it would take an hour."""
+    text = "\n" * 300_000
+
+    assert printable(f"{text} ::debug::x") == f"{text} \u200b::debug::x"
+
+
 def test_a_report_in_a_terminal_steers_nothing(store: Store, capsys: pytest.CaptureFixture[str]) -> None:
     show_result(store, store.runs.summary(1))
     show_details(store, store.runs.summary(1))

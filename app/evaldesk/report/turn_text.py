@@ -16,7 +16,7 @@ _INDENT = "    "
 _NOTHING = "\u200b"
 """A space of no width: it breaks a command, and can hardly be seen."""
 _KEPT = f"\n\t{_NOTHING}"
-_COMMAND = re.compile(r"^(\s*)(?=::)|(?<=##)(?=\[)", re.MULTILINE)
+_COMMAND = re.compile(r"^([^\S\n]*)(?=::)|(?<=##)(?=\[)", re.MULTILINE)
 """Where GitHub would read a command: `::` that begins a line, `##[` anywhere. (actions/runner, ActionCommand.cs)"""
 
 
