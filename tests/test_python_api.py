@@ -165,13 +165,18 @@ async def test_cancelling_evaluate_async_keeps_what_is_finished(tmp_path: Path) 
     assert (summary.status, summary.n_passed, summary.n_todo) == ("stopped", 1, 1)
 
 
-def test_an_agent_named_by_its_folder_is_played_by_workers(tmp_path: Path) -> None:
+def test_an_agent_that_the_working_folder_declares_is_played_by_workers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     _write_agent(tmp_path / "pkg" / "echo")
-    cases = [_case("same", "one two", "one two")]
+    (tmp_path / "evaldesk.toml").write_text('[agents.mine]\ntarget = "pkg/echo"\n[limits]\ntool_timeout_s = 7\n')
+    monkeypatch.chdir(tmp_path)
 
-    result = evaldesk.evaluate(str(tmp_path / "pkg" / "echo"), cases, criteria=ANSWER, concurrency=1)
+    result = evaldesk.evaluate("mine", [_case("same", "one two", "one two")], criteria=ANSWER, concurrency=1)
 
     assert result.all_passed
+    assert (result.config.agent.id, result.config.limits.tool_timeout_s) == ("mine", 7)
+    assert not (tmp_path / ".evaldesk").exists()
     assert result.config.agent.folder == str(tmp_path / "pkg" / "echo")
 
 

@@ -61,7 +61,8 @@ def agent_ref(spec: str) -> AgentRef:
         return _sample(name)
     if ":" in spec:
         return _module_ref(spec)
-    raise UsageError(f"{spec!r} is neither a folder, nor module:attr, nor samples/NAME", field="agent")
+    said = "neither a folder, nor module:attr, nor samples/NAME, nor an agent that evaldesk.toml declares"
+    raise UsageError(f"{spec!r} is {said}", field="agent")
 
 
 def _agent_folders(root: Path) -> Iterator[Path]:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ParamSpec, TypeAlias, TypeVar
 
-from evaldesk.agents import agent_ref
+from evaldesk.agents import named_ref
 from evaldesk.desk.agent_version import agent_version
 from evaldesk.desk.agents import AgentDesk
 from evaldesk.desk.evalsets import EvalSetDesk
@@ -28,7 +28,7 @@ from evaldesk.errors import NotFoundError, UsageError
 from evaldesk.formats import load_evalset
 from evaldesk.model import AgentDescription, AgentRef, Case, EvalSet, ModelOptions, RunConfig
 from evaldesk.report.run_result import RunResult
-from evaldesk.settings import read_settings
+from evaldesk.settings import Settings, read_settings
 from evaldesk.store import RunSummary, Store
 from evaldesk.store.regular_file import version_of
 
@@ -88,12 +88,12 @@ async def evaluate_async(
 ) -> RunResult:
     """Run the cases of `evalset` n times each with `agent`, and give the result; nothing is printed.
 
-    `agent` is a folder, `module:attr` or `samples/NAME`, played in worker processes; or the object itself (an
-    `LlmAgent`, a function `(message, state)`), played in this process, where a call that blocks is not cut off by
-    `timeout_s` (seconds). `evalset` is an EvalSet, a list of cases, or the path of a file. `criteria` is a mapping
-    `{"response_match_score": 0.8}` as in `test_config.json`, the path of such a file, or a list of Criterion.
+    `agent` is a folder, `module:attr`, `samples/NAME` or a name in `evaldesk.toml`, played in worker processes; or the
+    object itself (an `LlmAgent`, a function `(message, state)`), played in this process, where a call that blocks is
+    not cut off by `timeout_s` (seconds). `evalset` is an EvalSet, a list of cases, or the path of a file. `criteria` is
+    a mapping `{"response_match_score": 0.8}` as in `test_config.json`, the path of such a file, or a list of Criterion.
     `cases` names those to run; None runs all. `model_options` says how the agent's model is reached and sampled. The
-    run is kept in `workspace`, or nowhere when that is None.
+    run is kept in `workspace`, or nowhere when that is None; `evaldesk.toml` is read there, or in the working folder.
 
     `evaluate(...)` waits for the end, also inside a running event loop, which it blocks; `await evaluate_async(...)`
     does not, and cancelling it ends the run: its finished trials stay in `workspace`. Raises UsageError, FormatError,
@@ -145,19 +145,22 @@ async def _evaluate(
     chosen = options
     if criteria is not None:
         chosen = replace(options, criteria=given_criteria(criteria), user=given_user(criteria))
-    who = _given_agent(agent)
+    settings = read_settings(Path(workspace or "").resolve(), (), environment=os.environ)
+    who = _given_agent(agent, settings)
     with tempfile.TemporaryDirectory(prefix="evaldesk-", ignore_cleanup_errors=True) as passing:
-        home = Path(passing if workspace is None else workspace)
-        async with _opened(home, who, options.model) as (runs, store, description):
+        if workspace is None:
+            settings = replace(settings, workspace=Path(passing).resolve())
+        async with _opened(settings, who, options.model) as (runs, store, description):
             plan = runs.plan_for(subject_of(who.ref, evalset, path, description), chosen)
             summary = await runs.run_to_end(plan, on_progress)
             return await asyncio.to_thread(read_result, store, summary.id)
 
 
 @asynccontextmanager
-async def _opened(home: Path, who: _Agent, model: str | None) -> AsyncIterator[tuple[RunDesk, Store, AgentDescription]]:
+async def _opened(
+    settings: Settings, who: _Agent, model: str | None
+) -> AsyncIterator[tuple[RunDesk, Store, AgentDescription]]:
     """The runs of a workspace, and what the agent says of itself. Raises AgentError."""
-    settings = read_settings(home.resolve(), (), environment=os.environ)
     if model:
         settings = replace(settings, models=(*settings.models, model))
     store = await asyncio.to_thread(Store.open, settings.database)
@@ -183,11 +186,11 @@ def _executor_for(who: _Agent) -> Callable[[RunConfig], Executor]:
     return open_executor
 
 
-def _given_agent(agent: object) -> _Agent:
+def _given_agent(agent: object, settings: Settings) -> _Agent:
     if isinstance(agent, AgentRef):
         return _Agent(agent)
     if isinstance(agent, str | os.PathLike):
-        return _Agent(agent_ref(os.fspath(agent)))
+        return _Agent(named_ref(os.fspath(agent), settings.agents, settings.workspace))
     name = getattr(agent, "name", None) or getattr(agent, "__name__", None) or type(agent).__name__
     return _Agent(AgentRef(str(name), f"this process:{next(_numbers)}"), agent)
 
