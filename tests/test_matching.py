@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -262,6 +263,17 @@ def test_nothing_is_scored_where_nothing_is_asserted() -> None:
 
 def test_moved_calls_stand_where_they_were_made() -> None:
     assert align([A, B, C], [B, C, A]) == (("=", 1, 0), ("=", 2, 1), ("moved", 0, 2))
+
+
+def test_very_long_lists_are_aligned_at_their_common_ends() -> None:
+    first, last = [{"name": "first", "args": {}}], [{"name": "last", "args": {}}]
+    expected = [{"name": "look", "args": {"at": at}} for at in range(3000)]
+    actual = [{"name": "look", "args": {"at": -1 - at}} for at in range(2000)]
+
+    steps = align(first + expected + last, first + actual + last)
+
+    assert [step for step in steps if step[0] == "="] == [("=", 0, 0), ("=", 3001, 2001)]
+    assert Counter(step[0] for step in steps) == {"=": 2, "-": 3000, "+": 2000}
 
 
 def test_pointers_are_escaped() -> None:

@@ -14,6 +14,7 @@ Step: TypeAlias = tuple[Op, int | None, int | None]
 
 _ACCEPTED = 0.995
 _TIE = 1e-9
+_MOST_PAIRS = 250_000
 
 
 def align(expected: Sequence[AnyCall], actual: Sequence[AnyCall], *, rule: CallRule | None = None) -> tuple[Step, ...]:
@@ -23,6 +24,8 @@ def align(expected: Sequence[AnyCall], actual: Sequence[AnyCall], *, rule: CallR
     0.5 + 0.49 x the share of equal top-level arguments (`~`); ties go to the smallest indexes. What is left over is
     missing (`-`), extra (`+`) or, where an equal call stands elsewhere, `moved`. A `rule` that accepts a call with
     other arguments makes it count 0.995: still `~` or `moved`, but paired before any that is not accepted.
+
+    Lists too long to be compared in a moment are taken as different between their common beginning and end.
     """
     return align_plain(plain_calls(expected, "expected"), plain_calls(actual, "actual"), rule)
 
@@ -34,10 +37,20 @@ def align_plain(
     same = 0
     while same < min(len(expected), len(actual)) and _similarity(expected[same], actual[same]) == 1.0:
         same += 1
+    if (len(expected) - same) * (len(actual) - same) > _MOST_PAIRS:
+        return tuple(_steps(len(expected), len(actual), _common_ends(expected, actual, same), {}))
     alike = [[_similarity(wish, call, rule) for call in actual] for wish in expected[same:]]
     pairs = [(index, index, True) for index in range(same)]
     pairs += [(i + same, j + same, is_equal) for i, j, is_equal in _best_pairs([row[same:] for row in alike])]
     return tuple(_steps(len(expected), len(actual), pairs, _moved(alike, pairs, same)))
+
+
+def _common_ends(expected: Sequence[PlainCall], actual: Sequence[PlainCall], same: int) -> list[tuple[int, int, bool]]:
+    end, most = 0, min(len(expected), len(actual)) - same
+    while end < most and _similarity(expected[-1 - end], actual[-1 - end]) == 1.0:
+        end += 1
+    ends = zip(range(len(expected) - end, len(expected)), range(len(actual) - end, len(actual)), strict=True)
+    return [*((index, index, True) for index in range(same)), *((i, j, True) for i, j in ends)]
 
 
 def _best_pairs(alike: Sequence[Sequence[float]]) -> list[tuple[int, int, bool]]:
