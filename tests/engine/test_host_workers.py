@@ -98,6 +98,19 @@ async def test_only_a_handful_of_idle_workers_is_kept(write_agent: Write) -> Non
     assert host.worker_pids == []
 
 
+async def test_an_agent_answers_also_while_all_the_workers_that_are_kept_are_busy(write_agent: Write) -> None:
+    host = AgentHost(max_workers=1)
+    under_way = host.play_turn(TurnSpec("s1", write_agent(WHERE, "busy"), "wait"))
+    await anext(under_way)
+
+    record = await record_of(host, write_agent(WHERE, "other"), "s2")
+
+    assert (record.error, record.answer.isdecimal()) == (None, True)
+    assert len(host.worker_pids) == 1
+    await under_way.aclose()
+    await host.close()
+
+
 async def test_closing_ends_a_turn_under_way_and_starts_nothing(write_agent: Write) -> None:
     host = AgentHost()
     agent = write_agent(WHERE)

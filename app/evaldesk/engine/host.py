@@ -170,12 +170,12 @@ class AgentHost:
                     await agent.close()
                     raise WorkerStartError("the desk was closed while the worker started", "")
             self._hosted[ref] = agent  # put last: the order is that of use
-            self._tidy()
+            self._tidy(wanted=ref)
             return agent
 
-    def _tidy(self) -> None:
-        """Close what is idle and not wanted any more."""
-        idle = [ref for ref, agent in self._hosted.items() if agent.is_idle]
+    def _tidy(self, wanted: AgentRef | None = None) -> None:
+        """Close what is idle beyond those that are kept, but never the agent that is `wanted` at this moment."""
+        idle = [ref for ref, agent in self._hosted.items() if agent.is_idle and ref != wanted]
         for ref in idle[: max(0, len(self._hosted) - self._max_workers)]:
             self._retired.add(self._hosted.pop(ref))
         for agent in [agent for agent in self._retired if agent.is_idle]:
