@@ -130,6 +130,19 @@ def test_a_rubric_of_a_file_grades_the_lines_that_name_it(folder: Path, told: Ca
     assert "from 0 (worst) to 10 (best)" in str(calls[0].messages[0]["content"])
 
 
+def test_what_the_command_says_goes_before_what_the_file_says(
+    folder: Path, told: Callable[..., list[ModelCall]]
+) -> None:
+    calls = told(0.5)
+
+    flags = ("--model", "demo/judge", "--timeout", "5", "--score-max", "1")
+    result = run("rubric", "-r", "polite", "-d", "talks.jsonl", "-c", "rubrics.yaml", *flags)
+
+    assert result.exit_code == 0, result.output
+    assert {(call.model, call.timeout_s, call.api_key_env) for call in calls} == {("demo/judge", 5.0, None)}
+    assert "from 0 (worst) to 1 (best)" in str(calls[0].messages[0]["content"])
+
+
 def test_an_earlier_output_is_compared(folder: Path, told: Callable[..., list[ModelCall]]) -> None:
     told(0.5)
     words = ("rubric", "-d", "talks.jsonl", "-r", "x", "--model", "m")

@@ -73,7 +73,7 @@ def _config(data: Path, given: dict[str, Any]) -> tuple[RubricConfig, str]:
     named = given["config"]
     found = Path(named) if named else None if given["model"] else find_rubric_config(data, Path.cwd())
     if found is not None:
-        return read_rubric_config(found, given["rubric"]), str(found)
+        return read_rubric_config(found, given["rubric"]).but(given), str(found)
     if not given["model"]:
         raise UsageError("name the judge with --model, or a file of rubrics with --config", field="model")
     options = JudgeOptions(judge_model=given["model"], timeout_s=given["timeout_s"] or 60.0)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +28,18 @@ class RubricConfig:
     instructions: str = ""
     question: str = ""
     reference: str = ""
+
+    def but(self, given: Mapping[str, Any]) -> RubricConfig:
+        """This rubric with the `model`, `timeout_s`, `score_min` and `score_max` that a caller gives, where not None.
+
+        Another judge is asked with the key of its own provider.
+        """
+        options, scale = self.options, {"low": given["score_min"], "high": given["score_max"]}
+        if given["model"]:
+            options = replace(options, judge_model=given["model"], api_key_env=None)
+        if given["timeout_s"]:
+            options = replace(options, timeout_s=given["timeout_s"])
+        return replace(self, options=options, **{end: value for end, value in scale.items() if value is not None})
 
 
 def find_rubric_config(data: Path, folder: Path) -> Path | None:
