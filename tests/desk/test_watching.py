@@ -113,6 +113,21 @@ async def test_a_scenario_is_played_as_a_chat_session(desk: Any) -> None:
     assert not watching.is_watched(session.id)
 
 
+async def test_a_turn_knows_who_asked(desk: Any) -> None:
+    watching, sessions, _ = desk
+    session = await watching.start("dice", CASE)
+    running = sessions.running(session.id)
+    await ended(watching, session.id)
+
+    async for _ in sessions.play_turn(session.id, "And once more."):
+        pass
+
+    said = [turn.asked_by for turn in sessions.get(session.id).turns]
+    assert running
+    assert running.asked_by == "simulated"
+    assert said == ["simulated", "simulated", "simulated", "person"]
+
+
 async def test_an_agent_that_fails_ends_it(desk: Any) -> None:
     watching, sessions, host = desk
     host.fails = True

@@ -75,7 +75,10 @@ async def test_every_turn_is_played_in_one_session(trial: Callable[..., TrialSpe
 
     assert result.status == "finished"
     assert result.stop_reason == "answered"
-    assert [turn.answer for turn in result.transcript.turns] == ["0 a", "1 b"]
+    assert [(turn.answer, turn.asked_by) for turn in result.transcript.turns] == [
+        ("0 a", "scripted"),
+        ("1 b", "scripted"),
+    ]
 
 
 async def test_events_are_stamped_by_the_clock_given(trial: Callable[..., TrialSpec]) -> None:

@@ -40,6 +40,7 @@ async def test_a_function_of_the_agents_module_plays_the_user(offered: ModuleTyp
     result = await play_trial(Echo(), spec({"starting_prompt": "Hello"}))
 
     assert (result.stop_reason, queries(result)) == ("user_satisfied", ["Hello", "more"])
+    assert {turn.asked_by for turn in result.transcript.turns} == {"simulated"}
     assert seen[0] == (1, "you said Hello", {"n": 1}, ["user", "assistant"])
 
 

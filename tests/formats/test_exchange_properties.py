@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import replace
+from typing import Any, get_args
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -11,7 +12,18 @@ from evaldesk.formats.exchange import RecordedRun
 from evaldesk.formats.files import read_file, write_file
 from evaldesk.formats.messages import Message, turns_of
 from evaldesk.formats.recorded import recorded_trial
-from evaldesk.model import Case, Criterion, ErrorRecord, EvalSet, Score, SessionInit, ToolCall, TurnRecord, Usage
+from evaldesk.model import (
+    AskedBy,
+    Case,
+    Criterion,
+    ErrorRecord,
+    EvalSet,
+    Score,
+    SessionInit,
+    ToolCall,
+    TurnRecord,
+    Usage,
+)
 
 texts = st.text(max_size=12)
 words = st.text('abc é"\\{}[]\n', min_size=1, max_size=8)
@@ -78,7 +90,8 @@ def _sessions(draw: st.DrawFn) -> tuple[TurnRecord, ...]:
                 messages.append(_unique(message, number, at_ms))
             number += 1
         at_ms += 10.0
-    return turns_of(messages)
+    speakers = st.sampled_from((None, *get_args(AskedBy)))
+    return tuple(replace(turn, asked_by=draw(speakers)) for turn in turns_of(messages))
 
 
 def _unique(message: Message, number: int, at_ms: float) -> Message:
@@ -129,4 +142,5 @@ def test_runs_come_back_with_all_that_was_said_and_scored(run: RecordedRun, name
 
 def _said(turn: TurnRecord) -> tuple[Any, ...]:
     results = [(event.call and event.call.id, event.result) for event in turn.events if event.kind == "tool_result"]
-    return turn.query, turn.answer, [text for _, text in turn.intermediate], turn.tool_calls, sorted(results, key=str)
+    texts = [text for _, text in turn.intermediate]
+    return turn.query, turn.asked_by, turn.answer, texts, turn.tool_calls, sorted(results, key=str)

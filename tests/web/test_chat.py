@@ -43,6 +43,7 @@ def test_the_answer_to_a_message_is_a_stream_that_ends_with_the_stored_turn(chat
     assert stream.endswith("event: done\ndata: done\n\n")
     page = chat.client.get(session).text
     assert "You rolled a 4.\nAgain?</p>" in page
+    assert "<b>You</b>" in page
     assert "<del>[]</del> <ins>[4]</ins>" in page
     assert "1,204 in, 61 out" in page
     assert f'href="{session}/case"' in page

@@ -6,10 +6,11 @@ import json
 
 import pytest
 
-from evaldesk.model import Event, ToolCall, TurnRecord, Usage
+from evaldesk.model import AskedBy, Event, ToolCall, TurnRecord, Usage
 from evaldesk.web.conversation import MAX_SHOWN, parts_of
 from evaldesk.web.json_layout import laid_out
 from evaldesk.web.timing import bars, timings, total_cost
+from evaldesk.web.words import speaker
 
 FIRST = ToolCall("look", {"n": 1})
 SECOND = ToolCall("look", {"n": 2})
@@ -17,6 +18,14 @@ SECOND = ToolCall("look", {"n": 2})
 
 def piece(text: str) -> Event:
     return Event("agent_message", text=text, is_partial=True)
+
+
+@pytest.mark.parametrize(
+    ("asked_by", "name"),
+    [("person", "You"), ("simulated", "Simulated user"), ("scripted", "Scripted user"), (None, "User")],
+)
+def test_a_turn_names_who_asked(asked_by: AskedBy | None, name: str) -> None:
+    assert speaker(asked_by) == name
 
 
 def test_pieces_of_an_answer_join_until_the_whole_comes() -> None:

@@ -6,7 +6,7 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Callable
 
-from evaldesk.model import ErrorRecord, Event, JsonObject, TurnRecord
+from evaldesk.model import AskedBy, ErrorRecord, Event, JsonObject, TurnRecord
 
 
 class RunningTurn:
@@ -22,11 +22,13 @@ class RunningTurn:
         message: str,
         state: JsonObject,
         clock: Callable[[], float] = time.monotonic,
+        asked_by: AskedBy = "person",
     ) -> None:
         self.session_id = session_id
         self.turn_index = turn_index
         self.message = message
         self.state = state
+        self.asked_by = asked_by
         self.events: list[Event] = []
         self.record: TurnRecord | None = None
         self.failure: Exception | None = None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
+from dataclasses import replace
 from typing import Protocol
 
 from evaldesk.desk.agents import AgentDesk, error_record
@@ -11,7 +12,7 @@ from evaldesk.desk.running_turn import RunningTurn
 from evaldesk.desk.scrubbing import value_scrubber
 from evaldesk.errors import ConflictError, FormatError, UsageError
 from evaldesk.formats.strict_json import kind_of, parse_json
-from evaldesk.model import ErrorRecord, Event, JsonObject, TurnRecord, TurnSpec
+from evaldesk.model import AskedBy, ErrorRecord, Event, JsonObject, TurnRecord, TurnSpec
 from evaldesk.store import SessionSummary, Store, StoredSession
 
 MAX_MESSAGE = 200_000
@@ -88,7 +89,9 @@ class SessionDesk:
         async for item in turn.follow():
             yield item
 
-    async def start_turn(self, session_id: str, message: str, model: str | None = None) -> RunningTurn:
+    async def start_turn(
+        self, session_id: str, message: str, model: str | None = None, *, asked_by: AskedBy = "person"
+    ) -> RunningTurn:
         """Begin to play a turn; it goes on when nobody follows it.
 
         `model` is one of the settings' models, or None for the agent's own. Raises NotFoundError for the session or
@@ -98,7 +101,7 @@ class SessionDesk:
         session = await asyncio.to_thread(self._store.sessions.get, session_id)
         agent = self._agents.get(session.agent_id)
         self._refuse_while_running(session_id)
-        turn = RunningTurn(session_id, len(session.turns), message, session.state)
+        turn = RunningTurn(session_id, len(session.turns), message, session.state, asked_by=asked_by)
         spec = TurnSpec(
             session_id=session_id,
             agent=agent.ref,
@@ -133,7 +136,7 @@ class SessionDesk:
 
     async def _play(self, turn: RunningTurn, spec: TurnSpec, *, has_title: bool) -> None:
         try:
-            record = await self._record(turn, spec)
+            record = replace(await self._record(turn, spec), asked_by=turn.asked_by)
             title = "" if has_title else propose_title(turn.message)
             await asyncio.to_thread(self._keep, turn.session_id, record, title)
         except Exception as error:  # whoever follows the turn is told; the session goes on

@@ -93,7 +93,7 @@ class WatchDesk:
             if not said.answer:
                 reason = next((event.text for event in said.events if event.author == END), "")
                 return ENDINGS.get(reason, "The simulated user ended the conversation.")
-            turn = await self._sessions.start_turn(session_id, said.answer)
+            turn = await self._sessions.start_turn(session_id, said.answer, asked_by="simulated")
             self._news[session_id].set()
             async for _ in turn.follow():
                 pass

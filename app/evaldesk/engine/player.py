@@ -16,11 +16,15 @@ from evaldesk.engine.failures import failure
 from evaldesk.engine.setting import set_up
 from evaldesk.engine.turn import OpenTurn, Show
 from evaldesk.errors import AgentError, UsageError
+from evaldesk.llm.brought_clients import watch_clients
+from evaldesk.llm.hearing import CURRENT_TURN
 from evaldesk.model import (
+    AskedBy,
     ErrorRecord,
     Event,
     Session,
     StopReason,
+    Transcript,
     TrialResult,
     TrialSpec,
     TrialStatus,
@@ -73,7 +77,12 @@ async def play_turn(
     turn = OpenTurn(session, query, attempt.clock, show)
     turn.tell(before)
     attempt.turn = turn
-    reason = await _stop_reason(agent, session, query, turn, attempt)
+    watch_clients()
+    token = CURRENT_TURN.set(turn)
+    try:
+        reason = await _stop_reason(agent, session, query, turn, attempt)
+    finally:
+        CURRENT_TURN.reset(token)
     record = turn.record(reason)
     session.turns.append(record)
     attempt.turns.append(record)
@@ -83,7 +92,7 @@ async def play_turn(
 
 def trial_result(spec: TrialSpec, attempt: Attempt, error: ErrorRecord | None) -> TrialResult:
     """What became of the trial as far as the attempt came; `error` overrides what the last turn says."""
-    transcript = attempt.transcript()
+    transcript = _spoken(attempt.transcript(), "scripted" if spec.case.scenario is None else "simulated")
     last = transcript.turns[-1] if transcript.turns else None
     error = error or (last.error if last else None)
     if attempt.stop == "timed_out" and not error:
@@ -109,6 +118,10 @@ def trial_result(spec: TrialSpec, attempt: Attempt, error: ErrorRecord | None) -
 def timed_out(timeout_s: float, trace: str = "") -> ErrorRecord:
     """The error of a trial or turn that took longer than it may."""
     return ErrorRecord("timed_out", f"not finished within {timeout_s:g} s", trace)
+
+
+def _spoken(transcript: Transcript, asked_by: AskedBy) -> Transcript:
+    return Transcript(tuple(replace(turn, asked_by=asked_by) for turn in transcript.turns))
 
 
 async def _stop_reason(agent: Agent, session: Session, query: str, turn: OpenTurn, attempt: Attempt) -> StopReason:

@@ -7,11 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from itertools import zip_longest
+from typing import Any, get_args
 
 from evaldesk.formats.exchange import RecordedRun
 from evaldesk.formats.recorded import free_name, read_number, recorded_trial, trial_places
 from evaldesk.model import (
+    AskedBy,
     Case,
     Criterion,
     ErrorRecord,
@@ -44,6 +46,7 @@ class _Note:
     trial_index: int
     scores: tuple[Score, ...]
     error: ErrorRecord | None
+    asked_by: tuple[AskedBy | None, ...]
 
 
 def run_of_sessions(name: str, agent: str, model: str | None, sessions: Sequence[Session]) -> RecordedRun:
@@ -62,7 +65,8 @@ def run_of_sessions(name: str, agent: str, model: str | None, sessions: Sequence
         if place is not None:
             cases.setdefault(place[0], traced_case(row[0], session.turns, session.extra))
             error = session.error or (note.error if note else None)
-            results.append(_trial(place, session, scores, error, criteria))
+            turns = _spoken(session.turns, note.asked_by if note else ())
+            results.append(_trial(place, replace(session, turns=turns), scores, error, criteria))
     return RecordedRun(name, agent or name, tuple(cases.values()), tuple(results), criteria, model)
 
 
@@ -72,7 +76,7 @@ def traced_case(case_id: str, turns: Sequence[TurnRecord], extra: JsonObject) ->
 
 
 def session_note(run: RecordedRun, result: TrialResult) -> dict[str, Any]:
-    """The case, the trial, the scores and the error of a session; details of scores are left out."""
+    """The case, the trial, the scores and the error of a session, and who asked; details of scores are left out."""
     scores = [
         {
             "metric": score.metric,
@@ -85,7 +89,14 @@ def session_note(run: RecordedRun, result: TrialResult) -> dict[str, Any]:
         for score in result.scores
     ]
     error = {"error": {"kind": result.error.kind, "message": result.error.message}} if result.error else {}
-    return {"case": run.cases[result.case_index].id, "trial": result.trial_index, "scores": scores, **error}
+    speakers = [turn.asked_by for turn in result.transcript.turns]
+    asked_by = {"asked_by": speakers} if any(speakers) else {}
+    return {"case": run.cases[result.case_index].id, "trial": result.trial_index, "scores": scores, **error, **asked_by}
+
+
+def _spoken(turns: tuple[TurnRecord, ...], asked_by: Sequence[AskedBy | None]) -> tuple[TurnRecord, ...]:
+    said = zip_longest(turns, asked_by[: len(turns)])
+    return tuple(replace(turn, asked_by=who) for turn, who in said)
 
 
 def _trial(
@@ -121,7 +132,9 @@ def _read_note(raw: Any) -> _Note | None:
     read = [_read_score(score) for score in scores] if isinstance(scores, list) else []
     broke = raw.get("error")
     error = ErrorRecord(str(broke.get("kind")), str(broke.get("message"))) if isinstance(broke, dict) else None
-    return _Note(case_id, trial, tuple(score for score in read if score), error)
+    spoke = raw.get("asked_by")
+    asked_by = tuple(who if who in get_args(AskedBy) else None for who in spoke) if isinstance(spoke, list) else ()
+    return _Note(case_id, trial, tuple(score for score in read if score), error, asked_by)
 
 
 def _read_score(raw: Any) -> Score | None:

@@ -17,6 +17,7 @@ from evaldesk.model.run import (
 )
 from evaldesk.model.score import VERDICTS, Criterion, Score, Verdict, adk_verdict, trial_verdict
 from evaldesk.model.transcript import (
+    AskedBy,
     Change,
     ErrorRecord,
     Event,
@@ -34,6 +35,7 @@ __all__ = [
     "VERDICTS",
     "AgentDescription",
     "AgentRef",
+    "AskedBy",
     "Case",
     "Change",
     "Criterion",

@@ -21,6 +21,7 @@ EventKind: TypeAlias = Literal[
 ]
 StopReason: TypeAlias = Literal["answered", "max_iterations", "max_turns", "error", "timed_out", "cancelled"]
 Role: TypeAlias = Literal["agent", "user", "judge"]
+AskedBy: TypeAlias = Literal["person", "simulated", "scripted"]
 
 BOUNDS: frozenset[str] = frozenset({"max_turns", "max_iterations"})
 """Stop reasons of a turn in which the agent went on until its bound and never answered."""
@@ -95,7 +96,7 @@ class Event:
 
 @dataclass(frozen=True, slots=True)
 class TurnRecord:
-    """The events of one turn with the session state before and after it."""
+    """The events of one turn with the session state before and after it; `asked_by` is None where nobody noted it."""
 
     query: str
     events: tuple[Event, ...] = ()
@@ -103,6 +104,7 @@ class TurnRecord:
     state_after: JsonObject = field(default_factory=dict)
     duration_ms: float = 0.0
     stop_reason: StopReason = "answered"
+    asked_by: AskedBy | None = None
 
     @property
     def tool_calls(self) -> tuple[ToolCall, ...]:

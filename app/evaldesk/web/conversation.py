@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Literal, TypeAlias
 
 from evaldesk.desk.running_turn import RunningTurn
-from evaldesk.model import Change, ErrorRecord, Event, JsonObject, JsonValue, ToolCall, TurnRecord
+from evaldesk.model import AskedBy, Change, ErrorRecord, Event, JsonObject, JsonValue, ToolCall, TurnRecord
 from evaldesk.report import state_diff
 from evaldesk.web.json_layout import laid_out
 from evaldesk.web.words import as_line
@@ -57,6 +57,7 @@ class TurnView:
     is_live: bool = False
     edits: tuple[Change, ...] = ()
     agent: str = ""
+    asked_by: AskedBy | None = None
 
     @property
     def is_answering(self) -> bool:
@@ -86,6 +87,7 @@ def turn_views(turns: Sequence[TurnRecord], initial_state: JsonObject, agent: st
             stop_reason=turn.stop_reason,
             edits=state_diff(before[index], turn.state_before),
             agent=agent,
+            asked_by=turn.asked_by,
         )
         for index, turn in enumerate(turns)
     )
@@ -104,6 +106,7 @@ def live_view(
         is_live=True,
         edits=state_diff(before, running.state),
         agent=agent,
+        asked_by=running.asked_by,
     )
 
 

@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 
 import msgspec
 
+from evaldesk.model import AskedBy
 from evaldesk.report import Interval, number_words, passed_words, rate_words
 
 
@@ -79,6 +80,11 @@ def rate_label(rate: float, low: float, high: float) -> str:
     return rate_words(rate, Interval(low, high))
 
 
+def speaker(asked_by: AskedBy | None) -> str:
+    """Who asked in a turn."""
+    return {"person": "You", "simulated": "Simulated user", "scripted": "Scripted user"}.get(asked_by or "", "User")
+
+
 FILTERS: Mapping[str, Callable[..., str]] = {
     "ago": ago,
     "duration": duration,
@@ -88,6 +94,7 @@ FILTERS: Mapping[str, Callable[..., str]] = {
     "as_json": as_json,
     "as_line": as_line,
     "plural": plural,
+    "speaker": speaker,
     "passed_words": passed_words,
     "rate_label": rate_label,
 }

@@ -16,6 +16,7 @@ def test_a_failed_trial_names_the_first_divergence_with_a_link(pages: Any) -> No
     assert "First divergence: turn 1, call 1" in page
     assert "roll_die was expected and not called" in page
     assert 'href="#turn-1">Go to turn 1' in page
+    assert '<span class="small muted">scripted user' in page
 
 
 def test_calls_arguments_and_words_stand_beside_each_other(pages: Any) -> None:
