@@ -16,8 +16,6 @@ from evaldesk.engine.failures import failure
 from evaldesk.engine.setting import set_up
 from evaldesk.engine.turn import OpenTurn, Show
 from evaldesk.errors import AgentError, UsageError
-from evaldesk.llm.brought_clients import watch_clients
-from evaldesk.llm.hearing import CURRENT_TURN
 from evaldesk.model import (
     AskedBy,
     ErrorRecord,
@@ -77,12 +75,7 @@ async def play_turn(
     turn = OpenTurn(session, query, attempt.clock, show)
     turn.tell(before)
     attempt.turn = turn
-    watch_clients()
-    token = CURRENT_TURN.set(turn)
-    try:
-        reason = await _stop_reason(agent, session, query, turn, attempt)
-    finally:
-        CURRENT_TURN.reset(token)
+    reason = await _stop_reason(agent, session, query, turn, attempt)
     record = turn.record(reason)
     session.turns.append(record)
     attempt.turns.append(record)
