@@ -13,12 +13,12 @@ from evaldesk.engine.fingerprint import fingerprint
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     (tmp_path / "tools").mkdir()
-    for name in ("agent.py", "tools/dice.py", "root_agent.yaml", ".env", "notes.txt"):
+    for name in ("agent.py", "tools/dice.py", "root_agent.yaml", ".env", "instruction.md", "calc.evalset.json"):
         (tmp_path / name).write_text("one")
     return tmp_path
 
 
-@pytest.mark.parametrize("name", ["agent.py", "tools/dice.py", "root_agent.yaml", ".env"])
+@pytest.mark.parametrize("name", ["agent.py", "tools/dice.py", "root_agent.yaml", ".env", "instruction.md"])
 def test_an_edit_changes_it(folder: Path, name: str) -> None:
     before = fingerprint(str(folder))
 
@@ -27,7 +27,7 @@ def test_an_edit_changes_it(folder: Path, name: str) -> None:
     assert fingerprint(str(folder)) != before
 
 
-@pytest.mark.parametrize("name", ["notes.txt", "__pycache__/agent.py", ".venv/lib.py", "log.jsonl"])
+@pytest.mark.parametrize("name", ["calc.evalset.json", "__pycache__/agent.py", ".venv/lib.py", "log.jsonl"])
 def test_other_files_do_not(folder: Path, name: str) -> None:
     before = fingerprint(str(folder))
 

@@ -6,24 +6,22 @@ import hashlib
 from collections.abc import Iterator
 from pathlib import Path
 
-from evaldesk.desk.agents import MAX_FILES, SKIPPED_FOLDERS
+from evaldesk.engine.fingerprint import agent_files
 from evaldesk.model import AgentRef, RunConfig
 
-CODE_SUFFIXES = frozenset({".py", ".yaml", ".yml", ".toml", ".txt", ".md"})
 MAX_BYTES = 8 * 1024 * 1024
 
 
 def agent_version(ref: AgentRef) -> str:
     """The first 12 hex digits of the SHA-256 of names and contents; empty when the agent has no folder of its own.
 
-    Eval sets and data beside the agent do not count: to save a case is not to change the agent.
+    Of each file the first MAX_BYTES count; hidden files, which may hold keys, and those that cannot be read do not.
     """
     if not ref.folder or not Path(ref.folder).is_dir():
         return ""
     digest = hashlib.sha256()
-    for path in _code(Path(ref.folder)):
-        content = path.read_bytes()[:MAX_BYTES]
-        digest.update(f"{path.relative_to(ref.folder).as_posix()}\0{len(content)}\0".encode())
+    for path, content in _contents(ref.folder):
+        digest.update(f"{path.relative_to(ref.folder).as_posix()}\0{len(content)}\0".encode("utf-8", "surrogateescape"))
         digest.update(content)
     return digest.hexdigest()[:12]
 
@@ -38,14 +36,12 @@ def agent_change(config: RunConfig) -> str:
     return f"The agent's files changed while the run rested: {config.agent_version} became {now or 'unreadable'}."
 
 
-def _code(folder: Path) -> Iterator[Path]:
-    n = 0
-    for path in sorted(folder.rglob("*")):
-        parts = path.relative_to(folder).parts
-        if path.suffix not in CODE_SUFFIXES or any(part in SKIPPED_FOLDERS or part.startswith(".") for part in parts):
+def _contents(folder: str) -> Iterator[tuple[Path, bytes]]:
+    for entry in agent_files(folder):
+        if entry.name.startswith(".") or not entry.is_file(follow_symlinks=False):
             continue
-        if path.is_file() and not path.is_symlink():
-            yield path
-            n += 1
-        if n == MAX_FILES:
-            return
+        try:
+            with open(entry.path, "rb") as file:
+                yield Path(entry.path), file.read(MAX_BYTES)
+        except OSError:
+            continue  # not ours to read, or removed at this moment

@@ -12,6 +12,7 @@ from typing import Literal, Protocol, TypeAlias
 from evaldesk import paths
 from evaldesk.agents import declared_refs, find_agents, with_declared
 from evaldesk.desk.scrubbing import value_scrubber
+from evaldesk.engine.fingerprint import agent_files
 from evaldesk.errors import EvaldeskError, NotFoundError
 from evaldesk.model import AgentDescription, AgentRef, ErrorRecord
 from evaldesk.settings import Settings
@@ -19,9 +20,6 @@ from evaldesk.settings import Settings
 AgentState: TypeAlias = Literal["unknown", "loading", "ready", "failed"]
 Fingerprint: TypeAlias = tuple[tuple[str, int, int], ...]
 
-SOURCE_SUFFIXES = frozenset({".py", ".yaml", ".yml", ".toml", ".json", ".md", ".txt", ".env"})
-SKIPPED_FOLDERS = frozenset({"__pycache__", "node_modules", "site-packages"})
-MAX_FILES = 500
 MAX_AT_ONCE = 2
 WARM_AT_START = 1
 UNTELLING_NAMES = frozenset({"", "agent", "root_agent"})
@@ -223,18 +221,10 @@ def _fresh(ref: AgentRef, fingerprint: Fingerprint) -> FoundAgent:
 
 
 def _fingerprint(ref: AgentRef) -> Fingerprint:
-    """Name, time and size of each of the agent's own files, at most MAX_FILES of them."""
-    folder = Path(ref.folder or ref.root or ".")
+    """Path, time and size of each of the agent's own files."""
     files: list[tuple[str, int, int]] = []
-    todo = [folder]
-    while todo and len(files) < MAX_FILES:
+    for entry in agent_files(ref.folder or ref.root or "."):
         with contextlib.suppress(OSError):
-            for path in sorted(todo.pop().iterdir()):
-                if path.is_symlink() or path.name in SKIPPED_FOLDERS:
-                    continue
-                if path.is_dir() and not path.name.startswith("."):
-                    todo.append(path)
-                elif path.suffix in SOURCE_SUFFIXES or path.name == ".env":
-                    seen = path.stat()
-                    files.append((path.relative_to(folder).as_posix(), seen.st_mtime_ns, seen.st_size))
-    return tuple(sorted(files)[:MAX_FILES])
+            seen = entry.stat()
+            files.append((entry.path, seen.st_mtime_ns, seen.st_size))
+    return tuple(files)

@@ -1,27 +1,33 @@
-"""Whether the files of an agent changed, told from their names, times and sizes."""
+"""The files that make an agent, and whether they changed, told from their names, times and sizes."""
 
 from __future__ import annotations
 
 import hashlib
 import os
 from collections.abc import Iterator
-from pathlib import Path
+from itertools import islice
 
 MAX_FILES = 2_000
 
-_SUFFIXES = (".py", ".yaml", ".yml", ".toml")
+_SUFFIXES = (".py", ".yaml", ".yml", ".toml", ".txt", ".md")
 _NAMES = (".env",)
 _OTHERS = {"__pycache__", "node_modules", "site-packages", "venv"}
 
 
+def agent_files(folder: str) -> Iterator[os.DirEntry[str]]:
+    """The first MAX_FILES files of code, configuration and prompts in an agent's folder, in the order of their paths.
+
+    Eval sets and data beside the agent are not among them: to save a case is not to change the agent.
+    """
+    return islice(_files(folder), MAX_FILES)
+
+
 def fingerprint(folder: str) -> str:
-    """A digest over at most MAX_FILES of the agent's files; empty for an agent without a folder."""
+    """A digest over the agent's files; empty for an agent without a folder."""
     if not folder:
         return ""
     digest = hashlib.blake2b(digest_size=16)
-    for n_files, entry in enumerate(_files(folder)):
-        if n_files >= MAX_FILES:
-            break
+    for entry in agent_files(folder):
         try:
             status = entry.stat()
         except OSError:
@@ -30,7 +36,7 @@ def fingerprint(folder: str) -> str:
     return digest.hexdigest()
 
 
-def _files(folder: str | Path) -> Iterator[os.DirEntry[str]]:
+def _files(folder: str) -> Iterator[os.DirEntry[str]]:
     try:
         with os.scandir(folder) as listing:
             entries = sorted(listing, key=lambda entry: entry.name)
