@@ -130,6 +130,16 @@ def test_a_rubric_of_a_file_grades_the_lines_that_name_it(folder: Path, told: Ca
     assert "from 0 (worst) to 10 (best)" in str(calls[0].messages[0]["content"])
 
 
+def test_grades_that_agree_do_not_deviate(folder: Path, told: Callable[..., list[ModelCall]]) -> None:
+    told(0.1)
+
+    result = run("rubric", "-d", "talks.jsonl", "-r", "x", "--model", "m", "-n", "3", "-o", "out.json")
+
+    assert "mean 0.1, deviation 0," in result.output
+    overall = json.loads((folder / "out.json").read_text())["overall_statistics"]
+    assert overall == {"average": 0.1, "variance": 0.0, "stdev": 0.0, "min": 0.1, "max": 0.1}
+
+
 def test_what_the_command_says_goes_before_what_the_file_says(
     folder: Path, told: Callable[..., list[ModelCall]]
 ) -> None:

@@ -5,9 +5,9 @@ The rules are ADK's. (reference/adk.md 2.3)
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from statistics import fmean, pstdev
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +61,4 @@ class Spread:
 
 def spread(values: Sequence[float]) -> Spread:
     """How far `values`, of which there is at least one, lie apart."""
-    mean = mean_of(values) or 0.0
-    std = math.sqrt(sum((value - mean) ** 2 for value in values) / len(values))
-    return Spread(mean, std, min(values), max(values))
+    return Spread(fmean(values), float(pstdev(values)), min(values), max(values))
