@@ -8,6 +8,9 @@ from typing import Any
 import pytest
 from tests.agents.model_calls import MESSAGES, MODEL, call_of
 
+from evaldesk.agents import agent_ref
+from evaldesk.engine.chat_work import DescribeWork
+from evaldesk.engine.frames import Describe, Described, frame_from_worker
 from evaldesk.errors import ModelError
 from evaldesk.llm import ModelCall, Patience, complete
 from evaldesk.llm.failures import ModelFailure, failure_of
@@ -22,6 +25,17 @@ async def test_a_known_model_has_a_price(endpoint: Any, monkeypatch: pytest.Monk
     reply = await complete(call_of(endpoint, model="openai/gpt-4o-mini"))
 
     assert reply.usage.cost == pytest.approx(11 * 0.15e-6 + 5 * 0.6e-6)
+
+
+async def test_a_worker_knows_which_models_have_no_price() -> None:
+    asked = Describe(
+        1, agent_ref("samples/hello_world"), models=("openai/gpt-4o-mini", "nobody/knows", "demo/scripted")
+    )
+
+    told = frame_from_worker(await DescribeWork(asked).run())
+
+    assert isinstance(told, Described)
+    assert told.unpriced == ("nobody/knows",)
 
 
 async def test_a_missing_key_names_the_variable() -> None:

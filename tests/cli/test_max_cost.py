@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import pytest
+
+from evaldesk.engine import AgentHost
+from evaldesk.errors import UsageError
+from evaldesk.model import AgentRef
 
 if TYPE_CHECKING:
     from tests.cli.conftest import Place
@@ -30,10 +35,29 @@ root_agent = Dear()
 """
 
 
+UNPRICED = """
+from evaldesk import LlmAgent
+
+root_agent = LlmAgent(name="unpriced", model="nobody/knows")
+"""
+
+JUDGED = {"threshold": 0.5, "judge_model": "nobody/judge", "rubrics": ["Is kind."]}
+
+
 @pytest.fixture
-def dear(place: Place) -> Place:
+def dear(place: Place, monkeypatch: pytest.MonkeyPatch) -> Place:
+    async def unpriced(self: AgentHost, ref: AgentRef, models: Sequence[str]) -> tuple[str, ...]:
+        return tuple(model for model in models if not model.startswith("demo/"))
+
+    monkeypatch.setattr(AgentHost, "unpriced", unpriced)
     (place.agent / "agent.py").write_text(DEAR)
     return place
+
+
+@pytest.fixture
+def unpriced(dear: Place) -> Place:
+    (dear.agent / "agent.py").write_text(UNPRICED)
+    return dear
 
 
 def test_a_run_that_costs_too_much_begins_no_more_trials(dear: Place) -> None:
@@ -70,6 +94,49 @@ def test_the_eval_sets_of_a_command_share_one_limit(dear: Place) -> None:
     assert result.exit_code == 1
     assert gate["sentence"].startswith("the run cost $0.3, more than $0.25; it was stopped, and 1 of 4")
     assert "run resume 2" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        ((), "the price of 'nobody/knows' is not known, so its cost has no limit; say price_in and price_out, in US"),
+        (("--check",), "under [model] in evaldesk.toml"),
+        (("--model", "other/one"), "the price of 'other/one' is not known"),
+    ],
+    ids=["its own model", "check", "another model"],
+)
+def test_a_model_without_a_price_is_refused_before_the_start(unpriced: Place, more: tuple[str, ...], said: str) -> None:
+    result = unpriced.eval(unpriced.evalset("words", {"one": "one"}), "--max-cost", 1, *more)
+
+    assert isinstance(result.exception, UsageError)
+    assert said in str(result.exception)
+    with unpriced.store() as store:
+        assert not store.runs.list()
+
+
+def test_a_simulated_user_and_a_judge_without_a_price_are_refused(dear: Place) -> None:
+    path = dear.folder / "scenario.evalset.json"
+    scenario = {"eval_id": "a", "conversation_scenario": {"starting_prompt": "Hi", "conversation_plan": "Ask."}}
+    path.write_text(json.dumps({"eval_set_id": "scenario", "eval_cases": [scenario]}))
+    (dear.folder / "test_config.json").write_text(
+        json.dumps({"criteria": {"rubric_based_final_response_quality_v1": JUDGED}})
+    )
+
+    user = dear.eval(path, "--max-cost", 1, "--user-model", "nobody/user")
+    judge = dear.eval(path, "--max-cost", 1, "--user-model", "demo/user")
+
+    assert "the price of 'nobody/user' is not known" in str(user.exception)
+    assert "under [user.options] in evaldesk.toml" in str(user.exception)
+    assert "the price of 'nobody/judge' is not known" in str(judge.exception)
+
+
+@pytest.mark.parametrize("said", ["[model]\nprice_in = 1\nprice_out = 2\n", 'recording = "auto"\n'])
+def test_a_price_that_is_said_or_a_recording_needs_no_other(unpriced: Place, said: str) -> None:
+    (unpriced.folder / "evaldesk.toml").write_text(said)
+
+    result = unpriced.eval(unpriced.evalset("words", {"one": "one"}), "--max-cost", 1, "--check")
+
+    assert result.exit_code == 0, result.output
 
 
 def test_a_cost_that_is_not_known_does_not_hold(dear: Place) -> None:

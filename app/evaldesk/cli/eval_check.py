@@ -18,9 +18,9 @@ from evaldesk.report.turn_text import in_one_line
 MOST_NAMED = 10
 
 
-async def check_jobs(desk: Desk, jobs: Sequence[Job], *, is_json: bool) -> int:
+async def check_jobs(desk: Desk, jobs: Sequence[Job], *, is_json: bool, is_cost_limited: bool) -> int:
     """Say what each job comes to; gives the exit code. Raises AgentError, UsageError."""
-    found = [plan_facts(await plan_job(desk, job)) for job in jobs]
+    found = [plan_facts(await plan_job(desk, job, is_cost_limited=is_cost_limited)) for job in jobs]
     if is_json:
         click.echo(json.dumps({"runs": found}, indent=2, ensure_ascii=False))
         return 0

@@ -62,7 +62,8 @@ async def _play_and_judge(
     try:
         try:
             if request.check:
-                return await check_jobs(desk, jobs, is_json=request.is_json)
+                is_cost_limited = gates.max_cost is not None
+                return await check_jobs(desk, jobs, is_json=request.is_json, is_cost_limited=is_cost_limited)
             played = await play_jobs(desk, jobs, is_quiet=request.quiet or request.is_json, max_cost=gates.max_cost)
         except AgentError as error:
             report_error(jobs[0].agent.id, error)

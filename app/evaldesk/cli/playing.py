@@ -18,6 +18,7 @@ from evaldesk.cli.progress import shown_progress
 from evaldesk.desk.budget import is_more
 from evaldesk.desk.desk import Desk
 from evaldesk.desk.evaluating import subject_of
+from evaldesk.desk.price_check import check_prices
 from evaldesk.desk.run_plan import RunPlan
 from evaldesk.desk.runs import RunDesk
 from evaldesk.store import RunSummary
@@ -69,7 +70,7 @@ async def play_jobs(desk: Desk, jobs: Sequence[Job], *, is_quiet: bool, max_cost
     Raises AgentError, UsageError, CancelledError.
     """
     desk.attend()
-    plans = [await plan_job(desk, job) for job in jobs]
+    plans = [await plan_job(desk, job, is_cost_limited=max_cost is not None) for job in jobs]
     played: list[Played] = []
     for job, plan in zip(jobs, plans, strict=True):
         spent = sum(each.run.cost for each in played if each.job.is_baseline == job.is_baseline)
@@ -82,13 +83,16 @@ async def play_jobs(desk: Desk, jobs: Sequence[Job], *, is_quiet: bool, max_cost
     return played
 
 
-async def plan_job(desk: Desk, job: Job) -> RunPlan:
+async def plan_job(desk: Desk, job: Job, *, is_cost_limited: bool = False) -> RunPlan:
     """The run of a job, with the agent asked what it is. Raises AgentError, UsageError."""
     description = await desk.host.describe(job.agent)
     path = job.path.resolve()
     known = next((file.id for file in await asyncio.to_thread(desk.evalsets.list) if file.path == path), "")
     subject = await asyncio.to_thread(subject_of, job.agent, job.evalset, path, description, known)
-    return desk.runs.plan_for(subject, job.options)
+    plan = desk.runs.plan_for(subject, job.options)
+    if is_cost_limited:
+        await check_prices(desk.host, plan, description)
+    return plan
 
 
 async def _play(

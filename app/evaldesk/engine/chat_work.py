@@ -17,6 +17,7 @@ from evaldesk.engine.player import play_turn, timed_out
 from evaldesk.engine.turn import OpenTurn, cut
 from evaldesk.engine.work import MAX_RESULT
 from evaldesk.errors import AgentError
+from evaldesk.llm import price
 from evaldesk.model import AgentDescription, ErrorRecord, Event, Session, TurnRecord
 from evaldesk.wire import to_json
 
@@ -125,9 +126,10 @@ class DescribeWork:
         try:
             agent = (load_ready if self._frame.warm else load)(self._frame.agent)
             description = without_env_secrets(_checked_description(agent.describe()))
+            unpriced = tuple(model for model in self._frame.models if price(model, 1, 1) is None)
         except BaseException as error:
             return to_json(Failed(self._frame.key, without_env_secrets(failure(error, "agent_import"))))
-        return to_json(Described(self._frame.key, description))
+        return to_json(Described(self._frame.key, description, unpriced))
 
     def given_up(self, place: str) -> bytes:
         """An agent whose import does not end."""

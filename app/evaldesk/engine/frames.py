@@ -59,11 +59,15 @@ class Talk(msgspec.Struct, frozen=True, tag="talk"):
 
 
 class Describe(msgspec.Struct, frozen=True, tag="describe"):
-    """Import an agent and say what it is; answered by Described or Failed; `warm` also imports what turns need."""
+    """Import an agent and say what it is; answered by Described or Failed; `warm` also imports what turns need.
+
+    `models` are those whose price somebody wants to know of.
+    """
 
     key: int
     agent: AgentRef
     warm: bool = False
+    models: tuple[str, ...] = ()
 
 
 class Stop(msgspec.Struct, frozen=True, tag="stop"):
@@ -112,10 +116,11 @@ class TurnEnded(msgspec.Struct, frozen=True, tag="turn_ended"):
 
 
 class Described(msgspec.Struct, frozen=True, tag="described"):
-    """What the agent says of itself."""
+    """What the agent says of itself, and which of the models that were asked about have no known price."""
 
     key: int
     description: AgentDescription
+    unpriced: tuple[str, ...] = ()
 
 
 class Failed(msgspec.Struct, frozen=True, tag="failed"):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncGenerator, Coroutine, Mapping
+from collections.abc import AsyncGenerator, Coroutine, Mapping, Sequence
 from contextlib import aclosing, suppress
 from dataclasses import dataclass
 
@@ -53,12 +53,16 @@ class AgentHost:
         known = self._descriptions.get(ref)
         if known and known[0] == version:
             return known[1]
-        return await self._describe(ref, warm=False)
+        return (await self._describe(Describe(next_key(), ref))).description
+
+    async def unpriced(self, ref: AgentRef, models: Sequence[str]) -> tuple[str, ...]:
+        """Those of `models` that nobody knows a price of where the agent is played. Raises AgentError."""
+        return (await self._describe(Describe(next_key(), ref, models=tuple(models)))).unpriced
 
     async def warm(self, ref: AgentRef) -> None:
         """Start the agent's worker and import what its turns need. What fails is said by the first turn."""
         with suppress(AgentError):
-            await self._describe(ref, warm=True)
+            await self._describe(Describe(next_key(), ref, warm=True))
 
     async def play_turn(self, spec: TurnSpec) -> AsyncGenerator[Event | TurnRecord, None]:
         """The events of the turn as they happen, partial ones too, and its TurnRecord at the end.
@@ -94,17 +98,18 @@ class AgentHost:
         if self._tasks:
             await asyncio.wait(self._tasks)
 
-    async def _describe(self, ref: AgentRef, *, warm: bool) -> AgentDescription:
+    async def _describe(self, frame: Describe) -> Described:
+        ref = frame.agent
         try:
             agent = await self._agent(ref)
         except WorkerStartError as error:
             raise AgentError(str(error), trace=error.output) from error
-        async with aclosing(agent.ask(Describe(next_key(), ref, warm), LOAD_TIMEOUT_S)) as answers:
+        async with aclosing(agent.ask(frame, LOAD_TIMEOUT_S)) as answers:
             answer = await anext(answers)
         self._tidy()
         if isinstance(answer, Described):
             self._descriptions[ref] = (agent.version, answer.description)
-            return answer.description
+            return answer
         agent.is_retired = True  # so that the next look is a fresh one
         if isinstance(answer, Failed):
             raise AgentError(answer.error.message, trace=answer.error.trace)
