@@ -38,8 +38,9 @@ def test_the_head_in_the_code_is_the_last_migration() -> None:
     assert ScriptDirectory.from_config(upgrade.alembic_config()).get_heads() == [schema.HEAD]
 
 
-def test_migrations_make_the_declared_tables(store: Store, database: Path) -> None:
-    engine = create_engine(f"sqlite:///{database}")
+def test_migrations_make_the_declared_tables(tmp_path: Path) -> None:
+    upgrade.upgrade(tmp_path / "migrated.db")
+    engine = create_engine(f"sqlite:///{tmp_path / 'migrated.db'}")
     with engine.connect() as connection:
         context = MigrationContext.configure(connection, opts={"compare_type": True})
 
@@ -49,14 +50,34 @@ def test_migrations_make_the_declared_tables(store: Store, database: Path) -> No
     assert difference == []
 
 
-def test_migrated_tables_read_as_the_declared_ones_to_the_letter(store: Store, database: Path, tmp_path: Path) -> None:
-    engine = create_engine(f"sqlite:///{tmp_path / 'declared.db'}")
-    METADATA.create_all(engine)
-    engine.dispose()
+def test_a_new_database_is_to_the_letter_what_all_migrations_lead_to(database: Path, tmp_path: Path) -> None:
+    upgrade.upgrade(tmp_path / "migrated.db")
 
-    migrated, declared = _statements(database), _statements(tmp_path / "declared.db")
+    Store.open(database).close()
 
-    assert migrated == declared
+    assert _statements(database) == _statements(tmp_path / "migrated.db")
+    assert schema.stored_revision(database) == schema.stored_revision(tmp_path / "migrated.db") == TODAY
+
+
+def test_a_database_that_was_left_while_it_was_made_is_made_again(database: Path) -> None:
+    database.parent.mkdir()
+    with closing(sqlite3.connect(database)) as connection:
+        connection.execute("CREATE TABLE alembic_version (version_num VARCHAR(32) NOT NULL)")
+
+    Store.open(database).close()
+
+    assert schema.stored_revision(database) == TODAY
+
+
+def test_a_new_database_is_made_whole_or_not_at_all(database: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(schema, "_REVISIONS", "CREATE TABLE twice, twice")
+        with pytest.raises(WorkspaceError, match="syntax error"):
+            Store.open(database)
+
+    assert _statements(database) == {}
+    Store.open(database).close()
+    assert schema.stored_revision(database) == TODAY
 
 
 def test_a_newer_database_is_refused_and_not_touched(database: Path) -> None:
@@ -128,8 +149,7 @@ def _write(folder: Path, revision: str, before: str, column: str, *, then: str =
 def _statements(path: Path) -> dict[str, str]:
     with closing(sqlite3.connect(path)) as connection:
         rows = connection.execute("SELECT name, sql FROM sqlite_master WHERE sql IS NOT NULL")
-        found = {name: re.sub(r"\s+", " ", sql) for name, sql in rows}
-    return {name: sql for name, sql in found.items() if name != "alembic_version"}
+        return {name: re.sub(r"\s+", "", sql) for name, sql in rows}
 
 
 def _kept_session(path: Path) -> str:

@@ -91,6 +91,12 @@ def writing_engine(path: Path, *, foreign_keys: str = "ON") -> Engine:
     return _engine(path, begin="BEGIN IMMEDIATE", pragmas=pragmas, pool_size=1)
 
 
+def keep_a_log(engine: Engine) -> None:
+    """Let readers go on while somebody writes; the file remembers it."""
+    with closing(engine.raw_connection()) as connection:
+        connection.cursor().execute("PRAGMA journal_mode=WAL").close()
+
+
 def upsert(dialect: str, table: Table) -> Any:
     """An INSERT with `on_conflict_do_update` and `on_conflict_do_nothing`, in the words of `dialect`."""
     if dialect == "postgresql":

@@ -1,4 +1,4 @@
-"""Bring the database to the schema of this code; Alembic is loaded only when it is not there yet."""
+"""Bring the database to the schema of this code; Alembic is loaded only for one that is older."""
 
 from __future__ import annotations
 
@@ -12,10 +12,16 @@ from pathlib import Path
 from sqlalchemy.exc import SQLAlchemyError
 
 from evaldesk.errors import WorkspaceError
-from evaldesk.store.database import make_private_file, make_private_folder
+from evaldesk.store.database import keep_a_log, make_private_file, make_private_folder, writing_engine
 from evaldesk.store.own_folder import check_no_links
+from evaldesk.store.tables import METADATA
 
 HEAD = "0002"
+# As Alembic makes it, which reads from it where the database is.
+_REVISIONS = (
+    "CREATE TABLE IF NOT EXISTS alembic_version "
+    "(version_num VARCHAR(32) NOT NULL, CONSTRAINT alembic_version_pkc PRIMARY KEY (version_num))"
+)
 
 
 def prepare(path: Path) -> None:
@@ -53,11 +59,27 @@ def _upgrade(path: Path) -> None:
     revision = stored_revision(path)
     if revision == HEAD:
         return
-    from evaldesk.store.upgrade import check_known, upgrade
+    if revision is None:
+        _create(path)
+        return
+    from evaldesk.store.upgrade import check_known, upgrade_copied
 
     check_known(path, revision, HEAD)
+    upgrade_copied(path, HEAD)
+
+
+def _create(path: Path) -> None:
+    """Make the tables as they are declared, which is what the migrations lead to: all of them, or none."""
     make_private_file(path)
-    upgrade(path, revision, HEAD)
+    engine = writing_engine(path)
+    try:
+        keep_a_log(engine)
+        with engine.begin() as connection:
+            METADATA.create_all(connection, checkfirst=False)
+            connection.exec_driver_sql(_REVISIONS)
+            connection.exec_driver_sql("INSERT INTO alembic_version VALUES (?)", (HEAD,))
+    finally:
+        engine.dispose()
 
 
 @contextmanager

@@ -11,7 +11,7 @@ from alembic.config import Config
 from alembic.script import ScriptDirectory
 
 from evaldesk.errors import WorkspaceError
-from evaldesk.store.database import make_private_file, writing_engine
+from evaldesk.store.database import keep_a_log, make_private_file, writing_engine
 
 
 def alembic_config() -> Config:
@@ -22,25 +22,29 @@ def alembic_config() -> Config:
     return config
 
 
-def check_known(path: Path, revision: str | None, head: str) -> None:
+def check_known(path: Path, revision: str, head: str) -> None:
     """Raise WorkspaceError when `revision` is none of ours, as that of a newer Evaldesk would be."""
     known = {script.revision for script in ScriptDirectory.from_config(alembic_config()).walk_revisions()}
-    if revision is not None and revision not in known:
+    if revision not in known:
         raise WorkspaceError(
             f"{path} was written by a newer Evaldesk (revision {revision}, this one knows up to {head}); "
             "install that version, or name another workspace"
         )
 
 
-def upgrade(path: Path, revision: str | None, head: str) -> None:
-    """Take the database from `revision` to `head`. What was there before stays beside it as `NAME.before-HEAD`."""
-    if revision is not None:
-        _copy(path, path.with_name(f"{path.name}.before-{head}"))
+def upgrade_copied(path: Path, head: str) -> None:
+    """Take the database to `head`. What was there before stays beside it as `NAME.before-HEAD`."""
+    make_private_file(path)
+    _copy(path, path.with_name(f"{path.name}.before-{head}"))
+    upgrade(path)
+
+
+def upgrade(path: Path) -> None:
+    """Take the database to the last migration, wherever it is."""
     # Tables are rebuilt by some migrations; their foreign keys are checked at the end of each instead.
     engine = writing_engine(path, foreign_keys="OFF")
     try:
-        with closing(engine.raw_connection()) as raw:
-            raw.cursor().execute("PRAGMA journal_mode=WAL")
+        keep_a_log(engine)
         config = alembic_config()
         with engine.connect() as connection:
             config.attributes["connection"] = connection
