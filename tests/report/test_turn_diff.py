@@ -111,6 +111,12 @@ def test_long_texts_of_many_words_are_compared_word_by_word() -> None:
     assert [segment.text.strip() for segment in diff.actual if segment.kind == "ins"] == ["other"]
 
 
+def test_texts_of_hundreds_of_pages_are_not_compared() -> None:
+    diff = diff_text("common " + "a" * 500_000, "common " + "b" * 500_000)
+
+    assert [segment.kind for segment in (*diff.expected, *diff.actual)] == ["del", "ins"]
+
+
 def test_calls_are_aligned_with_arguments_results_and_durations() -> None:
     record = TurnRecord(
         "q",

@@ -12,7 +12,8 @@ from typing import Literal, TypeAlias
 SegmentKind: TypeAlias = Literal["same", "del", "ins"]
 
 _WORD = re.compile(r"\s*(?:\w+|[^\w\s]|\Z)")
-_MOST_WORK = 1_000_000
+_MOST_WORK = 300_000
+_MOST_LETTERS = 500_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,10 +40,13 @@ class TextDiff:
 def diff_text(expected: str, actual: str) -> TextDiff:
     """Compare word by word; punctuation marks are words of their own, the space before a word goes with it.
 
-    Texts too long to be compared in a moment are taken as different between their common beginning and end.
+    Texts too long to be compared in a moment are taken as different between their common beginning and end, and those
+    of hundreds of pages as a whole.
     """
     if expected == actual:
         return TextDiff(_segments([("same", expected)]), _segments([("same", actual)]))
+    if len(expected) + len(actual) > _MOST_LETTERS:
+        return TextDiff(_segments([("del", expected)]), _segments([("ins", actual)]))
     left, right = _WORD.findall(expected), _WORD.findall(actual)
     left_words, right_words = [word.strip() for word in left], [word.strip() for word in right]
     gone: list[tuple[SegmentKind, str]] = []
@@ -74,7 +78,7 @@ class _TooMuchWorkError(Exception):
 
 
 class _Matcher(SequenceMatcher[str]):
-    """Gives up after _MOST_WORK comparisons; lists of 500 words with a comma after each take 60 times as many."""
+    """Gives up after _MOST_WORK comparisons; lists of 500 words with a comma after each take 200 times as many."""
 
     def __init__(self, left: Sequence[str], right: Sequence[str]) -> None:
         super().__init__(None, left, right, autojunk=False)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 from evaldesk.matching import Op, json_equal
 from evaldesk.model import Event, Expected, JsonObject, JsonValue, Score, ToolCall, TurnRecord
@@ -50,19 +51,24 @@ class CallRow:
         return self.op == "~" and bool(self.because)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class TurnDiff:
     """One turn, expected beside actual.
 
-    `is_asserted` says whether the case names the calls of this turn. `text` is None where there is no reference;
-    `answer` is what the agent said, None for a turn that was never played.
+    `is_asserted` says whether the case names the calls of this turn. `reference` is the answer it expects, None where
+    it expects none; `answer` is what the agent said, None for a turn that was never played.
     """
 
     calls: tuple[CallRow, ...]
     is_asserted: bool
     is_played: bool
-    text: TextDiff | None
+    reference: str | None
     answer: str | None
+
+    @cached_property
+    def text(self) -> TextDiff | None:
+        """The answers compared; None where there is no reference."""
+        return None if self.reference is None else diff_text(self.reference, self.answer or "")
 
     @property
     def n_expected_calls(self) -> int:
@@ -101,13 +107,12 @@ def turn_diff(expected: Expected | None, record: TurnRecord | None, scores: Sequ
     """
     expected = expected or Expected()
     outcomes = call_outcomes(record)
-    answer = record.answer if record else None
     return TurnDiff(
         calls=_call_rows(expected.tool_calls, outcomes, scores),
         is_asserted=expected.tool_calls is not None,
         is_played=record is not None,
-        text=None if expected.reference is None else diff_text(expected.reference, answer or ""),
-        answer=answer,
+        reference=expected.reference,
+        answer=record.answer if record else None,
     )
 
 
