@@ -19,16 +19,24 @@ End = Callable[..., TrialResult]
 
 
 class Clock:
-    """Stands still until it is moved."""
+    """Stands still until it is moved, or set to another time of day."""
 
     def __init__(self) -> None:
         self.now = datetime(2026, 11, 21, 9, 0, tzinfo=UTC)
+        self._set_by = timedelta()
 
     def __call__(self) -> datetime:
         return self.now
 
     def move(self, **how_far: float) -> None:
         self.now += timedelta(**how_far)
+
+    def set(self, **by: float) -> None:
+        self.now += timedelta(**by)
+        self._set_by += timedelta(**by)
+
+    def seconds(self) -> float:
+        return (self.now - self._set_by).timestamp()
 
 
 @pytest.fixture
@@ -52,7 +60,7 @@ def migrated(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def store(database: Path, migrated: Path, clock: Clock) -> Iterator[Store]:
     database.parent.mkdir()
     copyfile(migrated, database)
-    with Store.open(database, clock=clock) as opened:
+    with Store.open(database, clock=clock, seconds=clock.seconds) as opened:
         yield opened
 
 

@@ -11,7 +11,7 @@ from sqlalchemy import Connection, Select, delete, exists, func, insert, literal
 from evaldesk.errors import ConflictError, UsageError
 from evaldesk.model import Case, RunConfig, RunStatus
 from evaldesk.store.blobs import pack
-from evaldesk.store.clock import ms_since
+from evaldesk.store.clock import Clock
 from evaldesk.store.contribution import Values
 from evaldesk.store.database import execute_many, upsert
 from evaldesk.store.run_queries import run_row
@@ -45,13 +45,14 @@ def plan(connection: Connection, config: RunConfig, cases: Sequence[Case], now: 
 
 
 def set_status(
-    connection: Connection, run_id: int, status: RunStatus, *, reason: str, driver: str | None, now: datetime
+    connection: Connection, run_id: int, status: RunStatus, reason: str, driver: str | None, clock: Clock
 ) -> None:
-    """Move a run on: the clock of its activity starts and stops with it."""
-    run = run_row(connection, run_id)
-    values: Values = {"status": status, "reason": reason, "ticked_at": now if status in ACTIVE else None}
-    if status == run.status or (status in ACTIVE and run.status in ACTIVE) or status in ENDED:
-        values["active_ms"] = run.active_ms + ms_since(run.ticked_at, now)
+    """Move a run on: its time begins and ends with it, and is counted by the process that plays it alone."""
+    run, now = run_row(connection, run_id), clock()
+    values: Values = {"status": status, "reason": reason}
+    ms = clock.lap(run_id, run.ticked_at, now)
+    if ms is not None or status not in ACTIVE:
+        values |= {"active_ms": run.active_ms + (ms or 0.0), "ticked_at": now if status in ACTIVE else None}
     if driver is not None:
         values["driver"] = driver
     if status in ACTIVE and run.started_at is None:

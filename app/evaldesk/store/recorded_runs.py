@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from datetime import datetime
 
 from evaldesk.errors import UsageError
 from evaldesk.model import AgentRef, Case, RunConfig, TrialResult
 from evaldesk.store import planning
+from evaldesk.store.clock import Clock
 from evaldesk.store.database import Database
 from evaldesk.store.recording import record, transcript_row
 
@@ -26,7 +26,7 @@ BATCH = 500
 class RecordedRunStore:
     """Where imported trials become runs."""
 
-    def __init__(self, database: Database, clock: Callable[[], datetime]) -> None:
+    def __init__(self, database: Database, clock: Clock) -> None:
         self._database = database
         self._clock = clock
 
@@ -38,13 +38,12 @@ class RecordedRunStore:
         """
         check_trials(cases, results)
         n = max(result.trial_index for result in results) + 1
-        now = self._clock()
         with self._database.writing() as connection:
-            run_id = planning.plan(connection, replace(config, n=n), cases, now)
+            run_id = planning.plan(connection, replace(config, n=n), cases, self._clock())
             for start in range(0, len(results), BATCH):
                 batch = [replace(result, run_id=run_id, attempt=1) for result in results[start : start + BATCH]]
-                record(connection, [(result, transcript_row(result)) for result in batch], now)
-            planning.set_status(connection, run_id, "finished", reason=reason, driver="", now=now)
+                record(connection, [(result, transcript_row(result)) for result in batch], self._clock)
+            planning.set_status(connection, run_id, "finished", reason, "", self._clock)
         return run_id
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from datetime import datetime
 from functools import cache
 from typing import Any, TypeAlias
 
@@ -12,7 +11,7 @@ from sqlalchemy import Connection, bindparam, func, select, update
 
 from evaldesk.model import TrialResult
 from evaldesk.store.blobs import pack
-from evaldesk.store.clock import ms_since
+from evaldesk.store.clock import Clock
 from evaldesk.store.contribution import COUNTERS, Values, counters, outcome, scores, trial_key
 from evaldesk.store.database import execute_many, upsert
 from evaldesk.store.tables import RUN, RUN_CASE, SCORE, STRIP_OF, TRANSCRIPT, TRIAL
@@ -27,7 +26,7 @@ def transcript_row(result: TrialResult) -> Values:
     return trial_key(result) | {"attempt": result.attempt, "codec": codec, "data": data}
 
 
-def record(connection: Connection, results: Sequence[tuple[TrialResult, Values]], now: datetime) -> int:
+def record(connection: Connection, results: Sequence[tuple[TrialResult, Values]], clock: Clock) -> int:
     """Write results, each with its transcript row, and return how many counted.
 
     A result does not count when its trial has one already, or has been given to a later attempt; what it says is
@@ -38,13 +37,13 @@ def record(connection: Connection, results: Sequence[tuple[TrialResult, Values]]
     done = [row for row in rows if row["verdict"] is not None]
     values = [score for result, _ in counted if result.status != "cancelled" for score in scores(result)]
 
-    execute_many(connection, _UPDATE_TRIAL, [_at(row, "trial_index") | {"recorded_at": now} for row in rows])
+    execute_many(connection, _UPDATE_TRIAL, [_at(row, "trial_index") | {"recorded_at": clock()} for row in rows])
     execute_many(connection, SCORE.insert(), values)
     _keep_transcripts(connection, [row for _, row in counted], [row for _, row in late])
     execute_many(connection, _ADD_TO_CASE, [_at(row) | _gain([row]) | _letter(row) for row in done])
     add_scores(connection, values)
     add_errors(connection, [row for row in done if row["verdict"] == "errored"])
-    _add_to_runs(connection, rows, Counter(result.run_id for result, _ in late), now)
+    _add_to_runs(connection, rows, Counter(result.run_id for result, _ in late), clock)
     return len(counted)
 
 
@@ -88,12 +87,14 @@ def _keep_transcript(dialect: str) -> Any:
     return upsert(dialect, TRANSCRIPT).on_conflict_do_nothing()
 
 
-def _add_to_runs(connection: Connection, rows: Sequence[Values], n_late: Counter[int], now: datetime) -> None:
+def _add_to_runs(connection: Connection, rows: Sequence[Values], n_late: Counter[int], clock: Clock) -> None:
     run_ids = {row["run_id"] for row in rows} | set(n_late)
     ticks = connection.execute(_FIND_TICKS, {"run_ids": list(run_ids)}).all()
     for run_id, ticked_at in ticks:
+        now = clock()
         done = [row for row in rows if row["run_id"] == run_id and row["verdict"] is not None]
-        time = {"add_active_ms": ms_since(ticked_at, now), "ticked_at": now if ticked_at else None}
+        ms = clock.lap(run_id, ticked_at, now) if ticked_at else None
+        time = {"add_active_ms": ms or 0.0, "ticked_at": ticked_at if ms is None else now}
         gain = _gain(done) | time | {"add_n_duplicates": n_late[run_id]}
         connection.execute(_ADD_TO_RUN, {"at_run_id": run_id} | gain)
 

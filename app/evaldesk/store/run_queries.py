@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import datetime
 from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, Row, bindparam, func, or_, select
@@ -11,7 +10,7 @@ from sqlalchemy import ColumnElement, Connection, Row, bindparam, func, or_, sel
 from evaldesk.errors import NotFoundError
 from evaldesk.model import RunConfig, RunStatus, TrialResult
 from evaldesk.store.blobs import unpack
-from evaldesk.store.clock import ms_since
+from evaldesk.store.clock import Clock
 from evaldesk.store.tables import CASE_METRIC, ERROR_GROUP, LAST_RUN, RUN, RUN_CASE, RUN_SOURCE, TRANSCRIPT
 from evaldesk.store.values import ErrorGroup, LastStrip, MetricRow, RunSummary, TrialKey
 from evaldesk.wire import from_json
@@ -28,11 +27,11 @@ def run_row(connection: Connection, run_id: int) -> Row[Any]:
     return row
 
 
-def summary(row: Row[Any], now: datetime) -> RunSummary:
+def summary(row: Row[Any], clock: Clock) -> RunSummary:
     """A row of `run` as a value; the time since it was last written counts as active while it runs."""
     own = ("deleted_at", "ticked_at", "agent_id", "evalset_id", "n", "config", "active_ms")
     values = {name: value for name, value in row._mapping.items() if name not in own}
-    active_ms = row.active_ms + ms_since(row.ticked_at, now)
+    active_ms = row.active_ms + clock.ms_since(row.id, row.ticked_at)
     return RunSummary(config=from_json(row.config, RunConfig), active_ms=active_ms, **values)
 
 

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import builtins
-from collections.abc import Callable, Sequence
-from datetime import datetime
+from collections.abc import Sequence
 from typing import Any
 
 from sqlalchemy import Row, select, update
@@ -14,6 +13,7 @@ from evaldesk.model import Case, RunConfig, RunStatus, TrialResult
 from evaldesk.store import case_queries, comparing, planning, run_queries
 from evaldesk.store.blobs import unpack
 from evaldesk.store.claiming import is_still
+from evaldesk.store.clock import Clock
 from evaldesk.store.database import Database
 from evaldesk.store.recording import record, transcript_row
 from evaldesk.store.tables import RUN, TRANSCRIPT
@@ -38,7 +38,7 @@ CASES_DELETED_AT_ONCE = 100
 class RunStore:
     """Runs, their cases and their trials. Methods that name a run raise NotFoundError when there is no such run."""
 
-    def __init__(self, database: Database, clock: Callable[[], datetime]) -> None:
+    def __init__(self, database: Database, clock: Clock) -> None:
         self._database = database
         self._clock = clock
 
@@ -59,12 +59,12 @@ class RunStore:
             return 0
         rows = [(result, transcript_row(result)) for result in results]
         with self._database.writing() as connection:
-            return record(connection, rows, self._clock())
+            return record(connection, rows, self._clock)
 
     def set_status(self, run_id: int, status: RunStatus, reason: str = "", *, driver: str | None = None) -> None:
         """Move a run on; `driver` names the process that plays it, None leaves the name as it is."""
         with self._database.writing() as connection:
-            planning.set_status(connection, run_id, status, reason=reason, driver=driver, now=self._clock())
+            planning.set_status(connection, run_id, status, reason, driver, self._clock)
 
     def move_on(self, seen: RunSummary, status: RunStatus, reason: str = "", *, driver: str | None = None) -> bool:
         """As `set_status`, for a run that has still the status and the driver it was `seen` with.
@@ -75,7 +75,7 @@ class RunStore:
         with self._database.writing() as connection:
             if not is_still(connection, seen):
                 return False
-            planning.set_status(connection, seen.id, status, reason=reason, driver=driver, now=self._clock())
+            planning.set_status(connection, seen.id, status, reason, driver, self._clock)
             return True
 
     def set_note(self, run_id: int, note: str) -> None:
@@ -119,7 +119,7 @@ class RunStore:
     def summary(self, run_id: int) -> RunSummary:
         """A run and its totals."""
         with self._database.reading() as connection:
-            return run_queries.summary(run_queries.run_row(connection, run_id), self._clock())
+            return run_queries.summary(run_queries.run_row(connection, run_id), self._clock)
 
     def list(
         self,
@@ -287,8 +287,7 @@ class RunStore:
             return run_queries.last_strips(connection, evalset_id)
 
     def _summaries(self, rows: Sequence[Row[Any]]) -> builtins.list[RunSummary]:
-        now = self._clock()
-        return [run_queries.summary(row, now) for row in rows]
+        return [run_queries.summary(row, self._clock) for row in rows]
 
 
 def _transcript_key(run_id: int, case_index: int, trial_index: int) -> tuple[Any, ...]:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from datetime import datetime
 from pathlib import Path
 from types import TracebackType
 
 from evaldesk.errors import WorkspaceError
-from evaldesk.store.clock import utc_now
+from evaldesk.store.clock import Clock, utc_now
 from evaldesk.store.database import Database
 from evaldesk.store.labels import LabelStore
 from evaldesk.store.moving import move_evalset
@@ -21,7 +22,7 @@ from evaldesk.store.sessions import SessionStore
 class Store:
     """Runs, labels and chat sessions of a workspace. Any thread may use it, and so may other processes."""
 
-    def __init__(self, database: Database, clock: Callable[[], datetime]) -> None:
+    def __init__(self, database: Database, clock: Clock) -> None:
         self._database = database
         self.runs = RunStore(database, clock)
         self.recorded_runs = RecordedRunStore(database, clock)
@@ -29,15 +30,23 @@ class Store:
         self.sessions = SessionStore(database, clock)
 
     @classmethod
-    def open(cls, database: Path, *, must_exist: bool = False, clock: Callable[[], datetime] = utc_now) -> Store:
+    def open(
+        cls,
+        database: Path,
+        *,
+        must_exist: bool = False,
+        clock: Callable[[], datetime] = utc_now,
+        seconds: Callable[[], float] = time.monotonic,
+    ) -> Store:
         """Open the SQLite file, created or brought to the current schema if need be.
 
-        Raises WorkspaceError when it cannot be used, or `must_exist` and does not.
+        `clock` tells the time of day, `seconds` how much of it has passed while the machine was awake. Raises
+        WorkspaceError when it cannot be used, or `must_exist` and does not.
         """
         if must_exist and not database.is_file():
             raise WorkspaceError(f"{database} does not exist; start a desk or a run in this workspace first")
         prepare(database)
-        return cls(Database(database), clock)
+        return cls(Database(database), Clock(clock, seconds))
 
     def move_evalset(self, old_id: str, new_id: str, path: Path) -> None:
         """Let runs, last verdicts and sessions of an eval set follow its file to `path`, in one transaction."""

@@ -21,7 +21,7 @@ class RunSummary:
     """A run and its totals.
 
     `cost` is the sum of the known costs in US dollars; `n_unpriced` trials called a model of unknown price.
-    `duration_ms` adds up the trials, `active_ms` is the time on the clock while the run was going, over resumes.
+    `duration_ms` adds up the trials, `active_ms` is how long the run went on, over resumes, the machine being awake.
     `n_duplicates` counts results that came for a trial that had one already. `note` may be edited after the start,
     unlike the one in `config`.
     """
