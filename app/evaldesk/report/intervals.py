@@ -22,13 +22,16 @@ class Interval:
 
 def wilson(c: float, n: int) -> Interval:
     """Wilson's interval for c of n independent trials; 0 to 1 when n is 0."""
-    if n <= 0:
-        return Interval(0.0, 1.0)
-    rate, z2 = c / n, Z_95 * Z_95
+    return _wilson(c / n, n, Z_95) if n > 0 else Interval(0.0, 1.0)
+
+
+def _wilson(rate: float, n: float, z: float) -> Interval:
+    """Wilson's interval for a rate seen in n independent trials, `z` deviations wide."""
+    z2 = z * z
     middle = (rate + z2 / (2 * n)) / (1 + z2 / n)
-    half = Z_95 * sqrt(rate * (1 - rate) / n + z2 / (4 * n * n)) / (1 + z2 / n)
-    low = 0.0 if c <= 0 else max(0.0, middle - half)
-    return Interval(low, 1.0 if c >= n else min(1.0, middle + half))
+    half = z * sqrt(rate * (1 - rate) / n + z2 / (4 * n * n)) / (1 + z2 / n)
+    low = 0.0 if rate <= 0 else max(0.0, middle - half)
+    return Interval(low, 1.0 if rate >= 1 else min(1.0, middle + half))
 
 
 def rate_interval(counts: Iterable[CaseCounts]) -> Interval | None:
@@ -62,7 +65,8 @@ def mean_interval(
     """Interval of a mean score over n trials of `n_cases` cases, within the metric's range; None when n is below 2.
 
     `squares` is the sum of squared deviations from the mean; `cluster_squares` the sum over cases of (sum of the
-    case's values - their number x mean) squared. A single case is judged by its trials.
+    case's values - their number x mean) squared. A single case is judged by its trials. None, too, where all values
+    are the same and the range is endless: then nothing says how far the next one may lie.
     """
     if n < 2 or n_cases < 1:
         return None
@@ -76,13 +80,27 @@ def clustered_error(n: int, n_clusters: int, cluster_squares: float) -> float:
     return sqrt(n_clusters / (n_clusters - 1) * cluster_squares) / n
 
 
-def _clustered(mean: float, n: int, n_clusters: int, squares: float, low: float, high: float) -> Interval:
+def _clustered(mean: float, n: int, n_clusters: int, squares: float, low: float, high: float) -> Interval | None:
+    """Student's interval around the mean; where it leaves the range also what a rate in that place could be.
+
+    Near an end of the range errors are lopsided, and Student's alone covers 82 % where it promises 95 %. Wilson's is
+    then taken over as many unrelated trials as these are worth. (Korn and Graubard 1998; Dean and Pagano 2015)
+    """
     error = clustered_error(n, n_clusters, squares)
-    if error < 1e-12 and isfinite(high - low):
-        share = wilson((mean - low) / (high - low) * n_clusters, n_clusters)
-        return Interval(low + share.low * (high - low), low + share.high * (high - low))
-    half = t_95(n_clusters - 1) * error
-    return Interval(max(low, mean - half), min(high, mean + half))
+    place = min(1.0, max(0.0, (mean - low) / (high - low))) if isfinite(high - low) else None
+    if error < 1e-12:
+        return None if place is None else _within(low, high, _wilson(place, n_clusters, Z_95))
+    t = t_95(n_clusters - 1)
+    left, right = mean - t * error, mean + t * error
+    if place is None or (low <= left and right <= high):
+        return Interval(max(low, left), min(high, right))
+    worth = max(1.0, place * (1 - place) * ((high - low) / error) ** 2)
+    lopsided = _within(low, high, _wilson(place, worth, t))
+    return Interval(max(low, min(left, lopsided.low)), min(high, max(right, lopsided.high)))
+
+
+def _within(low: float, high: float, share: Interval) -> Interval:
+    return Interval(low + share.low * (high - low), low + share.high * (high - low))
 
 
 @lru_cache(maxsize=1024)
