@@ -26,6 +26,10 @@ def test_mcnemar_is_the_binomial_test(n_fixed: int, n_broken: int) -> None:
     assert mcnemar(n_fixed, n_broken) == pytest.approx(float(expected))
 
 
+def test_mcnemar_counts_the_flips_of_a_large_run_at_once() -> None:
+    assert mcnemar(5_000, 4_800) == pytest.approx(float(scipy.stats.binomtest(5_000, 9_800).pvalue))
+
+
 @many
 @given(flips, flips, flips, flips)
 def test_fisher_is_that_of_scipy_on_larger_tables(a: int, b: int, c: int, d: int) -> None:

@@ -13,10 +13,15 @@ from math import comb
 
 def mcnemar(n_fixed: int, n_broken: int) -> float:
     """Chance of flips at least as one-sided when either way is as likely; 1 without a flip. (McNemar, exact)"""
-    n, fewer = n_fixed + n_broken, min(n_fixed, n_broken)
+    n = n_fixed + n_broken
     if n_fixed == n_broken:
         return 1.0
-    return 2 * sum(comb(n, i) for i in range(fewer + 1)) / (1 << n)
+    ways = total = 1
+    for i in range(min(n_fixed, n_broken)):
+        # One step from C(n, i) to the next: counted anew each time, 10,000 flips took half a minute.
+        ways = ways * (n - i) // (i + 1)
+        total += ways
+    return 2 * total / (1 << n)
 
 
 @lru_cache(maxsize=4096)
