@@ -72,6 +72,24 @@ def test_validate_as_json_has_an_object_for_each_file(run: Run) -> None:
     assert (bad["is_valid"], bad["line"]) == (False, 1)
 
 
+def test_validate_holds_a_criteria_file_against_the_metrics_that_there_are(run: Run) -> None:
+    criteria = {"tool_exact": 1.0, "cost": {"threshold": None}}
+    Path("good.json").write_text(json.dumps({"criteria": criteria, "user_simulator_config": {"model": "demo/user"}}))
+    Path("bad.json").write_text('{"criteria": {\n  "tool_exakt": 1.0}}')
+
+    result = run("validate", "good.json", "bad.json")
+
+    assert result.exit_code == 2
+    assert result.stdout.splitlines() == [
+        "good.json: criteria file",
+        "  tool_exact at least 1.00.",
+        "  cost informs.",
+        "  A simulated user by demo/user.",
+    ]
+    assert result.stderr.startswith("evaldesk: bad.json:2:17: criteria.tool_exakt: ")
+    assert "did you mean 'tool_exact'?" in result.stderr
+
+
 def test_convert_reads_one_form_and_writes_another(run: Run) -> None:
     result = run("convert", ROWS, "add.evalset.json")
 

@@ -54,6 +54,7 @@ def test_the_commands_work_one_after_the_other(tmp_path: Path, monkeypatch: pyte
     monkeypatch.chdir(tmp_path)
     for name, sample in FILES.items():
         copyfile(SAMPLES / sample, tmp_path / name)
+    (tmp_path / "test_config.json").write_text('{"criteria": {"tool_exact": 1.0}}')
     ours = [words[1:] for words in COMMANDS if words[0] == "evaldesk"]
 
     for words in ours:

@@ -24,7 +24,8 @@ DEFAULT_EVALSET, DEFAULT_RUN = "adk", "adk-results"
 def export(what: str, format_name: str | None, output: str | None, force: bool, workspace: str | None) -> None:
     """Give out an eval set by its name, or a run by its number.
 
-    Formats of a run: adk-results, osmosis-results, openhands, atif, otel, csv. `evaldesk convert` reads and writes them.
+    Formats of a run: adk-results, osmosis-results, openhands, atif, otel, csv. `evaldesk convert` reads and
+    writes them all.
 
     \b
     evaldesk export hello_world --format osmosis-jsonl -o hello.jsonl

@@ -30,6 +30,8 @@ from evaldesk.model import Criterion, JsonObject
 NAMES = ("test_config.json", "eval_config.json")
 """What a criteria file beside an eval set is called; the first that is there counts."""
 
+_KEYS = frozenset({"criteria", "custom_metrics", "user_simulator_config"})
+
 DEEP_OPTIONS = ("judge_model_options", "rubrics")
 """Options whose own keys may be written in camelCase too; what lies in `judge_model_config` is the provider's."""
 
@@ -65,6 +67,16 @@ class CriteriaFile:
         given = raw.get(criteria, {}).get(metric) if raw else None
         spelled = next((key for key in given if snake_case(key) == option), "") if isinstance(given, dict) else ""
         return (criteria, metric, spelled) if spelled else (criteria, metric)
+
+
+def is_criteria_file(data: bytes) -> bool:
+    """Whether the bytes are JSON with the keys of a criteria file, and of no eval set and no result."""
+    try:
+        value = parse_json(data, source="").value
+    except FormatError:
+        return False
+    keys = {snake_case(key) for key in value} if isinstance(value, dict) else set()
+    return bool(keys & _KEYS) and not keys & {"eval_cases", "eval_case_results"}
 
 
 def read_criteria_file(data: bytes, *, source: str) -> CriteriaFile:
