@@ -20,6 +20,7 @@ from evaldesk.report import (
     state_rows,
     turn_diff,
 )
+from evaldesk.report.turn_diff import call_outcomes
 
 ROLL, CHECK = ToolCall("roll_die", {"sides": 20}), ToolCall("check_prime", {"nums": [7, 12, 17]})
 
@@ -152,6 +153,16 @@ def test_results_without_ids_belong_to_the_first_free_call_of_their_tool() -> No
     diff = turn_diff(None, TurnRecord("q", (*calls, *results)))
 
     assert [row.result for row in diff.calls] == [3, 5]
+
+
+def test_thousands_of_results_that_belong_to_no_call_are_looked_through_once() -> None:
+    calls = [Event("tool_call", call=ToolCall("look", id=f"call {at}")) for at in range(20_000)]
+    results = [Event("tool_result", call=ToolCall("look", id=f"result {at}"), result=at) for at in range(20_000)]
+
+    found = call_outcomes(TurnRecord("q", (*calls, *results)))
+
+    assert len(found) == 20_000
+    assert {outcome for _, outcome in found} == {None}
 
 
 def test_moved_missing_and_extra_calls_have_their_places() -> None:

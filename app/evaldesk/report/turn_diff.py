@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict, deque
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -177,21 +178,13 @@ def call_row(
 def call_outcomes(record: TurnRecord | None) -> list[tuple[ToolCall, Event | None]]:
     """Each call with its result: by id where calls have one, else the first result of that tool still free."""
     events = record.events if record else ()
-    results = [event for event in events if event.kind == "tool_result" and event.call]
-    found: list[tuple[ToolCall, Event | None]] = []
+    results: defaultdict[tuple[str | None, str], deque[Event]] = defaultdict(deque)
     for event in events:
-        if event.kind != "tool_call" or event.call is None:
-            continue
-        outcome = next((result for result in results if _answers(result, event.call)), None)
-        if outcome is not None:
-            results.remove(outcome)
-        found.append((event.call, outcome))
-    return found
+        if event.kind == "tool_result" and event.call:
+            results[_key(event.call)].append(event)
+    calls = [event.call for event in events if event.kind == "tool_call" and event.call]
+    return [(call, free.popleft() if (free := results[_key(call)]) else None) for call in calls]
 
 
-def _answers(result: Event, call: ToolCall) -> bool:
-    if result.call is None:
-        return False
-    if result.call.id is not None or call.id is not None:
-        return result.call.id == call.id
-    return result.call.name == call.name
+def _key(call: ToolCall) -> tuple[str | None, str]:
+    return call.id, call.name if call.id is None else ""
