@@ -7,13 +7,14 @@ from collections.abc import Iterator
 
 import pytest
 
-from evaldesk.collecting import no_collecting
+from evaldesk.collecting import no_collecting, settle
 
 
 @pytest.fixture(autouse=True)
 def awake() -> Iterator[None]:
     gc.enable()
     yield
+    gc.unfreeze()
     gc.enable()
 
 
@@ -33,3 +34,12 @@ def test_a_collector_that_somebody_switched_off_stays_off() -> None:
         pass
 
     assert not gc.isenabled()
+
+
+def test_what_has_settled_is_not_looked_at_again() -> None:
+    kept = [object()]
+    assert any(found is kept for found in gc.get_objects())
+
+    settle()
+
+    assert not any(found is kept for found in gc.get_objects())

@@ -38,7 +38,7 @@ from evaldesk.model import (
 )
 from evaldesk.settings import Settings
 from evaldesk.store import Store
-from evaldesk.web.app import create_app
+from evaldesk.web.app import add_pages, create_app
 from evaldesk.web.guard import guard_settings
 
 PORT = 8420
@@ -155,6 +155,7 @@ class Fort:
     def routes(self) -> list[Route]:
         """Every address of the application."""
         app = cast("Any", self.client.app).app
+        add_pages(app)
         assert [route for route in app.routes if not isinstance(route, Route | Mount)] == []
         return [route for route in app.routes if isinstance(route, Route)]
 

@@ -26,8 +26,6 @@ from typing import Any
 
 import msgspec
 
-from evaldesk.agents.benchmark import KIND as BENCHMARK
-from evaldesk.agents.benchmark import declared_options
 from evaldesk.agents.finding import agent_ref
 from evaldesk.agents.loading import import_from
 from evaldesk.agents.remote import PREFIXES, REMOTE, checked_ref
@@ -91,7 +89,7 @@ def _declared(name: str, table: dict[str, Any], workspace: Path) -> AgentRef:
 
 
 def _target(place: str, table: dict[str, Any], workspace: Path) -> AgentRef:
-    if table.get("kind") == BENCHMARK:
+    if table.get("kind") == "benchmark":
         return _benchmark(place, table, workspace)
     if set(table) != {"target"} or not isinstance(table["target"], str):
         raise UsageError(f"{place}: beside a target, which is a string, nothing else may be said")
@@ -104,13 +102,15 @@ def _target(place: str, table: dict[str, Any], workspace: Path) -> AgentRef:
 
 def _benchmark(place: str, table: dict[str, Any], workspace: Path) -> AgentRef:
     """A `process_instance` with its options; folders and files among them are looked up from the workspace."""
+    from evaldesk.agents.benchmark import KIND, declared_options
+
     options = {name: value for name, value in table.items() if name not in {"kind", "target"}}
     for name in ("config_file", "workspace"):
         if name in options:
             options[name] = str(workspace / str(options[name]))
     try:
         declared = declared_options(**options)
-        return replace(_target(place, {"target": table["target"]}, workspace), kind=BENCHMARK, declared=declared)
+        return replace(_target(place, {"target": table["target"]}, workspace), kind=KIND, declared=declared)
     except UsageError as error:
         raise error if place in str(error) else UsageError(f"{place}: {error}") from error
 

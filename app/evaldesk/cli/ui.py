@@ -10,7 +10,7 @@ from dataclasses import replace
 
 import click
 
-from evaldesk.collecting import no_collecting
+from evaldesk.collecting import no_collecting, settle
 from evaldesk.errors import UsageError
 
 DEFAULT_PORT = 8420
@@ -57,6 +57,7 @@ def ui(
         from evaldesk.model import ModelOptions
         from evaldesk.web.server import Address, serve
 
+        settle()
     settings = open_settings(folders, workspace=workspace, is_demo=demo)
     settings = replace(settings, model_options=settings.model_options | ModelOptions(base_url=base_url))
     is_person = sys.stdout.isatty() and not no_open and has_screen(sys.platform, os.environ)

@@ -8,18 +8,9 @@ from urllib.parse import urlencode
 
 from evaldesk.desk.comparison_cases import CHANGED, KINDS, CaseChange, by_id, case_changes, rates, verdicts
 from evaldesk.desk.comparison_config import ConfigDifference, config_difference, warnings
+from evaldesk.desk.run_names import run_title
 from evaldesk.desk.run_reliability import reliability
-from evaldesk.desk.run_view import (
-    LIVE,
-    Bar,
-    Filter,
-    columns_k,
-    is_higher_better,
-    is_share,
-    known_cost,
-    run_title,
-    short_title,
-)
+from evaldesk.desk.run_view import LIVE, Bar, Filter, columns_k, is_higher_better, is_share, known_cost, short_title
 from evaldesk.errors import UsageError
 from evaldesk.report import (
     DOLLARS,

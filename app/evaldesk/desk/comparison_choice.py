@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from evaldesk.desk.run_view import run_title
+from evaldesk.desk.run_names import run_title
 from evaldesk.report import passed_words
 from evaldesk.store import RunStore, RunSummary
 

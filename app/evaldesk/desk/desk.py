@@ -4,32 +4,40 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from sqlalchemy.exc import SQLAlchemyError
 
 from evaldesk.desk.agents import AgentDesk
 from evaldesk.desk.evalsets import EvalSetDesk
-from evaldesk.desk.importing import ImportDesk
-from evaldesk.desk.runs import RunDesk
-from evaldesk.desk.sessions import SessionDesk
-from evaldesk.desk.watching import WatchDesk
 from evaldesk.engine import AgentHost
-from evaldesk.errors import WorkspaceError
+from evaldesk.errors import EvaldeskError, WorkspaceError
 from evaldesk.settings import Settings
 from evaldesk.store import Store
 
+if TYPE_CHECKING:
+    from evaldesk.desk.importing import ImportDesk
+    from evaldesk.desk.runs import RunDesk
+    from evaldesk.desk.sessions import SessionDesk
+    from evaldesk.desk.watching import WatchDesk
+
+log = logging.getLogger("evaldesk.desk")
+
 
 class Desk:
-    """One workspace, open: its agents, chat sessions, eval sets and runs."""
+    """One workspace, open: its agents, chat sessions, eval sets and runs.
+
+    What the first page does without is imported when it is first asked for.
+    """
 
     def __init__(self, settings: Settings, store: Store, host: AgentHost) -> None:
         self.settings = settings
         self.store = store
         self.host = host
         self.agents = AgentDesk(settings, host)
-        self.sessions = SessionDesk(store, self.agents, host)
-        self.watching = WatchDesk(self.sessions, self.agents, host, settings.user)
         self.evalsets = EvalSetDesk(settings, store)
-        self.imports = ImportDesk(settings, store, self.evalsets)
-        self.runs = RunDesk(settings, store, self.agents, self.evalsets)
         self._warming: asyncio.Task[None] | None = None
         self._attending: asyncio.Task[None] | None = None
 
@@ -38,15 +46,49 @@ class Desk:
         """A desk on the workspace's database, which is made or migrated when needed. Raises WorkspaceError."""
         return cls(settings, Store.open(settings.database), AgentHost())
 
+    @cached_property
+    def sessions(self) -> SessionDesk:
+        """The chat sessions, and the turns that are played in them."""
+        from evaldesk.desk.sessions import SessionDesk
+
+        return SessionDesk(self.store, self.agents, self.host)
+
+    @cached_property
+    def watching(self) -> WatchDesk:
+        """The simulated users that one looks on at."""
+        from evaldesk.desk.watching import WatchDesk
+
+        return WatchDesk(self.sessions, self.agents, self.host, self.settings.user)
+
+    @cached_property
+    def imports(self) -> ImportDesk:
+        """What was uploaded and is not taken over yet."""
+        from evaldesk.desk.importing import ImportDesk
+
+        return ImportDesk(self.settings, self.store, self.evalsets)
+
+    @cached_property
+    def runs(self) -> RunDesk:
+        """The runs, and those who play them in this process."""
+        from evaldesk.desk.runs import RunDesk
+
+        return RunDesk(self.settings, self.store, self.agents, self.evalsets)
+
     async def start(self) -> None:
-        """Warm what the first visitor needs, and go on with the runs that a dead desk left behind."""
+        """Look for agents, and have the first ready to talk."""
         await self.agents.start()
-        await self.runs.start_up()
+
+    async def go_on(self) -> None:
+        """Take up the runs that a dead desk left behind, and from now on those that are submitted."""
+        try:
+            await self.runs.start_up()
+        except (EvaldeskError, SQLAlchemyError) as error:
+            log.warning("runs that were left behind cannot be taken up: %s", error)
         self._warming = asyncio.create_task(self._warm_runs())
         self._attending = asyncio.create_task(self.runs.attend(takes_up=True))
 
     def attend(self) -> None:
-        """Let other processes stop the runs that go on here; `start` does so, and takes up what was submitted."""
+        """Let other processes stop the runs that go on here; `go_on` does so, and takes up what was submitted."""
         self._attending = asyncio.create_task(self.runs.attend(takes_up=False))
 
     async def close(self) -> None:

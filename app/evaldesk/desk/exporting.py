@@ -8,8 +8,8 @@ import re
 from dataclasses import dataclass, replace
 
 from evaldesk.desk.evalsets import Export
+from evaldesk.desk.run_names import evalset_name
 from evaldesk.desk.run_results import read_cases
-from evaldesk.desk.run_view import evalset_name
 from evaldesk.errors import FormatError, NotFoundError
 from evaldesk.formats import FORMATS, losses
 from evaldesk.formats.exchange import RecordedRun

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from evaldesk.desk.agents import FoundAgent
-from evaldesk.desk.run_view import run_title
+from evaldesk.desk.run_names import run_title
 from evaldesk.store import RunSummary, SessionSummary, Store
 from evaldesk.store.evalset_files import EvalSetFile
 

@@ -10,7 +10,8 @@ from urllib.parse import urlencode
 from evaldesk.desk.label_agreement import MetricAgreement, bound_words, metric_agreements, people_words, turn_pairs
 from evaldesk.desk.labels import VERDICTS
 from evaldesk.desk.rescoring import played_run_id
-from evaldesk.desk.run_view import Filter, run_title
+from evaldesk.desk.run_names import run_title
+from evaldesk.desk.run_view import Filter
 from evaldesk.store import LabelFilter, LabelledTrial, RunSummary, Store
 
 PAGE_SIZE = 50

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from evaldesk.desk.run_names import evalset_name
 from evaldesk.desk.run_recording import recording_sentence, user_sentence
-from evaldesk.desk.run_view import evalset_name, needs_words
+from evaldesk.desk.run_view import needs_words
 from evaldesk.desk.trial_turns import json_line
 from evaldesk.model import Criterion, RunConfig
 from evaldesk.store import RunSummary

@@ -8,7 +8,8 @@ from datetime import datetime
 from functools import lru_cache
 from urllib.parse import urlencode
 
-from evaldesk.desk.run_view import BADGES, Filter, evalset_name, known_cost, run_title
+from evaldesk.desk.run_names import evalset_name, run_title
+from evaldesk.desk.run_view import BADGES, Filter, known_cost
 from evaldesk.model import RunStatus
 from evaldesk.report import interval_words, rate_interval
 from evaldesk.store import RunStore, RunSummary

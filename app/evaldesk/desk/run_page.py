@@ -10,6 +10,7 @@ from typing import Any
 from evaldesk.desk.exporting import run_formats
 from evaldesk.desk.rescoring import Scoring, scorings
 from evaldesk.desk.run_facts import Fact, run_facts
+from evaldesk.desk.run_names import run_title
 from evaldesk.desk.run_reliability import Reliability, reliability
 from evaldesk.desk.run_scores import MetricLine, metric_lines
 from evaldesk.desk.run_view import (
@@ -25,7 +26,6 @@ from evaldesk.desk.run_view import (
     known_cost,
     matrix_rows,
     needs_words,
-    run_title,
     short_title,
 )
 from evaldesk.desk.run_words import Answer, Progress, answer, progress, reason_note

@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import fsum
 
+from evaldesk.desk.run_names import run_title
 from evaldesk.desk.run_scores import metric_interval, metric_range
-from evaldesk.desk.run_view import needs_words, run_title, short_title
+from evaldesk.desk.run_view import needs_words, short_title
 from evaldesk.report import (
     Bin,
     CaseCounts,

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import PurePath
 from urllib.parse import urlencode
 
 from evaldesk.metrics import metric_info
-from evaldesk.model import RunConfig, RunStatus
+from evaldesk.model import RunStatus
 from evaldesk.report import Interval, pass_at_k, pass_hat_k, threshold_words, wilson
 from evaldesk.store import CaseFilter, CaseRow, CaseSort, RunSummary, TrialKey
 
@@ -177,17 +176,3 @@ def is_share(metric: str) -> bool:
 def first_problem(strip: str) -> int:
     """The trial that a case's name leads to: the first that did not pass, else the first."""
     return next((at for at, letter in enumerate(strip) if letter in "feu"), 0)
-
-
-def run_title(summary: RunSummary) -> str:
-    """What a run is called: its number and its eval set."""
-    return f"Run {summary.id}, {evalset_name(summary.config)}"
-
-
-def evalset_name(config: RunConfig) -> str:
-    """The name of the eval set's file when the run started, without its endings."""
-    name = PurePath(config.evalset_path).name
-    for ending in (".evalset.json", ".test.json", ".json"):
-        if name.endswith(ending) and name != ending:
-            return name.removesuffix(ending)
-    return name or config.evalset_id

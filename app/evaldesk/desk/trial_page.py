@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from evaldesk.desk.run_view import STATUS_OF, Square, needs_words, run_title, short_title
+from evaldesk.desk.run_names import run_title
+from evaldesk.desk.run_view import STATUS_OF, Square, needs_words, short_title
 from evaldesk.desk.trial_ending import ending_sentence
 from evaldesk.desk.trial_turns import TurnPanel, said_verdict, shown_value, turn_panels
 from evaldesk.errors import NotFoundError

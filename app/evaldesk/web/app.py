@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import logging
 import secrets
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
+from threading import Lock
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
 from starlette.middleware.gzip import GZipMiddleware
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Mount
 from starlette.staticfiles import StaticFiles
-from starlette.types import ASGIApp, Scope
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from evaldesk import paths
+from evaldesk.collecting import no_collecting
 from evaldesk.desk.desk import Desk
 from evaldesk.errors import ConflictError, EvaldeskError, NotFoundError
 from evaldesk.registry import import_target
@@ -26,6 +30,7 @@ from evaldesk.web.guard import Guard, GuardSettings
 from evaldesk.web.render import environment, page
 
 log = logging.getLogger("evaldesk.web")
+_adding = Lock()
 
 ROUTES: tuple[str, ...] = (
     "evaldesk.web.routes.home:routes",
@@ -33,7 +38,6 @@ ROUTES: tuple[str, ...] = (
     "evaldesk.web.routes.recording:routes",
     "evaldesk.web.routes.turns:routes",
     "evaldesk.web.routes.sessions:routes",
-    "evaldesk.web.routes.turns:routes",
     "evaldesk.web.routes.watching:routes",
     "evaldesk.web.routes.cases:routes",
     "evaldesk.web.routes.evalsets:routes",
@@ -50,15 +54,18 @@ def create_app(desk: Desk, guard: GuardSettings) -> Guard:
     """The application for `desk`, inside the guard: not even the error page of a defect escapes it."""
 
     @asynccontextmanager
-    async def lifespan(_: Starlette) -> AsyncIterator[None]:
+    async def lifespan(app: Starlette) -> AsyncIterator[None]:
         await desk.start()
+        opening = asyncio.create_task(_open_rest(app, desk))
         try:
             yield
         finally:
+            opening.cancel()
             await desk.close()
 
     app = Starlette(
-        routes=_routes(),
+        routes=[*_routes(ROUTES[:1]), Mount("/static", app=_static())],
+        middleware=[Middleware(_WithAllPages)],
         exception_handlers={
             HTTPException: _http_error,
             EvaldeskError: _evaldesk_error,
@@ -67,20 +74,50 @@ def create_app(desk: Desk, guard: GuardSettings) -> Guard:
         lifespan=lifespan,
     )
     app.state.desk = desk
+    app.state.has_all_pages = False
     app.state.templates = environment()
     app.state.templates.globals["static"] = _static_addresses(paths.shipped("static"))
     return Guard(app, guard)
 
 
-def _routes() -> list[BaseRoute]:
+class _WithAllPages:
+    """Lets the first page pass at once, which is all that a browser opens with; any other waits for all of them."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        is_first = scope["type"] != "http" or scope["path"] == "/" or scope["path"].startswith("/static/")
+        if not is_first and not scope["app"].state.has_all_pages:
+            await asyncio.to_thread(add_pages, scope["app"])
+        await self._app(scope, receive, send)
+
+
+def add_pages(app: Starlette) -> None:
+    """Import the pages but the first, and serve them from now on; any thread may ask, and ask again."""
+    with _adding, no_collecting():
+        if not app.state.has_all_pages:
+            app.router.routes.extend(_routes(ROUTES[1:]))
+            app.state.has_all_pages = True
+
+
+async def _open_rest(app: Starlette, desk: Desk) -> None:
+    """What nobody waits for who opens the first page."""
+    await asyncio.to_thread(add_pages, app)
+    await desk.go_on()
+
+
+def _routes(targets: Sequence[str]) -> list[BaseRoute]:
     found: list[BaseRoute] = []
-    for target in ROUTES:
+    for target in targets:
         routes = import_target(target)
         if isinstance(routes, Sequence):
             found.extend(routes)
-    static: ASGIApp = GZipMiddleware(_Static(directory=paths.shipped("static")), minimum_size=1024)
-    found.append(Mount("/static", app=static))
     return found
+
+
+def _static() -> ASGIApp:
+    return GZipMiddleware(_Static(directory=paths.shipped("static")), minimum_size=1024)
 
 
 class _Static(StaticFiles):

@@ -20,6 +20,7 @@ import uvicorn
 from starlette.applications import Starlette
 from starlette.types import ASGIApp
 
+from evaldesk.collecting import no_collecting, settle
 from evaldesk.desk.desk import Desk
 from evaldesk.engine.open_files import allow_open_files
 from evaldesk.errors import WorkspaceError
@@ -56,7 +57,9 @@ def serve(settings: Settings, address: Address, *, is_person_there: bool) -> Non
         port = listener.getsockname()[1]
         home = f"http://{_shown(address.host)}:{port}/"
         hold.update(home)
-        app = create_app(Desk.open(settings), guard_settings(token, port, address.names))
+        with no_collecting():
+            app = create_app(Desk.open(settings), guard_settings(token, port, address.names))
+            settle()
         closing = closing_of(cast("Starlette", app.app))
         browser_folder = settings.state_folder if is_person_there else None
         with _written_down(settings.state_folder / ADDRESS_NAME, f"{home}?token={token}"):

@@ -1,4 +1,7 @@
-"""How values are written on pages: times, sizes, numbers. One filter each."""
+"""How values are written on pages: times, sizes, numbers. One filter each.
+
+The reports are imported by those that need them, after the first page, which does not.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,6 @@ from datetime import UTC, datetime
 import msgspec
 
 from evaldesk.model import AskedBy
-from evaldesk.report import Interval, number_words, passed_words, rate_words
 
 
 def ago(moment: datetime | None, now: datetime | None = None) -> str:
@@ -42,7 +44,11 @@ def score(value: float | None, digits: int = 2) -> str:
     """A score with fixed digits, whole from 100 on; a dash where there is none."""
     if value is None:
         return "–"
-    return number_words(value) if abs(value) >= 99.995 else f"{value:.{digits}f}"
+    if abs(value) < 99.995:
+        return f"{value:.{digits}f}"
+    from evaldesk.report import number_words
+
+    return number_words(value)
 
 
 def dollars(cost: float | None) -> str:
@@ -77,7 +83,16 @@ def plural(number: int, noun: str) -> str:
 
 def rate_label(rate: float, low: float, high: float) -> str:
     """What a bar of a rate says to those who cannot see it."""
+    from evaldesk.report import Interval, rate_words
+
     return rate_words(rate, Interval(low, high))
+
+
+def passed_words(passed: int, scored: int) -> str:
+    """How many passed of those that were scored."""
+    from evaldesk import report
+
+    return report.passed_words(passed, scored)
 
 
 def speaker(asked_by: AskedBy | None) -> str:

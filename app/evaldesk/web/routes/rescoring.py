@@ -11,7 +11,8 @@ from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
 from evaldesk.desk.allowed_criteria import allowed_criteria
-from evaldesk.desk.run_view import LIVE, run_title
+from evaldesk.desk.run_names import run_title
+from evaldesk.desk.run_view import LIVE
 from evaldesk.errors import UsageError
 from evaldesk.metrics import is_function
 from evaldesk.web.addresses import number
