@@ -10,7 +10,7 @@ from typing import Any, cast
 
 import pytest
 
-from evaldesk.desk import run_driver, run_players
+from evaldesk.desk import run_driver, run_writer
 from evaldesk.desk.desk import Desk
 from evaldesk.desk.run_driver import RunDriver
 from evaldesk.desk.run_mark import own_mark
@@ -124,7 +124,7 @@ async def test_a_run_belongs_to_who_starts_it_from_its_first_moment(
 async def test_the_end_of_a_run_is_stored_once_the_disk_takes_it(
     desk: RunDesk, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(run_players, "RETRY_S", 0.0)
+    monkeypatch.setattr(run_writer, "RETRY_S", 0.0)
     monkeypatch.setattr(store.runs, "set_status", failing(store.runs.set_status, 2))
     monkeypatch.setattr(store.runs, "move_on", failing(store.runs.move_on, 2))
 
@@ -187,7 +187,7 @@ async def test_a_large_run_is_deleted_beside_the_thread_that_stores_trials(desk:
 async def test_trials_that_a_slow_disk_has_not_stored_are_bounded(desk: RunDesk, store: Store) -> None:
     config = planned(desk).config
     executor = InlineExecutor(config.concurrency)
-    driver = RunDriver(1, config, store, executor, writer=desk._players._writer, scrubbed=lambda result: result)
+    driver = RunDriver(1, config, store, executor, writer=desk._players.writer, scrubbed=lambda result: result)
     bound = config.concurrency + run_driver.MAX_UNSTORED
 
     driver.in_flight.update((index, 0) for index in range(bound - 1))

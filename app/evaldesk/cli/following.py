@@ -25,7 +25,8 @@ async def follow_run(desk: Desk, run: RunSummary, begin: Callable[[Desk, RunSumm
             with on_interrupt(interruption):
                 run_id = interruption.run_id = await begin(desk, run)
                 async for _ in desk.runs.watch(run_id):
-                    show(await desk.runs.summary(run_id), desk.runs.pause(run_id))
+                    waits = desk.runs.trouble(run_id) or desk.runs.pause(run_id)
+                    show(await desk.runs.summary(run_id), waits)
         summary = await desk.runs.summary(run_id)
         show_result(desk.store, summary)
         if summary.status == "stopped":

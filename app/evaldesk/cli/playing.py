@@ -104,7 +104,7 @@ async def _play(
         def on_progress(summary: RunSummary) -> None:
             interruption.run_id = summary.id
             job.on_progress(desk.store, summary)
-            show(summary, desk.runs.pause(summary.id))
+            show(summary, desk.runs.trouble(summary.id) or desk.runs.pause(summary.id))
 
         with on_interrupt(interruption):
             summary = await desk.runs.run_to_end(plan, on_progress, max_cost=max_cost)

@@ -153,7 +153,8 @@ async def _evaluate(
         async with _opened(settings, who, options.model) as (runs, store, description):
             plan = runs.plan_for(subject_of(who.ref, evalset, path, description), chosen)
             summary = await runs.run_to_end(plan, on_progress)
-            return await asyncio.to_thread(read_result, store, summary.id)
+            result = await asyncio.to_thread(read_result, store, summary.id)
+            return replace(result, status=summary.status, reason=summary.reason)
 
 
 @asynccontextmanager

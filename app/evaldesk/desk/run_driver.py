@@ -6,22 +6,20 @@ import asyncio
 import zlib
 from collections import deque
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
-from concurrent.futures import Executor as Threads
 from contextlib import aclosing
 from dataclasses import replace
 
 from evaldesk.desk.budget import Metered, overspent_sentence
 from evaldesk.desk.rescoring import StoredTrials
+from evaldesk.desk.run_writer import RunWriter
 from evaldesk.engine import Executor, GradeSpec, drive_batches
 from evaldesk.engine.pauses import pauses_sentence
-from evaldesk.errors import WorkspaceError
 from evaldesk.model import Case, ErrorRecord, RunConfig, RunStatus, TrialResult, TrialSpec
 from evaldesk.store import PendingTrial, Store, TrialKey
 from evaldesk.store.recorded_runs import is_imported
 
 BATCH_SIZE = 100
 BATCH_S = 0.05
-RETRY_S = 2.0
 PAUSE_S = 0.5
 MAX_UNSTORED = 1_000
 FATAL_KINDS: Mapping[str, str] = {
@@ -47,7 +45,7 @@ class RunDriver:
         store: Store,
         executor: Executor,
         *,
-        writer: Threads,
+        writer: RunWriter,
         scrubbed: Callable[[TrialResult], TrialResult],
         on_change: Callable[[], None] = lambda: None,
         max_cost: float | None = None,
@@ -77,7 +75,7 @@ class RunDriver:
         """Play until nothing is pending, the run is stopped or a model refuses for good; gives status and reason."""
         telling = asyncio.create_task(self._tell_pauses())
         try:
-            await asyncio.get_running_loop().run_in_executor(self._writer, self._look)
+            await self._writer.write(self._look)
             while self._todo and not (self._is_stopped or self._is_overspent):
                 concurrency = self._config.concurrency
                 async with (
@@ -168,8 +166,7 @@ class RunDriver:
 
     async def _commit(self, results: Sequence[TrialResult]) -> None:
         """Take secrets out, make results durable, then let them be seen."""
-        loop = asyncio.get_running_loop()
-        clean = await loop.run_in_executor(self._writer, lambda: [self._scrubbed(result) for result in results])
+        clean = await self._writer.write(lambda: [self._scrubbed(result) for result in results])
         results = [self._as_counted(result) for result in clean]
         for start in range(0, len(results), BATCH_SIZE):
             batch = results[start : start + BATCH_SIZE]
@@ -178,18 +175,13 @@ class RunDriver:
             self._on_change()
 
     async def _record(self, batch: Sequence[TrialResult]) -> None:
-        """Write, and go on trying while the disk or the database says no: finished trials are never dropped."""
-        loop = asyncio.get_running_loop()
-        while True:
-            try:
-                await loop.run_in_executor(self._writer, self._store.runs.record, batch)
-            except (WorkspaceError, OSError) as error:
-                self.trouble = f"{len(batch)} finished trials wait to be stored: {error}"
-                self._on_change()
-                await asyncio.sleep(RETRY_S)
-            else:
-                self.trouble = ""
-                return
+        def tell(error: Exception) -> None:
+            trials = "1 finished trial waits" if len(batch) == 1 else f"{len(batch)} finished trials wait"
+            self.trouble = f"{trials} to be stored: {error}"
+            self._on_change()
+
+        await self._writer.insist(self._store.runs.record, batch, on_refusal=tell)
+        self.trouble = ""
 
     def _ended(self, result: TrialResult) -> None:
         """Begin no more trials the moment one met what all others would meet: it takes a while until it is stored."""

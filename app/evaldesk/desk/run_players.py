@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import functools
 import logging
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import TypeVar
 
-from evaldesk.desk.run_driver import RETRY_S, RunDriver
+from evaldesk.desk.run_driver import RunDriver
 from evaldesk.desk.run_live import LiveRun
 from evaldesk.desk.run_mark import own_mark
+from evaldesk.desk.run_writer import RunWriter
 from evaldesk.desk.scrubbing import value_scrubber
 from evaldesk.engine import Executor
 from evaldesk.errors import ConflictError, EvaldeskError, NotFoundError, WorkspaceError
@@ -25,18 +23,21 @@ log = logging.getLogger("evaldesk.runs")
 
 MAX_RUNS_AT_ONCE = 3
 CLOSE_S = 5.0
-T = TypeVar("T")
 
 
 @dataclass(slots=True)
 class Playing:
-    """A run that this process drives; `driver` is None while it waits for its turn. `max_cost` is in US dollars."""
+    """A run that this process drives; `driver` is None while it waits for its turn. `max_cost` is in US dollars.
+
+    `unstored` says why its end could not be stored, should that be given up.
+    """
 
     live: LiveRun = field(default_factory=LiveRun)
     driver: RunDriver | None = None
     task: asyncio.Task[None] | None = None
     is_stopped: bool = False
     max_cost: float | None = None
+    unstored: str = ""
 
 
 class RunPlayers:
@@ -44,9 +45,9 @@ class RunPlayers:
 
     def __init__(self, settings: Settings, store: Store, open_executor: Callable[[RunConfig], Executor]) -> None:
         self.playing: dict[int, Playing] = {}
+        self.writer = RunWriter()
         self._store = store
         self._open_executor = open_executor
-        self._writer = ThreadPoolExecutor(max_workers=1, thread_name_prefix="evaldesk-writer")
         self._scrubbed: Callable[[TrialResult], TrialResult] = value_scrubber(settings.environment)
         self._slots = asyncio.Semaphore(MAX_RUNS_AT_ONCE)
         self._is_closing = False
@@ -67,7 +68,7 @@ class RunPlayers:
         playing = self.playing[seen.id] = Playing()
         is_ours = False
         try:
-            is_ours = await self.write(self._store.runs.move_on, seen, "pending", note, driver=own_mark())
+            is_ours = await self.writer.write(self._store.runs.move_on, seen, "pending", note, driver=own_mark())
         finally:
             if not is_ours:
                 del self.playing[seen.id]
@@ -75,11 +76,6 @@ class RunPlayers:
         if not is_ours:
             raise ConflictError(f"run {seen.id} was taken up, stopped or deleted by another process just now")
         return self.play(seen.id, note)
-
-    async def write(self, call: Callable[..., T], *args: object, **options: object) -> T:
-        """Carry out a write of the store in the one thread that writes."""
-        loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self._writer, functools.partial(call, *args, **options))
 
     async def close(self) -> None:
         """End what runs here without a verdict; the runs stay `running` and go on at the next start."""
@@ -97,7 +93,7 @@ class RunPlayers:
             for task in hanging:  # it waits for a disk that takes nothing: its trials are played again
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
-        await asyncio.to_thread(self._writer.shutdown)
+        await self.writer.close()
 
     async def _play_one(self, run_id: int, playing: Playing, note: str) -> None:
         pulse = asyncio.create_task(playing.live.beat())
@@ -105,7 +101,9 @@ class RunPlayers:
             status, reason = await self._outcome(run_id, playing, note)
             if not self._is_closing:
                 with contextlib.suppress(NotFoundError):  # it was deleted while it waited for its turn
-                    await self._insist(self._store.runs.set_status, run_id, status, reason)
+                    await self.writer.insist(self._store.runs.set_status, run_id, status, reason)
+        except WorkspaceError as error:
+            playing.unstored = str(error)
         finally:
             pulse.cancel()
             with contextlib.suppress(asyncio.CancelledError):
@@ -131,25 +129,16 @@ class RunPlayers:
         seen = await asyncio.to_thread(self._store.runs.summary, run_id)
         config = seen.config
         is_wanted = not playing.is_stopped and seen.status != "stopping"
-        if not (is_wanted and await self._insist(self._store.runs.move_on, seen, "running", note)):
+        if not (is_wanted and await self.writer.insist(self._store.runs.move_on, seen, "running", note)):
             return "stopped", ""
         playing.driver = RunDriver(
             run_id,
             config,
             self._store,
             self._open_executor(config),
-            writer=self._writer,
+            writer=self.writer,
             scrubbed=self._scrubbed,
             on_change=playing.live.touch,
             max_cost=playing.max_cost,
         )
         return await playing.driver.drive()
-
-    async def _insist(self, call: Callable[..., T], *args: object) -> T:
-        """As `write`, but go on trying while the disk or the database says no, until the desk closes."""
-        while True:
-            try:
-                return await self.write(call, *args)
-            except WorkspaceError as error:
-                log.warning("the state of a run cannot be stored yet: %s", error)
-                await asyncio.sleep(RETRY_S)

@@ -35,6 +35,7 @@ from evaldesk.store import RunSummary, Store, TrialKey
 log = logging.getLogger("evaldesk.runs")
 
 POLL_S = 1.0
+PATIENCE_S = 600.0
 WAITING = "waiting"
 """In place of a driver: the run was submitted, and whoever comes first takes it up."""
 
@@ -60,7 +61,7 @@ class RunDesk:
         self._spares = SpareWorkers(settings.n_spares)
         self._players = RunPlayers(settings, store, open_executor or self._local_executor)
         self._playing = self._players.playing
-        self._write = self._players.write
+        self._write = self._players.writer.write
 
     def warm(self, *, has_models: bool) -> None:
         """Have workers ready before the first run; with LiteLLM imported where an agent has a model to call."""
@@ -104,8 +105,10 @@ class RunDesk:
     ) -> RunSummary:
         """Play a run here and now; tells of progress at most four times a second. Cancelling it stops the run.
 
-        Once its trials cost more than `max_cost` US dollars it begins no others, and ends stopped.
+        Once its trials cost more than `max_cost` US dollars it begins no others, and ends stopped. Whoever waits for it
+        may not be there to empty a full disk: after PATIENCE_S the run is failed, and what is stored can be resumed.
         """
+        self._players.writer.patience_s = PATIENCE_S
         run_id, playing = await self._begin(plan, max_cost)
         try:
             async for _ in playing.live.ticks():
@@ -115,7 +118,8 @@ class RunDesk:
             if playing.task:
                 await asyncio.wait({playing.task})
             raise
-        return await self.summary(run_id)
+        summary = await self.summary(run_id)
+        return replace(summary, status="failed", reason=playing.unstored) if playing.unstored else summary
 
     async def stop(self, run_id: int, *, cancel: bool = False) -> None:
         """Start no more trials of a run; those that run finish, or end now with `cancel` and stay planned.

@@ -7,8 +7,9 @@ from collections.abc import Sequence
 import pytest
 from tests.desk.runs_by_hand import HandExecutor, OpenDesk, over, started, subject
 
-from evaldesk.desk import run_driver
+from evaldesk.desk import run_driver, run_writer, runs
 from evaldesk.desk.run_plan import RunOptions
+from evaldesk.errors import WorkspaceError
 from evaldesk.model import Case, ErrorRecord, TrialResult
 from evaldesk.store import Store
 
@@ -106,7 +107,7 @@ async def test_a_model_that_refuses_for_good_stops_the_run_once(open_desk: OpenD
 async def test_finished_trials_wait_for_a_full_disk(
     open_desk: OpenDesk, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(run_driver, "RETRY_S", 0.0)
+    monkeypatch.setattr(run_writer, "RETRY_S", 0.0)
     record, troubles = store.runs.record, []
 
     def sometimes(batch: Sequence[TrialResult]) -> int:
@@ -122,6 +123,27 @@ async def test_finished_trials_wait_for_a_full_disk(
 
     assert "No space left on device" in troubles[2]
     assert (summary.status, summary.n_passed) == ("finished", 2)
+
+
+async def test_who_plays_a_run_here_and_now_does_not_wait_for_a_full_disk_for_ever(
+    open_desk: OpenDesk, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> int:
+        raise WorkspaceError("the disk is full")
+
+    monkeypatch.setattr(runs, "PATIENCE_S", 0.0)
+    desk = open_desk(HandExecutor(["passed"]), HandExecutor(["passed"]))
+    with monkeypatch.context() as broken:
+        broken.setattr(store.runs, "record", full)
+        broken.setattr(store.runs, "set_status", full)
+        given_up = await desk.run_to_end(desk.plan_for(subject(2), RunOptions()), lambda _: None)
+    store.runs.set_status(given_up.id, "running", driver="a process that ended")
+    await desk.resume(given_up.id)
+    resumed = await over(desk, given_up.id)
+
+    assert given_up.status == "failed"
+    assert given_up.reason == "the disk is full; given up after 0 min: make room, then resume the run"
+    assert (resumed.status, resumed.n_passed) == ("finished", 2)
 
 
 async def test_the_command_line_drives_a_run_to_its_end(open_desk: OpenDesk) -> None:
