@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from difflib import get_close_matches
 from importlib import import_module
 from importlib.metadata import entry_points
 
@@ -21,7 +22,9 @@ def import_target(target: str) -> object:
     found: object = import_module(module_name)
     for part in attribute.split("."):
         if not hasattr(found, part):
-            raise UsageError(f"module {module_name!r} has no attribute {attribute!r}")
+            nearest = get_close_matches(part, dir(found), n=1)
+            hint = f"; did you mean {nearest[0]!r}?" if nearest else ""
+            raise UsageError(f"module {module_name!r} has no attribute {attribute!r}{hint}")
         found = getattr(found, part)
     return found
 

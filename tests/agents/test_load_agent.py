@@ -58,7 +58,20 @@ def test_a_chained_error_keeps_its_cause(loaded: Any) -> None:
 
 
 def test_a_missing_attribute_is_named(loaded: Any) -> None:
-    assert "has no attribute 'root_agent'" in str(_failure(loaded, "other = 1"))
+    error = _failure(loaded, "root_agnet = 1")
+
+    assert str(error).endswith("module 'some_agent.agent' has no attribute 'root_agent'; did you mean 'root_agnet'?")
+    assert not error.trace
+
+
+def test_a_module_that_is_not_there_is_answered_with_the_nearest(tmp_path: Path) -> None:
+    (tmp_path / "server_of_mine.py").write_text("agent_loop = 1")
+
+    with pytest.raises(AgentError) as caught:
+        load_agent(AgentRef("x", "srver_of_mine:agent_loop", root=str(tmp_path)))
+
+    assert str(caught.value).endswith(f"no module 'srver_of_mine' in {tmp_path}; did you mean 'server_of_mine'?")
+    assert not caught.value.trace
 
 
 def test_what_no_adapter_knows_is_said(loaded: Any) -> None:

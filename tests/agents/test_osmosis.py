@@ -15,7 +15,7 @@ from tests.agents.osmosis_example import NEWER, OLDER, SERVER, forget_package, r
 from evaldesk.agents import Agent
 from evaldesk.agents.osmosis_standin import is_standin
 from evaldesk.engine import play_trial
-from evaldesk.errors import AgentError
+from evaldesk.errors import AgentError, ModelError
 from evaldesk.model import ModelOptions, Session, TrialSpec
 from evaldesk.model.reports import reported_values
 
@@ -136,7 +136,7 @@ def test_a_loop_describes_its_tools(loaded: Any) -> None:
 
 
 async def test_without_a_model_the_reason_says_how_to_name_one(loaded: Any, play: Any) -> None:
-    with pytest.raises(AgentError, match="--model"):
+    with pytest.raises(ModelError, match="--model"):
         await play(loaded(SERVER, "agent_loop"), Session("s"), "1 + 2?")
 
 

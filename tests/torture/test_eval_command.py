@@ -80,11 +80,11 @@ def test_wrong_usage_is_one_sentence_and_plays_nothing(brief: Place, arguments: 
     assert brief.played == []
 
 
-def test_an_agent_that_cannot_be_imported_shows_the_trace_of_its_own_code(brief: Place) -> None:
+def test_an_agent_that_cannot_be_imported_shows_the_trace_of_its_own_code_when_asked(brief: Place) -> None:
     path = brief.write_cases(QUERIES)
     brief.write_agent("import pdf_tables\n\nroot_agent = pdf_tables.agent\n", "broken")
 
-    ended = brief.run("eval", "broken", str(path))
+    ended = brief.run("eval", "broken", str(path), "--debug")
 
     assert (ended.returncode, ended.stdout) == (3, "")
     assert ended.stderr.startswith("evaldesk: broken cannot be loaded: ")

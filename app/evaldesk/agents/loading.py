@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import sys
 from collections.abc import Callable
+from difflib import get_close_matches
 from pathlib import Path
 from types import ModuleType
 from typing import TypeAlias, cast
@@ -98,11 +99,21 @@ def _import(ref: AgentRef) -> object:
     try:
         return import_from(ref.target, ref.root)
     except UsageError as error:
-        raise AgentError(f"{ref.id}: {error}") from error
+        raise AgentError(f"{ref.target}: {error}") from error
     except (Exception, SystemExit) as error:
-        said = missing_package(error) or (f"{type(error).__name__}: {error}" if str(error) else type(error).__name__)
+        raised = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+        said = missing_package(error) or _missing_module(error, ref) or raised
         place = user_place(error, ref.root)
-        raise AgentError(f"{place or ref.target}: {said}", trace=user_trace(error)) from error
+        raise AgentError(f"{place or ref.target}: {said}", trace=user_trace(error) if place else "") from error
+
+
+def _missing_module(error: BaseException, ref: AgentRef) -> str:
+    """That the agent's own module is not there, with the nearest that is; empty for another failure."""
+    name = ref.target.partition(":")[0].partition(".")[0]
+    if not isinstance(error, ModuleNotFoundError) or error.name != name:
+        return ""
+    nearest = get_close_matches(name, [entry.stem for entry in Path(ref.root or ".").iterdir()], n=1)
+    return f"no module {name!r} in {ref.root}{f'; did you mean {nearest[0]!r}?' if nearest else ''}"
 
 
 def _part(found: object, ref: AgentRef) -> object:

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 from evaldesk.agents.history import assistant_message
-from evaldesk.errors import AgentError
+from evaldesk.errors import ModelError
 from evaldesk.llm import PATIENT, ModelCall, ModelReply, complete
 from evaldesk.model import JsonObject, Session
 
@@ -25,13 +24,14 @@ def model_call(
 ) -> ModelCall:
     """A call of the session's model. `options` are those of a chat completion, and win over the session's.
 
-    Raises AgentError when the session names no model.
+    Raises ModelError when the session names no model.
     """
     options = options or {}
     asked = session.model_options
     model = options.get("model") or session.model
     if not model:
-        raise AgentError("this agent has no model of its own; name one with --model, or choose one in the form")
+        said = "this agent has no model of its own; name one with --model, or choose one in the form"
+        raise ModelError(said, kind="no_model", is_fatal=True)
     known: dict[str, Any] = {
         "temperature": asked.temperature,
         "top_p": asked.top_p,
@@ -58,8 +58,7 @@ def model_call(
 
 async def ask(session: Session, call: ModelCall) -> ModelReply:
     """The reply, with the session's patience. Raises ModelError."""
-    n_retries = session.model_options.n_retries
-    return await complete(call, patience=PATIENT if n_retries is None else replace(PATIENT, n_attempts=n_retries + 1))
+    return await complete(call, patience=PATIENT.with_retries(session.model_options.n_retries))
 
 
 def reply_message(reply: ModelReply) -> dict[str, Any]:

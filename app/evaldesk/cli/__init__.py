@@ -103,7 +103,8 @@ def main() -> None:
         sys.stdout.reconfigure(errors="backslashreplace")  # a mark that the locale lacks ends no command
     is_debug = DEBUG in arguments
     try:
-        code = cli([each for each in arguments if each != DEBUG], prog_name="evaldesk", standalone_mode=False)
+        others = [each for each in arguments if each != DEBUG]
+        code = cli(others, prog_name="evaldesk", standalone_mode=False, obj=is_debug)
         sys.exit(code if isinstance(code, int) else 0)
     except (click.Abort, KeyboardInterrupt):
         click.echo("Stopped.", err=True)

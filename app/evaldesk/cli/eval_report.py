@@ -19,11 +19,14 @@ WORDS = {"f": "failed", "e": "errored", "u": "unscored"}
 
 
 def report_error(agent_id: str, error: AgentError) -> None:
-    """An agent that does not load, with the trace of its own code."""
-    click.echo(f"evaldesk: {agent_id} cannot be loaded: {in_one_line(scrub(str(error), os.environ))}", err=True)
-    trace = getattr(error, "trace", "")
-    if trace:
-        click.echo(printable(scrub(trace, os.environ)), err=True)
+    """An agent that does not load; with `--debug`, the trace of its own code."""
+    context = click.get_current_context(silent=True)
+    is_debug = context is not None and context.find_root().obj is True
+    hint = "; add --debug for the trace" if error.trace and not is_debug else ""
+    said = in_one_line(scrub(str(error), os.environ))
+    click.echo(f"evaldesk: {agent_id} cannot be loaded: {said}{hint}", err=True)
+    if is_debug and error.trace:
+        click.echo(printable(scrub(error.trace, os.environ)), err=True)
 
 
 def show_result(store: Store, summary: RunSummary, *, is_quiet: bool = False) -> None:

@@ -28,6 +28,7 @@ FATAL_KINDS: Mapping[str, str] = {
     "authentication": "The model's provider does not accept the key",
     "quota": "The quota at the model's provider is used up",
     "unknown_model": "The model does not exist",
+    "no_model": "The agent needs a model",
 }
 
 

@@ -6,7 +6,7 @@ import sys
 import threading
 import traceback
 
-from evaldesk.errors import AgentError, ModelError, NoDoubleError
+from evaldesk.errors import AgentError, EvaldeskError, ModelError, NoDoubleError
 from evaldesk.model import ErrorRecord
 from evaldesk.wire import plain_text
 
@@ -25,12 +25,14 @@ def failure(error: BaseException, kind: str = "agent_raised") -> ErrorRecord:
 
 
 def trace_of(error: BaseException) -> str:
-    """The traceback of `error` without our own frames, unless there are no others."""
+    """The traceback of `error` without our own frames, unless there are no others; then that of no error of ours."""
     from evaldesk.agents.traces import user_trace
 
     try:
         trace = user_trace(error)
-        return trace if "  File " in trace else "".join(traceback.format_exception(error))
+        if "  File " in trace:
+            return trace
+        return "" if isinstance(error, EvaldeskError) else "".join(traceback.format_exception(error))
     except Exception as broken:
         return f"{type(error).__name__}, whose trace cannot be shown: {type(broken).__name__}"
 

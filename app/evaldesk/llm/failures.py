@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -52,16 +52,12 @@ class ModelFailure:
 
 def model_error(error: BaseException, model: str) -> ModelError | None:
     """What a provider's client raised somewhere in the chain of `error`, as a ModelError; None when none did."""
-    found: BaseException | None = error
-    for _ in range(MAX_CHAIN):
-        if found is None:
-            break
+    for found in _chain(error):
         if isinstance(found, ModelError):
             return found
         if type(found).__module__.startswith(_CLIENTS) or _NO_KEY.search(str(found)):
             failure = failure_of(found, model)
             return ModelError(failure.sentence, kind=failure.kind, is_fatal=failure.is_fatal)
-        found = found.__cause__ or found.__context__
     return None
 
 
@@ -121,11 +117,31 @@ def _passing(names: set[str], status: int, text: str) -> str | None:
 
 def _said(error: BaseException) -> str:
     """What the provider said, as one line without LiteLLM's own names and without secrets."""
-    text = str(error).strip() or type(error).__name__
+    text = _unreachable(error) or str(error).strip() or type(error).__name__
     text = re.sub(r"^(?:litellm\.)?\w+(?:Error|Timeout)?: (?=\S)", "", text.splitlines()[0])
     text = re.sub(r"^\w*(?:Error|Exception):? (?:- )?", "", text)
     text = scrub(text, os.environ)
     return text if len(text) <= MAX_SAID else f"{text[:MAX_SAID]}…"
+
+
+def _unreachable(error: BaseException) -> str:
+    """`cannot connect to 127.0.0.1:8000: Connection refused`, where that is somewhere in the chain; else empty."""
+    for found in _chain(error):
+        cause = getattr(found, "os_error", None)  # of aiohttp
+        if isinstance(cause, OSError):
+            said = os.strerror(cause.errno) if cause.errno and cause.errno > 0 else cause.strerror
+            return f"cannot connect to {getattr(found, 'host', '')}:{getattr(found, 'port', '')}: {said}"
+    return ""
+
+
+def _chain(error: BaseException) -> Iterator[BaseException]:
+    """The error and what it came of, nearest first."""
+    found: BaseException | None = error
+    for _ in range(MAX_CHAIN):
+        if found is None:
+            return
+        yield found
+        found = found.__cause__ or found.__context__
 
 
 def _key_names(model: str) -> str:
