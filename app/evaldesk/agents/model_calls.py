@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from evaldesk.agents.history import assistant_message
@@ -58,7 +59,8 @@ def model_call(
 
 async def ask(session: Session, call: ModelCall) -> ModelReply:
     """The reply, with the session's patience. Raises ModelError."""
-    return await complete(call, patience=PATIENT.with_retries(session.model_options.n_retries))
+    n_retries = session.model_options.n_retries
+    return await complete(call, patience=PATIENT if n_retries is None else replace(PATIENT, n_attempts=n_retries + 1))
 
 
 def reply_message(reply: ModelReply) -> dict[str, Any]:
