@@ -50,9 +50,9 @@ def test_chat_add_run_and_read_work_without_scripts(visit: Visit) -> None:
     page.get_by_label("Eval set", exact=True).select_option(someone.evalset("hello_world"))
     page.get_by_label("Case", exact=True).fill("without_scripts")
     page.get_by_role("button", name="Add and run 5 times").click()
-    page.get_by_role("button", name=re.compile("Start 5 trials")).click()
     expect(page.get_by_text("All 5 trials done.")).to_be_visible()
 
+    expect(page.get_by_role("link", name="Run again…")).to_be_visible()
     expect(page.locator("#answer")).to_contain_text("5 of 5 passed")
     expect(page.get_by_role("table", name="pass@k and pass^k by k").get_by_role("row")).to_have_count(6)
     page.get_by_role("link", name="trial 3 passed").click()
@@ -138,7 +138,7 @@ def add_current_session(someone: Visitor, case_id: str) -> None:
 
 def run_five_times(page: Page, case_id: str) -> None:
     """One case, five times; the page follows the run to its end."""
-    page.get_by_role("link", name="Run it 5 times").click()
+    page.get_by_role("link", name="Run it 5 times…").click()
     expect(page.get_by_label("Selected cases only")).to_be_checked()
     page.get_by_label("Model", exact=True).select_option(MODEL)
     page.get_by_label("Note", exact=True).fill(f"the journey of {case_id}")

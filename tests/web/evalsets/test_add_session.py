@@ -72,7 +72,7 @@ def test_after_saving_the_set_offers_to_run_the_case(pages: Pages, calc: str, ad
     assert f"/runs/new?evalset={calc}&amp;case=roll_check&amp;n=5&amp;agent=dice" in text
 
 
-def test_add_and_run_goes_to_the_run_form(pages: Pages, calc: str, address: str) -> None:
+def test_add_and_run_asks_by_which_agent_where_the_sessions_own_is_gone(pages: Pages, calc: str, address: str) -> None:
     answer = pages.post(address, pages.fields(address) | {"then": "run"})
 
     assert answer.headers["location"] == f"/runs/new?evalset={calc}&case=roll_check&n=5&agent=dice"

@@ -25,6 +25,12 @@ def test_a_label_is_written_on_the_page_of_its_trial(pages: Any) -> None:
     assert "The verdict agrees with the labels 0 times of 1; on failures 0 of 1" in listed
 
 
+def test_labels_come_after_the_turns_and_are_reached_from_above_them(pages: Any) -> None:
+    page = pages.get(f"{pages.finish()}/cases/1/trials/0").text
+
+    assert page.index('href="#labels"') < page.index('id="turn-1"') < page.index('id="labels"')
+
+
 def test_a_label_is_removed_by_its_button(pages: Any) -> None:
     trial = f"{pages.finish(n='1')}/cases/0/trials/0"
     pages.post(f"{trial}/labels", **SAID)

@@ -28,6 +28,7 @@ from evaldesk.web.drafts import CaseDraft, TurnDraft, apply_op, draft_of, read_d
 from evaldesk.web.forms import SHOW_TOP, Problems, leave, read_form, said, text_of
 from evaldesk.web.line_diff import DiffLine
 from evaldesk.web.render import desk_of, page
+from evaldesk.web.routes.new_run import run_case
 
 EDITOR = "editor"
 
@@ -70,7 +71,7 @@ async def save(request: Request) -> Response:
     except CaseNameTakenError as error:
         problems.add("case", "Case", f"Another case of this set is named {error.case_id}.")
         return _render(request, replace(editor, problems=problems, taken=error), 409)
-    return _leave(request, form, file, saved)
+    return await _leave(request, form, file, saved)
 
 
 async def new(request: Request) -> Response:
@@ -188,7 +189,7 @@ async def _add(request: Request, form: FormData, editor: Editor) -> Response:
     except CaseNameTakenError as error:
         problems.add("case", "Case", f"Another case of this set is named {error.case_id}.")
         return _render(request, replace(editor, problems=problems, taken=error), 409)
-    return _leave(request, form, editor.file, saved)
+    return await _leave(request, form, editor.file, saved)
 
 
 async def _save_gone(request: Request, form: FormData, file: EvalSetFile, draft: CaseDraft) -> Response:
@@ -239,9 +240,9 @@ def _render_json(
     return page(request, "cases/json.html", status=status, note=note, run_address=address, **typed, **where)
 
 
-def _leave(request: Request, form: FormData, file: EvalSetFile, saved: FoundCase) -> Response:
+async def _leave(request: Request, form: FormData, file: EvalSetFile, saved: FoundCase) -> Response:
     if text_of(form, "then") == "run":
-        return leave(request, run_address(file.id, saved.case.id), EDITOR)
+        return leave(request, await run_case(request, file.id, saved.case), EDITOR)
     return leave(request, f"/evalsets/{file.id}/cases/{saved.key}?note=saved", EDITOR)
 
 

@@ -18,6 +18,7 @@ from evaldesk.desk.run_plan import RunOptions, RunPlan
 from evaldesk.errors import EvaldeskError, FormatError, NotFoundError, UsageError
 from evaldesk.model import Case, EvalSet
 from evaldesk.store import RunSummary
+from evaldesk.web.case_editor import run_address
 from evaldesk.web.criteria_form import Typed
 from evaldesk.web.forms import read_form
 from evaldesk.web.metric_form import MetricGroup, Offer, metric_groups
@@ -71,6 +72,26 @@ async def create(request: Request) -> Response:
     return RedirectResponse(f"/runs/{await desk_of(request).runs.start(plan)}", status_code=303)
 
 
+async def run_case(request: Request, evalset_id: str, case: Case, agent_id: str = "") -> str:
+    """Start five trials of a case and say where; without an `agent_id`, by the agent that the case names.
+
+    Where there is something to decide, nothing is started and the address is that of the form: no agent is meant, it
+    does not load, a metric cannot judge the case, or the run would be refused.
+    """
+    desk = desk_of(request)
+    agent_id = agent_id or _agent_meant(desk.agents.list(), [case])
+    named = {"agent": agent_id} if agent_id else {}
+    form = run_address(evalset_id, case.id, **named)
+    typed: Typed = ImmutableMultiDict({**named, "evalset": evalset_id, "case": case.id, "cases": "selected", "n": "5"})
+    try:
+        unscored = await asyncio.to_thread(unscored_lines, typed, [case])
+        if unscored or desk.agents.get(agent_id).error:
+            return form
+        return f"/runs/{await desk.runs.start(await _plan(request, typed))}"
+    except (UsageError, FormatError, NotFoundError):
+        return form
+
+
 async def _plan(request: Request, typed: Typed) -> RunPlan:
     options = read_options(typed)
     if typed.get("try"):
@@ -119,13 +140,14 @@ async def _filled(request: Request, typed: Typed) -> RunForm:
     desk = desk_of(request)
     agents = desk.agents.list()
     files = [file for file in await asyncio.to_thread(desk.evalsets.list) if not file.error]
-    agent = await _agent(request, _chosen(typed, "agent"), agents[0].id if agents else "")
     wanted = _chosen(typed, "evalset")
     evalset_id = wanted if wanted in {file.id for file in files} else (files[0].id if files else "")
     evalset = await _read_evalset(request, evalset_id) if evalset_id else None
     is_selection, ticked = chosen_of(typed, evalset)
     all_cases = evalset.cases if evalset else ()
     cases = [case for case in all_cases if not is_selection or case.id in ticked]
+    meant = _agent_meant(agents, cases) or (agents[0].id if agents else "")
+    agent = await _agent(request, _chosen(typed, "agent"), meant)
     values = typed_values(typed)
     plan = await asyncio.to_thread(
         estimate,
@@ -162,6 +184,14 @@ async def _filled(request: Request, typed: Typed) -> RunForm:
 async def _groups(desk: Desk, typed: Typed, cases: Sequence[Case]) -> tuple[MetricGroup, ...]:
     offer = Offer(desk.settings.allowed_judges, desk.settings.functions)
     return await asyncio.to_thread(metric_groups, typed, cases, offer)
+
+
+def _agent_meant(agents: Sequence[FoundAgent], cases: Sequence[Case]) -> str:
+    """The only agent there is, or the first that a case names; empty where none does."""
+    ids = [agent.id for agent in agents]
+    sessions = [case.initial_session for case in cases if case.initial_session]
+    named = [session.app_name for session in sessions if session.app_name in ids]
+    return ids[0] if len(ids) == 1 else next(iter(named), "")
 
 
 async def _agent(request: Request, agent_id: str, default: str) -> FoundAgent | None:

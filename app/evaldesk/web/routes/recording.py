@@ -26,10 +26,11 @@ from evaldesk.secrets import scrubber
 from evaldesk.store import StoredSession
 from evaldesk.store.evalset_files import EvalSetFile, LossError
 from evaldesk.web.case_checks import case_from
-from evaldesk.web.case_editor import case_text, run_address
+from evaldesk.web.case_editor import case_text
 from evaldesk.web.drafts import CaseDraft, apply_op, draft_of, read_draft
 from evaldesk.web.forms import SHOW_TOP, Problems, leave, read_form, text_of
 from evaldesk.web.render import desk_of, page
+from evaldesk.web.routes.new_run import run_case
 from evaldesk.web.words import plural
 
 EDITOR = "editor"
@@ -138,7 +139,7 @@ async def save(request: Request) -> Response:
         problems.add("case", "Case", f"{adding.set_title} has a case named {error.case_id} already.")
         return _render(request, replace(adding, problems=problems, taken=error), 409)
     if text_of(form, "then") == "run":
-        return leave(request, run_address(set_id, saved.case.id, agent=adding.session.agent_id), EDITOR)
+        return leave(request, await run_case(request, set_id, saved.case, adding.session.agent_id), EDITOR)
     query = urlencode({"added": saved.key, "agent": adding.session.agent_id})
     return leave(request, f"/evalsets/{set_id}?{query}", EDITOR)
 
