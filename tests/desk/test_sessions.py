@@ -69,7 +69,7 @@ async def test_a_turn_is_stored_before_whoever_follows_it_sees_its_end(desk: Ses
     session = desk.create("dice", '{"a": 1}')
 
     items = []
-    async for item in desk.play_turn(session.id, "Hi"):
+    async for item in (await desk.start_turn(session.id, "Hi")).follow():
         items.append((item, len(desk.get(session.id).turns)))
         player.may_go_on.set()
 
@@ -92,6 +92,18 @@ async def test_a_turn_that_nobody_follows_any_more_is_played_to_its_end(desk: Se
     assert desk.running(session.id) is None
 
 
+async def test_a_title_that_is_given_while_the_first_turn_runs_stays(desk: SessionDesk, player: Player) -> None:
+    session = desk.create("dice")
+    turn = await desk.start_turn(session.id, "Hi")
+
+    desk.rename(session.id, "My dice")
+    player.may_go_on.set()
+    async for _ in turn.follow():
+        pass
+
+    assert desk.get(session.id).title == "My dice"
+
+
 async def test_a_second_turn_is_refused_while_one_runs(desk: SessionDesk, player: Player) -> None:
     session = desk.create("dice")
     turn = await desk.start_turn(session.id, "Hi")
@@ -108,7 +120,7 @@ async def test_a_player_that_fails_leaves_a_turn_that_says_so(desk: SessionDesk,
     player.raises = RuntimeError("gone")
     player.may_go_on.set()
 
-    async for _ in desk.play_turn(session.id, "Hi"):
+    async for _ in (await desk.start_turn(session.id, "Hi")).follow():
         pass
 
     record = desk.get(session.id).turns[0]
@@ -122,7 +134,7 @@ async def test_a_player_that_ends_without_a_record_is_an_error(desk: SessionDesk
     player.gives_record = False
     player.may_go_on.set()
 
-    async for _ in desk.play_turn(session.id, "Hi"):
+    async for _ in (await desk.start_turn(session.id, "Hi")).follow():
         pass
 
     assert desk.get(session.id).turns[0].stop_reason == "error"
@@ -161,7 +173,7 @@ async def test_a_title_given_by_hand_is_kept(desk: SessionDesk, player: Player) 
     session = desk.create("dice", title="Mine")
     player.may_go_on.set()
 
-    async for _ in desk.play_turn(session.id, "Hi"):
+    async for _ in (await desk.start_turn(session.id, "Hi")).follow():
         pass
 
     assert desk.get(session.id).title == "Mine"

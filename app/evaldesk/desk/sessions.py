@@ -81,14 +81,6 @@ class SessionDesk:
         """The turn that is being played, or None."""
         return self._running.get(session_id)
 
-    async def play_turn(
-        self, session_id: str, message: str, model: str | None = None
-    ) -> AsyncIterator[Event | TurnRecord]:
-        """Start a turn and follow it; the last item is the record, which is stored by then."""
-        turn = await self.start_turn(session_id, message, model)
-        async for item in turn.follow():
-            yield item
-
     async def start_turn(
         self, session_id: str, message: str, model: str | None = None, *, asked_by: AskedBy = "person"
     ) -> RunningTurn:
@@ -115,7 +107,7 @@ class SessionDesk:
             timeout_s=self._agents.limits.turn_timeout_s or TURN_TIMEOUT_S,
         )
         self._running[session_id] = turn
-        self._tasks[session_id] = asyncio.create_task(self._play(turn, spec, has_title=bool(session.title)))
+        self._tasks[session_id] = asyncio.create_task(self._play(turn, spec))
         return turn
 
     async def stop(self, session_id: str) -> None:
@@ -134,11 +126,11 @@ class SessionDesk:
             task.cancel()
         await asyncio.gather(*late, return_exceptions=True)
 
-    async def _play(self, turn: RunningTurn, spec: TurnSpec, *, has_title: bool) -> None:
+    async def _play(self, turn: RunningTurn, spec: TurnSpec) -> None:
         try:
             record = replace(await self._record(turn, spec), asked_by=turn.asked_by)
-            title = "" if has_title else propose_title(turn.message)
-            await asyncio.to_thread(self._keep, turn.session_id, record, title)
+            title = propose_title(turn.message)
+            await asyncio.to_thread(self._store.sessions.append_turn, turn.session_id, record, title=title)
         except Exception as error:  # whoever follows the turn is told; the session goes on
             turn.fail(error)
         else:
@@ -162,11 +154,6 @@ class SessionDesk:
         except Exception as error:  # the user's agent is not ours: whatever it does becomes a value
             return turn.broken_off(scrubbed(error_record(error)))
         return record or turn.broken_off(ErrorRecord("worker", "the agent's process ended before the turn did"))
-
-    def _keep(self, session_id: str, record: TurnRecord, title: str) -> None:
-        self._store.sessions.append_turn(session_id, record)
-        if title:
-            self._store.sessions.rename(session_id, title)
 
     def _checked(self, message: str, model: str | None) -> str:
         message = message.replace("\r\n", "\n").strip()

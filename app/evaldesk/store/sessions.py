@@ -74,16 +74,20 @@ class SessionStore:
         if not changed.rowcount:
             raise _not_found(session_id)
 
-    def append_turn(self, session_id: str, turn: TurnRecord) -> int:
-        """Add a turn, which also sets the state to the one it ended with; return its index."""
+    def append_turn(self, session_id: str, turn: TurnRecord, *, title: str = "") -> int:
+        """Add a turn, which also sets the state to the one it ended with; return its index.
+
+        `title` is for a session that has none by then.
+        """
         codec, data = pack(turn)
         state = to_json(turn.state_after).decode()
         with self._database.writing() as connection:
-            index: int = _row(connection, session_id).n_turns
+            session = _row(connection, session_id)
+            index: int = session.n_turns
             place = {"session_id": session_id, "turn_index": index}
             connection.execute(insert(SESSION_TURN), place | {"codec": codec, "data": data})
             end = {"state": state, "n_turns": index + 1, "ended_in_error": turn.error is not None}
-            _change(connection, session_id, end | {"updated_at": self._clock()})
+            _change(connection, session_id, end | {"title": session.title or title, "updated_at": self._clock()})
         return index
 
     def set_state(self, session_id: str, state: JsonObject) -> None:
