@@ -172,6 +172,16 @@ async def test_a_run_deleted_before_its_turn_is_let_go(desk: RunDesk, store: Sto
     assert not desk._playing
 
 
+async def test_a_run_deleted_before_its_turn_keeps_nobody_from_being_heard(desk: RunDesk, store: Store) -> None:
+    submitted = await desk.submit(planned(desk))
+    deleted, _ = await desk._begin(planned(desk))
+    store.runs.delete(deleted)
+
+    await desk._heed(takes_up=True)
+
+    assert (await over(desk, submitted)).status == "finished"
+
+
 async def test_a_large_run_is_deleted_beside_the_thread_that_stores_trials(desk: RunDesk) -> None:
     run_id = await desk.start(planned(desk))
     await over(desk, run_id)

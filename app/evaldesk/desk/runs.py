@@ -27,7 +27,7 @@ from evaldesk.desk.run_subject import read_subject
 from evaldesk.desk.run_view import LIVE, RunQuery
 from evaldesk.desk.trial_page import TrialPage, read_trial
 from evaldesk.engine import Executor, LocalExecutor, SpareWorkers
-from evaldesk.errors import ConflictError, EvaldeskError
+from evaldesk.errors import ConflictError, EvaldeskError, NotFoundError
 from evaldesk.model import Criterion, RunConfig, RunStatus
 from evaldesk.settings import Settings
 from evaldesk.store import RunSummary, Store, TrialKey
@@ -239,8 +239,9 @@ class RunDesk:
 
     async def _heed(self, *, takes_up: bool) -> None:
         for run_id, playing in list(self._playing.items()):
-            if not playing.is_stopped and (await self.summary(run_id)).status == "stopping":
-                await self.stop(run_id)
+            with contextlib.suppress(NotFoundError):  # deleted while it waits for its turn, with which it ends
+                if not playing.is_stopped and (await self.summary(run_id)).status == "stopping":
+                    await self.stop(run_id)
         for summary in await asyncio.to_thread(self._store.runs.unfinished_runs) if takes_up else ():
             if summary.driver == WAITING and summary.status == "pending":
                 with contextlib.suppress(ConflictError):
