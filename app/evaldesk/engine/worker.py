@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Literal, cast
 
+from evaldesk.collecting import no_collecting, settle
 from evaldesk.engine.attempt import Attempt
 from evaldesk.engine.channel import Channel, open_channel, read_frames
 from evaldesk.engine.chat_work import DescribeWork, TurnWork
@@ -130,7 +131,9 @@ async def _serve(parent_pid: int, purpose: str) -> None:
     guard_process(parent_pid)
     capture_output()
     channel = await open_channel(frames_out)
-    _prepare(purpose)
+    with no_collecting():
+        _prepare(purpose)
+        settle()
     worker = Worker(channel)
     await read_frames(frames_in, worker.receive, end_with_group)
     channel.send(Ready(os.getpid()))
