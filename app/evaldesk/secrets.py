@@ -10,29 +10,29 @@ _NAMES = re.compile(r"(?:API_?KEY|ACCESS_?KEY|_TOKEN|_SECRET|_PASSWORD|_CREDENTI
 _MIN_LENGTH = 8
 _WORD = re.compile(r"[a-z_]{1,15}")
 
-# One of these stands in every text that holds such a key, but for those that begin with sk-, pk- and rk-.
-_MARKS = tuple(b"AIza ghp_ gho_ ghu_ ghs_ ghr_ github_pat_ hf_ gsk_ xai- xox AKIA ASIA eyJ Bearer".split())
-_LONG_AFTER_K = re.compile(rb'[spr]k-[^\s"\\]{20}')
-
-# What keys of the common providers look like: Google, GitHub, Hugging Face, Groq, xAI, Slack, AWS, and whatever stands
-# behind `Bearer`.
-_SHAPES = re.compile(
-    r"""
-      \bAIza[\w-]{30,}
-    | \bgh[pousr]_\w{30,} | \bgithub_pat_\w{30,}
-    | \bhf_\w{20,} | \bgsk_\w{20,} | \bxai-\w{20,}
-    | \bxox[abprs]-[\w-]{10,}
-    | \b(?:AKIA|ASIA)[A-Z0-9]{16}\b
-    | (?<=Bearer\s)[\w.~+/=-]{8,}
-    """,
-    re.VERBOSE,
-)
+# What keys of the common providers look like, under what stands in each of them: Google, GitHub, Hugging Face, Groq,
+# xAI, Slack, AWS, and whatever stands behind `Bearer`.
+_SHAPES = {
+    "Bearer": re.compile(r"(?<=Bearer\s)[\w.~+/=-]{8,}"),
+    "AIza": re.compile(r"\bAIza[\w-]{30,}"),
+    **{f"gh{kind}_": re.compile(rf"\bgh{kind}_\w{{30,}}") for kind in "pousr"},
+    "github_pat_": re.compile(r"\bgithub_pat_\w{30,}"),
+    "hf_": re.compile(r"\bhf_\w{20,}"),
+    "gsk_": re.compile(r"\bgsk_\w{20,}"),
+    "xai-": re.compile(r"\bxai-\w{20,}"),
+    "xox": re.compile(r"\bxox[abprs]-[\w-]{10,}"),
+    "AKIA": re.compile(r"\bAKIA[A-Z0-9]{16}\b"),
+    "ASIA": re.compile(r"\bASIA[A-Z0-9]{16}\b"),
+}
 
 # OpenAI's and Anthropic's, which have a digit, and JSON web tokens, which have three parts. What only begins like one
 # is matched as well, or a long text of such beginnings would be read to its end from each of them.
 _KEYS = re.compile(r"\b[spr]k-[\w-]{20,}")
 _DIGIT = re.compile(r"\d")
 _WEB_TOKENS = re.compile(r"\beyJ[\w-]{10,}+(\.[\w-]{10,}+\.[\w-]{10,}+)?")
+
+_MARKS = (*(mark.encode() for mark in _SHAPES), b"eyJ")
+_LONG_AFTER_K = re.compile(rb'[spr]k-[^\s"\\]{20}')
 
 
 def scrub(text: str, environment: Mapping[str, str]) -> str:
@@ -53,9 +53,14 @@ def scrubber(environment: Mapping[str, str]) -> Callable[[str], str]:
     def scrubbed(text: str) -> str:
         if values:
             text = values.sub(lambda found: f"[{names[found[0]]}]", text)
-        text = _KEYS.sub(lambda found: "[secret]" if _DIGIT.search(found[0]) else found[0], text)
-        text = _WEB_TOKENS.sub(lambda found: "[secret]" if found[1] else found[0], text)
-        return _SHAPES.sub("[secret]", text)
+        if "k-" in text:
+            text = _KEYS.sub(lambda found: "[secret]" if _DIGIT.search(found[0]) else found[0], text)
+        if "eyJ" in text:
+            text = _WEB_TOKENS.sub(lambda found: "[secret]" if found[1] else found[0], text)
+        for mark, shape in _SHAPES.items():
+            if mark in text:
+                text = shape.sub("[secret]", text)
+        return text
 
     return scrubbed
 
