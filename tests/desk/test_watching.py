@@ -119,7 +119,7 @@ async def test_a_turn_knows_who_asked(desk: Any) -> None:
     running = sessions.running(session.id)
     await ended(watching, session.id)
 
-    async for _ in sessions.play_turn(session.id, "And once more."):
+    async for _ in (await sessions.start_turn(session.id, "And once more.")).follow():
         pass
 
     said = [turn.asked_by for turn in sessions.get(session.id).turns]
