@@ -6,7 +6,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from evaldesk.engine.driving import drive, drive_batches
-from evaldesk.engine.executors import EXECUTORS, Executor
+from evaldesk.engine.executors import Executor
 from evaldesk.engine.executors.local import LocalExecutor
 from evaldesk.engine.frames import GradeSpec
 from evaldesk.engine.host import AgentHost
@@ -21,7 +21,6 @@ _PLAYING = {"InlineExecutor": "executors.inline", "grade": "grading", "play_tria
 """What plays in the very process that asks for it: the desk, whose workers play, never imports it."""
 
 __all__ = [
-    "EXECUTORS",
     "AgentHost",
     "Executor",
     "GradeSpec",

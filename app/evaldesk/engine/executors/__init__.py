@@ -7,7 +7,6 @@ from typing import Protocol
 
 from evaldesk.engine.frames import GradeSpec
 from evaldesk.model import TrialResult, TrialSpec
-from evaldesk.registry import Registry
 
 
 class Executor(Protocol):
@@ -31,13 +30,3 @@ class Executor(Protocol):
 
     async def close(self) -> None:
         """Give back threads and processes; trials still under way end cancelled."""
-
-
-EXECUTORS = Registry(
-    "executor",
-    "evaldesk.executors",
-    {
-        "inline": "evaldesk.engine.executors.inline:InlineExecutor",
-        "local": "evaldesk.engine.executors.local:LocalExecutor",
-    },
-)
