@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict, deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal, TypeAlias
@@ -122,6 +123,7 @@ def parts_of(events: Iterable[Event], *, is_live: bool = False) -> tuple[Part, .
 class _Folding:
     is_live: bool
     parts: list[Part] = field(default_factory=list)
+    open_calls: defaultdict[tuple[str, str], deque[int]] = field(default_factory=lambda: defaultdict(deque))
     pieces: list[str] = field(default_factory=list)
     author: str = ""
 
@@ -133,6 +135,7 @@ class _Folding:
             self.pieces.clear()
             self.parts.append(Part("message", event.text, event.author))
         elif event.kind == "tool_call" and event.call:
+            self.open_calls[_key(event.call)].append(len(self.parts))
             self.parts.append(Part("call", call=event.call, status="running"))
         elif event.kind == "tool_result" and event.call:
             self._end_call(event, event.call)
@@ -151,14 +154,13 @@ class _Folding:
 
     def _end_call(self, event: Event, call: ToolCall) -> None:
         status: CallStatus = "errored" if event.is_error else "finished"
-        for index, part in enumerate(self.parts):
-            if part.status == "running" and part.call and _is_same(part.call, call):
-                ended = replace(part, status=status, result=shown(event.result), duration_ms=event.duration_ms)
-                self.parts[index] = ended
-                return
-        self.parts.append(
-            Part("call", call=call, status=status, result=shown(event.result), duration_ms=event.duration_ms)
-        )
+        waiting = self.open_calls[_key(call)]
+        part = self.parts[waiting[0]] if waiting else Part("call", call=call)
+        ended = replace(part, status=status, result=shown(event.result), duration_ms=event.duration_ms)
+        if waiting:
+            self.parts[waiting.popleft()] = ended
+        else:
+            self.parts.append(ended)
 
 
 def shown(value: JsonValue) -> str:
@@ -183,8 +185,9 @@ def _line(text: str, length: int = 160) -> str:
     return words if len(words) <= length else f"{words[:length]}…"
 
 
-def _is_same(one: ToolCall, other: ToolCall) -> bool:
-    return one.id == other.id if one.id or other.id else one.name == other.name
+def _key(call: ToolCall) -> tuple[str, str]:
+    """What a call and its result share: the id, or without ids the tool."""
+    return (call.id, "") if call.id else ("", call.name)
 
 
 def _cut(text: str, length: int = MAX_SHOWN) -> str:
