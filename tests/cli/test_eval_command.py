@@ -104,7 +104,7 @@ MIXED = {"one": "one", "flaky": "flaky", "raise": "x"}  # 2 of 2, 1 of 2 and 2 e
     [
         ("--min-pass-rate 0.75", 0, "✓ held   --min-pass-rate: pass rate 0.75 is at least 0.75: 3 of 4 passed"),
         ("--min-pass-rate 0.8", 1, "✗ failed --min-pass-rate: pass rate 0.75 is below 0.8"),
-        ("--min-case-pass-rate 0.5", 1, "1 of 3 cases passed less than 0.5 of their trials: case_3 (nothing scored)"),
+        ("--min-case-pass-rate 0.5", 1, "1 of 3 cases passed less than 0.5 of its trials: case_3 (nothing scored)"),
         ("--min-case-pass-rate 0.6", 1, "case_2 (1 of 2), case_3 (nothing scored)"),
         ("--pass-at 2=1", 0, "✓ held   --pass-at 2: pass@2 1 is at least 1; over the 2 of 3 cases"),
         ("--pass-hat 2=0.6", 1, "✗ failed --pass-hat 2: pass^2 0.5 is below 0.6"),
@@ -118,7 +118,7 @@ def test_each_gate_is_printed_with_its_number(place: Place, gates: str, code: in
     result = place.eval(path, "--n", 2, *gates.split(), "--max-error-rate", "0.5")
 
     assert said in result.output
-    assert "✓ held   --max-error-rate: 2 of 6 trials errored (33.3%), within the tolerated 0.5" in result.output
+    assert "✓ held   --max-error-rate: 2 of 6 trials errored (33 %), within the tolerated 0.5" in result.output
     assert result.exit_code == code, result.output
 
 
@@ -127,7 +127,7 @@ def test_more_errors_than_tolerated_have_their_own_code(place: Place) -> None:
 
     result = place.eval(path, "--n", 2, "--max-error-rate", "0.2", "--min-pass-rate", "0.1")
 
-    assert "✗ failed --max-error-rate: 2 of 6 trials errored (33.3%), more than the tolerated 0.2" in result.output
+    assert "✗ failed --max-error-rate: 2 of 6 trials errored (33 %), more than the tolerated 0.2" in result.output
     assert result.exit_code == 3
 
 

@@ -67,8 +67,8 @@ def test_a_run_that_costs_too_much_begins_no_more_trials(dear: Place) -> None:
 
     # The fourth trial is more than 30 cents, and one other is in flight by then.
     assert result.exit_code == 1, result.output
-    assert "The trials cost $0.5, more than the limit of $0.3, so 7 trials were not started." in result.stdout
-    assert "✗ failed --max-cost: the run cost $0.5, more than $0.3; it was stopped, and 7 of 12" in result.stdout
+    assert "The trials cost $0.50, more than the limit of $0.3, so 7 trials were not started." in result.stdout
+    assert "✗ failed --max-cost: the run cost $0.50, more than $0.3; it was stopped, and 7 of 12" in result.stdout
     assert "✓ held   --min-pass-rate" in result.stdout
     assert "Stopped: 5 of 12 trials are done and stored. Go on with: evaldesk run resume 1" in result.stderr
     with dear.store() as store:
@@ -82,7 +82,7 @@ def test_a_run_within_its_cost_is_played_to_the_end(dear: Place) -> None:
     result = dear.eval(path, "--max-cost", 0.3)
 
     assert result.exit_code == 0, result.output
-    assert "✓ held   --max-cost: the run cost $0.3, within $0.3" in result.stdout
+    assert "✓ held   --max-cost: the run cost $0.30, within $0.3" in result.stdout
 
 
 def test_the_eval_sets_of_a_command_share_one_limit(dear: Place) -> None:
@@ -92,7 +92,7 @@ def test_the_eval_sets_of_a_command_share_one_limit(dear: Place) -> None:
 
     [gate] = json.loads(result.stdout)["gates"]
     assert result.exit_code == 1
-    assert gate["sentence"].startswith("the run cost $0.3, more than $0.25; it was stopped, and 1 of 4")
+    assert gate["sentence"].startswith("the run cost $0.30, more than $0.25; it was stopped, and 1 of 4")
     assert "run resume 2" in result.stderr
 
 

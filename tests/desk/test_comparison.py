@@ -128,7 +128,7 @@ def test_single_cases_stand_out_only_after_correction(store: Store) -> None:
     found = read_comparison(store.runs, a, b)
 
     assert [(change.case_id, change.stands_out) for change in found.changes] == [("c1", True), ("c2", False)]
-    assert found.notes[-1] == "1 of 6 changes stand out after correction for many comparisons (Benjamini-Hochberg)."
+    assert found.notes[-1] == "1 of 6 changes stands out after correction for many comparisons (Benjamini-Hochberg)."
 
 
 def test_one_trial_a_case_proves_nothing_about_a_case(store: Store) -> None:

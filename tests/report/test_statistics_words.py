@@ -111,8 +111,16 @@ def test_many_changes_are_counted_after_correction() -> None:
 @pytest.mark.parametrize(
     ("n_cases", "n_trials", "said"),
     [
-        (20, 5, "With 20 cases × 5 trials you can see differences of about 26 points"),
-        (1000, 1, "With 1,000 cases × 1 trial you can see differences of about 6 points"),
+        (
+            20,
+            5,
+            "With 20 cases × 5 trials you can see differences of about 26 points; smaller ones will look like chance",
+        ),
+        (
+            1000,
+            1,
+            "With 1,000 cases × 1 trial you can see differences of about 6 points; smaller ones will look like chance",
+        ),
         (1, 1, "With 1 case × 1 trial no difference can be told from chance; add cases"),
         (0, 1, "Without cases and trials no difference can be seen"),
     ],

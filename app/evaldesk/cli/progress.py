@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, TextIO, TypeAlias
 
 import click
 
+from evaldesk.report import cost_words
 from evaldesk.store import RunSummary
 
 if TYPE_CHECKING:
@@ -113,7 +114,7 @@ def progress_words(summary: RunSummary, left_s: float | None, pause: str = "") -
     if tokens:
         said.append(f"{tokens:,} tokens")
     if summary.cost:
-        said.append(f"${summary.cost:.4g}")
+        said.append(cost_words(summary.cost))
     if summary.n_unpriced:
         said.append("cost not known" if not summary.cost else "and more of unknown price")
     if left_s is not None:

@@ -10,7 +10,7 @@ from evaldesk.cli.progress import duration_words
 from evaldesk.cli.run_list import run_item
 from evaldesk.cli.runs_of import json_option, named_run, opened_store, run_name, workspace_option
 from evaldesk.desk.run_numbers import run_numbers
-from evaldesk.report import clopper_pearson, exact_words, pass_curve, passed_sentence
+from evaldesk.report import clopper_pearson, cost_words, exact_words, pass_curve, passed_sentence
 from evaldesk.report.turn_text import printable
 from evaldesk.store import RunSummary, Store
 
@@ -58,7 +58,7 @@ def _lines(store: Store, run: RunSummary) -> list[tuple[str, str]]:
         ("Eval set", f"{config.evalset_id} {config.evalset_path}".strip()),
         ("Configuration", f"n={config.n}, concurrency={config.concurrency}, seed={config.seed}"),
         ("Tokens", f"{run.tokens_in + run.tokens_out:,}"),
-        ("Cost", "not known" if run.n_unpriced else f"${run.cost:.4g}"),
+        ("Cost", "not known" if run.n_unpriced else cost_words(run.cost)),
         ("Submitted", run.created_at.isoformat(" ", "seconds")),
         ("Started", run.started_at.isoformat(" ", "seconds") if run.started_at else "–"),
         ("Completed", run.finished_at.isoformat(" ", "seconds") if run.finished_at else "–"),

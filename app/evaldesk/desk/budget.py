@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from evaldesk.engine import Executor, GradeSpec
 from evaldesk.engine.pauses import Pause
 from evaldesk.model import TrialResult, TrialSpec
+from evaldesk.report import cost_words
 
 ROUNDING = 1e-9
 
@@ -61,4 +62,4 @@ def is_more(cost: float, max_cost: float | None) -> bool:
 def overspent_sentence(spent: float, max_cost: float, n_left: int) -> str:
     """Why a run was stopped, in one sentence."""
     trials = "1 trial was" if n_left == 1 else f"{n_left:,} trials were"
-    return f"The trials cost ${spent:.4g}, more than the limit of ${max_cost:.4g}, so {trials} not started."
+    return f"The trials cost {cost_words(spent)}, more than the limit of ${max_cost:g}, so {trials} not started."

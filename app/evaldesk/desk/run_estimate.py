@@ -4,18 +4,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from evaldesk.report import gap_sentence, smallest_gap
+from evaldesk.report import gap_sentence, points_words, smallest_gap
 from evaldesk.store import RunSummary, Store
-
-MAX_POINTS = 100
 
 
 @dataclass(frozen=True, slots=True)
 class VisibleRow:
-    """The smallest difference between two runs of this shape that will not look like chance; in points of 100."""
+    """The smallest difference between two runs of this shape that will not look like chance, in words."""
 
     shape: str
-    points: int
+    words: str
     is_current: bool
 
 
@@ -51,14 +49,14 @@ def estimate(store: Store, agent_id: str, evalset_id: str, *, n_cases: int, n: i
 def _rows(n_cases: int, n: int) -> tuple[VisibleRow, ...]:
     shapes = {(n_cases, 1), (n_cases, n), (n_cases, max(5, n)), (max(30, 2 * n_cases), n), (max(60, 5 * n_cases), n)}
     return tuple(
-        VisibleRow(f"{cases} × {trials}", _points(cases, trials), (cases, trials) == (n_cases, n))
+        VisibleRow(f"{cases} × {trials}", _visible(cases, trials), (cases, trials) == (n_cases, n))
         for cases, trials in sorted(shapes)
     )
 
 
-def _points(n_cases: int, n: int) -> int:
+def _visible(n_cases: int, n: int) -> str:
     gap = smallest_gap(n_cases, n)
-    return MAX_POINTS if gap is None else min(MAX_POINTS, round(100 * gap))
+    return "none" if gap is None or gap > 1 else points_words(gap)
 
 
 def _last_run(store: Store, agent_id: str, evalset_id: str) -> RunSummary | None:

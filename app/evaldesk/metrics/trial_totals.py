@@ -118,7 +118,9 @@ def _repeated(calls: tuple[ToolCall, ...], seen: set[_Key]) -> Counter[str]:
 
 
 def _dollars(cost: float) -> str:
-    return f"${cost:,.2f}" if cost >= 1 or not cost else f"${cost:.4f}" if cost >= 0.0001 else f"${cost:.2g}"
+    if not cost:
+        return "$0"
+    return f"${cost:,.{2 if cost >= 1 else max(4, 1 - math.floor(math.log10(cost)))}f}"
 
 
 def _counted(count: int, noun: str) -> str:

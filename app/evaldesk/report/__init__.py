@@ -56,6 +56,7 @@ from evaldesk.report.turn_diff import ArgRow, CallRow, TurnDiff, turn_diff
 from evaldesk.report.words import (
     basis_sentence,
     bin_words,
+    cost_words,
     curve_note,
     curve_sentence,
     doubt_words,
@@ -114,6 +115,7 @@ __all__ = [
     "conversation_rows",
     "correct_rate",
     "corrected_sentence",
+    "cost_words",
     "curve_note",
     "curve_point",
     "curve_sentence",

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from evaldesk.report.comparison import Comparison, Flips
-from evaldesk.report.words import number_words
+from evaldesk.report.words import FEW_CASES, counted_words, number_words
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,18 +82,21 @@ def changes_sentence(n_distinguishable: int, n_compared: int) -> str:
     """`3 of 50 changes stand out after correction for many comparisons`."""
     if not n_compared:
         return "Nothing to compare"
-    return f"{n_distinguishable:,} of {n_compared:,} changes stand out after correction for many comparisons"
+    stand = "stands" if n_distinguishable == 1 else "stand"
+    return f"{counted_words(n_distinguishable, n_compared, 'change')} {stand} out after correction for many comparisons"
 
 
 def gap_sentence(n_cases: int, n_trials: int, gap: float | None) -> str:
-    """`With 20 cases × 5 trials you can see differences of about 26 points`; `gap` in rates, as `smallest_gap`."""
+    """`With 20 cases × 5 trials you can see differences of about 26 points` and more; `gap` as `smallest_gap`."""
     if gap is None:
         return "Without cases and trials no difference can be seen"
     cases = "1 case" if n_cases == 1 else f"{n_cases:,} cases"
     trials = "1 trial" if n_trials == 1 else f"{n_trials:,} trials"
     if gap > 1:
         return f"With {cases} × {trials} no difference can be told from chance; add cases"
-    return f"With {cases} × {trials} you can see differences of about {points_words(gap)}"
+    best = " at best" if n_cases < FEW_CASES else ""
+    seen = f"you can see differences of about {points_words(gap)}{best}"
+    return f"With {cases} × {trials} {seen}; smaller ones will look like chance"
 
 
 def points_words(difference: float) -> str:

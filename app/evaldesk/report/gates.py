@@ -9,7 +9,7 @@ from evaldesk.report.comparison import compare_verdicts
 from evaldesk.report.comparison_words import flips_sentence, pairing_note
 from evaldesk.report.intervals import Interval, rate_interval
 from evaldesk.report.pass_k import CaseCounts, curve_point
-from evaldesk.report.words import passed_sentence
+from evaldesk.report.words import beside_words, cost_words, counted_words, passed_sentence, share_words
 
 MOST_NAMED = 10
 ROUNDING = 1e-9
@@ -172,7 +172,7 @@ def _outcomes(gates: Gates, run: RunNumbers, baseline: Baseline | None) -> Itera
 def _all_passed(run: RunNumbers) -> GateOutcome:
     n_not = run.n_planned - run.n_passed - run.n_errored
     is_held = n_not == 0 and run.n_passed > 0
-    return GateOutcome("all passed", is_held, f"{run.n_passed:,} of {run.n_planned:,} trials passed; all must")
+    return GateOutcome("all passed", is_held, f"{counted_words(run.n_passed, run.n_planned, 'trial')} passed; all must")
 
 
 def _pass_rate(run: RunNumbers, least: float) -> GateOutcome:
@@ -181,7 +181,7 @@ def _pass_rate(run: RunNumbers, least: float) -> GateOutcome:
         return GateOutcome(name, False, f"nothing was scored, so no pass rate is at least {least:g}")
     rate, interval = run.n_passed / run.n_scored, run.interval
     is_held = rate >= least - ROUNDING
-    words = f"pass rate {rate:.3g} {'is at least' if is_held else 'is below'} {least:g}: "
+    words = f"pass rate {beside_words(rate, least)} {'is at least' if is_held else 'is below'} {least:g}: "
     words += passed_sentence(run.n_passed, run.n_scored, interval)
     if interval and interval.low < least <= interval.high:
         words += f"; whether it is {'above' if is_held else 'below'} {least:g} by more than luck is open"
@@ -192,10 +192,13 @@ def _case_pass_rate(run: RunNumbers, least: float) -> GateOutcome:
     below = [case for case in run.cases if case.pass_rate is None or case.pass_rate < least - ROUNDING]
     n = len(run.cases)
     if not below and n:
-        return GateOutcome("--min-case-pass-rate", True, f"each of {n:,} cases passed at least {least:g} of its trials")
+        each = "the one case" if n == 1 else f"each of {n:,} cases"
+        return GateOutcome("--min-case-pass-rate", True, f"{each} passed at least {least:g} of its trials")
     said = [f"{case.id} {_share(case)}" for case in below[:MOST_NAMED]]
     more = f", and {len(below) - MOST_NAMED} more" if len(below) > MOST_NAMED else ""
-    words = f"{len(below):,} of {n:,} cases passed less than {least:g} of their trials: {', '.join(said)}{more}"
+    whose = "its" if len(below) == 1 else "their"
+    words = f"{counted_words(len(below), n, 'case')} passed less than {least:g} of {whose} trials"
+    words += f": {', '.join(said)}{more}" if said else ""
     return GateOutcome("--min-case-pass-rate", False, words, tuple(case.id for case in below))
 
 
@@ -206,12 +209,14 @@ def _share(case: CaseNumbers) -> str:
 def _curve(run: RunNumbers, name: str, word: str, k: int, least: float) -> GateOutcome:
     point = curve_point(run.counts, k)
     value = point.pass_at_k if word == "pass@" else point.pass_hat_k
+    trials = f"{k} scored {'trial' if k == 1 else 'trials'}"
     if value is None:
-        return GateOutcome(f"{name} {k}", False, f"{word}{k} is undefined: no case has {k} scored trials; raise --n")
+        return GateOutcome(f"{name} {k}", False, f"{word}{k} is undefined: no case has {trials}; raise --n")
     is_held = value >= least - ROUNDING
-    words = f"{word}{k} {value:.3g} {'is at least' if is_held else 'is below'} {least:g}"
+    words = f"{word}{k} {beside_words(value, least)} {'is at least' if is_held else 'is below'} {least:g}"
     if point.n_cases < len(run.cases):
-        words += f"; over the {point.n_cases:,} of {len(run.cases):,} cases that have {k} scored trials"
+        have = "has" if point.n_cases == 1 else "have"
+        words += f"; over the {counted_words(point.n_cases, len(run.cases), 'case')} that {have} {trials}"
     return GateOutcome(f"{name} {k}", is_held, words)
 
 
@@ -221,17 +226,24 @@ def _cost(run: RunNumbers, most: float) -> GateOutcome:
         words = f"the price of {trials} is not known, so the cost cannot be held to ${most:g}"
         return GateOutcome("--max-cost", False, words)
     is_held = run.cost <= most + ROUNDING
-    words = f"the run cost ${run.cost:.4g}, {'within' if is_held else 'more than'} ${most:g}"
+    is_near = not is_held and run.cost < most + 0.005
+    said = f"${beside_words(run.cost, most)}" if is_near else cost_words(run.cost)
+    words = f"the run cost {said}, {'within' if is_held else 'more than'} ${most:g}"
     if not is_held and run.n_done < run.n_planned:
-        words += f"; it was stopped, and {run.n_planned - run.n_done:,} of {run.n_planned:,} trials were not played"
+        words += f"; it was stopped, and {_left(run)} not played"
     return GateOutcome("--max-cost", is_held, words)
+
+
+def _left(run: RunNumbers) -> str:
+    n = run.n_planned - run.n_done
+    return f"{counted_words(n, run.n_planned, 'trial')} {'was' if n == 1 else 'were'}"
 
 
 def _regressions(run: RunNumbers, baseline: Baseline, most: int) -> GateOutcome:
     flips = compare_verdicts(baseline.verdicts, run.verdicts)
     n = len(flips.broken)
     is_held = n <= most and flips.n_cases > 0
-    words = f"{n:,} of {flips.n_cases:,} cases regressed against {baseline.name}, {most:,} allowed"
+    words = f"{counted_words(n, flips.n_cases, 'case')} regressed against {baseline.name}, {most:,} allowed"
     words += f". {flips_sentence(flips)}"
     if flips.broken:
         words += f". Regressed: {_named(flips.broken)}"
@@ -242,7 +254,8 @@ def _regressions(run: RunNumbers, baseline: Baseline, most: int) -> GateOutcome:
 def _errors(run: RunNumbers, most: float) -> GateOutcome:
     rate = run.n_errored / run.n_done if run.n_done else 0.0
     is_held = rate <= most + ROUNDING
-    words = f"{run.n_errored:,} of {run.n_done:,} trials errored ({rate:.1%}), {'within' if is_held else 'more than'} "
+    words = f"{counted_words(run.n_errored, run.n_done, 'trial')} errored ({share_words(rate)}), "
+    words += "within " if is_held else "more than "
     return GateOutcome("--max-error-rate", is_held, words + f"the tolerated {most:.3g}")
 
 

@@ -11,7 +11,7 @@ from evaldesk.report.comparison_words import flips_sentence, pairing_note
 from evaldesk.report.gates import Baseline, CaseNumbers, GateOutcome, RunNumbers
 from evaldesk.report.pass_k import pass_curve
 from evaldesk.report.turn_text import in_one_line
-from evaldesk.report.words import passed_sentence
+from evaldesk.report.words import cost_words, passed_sentence
 
 MOST_ROWS = 20
 MARK = "<!-- evaldesk -->"
@@ -64,7 +64,7 @@ def _numbers(part: SummaryPart) -> Iterator[str]:
     said = ", ".join(f"{n:,} {word}" for n, word in asides if n)
     yield f"**{passed_sentence(run.n_passed, run.n_scored, run.interval)}**" + (f" ({said})" if said else "")
     yield ""
-    points = [point for point in pass_curve(run.counts) if (point.k > 1 and point.k in (2, 3, 5, 10)) or point.k == 1]
+    points = [point for point in pass_curve(run.counts) if point.k in (1, 2, 3, 5, 10)]
     if len(points) > 1:
         yield "| k | pass@k | pass^k | cases |"
         yield "|--:|--:|--:|--:|"
@@ -72,8 +72,9 @@ def _numbers(part: SummaryPart) -> Iterator[str]:
             yield f"| {point.k} | {point.pass_at_k:.2f} | {point.pass_hat_k:.2f} | {point.n_cases} |"
         yield ""
     if run.cost or run.n_unpriced:
-        unknown = f", {run.n_unpriced:,} trials of unknown price" if run.n_unpriced else ""
-        yield f"Cost ${run.cost:.4g}{unknown}."
+        trials = "trial" if run.n_unpriced == 1 else "trials"
+        unknown = f", {run.n_unpriced:,} {trials} of unknown price" if run.n_unpriced else ""
+        yield f"Cost {cost_words(run.cost)}{unknown}."
         yield ""
 
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from math import floor
+from math import ceil, floor, log10
 
 from evaldesk.report.flakiness import RARE_FAILURE, Flakiness, chance_to_see
 from evaldesk.report.g_pass import trials_needed
 from evaldesk.report.intervals import Interval
 from evaldesk.report.judge_rate import CorrectedRate
 from evaldesk.report.noise import NoiseSplit
-from evaldesk.report.words import interval_words
+from evaldesk.report.words import interval_words, share_words
 
 _AS_GOOD = 0.8
 _HARDLY = 0.25
@@ -48,13 +48,17 @@ def flakiness_sentence(flakiness: Flakiness) -> str:
     n, known = flakiness.n_flaky, flakiness.n_known
     said = f"{n:,} of {known:,} {'case is' if known == 1 else 'cases are'} flaky"
     if n:
-        said += f"; two trials of a case disagree {_percent(flakiness.disagreement)} of the time"
+        said += f"; two trials of a case disagree {share_words(flakiness.disagreement)} of the time"
     return f"{said}; {flakiness.n_unknown:,} unknown, with one trial" if flakiness.n_unknown else said
 
 
 def no_failure_sentence(n: int, bound: float) -> str:
-    """`0 of 30 failed; up to 10 % may still fail`; `bound` as `failure_bound`."""
-    return f"0 of {n:,} failed; up to {_percent(bound)} may still fail" if n else "Nothing scored yet"
+    """`0 of 30 failed; up to 10 % may still fail`; `bound` as `failure_bound`, rounded up so that the promise holds."""
+    if not n:
+        return "Nothing scored yet"
+    digits = max(0, -floor(log10(100 * bound)))
+    most = ceil(100 * bound * 10**digits - 1e-9) / 10**digits
+    return f"0 of {n:,} failed; up to {most:.{digits}f} % may still fail"
 
 
 def exact_words(interval: Interval) -> str:
@@ -76,13 +80,14 @@ def corrected_sentence(rate: CorrectedRate | None, name: str = "The judge") -> s
     """`The judge says 78 %; corrected about 84 %`, and when no correction holds."""
     if rate is None:
         return f"Not measurable: {name[:1].lower()}{name[1:]} is no better than chance on the labelled answers"
-    said = f"{name} says {_percent(rate.judged)}; corrected about {_percent(rate.corrected)}"
+    said = f"{name} says {share_words(rate.judged)}; corrected about {share_words(rate.corrected)}"
     return f"{said}, the limit: its error rates do not fit this run" if rate.is_clipped else said
 
 
 def g_pass_words(k: int, share: float) -> str:
     """What G-Pass@k counts: `at least 3 of 4 trials pass`."""
-    return f"at least {trials_needed(k, share):,} of {k:,} trials pass"
+    needed = trials_needed(k, share)
+    return f"at least {needed:,} of {k:,} trials {'passes' if needed == 1 else 'pass'}"
 
 
 def _advice(split: NoiseSplit) -> str:
@@ -90,13 +95,9 @@ def _advice(split: NoiseSplit) -> str:
     now = split.error(split.n_cases, split.n_trials)
     by_trials = 1 - split.error(split.n_cases, 2 * split.n_trials) / now
     by_cases = 1 - split.error(2 * split.n_cases, split.n_trials) / now
-    twice = f"Twice the trials would narrow the interval by {_percent(by_trials)}, twice the cases by about"
+    twice = f"Twice the trials would narrow the interval by {share_words(by_trials)}, twice the cases by about"
     if by_trials >= _AS_GOOD * by_cases:
-        return f"{twice} {_percent(by_cases)}: more trials help about as much as more cases."
+        return f"{twice} {share_words(by_cases)}: more trials help about as much as more cases."
     if by_trials < _HARDLY * by_cases:
-        return f"{twice} {_percent(by_cases)}: more trials hardly help, add cases."
-    return f"{twice} {_percent(by_cases)}: add cases."
-
-
-def _percent(rate: float) -> str:
-    return f"{100 * rate:.0f} %"
+        return f"{twice} {share_words(by_cases)}: more trials hardly help, add cases."
+    return f"{twice} {share_words(by_cases)}: add cases."

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from math import ceil, sqrt
+from math import ceil, inf, sqrt
 from statistics import NormalDist
 
 CASE_VARIANCE = 1 / 9
 """Variance over cases of the true difference between two agents, where nothing is known of it."""
 TRIAL_VARIANCE = 1 / 6
 """Variance between trials of one case and agent, where nothing is known of it."""
+
+FEWEST_CASES = 6
+"""Below these neither signs nor flips can be told from chance: five the same way have p 0.063."""
 
 
 def smallest_gap(
@@ -20,10 +23,13 @@ def smallest_gap(
 ) -> float | None:
     """The smallest difference of two rates seen with power 80 % at the level 5 %, in rates; None without any trial.
 
-    Both runs have the same `n_cases` cases and `n_trials` trials a case. May exceed 1: then nothing can be seen.
+    Both runs have the same `n_cases` cases and `n_trials` trials a case. May exceed 1: then nothing can be seen, as
+    with fewer than six cases, whose every pattern of signs is likelier than 5 %.
     """
     if n_cases < 1 or n_trials < 1:
         return None
+    if n_cases < FEWEST_CASES:
+        return inf
     return _z_sum() * sqrt((case_variance + 2 * trial_variance / n_trials) / n_cases)
 
 

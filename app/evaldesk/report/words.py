@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from math import floor, isclose, log10
 
 from evaldesk.report.histogram import Bin
 from evaldesk.report.intervals import Interval, wilson
@@ -18,6 +19,10 @@ SENTENCES: Mapping[str, tuple[str, ...]] = {
         "live_doubt_words",
         "interval_words",
         "rate_words",
+        "share_words",
+        "beside_words",
+        "cost_words",
+        "counted_words",
         "mean_sentence",
         "bin_words",
         "basis_sentence",
@@ -82,7 +87,40 @@ def live_doubt_words(n_scored: int, interval: Interval | None) -> str:
 
 def rate_words(rate: float, interval: Interval) -> str:
     """`80 %, could be 63–91 %`, for a rate that is drawn."""
-    return f"{100 * rate:.0f} %, could be {interval_words(interval)}"
+    return f"{share_words(rate)}, could be {interval_words(interval)}"
+
+
+def share_words(rate: float) -> str:
+    """`8 %`, with more digits only where it would read as none or all: `0.2 %`, `99.6 %`."""
+    for digits in range(17):
+        said = f"{100 * rate:.{digits}f}"
+        if float(said) not in (0, 100) or rate in (0, 1):
+            break
+    return f"{said} %"
+
+
+def beside_words(value: float, bound: float) -> str:
+    """`0.8`: three digits that count, more where the value would seem to lie elsewhere of `bound` than it does."""
+    if isclose(value, bound, abs_tol=1e-9):
+        value = bound
+    for digits in range(3, 17):
+        said = f"{value:.{digits}g}"
+        if (float(said) < bound, float(said) > bound) == (value < bound, value > bound):
+            break
+    return said
+
+
+def cost_words(cost: float) -> str:
+    """`$0.0123`, `$0.50`, `$1,204.50`, `$0`; a sum too small for four places has as many as it needs."""
+    if not cost:
+        return "$0"
+    is_in_cents = cost >= 1 or (cost >= 0.01 and round(cost, 4) == round(cost, 2))
+    return f"${cost:,.{2 if is_in_cents else max(4, 1 - floor(log10(cost)))}f}"
+
+
+def counted_words(n: int, n_all: int, noun: str) -> str:
+    """`1 of 3 cases`, `1 of 1 case`."""
+    return f"{n:,} of {n_all:,} {noun}{'' if n_all == 1 else 's'}"
 
 
 def interval_words(interval: Interval) -> str:
@@ -97,7 +135,7 @@ def interval_words(interval: Interval) -> str:
 def mean_sentence(mean: float, interval: Interval | None, n: int, n_keeping: int | None, needs: str) -> str:
     """`Mean 0.94 of 57; could be 0.89–0.99. 54 of 57 are at least 0.50.`; `n_keeping` None where it only informs."""
     could = f"; could be {number_words(interval.low)}–{number_words(interval.high)}" if interval else ""
-    kept = "" if n_keeping is None else f" {n_keeping:,} of {n:,} are {needs}."
+    kept = "" if n_keeping is None else f" {n_keeping:,} of {n:,} {'is' if n_keeping == 1 else 'are'} {needs}."
     return f"Mean {number_words(mean)} of {n:,}{could}.{kept}"
 
 
@@ -187,4 +225,5 @@ def curve_note(n_cases: int, n_all_cases: int, k: int, *, is_live: bool = False)
     if n_cases >= n_all_cases:
         return ""
     ending = "these rows still move." if is_live else "the others are left out of these rows."
-    return f"{n_cases:,} of {n_all_cases:,} cases have {k} scored trials; {ending}"
+    said = f"{counted_words(n_cases, n_all_cases, 'case')} {'has' if n_cases == 1 else 'have'}"
+    return f"{said} {k} scored {'trial' if k == 1 else 'trials'}; {ending}"

@@ -55,9 +55,9 @@ def dollars(cost: float | None) -> str:
     """US dollars with as many digits as small sums need; a dash where the price is unknown."""
     if cost is None:
         return "–"
-    if cost == 0:
-        return "$0"
-    return f"${cost:.2f}" if cost >= 1 else f"${cost:.4f}"
+    from evaldesk.report import cost_words
+
+    return cost_words(cost)
 
 
 def count(number: int) -> str:

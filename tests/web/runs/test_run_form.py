@@ -58,7 +58,13 @@ def test_a_tolerance_is_a_number_that_a_later_run_keeps(pages: Any) -> None:
 def test_it_says_what_differences_will_be_visible(pages: Any) -> None:
     page = pages.post("/runs/new", **pages.form(n="5")).text
 
-    assert "With 4 cases × 5 trials you can see differences of about 59 points." in page
+    assert "With 4 cases × 5 trials no difference can be told from chance; add cases." in page
+    assert re.findall(r"(\d+ × \d+)</th><td data-num>(?:<b>)?([\w ]+)<", page) == [
+        ("4 × 1", "none"),
+        ("4 × 5", "none"),
+        ("30 × 5", "22 points"),
+        ("60 × 5", "15 points"),
+    ]
 
 
 def test_a_link_that_names_cases_selects_these(pages: Any) -> None:
