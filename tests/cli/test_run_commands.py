@@ -122,7 +122,7 @@ def test_errors_are_played_again_into_the_same_run(played: Place) -> None:
 
     assert result.exit_code == 3
     with played.store() as store:
-        assert store.runs.attempts(1, 2, 0) == [1, 2]
+        assert store.runs.trial(1, 2, 0).attempt == 2
         assert store.runs.summary(1).n_trials == 3
 
 

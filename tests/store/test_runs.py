@@ -73,7 +73,6 @@ def test_an_empty_run_is_refused(store: Store, cases: list[Case], n: int) -> Non
         lambda runs: runs.set_status(9, "running"),
         lambda runs: runs.set_note(9, "x"),
         lambda runs: runs.retry_errored(9),
-        lambda runs: runs.recount(9),
         lambda runs: runs.delete(9),
     ],
     ids=lambda ask: ask.__code__.co_names[0],

@@ -11,13 +11,11 @@ from sqlalchemy import Row, select, update
 from evaldesk.errors import NotFoundError
 from evaldesk.model import Case, RunConfig, RunStatus, TrialResult
 from evaldesk.store import case_queries, comparing, planning, run_queries
-from evaldesk.store.blobs import unpack
 from evaldesk.store.claiming import is_still
 from evaldesk.store.clock import Clock
 from evaldesk.store.database import Database
 from evaldesk.store.recording import record, transcript_row
-from evaldesk.store.tables import RUN, TRANSCRIPT
-from evaldesk.store.totals import recount
+from evaldesk.store.tables import RUN
 from evaldesk.store.values import (
     CaseFilter,
     CaseOutcome,
@@ -93,12 +91,6 @@ class RunStore:
         """Plan the errored trials of a run again and return how many they are."""
         with self._database.writing() as connection:
             return planning.retry_errored(connection, run_id)
-
-    def recount(self, run_id: int) -> None:
-        """Count every total of a run again from its trials."""
-        with self._database.writing() as connection:
-            run_queries.run_row(connection, run_id)
-            recount(connection, run_id)
 
     def delete(self, run_id: int) -> None:
         """Delete a run; it is gone from every list at once. Raises ConflictError while it is going."""
@@ -256,30 +248,17 @@ class RunStore:
         with self._database.reading() as connection:
             return case_queries.neighbours(connection, run_id, case_index, trial_index)
 
-    def trial(self, run_id: int, case_index: int, trial_index: int, *, attempt: int | None = None) -> TrialResult:
-        """What became of a trial: its newest recorded attempt, or the one named. Raises NotFoundError."""
-        key = _transcript_key(run_id, case_index, trial_index)
-        rows = select(TRANSCRIPT.c.codec, TRANSCRIPT.c.data).where(*key).order_by(TRANSCRIPT.c.attempt.desc()).limit(1)
-        if attempt is not None:
-            rows = rows.where(TRANSCRIPT.c.attempt == attempt)
-        with self._database.reading() as connection:
-            run_queries.run_row(connection, run_id)
-            row = connection.execute(rows).first()
-        if row is None:
+    def trial(self, run_id: int, case_index: int, trial_index: int) -> TrialResult:
+        """What became of a trial: its newest recorded attempt. Raises NotFoundError."""
+        found = self.trials(run_id, [(case_index, trial_index)])
+        if not found:
             raise NotFoundError(f"run {run_id}, case {case_index}, trial {trial_index}: not played yet")
-        return unpack(row.codec, row.data, TrialResult)
+        return found[case_index, trial_index]
 
     def trials(self, run_id: int, keys: Sequence[TrialKey]) -> dict[TrialKey, TrialResult]:
         """What became of several trials, the newest attempt of each; those that were never recorded are left out."""
         with self._database.reading() as connection:
             return run_queries.trials(connection, run_id, keys)
-
-    def attempts(self, run_id: int, case_index: int, trial_index: int) -> builtins.list[int]:
-        """The attempts of a trial that were recorded, oldest first."""
-        key = _transcript_key(run_id, case_index, trial_index)
-        with self._database.reading() as connection:
-            rows = select(TRANSCRIPT.c.attempt).where(*key).order_by(TRANSCRIPT.c.attempt)
-            return builtins.list(connection.scalars(rows))
 
     def last_strips(self, evalset_id: str) -> dict[str, LastStrip]:
         """For each case id of an eval set that ever ran: its newest run and its strip there."""
@@ -288,8 +267,3 @@ class RunStore:
 
     def _summaries(self, rows: Sequence[Row[Any]]) -> builtins.list[RunSummary]:
         return [run_queries.summary(row, self._clock) for row in rows]
-
-
-def _transcript_key(run_id: int, case_index: int, trial_index: int) -> tuple[Any, ...]:
-    held = TRANSCRIPT.c
-    return held.run_id == run_id, held.case_index == case_index, held.trial_index == trial_index

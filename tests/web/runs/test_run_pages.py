@@ -152,7 +152,7 @@ def test_errored_trials_are_retried(pages: Any) -> None:
     pages.get(f"{address}/events")
 
     assert answer.headers["location"] == address
-    assert pages.desk.store.runs.attempts(1, 2, 0) == [1, 2]
+    assert pages.desk.store.runs.trial(1, 2, 0).attempt == 2
 
 
 def test_a_note_is_kept_and_one_that_is_too_long_comes_back(pages: Any) -> None:
