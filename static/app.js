@@ -123,6 +123,8 @@ window.addEventListener("hashchange", followAddress);
 /* Notes, forms */
 
 document.addEventListener("click", (event) => event.target.closest?.("[data-dismiss]")?.closest(".note")?.remove());
+// The button is about to go: what it leaves is the field beside it.
+document.addEventListener("click", (event) => event.target.closest?.("[data-stop]") && $$("[data-enter]").find(isShown)?.focus());
 
 const dirty = new Set();
 document.addEventListener("input", (event) => {

@@ -49,6 +49,19 @@ def test_the_answer_to_a_message_is_a_stream_that_ends_with_the_stored_turn(chat
     assert f'href="{session}/case"' in page
 
 
+def test_a_page_is_given_the_turns_that_another_page_played(chat: Any) -> None:
+    chat.host.events = (ANSWER,)
+    session = chat.new_session()
+    chat.say(session, "from one page")
+
+    told = chat.client.post(f"{session}/turns", data={"message": "from another", "after": "0"}, headers=STREAM).text
+    more = chat.client.post(f"{session}/turns", data={"message": "and on", "after": "2"}, headers=STREAM).text
+
+    assert [n for n in (1, 2, 3) if f'<li id="turn-{n}" data-row' in told.partition("beforeend:#turns")[2]] == [1, 2]
+    assert [n for n in (1, 2, 3) if f'<li id="turn-{n}" data-row' in more.partition("beforeend:#turns")[2]] == [3]
+    assert '<input type="hidden" name="after" value="3">' in more
+
+
 def test_parts_of_a_stream_carry_no_attribute_that_htmx_would_obey(chat: Any) -> None:
     chat.host.events = ROLLED
 

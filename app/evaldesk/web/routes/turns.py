@@ -38,15 +38,14 @@ async def send(request: Request) -> Response:
         return _refusal(request, error, message)
     if not _wants_stream(request):
         return RedirectResponse(f"/sessions/{session_id}#turn-{turn.turn_index + 1}", 303)
-    return event_stream(request, _messages(request, turn, after=turn.turn_index))
+    return event_stream(request, _messages(request, turn, after=_shown(text_of(form, "after"), turn.turn_index)))
 
 
 async def events(request: Request) -> Response:
     """The running turn from its start on, for a page that was opened in the middle; `after` turns are shown there."""
     session_id = request.path_params["session_id"]
     desk = desk_of(request)
-    given = request.query_params.get("after", "")
-    after = int(given) if given.isdecimal() and len(given) < 9 else len(desk.sessions.get(session_id).turns)
+    after = _shown(request.query_params.get("after", ""), len(desk.sessions.get(session_id).turns))
     return event_stream(request, _messages(request, desk.sessions.running(session_id), after=after))
 
 
@@ -102,7 +101,7 @@ async def _growing(request: Request, turn: RunningTurn) -> AsyncIterator[str]:
 
 def _began(request: Request) -> str:
     """The parts of the page that change when a turn begins."""
-    actions = fragment(request, TEMPLATE, "composer_actions", live=True)
+    actions = fragment(request, TEMPLATE, "composer_actions", live=True, turns=())
     swaps = [("composer-actions", actions), ("composer-note", ""), ("opening", ""), ("announcement", "")]
     return "".join(_out_of_band("innerHTML", element_id, html) for element_id, html in swaps)
 
@@ -122,7 +121,7 @@ def _ended(request: Request, after: int) -> str:
         ("innerHTML", "title", title),
         ("innerMorph", "title-field", fragment(request, TEMPLATE, "title_field", **view)),
         ("innerHTML", "add-session", fragment(request, TEMPLATE, "add_session", **view)),
-        ("innerHTML", "composer-actions", fragment(request, TEMPLATE, "composer_actions", live=None)),
+        ("innerHTML", "composer-actions", fragment(request, TEMPLATE, "composer_actions", **(view | {"live": None}))),
         ("innerMorph", "inspector-body", fragment(request, TEMPLATE, "inspector_body", **view)),
         ("innerHTML", "announcement", escape(f"{name}: {answer or 'no answer'}") if fresh else ""),
     ]
@@ -148,6 +147,11 @@ def _problem(request: Request, problem: str) -> str:
 
 def _unsaved(failure: Exception) -> str:
     return f"The turn could not be stored, so it is lost: {failure}"
+
+
+def _shown(text: str, n_turns: int) -> int:
+    """How many turns a page says that it shows; other pages may have added some since. Never more than there are."""
+    return min(int(text), n_turns) if text.isdecimal() and len(text) < 9 else n_turns
 
 
 def _out_of_band(style: str, element_id: str, html: str) -> str:
