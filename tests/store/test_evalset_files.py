@@ -10,11 +10,29 @@ from pathlib import Path
 import pytest
 from tests.store.evalset_folders import FLAT, SET, id_of, put
 
-from evaldesk.errors import ConflictError, EvaldeskError, FormatError
+from evaldesk.errors import ConflictError, EvaldeskError, FormatError, NotFoundError
 from evaldesk.formats import write_evalset
 from evaldesk.model import Case, Turn
+from evaldesk.store import evalset_files
 from evaldesk.store.evalset_files import ChangedFileError, EvalSetFiles, LossError
 from evaldesk.store.evalset_search import find_files
+
+
+def test_a_file_that_was_listed_is_shown_as_it_is_now_without_a_search(
+    files: EvalSetFiles, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = put(root, "calc.evalset.json")
+    file_id = id_of(files, "calc.evalset.json")
+    path.write_bytes(write_evalset(replace(SET, cases=SET.cases[:1])))
+
+    with monkeypatch.context() as unsearched:
+        unsearched.setattr(evalset_files, "find_files", None)
+        n_cases = files.file(file_id).n_cases
+    path.unlink()
+
+    assert n_cases == 1
+    with pytest.raises(NotFoundError, match="deleted or renamed"):
+        files.file(file_id)
 
 
 def test_a_save_gives_the_new_version_and_keeps_the_mode(files: EvalSetFiles, root: Path) -> None:

@@ -57,12 +57,7 @@ class EvalSetDesk:
 
     def file(self, evalset_id: str) -> EvalSetFile:
         """Where an eval set is and what is known of it. Raises NotFoundError."""
-        file = next((each for each in self.list() if each.id == evalset_id), None)
-        if file is None:
-            raise NotFoundError(
-                "This eval set is not here: it was deleted or renamed, or lies in a folder that is not served."
-            )
-        return file
+        return self._files.file(evalset_id)
 
     def read(self, evalset_id: str) -> tuple[EvalSet, str, Path]:
         """An eval set, the version of its file, and the file. Raises NotFoundError, FormatError."""

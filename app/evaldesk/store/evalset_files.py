@@ -83,6 +83,14 @@ class EvalSetFiles:
             self._shown = {path: self._shown[path] for path in shown}
             return [file for file in shown.values() if file is not None]
 
+    def file(self, file_id: str) -> EvalSetFile:
+        """What a list shows of one file; the folders are not searched for one that was listed. Raises NotFoundError."""
+        with self._lock:
+            shown = self._show(self._found(file_id))
+            if shown is None:
+                raise _not_here()
+            return shown
+
     def read(self, file_id: str) -> tuple[EvalSet, str]:
         """The eval set and its version. Raises NotFoundError or FormatError."""
         with self._lock:
@@ -156,11 +164,12 @@ class EvalSetFiles:
 
     def _found(self, file_id: str) -> FoundFile:
         known = self._known.get(file_id)
-        if known is not None and os.path.lexists(known.path):
-            return known
+        file = known and known.as_it_is()
+        if file:
+            return file
         self._known = find_files(self._roots)
         if file_id not in self._known:
-            raise NotFoundError.among("eval set", file_id[:200], self._known)
+            raise _not_here()
         return self._known[file_id]
 
     def _id_of(self, path: Path) -> str:
@@ -184,6 +193,12 @@ class EvalSetFiles:
             known = (stamp, _shown(file))
             self._shown[file.path] = known
         return known[1]
+
+
+def _not_here() -> NotFoundError:
+    return NotFoundError(
+        "This eval set is not here: it was deleted or renamed, or lies in a folder that is not served."
+    )
 
 
 def _shown(file: FoundFile) -> EvalSetFile | None:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from evaldesk.store.evalset_names import evalset_file_id, stem_and_suffix
@@ -40,6 +40,14 @@ class FoundFile:
     def is_named(self) -> bool:
         """Whether the name alone says that this means to be an eval set."""
         return self.path.name.lower().endswith(NAMED)
+
+    def as_it_is(self) -> FoundFile | None:
+        """The same file at this moment; None when nothing is there any more."""
+        try:
+            stat = self.path.lstat()
+        except OSError:
+            return None
+        return replace(self, size=stat.st_size, modified_ns=stat.st_mtime_ns, inode=stat.st_ino)
 
 
 def find_files(roots: Sequence[Path]) -> dict[str, FoundFile]:
