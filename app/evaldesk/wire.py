@@ -81,24 +81,24 @@ class _Room:
 
 
 def _plain(value: object, depth: int, room: _Room) -> JsonValue:
-    if value is None or isinstance(value, bool):
-        return value
-    if isinstance(value, int):
-        return int(value) if value.bit_length() <= MAX_BITS else f"… an integer of {value.bit_length()} bits"
-    if isinstance(value, float):
-        return float(value) if math.isfinite(value) else repr(float(value))
-    if isinstance(value, str):
-        return plain_text(value)
-    if depth >= MAX_DEPTH:
-        return f"… nested deeper than {MAX_DEPTH} levels"
-    if type(value) is dict:  # the common case, without the slow question whether it is some Mapping
-        return _plain_mapping(value, depth, room)
-    if isinstance(value, bytes | bytearray | memoryview) or not isinstance(value, Mapping | Sequence | set | frozenset):
-        return _described(value, depth, room)
     try:
-        return _plain_mapping(value, depth, room) if isinstance(value, Mapping) else _plain_list(value, depth, room)
-    except Exception:
+        if value is None or isinstance(value, bool):
+            return value
+        if isinstance(value, int):
+            return int(value) if value.bit_length() <= MAX_BITS else f"… an integer of {value.bit_length()} bits"
+        if isinstance(value, float):
+            return float(value) if math.isfinite(value) else repr(float(value))
+        if isinstance(value, str):
+            return plain_text(value)
+        if depth >= MAX_DEPTH:
+            return f"… nested deeper than {MAX_DEPTH} levels"
+        if type(value) is dict or isinstance(value, Mapping):  # whether it is some other mapping is a slow question
+            return _plain_mapping(value, depth, room)
+        if isinstance(value, Sequence | set | frozenset) and not isinstance(value, bytes | bytearray | memoryview):
+            return _plain_list(value, depth, room)
+    except Exception:  # of a class of its own, or changed meanwhile by a thread of its own
         return _described(value, depth, room)
+    return _described(value, depth, room)
 
 
 def _plain_mapping(value: Mapping[Any, object], depth: int, room: _Room) -> JsonValue:

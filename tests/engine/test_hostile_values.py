@@ -15,6 +15,11 @@ class Rude:
         raise ValueError("no")
 
 
+class RudeText(str):
+    def isascii(self) -> bool:
+        raise ValueError("no")
+
+
 class Endless(Sequence[int]):
     def __len__(self) -> int:
         return 1
@@ -55,6 +60,8 @@ def doubled(depth: int) -> list[Any]:
         pytest.param({1: "one"}, {"1": "one"}, id="key"),
         pytest.param(b"\xff", "b'\\xff'", id="bytes"),
         pytest.param(Rude(), "<Rude, whose repr failed: ValueError>", id="repr raises"),
+        pytest.param([{Rude(): 1}], ["<dict, whose repr failed: ValueError>"], id="key raises"),
+        pytest.param([RudeText("hi")], ["'hi'"], id="text raises"),
     ],
 )
 def test_what_json_cannot_say_is_said_in_text(value: object, expected: object) -> None:
