@@ -121,7 +121,7 @@ def test_going_on_runs_errored_rows_again_and_nothing_else(bench: Place) -> None
     assert [(row["instance_id"], row["error"]) for row in _rows(folder)] == [(name, None) for name in IDS]
     assert json.loads((folder / "output_errored.jsonl").read_text())["error"] == "the sandbox is gone"
     assert len(json.loads((folder / "metadata.json").read_text())["evaldesk"]["sessions"]) == 2
-    assert "All 3 instances are in" in _eval(bench).output
+    assert f"All 3 instances are done already; nothing to do. Output: {folder / 'output.jsonl'}" in _eval(bench).output
 
 
 def test_a_torn_last_line_is_repaired(bench: Place) -> None:
@@ -166,9 +166,17 @@ def test_the_folder_is_named_by_note_and_root(bench: Place) -> None:
     assert len(_rows(_folder(bench, "out", "gpt-4o_beta-1_maxiter_7_N_v2"))) == 1
 
 
-def test_several_trials_have_a_folder_each(bench: Place) -> None:
-    _eval(bench, "--n", 2, "--eval-ids", "even,odd")
+def test_a_function_that_is_not_there_leaves_no_output(bench: Place) -> None:
+    result = _eval(bench, "--benchmark", f"bench_{bench.agent.name}:process_instanc")
 
+    assert (result.exit_code, result.stdout) == (3, "")
+    assert "did you mean 'process_instance'?" in result.stderr
+
+
+def test_several_trials_have_a_folder_each(bench: Place) -> None:
+    said = _eval(bench, "--n", 2, "--eval-ids", "even,odd").output
+
+    assert "_maxiter_7-run_1/output.jsonl, and 1 more for the other trials" in said
     for run in (1, 2):
         assert len(_rows(_folder(bench, name=f"gpt-4o_beta-1_maxiter_7-run_{run}"))) == 2
 

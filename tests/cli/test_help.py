@@ -90,8 +90,12 @@ def test_help_imports_little(arguments: list[str]) -> None:
         (["run", "lst"], "no command named 'lst'; did you mean 'list'? `evaldesk run --help` shows how."),
         (["run", "info"], "Missing argument 'NAME'. `evaldesk run info --help` shows how."),
         (["eval", "samples/hello_wrld", "x.json"], "no sample agent named 'hello_wrld'; did you mean 'hello_world'?"),
+        (
+            ["eval", "--eval-num-worker", "2"],
+            "No such option '--eval-num-worker'. Did you mean '--eval-num-workers'? `evaldesk eval --help` shows how.",
+        ),
     ],
-    ids=["command", "command of a group", "argument", "agent"],
+    ids=["command", "command of a group", "argument", "agent", "option"],
 )
 def test_an_error_is_one_line_that_says_what_to_do(arguments: list[str], said: str) -> None:
     done = _run(*arguments)

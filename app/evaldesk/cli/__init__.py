@@ -6,6 +6,7 @@ import io
 import os
 import sys
 from collections.abc import Mapping
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
@@ -130,6 +131,9 @@ def _in_words(error: Exception) -> tuple[str, int]:
     if isinstance(error, EvaldeskError):
         return str(error), EXIT_USAGE
     if isinstance(error, click.ClickException):
+        if isinstance(error, click.NoSuchOption) and error.possibilities:
+            nearest = get_close_matches(error.option_name, error.possibilities, n=1, cutoff=0)
+            error.possibilities = nearest
         path = error.ctx.command_path if isinstance(error, click.UsageError) and error.ctx else "evaldesk"
         return f"{_sentence(error.format_message())} `{path} --help` shows how.", EXIT_USAGE
     return f"broke off: {error!r}; add {DEBUG} for the trace", EXIT_ERRORS

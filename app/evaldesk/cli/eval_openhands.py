@@ -39,7 +39,7 @@ def eval_openhands(request: EvalRequest) -> int:
     output = InstanceOutput(folder, metadata, evalset, n=request.n)
     todo = [case_id for case_id in chosen if case_id not in output.finished]
     if not todo:
-        click.echo(f"All {len(chosen):,} instances are in {folder / 'output.jsonl'} already; nothing to do.")
+        click.echo(f"All {len(chosen):,} instances are done already; nothing to do. Output: {output.place}")
         return 0
     if output.finished:
         click.echo(
@@ -52,7 +52,8 @@ def eval_openhands(request: EvalRequest) -> int:
     )
     job = Job(agent, evalset, path, options, on_progress=output.update)
     code = play_and_judge(request, [job])
-    click.echo(f"Output: {folder / 'output.jsonl'}", err=request.is_json)
+    if output.place:
+        click.echo(f"Output: {output.place}", err=request.is_json)
     return code
 
 

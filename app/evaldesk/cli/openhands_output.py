@@ -47,6 +47,13 @@ class InstanceOutput:
         if n > 1 and any(finished) and any(each != self.finished for each in finished):
             raise UsageError(f"{folder}-run_*: these outputs are of different instances; go on with each by --n 1")
 
+    @property
+    def place(self) -> str:
+        """The files of the rows, in words; empty where there are none."""
+        files = [file for folder in self._folders if (file := folder / OUTPUT).is_file()]
+        more = f", and {len(files) - 1:,} more for the other trials" if len(files) > 1 else ""
+        return f"{files[0]}{more}" if files else ""
+
     def _begin(self, todo: Container[str]) -> None:
         """Make the folders, write the metadata, and move the rows that are run again out of the way."""
         for folder, rows in zip(self._folders, self._rows, strict=True):

@@ -99,7 +99,7 @@ def secrets_of(file: RunFile, given: Mapping[str, str], environment: Mapping[str
     missing = [name for name, value in found.items() if not value]
     if missing:
         raise UsageError(
-            f"{file.path}: the environment has no {', '.join(missing)}; export them, or name a file of them with "
+            f"{file.path}: the environment has no {', '.join(missing)}; export what is missing, or name a file with "
             "--secrets-file"
         )
     return found
