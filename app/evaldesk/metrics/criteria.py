@@ -11,7 +11,7 @@ import msgspec
 
 from evaldesk.errors import UsageError
 from evaldesk.metrics.eval_function import build_function, is_function
-from evaldesk.metrics.metric import ConditionalMetric, Metric, MetricInfo, Need
+from evaldesk.metrics.metric import Metric, MetricInfo, Need
 from evaldesk.metrics.response_json import is_json_reference
 from evaldesk.metrics.response_number import is_number_reference
 from evaldesk.metrics.table import metric_class, metric_info, metric_kind
@@ -95,7 +95,8 @@ def missing_of(metric: Metric, case: Case) -> str | None:
     is_missing, reason = _MISSING.get(metric.info.needs, (_is_never, ""))
     if is_missing(case):
         return reason
-    return metric.missing(case) if isinstance(metric, ConditionalMetric) else None
+    missing: Callable[[Case], str | None] | None = getattr(metric, "missing", None)
+    return missing(case) if missing else None
 
 
 def _is_never(case: Case) -> bool:

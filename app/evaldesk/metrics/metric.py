@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable
 from dataclasses import dataclass
-from typing import ClassVar, Literal, Protocol, TypeAlias, runtime_checkable
+from typing import ClassVar, Literal, Protocol, TypeAlias
 
 from evaldesk.model import Case, Score, Transcript
 
@@ -16,8 +16,7 @@ class MetricInfo:
     """What people and forms are told of a metric. Scores lie in [low, high].
 
     `needs` is what a case must say; without it the metric is unscored. `has_judge` means that a model judges, and
-    costs. `required` are options without which it has nothing to go by: a run without them is refused. A metric
-    whose need depends on its options is a ConditionalMetric.
+    costs. `required` are options without which it has nothing to go by: a run without them is refused.
     """
 
     name: str
@@ -39,19 +38,14 @@ class MetricInfo:
 
 
 class Metric(Protocol):
-    """A way to score a trial."""
+    """A way to score a trial.
+
+    One that needs more of a case than `info.needs` says has a method `missing(case)`, too: why it will say nothing
+    about the case, or None when it can judge it.
+    """
 
     info: ClassVar[MetricInfo]
 
     def score(self, transcript: Transcript, case: Case) -> list[Score] | Awaitable[list[Score]]:
         """One score for the trial (`turn` None) and one for each turn that the metric judged."""
-        ...
-
-
-@runtime_checkable
-class ConditionalMetric(Protocol):
-    """A metric that needs more of a case than `info.needs` says."""
-
-    def missing(self, case: Case) -> str | None:
-        """Why it will say nothing about the case; None when it can judge it."""
         ...
