@@ -10,6 +10,8 @@ import pytest
 from tests.agents.endpoint import Endpoint, served
 
 from evaldesk.agents import Agent, load_agent
+from evaldesk.engine.attempt import Attempt
+from evaldesk.engine.player import play_turn
 from evaldesk.llm import ModelReply
 from evaldesk.llm.client import open_litellm
 from evaldesk.model import AgentRef, Event, JsonObject, Session, TurnRecord
@@ -48,6 +50,16 @@ def play() -> Play:
         return events
 
     return play
+
+
+@pytest.fixture
+def played() -> Play:
+    """A turn as the engine plays it, which listens to the model calls in it and makes a value of what is raised."""
+
+    async def played(agent: Agent, session: Session, message: str) -> TurnRecord:
+        return await play_turn(agent, session, message, attempt=Attempt())
+
+    return played
 
 
 @pytest.fixture

@@ -47,18 +47,6 @@ async def test_another_model_takes_the_place_of_every_model_in_the_tree(loaded: 
     assert own.turns[0].answer == "nothing there"
 
 
-async def test_a_litellm_model_of_the_agent_is_tried_again_and_counted(loaded: Any, play: Any, endpoint: Any) -> None:
-    source = LITE.format(address=endpoint.address)
-    endpoint.fails(429, retry_after="0").says("hello")
-    session = Session("s")
-
-    events = await play(loaded(source), session, "hi")
-
-    assert session.turns[0].answer == "hello"
-    assert [(event.usage.n_attempts, event.usage.tokens_in) for event in events if event.usage] == [(2, 11)]
-    assert [event.text.partition(" until ")[0] for event in events if event.kind == "log"] == ["rate-limited"]
-
-
 async def test_a_litellm_model_streams(loaded: Any, play: Any, endpoint: Any) -> None:
     source = LITE.format(address=endpoint.address)
     endpoint.streams("hel", "lo")

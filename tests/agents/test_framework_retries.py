@@ -1,27 +1,70 @@
-"""Failures that pass are tried again as often as a run asks for, whichever framework's client asks the model."""
+"""Failures that pass are tried again as often as a run asks for, and counted, whichever client asks the model."""
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
-from tests.agents.endpoint import Endpoint, served
+from tests.agents.endpoint import Endpoint
 from tests.agents.installed import skip_without
 
-from evaldesk.errors import ModelError
-from evaldesk.model import ModelOptions, Session
+from evaldesk.model import ModelOptions, Session, TurnRecord
 
-pytestmark = pytest.mark.anyio
+pytestmark = [
+    pytest.mark.anyio,
+    pytest.mark.filterwarnings("ignore:Inheritance class AiohttpClientSession:DeprecationWarning"),  # Google's own
+    pytest.mark.filterwarnings("ignore:`get_config_jsonschema` is deprecated"),  # it has no other way yet
+]
 
-OURS = 'from evaldesk import LlmAgent\n\nroot_agent = LlmAgent(name="a", model="small", api_base="{address}")\n'
+GRAPH = """
+from typing import Annotated
+
+from langchain_core.messages import AIMessage
+from langgraph.graph import StateGraph
+from langgraph.graph.message import add_messages
+from openai import {client}
+from typing_extensions import TypedDict
+
+client = {client}(base_url="{address}", api_key="k", max_retries=1)
+
+class State(TypedDict):
+    messages: Annotated[list, add_messages]
+
+{define} answer(state):
+    found = {wait} client.chat.completions.create(model="small", messages=[{"role": "user", "content": "hi"}])
+    spent = {"input_tokens": 11, "output_tokens": 5, "total_tokens": 16}
+    return {"messages": [AIMessage(found.choices[0].message.content, usage_metadata=spent)]}
+
+graph = StateGraph(State)
+graph.add_node("answer", answer)
+graph.set_entry_point("answer")
+graph.set_finish_point("answer")
+root_agent = graph.compile()
+"""
+GOOGLE = """
+from google.adk.agents import Agent
+from google.adk.models.google_llm import Gemini
+from google.genai import types
+
+retries = types.HttpRetryOptions(attempts=2, initial_delay=0.001, max_delay=0.001)
+root_agent = Agent(name="a", model=Gemini(model="gemini-2.0-flash", base_url="{base}", retry_options=retries))
+"""
 PACKAGES = {"adk": "google.adk", "openai": "agents", "pydantic": "pydantic_ai", "langgraph": "langgraph"}
-# Each asks the endpoint by a client of its own, or is given the run's address (`base_url`).
+# Each asks the endpoint by a client of its own that would try again once, or is given the run's address.
 SOURCES = {
-    "ours": OURS,
+    "ours": 'from evaldesk import LlmAgent\n\nroot_agent = LlmAgent(name="a", model="small", api_base="{address}")\n',
     "adk, by LiteLLM": """
 from google.adk.agents import Agent
 
 root_agent = Agent(name="a", model="gemini-2.0-flash", instruction="Answer.")
+""",
+    "adk, own client": GOOGLE,
+    "adk, own LiteLLM": """
+from google.adk.agents import Agent
+from google.adk.models.lite_llm import LiteLlm
+
+root_agent = Agent(name="a", model=LiteLlm(model="hosted_vllm/small", api_base="{address}"))
 """,
     "openai, by address": """
 from agents import Agent
@@ -35,10 +78,22 @@ from openai import AsyncOpenAI
 client = AsyncOpenAI(base_url="{address}", api_key="k", max_retries=1)
 root_agent = Agent(name="a", model=OpenAIChatCompletionsModel("small", client))
 """,
+    "openai, own LiteLLM": """
+from agents import Agent
+from agents.extensions.models.litellm_model import LitellmModel
+
+model = LitellmModel("hosted_vllm/small", base_url="{address}", api_key="k")
+root_agent = Agent(name="a", model=model)
+""",
     "pydantic, by address": """
 from pydantic_ai import Agent
 
 root_agent = Agent(name="a")
+""",
+    "pydantic, own name": """
+from pydantic_ai import Agent
+
+root_agent = Agent("openai-chat:small", name="a", defer_model_check=True)
 """,
     "pydantic, own client": """
 from openai import AsyncOpenAI
@@ -49,124 +104,112 @@ from pydantic_ai.providers.openai import OpenAIProvider
 client = AsyncOpenAI(base_url="{address}", api_key="k", max_retries=1)
 root_agent = Agent(OpenAIChatModel("small", provider=OpenAIProvider(openai_client=client)), name="a")
 """,
+    "langgraph, own client": GRAPH.replace("{client}", "AsyncOpenAI").replace("{define}", "async def"),
+    "langgraph, own client that blocks": GRAPH.replace("{client}", "OpenAI").replace("{define}", "def"),
 }
+OWN = [name for name in SOURCES if "own client" in name]
 
 
 @pytest.fixture
-def session(request: pytest.FixtureRequest, endpoint: Endpoint) -> Any:
-    """A session that asks for so many retries of the agent that is called so."""
+def asked(endpoint: Endpoint, loaded: Any, played: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """The turn of the agent that is called so, in a run that asks for so many retries."""
+    for name in ("GOOGLE_API_KEY", "OPENAI_API_KEY"):
+        monkeypatch.setenv(name, "a-key-for-the-tests")
+    monkeypatch.setenv("OPENAI_BASE_URL", endpoint.address)
 
-    def session(name: str, n_retries: int | None) -> Session:
-        if "own" in name or name == "ours":
-            return Session("s", model_options=ModelOptions(n_retries=n_retries))
-        return Session("s", model="small", model_options=ModelOptions(endpoint.address, n_retries=n_retries))
+    async def asked(name: str, n_retries: int | None) -> TurnRecord:
+        package = PACKAGES.get(name.split(",", maxsplit=1)[0])
+        if package:
+            skip_without(package)
+        source = SOURCES[name].replace("{wait}", "await" if "async" in SOURCES[name] else "")
+        base = endpoint.address.removesuffix("/v1")
+        agent = loaded(source.replace("{address}", endpoint.address).replace("{base}", base))
+        is_own = "own" in name or name == "ours"
+        options = ModelOptions(None if is_own else endpoint.address, n_retries=n_retries)
+        session = Session("s", model=None if is_own else "small", model_options=options)
+        turn: TurnRecord = await played(agent, session, "hi")
+        return turn
 
-    return session
+    return asked
 
 
 @pytest.mark.parametrize("name", SOURCES)
-async def test_no_retries_means_one_request(
-    name: str, endpoint: Endpoint, loaded: Any, play: Any, session: Any
-) -> None:
-    _needs(name)
-    agent = loaded(SOURCES[name].replace("{address}", endpoint.address))
+async def test_no_retries_means_one_request(name: str, endpoint: Endpoint, asked: Any) -> None:
     for _ in range(4):
         endpoint.fails(429, "slow down", retry_after_ms="1")
 
-    with pytest.raises(ModelError) as caught:
-        await play(agent, session(name, 0), "hi")
+    turn = await asked(name, 0)
 
-    assert (caught.value.kind, len(endpoint.asked)) == ("rate_limit", 1)
+    assert (turn.error.kind, len(endpoint.asked)) == ("rate_limit", 1)
+    assert _waits(turn) == []
 
 
 @pytest.mark.parametrize("name", SOURCES)
-async def test_as_many_retries_as_were_asked_for_are_made(
-    name: str, endpoint: Endpoint, loaded: Any, play: Any, session: Any
+async def test_as_many_retries_as_were_asked_for_are_made_counted_and_told(
+    name: str, endpoint: Endpoint, asked: Any
 ) -> None:
-    _needs(name)
-    agent = loaded(SOURCES[name].replace("{address}", endpoint.address))
+    for _ in range(2):
+        endpoint.fails(429, "slow down", retry_after_ms="1")
+    _answer(endpoint, name)
+
+    turn = await asked(name, 2)
+
+    assert turn.answer == "hello"
+    assert len(endpoint.asked) == 3
+    assert [usage.n_attempts for usage in turn.usages] == [3]
+    assert _waits(turn) == [("rate-limited", "attempt 2 of 3"), ("rate-limited", "attempt 3 of 3")]
+
+
+@pytest.mark.parametrize("name", OWN)
+async def test_a_client_has_its_own_number_where_a_run_asks_for_none(name: str, endpoint: Endpoint, asked: Any) -> None:
+    for _ in range(4):
+        endpoint.fails(503, "busy", retry_after_ms="1")
+
+    turn = await asked(name, None)
+
+    assert turn.stop_reason == "error"
+    assert len(endpoint.asked) == 1 + 1
+    assert _waits(turn) == [("server error", "attempt 2 of 2")]
+
+
+@pytest.mark.parametrize("name", OWN)
+async def test_a_dropped_connection_is_tried_again(name: str, endpoint: Endpoint, asked: Any) -> None:
+    endpoint.drops()
+    _answer(endpoint, name)
+
+    turn = await asked(name, None)
+
+    assert turn.answer == "hello"
+    assert _waits(turn) == [("connection", "attempt 2 of 2")]
+    assert [usage.n_attempts for usage in turn.usages] == [2]
+
+
+async def test_a_client_is_left_alone_outside_of_turns(endpoint: Endpoint) -> None:
+    from openai import AsyncOpenAI
+
+    from evaldesk.llm.brought_clients import watch_clients
+
     for _ in range(2):
         endpoint.fails(429, "slow down", retry_after_ms="1")
     endpoint.says("hello")
+    watch_clients()
+    async with AsyncOpenAI(base_url=endpoint.address, api_key="k", max_retries=2) as client:
+        found = await client.chat.completions.create(model="small", messages=[{"role": "user", "content": "hi"}])
 
-    events = await play(agent, session(name, 2), "hi")
-
-    assert [event.text for event in events if event.kind == "agent_message"] == ["hello"]
-    assert len(endpoint.asked) == 3
-
-
-@pytest.mark.parametrize("name", [name for name in SOURCES if "own client" in name])
-async def test_a_client_has_its_own_number_where_a_run_asks_for_none(
-    name: str, endpoint: Endpoint, loaded: Any, play: Any, session: Any
-) -> None:
-    _needs(name)
-    agent = loaded(SOURCES[name].replace("{address}", endpoint.address))
-    for _ in range(4):
-        endpoint.fails(429, "slow down", retry_after_ms="1")
-
-    for n_retries in (0, None):
-        with pytest.raises(ModelError):
-            await play(agent, session(name, n_retries), "hi")
-
-    assert len(endpoint.asked) == 1 + 2
+    assert found.choices[0].message.content == "hello"
+    assert [headers["x-stainless-retry-count"] for headers in endpoint.headers] == ["0", "1", "2"]
 
 
-@pytest.mark.filterwarnings("ignore:Inheritance class AiohttpClientSession:DeprecationWarning")  # Google's own
-async def test_googles_own_client_heeds_the_run_and_not_the_agent(
-    loaded: Any, play: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    _needs("adk")
-    monkeypatch.setenv("GOOGLE_API_KEY", "a-key-for-the-tests")
-    source = """
-from google.adk.agents import Agent
-from google.adk.models.google_llm import Gemini
-from google.genai import types
-
-retries = types.HttpRetryOptions(attempts=3, initial_delay=0.001, max_delay=0.001)
-root_agent = Agent(name="a", model=Gemini(model="gemini-2.0-flash", base_url="{address}", retry_options=retries))
-"""
-    with served() as endpoint:
-        for _ in range(4):
-            endpoint.fails(429, "slow down")
-        agent = loaded(source.replace("{address}", endpoint.address.removesuffix("/v1")))
-
-        with pytest.raises(ModelError):
-            await play(agent, Session("s", model_options=ModelOptions(n_retries=0)), "hi")
-
-    assert len(endpoint.asked) == 1
+def _answer(endpoint: Endpoint, name: str) -> None:
+    if SOURCES[name] is not GOOGLE:
+        endpoint.says("hello")
+        return
+    content = {"role": "model", "parts": [{"text": "hello"}]}
+    spent = {"promptTokenCount": 11, "candidatesTokenCount": 5}
+    endpoint.gives(json.dumps({"candidates": [{"content": content}], "usageMetadata": spent}).encode())
 
 
-@pytest.mark.filterwarnings("ignore")
-async def test_a_graph_that_names_its_retries_is_told_how_many(loaded: Any, play: Any) -> None:
-    _needs("langgraph")
-    source = """
-from typing import Annotated
-
-from langchain_core.messages import AIMessage
-from langchain_core.runnables import RunnableConfig
-from langgraph.graph import StateGraph
-from langgraph.graph.message import add_messages
-from typing_extensions import TypedDict
-
-class State(TypedDict):
-    messages: Annotated[list, add_messages]
-
-def answer(state, config: RunnableConfig):
-    return {"messages": [AIMessage(str(config["configurable"].get("max_retries")))]}
-
-graph = StateGraph(State)
-graph.add_node("answer", answer)
-graph.set_entry_point("answer")
-graph.set_finish_point("answer")
-root_agent = graph.compile()
-"""
-
-    events = await play(loaded(source), Session("s", model_options=ModelOptions(n_retries=0)), "hi")
-
-    assert [event.text for event in events if event.kind == "agent_message"] == ["0"]
-
-
-def _needs(name: str) -> None:
-    package = PACKAGES.get(name.split(",", maxsplit=1)[0])
-    if package:
-        skip_without(package)
+def _waits(turn: TurnRecord) -> list[tuple[str, str]]:
+    """Why, and for which attempt, of each pause that the turn tells of."""
+    found = [event.text for event in turn.events if event.kind == "log" and event.author == "evaldesk"]
+    return [(text.partition(" until ")[0], text.partition(", then ")[2].partition(": ")[0]) for text in found]

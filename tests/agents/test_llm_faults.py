@@ -11,6 +11,7 @@ from tests.agents.model_calls import HASTE, MESSAGES, MODEL, call_of
 
 from evaldesk.errors import ModelError
 from evaldesk.llm import ModelCall, Patience, complete
+from evaldesk.llm.hearing import CURRENT_LISTENER
 
 pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("client")]
 
@@ -104,7 +105,9 @@ async def test_a_pause_is_told_with_its_reason_and_its_end(endpoint: Any) -> Non
     endpoint.fails(429, "slow down", retry_after="0").fails(503).says("hello")
     waits: list[str] = []
 
-    await complete(call_of(endpoint), patience=HASTE, on_wait=lambda wait: waits.append(wait.sentence()))
+    token = CURRENT_LISTENER.set(lambda wait: waits.append(wait.sentence()))
+    await complete(call_of(endpoint), patience=HASTE)
+    CURRENT_LISTENER.reset(token)
 
     assert re.fullmatch(r"rate-limited until \d\d:\d\d:\d\d, then attempt 2 of 3: .*slow down.*", waits[0])
     assert waits[1].startswith("server error until")

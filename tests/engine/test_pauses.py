@@ -30,7 +30,7 @@ from datetime import UTC, datetime, timedelta
 
 from evaldesk.llm import Wait
 from evaldesk.llm.failures import ModelFailure
-from evaldesk.llm.retries import CURRENT_LISTENER
+from evaldesk.llm.hearing import CURRENT_LISTENER
 
 async def root_agent(message):
     listener = CURRENT_LISTENER.get()

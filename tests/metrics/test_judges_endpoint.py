@@ -25,6 +25,8 @@ async def judged(endpoint: Endpoint, n: int) -> Grading:
         "num_samples": n,
         "base_url": endpoint.address,
         "parallelism_limit": 1,
+        "price_in": 2,
+        "price_out": 10,
     }
     criterion = Criterion("final_response_match_v2", 0.5, {"judge_model_options": options})
     return await grade_trial(PLAYED, CASE, [criterion])
@@ -49,6 +51,7 @@ async def test_what_is_read_votes_and_what_is_not_is_kept_raw() -> None:
     assert [sample.get("verdict") for sample in details["samples"]] == [None, "valid", None, None, "invalid"]
     assert [sample["reply"] for sample in details["samples"] if "reply" in sample] == [prose, wrong, both]
     assert [(usage.role, usage.tokens_in, usage.tokens_out) for usage in grading.usages] == [("judge", 11, 5)] * 5
+    assert [usage.cost for usage in grading.usages] == [(11 * 2 + 5 * 10) / 1_000_000] * 5
 
 
 async def test_replies_without_any_verdict_leave_the_trial_unscored() -> None:

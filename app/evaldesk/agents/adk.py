@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import Any
@@ -48,14 +48,13 @@ class AdkAgent:
 
         return described(self.app.root_agent)
 
-    async def reply(self, session: Session, message: str) -> AsyncIterator[Event]:
+    async def reply(self, session: Session, message: str) -> AsyncGenerator[Event]:
         """Play one invocation. Raises ModelError for what a model's provider refuses, and what the agent raises."""
         from google.adk.agents.run_config import RunConfig, StreamingMode
         from google.genai import types
 
         from evaldesk.agents.adk_plugin import Witness, plugin_of
         from evaldesk.agents.adk_session import opened
-        from evaldesk.agents.adk_translation import translated
 
         options = session.model_options
         witness = Witness(session.id, options)
@@ -74,13 +73,9 @@ class AdkAgent:
             run_config=RunConfig(**config),
         )
         try:
-            async with aclosing(happening) as events:
-                async for found in events:
-                    conversation.adopt(found, session.state)
-                    for event in (*witness.inner(), *translated(found, witness, is_streaming=session.is_streaming)):
-                        if event.error and witness.answers.failure:
-                            raise witness.answers.failure
-                        yield event
+            async with aclosing(_told(happening, conversation, witness, session)) as events:
+                async for event in events:
+                    yield event
         except Exception as error:
             for event in witness.inner():
                 yield event
@@ -107,6 +102,27 @@ class AdkAgent:
                     update={"root_agent": with_model(self.app.root_agent, model, options)}
                 )
             return self._variants[key]
+
+
+async def _told(happening: Any, conversation: Any, witness: Any, session: Session) -> AsyncGenerator[Event]:
+    """The events of an invocation. An error is held back: what is raised after it says more."""
+    from evaldesk.agents.adk_translation import translated
+
+    failed: Event | None = None
+    async with aclosing(happening) as events:
+        async for found in events:
+            if failed:
+                yield failed
+            conversation.adopt(found, session.state)
+            for event in (*witness.inner(), *translated(found, witness, is_streaming=session.is_streaming)):
+                if event.error:
+                    failed = event
+                else:
+                    yield event
+    if witness.answers.failure:
+        raise witness.answers.failure
+    if failed:
+        yield failed
 
 
 def _bound_reached(error: Exception, options: ModelOptions) -> Event | None:

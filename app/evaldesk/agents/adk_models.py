@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterator
-from dataclasses import replace
 from functools import cache
 from typing import Any
 
-from evaldesk.agents.adk_plugin import CURRENT_CALL
 from evaldesk.errors import AgentError
-from evaldesk.llm import PATIENT, Wait, litellm_endpoint, litellm_response
+from evaldesk.llm import litellm_endpoint, litellm_response
 from evaldesk.model import ModelOptions
 
 
@@ -116,22 +114,6 @@ def _client() -> Any:
 
     class SharedLoopClient(LiteLLMClient):  # type: ignore[misc] # the package may be missing
         async def acompletion(self, model: Any, messages: Any, tools: Any, **options: Any) -> Any:
-            witness, agent_name = CURRENT_CALL.get() or (None, "")
-            n_retries = witness.options.n_retries if witness else None
-
-            def done(n_attempts: int) -> None:
-                if witness:
-                    witness.n_attempts[agent_name] = n_attempts
-
-            def waits(wait: Wait) -> None:
-                if witness:
-                    witness.waits(agent_name, wait)
-
-            return await litellm_response(
-                {**options, "model": model, "messages": messages, "tools": tools},
-                patience=PATIENT if n_retries is None else replace(PATIENT, n_attempts=n_retries + 1),
-                on_done=done,
-                on_wait=waits,
-            )
+            return await litellm_response({**options, "model": model, "messages": messages, "tools": tools})
 
     return SharedLoopClient()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from contextvars import ContextVar
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
@@ -11,13 +10,9 @@ from typing import Any
 from evaldesk.agents.adk_answers import Answers
 from evaldesk.agents.adk_tool_limit import limit_tools
 from evaldesk.agents.adk_translation import translated
-from evaldesk.llm import Wait
 from evaldesk.model import Event, ModelOptions, ToolCall
 
 NAME = "evaldesk"
-
-CURRENT_CALL: ContextVar[tuple[Witness, str] | None] = ContextVar("current_call", default=None)
-"""The model call under way: who watches it, and the name of its agent."""
 
 
 @dataclass(slots=True)
@@ -29,7 +24,6 @@ class Witness:
     model: str = ""
     models: dict[str, str] = field(default_factory=dict)
     calls: dict[str, ToolCall] = field(default_factory=dict)
-    n_attempts: dict[str, int] = field(default_factory=dict)
     started: dict[str, float] = field(default_factory=dict)
     took_ms: dict[str, float] = field(default_factory=dict)
     _tools: dict[str, str] = field(default_factory=dict)
@@ -51,12 +45,8 @@ class Witness:
         tool = self._tools.setdefault(session_id, agent_name)
         self._inner.extend(translated(found, self, within=tool))
 
-    def waits(self, agent_name: str, wait: Wait) -> None:
-        """A model call of `agent_name` pauses before it is tried again."""
-        self._inner.append(Event("log", author=agent_name, text=wait.sentence()))
-
     def inner(self) -> tuple[Event, ...]:
-        """What happened inside tools and model calls since this was asked."""
+        """What happened inside tools since this was asked."""
         found = (*self._inner, *self.answers.notes)
         self._inner.clear()
         self.answers.notes.clear()
@@ -71,7 +61,6 @@ def plugin_of(witness: Witness) -> Any:
 @cache
 def _plugin_class() -> Any:
     from google.adk.plugins.base_plugin import BasePlugin
-    from google.genai import types
 
     class WitnessPlugin(BasePlugin):  # type: ignore[misc] # the package may be missing
         def __init__(self, witness: Witness) -> None:
@@ -93,9 +82,7 @@ def _plugin_class() -> Any:
             ):
                 if value is not None:
                     setattr(config, name, value)
-            config.http_options = _patient(config.http_options, asked.n_retries, types)
             witness.begin(callback_context.agent_name)
-            CURRENT_CALL.set((witness, callback_context.agent_name))
             return witness.answers.response(callback_context.agent_name, llm_request)
 
         async def after_model_callback(self, *, callback_context: Any, llm_response: Any) -> None:
@@ -112,12 +99,3 @@ def _plugin_class() -> Any:
             self._witness.answers.keep_result(tool_context.function_call_id or tool.name, tool_context, result)
 
     return WitnessPlugin
-
-
-def _patient(http_options: Any, n_retries: int | None, types: Any) -> Any:
-    """Options of Google's own client with retries: the run's, else the agent's own; LiteLLM's are not here."""
-    found = http_options or types.HttpOptions()
-    if found.retry_options is None or n_retries is not None:
-        n_attempts = 5 if n_retries is None else n_retries + 1
-        found.retry_options = types.HttpRetryOptions(attempts=n_attempts, initial_delay=0.5, max_delay=60)
-    return found

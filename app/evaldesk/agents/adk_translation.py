@@ -80,7 +80,6 @@ def _usage(found: Any, witness: Witness) -> Usage:
         tokens_out=tokens_out,
         cost=0.0 if is_replayed else price(model, tokens_in, tokens_out),
         is_replayed=is_replayed,
-        n_attempts=witness.n_attempts.pop(found.author, 1),
         duration_ms=witness.took_ms.get(found.author, 0.0),
     )
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import msgspec
 
@@ -69,11 +69,10 @@ class HttpChatAgent(ModelCaller):
         def tell(text: str) -> None:
             say(Event("agent_message", author=self.ref.id, text=text, is_partial=True))
 
-        n_retries = session.model_options.n_retries
         reply = await complete(
             self._call(session, message),
             tell if session.is_streaming else None,
-            patience=PATIENT if n_retries is None else replace(PATIENT, n_attempts=n_retries + 1),
+            patience=PATIENT.with_retries(session.model_options.n_retries),
         )
         say(Event("usage", usage=reply.usage))
         if reply.text:

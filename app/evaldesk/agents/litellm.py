@@ -6,7 +6,7 @@ import asyncio
 import json
 import os
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
@@ -15,8 +15,8 @@ from evaldesk.agents.doubles import doubled
 from evaldesk.agents.history import assistant_message, chat_messages, result_text, tool_message
 from evaldesk.agents.instruction import MissingKey, filled
 from evaldesk.agents.tools import Outcome, Tool, tool_of
-from evaldesk.errors import ModelError, UsageError
-from evaldesk.llm import PATIENT, ModelCall, ModelReply, RequestedCall, Wait, complete, is_direct, missing_keys, warm
+from evaldesk.errors import UsageError
+from evaldesk.llm import PATIENT, ModelCall, ModelReply, RequestedCall, complete, is_direct, missing_keys, warm
 from evaldesk.model import (
     AgentDescription,
     AgentRef,
@@ -215,23 +215,13 @@ async def _together(work: Sequence[Coroutine[Any, Any, Outcome]]) -> Sequence[Ou
 
 
 async def _asked(call: ModelCall, author: str, session: Session) -> AsyncIterator[Event | ModelReply]:
-    """The reply, after partial messages where it is streamed, and after what was waited for."""
-    n_retries = session.model_options.n_retries
-    patience = PATIENT if n_retries is None else replace(PATIENT, n_attempts=n_retries + 1)
+    """The reply, after partial messages where it is streamed."""
+    patience = PATIENT.with_retries(session.model_options.n_retries)
     if not session.is_streaming:
-        waits: list[Wait] = []
-        try:
-            reply = await complete(call, patience=patience, on_wait=waits.append)
-        except ModelError:
-            for wait in waits:
-                yield _waited(wait)
-            raise
-        for wait in waits:
-            yield _waited(wait)
-        yield reply
+        yield await complete(call, patience=patience)
         return
-    pieces: asyncio.Queue[str | Wait | None] = asyncio.Queue()
-    task = asyncio.create_task(complete(call, pieces.put_nowait, patience=patience, on_wait=pieces.put_nowait))
+    pieces: asyncio.Queue[str | None] = asyncio.Queue()
+    task = asyncio.create_task(complete(call, pieces.put_nowait, patience=patience))
 
     def end(ended: asyncio.Task[ModelReply]) -> None:
         pieces.put_nowait(None)
@@ -241,17 +231,10 @@ async def _asked(call: ModelCall, author: str, session: Session) -> AsyncIterato
     task.add_done_callback(end)
     try:
         while (piece := await pieces.get()) is not None:
-            if isinstance(piece, Wait):
-                yield _waited(piece)
-            else:
-                yield Event("agent_message", author=author, text=piece, is_partial=True)
+            yield Event("agent_message", author=author, text=piece, is_partial=True)
         yield await task
     finally:
         task.cancel()
-
-
-def _waited(wait: Wait) -> Event:
-    return Event("log", author="evaldesk", text=wait.sentence())
 
 
 def _call_of(requested: RequestedCall) -> ToolCall:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 from evaldesk.agents.history import assistant_message
@@ -59,8 +58,7 @@ def model_call(
 
 async def ask(session: Session, call: ModelCall) -> ModelReply:
     """The reply, with the session's patience. Raises ModelError."""
-    n_retries = session.model_options.n_retries
-    return await complete(call, patience=PATIENT if n_retries is None else replace(PATIENT, n_attempts=n_retries + 1))
+    return await complete(call, patience=PATIENT.with_retries(session.model_options.n_retries))
 
 
 def reply_message(reply: ModelReply) -> dict[str, Any]:

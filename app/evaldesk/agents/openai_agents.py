@@ -8,7 +8,6 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from typing import Any
 
-from evaldesk.agents.client_retries import heed_retries
 from evaldesk.agents.framework_tools import watched
 from evaldesk.agents.frameworks import is_from
 from evaldesk.agents.openai_agents_hooks import as_json, hooks_of, model_name
@@ -16,6 +15,7 @@ from evaldesk.agents.openai_agents_input import input_items, model_of
 from evaldesk.agents.openai_agents_tools import reachable, seen
 from evaldesk.agents.shared_loop import Tell, events_told
 from evaldesk.llm import missing_keys, model_error
+from evaldesk.llm.brought_clients import watch_clients
 from evaldesk.model import (
     AgentDescription,
     AgentRef,
@@ -67,15 +67,15 @@ class OpenAIAgent:
 
         calls = watched(session, tell)
         starting, items = self._before(session)
-        for agent in reachable(self.found):
-            heed_retries(getattr(agent.model, "_client", None), session.model_options.n_retries)
+        model = model_of(session)
+        watch_clients()  # LiteLLM may just have been imported
         options = {
             "starting_agent": starting,
             "input": [*items, {"role": "user", "content": message}],
             "context": session.state,
             "max_turns": session.model_options.max_turns or DEFAULT_TURNS,
             "hooks": hooks_of(tell),
-            "run_config": RunConfig(tracing_disabled=True, **model_of(session)),
+            "run_config": RunConfig(tracing_disabled=True, **model),
         }
         try:
             if session.is_streaming:

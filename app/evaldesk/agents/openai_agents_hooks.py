@@ -105,8 +105,5 @@ def _call(item: Any) -> ToolCall:
 
 def _usage(model: str, spent: Any, took_ms: float) -> Usage:
     tokens_in, tokens_out = int(spent.input_tokens or 0), int(spent.output_tokens or 0)
-    n_attempts = max(1, int(getattr(spent, "requests", 1) or 1))
     cost = price(model, tokens_in, tokens_out)
-    return Usage(
-        model, tokens_in=tokens_in, tokens_out=tokens_out, cost=cost, n_attempts=n_attempts, duration_ms=took_ms
-    )
+    return Usage(model, tokens_in=tokens_in, tokens_out=tokens_out, cost=cost, duration_ms=took_ms)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
 from typing import Any
 
 from evaldesk.agents.history import chat_messages
 from evaldesk.errors import ModelError
+from evaldesk.llm import PATIENT
 from evaldesk.model import ModelOptions, Session, TurnRecord
 
 
@@ -19,7 +19,7 @@ def input_items(turns: Iterable[TurnRecord]) -> list[Any]:
 
 def model_of(session: Session) -> dict[str, Any]:
     """The fields of a RunConfig that say which model is asked, where and how. Raises ModelError."""
-    from agents import Model, ModelSettings
+    from agents import ModelSettings
 
     asked = session.model_options
     settings = {"temperature": asked.temperature, "top_p": asked.top_p, "max_tokens": asked.max_tokens}
@@ -28,44 +28,27 @@ def model_of(session: Session) -> dict[str, Any]:
         given["extra_body"] = dict(asked.extra)
     fields: dict[str, Any] = {"model_settings": ModelSettings(**given)} if given else {}
     if session.model or asked.base_url:
-        fields |= _model(session.model, asked, fields.get("model_settings"))
-    if asked.n_retries is not None and not isinstance(fields.get("model"), Model):
-        fields |= _provider(asked.n_retries)
+        fields["model"] = _model(session.model, asked)
     return fields
 
 
-def _model(name: str | None, asked: ModelOptions, settings: Any) -> dict[str, Any]:
-    from agents import ModelSettings, OpenAIChatCompletionsModel
+def _model(name: str | None, asked: ModelOptions) -> Any:
+    from agents import OpenAIChatCompletionsModel
 
     provider, slash, bare = (name or "").partition("/")
     if asked.base_url:
         model = bare if slash and provider in {"openai", "hosted_vllm"} else name
         if not model:
             raise ModelError("name the model of the endpoint, too: --model NAME", kind="unknown_model", is_fatal=True)
-        return {"model": OpenAIChatCompletionsModel(model, _client(asked))}
+        return OpenAIChatCompletionsModel(model, _client(asked))
     if not slash or provider == "openai":
-        return {"model": bare or name}
+        return bare or name
     from agents.extensions.models.litellm_model import LitellmModel
 
     from evaldesk.llm.client import open_litellm
 
     open_litellm()
-    retries = {} if asked.n_retries is None else {"num_retries": asked.n_retries, "max_retries": 0}
-    settings = replace(settings or ModelSettings(), extra_args=retries) if retries else settings
-    return {"model": LitellmModel(name or ""), **({"model_settings": settings} if settings else {})}
-
-
-def _provider(n_retries: int) -> dict[str, Any]:
-    """OpenAI's own models by their names, with a client that tries again so often; nothing where there is no key."""
-    from agents import MultiProvider
-    from agents.models._openai_shared import get_default_openai_client
-    from openai import AsyncOpenAI, OpenAIError
-
-    try:
-        client = get_default_openai_client() or AsyncOpenAI()
-    except OpenAIError:  # said by whoever asks for it
-        return {}
-    return {"model_provider": MultiProvider(openai_client=client.with_options(max_retries=n_retries))}
+    return LitellmModel(name or "")
 
 
 def _client(asked: ModelOptions) -> Any:
@@ -75,8 +58,7 @@ def _client(asked: ModelOptions) -> Any:
     key = os.environ.get(variable)
     if asked.api_key_env and not key:
         raise ModelError(f"the environment has no {variable}; set it", kind="authentication", is_fatal=True)
-    n_retries = 4 if asked.n_retries is None else asked.n_retries
-    return AsyncOpenAI(base_url=asked.base_url, api_key=key or "none", max_retries=n_retries)
+    return AsyncOpenAI(base_url=asked.base_url, api_key=key or "none", max_retries=PATIENT.n_attempts - 1)
 
 
 def _items(message: dict[str, Any]) -> Iterator[dict[str, Any]]:

@@ -15,6 +15,7 @@ from evaldesk.agents.pydantic_ai_model import model_of, settings_of
 from evaldesk.agents.pydantic_ai_tools import with_watched_tools
 from evaldesk.agents.shared_loop import Tell, events_told
 from evaldesk.llm import missing_keys, model_error
+from evaldesk.llm.brought_clients import watch_clients
 from evaldesk.model import AgentDescription, AgentRef, ErrorRecord, Event, Session, ToolDescription
 from evaldesk.wire import plain
 
@@ -65,11 +66,12 @@ class PydanticAgent:
             "message_history": self._before(session),
             "deps": session.state,
             "model_settings": settings_of(asked),
-            **model_of(session.model, asked, self.found.model, own=_model_name(self.found)),
         }
         if asked.max_turns:
             options["usage_limits"] = UsageLimits(request_limit=asked.max_turns)
         try:
+            options |= model_of(session.model, asked, self.found.model, own=_model_name(self.found))
+            watch_clients()  # that of the model may just have been imported
             with with_watched_tools(self.found):
                 async with self.found.iter(message, **options) as run:
                     async for node in run:

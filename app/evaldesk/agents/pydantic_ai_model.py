@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 from typing import Any
 
-from evaldesk.agents.client_retries import heed_retries
 from evaldesk.errors import ModelError
+from evaldesk.llm import PATIENT
 from evaldesk.model import ModelOptions
 
 
@@ -22,12 +22,13 @@ def settings_of(asked: ModelOptions) -> dict[str, Any]:
 
 
 def model_of(name: str | None, asked: ModelOptions, found: Any, *, own: str) -> dict[str, Any]:
-    """`model` of a run; nothing for the agent's own, which is `found`. Raises ModelError for a missing key."""
+    """`model` of a run; nothing where the agent's own, `found`, is more than a name. Raises ModelError."""
     provider, slash, bare = (name or own).partition("/")
     if not asked.base_url:
+        from pydantic_ai.models import infer_model
+
         named = (f"{provider}:{bare}" if slash else provider) if name else found
-        model = _patient(named, asked.n_retries)
-        return {} if model is found else {"model": model}
+        return {"model": infer_model(named)} if isinstance(named, str) else {}
     from openai import AsyncOpenAI
     from pydantic_ai.models.openai import OpenAIChatModel
     from pydantic_ai.providers.openai import OpenAIProvider
@@ -37,16 +38,5 @@ def model_of(name: str | None, asked: ModelOptions, found: Any, *, own: str) -> 
     if asked.api_key_env and not key:
         sentence = f"the environment has no {asked.api_key_env}; set it where the desk is started"
         raise ModelError(sentence, kind="authentication", is_fatal=True)
-    n_retries = 4 if asked.n_retries is None else asked.n_retries
-    client = AsyncOpenAI(base_url=asked.base_url, api_key=key or "none", max_retries=n_retries)
+    client = AsyncOpenAI(base_url=asked.base_url, api_key=key or "none", max_retries=PATIENT.n_attempts - 1)
     return {"model": OpenAIChatModel(model, provider=OpenAIProvider(openai_client=client))}
-
-
-def _patient(model: Any, n_retries: int | None) -> Any:
-    """The model, with a client that tries again as often as the run asks for."""
-    from pydantic_ai.models import infer_model
-
-    if isinstance(model, str) and n_retries is not None:
-        model = infer_model(model)
-    heed_retries(getattr(model, "client", None), n_retries)
-    return model

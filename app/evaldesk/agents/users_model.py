@@ -92,10 +92,7 @@ class ModelUser:
             prices=options.prices,
             extra=options.extra,
         )
-        n_retries = options.n_retries
-        return await complete(
-            call, patience=PATIENT if n_retries is None else replace(PATIENT, n_attempts=n_retries + 1)
-        )
+        return await complete(call, patience=PATIENT.with_retries(options.n_retries))
 
     def _messages(self, session: Session) -> list[JsonObject]:
         """The conversation from the user's side: what the agent said is said to this model."""

@@ -119,6 +119,7 @@ async def call_models(models: Iterable[str], options: ModelOptions) -> list[Find
             api_base=None if model.startswith(DEMO_PREFIX) else options.base_url,
             api_key_env=options.api_key_env,
             timeout_s=CALL_S,
+            prices=options.prices,
         )
         try:
             reply = await complete(call, patience=Patience(n_attempts=1))

@@ -16,6 +16,8 @@ from evaldesk.engine.failures import failure
 from evaldesk.engine.setting import set_up
 from evaldesk.engine.turn import OpenTurn, Show
 from evaldesk.errors import AgentError, UsageError
+from evaldesk.llm.brought_clients import watch_clients
+from evaldesk.llm.hearing import CURRENT_TURN
 from evaldesk.model import (
     AskedBy,
     ErrorRecord,
@@ -75,7 +77,12 @@ async def play_turn(
     turn = OpenTurn(session, query, attempt.clock, show)
     turn.tell(before)
     attempt.turn = turn
-    reason = await _stop_reason(agent, session, query, turn, attempt)
+    watch_clients()
+    token = CURRENT_TURN.set(turn)
+    try:
+        reason = await _stop_reason(agent, session, query, turn, attempt)
+    finally:
+        CURRENT_TURN.reset(token)
     record = turn.record(reason)
     session.turns.append(record)
     attempt.turns.append(record)

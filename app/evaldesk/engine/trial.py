@@ -12,7 +12,7 @@ from evaldesk.engine.grading import grade, grading_timeout_s, load_functions
 from evaldesk.engine.loading import load_ready
 from evaldesk.engine.output import CURRENT_LOG
 from evaldesk.engine.player import play_trial, timed_out, trial_result
-from evaldesk.llm.retries import CURRENT_LISTENER
+from evaldesk.llm.hearing import CURRENT_LISTENER
 from evaldesk.model import ErrorRecord, TrialResult, TrialSpec
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import TypeAlias
@@ -9,7 +10,9 @@ from typing import TypeAlias
 from evaldesk.engine.attempt import Clock
 from evaldesk.engine.events import checked_event
 from evaldesk.errors import AgentError
-from evaldesk.model import Change, ErrorRecord, Event, JsonObject, JsonValue, Session, StopReason, TurnRecord
+from evaldesk.llm import cost_at
+from evaldesk.llm.hearing import Wait
+from evaldesk.model import Change, ErrorRecord, Event, JsonObject, JsonValue, Session, StopReason, TurnRecord, Usage
 from evaldesk.wire import plain, to_json
 
 MAX_EVENTS = 10_000
@@ -31,6 +34,8 @@ class OpenTurn:
         self._events: list[Event] = []
         self._n_bytes = 0
         self._n_partial = 0
+        self._again: deque[Wait] = deque()
+        self._cached: deque[bool] = deque()
         self._state_json = b""
         self._state: dict[str, JsonValue] = {}
         self._read_state()
@@ -46,9 +51,26 @@ class OpenTurn:
         if self._n_bytes > MAX_TURN_BYTES:
             raise AgentError(f"more than {MAX_TURN_BYTES // 2**20} MiB of events in one turn")
         event = checked_event(found, self._now_ms())
+        if event.usage:
+            event = replace(event, usage=self._whole(event.usage))
         self._keep(event)
         self._note_state()
         return event
+
+    @property
+    def n_retries(self) -> int | None:
+        """How often the session wants a failed model call to be made again."""
+        return self._session.model_options.n_retries
+
+    def waits(self, wait: Wait, *, is_counted: bool) -> None:
+        """Tell that a model call pauses, in whatever thread; the next usage counts those that are not `is_counted`."""
+        self._keep(Event("log", at_ms=self._now_ms(), author="evaldesk", text=wait.sentence()))
+        if not is_counted:
+            self._again.append(wait)
+
+    def was_cached(self) -> None:
+        """Mark the next usage as replayed."""
+        self._cached.append(True)
 
     def tell(self, events: Iterable[Event]) -> None:
         """Keep what is not the agent's: how the message of this turn came about."""
@@ -78,6 +100,19 @@ class OpenTurn:
             duration_ms=self._now_ms(),
             stop_reason=stop_reason,
         )
+
+    def _whole(self, usage: Usage) -> Usage:
+        """The usage with what the agent cannot know: attempts and caches of clients, a price that the settings give."""
+        n_again = len(self._again)
+        for _ in range(n_again):
+            self._again.popleft()
+        usage = replace(usage, n_attempts=usage.n_attempts + n_again)
+        if self._cached:
+            self._cached.popleft()
+            return replace(usage, cost=0.0, is_replayed=True)
+        if usage.cost is None:
+            return replace(usage, cost=cost_at(self._session.model_options.prices, usage))
+        return usage
 
     def _now_ms(self) -> float:
         return round((self._clock() - self._started) * 1000, 3)

@@ -15,7 +15,7 @@ from evaldesk.engine.output import CURRENT_LOG
 from evaldesk.engine.results import cancelled, unplayed
 from evaldesk.engine.trial import given_up, run_trial
 from evaldesk.engine.turn import cut
-from evaldesk.llm.retries import CURRENT_LISTENER
+from evaldesk.llm.hearing import CURRENT_LISTENER
 from evaldesk.model import ErrorRecord, Score, Transcript, TrialResult
 from evaldesk.wire import plain, to_json
 

@@ -7,6 +7,7 @@ import os
 import threading
 import warnings
 from collections.abc import Callable
+from dataclasses import replace
 from functools import cache
 from typing import Any
 
@@ -73,12 +74,19 @@ async def ask(call: ModelCall, tell: Callable[[str], object] | None, unknown: fr
     if "stream_options" not in unknown:
         options["stream_options"] = {"include_usage": True}
     chunks = []
-    async for chunk in await litellm.acompletion(**arguments, **options):
+    stream = await litellm.acompletion(**arguments, **options)
+    async for chunk in stream:
         chunks.append(chunk)
         text = chunk.choices[0].delta.content if chunk.choices else None
         if text:
             tell(text)
-    return _reply(call, litellm.stream_chunk_builder(chunks, messages=list(call.messages)))
+    whole = litellm.stream_chunk_builder(chunks, messages=list(call.messages))
+    return _reply(call, whole, was_cached=is_cached(stream))
+
+
+def is_cached(response: Any) -> bool:
+    """Whether LiteLLM's own cache answered; `response` may be a stream."""
+    return bool((getattr(response, "_hidden_params", None) or {}).get("cache_hit"))
 
 
 def _arguments(call: ModelCall) -> dict[str, Any]:
@@ -123,7 +131,7 @@ def _providers() -> frozenset[str]:
     return frozenset([*map(str, litellm.models_by_provider), *(item.value for item in litellm.LlmProviders), *custom])
 
 
-def _reply(call: ModelCall, response: Any) -> ModelReply:
+def _reply(call: ModelCall, response: Any, *, was_cached: bool = False) -> ModelReply:
     if not response or not response.choices:
         raise BrokenAnswerError("the answer has no choices")
     choice = response.choices[0]
@@ -131,7 +139,10 @@ def _reply(call: ModelCall, response: Any) -> ModelReply:
         RequestedCall(found.id or f"call_{index}", found.function.name or "", found.function.arguments or "{}")
         for index, found in enumerate(choice.message.tool_calls or ())
     )
-    return ModelReply(choice.message.content or "", calls, _usage(call, response), choice.finish_reason or "stop")
+    usage = _usage(call, response)
+    if was_cached or is_cached(response):
+        usage = replace(usage, cost=0.0, is_replayed=True)
+    return ModelReply(choice.message.content or "", calls, usage, choice.finish_reason or "stop")
 
 
 def _usage(call: ModelCall, response: Any) -> Usage:

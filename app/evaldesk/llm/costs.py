@@ -9,7 +9,8 @@ TOKENS = 1_000_000
 
 
 def cost_at(prices: tuple[float, float] | None, usage: Usage) -> float | None:
-    """US dollars; what is known already without prices, for a scripted model, and where no tokens were told."""
-    if prices is None or usage.model.startswith(DEMO_PREFIX) or not (usage.tokens_in or usage.tokens_out):
+    """US dollars; what is known already without prices, for a scripted or replayed answer, and without tokens."""
+    is_free = usage.is_replayed or usage.model.startswith(DEMO_PREFIX)
+    if prices is None or is_free or not (usage.tokens_in or usage.tokens_out):
         return usage.cost
     return (usage.tokens_in * prices[0] + usage.tokens_out * prices[1]) / TOKENS

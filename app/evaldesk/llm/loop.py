@@ -11,8 +11,9 @@ from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
 from evaldesk.llm.call import ModelCall, ModelReply
+from evaldesk.llm.hearing import heard, unheard
 from evaldesk.llm.recording import CURRENT_RECORDER
-from evaldesk.llm.retries import PATIENT, Patience, Wait, complete_patiently, heard
+from evaldesk.llm.retries import PATIENT, Patience, complete_patiently
 
 T = TypeVar("T")
 
@@ -25,27 +26,28 @@ async def complete(
     on_text: Callable[[str], None] | None = None,
     *,
     patience: Patience = PATIENT,
-    on_wait: Callable[[Wait], None] | None = None,
 ) -> ModelReply:
     """Ask a model, trying again where that may help, or its recording where the trial has one. Raises ModelError.
 
-    With `on_text` the answer is streamed: it is called in the caller's loop with each piece of text, `on_wait` with
-    each pause before another attempt. Cancelling the caller cancels the call.
+    With `on_text` the answer is streamed: it is called in the caller's loop with each piece of text. Cancelling the
+    caller cancels the call.
     """
     caller = asyncio.get_running_loop()
     recorder = CURRENT_RECORDER.get()
 
     async def ask() -> ModelReply:
-        return await on_loop(complete_patiently(call, tell, patience, warn))
+        return await on_loop(complete_patiently(call, tell, patience, on_wait))
 
     tell = (lambda text: caller.call_soon_threadsafe(on_text, text)) if on_text else None
-    warn = heard((lambda wait: caller.call_soon_threadsafe(on_wait, wait)) if on_wait else None)
+    on_wait = heard(is_counted=True)
     return await (recorder.reply(call, on_text, ask) if recorder else ask())
 
 
 async def on_loop(work: Coroutine[Any, Any, T]) -> T:
     """What `work` gives on the loop of the model calls; cancelling the caller cancels it."""
-    return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, _loop()))
+    with unheard():
+        future = asyncio.run_coroutine_threadsafe(work, _loop())
+    return await asyncio.wrap_future(future)
 
 
 def _loop() -> asyncio.AbstractEventLoop:

@@ -6,16 +6,16 @@ import asyncio
 import random
 import time
 from collections.abc import Awaitable, Callable
-from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
-from typing import TypeAlias, TypeVar
+from typing import TypeVar
 
 from evaldesk.errors import ModelError
 from evaldesk.llm.attempts import attempt
 from evaldesk.llm.call import ModelCall, ModelReply
 from evaldesk.llm.costs import cost_at
 from evaldesk.llm.failures import ModelFailure, failure_of
+from evaldesk.llm.hearing import OnWait, Wait
 
 T = TypeVar("T")
 
@@ -28,6 +28,10 @@ class Patience:
     first_wait_s: float = 0.5
     longest_wait_s: float = 60.0
 
+    def with_retries(self, n_retries: int | None) -> Patience:
+        """The same with so many attempts after the first; None leaves it as it is."""
+        return self if n_retries is None else replace(self, n_attempts=n_retries + 1)
+
     def wait_s(self, n_tried: int, failure: ModelFailure, chance: Callable[[], float]) -> float | None:
         """Seconds until the next attempt, or None when there should be none."""
         if not failure.is_passing or n_tried >= self.n_attempts:
@@ -38,50 +42,11 @@ class Patience:
         return float(min(self.longest_wait_s, self.first_wait_s * 2 ** (n_tried - 1)) * (0.5 + chance() / 2))
 
 
-@dataclass(frozen=True, slots=True)
-class Wait:
-    """A pause `until` another attempt: `n_tried` have failed, the last one with `failure`."""
-
-    failure: ModelFailure
-    n_tried: int
-    n_attempts: int
-    until: datetime
-
-    @property
-    def why(self) -> str:
-        """What happened, in a word or two."""
-        return "rate-limited" if self.failure.kind == "rate_limit" else self.failure.kind.replace("_", " ")
-
-    def sentence(self) -> str:
-        """`rate-limited until 12:03:05, then attempt 2 of 5: …`, in local time."""
-        until = self.until.astimezone().strftime("%H:%M:%S")
-        return (
-            f"{self.why} until {until}, then attempt {self.n_tried + 1} of {self.n_attempts}: {self.failure.sentence}"
-        )
-
-
 PATIENT = Patience()
-OnWait: TypeAlias = Callable[[Wait], object]
-
-# Told of every wait of the trial that is current, as it begins, in the thread of the model calls.
-CURRENT_LISTENER: ContextVar[OnWait | None] = ContextVar("current_listener", default=None)
-
-
-def heard(on_wait: OnWait | None) -> OnWait | None:
-    """Who is told of the waits of a call that is made here: `on_wait`, and whoever listens to the current trial."""
-    listener = CURRENT_LISTENER.get()
-    if listener is None or on_wait is None:
-        return listener or on_wait
-
-    def both(wait: Wait) -> None:
-        listener(wait)
-        on_wait(wait)
-
-    return both
 
 
 async def complete_patiently(
-    call: ModelCall, tell: Callable[[str], object] | None, patience: Patience, on_wait: OnWait | None = None
+    call: ModelCall, tell: Callable[[str], object] | None, patience: Patience, on_wait: OnWait
 ) -> ModelReply:
     """The reply, with all attempts and waits in its usage. Raises ModelError.
 
@@ -113,7 +78,7 @@ async def patiently(
     model: str,
     patience: Patience,
     *,
-    on_wait: OnWait | None = None,
+    on_wait: OnWait,
     is_begun: Callable[[], bool] = lambda: False,
 ) -> tuple[T, int]:
     """What one of the attempts gave, and how many there were. Raises ModelError; what `is_begun` is not repeated."""
@@ -126,10 +91,17 @@ async def patiently(
             raise
         except Exception as error:  # LiteLLM and the provider's client raise whatever they like
             failure = failure_of(error, model)
-        seconds = None if is_begun() else patience.wait_s(n_tried, failure, random.random)
-        if seconds is None:
+        wait = None if is_begun() else wait_after(failure, n_tried, patience)
+        if wait is None:
             times = f" (tried {n_tried} times)" if n_tried > 1 else ""
             raise ModelError(failure.sentence + times, kind=failure.kind, is_fatal=failure.is_fatal) from None
-        if on_wait:
-            on_wait(Wait(failure, n_tried, patience.n_attempts, datetime.now(UTC) + timedelta(seconds=seconds)))
-        await asyncio.sleep(seconds)
+        on_wait(wait)
+        await asyncio.sleep(wait.seconds)
+
+
+def wait_after(failure: ModelFailure, n_tried: int, patience: Patience) -> Wait | None:
+    """The pause until the next attempt, which begins now; None when there should be none."""
+    seconds = patience.wait_s(n_tried, failure, random.random)
+    if seconds is None:
+        return None
+    return Wait(failure, n_tried, patience.n_attempts, datetime.now(UTC) + timedelta(seconds=seconds), seconds)

@@ -2,39 +2,34 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Mapping
 from typing import Any
 
 from evaldesk.errors import ModelError
 from evaldesk.llm.call import ModelCall
-from evaldesk.llm.client import endpoint, open_litellm
+from evaldesk.llm.client import endpoint, is_cached, open_litellm
 from evaldesk.llm.failures import failure_of
+from evaldesk.llm.hearing import CURRENT_TURN, heard
 from evaldesk.llm.loop import on_loop
-from evaldesk.llm.retries import PATIENT, Patience, Wait, heard, patiently
+from evaldesk.llm.retries import PATIENT, patiently
 from evaldesk.model import ModelOptions
 
 
-async def litellm_response(
-    arguments: Mapping[str, Any],
-    *,
-    patience: Patience = PATIENT,
-    on_done: Callable[[int], None] = lambda n_attempts: None,
-    on_wait: Callable[[Wait], None] = lambda wait: None,
-) -> Any:
+async def litellm_response(arguments: Mapping[str, Any]) -> Any:
     """What `litellm.acompletion` gives for `arguments`; a stream comes as an async iterator of its chunks.
 
-    `on_done` is told the number of attempts, `on_wait` each pause between them. Raises ModelError.
+    The current turn says how often to try, and is told of pauses and of answers from a cache. Raises ModelError.
     """
-    caller = asyncio.get_running_loop()
+    turn = CURRENT_TURN.get()
+    patience = PATIENT.with_retries(turn.n_retries if turn else None)
     model = str(arguments.get("model", ""))
 
     async def attempt() -> Any:
         return await open_litellm().acompletion(**{**arguments, "num_retries": 0})
 
-    waits = heard(lambda wait: caller.call_soon_threadsafe(on_wait, wait))
-    response, n_attempts = await on_loop(patiently(attempt, model, patience, on_wait=waits))
-    on_done(n_attempts)
+    response, _ = await on_loop(patiently(attempt, model, patience, on_wait=heard(is_counted=False)))
+    if turn and is_cached(response):
+        turn.was_cached()
     return _chunks(response, model) if arguments.get("stream") else response
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, TypeVar
 
 from evaldesk.errors import UsageError
@@ -57,15 +57,8 @@ class JudgeMetric:
     def panel(self) -> Panel:
         """The judges, ready to be asked in the running event loop."""
         given = read_options(self.judge_model_options)
-        options = JudgeOptions(
-            judge_models=self._judges(given),
-            judge_model_config=given.judge_model_config,
-            num_samples=self.num_samples or given.num_samples,
-            parallelism_limit=given.parallelism_limit,
-            timeout_s=given.timeout_s,
-            base_url=given.base_url,
-            api_key_env=given.api_key_env,
-        )
+        n_samples = self.num_samples or given.num_samples
+        options = replace(given, judge_model="", judge_models=self._judges(given), num_samples=n_samples)
         return Panel.of(options, self.default_samples)
 
     def _judges(self, given: JudgeOptions) -> list[str]:

@@ -26,7 +26,8 @@ class JudgeOptions:
     """`judge_model` or several `judge_models`, each asked `num_samples` times, `parallelism_limit` calls at once.
 
     `judge_model_config` may set temperature, top_p and max_output_tokens; `timeout_s` bounds each attempt of a call.
-    `base_url` is an OpenAI-compatible endpoint, `api_key_env` the variable that holds its key.
+    `base_url` is an OpenAI-compatible endpoint, `api_key_env` the variable that holds its key, `price_in` and
+    `price_out` what a million tokens cost there in US dollars.
     """
 
     judge_model: str = ""
@@ -37,6 +38,8 @@ class JudgeOptions:
     timeout_s: float = 60.0
     base_url: str | None = None
     api_key_env: str | None = None
+    price_in: float | None = None
+    price_out: float | None = None
 
     def __post_init__(self) -> None:
         if self.judge_model and self.judge_models:
@@ -46,8 +49,14 @@ class JudgeOptions:
                 raise _wrong(f"{name} must be 1 to {MAX_SAMPLES}, got {value}")
         if not 0 < self.timeout_s <= 3600:
             raise _wrong(f"timeout_s must be above 0 and at most 3600, got {self.timeout_s:g}")
-        ModelOptions(base_url=self.base_url, api_key_env=self.api_key_env)
-        _ = self.sampling
+        _ = self.endpoint, self.sampling
+
+    @property
+    def endpoint(self) -> ModelOptions:
+        """How the judges are reached, and at what price. Raises UsageError."""
+        return ModelOptions(
+            base_url=self.base_url, api_key_env=self.api_key_env, price_in=self.price_in, price_out=self.price_out
+        )
 
     @property
     def models(self) -> tuple[str, ...]:

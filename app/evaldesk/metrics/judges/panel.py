@@ -88,6 +88,7 @@ class Panel:
             timeout_s=options.timeout_s,
             api_base=options.base_url,
             api_key_env=options.api_key_env,
+            prices=options.endpoint.prices,
             **sampling,
         )
         async with self.room:
