@@ -203,7 +203,7 @@ def test_secrets_come_from_the_file_and_then_from_the_environment(tmp_path: Path
     given = read_secrets("# keys\nexport A='one two'\n\nC=3\n")
 
     assert secrets_of(file, given, {"A": "other", "B": "b"}) == {"A": "one two", "B": "b"}
-    with pytest.raises(UsageError, match="the environment has no A, B; export them"):
+    with pytest.raises(UsageError, match="the environment has no A, B; export what is missing"):
         secrets_of(file, {}, {"A": ""})
     with pytest.raises(UsageError, match="line 1: wanted NAME=value"):
         read_secrets("nothing")

@@ -131,9 +131,9 @@ def _in_words(error: Exception) -> tuple[str, int]:
     if isinstance(error, EvaldeskError):
         return str(error), EXIT_USAGE
     if isinstance(error, click.ClickException):
-        if isinstance(error, click.NoSuchOption) and error.possibilities:
-            nearest = get_close_matches(error.option_name, error.possibilities, n=1, cutoff=0)
-            error.possibilities = nearest
+        if isinstance(error, click.NoSuchOption):
+            nearest = get_close_matches(error.option_name, error.possibilities or (), n=1, cutoff=0)
+            error = click.NoSuchOption(error.option_name, possibilities=nearest, ctx=error.ctx)
         path = error.ctx.command_path if isinstance(error, click.UsageError) and error.ctx else "evaldesk"
         return f"{_sentence(error.format_message())} `{path} --help` shows how.", EXIT_USAGE
     return f"broke off: {error!r}; add {DEBUG} for the trace", EXIT_ERRORS
