@@ -138,7 +138,7 @@ def test_a_metric_is_measured_by_the_labels_and_its_rate_corrected(store: Store)
     assert metric.skill == "Response match agrees with the labels 16 times of 20; on failures 4 of 6"
     assert metric.kappa == "kappa 0.52, could be 0.12 to 0.93"
     assert metric.enough == "Too few to rely on: 30 more labels and 9 more of failures would do"
-    assert metric.corrected == "Response match says 70 %; corrected about 70 %"
+    assert metric.corrected == "Response match says 70 %; corrected about 70 %, could be 36–100 %"
     assert found.alpha == ""
 
 

@@ -9,8 +9,10 @@ from hypothesis import strategies as st
 from evaldesk.report import (
     Agreement,
     Interval,
+    JudgeSkill,
     agreement,
     alpha_sentence,
+    corrected_sentence,
     enough_sentence,
     judge_skill,
     kappa_words,
@@ -60,6 +62,30 @@ def test_a_metric_is_judged_on_good_and_on_bad_answers() -> None:
     assert corrected is not None
     assert corrected.corrected == pytest.approx((0.78 + 8 / 12 - 1) / (35 / 38 + 8 / 12 - 1))
     assert enough_sentence(skill) == "Too few to rely on: 3 more of failures would do"
+
+
+def test_a_corrected_rate_says_how_far_the_labels_leave_it_open() -> None:
+    few = judge_skill([(True, True)] * 7 + [(False, True)] + [(False, False)] * 2)
+    many = judge_skill([(True, True)] * 700 + [(False, True)] * 100 + [(False, False)] * 200)
+
+    assert corrected_sentence(few.corrected(0.7), "Rubric") == (
+        "Rubric says 70 %; corrected about 80 %, could be 42–100 %"
+    )
+    assert corrected_sentence(many.corrected(0.7)) == "The judge says 70 %; corrected about 80 %, could be 78–82 %"
+    assert enough_sentence(judge_skill([(True, True)] * 34 + [(False, False)] * 15)).startswith(
+        "Too few to rely on: 1 more label would do"
+    )
+
+
+@given(st.integers(0, 20), st.integers(1, 20), st.integers(0, 20), st.integers(1, 20), st.floats(0, 1))
+def test_a_corrected_rate_lies_in_its_interval(passed: int, good: int, failed: int, bad: int, judged: float) -> None:
+    skill = JudgeSkill(max(passed, good), passed, max(failed, bad), failed)
+
+    found = skill.corrected(judged)
+
+    if found:
+        assert found.interval
+        assert 0 <= found.interval.low <= found.corrected <= found.interval.high <= 1
 
 
 def test_labels_of_one_kind_correct_nothing() -> None:

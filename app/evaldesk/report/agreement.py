@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import fsum, sqrt
 
 from evaldesk.report.intervals import Z_95, Interval
-from evaldesk.report.judge_rate import CorrectedRate, correct_rate
+from evaldesk.report.judge_rate import CorrectedRate, correct_rate, corrected_interval
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +50,12 @@ class JudgeSkill:
         """The pass rate behind the metric's; None where the labels have one verdict only, or it goes by chance."""
         if not self.n_good or not self.n_bad:
             return None
-        return correct_rate(judged, self.n_good_passed / self.n_good, self.n_bad_failed / self.n_bad)
+        found = correct_rate(judged, self.n_good_passed / self.n_good, self.n_bad_failed / self.n_bad)
+        if found is None:
+            return None
+        could = corrected_interval(judged, (self.n_good_passed, self.n_good), (self.n_bad_failed, self.n_bad))
+        low, high = min(could.low, found.corrected), max(could.high, found.corrected)
+        return replace(found, interval=Interval(low, high))
 
 
 def agreement(pairs: Sequence[tuple[Hashable, Hashable]]) -> Agreement:

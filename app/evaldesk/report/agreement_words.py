@@ -18,7 +18,7 @@ def skill_sentence(name: str, skill: JudgeSkill) -> str:
 
 
 def kappa_words(found: Agreement) -> str:
-    """`kappa 0.55, could be 0.36–0.74`, and when it is not measurable."""
+    """`kappa 0.55, could be 0.36 to 0.74`, and when it is not measurable."""
     if not found.n:
         return "nothing to compare"
     if found.kappa is None:
@@ -45,7 +45,8 @@ def enough_sentence(skill: JudgeSkill) -> str:
     """What is missing before a metric may be relied on; empty where there are labels enough."""
     missing = []
     if skill.n < ENOUGH_LABELS:
-        missing.append(f"{ENOUGH_LABELS - skill.n} more labels")
+        more = ENOUGH_LABELS - skill.n
+        missing.append("1 more label" if more == 1 else f"{more} more labels")
     if skill.n_bad < ENOUGH_FAILURES:
         missing.append(f"{ENOUGH_FAILURES - skill.n_bad} more of failures")
     if not missing:

@@ -77,11 +77,13 @@ def stop_sentence(interval: Interval, bar: float) -> str:
 
 
 def corrected_sentence(rate: CorrectedRate | None, name: str = "The judge") -> str:
-    """`The judge says 78 %; corrected about 84 %`, and when no correction holds."""
+    """`The judge says 78 %; corrected about 84 %, could be 71–95 %`, and when no correction holds."""
     if rate is None:
         return f"Not measurable: {name[:1].lower()}{name[1:]} is no better than chance on the labelled answers"
     said = f"{name} says {share_words(rate.judged)}; corrected about {share_words(rate.corrected)}"
-    return f"{said}, the limit: its error rates do not fit this run" if rate.is_clipped else said
+    if rate.is_clipped:
+        return f"{said}, the limit: its error rates do not fit this run"
+    return f"{said}, could be {interval_words(rate.interval)}" if rate.interval else said
 
 
 def g_pass_words(k: int, share: float) -> str:
