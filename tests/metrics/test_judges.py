@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from evaldesk.metrics import grade_trial
-from evaldesk.metrics.judges.replies import Validity, read_reply
+from evaldesk.metrics.judges.replies import ReplyError, Validity, read_reply
 from evaldesk.model import Criterion, Transcript
 
 from .judged import ONE, PLAYED, details, graded, record, score_of
@@ -142,6 +142,13 @@ async def test_unread_samples_are_left_out_and_counted(told: Callable[..., Told]
 )
 def test_a_verdict_is_found_in_what_stands_around_it(reply: str) -> None:
     assert read_reply(reply, Validity).vote is True
+
+
+@pytest.mark.parametrize("reply", ["<think>" * 100_000, "{" * 1_000_000], ids=["thoughts", "braces"])
+def test_a_reply_without_end_is_read_once(reply: str) -> None:
+    """Read to its end from each beginning, it would take minutes."""
+    with pytest.raises(ReplyError):
+        read_reply(reply, Validity)
 
 
 async def test_a_judge_that_cannot_be_asked_is_an_error(told: Callable[..., Told]) -> None:

@@ -17,7 +17,7 @@ from evaldesk.llm.call import ModelCall, ModelReply, RequestedCall
 from evaldesk.llm.refusals import BrokenAnswerError, EndpointError
 from evaldesk.model import Usage
 
-_THOUGHT = re.compile(r"<(think|thinking)>.*?</\1>", re.DOTALL)
+_THOUGHT = re.compile(r"\A<(think|thinking)>.*?</\1>", re.DOTALL)
 _REASONS: Mapping[str, str] = {
     **{reason: reason for reason in ("stop", "length", "tool_calls", "content_filter", "function_call")},
     "max_tokens": "length",
@@ -155,9 +155,7 @@ def _reply(
     known = _REASONS.get(reason or "stop", "stop")
     usage = Usage(call.model, tokens_in=_count(tokens, "prompt_tokens"), tokens_out=_count(tokens, "completion_tokens"))
     finish_reason = "tool_calls" if calls and known == "stop" else known
-    return ModelReply(
-        _THOUGHT.sub("", text, count=1) if text.startswith("<think") else text, calls, usage, finish_reason
-    )
+    return ModelReply(_THOUGHT.sub("", text), calls, usage, finish_reason)
 
 
 def _count(tokens: _Tokens | None, name: str) -> int:

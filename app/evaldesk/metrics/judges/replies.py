@@ -14,7 +14,9 @@ R = TypeVar("R", bound=msgspec.Struct)
 YesNo: TypeAlias = Literal["yes", "no"]
 Label: TypeAlias = Literal["supported", "unsupported", "contradictory", "disputed", "not_applicable"]
 
-_THINKING = re.compile(r"<think(?:ing)?>.*?</think(?:ing)?>", re.DOTALL | re.IGNORECASE)
+# The end is matched as well, or a reply of many thoughts that never end would be read to its end from each of them.
+_THINKING = re.compile(r"<think(?:ing)?>(?:.*?</think(?:ing)?>|(?P<endless>.*))", re.DOTALL | re.IGNORECASE)
+_MAX_REPLY = 100_000
 
 
 class ReplyError(Exception):
@@ -103,9 +105,12 @@ SCHEMAS = {
 
 def read_reply(text: str, kind: type[R]) -> R:
     """The object of type `kind` in a reply. Raises ReplyError when there is none, or two that differ."""
+    text = _THINKING.sub(lambda found: "" if found["endless"] is None else found[0], text)
+    if len(text) > _MAX_REPLY:
+        raise ReplyError(f"the reply has {len(text):,} characters, which is more than any verdict")
     found: list[R] = []
     problem = "the reply holds no JSON object"
-    for item in _objects(_THINKING.sub("", text)):
+    for item in _objects(text):
         try:
             found.append(msgspec.convert(item, kind))
         except msgspec.ValidationError as error:
