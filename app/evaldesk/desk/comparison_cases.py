@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias, get_args
 
-from evaldesk.desk.run_view import first_problem
+from evaldesk.desk.run_view import first_problem, scored
 from evaldesk.model import RunConfig
 from evaldesk.report import benjamini_hochberg, fisher
 from evaldesk.store import CaseOutcome, RunSummary
@@ -64,11 +64,6 @@ def case_changes(
 def by_id(cases: Sequence[CaseOutcome]) -> dict[str, CaseOutcome]:
     """The cases of a run by what they are called."""
     return {case.case_id: case for case in cases}
-
-
-def scored(outcome: CaseOutcome, config: RunConfig) -> int:
-    """The denominator of the case's pass rate."""
-    return outcome.n_passed + outcome.n_failed + (outcome.n_errored if config.errors_are_failures else 0)
 
 
 def rates(cases: Mapping[str, CaseOutcome], config: RunConfig) -> dict[str, float]:

@@ -6,6 +6,7 @@ from pathlib import PurePath
 
 from evaldesk.model import RunConfig
 from evaldesk.store import RunSummary
+from evaldesk.store.evalset_names import SUFFIXES
 
 
 def run_title(summary: RunSummary) -> str:
@@ -16,7 +17,7 @@ def run_title(summary: RunSummary) -> str:
 def evalset_name(config: RunConfig) -> str:
     """The name of the eval set's file when the run started, without its endings."""
     name = PurePath(config.evalset_path).name
-    for ending in (".evalset.json", ".test.json", ".json"):
+    for ending in SUFFIXES:
         if name.endswith(ending) and name != ending:
             return name.removesuffix(ending)
     return name or config.evalset_id

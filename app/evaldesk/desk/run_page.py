@@ -26,6 +26,7 @@ from evaldesk.desk.run_view import (
     known_cost,
     matrix_rows,
     needs_words,
+    scored,
     short_title,
 )
 from evaldesk.desk.run_words import Answer, Progress, answer, progress, reason_note
@@ -223,7 +224,7 @@ def _dash_sentence(summary: RunSummary, rows: Sequence[CaseRow], k: int) -> str:
     if not k or summary.status in LIVE:
         return ""
     for row in rows:
-        n_scored = row.n_passed + row.n_failed + (row.n_errored if summary.config.errors_are_failures else 0)
+        n_scored = scored(row, summary.config)
         if n_scored < k:
             return f"A dash is not a zero. {row.case_id}: {undefined_words(k, n_scored)}"
     return ""

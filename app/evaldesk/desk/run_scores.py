@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from evaldesk.desk.run_view import needs_words, short_title
-from evaldesk.metrics import metric_info
+from evaldesk.desk.run_view import known_metric, needs_words, short_title
 from evaldesk.report import Interval, mean_interval, number_words
 from evaldesk.store import MetricRow
 
@@ -64,8 +63,5 @@ def metric_interval(row: MetricRow) -> Interval | None:
 
 def metric_range(row: MetricRow) -> tuple[float, float]:
     """The range of the metric; of the values seen when the metric is gone."""
-    try:
-        info = metric_info(row.metric)
-    except Exception:  # a user's metric that can no longer be imported must not break the page of a stored run
-        return min(row.low, 0.0), max(row.high, 1.0)
-    return info.low, info.high
+    info = known_metric(row.metric)
+    return (info.low, info.high) if info else (min(row.low, 0.0), max(row.high, 1.0))

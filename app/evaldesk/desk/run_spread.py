@@ -8,7 +8,7 @@ from math import fsum
 
 from evaldesk.desk.run_names import run_title
 from evaldesk.desk.run_scores import metric_interval, metric_range
-from evaldesk.desk.run_view import needs_words, short_title
+from evaldesk.desk.run_view import needs_words, scored, short_title
 from evaldesk.report import (
     Bin,
     CaseCounts,
@@ -142,10 +142,9 @@ def _no_failure(summary: RunSummary) -> str:
 def _flaky(runs: RunStore, summary: RunSummary) -> list[FlakyCase]:
     found = []
     for row in runs.case_rows(summary.id, sort="flaky", only="flaky", limit=MAX_FLAKY):
-        n = row.n_passed + row.n_failed + (row.n_errored if summary.config.errors_are_failures else 0)
         trial = next((at for at, letter in enumerate(row.strip) if letter in "fe"), 0)
         href = f"/runs/{summary.id}/cases/{row.case_index}/trials/{trial}"
-        found.append(FlakyCase(row.case_id, flaky_words(n, row.n_passed), href))
+        found.append(FlakyCase(row.case_id, flaky_words(scored(row, summary.config), row.n_passed), href))
     return found
 
 

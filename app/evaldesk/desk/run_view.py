@@ -6,10 +6,10 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from urllib.parse import urlencode
 
-from evaldesk.metrics import metric_info
-from evaldesk.model import RunStatus
+from evaldesk.metrics import MetricInfo, metric_info
+from evaldesk.model import RunConfig, RunStatus
 from evaldesk.report import Interval, pass_at_k, pass_hat_k, threshold_words, wilson
-from evaldesk.store import CaseFilter, CaseRow, CaseSort, RunSummary, TrialKey
+from evaldesk.store import CaseFilter, CaseOutcome, CaseRow, CaseSort, RunSummary, TrialKey
 
 STATUS_OF = {"p": "passed", "f": "failed", "e": "errored", "u": "unscored", "r": "running", ".": "queued"}
 LIVE: frozenset[RunStatus] = frozenset({"pending", "running", "stopping"})
@@ -104,7 +104,7 @@ def matrix_rows(
 def _matrix_row(
     summary: RunSummary, row: CaseRow, in_flight: Collection[TrialKey], metrics: Sequence[str], k: int
 ) -> MatrixRow:
-    n_scored = row.n_passed + row.n_failed + (row.n_errored if summary.config.errors_are_failures else 0)
+    n_scored = scored(row, summary.config)
     base = f"{summary.id}/cases/{row.case_index}/trials/"
     shown = row.strip[:MAX_SQUARES]
     letters = ["r" if (row.case_index, index) in in_flight else letter for index, letter in enumerate(shown)]
@@ -122,6 +122,11 @@ def _matrix_row(
         cost=known_cost(summary, row.cost, row.n_unpriced) if row.n_done else None,
         mean_ms=row.mean_ms or None,
     )
+
+
+def scored(case: CaseRow | CaseOutcome, config: RunConfig) -> int:
+    """The denominator of a case's pass rate."""
+    return case.n_passed + case.n_failed + (case.n_errored if config.errors_are_failures else 0)
 
 
 def bar(n_passed: int, n_scored: int, interval: Interval | None = None) -> Bar | None:
@@ -145,10 +150,8 @@ def columns_k(n: int) -> int:
 
 def short_title(metric: str) -> str:
     """What a metric is called on pages; a metric that is gone keeps its name."""
-    try:
-        return metric_info(metric).title
-    except Exception:  # a user's metric that can no longer be imported must not break the page of a stored run
-        return metric
+    info = known_metric(metric)
+    return info.title if info else metric
 
 
 def needs_words(metric: str, threshold: float | None) -> str:
@@ -158,19 +161,22 @@ def needs_words(metric: str, threshold: float | None) -> str:
 
 def is_higher_better(metric: str) -> bool:
     """Whether more is better; also of a metric that is gone."""
-    try:
-        return metric_info(metric).is_higher_better
-    except Exception:  # a user's metric that can no longer be imported must not break the page of a stored run
-        return True
+    info = known_metric(metric)
+    return info is None or info.is_higher_better
 
 
 def is_share(metric: str) -> bool:
     """Whether its scores lie between 0 and 1, so that differences are said in points; so of a metric that is gone."""
+    info = known_metric(metric)
+    return info is None or (info.low, info.high) == (0.0, 1.0)
+
+
+def known_metric(metric: str) -> MetricInfo | None:
+    """What is known of a metric; None when it is gone, which must not break the page of a stored run."""
     try:
-        info = metric_info(metric)
-    except Exception:  # a user's metric that can no longer be imported must not break the page of a stored run
-        return True
-    return (info.low, info.high) == (0.0, 1.0)
+        return metric_info(metric)
+    except Exception:  # a user's metric, which can no longer be imported
+        return None
 
 
 def first_problem(strip: str) -> int:

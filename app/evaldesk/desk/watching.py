@@ -10,6 +10,7 @@ from evaldesk.desk.agents import AgentDesk
 from evaldesk.desk.running_turn import RunningTurn
 from evaldesk.desk.sessions import SessionDesk, TurnPlayer
 from evaldesk.desk.trial_ending import ENDINGS
+from evaldesk.engine.dialogue import DEMO_USER, MODEL_VARIABLE
 from evaldesk.errors import EvaldeskError, UsageError
 from evaldesk.model import AgentRef, Case, TurnRecord, TurnSpec
 from evaldesk.model.user import UserConfig
@@ -17,8 +18,6 @@ from evaldesk.store import StoredSession
 from evaldesk.wire import to_json
 
 USER_TIMEOUT_S = 120.0
-MODEL_VARIABLE = "EVALDESK_USER_MODEL"
-DEMO_USER = "demo/user"
 
 
 class WatchDesk:
