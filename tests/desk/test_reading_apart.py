@@ -63,11 +63,12 @@ def test_a_file_that_takes_too_long_is_refused(monkeypatch: pytest.MonkeyPatch) 
         read_upload(b"[]", "big.json")
 
 
-def test_a_small_archive_is_read_apart_too(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("data", "source"), [(b"PK\x03\x04", "log.eval"), (b"PAR1", "rows.parquet")])
+def test_a_small_packed_file_is_read_apart_too(monkeypatch: pytest.MonkeyPatch, data: bytes, source: str) -> None:
     monkeypatch.setattr(reading_apart, "COMMAND", (sys.executable, "-S", "-c", "raise SystemExit"))
 
     with pytest.raises(FormatError, match="reading it broke off"):
-        read_upload(b"PK\x03\x04", "log.eval")
+        read_upload(data, source)
 
 
 def test_the_process_reads_its_input_and_answers_on_its_output(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,12 +16,14 @@ from evaldesk.wire import from_json, to_json
 SMALL = 512 * 1024
 """Up to so many bytes are read at once: a process costs as much as a MiB does."""
 TIMEOUT_S = 120.0
+PACKED = (b"PK", b"PAR1")
+"""How archives and Parquet begin: a small one may hold much."""
 COMMAND = (sys.executable, "-P", "-m", "evaldesk.formats.reading_process")
 
 
 def read_upload(data: bytes, source: str, outcome: str = "") -> Imported:
     """What an uploaded file holds. Raises FormatError, also for one that takes too long or too much."""
-    if len(data) <= SMALL and not data.startswith(b"PK"):  # a small archive may hold a large file
+    if len(data) <= SMALL and not data.startswith(PACKED):
         return read_file(data, source, outcome=outcome)
     request = to_json(Request(source, outcome)) + b"\n" + data
     try:
