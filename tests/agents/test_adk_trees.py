@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -144,3 +145,31 @@ def test_a_folder_with_only_yaml(tmp_path: Path) -> None:
     assert (described.name, described.instruction, described.model) == ("written", "Be brief.", "gemini-2.5-flash")
     assert [tool.name for tool in described.tools] == ["roll_die"]
     assert [agent.name for agent in described.sub_agents] == ["clerk"]
+
+
+async def test_an_agent_that_a_coroutine_makes_is_made_for_each_turn_and_closed_after_it(
+    loaded: Any, play: Any
+) -> None:
+    source = f"""{ROLLER}
+from contextlib import AsyncExitStack
+
+made, closed = [], []
+
+async def get_agent_async():
+    made.append(root_agent.clone())
+    stack = AsyncExitStack()
+    stack.callback(closed.append, len(made))
+    return made[-1], stack
+"""
+    agent = loaded(source, "get_agent_async")
+    session = Session("s", state={"player": "Ann"})
+
+    described = agent.describe()
+    for _ in range(2):
+        await play(agent, session, "Roll a d6")
+
+    module = sys.modules["some_agent.agent"]
+    assert (described.name, [tool.name for tool in described.tools]) == ("dice", ["roll_die"])
+    assert [turn.answer for turn in session.turns] == ["got 6", "got 6"]
+    assert session.state["rolls"] == [6, 6]
+    assert (len(module.made), module.closed) == (3, [1, 2, 3])

@@ -15,6 +15,7 @@ from evaldesk import paths
 from evaldesk.agents.benchmark import declared_options
 from evaldesk.agents.declared import declared_refs
 from evaldesk.engine import play_trial
+from evaldesk.engine.loading import load_ready
 from evaldesk.errors import AgentError, UsageError
 from evaldesk.model import AgentRef, Case, Event, Limits, TrialResult, TrialSpec, Turn
 from evaldesk.model.reports import reported_values
@@ -129,6 +130,14 @@ async def test_the_agents_table_names_profile_and_bounds(
     result = await play_trial(loaded(source, "process_instance", kind="benchmark", declared=declared), spec(row()))
 
     assert reported_values(result.transcript) == {"test_result": {"model": "openai/gpt-4o", "n": 7}}
+
+
+def test_a_profile_alone_imports_no_litellm(loaded: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    declared = declared_options(llm="eval_gpt4", config_file=str(tmp_path / "config.toml"))
+    agent = loaded(BENCH, "process_instance", kind="benchmark", declared=declared)
+    monkeypatch.setattr("evaldesk.llm.client.open_litellm", lambda: pytest.fail("LiteLLM is imported"))
+
+    assert load_ready(agent.ref).describe().model == "eval_gpt4"
 
 
 def test_an_unknown_option_of_the_table_is_named(loaded: Any) -> None:

@@ -34,8 +34,24 @@ def _targets(*roots: Path) -> list[tuple[str, str]]:
         ({"a/__init__.py": "from .x import root_agent"}, "a:root_agent"),
         ({"a/__init__.py": "from . import agent", "a/agent.py": "root_agent = 1"}, "a.agent:root_agent"),
         ({"a/root_agent.yaml": "name: a"}, "root_agent.yaml"),
+        (
+            {"a/agent.py": "async def get_agent_async():\n    root_agent = 1\n    return root_agent, None"},
+            "a.agent:get_agent_async",
+        ),
+        ({"a/agent.py": "async def get_agent_async(): ...\nroot_agent = 1"}, "a.agent:root_agent"),
     ],
-    ids=["root_agent", "function", "agent", "app", "def-agent", "package", "package-and-module", "yaml"],
+    ids=[
+        "root_agent",
+        "function",
+        "agent",
+        "app",
+        "def-agent",
+        "package",
+        "package-and-module",
+        "yaml",
+        "factory",
+        "factory-and-root",
+    ],
 )
 def test_a_folder_with_an_agent_is_found(tmp_path: Path, files: dict[str, str], target: str) -> None:
     [ref] = find_agents([_write(tmp_path, files)])

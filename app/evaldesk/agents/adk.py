@@ -6,14 +6,27 @@ import threading
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from evaldesk.agents.adk_loading import app_of, part_of, reset_data_of, yaml_agent
+from evaldesk.agents.finding import FACTORY
 from evaldesk.agents.frameworks import is_from
 from evaldesk.agents.tool_limit import TOOL_LIMIT
 from evaldesk.llm import model_error
 from evaldesk.model import AgentDescription, AgentRef, ErrorRecord, Event, ModelOptions, Session
 from evaldesk.wire import to_json
+
+if TYPE_CHECKING:
+    from evaldesk.agents.adk_factory import MadeAgent
+
+
+def adapt_any(found: object, ref: AgentRef) -> AdkAgent | MadeAgent | None:
+    """As `adapt`, and the agent that a `get_agent_async` makes."""
+    if callable(found) and ref.target.endswith(f":{FACTORY}"):
+        from evaldesk.agents.adk_factory import MadeAgent
+
+        return MadeAgent(found, ref)
+    return adapt(found, ref)
 
 
 def adapt(found: object, ref: AgentRef) -> AdkAgent | None:

@@ -16,7 +16,7 @@ from typing import Any
 
 import msgspec
 
-from evaldesk.agents.agent import Agent
+from evaldesk.agents.agent import Agent, ModelCaller
 from evaldesk.agents.benchmark_metadata import Options, Task, parameters
 from evaldesk.agents.benchmark_output import output_events
 from evaldesk.agents.benchmark_process import InstanceProcess
@@ -45,7 +45,7 @@ def adapt(found: object, ref: AgentRef) -> Agent | None:
 
 
 @dataclass(frozen=True, slots=True)
-class BenchmarkAgent:
+class BenchmarkAgent(ModelCaller):
     """A benchmark; its module may have `setup(workspace, case)` and `teardown(workspace, case) -> dict`.
 
     Each instance is processed by a process of its own, which imports `target`.
@@ -62,6 +62,9 @@ class BenchmarkAgent:
         return AgentDescription(
             name=self.ref.id, kind=KIND, description=f"{summary} ({LABEL})".strip(), model=self.options.llm or None
         )
+
+    def warm(self, session: Session) -> None:
+        """Nothing: the model is called by the process of each instance."""
 
     async def reply(self, session: Session, message: str) -> AsyncIterator[Event]:
         """Process one instance; `teardown` is called whatever becomes of it. Raises ModelError and AgentError."""

@@ -13,12 +13,14 @@ from evaldesk.errors import NotFoundError, UsageError
 from evaldesk.model import AgentRef
 
 YAML_NAME = "root_agent.yaml"
+FACTORY = "get_agent_async"  # of google-adk: a coroutine function that makes the agent
 MAX_SOURCE = 1_000_000
 
 _ATTRIBUTES = (
     ("root_agent", re.compile(r"^(?:root_agent\b(?!\.)|from\s.*\broot_agent\b|.*\bas\s+root_agent\b)", re.MULTILINE)),
     ("agent", re.compile(r"^(?:agent\s*(?::[^=\n]+)?=(?!=)|(?:async\s+)?def\s+agent\b)", re.MULTILINE)),
     ("app", re.compile(r"^(?:app\s*(?::[^=\n]+)?=(?!=)|(?:async\s+)?def\s+app\b)", re.MULTILINE)),
+    (FACTORY, re.compile(rf"^(?:async\s+def\s+{FACTORY}\b|from\s.*\b{FACTORY}\b)", re.MULTILINE)),
     ("root_agent", re.compile(r"\broot_agent\b")),
 )
 
@@ -26,8 +28,8 @@ _ATTRIBUTES = (
 def find_agents(roots: Sequence[Path]) -> list[AgentRef]:
     """The agents under `roots`, by root and then by name; a root that is itself an agent's folder is that agent.
 
-    An agent's folder has an `agent.py` or an `__init__.py` that mentions `root_agent` or defines `agent` or `app`,
-    or a `root_agent.yaml`. Ids are the names of the folders, made unique.
+    An agent's folder has an `agent.py` or an `__init__.py` that mentions `root_agent` or defines `agent`, `app` or
+    `get_agent_async`, or a `root_agent.yaml`. Ids are the names of the folders, made unique.
     """
     found: dict[Path, AgentRef] = {}
     for root in roots:
@@ -54,7 +56,7 @@ def agent_ref(spec: str) -> AgentRef:
         inside = next((ref.folder for ref in find_agents([folder]) if ref.folder), "")
         hint = f"; name one of the agents in it, such as {folder / Path(inside).name}" if inside else ""
         raise UsageError(
-            f"{spec}: no agent.py or __init__.py there defines root_agent, agent or app{hint}", field="agent"
+            f"{spec}: no agent.py or __init__.py there defines root_agent, agent, app or {FACTORY}{hint}", field="agent"
         )
     name = spec.removeprefix("samples/")
     if name != spec:

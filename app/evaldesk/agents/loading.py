@@ -13,7 +13,7 @@ from typing import TypeAlias, cast
 from evaldesk.agents import osmosis_standin
 from evaldesk.agents.agent import Agent
 from evaldesk.agents.environment import load_environment
-from evaldesk.agents.finding import YAML_NAME
+from evaldesk.agents.finding import FACTORY, YAML_NAME
 from evaldesk.agents.frameworks import is_from, missing_package
 from evaldesk.agents.remote import REMOTE
 from evaldesk.agents.traces import user_place, user_trace
@@ -28,7 +28,7 @@ AGENTS = Registry(
     "agent adapter",
     "evaldesk.agents",
     {
-        "adk": "evaldesk.agents.adk:adapt",
+        "adk": "evaldesk.agents.adk:adapt_any",
         "adk_server": "evaldesk.agents.adk_server:adapt",
         "benchmark": "evaldesk.agents.benchmark:adapt",
         "command": "evaldesk.agents.command:adapt",
@@ -118,7 +118,7 @@ def _missing_module(error: BaseException, ref: AgentRef) -> str:
 
 def _part(found: object, ref: AgentRef) -> object:
     """What the module calls `ref.part`; an agent of google-adk is looked for in its tree, by its adapter."""
-    if not ref.part or is_from(found, "google.adk"):
+    if not ref.part or is_from(found, "google.adk") or ref.target.endswith(f":{FACTORY}"):
         return found
     module = ref.target.partition(":")[0]
     try:
