@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +11,8 @@ import pytest
 
 from evaldesk.errors import FormatError
 from evaldesk.formats.exchange import RecordedRun
-from evaldesk.formats.files import as_one_file, read_file
-from evaldesk.model import Event
+from evaldesk.formats.files import as_one_file, read_file, write_file
+from evaldesk.model import Event, Score, Verdict
 
 SAMPLE = Path(__file__).parent / "exchange_samples" / "openhands.jsonl"
 
@@ -174,6 +175,23 @@ def test_a_benchmark_with_a_key_of_its_own_is_unscored_until_it_is_chosen() -> N
 def test_an_outcome_that_no_row_has_is_refused(outcome: str) -> None:
     with pytest.raises(FormatError, match=rf"no row says '{outcome}' of its outcome; there are: own"):
         read_file(json.dumps(row([], test_result={"own": 1, "n": 7})).encode(), "output.jsonl", outcome=outcome)
+
+
+def test_a_run_of_another_tool_keeps_its_verdicts_as_rows_of_openhands() -> None:
+    run = recorded(row([]), row([], instance_id="other"))
+    verdicts: tuple[Verdict, ...] = ("passed", "failed")
+    results = (
+        replace(each, verdict=verdict, scores=(Score("own", 0.5, passed=verdict == "passed"),))
+        for each, verdict in zip(run.results, verdicts, strict=True)
+    )
+
+    written = write_file(replace(run, results=tuple(results)), "openhands")
+
+    assert [json.loads(line)["test_result"] for line in written.splitlines()] == [
+        {"own": 0.5, "resolved": True},
+        {"own": 0.5, "resolved": False},
+    ]
+    assert tuple(each.verdict for each in read_file(written, "output.jsonl").runs[0].results) == verdicts
 
 
 def test_other_formats_say_themselves_what_passed() -> None:

@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from evaldesk.formats.exchange import RecordedRun
+from evaldesk.formats.openhands_outcome import USUAL, outcome
 from evaldesk.model import Event, TrialResult, TurnRecord
 
 _START = datetime(1970, 1, 1, tzinfo=UTC)
@@ -37,7 +38,10 @@ def row_of(run: RecordedRun, result: TrialResult) -> dict[str, Any]:
 
 
 def _test_result(result: TrialResult) -> dict[str, Any]:
-    """The scores by metric, and what the file said beside them when it was one of OpenHands."""
+    """The scores by metric, and what the file said beside them when it was one of OpenHands.
+
+    Where none of them is a key that readers of such files take for the outcome, `resolved` says the verdict.
+    """
     found: dict[str, Any] = {}
     for score in result.scores:
         if score.turn is not None:
@@ -47,6 +51,9 @@ def _test_result(result: TrialResult) -> dict[str, Any]:
         report = found.get("report")
         if not (isinstance(report, dict) and score.metric in report):
             found.setdefault(score.metric, score.value)
+    is_resolved = {"passed": True, "failed": False}.get(result.verdict)
+    if is_resolved is not None and not set(USUAL) & set(outcome({"test_result": found})):
+        found["resolved"] = is_resolved
     return found
 
 
