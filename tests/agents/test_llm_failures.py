@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import httpx
 import pytest
 from tests.agents.model_calls import MESSAGES, MODEL, call_of
 
@@ -73,6 +74,28 @@ class _RaisedError(Exception):
 )
 def test_retry_after_is_read_in_every_form(headers: dict[str, str], seconds: float | None) -> None:
     assert failure_of(_RaisedError("slow down", 429, headers), MODEL).retry_after_s == seconds
+
+
+def test_the_delay_in_googles_words_is_waited_for() -> None:
+    details = [{"@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": "34.5s"}]
+    said = f"429 RESOURCE_EXHAUSTED. { {'error': {'code': 429, 'details': details}} }"
+
+    assert failure_of(_RaisedError(said, 429), MODEL).retry_after_s == 34.5
+
+
+@pytest.mark.parametrize(
+    ("error", "kind"),
+    [
+        (httpx.ReadTimeout(""), "timeout"),
+        (httpx.PoolTimeout(""), "timeout"),
+        (httpx.RemoteProtocolError(""), "connection"),
+        (httpx.ReadError(""), "connection"),
+    ],
+)
+def test_what_the_network_does_is_tried_again_though_it_says_nothing(error: Exception, kind: str) -> None:
+    failure = failure_of(error, MODEL)
+
+    assert (failure.kind, failure.is_passing) == (kind, True)
 
 
 def test_a_provider_may_forbid_another_attempt() -> None:

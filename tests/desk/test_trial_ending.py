@@ -29,7 +29,18 @@ def test_an_agent_at_its_bound_never_answered() -> None:
 
 
 def test_replayed_calls_are_counted() -> None:
-    assert ending_sentence(result("answered", True, True)) == "All model calls were answered from a recording."
-    assert ending_sentence(result("user_cap", True, False)) == (
-        "The simulated user was stopped at its cap of messages. 1 of 2 model calls were answered from a recording."
+    assert (
+        ending_sentence(result("answered", True, True)) == "All model calls were answered from a recording or a cache."
     )
+    assert ending_sentence(result("user_cap", True, False)) == (
+        "The simulated user was stopped at its cap of messages. "
+        "1 of 2 model calls were answered from a recording or a cache."
+    )
+
+
+def test_further_attempts_are_counted() -> None:
+    def tried(*n_attempts: int) -> TrialResult:
+        return TrialResult(1, 0, 0, "finished", "passed", usages=tuple(Usage("m", n_attempts=n) for n in n_attempts))
+
+    assert ending_sentence(tried(1, 2)) == "Models were asked again once: the log says why."
+    assert ending_sentence(tried(3, 1, 2)) == "Models were asked again 3 times: the log says why."

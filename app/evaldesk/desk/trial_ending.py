@@ -1,4 +1,4 @@
-"""In words: how a conversation ended, and how much of a trial was answered from a recording."""
+"""In words: how a conversation ended, how often models were asked again, and how much was recorded or cached."""
 
 from __future__ import annotations
 
@@ -20,12 +20,15 @@ NEVER_ANSWERED = "The agent was stopped at its bound of model calls and never an
 
 
 def ending_sentence(result: TrialResult | None) -> str:
-    """Empty for a trial with scripted turns and answers of its own, the last of which was given."""
+    """Empty for a trial with scripted turns and answers of its own, the last of which was given, all at once."""
     if result is None:
         return ""
     said = NEVER_ANSWERED if result.stop_reason in BOUNDS else ENDINGS.get(result.stop_reason, "")
     n_replayed = sum(usage.is_replayed for usage in result.usages)
     if n_replayed:
         share = "All" if n_replayed == len(result.usages) else f"{n_replayed:,} of {len(result.usages):,}"
-        said = f"{said} {share} model calls were answered from a recording."
+        said = f"{said} {share} model calls were answered from a recording or a cache."
+    n_again = sum(max(usage.n_attempts - 1, 0) for usage in result.usages)
+    if n_again:
+        said = f"{said} Models were asked again {'once' if n_again == 1 else f'{n_again:,} times'}: the log says why."
     return said.strip()

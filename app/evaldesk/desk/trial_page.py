@@ -83,7 +83,7 @@ class TrialPage:
 
     @property
     def ending(self) -> str:
-        """How a simulated conversation ended, and what was answered from a recording."""
+        """How a simulated conversation ended, what was asked again, and what was recorded or cached."""
         return ending_sentence(self.result)
 
     @property

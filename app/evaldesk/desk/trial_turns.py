@@ -115,7 +115,7 @@ def event_text(event: Event) -> str:
         used = event.usage
         who = "" if used.role == "agent" else f"{ROLES[used.role]}, "
         text = f"{who}{used.model}: {used.tokens_in:,} tokens in, {used.tokens_out:,} out, {used.duration_ms:.0f} ms"
-        text += ", answered from a recording" if used.is_replayed else ""
+        text += ", answered from a recording or a cache" if used.is_replayed else ""
         text += f", {used.n_attempts} attempts" if used.n_attempts > 1 else ""
     elif event.kind == "tool_call" and event.call:
         text = f"{event.call.name} {json_line(event.call.args)}"

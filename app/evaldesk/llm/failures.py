@@ -36,6 +36,8 @@ _TOO_LONG = re.compile(
     re.I,
 )
 _NOT_ALLOWED = re.compile(r"content_policy_violation|content_filter|content management policy", re.I)
+_RETRY_DELAY = re.compile(r"""['"]retryDelay['"]:\s*['"](\d+(?:\.\d+)?)s['"]""")  # Google's, in the body of a 429
+_LATE = frozenset({"Timeout", "TimeoutError", "TimeoutException", "APITimeoutError"})
 _LOCAL_FAULT = re.compile(r"no module named|unexpected keyword|object has no attribute", re.I)
 
 
@@ -100,7 +102,7 @@ def _status(error: BaseException) -> int:
 
 
 def _passing(names: set[str], status: int, text: str) -> str | None:
-    if names & {"Timeout", "TimeoutError"} or status == 408:
+    if names & _LATE or status == 408:
         return "timeout"
     if status == 429:
         return "rate_limit"
@@ -108,7 +110,7 @@ def _passing(names: set[str], status: int, text: str) -> str | None:
         return "broken_answer"
     if _LOCAL_FAULT.search(text) and "EndpointError" not in names:
         return None
-    if _NO_NETWORK.search(text) and (status >= 500 or not status):
+    if "TransportError" in names or (_NO_NETWORK.search(text) and (status >= 500 or not status)):
         return "connection"
     if status >= 500 and "APIConnectionError" not in names:
         return "server_error"
@@ -167,7 +169,8 @@ def _retry_after_s(error: BaseException) -> float | None:
         return max(0.0, float(value))
     with suppress(TypeError, ValueError):
         return max(0.0, (parsedate_to_datetime(value) - datetime.now(UTC)).total_seconds())
-    return None
+    delay = _RETRY_DELAY.search(str(error))
+    return float(delay[1]) if delay else None
 
 
 def _header(error: BaseException, name: str) -> str:

@@ -31,7 +31,7 @@ BOUNDS: frozenset[str] = frozenset({"max_turns", "max_iterations"})
 class Usage:
     """Tokens and cost of one model call. `cost` is US dollars, None where the price is unknown, never 0 for that.
 
-    A call that was answered from a recording `is_replayed`: it cost nothing, and is no answer of its own.
+    A call that was answered from a recording or a cache `is_replayed`: it cost nothing, and is no answer of its own.
     """
 
     model: str
