@@ -116,3 +116,34 @@ def test_it_describes_itself_by_name_and_docstring(loaded: Any) -> None:
     described = loaded("def root_agent(message):\n    '''Says it\n    again.\n\n    More.\n    '''").describe()
 
     assert (described.name, described.kind, described.description) == ("root_agent", "python", "Says it again.")
+
+
+ASKING = """
+from openai import AsyncOpenAI
+
+async def root_agent(message):
+    client = AsyncOpenAI(base_url="{address}", api_key="k")
+    await client.chat.completions.create(model="small", messages=[{"role": "user", "content": message}])
+"""
+
+
+@pytest.mark.parametrize(
+    ("status", "said", "kind"),
+    [
+        pytest.param(401, "Incorrect API key provided", "authentication", id="key"),
+        pytest.param(404, "The model `small` does not exist", "unknown_model", id="model"),
+        pytest.param(404, "No such file object", "agent_raised", id="another-thing"),
+        pytest.param(400, "Too hot", "agent_raised", id="another-fault"),
+    ],
+)
+async def test_what_refuses_the_client_of_a_function_is_told_apart(
+    endpoint: Any, loaded: Any, played: Any, status: int, said: str, kind: str
+) -> None:
+    agent = loaded(ASKING.replace("{address}", endpoint.address))
+    endpoint.fails(status, said)
+
+    turn = await played(agent, Session("s"), "hi")
+
+    assert turn.error.kind == kind
+    assert said in turn.error.message
+    assert "root_agent" in turn.error.trace

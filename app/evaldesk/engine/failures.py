@@ -7,6 +7,7 @@ import threading
 import traceback
 
 from evaldesk.errors import AgentError, EvaldeskError, ModelError, NoDoubleError
+from evaldesk.llm.failures import ModelFailure, refusal
 from evaldesk.model import ErrorRecord
 from evaldesk.wire import plain_text
 
@@ -21,7 +22,17 @@ def failure(error: BaseException, kind: str = "agent_raised") -> ErrorRecord:
     elif isinstance(error, AgentError) and kind == "agent_raised":
         kind = "bad_output"
     trace = str(getattr(error, "trace", "")) or trace_of(error)
+    refused = _refusal(error) if kind == "agent_raised" else None
+    if refused:
+        return ErrorRecord(refused.kind, refused.sentence, shortened(trace, MAX_TRACE))
     return ErrorRecord(kind, _message(error), shortened(trace, MAX_TRACE))
+
+
+def _refusal(error: BaseException) -> ModelFailure | None:
+    try:
+        return refusal(error)
+    except Exception:  # it only says that it is a client's
+        return None
 
 
 def trace_of(error: BaseException) -> str:

@@ -22,6 +22,8 @@ MAX_SAID = 300
 MAX_CHAIN = 10
 _CLIENTS = ("openai", "litellm", "google.genai", "anthropic", "httpx", "aiohttp")
 
+_BROUGHT = {"openai": "openai", "anthropic": "anthropic", "groq": "groq", "google.genai": "gemini", "litellm": "openai"}
+_ABOUT_MODEL = re.compile(r"\bmodels?\b", re.I)
 _NO_KEY = re.compile(
     r"missing credentials|missing key inputs|api_key must be set|api_key client option|no api key"
     r"|api key (?:is )?(?:missing|required)",
@@ -61,6 +63,18 @@ def model_error(error: BaseException, model: str) -> ModelError | None:
             failure = failure_of(found, model)
             return ModelError(failure.sentence, kind=failure.kind, is_fatal=failure.is_fatal)
     return None
+
+
+def refusal(error: BaseException) -> ModelFailure | None:
+    """Why no other trial can do better, where a provider's client that the agent brought says so; else None."""
+    client = next((name for name in _BROUGHT if type(error).__module__.startswith(name)), "")
+    if not client:
+        return None
+    model = getattr(error, "model", None)
+    found = failure_of(error, model if isinstance(model, str) else f"{_BROUGHT[client]}/…")
+    # and not about a file, say, that is not there
+    is_about_model = found.kind != "unknown_model" or _ABOUT_MODEL.search(str(error))
+    return found if found.is_fatal and is_about_model else None
 
 
 def failure_of(error: BaseException, model: str) -> ModelFailure:
