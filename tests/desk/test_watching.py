@@ -106,11 +106,22 @@ async def test_a_scenario_is_played_as_a_chat_session(desk: Any) -> None:
     sentence = await ended(watching, session.id)
 
     stored = sessions.get(session.id)
-    assert [turn.query for turn in stored.turns] == ["Hello", "Roll a d6.", "Roll a d20."]
+    assert [turn.query for turn in stored.turns] == ["Hello", "Roll a d6.", "Roll a d20."], sentence
     assert stored.turns[0].answer == "you said Hello"
     assert stored.initial_state == {"k": 1}
     assert sentence == "The simulated user ended the conversation, satisfied."
     assert not watching.is_watched(session.id)
+
+
+async def test_a_scenario_is_played_by_an_agent_that_has_just_been_edited(desk: Any, tmp_path: Path) -> None:
+    watching, sessions, _ = desk
+    (tmp_path / "dice" / "agent.py").write_text("def root_agent(message): ...  # and not asked yet what it is\n")
+    await watching._agents.look_again()
+
+    session = await watching.start("dice", CASE)
+    await ended(watching, session.id)
+
+    assert len(sessions.get(session.id).turns) == 3
 
 
 async def test_a_turn_knows_who_asked(desk: Any) -> None:
