@@ -59,7 +59,7 @@ def look_at_workspace(settings: Settings) -> list[Finding]:
         return [*found, Finding("database", "good", "none yet; the first run or chat makes it")]
     try:
         with Store.open(settings.database, must_exist=True) as store:
-            n_runs = len(store.runs.list(limit=1000))
+            n_runs = sum(store.runs.counts_by_status().values())
     except EvaldeskError as error:
         return [*found, Finding("database", "bad", str(error))]
     return [*found, Finding("database", "good", f"{settings.database}, {n_runs} run{'s' if n_runs != 1 else ''}")]
