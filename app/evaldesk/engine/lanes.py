@@ -13,6 +13,7 @@ from typing import Any, TypeAlias
 from weakref import WeakSet
 
 from evaldesk.engine.failures import place_of
+from evaldesk.llm.direct import settle_on
 
 Work: TypeAlias = Coroutine[Any, Any, object]
 Done: TypeAlias = Callable[[asyncio.Task[object]], None]
@@ -51,6 +52,7 @@ class Lane:
 
     def _run(self) -> None:
         asyncio.set_event_loop(self._loop)
+        settle_on(self._loop)
         while not self._loop.is_closed():
             try:
                 self._loop.run_forever()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import atexit
 import os
+import threading
 from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
 from functools import lru_cache
@@ -27,7 +28,25 @@ MAX_REDIRECTS = 3
 UNAUTHORIZED = 401
 _PROXIES = tuple(name for kind in ("http", "https", "all", "no") for name in (f"{kind}_proxy", f"{kind}_PROXY".upper()))
 
-_session: ClientSession | None = None
+
+class _Here(threading.local):
+    """What a thread has of its own: a loop is that of one thread, and connections are those of one loop."""
+
+    session: ClientSession | None = None
+    home: asyncio.AbstractEventLoop | None = None
+
+
+_here = _Here()
+
+
+def settle_on(loop: asyncio.AbstractEventLoop) -> None:
+    """Let calls be made on `loop`, which is that of this thread as long as the process lasts."""
+    _here.home = loop
+
+
+def is_home() -> bool:
+    """Whether calls may be made on the running loop; elsewhere only that of all model calls makes them."""
+    return _here.home is asyncio.get_running_loop()
 
 
 async def ask(
@@ -69,24 +88,23 @@ def preload() -> None:
 
 
 async def close() -> None:
-    """Close the connections; the next call opens others."""
-    global _session
-    session, _session = _session, None
+    """Close the connections of this thread; its next call opens others."""
+    session, _here.session = _here.session, None
     if session:
         await session.close()
 
 
 def _opened() -> ClientSession:
-    """The session of the loop of the model calls: as many connections as there are calls, no cookies."""
-    global _session  # noqa: PLW0603 - one for the loop of the model calls
-    if _session is None:
+    """The session of this thread's loop: as many connections as there are calls, no cookies."""
+    if _here.session is None:
         from aiohttp import ClientSession, ClientTimeout, DummyCookieJar, TCPConnector
 
         connector = TCPConnector(limit=0, keepalive_timeout=IDLE_S)
         jar, timeout = DummyCookieJar(), ClientTimeout(total=None)  # each attempt has its own bound
-        _session = ClientSession(connector=connector, cookie_jar=jar, timeout=timeout)
-        atexit.register(_close_at_exit, asyncio.get_running_loop())
-    return _session
+        _here.session = ClientSession(connector=connector, cookie_jar=jar, timeout=timeout)
+        if _here.home is None:
+            atexit.register(_close_at_exit, asyncio.get_running_loop())
+    return _here.session
 
 
 def _close_at_exit(loop: asyncio.AbstractEventLoop) -> None:

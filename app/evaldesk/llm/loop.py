@@ -1,6 +1,8 @@
-"""One event loop in a thread of its own for all model calls of a process.
+"""One event loop in a thread of its own for the model calls of a process.
 
 LiteLLM is clean only on one loop: called from several it prints tracebacks and grows threads. (stack.md section 3)
+What does without it may stay on the loop of its caller, where that has connections of its own: going to another
+thread and back costs as much processor time as the call.
 """
 
 from __future__ import annotations
@@ -10,7 +12,9 @@ import threading
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
+from evaldesk.llm.attempts import is_direct
 from evaldesk.llm.call import ModelCall, ModelReply
+from evaldesk.llm.direct import is_home
 from evaldesk.llm.hearing import heard, unheard
 from evaldesk.llm.recording import CURRENT_RECORDER
 from evaldesk.llm.retries import PATIENT, Patience, complete_patiently
@@ -36,6 +40,9 @@ async def complete(
     recorder = CURRENT_RECORDER.get()
 
     async def ask() -> ModelReply:
+        if is_home() and is_direct(call):
+            with unheard():
+                return await complete_patiently(call, on_text, patience, on_wait)
         return await on_loop(complete_patiently(call, tell, patience, on_wait))
 
     tell = (lambda text: caller.call_soon_threadsafe(on_text, text)) if on_text else None
