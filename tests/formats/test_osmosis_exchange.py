@@ -123,6 +123,8 @@ def test_the_four_kinds_of_file_say_the_same(target: str) -> None:
         (Case("a", turns=(Turn("x"), Turn("y"))), "2 turns"),
         (Case("a", turns=(Turn("x", Expected((ToolCall("f"),), reference="y")),)), "tool calls"),
         (Case("a", turns=(Turn("x"),)), "no reference"),
+        (Case("a", (Turn("x", Expected(reference=" ")),)), "no reference"),
+        (Case("a", (Turn("", Expected(reference="y")),)), "empty query"),
         (Case("a", (Turn("x", Expected(reference="y")),), initial_session=SessionInit(state={"k": 1})), "state"),
     ],
 )
@@ -131,6 +133,22 @@ def test_what_no_row_can_say_is_refused_with_the_name_of_the_case(case: Case, wo
         write_file(EvalSet("s", cases=(case,)), "osmosis-jsonl")
 
     assert word in str(caught.value)
+
+
+@pytest.mark.parametrize("name", ["osmosis-jsonl", "osmosis-csv", "openai-messages", "anthropic-messages"])
+def test_no_file_is_written_that_holds_nothing(name: str) -> None:
+    with pytest.raises(FormatError, match="the eval set has no cases"):
+        write_file(EvalSet("s"), name)
+
+
+@pytest.mark.parametrize("kind", ["json", "jsonl"])
+def test_an_eval_set_is_called_after_its_file_points_and_all(kind: str) -> None:
+    data = lines(GOOD) if kind == "jsonl" else b"[" + lines(GOOD) + b"]"
+
+    imported = read_file(data, f"sums/add.v2.{kind}")
+
+    assert imported.evalset
+    assert imported.evalset.id == "add.v2"
 
 
 def test_without_pyarrow_the_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -140,6 +140,8 @@ def _case(place: Place, raw: Any, default: str, read: _Read, notes: Notes) -> Ca
 def _written(what: EvalSet | RecordedRun, write: Callable[[Case], dict[str, Any]]) -> bytes:
     if isinstance(what, RecordedRun):
         raise FormatError("lists of messages hold no verdicts; write a run as adk-results or osmosis-results")
+    if not what.cases:
+        raise FormatError("the eval set has no cases, and a file of no conversations cannot be read again")
     rows = []
     for number, case in enumerate(what.cases):
         check_spoken(case)

@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from evaldesk.errors import FormatError
-from evaldesk.formats.adk_old import stem
 from evaldesk.formats.exchange import Holding, Imported, RecordedRun
 from evaldesk.formats.json_lines import read_lines, write_lines
 from evaldesk.formats.json_text import to_text
@@ -17,6 +16,7 @@ from evaldesk.formats.osmosis_rows import Fault, is_row, kind_name, read_row, wr
 from evaldesk.formats.parquet import read_parquet, write_parquet
 from evaldesk.formats.peeking import peek
 from evaldesk.formats.reading import read_list
+from evaldesk.formats.recorded import file_stem
 from evaldesk.formats.strict_json import Document, Place, decoded, parse_json
 from evaldesk.model import Case, EvalSet
 
@@ -144,7 +144,7 @@ def _imported(name: str, source: str, rows: Callable[[], Iterator[_Row]]) -> Imp
         cases[case.id] = case
     if not cases:
         raise FormatError("No rows to evaluate", source=source)
-    evalset = EvalSet(stem(source).rpartition(".")[0] or stem(source), cases=tuple(cases.values()))
+    evalset = EvalSet(file_stem(source), cases=tuple(cases.values()))
     return Imported(name, evalset, refused=notes.sentences)
 
 

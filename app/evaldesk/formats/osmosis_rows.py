@@ -55,7 +55,9 @@ def read_row(index: int, raw: Any, place: Place, fault: Fault, notes: Notes) -> 
 
 
 def write_rows(evalset: EvalSet) -> list[dict[str, Any]]:
-    """The rows of an eval set. Raises FormatError for a case that is more than one prompt with its truth."""
+    """The rows of an eval set. Raises FormatError for a case that is more, or less, than one prompt with its truth."""
+    if not evalset.cases:
+        raise FormatError("the eval set has no cases, and Osmosis takes no data set without rows")
     return [_write_row(index, case) for index, case in enumerate(evalset.cases)]
 
 
@@ -113,8 +115,10 @@ def _write_row(index: int, case: Case) -> dict[str, Any]:
     turn = case.turns[0]
     if turn.expected.tool_calls is not None:
         raise FormatError(f"{where} asserts tool calls; a row of Osmosis has no word for them")
-    if turn.expected.reference is None and "metadata" not in case.extra:
+    if not (turn.expected.reference or "").strip() and "metadata" not in case.extra:
         raise FormatError(f"{where} has no reference answer, which Osmosis needs as ground_truth")
+    if not turn.query.strip() and "metadata" not in case.extra:
+        raise FormatError(f"{where} has an empty query, which Osmosis does not take as user_prompt")
     if case.initial_state:
         raise FormatError(f"{where} starts from a state; a row of Osmosis has no word for it")
     extra = {key: value for key, value in case.extra.items() if not key.startswith("$")}
