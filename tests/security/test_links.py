@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,9 @@ from evaldesk.desk.desk import Desk
 from evaldesk.errors import WorkspaceError
 from evaldesk.settings import read_settings
 from evaldesk.store import hold_workspace
+from evaldesk.store.lock import address_of_holder
+from evaldesk.web.guard import LOOPBACK_NAMES
+from evaldesk.web.server import Address, serve
 
 PRECIOUS = "precious\n"
 
@@ -44,6 +48,22 @@ def test_a_link_among_what_the_desk_keeps_is_named_and_not_followed(workspace: P
         Desk.open(read_settings(workspace, (workspace,), environment={}))
 
     assert precious.read_text() == PRECIOUS
+
+
+def test_what_would_keep_the_desk_waiting_is_refused(workspace: Path) -> None:
+    os.mkfifo(workspace / ".evaldesk" / "desk.lock")
+
+    assert address_of_holder(workspace / ".evaldesk") == ""
+    with pytest.raises(WorkspaceError, match=r"desk\.lock is neither a file nor a folder; remove it"):
+        hold_workspace(workspace / ".evaldesk", url="")
+
+
+def test_a_folder_in_the_place_of_the_address_is_named(workspace: Path) -> None:
+    (workspace / ".evaldesk" / "desk.url").mkdir()
+    settings = read_settings(workspace, (workspace,), environment={})
+
+    with pytest.raises(WorkspaceError, match=r"desk\.url cannot be written: .*; name another workspace"):
+        serve(settings, Address("127.0.0.1", 0, LOOPBACK_NAMES), is_person_there=False)
 
 
 @pytest.mark.parametrize("name", ["copied.txt", "evalsets/hello_world.evalset.json", "evalsets/new"])

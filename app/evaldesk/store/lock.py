@@ -88,7 +88,7 @@ def address_of_holder(folder: Path) -> str:
     The kernel is asked, not the file: that of a desk which was killed stays, and one may have come with a repository.
     """
     try:
-        descriptor = os.open(folder / LOCK_NAME, os.O_RDONLY | os.O_NOFOLLOW)
+        descriptor = os.open(folder / LOCK_NAME, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
     except OSError:
         return ""
     try:

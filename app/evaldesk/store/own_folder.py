@@ -9,12 +9,20 @@ from evaldesk.errors import WorkspaceError
 
 
 def check_no_links(folder: Path) -> None:
-    """Raise WorkspaceError when the folder is a link, or holds one: what is written there would land elsewhere."""
+    """Raise WorkspaceError when the folder is a link, or holds one: what is written there would land elsewhere.
+
+    What is neither a file nor a folder, as a named pipe, is refused as well: whoever opens it may wait for ever.
+    """
     if folder.is_symlink():
         raise WorkspaceError(f"{folder} is a link, which is not followed; go where it leads to, or remove it")
     if not folder.is_dir():
         return
     with os.scandir(folder) as entries:
-        linked = [entry.path for entry in entries if entry.is_symlink()]
-    if linked:
-        raise WorkspaceError(f"{min(linked)} is a link, which is not followed; remove it, or name another workspace")
+        odd = {entry.path: entry.is_symlink() for entry in entries if not _is_plain(entry)}
+    for path, is_link in sorted(odd.items()):
+        what = "is a link, which is not followed" if is_link else "is neither a file nor a folder"
+        raise WorkspaceError(f"{path} {what}; remove it, or name another workspace")
+
+
+def _is_plain(entry: os.DirEntry[str]) -> bool:
+    return entry.is_file(follow_symlinks=False) or entry.is_dir(follow_symlinks=False)
