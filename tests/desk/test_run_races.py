@@ -146,6 +146,19 @@ async def test_a_run_that_could_not_be_taken_up_can_be_resumed_later(
     assert (await over(desk, run_id)).status == "finished"
 
 
+async def test_a_desk_opens_on_a_full_disk_with_a_run_that_a_dead_one_left(
+    desk: RunDesk, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan = planned(desk)
+    run_id = store.runs.create(plan.config, plan.cases, "a process that ended")
+    monkeypatch.setattr(store.runs, "move_on", failing(store.runs.move_on))
+
+    await desk.start_up()
+    await desk.start_up()
+
+    assert (await over(desk, run_id)).status == "finished"
+
+
 async def test_watchers_leave_a_run_that_somebody_else_took_up(desk: RunDesk, store: Store) -> None:
     run_id = await desk.submit(planned(desk))
     seen = await desk.summary(run_id)

@@ -27,7 +27,7 @@ from evaldesk.desk.run_subject import read_subject
 from evaldesk.desk.run_view import LIVE, RunQuery
 from evaldesk.desk.trial_page import TrialPage, read_trial
 from evaldesk.engine import Executor, LocalExecutor, SpareWorkers
-from evaldesk.errors import ConflictError, EvaldeskError, NotFoundError
+from evaldesk.errors import ConflictError, EvaldeskError, NotFoundError, WorkspaceError
 from evaldesk.model import Criterion, RunConfig, RunStatus
 from evaldesk.settings import Settings
 from evaldesk.store import RunSummary, Store, TrialKey
@@ -221,12 +221,13 @@ class RunDesk:
         for summary in await asyncio.to_thread(self._store.runs.unfinished_runs):
             if is_alive(summary.driver):
                 continue
-            if summary.status == "stopping":
-                await self._write(self._store.runs.move_on, summary, "stopped", summary.reason)
-            else:
-                with contextlib.suppress(ConflictError):  # another process was quicker
-                    change = await asyncio.to_thread(agent_change, summary.config)
-                    await self._players.take_up(summary, change)
+            try:
+                if summary.status == "stopping":
+                    await self._write(self._store.runs.move_on, summary, "stopped", summary.reason)
+                else:
+                    await self._players.take_up(summary, await asyncio.to_thread(agent_change, summary.config))
+            except (ConflictError, WorkspaceError) as error:  # another process was quicker, or the disk is full
+                log.warning("not taken up: %s", error)
 
     async def attend(self, *, takes_up: bool) -> None:
         """See, once a second and for ever, who wants a run of ours stopped, and with `takes_up` who submitted one."""
