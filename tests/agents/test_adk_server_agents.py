@@ -10,6 +10,7 @@ from tests.agents.answering import Answers, answering
 
 from evaldesk.agents import agent_ref, load_agent
 from evaldesk.errors import AgentError
+from evaldesk.llm import price
 from evaldesk.model import Session, ToolCall, TurnRecord
 
 pytestmark = pytest.mark.anyio
@@ -27,7 +28,7 @@ ADK_EVENTS = [
         "author": "weather",
         "content": {"parts": [{"functionCall": {"id": "c1", "name": "look", "args": {"city": "Rome"}}}]},
         "usageMetadata": {"promptTokenCount": 9, "candidatesTokenCount": 2, "thoughtsTokenCount": 1},
-        "modelVersion": "gemini",
+        "modelVersion": "gemini-2.5-flash",
     },
     {
         "author": "weather",
@@ -55,6 +56,7 @@ async def test_an_adk_server_plays_turns_in_a_session_of_its_own(answers: Any, p
     assert [event.kind for event in events] == ["agent_message", "tool_call", "usage", "tool_result", "agent_message"]
     assert events[1].call == ToolCall("look", {"city": "Rome"}, "c1")
     assert (events[2].usage.tokens_in, events[2].usage.tokens_out) == (9, 3)
+    assert events[2].usage.cost == price("gemini-2.5-flash", 9, 3) > 0
     assert (events[3].result, events[4].text) == ("sun", "It is sunny")
     assert session.state == {"unit": "C", "city": "Rome"}
     paths = [path for path, _, _ in server.asked]

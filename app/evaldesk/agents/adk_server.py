@@ -8,10 +8,12 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote
 
-from evaldesk.agents.agent import Agent
+from evaldesk.agents.agent import Agent, ModelCaller
 from evaldesk.agents.http_protocol import Options, bounded_lines, headers_from, http_client, read_options
 from evaldesk.agents.protocol import Calls
 from evaldesk.errors import AgentError
+from evaldesk.llm import price
+from evaldesk.llm.client import open_litellm
 from evaldesk.model import AgentDescription, AgentRef, ErrorRecord, Event, Session, ToolCall, Usage
 from evaldesk.wire import plain
 
@@ -33,7 +35,7 @@ def adapt(found: object, ref: AgentRef) -> Agent | None:
 
 
 @dataclass(frozen=True, slots=True)
-class AdkServerAgent:
+class AdkServerAgent(ModelCaller):
     """An app of an `api_server`. Tools and sub-agents run there; we see their events."""
 
     ref: AgentRef
@@ -44,6 +46,10 @@ class AdkServerAgent:
     def describe(self) -> AgentDescription:
         """The app and where it is."""
         return AgentDescription(name=self.app, kind=KIND, description=f"An app of the ADK server at {self.address}")
+
+    def warm(self, session: Session) -> None:
+        """Import what knows the prices of the models that the server names."""
+        open_litellm()
 
     async def reply(self, session: Session, message: str) -> AsyncIterator[Event]:
         """Send the message and yield what the server tells of it. Raises AgentError."""
@@ -109,7 +115,7 @@ class AdkServerAgent:
             session.state.update({key: value for key, value in delta.items() if not key.startswith("temp:")})
         usage = found.get("usageMetadata")
         if isinstance(usage, Mapping):
-            yield _usage(usage, str(found.get("modelVersion") or "unknown"))
+            yield _usage(usage, str(found.get("modelVersion") or ""))
         if found.get("errorCode"):
             said = str(found.get("errorMessage") or found["errorCode"])
             yield Event("error", error=ErrorRecord(str(found["errorCode"]), said))
@@ -147,9 +153,9 @@ def _usage(found: Mapping[str, Any], model: str) -> Event:
         return sum(int(found.get(name) or 0) for name in names)
 
     tokens_in = n("promptTokenCount", "toolUsePromptTokenCount")
-    return Event(
-        "usage", usage=Usage(model, tokens_in=tokens_in, tokens_out=n("candidatesTokenCount", "thoughtsTokenCount"))
-    )
+    tokens_out = n("candidatesTokenCount", "thoughtsTokenCount")
+    cost = price(model, tokens_in, tokens_out) if model else None
+    return Event("usage", usage=Usage(model or "unknown", tokens_in=tokens_in, tokens_out=tokens_out, cost=cost))
 
 
 def _mapping(found: object) -> Mapping[str, Any]:

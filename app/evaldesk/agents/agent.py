@@ -29,7 +29,7 @@ class Agent(Protocol):
 
 
 class ModelCaller(ABC):
-    """An agent that knows how its model is called; of any other with a model, LiteLLM is thought to do it."""
+    """An agent that knows what its model calls need; of any other with a model, LiteLLM is thought to make them."""
 
     @abstractmethod
     def warm(self, session: Session) -> None:

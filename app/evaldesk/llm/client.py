@@ -20,7 +20,7 @@ from evaldesk.model import Usage
 DEMO_PREFIX = "demo/"
 
 _opening = threading.Lock()
-_unpriced: set[str] = set()
+UNPRICED: set[str] = set()  # models that LiteLLM looked for in vain, which takes 2 ms each time
 
 
 def set_environment() -> None:
@@ -156,10 +156,10 @@ def _cost(model: str, usage: Any) -> float | None:
     """US dollars by LiteLLM's price map, None for a model that is not in it, and where no usage was told."""
     if model.startswith(DEMO_PREFIX):
         return 0.0
-    if usage is None or model in _unpriced:
+    if usage is None or model in UNPRICED:
         return None
     try:
         return float(sum(open_litellm().cost_per_token(model=model, usage_object=usage)))
-    except Exception:  # LiteLLM raises a bare Exception for a model without a price, after a long search
-        _unpriced.add(model)
+    except Exception:  # LiteLLM raises a bare Exception for a model without a price
+        UNPRICED.add(model)
         return None

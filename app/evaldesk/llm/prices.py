@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from evaldesk.llm.client import DEMO_PREFIX, open_litellm
+from evaldesk.llm.client import DEMO_PREFIX, UNPRICED, open_litellm
 
 
 def price(model: str, tokens_in: int, tokens_out: int) -> float | None:
@@ -15,9 +15,12 @@ def price(model: str, tokens_in: int, tokens_out: int) -> float | None:
 
 
 def _price(model: str, tokens_in: int, tokens_out: int) -> float | None:
+    if model in UNPRICED:
+        return None
     try:
         return float(
             sum(open_litellm().cost_per_token(model=model, prompt_tokens=tokens_in, completion_tokens=tokens_out))
         )
     except Exception:  # LiteLLM raises a bare Exception for a model without a price
+        UNPRICED.add(model)
         return None
