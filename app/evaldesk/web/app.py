@@ -7,7 +7,7 @@ import hashlib
 import logging
 import secrets
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from threading import Lock
 
@@ -30,6 +30,7 @@ from evaldesk.web.guard import Guard, GuardSettings
 from evaldesk.web.render import environment, page
 
 log = logging.getLogger("evaldesk.web")
+FIRST_VISIT_S = 0.5
 _adding = Lock()
 
 ROUTES: tuple[str, ...] = (
@@ -75,6 +76,7 @@ def create_app(desk: Desk, guard: GuardSettings) -> Guard:
     )
     app.state.desk = desk
     app.state.has_all_pages = False
+    app.state.has_answered = asyncio.Event()
     app.state.templates = environment()
     app.state.templates.globals["static"] = _static_addresses(paths.shipped("static"))
     return Guard(app, guard)
@@ -91,6 +93,8 @@ class _WithAllPages:
         if not is_first and not scope["app"].state.has_all_pages:
             await asyncio.to_thread(add_pages, scope["app"])
         await self._app(scope, receive, send)
+        if scope["type"] == "http":
+            scope["app"].state.has_answered.set()
 
 
 def add_pages(app: Starlette) -> None:
@@ -102,7 +106,9 @@ def add_pages(app: Starlette) -> None:
 
 
 async def _open_rest(app: Starlette, desk: Desk) -> None:
-    """What nobody waits for who opens the first page."""
+    """What nobody waits for who opens the first page: it begins when that is answered, or nobody comes at once."""
+    with suppress(TimeoutError):
+        await asyncio.wait_for(app.state.has_answered.wait(), FIRST_VISIT_S)
     await asyncio.to_thread(add_pages, app)
     await desk.go_on()
 
