@@ -266,11 +266,10 @@ def test_moved_calls_stand_where_they_were_made() -> None:
 
 
 def test_very_long_lists_are_aligned_at_their_common_ends() -> None:
-    first, last = [{"name": "first", "args": {}}], [{"name": "last", "args": {}}]
-    expected = [{"name": "look", "args": {"at": at}} for at in range(3000)]
-    actual = [{"name": "look", "args": {"at": -1 - at}} for at in range(2000)]
+    expected = [call("look", at=at) for at in range(3000)]
+    actual = [call("look", at=-1 - at) for at in range(2000)]
 
-    steps = align(first + expected + last, first + actual + last)
+    steps = align([A, *expected, B], [A, *actual, B])
 
     assert [step for step in steps if step[0] == "="] == [("=", 0, 0), ("=", 3001, 2001)]
     assert Counter(step[0] for step in steps) == {"=": 2, "-": 3000, "+": 2000}
