@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from evaldesk.errors import UsageError
-from evaldesk.metrics import build_metric, score_trial, unscored_reason
+from evaldesk.metrics import build_metric, score_trial, unscored_reasons
 from evaldesk.model import Case, Criterion, Event, Score, Transcript, Turn, TurnRecord
 
 
@@ -172,7 +172,7 @@ def test_a_case_that_requires_nothing_is_unscored() -> None:
     (score,) = answered("7", metric="required_outputs")
 
     assert (score.verdict, score.reason) == ("unscored", "The case does not say which texts are required.")
-    assert unscored_reason(Criterion("required_outputs", 1.0, {"outputs": ["7"]}), Case("c", (Turn("q"),))) is None
+    assert unscored_reasons(Criterion("required_outputs", 1.0, {"outputs": ["7"]}), [Case("c", (Turn("q"),))]) == {}
 
 
 def test_outputs_of_a_conversation_that_was_cut_short_do_not_count() -> None:

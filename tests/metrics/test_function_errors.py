@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from evaldesk.errors import UsageError
-from evaldesk.metrics import build_metric, check_criteria, grade_trial, load_function_of, score_trial, unscored_reason
+from evaldesk.metrics import build_metric, check_criteria, grade_trial, load_function_of, score_trial, unscored_reasons
 from evaldesk.model import Criterion, ToolCall, Transcript
 
 from .rewards import CASE, TRANSCRIPT, record, scored
@@ -91,7 +91,7 @@ def test_nothing_is_imported_before_the_worker_scores(root: str) -> None:
     check_criteria([criterion])
     build_metric(criterion)
 
-    assert unscored_reason(criterion, CASE) is None
+    assert unscored_reasons(criterion, [CASE]).get(CASE.id) is None
     assert "own_rewards" not in sys.modules
 
 

@@ -19,7 +19,7 @@ from evaldesk.metrics import (
     grade_trial,
     metric_info,
     metric_options,
-    unscored_reason,
+    unscored_reasons,
 )
 from evaldesk.model import Case, Criterion, Event, Expected, Score, ToolCall, Transcript, Turn, TurnRecord, Usage
 from evaldesk.model.reports import report
@@ -141,8 +141,8 @@ def test_what_a_case_does_not_say_is_unscored_with_the_reason(name: str) -> None
     (score,) = score_trial(TRANSCRIPTS["good"], BARE, [criterion])
 
     assert (score.value, score.passed, score.error, score.verdict) == (None, None, None, "unscored")
-    assert score.reason == unscored_reason(criterion, BARE)
-    assert unscored_reason(criterion, FULL) is None
+    assert score.reason == unscored_reasons(criterion, [BARE]).get(BARE.id)
+    assert unscored_reasons(criterion, [FULL]).get(FULL.id) is None
     assert score.threshold == criterion.threshold
 
 
@@ -258,7 +258,7 @@ def test_a_reference_of_the_wrong_kind_is_unscored_with_the_reason(name: str) ->
     (score,) = score_trial(TRANSCRIPTS["good"], case, [criterion])
 
     assert (score.value, score.passed, score.verdict) == (None, None, "unscored")
-    assert score.reason == unscored_reason(criterion, case)
+    assert score.reason == unscored_reasons(criterion, [case]).get(case.id)
     assert score.reason.startswith("No turn of this case has a reference answer ")
 
 
@@ -270,7 +270,7 @@ def test_a_metric_without_what_it_requires_is_refused_before_a_run(name: str) ->
         check_criteria([Criterion(name, 0.5)])
 
     assert caught.value.field == f"{name}.{option}"
-    assert unscored_reason(Criterion(name), FULL)
+    assert unscored_reasons(Criterion(name), [FULL]).get(FULL.id)
     check_criteria([asked(name, 0.5)])
 
 

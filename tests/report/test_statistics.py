@@ -12,9 +12,7 @@ from evaldesk.report import (
     CorrectedRate,
     Flakiness,
     Interval,
-    Spread,
     anytime_interval,
-    cases_needed,
     chance_to_see,
     clopper_pearson,
     correct_rate,
@@ -22,30 +20,20 @@ from evaldesk.report import (
     failure_bound,
     flakiness,
     g_pass_at_k,
-    mg_pass_at_k,
     pass_at_k,
     pass_hat_k,
     smallest_gap,
     split_noise,
     split_pass_noise,
-    spread,
     trials_needed,
-    trials_to_see,
     wilson,
 )
-
-
-def test_both_deviations_of_scores_are_given() -> None:
-    assert spread([2, 4, 4, 4, 5, 5, 7, 9]) == Spread(8, 5.0, 2, 9, 2.0, math.sqrt(32 / 7))
-    assert spread([0.5]) == Spread(1, 0.5, 0.5, 0.5, 0.0, None)
-    assert spread([]) is None
 
 
 def test_g_pass_at_k_lies_between_pass_at_k_and_pass_hat_k() -> None:
     assert g_pass_at_k(8, 6, 4, 0.75) == pytest.approx(55 / 70)
     assert g_pass_at_k(5, 2, 2, 1.0) == pytest.approx(pass_hat_k(5, 2, 2))
     assert g_pass_at_k(5, 2, 2, 0.5) == pytest.approx(pass_at_k(5, 2, 2))
-    assert mg_pass_at_k(8, 6, 4) == pytest.approx(0.5)
 
 
 @pytest.mark.parametrize(
@@ -54,7 +42,6 @@ def test_g_pass_at_k_lies_between_pass_at_k_and_pass_hat_k() -> None:
 )
 def test_an_undefined_g_pass_at_k_is_none(n: int, c: int, k: int, share: float) -> None:
     assert g_pass_at_k(n, c, k, share) is None
-    assert mg_pass_at_k(n, c, k) is None or k <= n
 
 
 def test_a_share_of_trials_is_not_rounded_up_by_its_binary_digits() -> None:
@@ -155,7 +142,7 @@ def test_flaky_cases_are_counted_among_those_with_two_trials() -> None:
 def test_five_trials_see_a_one_in_ten_failure_two_times_in_five() -> None:
     assert chance_to_see(0.1, 5) == pytest.approx(0.40951)
     assert (chance_to_see(0.1, 0), chance_to_see(1.0, 1), chance_to_see(1.0, 0)) == (0.0, 1.0, 0.0)
-    assert trials_to_see(0.1) == 22
+    assert chance_to_see(0.1, 21) < 0.9 < chance_to_see(0.1, 22)
 
 
 @pytest.mark.parametrize(("n_cases", "points"), [(10, 37), (20, 26), (50, 17), (100, 12), (300, 7), (1000, 4)])
@@ -164,7 +151,6 @@ def test_the_smallest_gap_of_five_trials_a_case(n_cases: int, points: int) -> No
 
     assert gap is not None
     assert round(100 * gap) == points
-    assert cases_needed(gap + 1e-9, 5) == n_cases
 
 
 def test_nothing_is_seen_without_trials() -> None:

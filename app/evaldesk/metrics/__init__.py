@@ -1,6 +1,6 @@
 """Metrics: ways to score a trial. A new one is a file here and a line in `METRICS`."""
 
-from evaldesk.metrics.criteria import build_metric, check_criteria, unscored_reason, unscored_reasons
+from evaldesk.metrics.criteria import build_metric, check_criteria, unscored_reasons
 from evaldesk.metrics.eval_function import FUNCTION_OPTION, function_options, is_function, load_function_of
 from evaldesk.metrics.function_finding import check_function
 from evaldesk.metrics.judges.rubrics import rubric_line
@@ -44,6 +44,5 @@ __all__ = [
     "rouge1",
     "rubric_line",
     "score_trial",
-    "unscored_reason",
     "unscored_reasons",
 ]

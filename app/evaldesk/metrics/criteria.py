@@ -76,11 +76,6 @@ def build_metric(criterion: Criterion) -> Metric:
         raise UsageError(f"{criterion.metric}: {error}", field=f"{criterion.metric}.{option}") from error
 
 
-def unscored_reason(criterion: Criterion, case: Case) -> str | None:
-    """Why the criterion will say nothing about the case, or None when it can judge it. Raises UsageError."""
-    return unscored_reasons(criterion, (case,)).get(case.id)
-
-
 def unscored_reasons(criterion: Criterion, cases: Sequence[Case]) -> dict[str, str]:
     """Case id -> why the criterion will say nothing about the case, for those it cannot judge. Raises UsageError."""
     if is_function(criterion):

@@ -11,8 +11,8 @@ from evaldesk.metrics.rouge_judgement import rouge_judge
 from evaldesk.metrics.turn_scores import has_reference, score_turns
 from evaldesk.model import Case, Score, Transcript
 
-PAIRS = "{shared} of {expected} expected pairs of words, {given} given."
-IN_ORDER = "{shared} of {expected} expected words in their order, {given} given."
+_PAIRS = "{shared} of {expected} expected pairs of words, {given} given."
+_IN_ORDER = "{shared} of {expected} expected words in their order, {given} given."
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,9 +29,7 @@ class ResponseRouge2:
 
     def score(self, transcript: Transcript, case: Case) -> list[Score]:
         """ROUGE-2 for each turn with a reference, and their mean."""
-        judge = rouge_judge(
-            score_rouge2, "pairs of words", "{shared} of {expected} expected pairs of words, {given} given."
-        )
+        judge = rouge_judge(score_rouge2, "pairs of words", _PAIRS)
         return score_turns(self.info.name, transcript, case, has_reference, judge)
 
 
@@ -49,7 +47,5 @@ class ResponseRougeL:
 
     def score(self, transcript: Transcript, case: Case) -> list[Score]:
         """ROUGE-L for each turn with a reference, and their mean."""
-        judge = rouge_judge(
-            score_rouge_l, "words", "{shared} of {expected} expected words in their order, {given} given."
-        )
+        judge = rouge_judge(score_rouge_l, "words", _IN_ORDER)
         return score_turns(self.info.name, transcript, case, has_reference, judge)

@@ -31,8 +31,8 @@ from evaldesk.report.conversation_diff import conversation_rows, turn_diffs
 from evaldesk.report.divergence import Divergence, first_divergence
 from evaldesk.report.exact_intervals import anytime_interval, clopper_pearson, failure_bound
 from evaldesk.report.exact_tests import fisher, mcnemar
-from evaldesk.report.flakiness import Flakiness, chance_to_see, disagreement, flakiness, is_flaky, trials_to_see
-from evaldesk.report.g_pass import g_pass_at_k, mg_pass_at_k, trials_needed
+from evaldesk.report.flakiness import Flakiness, chance_to_see, disagreement, flakiness, is_flaky
+from evaldesk.report.g_pass import g_pass_at_k, trials_needed
 from evaldesk.report.histogram import Bin, histogram
 from evaldesk.report.intervals import Interval, mean_interval, rate_interval, wilson
 from evaldesk.report.judge_rate import CorrectedRate, correct_rate
@@ -48,8 +48,7 @@ from evaldesk.report.noise_words import (
     stop_sentence,
 )
 from evaldesk.report.pass_k import CaseCounts, CurvePoint, curve_point, pass_at_k, pass_curve, pass_hat_k
-from evaldesk.report.sample_size import cases_needed, smallest_gap
-from evaldesk.report.spread import Spread, spread
+from evaldesk.report.sample_size import smallest_gap
 from evaldesk.report.state import StateRow, state_diff, state_rows
 from evaldesk.report.text_diff import Segment, TextDiff, diff_text
 from evaldesk.report.turn_diff import ArgRow, CallRow, TurnDiff, turn_diff
@@ -94,7 +93,6 @@ __all__ = [
     "JudgeSkill",
     "NoiseSplit",
     "Segment",
-    "Spread",
     "StateRow",
     "TextDiff",
     "TurnDiff",
@@ -105,7 +103,6 @@ __all__ = [
     "basis_sentence",
     "benjamini_hochberg",
     "bin_words",
-    "cases_needed",
     "chance_to_see",
     "changes_sentence",
     "clopper_pearson",
@@ -146,7 +143,6 @@ __all__ = [
     "mcnemar",
     "mean_interval",
     "mean_sentence",
-    "mg_pass_at_k",
     "no_failure_sentence",
     "noise_sentence",
     "nominal_alpha",
@@ -167,13 +163,11 @@ __all__ = [
     "smallest_gap",
     "split_noise",
     "split_pass_noise",
-    "spread",
     "state_diff",
     "state_rows",
     "stop_sentence",
     "threshold_words",
     "trials_needed",
-    "trials_to_see",
     "turn_diff",
     "turn_diffs",
     "undefined_words",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from math import ceil, expm1, log1p
+from math import expm1, log1p
 
 from evaldesk.report.pass_k import CaseCounts
 
@@ -57,8 +57,3 @@ def chance_to_see(failure_rate: float, n: int) -> float:
     if n < 1:
         return 0.0
     return -expm1(n * log1p(-failure_rate)) if failure_rate < 1 else 1.0
-
-
-def trials_to_see(failure_rate: float, chance: float = 0.9) -> int:
-    """How many trials show a failure at `failure_rate` with at least `chance`; both above 0 and below 1."""
-    return ceil(log1p(-chance) / log1p(-failure_rate) - 1e-9)

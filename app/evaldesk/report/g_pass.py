@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from math import ceil, comb, fsum
+from math import ceil, comb
 
 
 def g_pass_at_k(n: int, c: int, k: int, share: float) -> float | None:
@@ -13,23 +13,10 @@ def g_pass_at_k(n: int, c: int, k: int, share: float) -> float | None:
     """
     if not (1 <= k <= n and 0 <= c <= n and 0 < share <= 1):
         return None
-    return _chance_of(trials_needed(k, share), n, c, k)
-
-
-def mg_pass_at_k(n: int, c: int, k: int) -> float | None:
-    """Mean of G-Pass@k over the shares above one half; None where `g_pass_at_k` is.
-
-    2 / k x the sum over i = ceil(k / 2) + 1 to k of the chance that at least i pass; 0 for k 1, which has no such i.
-    """
-    if not (1 <= k <= n and 0 <= c <= n):
-        return None
-    return 2 / k * fsum(_chance_of(i, n, c, k) for i in range(ceil(k / 2) + 1, k + 1))
+    ways = (comb(c, i) * comb(n - c, k - i) for i in range(trials_needed(k, share), min(c, k) + 1))
+    return sum(ways) / comb(n, k)
 
 
 def trials_needed(k: int, share: float) -> int:
     """How many of k trials make up `share`: 3 of 4 for 0.75. Not fooled by 0.7 x 10 being just above 7."""
     return max(1, ceil(share * k - 1e-9))
-
-
-def _chance_of(at_least: int, n: int, c: int, k: int) -> float:
-    return sum(comb(c, i) * comb(n - c, k - i) for i in range(at_least, min(c, k) + 1)) / comb(n, k)

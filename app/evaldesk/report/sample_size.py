@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from math import ceil, inf, sqrt
+from math import inf, sqrt
 from statistics import NormalDist
 
 CASE_VARIANCE = 1 / 9
@@ -30,19 +30,5 @@ def smallest_gap(
         return None
     if n_cases < FEWEST_CASES:
         return inf
-    return _z_sum() * sqrt((case_variance + 2 * trial_variance / n_trials) / n_cases)
-
-
-def cases_needed(
-    gap: float,
-    n_trials: int,
-    *,
-    case_variance: float = CASE_VARIANCE,
-    trial_variance: float = TRIAL_VARIANCE,
-) -> int:
-    """How many cases show a difference of `gap` (above 0) with power 80 %, at `n_trials` trials a case (1 or more)."""
-    return ceil(_z_sum() ** 2 * (case_variance + 2 * trial_variance / n_trials) / gap**2)
-
-
-def _z_sum() -> float:
-    return NormalDist().inv_cdf(0.975) + NormalDist().inv_cdf(0.8)
+    z_sum = NormalDist().inv_cdf(0.975) + NormalDist().inv_cdf(0.8)
+    return z_sum * sqrt((case_variance + 2 * trial_variance / n_trials) / n_cases)

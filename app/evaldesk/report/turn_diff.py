@@ -72,11 +72,6 @@ class TurnDiff:
         return None if self.reference is None else diff_text(self.reference, self.answer or "")
 
     @property
-    def n_expected_calls(self) -> int:
-        """How many calls the case asks for."""
-        return sum(row.expected is not None for row in self.calls)
-
-    @property
     def n_actual_calls(self) -> int:
         """How many calls the agent made."""
         return sum(row.actual is not None for row in self.calls)
