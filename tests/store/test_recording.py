@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 import sqlite3
 from collections.abc import Callable
 from contextlib import closing
@@ -14,15 +13,12 @@ import pytest
 from sqlalchemy import Engine, event
 
 from evaldesk.errors import NotFoundError
-from evaldesk.model import ErrorRecord, Score, TrialResult, Usage, Verdict
+from evaldesk.model import ErrorRecord, Score, TrialResult, Usage
 from evaldesk.store import PendingTrial, Store
 from evaldesk.store.contribution import normalised
-from evaldesk.store.totals import recount
 
 Plan = Callable[..., int]
 End = Callable[..., TrialResult]
-
-VERDICTS: tuple[Verdict, ...] = ("passed", "failed", "errored", "unscored")
 
 
 def test_a_recorded_trial_reads_as_it_was(store: Store, plan: Plan, end: End) -> None:
@@ -166,24 +162,6 @@ def test_what_differs_each_time_is_taken_out_of_a_message(message: str, expected
     assert normalised(message) == expected
 
 
-@pytest.mark.parametrize("seed", range(8))
-def test_totals_equal_a_recount_after_any_sequence(
-    store: Store, plan: Plan, end: End, database: Path, seed: int
-) -> None:
-    chance = random.Random(seed)
-    runs = [plan(n_cases=4, n=3), plan(n_cases=2, n=5)]
-
-    for _ in range(40):
-        _act(store, chance, chance.choice(runs), end)
-
-    for run in runs:
-        assert _totals(store, run) == _recounted(database, run)
-        before = _totals(store, run)
-        with store._database.writing() as connection:
-            recount(connection, run)
-        assert _totals(store, run) == before
-
-
 def test_recording_reads_no_table_from_end_to_end(store: Store, plan: Plan, end: End, database: Path) -> None:
     run = plan()
     executed: list[tuple[str, Any]] = []
@@ -204,106 +182,8 @@ def test_recording_reads_no_table_from_end_to_end(store: Store, plan: Plan, end:
     assert not [step for step in steps if step.startswith("SCAN")]
 
 
-def _act(store: Store, chance: random.Random, run: int, end: End) -> None:
-    if chance.random() < 0.1:
-        store.runs.retry_errored(run)
-        return
-    summary = store.runs.summary(run)
-    n_cases, n = summary.n_cases, summary.config.n
-    store.runs.record([_result(chance, run, n_cases, n, end) for _ in range(chance.randint(1, 4))])
-
-
-def _result(chance: random.Random, run: int, n_cases: int, n: int, end: End) -> TrialResult:
-    # Eighths add up exactly in any order, so that totals can be compared without tolerance.
-    values = {name: chance.randrange(9) / 8 for name in ("match", "judge") if chance.random() < 0.8}
-    verdict = chance.choice(VERDICTS)
-    cost = chance.choice([None, 0.25, 0.5])
-    fields: dict[str, Any] = {
-        "values": values,
-        "attempt": chance.randint(1, 3),
-        "usages": (Usage("m", tokens_in=chance.randrange(9), tokens_out=1, cost=cost),)
-        if chance.random() < 0.8
-        else (),
-        "duration_ms": float(chance.randrange(1000)),
-    }
-    if chance.random() < 0.1:
-        fields["status"] = "cancelled"
-    if verdict == "errored":
-        fields["error"] = ErrorRecord("crash", f"failed {chance.choice(['fast', 'slow'])} {chance.random()}")
-    return end(run, chance.randrange(n_cases), chance.randrange(n), verdict, **fields)
-
-
-def _totals(store: Store, run: int) -> dict[str, Any]:
-    summary = store.runs.summary(run)
-    names = ("passed", "failed", "errored", "unscored")
-    return {
-        "run": [getattr(summary, f"n_{name}") for name in names]
-        + [summary.n_unpriced, summary.tokens_in, summary.tokens_out, summary.cost, summary.duration_ms],
-        "cases": {
-            row.case_index: [row.strip, *(getattr(row, f"n_{name}") for name in names), row.cost, row.n_unpriced]
-            for row in store.runs.case_rows(run)
-        },
-        "means": {row.case_index: dict(row.means) for row in store.runs.case_rows(run)},
-        "metrics": {row.metric: (row.n, row.n_passed, row.low, row.high) for row in store.runs.metric_rows(run)},
-        "errors": {(group.kind, group.message): group.n for group in store.runs.error_groups(run)},
-    }
-
-
 def _kept(database: Path) -> list[int]:
     """The attempts whose transcripts are kept."""
     with closing(sqlite3.connect(database)) as connection:
         rows = connection.execute("SELECT attempt FROM transcript WHERE case_index = 0 ORDER BY attempt")
         return [attempt for (attempt,) in rows]
-
-
-def _recounted(database: Path, run: int) -> dict[str, Any]:
-    """The same from trials and scores alone, in plain Python."""
-    with closing(sqlite3.connect(database)) as connection:
-        connection.row_factory = sqlite3.Row
-        trials = connection.execute("SELECT * FROM trial WHERE run_id = ? ORDER BY case_index, trial_index", [run])
-        every = trials.fetchall()
-        scores = connection.execute("SELECT * FROM score WHERE run_id = ?", [run]).fetchall()
-    done = [trial for trial in every if trial["verdict"]]
-    cases = sorted({trial["case_index"] for trial in every})
-    metrics = sorted({score["metric"] for score in scores})
-    errors = [
-        (trial["error_kind"], normalised(trial["error_message"])) for trial in done if trial["verdict"] == "errored"
-    ]
-    return {
-        "run": [
-            *_verdicts(done),
-            _unpriced(done),
-            *(sum(trial[name] or 0 for trial in done) for name in ("tokens_in", "tokens_out", "cost", "duration_ms")),
-        ],
-        "cases": {index: _case(every, index) for index in cases},
-        "means": {index: _means([score for score in scores if score["case_index"] == index]) for index in cases},
-        "metrics": {name: _metric([score for score in scores if score["metric"] == name]) for name in metrics},
-        "errors": {group: errors.count(group) for group in set(errors)},
-    }
-
-
-def _case(trials: list[sqlite3.Row], index: int) -> list[Any]:
-    own = [trial for trial in trials if trial["case_index"] == index]
-    done = [trial for trial in own if trial["verdict"]]
-    strip = "".join((trial["verdict"] or ".")[0] for trial in own)
-    return [strip, *_verdicts(done), sum(trial["cost"] or 0 for trial in done), _unpriced(done)]
-
-
-def _verdicts(trials: list[sqlite3.Row]) -> list[int]:
-    return [sum(trial["verdict"] == verdict for trial in trials) for verdict in VERDICTS]
-
-
-def _unpriced(trials: list[sqlite3.Row]) -> int:
-    return sum(trial["cost"] is None and trial["n_calls"] > 0 for trial in trials)
-
-
-def _means(scores: list[sqlite3.Row]) -> dict[str, float]:
-    values: dict[str, list[float]] = {}
-    for score in scores:
-        values.setdefault(score["metric"], []).append(score["value"])
-    return {metric: sum(found) / len(found) for metric, found in values.items()}
-
-
-def _metric(scores: list[sqlite3.Row]) -> tuple[int, int, float, float]:
-    values = [score["value"] for score in scores]
-    return len(values), sum(score["passed"] for score in scores), min(values), max(values)
