@@ -54,6 +54,17 @@ def test_a_released_workspace_can_be_held_again(tmp_path: Path) -> None:
     hold_workspace(tmp_path, url="http://127.0.0.1:2").release()
 
 
+def test_a_full_disk_is_said_and_the_workspace_is_not_held(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def is_full(*_: object) -> int:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as disk, pytest.raises(WorkspaceError, match="No space left on device; name another"):
+        disk.setattr(os, "pwrite", is_full)
+        hold_workspace(tmp_path, url="")
+
+    hold_workspace(tmp_path, url="").release()
+
+
 def test_a_killed_holder_holds_nothing(tmp_path: Path) -> None:
     with subprocess.Popen([sys.executable, "-c", HOLDER, tmp_path], stdout=subprocess.PIPE, text=True) as holder:
         assert holder.stdout is not None

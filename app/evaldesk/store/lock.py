@@ -25,15 +25,21 @@ LOOK_S = 0.02
 class WorkspaceHold:
     """The hold on a workspace; it ends with `release`, with the block, or with the process."""
 
-    def __init__(self, descriptor: int) -> None:
+    def __init__(self, folder: Path, descriptor: int) -> None:
+        self._folder = folder
         self._descriptor: int | None = descriptor
 
     def update(self, url: str) -> None:
-        """Write down where the desk answers, for those who come second."""
+        """Write down where the desk answers, for those who come second. Raises WorkspaceError when the disk is full."""
         if self._descriptor is None:
             return
-        os.ftruncate(self._descriptor, 0)
-        os.pwrite(self._descriptor, f"{os.getpid()} {url}\n".encode(), 0)
+        try:
+            os.ftruncate(self._descriptor, 0)
+            os.pwrite(self._descriptor, f"{os.getpid()} {url}\n".encode(), 0)
+        except OSError as error:
+            raise WorkspaceError(
+                f"{self._folder} cannot be written: {error.strerror}; name another workspace"
+            ) from error
 
     def release(self) -> None:
         """Let go of the workspace. May be called again."""
@@ -77,8 +83,12 @@ def hold_workspace(folder: Path, *, url: str) -> WorkspaceHold:
         raise WorkspaceError(f"{folder.parent} is held by {holder}; use that one, or end it first") from error
     if warning := disk_warning(folder):
         log.warning(warning)
-    hold = WorkspaceHold(descriptor)
-    hold.update(url)
+    hold = WorkspaceHold(folder, descriptor)
+    try:
+        hold.update(url)
+    except WorkspaceError:
+        hold.release()
+        raise
     return hold
 
 
