@@ -58,9 +58,10 @@ def test_a_full_disk_is_said_and_the_workspace_is_not_held(tmp_path: Path, monke
     def is_full(*_: object) -> int:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    with monkeypatch.context() as disk, pytest.raises(WorkspaceError, match="No space left on device; name another"):
+    with monkeypatch.context() as disk:
         disk.setattr(os, "pwrite", is_full)
-        hold_workspace(tmp_path, url="")
+        with pytest.raises(WorkspaceError, match="No space left on device; name another"):
+            hold_workspace(tmp_path, url="")
 
     hold_workspace(tmp_path, url="").release()
 
