@@ -6,17 +6,15 @@ import asyncio
 import itertools
 from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
-from typing import Any
 
 import pytest
+from tests.engine.scripted import REF, Scripted, echo, raising, yielding
 
 from evaldesk.engine import grade, play_trial
 from evaldesk.engine.attempt import Attempt
 from evaldesk.engine.player import play_turn
 from evaldesk.errors import ModelError
 from evaldesk.model import (
-    AgentDescription,
-    AgentRef,
     Change,
     Criterion,
     ErrorRecord,
@@ -26,45 +24,8 @@ from evaldesk.model import (
     TrialSpec,
     Usage,
 )
-from evaldesk.wire import from_json, to_json
-
-REF = AgentRef("scripted", "scripted:agent")
 
 pytestmark = pytest.mark.anyio
-
-
-class Scripted:
-    """An agent whose reply is a function."""
-
-    def __init__(self, reply: Callable[[Session, str], Any]) -> None:
-        self._reply = reply
-
-    def describe(self) -> AgentDescription:
-        return AgentDescription("scripted", "test")
-
-    def reply(self, session: Session, message: str) -> AsyncIterator[Event]:
-        answer: AsyncIterator[Event] = self._reply(session, message)
-        return answer
-
-
-async def echo(session: Session, message: str) -> AsyncIterator[Event]:
-    yield Event("agent_message", text=message)
-
-
-def yielding(*items: object) -> Scripted:
-    async def reply(session: Session, message: str) -> AsyncIterator[Any]:
-        for item in items:
-            yield item
-
-    return Scripted(reply)
-
-
-def raising(error: BaseException) -> Scripted:
-    async def reply(session: Session, message: str) -> AsyncIterator[Event]:
-        yield Event("agent_message", text="before")
-        raise error
-
-    return Scripted(reply)
 
 
 async def test_every_turn_is_played_in_one_session(trial: Callable[..., TrialSpec]) -> None:
@@ -169,7 +130,7 @@ async def test_what_an_agent_raises_ends_the_trial_as_a_value(
     assert (result.status, result.verdict, result.stop_reason) == ("errored", "errored", "error")
     assert result.error is not None
     assert (result.error.kind, result.error.message) == (kind, message)
-    assert "test_player.py" in result.error.trace
+    assert "scripted.py" in result.error.trace
     assert len(result.transcript.turns) == 1
     assert result.transcript.turns[0].answer == "before"
 
@@ -202,86 +163,6 @@ async def test_an_error_event_ends_the_turn_and_the_trial(trial: Callable[..., T
     assert result.error == error
     assert result.stop_reason == "error"
     assert [event.kind for event in result.transcript.turns[0].events] == ["user_message", "error"]
-
-
-async def _coroutine() -> None:
-    return None
-
-
-def event(kind: Any, **fields: Any) -> Event:
-    """An event of whatever an agent may put into it."""
-    return Event(kind, **fields)
-
-
-@pytest.mark.parametrize(
-    ("agent", "said"),
-    [
-        pytest.param(Scripted(lambda *_: None), "got NoneType", id="reply gives None"),
-        pytest.param(Scripted(lambda *_: _coroutine()), "got coroutine", id="reply is a coroutine"),
-        pytest.param(Scripted(lambda *_: iter(())), "got tuple_iterator", id="reply is not async"),
-        pytest.param(yielding(None), "yielded None", id="None"),
-        pytest.param(yielding({"kind": "agent_message"}), "yielded dict", id="dict"),
-        pytest.param(yielding(event("dance")), "of kind str dance", id="unknown kind"),
-        pytest.param(yielding(event("state_delta")), "of kind str state_delta", id="the player's kind"),
-        pytest.param(yielding(event("tool_call")), "without what it is about", id="call without call"),
-        pytest.param(yielding(event("agent_message", text=7)), "text of an event must be a string", id="number"),
-        pytest.param(yielding(event("tool_call", call={"name": "roll"})), "must be a ToolCall", id="call is a dict"),
-        pytest.param(yielding(event("tool_call", call=ToolCall("roll", event))), "must be an object", id="arguments"),  # type: ignore[arg-type]
-        pytest.param(yielding(event("usage", usage={"tokens_in": 1})), "must be a Usage", id="usage is a dict"),
-    ],
-)
-async def test_nonsense_is_bad_output(trial: Callable[..., TrialSpec], agent: Scripted, said: str) -> None:
-    result = await play_trial(agent, trial(REF))
-
-    assert result.status == "errored"
-    assert result.error is not None
-    assert result.error.kind == "bad_output"
-    assert said in result.error.message
-    assert from_json(to_json(result), type(result)) == result
-
-
-async def test_a_state_that_is_no_object_is_bad_output(trial: Callable[..., TrialSpec]) -> None:
-    async def replace_state(session: Session, message: str) -> AsyncIterator[Event]:
-        session.state = [1]  # type: ignore[assignment]
-        yield Event("agent_message", text="done")
-
-    result = await play_trial(Scripted(replace_state), trial(REF, state={"kept": 1}))
-
-    assert result.error is not None
-    assert (result.error.kind, result.error.message) == ("bad_output", "session.state must stay an object, got list")
-    assert result.transcript.final_state == {"kept": 1}
-
-
-async def test_values_that_json_cannot_say_are_said_in_text(trial: Callable[..., TrialSpec]) -> None:
-    cycle: dict[str, Any] = {}
-    cycle["twice"] = [cycle, cycle]
-    args: dict[str, Any] = {"nan": float("nan"), "bytes": b"\xff", "many": 10**9000, "cycle": cycle}
-    call = ToolCall("odd", args)
-
-    async def odd(session: Session, message: str) -> AsyncIterator[Event]:
-        session.state["object"] = object  # type: ignore[assignment]
-        yield Event("tool_call", call=call)
-        yield Event("tool_result", call=call, result={1, 2})  # type: ignore[arg-type]
-        yield Event("agent_message", text="lone \ud800 surrogate")
-
-    result = await play_trial(Scripted(odd), trial(REF))
-
-    assert result.status == "finished"
-    kept = result.transcript.turns[0].tool_calls[0].args
-    assert (kept["nan"], kept["bytes"]) == ("nan", "b'\\xff'")
-    assert result.transcript.turns[0].answer == "lone ? surrogate"
-    assert from_json(to_json(result), type(result)) == result
-
-
-async def test_an_agent_that_never_stops_talking_is_bad_output(trial: Callable[..., TrialSpec]) -> None:
-    async def babble(session: Session, message: str) -> AsyncIterator[Event]:
-        while True:
-            yield Event("log", text="x")
-
-    result = await play_trial(Scripted(babble), trial(REF))
-
-    assert result.error is not None
-    assert result.error.message == "more than 10000 events in one turn"
 
 
 async def test_a_scenario_without_anybody_to_play_it_says_so(trial: Callable[..., TrialSpec]) -> None:
