@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from evaldesk.model import Change, ErrorRecord, Event, ToolCall, Usage
+from evaldesk.web.routes import sessions as routes
 
 STREAM = {"Accept": "text/html, text/event-stream", "HX-Request": "true"}
 ROLL = ToolCall("roll_die", {"sides": 6}, "call-1")
@@ -28,6 +29,22 @@ def test_a_foreign_page_cannot_send_a_message(chat: Any) -> None:
 
     assert answer.status_code == 403
     assert chat.host.specs == []
+
+
+def test_older_sessions_are_on_pages_of_their_own(chat: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    sessions = [chat.new_session() for _ in range(3)]
+    listed = chat.desk.store.sessions.list
+    monkeypatch.setattr(routes, "PAGE_SIZE", 2)
+    monkeypatch.setattr(chat.desk.store.sessions, "list", lambda before, limit: listed(before=before, limit=2))
+
+    newest = chat.client.get(sessions[2]).text
+    older = re.search(r'href="([^"]+)" rel="next">Older sessions<', newest)
+    assert older
+    oldest = chat.client.get(older[1]).text
+
+    assert [f'<a href="{address}"' in newest for address in sessions] == [False, True, True]
+    assert f'<a href="{sessions[0]}"' in oldest
+    assert "Older sessions" not in oldest
 
 
 def test_the_answer_to_a_message_is_a_stream_that_ends_with_the_stored_turn(chat: Any) -> None:

@@ -17,6 +17,7 @@ from evaldesk.store import SessionSummary, Store, StoredSession
 
 MAX_MESSAGE = 200_000
 MAX_TITLE = 120
+PAGE_SIZE = 200
 PROPOSED_TITLE = 56
 TURN_TIMEOUT_S = 300.0
 STOP_S = 5.0
@@ -48,9 +49,9 @@ class SessionDesk:
         agent = self._agents.get(agent_id)
         return self._store.sessions.create(agent.id, _clean(title), parse_state(state_text))
 
-    def list(self, limit: int = 200) -> Sequence[SessionSummary]:
-        """The sessions, last used first."""
-        return self._store.sessions.list(limit=limit)
+    def list(self, before: str = "", limit: int = PAGE_SIZE) -> Sequence[SessionSummary]:
+        """The sessions, last used first; `before` is the id of the last one of the page before."""
+        return self._store.sessions.list(before=before, limit=limit)
 
     def get(self, session_id: str) -> StoredSession:
         """A session with its turns. Raises NotFoundError."""

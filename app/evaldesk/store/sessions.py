@@ -43,18 +43,15 @@ class SessionStore:
         with self._database.reading() as connection:
             return _stored(connection, session_id)
 
-    def list(
-        self, *, agent_id: str | None = None, before: SessionSummary | None = None, limit: int = 50
-    ) -> builtins.list[SessionSummary]:
-        """Sessions, the last one used first; `before` is the last of the page before."""
+    def list(self, *, before: str = "", limit: int = 50) -> builtins.list[SessionSummary]:
+        """Sessions, the last one used first; `before` is the id of the last one of the page before."""
         names = SessionSummary.__dataclass_fields__
         rows = select(*(SESSION.c[name] for name in names)).where(SESSION.c.deleted_at.is_(None))
-        if agent_id is not None:
-            rows = rows.where(SESSION.c.agent_id == agent_id)
-        if before is not None:
-            rows = rows.where((before.updated_at, before.id) > _PLACE)
         rows = rows.order_by(SESSION.c.updated_at.desc(), SESSION.c.id.desc()).limit(limit)
         with self._database.reading() as connection:
+            if before:
+                last = _row(connection, before)
+                rows = rows.where((last.updated_at, last.id) > _PLACE)
             return [SessionSummary(**row._mapping) for row in connection.execute(rows)]
 
     def rename(self, session_id: str, title: str) -> None:

@@ -11,6 +11,7 @@ from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
 from evaldesk.desk.agents import FoundAgent
+from evaldesk.desk.sessions import PAGE_SIZE
 from evaldesk.errors import ConflictError, FormatError, NotFoundError, UsageError
 from evaldesk.model import AgentRef, ErrorRecord
 from evaldesk.report import state_diff
@@ -119,10 +120,12 @@ def session_view(request: Request, session: StoredSession) -> dict[str, Any]:
     agent = agent_of(request, session)
     running = desk.sessions.running(session.id)
     rows = timings(session.turns)
+    sessions = desk.sessions.list(request.query_params.get("older", ""))
     used = [usage.model for turn in session.turns[-1:] for usage in turn.usages]
     return {
         "session": session,
-        "sessions": desk.sessions.list(),
+        "sessions": sessions,
+        "older": sessions[-1].id if len(sessions) == PAGE_SIZE else "",
         "agent": agent,
         "agent_name": agent.name,
         "agent_model": agent.description.model if agent.description else None,
