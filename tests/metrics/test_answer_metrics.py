@@ -47,18 +47,24 @@ def test_each_answer_counts_or_the_last() -> None:
 
 
 @pytest.mark.parametrize(
-    ("metric", "options"),
+    ("answer", "metric", "options"),
     [
-        ("response_regex", {"pattern": "(x+x+)+y"}),
-        ("response_json_schema", {"schema": {"type": "string", "pattern": "(x+x+)+y"}}),
+        ('"{}"', "response_regex", {"pattern": "(x+x+)+y"}),
+        ('"{}"', "response_json_schema", {"schema": {"type": "string", "pattern": "(x+x+)+y"}}),
+        ('{{"{}": 1}}', "response_json_schema", {"schema": {"patternProperties": {"(x+x+)+y": False}}}),
+        (
+            '{{"{}": 1}}',
+            "response_json_schema",
+            {"schema": {"additionalProperties": False, "patternProperties": {"(x+x+)+y": True}}},
+        ),
     ],
 )
 def test_a_pattern_that_takes_ages_is_an_error(
-    metric: str, options: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+    answer: str, metric: str, options: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("evaldesk.matching.patterns.LIMIT_S", 0.05)
 
-    (score,) = answered(f'"{"x" * 30_000}"', metric=metric, **options)
+    (score,) = answered(answer.format("x" * 30_000), metric=metric, **options)
 
     assert score.verdict == "errored"
     assert "takes more than 0.05 s on this text" in score.reason
@@ -90,6 +96,22 @@ def test_json_schema(answer: str, value: float, reason: str) -> None:
     score = answered(answer, metric="response_json_schema", schema=SCHEMA)[0]
 
     assert (score.value, score.reason) == (value, reason)
+
+
+@pytest.mark.parametrize(
+    ("answer", "reason"),
+    [
+        ('{"n_a": 1, "name": "x"}', "The answer keeps to the schema."),
+        ('{"n_a": "1"}', "At /n_a: '1' is not of type 'number'."),
+        ('{"b": 1}', "At the top: Additional properties are not allowed ('b' was unexpected)."),
+    ],
+)
+@pytest.mark.parametrize("draft", ["http://json-schema.org/draft-04/schema#", ""])
+def test_a_schema_may_name_properties_by_pattern(answer: str, reason: str, draft: str) -> None:
+    schema: dict[str, Any] = {"additionalProperties": False, "patternProperties": {"^n_": {"type": "number"}}}
+    schema |= {"properties": {"name": {}}} | ({"$schema": draft} if draft else {})
+
+    assert answered(answer, metric="response_json_schema", schema=schema)[0].reason == reason
 
 
 def test_a_schema_never_leads_into_the_network() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import islice
 from typing import Any, ClassVar
 
@@ -83,7 +83,9 @@ def _validator(schema: dict[str, JsonValue]) -> Any:
     except SchemaError as error:
         place = "/".join(map(str, error.absolute_path)) or "the top"
         raise UsageError(f"this is no JSON Schema: at {place}, {error.message[:MAX_WORDS]}", field="schema") from error
-    return validators.extend(kind, {"pattern": _pattern})(schema, registry=REGISTRY)
+    bounded = {"pattern": _pattern, "patternProperties": _pattern_properties}
+    bounded["additionalProperties"] = partial(_additional_properties, kind.VALIDATORS["additionalProperties"])
+    return validators.extend(kind, bounded)(schema, registry=REGISTRY)
 
 
 def _errors(validator: Any, given: JsonValue) -> list[tuple[str, str]]:
@@ -110,3 +112,22 @@ def _pattern(validator: Any, pattern: str, instance: object, schema: object) -> 
 
     if isinstance(instance, str) and not pattern_found(pattern, instance):
         yield ValidationError(f"{instance!r} does not match {pattern!r}")
+
+
+def _pattern_properties(validator: Any, patterns: Any, instance: object, schema: object) -> Iterator[Any]:
+    """The keyword `patternProperties`, bounded in time."""
+    for key, value in instance.items() if isinstance(instance, dict) else ():
+        for pattern, wanted in patterns.items():
+            if pattern_found(pattern, key):
+                yield from validator.descend(value, wanted, path=key, schema_path=pattern)
+
+
+def _additional_properties(
+    keyword: Any, validator: Any, wanted: object, instance: object, schema: Any
+) -> Iterator[Any]:
+    """The keyword `additionalProperties` as it is, for the keys that no pattern takes."""
+    patterns = schema.get("patternProperties")
+    if patterns and isinstance(instance, dict):
+        instance = {key: instance[key] for key in instance if not any(pattern_found(each, key) for each in patterns)}
+        schema = {key: schema[key] for key in schema if key != "patternProperties"}
+    yield from keyword(validator, wanted, instance, schema) or ()
