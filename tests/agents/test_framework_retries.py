@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+import sys
+from types import ModuleType
 from typing import Any
 
 import pytest
 from tests.agents.endpoint import Endpoint
 from tests.agents.installed import skip_without
 
-from evaldesk.model import ModelOptions, Session, TurnRecord
+from evaldesk.agents import adapt_object
+from evaldesk.model import AgentRef, ModelOptions, Session, TurnRecord
 
 pytestmark = [
     pytest.mark.anyio,
@@ -198,6 +201,23 @@ async def test_a_client_is_left_alone_outside_of_turns(endpoint: Endpoint) -> No
 
     assert found.choices[0].message.content == "hello"
     assert [headers["x-stainless-retry-count"] for headers in endpoint.headers] == ["0", "1", "2"]
+
+
+async def test_a_client_of_another_form_works_uncounted(played: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    class AsyncAPIClient:
+        async def request(self, question: str) -> str:
+            return f"asked {question}"
+
+    async def root_agent(message: str) -> str:
+        return await AsyncAPIClient().request(message)
+
+    module = ModuleType("groq._base_client")
+    vars(module)["AsyncAPIClient"] = AsyncAPIClient
+    monkeypatch.setitem(sys.modules, module.__name__, module)
+
+    turn = await played(adapt_object(root_agent, AgentRef("a", "some:root_agent")), Session("s"), "hi")
+
+    assert (turn.answer, hasattr(AsyncAPIClient.request, "__wrapped__")) == ("asked hi", True)
 
 
 def _answer(endpoint: Endpoint, name: str) -> None:

@@ -71,10 +71,10 @@ def _places() -> Iterator[tuple[Any, str, Callable[..., _Request]]]:
 def _watched(send: Callable[..., Any], read: Callable[..., _Request]) -> Callable[..., Any]:
     @wraps(send)
     async def send_soon(*args: Any, **options: Any) -> Any:
-        turn = CURRENT_TURN.get()
-        if turn is None:
+        turn, n_tried = CURRENT_TURN.get(), 0
+        request = _asked(read, turn, args, options)
+        if turn is None or request is None:
             return await send(*args, **options)
-        request, n_tried = _asked(read(*args, **options), turn), 0
         while True:
             n_tried += 1
             try:
@@ -89,10 +89,10 @@ def _watched(send: Callable[..., Any], read: Callable[..., _Request]) -> Callabl
 
     @wraps(send)
     def send_now(*args: Any, **options: Any) -> Any:
-        turn = CURRENT_TURN.get()
-        if turn is None:
+        turn, n_tried = CURRENT_TURN.get(), 0
+        request = _asked(read, turn, args, options)
+        if turn is None or request is None:
             return send(*args, **options)
-        request, n_tried = _asked(read(*args, **options), turn), 0
         while True:
             n_tried += 1
             try:
@@ -109,8 +109,16 @@ def _watched(send: Callable[..., Any], read: Callable[..., _Request]) -> Callabl
     return watched
 
 
-def _asked(request: _Request, turn: ListeningTurn) -> _Request:
-    """The request, as patient as the run asks for."""
+def _asked(
+    read: Callable[..., _Request], turn: ListeningTurn | None, args: tuple[Any, ...], options: dict[str, Any]
+) -> _Request | None:
+    """The request, as patient as the run asks for; None outside of turns, and in a form that a new version gave it."""
+    if turn is None:
+        return None
+    try:
+        request = read(*args, **options)
+    except Exception:  # the agent is to work, whether its attempts can be counted or not
+        return None
     return replace(request, patience=request.patience.with_retries(turn.n_retries))
 
 
