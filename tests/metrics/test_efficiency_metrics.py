@@ -89,7 +89,7 @@ def test_efficiency_is_that_of_adk(row: dict[str, Any]) -> None:
             [
                 "1 model call.",
                 "The agent reports no model call.",
-                "1 model call per turn; 1 of 2 turns say nothing and are left out.",
+                "1 model call per turn; 1 of 2 turns says nothing and is left out.",
             ],
         ),
         (
@@ -98,7 +98,7 @@ def test_efficiency_is_that_of_adk(row: dict[str, Any]) -> None:
             [
                 "7 tokens.",
                 "The agent reports no tokens.",
-                "3.5 tokens per turn; 1 of 2 turns say nothing and count as 0.",
+                "3.5 tokens per turn; 1 of 2 turns says nothing and counts as 0.",
             ],
         ),
         (
@@ -107,7 +107,7 @@ def test_efficiency_is_that_of_adk(row: dict[str, Any]) -> None:
             [
                 "1.50 s.",
                 "This turn has no time.",
-                "1.50 s per turn; 1 of 2 turns say nothing and are left out. "
+                "1.50 s per turn; 1 of 2 turns says nothing and is left out. "
                 "Of it 0.00 s model, 0.00 s tools, 1.50 s the rest.",
             ],
         ),

@@ -29,7 +29,7 @@ async def test_rubrics_are_voted_one_by_one(told: Callable[..., Told]) -> None:
     turn, whole = (await graded(FINAL, rubrics=[rubric("a", "Short."), rubric("b", "Polite.")], num_samples=3)).scores
 
     assert (turn.value, whole.value) == (0.5, 0.5)
-    assert turn.reason == "1 of 2 rubrics are met; not b: why b."
+    assert turn.reason == "1 of 2 rubrics is met; not b: why b."
     rows = details(turn)["rubrics"]
     assert [(row["id"], row["value"], row["votes"]) for row in rows] == [
         ("a", 1.0, {"yes": 2, "no": 1}),

@@ -110,7 +110,7 @@ STATED = Case("c", (Turn("q"),), final_state={"total": 11, "who": None})
     ("state", "value", "reason"),
     [
         ({"total": 11.0, "who": None, "x": 1}, 1.0, "2 of 2 expected keys have their value at the end."),
-        ({"total": 12, "who": None}, 0.0, "1 of 2 expected keys have their value at the end: total not as expected."),
+        ({"total": 12, "who": None}, 0.0, "1 of 2 expected keys has its value at the end: total not as expected."),
         ({}, 0.0, "0 of 2 expected keys have their value at the end: total, who not set."),
     ],
 )

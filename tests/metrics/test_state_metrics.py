@@ -45,9 +45,7 @@ def test_how_much_more_may_stand_in_the_state(
 def test_the_reason_names_what_is_not_expected() -> None:
     score = ended("final_state_match", {**MORE_BESIDE, "paid": False}, WANTED, compare="equal")
 
-    assert score.reason == (
-        "1 of 2 expected keys have their value at the end: paid not as expected; user not expected."
-    )
+    assert score.reason == ("1 of 2 expected keys has its value at the end: paid not as expected; user not expected.")
     assert score.details["extra"] == ["user"]
 
 

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
+from evaldesk.metrics.counting import counted, part_of
 from evaldesk.metrics.metric import MetricInfo
 from evaldesk.metrics.turn_scores import mean
 from evaldesk.model import Case, Score, Transcript, TurnRecord, Usage
@@ -28,7 +29,7 @@ class ToolCallCount:
     def score(self, transcript: Transcript, case: Case) -> list[Score]:
         """The number of calls in each turn that was played, and their mean."""
         counts = [float(len(record.tool_calls)) for record in transcript.turns]
-        return _scores(self.info.name, counts, lambda count: _counted(count, "tool call"), "")
+        return _scores(self.info.name, counts, lambda count: counted(count, "tool call"), "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +44,7 @@ class InferenceCallCount:
         """The number of model calls in each turn that reports any, and their mean."""
         counts = [float(len(_usages(record))) or None for record in transcript.turns]
         missing = "The agent reports no model call."
-        return _scores(self.info.name, counts, lambda count: _counted(count, "model call"), missing)
+        return _scores(self.info.name, counts, lambda count: counted(count, "model call"), missing)
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +61,7 @@ class TokenUsage:
         n_out = [float(sum(usage.tokens_out for usage in _usages(record))) for record in transcript.turns]
         totals = [(a + b) or None for a, b in zip(n_in, n_out, strict=True)]
         *turns, whole = _scores(
-            self.info.name, totals, lambda n: _counted(n, "token"), "The agent reports no tokens.", is_none_zero=True
+            self.info.name, totals, lambda n: counted(n, "token"), "The agent reports no tokens.", is_none_zero=True
         )
         if whole.value is None:
             return [*turns, whole]
@@ -116,9 +117,10 @@ def _scores(
     whole = mean(known + [0.0] * n_missing if is_none_zero else known)
     reason = f"{say(whole)} per turn"
     if n_missing:
-        reason += (
-            f"; {n_missing} of {len(values)} turns say nothing and {'count as 0' if is_none_zero else 'are left out'}"
-        )
+        one, many = ("counts", "count") if is_none_zero else ("is left out", "are left out")
+        ending = " as 0" if is_none_zero else ""
+        silent = part_of(n_missing, len(values), "turn", f"says nothing and {one}", f"say nothing and {many}")
+        reason += f"; {silent}{ending}"
     return [*turns, Score(metric, whole, reason=f"{reason}.", details={"n_turns": len(values), "n_missing": n_missing})]
 
 
@@ -133,8 +135,3 @@ def _model_s(record: TurnRecord) -> float:
 
 def _tool_s(record: TurnRecord) -> float:
     return sum(event.duration_ms or 0.0 for event in record.events if event.kind == "tool_result") / 1000
-
-
-def _counted(count: float, noun: str) -> str:
-    text = f"{count:,.0f}" if count == int(count) else f"{count:,.1f}"
-    return f"{text} {noun}{'' if count == 1 else 's'}"

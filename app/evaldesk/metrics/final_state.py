@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 from evaldesk.matching import covers, json_equal
+from evaldesk.metrics.counting import part_of
 from evaldesk.metrics.metric import MetricInfo
 from evaldesk.metrics.option import option
 from evaldesk.model import Case, JsonObject, Score, Transcript
@@ -75,7 +76,8 @@ def _reason(n_equal: int, absent: list[str], other: list[str], extra: list[str])
     said = "; ".join(f"{_listed(keys)} {word}" for word, keys in groups.items() if keys)
     if not n_keys:
         return f"The expected state names no keys{': ' if said else ''}{said}."
-    return f"{n_equal} of {n_keys} expected keys have their value at the end{': ' if said else ''}{said}."
+    kept = part_of(n_equal, n_keys, "expected key", "has its value", "have their value")
+    return f"{kept} at the end{': ' if said else ''}{said}."
 
 
 def _listed(keys: list[str]) -> str:

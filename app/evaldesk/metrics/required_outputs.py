@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
+from evaldesk.metrics.counting import part_of
 from evaldesk.metrics.metric import MetricInfo
 from evaldesk.metrics.option import option
 from evaldesk.model import Case, JsonObject, Score, Transcript
@@ -52,7 +53,7 @@ class RequiredOutputs:
         said = [text for text in wanted if self._is_said(text, transcript)]
         silent = [text for text in wanted if text not in said]
         kind = "whole tokens" if self.match == "token" else "substrings"
-        reason = f"{len(said)} of {len(wanted)} required texts are said, as {kind}"
+        reason = f"{part_of(len(said), len(wanted), 'required text', 'is said', 'are said')}, as {kind}"
         reason += f"; not said: {_listed(silent)}." if silent else "."
         details: JsonObject = {"said": [*said], "silent": [*silent]}
         return [Score(self.info.name, len(said) / len(wanted), reason=reason, details=details)]

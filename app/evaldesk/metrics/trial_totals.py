@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from evaldesk.matching import json_key
+from evaldesk.metrics.counting import counted
 from evaldesk.metrics.metric import MetricInfo
 from evaldesk.metrics.option import option
 from evaldesk.metrics.tool_options import SCOPES, Scope
@@ -45,7 +46,7 @@ class Cost:
         total = math.fsum(usage.cost or 0.0 for usage in usages)
         return [
             *turns,
-            Score(self.info.name, total, reason=f"{_dollars(total)} for {_counted(len(usages), 'model call')}."),
+            Score(self.info.name, total, reason=f"{_dollars(total)} for {counted(len(usages), 'model call')}."),
         ]
 
 
@@ -60,7 +61,7 @@ class TurnCount:
         n_turns = len(transcript.turns)
         if not n_turns:
             return [Score(self.info.name, reason=NOT_PLAYED)]
-        played = _counted(n_turns, "turn")
+        played = counted(n_turns, "turn")
         reason = f"{n_turns} of {len(case.turns)} turns." if len(case.turns) > n_turns else f"{played}."
         return [Score(self.info.name, float(n_turns), reason=reason)]
 
@@ -92,7 +93,7 @@ class RepeatedCallCount:
     def _score(self, again: Counter[str], turn: int | None) -> Score:
         n = again.total()
         named = ", ".join(f"{name} {count} times" if count > 1 else name for name, count in again.most_common(3))
-        reason = f"{_counted(n, 'call')} made again: {named}." if n else "No call was made again."
+        reason = f"{counted(n, 'call')} made again: {named}." if n else "No call was made again."
         details: JsonObject = {"repeated": dict(again)}
         return Score(self.info.name, float(n), turn, reason=reason, details=details)
 
@@ -121,7 +122,3 @@ def _dollars(cost: float) -> str:
     if not cost:
         return "$0"
     return f"${cost:,.{2 if cost >= 1 else max(4, 1 - math.floor(math.log10(cost)))}f}"
-
-
-def _counted(count: int, noun: str) -> str:
-    return f"{count:,} {noun}{'' if count == 1 else 's'}"

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from evaldesk.metrics.counting import part_of
 from evaldesk.metrics.judges.judge_metric import JudgeMetric, said
 from evaldesk.metrics.judges.judged_turns import Judgement, TurnView, judge_turns
 from evaldesk.metrics.judges.material import conversation_text, numbered, sentences_of, steps_text
@@ -112,7 +113,8 @@ def _judgement(
         row: dict[str, JsonValue] = {"sentence": text, "value": value, "label": chosen.label}
         rows.append(row | {"votes": {"good": votes.n_yes, "bad": votes.n_no}, "rationale": chosen.rationale[:MAX_KEPT]})
     details: dict[str, JsonValue] = record | {"sentences": [*rows], "samples": kept(samples, _short)}
-    verdict = f"{len(sentences) - len(bad)} of {len(sentences)} sentences are borne out"
+    n_good = len(sentences) - len(bad)
+    verdict = part_of(n_good, len(sentences), "sentence", "is borne out", "are borne out")
     if bad:
         text, chosen = bad[0]
         verdict = said(f"{verdict}; {chosen.label}: “{text[:120]}”", [chosen.rationale])

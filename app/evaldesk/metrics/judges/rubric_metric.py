@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
+from evaldesk.metrics.counting import part_of
 from evaldesk.metrics.judges.judge_metric import JudgeMetric, said
 from evaldesk.metrics.judges.judged_turns import Judgement, TurnView, judge_turns, whole_score
 from evaldesk.metrics.judges.panel import MAX_KEPT, Panel, Sample, Task, kept, problems
@@ -122,7 +123,7 @@ def _judgement(
     if mean is None:
         return Judgement(None, problems(samples), details)
     lacking = [rubric for rubric in rubrics if not votes[rubric.id].value]
-    verdict = f"{len(rubrics) - len(lacking)} of {len(rubrics)} rubrics are met"
+    verdict = part_of(len(rubrics) - len(lacking), len(rubrics), "rubric", "is met", "are met")
     if not lacking:
         return Judgement(mean, f"{verdict}.", details)
     why = [why for sample in read for verdict_, why in [sample[lacking[0].id]] if not verdict_]
