@@ -77,6 +77,10 @@ def test_options_take_dashes_and_underscores(place: Place, spelled: str) -> None
         (("samples/hello_world",), "name an eval set"),
         (("samples/hello_world", "nowhere.json"), "is not a file"),
         (("samples/hello_word", "nowhere.json"), "did you mean 'hello_world'"),
+        (("samples/hello_world", "test_confg.json"), "did you mean test_config.json?"),
+        (("test_config", "x.json"), "nor an agent that evaldesk.toml declares; did you mean test_config.json?"),
+        (("samples/hello_world", "hello_world", "-o", "test_config.json/a.csv"), "cannot be written to; name another"),
+        (("samples/hello_world", "hello_world", "--pass-hat", "5=1"), "asks for 5 trials of each case; say --n 5"),
     ],
 )
 def test_what_is_missing_is_said(place: Place, arguments: tuple[str, ...], said: str) -> None:
@@ -108,7 +112,6 @@ MIXED = {"one": "one", "flaky": "flaky", "raise": "x"}  # 2 of 2, 1 of 2 and 2 e
         ("--min-case-pass-rate 0.6", 1, "case_2 (1 of 2), case_3 (nothing scored)"),
         ("--pass-at 2=1", 0, "✓ held   --pass-at 2: pass@2 1 is at least 1; over the 2 of 3 cases"),
         ("--pass-hat 2=0.6", 1, "✗ failed --pass-hat 2: pass^2 0.5 is below 0.6"),
-        ("--pass-hat 5=0.1", 1, "pass^5 is undefined: no case has 5 scored trials; raise --n"),
         ("--max-cost 0.5", 0, "✓ held   --max-cost: the run cost $0, within $0.5"),
     ],
 )
@@ -120,6 +123,12 @@ def test_each_gate_is_printed_with_its_number(place: Place, gates: str, code: in
     assert said in result.output
     assert "✓ held   --max-error-rate: 2 of 6 trials errored (33 %), within the tolerated 0.5" in result.output
     assert result.exit_code == code, result.output
+
+
+def test_where_too_few_trials_were_scored_a_gate_of_several_does_not_hold(place: Place) -> None:
+    result = place.eval(place.evalset("first", {"raise": "x"}), "--n", 2, "--pass-at", "2=0.1")
+
+    assert "✗ failed --pass-at 2: pass@2 is undefined: no case has 2 scored trials" in result.output
 
 
 def test_more_errors_than_tolerated_have_their_own_code(place: Place) -> None:

@@ -121,7 +121,8 @@ def test_going_on_runs_errored_rows_again_and_nothing_else(bench: Place) -> None
     assert [(row["instance_id"], row["error"]) for row in _rows(folder)] == [(name, None) for name in IDS]
     assert json.loads((folder / "output_errored.jsonl").read_text())["error"] == "the sandbox is gone"
     assert len(json.loads((folder / "metadata.json").read_text())["evaldesk"]["sessions"]) == 2
-    assert f"All 3 instances are done already; nothing to do. Output: {folder / 'output.jsonl'}" in _eval(bench).output
+    said = f"All 3 instances are done already; nothing to do. Output: {folder.relative_to(bench.folder)}/"
+    assert said in _eval(bench).output
 
 
 def test_a_torn_last_line_is_repaired(bench: Place) -> None:

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import csv
 import json
+from errno import ENOSPC
+from pathlib import Path
 from typing import TYPE_CHECKING
 from xml.etree import ElementTree as ET
 
 import pytest
 
+from evaldesk.errors import UsageError
 from evaldesk.model import Case, ErrorRecord, TrialResult, Turn
 from evaldesk.report.annotations import case_annotation
 from evaldesk.report.junit import junit_suite, junit_xml
@@ -40,6 +43,18 @@ def test_junit_keeps_errors_apart_from_failures(place: Place) -> None:
     assert error is not None
     assert "expected answer" in (failure.text or "")
     assert "ValueError: raise was asked for" in (error.get("message") or "")
+
+
+def test_a_file_that_cannot_be_written_is_said_after_the_verdict(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(path: Path, data: bytes) -> int:
+        raise OSError(ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(Path, "write_bytes", full)
+    result = place.eval(place.evalset("first", {"one": "one"}), "--junit", "results.xml")
+
+    assert "1 of 1 passed" in result.stdout
+    assert isinstance(result.exception, UsageError)
+    assert "results.xml: No space left on device; the run is stored" in str(result.exception)
 
 
 def test_the_summary_names_regressions_first_and_escapes_what_files_say(place: Place) -> None:

@@ -64,7 +64,8 @@ def agent_ref(spec: str) -> AgentRef:
     if ":" in spec:
         return _module_ref(spec)
     said = "neither a folder, nor module:attr, nor samples/NAME, nor an agent that evaldesk.toml declares"
-    raise UsageError(f"{spec!r} is {said}", field="agent")
+    hint = paths.did_you_mean(folder, "")
+    raise UsageError(f"{spec!r} is {said}{hint and f'; {hint}'}", field="agent")
 
 
 def _agent_folders(root: Path) -> Iterator[Path]:

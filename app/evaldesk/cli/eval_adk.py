@@ -113,7 +113,9 @@ def selected(text: str, folder: Path | None = None) -> tuple[Path, tuple[str, ..
     name, colon, cases = text.rpartition(":")
     path = _file(name, folder) if colon else None
     if path is None:
-        raise UsageError(f"{name if colon else text} is not a file; name an eval set, such as evalsets/my.evalset.json")
+        name = name if colon else text
+        hint = paths.did_you_mean(Path(name), "name an eval set, such as evalsets/my.evalset.json")
+        raise UsageError(f"{name} is not a file; {hint}")
     chosen = tuple(case.strip() for case in cases.split(",") if case.strip())
     if not chosen:
         raise UsageError(f"{text}: name a case after the colon, or leave the colon out to run them all")

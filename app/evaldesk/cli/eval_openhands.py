@@ -19,6 +19,7 @@ from evaldesk.desk.given_criteria import given_criteria
 from evaldesk.errors import NotFoundError, UsageError
 from evaldesk.formats.json_lines import read_lines
 from evaldesk.model import AgentRef, Case, Criterion, EvalSet, Turn
+from evaldesk.paths import did_you_mean
 
 DEFAULT_ITERATIONS = 30
 SAMPLE_SEED = 42  # that of OpenHands, so that the same instances are drawn
@@ -60,7 +61,8 @@ def eval_openhands(request: EvalRequest) -> int:
 def read_instances(path: Path) -> EvalSet:
     """Rows with `instance_id` as cases; every column is kept. Raises UsageError, FormatError with the line."""
     if not path.is_file():
-        raise UsageError(f"{path} is not a file; name the instances, one JSON object a line")
+        hint = did_you_mean(path, "name the instances, one JSON object a line")
+        raise UsageError(f"{path} is not a file; {hint}")
     cases: dict[str, Case] = {}
     for line in read_lines(path.read_bytes(), str(path)):
         row = line.value

@@ -19,6 +19,7 @@ from evaldesk.desk.criteria import function_criterion
 from evaldesk.desk.given_criteria import given_criteria
 from evaldesk.errors import UsageError
 from evaldesk.model import Criterion, EvalSet
+from evaldesk.paths import did_you_mean
 from evaldesk.report import comparison_sentence, pairing_note
 from evaldesk.report.turn_text import printable
 from evaldesk.store import Store
@@ -49,7 +50,8 @@ def eval_osmosis(request: EvalRequest) -> int:
 def read_dataset(path: Path) -> EvalSet:
     """The rows as an eval set. Raises UsageError, FormatError."""
     if not path.is_file():
-        raise UsageError(f"Dataset file not found: {path}")
+        hint = did_you_mean(path, "name one with -d, such as -d data.jsonl")
+        raise UsageError(f"Dataset file not found: {path}; {hint}")
     imported = read_path(path)
     if imported.evalset is None:
         raise UsageError(f"{path} holds results, not rows; name a data set: .jsonl, .json, .parquet or .csv")

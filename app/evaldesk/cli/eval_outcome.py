@@ -19,7 +19,7 @@ from evaldesk.cli.playing import EXIT_INTERRUPTED, Played, play_jobs, resume_com
 from evaldesk.cli.result_json import result_json
 from evaldesk.desk.desk import Desk
 from evaldesk.desk.run_numbers import joined_numbers, run_numbers
-from evaldesk.errors import AgentError
+from evaldesk.errors import AgentError, UsageError
 from evaldesk.report.gates import Baseline, GateOutcome, Gates, judge_gates
 from evaldesk.report.turn_text import in_one_line
 from evaldesk.store import Store
@@ -87,7 +87,11 @@ def conclude(
     numbers = joined_numbers([run_numbers(desk.store, each.run) for each in own])
     outcomes = judge_gates(gates, numbers, baseline)
     is_whole = all(each.run.status == "finished" or each.is_overspent for each in played)
-    write_outputs(desk.store, request, played, outcomes, baseline)
+    trouble: UsageError | None = None
+    try:
+        write_outputs(desk.store, request, played, outcomes, baseline)
+    except UsageError as error:  # said after the verdict, which is worth more
+        trouble = error
     with reader_may_leave():
         if request.is_json:
             click.echo(result_json(desk.store, own, outcomes))
@@ -100,6 +104,8 @@ def conclude(
     left = next((each for each in played if each.run.status == "stopped"), None)
     if left:
         _say_how_to_resume(left, request)
+    if trouble:
+        raise trouble
     if left and not left.is_overspent:
         return EXIT_INTERRUPTED
     return exit_code(outcomes, is_whole=is_whole)

@@ -87,6 +87,9 @@ class EvalRequest:
         most = self.max_regressions
         if most is not None and self.baseline is None:
             raise UsageError("--max-regressions needs --baseline: the run, or the JSON file of one, to compare with")
+        for name, k in [("--pass-at", k) for k, _ in self.pass_at] + [("--pass-hat", k) for k, _ in self.pass_hat]:
+            if k > self.n:
+                raise UsageError(f"{name} {k} asks for {k} trials of each case; say --n {k} or more, not --n {self.n}")
         return Gates(
             min_pass_rate=self.min_pass_rate,
             min_case_pass_rate=self.min_case_pass_rate,

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from evaldesk.errors import EvaldeskError, UsageError
+from evaldesk.paths import did_you_mean
 from evaldesk.secrets import scrub
 
 if TYPE_CHECKING:
@@ -43,7 +44,8 @@ def _bytes_of(path: Path) -> bytes:
         with path.open("rb") as file:
             data = file.read(MAX_FILE + 1)
     except OSError as error:
-        raise UsageError(f"{path} cannot be read: {error.strerror}") from None
+        hint = did_you_mean(path, "") if isinstance(error, FileNotFoundError) else ""
+        raise UsageError(f"{path} cannot be read: {error.strerror}{hint and f'; {hint}'}") from None
     if len(data) > MAX_FILE:
         raise UsageError(f"{path} has more than {MAX_FILE // 1024 // 1024} MiB")
     return data

@@ -43,6 +43,16 @@ def check_outputs(request: EvalRequest) -> None:
     for named in (*files, request.junit, request.summary):
         if named and Path(named).is_dir():
             raise UsageError(f"{named} is a folder; name a file")
+    for named in (*request.outputs, request.junit, request.summary):
+        if named:
+            _check_place(Path(named))
+
+
+def _check_place(path: Path) -> None:
+    """Raise UsageError where no file can be made."""
+    place = next(folder for folder in (path, *path.absolute().parents) if folder.exists())
+    if not os.access(place, os.W_OK) or (place != path and not place.is_dir()):
+        raise UsageError(f"{path}: {place} cannot be written to; name another place")
 
 
 def write_outputs(

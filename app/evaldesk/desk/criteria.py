@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import replace
-from difflib import get_close_matches
 from pathlib import Path
 
 from evaldesk.desk.simulated_user import user_of
@@ -15,6 +14,7 @@ from evaldesk.formats.strict_json import Document
 from evaldesk.metrics import check_criteria, function_options, is_function, metric_options
 from evaldesk.model import Criterion, JsonValue
 from evaldesk.model.user import UserConfig
+from evaldesk.paths import did_you_mean
 
 ADK_ONLY = "include_intermediate_responses_in_final"
 """ADK lets every criterion have this option, also where it has no meaning."""
@@ -94,10 +94,6 @@ def _has_option(metric: str, option: str) -> bool:
 
 
 def _not_there(path: Path, error: OSError) -> str:
-    try:
-        names = [found.name for found in path.parent.iterdir() if found.suffix == ".json"]
-    except OSError:
+    if not path.parent.is_dir():
         return f"{path}: there is no folder {path.parent}; name a file such as test_config.json"
-    nearest = get_close_matches(path.name, names, n=1, cutoff=0.5)
-    hint = f"did you mean {path.parent / nearest[0]}?" if nearest else "name a file such as test_config.json"
-    return f"{path}: {error.strerror or error}; {hint}"
+    return f"{path}: {error.strerror or error}; {did_you_mean(path, 'name a file such as test_config.json')}"

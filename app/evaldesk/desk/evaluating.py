@@ -27,6 +27,7 @@ from evaldesk.engine.loading import adopt, disown
 from evaldesk.errors import NotFoundError, UsageError
 from evaldesk.formats import load_evalset
 from evaldesk.model import AgentDescription, AgentRef, Case, EvalSet, ModelOptions, RunConfig
+from evaldesk.paths import did_you_mean
 from evaldesk.report.run_result import RunResult
 from evaldesk.settings import Settings, read_settings
 from evaldesk.store import RunSummary, Store
@@ -202,7 +203,8 @@ def _given_evalset(given: GivenEvalSet) -> tuple[EvalSet, Path | None]:
     if isinstance(given, str | os.PathLike):
         path = Path(given)
         if not path.is_file():
-            raise UsageError(f"{path} is not a file; name an eval set, such as evalsets/my.evalset.json")
+            hint = did_you_mean(path, "name an eval set, such as evalsets/my.evalset.json")
+            raise UsageError(f"{path} is not a file; {hint}")
         return load_evalset(path), path
     return EvalSet("cases", cases=tuple(given)), None
 
