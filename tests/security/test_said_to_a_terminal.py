@@ -100,6 +100,16 @@ def test_a_summary_steers_nothing() -> None:
     assert steering(markdown_summary([SummaryPart(HOSTILE, numbers, {HOSTILE: HOSTILE})], [], None)) == []
 
 
+def test_a_summary_names_nobody_and_no_issue() -> None:
+    said = "thanks @someone, see #12, gh-34 and other/place#56"
+    numbers = RunNumbers((CaseNumbers("case", 0, 0, 1, 0, 1),))
+
+    summary = markdown_summary([SummaryPart(said, numbers, {"case": said})], [], None)
+
+    # As GitHub sees the text once Markdown has taken its backslashes.
+    assert re.findall(r"(?:@|#|gh-)\w+", summary.replace("\\", "")) == []
+
+
 def test_an_error_is_one_line_that_steers_nothing_and_tells_no_key(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

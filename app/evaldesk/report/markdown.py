@@ -16,6 +16,8 @@ from evaldesk.report.words import cost_words, passed_sentence
 MOST_ROWS = 20
 MARK = "<!-- evaldesk -->"
 """First line of the summary, by which a workflow finds its own comment again."""
+_REFERENCE = re.compile(r"(?<=@)(?=\w)|(?<=#)(?=\d)|(?<=GH\\-)(?=\d)", re.IGNORECASE)
+"""Where GitHub names a person or an issue, which no backslash keeps it from. (github/cmark-gfm, issue 181)"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,4 +112,4 @@ def _escaped(text: str) -> str:
     """Text that Markdown and GitHub show as it stands: no markup, no mention of a person, no reference."""
     text = re.sub(r"([\\`*_{}\[\]()#+!|~-])", r"\\\1", in_one_line(text))
     text = text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
-    return re.sub(r"@(?=\w)", "@\u200b", text)
+    return _REFERENCE.sub("\u200b", text)
