@@ -257,3 +257,6 @@ document.addEventListener("DOMContentLoaded", () => {
   begin(document);
   followAddress();
 });
+
+/* A page that is left before it was all there gives up its transition, which is no fault of it. */
+window.addEventListener("unhandledrejection", (event) => /^Transition was/.test(event.reason?.message) && event.preventDefault());
