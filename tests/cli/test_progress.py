@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
+from evaldesk.cli import playing
 from evaldesk.cli.progress import LOG_EVERY_S, ProgressLog, duration_words, progress_words, remaining_s
 from evaldesk.model import AgentRef, Case, RunConfig, Turn
 from evaldesk.store import RunSummary, Store
@@ -69,3 +74,24 @@ def test_a_log_says_at_once_that_trials_wait_but_not_again_and_again(summary: Ru
         log(summary, pause)
 
     assert lines == ["0 of 100 done, 0 passed; 2 trials wait: rate-limited until 12:03:05"]
+
+
+def test_a_full_disk_is_told_in_the_progress_of_a_command(
+    summary: RunSummary, capsys: pytest.CaptureFixture[str]
+) -> None:
+    class Runs:
+        async def run_to_end(self, _: object, on_progress: Callable[[RunSummary], None], **__: object) -> RunSummary:
+            on_progress(summary)
+            return summary
+
+        def trouble(self, run_id: int) -> str:
+            return f"1 finished trial of run {run_id} waits to be stored: the disk is full"
+
+        def pause(self, run_id: int) -> str:
+            return ""
+
+    desk, job = SimpleNamespace(store=None, runs=Runs()), SimpleNamespace(on_progress=lambda *_: None)
+
+    asyncio.run(playing._play(cast("Any", desk), cast("Any", job), cast("Any", None), is_quiet=False, max_cost=None))
+
+    assert "1 finished trial of run 1 waits to be stored: the disk is full" in capsys.readouterr().err
