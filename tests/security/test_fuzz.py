@@ -29,43 +29,16 @@ ODD_TYPES = (
     ";;;",
 )
 NAMES = (
-    *(
-        "agent",
-        "evalset",
-        "case",
-        "cases",
-        "metric",
-        "model",
-        "n",
-        "concurrency",
-        "timeout_s",
-        "pass_threshold",
-        "note",
-    ),
+    *("agent", "evalset", "case", "cases", "metric", "model", "n", "note"),
+    *("concurrency", "timeout_s", "pass_threshold"),
     *("state", "title", "message", "name", "description", "file", "choice", "tags", "app", "user", "initial", "final"),
-    *(
-        "op",
-        "version",
-        "raw",
-        "form",
-        "then",
-        "new-set",
-        "step",
-        "how",
-        "turn-0-query",
-        "turn-0-calls",
-        "turn-0-origin",
-    ),
+    *("op", "version", "raw", "form", "then", "new-set", "step", "how"),
+    *("turn-0-query", "turn-0-calls", "turn-0-origin", "turn-0-reference", "turn-0-intermediate-0-author"),
     *("turn-0-call-0-name", "turn-0-call-0-arg-0-name", "turn-0-call-0-arg-0-value", "turn-0-call-0-origin"),
-    *("pass_threshold", "turn-0-origin"),
-    *("turn-0-reference", "turn-0-intermediate-0-author", "turn-0-tick", "response_match_score.threshold"),
+    *("turn-0-tick", "response_match_score.threshold"),
 )
-
-
-ODD = (
-    *(b"", b"\x00", b"-1", b"1e400", b"nan", b"9" * 5000, b"\xed\xa0\x80", b"\xff\xfe", b"[" * 200, b"{}"),
-    *(b'{"a": NaN}', b'{"a":1,"a":2}', b'"\\ud800"', b"calls", b"no_tool", b"turn-0-up", b"turn-99-add"),
-)
+VALUES = (b"", b"\x00", b"-1", b"1e400", b"nan", b"9" * 5000, b"\xed\xa0\x80", b"\xff\xfe", b"[" * 200, b"{}")
+WORDS = (b'{"a": NaN}', b'{"a":1,"a":2}', b'"\\ud800"', b"calls", b"no_tool", b"turn-0-up", b"turn-99-add")
 QUERY = ("q", "tag", "only", "start", "sort", "status", "agent", "evalset", "before", "after", "like", "case", "note")
 
 
@@ -73,12 +46,8 @@ def odd(chance: random.Random) -> bytes:
     """A value that somebody might not have thought of."""
     kinds = (
         chance.randbytes(chance.randrange(60)),
-        chance.choice(
-            [b"", b"\x00", b"-1", b"1e400", b"nan", b"9" * 5000, b"\xed\xa0\x80", b"\xff\xfe", b"[" * 200, b"{}"]
-        ),
-        chance.choice(
-            [b'{"a": NaN}', b'{"a":1,"a":2}', b'"\\ud800"', b"calls", b"no_tool", b"turn-0-up", b"turn-99-add"]
-        ),
+        chance.choice(VALUES),
+        chance.choice(WORDS),
         str(chance.randrange(-(2**70), 2**70)).encode(),
         "\u202e\ufeff\u0000é\U0001f469\r\n".encode() * chance.randrange(4),
     )

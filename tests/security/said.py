@@ -1,0 +1,109 @@
+"""What hostile people say, wherever text can stand: events, cases, trials, and an agent that says it all."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from typing import Any
+
+from evaldesk.model import (
+    AgentDescription,
+    AgentRef,
+    Change,
+    ErrorRecord,
+    Event,
+    Score,
+    ToolCall,
+    ToolDescription,
+    Transcript,
+    TrialResult,
+    TurnRecord,
+    TurnSpec,
+    Usage,
+)
+
+
+@dataclass
+class HostileHost:
+    """A worker whose agent says all of `texts` of itself and in every turn."""
+
+    texts: tuple[str, ...]
+    n_turns: int = 0
+
+    async def describe(self, ref: AgentRef) -> AgentDescription:
+        tools = tuple(ToolDescription(text, text, {"properties": {text: {"type": text}}}) for text in self.texts)
+        every = " ".join(self.texts)
+        return AgentDescription(
+            every, every, every, every, every, tools, initial_state={text: text for text in self.texts}
+        )
+
+    async def warm(self, ref: AgentRef) -> None:
+        return None
+
+    async def stop_turn(self, session_id: str) -> None:
+        return None
+
+    async def close(self) -> None:
+        return None
+
+    async def play_turn(self, spec: TurnSpec) -> AsyncIterator[Event | TurnRecord]:
+        self.n_turns += 1
+        said = [event for text in self.texts for event in events_of(text)]
+        for event in said:
+            yield event
+        after = {**spec.state, **{text: text for text in self.texts}}
+        yield TurnRecord(spec.message, tuple(said), spec.state, after, 1.0, "answered")
+
+
+def events_of(text: str) -> list[Event]:
+    """Every kind of event, with `text` wherever one can stand."""
+    call = ToolCall(text, {text: text, "nested": {text: [text]}}, text)
+    return [
+        Event("tool_call", call=call, author=text),
+        Event("tool_result", call=call, result={text: text}, is_error=True, duration_ms=1.0),
+        Event("state_delta", changes=(Change(text, None, {text: text}, was_present=False),)),
+        Event("log", text=text),
+        Event("error", error=ErrorRecord(text, text, text)),
+        Event("usage", usage=Usage(text, tokens_in=1, tokens_out=1)),
+        Event("agent_message", author=text, text=text),
+    ]
+
+
+def case_of(case_id: str, texts: tuple[str, ...]) -> dict[str, Any]:
+    """A case with a turn for each text, as a file has it."""
+    turns = [
+        {
+            "invocation_id": text,
+            "user_content": {"role": "user", "parts": [{"text": text}]},
+            "final_response": {"role": "model", "parts": [{"text": text}]},
+            "intermediate_data": {
+                "tool_uses": [{"name": text, "args": {text: text}}],
+                "intermediate_responses": [[text, [{"text": text}]]],
+            },
+        }
+        for text in texts
+    ]
+    session = {"app_name": texts[0], "user_id": texts[-1], "state": dict(zip(texts, texts, strict=True))}
+    return {
+        "eval_id": case_id,
+        "conversation": turns,
+        "session_input": session,
+        "tags": list(texts),
+        texts[0]: texts[0],
+    }
+
+
+def trial_of(run_id: int, index: int, texts: tuple[str, ...]) -> TrialResult:
+    """One trial failed, one broke, and either says every text."""
+    turns = tuple(TurnRecord(text, tuple(events_of(text)), {text: text}, {text: [text]}, 1.0) for text in texts)
+    every = " ".join(texts)
+    scores = tuple(
+        Score(metric, 0.0, turn, 1.0, False, every, {text: text for text in texts})
+        for metric in ("tool_trajectory_avg_score", "response_match_score")
+        for turn in (None, *range(len(texts)))
+    )
+    ends: Any = {"status": "errored", "verdict": "errored", "error": ErrorRecord(every, every, every)}
+    ends = ends if index else {"status": "finished", "verdict": "failed"}
+    return TrialResult(
+        run_id, 0, index, **ends, stop_reason=every, transcript=Transcript(turns), scores=scores, logs=every
+    )

@@ -1,0 +1,101 @@
+"""The gate opens to who holds the token, in a cookie of its own or as a bearer."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from starlette.applications import Starlette
+from starlette.testclient import TestClient
+
+from evaldesk.web.guard import Guard, guard_settings
+
+if TYPE_CHECKING:
+    from tests.web.guard.conftest import Changes
+
+TOKEN = "a-token-of-enough-letters"
+GOOD_HOST = "127.0.0.1:8420"
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {},
+        {"Cookie": "evaldesk-8420="},
+        {"Cookie": f"evaldesk-8420={TOKEN.upper()}"},
+        {"Cookie": f"evaldesk-8420={TOKEN[:-1]}"},
+        {"Cookie": f"evaldesk-9999={TOKEN}"},
+        {"Authorization": "Bearer wrong"},
+        {"Authorization": TOKEN},
+    ],
+    ids=["none", "empty", "wrong case", "prefix", "other port", "wrong bearer", "no scheme"],
+)
+def test_without_the_token_nothing_is_served(client: TestClient, changes: Changes, headers: dict[str, str]) -> None:
+    answer = client.get("/", headers=headers)
+
+    assert answer.status_code == 401
+    assert "evaldesk ui" in answer.text
+    assert changes.seen == []
+
+
+def test_the_token_as_bearer_is_for_programs(client: TestClient) -> None:
+    assert client.get("/", headers={"Authorization": f"Bearer {TOKEN}"}).status_code == 200
+
+
+def test_the_first_visit_trades_the_token_for_a_cookie(client: TestClient) -> None:
+    answer = client.get(f"/?token={TOKEN}&tab=runs")
+
+    assert answer.status_code == 303
+    assert answer.headers["location"] == "/?tab=runs"
+    cookie = answer.headers["set-cookie"]
+    assert cookie.startswith("evaldesk-8420=")
+    assert "HttpOnly" in cookie
+    assert "SameSite=Strict" in cookie
+
+
+def test_a_first_visit_from_another_page_is_refreshed_by_our_own(client: TestClient) -> None:
+    headers = {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate", "Sec-Fetch-Dest": "document"}
+
+    answer = client.get(f"/?token={TOKEN}", headers=headers)
+
+    assert answer.status_code == 200
+    assert 'content="0;url=/"' in answer.text
+
+
+@pytest.mark.parametrize("query", ["token=wrong", "token=", f"token={TOKEN}&token={TOKEN}", f"token={TOKEN.upper()}"])
+def test_a_wrong_token_gives_no_cookie(client: TestClient, query: str) -> None:
+    answer = client.get(f"/?{query}")
+
+    assert answer.status_code == 401
+    assert "set-cookie" not in answer.headers
+
+
+@pytest.mark.parametrize("path", ["//evil.com", "/\\evil.com", "///evil.com"])
+def test_the_clean_address_stays_here(client: TestClient, path: str) -> None:
+    answer = client.get(f"http://{GOOD_HOST}{path}?token={TOKEN}")
+
+    assert answer.headers["location"] == "/evil.com"
+
+
+def test_guessing_is_throttled() -> None:
+    guard = Guard(Starlette(), guard_settings(TOKEN, 8420), clock=lambda: 0.0)
+    client = TestClient(guard, base_url=f"http://{GOOD_HOST}", follow_redirects=False)
+
+    for _ in range(10):
+        client.get("/?token=wrong")
+
+    assert client.get(f"/?token={TOKEN}").status_code == 401
+
+
+@pytest.mark.parametrize(
+    "cookies",
+    [
+        f'theme={{"dark": true, "a": [1]}}; evaldesk-8420={TOKEN}',
+        f"a b c; ; =; evaldesk-8420={TOKEN}; bad@name=1",
+        f"evaldesk-8420=stale; evaldesk-8420={TOKEN}",
+        f'x="unclosed; evaldesk-8420={TOKEN}',
+    ],
+    ids=["JSON", "malformed", "twice", "quote"],
+)
+def test_cookies_of_other_programs_on_this_machine_do_not_hide_ours(client: TestClient, cookies: str) -> None:
+    assert client.get("/", headers={"Cookie": cookies}).status_code == 200
