@@ -103,6 +103,12 @@ def test_an_error_is_one_line_that_says_what_to_do(arguments: list[str], said: s
     assert (done.returncode, done.stdout, done.stderr) == (2, "", f"evaldesk: {said}\n")
 
 
+def test_a_command_without_its_streams_ends_as_it_would_with_them() -> None:
+    command = shlex.join([sys.executable, "-m", "evaldesk", "completion", "bash"])
+
+    assert subprocess.run(["/bin/sh", "-c", f"{command} <&- >&- 2>&-"], check=False).returncode == 0
+
+
 def test_a_trace_is_shown_when_asked_for() -> None:
     done = _run("eval", "samples/hello_world", "nowhere.json", "--debug")
 

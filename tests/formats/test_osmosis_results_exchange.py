@@ -61,6 +61,39 @@ def test_the_summary_is_reckoned_as_osmosis_does() -> None:
     assert "pass_at_5" not in exact
 
 
+def test_the_recorded_results_of_the_public_example_come_out_again() -> None:
+    # reference/osmosis.md section 9: 20 rows of 5 runs, 6 of which failed. No other passes a row give all its numbers.
+    passes = [0] * 3 + [1] + [2] * 2 + [3] * 3 + [4] * 5 + [5] * 6
+    rows: list[Any] = [
+        {
+            "row_index": row,
+            "runs": [
+                {
+                    "run_index": index,
+                    "success": True,
+                    "scores": {"f": float(index < n)},
+                    "duration_ms": 1.0,
+                    "tokens": 1,
+                }
+                for index in range(5)
+            ],
+        }
+        for row, n in enumerate(passes)
+    ]
+    for row in rows[:3]:
+        for run in row["runs"][:2]:
+            run |= {"success": False, "scores": {}}
+    config = {"model": "m", "n_runs": 5, "pass_threshold": 1.0, "eval_fns": ["f"]}
+
+    (read,) = recorded({"config": config, "summary": {}, "rows": rows})
+
+    written = json.loads(write_file(read, "osmosis-results"))["summary"]["eval_fns"]["f"]
+    recorded_then = {"mean": 0.64, "std": 0.48, "pass_at_1": 0.64, "pass_at_3": 0.82, "pass_at_5": 0.85}
+    assert {name: written[name] for name in recorded_then} == pytest.approx(recorded_then)
+    curve = [sum(pass_at_k(5, n, k) or 0.0 for n in passes) / len(passes) for k in (2, 4)]
+    assert curve == pytest.approx([0.775, 0.84])  # as the later version recorded it
+
+
 def test_runs_of_a_baseline_are_a_run_of_their_own() -> None:
     value = json.loads(SAMPLE.read_bytes())
     value["config"]["baseline_model"] = "other"
@@ -96,6 +129,17 @@ def test_an_index_of_a_local_run_gives_the_published_numbers(shared: Path, name:
     for point in golden["expected"].get("pass_at_k", []):
         rates = [pass_at_k(len(strip), strip.count("p"), point["k"]) or 0.0 for strip in strips(run)]
         assert sum(rates) / len(rates) == pytest.approx(point["value"])
+    summary = json.loads(write_file(run, "osmosis-results"))["summary"]
+    assert (summary["total_runs"], summary["total_tokens"]) == (
+        golden["expected"]["total_samples"],
+        golden["expected"]["tokens_used"],
+    )
+    published = golden["expected"].get("reward_stats")
+    if published:
+        [written] = summary["eval_fns"].values()
+        assert {name: written[name] for name in ("mean", "std", "min", "max")} == pytest.approx(
+            {name: published[name] for name in ("mean", "std", "min", "max")}
+        )
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from typing import Any
 import click
 
 from evaldesk import __version__
-from evaldesk.cli.broken_pipe import EXIT_READER_LEFT, drop_output
+from evaldesk.cli.broken_pipe import EXIT_READER_LEFT, drop_output, open_closed_streams
 from evaldesk.cli.lazy import LazyGroup, dashed
 from evaldesk.errors import EvaldeskError
 
@@ -99,6 +99,7 @@ def cli(ctx: click.Context) -> None:
 
 def main() -> None:
     """The console script: errors of ours are one line that says what to do; the trace only with `--debug`."""
+    open_closed_streams()
     arguments = sys.argv[1:]
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")  # a mark that the locale lacks ends no command
