@@ -144,6 +144,8 @@ async def test_no_retries_means_one_request(name: str, endpoint: Endpoint, asked
     turn = await asked(name, 0)
 
     assert (turn.error.kind, len(endpoint.asked)) == ("rate_limit", 1)
+    assert "slow down" in turn.error.message
+    assert "code: 429" not in turn.error.message
     assert _waits(turn) == []
 
 

@@ -133,11 +133,18 @@ def _passing(names: set[str], status: int, text: str) -> str | None:
 
 def _said(error: BaseException) -> str:
     """What the provider said, as one line without LiteLLM's own names and without secrets."""
-    text = _unreachable(error) or str(error).strip() or type(error).__name__
+    text = _unreachable(error) or _message(error) or str(error).strip() or type(error).__name__
     text = re.sub(r"^(?:litellm\.)?\w+(?:Error|Timeout)?: (?=\S)", "", text.splitlines()[0])
     text = re.sub(r"^\w*(?:Error|Exception):? (?:- )?", "", text)
     text = scrub(text, os.environ)
     return text if len(text) <= MAX_SAID else f"{text[:MAX_SAID]}…"
+
+
+def _message(error: BaseException) -> str:
+    """The sentence in the body of the provider's answer, as OpenAI's client reads it; empty where there is none."""
+    body = getattr(error, "body", None)
+    found = body.get("message") if isinstance(body, Mapping) else None
+    return found.strip() if isinstance(found, str) else ""
 
 
 def _unreachable(error: BaseException) -> str:
