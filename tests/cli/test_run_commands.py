@@ -80,7 +80,7 @@ def test_a_run_is_told_in_full_by_number_by_name_and_by_the_beginning_of_its_nam
     assert "Result                1 of 2 passed; too few to name a rate" in said
     assert "1 errored, 0 unscored" in said
     assert "seed=7" in said
-    assert "`evaldesk run retry 1` plays the 1 errored trials again." in said
+    assert "`evaldesk run retry 1` plays the one errored trial again." in said
 
 
 def test_a_run_as_json(played: Place) -> None:

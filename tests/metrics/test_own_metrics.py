@@ -76,10 +76,10 @@ def test_one_turn(metric: str, calls: tuple[ToolCall, ...], value: float) -> Non
         ("tool_exact", (A, B), "All 2 expected calls were made."),
         ("tool_exact", (B, A), "b came as call 1, expected as call 2."),
         ("tool_in_order", (A, C), "Call 2 of 2, b, was not made."),
-        ("tool_precision", (A, C), "1 of 2 calls made were expected."),
-        ("tool_precision", (A,), "1 of 1 calls made were expected."),
+        ("tool_precision", (A, C), "1 of 2 calls was expected."),
+        ("tool_precision", (A,), "1 of 1 call was expected."),
         ("tool_recall", (A, B, C), "2 of 2 expected calls were made."),
-        ("tool_f1", (A, C, C), "1 of 3 calls made were expected, 1 of 2 expected calls were made."),
+        ("tool_f1", (A, C, C), "1 of 3 calls was expected, 1 of 2 expected calls was made."),
     ],
 )
 def test_the_reason_is_about_what_was_measured(metric: str, calls: tuple[ToolCall, ...], reason: str) -> None:

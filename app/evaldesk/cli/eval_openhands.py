@@ -40,7 +40,8 @@ def eval_openhands(request: EvalRequest) -> int:
     output = InstanceOutput(folder, metadata, evalset, n=request.n)
     todo = [case_id for case_id in chosen if case_id not in output.finished]
     if not todo:
-        click.echo(f"All {len(chosen):,} instances are done already; nothing to do. Output: {output.place}")
+        every = "The one instance is" if len(chosen) == 1 else f"All {len(chosen):,} instances are"
+        click.echo(f"{every} done already; nothing to do. Output: {output.place}")
         return 0
     if output.finished:
         click.echo(

@@ -118,10 +118,11 @@ def remove(names: tuple[str, ...], yes: bool, workspace: str | None) -> None:
         runs = {run.id: run for run in (named_run(store, name) for name in names)}
     n = sum(run.n_done for run in runs.values())
     listed = ", ".join(map(str, runs))
+    trials = "1 trial" if n == 1 else f"{n:,} trials"
     if not yes:
         if not sys.stdin.isatty():
-            raise UsageError(f"rm deletes {n:,} trials for good; say --yes where nobody can be asked")
-        click.confirm(f"Delete run {listed} with {n:,} trials for good?", abort=True)
+            raise UsageError(f"rm deletes {trials} for good; say --yes where nobody can be asked")
+        click.confirm(f"Delete run {listed} with {trials} for good?", abort=True)
 
     async def work(desk: Desk, run: RunSummary) -> int:
         await desk.runs.delete(run.id)

@@ -10,7 +10,7 @@ from evaldesk.cli.progress import duration_words
 from evaldesk.cli.run_list import run_item
 from evaldesk.cli.runs_of import json_option, named_run, opened_store, run_name, workspace_option
 from evaldesk.desk.run_numbers import run_numbers
-from evaldesk.report import clopper_pearson, cost_words, exact_words, pass_curve, passed_sentence
+from evaldesk.report import clopper_pearson, cost_words, counted_words, exact_words, pass_curve, passed_sentence
 from evaldesk.report.turn_text import printable
 from evaldesk.store import RunSummary, Store
 
@@ -48,7 +48,7 @@ def _lines(store: Store, run: RunSummary) -> list[tuple[str, str]]:
     found = [
         ("Run", str(run.id) + (f", {run_name(run)}" if run_name(run) != str(run.id) else "")),
         ("Status", run.status + (f": {run.reason}" if run.reason else "")),
-        ("Progress", f"{run.n_done:,} of {run.n_trials:,} trials"),
+        ("Progress", counted_words(run.n_done, run.n_trials, "trial")),
         ("Duration", duration_words(run.active_ms / 1000) if run.active_ms else "–"),
         ("Result", passed_sentence(run.n_passed, run.n_scored, numbers.interval)),
         *_for_sure(run),
@@ -84,7 +84,11 @@ def _hints(run: RunSummary) -> list[str]:
     if run.status in ("pending", "running"):
         hints.append(f"`evaldesk run stop {run.id}` stops it.")
     if run.n_todo and run.status in ("stopped", "failed"):
-        hints.append(f"`evaldesk run resume {run.id}` plays the {run.n_todo:,} trials that are left.")
+        hints.append(f"`evaldesk run resume {run.id}` plays {_trials(run.n_todo, 'remaining')}.")
     if run.n_errored and run.status in ("stopped", "failed", "finished"):
-        hints.append(f"`evaldesk run retry {run.id}` plays the {run.n_errored:,} errored trials again.")
+        hints.append(f"`evaldesk run retry {run.id}` plays {_trials(run.n_errored, 'errored')} again.")
     return [*hints, f"`evaldesk open {run.id}` shows it in the browser."]
+
+
+def _trials(n: int, kind: str) -> str:
+    return f"the one {kind} trial" if n == 1 else f"the {n:,} {kind} trials"

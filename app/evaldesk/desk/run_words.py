@@ -77,7 +77,8 @@ def _why_nothing(summary: RunSummary) -> str:
         return "The first verdicts appear as soon as they are stored."
     parts = [f"{summary.n_errored:,} errored" if summary.n_errored else ""]
     parts.append(f"{summary.n_unscored:,} could not be scored" if summary.n_unscored else "")
-    return f"Of {summary.n_done:,} trials {' and '.join(filter(None, parts))}. A rate of nothing is not a rate."
+    trials = "1 trial" if summary.n_done == 1 else f"{summary.n_done:,} trials"
+    return f"Of {trials} {' and '.join(filter(None, parts))}. A rate of nothing is not a rate."
 
 
 def _seconds_left(summary: RunSummary) -> float | None:

@@ -9,6 +9,7 @@ from typing import ClassVar, Literal
 
 from evaldesk.matching import CallRule, Order, Step, TrajectoryMatch, match_by_rule
 from evaldesk.metrics.call_words import accepted_calls, aligned_details, other_calls, same_calls
+from evaldesk.metrics.counting import part_of
 from evaldesk.metrics.metric import MetricInfo
 from evaldesk.metrics.tool_options import ToolOptions
 from evaldesk.metrics.turn_scores import NOT_PLAYED, Judgement, score_turns
@@ -86,8 +87,8 @@ class _ToolMatch(ToolOptions):
             return same_calls(wanted, made)
         n = match.n_matched or 0
         if self.part != "score":
-            given = f"{n} of {len(made)} calls made were expected"
-            asked = f"{n} of {len(wanted)} expected calls were made"
+            given = part_of(n, len(made), "call", "was expected", "were expected")
+            asked = part_of(n, len(wanted), "expected call", "was made", "were made")
             return {"precision": f"{given}.", "recall": f"{asked}."}.get(self.part, f"{given}, {asked}.")
         if match.score == 1.0 and self.order == "subset":
             return f"Nothing but expected calls was made, {n} of {len(wanted)}."

@@ -19,6 +19,7 @@ from evaldesk.metrics import (
     unscored_reasons,
 )
 from evaldesk.model import DEFAULT_CRITERIA, Case, Criterion
+from evaldesk.report import counted_words
 from evaldesk.web.criteria_form import FILLED, LABEL, OTHER, Typed, text_typed, ticked_metrics, typed_criterion
 from evaldesk.web.option_text import LISTED, write_option
 
@@ -35,12 +36,12 @@ GROUPS: Mapping[str, str] = {
     "effort": "What a trial takes: needs nothing, informs unless it gets a limit",
 }
 USUAL = frozenset({"tool_calls", "reference"})
-_MET: Mapping[str, str] = {
-    "tool_calls": "say which tools to call",
-    "reference": "have a reference",
-    "reference_json": "have a reference in JSON",
-    "reference_number": "have a number in the reference",
-    "final_state": "say what the final state should be",
+_MET: Mapping[str, tuple[str, str, str]] = {
+    "tool_calls": ("says", "say", "which tools to call"),
+    "reference": ("has", "have", "a reference"),
+    "reference_json": ("has", "have", "a reference in JSON"),
+    "reference_number": ("has", "have", "a number in the reference"),
+    "final_state": ("says", "say", "what the final state should be"),
 }
 
 
@@ -143,7 +144,7 @@ def unscored_words(unscored: Mapping[str, str], n_cases: int) -> str:
     if len(unscored) == n_cases:
         return f"Every case would be unscored. {reason}"
     named = ", ".join(list(unscored)[:MAX_NAMED]) + (" and more" if len(unscored) > MAX_NAMED else "")
-    return f"{len(unscored)} of {n_cases} cases would be unscored and could not pass: {named}. {reason}"
+    return f"{counted_words(len(unscored), n_cases, 'case')} would be unscored and could not pass: {named}. {reason}"
 
 
 def _shown(ticked: Iterable[str]) -> Iterator[str]:
@@ -168,7 +169,12 @@ def _group_tag(group: str, metrics: Sequence[MetricField], cases: Sequence[Case]
     if group not in _MET or not cases:
         return ""
     n_met = len(cases) - len(unscored_reasons(Criterion(metrics[0].name), cases))
-    return f"{n_met} of {len(cases)} cases {_MET[group]}"
+    return _met_words(n_met, len(cases), group)
+
+
+def _met_words(n: int, n_all: int, need: str) -> str:
+    one, many, what = _MET[need]
+    return f"{counted_words(n, n_all, 'case')} {one if n == 1 else many} {what}"
 
 
 def _metric_field(typed: Typed, info: MetricInfo, is_checked: bool, cases: Sequence[Case], offer: Offer) -> MetricField:
@@ -185,9 +191,7 @@ def _metric_field(typed: Typed, info: MetricInfo, is_checked: bool, cases: Seque
         is_checked=is_checked,
         options=tuple([field for kind, field in fields if kind not in RARE]),
         rare=(*(field for kind, field in fields if kind in RARE), *_other_field(typed, info.name)),
-        met=f"{len(cases) - len(unscored)} of {len(cases)} cases {_MET[info.needs]}"
-        if info.needs in _MET and unscored
-        else "",
+        met=_met_words(len(cases) - len(unscored), len(cases), info.needs) if info.needs in _MET and unscored else "",
         unscored=unscored_words(unscored, len(cases)),
         is_unavailable=bool(cases) and len(unscored) == len(cases),
         label=text_typed(typed, f"{info.name}.{LABEL}", metric_label(info.name)) if metric_label(info.name) else None,

@@ -33,6 +33,7 @@ from evaldesk.web.run_form import (
     typed_values,
     unscored_lines,
 )
+from evaldesk.web.words import plural
 
 GONE = "The one asked for is not here: deleted, renamed, or in a folder that is not served. Choose another."
 
@@ -165,7 +166,7 @@ async def _filled(request: Request, typed: Typed) -> RunForm:
     return RunForm(
         problems=problems,
         agents=[(each.id, each.name) for each in agents],
-        evalsets=[(file.id, f"{file.name} ({file.n_cases} cases)") for file in files],
+        evalsets=[(file.id, f"{file.name} ({plural(file.n_cases, 'case')})") for file in files],
         agent=agent.id if agent else "",
         evalset=evalset_id,
         own_model=(agent.description.model or "") if agent and agent.description else "",
