@@ -21,7 +21,7 @@ def root_agent(message, state):
     if "raise" in message:
         raise LookupError("no price list for 2026 in /srv/prices; load it first")
     if "wait" in message:
-        threading.Event().wait(300)
+        threading.Event().wait()
     state["answered"] = [*state.get("answered", []), message]
     print("looked at", len(message), "letters")
     return "Answer to: " + message

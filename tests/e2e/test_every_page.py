@@ -20,12 +20,18 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.browser
 
 AXE = (importlib.resources.files("axe_playwright_python") / "axe.min.js").read_text("utf-8")
-FAULTS = """async (rules) => (await axe.run(document, {resultTypes: ["violations"], ...rules})).violations
-  .flatMap(fault => fault.nodes.map(node => [fault.impact, fault.id, node.target.join(" "), node.failureSummary]))"""
+NODES = """.violations.flatMap(fault =>
+  fault.nodes.map(node => [fault.impact, fault.id, node.target.join(" "), node.failureSummary]))"""
+FAULTS = f"async rules => (await axe.run(document, rules)){NODES}"
+UNFOLDED = f"""async rules => {{
+  const folded = [...document.querySelectorAll("details:not([open])")];
+  for (const details of folded) details.open = true;
+  return folded.length ? (await axe.run(folded, rules)){NODES} : [];
+}}"""
 WIDER = """() => document.scrollingElement.scrollWidth <= innerWidth ? [] : ["the page", ...[
   ...document.querySelectorAll("body *")].filter(box => box.getBoundingClientRect().right > innerWidth)
   .map(box => box.tagName + "." + box.className).slice(0, 5)]"""
-ALL_RULES = {"preload": False}
+ALL_RULES = {"preload": False, "resultTypes": ["violations"]}
 OF_COLOURS = ALL_RULES | {"runOnly": {"type": "rule", "values": ["color-contrast", "link-in-text-block"]}}
 ROWS = Path(__file__).parents[1] / "formats" / "exchange_samples" / "osmosis-csv.csv"
 # Between day and night only colours change; that this is so has a test of its own.
@@ -66,7 +72,7 @@ def places(resident: Visitor) -> Mapping[str, str]:
     places = {f"set-{name}": f"/evalsets/{set_id}" for name, set_id in sets.items()}
     places |= {f"id-{name}": set_id for name, set_id in sets.items()}
     calls = {"tool_trajectory_avg_score": "1"}
-    places["run-live"] = resident.run("moody", sets["endless"], calls, n="3", timeout_s="600")
+    places["run-live"] = resident.run("moody", sets["endless"], calls, n="3", timeout_s="86400")
     places["chat-broken"] = resident.chat("broken", "{}", "Hello?")
     places["chat-empty"] = resident.chat("hello_world", "{}")
     places["chat-raises"] = resident.chat("moody", "{}", ANSWERS, RAISES)
@@ -214,7 +220,7 @@ def _go(someone: Visitor, places: Mapping[str, str], address: str) -> None:
 
 
 def check(someone: Visitor, name: str) -> None:
-    """Look at the page as it stands with every screen."""
+    """Look at the page with every screen, and at what can be unfolded on it."""
     page = someone.page
     expect(page.get_by_role("heading", level=1)).to_have_count(1)
     faults: list[Any] = []
@@ -224,6 +230,8 @@ def check(someone: Visitor, name: str) -> None:
         faults += [[size, scheme, *fault] for fault in page.evaluate(FAULTS, rules)]
         wider += [[size, scheme, box] for box in page.evaluate(WIDER)]
         someone.shoot(f"{name}-{size}-{scheme}")
+    faults += [["unfolded", scheme, *fault] for fault in page.evaluate(UNFOLDED, ALL_RULES)]
+    wider += [["unfolded", size, box] for box in page.evaluate(WIDER)]
     for width in WIDTHS:
         page.set_viewport_size({"width": width, "height": 844})
         wider += [[width, box] for box in page.evaluate(WIDER)]
