@@ -55,6 +55,13 @@ def inline(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     return asked
 
 
+def _frames_shown(failure: pytest.ExceptionInfo[AssertionError]) -> list[str]:
+    """What pytest prints the source of, of the failure and of whatever it came of."""
+    assert failure.value.__cause__ is None
+    assert failure.value.__suppress_context__ or failure.value.__context__ is None
+    return [entry.name for entry in failure.traceback.filter(failure)]
+
+
 @pytest.mark.usefixtures("inline")
 def test_agent_evaluator_raises_with_the_turn_that_differs(tmp_path: Path) -> None:
     path = _write_tests(tmp_path, reference="goodbye")
@@ -66,6 +73,7 @@ def test_agent_evaluator_raises_with_the_turn_that_differs(tmp_path: Path) -> No
     assert "0 of 1 passed" in said
     assert 'expected answer  "goodbye"' in said
     assert 'actual answer    "hello"' in said
+    assert _frames_shown(failure) == ["test_agent_evaluator_raises_with_the_turn_that_differs"]
 
 
 def test_agent_evaluator_runs_sync_in_both_spellings(tmp_path: Path, inline: list[Any]) -> None:
@@ -86,8 +94,9 @@ async def test_agent_evaluator_is_awaited_in_a_loop(tmp_path: Path) -> None:
     await AgentEvaluator.evaluate("hello", _write_tests(tmp_path, reference="hello"), print_detailed_results=False)
     await asyncio.create_task(AgentEvaluator.evaluate("hello", tmp_path / "hello.test.json", num_runs=1))
 
-    with pytest.raises(AssertionError, match="goodbye"):
+    with pytest.raises(AssertionError, match="goodbye") as failure:
         await AgentEvaluator.evaluate("hello", _write_tests(tmp_path, reference="goodbye"))
+    assert _frames_shown(failure) == ["test_agent_evaluator_is_awaited_in_a_loop"]
 
 
 def test_a_folder_is_run_to_its_end_before_it_fails(tmp_path: Path, inline: list[Any]) -> None:

@@ -223,8 +223,9 @@ def test_a_file_that_cannot_be_read_is_an_error_of_the_collection(project: pytes
         ("--evaldesk-n=1001", "evaldesk: trials of each case: 1 to 1000, not 1001"),
         ("--evaldesk-concurrency=0", "evaldesk: trials at once: 1 to 256, not 0"),
         ("--evaldesk-timeout=nan", "evaldesk: limit of a trial in seconds: 0.1 to 86400, not nan"),
+        ("--evaldesk-n=1.5", "evaldesk: --evaldesk-n is a whole number, not '1.5'"),
         ("--evaldesk-min-pass-rate=1.1", "evaldesk: --evaldesk-min-pass-rate is between 0 and 1, got 1.1"),
-        ("--evaldesk-timeout=soon", "*could not convert*soon*"),
+        ("--evaldesk-timeout=soon", "evaldesk: --evaldesk-timeout is a number, not 'soon'"),
     ],
 )
 def test_wrong_options_are_one_line(project: pytest.Pytester, option: str, said: str) -> None:

@@ -23,6 +23,7 @@ def conclude(
     agent_module: str, results: Sequence[RunResult], is_detailed: bool, output_file: str | os.PathLike[str] | None
 ) -> None:
     """Say and write what was asked for, and raise when ADK would."""
+    __tracebackhide__ = True
     if is_detailed:
         sys.stdout.write("".join(_details(result) for result in results))
     if output_file is not None:

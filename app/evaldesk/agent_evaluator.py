@@ -44,6 +44,7 @@ class AgentEvaluator:
         names the session that files of the old form start from. `output_file` is a CSV to which a row for each turn
         and metric is appended. Raises AssertionError, or ValueError when there is nothing to run.
         """
+        __tracebackhide__ = True
         from evaldesk.desk.criteria import find_criteria_file
         from evaldesk.model import DEFAULT_CRITERIA
 
@@ -54,6 +55,7 @@ class AgentEvaluator:
         from evaldesk.agent_conclusion import conclude
 
         async def work() -> None:
+            __tracebackhide__ = True
             results = [
                 await _run(
                     agent_module,
@@ -81,9 +83,11 @@ class AgentEvaluator:
         output_file: str | os.PathLike[str] | None = None,
     ) -> Evaluation:
         """As `evaluate`, for an eval set that was read already; `criteria` and `eval_config` as `evaldesk.evaluate`."""
+        __tracebackhide__ = True
         from evaldesk.agent_conclusion import conclude
 
         async def work() -> None:
+            __tracebackhide__ = True
             given = criteria if eval_config is None else eval_config
             result = await _run(agent_module, eval_set, given, num_runs, agent_name)
             conclude(agent_module, [result], print_detailed_results, output_file)
@@ -122,6 +126,7 @@ class Evaluation(Coroutine[Any, Any, None]):
         self._work = work
 
     def __await__(self) -> Generator[Any, Any, None]:
+        __tracebackhide__ = True
         if self._work is not None:
             yield from self._work.__await__()
 
@@ -144,14 +149,27 @@ class Evaluation(Coroutine[Any, Any, None]):
 
 
 def _now_or_awaited(work: Coroutine[Any, Any, None]) -> Evaluation:
+    __tracebackhide__ = True
+    if _is_in_loop():
+        return Evaluation(work)
+
+    import asyncio
+
+    try:
+        asyncio.run(work)
+    except AssertionError as error:  # what a test prints is the turns that differ, and no frames of ours
+        raise error.with_traceback(None) from None
+    return Evaluation()
+
+
+def _is_in_loop() -> bool:
     import asyncio
 
     try:
         asyncio.get_running_loop()
     except RuntimeError:
-        asyncio.run(work)
-        return Evaluation()
-    return Evaluation(work)
+        return False
+    return True
 
 
 def _checked(num_runs: int, work: Coroutine[Any, Any, None]) -> Coroutine[Any, Any, None]:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
 
@@ -21,6 +21,7 @@ from evaldesk.report.run_result import CaseResult
 from evaldesk.report.turn_text import first_words, trial_text
 from evaldesk.settings import Settings, read_settings
 
+Number = TypeVar("Number", int, float)
 ENDINGS = (".test.json", ".evalset.json")
 
 
@@ -31,28 +32,36 @@ class EvalSetCollecting:
         self._config = config
         self._bench: Bench | None = None
         try:
-            self.n = int(self.said("n"))
-            self.min_pass_rate = float(self.said("min-pass-rate"))
+            self.n = self._number("n", int)
+            self.min_pass_rate = self._number("min-pass-rate", float)
             if not 0 <= self.min_pass_rate <= 1:
                 raise UsageError(f"--evaldesk-min-pass-rate is between 0 and 1, got {self.min_pass_rate:g}")
             self._settings = read_settings(config.rootpath, (), environment=os.environ)
             self.agent = _agent(config, self._settings)
             self._options = RunOptions(
                 n=self.n,
-                concurrency=int(self.said("concurrency")),
-                timeout_s=float(self.said("timeout")),
+                concurrency=self._number("concurrency", int),
+                timeout_s=self._number("timeout", float),
                 model=self.said("model") or None,
                 user_model=self.said("user-model") or None,
-                seed=int(self.said("seed")),
+                seed=self._number("seed", int),
             )
             check_numbers(self._options)
-        except (EvaldeskError, ValueError) as error:
+        except EvaldeskError as error:
             raise pytest.UsageError(f"evaldesk: {error}") from error
 
     def said(self, name: str) -> str:
         """The option, or what the ini file says."""
         given = self._config.getoption(f"--evaldesk-{name}")
         return str(given or self._config.getini(f"evaldesk_{name.replace('-', '_')}"))
+
+    def _number(self, name: str, kind: Callable[[str], Number]) -> Number:
+        said = self.said(name)
+        try:
+            return kind(said)
+        except ValueError:
+            words = "a whole number" if kind is int else "a number"
+            raise UsageError(f"--evaldesk-{name} is {words}, not {said!r}") from None
 
     @property
     def bench(self) -> Bench:
