@@ -6,7 +6,7 @@ import csv
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from evaldesk.model import Score, ToolCall
+from evaldesk.model import Score, ToolCall, TurnRecord
 from evaldesk.report.run_result import CaseResult, RunResult
 from evaldesk.report.spreadsheet import cell
 from evaldesk.report.turn_text import call_text
@@ -41,10 +41,13 @@ def append_adk_rows(path: Path, results: Sequence[RunResult]) -> None:
 
 def _rows(evalset_id: str, case: CaseResult) -> Iterator[list[object]]:
     for trial in case:
+        played = trial.transcript.turns
         for score in trial.scores:
             if score.turn is None or score.turn >= len(case.case.turns):
                 continue
-            turn, record = case.case.turns[score.turn], trial.transcript.turns[score.turn]
+            turn = case.case.turns[score.turn]
+            # A trial that broke off has scores for the turns that were never played, too.
+            record = played[score.turn] if score.turn < len(played) else TurnRecord(turn.query)
             head = [evalset_id, case.id, score.metric, score.threshold, score.value, _status(score)]
             answers = [turn.query, turn.expected.reference or "", record.answer]
             yield [*head, *answers, _calls(turn.expected.tool_calls or ()), _calls(record.tool_calls)]
