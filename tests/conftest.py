@@ -25,17 +25,20 @@ FLAGS = [
     "--headless",
     "--no-sandbox",
     "--disable-gpu",
+    "--disable-gpu-compositing",
     "--disable-quic",
     "--no-first-run",
     "--disable-background-networking",
     "--disable-component-update",
     "--disable-sync",
+    "--js-flags=--no-lazy-feedback-allocation",  # a page is looked at once: what warms up slowly stays cold
 ]
 # The files that take longest begin, so that all workers of pytest-xdist end at about the same time.
 LONGEST = (
     "test_every_page.py",
     "test_journey.py",
     "test_fuzz.py",
+    "test_hostile_agents.py",
     "test_long_run.py",
     "test_crashes.py",
     "test_hostile_text.py",
