@@ -62,7 +62,7 @@ async def root_agent(message, state):
     yield "It is " + message
 """
 
-LIMIT_S = 12  # the largest answers take a second or two where nobody else is at work
+LIMIT_S = 20  # the largest answers take a second or two where nobody else is at work
 # What is sent, the status and verdict of its trial, and what is said of it.
 HOSTILE = [
     ("block", "timed_out", "errored", f"{LIMIT_S} s"),
