@@ -10,6 +10,7 @@ from shutil import copyfile
 
 import pytest
 
+from evaldesk.desk.criteria import read_criteria
 from evaldesk.desk.evalsets import EvalSetDesk, SetNameTakenError
 from evaldesk.desk.exporting import export_run, recorded_run
 from evaldesk.desk.imported_runs import check_playable
@@ -153,6 +154,16 @@ def test_secrets_are_taken_out_of_what_is_stored(desk: ImportDesk, store: Store)
     (run_id,) = desk.take_in(read_file(data, "r.json"), source="r.json", name="").run_ids
 
     assert "sk-very-secret-value-123" not in str(store.runs.trial(run_id, 0, 0))
+
+
+def test_the_criteria_of_a_run_are_given_out_for_the_next_one(desk: ImportDesk, store: Store, tmp_path: Path) -> None:
+    (run_id,) = desk.take_in(sample("adk-results"), source="x", name="").run_ids
+
+    export = export_run(store, run_id, "criteria")
+
+    (tmp_path / export.file_name).write_bytes(export.data)
+    assert export.file_name.endswith(".test_config.json")
+    assert read_criteria(tmp_path / export.file_name) == store.runs.summary(run_id).config.criteria
 
 
 @pytest.mark.parametrize("name", [*names_for("run"), "csv"])

@@ -24,12 +24,13 @@ DEFAULT_EVALSET, DEFAULT_RUN = "adk", "adk-results"
 def export(what: str, format_name: str | None, output: str | None, force: bool, workspace: str | None) -> None:
     """Give out an eval set by its name, or a run by its number.
 
-    Formats of a run: adk-results, osmosis-results, openhands, atif, otel, csv. `evaldesk convert` reads and
-    writes them all.
+    Formats of a run: adk-results, osmosis-results, openhands, atif, otel, csv, and criteria for its
+    criteria alone.
 
     \b
     evaldesk export hello_world --format osmosis-jsonl -o hello.jsonl
     evaldesk export 12 --format csv -o run.csv
+    evaldesk export 12 --format criteria -o test_config.json
     """
     settings = open_home(workspace)
     if what.isdecimal():

@@ -12,6 +12,7 @@ from evaldesk.desk.run_names import evalset_name
 from evaldesk.desk.run_results import read_cases
 from evaldesk.errors import FormatError, NotFoundError
 from evaldesk.formats import FORMATS, losses
+from evaldesk.formats.criteria_file import CriteriaFile, write_criteria_file
 from evaldesk.formats.exchange import RecordedRun
 from evaldesk.formats.files import names_for, suffix_of, title_of, write_file
 from evaldesk.model import EvalSet
@@ -21,6 +22,8 @@ from evaldesk.store import Store
 
 CSV = "csv"
 CSV_TITLE = "CSV, one line for each trial"
+CRITERIA = "criteria"
+CRITERIA_TITLE = "Criteria, as a test_config.json"
 MEDIA_TYPES = {".json": "application/json", ".jsonl": "application/x-ndjson", ".csv": "text/csv; charset=utf-8"}
 
 
@@ -47,15 +50,21 @@ def export_form(evalset: EvalSet, name: str) -> ExportForm:
 
 def run_formats() -> tuple[tuple[str, str], ...]:
     """The formats a run can be given out in, each with what people call it."""
-    return (*((name, title_of(name)) for name in names_for("run")), (CSV, CSV_TITLE))
+    return (*((name, title_of(name)) for name in names_for("run")), (CSV, CSV_TITLE), (CRITERIA, CRITERIA_TITLE))
 
 
 def export_run(store: Store, run_id: int, format_name: str) -> Export:
-    """The finished trials of a run as a file. Raises NotFoundError for the run or the format, and FormatError."""
+    """The finished trials of a run, or its criteria, as a file.
+
+    Raises NotFoundError for the run or the format, and FormatError.
+    """
     names = [name for name, _ in run_formats()]
     if format_name not in names:
         raise NotFoundError.among("format", format_name[:100], names)
-    stem = f"run_{run_id}_{_plain(evalset_name(store.runs.summary(run_id).config))}"
+    config = store.runs.summary(run_id).config
+    stem = f"run_{run_id}_{_plain(evalset_name(config))}"
+    if format_name == CRITERIA:
+        return Export(f"{stem}.test_config.json", write_criteria_file(CriteriaFile(config.criteria)))
     if format_name == CSV:
         return Export(f"{stem}.csv", _table(store, run_id))
     return Export(f"{stem}{suffix_of(format_name)}", write_file(recorded_run(store, run_id), format_name))
