@@ -116,7 +116,9 @@ def _read_toml(path: Path) -> Mapping[str, object]:
         return {}
     try:
         table = tomllib.loads(path.read_text("utf-8"))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except UnicodeDecodeError as error:
+        raise UsageError(f"{path}: byte {error.start + 1} is not UTF-8; save the file as UTF-8") from error
+    except tomllib.TOMLDecodeError as error:
         raise UsageError(f"{path}: {error}") from error
     unknown = set(table) - KEYS
     if unknown:

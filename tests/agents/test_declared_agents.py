@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from evaldesk.agents import declared_refs, find_agents, load_agent, with_declared
+from evaldesk.agents import declared_refs, find_agents, load_agent, named_ref, with_declared
 from evaldesk.cli.workspace import named_agent, open_settings
 from evaldesk.errors import AgentError, UsageError
 from evaldesk.model import AgentRef, Session
@@ -112,6 +112,11 @@ def test_a_wrong_table_is_refused_with_its_place(workspace: Path, text: str, say
         _refs(workspace, text)
 
     assert "evaldesk.toml" in str(caught.value)
+
+
+def test_a_name_that_is_nearly_declared_is_answered_with_it(workspace: Path) -> None:
+    with pytest.raises(UsageError, match=r"'bokshop' is neither .*; did you mean bookshop\?"):
+        named_ref("bokshop", {"bookshop": {"model": "demo/dice"}}, workspace)
 
 
 def test_a_tool_that_is_not_there_is_named(workspace: Path) -> None:

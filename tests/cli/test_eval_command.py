@@ -78,6 +78,7 @@ def test_options_take_dashes_and_underscores(place: Place, spelled: str) -> None
         (("samples/hello_world", "nowhere.json"), "is not a file"),
         (("samples/hello_word", "nowhere.json"), "did you mean 'hello_world'"),
         (("samples/hello_world", "test_confg.json"), "did you mean test_config.json?"),
+        (("samples/hello_world", "hello_world", "--workspace", "nowhere"), "nowhere is not a folder; name the folder"),
         (("test_config", "x.json"), "nor an agent that evaldesk.toml declares; did you mean test_config.json?"),
         (("samples/hello_world", "hello_world", "-o", "test_config.json/a.csv"), "cannot be written to; name another"),
         (("samples/hello_world", "hello_world", "--pass-hat", "5=1"), "asks for 5 trials of each case; say --n 5"),

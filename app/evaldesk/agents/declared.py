@@ -21,6 +21,7 @@ import re
 from collections.abc import Mapping, Sequence
 from contextlib import chdir
 from dataclasses import replace
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
@@ -66,7 +67,15 @@ def named_ref(spec: str, tables: Mapping[str, Mapping[str, object]], workspace: 
     Raises UsageError.
     """
     declared = {ref.id: ref for ref in declared_refs(tables, workspace)}
-    return declared[spec] if spec in declared else agent_ref(spec)
+    if spec in declared:
+        return declared[spec]
+    try:
+        return agent_ref(spec)
+    except UsageError as error:
+        nearest = get_close_matches(spec, declared, n=1)
+        if nearest and "did you mean" not in str(error):
+            raise UsageError(f"{error}; did you mean {nearest[0]}?", field="agent") from None
+        raise
 
 
 def llm_fields(ref: AgentRef) -> dict[str, Any]:

@@ -113,6 +113,8 @@ class EvalRequest:
 
     def settings(self) -> Settings:
         """Settings of the workspace, in which the models that were named may be used."""
+        if not self.home.is_dir():
+            raise UsageError(f"{self.home} is not a folder; name the folder that holds .evaldesk, or is to hold it")
         n_workers = max(1, min(self.concurrency or 4, os.cpu_count() or 2))
         settings = read_settings(self.home, (self.home,), environment=os.environ, n_workers=n_workers)
         named = [model for model in (self.model, self.baseline_model) if model]
