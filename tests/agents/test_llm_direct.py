@@ -144,7 +144,7 @@ async def test_a_refused_key_is_named_by_its_variable(endpoint: Endpoint, monkey
     monkeypatch.setenv("MINE", "m-key")
     endpoint.fails(401)
 
-    with pytest.raises(ModelError, match="set MINE where the desk is started"):
+    with pytest.raises(ModelError, match="set MINE where Evaldesk is started"):
         await complete(call_of(endpoint, api_key_env="MINE"))
 
 

@@ -26,7 +26,7 @@ def missing_package(error: BaseException) -> str:
     """What to install for an import that failed; empty when it is no framework of ours that is missing."""
     name = error.name if isinstance(error, ModuleNotFoundError) else None
     if name and name.startswith("osmosis_ai."):
-        return f"Evaldesk's stand-in for osmosis_ai has no {name}; pip install osmosis-ai where the desk is started"
+        return f"Evaldesk's stand-in for osmosis_ai has no {name}; pip install osmosis-ai where Evaldesk is started"
     tops = [top for top in EXTRAS if name and (name == top or name.startswith(f"{top}."))]
     if not tops:
         return ""

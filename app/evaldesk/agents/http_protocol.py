@@ -45,7 +45,7 @@ def headers_from(variables: dict[str, str], agent_id: str) -> dict[str, str]:
     """The headers whose values are in these variables. Raises AgentError naming one that is not set."""
     missing = [name for name in variables.values() if name not in os.environ]
     if missing:
-        raise AgentError(f"{agent_id}: the environment has no {missing[0]}; set it where the desk is started")
+        raise AgentError(f"{agent_id}: the environment has no {missing[0]}; set it where Evaldesk is started")
     return {header: os.environ[name] for header, name in variables.items()}
 
 

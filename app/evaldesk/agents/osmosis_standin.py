@@ -66,7 +66,7 @@ class _Standin(ModuleType):
             raise AttributeError(name)
         raise AttributeError(
             f"Evaldesk's stand-in for {self.__name__} has no {name}; install the real package with "
-            "`pip install osmosis-ai` where the desk is started"
+            "`pip install osmosis-ai` where Evaldesk is started"
         )
 
 

@@ -36,7 +36,7 @@ def model_of(name: str | None, asked: ModelOptions, found: Any, *, own: str) -> 
     model = bare if slash and provider in {"openai", "hosted_vllm"} else name or own
     key = os.environ.get(asked.api_key_env or "OPENAI_API_KEY")
     if asked.api_key_env and not key:
-        sentence = f"the environment has no {asked.api_key_env}; set it where the desk is started"
+        sentence = f"the environment has no {asked.api_key_env}; set it where Evaldesk is started"
         raise ModelError(sentence, kind="authentication", is_fatal=True)
     client = AsyncOpenAI(base_url=asked.base_url, api_key=key or "none", max_retries=PATIENT.n_attempts - 1)
     return {"model": OpenAIChatModel(model, provider=OpenAIProvider(openai_client=client))}

@@ -57,7 +57,7 @@ def key_of(call: ModelCall) -> str | None:
         return None
     key = os.environ.get(call.api_key_env)
     if not key:
-        sentence = f"{call.model}: the environment has no {call.api_key_env}; set it where the desk is started"
+        sentence = f"{call.model}: the environment has no {call.api_key_env}; set it where Evaldesk is started"
         raise ModelError(sentence, kind="authentication", is_fatal=True)
     return key
 

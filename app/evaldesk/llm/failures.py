@@ -101,7 +101,7 @@ def _fatal(names: set[str], status: int, text: str, said: str, model: str, key_n
     if _NO_MONEY.search(text) or status == 402:
         return ModelFailure("quota", f"{model}: the account has nothing left to spend: {said}", is_fatal=True)
     if names & {"AuthenticationError", "PermissionDeniedError"} or status in {401, 403} or _NO_KEY.search(text):
-        sentence = f"{model}: no valid key; set {key_name or _key_names(model)} where the desk is started: {said}"
+        sentence = f"{model}: no valid key; set {key_name or _key_names(model)} where Evaldesk is started: {said}"
         return ModelFailure("authentication", sentence, is_fatal=True)
     if "NotFoundError" in names or status == 404 or _NO_MODEL.search(text):
         sentence = f"{model}: no such model; name it as provider/model, openai/gpt-4o-mini or demo/dice say: {said}"
