@@ -15,9 +15,9 @@ from evaldesk.cli.runs_of import named_run, opened_store, workspace_option
 @click.option("--force", is_flag=True, help="Replace FILE when it is there.")
 @workspace_option
 def export_run_command(name: str, format_name: str, output: str | None, force: bool, workspace: str | None) -> None:
-    """Write the finished trials of the run NAME as a file: csv, adk-results, osmosis-results, openhands, atif, otel.
+    """Write the finished trials of the run NAME as a file: csv, adk-results, osmosis-results, openhands.
 
-    The format criteria is the criteria of the run alone.
+    Other formats are atif, otel, and criteria for the criteria of the run alone.
 
     \b
     evaldesk run export 12 -o run.csv
