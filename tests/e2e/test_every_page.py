@@ -43,24 +43,12 @@ LOOKS = (
 )
 Form = dict[str, str | float | bool]
 WIDTHS = (320, 768)  # beside those of the looks, 390 and 1440
-# Workers that wait for a run import LiteLLM, as long as whole seconds; here, those that play import what they need.
-WITHOUT_SPARES = """
-from evaldesk.cli import main
-from evaldesk.engine import SpareWorkers
-SpareWorkers.fill = lambda spares, purpose: None
-main()
-"""
 
 
 @pytest.fixture(scope="module")
 def furniture() -> Furniture:
     """Agents and eval sets of every kind, faulty ones included."""
     return furnish
-
-
-@pytest.fixture(scope="module")
-def program() -> tuple[str, ...]:
-    return ("-c", WITHOUT_SPARES)
 
 
 @pytest.fixture(scope="module")

@@ -22,6 +22,12 @@ WATCH = """() => {
 }"""
 
 
+@pytest.fixture(scope="module")
+def program() -> tuple[str, ...]:
+    """The desk as it is, spare workers included."""
+    return ("-m", "evaldesk")
+
+
 def test_a_chat_becomes_a_case_and_a_run_that_is_read_turn_by_turn(
     anyone: Visitor, request: pytest.FixtureRequest
 ) -> None:
