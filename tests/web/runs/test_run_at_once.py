@@ -31,6 +31,19 @@ def test_add_and_run_starts_five_trials_at_once(pages: Any, session: str) -> Non
     assert [*pages.desk.store.runs.case_ids(1).values()] == ["said"]
 
 
+def test_add_and_run_holds_also_where_the_name_was_taken(pages: Any, session: str) -> None:
+    typed = fields_of(pages.get(session).text) | {"case": "said"}
+    pages.post(session, **typed)
+
+    asked = pages.post(session, **typed | {"then": "run"})
+    assert 'value="free run"' in asked.text
+    answer = pages.post(session, **typed | {"choice": "free run"})
+
+    assert answer.headers["location"] == "/runs/1"
+    assert [*pages.desk.store.runs.case_ids(1).values()] == ["said_2"]
+    assert 'value="free"' in pages.post(session, **typed).text
+
+
 def test_save_and_run_is_by_the_agent_that_the_case_names(pages: Any) -> None:
     address = f"/evalsets/{pages.evalset}/cases/{case_key('greets')}"
     fields = fields_of(pages.get(address).text)

@@ -54,6 +54,7 @@ class Adding:
     secrets: tuple[str, ...] = ()
     taken: CaseNameTakenError | None = None
     lost: tuple[str, ...] = ()
+    is_run_next: bool = False
 
     @property
     def file(self) -> EvalSetFile | None:
@@ -122,13 +123,15 @@ async def save(request: Request) -> Response:
         case = case_from(adding.draft)[0]
         secrets = _secrets(case, desk_of(request).settings.environment)
         return _render(request, replace(adding, focus=focus, case=case, secrets=secrets))
+    choice, _, then = text_of(form, "choice").partition(" ")
+    adding = replace(adding, is_run_next="run" in (then, text_of(form, "then")))
     case, problems = case_from(adding.draft)
     await run_in_threadpool(_check_set, request, adding, problems)
     if problems:
         return _render(request, replace(adding, case=case, problems=problems), 422)
     adding = replace(adding, case=case)
     try:
-        set_id, saved = await run_in_threadpool(_store, request, adding, form)
+        set_id, saved = await run_in_threadpool(_store, request, adding, choice, form)
     except SetNameTakenError as error:
         sentence = f"There is an eval set named {error.name} already: choose it above, or name this one {error.free}."
         problems.add("new-set", "New eval set", sentence)
@@ -138,7 +141,7 @@ async def save(request: Request) -> Response:
     except CaseNameTakenError as error:
         problems.add("case", "Case", f"{adding.set_title} has a case named {error.case_id} already.")
         return _render(request, replace(adding, problems=problems, taken=error), 409)
-    if text_of(form, "then") == "run":
+    if adding.is_run_next:
         return leave(request, await run_case(request, set_id, saved.case, adding.session.agent_id), EDITOR)
     query = urlencode({"added": saved.key, "agent": adding.session.agent_id})
     return leave(request, f"/evalsets/{set_id}?{query}", EDITOR)
@@ -150,14 +153,14 @@ async def preview(request: Request) -> Response:
     return page(request, "cases/add.html", block="saved", adding=adding)
 
 
-def _store(request: Request, adding: Adding, form: FormData) -> tuple[str, FoundCase]:
+def _store(request: Request, adding: Adding, choice: str, form: FormData) -> tuple[str, FoundCase]:
     desk, case, set_id = desk_of(request), adding.case, adding.set_id
     if adding.file is None:
         set_id = desk.evalsets.create(adding.set_name)
-    if text_of(form, "choice") == "free":
+    if choice == "free":
         evalset, _, _ = desk.evalsets.read(set_id)
         case = replace(case, id=free_name(case.id, {each.id for each in evalset.cases}))
-    put = desk.evalsets.cases.put if text_of(form, "choice") == "overwrite" else desk.evalsets.cases.add
+    put = desk.evalsets.cases.put if choice == "overwrite" else desk.evalsets.cases.add
     saved = put(set_id, case, as_new_form=text_of(form, "form") == "adk")
     desk.store.sessions.note_case(adding.session.id, set_id, case.id)
     return set_id, saved
