@@ -169,6 +169,7 @@ def test_regressions_are_counted_against_a_run_and_against_a_file(place: Place) 
         (["--baseline", "old.json"], "neither a file nor the number of a run"),
         (["--max-regressions", "1"], "needs --baseline"),
         (["-o", "result.xls"], "the ending says the form"),
+        (["-o", "summary.md"], "--summary FILE writes Markdown"),
         (["--junit", "."], "is a folder"),
     ],
 )

@@ -90,6 +90,22 @@ def test_validate_holds_a_criteria_file_against_the_metrics_that_there_are(run: 
     assert "did you mean 'tool_exact'?" in result.stderr
 
 
+def test_validate_says_why_a_file_cannot_be_read(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    Path("test_config.json").write_text('{"criteria": {"tool_exact": 1.0}}')
+
+    def refuse(path: Path, *_: object, **__: object) -> None:
+        raise PermissionError(13, "Permission denied", str(path))
+
+    monkeypatch.setattr(Path, "open", refuse)
+
+    result = run("validate", "test_config.json")
+
+    assert (result.exit_code, result.stderr) == (
+        2,
+        "evaldesk: test_config.json cannot be read: Permission denied\n",
+    )
+
+
 def test_convert_reads_one_form_and_writes_another(run: Run) -> None:
     result = run("convert", ROWS, "add.evalset.json")
 

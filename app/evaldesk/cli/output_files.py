@@ -36,7 +36,8 @@ def check_outputs(request: EvalRequest) -> None:
         if request.module and is_folder(name):
             continue
         if _ending(name) not in WRITERS:
-            raise UsageError(f"-o {name}: the ending says the form; there are: {', '.join(WRITERS)}")
+            others = "--summary FILE writes Markdown, --junit FILE JUnit XML"
+            raise UsageError(f"-o {name}: the ending says the form; there are: {', '.join(WRITERS)}; {others}")
         if name.endswith(".parquet"):
             _check_parquet()
     files = (name for name in request.outputs if not request.module)

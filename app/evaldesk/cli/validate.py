@@ -69,7 +69,10 @@ def _examined(path: Path, format_name: str | None, *, is_json: bool) -> dict[str
 def _is_criteria(path: Path) -> bool:
     from evaldesk.formats.criteria_file import is_criteria_file
 
-    return path.is_file() and path.stat().st_size <= MAX_CRITERIA and is_criteria_file(path.read_bytes())
+    try:
+        return path.is_file() and path.stat().st_size <= MAX_CRITERIA and is_criteria_file(path.read_bytes())
+    except OSError:
+        return False  # whoever reads it next says why it cannot be read
 
 
 def _examined_criteria(path: Path, *, is_json: bool) -> dict[str, Any]:
