@@ -32,7 +32,7 @@ run: $(READY) ## Open the desk; ARGS="--port 9000 --no-open" are passed on
 	@$(BIN)/evaldesk ui $(ARGS)
 
 test: $(READY) ## Run the tests; those in a browser are skipped where there is none
-	$(BIN)/pytest -n auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder $(ARGS)
+	$(BIN)/pytest -n auto --maxprocesses 4 --dist worksteal $(ARGS)
 
 e2e: $(READY) ## Run the journeys in a headless Chromium
 	EVALDESK_REQUIRE_BROWSER=1 $(BIN)/pytest -m browser $(ARGS)
@@ -40,8 +40,8 @@ e2e: $(READY) ## Run the journeys in a headless Chromium
 torture: $(READY) ## Kill and flood for a long time
 	$(BIN)/pytest -m torture $(ARGS)
 
-check: $(READY) ## Format, lint, types, floors
-	$(BIN)/ruff format --check . && $(BIN)/ruff check . && $(BIN)/mypy && $(BIN)/lint-imports && $(BIN)/python .ci/check_tree.py
+check: $(READY) ## Format, lint, types, floors; counts the files that a reader opens
+	$(BIN)/ruff format --check . && $(BIN)/ruff check . && $(BIN)/mypy && $(BIN)/lint-imports && $(BIN)/python .ci/check_tree.py && $(BIN)/python .ci/count_rooms.py
 
 bench: $(READY) ## Measure speed and size
 	$(BIN)/python -m bench.run

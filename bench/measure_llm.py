@@ -67,8 +67,8 @@ def measure(folder: Path) -> list[Row]:
 
 
 async def _direct(call: ModelCall) -> float:
-    """As trials make it: on the loop of their lane."""
-    direct.settle_on(asyncio.get_running_loop())
+    """As trials make it: on the loop of their thread."""
+    direct.use_loop(asyncio.get_running_loop())
     try:
         return await _cpu_ms(lambda: complete(call))
     finally:

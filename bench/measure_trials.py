@@ -12,7 +12,7 @@ from pathlib import Path
 from bench.row import Row, rounded
 from evaldesk.agents import agent_ref
 from evaldesk.desk.desk import Desk
-from evaldesk.desk.run_plan import RunOptions, RunSubject
+from evaldesk.desk.runs.plan import RunOptions, RunSubject
 from evaldesk.model import AgentRef, Case, EvalSet, Expected, SessionInit, ToolCall, Turn
 from evaldesk.settings import Settings
 

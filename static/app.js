@@ -5,7 +5,8 @@
    data-rows             its children (tbody: rows; else children or [data-row] inside) are walked with j and k;
                          the current row is focused and has data-current; Enter opens its first link, x ticks it
    data-select           a form or section with tick boxes: [data-select-all] ticks every box in it,
-                         [data-select-count] shows how many, [data-select-some] is shown only while there are some
+                         [data-select-count] shows how many, [data-select-some] is shown only while there are some;
+                         a button with data-select-most="2" works up to two, data-select-beyond="2" is shown with more
    .tabs                 links to ids on this page: aria-current follows the address (also of nested targets)
    data-figure="ID"      <script type="application/json">: a Plotly figure drawn into the element with that id,
                          where the page brings Plotly (a swap that brings a figure to a page without it loads the
@@ -18,6 +19,8 @@
    data-confirm="TEXT"   a form that asks before it is sent
    data-keep-open        an element with an id: what is unfolded in it stays so when a swap brings it anew
    data-when-lost        is shown when a stream breaks off before its event `done`
+   data-stored           a form that htmx sends: keys pressed before its answer wait for it, and are dropped when it was
+                         not stored, which the [data-when-not-stored] in it says
    Keys stand down while one types, and with Ctrl, Alt or Meta held. `?` opens the popover #keys, `/` focuses the
    element with data-key="/" or type="search". */
 "use strict";
@@ -35,8 +38,61 @@ const isTyping = (element) =>
 document.addEventListener("keydown", (event) => {
   if (event.defaultPrevented || event.ctrlKey || event.altKey || event.metaKey || event.isComposing) return;
   if (isTyping(event.target)) return;
-  if (onKey(event.key, event.target)) event.preventDefault();
+  if (event.key === "Escape") destination = "";
+  if (isWaiting() && /^[a-z0-9]$/.test(event.key)) ahead.push(event.key);
+  else if (!onKey(event.key, event.target)) return;
+  event.preventDefault();
 });
+
+/* Keys pressed ahead of an answer. Once a link is followed they are meant for its page: here they would label or
+   open another trial than the one that is meant. */
+
+let ahead = [];
+let destination = ""; // of the link that was followed
+const storing = new Set(); // forms whose answer is awaited
+const MS_TO_READ = 1500; // no key leaves the page before a person has seen that something was not stored
+let lostAt = -MS_TO_READ;
+const isWaiting = () => document.readyState === "loading" || storing.size > 0 || destination !== "";
+
+function playAhead() {
+  while (ahead.length && !isWaiting()) onKey(ahead.shift(), document.body);
+}
+
+function isLeaving(element) {
+  if (!element.matches("a[href]:not([download], [target], [data-htmx-powered])")) return false;
+  return element.href.split("#")[0] !== location.href.split("#")[0];
+}
+
+document.addEventListener("submit", (event) => {
+  if (event.target.matches("[data-stored][data-htmx-powered]")) storing.add(event.target);
+});
+document.addEventListener("htmx:after:request", (event) => {
+  const { request, response } = event.detail.ctx;
+  // An error page has no place in the form.
+  if (storing.has(request.form) && ![200, 422].includes(response.status)) event.preventDefault();
+});
+document.addEventListener("htmx:finally:request", (event) => {
+  const { request, response } = event.detail.ctx;
+  if (!storing.delete(request.form)) return;
+  if (response?.status !== 200) {
+    ahead = [];
+    lostAt = performance.now();
+  }
+  const isAnswered = [200, 422].includes(response?.status);
+  $$("[data-when-not-stored]", request.form).forEach((element) => (element.hidden = isAnswered));
+  playAhead();
+});
+
+window.addEventListener("pagehide", () => {
+  if (destination && ahead.length) sessionStorage.setItem("keys-ahead", JSON.stringify([destination, ahead]));
+});
+window.addEventListener("pageshow", (event) => event.persisted && (destination = ""));
+function takeAhead() {
+  const [address, keys] = JSON.parse(sessionStorage.getItem("keys-ahead") ?? "[]");
+  sessionStorage.removeItem("keys-ahead");
+  if (address === location.href) ahead.unshift(...keys);
+  playAhead();
+}
 
 function onKey(key, target) {
   const announced = $$("[data-key]").find((element) => element.dataset.key === key && isShown(element));
@@ -51,6 +107,10 @@ function onKey(key, target) {
 
 function press(element) {
   if (!element || element.matches(":disabled, [aria-disabled=true]")) return false;
+  if (isLeaving(element)) {
+    if (performance.now() - lostAt < MS_TO_READ) return true;
+    destination = element.href;
+  }
   if (isTyping(element)) element.focus();
   else element.click();
   return true;
@@ -103,6 +163,8 @@ function count(group) {
   });
   $$("[data-select-count]", group).forEach((element) => (element.textContent = String(n)));
   $$("[data-select-some]", group).forEach((element) => (element.hidden = n === 0));
+  $$("[data-select-most]", group).forEach((button) => (button.disabled = n > Number(button.dataset.selectMost)));
+  $$("[data-select-beyond]", group).forEach((element) => (element.hidden = n <= Number(element.dataset.selectBeyond)));
 }
 
 /* Tabs */
@@ -139,7 +201,9 @@ document.addEventListener("submit", (event) => {
   else dirty.delete(event.target);
 }, true);
 window.addEventListener("beforeunload", (event) => {
-  if ([...dirty].some((form) => form.isConnected)) event.preventDefault();
+  if (![...dirty].some((form) => form.isConnected)) return;
+  event.preventDefault();
+  destination = "";
 });
 
 /* Writing a message */
@@ -256,6 +320,7 @@ document.addEventListener("htmx:after:swap", () => {
 document.addEventListener("DOMContentLoaded", () => {
   begin(document);
   followAddress();
+  takeAhead();
 });
 
 /* A page that is left before it was all there gives up its transition, which is no fault of it. */

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import shutil
 import signal
-from collections.abc import Iterator
+import sys
+from collections.abc import Generator, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,6 +18,10 @@ if TYPE_CHECKING:
     from playwright.sync_api import Browser
 
 os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "True")
+
+# Hundreds of processes import the same modules: without bytecode each compiles them again.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
 
 # No test is timed, and none is chance: the machines that run them are shared, and each plays the same examples.
 settings.register_profile("evaldesk", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
@@ -33,21 +39,23 @@ FLAGS = [
     "--disable-sync",
     "--js-flags=--no-lazy-feedback-allocation",  # a page is looked at once: what warms up slowly stays cold
 ]
-# The files that take longest begin, so that all workers of pytest-xdist end at about the same time.
+# The files that take longest, first the longest: they begin, so that all workers of pytest-xdist end at the same time.
 LONGEST = (
     "test_every_page.py",
     "test_journey.py",
-    "test_fuzz.py",
     "test_hostile_agents.py",
-    "test_long_run.py",
-    "test_crashes.py",
-    "test_hostile_text.py",
     "test_eval_command.py",
-    "test_evalset_files.py",
     "test_servers.py",
     "test_hostile_pages.py",
-    "test_browser_chooses_ids.py",
+    "test_fuzz.py",
+    "test_evalset_files.py",
+    "test_crashes.py",
+    "test_hostile_text.py",
+    "test_long_run.py",
     "test_readme_commands.py",
+    "test_run_kills.py",
+    "test_format_properties.py",
+    "test_browser_chooses_ids.py",
 )
 NAMES = ("chromium", "chromium-browser", "google-chrome")
 SHARED = Path(__file__).resolve().parents[2] / "shared"
@@ -59,6 +67,17 @@ def pytest_configure() -> None:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Look for garbage neither while thousands of tests are collected nor, later, among them."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
+
+
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers() -> int:
     """One more than there are cores: a test that waits for a process or a page leaves its core to another."""
@@ -66,9 +85,28 @@ def pytest_xdist_auto_num_workers() -> int:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Put the longest files first."""
-    places = {name: place for place, name in enumerate(LONGEST)}
-    items.sort(key=lambda item: places.get(item.path.name, len(places)))
+    """Let every worker of pytest-xdist begin with some of the longest files.
+
+    With `--dist worksteal` each is given as many tests as the others, in this order; who has done all of its own takes
+    half of what another has left, from the end.
+    """
+    items[:] = _shares(items, int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1")))
+
+
+def _shares(items: Sequence[pytest.Item], n_workers: int) -> list[pytest.Item]:
+    shares: list[list[pytest.Item]] = [[] for _ in range(n_workers)]
+    for place, name in enumerate(LONGEST):
+        lap, step = divmod(place, n_workers)
+        shares[n_workers - 1 - step if lap % 2 else step] += [item for item in items if item.path.name == name]
+    others = [item for item in items if item.path.name not in LONGEST]
+    n_left = len(items)
+    for number, share in enumerate(shares):
+        n_given = n_left // (n_workers - number)
+        n_others = max(0, n_given - len(share))
+        share.extend(others[:n_others])
+        del others[:n_others]
+        n_left -= n_given
+    return [item for share in shares for item in share] + others
 
 
 @pytest.fixture(scope="session")

@@ -13,13 +13,14 @@ import pytest
 
 import evaldesk
 from evaldesk import AgentEvaluator
-from evaldesk.agent_conclusion import NotJudgedWarning, conclude
-from evaldesk.agent_evaluator import module_agent
-from evaldesk.desk.adk_verdict import adk_failures, adk_trial_verdict
-from evaldesk.desk.criteria import function_criterion
+from evaldesk.desk.adk_verdict import adk_failures
+from evaldesk.desk.criteria.criteria import function_criterion
+from evaldesk.desk.named_agents import module_agent
+from evaldesk.desk.other_tools import as_tool_judges
+from evaldesk.desk.runs.run_result import RunResult
 from evaldesk.errors import UsageError
 from evaldesk.model import Case, Criterion, EvalSet, Expected, ToolCall, Turn
-from evaldesk.report.run_result import RunResult
+from evaldesk.testing.agent_evaluator import NotJudgedWarning, conclude
 
 ANSWER = {"response_match_score": 0.8}
 
@@ -41,7 +42,7 @@ def _write_tests(folder: Path, *, reference: str) -> Path:
 @pytest.fixture
 def inline(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """Lets the agent module `hello` be `echo` in this process; gives what it was run with."""
-    from evaldesk.desk import evaluating
+    from evaldesk.desk.runs import evaluating
 
     asked: list[Any] = []
     real = evaluating.evaluate_async
@@ -51,7 +52,7 @@ def inline(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
         return await real(echo, evalset, **options)
 
     monkeypatch.setattr(evaluating, "evaluate_async", run_here)
-    monkeypatch.setattr("evaldesk.agent_evaluator.module_agent", lambda module, name=None: module)
+    monkeypatch.setattr("evaldesk.desk.named_agents.module_agent", lambda module, name=None: module)
     return asked
 
 
@@ -217,9 +218,9 @@ CALLS, ANSWERS = "tool_trajectory_avg_score", "response_match_score"
         ("no no yes yes", _case("yes", "yes"), {ANSWERS: 0.5}, 1, []),
         ("yes raise", _case("yes"), {ANSWERS: 0.5}, 1, ["1 of 2 runs broke off before they could be judged"]),
         ("raise raise", _case("yes"), {ANSWERS: 0.5}, 0, ["2 of 2 runs broke off before they could be judged"]),
-        ("yes", _case("yes"), {CALLS: 1.0, ANSWERS: 0.8}, 0, []),
+        ("yes", _case("yes"), {CALLS: 1.0, ANSWERS: 0.8}, 1, []),
         ("yes", _case(None, calls=()), {CALLS: 1.0}, 1, []),
-        ("yes", _case(None, calls=()), {CALLS: 1.0, ANSWERS: 0.8}, 0, [f"{ANSWERS}: the mean 0 over", "ADK scores a"]),
+        ("yes", _case(None, calls=()), {CALLS: 1.0, ANSWERS: 0.8}, 1, [f"{ANSWERS}: the mean 0 over", "ADK scores a"]),
         ("yes yes", _case("yes", None), {ANSWERS: 0.8}, 1, [f"{ANSWERS}: the mean 0.5 over 2 turns", "ADK scores a"]),
         ("yes", _case(None), {"response_exact": 0.8}, 0, ["response_exact could not judge any turn of 1 run"]),
     ],
@@ -253,7 +254,7 @@ def test_one_trial_is_judged_as_adk_eval_does(
 ) -> None:
     result = _played(iter([answer]), case, criteria)
 
-    assert adk_trial_verdict(case, result[0][0], result.config.criteria) == verdict
+    assert as_tool_judges("adk", case, result[0][0], result.config.criteria).verdict == verdict
 
 
 @pytest.mark.parametrize(("most", "n_failures"), [(2, 0), (1, 1)])
@@ -276,3 +277,18 @@ def test_a_metric_that_could_not_judge_a_run_is_warned_of(tmp_path: Path, monkey
 
     with pytest.warns(NotJudgedWarning, match="could not judge 1 of 3 turns; as in ADK the mean leaves them out"):
         conclude("hello", [result], is_detailed=False, output_file=None)
+
+
+def test_a_key_that_is_not_set_is_refused_before_the_first_trial(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    (tmp_path / "keyless").mkdir()
+    (tmp_path / "keyless/agent.py").write_text(
+        "from evaldesk import LlmAgent\n\nroot_agent = LlmAgent('a', 'openai/b')\n"
+    )
+    (tmp_path / "keyless/__init__.py").write_text("from . import agent\n")
+    monkeypatch.syspath_prepend(tmp_path)
+
+    with pytest.raises(UsageError, match="OPENAI_API_KEY is not set"):
+        AgentEvaluator.evaluate("keyless", _write_tests(tmp_path / "cases", reference="hello"))

@@ -10,7 +10,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evaldesk.matching import ORDERS, Leeway, align, diff_args, json_equal, json_key, match_trajectory
+from evaldesk.matching import ORDERS, Tolerance, align, diff_args, json_equal, json_key, match_trajectory
 
 from .matching_calls import Call, call
 
@@ -53,7 +53,7 @@ def test_there_is_a_difference_exactly_where_arguments_differ(a: Any, b: Any) ->
 def test_matching_equals_brute_force(
     expected: list[Call], actual: list[Call], args: Any, overrides: Any, is_near: bool
 ) -> None:
-    rule = {"args": args, "args_overrides": overrides, "leeway": Leeway(tolerances={"x": 1.0} if is_near else {})}
+    rule = {"args": args, "args_overrides": overrides, "tolerance": Tolerance(tolerances={"x": 1.0} if is_near else {})}
     pairs = {
         (i, j)
         for i, wish in enumerate(expected)

@@ -10,13 +10,14 @@ from typing import Any
 
 import pytest
 
-from evaldesk.desk.run_plan import RunOptions
-from evaldesk.engine import InlineExecutor
+from evaldesk.agents import load_agent
+from evaldesk.desk.runs.plan import RunOptions
+from evaldesk.engine import AgentHost, InlineExecutor
 from evaldesk.metrics import preload, score_trial
-from evaldesk.model import Case, Criterion, Expected, Transcript, Turn, TurnRecord
-from evaldesk.pytest_items import ENDINGS
+from evaldesk.model import AgentDescription, AgentRef, Case, Criterion, Expected, Transcript, Turn, TurnRecord
 from evaldesk.settings import Settings
 from evaldesk.store import Store
+from evaldesk.testing.pytest_items import ENDINGS
 
 pytest_plugins = ["pytester"]
 
@@ -64,9 +65,16 @@ def _warm(tmp_path_factory: pytest.TempPathFactory) -> None:
 @pytest.fixture
 def project(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> pytest.Pytester:
     """A project with an agent, an eval set of five cases and its criteria; trials are played in this process."""
-    monkeypatch.setattr("evaldesk.desk.bench.LocalExecutor", lambda _, concurrency: InlineExecutor(concurrency))
+    monkeypatch.setattr(
+        "evaldesk.desk.runs.case_player.LocalExecutor", lambda _, concurrency: InlineExecutor(concurrency)
+    )
+    monkeypatch.setattr(AgentHost, "describe", _describe)
     _write_project(pytester.path)
     return pytester
+
+
+async def _describe(self: AgentHost, ref: AgentRef) -> AgentDescription:
+    return load_agent(ref).describe()
 
 
 def _write_project(folder: Path, cases: list[dict[str, Any]] = CASES) -> None:
@@ -103,9 +111,9 @@ def test_a_failure_shows_the_turn_that_differs_and_no_traceback(project: pytest.
             'turn 1 failed: "hello"',
             '*expected answer  "goodbye"',
             '*actual answer    "hello"',
-            "*0 of 0 scored trials passed, 100% must (1 errored)*",
+            "no trial was scored, 100% must (1 errored)",
             "trial 1 errored: *ValueError: asked to*",
-            "*0 of 0 scored trials passed, 100% must (1 unscored)*",
+            "no trial was scored, 100% must (1 unscored)",
         ]
     )
     assert "pytest_items.py" not in result.stdout.str()
@@ -173,13 +181,18 @@ def test_options_and_the_settings_of_the_project_are_handed_on(
         asked.append((options, settings))
         return options
 
-    monkeypatch.setattr("evaldesk.desk.bench.with_defaults", seen)
+    monkeypatch.setattr("evaldesk.desk.runs.case_player.with_defaults", seen)
     (project.path / "evaldesk.toml").write_text("[user]\nmax_turns = 4\n")
 
     _run(project, "evalsets", "-k", "greets", "--evaldesk-user-model=demo/user", "--evaldesk-model=demo/scripted")
 
-    [(options, settings)] = asked
-    assert (options.user_model, options.model, settings.user.max_turns) == ("demo/user", "demo/scripted", 4)
+    assert len(set(map(repr, asked))) == 1  # for the check before the start, and for the case
+    options, settings = asked[0]
+    assert (options.value("user_model"), options.value("model"), settings.user.max_turns) == (
+        "demo/user",
+        "demo/scripted",
+        4,
+    )
 
 
 def test_an_agent_of_the_settings_is_named_as_anywhere(project: pytest.Pytester) -> None:
@@ -219,13 +232,13 @@ def test_a_file_that_cannot_be_read_is_an_error_of_the_collection(project: pytes
     ("option", "said"),
     [
         ("--evaldesk-agent=nowhere", "*'nowhere' is neither a folder*"),
-        ("--evaldesk-n=0", "evaldesk: trials of each case: 1 to 1000, not 0"),
-        ("--evaldesk-n=1001", "evaldesk: trials of each case: 1 to 1000, not 1001"),
-        ("--evaldesk-concurrency=0", "evaldesk: trials at once: 1 to 256, not 0"),
-        ("--evaldesk-timeout=nan", "evaldesk: limit of a trial in seconds: 0.1 to 86400, not nan"),
-        ("--evaldesk-n=1.5", "evaldesk: --evaldesk-n is a whole number, not '1.5'"),
-        ("--evaldesk-min-pass-rate=1.1", "evaldesk: --evaldesk-min-pass-rate is between 0 and 1, got 1.1"),
-        ("--evaldesk-timeout=soon", "evaldesk: --evaldesk-timeout is a number, not 'soon'"),
+        ("--evaldesk-n=0", "evaldesk: --evaldesk-n must be 1 to 1000, not 0"),
+        ("--evaldesk-n=1001", "evaldesk: --evaldesk-n must be 1 to 1000, not 1001"),
+        ("--evaldesk-concurrency=0", "evaldesk: --evaldesk-concurrency must be 1 to 256, not 0"),
+        ("--evaldesk-timeout=nan", "evaldesk: --evaldesk-timeout must be 0.1 to 86400, not nan"),
+        ("--evaldesk-n=1.5", "evaldesk: --evaldesk-n must be a whole number, not '1.5'"),
+        ("--evaldesk-min-pass-rate=1.1", "evaldesk: --evaldesk-min-pass-rate must be 0 to 1, not 1.1"),
+        ("--evaldesk-timeout=soon", "evaldesk: --evaldesk-timeout must be a number such as 0.8, not 'soon'"),
     ],
 )
 def test_wrong_options_are_one_line(project: pytest.Pytester, option: str, said: str) -> None:
@@ -241,16 +254,22 @@ def test_without_an_agent_no_eval_set_is_collected(project: pytest.Pytester) -> 
     project.runpytest_inprocess("-p", "no:asyncio").assert_outcomes(passed=1)
 
 
-def test_loading_the_plugin_imports_nothing() -> None:
+def test_loading_the_plugin_imports_the_table_of_options_alone() -> None:
     source = (
-        "import sys; before = set(sys.modules); import evaldesk.pytest_plugin; "
+        "import sys; before = set(sys.modules); import evaldesk.testing.pytest_plugin; "
         "print(*sorted(name for name in set(sys.modules) - before if '.' not in name or name.startswith('evaldesk')))"
     )
 
     said = subprocess.run([sys.executable, "-c", source], capture_output=True, text=True, check=True).stdout.split()
 
     standard = set(sys.stdlib_module_names)
-    assert [name for name in said if name not in standard] == ["evaldesk", "evaldesk.pytest_plugin"]
+    assert [name for name in said if name not in standard] == [
+        "evaldesk",
+        "evaldesk.errors",
+        "evaldesk.run_options",
+        "evaldesk.testing",
+        "evaldesk.testing.pytest_plugin",
+    ]
 
 
 def test_python_calls_work_under_pytest_asyncio(project: pytest.Pytester) -> None:
@@ -278,9 +297,22 @@ def test_python_calls_work_under_pytest_asyncio(project: pytest.Pytester) -> Non
 def test_cases_run_in_workers_under_xdist(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
     _write_project(pytester.path, CASES[:2])
     monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")  # the others take seconds to import
-    plugins = ("-p", "xdist", "-p", "evaldesk.pytest_plugin")
+    plugins = ("-p", "xdist", "-p", "evaldesk.testing.pytest_plugin")
 
     result = pytester.runpytest_subprocess(_agent(pytester.path), *plugins, "-n", "2", "-W", "error")
 
     result.assert_outcomes(passed=1, failed=1)
     result.stdout.fnmatch_lines(['*expected answer  "goodbye"'])
+
+
+def test_a_key_that_is_not_set_is_a_usage_error_before_the_first_trial(
+    project: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    agent = next(project.path.glob("echo_*")) / "agent.py"
+    agent.write_text("from evaldesk import LlmAgent\n\nroot_agent = LlmAgent('shop', 'openai/gpt-5-mini')\n")
+
+    result = _run(project, "evalsets")
+
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    assert "OPENAI_API_KEY is not set" in result.stdout.str() + result.stderr.str()

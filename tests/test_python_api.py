@@ -45,7 +45,7 @@ def test_a_result_is_indexed_by_case_and_iterated() -> None:
     assert [trial.verdict for trial in result["broken"]] == ["errored", "errored"]
     assert (result.n_passed, result.n_failed, result.n_errored, result.n_scored, len(result)) == (2, 2, 2, 4, 3)
     assert (result.pass_at(2), result.pass_hat(2), result.pass_at(3)) == (0.5, 0.5, None)
-    assert str(result) == "2 of 4 passed; too few to name a rate (2 errored)"
+    assert str(result) == "2 of 4 passed; too few trials for a rate (2 errored)"
     assert repr(result[0]) == "<CaseResult same: 2 of 2 passed>"
 
 
@@ -218,3 +218,28 @@ def test_a_missing_tool_call_is_named() -> None:
     result = evaldesk.evaluate(echo, cases, criteria={"tool_trajectory_avg_score": 1.0})
 
     assert "- roll_die(sides=6)   expected, not called" in result["calls"].diff()
+
+
+@pytest.mark.parametrize(
+    ("model", "said"),
+    [("", "names no model"), ("openai/gpt-5-mini", "OPENAI_API_KEY is not set")],
+    ids=["no model", "no key"],
+)
+def test_a_model_without_a_name_or_a_key_is_refused_before_the_first_trial(
+    model: str, said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    played: list[Any] = []
+
+    with pytest.raises(UsageError, match=said):
+        evaldesk.evaluate(evaldesk.LlmAgent("shop", model), EVALSET, criteria=ANSWER, on_progress=played.append)
+
+    assert not played
+
+
+def test_a_variable_that_the_code_sets_is_as_good_as_one_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "set by the code")
+    agent = evaldesk.LlmAgent("shop", "anthropic/claude", api_base="http://127.0.0.1:9/v1")
+
+    with pytest.raises(UsageError, match="GROQ_API_KEY is not set"):
+        evaldesk.evaluate(agent, EVALSET, criteria=ANSWER, model="groq/llama")

@@ -8,16 +8,16 @@ from typing import Any
 __version__ = "0.1.0"
 
 _PUBLIC = {
-    "AgentEvaluator": "evaldesk.agent_evaluator",
-    "LlmAgent": "evaldesk.agents.litellm",
-    "call_tool": "evaldesk.agents.doubles",
+    "AgentEvaluator": "evaldesk.testing.agent_evaluator",
+    "LlmAgent": "evaldesk.agents.own.litellm",
+    "call_tool": "evaldesk.agents.tools.doubles",
     "dump_evalset": "evaldesk.formats",
-    "evaluate": "evaldesk.desk.evaluating",
-    "evaluate_async": "evaldesk.desk.evaluating",
+    "evaluate": "evaldesk.desk.runs.evaluating",
+    "evaluate_async": "evaldesk.desk.runs.evaluating",
     "load_evalset": "evaldesk.formats",
     "match_trajectory": "evaldesk.matching",
-    "pass_at_k": "evaldesk.report",
-    "pass_hat_k": "evaldesk.report",
+    "pass_at_k": "evaldesk.statistics.pass_k",
+    "pass_hat_k": "evaldesk.statistics.pass_k",
     "rouge1": "evaldesk.metrics",
 }
 

@@ -1,14 +1,14 @@
-from evaldesk.agent_evaluator import AgentEvaluator as AgentEvaluator
-from evaldesk.agents.doubles import call_tool as call_tool
-from evaldesk.agents.litellm import LlmAgent as LlmAgent
-from evaldesk.desk.evaluating import evaluate as evaluate
-from evaldesk.desk.evaluating import evaluate_async as evaluate_async
+from evaldesk.agents.own.litellm import LlmAgent as LlmAgent
+from evaldesk.agents.tools.doubles import call_tool as call_tool
+from evaldesk.desk.runs.evaluating import evaluate as evaluate
+from evaldesk.desk.runs.evaluating import evaluate_async as evaluate_async
 from evaldesk.formats import dump_evalset as dump_evalset
 from evaldesk.formats import load_evalset as load_evalset
 from evaldesk.matching import match_trajectory as match_trajectory
 from evaldesk.metrics import rouge1 as rouge1
-from evaldesk.report import pass_at_k as pass_at_k
-from evaldesk.report import pass_hat_k as pass_hat_k
+from evaldesk.statistics.pass_k import pass_at_k as pass_at_k
+from evaldesk.statistics.pass_k import pass_hat_k as pass_hat_k
+from evaldesk.testing.agent_evaluator import AgentEvaluator as AgentEvaluator
 
 __all__: list[str]
 __version__: str

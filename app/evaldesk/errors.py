@@ -4,9 +4,11 @@ EvaldeskError
 ├── UsageError          the caller asked for something that cannot be (exit code 2, HTTP 422)
 │   └── NotFoundError   a name that leads nowhere; says which names exist (exit code 2, HTTP 404)
 ├── ConflictError       the thing changed or exists already (HTTP 409)
+├── DiskError           a file could not be written: the disk is full, broken or read-only (HTTP 507)
 ├── FormatError         a file does not say what it should; says where (HTTP 422)
 ├── AgentError          the user's agent could not be loaded or did not keep its contract
 │   └── NoDoubleError   a tool was called for which its case has no double
+├── BadNumberError      tokens, a cost or a time that cannot be, by the name of its field
 ├── MetricError         a metric cannot judge what it was given
 ├── ModelError          a model call failed for good
 └── WorkspaceError      the workspace cannot be used: held by another desk, newer schema, not writable
@@ -15,7 +17,6 @@ EvaldeskError
 from __future__ import annotations
 
 from collections.abc import Iterable
-from difflib import get_close_matches
 
 MAX_SHOWN = 200
 
@@ -39,6 +40,8 @@ class NotFoundError(UsageError):
     def among(cls, kind: str, name: str, known: Iterable[str]) -> NotFoundError:
         """Say that `name` is no `kind`, and name the nearest known one, or all of them when they are few."""
         names, name = sorted(known), name[:MAX_SHOWN]
+        from difflib import get_close_matches
+
         nearest = get_close_matches(name, names, n=1)
         if nearest:
             return cls(f"no {kind} named {name!r}; did you mean {nearest[0]!r}?")
@@ -50,6 +53,17 @@ class NotFoundError(UsageError):
 
 class ConflictError(EvaldeskError):
     """The thing exists already, or changed since it was read."""
+
+
+class DiskError(EvaldeskError, OSError):
+    """A file could not be written; the file of that name is as it was. `strerror` is what the system said."""
+
+    def __init__(self, number: int, strerror: str, message: str) -> None:
+        super().__init__(number, strerror)
+        self._message = message
+
+    def __str__(self) -> str:
+        return self._message
 
 
 class FormatError(EvaldeskError):
@@ -91,6 +105,10 @@ class NoDoubleError(AgentError):
     kind = "no_double"
 
 
+class BadNumberError(EvaldeskError, ValueError):
+    """A number of tokens, dollars or milliseconds that cannot be; the sentence names the field and the value."""
+
+
 class MetricError(EvaldeskError):
     """A metric cannot judge what it was given."""
 
@@ -106,3 +124,11 @@ class ModelError(EvaldeskError):
 
 class WorkspaceError(EvaldeskError):
     """The workspace cannot be used: held by another desk, newer schema, not writable."""
+
+
+class LossError(UsageError):
+    """The file's own format cannot hold what is to be saved; `losses` says what, one sentence each."""
+
+    def __init__(self, message: str, lost: tuple[str, ...]) -> None:
+        super().__init__(message)
+        self.losses = lost

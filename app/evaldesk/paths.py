@@ -6,6 +6,10 @@ import os
 from difflib import get_close_matches
 from pathlib import Path
 
+from evaldesk.errors import UsageError
+
+EVALSET_SUFFIX = ".evalset.json"
+EVALSET_FOLDER = "evalsets"
 PACKAGE = Path(__file__).resolve().parent
 
 
@@ -24,10 +28,80 @@ def samples() -> Path:
 
 
 def did_you_mean(path: Path, otherwise: str) -> str:
-    """`did you mean set.json?`, of what lies beside a `path` that is not there; `otherwise` where nothing is near."""
+    """`did you mean set.json?`, of what lies beside a `path` that is not there; `otherwise` where nothing is near.
+
+    A path of Windows is answered as one.
+    """
+    of_windows = _of_windows(str(path))
+    if of_windows:
+        return of_windows
     try:
         names = os.listdir(path.parent)
     except OSError:
         return otherwise
     nearest = get_close_matches(path.name, names, n=1, cutoff=0.75)
     return f"did you mean {path.with_name(nearest[0])}?" if nearest else otherwise
+
+
+def is_windows_path(text: str) -> bool:
+    """Whether the text begins with a drive of Windows, as in `C:\\evals\\my.json`."""
+    return text[:1].isalpha() and text[1:2] == ":" and text[2:3] in ("\\", "/")
+
+
+def folder_of_names(agent_folder: str) -> Path | None:
+    """Where an agent's eval sets are found by their names: in its folder; those of the samples ship beside them."""
+    folder = Path(agent_folder) if agent_folder else None
+    return shipped(EVALSET_FOLDER) if folder and folder.parent == samples() else folder
+
+
+def selected_cases(text: str, folder: Path | None = None) -> tuple[Path, tuple[str, ...] | None]:
+    """The file that `FILE[:CASE,CASE]` names and the cases after its colon, None for all.
+
+    A file whose own name has a colon is found as it is, and the colon of a drive of Windows separates nothing. What is
+    no file may be the name of an eval set in the agent's `folder`. Raises UsageError.
+    """
+    whole = _evalset_file(text, folder)
+    if whole:
+        return whole, None
+    name, colon, cases = text.rpartition(":")
+    if not colon or (len(name) == 1 and is_windows_path(text)):
+        name, colon = text, ""
+    path = _evalset_file(name, folder) if colon else None
+    if path is None:
+        raise UsageError(f"{name} is not a file; {_nearest_evalset(name, folder)}", field="evalset")
+    chosen = tuple(case.strip() for case in cases.split(",") if case.strip())
+    if not chosen:
+        raise UsageError(f"{text}: name a case after the colon, or leave the colon out to run them all", field="cases")
+    return path, chosen
+
+
+def _of_windows(text: str) -> str:
+    """What to do about a path of Windows where there are none; empty for any other text, and on Windows."""
+    if os.sep == "\\" or not is_windows_path(text):
+        return ""
+    return "it is a path of Windows; write it as this system does, with / and without a drive"
+
+
+def _evalset_file(name: str, folder: Path | None) -> Path | None:
+    candidates = [Path(name)] if folder is None else [Path(name), folder / f"{name}{EVALSET_SUFFIX}"]
+    return next((path for path in candidates if path.is_file()), None)
+
+
+def _nearest_evalset(name: str, folder: Path | None) -> str:
+    """What was meant by a `name` that is no file: a file near it, or a name in the agent's folder."""
+    path = Path(name)
+    hint = did_you_mean(path, "")
+    if hint:
+        return hint
+    known = {_stem(file): str(file) for place in (Path(EVALSET_FOLDER), path.parent) for file in _evalsets(place)}
+    known |= {_stem(file): _stem(file) for file in _evalsets(folder)}
+    nearest = get_close_matches(_stem(path), known, n=1, cutoff=0.75)
+    return f"did you mean {known[nearest[0]]}?" if nearest else "name an eval set, such as evalsets/my.evalset.json"
+
+
+def _stem(path: Path) -> str:
+    return path.name.removesuffix(EVALSET_SUFFIX)
+
+
+def _evalsets(folder: Path | None) -> list[Path]:
+    return sorted(folder.glob(f"*{EVALSET_SUFFIX}")) if folder and folder.is_dir() else []

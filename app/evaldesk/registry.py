@@ -55,6 +55,12 @@ class Registry:
             return import_target(name)
         raise NotFoundError.among(self.kind, name, self._targets)
 
+    def target(self, name: str) -> str:
+        """The `package.module:attr` of the plug-in called `name`. Raises NotFoundError."""
+        if name not in self:
+            raise NotFoundError.among(self.kind, name, self._targets)
+        return self._targets[name]
+
     def _add_entry_points(self) -> None:
         if self._has_entry_points:
             return

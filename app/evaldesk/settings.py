@@ -15,6 +15,7 @@ from evaldesk.errors import UsageError
 from evaldesk.model import Limits, ModelOptions
 from evaldesk.model.recording import MODES, Recording
 from evaldesk.model.user import UserConfig
+from evaldesk.run_options import RUN_OPTIONS, check_fields
 
 T = TypeVar("T")
 
@@ -28,7 +29,7 @@ class Settings:
     """Where a desk works. `roots` are the folders searched for agents and eval sets.
 
     `workspace` holds the `.evaldesk` folder with the database, `evalset_folder` is where new eval sets are written.
-    `n_workers` processes play a run, `n_spares` wait for the next one. `models` are the names a run form offers
+    `n_workers` processes play a run, `n_warm_workers` wait for the next one. `models` are the names a run form offers
     beside each agent's own; a browser can name no other. `model_options` hold for every chat and run that asks for
     nothing else, `limits` bound their turns, tools and judges, `user` plays the cases that have a scenario. `judges`
     are the models that may judge, the first of them unless a criterion names another. `functions` are the user's own
@@ -48,7 +49,7 @@ class Settings:
     functions: Mapping[str, str] = field(default_factory=dict)
     agents: Mapping[str, Mapping[str, object]] = field(default_factory=dict)
     n_workers: int = 2
-    n_spares: int = 0
+    n_warm_workers: int = 0
     is_demo: bool = False
     environment: Mapping[str, str] = field(default_factory=dict)
 
@@ -100,7 +101,7 @@ def read_settings(
         agents=agents,
         models=tuple(dict.fromkeys(models)),
         model_options=_converted(table.get("model", {}), ModelOptions, path, "model"),
-        limits=_converted(table.get("limits", {}), Limits, path, "limits"),
+        limits=_limits(table.get("limits", {}), path),
         user=_converted(table.get("user", {}), UserConfig, path, "user"),
         recording=_recording(environment.get("EVALDESK_RECORDING") or table.get("recording", "off"), path),
         judges=tuple(dict.fromkeys(judges)),
@@ -135,6 +136,15 @@ def _converted(value: object, kind: type[T], path: Path, name: str) -> T:
         return msgspec.convert(value, kind)
     except (msgspec.ValidationError, UsageError) as error:
         raise UsageError(f"{path}: [{name}]: {error}") from error
+
+
+def _limits(value: object, path: Path) -> Limits:
+    found = _converted(value, Limits, path, "limits")
+    try:
+        check_fields("limits", found, (option for option in RUN_OPTIONS if option.path.startswith("limits.")))
+    except UsageError as error:
+        raise UsageError(f"{path}: [limits]: {error}") from error
+    return found
 
 
 def _recording(value: object, path: Path) -> Recording:

@@ -6,13 +6,14 @@ The codec is msgspec: it knows frozen dataclasses, keeps integers of any size an
 from __future__ import annotations
 
 import math
+import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import msgspec
 
-from evaldesk.model import JsonValue
+from evaldesk.model import JsonValue, plain_number
 from evaldesk.secrets import known_values, may_hold_key, scrubber
 
 T = TypeVar("T")
@@ -22,6 +23,10 @@ MAX_NODES = 100_000
 MAX_BITS = 4_096
 MAX_TEXT = 1_000_000
 
+_decoders: dict[Any, msgspec.json.Decoder[Any]] = {}
+_building = threading.Lock()
+"""msgspec keeps what it learns of a type on the type; two threads that learn it at once crash the process."""
+
 
 def to_json(value: object) -> bytes:
     """Compact UTF-8 JSON of a value of `evaldesk.model`, or of plain JSON values."""
@@ -30,7 +35,20 @@ def to_json(value: object) -> bytes:
 
 def from_json(data: bytes | str, kind: type[T]) -> T:
     """The value of type `kind` that `data` holds. Raises msgspec.ValidationError or msgspec.DecodeError."""
-    return msgspec.json.decode(data, type=kind)
+    decoder: msgspec.json.Decoder[T] = _decoders.get(kind) or _new_decoder(kind)
+    return decoder.decode(data)
+
+
+def converted(value: object, kind: type[T], *, strict: bool = True) -> T:
+    """Plain JSON as a value of type `kind`. Raises msgspec.ValidationError."""
+    if kind not in _decoders:
+        _new_decoder(kind)
+    return msgspec.convert(value, kind, strict=strict)
+
+
+def _new_decoder(kind: type[T]) -> msgspec.json.Decoder[T]:
+    with _building:
+        return _decoders.setdefault(kind, msgspec.json.Decoder(kind))
 
 
 def json_scrubber(environment: Mapping[str, str]) -> Callable[[bytes], bytes]:
@@ -96,6 +114,9 @@ def _plain(value: object, depth: int, room: _Room) -> JsonValue:
             return _plain_mapping(value, depth, room)
         if isinstance(value, Sequence | set | frozenset) and not isinstance(value, bytes | bytearray | memoryview):
             return _plain_list(value, depth, room)
+        number = plain_number(value)
+        if number is not value:
+            return _plain(number, depth, room)
     except Exception:  # of a class of its own, or changed meanwhile by a thread of its own
         return _described(value, depth, room)
     return _described(value, depth, room)

@@ -10,8 +10,8 @@ import pytest
 from tests.agents.endpoint import Endpoint, served
 
 from evaldesk.agents import Agent, load_agent
-from evaldesk.engine.attempt import Attempt
-from evaldesk.engine.player import play_turn
+from evaldesk.engine.worker.attempt import Attempt
+from evaldesk.engine.worker.player import play_turn
 from evaldesk.llm import ModelReply
 from evaldesk.llm.client import open_litellm
 from evaldesk.model import AgentRef, Event, JsonObject, Session, TurnRecord

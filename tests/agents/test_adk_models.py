@@ -94,3 +94,25 @@ async def test_a_gemini_without_a_key_names_the_variable(loaded: Any, play: Any,
 
     assert caught.value.is_fatal
     assert agent.describe().missing == ("GEMINI_API_KEY or GOOGLE_API_KEY",)
+
+
+@pytest.mark.parametrize(
+    ("model", "missing"),
+    [
+        ('"openai/one"', ("OPENAI_API_KEY",)),
+        ('LiteLlm(model="openai/one")', ("OPENAI_API_KEY",)),
+        ('"gemini-2.5-flash"', ("GEMINI_API_KEY or GOOGLE_API_KEY",)),
+        ('LiteLlm(model="openai/one", api_key="given in the code")', ()),
+        ('LiteLlm(model="openai/one", api_base="http://127.0.0.1:9/v1")', ()),
+        ('LiteLlm(model="bedrock/one")', ()),
+        ('LiteLlm(model="vertex_ai/one")', ()),
+    ],
+)
+def test_a_key_is_missing_only_where_the_code_gives_none(
+    loaded: Any, model: str, missing: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("OPENAI_API_KEY", "GEMINI_API_KEY", "GOOGLE_API_KEY", "GOOGLE_GENAI_USE_VERTEXAI"):
+        monkeypatch.delenv(name, raising=False)
+    source = LITE.replace('LiteLlm(model="hosted_vllm/small", api_base="{address}")', model)
+
+    assert loaded(source).describe().missing == missing

@@ -53,12 +53,14 @@ async def test_an_adk_server_plays_turns_in_a_session_of_its_own(answers: Any, p
     events = await play(agent, session, "Sun?")
     await play(agent, session, "and now?")
 
-    assert [event.kind for event in events] == ["agent_message", "tool_call", "usage", "tool_result", "agent_message"]
-    assert events[1].call == ToolCall("look", {"city": "Rome"}, "c1")
-    assert (events[2].usage.tokens_in, events[2].usage.tokens_out) == (9, 3)
-    assert events[2].usage.cost == price("gemini-2.5-flash", 9, 3)
-    assert events[2].usage.cost is not None
-    assert (events[3].result, events[4].text) == ("sun", "It is sunny")
+    kinds = [event.kind for event in events]
+    assert kinds == ["agent_message", "usage", "tool_call", "tool_result", "agent_message", "log"]
+    assert events[2].call == ToolCall("look", {"city": "Rome"}, "c1")
+    assert (events[1].usage.tokens_in, events[1].usage.tokens_out) == (9, 3)
+    assert events[1].usage.cost == price("gemini-2.5-flash", 9, 3)
+    assert events[1].usage.cost is not None
+    assert (events[3].result, events[4].text) == ("sun", "It is \nsunny")  # as ADK's metrics join the parts
+    assert (events[5].author, events[5].text) == ("thought", "hm")
     assert session.state == {"unit": "C", "city": "Rome"}
     paths = [path for path, _, _ in server.asked]
     assert paths == ["/apps/weather/users/u%2F1/sessions", "/run_sse", "/run_sse"]
@@ -70,6 +72,20 @@ async def test_an_adk_server_plays_turns_in_a_session_of_its_own(answers: Any, p
         "newMessage": {"role": "user", "parts": [{"text": "and now?"}]},
         "streaming": True,
     }
+
+
+@pytest.mark.parametrize("count", [float("nan"), -1, 2.0**60])
+async def test_a_count_that_no_count_can_be_is_an_error_and_never_0_tokens(
+    answers: Any, play: Any, count: float
+) -> None:
+    address, server = answers
+    server.gives({"id": "s-77", "appName": "weather"})
+    event = {"author": "weather", "usageMetadata": {"promptTokenCount": count}}
+    server.gives(event, kind="text/event-stream")
+    agent = load_agent(agent_ref(f"adk:{address}/weather"))
+
+    with pytest.raises(AgentError, match="prompt_token_count must be a number"):
+        await play(agent, Session("s"), "Sun?")
 
 
 async def test_an_adk_server_that_fails_is_said(answers: Any, play: Any) -> None:

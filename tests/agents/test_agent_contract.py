@@ -12,19 +12,24 @@ from tests.agents.contract_examples import EXAMPLES, Example
 from tests.agents.installed import skip_without
 from tests.agents.remote_examples import WAITING, remote_agent
 
-from evaldesk.agents import AGENTS, Agent
-from evaldesk.engine.attempt import Attempt
-from evaldesk.engine.bounds import turn_bound
-from evaldesk.engine.player import play_turn
+from evaldesk.agents import AGENTS, Agent, AgentKind
+from evaldesk.engine.worker.attempt import Attempt
+from evaldesk.engine.worker.player import play_turn, turn_bound
 from evaldesk.model import TurnRecord
 
 pytestmark = [pytest.mark.anyio, pytest.mark.filterwarnings("ignore")]  # what a framework warns of is not ours
 
 
 @pytest.fixture(params=list(AGENTS))
-def example(request: pytest.FixtureRequest) -> Example:
-    assert request.param in EXAMPLES, f"the adapter {request.param} needs an example"
-    found = EXAMPLES[request.param]
+def kind(request: pytest.FixtureRequest) -> AgentKind:
+    return AGENTS[request.param]
+
+
+@pytest.fixture
+def example(kind: AgentKind) -> Example:
+    assert kind.name in EXAMPLES, f"the adapter {kind.name} needs an example"
+    found = EXAMPLES[kind.name]
+    assert bool(found.remote) == kind.is_remote
     if found.package:
         skip_without(found.package)
     return found
@@ -39,11 +44,11 @@ def agent(example: Example, loaded: Any, tmp_path: Path) -> Iterator[Agent]:
         yield loaded(example.source)
 
 
-def test_it_describes_itself(agent: Agent, example: Example) -> None:
+def test_it_describes_itself(agent: Agent, example: Example, kind: AgentKind) -> None:
     described = agent.describe()
 
     assert described.name
-    assert described.kind in AGENTS
+    assert described.kind == kind.name
     assert bool(described.model) == example.has_model
     assert [tool.name for tool in described.tools] == (["roll_die"] if example.has_tools else [])
 

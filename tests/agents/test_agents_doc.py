@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 from typing import Any
 
-from evaldesk.agents import declared_refs, load_agent
+from evaldesk.agents import AGENTS, AgentKind, declared_refs, load_agent
 from evaldesk.settings import read_settings
 
 DOC = Path(__file__).resolve().parents[2] / "docs" / "agents.md"
@@ -40,3 +40,23 @@ def test_the_configuration_that_is_shown_is_read(tmp_path: Path) -> None:
     assert all(load_agent(ref).describe().name for ref in refs[:2])
     assert (settings.model_options.max_turns, settings.limits.tool_timeout_s) == (12, 20)
     assert len(settings.roots) == 3
+
+
+def test_the_table_of_kinds_is_that_of_the_code() -> None:
+    _, _, section = DOC.read_text("utf-8").partition("## Kinds\n")
+    rows = [line for line in section.partition("\n## ")[0].splitlines() if line.startswith("| `")]
+
+    assert rows == [_row(kind) for kind in AGENTS.builtin]
+
+
+def _row(kind: AgentKind) -> str:
+    named = {
+        "object": "an object that is imported",
+        "address": f"`{kind.prefix}:http://HOST`",
+        "command": f"`{kind.prefix}:WORDS`",
+        "file": f"`{kind.prefix}:FILE`",
+    }
+    install = f"`evaldesk[{kind.extra}]`" if kind.extra else ""
+    limit = "holds" if kind.sees_tools else "not seen"
+    price = "none" if kind.is_recording else "of its model" if kind.prices_calls else "told by the agent"
+    return f"| `{kind.name}` | {kind.title} | {named[kind.target]} | {install} | {limit} | {price} |"

@@ -12,10 +12,10 @@ import pytest
 from tests.agents.test_model_profiles import CONFIG
 
 from evaldesk import paths
-from evaldesk.agents.benchmark import declared_options
-from evaldesk.agents.declared import declared_refs
+from evaldesk.agents.openhands.benchmark import declared_options
+from evaldesk.agents.own.declared import declared_refs
 from evaldesk.engine import play_trial
-from evaldesk.engine.loading import load_ready
+from evaldesk.engine.worker.loading import load_ready
 from evaldesk.errors import AgentError, UsageError
 from evaldesk.model import AgentRef, Case, Event, Limits, TrialResult, TrialSpec, Turn
 from evaldesk.model.reports import reported_values
@@ -73,7 +73,10 @@ async def test_an_instance_is_processed_in_a_folder_whose_changes_are_kept_and_l
 
     assert result.status == "finished", result.error
     [turn] = result.transcript.turns
-    assert [(call.name, call.args) for call in turn.tool_calls] == [("run", {"command": "ls"})]
+    assert [(call.name, call.args) for call in turn.tool_calls] == [
+        ("run", {"command": "ls"}),
+        ("finish", {"final_thought": "done"}),
+    ]
     assert turn.answer == "done"
     test_result = reported_values(result.transcript)["test_result"]
     assert isinstance(test_result, dict)

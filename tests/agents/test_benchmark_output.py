@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from evaldesk.agents.benchmark_output import output_events, sent_output
+from evaldesk.agents.openhands.output import output_events, sent_output
 from evaldesk.errors import AgentError
+from evaldesk.model import Event, Transcript, TurnRecord
+from evaldesk.model.reports import artefact_text
 
 
 @dataclass
@@ -30,7 +33,11 @@ def test_what_is_no_eval_output_is_said(returned: object, said: str) -> None:
         sent_output(returned)
 
 
-def test_an_output_is_sent_as_plain_json_and_told_as_it_would_be_here() -> None:
+def _events(output: object) -> list[Event]:
+    return list(output_events(sent_output(output), {}, "Solve it."))
+
+
+def test_an_output_is_told_with_its_history_its_usage_and_its_text() -> None:
     action = {"id": 1, "action": "run", "args": {"command": "ls"}}
     observation = {"observation": "run", "content": "a.txt", "cause": 1}
     output = EvalOutput(
@@ -38,17 +45,66 @@ def test_an_output_is_sent_as_plain_json_and_told_as_it_would_be_here() -> None:
         metrics={"token_usages": [{"model": "m", "prompt_tokens": 3}], "costs": (0.5,)},
     )
 
-    sent = json.loads(json.dumps(sent_output(output)))
+    events = _events(output)
 
-    assert list(output_events(sent, {}, "a")) == list(output_events(output, {}, "a"))
-    kinds = [event.kind for event in output_events(sent, {}, "a")]
-    assert kinds == ["tool_call", "tool_result", "agent_message", "usage", "log"]
+    kinds = [event.kind for event in events]
+    assert kinds == ["log", "tool_call", "tool_result", "tool_call", "agent_message", "usage", "log"]
+    assert [event.call.name for event in events if event.kind == "tool_call" and event.call] == ["run", "finish"]
+    assert [event.usage.cost for event in events if event.usage] == [0.5]
+    assert json.loads(str(artefact_text(Transcript((TurnRecord("", tuple(events)),)), "openhands")))["error"] is None
+
+
+@pytest.mark.parametrize(
+    ("metrics", "costs"),
+    [
+        ({"accumulated_cost": 0.5}, [0.5]),
+        ({"accumulated_cost": 0.5, "costs": [0.2, 0.3], "token_usages": [{}, {}]}, [0.2, 0.3]),
+        ({"accumulated_cost": 0.9, "costs": [0.2, 0.3], "token_usages": [{}, {}]}, [0.9]),
+        ({"accumulated_cost": 0.9, "costs": [0.2], "token_usages": [{"prompt_tokens": 1}, {}]}, [0.9]),
+        ({"accumulated_cost": 0.0, "token_usages": [{"prompt_tokens": 1}, {}]}, [None, None]),
+        ({"costs": [{"cost": 0.2}, {"cost": 0.3}]}, [0.5]),
+        ({"costs": [0.2, 0.0]}, []),
+        ({}, []),
+    ],
+)
+def test_a_stated_total_wins_over_the_sum_of_its_parts(metrics: dict[str, Any], costs: list[float | None]) -> None:
+    usages = [event.usage for event in _events({"test_result": {}, "metrics": metrics}) if event.usage]
+
+    assert [usage.cost for usage in usages] == [cost if cost is None else pytest.approx(cost) for cost in costs]
+
+
+@pytest.mark.parametrize("cost", [-1, math.nan, math.inf, 2.0**60, True, "1"])
+def test_a_cost_that_no_cost_can_be_is_an_error_of_the_trial(cost: object) -> None:
+    events = _events({"test_result": {"ok": True}, "history": [], "metrics": {"accumulated_cost": cost}})
+
+    [error] = [event.error for event in events if event.error]
+    assert error.kind == "bad_metrics"
+    assert "metrics.accumulated_cost" in error.message
+    assert not [event for event in events if event.usage]
+
+
+def test_a_row_that_cannot_be_read_is_kept_all_the_same() -> None:
+    events = _events({"test_result": {}, "history": [7]})
+
+    assert [event.kind for event in events] == ["log", "error"]
+    assert "history[0]" in str(events[1].error)
+
+
+class Model:
+    """As pydantic's are: it writes itself."""
+
+    def model_dump_json(self) -> str:
+        return '{"instance_id":"x","test_result":{"n":1.0},"history":null}'
+
+
+def test_a_model_that_writes_itself_is_kept_byte_for_byte() -> None:
+    assert sent_output(Model()) == Model().model_dump_json()
 
 
 def test_the_rows_of_openhands_become_events(shared: Path) -> None:
     lines = (shared / "data/openhands/v0_evaloutput.jsonl").read_text("utf-8").splitlines()
 
-    trials = [list(output_events(json.loads(line), {}, "agent")) for line in lines]
+    trials = [_events(json.loads(line)) for line in lines]
 
     for events in trials:
         calls = [event.call for event in events if event.kind == "tool_call"]
@@ -60,9 +116,10 @@ def test_the_rows_of_openhands_become_events(shared: Path) -> None:
     assert errors == ["max_iterations"]
 
 
-def test_an_observation_without_a_cause_stays_as_a_remark() -> None:
+def test_observations_without_a_cause_are_kept() -> None:
     history = [{"observation": "error", "content": "lost"}, {"observation": "run", "content": "of nobody"}]
 
-    events = list(output_events({"test_result": {}, "history": history}, {}, "agent"))
+    events = _events({"test_result": {}, "history": history})
 
-    assert [event.text for event in events if event.kind == "log" and event.author == "agent"] == ["lost"]
+    assert [event.text for event in events if event.author == "system"] == ["error: lost"]
+    assert [(event.call.name, event.result) for event in events if event.call] == [("run", "of nobody")]

@@ -14,10 +14,10 @@ from typing import Any
 import pytest
 from tests.agents.test_benchmark import log_of, row, spec
 
-from evaldesk.agents.benchmark import fail
-from evaldesk.agents.benchmark_child import failure_said
+from evaldesk.agents.openhands.benchmark import fail
+from evaldesk.agents.openhands.child import failure_said
 from evaldesk.engine import play_trial
-from evaldesk.engine.attempt import Attempt
+from evaldesk.engine.worker.attempt import Attempt
 from evaldesk.errors import AgentError, ModelError
 from evaldesk.model.reports import reported_values
 
@@ -98,7 +98,7 @@ async def test_code_that_minds_no_rule_of_ours_has_its_own_folder_environment_an
 async def test_a_cancelled_instance_is_torn_down_and_leaves_nothing(
     loaded: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("evaldesk.agents.benchmark_process.ENDING_S", 60.0)
+    monkeypatch.setattr("evaldesk.agents.openhands.benchmark.ENDING_S", 60.0)
     monkeypatch.setattr("evaldesk.agents.in_thread.JOIN_S", 60.0)
     agent = loaded(WAITS, "process_instance")
     attempt = Attempt(clock=time.monotonic)

@@ -16,7 +16,7 @@ import pytest
 
 from evaldesk.agents import Agent, load_agent
 from evaldesk.agents.agent import close_kept
-from evaldesk.agents.command import CommandProcess
+from evaldesk.agents.remote.command import CommandProcess
 from evaldesk.engine import play_trial
 from evaldesk.errors import AgentError
 from evaldesk.model import AgentRef, Case, Limits, Session, TrialSpec, Turn

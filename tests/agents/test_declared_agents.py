@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from evaldesk.agents import declared_refs, find_agents, load_agent, named_ref, with_declared
-from evaldesk.cli.workspace import named_agent, open_settings
+from evaldesk.desk.named_agents import named_agent
+from evaldesk.desk.workspace import open_settings
 from evaldesk.errors import AgentError, UsageError
 from evaldesk.model import AgentRef, Session
 from evaldesk.settings import read_settings

@@ -9,13 +9,16 @@ from typing import Any, cast
 
 import pytest
 
-from evaldesk.desk.run_plan import RunOptions, RunPlan, RunSubject
-from evaldesk.desk.run_view import RunQuery
-from evaldesk.desk.runs import RunDesk
-from evaldesk.engine.executors.inline import InlineExecutor
-from evaldesk.model import AgentRef, Case, Criterion, EvalSet, Expected, ModelOptions, Turn
+from evaldesk.desk.runs.plan import RunOptions, RunPlan, RunSubject
+from evaldesk.desk.runs.runs import RunDesk
+from evaldesk.engine.host.executors.inline import InlineExecutor
+from evaldesk.model import AgentRef, Case, Criterion, EvalSet, Expected, Turn
+from evaldesk.model.stored import RunSummary
+from evaldesk.pages.run import run_page
+from evaldesk.pages.run_view import RunQuery
+from evaldesk.pages.trial import trial_page
 from evaldesk.settings import Settings
-from evaldesk.store import RunSummary, Store
+from evaldesk.store import Store
 
 pytestmark = pytest.mark.anyio
 both_clients = pytest.mark.usefixtures("client")
@@ -50,7 +53,7 @@ def _plan(desk: RunDesk, root: Path, endpoint: Any, *, n_cases: int, model: str 
     cases = tuple(Case(f"c{index}", (Turn("hi", Expected(reference="hello")),)) for index in range(n_cases))
     ref = AgentRef("faulty", "faulty.agent:root_agent", root=str(root), folder=str(folder))
     subject = RunSubject(ref, EvalSet("set", cases=cases), "set")
-    options = RunOptions(criteria=CRITERIA, concurrency=1, model_options=ModelOptions(n_retries=1))
+    options = RunOptions(criteria=CRITERIA, concurrency=1, n_retries=1)
     return desk.plan_for(subject, options)
 
 
@@ -85,7 +88,7 @@ async def test_what_passes_when_it_is_tried_again_is_counted_and_told_in_the_tri
     run = await _run(desk, tmp_path, endpoint, n_cases=1)
 
     assert (run.status, run.n_passed) == ("finished", 1)
-    trial = await desk.read_trial(run.id, (0, 0))
+    trial = await trial_page(desk, run.id, (0, 0))
     assert trial.result
     assert [usage.n_attempts for usage in trial.result.usages] == [2]
     [log] = [event.text for event in trial.result.transcript.turns[0].events if event.kind == "log"]
@@ -98,7 +101,7 @@ async def test_a_run_says_that_it_is_rate_limited_while_it_waits(desk: RunDesk, 
     run_id = await desk.start(_plan(desk, tmp_path, endpoint, n_cases=1))
 
     async for _ in desk.watch(run_id):
-        said = (await desk.read_page(run_id, RunQuery())).progress.rest
+        said = (await run_page(desk, run_id, RunQuery())).progress.rest
         if "wait" in said:
             break
     await desk.stop(run_id, cancel=True)
@@ -128,7 +131,7 @@ async def test_what_a_model_without_a_price_costs_is_unknown(desk: RunDesk, tmp_
 
     run = await _run(desk, tmp_path, endpoint, n_cases=1)
 
-    trial = await desk.read_trial(run.id, (0, 0))
+    trial = await trial_page(desk, run.id, (0, 0))
     assert trial.result
     [usage] = trial.result.usages
     assert (usage.role, usage.model, usage.tokens_in, usage.cost) == ("agent", "small", 11, None)
@@ -143,6 +146,6 @@ async def test_what_a_model_with_a_price_costs_is_known(
 
     run = await _run(desk, tmp_path, endpoint, n_cases=1, model="openai/gpt-4o-mini")
 
-    trial = await desk.read_trial(run.id, (0, 0))
+    trial = await trial_page(desk, run.id, (0, 0))
     assert trial.result
     assert trial.result.cost == pytest.approx(11 * 0.15e-6 + 5 * 0.6e-6)

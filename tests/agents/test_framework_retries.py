@@ -192,12 +192,12 @@ async def test_a_dropped_connection_is_tried_again(name: str, endpoint: Endpoint
 async def test_a_client_is_left_alone_outside_of_turns(endpoint: Endpoint) -> None:
     from openai import AsyncOpenAI
 
-    from evaldesk.llm.brought_clients import watch_clients
+    from evaldesk.llm.third_party_clients import wrap_clients
 
     for _ in range(2):
         endpoint.fails(429, "slow down", retry_after_ms="1")
     endpoint.says("hello")
-    watch_clients()
+    wrap_clients()
     async with AsyncOpenAI(base_url=endpoint.address, api_key="k", max_retries=2) as client:
         found = await client.chat.completions.create(model="small", messages=[{"role": "user", "content": "hi"}])
 

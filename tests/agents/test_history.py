@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from evaldesk.agents.history import chat_messages
+from evaldesk.agents.remote.message_events import chat_messages
 from evaldesk.model import Event, ToolCall, TurnRecord, Usage
 
 

@@ -11,8 +11,8 @@ import pytest
 from tests.agents.answering import Answers, answering, serving
 
 from evaldesk.agents import agent_ref, load_agent
-from evaldesk.agents.remote import checked_ref, remote_ref
-from evaldesk.errors import AgentError, UsageError
+from evaldesk.agents.remote.remote import checked_ref, remote_ref
+from evaldesk.errors import AgentError, BadNumberError, UsageError
 from evaldesk.model import Session, TurnRecord
 
 pytestmark = pytest.mark.anyio
@@ -102,7 +102,7 @@ async def test_what_a_server_does_wrong_is_said(answers: Any, play: Any, given: 
     address, server = answers
     server.gives(**given)
 
-    with pytest.raises(AgentError, match=re.escape(said)):
+    with pytest.raises((AgentError, BadNumberError), match=re.escape(said)):
         await play(load_agent(agent_ref(address)), Session("s"), "hi")
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from evaldesk.agents.instruction import MissingKey, filled
+from evaldesk.agents.own.instruction import MissingKey, filled
 
 STATE: dict[str, Any] = {"origin": "Bonn", "likes": ["food", "art"], "user:name": "Ada", "n": 3, "nothing": None}
 

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from evaldesk.agents import load_agent
-from evaldesk.agents.tools import tool_of
-from evaldesk.desk.run_plan import RunOptions, limits_of
-from evaldesk.engine.executors.inline import InlineExecutor
+from evaldesk.agents.tools.functions import tool_of
+from evaldesk.desk.runs.plan import RunOptions, with_defaults
+from evaldesk.engine.host.executors.inline import InlineExecutor
 from evaldesk.model import Case, Criterion, Limits, Session, TrialResult, TrialSpec, Turn
 from evaldesk.settings import read_settings
 
@@ -118,13 +118,12 @@ async def test_each_turn_has_its_own_limit(tmp_path: Path) -> None:
 
 def test_the_file_names_limits_that_a_run_may_change(tmp_path: Path) -> None:
     (tmp_path / "evaldesk.toml").write_text("[limits]\nturn_timeout_s = 20\ntool_timeout_s = 5\n")
-    usual = read_settings(tmp_path, (tmp_path,), environment={}).limits
+    settings = read_settings(tmp_path, (tmp_path,), environment={})
 
-    assert limits_of(RunOptions(tool_timeout_s=9), usual) == {
-        "turn_timeout_s": 20,
-        "tool_timeout_s": 9,
-        "judge_timeout_s": None,
-    }
+    asked = with_defaults(RunOptions(tool_timeout_s=9), settings, "").asked
+
+    limits = {name: asked.get(name) for name in ("timeout_s", "turn_timeout_s", "tool_timeout_s", "judge_timeout_s")}
+    assert limits == {"timeout_s": 120, "turn_timeout_s": 20, "tool_timeout_s": 9, "judge_timeout_s": None}
 
 
 async def _played(tmp_path: Path, *queries: str, limits: Limits) -> TrialResult:

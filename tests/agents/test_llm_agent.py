@@ -109,7 +109,7 @@ async def test_the_trace_of_a_tool_that_raises_is_logged(endpoint: Any, play: An
 
     [log] = [event.text for event in events if event.kind == "log"]
     assert "in explode" in log
-    assert "agents/tools.py" not in log
+    assert "agents/tools/functions.py" not in log
 
 
 async def test_the_conversation_so_far_is_shown_to_the_model(endpoint: Any, play: Any) -> None:
@@ -222,6 +222,6 @@ def test_a_wrong_agent_is_refused_when_it_is_made(fields: dict[str, Any], says: 
 
 
 def test_only_our_own_kind_is_adapted() -> None:
-    from evaldesk.agents.litellm import adapt
+    from evaldesk.agents.own.litellm import adapt
 
     assert adapt(add, AgentRef("a", "a:a")) is None

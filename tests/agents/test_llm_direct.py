@@ -8,15 +8,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.agents.endpoint import Answer, Endpoint, served
+from tests.agents.endpoint import Answer, Endpoint, completion, served
 from tests.agents.model_calls import HASTE, MESSAGES, TOOL, call_of
 
-from evaldesk.engine.executors.inline import InlineExecutor
-from evaldesk.errors import ModelError
+from evaldesk.engine.host.executors.inline import InlineExecutor
+from evaldesk.errors import BadNumberError, ModelError
 from evaldesk.llm import ModelCall, complete, direct, is_direct, warm
 from evaldesk.llm.client import open_litellm
+from evaldesk.llm.endpoints import PROVIDERS
 from evaldesk.llm.loop import on_loop
-from evaldesk.llm.providers import PROVIDERS
 from evaldesk.model import AgentRef, Case, TrialSpec, Turn
 
 pytestmark = pytest.mark.anyio
@@ -264,3 +264,17 @@ async def test_errors_of_every_shape_say_what_is_wrong(endpoint: Endpoint, body:
 def _events(*deltas: Mapping[str, Any]) -> bytes:
     events = ({"choices": [{"index": 0, "delta": delta}]} for delta in deltas)
     return b"".join(b": still here\n\ndata: " + json.dumps(event).encode() + b"\n\n" for event in events)
+
+
+@pytest.mark.parametrize("model", ["small", "gpt-4o-mini"])
+async def test_a_count_of_tokens_that_cannot_be_is_named_and_not_asked_again(
+    endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch, model: str
+) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "none")
+    usage = {"prompt_tokens": -3, "completion_tokens": 5, "total_tokens": 2}
+    endpoint.answers.append(Answer({**completion("hello"), "usage": usage}))
+
+    with pytest.raises(BadNumberError, match=r"usage\.tokens_in must be a number from 0 to 2\*\*53, got -3"):
+        await complete(call_of(endpoint, model=model), patience=HASTE)
+
+    assert len(endpoint.asked) == 1

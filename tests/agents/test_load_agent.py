@@ -91,7 +91,7 @@ def test_an_adapter_that_is_not_installed_is_named(tmp_path: Path) -> None:
         ("google.adk.agents", r"pip install 'evaldesk\[adk\]'"),
         ("langgraph.graph", r"pip install 'evaldesk\[langgraph\]'"),
         ("pydantic_ai", r"pip install 'evaldesk\[pydantic-ai\]'"),
-        ("agents", r"needs the OpenAI Agents SDK, .* pip install 'evaldesk\[openai-agents\]'"),
+        ("agents", r"needs OpenAI Agents SDK, .* pip install 'evaldesk\[openai-agents\]'"),
     ],
 )
 def test_a_missing_framework_is_named_with_what_installs_it(

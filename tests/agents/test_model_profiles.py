@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from evaldesk.agents.llm_profiles import read_profile
+from evaldesk.agents.openhands.llm_profiles import read_profile
 from evaldesk.errors import UsageError
 
 CONFIG = """

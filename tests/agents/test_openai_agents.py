@@ -110,3 +110,15 @@ def test_the_description(loaded: Any) -> None:
     [tool] = described.tools
     assert (tool.name, tool.description) == ("roll_die", "Roll a die.")
     assert tool.parameters["required"] == ["sides"]
+
+
+def test_a_key_that_the_code_gave_the_sdk_is_not_missing(loaded: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    from agents.models import _openai_shared
+
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    monkeypatch.setattr(_openai_shared, "_default_openai_key", None)
+    agent = loaded('from agents import Agent\n\nroot_agent = Agent(name="clerk", model="gpt-5-mini")\n')
+
+    assert agent.describe().missing == ("OPENAI_API_KEY",)
+    monkeypatch.setattr(_openai_shared, "_default_openai_key", "a key")
+    assert agent.describe().missing == ()

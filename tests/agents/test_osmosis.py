@@ -13,7 +13,7 @@ import pytest
 from tests.agents.osmosis_example import NEWER, OLDER, SERVER, forget_package, row, spec_at
 
 from evaldesk.agents import Agent
-from evaldesk.agents.osmosis_standin import is_standin
+from evaldesk.agents.osmosis.standin import is_standin
 from evaldesk.engine import play_trial
 from evaldesk.errors import AgentError, ModelError
 from evaldesk.model import ModelOptions, Session, TrialSpec
@@ -50,7 +50,7 @@ async def test_a_loop_runs_with_its_tools_and_its_own_reward(
     kinds = [event.kind for event in turn.events]
     assert kinds == ["user_message", "usage", "tool_call", "tool_result", "usage", "agent_message", "log"]
     assert [(call.name, call.args) for call in turn.tool_calls] == [("add", {"a": 25, "b": 17})]
-    assert turn.events[3].result == 42
+    assert turn.events[3].result == "42"
     assert turn.answer == "#### 42"
     assert reported_values(result.transcript) == {"reward": 1.0}
     assert (result.usages[0].tokens_in, result.usages[0].tokens_out) == (11, 5)

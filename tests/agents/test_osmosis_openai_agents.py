@@ -9,8 +9,8 @@ import pytest
 from tests.agents.installed import skip_without
 from tests.agents.osmosis_example import forget_package, row, spec_at
 
-from evaldesk.agents.bridge_stream import streamed
-from evaldesk.agents.osmosis_standin import is_standin
+from evaldesk.agents.model_bridge import streamed
+from evaldesk.agents.osmosis.standin import is_standin
 from evaldesk.engine import play_trial
 from evaldesk.errors import AgentError
 from evaldesk.model.reports import reported_values

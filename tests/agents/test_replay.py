@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from evaldesk.agents.litellm import LlmAgent
+from evaldesk.agents.own.litellm import LlmAgent
 from evaldesk.engine import play_trial
 from evaldesk.errors import UsageError
 from evaldesk.llm.recording import CURRENT_RECORDER, Recorder

@@ -110,8 +110,8 @@ async def test_a_list_of_chat_messages_is_a_recording(tmp_path: Path, play: Any)
     first = await play(agent, session, "hi")
     second = await play(agent, session, "bye")
 
-    assert [event.kind for event in first] == ["log", "tool_call", "tool_result", "agent_message"]
-    assert first[2].call == first[1].call == ToolCall("look", {"a": 1}, "c1")
+    assert [event.kind for event in first] == ["log", "log", "tool_call", "tool_result", "agent_message"]
+    assert first[3].call == first[2].call == ToolCall("look", {"a": 1}, "c1")
     assert [event.text for event in second if event.kind == "agent_message"] == ["seven"]
 
 
@@ -120,7 +120,7 @@ async def test_a_list_of_chat_messages_is_a_recording(tmp_path: Path, play: Any)
     [
         ("{", "no JSON"),
         ("3", "without turns or trials"),
-        ("[1]", "message 1 has no role"),
+        ("[1]", r"\[0\]: expected an object"),
         ('{"turns": [{"events": 3}]}', "no recording"),
     ],
 )

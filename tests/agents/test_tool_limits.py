@@ -11,7 +11,7 @@ from tests.agents.installed import skip_without
 from tests.agents.osmosis_example import SERVER
 from tests.agents.roller import never_ending
 
-from evaldesk.agents.tool_limit import TOOL_LIMIT, ToolLateError, in_time, unblocking
+from evaldesk.agents.tools.time_limit import TOOL_LIMIT, ToolLateError, in_time, unblocking
 from evaldesk.model import Limits, ModelOptions, Session
 
 pytestmark = [pytest.mark.anyio, pytest.mark.filterwarnings("ignore")]  # what a framework warns of is not ours

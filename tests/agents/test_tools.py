@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal, Optional, TypedDict
 
 import pytest
 
-from evaldesk.agents.tools import tool_of
+from evaldesk.agents.tools.functions import tool_of
 
 pytestmark = pytest.mark.anyio
 

@@ -12,23 +12,29 @@ from click.testing import CliRunner, Result
 
 from evaldesk.agents import load_agent
 from evaldesk.cli import cli
-from evaldesk.desk.runs import RunDesk
+from evaldesk.desk.runs.runs import RunDesk
 from evaldesk.engine import AgentHost, InlineExecutor
 from evaldesk.model import AgentDescription, AgentRef, RunConfig
 from evaldesk.store import Store
 
 SOURCE = '''
+import os
 from collections import Counter
 
 seen = Counter()
 
 
 def root_agent(message, state):
-    """Says what it hears; `raise` raises, `flaky` is right every other time."""
+    """Says what it hears; `raise` raises, `flaky` is right every other time, $ECHO_WRONG and $ECHO_RAISE name more."""
     seen[message] += 1
-    if message.startswith("raise"):
+    if message.startswith("raise") or message in os.environ.get("ECHO_RAISE", "").split(","):
         raise ValueError(f"{message} was asked for")
+    if message in os.environ.get("ECHO_WRONG", "").split(","):
+        return "`<b>@you</b>`"
     return "no" if message == "flaky" and seen[message] % 2 == 0 else message
+
+
+root_agent.tells_cost = True
 '''
 
 
@@ -38,7 +44,7 @@ class Place:
 
     folder: Path
 
-    def evalset(self, name: str, answers: Mapping[str, str]) -> Path:
+    def evalset(self, name: str, answers: Mapping[str, str] | Mapping[str, str | None]) -> Path:
         """An eval set with a case for each query, named by its place: case_1, case_2, …"""
         cases = [
             {
@@ -46,7 +52,7 @@ class Place:
                 "conversation": [
                     {
                         "user_content": {"parts": [{"text": query}]},
-                        "final_response": {"parts": [{"text": answer}]},
+                        "final_response": None if answer is None else {"parts": [{"text": answer}]},
                     }
                 ],
             }
@@ -90,8 +96,8 @@ def in_process(monkeypatch: pytest.MonkeyPatch) -> None:
         return InlineExecutor(concurrency)
 
     monkeypatch.setattr(RunDesk, "_local_executor", executor)
-    monkeypatch.setattr("evaldesk.desk.evaluating.LocalExecutor", opened)
-    monkeypatch.setattr("evaldesk.desk.bench.LocalExecutor", opened)
+    monkeypatch.setattr("evaldesk.desk.runs.evaluating.LocalExecutor", opened)
+    monkeypatch.setattr("evaldesk.desk.runs.case_player.LocalExecutor", opened)
 
 
 @pytest.fixture

@@ -30,7 +30,7 @@ class Here:
 
 @pytest.fixture(autouse=True)
 def no_workers(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("evaldesk.desk.agents_asked.AgentHost", Here)
+    monkeypatch.setattr("evaldesk.desk.doctor.AgentHost", Here)
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
 
 
@@ -52,6 +52,22 @@ def test_all_is_well(tmp_path: Path) -> None:
     assert _line(result.output, "database").endswith("none yet; the first run or chat makes it")
     assert _line(result.output, "agent one").startswith("ok")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["one"]
+
+
+def test_what_a_killed_writer_left_is_removed_and_counted(tmp_path: Path) -> None:
+    left = [tmp_path / "evalsets" / ".a.json.0123456789abcdef.evaldesk-tmp", tmp_path / ".evaldesk" / "trash" / "0"]
+    left[1] = left[1] / ".origin.json.0123456789abcdef.evaldesk-tmp"
+    for path in left:
+        path.parent.mkdir(parents=True)
+        path.write_bytes(b"half")
+    (tmp_path / "evalsets" / ".a.json.swp").write_bytes(b"an editor's")
+
+    result = _doctor(tmp_path)
+
+    assert _line(result.output, "files").endswith("2 unfinished files of writers that were killed, now removed")
+    assert [path for path in left if path.exists()] == []
+    assert (tmp_path / "evalsets" / ".a.json.swp").exists()
+    assert "unfinished" not in _doctor(tmp_path).output
 
 
 def test_a_missing_key_is_named_and_is_no_obstacle(tmp_path: Path) -> None:

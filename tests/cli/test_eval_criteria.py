@@ -64,14 +64,29 @@ def test_a_wrong_config_is_refused_before_anything_is_played(place: Place) -> No
         assert store.runs.list() == []
 
 
-def test_what_adk_would_pass_is_said_where_it_is_not_judged_here(place: Place) -> None:
-    path = place.evalset("first", {"one": "one", "two": "other"})
-    judged = place.eval(path)
+def test_each_case_of_which_adk_says_something_else_is_named_in_both_directions(place: Place) -> None:
+    path = place.evalset("first", {"one": "one", "two": None, "three": "other"})
+    (place.folder / "test_config.json").unlink()
+
+    lenient = place.run("eval", place.agent, path, "--criterion", "response_match_score=0.8").output
+    strict = place.run("eval", place.agent, path, "--strict").output
+
+    assert "case_2: unscored here, failed by `adk eval`: " in lenient
+    assert "case_1: unscored here, passed by `adk eval`: " in strict
+    assert "case_3: unscored here, failed by `adk eval`: " in strict
+    assert "case_1: " not in lenient
+    assert "case_3: " not in lenient.replace("case_3\n", "")
+
+
+def test_eval_says_once_where_a_metric_has_nothing_to_judge(place: Place) -> None:
+    path = place.evalset("first", {"one": "one", "two": "two"})
     (place.folder / "test_config.json").unlink()
 
     result = place.run("eval", place.agent, path)
+    as_json = place.run("eval", place.agent, path, "--json")
 
-    assert result.exit_code == 1
-    assert "Nothing was scored (2 unscored)" in result.output
-    assert "`adk eval` would pass 1 of 2: there, no expected calls means none may be made." in result.output
-    assert "adk eval" not in judged.output
+    assert result.output.count("Tool trajectory: asserted in 0 of 2 cases") == 1
+    (run,) = json.loads(as_json.stdout)["runs"]
+    assert (run["n_passed"], run["n_unscored"]) == (2, 0)
+    assert [each["sentence"] for each in run["not_applicable"]] == ["Tool trajectory: asserted in 0 of 2 cases"]
+    assert "Tool trajectory: asserted in 0 of 2 cases" in place.run("run", "info", "1").output

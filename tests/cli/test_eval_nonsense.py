@@ -80,7 +80,7 @@ def test_a_reader_who_leaves_changes_neither_files_nor_verdict(place: Place, mon
     def gone(*_: object, **__: object) -> None:
         raise BrokenPipeError
 
-    monkeypatch.setattr("evaldesk.cli.eval_report.click.echo", gone)
+    monkeypatch.setattr("evaldesk.cli.eval.report.click.echo", gone)
     held = place.eval(path, "-o", "result.json", "--junit", "junit.xml", "--min-pass-rate", "0.5", "--annotations")
     failed = place.eval(path, "--json")
 
@@ -110,3 +110,43 @@ def test_no_color_means_no_colour(place: Place) -> None:
     assert "✗ failed --min-pass-rate" in plain.output
     assert "\x1b" not in plain.output
     assert "\x1b[31m✗" in coloured.output
+
+
+@pytest.mark.parametrize(
+    ("model", "options", "said"),
+    [
+        ("", (), "names no model"),
+        ("openai/gpt-5-mini", (), "OPENAI_API_KEY is not set"),
+        ("openai/gpt-5-mini", ("--temperature", "0.5"), "OPENAI_API_KEY is not set"),
+    ],
+    ids=["no model", "no key", "no key and an option"],
+)
+def test_a_model_without_a_name_or_a_key_is_refused_before_anything_is_stored(
+    place: Place, model: str, options: tuple[str, ...], said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    (place.agent / "agent.py").write_text(
+        f"from evaldesk import LlmAgent\n\nroot_agent = LlmAgent('shop', {model!r})\n"
+    )
+    path = place.evalset("right", {"one": "one"})
+
+    result = place.run("eval", place.agent, path, *options)
+
+    assert isinstance(result.exception, Exception)
+    words, code = _in_words(result.exception)
+    assert (code, said in words) == (EXIT_USAGE, True), words
+    assert not place.store().runs.counts_by_status()
+
+
+def test_an_agent_without_its_key_is_played_at_an_address_of_its_own(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    (place.agent / "agent.py").write_text(
+        "from evaldesk import LlmAgent\n\nroot_agent = LlmAgent('shop', 'openai/one')\n"
+    )
+    path = place.evalset("right", {"one": "one"})
+
+    result = place.run("eval", place.agent, path, "--base-url", "http://127.0.0.1:9/v1", "--retries", "0")
+
+    assert result.exit_code == 3  # the address refuses, which only a trial can say

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from click.testing import Result
 
-from evaldesk.cli.openhands_output import _kept_rows
+from evaldesk.cli.eval.openhands_output import _kept_rows
 from evaldesk.errors import EvaldeskError
 from evaldesk.formats.files import read_file
 
@@ -58,9 +58,9 @@ def bench(place: Place) -> Place:
 
 
 def _eval(place: Place, *arguments: object) -> Result:
-    named = f"bench_{place.agent.name}:process_instance"
+    named = () if "--benchmark" in arguments else ("--benchmark", f"bench_{place.agent.name}:process_instance")
     options = ("-l", "eval_gpt", "--config-file", "config.toml", "-i", 7, "--eval-num-workers", 1)
-    return place.run("eval", "--benchmark", named, "-d", "instances.jsonl", *options, *arguments)
+    return place.run("eval", *named, "-d", "instances.jsonl", *options, *arguments)
 
 
 def _folder(place: Place, root: str = "evaluation/evaluation_outputs/outputs", name: str = "") -> Path:

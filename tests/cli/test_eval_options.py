@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from evaldesk.cli.eval_options import RECORDING_MODES, SECTIONS
+from evaldesk.cli.eval.options import SECTIONS
 from evaldesk.errors import UsageError
-from evaldesk.model.recording import MODES
 
 if TYPE_CHECKING:
     from tests.cli.conftest import Place
@@ -97,8 +96,6 @@ def test_a_criterion_that_cannot_be_read_is_wrong_usage(place: Place, given: tup
         (("--criterion", "response_mtch_score=1"), "did you mean 'response_match_score'"),
         (("--criterion", 'tool_used={"threshold": 1, "tol": "a"}'), "did you mean 'tool'"),
         (("--criterion", "turn_count=2", "--config-file-path", "test_config.json"), "by one of them"),
-        (("--retries", "101"), "0 to 100"),
-        (("--top-p", "nan"), "top_p must be 0 to 1"),
     ],
 )
 def test_what_cannot_be_is_refused(place: Place, options: tuple[str, ...], said: str) -> None:
@@ -106,6 +103,24 @@ def test_what_cannot_be_is_refused(place: Place, options: tuple[str, ...], said:
 
     assert isinstance(result.exception, UsageError)
     assert said in str(result.exception)
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (("--retries", "101"), "'--retries': n_retries: 0 to 100, not 101"),
+        (("--top-p", "nan"), "'--top-p': top_p: 0 to 1, not nan"),
+        (("--n", "2.5"), "'-n': trials of each case: a whole number, not '2.5'"),
+        (("--note", "x" * 2001), "the note has 2,001 characters; 2,000 fit"),
+        (("--model-extra", "[]"), "extra: an object such as"),
+    ],
+    ids=lambda each: each[0] if isinstance(each, tuple) else "",
+)
+def test_a_value_out_of_range_is_refused_with_its_flag(place: Place, options: tuple[str, ...], said: str) -> None:
+    result = place.run("eval", place.agent, place.evalset("words", {"one": "one"}), *options)
+
+    assert result.exit_code == 2 or isinstance(result.exception, UsageError)
+    assert said in " ".join(f"{result.output} {result.exception}".split())
 
 
 def test_a_check_says_what_would_be_run_and_runs_nothing(place: Place) -> None:
@@ -117,14 +132,10 @@ def test_a_check_says_what_would_be_run_and_runs_nothing(place: Place) -> None:
 
     assert result.exit_code == as_json.exit_code == 0
     assert f"2 cases x 3 = 6 trials of {place.agent.name}" in result.output
-    assert "unscored 2 of 2 by tool_trajectory_avg_score: No turn of this case says which tools" in result.output
-    assert json.loads(as_json.stdout)["runs"][0]["unscored"][0]["case_ids"] == ["case_1", "case_2"]
+    assert "not applicable 2 of 2 by tool_trajectory_avg_score: No turn of this case says which tools" in result.output
+    assert json.loads(as_json.stdout)["runs"][0]["not_applicable"][0]["case_ids"] == ["case_1", "case_2"]
     with place.store() as store:
         assert store.runs.list() == []
-
-
-def test_every_mode_of_recording_may_be_chosen() -> None:
-    assert RECORDING_MODES == MODES
 
 
 def test_the_help_has_a_section_for_every_option(place: Place) -> None:

@@ -69,7 +69,8 @@ def _rewards(place: Place) -> str:
 
 def _eval(place: Place, data: Path, *arguments: object, functions: tuple[str, ...] = ("exact",)) -> Any:
     named = [option for name in functions for option in ("--eval-fn", f"{_rewards(place)}:{name}")]
-    return place.run("eval", "-m", f"{_module(place)}:agent_loop", "-d", data, *named, "--batch-size", 1, *arguments)
+    batch = () if "--batch-size" in arguments else ("--batch-size", 1)
+    return place.run("eval", "-m", f"{_module(place)}:agent_loop", "-d", data, *named, *batch, *arguments)
 
 
 def test_results_are_in_the_documented_schema_and_ours_under_one_key(place: Place, rows: Path) -> None:
@@ -100,6 +101,21 @@ def test_results_are_in_the_documented_schema_and_ours_under_one_key(place: Plac
     assert "error" not in found["rows"][0]["runs"][0]
     assert (found["evaldesk"]["n_errored"], found["evaldesk"]["dataset"]["n_rows"]) == (4, 4)
     assert f"{exact}: mean 0.625, std 0.484" in result.output
+
+
+def test_run_info_and_results_json_give_one_mean_one_name(place: Place, rows: Path) -> None:
+    exact = f"{_rewards(place)}:exact"
+    _eval(place, rows, "--n", 4, "-o", "results.json", "--max-error-rate", 1)
+    found = json.loads((place.folder / "results.json").read_text())
+
+    info = json.loads(place.run("run", "info", "1", "--json").output)["data"]["results"]["metrics"]
+    said = place.run("run", "info", "1").output
+
+    assert found["evaldesk"]["metrics"] == info
+    assert [(each["metric"], each["n"], each["mean"]) for each in info] == [(exact, 12, pytest.approx(10 / 12))]
+    assert info[0]["mean_unscored_as_0"] == found["summary"]["eval_fns"][exact]["mean"] == 0.625
+    assert "mean 0.833" in said
+    assert "of 12 of 16 trials scored; mean_unscored_as_0 0.625" in said
 
 
 def test_errors_end_with_their_own_code_although_nothing_was_asked(place: Place, rows: Path) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from evaldesk.cli.eval_report import show_result
+from evaldesk.cli.eval.report import show_result
 from evaldesk.model import (
     AgentRef,
     Case,
@@ -51,7 +51,7 @@ def test_a_failed_case_names_the_place_where_it_went_wrong(store: Store, capsys:
     lines = capsys.readouterr().out.splitlines()
     assert lines[0] == "✗  roll_16"
     assert lines[1].strip() == ("trial 1 failed: turn 2, call 1: roll_die was called with sides 20, expected 16")
-    assert lines[2] == "0 of 1 passed; too few to name a rate"
+    assert lines[2] == "0 of 1 passed; too few trials for a rate"
 
 
 def test_a_passed_case_takes_one_line(store: Store, capsys: pytest.CaptureFixture[str]) -> None:

@@ -122,7 +122,7 @@ def test_ctrl_c_once_finishes_what_is_in_flight(place: Place, gate: tuple[Path, 
     may_end.write_text("yes")
 
     assert terminal.end() == 130, terminal.said
-    assert "Stopped: 2 of 3 trials are done and stored. Go on with: evaldesk run resume 1" in terminal.said
+    assert "Stopped: 2 of 3 trials are done and stored. Continue with: evaldesk run resume 1" in terminal.said
     with place.store() as store:
         summary = store.runs.summary(1)
     assert (summary.status, summary.n_done, summary.n_todo) == ("stopped", 2, 1)

@@ -5,12 +5,15 @@ from __future__ import annotations
 import csv
 import json
 from collections.abc import Callable
+from errno import ENOSPC
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
+from tests.faulty_disk import FaultyDisk
 
 from evaldesk.cli import cli
+from evaldesk.errors import DiskError
 from evaldesk.formats import load_evalset
 from evaldesk.formats.files import read_file
 from evaldesk.store import Store
@@ -82,8 +85,8 @@ def test_validate_holds_a_criteria_file_against_the_metrics_that_there_are(run: 
     assert result.exit_code == 2
     assert result.stdout.splitlines() == [
         "good.json: criteria file",
-        "  tool_exact at least 1.00.",
-        "  cost informs.",
+        "  tool_exact: at least 1.00.",
+        "  cost: no threshold.",
         "  A simulated user by demo/user.",
     ]
     assert result.stderr.startswith("evaldesk: bad.json:2:17: criteria.tool_exakt: ")
@@ -169,7 +172,7 @@ def test_several_files_become_the_trials_of_one_run(run: Run) -> None:
     assert result.exit_code == 0
     with Store.open(Path(".evaldesk/evaldesk.db"), must_exist=True) as store:
         strips = [row.strip for row in store.runs.case_rows(1, sort="file")]
-    assert strips == ["pfpf", "ee.."]
+    assert strips == ["pfpf", "uu.."]
 
 
 def test_the_folder_of_a_run_of_openhands_is_imported_with_its_metadata(run: Run) -> None:
@@ -224,3 +227,22 @@ def test_what_is_not_there_is_said_in_one_line(run: Run, arguments: tuple[str, .
 @pytest.mark.parametrize("name", ["validate", "convert", "import", "export"])
 def test_the_help_of_each_command_has_an_example(run: Run, name: str) -> None:
     assert f"\n  evaldesk {name} " in run(name, "--help").output
+
+
+@pytest.mark.parametrize("words", [("import", "--replace"), ("import", "--name", "other"), ("export", "--force")])
+def test_a_full_disk_is_told_in_one_line_and_leaves_the_files(run: Run, words: tuple[str, ...]) -> None:
+    assert run("import", ROWS, "--name", "add").exit_code == 0
+    Path("out.json").write_text("before")
+    before = Path("evalsets/add.evalset.json").read_bytes()
+    named = ("--name", "add") if words[-1] == "--replace" else ()
+    arguments = ("add", "-o", "out.json") if words[0] == "export" else (SAMPLES / "osmosis-jsonl.jsonl", *named)
+
+    with FaultyDisk(1, ENOSPC, lasts=True).inserted():
+        refused = run(words[0], *arguments, *words[1:])
+
+    assert isinstance(refused.exception, DiskError)
+    assert "cannot be written: the disk is full (No space left on device); free some space" in str(refused.exception)
+    assert Path("evalsets/add.evalset.json").read_bytes() == before
+    assert Path("out.json").read_text() == "before"
+    assert sorted(path.name for path in Path("evalsets").iterdir()) == ["add.evalset.json"]
+    assert run(words[0], *arguments, *words[1:]).exit_code == 0

@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from evaldesk.cli.handover import desk_address, hand_over
-from evaldesk.desk import runs as runs_module
+from evaldesk.cli.handover import hand_over
 from evaldesk.desk.desk import Desk
+from evaldesk.desk.runs import runs as runs_module
+from evaldesk.desk.serving import desk_address
 from evaldesk.errors import WorkspaceError
 from evaldesk.settings import Settings
 from evaldesk.store import hold_workspace
@@ -60,7 +61,7 @@ async def test_the_desk_that_is_open_plays_a_submitted_run(
     settings = _settings(place)
     with hold_workspace(settings.state_folder, url="http://127.0.0.1:1/"):
         desk = Desk.open(settings)
-        attending = asyncio.create_task(desk.runs.attend(takes_up=True))
+        attending = asyncio.create_task(desk.runs.poll_requests(takes_up=True))
 
         said = await asyncio.to_thread(place.run, "run", "submit", toml, "--yes", "--name", "nightly")
         async for _ in desk.runs.watch(1):
@@ -110,7 +111,7 @@ def test_a_stopped_run_is_offered_before_anybody_waits_for_it(
 
     said = place.run("run", "resume", run_id, "--background").output
 
-    assert f"Run {run_id} goes on in the background." in said
+    assert f"Run {run_id} continues in the background." in said
     assert [command[4:6] for command, _ in started] == [["drive", str(run_id)]]
     with place.store() as store:
         offered = store.runs.summary(run_id)

@@ -15,8 +15,9 @@ import pytest
 from click.testing import CliRunner
 
 from evaldesk import cli as top
-from evaldesk.cli import cli, respelled, run
+from evaldesk.cli import cli, respelled
 from evaldesk.cli.lazy import LazyGroup, dashed
+from evaldesk.cli.runs import group as run
 from evaldesk.registry import import_target
 
 if TYPE_CHECKING:
@@ -94,13 +95,42 @@ def test_help_imports_little(arguments: list[str]) -> None:
             ["eval", "--eval-num-worker", "2"],
             "No such option '--eval-num-worker'. Did you mean '--eval-num-workers'? `evaldesk eval --help` shows how.",
         ),
+        (
+            ["eval", "--model", "a", "x", "--model", "b"],
+            "--model is given twice; leave one out. `evaldesk eval --help` shows how.",
+        ),
     ],
-    ids=["command", "command of a group", "argument", "agent", "option"],
+    ids=["command", "command of a group", "argument", "agent", "option", "option twice"],
 )
 def test_an_error_is_one_line_that_says_what_to_do(arguments: list[str], said: str) -> None:
     done = _run(*arguments)
 
     assert (done.returncode, done.stdout, done.stderr) == (2, "", f"evaldesk: {said}\n")
+
+
+VALUED = [
+    (path, option)
+    for path, command in COMMANDS.items()
+    for option in command.params
+    if isinstance(option, click.Option) and not (option.is_flag or option.multiple or option.count or option.hidden)
+]
+
+
+@pytest.mark.parametrize(("path", "option"), VALUED, ids=[f"{' '.join(path)} {each.name}" for path, each in VALUED])
+def test_an_option_given_twice_is_refused_by_its_name(path: tuple[str, ...], option: click.Option) -> None:
+    words = [f"{option.opts[0]}=1" if option.opts[0].startswith("--") else f"{option.opts[0]}1", option.opts[-1], "2"]
+
+    result = CliRunner().invoke(cli, [*path, *words])
+
+    assert result.exit_code == 2
+    assert f"{' / '.join(option.opts)} is given twice; leave one out." in result.output
+
+
+def test_an_option_that_may_be_repeated_is_taken_each_time(place: Place) -> None:
+    path = place.evalset("words", {"one": "one"})
+    criteria = ("--criterion", "response_match_score=0.5", "--criterion", "turn_count=3")
+
+    assert place.run("eval", place.agent, path, *criteria, "--quiet", "--quiet").exit_code == 0
 
 
 def test_a_command_without_its_streams_ends_as_it_would_with_them() -> None:

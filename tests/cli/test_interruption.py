@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from evaldesk.cli.playing import EXIT_INTERRUPTED, Interruption
+from evaldesk.cli.eval.playing import EXIT_INTERRUPTED, Interruption
 
 
 class StuckRuns:

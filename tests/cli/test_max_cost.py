@@ -20,10 +20,7 @@ from evaldesk.model import Event, Usage
 
 
 class Dear:
-    def describe(self):
-        from evaldesk.model import AgentDescription
-
-        return AgentDescription("dear", "python")
+    tells_cost = True
 
     async def reply(self, session, message):
         price = None if message == "unpriced" else 0.1
@@ -69,8 +66,8 @@ def test_a_run_that_costs_too_much_begins_no_more_trials(dear: Place) -> None:
     assert result.exit_code == 1, result.output
     assert "The trials cost $0.50, more than the limit of $0.3, so 7 trials were not started." in result.stdout
     assert "✗ failed --max-cost: the run cost $0.50, more than $0.3; it was stopped, and 7 of 12" in result.stdout
-    assert "✓ held   --min-pass-rate" in result.stdout
-    assert "Stopped: 5 of 12 trials are done and stored. Go on with: evaldesk run resume 1" in result.stderr
+    assert "? open   --min-pass-rate" in result.stdout
+    assert "Stopped: 5 of 12 trials are done and stored. Continue with: evaldesk run resume 1" in result.stderr
     with dear.store() as store:
         summary = store.runs.summary(1)
     assert (summary.status, summary.n_done, summary.n_todo) == ("stopped", 5, 7)
@@ -90,9 +87,10 @@ def test_the_eval_sets_of_a_command_share_one_limit(dear: Place) -> None:
 
     result = dear.eval(*paths, "--max-cost", 0.25, "--concurrency", 1, "--json")
 
-    [gate] = json.loads(result.stdout)["gates"]
+    all_passed, cost = json.loads(result.stdout)["gates"]
     assert result.exit_code == 1
-    assert gate["sentence"].startswith("the run cost $0.30, more than $0.25; it was stopped, and 1 of 4")
+    assert (all_passed["answer"], all_passed["sentence"]) == ("undecided", "3 of 6 trials passed; all must")
+    assert cost["sentence"].startswith("the run cost $0.30, more than $0.25; it was stopped, and 3 of 6")
     assert "run resume 2" in result.stderr
 
 
@@ -130,7 +128,7 @@ def test_a_simulated_user_and_a_judge_without_a_price_are_refused(dear: Place) -
     assert "the price of 'nobody/judge' is not known" in str(judge.exception)
 
 
-@pytest.mark.parametrize("said", ["[model]\nprice_in = 1\nprice_out = 2\n", 'recording = "auto"\n'])
+@pytest.mark.parametrize("said", ["[model]\nprice_in = 1\nprice_out = 2\n", 'recording = "replay"\n'])
 def test_a_price_that_is_said_or_a_recording_needs_no_other(unpriced: Place, said: str) -> None:
     (unpriced.folder / "evaldesk.toml").write_text(said)
 
@@ -139,8 +137,27 @@ def test_a_price_that_is_said_or_a_recording_needs_no_other(unpriced: Place, sai
     assert result.exit_code == 0, result.output
 
 
+def test_a_recording_that_may_lack_an_answer_needs_a_price(unpriced: Place) -> None:
+    (unpriced.folder / "evaldesk.toml").write_text('recording = "auto"\n')
+
+    result = unpriced.eval(unpriced.evalset("words", {"one": "one"}), "--max-cost", 1, "--check")
+
+    assert "the price of 'nobody/knows' is not known" in str(result.exception)
+
+
+def test_a_function_with_a_client_of_its_own_is_refused_before_the_start(dear: Place) -> None:
+    (dear.agent / "agent.py").write_text("def root_agent(message):\n    return message\n")
+
+    result = dear.eval(dear.evalset("words", {"one": "one"}), "--max-cost", 1)
+
+    assert isinstance(result.exception, UsageError)
+    assert "(Python) costs is not known before it is played" in str(result.exception)
+    with dear.store() as store:
+        assert not store.runs.list()
+
+
 def test_a_cost_that_is_not_known_does_not_hold(dear: Place) -> None:
     result = dear.eval(dear.evalset("words", {"unpriced": "unpriced"}), "--max-cost", 1)
 
-    assert result.exit_code == 1
+    assert result.exit_code == 3
     assert "the price of 1 trial is not known" in result.stdout

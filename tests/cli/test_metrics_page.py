@@ -13,7 +13,7 @@ from click.testing import CliRunner
 
 from evaldesk.cli import cli
 from evaldesk.demo_model import judge
-from evaldesk.desk.criteria import criteria_of, read_criteria, read_user
+from evaldesk.desk.criteria.criteria import criteria_of, read_criteria, read_user
 from evaldesk.llm import ModelCall, ModelReply
 from evaldesk.metrics import score_trial
 from evaldesk.model import Case, Criterion, Event, Expected, Transcript, Turn, TurnRecord, Usage

@@ -5,17 +5,17 @@ from __future__ import annotations
 import csv
 import json
 from errno import ENOSPC
-from pathlib import Path
 from typing import TYPE_CHECKING
 from xml.etree import ElementTree as ET
 
 import pytest
+from tests.faulty_disk import FaultyDisk
 
+from evaldesk.desk.runs.run_result import CaseResult
 from evaldesk.errors import UsageError
-from evaldesk.model import Case, ErrorRecord, TrialResult, Turn
-from evaldesk.report.annotations import case_annotation
-from evaldesk.report.junit import junit_suite, junit_xml
-from evaldesk.report.run_result import CaseResult
+from evaldesk.model import Case, Conclusion, Counts, ErrorRecord, GateOutcome, TrialResult, Turn
+from evaldesk.pages.reports.annotations import case_annotation
+from evaldesk.pages.reports.junit import junit_suite, junit_xml
 
 if TYPE_CHECKING:
     from tests.cli.conftest import Place
@@ -27,8 +27,13 @@ def test_junit_keeps_errors_apart_from_failures(place: Place) -> None:
     place.eval(place.evalset("first", ANSWERS), "--junit", "out/results.xml")
 
     root = ET.parse(place.folder / "out/results.xml").getroot()  # noqa: S314 - our own file
-    assert [root.get(key) for key in ("tests", "failures", "errors", "skipped")] == ["3", "1", "1", "0"]
-    passed, failed, errored = root.findall("testsuite/testcase")
+    assert [root.get(key) for key in ("tests", "failures", "errors", "skipped")] == ["6", "2", "3", "0"]
+    passed, failed, errored, *gates = root.findall("testsuite/testcase")
+    assert [(each.get("name"), [child.tag for child in each]) for each in gates] == [
+        ("all passed", ["failure"]),
+        ("--max-error-rate", ["error"]),
+        ("conclusion", ["error"]),
+    ]
     assert [child.tag for child in passed] == ["properties"]
     counts = {each.get("name"): each.get("value") for each in errored.iter("property")}
     assert counts == {
@@ -37,6 +42,7 @@ def test_junit_keeps_errors_apart_from_failures(place: Place) -> None:
         "evaldesk_failed": "0",
         "evaldesk_errored": "1",
         "evaldesk_unscored": "0",
+        "evaldesk_unplayed": "0",
     }
     failure, error = failed.find("failure"), errored.find("error")
     assert failure is not None
@@ -46,10 +52,7 @@ def test_junit_keeps_errors_apart_from_failures(place: Place) -> None:
 
 
 def test_a_file_that_cannot_be_written_is_said_after_the_verdict(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    def full(path: Path, data: bytes) -> int:
-        raise OSError(ENOSPC, "No space left on device")
-
-    monkeypatch.setattr(Path, "write_bytes", full)
+    FaultyDisk(1, ENOSPC, lasts=True).insert(monkeypatch)
     result = place.eval(place.evalset("first", {"one": "one"}), "--junit", "results.xml")
 
     assert "1 of 1 passed" in result.stdout
@@ -57,10 +60,12 @@ def test_a_file_that_cannot_be_written_is_said_after_the_verdict(place: Place, m
     assert "results.xml: No space left on device; the run is stored" in str(result.exception)
 
 
-def test_the_summary_names_regressions_first_and_escapes_what_files_say(place: Place) -> None:
-    path = place.evalset("first", {"one": "one", "two": "two"})
+def test_the_summary_names_regressions_first_and_escapes_what_files_say(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = place.evalset("first", {"one": "one", "x | y": "x | y"})
     place.eval(path)
-    place.evalset("first", {"one": "one", "x | y": "`<b>@you</b>`"})
+    monkeypatch.setenv("ECHO_WRONG", "x | y")
 
     place.eval(path, "--baseline", 1, "--summary", "summary.md")
 
@@ -69,8 +74,8 @@ def test_the_summary_names_regressions_first_and_escapes_what_files_say(place: P
     assert lines[:2] == ["<!-- evaldesk -->", "## ❌ Evaluation did not pass"]
     assert lines[3:6] == ["**Regressed against run 1:**", "", lines[5]]
     assert lines[5].startswith("- `case_2` turn 1: response\\_match\\_score")
-    assert "Against run 1: 0 fixed, 1 broken; not distinguishable from chance, p 1.00." in text
-    assert "**1 of 2 passed; too few to name a rate**" in text
+    assert "Against run 1: 0 fixed, 1 broken. Pass rate: Not distinguishable: 50 points worse" in text
+    assert "**1 of 2 passed; too few trials for a rate**" in text
     assert "<b>" not in text
 
 
@@ -128,10 +133,13 @@ def test_annotations_mark_the_file(place: Place) -> None:
     marks = [line for line in result.stdout.splitlines() if line.startswith("::")]
     assert marks[0] == "::error title=Gate all passed::1 of 3 trials passed; all must"
     assert marks[2].startswith("::error file=first.evalset.json,title=case_2%3A 0 of 1 passed::trial 1 failed: turn 1")
-    assert marks[3].startswith("::warning file=first.evalset.json,title=case_3%3A 0 of 0 passed::trial 1 errored")
+    assert marks[3].startswith("::warning file=first.evalset.json,title=case_3%3A nothing was scored::trial 1 errored")
 
 
 HOSTILE = "a\n::add-mask::b\x00\x1b[2J\ufffe]]>"
+
+
+ERRORED = Conclusion("undecided", Counts(1, errored=1), (GateOutcome("--max-error-rate", "failed", "1 of 1 errored"),))
 
 
 def _hostile() -> CaseResult:
@@ -149,7 +157,7 @@ def test_what_an_agent_says_is_no_workflow_command() -> None:
 
 
 def test_what_an_agent_says_is_legal_xml() -> None:
-    case = ET.fromstring(junit_xml([junit_suite(HOSTILE, [_hostile()])])).find("testsuite/testcase")  # noqa: S314
+    case = ET.fromstring(junit_xml([junit_suite(HOSTILE, [(_hostile(), HOSTILE)], ERRORED)])).find("testsuite/testcase")  # noqa: S314
 
     assert case is not None
     assert "\x1b" not in (case.get("name") or "")

@@ -11,10 +11,11 @@ from typing import Any, cast
 
 import pytest
 
-from evaldesk.cli import playing
-from evaldesk.cli.progress import LOG_EVERY_S, ProgressLog, duration_words, progress_words, remaining_s
-from evaldesk.model import AgentRef, Case, RunConfig, Turn
-from evaldesk.store import RunSummary, Store
+from evaldesk.cli.eval import playing
+from evaldesk.cli.eval.progress import LOG_EVERY_S, ProgressLog, duration_words, progress_words, remaining_s
+from evaldesk.model import AgentRef, Case, Counts, RunConfig, Turn
+from evaldesk.model.stored import RunSummary
+from evaldesk.store import Store
 
 
 @pytest.fixture
@@ -26,7 +27,7 @@ def summary(tmp_path: Path) -> RunSummary:
 
 
 def test_the_numbers_are_all_there(summary: RunSummary) -> None:
-    moment = replace(summary, n_passed=10, n_failed=1, n_errored=1, tokens_in=3000, tokens_out=400, cost=0.0123)
+    moment = replace(summary, counts=Counts(100, 10, 1, 1), tokens_in=3000, tokens_out=400, cost=0.0123)
 
     assert progress_words(moment, 120.0) == (
         "12 of 100 done, 10 passed, 1 errored, 3,400 tokens, $0.0123, about 2 min left"
@@ -39,11 +40,11 @@ def test_what_is_not_known_is_not_named(summary: RunSummary) -> None:
 
 
 def test_the_remaining_time_counts_only_what_this_session_played(summary: RunSummary) -> None:
-    moment = replace(summary, n_passed=60)
+    moment = replace(summary, counts=Counts(100, 60))
 
     assert remaining_s(moment, 50, 20.0) == 80.0
     assert remaining_s(moment, 60, 20.0) is None
-    assert remaining_s(replace(summary, n_passed=100), 50, 20.0) is None
+    assert remaining_s(replace(summary, counts=Counts(100, 100)), 50, 20.0) is None
 
 
 @pytest.mark.parametrize(
@@ -60,7 +61,7 @@ def test_a_log_gets_a_line_now_and_then(summary: RunSummary) -> None:
 
     for n_passed in range(31):
         now = n_passed * LOG_EVERY_S / 10
-        log(replace(summary, n_passed=n_passed))
+        log(replace(summary, counts=Counts(100, n_passed)))
 
     assert [line.split(",")[0] for line in lines] == ["10 of 100 done", "20 of 100 done", "30 of 100 done"]
     assert lines[0].endswith("about 2 min left")

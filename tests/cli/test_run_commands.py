@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from click.testing import Result
 
-from evaldesk.desk.run_mark import own_mark
+from evaldesk.desk.runs.owner import current_owner
 from evaldesk.errors import EvaldeskError
 from evaldesk.model import AgentRef, Case, RunConfig, Turn
 
@@ -43,6 +43,7 @@ def test_runs_are_listed_newest_first(played: Place) -> None:
         "Run",
         "Name",
         "Status",
+        "Conclusion",
         "Passed",
         "Errored",
         "Done",
@@ -52,7 +53,7 @@ def test_runs_are_listed_newest_first(played: Place) -> None:
         "Submitted",
     ]
     assert [line.split()[0] for line in lines[1:]] == ["2", "1"]
-    assert "nightly  finished  1 of 2  1        3 of 3" in lines[2]
+    assert "nightly  finished  undecided   1 of 2  1        3 of 3" in lines[2]
 
 
 def test_a_listing_is_cut_and_says_so(played: Place) -> None:
@@ -68,7 +69,7 @@ def test_a_listing_as_json(played: Place) -> None:
 
     assert (found["total_count"], found["has_more"]) == (1, False)
     item = found["items"][0]
-    assert (item["id"], item["name"], item["status"]) == (1, "nightly", "finished")
+    assert (item["id"], item["name"], item["status"], item["outcome"]) == (1, "nightly", "finished", "undecided")
     assert item["summary"]["progress"] == {"completed": 3, "total": 3, "unit": "trials"}
     assert (item["summary"]["passed"], item["summary"]["errored"], item["summary"]["pass_rate"]) == (1, 1, 0.5)
 
@@ -77,7 +78,7 @@ def test_a_listing_as_json(played: Place) -> None:
 def test_a_run_is_told_in_full_by_number_by_name_and_by_the_beginning_of_its_name(played: Place, name: str) -> None:
     said = played.run("run", "info", name).output
 
-    assert "Result                1 of 2 passed; too few to name a rate" in said
+    assert "Result                1 of 2 passed; too few trials for a rate" in said
     assert "1 errored, 0 unscored" in said
     assert "seed=7" in said
     assert "`evaldesk run retry 1` plays the one errored trial again." in said
@@ -144,7 +145,7 @@ def test_stopping_a_run_of_another_process_asks_that_process(place: Place) -> No
     with place.store() as store:
         config = RunConfig(AgentRef("a", "a:a"), "first")
         run_id = store.runs.create(config, [Case("a", (Turn("hi"),))])
-        store.runs.set_status(run_id, "running", driver=own_mark())
+        store.runs.set_status(run_id, "running", driver=current_owner())
 
     said = place.run("run", "stop", run_id).output
 
@@ -177,7 +178,7 @@ def test_a_run_is_given_out_as_a_file(played: Place) -> None:
 
 
 def test_runs_are_deleted_when_somebody_says_so(played: Place) -> None:
-    assert "rm deletes 3 trials for good; say --yes" in _refusal(played.run("run", "rm", "1"))
+    assert "rm deletes 3 trials; without a terminal add --yes" in _refusal(played.run("run", "rm", "1"))
 
     assert played.run("run", "rm", "nightly", "--yes").output == "Run 1 is deleted.\n"
 

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from click.testing import Result
 
-from evaldesk.desk.run_file import read_run_file
-from evaldesk.desk.run_file_places import agent_of, check_commit, dataset_path, read_secrets, secrets_of
+from evaldesk.desk.runs.file import read_run_file
+from evaldesk.desk.runs.file_places import agent_of, check_commit, dataset_path, read_secrets, secrets_of
+from evaldesk.desk.runs.plan import RunOptions
 from evaldesk.errors import EvaldeskError, UsageError
 
 if TYPE_CHECKING:
@@ -77,8 +78,9 @@ def _refusal(path: Path) -> str:
 def test_defaults_are_those_of_osmosis(tmp_path: Path) -> None:
     file = read_run_file(_write(tmp_path))
 
-    assert (file.limit, file.n, file.batch_size, file.pass_threshold) == (None, 1, 1, 1.0)
-    assert (file.agent_workflow_timeout_s, file.grader_timeout_s) == (450.0, 150.0)
+    assert (file.limit, file.pass_threshold, file.agent_workflow_timeout_s) == (None, 1.0, 450.0)
+    assert RunOptions(**file.asked).value("n") == 1
+    assert file.asked == {"concurrency": 1, "judge_timeout_s": 150.0}
     assert file.root == tmp_path
 
 
@@ -218,7 +220,7 @@ def handed(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
         found.append((run_id, environment))
         return "driver"
 
-    monkeypatch.setattr("evaldesk.cli.run_submit.hand_over", hand_over)
+    monkeypatch.setattr("evaldesk.cli.runs.submit.hand_over", hand_over)
     return found
 
 
@@ -282,7 +284,7 @@ def test_nothing_is_submitted_where_nobody_can_be_asked(place: Place) -> None:
     result = _submit(place, _write_project(place.folder))
 
     assert isinstance(result.exception, EvaldeskError)
-    assert "say --yes to submit the run" in str(result.exception)
+    assert "add --yes to submit the run" in str(result.exception)
     assert not (place.folder / ".evaldesk/evaldesk.db").exists()
 
 

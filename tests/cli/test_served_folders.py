@@ -9,10 +9,10 @@ import pytest
 
 from evaldesk import paths
 from evaldesk.agents import find_agents
-from evaldesk.cli.workspace import open_settings
+from evaldesk.desk.workspace import open_settings
 from evaldesk.errors import UsageError, WorkspaceError
 from evaldesk.settings import Settings
-from evaldesk.store.evalset_files import EvalSetFiles
+from evaldesk.store.evalsets.files import EvalSetFiles
 
 SAMPLES = ["hello_world", "trip_planner"]
 
@@ -149,4 +149,4 @@ def test_a_large_machine_has_many_workers_and_few_that_wait(
 
     settings = open_settings((), workspace=str(tmp_path), is_demo=True)
 
-    assert (settings.n_workers, settings.n_spares) == expected
+    assert (settings.n_workers, settings.n_warm_workers) == expected

@@ -7,11 +7,11 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from evaldesk.desk.run_plan import RunOptions, RunSubject
-from evaldesk.desk.runs import RunDesk
+from evaldesk.desk.runs.plan import RunOptions, RunSubject
+from evaldesk.desk.runs.runs import RunDesk
 from evaldesk.engine import GradeSpec
 from evaldesk.model import AgentRef, Case, ErrorRecord, EvalSet, Score, TrialResult, TrialSpec, Turn, Verdict
-from evaldesk.store import RunSummary
+from evaldesk.model.stored import RunSummary
 
 OpenDesk = Callable[..., RunDesk]
 

@@ -9,12 +9,15 @@ from typing import Any
 
 import pytest
 
-from evaldesk.desk.comparison import ComparisonPage, read_comparison
-from evaldesk.desk.comparison_choice import read_choice
-from evaldesk.desk.run_reliability import reliability
 from evaldesk.errors import NotFoundError, UsageError
-from evaldesk.model import AgentRef, Case, Criterion, ErrorRecord, RunConfig, Score, TrialResult, Turn, Usage
+from evaldesk.model import AgentRef, Case, Criterion, ErrorRecord, Expected, RunConfig, Score, TrialResult, Turn, Usage
 from evaldesk.model.recording import Recording
+from evaldesk.pages.comparison import ComparisonPage, read_comparison
+from evaldesk.pages.comparison_choice import read_choice
+from evaldesk.pages.run import read_run
+from evaldesk.pages.run_listing import run_line
+from evaldesk.pages.run_reliability import reliability
+from evaldesk.pages.run_view import RunQuery
 from evaldesk.store import Store
 
 STRICT = Criterion("response_match_score", 0.8)
@@ -27,12 +30,24 @@ def store(tmp_path: Path) -> Iterator[Store]:
         yield opened
 
 
-def played(store: Store, strips: Mapping[str, str], *, queries: Mapping[str, str] | None = None, **values: Any) -> int:
+def played(
+    store: Store,
+    strips: Mapping[str, str],
+    *,
+    queries: Mapping[str, str] | None = None,
+    references: Mapping[str, str] | None = None,
+    **values: Any,
+) -> int:
     """A finished run with the verdicts of each case as a strip: `p` scores 1, `f` 0, `e` broke off."""
     cost, ms, calls = (values.pop(name, default) for name, default in (("cost", 0.01), ("ms", 100.0), ("calls", 2.0)))
     n = max(map(len, strips.values()))
     config = RunConfig(AgentRef("dice", "dice:agent"), "set", n=n, criteria=(STRICT, CALLS))
-    cases = [Case(case_id, (Turn((queries or {}).get(case_id, "Roll.")),)) for case_id in strips]
+    cases = [
+        Case(
+            case_id, (Turn((queries or {}).get(case_id, "Roll."), Expected(reference=(references or {}).get(case_id))),)
+        )
+        for case_id in strips
+    ]
     run_id = store.runs.create(replace(config, **values), cases)
     store.runs.set_status(run_id, "running")
     store.runs.record(
@@ -65,7 +80,7 @@ def _result(key: tuple[int, int, int], letter: str, cost: float, ms: float, call
 
 
 def kinds(found: ComparisonPage) -> list[tuple[str, str]]:
-    return [(change.case_id, change.kind) for change in found.changes]
+    return [(line.change.name, line.change.kind) for line in found.changes]
 
 
 def test_what_broke_comes_first_and_the_worst_of_it_before_all(store: Store) -> None:
@@ -80,7 +95,7 @@ def test_what_broke_comes_first_and_the_worst_of_it_before_all(store: Store) -> 
         ("fixed", "fixed"),
         ("better", "steadier"),
     ]
-    assert found.flips == "1 fixed, 2 broken; not distinguishable from chance, p 1.00"
+    assert found.flips == "1 fixed, 2 broken"
     assert kinds(read_comparison(store.runs, a, b, "same")) == [("steady", "same")]
     assert found.changes[1].before_href == f"/runs/{a}/cases/2/trials/0"
     assert found.changes[1].after_href == f"/runs/{b}/cases/2/trials/2"
@@ -114,7 +129,7 @@ def test_a_difference_is_called_by_what_it_is_of(store: Store) -> None:
     found = {each.title: each for each in read_comparison(store.runs, a, b).differences}
 
     assert found["Time of a trial"].words == "Slower by 1.5 s in every case"
-    assert found["Cost of a trial"].words == "Dearer by $0.0300 in every case"
+    assert found["Cost of a trial"].words == "More expensive by $0.0300 in every case"
     assert found["Tool calls"].words == "Worse by 1.00 in every case"
     assert {found[name].way for name in ("Time of a trial", "Cost of a trial", "Tool calls")} == {"worse"}
     assert found["Response match"].way == ""
@@ -127,8 +142,8 @@ def test_single_cases_stand_out_only_after_correction(store: Store) -> None:
 
     found = read_comparison(store.runs, a, b)
 
-    assert [(change.case_id, change.stands_out) for change in found.changes] == [("c1", True), ("c2", False)]
-    assert found.notes[-1] == "1 of 6 changes stands out after correction for many comparisons (Benjamini-Hochberg)."
+    assert [(line.change.name, line.change.stands_out) for line in found.changes] == [("c1", True), ("c2", False)]
+    assert found.notes[-1] == "1 of 6 cases changed significantly (Benjamini-Hochberg)."
 
 
 def test_one_trial_a_case_proves_nothing_about_a_case(store: Store) -> None:
@@ -145,10 +160,10 @@ def test_what_makes_runs_hard_to_compare_is_said(store: Store) -> None:
 
     assert read_comparison(store.runs, a, b).warnings == [
         "The runs are of different eval sets; only cases with the same id are compared.",
-        "1 case was edited between the runs: c.",
-        "The runs were judged by different rules, so a verdict does not mean the same in both.",
+        "1 case was edited between the runs: c; it is not compared.",
+        "The runs have different criteria; their verdicts are not directly comparable.",
         f"Run {a} has 2 trials of each case, run {b} 1 trial.",
-        f"Run {a} played 4 trials at once, run {b} 8: times are not quite comparable.",
+        f"Run {a} played 4 trials at once, run {b} 8: times are not directly comparable.",
     ]
 
 
@@ -158,8 +173,8 @@ def test_the_same_trials_scored_twice_are_told_from_two_runs(store: Store) -> No
 
     found = read_comparison(store.runs, a, b)
 
-    assert found.warnings == ["Both score the same stored trials, so whatever differs comes from the criteria."]
-    assert [line.name for line in found.config.lines] == ["Passes when"]
+    assert found.warnings == ["Both runs score the same stored trials; every difference comes from the criteria."]
+    assert [line.name for line in found.config.lines] == ["Criteria"]
     assert "Eval set" in found.config.same
 
 
@@ -168,11 +183,11 @@ def test_answers_that_are_played_again_are_no_evidence_of_chance(store: Store) -
     b = played(store, {"c": "pp"}, recording=Recording("replay"))
 
     assert read_comparison(store.runs, a, b).warnings == [
-        f"Run {b} plays recorded answers again: where they are those of run {a}, both count the same answers, "
-        "and their difference says nothing about chance."
+        f"Run {b} replays recorded answers. If they come from run {a}, the two runs are not independent "
+        "and the interval does not hold."
     ]
     notes = [reliability(store.runs.outcome_counts(run), store.runs.summary(run), 1)[0].note for run in (a, b)]
-    assert ["recorded ones played again" in note for note in notes] == [False, True]
+    assert ["replay recorded answers" in note for note in notes] == [False, True]
 
 
 def test_many_cases_come_a_page_at_a_time(store: Store) -> None:
@@ -205,3 +220,53 @@ def test_the_run_before_on_the_same_eval_set_is_proposed(store: Store) -> None:
     assert (read_choice(store.runs, [b]).a, read_choice(store.runs, [b]).b) == (a, b)
     assert read_choice(store.runs, []).b == stranger
     assert [offer.id for offer in read_choice(store.runs, [b]).offers] == [b, a, stranger, other]
+
+
+def test_an_edited_case_is_compared_in_no_table(store: Store) -> None:
+    a = played(store, {"same": "pp", "edited": "pp"})
+    b = played(store, {"same": "pp", "edited": "ff"}, queries={"edited": "Roll twice."})
+
+    found = read_comparison(store.runs, a, b)
+
+    assert found.verdict == "Not distinguishable: no difference in the mean. 1 case, p 1.00"
+    assert kinds(found) == []
+    assert kinds(read_comparison(store.runs, a, b, "edited")) == [("edited", "edited")]
+    assert {each.n_cases for each in found.differences} == {1}
+
+
+def test_a_case_that_lost_its_reference_is_said_to_have_lost_it(store: Store) -> None:
+    a = played(store, {"same": "pp", "bare": "pp"}, references={"bare": "Six."})
+    b = played(store, {"same": "pp", "bare": "pp"})
+
+    found = read_comparison(store.runs, a, b)
+
+    assert found.warnings == ["1 case lost a reference: bare; it is not compared."]
+    assert kinds(read_comparison(store.runs, a, b, "lost its reference")) == [("bare", "lost its reference")]
+
+
+def test_time_is_the_mean_of_a_trial_in_every_table(store: Store) -> None:
+    a, b = played(store, {"c": "pp"}, ms=100.0), played(store, {"c": "pp"}, ms=300.0)
+
+    found = read_comparison(store.runs, a, b)
+    time = next(each for each in found.differences if each.title == "Time of a trial")
+    run = read_run(store.runs, b, RunQuery())
+
+    assert (found.a.mean_ms, found.b.mean_ms) == (time.before, time.after) == (100.0, 300.0)
+    assert run.total is not None
+    assert run.total.mean_ms == run.rows[0].mean_ms == {name: n for name, _, n in run.figures}["mean of a trial"]
+
+
+def test_fewer_than_five_scored_trials_name_a_rate_in_no_list(store: Store) -> None:
+    few, many = played(store, {"c": "ppff"}), played(store, {"c": "ppfff"})
+    again = played(store, {"c": "ppff"}, source_run_id=few)
+    page, shown = read_comparison(store.runs, few, many), read_run(store.runs, few, RunQuery())
+    lines = {line.id: line for line in (run_line(store.runs, store.runs.summary(run)) for run in (few, many))}
+
+    said = [lines[few].doubt, page.a.doubt, shown.answer.doubt, *(each.doubt for each in shown.scorings)]
+    assert set(said) == {"too few trials for a rate"}
+    assert len(shown.scorings) == 2
+    assert again in [each.run_id for each in shown.scorings]
+    assert page.a.bar is None
+    assert shown.rows[0].bar is None
+    assert page.b.bar is not None
+    assert lines[many].doubt == page.b.doubt == "12–77 %"

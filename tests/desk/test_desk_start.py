@@ -31,12 +31,12 @@ async def test_runs_that_cannot_be_taken_up_do_not_keep_the_desk_from_those_that
     async def start_up() -> None:
         raise WorkspaceError("the disk is full")
 
-    async def attend(*, takes_up: bool) -> None:
+    async def poll_requests(*, takes_up: bool) -> None:
         assert takes_up
         is_attended.set()
 
     monkeypatch.setattr(desk.runs, "start_up", start_up)
-    monkeypatch.setattr(desk.runs, "attend", attend)
+    monkeypatch.setattr(desk.runs, "poll_requests", poll_requests)
     try:
         with caplog.at_level(logging.WARNING, "evaldesk.desk"):
             await desk.go_on()

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from evaldesk.desk.cases import CaseChangedError, CaseNameTakenError, case_key, case_keys
-from evaldesk.desk.evalsets import EvalSetDesk, SetNameTakenError
+from evaldesk.desk.evalsets.cases import CaseChangedError, CaseNameTakenError, case_key, case_keys
+from evaldesk.desk.evalsets.evalsets import EvalSetDesk, SetNameTakenError
 from evaldesk.errors import NotFoundError
 from evaldesk.formats import load_evalset
 from evaldesk.model import Case, EvalSet, Turn

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from evaldesk.desk.evalsets import EvalSetDesk
-from evaldesk.desk.importing import ImportDesk
-from evaldesk.desk.run_page import read_run
-from evaldesk.desk.run_view import RunQuery
+from evaldesk.desk.evalsets.evalsets import EvalSetDesk
+from evaldesk.desk.imports.importing import ImportDesk
+from evaldesk.pages.run import read_run
+from evaldesk.pages.run_view import RunQuery
 from evaldesk.settings import Settings
 from evaldesk.store import Store
 

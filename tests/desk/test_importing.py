@@ -10,16 +10,16 @@ from shutil import copyfile
 
 import pytest
 
-from evaldesk.desk.criteria import read_criteria
-from evaldesk.desk.evalsets import EvalSetDesk, SetNameTakenError
-from evaldesk.desk.exporting import export_run, recorded_run
-from evaldesk.desk.imported_runs import check_playable
-from evaldesk.desk.importing import MAX_STAGED, ImportDesk, proposed_name
-from evaldesk.desk.run_page import read_run
-from evaldesk.desk.run_view import RunQuery
+from evaldesk.desk.criteria.criteria import read_criteria
+from evaldesk.desk.evalsets.evalsets import EvalSetDesk, SetNameTakenError
+from evaldesk.desk.evalsets.exporting import export_run, recorded_run
+from evaldesk.desk.imports.importing import MAX_STAGED, ImportDesk, proposed_name
+from evaldesk.desk.runs.runs import check_playable
 from evaldesk.errors import ConflictError, FormatError, NotFoundError, UsageError
 from evaldesk.formats.exchange import Imported
 from evaldesk.formats.files import names_for, read_file
+from evaldesk.pages.run import read_run
+from evaldesk.pages.run_view import RunQuery
 from evaldesk.settings import Settings
 from evaldesk.store import Store
 
@@ -118,7 +118,7 @@ def test_the_page_of_an_imported_run_offers_no_repetition(desk: ImportDesk, stor
 
     assert (page.can_resume, page.can_retry, page.again_href) == (False, False, "")
     assert [line.title for line in page.metrics] == ["rewards:exact", "rewards:partial"]
-    assert page.reason[2] == "Imported from results.json (Osmosis results). Verdicts and scores stand as the file says."
+    assert page.reason[2] == "Imported from results.json (Osmosis results). Verdicts and scores from the file."
     assert [fact.href for fact in page.facts if fact.name in ("Agent", "Eval set")] == ["", ""]
 
 
@@ -199,3 +199,17 @@ def test_a_stored_run_is_what_the_file_said(desk: ImportDesk, store: Store) -> N
 )
 def test_the_proposed_name_is_one_that_an_eval_set_may_have(source: str, name: str) -> None:
     assert proposed_name(source) == name
+
+
+def test_cases_with_the_same_id_are_refused_or_renamed(desk: ImportDesk, tmp_path: Path) -> None:
+    turn = {"user_content": {"parts": [{"text": "hi"}]}}
+    cases = [{"eval_id": name, "conversation": [turn]} for name in ("greeting", "other", "greeting")]
+    data = json.dumps({"eval_set_id": "set", "eval_cases": cases}).encode()
+    imported = read_file(data, "set.evalset.json")
+
+    with pytest.raises(UsageError, match=r'"greeting" \(cases 1 and 3\)'):
+        desk.take_in(imported, source="set.evalset.json", name="set")
+    desk.take_in(imported, source="set.evalset.json", name="set", renames=True)
+
+    written = json.loads(next(tmp_path.rglob("set.evalset.json")).read_text())
+    assert [case["eval_id"] for case in written["eval_cases"]] == ["greeting", "other", "greeting_2"]

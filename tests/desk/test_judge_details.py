@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evaldesk.desk.judge_details import judge_panel
+from evaldesk.pages.trial_turns import judge_panel
 
 RECORD = {"judges": ["a/b", "c/d"], "prompt": "0123456789abcdef", "n_samples": 3, "n_read": 2}
 

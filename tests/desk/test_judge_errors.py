@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from evaldesk.desk.run_driver import fatal_sentence, is_fatal
+from evaldesk.desk.runs.driver import fatal_sentence, is_fatal
 from evaldesk.model import ErrorRecord, Score, TrialResult
 
 

@@ -10,11 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from evaldesk.desk.label_listing import cursor_time, read_labels
 from evaldesk.desk.labels import TypedLabel, default_labeller, put_label, read_panel
 from evaldesk.errors import NotFoundError, UsageError
 from evaldesk.model import AgentRef, Case, Criterion, RunConfig, Score, TrialResult, Turn, Verdict
-from evaldesk.store import LabelFilter, Store
+from evaldesk.model.stored import LabelFilter
+from evaldesk.pages.labels import cursor_time, read_labels
+from evaldesk.store import Store
 
 ANA = TypedLabel("Ana", "passed", "good enough")
 METRIC = Criterion("response_match_score", 0.8)
@@ -136,9 +137,9 @@ def test_a_metric_is_measured_by_the_labels_and_its_rate_corrected(store: Store)
     verdict, metric = found.agreements
     assert verdict.skill == "The verdict agrees with the labels 16 times of 20; on failures 4 of 6"
     assert metric.skill == "Response match agrees with the labels 16 times of 20; on failures 4 of 6"
-    assert metric.kappa == "kappa 0.52, could be 0.12 to 0.93"
-    assert metric.enough == "Too few to rely on: 30 more labels and 9 more of failures would do"
-    assert metric.corrected == "Response match says 70 %; corrected about 70 %, could be 36–100 %"
+    assert metric.kappa == "kappa 0.52, 95 % CI 0.12 to 0.93"
+    assert metric.enough == "Too few labels: add 30 more labels and 9 more of failures"
+    assert metric.corrected == "Response match says 70 %; corrected about 70 %, 95 % CI 36–100 %"
     assert found.alpha == ""
 
 

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from evaldesk.desk import reading_apart
-from evaldesk.desk.reading_apart import read_upload
+from evaldesk.desk.imports import importing as reading_apart
+from evaldesk.desk.imports.importing import read_upload
 from evaldesk.errors import FormatError
 from evaldesk.formats.exchange import EXCHANGE
 from evaldesk.formats.files import read_file
-from evaldesk.formats.reading_process import Answer, Request, answer_to, main
+from evaldesk.formats.process import Answer, Request, answer_to, main
 from evaldesk.wire import from_json, to_json
 
 SAMPLES = Path(__file__).parents[1] / "formats" / "exchange_samples"

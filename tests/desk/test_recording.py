@@ -7,9 +7,9 @@ from typing import get_args
 
 import pytest
 
-from evaldesk.desk.recording import changed_keys, record_session
+from evaldesk.desk.chat.recording import changed_keys, record_session
 from evaldesk.model import Event, StopReason, ToolCall, TurnRecord
-from evaldesk.store import StoredSession
+from evaldesk.model.stored import StoredSession
 
 NOW = datetime(2026, 11, 21, tzinfo=UTC)
 

@@ -9,8 +9,8 @@ from typing import Any, cast
 
 import pytest
 
-from evaldesk.desk.rescoring import as_played
-from evaldesk.desk.runs import RunDesk
+from evaldesk.desk.runs.rescoring import as_played
+from evaldesk.desk.runs.runs import RunDesk
 from evaldesk.engine import Executor, InlineExecutor
 from evaldesk.errors import ConflictError, NotFoundError, UsageError
 from evaldesk.model import (
@@ -186,11 +186,11 @@ async def test_an_old_fatal_error_does_not_stop_a_scoring_but_a_judge_without_a_
     whole = await over(desk, await desk.rescore(source, (ROUGE,)))
     assert (whole.status, whole.n_passed, whole.n_errored) == ("finished", 2, 1)
 
-    async def grade_without_key(played: TrialResult, *_: Any) -> TrialResult:
+    async def grade_without_key(played: TrialResult, *_: Any, **__: Any) -> TrialResult:
         refused = Score(ROUGE.metric, threshold=0.5, error=ErrorRecord("authentication", "wrong key"))
         return replace(played, scores=(refused,), verdict="errored")
 
-    monkeypatch.setattr("evaldesk.engine.executors.inline.grade", grade_without_key)
+    monkeypatch.setattr("evaldesk.engine.host.executors.inline.grade", grade_without_key)
     stopped = await over(desk, await desk.rescore(source, (ROUGE,)))
 
     assert (stopped.status, stopped.n_done) == ("failed", 1)
@@ -241,7 +241,7 @@ async def test_a_run_that_goes_on_or_does_not_exist_is_not_scored_again(desk: Ru
     source = played(store, "four it is")
     store.runs.set_status(source, "running")
 
-    with pytest.raises(ConflictError, match="still going on"):
+    with pytest.raises(ConflictError, match="still running"):
         await desk.rescore(source, (ROUGE,))
     with pytest.raises(NotFoundError):
         await desk.rescore(99, (ROUGE,))

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from evaldesk.desk.run_defaults import with_defaults
-from evaldesk.desk.run_plan import RunOptions
-from evaldesk.model import Limits, ModelOptions
+from evaldesk.desk.runs.plan import RunOptions, frozen, with_defaults
+from evaldesk.model import AgentRef, Limits, ModelOptions, RunConfig
 from evaldesk.model.recording import Recording
 from evaldesk.model.user import UserConfig
 from evaldesk.settings import Settings
@@ -21,22 +20,26 @@ SETTINGS = Settings(
 )
 
 
+def frozen_by(options: RunOptions) -> RunConfig:
+    return frozen(RunConfig(AgentRef("dice", "dice:agent"), "set"), with_defaults(options, SETTINGS, ""), ())
+
+
 def test_what_is_asked_for_stays_and_the_rest_is_filled_up() -> None:
-    asked = RunOptions(turn_timeout_s=1, model_options=ModelOptions(temperature=0))
+    asked = RunOptions(turn_timeout_s=1, temperature=0)
 
-    found = with_defaults(asked, SETTINGS, "")
+    found = frozen_by(asked)
 
-    assert (found.turn_timeout_s, found.tool_timeout_s, found.judge_timeout_s) == (1, 6, None)
+    assert found.limits == Limits(turn_timeout_s=1, tool_timeout_s=6)
     assert (found.model_options.temperature, found.model_options.max_tokens) == (0, 9)
     assert found.user == UserConfig("openai/usual", max_turns=4)
-    assert found.recording == Recording("auto", folder="/home/.evaldesk/recordings")
+    assert found.recording == Recording("auto")
 
 
 def test_a_named_model_plays_the_user_whoever_describes_it() -> None:
     described = UserConfig("openai/described", max_turns=2)
 
-    usual = with_defaults(RunOptions(user_model="openai/named"), SETTINGS, "").user
-    other = with_defaults(RunOptions(user=described, user_model="openai/named"), SETTINGS, "").user
+    usual = frozen_by(RunOptions(user_model="openai/named")).user
+    other = frozen_by(RunOptions(user=described, user_model="openai/named")).user
 
     assert usual == UserConfig("openai/named", max_turns=4)
     assert other == UserConfig("openai/named", max_turns=2)

@@ -19,8 +19,8 @@ async def agent(message):
 DESK = """
 import asyncio, sys
 from pathlib import Path
-from evaldesk.desk.run_plan import RunOptions, RunSubject
-from evaldesk.desk.runs import RunDesk
+from evaldesk.desk.runs.plan import RunOptions, RunSubject
+from evaldesk.desk.runs.runs import RunDesk
 from evaldesk.engine import InlineExecutor
 from evaldesk.model import AgentRef, Case, EvalSet, Expected, Turn
 from evaldesk.settings import Settings

@@ -7,12 +7,13 @@ from typing import Any
 
 import pytest
 
-from evaldesk.desk.run_plan import RunOptions, RunPlan, RunSubject, plan_run
+from evaldesk.desk.runs.plan import RunOptions, RunPlan, RunSubject, chosen_cases, plan_run
 from evaldesk.errors import UsageError
 from evaldesk.model import AgentRef, Case, Criterion, EvalSet, Expected, Turn
 
 ASSERTED = Case("asserted", (Turn("roll", Expected((), (), "You rolled 3")),))
 OPEN = Case("open", (Turn("hello"),))
+STATEFUL = replace(ASSERTED, id="stateful", final_state={"paid": True})
 SUBJECT = RunSubject(
     AgentRef("dice", "dice:agent"), EvalSet("set", cases=(ASSERTED, OPEN)), "set", agent_model="own/model"
 )
@@ -38,12 +39,50 @@ def test_selected_cases_keep_the_order_of_the_file() -> None:
     assert [case.id for case in planned(case_ids=("open", "asserted")).cases] == ["asserted", "open"]
 
 
-def test_it_says_before_the_run_which_cases_will_be_unscored_and_why() -> None:
-    unscored = {each.metric: each for each in planned().unscored}
+def test_it_says_before_a_strict_run_which_cases_will_be_unscored_and_why() -> None:
+    unscored = {each.metric: each for each in planned(strict=True).foresight.unscored}
 
     assert unscored["tool_trajectory_avg_score"].case_ids == ("open",)
     assert "which tools should be called" in unscored["tool_trajectory_avg_score"].reason
     assert unscored["response_match_score"].case_ids == ("open",)
+
+
+def test_a_metric_is_asserted_in_so_many_cases_and_not_applicable_elsewhere() -> None:
+    foresight = planned().foresight
+
+    assert [(each.metric, each.case_ids) for each in foresight.not_applicable] == [
+        ("tool_trajectory_avg_score", ("open",)),
+        ("response_match_score", ("open",)),
+    ]
+    assert planned().config.n_asserted == {"tool_trajectory_avg_score": 1, "response_match_score": 1}
+    assert planned(strict=True).config.n_asserted == {}
+
+
+def test_a_case_to_which_no_criterion_applies_will_be_unscored() -> None:
+    (bare,) = planned().foresight.unscored
+
+    assert (bare.metric, bare.case_ids) == ("", ("open",))
+    assert bare.reason == "No criterion applies: the case asserts nothing that they judge."
+
+
+def test_a_metric_that_informs_only_keeps_no_case_from_being_unscored() -> None:
+    criteria = (Criterion("response_match_score", 0.8), Criterion("tool_call_count_v1"))
+
+    assert [each.case_ids for each in planned(criteria=criteria).foresight.unscored] == [("open",)]
+
+
+@pytest.mark.parametrize(
+    ("case", "strict", "is_judged"),
+    [(STATEFUL, False, True), (STATEFUL, True, False), (ASSERTED, False, False)],
+    ids=["asserted", "strict", "not asserted"],
+)
+def test_a_recorded_final_state_is_judged_by_default(case: Case, strict: bool, is_judged: bool) -> None:
+    subject = replace(SUBJECT, evalset=EvalSet("set", cases=(OPEN, case)))
+
+    config = plan_run(subject, RunOptions(strict=strict), models=(), seed=7).config
+
+    assert ("final_state_match" in [each.metric for each in config.criteria]) is is_judged
+    assert config.n_asserted.get("final_state_match") == (1 if is_judged else None)
 
 
 @pytest.mark.parametrize(
@@ -76,3 +115,10 @@ def test_what_cannot_be_is_refused_with_its_field(options: dict[str, Any], field
 def test_an_eval_set_without_cases_cannot_be_run() -> None:
     with pytest.raises(UsageError, match="no cases yet"):
         plan_run(replace(SUBJECT, evalset=EvalSet("empty")), RunOptions(), models=(), seed=0)
+
+
+def test_cases_with_the_same_id_are_refused_by_name_before_the_start() -> None:
+    evalset = EvalSet("set", cases=(Case("greeting"), Case("other"), Case("greeting")))
+
+    with pytest.raises(UsageError, match=r'several cases have the same id: "greeting" \(cases 1 and 3\)'):
+        chosen_cases(evalset, ("other",))

@@ -10,20 +10,22 @@ from typing import Any, cast
 
 import pytest
 
-from evaldesk.desk import run_driver, run_writer
 from evaldesk.desk.desk import Desk
-from evaldesk.desk.run_driver import RunDriver
-from evaldesk.desk.run_mark import own_mark
-from evaldesk.desk.run_plan import RunOptions, RunPlan, RunSubject
-from evaldesk.desk.runs import WAITING, RunDesk
+from evaldesk.desk.runs import driver as run_driver
+from evaldesk.desk.runs import writer as run_writer
+from evaldesk.desk.runs.driver import RunDriver
+from evaldesk.desk.runs.owner import current_owner
+from evaldesk.desk.runs.plan import RunOptions, RunPlan, RunSubject
+from evaldesk.desk.runs.runs import WAITING, RunDesk
 from evaldesk.engine import InlineExecutor
-from evaldesk.engine.loading import adopt, disown
+from evaldesk.engine.worker.loading import adopt, disown
 from evaldesk.errors import ConflictError, WorkspaceError
 from evaldesk.model import AgentRef, Case, EvalSet, Turn
+from evaldesk.model.stored import RunSummary
 from evaldesk.settings import Settings
-from evaldesk.store import RunSummary, Store
+from evaldesk.store import Store
 from evaldesk.store.clock import utc_now
-from evaldesk.store.planning import hide
+from evaldesk.store.runs.planning import hide
 from evaldesk.store.tables import RUN
 
 pytestmark = pytest.mark.anyio
@@ -90,7 +92,7 @@ async def test_a_run_that_ended_while_it_was_asked_to_stop_stays_ended(
     desk: RunDesk, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     plan = planned(desk)
-    run_id = store.runs.create(plan.config, plan.cases, own_mark())
+    run_id = store.runs.create(plan.config, plan.cases, current_owner())
     read = store.runs.summary
 
     def read_just_before_its_end(asked: int) -> RunSummary:
@@ -118,7 +120,7 @@ async def test_a_run_belongs_to_who_starts_it_from_its_first_moment(
     await over(desk, await desk.start(planned(desk)))
     await desk.submit(planned(desk))
 
-    assert drivers == [own_mark(), WAITING]
+    assert drivers == [current_owner(), WAITING]
 
 
 async def test_the_end_of_a_run_is_stored_once_the_disk_takes_it(
@@ -165,12 +167,12 @@ async def test_watchers_leave_a_run_that_somebody_else_took_up(desk: RunDesk, st
     store.runs.set_status(run_id, "stopped")
     taking = asyncio.create_task(desk._players.take_up(seen))
     await asyncio.sleep(0)
-    watching = asyncio.create_task(over(desk, run_id))
+    simulation = asyncio.create_task(over(desk, run_id))
 
     with pytest.raises(ConflictError):
         await taking
 
-    assert (await watching).status == "stopped"
+    assert (await simulation).status == "stopped"
 
 
 async def test_a_run_deleted_before_its_turn_is_let_go(desk: RunDesk, store: Store) -> None:
@@ -190,7 +192,7 @@ async def test_a_run_deleted_before_its_turn_keeps_nobody_from_being_heard(desk:
     deleted, _ = await desk._begin(planned(desk))
     store.runs.delete(deleted)
 
-    await desk._heed(takes_up=True)
+    await desk._handle_requests(takes_up=True)
 
     assert (await over(desk, submitted)).status == "finished"
 
@@ -249,7 +251,7 @@ async def test_a_run_of_a_machine_that_is_gone_is_stopped_when_asked_twice(desk:
 
 async def test_a_run_that_rests_is_offered_to_whoever_is_there(desk: RunDesk, store: Store) -> None:
     plan = planned(desk)
-    run_id = store.runs.create(plan.config, plan.cases, own_mark())
+    run_id = store.runs.create(plan.config, plan.cases, current_owner())
     store.runs.set_status(run_id, "running")
 
     with pytest.raises(ConflictError, match="played by another process"):
@@ -257,7 +259,7 @@ async def test_a_run_that_rests_is_offered_to_whoever_is_there(desk: RunDesk, st
     store.runs.set_status(run_id, "stopped", "by hand")
     await desk.offer(run_id)
     offered = await desk.summary(run_id)
-    await desk._heed(takes_up=True)
+    await desk._handle_requests(takes_up=True)
 
     assert (offered.status, offered.driver) == ("pending", WAITING)
     assert (await over(desk, run_id)).status == "finished"

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from evaldesk.desk.run_recording import recording_sentence, repeats_recorded, user_sentence
 from evaldesk.model import AgentRef, RunConfig
 from evaldesk.model.recording import Recording
 from evaldesk.model.user import UserConfig
+from evaldesk.pages.run_facts import recording_sentence, repeats_recorded, user_sentence
 
 
 def config(mode: Any = "off", kind: str = "", **fields: Any) -> RunConfig:
@@ -28,7 +28,7 @@ def test_replayed_trials_are_said_to_be_no_independent_repeats(run: RunConfig, s
     sentence = recording_sentence(run)
 
     assert said in sentence
-    assert "no independent repeat" in sentence
+    assert "no independent trial" in sentence
     assert repeats_recorded(run)
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from evaldesk.desk.agents import AgentDesk
-from evaldesk.desk.sessions import SessionDesk, parse_state, propose_title
+from evaldesk.desk.chat.sessions import SessionDesk, parse_state, propose_title
 from evaldesk.errors import ConflictError, FormatError, NotFoundError
 from evaldesk.model import AgentDescription, AgentRef, Event, TurnRecord, TurnSpec
 from evaldesk.settings import Settings

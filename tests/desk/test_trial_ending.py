@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import get_args
 
-from evaldesk.desk.trial_ending import ENDINGS, ending_sentence
 from evaldesk.model import TrialResult, Usage
 from evaldesk.model.user import UserStop
+from evaldesk.wording.endings import ENDINGS, ending_sentence
 
 
 def result(stop_reason: str = "answered", *replayed: bool) -> TrialResult:
@@ -25,7 +25,7 @@ def test_a_scripted_trial_with_its_own_answers_says_nothing() -> None:
 
 def test_an_agent_at_its_bound_never_answered() -> None:
     assert ending_sentence(result("max_turns")) == ending_sentence(result("max_iterations"))
-    assert "never answered" in ending_sentence(result("max_turns"))
+    assert "without an answer" in ending_sentence(result("max_turns"))
 
 
 def test_replayed_calls_are_counted() -> None:
@@ -33,8 +33,7 @@ def test_replayed_calls_are_counted() -> None:
         ending_sentence(result("answered", True, True)) == "All model calls were answered from a recording or a cache."
     )
     assert ending_sentence(result("user_cap", True, False)) == (
-        "The simulated user was stopped at its cap of messages. "
-        "1 of 2 model calls were answered from a recording or a cache."
+        "The simulated user reached its message limit. 1 of 2 model calls were answered from a recording or a cache."
     )
 
 
@@ -42,5 +41,5 @@ def test_further_attempts_are_counted() -> None:
     def tried(*n_attempts: int) -> TrialResult:
         return TrialResult(1, 0, 0, "finished", "passed", usages=tuple(Usage("m", n_attempts=n) for n in n_attempts))
 
-    assert ending_sentence(tried(1, 2)) == "Models were asked again once: the log says why."
-    assert ending_sentence(tried(3, 1, 2)) == "Models were asked again 3 times: the log says why."
+    assert ending_sentence(tried(1, 2)) == "Model calls retried once; the log has the reasons."
+    assert ending_sentence(tried(3, 1, 2)) == "Model calls retried 3 times; the log has the reasons."

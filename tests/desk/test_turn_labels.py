@@ -8,11 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from evaldesk.desk import label_agreement
-from evaldesk.desk.label_listing import read_labels
 from evaldesk.desk.labels import TypedLabel, put_label
 from evaldesk.model import AgentRef, Case, Criterion, RunConfig, Score, TrialResult, Turn
-from evaldesk.store import LabelFilter, Store
+from evaldesk.model.stored import LabelFilter
+from evaldesk.pages import labels as label_agreement
+from evaldesk.pages.labels import read_labels
+from evaldesk.store import Store
 
 METRIC = "response_match_score"
 CONFIG = RunConfig(AgentRef("dice", "dice:agent"), "set", criteria=(Criterion(METRIC, 0.8),))
@@ -56,8 +57,8 @@ def test_turns_are_compared_with_the_scores_of_the_same_turns(store: Store) -> N
 
         (metric,) = found.turn_agreements
         assert metric.skill == "Response match agrees with the labels 5 times of 6; on failures 2 of 2"
-        assert metric.kappa.startswith("kappa 0.67, could be")
-        assert metric.enough == "Too few to rely on: 44 more labels and 13 more of failures would do"
+        assert metric.kappa.startswith("kappa 0.67, 95 % CI")
+        assert metric.enough == "Too few labels: add 44 more labels and 13 more of failures"
         assert (metric.corrected, found.agreements) == ("", [])
 
 
@@ -94,7 +95,7 @@ def test_of_very_many_labelled_trials_the_newest_are_read(store: Store, monkeypa
 
     (metric,) = found.turn_agreements
     assert metric.skill == "Response match agrees with the labels 2 times of 2; on failures 1 of 1"
-    assert found.turn_bound == "Compared are the 1 trials with such labels that were labelled last."
+    assert found.turn_bound == "Based on the 1 most recently labelled trials."
 
 
 def test_without_labels_of_turns_there_is_nothing_to_say(store: Store) -> None:

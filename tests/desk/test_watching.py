@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from evaldesk.desk.agents import AgentDesk
-from evaldesk.desk.sessions import SessionDesk
-from evaldesk.desk.watching import WatchDesk
-from evaldesk.engine.attempt import Attempt
-from evaldesk.engine.player import play_turn
+from evaldesk.desk.chat.sessions import SessionDesk
+from evaldesk.desk.chat.simulation import SimulationDesk
+from evaldesk.engine.worker.attempt import Attempt
+from evaldesk.engine.worker.player import play_turn
 from evaldesk.errors import NotFoundError, UsageError
 from evaldesk.model import (
     AgentDescription,
@@ -60,7 +60,7 @@ class Host:
         session = Session(spec.session_id, dict(spec.state), list(spec.turns), memory=memory)
         agent: Any = self
         if spec.session_id.endswith("~user"):
-            from evaldesk.agents.user_agent import adapt
+            from evaldesk.agents.users.agent import adapt
 
             agent = adapt(None, spec.agent)
         yield await play_turn(agent, session, spec.message, attempt=Attempt())
@@ -72,7 +72,7 @@ class Host:
 
 
 @pytest.fixture
-async def desk(tmp_path: Path) -> AsyncIterator[tuple[WatchDesk, SessionDesk, Host]]:
+async def desk(tmp_path: Path) -> AsyncIterator[tuple[SimulationDesk, SessionDesk, Host]]:
     folder = tmp_path / "dice"
     folder.mkdir()
     (folder / "agent.py").write_text("def root_agent(message): ...\n")
@@ -83,52 +83,52 @@ async def desk(tmp_path: Path) -> AsyncIterator[tuple[WatchDesk, SessionDesk, Ho
     await agents.start()
     await agents.settled()
     sessions = SessionDesk(store, agents, host)
-    watching = WatchDesk(sessions, agents, host, UserConfig(max_turns=5))
-    yield watching, sessions, host
-    await watching.close()
+    simulation = SimulationDesk(sessions, agents, host, UserConfig(max_turns=5))
+    yield simulation, sessions, host
+    await simulation.close()
     await sessions.close()
     await agents.close()
     store.close()
 
 
-async def ended(watching: WatchDesk, session_id: str) -> str:
-    while turn := await watching.next_turn(session_id):
+async def ended(simulation: SimulationDesk, session_id: str) -> str:
+    while turn := await simulation.next_turn(session_id):
         async for _ in turn.follow():
             pass
         await asyncio.sleep(0)
-    return watching.ending(session_id)
+    return simulation.ending(session_id)
 
 
 async def test_a_scenario_is_played_as_a_chat_session(desk: Any) -> None:
-    watching, sessions, _ = desk
+    simulation, sessions, _ = desk
 
-    session = await watching.start("dice", CASE)
-    sentence = await ended(watching, session.id)
+    session = await simulation.start("dice", CASE)
+    sentence = await ended(simulation, session.id)
 
     stored = sessions.get(session.id)
     assert [turn.query for turn in stored.turns] == ["Hello", "Roll a d6.", "Roll a d20."], sentence
     assert stored.turns[0].answer == "you said Hello"
     assert stored.initial_state == {"k": 1}
     assert sentence == "The simulated user ended the conversation, satisfied."
-    assert not watching.is_watched(session.id)
+    assert not simulation.is_simulated(session.id)
 
 
 async def test_a_scenario_is_played_by_an_agent_that_has_just_been_edited(desk: Any, tmp_path: Path) -> None:
-    watching, sessions, _ = desk
+    simulation, sessions, _ = desk
     (tmp_path / "dice" / "agent.py").write_text("def root_agent(message): ...  # and not asked yet what it is\n")
-    await watching._agents.look_again()
+    await simulation._agents.look_again()
 
-    session = await watching.start("dice", CASE)
-    await ended(watching, session.id)
+    session = await simulation.start("dice", CASE)
+    await ended(simulation, session.id)
 
     assert len(sessions.get(session.id).turns) == 3
 
 
 async def test_a_turn_knows_who_asked(desk: Any) -> None:
-    watching, sessions, _ = desk
-    session = await watching.start("dice", CASE)
+    simulation, sessions, _ = desk
+    session = await simulation.start("dice", CASE)
     running = sessions.running(session.id)
-    await ended(watching, session.id)
+    await ended(simulation, session.id)
 
     async for _ in (await sessions.start_turn(session.id, "And once more.")).follow():
         pass
@@ -140,30 +140,30 @@ async def test_a_turn_knows_who_asked(desk: Any) -> None:
 
 
 async def test_an_agent_that_fails_ends_it(desk: Any) -> None:
-    watching, sessions, host = desk
+    simulation, sessions, host = desk
     host.fails = True
 
-    session = await watching.start("dice", CASE)
-    sentence = await ended(watching, session.id)
+    session = await simulation.start("dice", CASE)
+    sentence = await ended(simulation, session.id)
 
     assert "not answered" in sentence
     assert len(sessions.get(session.id).turns) == 1
 
 
 async def test_a_user_whom_nobody_can_play_is_said(desk: Any) -> None:
-    watching, sessions, _ = desk
+    simulation, sessions, _ = desk
     scenario: JsonObject = {"conversation_plan": "Roll.", "user": "os:system"}
 
-    session = await watching.start("dice", Case("c", scenario=scenario))
+    session = await simulation.start("dice", Case("c", scenario=scenario))
 
-    assert "os:system" in await ended(watching, session.id)
+    assert "os:system" in await ended(simulation, session.id)
     assert sessions.get(session.id).turns == ()
 
 
 async def test_only_scenarios_of_known_agents_are_watched(desk: Any) -> None:
-    watching, _, _ = desk
+    simulation, _, _ = desk
 
     with pytest.raises(UsageError, match="scenario"):
-        await watching.start("dice", Case("c"))
+        await simulation.start("dice", Case("c"))
     with pytest.raises(NotFoundError):
-        await watching.start("os:system", CASE)
+        await simulation.start("os:system", CASE)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 import subprocess
-import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,6 +12,8 @@ from urllib.parse import urlencode
 
 import pytest
 from playwright.sync_api import Browser, ConsoleMessage, Page, Request, expect
+from tests.bound_processes import bound_python
+from tests.litellm_double import with_litellm_double
 
 SIZES = {"desktop": (1440, 900), "phone": (390, 844)}
 SHOTS = Path(__file__).resolve().parents[2] / "screenshots"
@@ -23,10 +24,10 @@ ENVIRONMENT = {
 }
 
 # Workers that wait for a run import LiteLLM, as long as whole seconds; here, those that play import what they need.
-WITHOUT_SPARES = """
+WITHOUT_WARM_POOL = """
 from evaldesk.cli import main
-from evaldesk.engine import SpareWorkers
-SpareWorkers.fill = lambda spares, purpose: None
+from evaldesk.engine import WarmPool
+WarmPool.fill = lambda pool, purpose: None
 main()
 """
 
@@ -51,9 +52,9 @@ class RunningDesk:
 
     def start(self) -> None:
         """Start and wait for the line that says where it is."""
-        command = [sys.executable, *self.program, "ui", *(self.folders or ["--demo"]), "--no-open"]
+        command = [*bound_python(*self.program), "ui", *(self.folders or ["--demo"]), "--no-open"]
         command += ["--token", self.token, "--port", str(self.port), "--workspace", str(self.workspace)]
-        environment = {**os.environ, **ENVIRONMENT}
+        environment = with_litellm_double(os.environ | ENVIRONMENT)
         self.process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=self.workspace, env=environment)
         assert self.process.stdout is not None
         line = self.process.stdout.readline()
@@ -93,7 +94,7 @@ def furniture() -> Furniture:
 @pytest.fixture(scope="module")
 def program() -> tuple[str, ...]:
     """What Python is told to serve the desk; the journey has the product as it is."""
-    return ("-c", WITHOUT_SPARES)
+    return ("-c", WITHOUT_WARM_POOL)
 
 
 @pytest.fixture(scope="module")

@@ -72,7 +72,7 @@ def test_the_raw_json_of_a_case_is_edited_and_its_unknown_keys_stay(someone: Vis
     someone.goto(f"/evalsets/{someone.evalset('hello_world')}")
     page.get_by_role("link", name="which_are_prime", exact=True).click()
     page.get_by_role("link", name="Raw JSON").click()
-    raw = page.get_by_label("The case as it stands in the file")
+    raw = page.get_by_label("Case in the file")
     case = json.loads(raw.input_value())
 
     raw.fill('{"eval_id": }')
@@ -103,7 +103,7 @@ def test_a_set_is_taken_out_and_in_again(someone: Visitor, tmp_path: Path, form:
     download.value.save_as(path)
     someone.goto("/imports")
     page.get_by_label("File", exact=True).set_input_files(path)
-    page.get_by_role("button", name="Look into it").click()
+    page.get_by_role("button", name="Preview").click()
     page.get_by_label("Name of the eval set").fill(f"back_from_{format_name}")
     page.get_by_role("button", name="Import 4 cases").click()
 

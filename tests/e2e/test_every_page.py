@@ -170,18 +170,18 @@ def _ask_too_much(page: Page) -> None:
 
 def _import_under_a_taken_name(page: Page) -> None:
     page.get_by_label("File", exact=True).set_input_files(ROWS)
-    page.get_by_role("button", name="Look into it").click()
+    page.get_by_role("button", name="Preview").click()
     page.get_by_label("Name of the eval set").fill("hello_world")
     page.get_by_role("button", name="Import 2 cases").click()
 
 
 ACTS: Mapping[str, tuple[str, Callable[[Page], None]]] = {
-    "chat-new-refused": ("/sessions/new?agent=hello_world", lambda page: _send(page, "State to start from", "{")),
+    "chat-new-refused": ("/sessions/new?agent=hello_world", lambda page: _send(page, "Initial state", "{")),
     "sets-new-refused": ("/evalsets/new", lambda page: _send(page, "Name", "a/b")),
-    "import-refused": ("/imports", lambda page: page.get_by_role("button", name="Look into it").click()),
+    "import-refused": ("/imports", lambda page: page.get_by_role("button", name="Preview").click()),
     "import-name-taken": ("/imports", _import_under_a_taken_name),
     "case-refused": ("{case-dice}", lambda page: _send(page, "Id", "")),
-    "case-json-refused": ("{case-dice}/json", lambda page: _send(page, "The case as it stands in the file", "{")),
+    "case-json-refused": ("{case-dice}/json", lambda page: _send(page, "Case in the file", "{")),
     "add-session-taken": ("{chat}/case", lambda page: _send(page, "Case", "roll_4")),
     "run-new-refused": ("/runs/new?agent=hello_world&evalset={id-dice}", _ask_too_much),
     "run-stopping": ("{run-live}", lambda page: page.get_by_role("button", name="Stop…").click()),

@@ -68,9 +68,9 @@ def test_chat_add_run_and_read_work_without_scripts(visit: Visit) -> None:
 
 def start_from_home(page: Page) -> None:
     """The home page leads to a chat with a state of one's own; a state that is no JSON is refused with its place."""
-    expect(page.get_by_role("heading", name="What to do next")).to_be_visible()
+    expect(page.get_by_role("heading", name="Home")).to_be_visible()
     page.get_by_role("region", name="Agents").get_by_role("link", name=re.compile("hello_world")).click()
-    state = page.get_by_label("State to start from")
+    state = page.get_by_label("Initial state")
     state.fill('{"dice_seed": 7,\n "rolls": [}')
     page.get_by_role("button", name="Start session").click()
     expect(page.get_by_text("line 2, column 12")).to_be_visible()
@@ -78,7 +78,7 @@ def start_from_home(page: Page) -> None:
     state.fill('{"dice_seed": 7, "rolls": []}')
     page.get_by_role("button", name="Start session").click()
 
-    expect(page.get_by_role("heading", name="Say something to hello_world")).to_be_visible()
+    expect(page.get_by_role("heading", name="Send a message to hello_world")).to_be_visible()
     expect(page.get_by_text("scripted demo model").first).to_be_visible()
 
 

@@ -39,7 +39,7 @@ def event(kind: Any, **fields: Any) -> Event:
         pytest.param(yielding({"kind": "agent_message"}), "yielded dict", id="dict"),
         pytest.param(yielding(event("dance")), "of kind str dance", id="unknown kind"),
         pytest.param(yielding(event("state_delta")), "of kind str state_delta", id="the player's kind"),
-        pytest.param(yielding(event("tool_call")), "without what it is about", id="call without call"),
+        pytest.param(yielding(event("tool_call")), "without its content", id="call without call"),
         pytest.param(yielding(event("agent_message", text=7)), "text of an event must be a string", id="number"),
         pytest.param(yielding(event("tool_call", call={"name": "roll"})), "must be a ToolCall", id="call is a dict"),
         pytest.param(yielding(event("tool_call", call=ToolCall("roll", event))), "must be an object", id="arguments"),  # type: ignore[arg-type]

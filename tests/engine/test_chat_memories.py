@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from evaldesk.agents.agent import Kept
-from evaldesk.engine import chat_work
-from evaldesk.engine.chat_work import TurnWork
 from evaldesk.engine.frames import Talk
+from evaldesk.engine.worker import chat_work
+from evaldesk.engine.worker.chat_work import TurnWork
 from evaldesk.model import AgentRef, TurnSpec
 
 

@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from evaldesk.engine import LocalExecutor, drive, process
+from evaldesk.engine import LocalExecutor, drive
+from evaldesk.engine.host import process
 from evaldesk.model import AgentRef, TrialResult, TrialSpec
 
 pytestmark = pytest.mark.anyio

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from evaldesk.agents import environment
-from evaldesk.engine.attempt import Attempt
-from evaldesk.engine.env_secrets import without_env_secrets
 from evaldesk.engine.frames import Play
-from evaldesk.engine.work import TrialWork
+from evaldesk.engine.worker.attempt import Attempt
+from evaldesk.engine.worker.output import without_env_secrets
+from evaldesk.engine.worker.work import TrialWork
 from evaldesk.model import AgentRef, Case, Event, TrialSpec, Turn
 
 pytestmark = pytest.mark.anyio

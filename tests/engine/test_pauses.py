@@ -11,12 +11,11 @@ from typing import cast
 import pytest
 
 from evaldesk.engine import InlineExecutor, LocalExecutor
-from evaldesk.engine.attempt import Attempt
-from evaldesk.engine.channel import Channel
-from evaldesk.engine.pauses import Pause, pauses_sentence, still
-from evaldesk.engine.process import WorkerProcess
-from evaldesk.engine.worker import Worker
-from evaldesk.llm import Wait
+from evaldesk.engine.host.process import WorkerProcess
+from evaldesk.engine.worker.attempt import Attempt
+from evaldesk.engine.worker.main import Channel, Worker
+from evaldesk.engine.worker.rate_limit_waits import Pause, active, pauses_sentence
+from evaldesk.llm import RetryWait
 from evaldesk.llm.failures import ModelFailure
 from evaldesk.model import AgentRef, Case, TrialSpec, Turn
 from evaldesk.wire import to_json
@@ -28,19 +27,19 @@ WAITING = """
 import asyncio
 from datetime import UTC, datetime, timedelta
 
-from evaldesk.llm import Wait
+from evaldesk.llm import RetryWait
 from evaldesk.llm.failures import ModelFailure
-from evaldesk.llm.hearing import CURRENT_LISTENER
+from evaldesk.llm.retry_events import CURRENT_LISTENER
 
 async def root_agent(message):
     listener = CURRENT_LISTENER.get()
-    listener(Wait(ModelFailure("rate_limit", "slow down"), 1, 5, datetime.now(UTC) + timedelta(hours=1)))
+    listener(RetryWait(ModelFailure("rate_limit", "slow down"), 1, 5, datetime.now(UTC) + timedelta(hours=1)))
     await asyncio.Event().wait()
 """
 
 
-def _wait(kind: str, until: datetime) -> Wait:
-    return Wait(ModelFailure(kind, "no"), 1, 5, until)
+def _wait(kind: str, until: datetime) -> RetryWait:
+    return RetryWait(ModelFailure(kind, "no"), 1, 5, until)
 
 
 def test_the_last_moment_and_every_reason_are_said_once() -> None:
@@ -49,8 +48,8 @@ def test_the_last_moment_and_every_reason_are_said_once() -> None:
         attempt.waits(_wait(kind, LATER - timedelta(seconds=seconds)))
     until = LATER.astimezone().strftime("%H:%M:%S")
 
-    one = pauses_sentence(SimpleNamespace(pauses=still([attempts[0].pause])))
-    all_of_them = pauses_sentence(SimpleNamespace(pauses=still(attempt.pause for attempt in attempts)))
+    one = pauses_sentence(SimpleNamespace(pauses=active([attempts[0].pause])))
+    all_of_them = pauses_sentence(SimpleNamespace(pauses=active(attempt.pause for attempt in attempts)))
 
     assert one == f"1 trial waits: rate-limited until {until}."
     assert all_of_them == f"3 trials wait: rate-limited or server error until {until}."
@@ -60,7 +59,7 @@ def test_what_is_over_is_not_told() -> None:
     attempt = Attempt()
     attempt.waits(_wait("rate_limit", datetime.now(UTC) - timedelta(seconds=1)))
 
-    assert still([attempt.pause, None]) == ()
+    assert active([attempt.pause, None]) == ()
     assert pauses_sentence(SimpleNamespace(pauses=())) == pauses_sentence(object()) == ""
 
 

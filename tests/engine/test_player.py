@@ -11,8 +11,8 @@ import pytest
 from tests.engine.scripted import REF, Scripted, echo, raising, yielding
 
 from evaldesk.engine import grade, play_trial
-from evaldesk.engine.attempt import Attempt
-from evaldesk.engine.player import play_turn
+from evaldesk.engine.worker.attempt import Attempt
+from evaldesk.engine.worker.player import play_turn
 from evaldesk.errors import ModelError
 from evaldesk.model import (
     Change,

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from evaldesk.agents.litellm import LlmAgent
+from evaldesk.agents.own.litellm import LlmAgent
 from evaldesk.engine import play_trial
 from evaldesk.model import AgentRef, Case, Event, JsonValue, Limits, TrialResult, TrialSpec, Turn
 
@@ -150,8 +150,8 @@ async def test_doubles_that_make_no_sense_are_refused_by_place(doubles: Any, sai
 
 
 async def test_an_osmosis_agent_gets_the_doubles_too() -> None:
-    from evaldesk.agents.doubles import CURRENT_DOUBLES, read_doubles
-    from evaldesk.agents.osmosis_kit.tools import execute_tool_calls
+    from evaldesk.agents.osmosis.kit.tools import execute_tool_calls
+    from evaldesk.agents.tools.doubles import CURRENT_DOUBLES, read_doubles
 
     async def execute(call: dict[str, Any]) -> dict[str, Any]:
         return {"role": "tool", "tool_call_id": call["id"], "content": "the tool itself"}
@@ -171,7 +171,7 @@ async def test_an_osmosis_agent_gets_the_doubles_too() -> None:
 
 async def test_code_that_calls_its_tools_itself_can_ask_for_the_double() -> None:
     import evaldesk
-    from evaldesk.agents.doubles import CURRENT_DOUBLES, read_doubles
+    from evaldesk.agents.tools.doubles import CURRENT_DOUBLES, read_doubles
 
     CURRENT_DOUBLES.set(read_doubles(Case("c", extra={"tool_doubles": rules({"result": 1, "times": 1})}), ""))
 
@@ -183,7 +183,7 @@ async def test_code_that_calls_its_tools_itself_can_ask_for_the_double() -> None
 
 
 def test_the_example_of_the_documentation_is_read() -> None:
-    from evaldesk.agents.doubles import read_doubles
+    from evaldesk.agents.tools.doubles import read_doubles
 
     text = (Path(__file__).parents[2] / "docs" / "tool-doubles.md").read_text("utf-8")
     [example] = re.findall(r"```json\n(.*?)```", text, re.DOTALL)

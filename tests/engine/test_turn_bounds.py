@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from evaldesk.engine import turn as turn_module
-from evaldesk.engine.turn import OpenTurn
+from evaldesk.engine.worker import turn as turn_module
+from evaldesk.engine.worker.turn import OpenTurn
 from evaldesk.errors import AgentError
 from evaldesk.model import Event, Session
 

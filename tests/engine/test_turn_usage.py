@@ -7,13 +7,13 @@ from datetime import UTC, datetime
 
 import pytest
 
-from evaldesk.engine.turn import OpenTurn
+from evaldesk.engine.worker.turn import OpenTurn
 from evaldesk.llm.failures import ModelFailure
-from evaldesk.llm.hearing import Wait
+from evaldesk.llm.retry_events import RetryWait
 from evaldesk.model import Event, ModelOptions, Session, Usage
 
 SPENT = Usage("some/model", tokens_in=1_000_000, tokens_out=2_000_000)
-WAIT = Wait(ModelFailure("rate_limit", "some/model: slow down"), 1, 5, datetime(2026, 11, 22, tzinfo=UTC))
+WAIT = RetryWait(ModelFailure("rate_limit", "some/model: slow down"), 1, 5, datetime(2026, 11, 22, tzinfo=UTC))
 
 
 @pytest.fixture

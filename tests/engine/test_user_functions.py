@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from tests.engine.simulated import SCENARIO, Echo, queries, spec
 
-from evaldesk.agents.litellm import LlmAgent
+from evaldesk.agents.own.litellm import LlmAgent
 from evaldesk.engine import play_trial
 from evaldesk.model import (
     JsonValue,

@@ -10,8 +10,8 @@ from typing import Any, get_args
 import pytest
 from tests.engine.simulated import SCENARIO
 
-from evaldesk.agents.users import UserState
-from evaldesk.agents.users_model import instructions_of
+from evaldesk.agents.users.model import instructions_of
+from evaldesk.agents.users.users import UserState
 from evaldesk.errors import UsageError
 from evaldesk.model.user import UserConfig, UserStop
 from evaldesk.settings import read_settings

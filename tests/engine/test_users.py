@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 from tests.engine.simulated import SCENARIO, Echo, queries, spec
 
-from evaldesk.agents import users_model
 from evaldesk.agents.trial_context import CURRENT_TRIAL
+from evaldesk.agents.users import model as users_model
 from evaldesk.engine import grade, play_trial
-from evaldesk.engine.attempt import Attempt
+from evaldesk.engine.worker.attempt import Attempt
 from evaldesk.errors import ModelError
 from evaldesk.llm import ModelCall, ModelReply
 from evaldesk.model import (

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from evaldesk.engine import AgentHost, LocalExecutor
-from evaldesk.engine.executors import local
 from evaldesk.engine.frames import Describe, Ready
-from evaldesk.engine.hosted import HostedAgent
-from evaldesk.engine.process import Death, WorkerProcess, WorkerStartError
+from evaldesk.engine.host.agent_host import HostedAgent
+from evaldesk.engine.host.executors import local
+from evaldesk.engine.host.process import Death, WorkerProcess, WorkerStartError
 from evaldesk.errors import AgentError
 from evaldesk.model import AgentRef, Case, TrialSpec
 from evaldesk.wire import to_json

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from evaldesk.engine.frames import MAX_FRAME, Lines, Play
-from evaldesk.engine.process import Death, WorkerProcess
+from evaldesk.engine.host.process import Death, WorkerProcess
 from evaldesk.model import AgentRef, TrialSpec
 
 Write = Callable[..., AgentRef]
@@ -22,7 +22,7 @@ Trial = Callable[..., TrialSpec]
 
 PARENT = """
     import asyncio, os, sys
-    from evaldesk.engine.process import WorkerProcess
+    from evaldesk.engine.host.process import WorkerProcess
 
     async def main():
         worker = WorkerProcess(print, print)
@@ -82,7 +82,7 @@ async def test_a_worker_that_is_killed_says_where_it_stood() -> None:
         death = await deaths.get()
 
     assert death.message == "the worker process was asked to go"
-    assert "evaldesk/engine/worker.py" in death.output
+    assert "evaldesk/engine/worker/main.py" in death.output
     await worker.close()
 
 
@@ -119,7 +119,7 @@ def test_a_line_without_end_is_refused() -> None:
         lines.feed(b"x")
 
 
-@pytest.mark.parametrize("module", ["evaldesk.engine", "evaldesk.engine.worker"])
+@pytest.mark.parametrize("module", ["evaldesk.engine", "evaldesk.engine.worker.main"])
 def test_importing_the_engine_imports_nothing_heavy(module: str) -> None:
     heavy = ("litellm", "rouge_score", "nltk", "pandas", "plotly", "scipy", "numpy", "sqlmodel", "sqlalchemy")
     source = f"import sys, {module}; print([name for name in {heavy} if name in sys.modules])"

@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from evaldesk.formats.exchange import RecordedRun
 from evaldesk.formats.files import read_file, recognised, write_file
 from evaldesk.model import ErrorRecord, TrialResult
+from evaldesk.transcripts.recorded import RecordedRun
 
 SAMPLE = Path(__file__).parent / "exchange_samples" / "adk-results.evalset_result.json"
 

@@ -11,10 +11,11 @@ import pytest
 
 from evaldesk.errors import FormatError
 from evaldesk.formats.atif import Atif
-from evaldesk.formats.exchange import Imported, RecordedRun
+from evaldesk.formats.exchange import Imported
 from evaldesk.formats.swe_agent import SweAgent
-from evaldesk.formats.tau_bench import TauBench
+from evaldesk.formats.tau.tau_bench import TauBench
 from evaldesk.model import ErrorRecord, EvalSet, ToolCall
+from evaldesk.transcripts.recorded import RecordedRun
 
 SAMPLES = Path(__file__).parent / "exchange_samples"
 WHOLE: dict[str, Any] = json.loads((SAMPLES / "atif.json").read_bytes())

@@ -12,10 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from evaldesk.errors import FormatError
-from evaldesk.formats.bfcl import Bfcl
+from evaldesk.formats.bfcl import Bfcl, parse_call
 from evaldesk.formats.exchange import Imported
 from evaldesk.formats.files import read_file
-from evaldesk.formats.python_calls import parse_call
 from evaldesk.model import ToolCall
 
 SAMPLE = (Path(__file__).parent / "exchange_samples" / "bfcl.jsonl").read_bytes()

@@ -12,7 +12,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evaldesk.desk.criteria import criteria_of, find_criteria_file, function_criterion, read_criteria, read_user
+from evaldesk.desk.criteria.criteria import (
+    criteria_of,
+    find_criteria_file,
+    function_criterion,
+    read_criteria,
+    read_user,
+)
 from evaldesk.errors import EvaldeskError, FormatError, UsageError
 from evaldesk.formats.criteria_file import CriteriaFile, read_criteria_file, write_criteria_file
 from evaldesk.model import Criterion, ModelOptions
@@ -190,7 +196,7 @@ def test_the_simulated_user_is_read(tmp_path: Path) -> None:
         ({"modle": "m"}, "no key of user_simulator_config named 'modle'; did you mean 'model'?"),
         ({"type": "llm_audio"}, "no simulated user of type 'llm_audio'"),
         ({"max_allowed_invocations": "many"}, "must be a whole number"),
-        ({"max_allowed_invocations": 0}, "needs at least one turn"),
+        ({"max_allowed_invocations": 0}, "max_turns of the simulated user must be 1 to 1000000, not 0"),
         ({"model": 3}, "model must be a text"),
         ({"model_configuration": {"temprature": 1}}, "did you mean 'temperature'?"),
         ({"custom_instructions": "Be nice."}, "lack {{ conversation_plan }}"),

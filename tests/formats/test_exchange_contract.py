@@ -14,10 +14,11 @@ from hypothesis import strategies as st
 
 from evaldesk.errors import FormatError
 from evaldesk.formats import FORMATS
-from evaldesk.formats.exchange import EXCHANGE, RecordedRun
+from evaldesk.formats.exchange import EXCHANGE
 from evaldesk.formats.files import exchange_format, read_file, recognised, write_file
-from evaldesk.formats.peeking import peek
 from evaldesk.model import EvalSet
+from evaldesk.reading.sniffing import peek
+from evaldesk.transcripts.recorded import RecordedRun
 
 FOLDER = Path(__file__).parent / "exchange_samples"
 SAMPLES = {path.name.partition(".")[0]: path for path in sorted(FOLDER.iterdir()) if path.is_file()}

@@ -8,10 +8,7 @@ from typing import Any, get_args
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from evaldesk.formats.exchange import RecordedRun
 from evaldesk.formats.files import read_file, write_file
-from evaldesk.formats.messages import Message, turns_of
-from evaldesk.formats.recorded import recorded_trial
 from evaldesk.model import (
     AskedBy,
     Case,
@@ -24,6 +21,8 @@ from evaldesk.model import (
     TurnRecord,
     Usage,
 )
+from evaldesk.transcripts.messages import Message, turns_of
+from evaldesk.transcripts.recorded import RecordedRun, recorded_trial
 
 texts = st.text(max_size=12)
 words = st.text('abc é"\\{}[]\n', min_size=1, max_size=8)

@@ -16,11 +16,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from evaldesk.errors import FormatError
-from evaldesk.formats import zip_members
 from evaldesk.formats.exchange import Imported
 from evaldesk.formats.files import read_file
-from evaldesk.formats.inspect_log import InspectLog
+from evaldesk.formats.inspect.log import InspectLog
 from evaldesk.model import Criterion, ToolCall
+from evaldesk.reading import zip_members
 
 SAMPLE = Path(__file__).parent / "exchange_samples" / "inspect.json"
 LOG: dict[str, Any] = json.loads(SAMPLE.read_bytes())

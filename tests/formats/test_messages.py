@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 
 from evaldesk.errors import FormatError
-from evaldesk.formats.chat_messages import NO_TEXT, read_chat
-from evaldesk.formats.messages import Message, turns_of
-from evaldesk.formats.notes import Notes
-from evaldesk.formats.recorded import free_name, trial_places
-from evaldesk.formats.strict_json import Document, Place
 from evaldesk.model import ErrorRecord, ToolCall, TurnRecord
+from evaldesk.reading.notes import Notes
+from evaldesk.reading.strict_json import Document, Place
+from evaldesk.transcripts.chat_messages import NO_TEXT, read_chat
+from evaldesk.transcripts.messages import Message, turns_of
+from evaldesk.transcripts.recorded import free_name, trial_places
 
 
 def _turns(*raw: dict[str, Any]) -> tuple[TurnRecord, ...]:

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from evaldesk.errors import FormatError
-from evaldesk.formats.exchange import RecordedRun
 from evaldesk.formats.files import as_one_file, read_file, write_file
-from evaldesk.model import Event, Score, Verdict
+from evaldesk.model import Event, Score, Transcript, Verdict
+from evaldesk.transcripts.recorded import RecordedRun
 
 SAMPLE = Path(__file__).parent / "exchange_samples" / "openhands.jsonl"
 
@@ -27,7 +27,8 @@ def row(history: list[Any], **keys: Any) -> dict[str, Any]:
 
 
 def kinds(run: RecordedRun) -> list[tuple[str, str]]:
-    return [(event.kind, said(event)) for turn in run.results[0].transcript.turns for event in turn.events]
+    events = (event for turn in run.results[0].transcript.turns for event in turn.events)
+    return [(event.kind, said(event)) for event in events if event.author not in ("artefact", "report")]
 
 
 def said(event: Event) -> str:
@@ -41,7 +42,7 @@ def test_a_second_line_of_an_instance_is_its_second_trial() -> None:
     assert [(trial.case_index, trial.trial_index, trial.verdict) for trial in run.results] == [
         (0, 0, "passed"),
         (0, 1, "failed"),
-        (1, 0, "errored"),
+        (1, 0, "unscored"),
     ]
     assert (run.name, run.agent, run.model) == ("mini", "CodeActAgent", "openai/m")
     assert [(each.metric, each.threshold) for each in run.criteria] == [("resolved", 1.0)]
@@ -50,7 +51,10 @@ def test_a_second_line_of_an_instance_is_its_second_trial() -> None:
 def test_the_call_is_what_the_model_asked_for_and_not_what_the_harness_made_of_it() -> None:
     (turn,) = recorded().results[0].transcript.turns
 
-    assert [(call.name, call.args, call.id) for call in turn.tool_calls] == [("execute_bash", {"command": "ls"}, "t1")]
+    assert [(call.name, call.args, call.id) for call in turn.tool_calls] == [
+        ("execute_bash", {"command": "ls"}, "t1"),
+        ("finish", {"final_thought": "Done."}, "4"),
+    ]
     assert (turn.query, turn.intermediate, turn.answer) == ("Fix it", (("", "I look."),), "Done.")
 
 
@@ -62,11 +66,11 @@ def test_a_price_of_nothing_for_tokens_is_unknown() -> None:
     assert (second.cost, second.tokens) == (None, 55)
 
 
-def test_a_row_at_the_limit_is_errored_and_says_why() -> None:
+def test_a_row_at_the_limit_is_finished_at_its_bound_as_a_played_one_is() -> None:
     limit = recorded().results[2]
 
-    assert limit.error
-    assert (limit.verdict, limit.stop_reason, limit.error.kind) == ("errored", "max_iterations", "max_iterations")
+    assert (limit.status, limit.verdict, limit.stop_reason) == ("finished", "unscored", "max_iterations")
+    assert "maximum iteration" in limit.transcript.turns[0].events[-1].text
 
 
 def test_without_an_outcome_the_trials_are_unscored_and_the_import_says_so() -> None:
@@ -118,11 +122,12 @@ def test_events_of_the_sdk_are_read() -> None:
     run = recorded(row(history))
 
     assert kinds(run) == [
-        ("log", "Be good."),
         ("user_message", "Go"),
+        ("log", "Be good."),
         ("agent_message", "I look."),
         ("tool_call", "terminal"),
         ("tool_result", "terminal"),
+        ("tool_call", "finish"),
         ("agent_message", "Done."),
     ]
 
@@ -181,7 +186,7 @@ def test_a_run_of_another_tool_keeps_its_verdicts_as_rows_of_openhands() -> None
     run = recorded(row([]), row([], instance_id="other"))
     verdicts: tuple[Verdict, ...] = ("passed", "failed")
     results = (
-        replace(each, verdict=verdict, scores=(Score("own", 0.5, passed=verdict == "passed"),))
+        replace(each, verdict=verdict, scores=(Score("own", 0.5, passed=verdict == "passed"),), transcript=Transcript())
         for each, verdict in zip(run.results, verdicts, strict=True)
     )
 
@@ -228,8 +233,9 @@ def test_real_rows_are_read_whole(shared: Path) -> None:
 
     run = read_file(path.read_bytes(), path.name).runs[0]
 
-    assert [trial.verdict for trial in run.results] == ["unscored", "unscored", "errored"]
-    assert [len(trial.transcript.turns[0].tool_calls) for trial in run.results] == [21, 32, 48]
+    assert [trial.verdict for trial in run.results] == ["unscored", "unscored", "unscored"]
+    assert [trial.stop_reason for trial in run.results] == ["answered", "answered", "max_iterations"]
+    assert [len(trial.transcript.turns[0].tool_calls) for trial in run.results] == [23, 33, 49]
     assert [usage.tokens_in for usage in run.results[0].usages][:1] == [5920]
     assert run.results[0].tokens == 567_716
     assert all(trial.cost is None for trial in run.results)

@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 from evaldesk.errors import FormatError
-from evaldesk.formats.exchange import RecordedRun
 from evaldesk.formats.files import read_file, write_file
-from evaldesk.formats.otel import OpenInference, OpenTelemetry
-from evaldesk.formats.tau_bench import TauBench
+from evaldesk.formats.otel.otel import OpenInference, OpenTelemetry
+from evaldesk.formats.tau.tau_bench import TauBench
 from evaldesk.model import Criterion, EvalSet, TurnRecord
+from evaldesk.transcripts.recorded import RecordedRun
 
 from .traces_read import OTLP, read, spans_of, turns_of_trace
 

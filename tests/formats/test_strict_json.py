@@ -7,10 +7,10 @@ import json
 import pytest
 
 from evaldesk.errors import FormatError
-from evaldesk.formats import strict_json
-from evaldesk.formats.json_places import find_place, path_text
-from evaldesk.formats.json_text import to_text
-from evaldesk.formats.strict_json import MAX_BYTES, MAX_DEPTH, Document, parse_json
+from evaldesk.reading import strict_json
+from evaldesk.reading.json_places import find_place, path_text
+from evaldesk.reading.json_text import to_text
+from evaldesk.reading.strict_json import MAX_BYTES, MAX_DEPTH, Document, parse_json
 
 REFUSED = {
     "empty": (b"", "the file is empty", None),

@@ -11,10 +11,10 @@ import pytest
 
 from evaldesk.errors import FormatError
 from evaldesk.formats import read_evalset, write_evalset
-from evaldesk.formats.exchange import RecordedRun
-from evaldesk.formats.tau2 import Tau2Tasks, write_task
-from evaldesk.formats.tau2_results import Tau2Results
+from evaldesk.formats.tau.tau2 import Tau2Tasks, write_task
+from evaldesk.formats.tau.tau2_results import Tau2Results
 from evaldesk.model import Case, Criterion, EvalSet, SessionInit, ToolCall, Turn
+from evaldesk.transcripts.recorded import RecordedRun
 
 SAMPLES = Path(__file__).parent / "exchange_samples"
 

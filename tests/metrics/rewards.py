@@ -97,8 +97,10 @@ CASE = Case(
 TRANSCRIPT = Transcript((record("42", (ToolCall("multiply", {"a": 6, "b": 7}),), booked=True),))
 
 
-async def scored(root: str, name: str, *, transcript: Transcript = TRANSCRIPT, **options: Any) -> Score:
-    criterion = Criterion(f"own_rewards:{name}", 0.5, {"function": f"own_rewards:{name}", "root": root} | options)
+async def scored(
+    root: str, name: str, *, transcript: Transcript = TRANSCRIPT, module: str = "own_rewards", **options: Any
+) -> Score:
+    criterion = Criterion(f"{module}:{name}", 0.5, {"function": f"{module}:{name}", "root": root} | options)
     grading = await grade_trial(transcript, CASE, [criterion])
     assert from_json(to_json(grading.scores), tuple[Score, ...]) == grading.scores
     return grading.scores[-1]

@@ -10,7 +10,7 @@ import pytest
 
 from evaldesk.errors import UsageError
 from evaldesk.metrics import build_metric, rouge1, score_trial
-from evaldesk.metrics.rouge import rouge_tokens, score_rouge1
+from evaldesk.metrics.responses.rouge import rouge_tokens, score_rouge1
 from evaldesk.model import Case, Criterion, Event, Expected, Score, ToolCall, Transcript, Turn, TurnRecord, adk_verdict
 
 GOLDEN = Path(__file__).resolve().parents[3] / "shared" / "golden" / "adk_metrics.json"
@@ -213,7 +213,7 @@ def test_turns_that_assert_no_calls_are_left_out_of_the_mean() -> None:
 
     by_turn, whole = scored(turns, [played([["a", {}]]), played([["b", {}]])], Criterion(TRAJECTORY, 1.0))
 
-    assert [score.turn for score in by_turn] == [0]
+    assert [(score.turn, score.is_applicable) for score in by_turn] == [(0, True), (1, False)]
     assert (whole.value, whole.passed) == (1.0, True)
     assert whole.details == {"n_turns": 1, "adk_value": 0.5, "adk_turns": [1.0, 0.0]}
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from evaldesk.errors import UsageError
-from evaldesk.metrics import build_metric, score_trial, unscored_reasons
+from evaldesk.metrics import build_metric, missing_reasons, score_trial
 from evaldesk.model import Case, Criterion, Event, Score, Transcript, Turn, TurnRecord
 
 
@@ -81,8 +81,8 @@ SCHEMA = {
 @pytest.mark.parametrize(
     ("answer", "value", "reason"),
     [
-        ('{"total": 3, "items": [{"a/b": "xy"}]}', 1.0, "The answer keeps to the schema."),
-        ('```json\n{"total": 3}\n```', 1.0, "The answer keeps to the schema."),
+        ('{"total": 3, "items": [{"a/b": "xy"}]}', 1.0, "The answer matches the schema."),
+        ('```json\n{"total": 3}\n```', 1.0, "The answer matches the schema."),
         ("{}", 0.0, "At the top: 'total' is a required property."),
         ('{"total": "3"}', 0.0, "At /total: '3' is not of type 'number'."),
         ('{"total": true}', 0.0, "At /total: True is not of type 'number'."),
@@ -101,7 +101,7 @@ def test_json_schema(answer: str, value: float, reason: str) -> None:
 @pytest.mark.parametrize(
     ("answer", "reason"),
     [
-        ('{"n_a": 1, "name": "x"}', "The answer keeps to the schema."),
+        ('{"n_a": 1, "name": "x"}', "The answer matches the schema."),
         ('{"n_a": "1"}', "At /n_a: '1' is not of type 'number'."),
         ('{"b": 1}', "At the top: Additional properties are not allowed ('b' was unexpected)."),
     ],
@@ -190,11 +190,11 @@ def test_a_case_brings_its_own_outputs(extra: dict[str, Any], value: float) -> N
     assert answered("7", extra=extra, metric="required_outputs")[0].value == value
 
 
-def test_a_case_that_requires_nothing_is_unscored() -> None:
+def test_a_case_that_requires_nothing_is_not_judged() -> None:
     (score,) = answered("7", metric="required_outputs")
 
-    assert (score.verdict, score.reason) == ("unscored", "The case does not say which texts are required.")
-    assert unscored_reasons(Criterion("required_outputs", 1.0, {"outputs": ["7"]}), [Case("c", (Turn("q"),))]) == {}
+    assert (score.verdict, score.reason) == ("not_applicable", "The case does not say which texts are required.")
+    assert missing_reasons(Criterion("required_outputs", 1.0, {"outputs": ["7"]}), [Case("c", (Turn("q"),))]) == {}
 
 
 def test_outputs_of_a_conversation_that_was_cut_short_do_not_count() -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from evaldesk.errors import UsageError
-from evaldesk.metrics import build_metric, check_criteria, grade_trial, load_function_of, score_trial, unscored_reasons
+from evaldesk.metrics import build_metric, check_criteria, grade_trial, load_function_of, missing_reasons, score_trial
 from evaldesk.model import Criterion, ToolCall, Transcript
 
 from .rewards import CASE, TRANSCRIPT, record, scored
@@ -91,7 +91,7 @@ def test_nothing_is_imported_before_the_worker_scores(root: str) -> None:
     check_criteria([criterion])
     build_metric(criterion)
 
-    assert unscored_reasons(criterion, [CASE]).get(CASE.id) is None
+    assert missing_reasons(criterion, [CASE]).get(CASE.id) is None
     assert "own_rewards" not in sys.modules
 
 
@@ -144,7 +144,7 @@ def not_evaluated(eval_metric, actual_invocations, expected_invocations, convers
 async def test_a_custom_metric_of_adk_runs_unchanged(
     root: str, monkeypatch: pytest.MonkeyPatch, name: str, verdict: str, said: str
 ) -> None:
-    monkeypatch.setattr("evaldesk.metrics.adk_custom._has_adk", lambda: False)  # its import takes seconds
+    monkeypatch.setattr("evaldesk.metrics.functions.eval_function._has_adk", lambda: False)  # its import takes seconds
     Path(root, "own_rewards.py").write_text(ADK)
     criterion = Criterion("mine", 0.5, {"function": f"own_rewards:{name}", "root": root})
 

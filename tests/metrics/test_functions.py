@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -29,6 +30,45 @@ async def test_a_function_gives_the_value_of_the_trial(root: str, name: str, val
     assert (score.value, score.passed, score.error) == (value, True, None)
     assert score.metric == f"own_rewards:{name}"
     assert score.reason.endswith(".")
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(
+    ("source", "value"),
+    [
+        ("numpy.bool_(True)", 1.0),
+        ("numpy.bool_(False)", 0.0),
+        ("numpy.float32(0.5)", 0.5),
+        ("numpy.float64(0.25)", 0.25),
+        ("numpy.int64(1)", 1.0),
+        ("numpy.array(0.5)", 0.5),
+        ("Fraction(1, 2)", 0.5),
+        ("Score('x', numpy.float32(0.5))", 0.5),
+    ],
+)
+async def test_a_scalar_of_numpy_is_the_value_that_it_holds(tmp_path: Path, source: str, value: float) -> None:
+    pytest.importorskip("numpy")
+    module = f"scalars_{abs(hash(source))}"
+    text = "import numpy\nfrom fractions import Fraction\nfrom evaldesk.model import Score\n"
+    (tmp_path / f"{module}.py").write_text(f"{text}def judge(solution_str, ground_truth):\n    return {source}\n")
+
+    score = await scored(str(tmp_path), "judge", module=module)
+
+    assert (score.value, score.error) == (value, None)
+    assert type(score.value) in (float, int)
+
+
+@pytest.mark.anyio
+async def test_nan_of_numpy_and_an_array_are_no_values(tmp_path: Path) -> None:
+    pytest.importorskip("numpy")
+    text = "import numpy\ndef nan(solution_str): return numpy.float32('nan')\n"
+    (tmp_path / "no_scalars.py").write_text(text + "def array(solution_str): return numpy.array([1.0, 0.0])\n")
+
+    for name in ("nan", "array"):
+        score = await scored(str(tmp_path), name, module="no_scalars")
+
+        assert score.error is not None
+        assert score.value is None
 
 
 @pytest.mark.anyio

@@ -60,8 +60,6 @@ def folder(tmp_path: Path) -> Path:
         "dynamic:f",
         "starred:exact",
         "lazy:whatever",
-        "json:dumps",
-        "math:floor",
     ],
 )
 def test_what_is_there_is_found_and_not_imported(folder: Path, target: str) -> None:
@@ -91,3 +89,54 @@ def test_what_leads_nowhere_is_refused(folder: Path, target: str, message: str) 
         check_function(target, str(folder), folder)
 
     assert caught.value.field == "metric"
+
+
+SIGNATURES = """
+def wrong(answer, truth): ...
+def bare(): ...
+def needs(solution_str, ground_truth, extra_info, other): ...
+def keyword(solution_str, *, tolerance): ...
+def good(solution_str, ground_truth, extra_info=None, tolerance=0.1, **kwargs): ...
+async def trial(case, state, transcript): ...
+def decorate(function): return function
+@decorate
+def decorated(whatever): ...
+def rest(*args, **kwargs): ...
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("wrong", "Cannot detect eval function mode: first parameter is 'answer'"),
+        ("bare", "Eval function has no parameters"),
+        ("needs", "the eval function needs other, which it is never given"),
+        ("keyword", "the eval function needs tolerance, which it is never given"),
+    ],
+)
+def test_a_wrong_signature_is_refused_without_an_import(tmp_path: Path, name: str, said: str) -> None:
+    (tmp_path / "signed.py").write_text(SIGNATURES)
+
+    with pytest.raises(UsageError, match=re.escape(said)):
+        check_function(f"signed:{name}", str(tmp_path), tmp_path)
+
+    assert "signed" not in sys.modules
+
+
+@pytest.mark.parametrize("target", ["json:dumps", "math:floor"])
+def test_a_wrong_signature_in_a_loaded_module_is_refused(tmp_path: Path, target: str) -> None:
+    with pytest.raises(UsageError, match="Cannot detect eval function mode"):
+        check_function(target, "", tmp_path)
+
+
+@pytest.mark.parametrize("name", ["good", "trial", "decorated", "rest"])
+def test_a_signature_that_may_be_right_is_left_to_the_import(tmp_path: Path, name: str) -> None:
+    (tmp_path / "signed.py").write_text(SIGNATURES)
+
+    check_function(f"signed:{name}", str(tmp_path), tmp_path)
+
+
+@pytest.mark.parametrize("target", [r"C:\rewards.py:score", r"C:\rewards.py", "D:/own/rewards.py:score"])
+def test_a_path_of_windows_is_answered_with_the_form_that_is_wanted(target: str, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"is the path of a file; name the function as module:function"):
+        check_function(target, str(tmp_path), tmp_path)

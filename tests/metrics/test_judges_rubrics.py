@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from evaldesk.metrics import build_metric, unscored_reasons
+from evaldesk.metrics import build_metric, missing_reasons
 from evaldesk.model import Case, Criterion, Transcript, Turn
 
 from .judged import FINAL, ONE, details, graded, record, rubric, score_of
@@ -115,10 +115,9 @@ async def test_a_rubric_may_be_named_by_its_text(told: Callable[..., Told]) -> N
 
 
 def test_without_rubrics_or_a_scenario_nothing_is_judged() -> None:
-    unnamed, free = (unscored_reasons(Criterion(name), [ONE])[ONE.id] for name in (FINAL, "rubric_score"))
+    unnamed = missing_reasons(Criterion(FINAL), [ONE])[ONE.id]
 
     assert unnamed == "Neither the criterion nor the case names a rubric for this metric."
-    assert free == "No rubric is given: write what a good answer is."
-    assert unscored_reasons(Criterion("rubric_score", None, {"rubric": "Polite."}), [ONE]).get(ONE.id) is None
-    simulated = unscored_reasons(Criterion("per_turn_user_simulator_quality_v1"), [ONE]).get(ONE.id)
+    assert missing_reasons(Criterion("rubric_score", None, {"rubric": "Polite."}), [ONE]).get(ONE.id) is None
+    simulated = missing_reasons(Criterion("per_turn_user_simulator_quality_v1"), [ONE]).get(ONE.id)
     assert simulated == "The case has no scenario: its user is not simulated."

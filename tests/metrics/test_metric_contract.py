@@ -19,7 +19,7 @@ from evaldesk.metrics import (
     grade_trial,
     metric_info,
     metric_options,
-    unscored_reasons,
+    missing_reasons,
 )
 from evaldesk.model import Case, Criterion, Event, Expected, Score, ToolCall, Transcript, Turn, TurnRecord, Usage
 from evaldesk.model.reports import report
@@ -46,9 +46,11 @@ def _scripted_judge(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(PANEL, scripted)
 
 
-def score_trial(transcript: Transcript, case: Case, criteria: Sequence[Criterion]) -> tuple[Score, ...]:
+def score_trial(
+    transcript: Transcript, case: Case, criteria: Sequence[Criterion], *, strict: bool = False
+) -> tuple[Score, ...]:
     """As a worker scores it, judges asked."""
-    return asyncio.run(grade_trial(transcript, case, criteria)).scores
+    return asyncio.run(grade_trial(transcript, case, criteria, strict=strict)).scores
 
 
 def full(name: str) -> Case:
@@ -135,14 +137,15 @@ def test_the_best_trial_scores_highest_and_an_empty_one_fails(name: str) -> None
 
 
 @pytest.mark.parametrize("name", [name for name in METRICS if metric_info(name).needs != "nothing"])
-def test_what_a_case_does_not_say_is_unscored_with_the_reason(name: str) -> None:
+@pytest.mark.parametrize(("strict", "verdict"), [(False, "not_applicable"), (True, "unscored")])
+def test_a_metric_is_not_applicable_where_a_case_asserts_nothing_for_it(name: str, strict: bool, verdict: str) -> None:
     criterion = asked(name, metric_info(name).default_threshold)
 
-    (score,) = score_trial(TRANSCRIPTS["good"], BARE, [criterion])
+    (score,) = score_trial(TRANSCRIPTS["good"], BARE, [criterion], strict=strict)
 
-    assert (score.value, score.passed, score.error, score.verdict) == (None, None, None, "unscored")
-    assert score.reason == unscored_reasons(criterion, [BARE]).get(BARE.id)
-    assert unscored_reasons(criterion, [FULL]).get(FULL.id) is None
+    assert (score.value, score.passed, score.error, score.verdict) == (None, None, None, verdict)
+    assert score.reason == missing_reasons(criterion, [BARE]).get(BARE.id)
+    assert missing_reasons(criterion, [FULL]).get(FULL.id) is None
     assert score.threshold == criterion.threshold
 
 
@@ -252,13 +255,13 @@ def test_a_wrong_criterion_is_refused_with_a_hint(criterion: Criterion, field: s
 
 
 @pytest.mark.parametrize("name", ["response_json", "response_number"])
-def test_a_reference_of_the_wrong_kind_is_unscored_with_the_reason(name: str) -> None:
+def test_a_metric_is_not_applicable_to_a_reference_of_the_wrong_kind(name: str) -> None:
     criterion, case = Criterion(name, 1.0), Case("prose", (Turn("q", Expected(reference="Well, no.")),))
 
     (score,) = score_trial(TRANSCRIPTS["good"], case, [criterion])
 
-    assert (score.value, score.passed, score.verdict) == (None, None, "unscored")
-    assert score.reason == unscored_reasons(criterion, [case]).get(case.id)
+    assert (score.value, score.passed, score.verdict) == (None, None, "not_applicable")
+    assert score.reason == missing_reasons(criterion, [case]).get(case.id)
     assert score.reason.startswith("No turn of this case has a reference answer ")
 
 
@@ -270,7 +273,8 @@ def test_a_metric_without_what_it_requires_is_refused_before_a_run(name: str) ->
         check_criteria([Criterion(name, 0.5)])
 
     assert caught.value.field == f"{name}.{option}"
-    assert unscored_reasons(Criterion(name), [FULL]).get(FULL.id)
+    (score,) = score_trial(TRANSCRIPTS["good"], FULL, [Criterion(name, 0.5)])
+    assert (score.verdict, score.reason) == ("unscored", f"Its option `{option}` is empty.")
     check_criteria([asked(name, 0.5)])
 
 

@@ -6,8 +6,8 @@ import pytest
 
 from evaldesk.errors import MetricError
 from evaldesk.metrics import score_trial
-from evaldesk.metrics.response_number import last_number
-from evaldesk.metrics.rouge import score_rouge2, score_rouge_l
+from evaldesk.metrics.responses.number import last_number
+from evaldesk.metrics.responses.rouge import score_rouge2, score_rouge_l
 from evaldesk.model import Case, Criterion, Event, Expected, Score, Transcript, Turn, TurnRecord
 
 
@@ -178,5 +178,5 @@ def test_turns_whose_reference_cannot_be_read_are_left_out(metric: str) -> None:
 
     *turns, whole = score_trial(Transcript((record, record)), case, [Criterion(metric, 1.0)])
 
-    assert [score.turn for score in turns] == [1]
+    assert [(score.turn, score.is_applicable) for score in turns] == [(0, False), (1, True)]
     assert (whole.value, whole.passed) == (1.0, True)

@@ -95,7 +95,7 @@ def test_over_the_conversation_calls_may_come_in_another_turn() -> None:
     *by_turn, per_turn = scores("tool_exact", turns, records)
     (over_all,) = scores("tool_exact", turns, records, scope="conversation")
 
-    assert [score.value for score in by_turn] == [0.0, 0.0]
+    assert [(score.value, score.is_applicable) for score in by_turn] == [(0.0, True), (None, False), (0.0, True)]
     assert (per_turn.value, per_turn.details["conversation"]) == (0.0, 1.0)
     assert (over_all.turn, over_all.value, over_all.reason) == (None, 1.0, "All 2 expected calls were made.")
 

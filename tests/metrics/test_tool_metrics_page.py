@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from evaldesk.desk.criteria import read_criteria
+from evaldesk.desk.criteria.criteria import read_criteria
 from evaldesk.metrics import METRICS, build_metric, check_criteria, metric_info
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "tool-metrics.md").read_text("utf-8")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 from pathlib import Path
 
+from evaldesk.desk.runs.run_result import CaseResult, RunResult
 from evaldesk.model import (
     AgentRef,
     Case,
@@ -17,8 +18,7 @@ from evaldesk.model import (
     Turn,
     TurnRecord,
 )
-from evaldesk.report.adk_rows import append_adk_rows
-from evaldesk.report.run_result import CaseResult, RunResult
+from evaldesk.pages.reports.adk_rows import append_adk_rows
 
 CASE = Case("c", (Turn("Hi.", Expected(reference="Hello.")), Turn("Bye.", Expected(reference="=Bye."))))
 SCORES = (Score("m", 1.0, 0, 0.5, True), Score("m", 0.0, 1, 0.5, False), Score("m", 0.5, None, 0.5, True))

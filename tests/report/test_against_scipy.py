@@ -10,9 +10,8 @@ import scipy
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from evaldesk.report import clopper_pearson, fisher, mcnemar, wilson
-from evaldesk.report.exact_intervals import anytime_interval
-from evaldesk.report.exact_tests import sign_flips
+from evaldesk.statistics.exact_tests import fisher, mcnemar, sign_flips
+from evaldesk.statistics.intervals import anytime_interval, clopper_pearson, wilson
 
 many = settings(deadline=None, max_examples=50)
 flips = st.integers(0, 60)

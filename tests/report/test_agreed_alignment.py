@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 
+from evaldesk.diff.divergence import first_divergence
+from evaldesk.diff.turn_diff import turn_diff
 from evaldesk.metrics import score_trial
 from evaldesk.model import Case, Criterion, Event, Expected, Score, ToolCall, Transcript, Turn, TurnRecord
-from evaldesk.report import first_divergence, turn_diff
 
 FIND, BOOK = ToolCall("find", {"q": "rome"}), ToolCall("book", {"id": 7})
 OTHER = ToolCall("find", {"q": "Rome!"})

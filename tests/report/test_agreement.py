@@ -6,19 +6,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from evaldesk.report import (
-    Agreement,
-    Interval,
-    JudgeSkill,
-    agreement,
-    alpha_sentence,
-    corrected_sentence,
-    enough_sentence,
-    judge_skill,
-    kappa_words,
-    nominal_alpha,
-    skill_sentence,
-)
+from evaldesk.model.interval import Interval
+from evaldesk.statistics.agreement import Agreement, JudgeSkill, agreement, judge_skill, nominal_alpha
+from evaldesk.wording.agreement import alpha_sentence, enough_sentence, kappa_words, skill_sentence
+from evaldesk.wording.noise import corrected_sentence
 
 UNITS = st.lists(st.dictionaries(st.sampled_from("abc"), st.sampled_from(["passed", "failed"])), max_size=12)
 
@@ -61,7 +52,7 @@ def test_a_metric_is_judged_on_good_and_on_bad_answers() -> None:
     corrected = skill.corrected(0.78)
     assert corrected is not None
     assert corrected.corrected == pytest.approx((0.78 + 8 / 12 - 1) / (35 / 38 + 8 / 12 - 1))
-    assert enough_sentence(skill) == "Too few to rely on: 3 more of failures would do"
+    assert enough_sentence(skill) == "Too few labels: add 3 more of failures"
 
 
 def test_a_corrected_rate_says_how_far_the_labels_leave_it_open() -> None:
@@ -69,11 +60,11 @@ def test_a_corrected_rate_says_how_far_the_labels_leave_it_open() -> None:
     many = judge_skill([(True, True)] * 700 + [(False, True)] * 100 + [(False, False)] * 200)
 
     assert corrected_sentence(few.corrected(0.7), "Rubric") == (
-        "Rubric says 70 %; corrected about 80 %, could be 42–100 %"
+        "Rubric says 70 %; corrected about 80 %, 95 % CI 42–100 %"
     )
-    assert corrected_sentence(many.corrected(0.7)) == "The judge says 70 %; corrected about 80 %, could be 78–82 %"
+    assert corrected_sentence(many.corrected(0.7)) == "The judge says 70 %; corrected about 80 %, 95 % CI 78–82 %"
     assert enough_sentence(judge_skill([(True, True)] * 34 + [(False, False)] * 15)).startswith(
-        "Too few to rely on: 1 more label would do"
+        "Too few labels: add 1 more label"
     )
 
 
@@ -99,13 +90,13 @@ def test_labels_of_one_kind_correct_nothing() -> None:
 @pytest.mark.parametrize(
     ("found", "said"),
     [
-        (Agreement(50, 43, 0.55, Interval(0.36, 0.74)), "kappa 0.55, could be 0.36 to 0.74"),
-        (Agreement(50, 47, -0.03, Interval(-0.06, 0.0)), "kappa −0.03, could be −0.06 to 0.00"),
-        (Agreement(10, 8, 0.6, Interval(0.15, 1.05)), "kappa 0.60, could be 0.15 to 1.00"),
+        (Agreement(50, 43, 0.55, Interval(0.36, 0.74)), "kappa 0.55, 95 % CI 0.36 to 0.74"),
+        (Agreement(50, 47, -0.03, Interval(-0.06, 0.0)), "kappa −0.03, 95 % CI −0.06 to 0.00"),
+        (Agreement(10, 8, 0.6, Interval(0.15, 1.05)), "kappa 0.60, 95 % CI 0.15 to 1.00"),
         (Agreement(50, 50, None, None), "kappa is not measurable: only one label was used"),
         (Agreement(10, 10, 1.0, None), "kappa 1.00, without an interval: there is no disagreement yet"),
         (agreement([(True, False)]), "kappa 0.00, without an interval: there are too few labels"),
-        (Agreement(0, 0, None, None), "nothing to compare"),
+        (Agreement(0, 0, None, None), "no labels to compare"),
     ],
 )
 def test_kappa_is_said_with_its_doubt(found: Agreement, said: str) -> None:
@@ -118,7 +109,7 @@ def test_kappa_is_said_with_its_doubt(found: Agreement, said: str) -> None:
         (0.85, "3 people labelled 12 trials in common: Krippendorff's alpha 0.85, reliable"),
         (0.7, "3 people labelled 12 trials in common: Krippendorff's alpha 0.70, tentative"),
         (0.1, "3 people labelled 12 trials in common: Krippendorff's alpha 0.10, too low to rely on the labels"),
-        (None, "3 people labelled 12 trials in common, all alike: Krippendorff's alpha is not measurable"),
+        (None, "3 people labelled 12 trials in common, all equal: Krippendorff's alpha is not measurable"),
     ],
 )
 def test_alpha_says_what_it_is_good_for(alpha: float | None, said: str) -> None:

@@ -10,7 +10,8 @@ import scipy
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from evaldesk.report import Comparison, benjamini_hochberg, compare_scores, compare_verdicts, fisher, holm, mcnemar
+from evaldesk.statistics.comparison import Comparison, benjamini_hochberg, compare_scores, holm
+from evaldesk.statistics.exact_tests import fisher, mcnemar
 
 BEFORE = {"a": 0.8, "b": 0.8, "c": 0.4, "d": 1.0, "e": 0.0, "f": 0.2}
 AFTER = {"f": 0.0, "a": 1.0, "b": 0.8, "c": 0.6, "d": 1.0, "e": 0.4}
@@ -112,17 +113,6 @@ def test_comparisons_at_the_edge(
 
     assert found.interval is None
     assert (found.p, found.is_distinguishable) == (p, is_distinguishable)
-
-
-def test_flips_are_named() -> None:
-    before = {"a": True, "b": False, "c": False, "d": True, "gone": True}
-    after = {"a": True, "b": True, "c": False, "d": False, "new": True}
-
-    found = compare_verdicts(before, after)
-
-    assert (found.fixed, found.broken) == (("b",), ("d",))
-    assert (found.n_cases, found.n_only_before, found.n_only_after) == (4, 1, 1)
-    assert (found.p, found.is_distinguishable) == (1.0, False)
 
 
 @pytest.mark.parametrize(

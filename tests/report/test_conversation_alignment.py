@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from evaldesk.diff.conversation_diff import turn_diffs
+from evaldesk.diff.divergence import first_divergence
 from evaldesk.metrics import score_trial
 from evaldesk.model import Case, Criterion, Event, Expected, Score, ToolCall, Transcript, TrialResult, Turn, TurnRecord
-from evaldesk.report import first_divergence, turn_diffs
-from evaldesk.report.turn_text import trial_text
+from evaldesk.wording.trial_text import trial_text
 
 FIND, BOOK, PAY = ToolCall("find", {"q": "rome"}), ToolCall("book", {"id": 7}), ToolCall("pay", {"sum": 3})
 CASE = Case("c", (Turn("q", Expected((FIND, BOOK))), Turn("open"), Turn("q", Expected((PAY,)))))

@@ -10,30 +10,22 @@ from typing import Any
 
 import pytest
 
-from evaldesk.report import (
-    agreement,
+from evaldesk.model.stored import MetricRow
+from evaldesk.statistics.agreement import agreement, nominal_alpha
+from evaldesk.statistics.comparison import benjamini_hochberg, compare_scores, holm
+from evaldesk.statistics.exact_tests import mcnemar
+from evaldesk.statistics.flakiness import chance_to_see, disagreement, is_flaky
+from evaldesk.statistics.intervals import (
     anytime_interval,
-    benjamini_hochberg,
-    chance_to_see,
     clopper_pearson,
-    compare_scores,
-    compare_verdicts,
-    correct_rate,
-    disagreement,
+    clustered_error,
     failure_bound,
-    g_pass_at_k,
-    holm,
-    is_flaky,
-    mcnemar,
-    nominal_alpha,
     rate_interval,
-    smallest_gap,
-    split_noise,
-    split_pass_noise,
-    trials_needed,
+    t_95,
 )
-from evaldesk.report.intervals import clustered_error, t_95
-from evaldesk.store import MetricRow
+from evaldesk.statistics.judge_rate import correct_rate
+from evaldesk.statistics.noise import smallest_gap, split_noise, split_pass_noise
+from evaldesk.statistics.pass_k import g_pass_at_k, trials_needed
 
 GOLDEN = Path(__file__).resolve().parents[3] / "shared" / "golden" / "stats.json"
 STATS: dict[str, Any] = json.loads(GOLDEN.read_text()) if GOLDEN.is_file() else {}
@@ -191,19 +183,11 @@ def test_the_known_paired_comparison() -> None:
 
 @pytest.mark.parametrize("row", rows("mcnemar", "cases"))
 def test_known_mcnemar_tables(row: Row) -> None:
-    flips = [
-        *[(True, True)] * row["both_pass"],
-        *[(False, True)] * row["only_a_passes"],
-        *[(True, False)] * row["only_b_passes"],
-        *[(False, False)] * row["both_fail"],
-    ]
-    before, after = ({str(at): flip[side] for at, flip in enumerate(flips)} for side in (0, 1))
+    fixed, broken = row["only_a_passes"], row["only_b_passes"]
+    n_cases = fixed + broken + row["both_pass"] + row["both_fail"]
 
-    found = compare_verdicts(before, after)
-
-    assert found.p == near(row["p_exact"])
-    assert (len(found.fixed), len(found.broken)) == (row["only_a_passes"], row["only_b_passes"])
-    assert (len(found.fixed) - len(found.broken)) / found.n_cases == near(row["diff"])
+    assert mcnemar(fixed, broken) == near(row["p_exact"])
+    assert (fixed - broken) / n_cases == near(row["diff"])
 
 
 @needs_golden

@@ -8,7 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from evaldesk.report import Bin, Interval, bin_words, histogram, mean_sentence
+from evaldesk.model.interval import Interval
+from evaldesk.statistics.histogram import Bin, histogram
+from evaldesk.wording.words import bin_words, mean_sentence
 
 
 def counts(found: tuple[Bin, ...]) -> list[int]:
@@ -53,6 +55,6 @@ def test_a_mean_has_its_doubt_and_what_keeps_to_the_threshold() -> None:
     interval = Interval(0.89, 0.99)
 
     assert mean_sentence(0.94, interval, 57, 54, "at least 0.50") == (
-        "Mean 0.94 of 57; could be 0.89–0.99. 54 of 57 are at least 0.50."
+        "Mean 0.94 of 57; 95 % CI 0.89–0.99. 54 of 57 are at least 0.50."
     )
-    assert mean_sentence(1234.0, None, 1, None, "informs") == "Mean 1,234 of 1."
+    assert mean_sentence(1234.0, None, 1, None, "no threshold") == "Mean 1,234 of 1."

@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from evaldesk.report import mean_interval, rate_interval
+from evaldesk.statistics.intervals import mean_interval, rate_interval
 
 
 def test_equal_values_without_bounds_promise_nothing_of_the_next() -> None:

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import pytest
 
-from evaldesk.report import (
-    Interval,
+from evaldesk.model.interval import Interval
+from evaldesk.statistics.intervals import rate_interval, wilson
+from evaldesk.statistics.pass_k import CaseCounts
+from evaldesk.wording.words import (
     basis_sentence,
+    basis_why,
     curve_note,
     errors_sentence,
     interval_words,
     passed_sentence,
-    rate_interval,
     score_words,
     threshold_words,
     undefined_words,
-    wilson,
 )
-from evaldesk.report.pass_k import CaseCounts
 
 MOCK = [(3, 1, 1), (5, 2, 1), (4, 2, 1), (4, 3, 1), (5, 4, 1), (5, 5, 4), (4, 4, 2), (1, 1, 1)]
 
@@ -25,11 +25,11 @@ MOCK = [(3, 1, 1), (5, 2, 1), (4, 2, 1), (4, 3, 1), (5, 4, 1), (5, 5, 4), (4, 4,
 @pytest.mark.parametrize(
     ("n_passed", "n_scored", "interval", "said"),
     [
-        (41, 50, rate_interval(MOCK), "41 of 50 passed; could be 66–98 %"),
-        (60, 60, wilson(60, 60), "60 of 60 passed; could be 94–100 %"),
-        (3, 4, wilson(3, 4), "3 of 4 passed; too few to name a rate"),
-        (4, 5, wilson(4, 5), "4 of 5 passed; could be 38–96 %"),
-        (0, 0, None, "Nothing was scored"),
+        (41, 50, rate_interval(MOCK), "41 of 50 passed; 95 % CI 66–98 %"),
+        (60, 60, wilson(60, 60), "60 of 60 passed; 95 % CI 94–100 %"),
+        (3, 4, wilson(3, 4), "3 of 4 passed; too few trials for a rate"),
+        (4, 5, wilson(4, 5), "4 of 5 passed; 95 % CI 38–96 %"),
+        (0, 0, None, "No scored trials"),
         (1200, 1500, None, "1,200 of 1,500 passed"),
     ],
 )
@@ -52,15 +52,11 @@ def test_an_interval_has_no_more_digits_than_it_needs(interval: Interval, said: 
 @pytest.mark.parametrize(
     ("counts", "said"),
     [
-        (
-            MOCK,
-            "Interval over 12 cases, clustered by case. 50 unrelated trials would give 69–90 %: "
-            "repeats of one case say less than new cases do.",
-        ),
+        (MOCK, "Interval over 12 cases, clustered by case."),
         ([(1, 1, 20), (1, 0, 5)], "Interval over 25 cases, one trial each."),
-        ([(1, 1, 5)], "Interval over 5 cases, one trial each. With so few cases it is rough."),
-        ([(5, 2, 1)], "Interval over 5 trials of one case; other cases may fare otherwise."),
-        ([(1, 1, 3)], "A rate is named from 5 scored trials on."),
+        ([(1, 1, 5)], "Interval over 5 cases, one trial each. Rough: fewer than 10 cases."),
+        ([(5, 2, 1)], "Interval over 5 trials of one case; it says nothing about other cases."),
+        ([(1, 1, 3)], "A rate needs 5 scored trials."),
         ([(0, 0, 3)], ""),
     ],
 )
@@ -68,9 +64,27 @@ def test_the_interval_says_what_it_is_over(counts: list[CaseCounts], said: str) 
     assert basis_sentence(counts, rate_interval(counts)) == said
 
 
+@pytest.mark.parametrize(
+    ("counts", "said"),
+    [
+        (
+            MOCK,
+            "50 independent trials would give 69–90 %. "
+            "Trials of the same case are correlated, so more cases narrow the interval more than more trials.",
+        ),
+        ([(1, 1, 20), (1, 0, 5)], ""),
+        ([(5, 2, 1)], ""),
+        ([(1, 1, 3)], ""),
+        ([(0, 0, 3)], ""),
+    ],
+)
+def test_a_clustered_interval_says_why_it_is_wider(counts: list[CaseCounts], said: str) -> None:
+    assert basis_why(counts, rate_interval(counts)) == said
+
+
 def test_errors_say_on_which_side_they_are_counted() -> None:
-    assert errors_sentence(41, 50, 2, False) == "Errors are not counted as failures. Count them: 41 of 52."
-    assert errors_sentence(41, 52, 2, True) == "Errors are counted as failures. Without them: 41 of 50."
+    assert errors_sentence(41, 50, 2, False) == "Errors do not count as failures. With them: 41 of 52."
+    assert errors_sentence(41, 52, 2, True) == "Errors count as failures. Without them: 41 of 50."
     assert errors_sentence(41, 50, 0, False) == ""
 
 
@@ -90,7 +104,7 @@ def test_a_point_on_fewer_cases_says_so() -> None:
         (0.8, True, "at least 0.80"),
         (3.0, False, "at most 3.00"),
         (1500.0, False, "at most 1,500"),
-        (None, False, "informs"),
+        (None, False, "no threshold"),
     ],
 )
 def test_a_threshold_says_which_side_is_good(threshold: float | None, is_higher_better: bool, said: str) -> None:

@@ -4,33 +4,31 @@ from __future__ import annotations
 
 import pytest
 
-from evaldesk.report import (
-    Comparison,
-    Flakiness,
-    Flips,
-    Interval,
-    anytime_interval,
-    changes_sentence,
-    clopper_pearson,
-    compare_scores,
+from evaldesk.model.case_key import CaseKey
+from evaldesk.model.interval import Interval
+from evaldesk.statistics.case_comparison import PlayedCase, RunChange, compare_cases
+from evaldesk.statistics.comparison import Comparison, compare_scores
+from evaldesk.statistics.flakiness import Flakiness
+from evaldesk.statistics.intervals import anytime_interval, clopper_pearson, failure_bound
+from evaldesk.statistics.judge_rate import correct_rate
+from evaldesk.statistics.noise import smallest_gap, split_pass_noise
+from evaldesk.wording.comparison import (
     comparison_sentence,
-    correct_rate,
-    corrected_sentence,
-    exact_words,
-    failure_bound,
-    flakiness_sentence,
-    flaky_words,
-    flips_sentence,
-    g_pass_words,
+    flips_words,
     gap_sentence,
-    mcnemar,
-    no_failure_sentence,
-    noise_sentence,
     p_words,
     pairing_note,
     points_words,
-    smallest_gap,
-    split_pass_noise,
+    stand_out_sentence,
+)
+from evaldesk.wording.noise import (
+    corrected_sentence,
+    exact_words,
+    flakiness_sentence,
+    flaky_words,
+    g_pass_words,
+    no_failure_sentence,
+    noise_sentence,
     stop_sentence,
 )
 
@@ -40,29 +38,32 @@ def compared(difference: float, low: float, high: float, p: float, n_cases: int 
     return Comparison(n_cases, 0, 0, 0, 0, 0.5, 0.5 + difference, difference, 0.1, interval, p, "sign flip")
 
 
-def flipped(n_fixed: int, n_broken: int, n_cases: int = 50) -> Flips:
-    fixed, broken = (tuple(map(str, range(n))) for n in (n_fixed, n_broken))
-    return Flips(fixed, broken, n_cases, 0, 0, mcnemar(n_fixed, n_broken))
+def changed(n_fixed: int, n_broken: int, n_lost: int = 0, n_same: int = 4) -> RunChange:
+    """Cases of one trial that were fixed, broken, lost their verdict, or stayed."""
+    pairs = [*["fp"] * n_fixed, *["pf"] * n_broken, *["pu"] * n_lost, *["pp"] * n_same]
+    before, after = (
+        [PlayedCase(CaseKey("set", str(at), 0, "d"), pair[side]) for at, pair in enumerate(pairs)] for side in (0, 1)
+    )
+    return compare_cases("run 1", before, after)
 
 
 @pytest.mark.parametrize(
     ("comparison", "said"),
     [
-        (compared(0.167, 0.048, 0.286, 0.0273), "Better by 17 points; could be 5–29. 12 cases, p 0.027"),
-        (compared(-0.167, -0.286, -0.048, 0.0273), "Worse by 17 points; could be 5–29. 12 cases, p 0.027"),
-        (compared(0.012, 0.003, 0.021, 0.0001, 1200), "Better by 1 point; could be 0.3–2.1. 1,200 cases, p < 0.001"),
+        (compared(0.167, 0.048, 0.286, 0.0273), "Better by 17 points; 95 % CI 5–29. 12 cases, p 0.027"),
+        (compared(-0.167, -0.286, -0.048, 0.0273), "Worse by 17 points; 95 % CI 5–29. 12 cases, p 0.027"),
+        (compared(0.012, 0.003, 0.021, 0.0001, 1200), "Better by 1 point; 95 % CI 0.3–2.1. 1,200 cases, p < 0.001"),
         (
             compared(0.03, -0.04, 0.1, 0.4),
-            "Not distinguishable: 3 points better; could be 4 worse to 10 better. 12 cases, p 0.40",
+            "Not distinguishable: 3 points better; 95 % CI 4 worse to 10 better. 12 cases, p 0.40",
         ),
         (
             compared(-0.03, -0.06, 0.001, 0.058),
-            "Not distinguishable: 3 points worse; could be 6 worse to 0.1 better. 12 cases, p 0.058",
+            "Not distinguishable: 3 points worse; 95 % CI 6 worse to 0.1 better. 12 cases, p 0.058",
         ),
         (
             compared(0.59, 0.1, 1.08, 0.125, 6),
-            "Not distinguishable: 59 points better; could be 10 better to 100 better, "
-            "but too few cases moved to be sure. 6 cases, p 0.12",
+            "Not distinguishable: 59 points better; too few cases moved to tell. 6 cases, p 0.12",
         ),
         (compare_scores({}, {"a": 1.0}), "No case has a score in both runs"),
         (compare_scores({"a": 0.5}, {"a": 0.6}), "Not distinguishable: 10 points better. 1 case, p 1.00"),
@@ -81,17 +82,17 @@ def test_a_comparison_gives_its_verdict_first(comparison: Comparison | None, sai
 
 
 @pytest.mark.parametrize(
-    ("flips", "said"),
+    ("change", "said"),
     [
-        (flipped(8, 1), "8 fixed, 1 broken; p 0.039"),
-        (flipped(5, 0), "5 fixed, 0 broken; not distinguishable from chance, p 0.062"),
-        (flipped(3, 3), "3 fixed, 3 broken; not distinguishable from chance, p 1.00"),
-        (flipped(0, 0), "No verdict changed"),
-        (flipped(0, 0, 0), "No case has a verdict in both runs"),
+        (changed(8, 1), "8 fixed, 1 broken"),
+        (changed(0, 2, 1), "0 fixed, 2 broken, 1 lost its verdict"),
+        (changed(0, 0, 2), "0 fixed, 0 broken, 2 lost their verdict"),
+        (changed(0, 0), "No verdict changed"),
+        (changed(0, 0, n_same=0), "No case has a verdict in both runs"),
     ],
 )
-def test_flips_are_counted_before_p(flips: Flips, said: str) -> None:
-    assert flips_sentence(flips) == said
+def test_flips_are_counted_and_judge_nothing(change: RunChange, said: str) -> None:
+    assert flips_words(change) == said
 
 
 def test_cases_in_one_run_only_are_named() -> None:
@@ -99,13 +100,17 @@ def test_cases_in_one_run_only_are_named() -> None:
 
     assert longer
     assert pairing_note(longer) == "Left out: 1 only in the earlier run."
-    assert pairing_note(Flips((), (), 4, 2, 3, 1.0)) == "Left out: 2 only in the earlier run, 3 only in the later run."
-    assert pairing_note(flipped(1, 1)) == ""
 
 
-def test_many_changes_are_counted_after_correction() -> None:
-    assert changes_sentence(3, 50) == "3 of 50 changes stand out after correction for many comparisons"
-    assert changes_sentence(0, 0) == "Nothing to compare"
+def test_changes_beyond_chance_are_counted() -> None:
+    keys = [CaseKey("set", name, 0, "d") for name in ("a", "b")]
+    before = [PlayedCase(key, "p" * 12) for key in keys]
+    after = [PlayedCase(keys[0], "f" * 12), PlayedCase(keys[1], "p" * 12)]
+
+    assert stand_out_sentence(compare_cases("run 1", before, after)) == (
+        "1 of 2 cases changed significantly (Benjamini-Hochberg)."
+    )
+    assert stand_out_sentence(changed(1, 1)) == ""
 
 
 @pytest.mark.parametrize(
@@ -114,15 +119,15 @@ def test_many_changes_are_counted_after_correction() -> None:
         (
             20,
             5,
-            "With 20 cases × 5 trials you can see differences of about 26 points; smaller ones will look like chance",
+            "Smallest detectable difference: about 26 points, with 20 cases × 5 trials",
         ),
         (
             1000,
             1,
-            "With 1,000 cases × 1 trial you can see differences of about 6 points; smaller ones will look like chance",
+            "Smallest detectable difference: about 6 points, with 1,000 cases × 1 trial",
         ),
-        (1, 1, "With 1 case × 1 trial no difference can be told from chance; add cases"),
-        (0, 1, "Without cases and trials no difference can be seen"),
+        (1, 1, "Smallest detectable difference: none with 1 case × 1 trial; add cases"),
+        (0, 1, "Smallest detectable difference: none without cases and trials"),
     ],
 )
 def test_a_run_says_before_it_starts_what_it_can_see(n_cases: int, n_trials: int, said: str) -> None:
@@ -169,10 +174,10 @@ def test_noise_says_what_would_help(counts: list[tuple[int, int, int]], said: st
     ("n", "c", "said"),
     [
         (5, 3, "flaky: 3 of 5 passed"),
-        (5, 5, "stable in 5 trials (a 1-in-10 failure would stay hidden 59 times in 100)"),
+        (5, 5, "stable in 5 trials (a 10 % failure rate stays unseen in 59 % of such runs)"),
         (22, 22, "stable in 22 trials"),
         (5, 0, "failed in all 5 trials"),
-        (1, 1, "1 trial: flaky or not is unknown"),
+        (1, 1, "1 trial: flakiness unknown"),
         (0, 0, "not scored"),
     ],
 )
@@ -186,7 +191,7 @@ def test_one_case_is_flaky_stable_or_unknown(n: int, c: int, said: str) -> None:
         (Flakiness(3, 12, 0, 0.08), "3 of 12 cases are flaky; two trials of a case disagree 8 % of the time"),
         (Flakiness(0, 12, 2, 0.0), "0 of 12 cases are flaky; 2 unknown, with one trial"),
         (Flakiness(0, 1, 0, 0.0), "0 of 1 case is flaky"),
-        (Flakiness(0, 0, 3, None), "Flaky or not is unknown: no case has two scored trials"),
+        (Flakiness(0, 0, 3, None), "Flakiness unknown: no case has two scored trials"),
     ],
 )
 def test_a_run_says_how_flaky_it_is(found: Flakiness, said: str) -> None:
@@ -196,16 +201,16 @@ def test_a_run_says_how_flaky_it_is(found: Flakiness, said: str) -> None:
 def test_promises_are_rounded_so_that_they_hold() -> None:
     assert exact_words(clopper_pearson(9, 10)) == "at least 55 %"
     assert exact_words(Interval(0.699, 1.0)) == "at least 69 %"
-    assert no_failure_sentence(30, failure_bound(30)) == "0 of 30 failed; up to 10 % may still fail"
-    assert no_failure_sentence(0, 1.0) == "Nothing scored yet"
+    assert no_failure_sentence(30, failure_bound(30)) == "0 of 30 failed; 95 % upper bound 10 %"
+    assert no_failure_sentence(0, 1.0) == "No scored trials"
 
 
 def test_a_watched_run_says_whether_it_may_stop() -> None:
     found = anytime_interval(45, 50)
 
-    assert stop_sentence(found, 0.99) == "Safe to stop: below 99 % for sure (could be 71–98 %)"
-    assert stop_sentence(found, 0.7) == "Safe to stop: above 70 % for sure (could be 71–98 %)"
-    assert stop_sentence(found, 0.9) == "Too close to 90 % to stop; could be 71–98 %"
+    assert stop_sentence(found, 0.99) == "Enough to stop: below 99 %, 95 % CI 71–98 %"
+    assert stop_sentence(found, 0.7) == "Enough to stop: above 70 %, 95 % CI 71–98 %"
+    assert stop_sentence(found, 0.9) == "Too close to 90 % to stop; 95 % CI 71–98 %"
 
 
 def test_a_corrected_rate_says_what_the_judge_said_first() -> None:

@@ -9,18 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from evaldesk.desk.runs.charts import pass_figure
+from evaldesk.diff.divergence import first_divergence
+from evaldesk.diff.state import state_diff, state_rows
+from evaldesk.diff.text_diff import Segment, diff_text
+from evaldesk.diff.turn_diff import call_outcomes, turn_diff
 from evaldesk.model import Case, Change, Event, Expected, Score, ToolCall, Transcript, Turn, TurnRecord
-from evaldesk.report import (
-    Segment,
-    diff_text,
-    first_divergence,
-    pass_curve,
-    pass_figure,
-    state_diff,
-    state_rows,
-    turn_diff,
-)
-from evaldesk.report.turn_diff import call_outcomes
+from evaldesk.statistics.pass_k import pass_curve
 
 ROLL, CHECK = ToolCall("roll_die", {"sides": 20}), ToolCall("check_prime", {"nums": [7, 12, 17]})
 

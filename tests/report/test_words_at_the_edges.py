@@ -4,21 +4,22 @@ from __future__ import annotations
 
 import pytest
 
-from evaldesk.report import (
-    Interval,
-    changes_sentence,
+from evaldesk.desk.runs.gates import CaseNumbers, RunNumbers, conclude
+from evaldesk.model import Counts, Gates
+from evaldesk.model.interval import Interval
+from evaldesk.statistics.intervals import failure_bound
+from evaldesk.statistics.noise import smallest_gap
+from evaldesk.wording.comparison import gap_sentence
+from evaldesk.wording.noise import g_pass_words, no_failure_sentence
+from evaldesk.wording.words import (
+    beside_words,
     cost_words,
+    counted_words,
     curve_note,
-    failure_bound,
-    g_pass_words,
-    gap_sentence,
     mean_sentence,
-    no_failure_sentence,
     rate_words,
-    smallest_gap,
+    share_words,
 )
-from evaldesk.report.gates import CaseNumbers, Gates, RunNumbers, judge_gates
-from evaldesk.report.words import beside_words, counted_words, share_words
 
 
 @pytest.mark.parametrize(
@@ -71,35 +72,34 @@ def test_costs_have_the_digits_that_they_need(cost: float, said: str) -> None:
 
 @pytest.mark.parametrize(("n", "said"), [(30, "10 %"), (65, "5 %"), (1_000, "0.3 %"), (100_000, "0.003 %")])
 def test_the_failures_that_may_be_hidden_are_rounded_up(n: int, said: str) -> None:
-    assert no_failure_sentence(n, failure_bound(n)) == f"0 of {n:,} failed; up to {said} may still fail"
+    assert no_failure_sentence(n, failure_bound(n)) == f"0 of {n:,} failed; 95 % upper bound {said}"
 
 
 @pytest.mark.parametrize(
     ("n_cases", "said"),
     [
-        (5, "no difference can be told from chance; add cases"),
-        (6, "you can see differences of about 48 points at best; smaller ones will look like chance"),
-        (10, "you can see differences of about 37 points; smaller ones will look like chance"),
+        (5, "none with 5 cases × 5 trials; add cases"),
+        (6, "at best 48 points, with 6 cases × 5 trials"),
+        (10, "about 37 points, with 10 cases × 5 trials"),
     ],
 )
 def test_few_cases_promise_no_more_than_their_test_can_keep(n_cases: int, said: str) -> None:
-    assert gap_sentence(n_cases, 5, smallest_gap(n_cases, 5)) == f"With {n_cases} cases × 5 trials {said}"
+    assert gap_sentence(n_cases, 5, smallest_gap(n_cases, 5)) == f"Smallest detectable difference: {said}"
 
 
 def test_one_of_many_is_said_in_the_singular() -> None:
     assert counted_words(1, 1, "case") == "1 of 1 case"
     assert counted_words(0, 2, "case") == "0 of 2 cases"
-    assert changes_sentence(1, 50) == "1 of 50 changes stands out after correction for many comparisons"
     assert g_pass_words(4, 0.25) == "at least 1 of 4 trials passes"
     assert curve_note(1, 3, 1) == "1 of 3 cases has 1 scored trial; the others are left out of these rows."
     assert mean_sentence(0.5, None, 2, 1, "at least 0.80") == "Mean 0.50 of 2. 1 of 2 is at least 0.80."
-    assert rate_words(249 / 250, Interval(0.977, 0.999)) == "99.6 %, could be 98–100 %"
+    assert rate_words(249 / 250, Interval(0.977, 0.999)) == "99.6 %, 95 % CI 98–100 %"
 
 
 def test_gates_tell_a_near_miss_from_the_bar() -> None:
-    run = RunNumbers((CaseNumbers("one", 1_999, 1, 1, 0, 2_001),), cost=0.30004)
+    run = RunNumbers.of_cases([CaseNumbers("one", Counts(2_001, 1_999, 1, 1))], cost=0.30004)
 
-    outcomes = judge_gates(Gates(min_pass_rate=1.0, min_case_pass_rate=1.0, max_cost=0.3), run)
+    outcomes = conclude(Gates(min_pass_rate=1.0, min_case_pass_rate=1.0, max_cost=0.3), run).gates
 
     assert [(each.is_held, each.sentence.partition(";")[0]) for each in outcomes] == [
         (False, "pass rate 0.9995 is below 1: 1,999 of 2,000 passed"),

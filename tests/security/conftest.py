@@ -210,7 +210,7 @@ def fill(fort: Fort) -> None:
     agent = desk.agents.list()[0].ref
     fort.evalset = desk.evalsets.list()[0].id
     evalset, _, path = desk.evalsets.read(fort.evalset)
-    from evaldesk.desk.cases import case_keys
+    from evaldesk.desk.evalsets.cases import case_keys
 
     fort.cases = case_keys(evalset.cases)
     state = dict(zip(texts, texts, strict=True))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from evaldesk.errors import FormatError
-from evaldesk.formats import parquet
+from evaldesk.formats.osmosis import dataset as parquet
 
 
 @pytest.mark.parametrize("is_nested", [False, True], ids=["a column", "a list in a column"])

@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+from evaldesk.run_options import offered
+
 HOSTILE = (
     "os:system",
     "subprocess:Popen",
@@ -121,8 +123,11 @@ def test_a_new_eval_set_gets_a_plain_name_in_its_folder(fort: Any, name: str) ->
     assert fort.fingerprint() == before
 
 
-# What each form may ask for. A field that is new here needs a reason why it cannot choose code, a key or a path.
+# What each form may ask for, beside numbers, ticks and choices of the table of run options. A field that is new here
+# needs a reason why it cannot choose code, a key or a path.
 FIELDS = {
+    *(option.name for option in offered("form") if option.kind in ("whole", "number", "switch", "choice")),
+    "like",  # the number of an earlier run
     *(
         "agent",
         "run",
@@ -143,7 +148,21 @@ FIELDS = {
         "note",
         "check",
     ),
-    *("errors_are_failures", "filled", "try", "how", "only", "sort", "status", "q", "tag", "before", "after", "start"),
+    *(
+        "errors_are_failures",
+        "strict",
+        "filled",
+        "try",
+        "how",
+        "only",
+        "sort",
+        "status",
+        "q",
+        "tag",
+        "before",
+        "after",
+        "start",
+    ),
     *("state", "title", "message", "name", "description", "file", "choice", "tags", "app", "user", "initial", "final"),
     *("op", "version", "raw", "form", "then", "new-set", "step", "another", "outcome", "outputs", "rubrics"),
 }

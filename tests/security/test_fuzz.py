@@ -136,7 +136,7 @@ def test_a_long_name_is_not_compared_with_every_other(fort: Any, monkeypatch: py
         compared.append(name)
         return []
 
-    monkeypatch.setattr("evaldesk.errors.get_close_matches", get_close_matches)
+    monkeypatch.setattr("difflib.get_close_matches", get_close_matches)
 
     answer = fort.post("/sessions", agent="dice" * 2_000_000, state="{}")
 

@@ -15,12 +15,12 @@ from typing import Any
 import pytest
 
 from evaldesk import paths
-from evaldesk.engine import process
+from evaldesk.engine.host import process
 from evaldesk.settings import read_settings
 from evaldesk.store import Store, hold_workspace
 from evaldesk.web import server
 
-SOURCE = Path(process.__file__).parents[1]
+SOURCE = Path(process.__file__).parents[2]
 TOKEN = "a-token-nobody-may-see"
 
 
@@ -119,7 +119,7 @@ def test_a_dotenv_file_is_not_loaded(tmp_path: Path) -> None:
     (tmp_path / ".env").write_text("EVALDESK_MODELS=evil/model\nCANARY_API_KEY=loaded\n")
 
     settings = read_settings(tmp_path, (tmp_path,), environment={})
-    code = "import os, evaldesk.engine.worker, evaldesk.llm; print(os.environ.get('CANARY_API_KEY'))"
+    code = "import os, evaldesk.engine.worker.main, evaldesk.llm; print(os.environ.get('CANARY_API_KEY'))"
     seen = subprocess.run([sys.executable, "-P", "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True)
 
     assert settings.models == ()
@@ -130,7 +130,7 @@ def test_a_defect_is_an_id_and_no_trace(
     open_fort: Callable[..., Any], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     fort = open_fort()
-    monkeypatch.setattr(fort.desk.runs, "read_page", None)
+    monkeypatch.setattr("evaldesk.pages.run.read_run", None)
 
     answer = fort.get(f"/runs/{fort.run}?q=<script>%0aforged line")
 
@@ -176,7 +176,7 @@ def test_no_code_is_made_of_data() -> None:
     # Patterns, paths into a state, and a .env file that is read and sets nothing.
     assert found == {
         "matching/patterns.py: regex.compile",
-        "metrics/state_path.py: _environment().compile",
+        "metrics/state/state_path.py: _environment().compile",
         "agents/environment.py: dotenv.dotenv_values",
     }
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from evaldesk.cli.workspace import open_settings
 from evaldesk.desk.desk import Desk
+from evaldesk.desk.workspace import open_settings
 from evaldesk.errors import WorkspaceError
 from evaldesk.settings import read_settings
 from evaldesk.store import hold_workspace

@@ -11,29 +11,31 @@ from pathlib import Path
 import pytest
 
 from evaldesk import cli
-from evaldesk.cli.eval_report import show_details, show_result
-from evaldesk.cli.exchange_files import visible
-from evaldesk.desk.exporting import export_run
+from evaldesk.cli.eval.report import show_details, show_result
+from evaldesk.cli.files.exchange_files import visible
+from evaldesk.desk.evalsets.exporting import export_run
+from evaldesk.desk.runs.gates import CaseNumbers, RunNumbers, conclude
+from evaldesk.desk.runs.run_result import CaseResult
+from evaldesk.desk.runs.trial_rows import cell
 from evaldesk.errors import UsageError
 from evaldesk.model import (
     AgentRef,
     Case,
+    Counts,
     Criterion,
     ErrorRecord,
     Event,
+    Gates,
     RunConfig,
     Transcript,
     TrialResult,
     Turn,
     TurnRecord,
 )
-from evaldesk.report.annotations import case_annotation
-from evaldesk.report.gates import CaseNumbers, RunNumbers
-from evaldesk.report.markdown import SummaryPart, markdown_summary
-from evaldesk.report.run_result import CaseResult
-from evaldesk.report.spreadsheet import cell
-from evaldesk.report.turn_text import in_one_line, printable
+from evaldesk.pages.reports.annotations import case_annotation
+from evaldesk.pages.reports.markdown import SummaryPart, markdown_summary
 from evaldesk.store import Store
+from evaldesk.wording.printable import in_one_line, printable
 
 HOSTILE = (
     "=1+1\x1b]0;title\x07\x1b[2J\x9b31m\u202e\u2028\r\n::error file=x::forged\n##[add-mask]y\n  ::stop-commands::z"
@@ -95,16 +97,18 @@ def test_an_annotation_is_one_command_and_no_other() -> None:
 
 
 def test_a_summary_steers_nothing() -> None:
-    numbers = RunNumbers((CaseNumbers(HOSTILE, 0, 0, 1, 0, 1),))
+    numbers = RunNumbers.of_cases([CaseNumbers(HOSTILE, Counts(1, errored=1))])
 
-    assert steering(markdown_summary([SummaryPart(HOSTILE, numbers, {HOSTILE: HOSTILE})], [], None)) == []
+    summary = markdown_summary([SummaryPart(HOSTILE, numbers, {HOSTILE: HOSTILE})], conclude(Gates(), numbers), None)
+
+    assert steering(summary) == []
 
 
 def test_a_summary_names_nobody_and_no_issue() -> None:
     said = "thanks @someone, see #12, gh-34 and other/place#56"
-    numbers = RunNumbers((CaseNumbers("case", 0, 0, 1, 0, 1),))
+    numbers = RunNumbers.of_cases([CaseNumbers("case", Counts(1, errored=1))])
 
-    summary = markdown_summary([SummaryPart(said, numbers, {"case": said})], [], None)
+    summary = markdown_summary([SummaryPart(said, numbers, {"case": said})], conclude(Gates(), numbers), None)
 
     # As GitHub sees the text once Markdown has taken its backslashes.
     assert re.findall(r"(?:@|#|gh-)\w+", summary.replace("\\", "")) == []

@@ -12,7 +12,7 @@ import pytest
 
 from evaldesk.model import AgentRef, Case, ErrorRecord, RunConfig, Score, TrialResult, Turn, Usage, Verdict
 from evaldesk.store import Store
-from evaldesk.store.evalset_files import EvalSetFiles
+from evaldesk.store.evalsets.files import EvalSetFiles
 
 Plan = Callable[..., int]
 End = Callable[..., TrialResult]

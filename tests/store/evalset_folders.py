@@ -6,7 +6,7 @@ from pathlib import Path
 
 from evaldesk.formats import write_evalset
 from evaldesk.model import Case, EvalSet, Turn
-from evaldesk.store.evalset_files import EvalSetFiles
+from evaldesk.store.evalsets.files import EvalSetFiles
 
 SET = EvalSet("calc", cases=(Case("one", (Turn("hi"),), tags=("smoke",)), Case("two", (Turn("a"), Turn("b")))))
 FLAT = b'[\n  {\n    "query": "hi",\n    "reference": "hello"\n  }\n]\n'

@@ -10,12 +10,11 @@ from pathlib import Path
 import pytest
 from tests.store.evalset_folders import FLAT, SET, id_of, put
 
-from evaldesk.errors import ConflictError, EvaldeskError, FormatError, NotFoundError
+from evaldesk.errors import ConflictError, EvaldeskError, FormatError, LossError, NotFoundError
 from evaldesk.formats import write_evalset
 from evaldesk.model import Case, Turn
-from evaldesk.store import evalset_files
-from evaldesk.store.evalset_files import ChangedFileError, EvalSetFiles, LossError
-from evaldesk.store.evalset_search import find_files
+from evaldesk.store.evalsets import files as evalset_files
+from evaldesk.store.evalsets.files import ChangedFileError, EvalSetFiles, find_files
 
 
 def test_a_file_that_was_listed_is_shown_as_it_is_now_without_a_search(
@@ -155,7 +154,7 @@ def test_a_file_swapped_after_it_was_found_is_refused(
     before = outside.read_bytes()
     found = find_files([root])
     file_id = next(iter(found))
-    monkeypatch.setattr("evaldesk.store.evalset_files.find_files", lambda _: found)
+    monkeypatch.setattr("evaldesk.store.evalsets.files.find_files", lambda _: found)
     path.unlink()
     if what == "link":
         path.symlink_to(outside)

@@ -12,7 +12,7 @@ from tests.store.evalset_folders import FLAT, SET, id_of, places, put
 
 from evaldesk.errors import ConflictError, NotFoundError, UsageError
 from evaldesk.formats import write_evalset
-from evaldesk.store.evalset_files import EvalSetFiles
+from evaldesk.store.evalsets.files import EvalSetFiles
 
 
 def test_a_new_set_is_written_under_its_name(files: EvalSetFiles, root: Path) -> None:

@@ -11,9 +11,8 @@ from tests.store.evalset_folders import SET, places, put
 
 from evaldesk.errors import FormatError
 from evaldesk.formats import write_evalset
-from evaldesk.store.evalset_files import EvalSetFiles
-from evaldesk.store.evalset_names import evalset_file_id
-from evaldesk.store.evalset_search import MAX_DEPTH
+from evaldesk.store.evalsets.files import MAX_DEPTH, EvalSetFiles
+from evaldesk.store.evalsets.names import evalset_file_id
 from evaldesk.store.regular_file import read_regular
 
 
@@ -110,7 +109,7 @@ def test_an_unchanged_file_is_not_read_again(files: EvalSetFiles, root: Path, mo
         read.append(path.name)
         return read_regular(path, max_bytes)
 
-    monkeypatch.setattr("evaldesk.store.evalset_files.read_regular", reading)
+    monkeypatch.setattr("evaldesk.store.evalsets.files.read_regular", reading)
 
     put(root, "s1.evalset.json", write_evalset(replace(SET, description="new")))
     listed = files.list()

@@ -6,7 +6,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from evaldesk.store import LastStrip, Store
+from evaldesk.model.stored import LastStrip
+from evaldesk.store import Store
 
 PLACE = Path("evalsets") / "dice.evalset.json"
 

@@ -14,8 +14,9 @@ from sqlalchemy import Engine, event
 
 from evaldesk.errors import NotFoundError
 from evaldesk.model import ErrorRecord, Score, TrialResult, Usage
-from evaldesk.store import PendingTrial, Store
-from evaldesk.store.contribution import normalised
+from evaldesk.model.stored import PendingTrial
+from evaldesk.store import Store
+from evaldesk.store.runs.contribution import normalised
 
 Plan = Callable[..., int]
 End = Callable[..., TrialResult]

@@ -13,8 +13,8 @@ import pytest
 
 from evaldesk.model import ErrorRecord, TrialResult, Usage, Verdict
 from evaldesk.store import Store
-from evaldesk.store.contribution import normalised
-from evaldesk.store.totals import recount
+from evaldesk.store.runs.contribution import normalised
+from evaldesk.store.runs.totals import recount
 
 Plan = Callable[..., int]
 End = Callable[..., TrialResult]

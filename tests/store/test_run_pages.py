@@ -12,7 +12,8 @@ from sqlalchemy import Engine, event
 
 from evaldesk.errors import NotFoundError, UsageError
 from evaldesk.model import Criterion, TrialResult, Usage, Verdict
-from evaldesk.store import CaseFilter, CaseSort, Neighbours, Store
+from evaldesk.model.stored import CaseFilter, CaseSort, Neighbours
+from evaldesk.store import Store
 
 Plan = Callable[..., int]
 End = Callable[..., TrialResult]

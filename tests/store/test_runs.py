@@ -12,7 +12,8 @@ import pytest
 
 from evaldesk.errors import ConflictError, NotFoundError, UsageError
 from evaldesk.model import AgentRef, Case, Expected, RunConfig, SessionInit, ToolCall, TrialResult, Turn
-from evaldesk.store import LastStrip, RunStore, Store
+from evaldesk.model.stored import LastStrip
+from evaldesk.store import RunStore, Store
 
 Plan = Callable[..., int]
 End = Callable[..., TrialResult]

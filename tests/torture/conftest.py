@@ -18,6 +18,7 @@ from typing import Any
 
 import httpx2
 import pytest
+from tests.bound_processes import bound_python
 from tests.torture.brief_agent import BRIEF_AGENT
 
 TOKEN = "a-token-of-enough-letters"
@@ -86,7 +87,7 @@ class Place:
         log_path = self.folder / f"server{len(self.servers)}.log"
         with log_path.open("w") as log:
             process = subprocess.Popen(
-                [sys.executable, *program, "ui", *options, str(self.workspace)],
+                [*bound_python(*program), "ui", *options, str(self.workspace)],
                 stdout=subprocess.PIPE,
                 stderr=log,
                 text=True,
@@ -124,7 +125,7 @@ class Place:
 
     def workers(self) -> list[int]:
         """Process ids of the workers."""
-        return [pid for pid, command in self.processes().items() if "evaldesk.engine.worker" in command]
+        return [pid for pid, command in self.processes().items() if "evaldesk.engine.worker.main" in command]
 
     def workers_of_runs(self) -> list[int]:
         """Process ids of the workers that have played trials; the agent says who it was."""

@@ -25,8 +25,10 @@ SAID = """\
 ✗ ✗  case_7
     trial 1 failed: turn 1: response_match_score: 0 of 4 expected words, 0 of 1 given, after stemming
 2 × agent_raised: ValueError: threes are not found
-4 of 6 passed; could be 0–100 % (2 errored)
+4 of 6 passed; 95 % CI 0–100 % (2 errored)
 Run 1. `evaldesk open 1` shows it turn by turn.
+case_3 (2 of 2 trials): errored here, failed by `adk eval`: a trial that broke off counts as failed there
+Undecided: --max-error-rate: 2 of 8 trials errored (25 %), more than the tolerated 0
 """
 
 
@@ -133,7 +135,7 @@ def test_an_interrupted_run_keeps_what_is_finished_and_is_resumed_in_the_desk(
     assert process.returncode == 130
     assert without_progress(first + errors) == [
         "Finishing what is in flight; press Ctrl-C again to stop at once",
-        f"Stopped: {stopped.n_done} of 500 trials are done and stored. Go on with: evaldesk run resume 1",
+        f"Stopped: {stopped.n_done} of 500 trials are done and stored. Continue with: evaldesk run resume 1",
     ]
     assert stopped.status == "stopped"
     assert 0 < stopped.n_done < 500

@@ -19,7 +19,7 @@ import json, re, sys
 
 from starlette.testclient import TestClient
 
-from evaldesk.cli.workspace import open_settings
+from evaldesk.desk.workspace import open_settings
 from evaldesk.desk.desk import Desk
 from evaldesk.web.app import create_app
 from evaldesk.web.guard import guard_settings

@@ -74,7 +74,9 @@ def test_what_must_not_be_served_is_refused_before_anything_listens(
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
 
-    ended = brief.run("ui", "--no-open", "--port", str(port), *options)
+    on_port = [] if "--port" in options else ["--port", str(port)]
+
+    ended = brief.run("ui", "--no-open", *on_port, *options)
 
     assert ended.returncode == 2
     assert ended.stdout == ""

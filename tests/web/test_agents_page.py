@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from evaldesk.desk.agent_words import signature
 from evaldesk.model import AgentDescription, ToolDescription
+from evaldesk.pages.agents import signature
 
 
 def loaded(chat: Any) -> str:

@@ -175,7 +175,7 @@ def test_an_agent_that_raises_shows_its_trace_and_the_session_goes_on(chat: Any)
     chat.host.raises, chat.host.events = None, (ANSWER,)
     well = chat.say(session)
 
-    assert "The turn broke off" in broken
+    assert "The turn errored" in broken
     assert "agent.py, line 9" in broken
     assert "You rolled a 4." in well
     assert chat.client.get(session).text.count('<li id="turn-') == 2

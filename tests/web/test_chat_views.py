@@ -7,11 +7,11 @@ import json
 import pytest
 
 from evaldesk.model import AskedBy, Event, ToolCall, TurnRecord, Usage
-from evaldesk.web.conversation import MAX_SHOWN, TurnView, parts_of
-from evaldesk.web.json_layout import laid_out
+from evaldesk.pages.conversation import MAX_SHOWN, TurnView, parts_of
 from evaldesk.web.render import environment
 from evaldesk.web.timing import bars, timings, total_cost
 from evaldesk.web.words import speaker
+from evaldesk.wording.json_layout import laid_out
 
 FIRST = ToolCall("look", {"n": 1})
 SECOND = ToolCall("look", {"n": 2})

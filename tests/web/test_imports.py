@@ -175,7 +175,7 @@ def test_a_clash_of_names_is_answered_with_a_choice(visitor: Visitor, choice: st
 
     assert asked.status_code == 409
     assert "Replace calc" in asked.text
-    assert "What this file says" in asked.text
+    assert "Contents" in asked.text
     assert chosen.status_code == 303
     assert visitor.names == names
 
@@ -298,3 +298,18 @@ def test_a_run_may_come_with_its_metadata(visitor: Visitor) -> None:
     assert "m/x" in visitor.text(address)
     assert "choose the output.jsonl beside it" in alone.text
     assert "imported one by one" in visitor.client.post("/imports", files=others).text
+
+
+def test_an_import_offers_to_rename_cases_with_the_same_id(visitor: Visitor) -> None:
+    turn = {"user_content": {"parts": [{"text": "hi"}]}}
+    cases = [{"eval_id": name, "conversation": [turn]} for name in ("greeting", "other", "greeting")]
+    address = visitor.look_into(json.dumps({"eval_set_id": "mine", "eval_cases": cases}).encode(), "mine.evalset.json")
+
+    assert "greeting&#34; (cases 1 and 3)" in visitor.text(address)
+    refused = visitor.yes(address, name="mine")
+    renamed = visitor.yes(address, name="mine", renames="on")
+
+    assert refused.status_code == 422
+    assert renamed.status_code == 303
+    (file,) = visitor.desk.evalsets.list()
+    assert [case.id for case in visitor.desk.evalsets.evalset(file.id).cases] == ["greeting", "other", "greeting_2"]

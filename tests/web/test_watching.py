@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from evaldesk.desk.cases import case_key
+from evaldesk.desk.evalsets.cases import case_key
 
 SET = {
     "eval_set_id": "talks",
@@ -55,7 +55,7 @@ def test_watching_opens_a_session_that_says_how_it_ended(talks: Any) -> None:
     assert answer.status_code == 303
     assert "The simulated user ended the conversation." in session
     assert "asks, simulated" in session
-    assert talks.host.specs[-1].agent.kind == "evaldesk.agents.user_agent:adapt"
+    assert talks.host.specs[-1].agent.kind == "evaldesk.agents.users.agent:adapt"
     assert talks.host.specs[-1].state == {"rolls": [4]}
 
 

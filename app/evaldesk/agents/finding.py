@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from evaldesk import paths
-from evaldesk.agents.remote import remote_ref
+from evaldesk.agents.remote.remote import remote_ref
 from evaldesk.errors import NotFoundError, UsageError
 from evaldesk.model import AgentRef
 
@@ -61,7 +61,7 @@ def agent_ref(spec: str) -> AgentRef:
     name = spec.removeprefix("samples/")
     if name != spec:
         return _sample(name)
-    if ":" in spec:
+    if ":" in spec and not paths.is_windows_path(spec):
         return _module_ref(spec)
     said = "neither a folder, nor module:attr, nor samples/NAME, nor an agent that evaldesk.toml declares"
     hint = paths.did_you_mean(folder, "")

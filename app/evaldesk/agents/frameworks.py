@@ -2,18 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
-EXTRAS: Mapping[str, tuple[str, str]] = {
-    "google.adk": ("google-adk", "adk"),
-    "google.genai": ("google-adk", "adk"),
-    "google": ("google-adk", "adk"),
-    "agents": ("the OpenAI Agents SDK", "openai-agents"),
-    "langgraph": ("langgraph", "langgraph"),
-    "langchain_core": ("langgraph", "langgraph"),
-    "pydantic_ai": ("pydantic-ai", "pydantic-ai"),
-}
-"""The top of a module's name, the framework it belongs to, and the extra of Evaldesk that brings it."""
+from evaldesk.agents.kinds import AGENTS
 
 
 def is_from(found: object, package: str) -> bool:
@@ -27,8 +16,5 @@ def missing_package(error: BaseException) -> str:
     name = error.name if isinstance(error, ModuleNotFoundError) else None
     if name and name.startswith("osmosis_ai."):
         return f"Evaldesk's stand-in for osmosis_ai has no {name}; pip install osmosis-ai where Evaldesk is started"
-    tops = [top for top in EXTRAS if name and (name == top or name.startswith(f"{top}."))]
-    if not tops:
-        return ""
-    framework, extra = EXTRAS[max(tops, key=len)]
-    return f"it needs {framework}, which is not installed: pip install 'evaldesk[{extra}]'"
+    kind = AGENTS.of_module(name) if name else None
+    return f"it needs {kind.title}, which is not installed: pip install 'evaldesk[{kind.extra}]'" if kind else ""

@@ -7,7 +7,8 @@ import contextvars
 import inspect
 import threading
 from collections.abc import Callable, Mapping
-from typing import Any
+from concurrent.futures import Future
+from typing import Any, TypeVar
 
 JOIN_S = 5.0
 
@@ -29,7 +30,7 @@ async def called(function: Callable[..., Any], arguments: Mapping[str, Any], on_
     context = contextvars.copy_context()
     loop = asyncio.get_running_loop()
 
-    def settle(value: Any, error: BaseException | None) -> None:
+    def deliver(value: Any, error: BaseException | None) -> None:
         if not done.cancelled():
             done.set_exception(error) if error else done.set_result(value)
 
@@ -39,7 +40,7 @@ async def called(function: Callable[..., Any], arguments: Mapping[str, Any], on_
         except BaseException as raised:
             value, error = None, raised if isinstance(raised, Exception) else RuntimeError(repr(raised))
         if not loop.is_closed():
-            loop.call_soon_threadsafe(settle, value, error)
+            loop.call_soon_threadsafe(deliver, value, error)
 
     thread = threading.Thread(target=work, name="evaldesk-user-code", daemon=True)
     thread.start()
@@ -58,3 +59,23 @@ def _taken(function: Callable[..., Any], arguments: Mapping[str, Any]) -> dict[s
     if all(name in names for name in arguments):
         return dict(arguments)
     return dict(zip(names, arguments.values(), strict=False))
+
+
+T = TypeVar("T")
+
+
+async def in_thread(call: Callable[[], T]) -> T:
+    """What `call` gives in a daemon thread of its own, in the context of the caller."""
+    given: Future[T] = Future()
+    context = contextvars.copy_context()
+
+    def run() -> None:
+        if not given.set_running_or_notify_cancel():
+            return
+        try:
+            given.set_result(context.run(call))
+        except BaseException as error:
+            given.set_exception(error)
+
+    threading.Thread(target=run, name="evaldesk-tool", daemon=True).start()
+    return await asyncio.wrap_future(given)

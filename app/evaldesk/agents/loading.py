@@ -4,46 +4,22 @@ from __future__ import annotations
 
 import importlib
 import sys
-from collections.abc import Callable
+from collections.abc import Sequence
 from difflib import get_close_matches
 from pathlib import Path
 from types import ModuleType
-from typing import TypeAlias, cast
 
-from evaldesk.agents import osmosis_standin
 from evaldesk.agents.agent import Agent
 from evaldesk.agents.environment import load_environment
 from evaldesk.agents.finding import FACTORY, YAML_NAME
 from evaldesk.agents.frameworks import is_from, missing_package
-from evaldesk.agents.remote import REMOTE
+from evaldesk.agents.kinds import AGENTS, AgentKind
+from evaldesk.agents.osmosis import standin as osmosis_standin
 from evaldesk.agents.traces import user_place, user_trace
 from evaldesk.errors import AgentError, NotFoundError, UsageError
 from evaldesk.llm.client import set_environment
 from evaldesk.model import AgentRef
-from evaldesk.registry import Registry, import_target
-
-Adapt: TypeAlias = Callable[[object, AgentRef], Agent | None]
-
-AGENTS = Registry(
-    "agent adapter",
-    "evaldesk.agents",
-    {
-        "adk": "evaldesk.agents.adk:adapt_any",
-        "adk_server": "evaldesk.agents.adk_server:adapt",
-        "benchmark": "evaldesk.agents.benchmark:adapt",
-        "command": "evaldesk.agents.command:adapt",
-        "http": "evaldesk.agents.http_protocol:adapt",
-        "http_chat": "evaldesk.agents.http_chat:adapt",
-        "litellm": "evaldesk.agents.litellm:adapt",
-        "langgraph": "evaldesk.agents.langgraph:adapt",
-        "openai_agents": "evaldesk.agents.openai_agents:adapt",
-        "osmosis": "evaldesk.agents.osmosis:adapt",
-        "pydantic_ai": "evaldesk.agents.pydantic_ai:adapt",
-        "python": "evaldesk.agents.python:adapt",
-        "replay": "evaldesk.agents.replay:adapt",
-    },
-)
-LAST = "python"  # it takes any function, so every other adapter looks first
+from evaldesk.registry import import_target
 
 
 def load_agent(ref: AgentRef) -> Agent:
@@ -51,30 +27,38 @@ def load_agent(ref: AgentRef) -> Agent:
 
     Raises AgentError saying where in the user's code the import failed, or that no adapter knows what was found.
     """
-    _adapters(ref)
+    _check_kind(ref)
     set_environment()
     load_environment(ref.folder)
-    is_imported = ref.target not in {"", YAML_NAME} and ref.kind not in REMOTE
+    is_imported = ref.target not in {"", YAML_NAME} and not AGENTS.is_remote(ref.kind)
     return adapt_object(_part(_import(ref), ref) if is_imported else None, ref)
 
 
 def adapt_object(found: object, ref: AgentRef) -> Agent:
     """The agent that an object is. Raises AgentError when no adapter knows it."""
-    for adapt in _adapters(ref):
-        agent = adapt(found, ref)
+    for kind in _kinds(found, ref):
+        agent = kind.adapt()(found, ref)
         if agent is not None:
             return agent
-    kind = f"{type(found).__module__}.{type(found).__qualname__}"
+    name = f"{type(found).__module__}.{type(found).__qualname__}"
     raise AgentError(
-        f"{ref.target} is a {kind}, which no adapter knows ({', '.join(AGENTS)}); "
+        f"{ref.target} is a {name}, which no adapter knows ({', '.join(AGENTS)}); "
         "wanted an evaldesk.LlmAgent, a function (message) or (message, state), or an object with reply"
     )
 
 
-def _adapters(ref: AgentRef) -> list[Adapt]:
-    names = [ref.kind] if ref.kind else sorted(AGENTS, key=lambda name: name == LAST)
+def _kinds(found: object, ref: AgentRef) -> Sequence[AgentKind]:
+    """The kind that `ref` names, that of a factory of google-adk, or all kinds that may take the object."""
+    if ref.kind:
+        return [AGENTS[ref.kind]]
+    return [AGENTS["adk"]] if ref.target.endswith(f":{FACTORY}") and callable(found) else AGENTS.looking(found)
+
+
+def _check_kind(ref: AgentRef) -> None:
+    """Raise AgentError for a kind that is not installed."""
     try:
-        return [cast("Adapt", AGENTS.load(name)) for name in names]
+        if ref.kind:
+            AGENTS[ref.kind].adapt()
     except NotFoundError as error:
         raise AgentError(
             f"{ref.id} needs the agent adapter {ref.kind!r}, which is not installed; there are: {', '.join(AGENTS)}"

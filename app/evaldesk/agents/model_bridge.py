@@ -11,15 +11,14 @@ import asyncio
 import json
 import secrets
 import threading
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
-from evaldesk.agents.bridge_stream import streamed
-from evaldesk.agents.message_events import MessageEvents
-from evaldesk.agents.model_calls import ask, model_call, reply_message, reply_usage
+from evaldesk.agents.own.model_calls import ask, model_call, reply_message, reply_usage
+from evaldesk.agents.remote.message_events import MessageEvents
 from evaldesk.errors import EvaldeskError
 from evaldesk.model import Event, Session
 
@@ -118,3 +117,25 @@ class _Handler(BaseHTTPRequestHandler):
 
 def _error(message: str, kind: str) -> dict[str, Any]:
     return {"error": {"message": message, "type": kind, "code": kind}}
+
+
+def streamed(completion: dict[str, Any]) -> bytes:
+    """The completion in one piece, then why it ended, what it took, and the end of the stream."""
+    return b"".join(b"data: " + said + b"\n\n" for said in (*map(_encoded, _chunks(completion)), b"[DONE]"))
+
+
+def _chunks(completion: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    common = {**completion, "object": "chat.completion.chunk"}
+    usage = common.pop("usage", None)
+    [choice] = completion["choices"]
+    message = dict(choice["message"])
+    calls = message.pop("tool_calls", None) or ()
+    delta = {**message, "tool_calls": [{"index": index, **call} for index, call in enumerate(calls)]}
+    yield {**common, "choices": [{"index": 0, "delta": delta if calls else message, "finish_reason": None}]}
+    yield {**common, "choices": [{"index": 0, "delta": {}, "finish_reason": choice["finish_reason"]}]}
+    if usage is not None:
+        yield {**common, "choices": [], "usage": usage}
+
+
+def _encoded(chunk: dict[str, Any]) -> bytes:
+    return json.dumps(chunk).encode()

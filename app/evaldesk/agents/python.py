@@ -8,7 +8,7 @@ from contextlib import aclosing
 from dataclasses import dataclass, replace
 from typing import Any
 
-from evaldesk.agents.tool_limit import TOOL_LIMIT
+from evaldesk.agents.tools.time_limit import TOOL_LIMIT
 from evaldesk.errors import AgentError
 from evaldesk.model import AgentDescription, AgentRef, Event, EventKind, Session
 from evaldesk.wire import plain
@@ -41,7 +41,12 @@ class PythonAgent:
         """Name and docstring of the code."""
         name = getattr(self.found, "name", None) or getattr(self.found, "__name__", None)
         summary = (inspect.getdoc(self.found) or "").partition("\n\n")[0].replace("\n", " ")
-        return AgentDescription(name=name if isinstance(name, str) else self.ref.id, kind="python", description=summary)
+        return AgentDescription(
+            name=name if isinstance(name, str) else self.ref.id,
+            kind="python",
+            description=summary,
+            tells_cost=getattr(self.found, "tells_cost", False) is True,
+        )
 
     async def reply(self, session: Session, message: str) -> AsyncIterator[Event]:
         """Call the code and yield what it says, as events. Raises AgentError for what is no event."""

@@ -7,7 +7,7 @@ The file holds one transcript (`{"turns": […]}`), several of them by case and 
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -15,11 +15,14 @@ from typing import Any
 import msgspec
 
 from evaldesk.agents.agent import Agent
-from evaldesk.agents.message_events import MessageEvents, content_text
-from evaldesk.agents.recorded_tools import RECORDING
+from evaldesk.agents.tools.recorded import RECORDING
 from evaldesk.agents.trial_context import CURRENT_TRIAL
-from evaldesk.errors import AgentError
+from evaldesk.errors import AgentError, FormatError
 from evaldesk.model import AgentDescription, AgentRef, ErrorRecord, Event, Session, Transcript, TurnRecord
+from evaldesk.reading.notes import Notes
+from evaldesk.reading.strict_json import Document, Place
+from evaldesk.transcripts.chat_messages import read_chat
+from evaldesk.transcripts.messages import turns_of
 
 KIND = "replay"
 MAX_BYTES = 64 * 1024 * 1024
@@ -115,7 +118,7 @@ def read_recording(path: Path) -> list[Trial]:
         raise AgentError(f"{path}: no JSON: {error}") from error
     try:
         return list(_trials(found))
-    except (msgspec.ValidationError, ValueError) as error:
+    except (msgspec.ValidationError, ValueError, FormatError) as error:
         raise AgentError(f"{path}: no recording: {error}; wanted turns, trials, or a list of messages") from error
 
 
@@ -131,27 +134,8 @@ def _trials(found: Any) -> Iterator[Trial]:
 
 
 def _transcript_of(messages: list[Any]) -> Transcript:
-    """The turns that a list of chat messages makes up."""
-    turns: list[TurnRecord] = []
-    events: list[Event] = []
-    told = MessageEvents(events.append)
-    for index, message in enumerate(messages):
-        if not isinstance(message, Mapping) or "role" not in message:
-            raise ValueError(f"message {index + 1} has no role")
-        if message["role"] == "user":
-            _end_turn(turns, events)
-            turns.append(TurnRecord(content_text(message.get("content"))))
-        elif message["role"] != "system":
-            told.skip(messages[:index])
-            told.catch_up(messages[: index + 1])
-    _end_turn(turns, events)
-    return Transcript(tuple(turns))
-
-
-def _end_turn(turns: list[TurnRecord], events: list[Event]) -> None:
-    if turns:
-        turns[-1] = replace(turns[-1], events=tuple(events))
-    events.clear()
+    """The turns that a list of chat messages makes up, as they are when the list is imported. Raises FormatError."""
+    return Transcript(turns_of(read_chat(Place(Document(messages)), messages, Notes())))
 
 
 def _apply(event: Event, session: Session) -> None:

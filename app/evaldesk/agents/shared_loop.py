@@ -26,17 +26,17 @@ async def events_told(work: Callable[[Tell], Coroutine[Any, Any, None]]) -> Asyn
     `work` goes on after each event only when its listener asks for the next one, so that both may change the state
     of the session. It is cancelled when nobody listens any more.
     """
-    shared, lane = _loop(), asyncio.get_running_loop()
+    shared, own = _loop(), asyncio.get_running_loop()
     told: asyncio.Queue[tuple[Event, asyncio.Future[None]] | None] = asyncio.Queue()
 
     async def tell(event: Event) -> None:
         is_taken = shared.create_future()
-        lane.call_soon_threadsafe(told.put_nowait, (event, is_taken))
+        own.call_soon_threadsafe(told.put_nowait, (event, is_taken))
         await is_taken
 
     def end(_: object) -> None:
-        with suppress(RuntimeError):  # the lane's loop is closed: nobody listens
-            lane.call_soon_threadsafe(told.put_nowait, None)
+        with suppress(RuntimeError):  # the trial thread's loop is closed: nobody listens
+            own.call_soon_threadsafe(told.put_nowait, None)
 
     running = asyncio.run_coroutine_threadsafe(work(tell), shared)
     running.add_done_callback(end)

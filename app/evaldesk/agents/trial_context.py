@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from evaldesk.model import Case, JsonObject, JsonValue
 
-OWN_MARK = "$"  # keys of `extra` that Evaldesk itself wrote
+OWN_KEY_PREFIX = "$"  # keys of `extra` that Evaldesk itself wrote
 OWN_KEYS = frozenset({"tool_doubles", "simulated_user"})  # and those that only Evaldesk reads
 
 
@@ -27,7 +27,7 @@ class TrialContext:
     def columns(self) -> dict[str, JsonValue]:
         """What the case says beside its conversation: the columns of the row it was read from."""
         said = self.case.extra.items()
-        return {key: deepcopy(value) for key, value in said if not (key.startswith(OWN_MARK) or key in OWN_KEYS)}
+        return {key: deepcopy(value) for key, value in said if not (key.startswith(OWN_KEY_PREFIX) or key in OWN_KEYS)}
 
     @property
     def ground_truth(self) -> str | None:

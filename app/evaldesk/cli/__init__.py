@@ -19,17 +19,17 @@ from evaldesk.errors import EvaldeskError
 
 COMMANDS: Mapping[str, str] = {
     "ui": "evaldesk.cli.ui:ui",
-    "eval": "evaldesk.cli.eval:evaluate",
-    "run": "evaldesk.cli.run:run",
+    "eval": "evaldesk.cli.eval.command:evaluate",
+    "run": "evaldesk.cli.runs.group:run",
     "open": "evaldesk.cli.open:open_run",
     "agents": "evaldesk.cli.agents:agents",
     "doctor": "evaldesk.cli.doctor:doctor",
     "metrics": "evaldesk.cli.metrics:metrics",
     "rubric": "evaldesk.cli.rubric:rubric",
-    "import": "evaldesk.cli.import_:import_",
-    "export": "evaldesk.cli.export:export",
-    "convert": "evaldesk.cli.convert:convert",
-    "validate": "evaldesk.cli.validate:validate",
+    "import": "evaldesk.cli.files.import_:import_",
+    "export": "evaldesk.cli.files.export:export",
+    "convert": "evaldesk.cli.files.convert:convert",
+    "validate": "evaldesk.cli.files.validate:validate",
     "completion": "evaldesk.cli.completion:completion",
 }
 
@@ -37,15 +37,15 @@ WORDS: Mapping[str, str] = {
     "ui": "Chat with the agents under DIR and evaluate them in the browser.",
     "eval": "Run eval sets with AGENT: a folder, module:attr, or samples/NAME.",
     "run": "Submit, watch, stop and resume runs; NAME is a number, or how the name of a run begins.",
-    "open": "Show RUN, by its number or its name, in the browser; opens the desk where none is open.",
-    "agents": "Say what each agent is: kind, model, tools, sub-agents, missing keys, and why one does not load.",
-    "doctor": "Check the workspace, the agents, the models and the environment; writes nothing.",
+    "open": "Show RUN, by its number or its name, in the browser; starts the desk if necessary.",
+    "agents": "List the agents with kind, model, tools, sub-agents, missing keys and load errors.",
+    "doctor": "Check the workspace, the agents, the models and the environment; starts no run.",
     "metrics": "List the metrics, or show one with its options.",
     "rubric": "Grade the conversations of a JSONL file by a rubric.",
-    "import": "Take in each FILE: its eval set into the folder of eval sets, its runs into the database.",
-    "export": "Give out an eval set by its name, or a run by its number.",
-    "convert": "Write the eval set, or the run, that IN holds to OUT; `-` is the stream.",
-    "validate": "Say what each FILE is, how many cases and trials it holds, what is only kept, and what is wrong.",
+    "import": "Import each FILE: the eval set into the folder of eval sets, the runs into the database.",
+    "export": "Export an eval set by its name, or a run by its number.",
+    "convert": "Convert the eval set or the run of IN to OUT; `-` is the stream.",
+    "validate": "Show format, cases, trials, unused keys and errors of each FILE.",
     "completion": "Print the completion script of SHELL.",
 }
 """What the help of each command begins with, so that a list of commands imports none of them."""
@@ -83,7 +83,7 @@ class _Evaldesk(LazyGroup):
     context_settings={"help_option_names": ["-h", "--help"], "token_normalize_func": dashed},
 )
 @click.version_option(__version__, prog_name="evaldesk", message="%(prog)s %(version)s")
-@click.option(DEBUG, is_flag=True, expose_value=False, help="Show the trace of an error; may stand anywhere.")
+@click.option(DEBUG, is_flag=True, expose_value=False, help="Show the trace of an error.")
 @click.pass_context
 def cli(ctx: click.Context) -> None:
     """Make eval sets for your LLM agents, run them, and decide.
@@ -142,8 +142,8 @@ def _in_words(error: Exception) -> tuple[str, int]:
 
 def _shown(said: str) -> str:
     """The line without keys and without what would steer the terminal: it may quote an agent, a file, a provider."""
-    from evaldesk.report.turn_text import in_one_line
     from evaldesk.secrets import scrub
+    from evaldesk.wording.printable import in_one_line
 
     return in_one_line(scrub(said, os.environ))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import sys
 from collections.abc import Sequence
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from evaldesk.cli.runs_of import json_option, workspace_option
+from evaldesk.cli.runs.shared import json_option, workspace_option
 from evaldesk.errors import UsageError
 
 if TYPE_CHECKING:
@@ -26,23 +27,23 @@ EXIT_BROKEN = 1
 @json_option
 @workspace_option
 def agents(folders: tuple[str, ...], is_json: bool, workspace: str | None) -> None:
-    """Say what each agent is: kind, model, tools, sub-agents, missing keys, and why one does not load.
+    """List the agents with kind, model, tools, sub-agents, missing keys and load errors.
 
-    Looks under DIR, the current folder unless given, and in evaldesk.toml; shows the samples where there is none.
-    Exit code 0: all load; 1: not all.
+    Reads DIR (default: the current folder) and evaldesk.toml; without agents it lists the samples.
+    Exit code 0: all load; 1: at least one does not.
 
     \b
     evaldesk agents
     evaldesk agents my_agents --json
     """
-    from evaldesk.desk.agents_asked import ask_agents
+    from evaldesk.desk.doctor import ask_agents
 
     found = asyncio.run(ask_agents(settings_of(folders, workspace)))
     if is_json:
-        from evaldesk.desk.agent_words import agent_facts
-        from evaldesk.wire import to_json
+        from evaldesk.pages.agents import agent_facts
 
-        click.echo(to_json([agent_facts(agent) for agent in found]).decode())
+        facts = [agent_facts(agent) for agent in found]
+        click.echo(json.dumps(facts, ensure_ascii=False, separators=(",", ":")))
     else:
         _show(found)
     sys.exit(EXIT_BROKEN if any(agent.state == "failed" for agent in found) else 0)
@@ -61,8 +62,8 @@ def settings_of(folders: tuple[str, ...], workspace: str | None) -> Settings:
 
 
 def _show(found: Sequence[FoundAgent]) -> None:
-    from evaldesk.desk.agent_words import agent_facts, kind_words
-    from evaldesk.report.turn_text import printable
+    from evaldesk.pages.agents import agent_facts, kind_words
+    from evaldesk.wording.printable import printable
 
     for agent in found:
         facts: dict[str, Any] = agent_facts(agent)
@@ -81,7 +82,7 @@ def _show(found: Sequence[FoundAgent]) -> None:
 
 
 def _lines(facts: dict[str, Any], indent: str = "") -> list[str]:
-    from evaldesk.desk.agent_words import kind_words, signature
+    from evaldesk.pages.agents import kind_words, signature
 
     place = f"{facts['target'] or 'evaldesk.toml'} in {facts['folder']}" if facts.get("folder") else facts.get("target")
     lines = [f"{indent}{place}"] if place else []

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from evaldesk.cli.agents import settings_of
-from evaldesk.cli.runs_of import workspace_option
+from evaldesk.cli.runs.shared import workspace_option
 
 if TYPE_CHECKING:
     from evaldesk.desk.doctor import Finding
@@ -21,12 +21,14 @@ MARKS = {"good": ("ok", "green"), "warning": ("look", "yellow"), "bad": ("bad", 
 
 @click.command(name="doctor")
 @click.argument("folders", nargs=-1, metavar="[DIR]...")
-@click.option("--call", "is_called", is_flag=True, help="Ask each model one small question; costs a little.")
+@click.option("--call", "is_called", is_flag=True, help="Send one small request to each model; has a small cost.")
 @workspace_option
 def doctor(folders: tuple[str, ...], is_called: bool, workspace: str | None) -> None:
-    """Check the workspace, the agents, the models and the environment; writes nothing.
+    """Check the workspace, the agents, the models and the environment; starts no run.
 
-    Exit code 0: nothing stands in the way; 1: something does.
+    Unfinished files that killed writers left beside eval sets are removed; nothing else is written.
+
+    Exit code 0: no problem; 1: a problem.
 
     \b
     evaldesk doctor
@@ -34,7 +36,7 @@ def doctor(folders: tuple[str, ...], is_called: bool, workspace: str | None) -> 
     """
     findings = asyncio.run(_findings(settings_of(folders, workspace), is_called))
     width = max(len(found.about) for found in findings)
-    from evaldesk.report.turn_text import printable
+    from evaldesk.wording.printable import printable
 
     for found in findings:
         mark, colour = MARKS[found.state]
@@ -44,7 +46,7 @@ def doctor(folders: tuple[str, ...], is_called: bool, workspace: str | None) -> 
 
 async def _findings(settings: Settings, is_called: bool) -> list[Finding]:
     from evaldesk.desk import doctor as look
-    from evaldesk.desk.agents_asked import ask_agents
+    from evaldesk.desk.doctor import ask_agents
 
     agents = await ask_agents(settings)
     models = look.models_of(settings, agents)

@@ -8,10 +8,10 @@ import sys
 import time
 from collections.abc import Mapping
 
-from evaldesk.desk.run_mark import is_alive
+from evaldesk.desk.runs.owner import is_owner_alive
+from evaldesk.desk.serving import desk_address
 from evaldesk.settings import Settings
 from evaldesk.store import Store
-from evaldesk.store.lock import address_of_holder
 
 WAIT_S = 5.0
 LOOK_S = 0.1
@@ -26,11 +26,6 @@ def hand_over(settings: Settings, run_id: int, *, environment: Mapping[str, str]
         return "desk"
     start_driver(settings, run_id, {**os.environ, **(environment or {})})
     return "driver"
-
-
-def desk_address(settings: Settings) -> str:
-    """Where the desk of the workspace answers, `unknown` while it opens; empty when none is open."""
-    return address_of_holder(settings.state_folder)
 
 
 def start_driver(settings: Settings, run_id: int, environment: Mapping[str, str]) -> int:
@@ -60,7 +55,7 @@ def _is_taken_up(settings: Settings, run_id: int) -> bool:
         end = time.monotonic() + WAIT_S
         while time.monotonic() < end:
             summary = store.runs.summary(run_id)
-            if is_alive(summary.driver) or summary.status not in ("pending", "running"):
+            if is_owner_alive(summary.driver) or summary.status not in ("pending", "running"):
                 return True
             time.sleep(LOOK_S)
     return False

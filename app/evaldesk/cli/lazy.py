@@ -2,19 +2,44 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import functools
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import click
 
-from evaldesk.collecting import no_collecting
 from evaldesk.errors import NotFoundError
+from evaldesk.gc_control import gc_paused
 from evaldesk.registry import import_target
 
 
 def dashed(name: str) -> str:
     """`--config_file_path` as `--config-file-path`: every option may be written either way."""
     return name.replace("_", "-")
+
+
+def refusing_repeats(command: click.Command) -> click.Command:
+    """The command, which refuses an option with a value that is given twice, unless it may be repeated."""
+    for param in command.params:
+        if isinstance(param, click.Option) and not (param.multiple or param.count or param.is_flag):
+            vars(param)["add_to_parser"] = functools.partial(_add_once, param)
+    return command
+
+
+def _add_once(option: click.Option, parser: Any, ctx: click.Context) -> None:
+    """Have the parser of a command know the option, and refuse its second value."""
+    click.Option.add_to_parser(option, parser, ctx)
+    known = {**parser._long_opt, **parser._short_opt}
+    for parsed in {id(each): each for each in known.values() if each.obj is option}.values():
+        parsed.process = functools.partial(_process_once, option, parsed.process, ctx)
+
+
+def _process_once(
+    option: click.Option, process: Callable[[Any, Any], None], ctx: click.Context, value: Any, state: Any
+) -> None:
+    if option.name in state.opts:
+        raise click.UsageError(f"{' / '.join(option.opts)} is given twice; leave one out.", ctx)
+    process(value, state)
 
 
 class LazyGroup(click.Group):
@@ -49,9 +74,9 @@ class LazyGroup(click.Group):
         """The command, imported now."""
         if cmd_name not in self._targets:
             return None
-        with no_collecting():
+        with gc_paused():
             command = import_target(self._targets[cmd_name])
-        return command if isinstance(command, click.Command) else None
+        return refusing_repeats(command) if isinstance(command, click.Command) else None
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """The commands with their words, in the order of the table."""

@@ -8,25 +8,25 @@ from pathlib import Path
 
 import click
 
-from evaldesk.cli.exchange_files import open_home
-from evaldesk.cli.runs_of import named_run, opened_store, workspace_option
+from evaldesk.cli.files.exchange_files import open_home
+from evaldesk.cli.runs.shared import named_run, opened_store, workspace_option
 from evaldesk.errors import WorkspaceError
 
 
 @click.command(name="open")
 @click.argument("run_name", metavar="RUN")
-@click.option("--no-open", is_flag=True, help="Say the address, and open no browser.")
+@click.option("--no-open", is_flag=True, help="Print the address; open no browser.")
 @workspace_option
 def open_run(run_name: str, no_open: bool, workspace: str | None) -> None:
-    """Show RUN, by its number or its name, in the browser; opens the desk where none is open.
+    """Show RUN, by its number or its name, in the browser; starts the desk if necessary.
 
     \b
     evaldesk open 12
     evaldesk open my-run --no-open
     """
-    from evaldesk.cli.handover import desk_address
     from evaldesk.cli.ui import LOOPBACK, has_screen
-    from evaldesk.cli.workspace import open_settings
+    from evaldesk.desk.serving import desk_address
+    from evaldesk.desk.workspace import open_settings
     from evaldesk.web.guard import LOOPBACK_NAMES
     from evaldesk.web.server import ADDRESS_NAME, Address, open_in_browser, serve
 

@@ -11,25 +11,38 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from evaldesk.durable_files import make_folder, write_output
 from evaldesk.errors import UsageError
 
 if TYPE_CHECKING:
-    from evaldesk.desk.rubric_configs import RubricConfig
-    from evaldesk.desk.rubric_records import RubricRecord
+    from evaldesk.desk.criteria.rubric_configs import RubricConfig
+    from evaldesk.desk.criteria.rubric_records import RubricRecord
+
+
+import os
+from collections.abc import Sequence
+
+from evaldesk.desk.criteria.rubric_configs import RubricConfig
+from evaldesk.desk.criteria.rubric_judging import JudgedRecord, JudgedRun, statistics
+from evaldesk.errors import FormatError
+from evaldesk.secrets import scrub
+from evaldesk.wording.printable import printable
 
 EXIT_ERRORS = 1
 
 
 @click.command(name="rubric")
 @click.option("--data", "-d", required=True, metavar="FILE", help="Conversations, one JSON object a line.")
-@click.option("--rubric", "-r", required=True, metavar="TEXT|@FILE|ID", help="What is good; with a config its id.")
+@click.option(
+    "--rubric", "-r", required=True, metavar="TEXT|@FILE|ID", help="Text of the rubric; with --config its id."
+)
 @click.option("--model", help="The judge, as LiteLLM names it, such as openai/gpt-4o-mini or demo/judge.")
 @click.option("--number", "-n", type=click.IntRange(1, 1000), default=1, show_default=True, help="Grades of each line.")
-@click.option("--config", "-c", metavar="YAML", help="Rubrics by id; rubric_configs.yaml beside the data unless given.")
+@click.option("--config", "-c", metavar="YAML", help="Rubrics by id; default: rubric_configs.yaml beside the data.")
 @click.option("--output", "-o", metavar="FILE", help="Write all grades as JSON.")
 @click.option("--baseline", "-b", metavar="FILE", help="An earlier output to compare with.")
-@click.option("--score-min", type=float, help="The worst grade; 0 unless given.")
-@click.option("--score-max", type=float, help="The best grade; 1 unless given.")
+@click.option("--score-min", type=float, help="The worst grade; default 0.")
+@click.option("--score-max", type=float, help="The best grade; default 1.")
 @click.option("--timeout", "timeout_s", type=click.FloatRange(0.1, 3600), help="Seconds for one attempt of a grade.")
 @click.option("--api-key", hidden=True)
 def rubric(**given: Any) -> None:
@@ -43,9 +56,8 @@ def rubric(**given: Any) -> None:
     evaldesk rubric -d talks.jsonl -r @rubric.txt --model demo/judge -o grades.json
     evaldesk rubric -d talks.jsonl -r support_followup -c rubric_configs.yaml
     """
-    from evaldesk.cli.rubric_output import compare, json_of_config, json_of_model, show
-    from evaldesk.desk.rubric_judging import judge_records
-    from evaldesk.desk.rubric_records import read_records
+    from evaldesk.desk.criteria.rubric_judging import judge_records
+    from evaldesk.desk.criteria.rubric_records import read_records
 
     if given["api_key"]:
         raise UsageError("--api-key shows the key to everybody on this machine; set the provider's variable instead")
@@ -67,8 +79,7 @@ def rubric(**given: Any) -> None:
 
 def _config(data: Path, given: dict[str, Any]) -> tuple[RubricConfig, str]:
     """The rubric, and the config file it is from; empty for one of the command line."""
-    from evaldesk.desk.rubric_configs import RubricConfig, find_rubric_config, read_rubric_config
-    from evaldesk.metrics.judges.options import JudgeOptions
+    from evaldesk.desk.criteria.rubric_configs import find_rubric_config, given_rubric, read_rubric_config
 
     named = given["config"]
     found = Path(named) if named else None if given["model"] else find_rubric_config(data, Path.cwd())
@@ -76,9 +87,7 @@ def _config(data: Path, given: dict[str, Any]) -> tuple[RubricConfig, str]:
         return read_rubric_config(found, given["rubric"]).but(given), str(found)
     if not given["model"]:
         raise UsageError("name the judge with --model, or a file of rubrics with --config", field="model")
-    options = JudgeOptions(judge_model=given["model"], timeout_s=given["timeout_s"] or 60.0)
-    low, high = given["score_min"] or 0.0, 1.0 if given["score_max"] is None else given["score_max"]
-    return RubricConfig(given["rubric"], _text(given["rubric"]), options, low, high), ""
+    return given_rubric(given, _text(given["rubric"])), ""
 
 
 def _chosen(records: list[RubricRecord], config: RubricConfig, path: Path) -> list[RubricRecord]:
@@ -106,9 +115,135 @@ def _bytes(path: Path) -> bytes:
 
 
 def _write(path: Path, output: dict[str, Any]) -> None:
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(json.dumps(output, indent=2, ensure_ascii=False) + "\n", "utf-8")
-    except OSError as error:
-        raise UsageError(f"{path}: {error.strerror}") from error
+    make_folder(path.parent)
+    write_output(path, (json.dumps(output, indent=2, ensure_ascii=False) + "\n").encode())
     click.echo(f"Wrote {path}.")
+
+
+PREVIEW = 140
+
+
+def json_of_model(
+    judged: Sequence[JudgedRecord], config: RubricConfig, data: Path, number: int, started: datetime, _: str
+) -> dict[str, Any]:
+    """The output of `eval rubric`, whose rubric and model come from the command line."""
+    return {
+        "generated_at": started.isoformat(),
+        "model": config.options.models[0],
+        "rubric": config.text,
+        "data_path": str(data),
+        "number": number,
+        "overall_statistics": statistics(_scores(judged)),
+        "records": [
+            {
+                "index": each.record.index - 1,
+                "label": each.record.label,
+                "scores": [run.score for run in each.runs],
+                "explanations": [run.explanation for run in each.runs],
+                "errors": [*map(_clean, each.errors)],
+                "statistics": statistics(each.scores),
+            }
+            for each in judged
+        ],
+    }
+
+
+def json_of_config(
+    judged: Sequence[JudgedRecord], config: RubricConfig, data: Path, number: int, started: datetime, source: str
+) -> dict[str, Any]:
+    """The output of `eval-rubric`, whose rubric and model come from a file."""
+    provider, _, model = config.options.models[0].partition("/")
+    n_runs, n_good = sum(len(each.runs) for each in judged), len(_scores(judged))
+    counts = {"total_runs": n_runs, "success_count": n_good, "failure_count": n_runs - n_good}
+    return {
+        "generated_at": started.isoformat(),
+        "rubric_id": config.id,
+        "rubric_source": source,
+        "provider": provider,
+        "model": model,
+        "number": number,
+        "config_path": source,
+        "data_path": str(data),
+        "overall_statistics": statistics(_scores(judged)) | counts,
+        "records": [_record(each) for each in judged],
+        "output_identifier": int(started.timestamp()),
+    }
+
+
+def compare(output: dict[str, Any], path: Path, data: bytes) -> dict[str, Any]:
+    """The numbers of an earlier output beside those of this one. Raises FormatError when it is none."""
+    try:
+        earlier: Any = json.loads(data)["overall_statistics"]
+        before = {key: float(earlier[key]) for key in ("average", "variance", "stdev", "min", "max")}
+    except (ValueError, KeyError, TypeError) as error:
+        raise FormatError("this is no output of evaldesk rubric with its statistics", source=str(path)) from error
+    now = output["overall_statistics"]
+    delta = {key: now[key] - value for key, value in before.items() if now[key] is not None}
+    return {"source_path": str(path), "baseline_statistics": before, "delta_statistics": delta}
+
+
+def show(judged: Sequence[JudgedRecord], config: RubricConfig, output: dict[str, Any]) -> None:
+    """A line for each record, what went wrong, and the answer."""
+    for each in judged:
+        found = statistics(each.scores)
+        mean = "–" if found["average"] is None else f"{found['average']:.3g}"
+        spread = f" ({found['min']:g} to {found['max']:g})" if len(set(each.scores)) > 1 else ""
+        why = next((run.explanation for run in each.runs if run.explanation), "")
+        click.echo(f"{mean:>6}{spread}  {printable(each.record.label)}  {click.style(_preview(why), dim=True)}")
+        for error in dict.fromkeys(each.errors):
+            click.echo(click.style(f"        not graded: {printable(_clean(error))}", fg="yellow"))
+    found, n_missing = output["overall_statistics"], sum(len(each.errors) for each in judged)
+    n = len(_scores(judged))
+    answer = f"No grade could be given by {config.options.models[0]}."
+    if n:
+        answer = (
+            f"{n} grades by {config.options.models[0]}: mean {found['average']:.3g}, deviation {found['stdev']:.3g}, "
+            f"{found['min']:g} to {found['max']:g}, of {config.low:g} to {config.high:g}."
+        )
+        answer += f" {n_missing} could not be given." if n_missing else ""
+    click.echo(answer)
+    if "baseline_comparison" in output:
+        delta = output["baseline_comparison"]["delta_statistics"].get("average")
+        if delta is not None:
+            click.echo(f"Mean {delta:+.3g} against {printable(output['baseline_comparison']['source_path'])}.")
+
+
+def _record(each: JudgedRecord) -> dict[str, Any]:
+    row = each.record.row
+    return {
+        "id": str(row.get("id") or each.record.label),
+        "record_index": each.record.index,
+        "conversation_id": row.get("conversation_id"),
+        "input_record": dict(row),
+        "statistics": statistics(each.scores)
+        | {"total_runs": len(each.runs), "success_count": len(each.scores), "failure_count": len(each.errors)},
+        "runs": [_run(run, number) for number, run in enumerate(each.runs, 1)],
+    }
+
+
+def _run(run: JudgedRun, number: int) -> dict[str, Any]:
+    return {
+        "run_index": number,
+        "status": "error" if run.error else "success",
+        "started_at": run.started.isoformat(),
+        "completed_at": run.completed.isoformat(),
+        "duration_seconds": run.duration_s,
+        "score": run.score,
+        "explanation": run.explanation,
+        "preview": _preview(run.explanation),
+        "error": _clean(run.error) or None,
+        "raw": run.raw,
+    }
+
+
+def _preview(text: str) -> str:
+    line = printable(" ".join(text.split()))
+    return line if len(line) <= PREVIEW else f"{line[: PREVIEW - 1]}…"
+
+
+def _scores(judged: Sequence[JudgedRecord]) -> list[float]:
+    return [score for each in judged for score in each.scores]
+
+
+def _clean(text: str) -> str:
+    return scrub(text, os.environ)

@@ -10,8 +10,8 @@ from dataclasses import replace
 
 import click
 
-from evaldesk.collecting import no_collecting, settle
 from evaldesk.errors import UsageError
+from evaldesk.gc_control import freeze, gc_paused
 
 DEFAULT_PORT = 8420
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
@@ -26,7 +26,7 @@ LOOPBACK = ("127.0.0.1", "localhost", "::1")
 @click.option("--token", help="The token of the address; a random one unless given.")
 @click.option("--demo", is_flag=True, help="Serve the sample agents and eval sets.")
 @click.option("--no-open", is_flag=True, help="Do not open a browser.")
-@click.option("--workspace", help="The folder that holds .evaldesk; the current one unless given.")
+@click.option("--workspace", help="The folder with .evaldesk; default: the current folder.")
 @click.option("--base-url", help="An OpenAI-compatible endpoint for the agents' models.")
 @click.option("--listen-beyond-loopback", is_flag=True, help="Let other machines connect. Needs --allowed-host.")
 @click.option("--allowed-host", multiple=True, metavar="NAME", help="A name that browsers may use for this desk.")
@@ -52,12 +52,12 @@ def ui(
     names = _names(host, listen_beyond_loopback, allowed_host)
     if token is not None and not re.fullmatch(r"[A-Za-z0-9_.~-]{16,200}", token):
         raise UsageError("--token: 16 to 200 letters, digits, _ . ~ or -; leave it out for a random one")
-    with no_collecting():
-        from evaldesk.cli.workspace import open_settings
+    with gc_paused():
+        from evaldesk.desk.workspace import open_settings
         from evaldesk.model import ModelOptions
         from evaldesk.web.server import Address, serve
 
-        settle()
+        freeze()
     settings = open_settings(folders, workspace=workspace, is_demo=demo)
     settings = replace(settings, model_options=settings.model_options | ModelOptions(base_url=base_url))
     is_person = sys.stdout.isatty() and not no_open and has_screen(sys.platform, os.environ)

@@ -17,7 +17,6 @@ NAME = "judge"
 LABEL = "Scripted demo judge, which only counts words:"
 SLIPPED = " It says the opposite of what follows, on purpose."
 ENOUGH = 0.5
-MAX_SPOKEN = 5
 
 _MARK = re.compile(r"<<<NAME ([0-9a-f]+)>>>")
 _WORD = re.compile(r"[^\W_]+")

@@ -1,4 +1,4 @@
-"""The verdict that ADK gives the same trials, by its own rules. (reference/adk.md 2.4)
+"""The verdict of ADK's `AgentEvaluator`, which pools the runs of a case, by its own rules. (reference/adk.md 2.4)
 
 ADK reads a case otherwise where it says nothing: no expected calls are "no call may be made", and no reference is the
 empty text. What could not be judged it leaves out, and the runs of a case it pools into one mean for each metric.
@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
+from evaldesk.desk.other_tools import READ_OTHERWISE, as_adk_reads
+from evaldesk.desk.runs.run_result import CaseResult
 from evaldesk.metrics import score_trial
-from evaldesk.model import Case, Criterion, Score, TrialResult, Verdict
-from evaldesk.report.run_result import CaseResult
+from evaldesk.model import Case, Criterion, Score, TrialResult
 
-READ_OTHERWISE = ("tool_trajectory_avg_score", "response_match_score")
 ROUND = ".4g"
 
 
@@ -59,17 +59,6 @@ def adk_failures(case: CaseResult, criteria: Sequence[Criterion]) -> list[str]:
     return broken + reasons
 
 
-def adk_trial_verdict(case: Case, trial: TrialResult, criteria: Sequence[Criterion]) -> Verdict:
-    """What `adk eval` makes of one trial: it knows no errors, and passes what one metric passes and none fails."""
-    if trial.error is not None:
-        return "failed"
-    pooled = [_pooled(case, [trial], each, each.threshold) for each in criteria if each.threshold is not None]
-    judged = [each.is_passed for each in pooled if each.mean is not None]
-    if not judged:
-        return "unscored"
-    return "passed" if all(judged) else "failed"
-
-
 def _pooled(case: Case, trials: Sequence[TrialResult], criterion: Criterion, threshold: float) -> PooledScore:
     scores = [score for trial in trials for score in _adk_scores(case, trial, criterion)]
     values = [score.value for score in scores if score.value is not None]
@@ -83,24 +72,8 @@ def _adk_scores(case: Case, trial: TrialResult, criterion: Criterion) -> Iterato
     scores: Sequence[Score] = [score for score in trial.scores if score.metric == criterion.metric]
     if criterion.metric in READ_OTHERWISE and not any(score.error for score in scores):
         scores = score_trial(trial.transcript, as_adk_reads(case), [criterion])
-    turns = [score for score in scores if score.turn is not None]
+    turns = [score for score in scores if score.turn is not None and score.is_applicable]
     yield from turns or scores
-
-
-def as_adk_reads(case: Case) -> Case:
-    """The case with what it does not assert taken for "nothing"."""
-    turns = (
-        replace(
-            turn,
-            expected=replace(
-                turn.expected,
-                tool_calls=() if turn.expected.tool_calls is None else turn.expected.tool_calls,
-                reference=turn.expected.reference or "",
-            ),
-        )
-        for turn in case.turns
-    )
-    return replace(case, turns=tuple(turns))
 
 
 def _is_higher_better(scores: Sequence[Score], threshold: float) -> bool:

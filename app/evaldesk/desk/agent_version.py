@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Iterator
 from pathlib import Path
 
-from evaldesk.engine.fingerprint import agent_files
+from evaldesk.engine.host.fingerprint import agent_files
 from evaldesk.model import AgentRef, RunConfig
 
 MAX_BYTES = 8 * 1024 * 1024

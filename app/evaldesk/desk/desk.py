@@ -11,17 +11,17 @@ from typing import TYPE_CHECKING
 from sqlalchemy.exc import SQLAlchemyError
 
 from evaldesk.desk.agents import AgentDesk
-from evaldesk.desk.evalsets import EvalSetDesk
+from evaldesk.desk.evalsets.evalsets import EvalSetDesk
 from evaldesk.engine import AgentHost
 from evaldesk.errors import EvaldeskError, WorkspaceError
 from evaldesk.settings import Settings
 from evaldesk.store import Store
 
 if TYPE_CHECKING:
-    from evaldesk.desk.importing import ImportDesk
-    from evaldesk.desk.runs import RunDesk
-    from evaldesk.desk.sessions import SessionDesk
-    from evaldesk.desk.watching import WatchDesk
+    from evaldesk.desk.chat.sessions import SessionDesk
+    from evaldesk.desk.chat.simulation import SimulationDesk
+    from evaldesk.desk.imports.importing import ImportDesk
+    from evaldesk.desk.runs.runs import RunDesk
 
 log = logging.getLogger("evaldesk.desk")
 
@@ -39,7 +39,7 @@ class Desk:
         self.agents = AgentDesk(settings, host)
         self.evalsets = EvalSetDesk(settings, store)
         self._warming: asyncio.Task[None] | None = None
-        self._attending: asyncio.Task[None] | None = None
+        self._polling: asyncio.Task[None] | None = None
 
     @classmethod
     def open(cls, settings: Settings) -> Desk:
@@ -49,28 +49,28 @@ class Desk:
     @cached_property
     def sessions(self) -> SessionDesk:
         """The chat sessions, and the turns that are played in them."""
-        from evaldesk.desk.sessions import SessionDesk
+        from evaldesk.desk.chat.sessions import SessionDesk
 
         return SessionDesk(self.store, self.agents, self.host)
 
     @cached_property
-    def watching(self) -> WatchDesk:
+    def simulation(self) -> SimulationDesk:
         """The simulated users that one looks on at."""
-        from evaldesk.desk.watching import WatchDesk
+        from evaldesk.desk.chat.simulation import SimulationDesk
 
-        return WatchDesk(self.sessions, self.agents, self.host, self.settings.user)
+        return SimulationDesk(self.sessions, self.agents, self.host, self.settings.user)
 
     @cached_property
     def imports(self) -> ImportDesk:
         """What was uploaded and is not taken over yet."""
-        from evaldesk.desk.importing import ImportDesk
+        from evaldesk.desk.imports.importing import ImportDesk
 
         return ImportDesk(self.settings, self.store, self.evalsets)
 
     @cached_property
     def runs(self) -> RunDesk:
         """The runs, and those who play them in this process."""
-        from evaldesk.desk.runs import RunDesk
+        from evaldesk.desk.runs.runs import RunDesk
 
         return RunDesk(self.settings, self.store, self.agents, self.evalsets)
 
@@ -85,19 +85,19 @@ class Desk:
         except (EvaldeskError, SQLAlchemyError) as error:
             log.warning("runs that were left behind cannot be taken up: %s", error)
         self._warming = asyncio.create_task(self._warm_runs())
-        self._attending = asyncio.create_task(self.runs.attend(takes_up=True))
+        self._polling = asyncio.create_task(self.runs.poll_requests(takes_up=True))
 
-    def attend(self) -> None:
+    def poll_requests(self) -> None:
         """Let other processes stop the runs that go on here; `go_on` does so, and takes up what was submitted."""
-        self._attending = asyncio.create_task(self.runs.attend(takes_up=False))
+        self._polling = asyncio.create_task(self.runs.poll_requests(takes_up=False))
 
     async def close(self) -> None:
         """Stop what runs here; finished trials are stored, the others stay planned."""
-        for task in (self._warming, self._attending):
+        for task in (self._warming, self._polling):
             if task:
                 task.cancel()
         await self.runs.close()
-        await self.watching.close()
+        await self.simulation.close()
         await self.sessions.close()
         await self.agents.close()
         await self.host.close()

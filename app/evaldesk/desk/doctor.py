@@ -11,17 +11,19 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import Literal, TypeAlias
 
 from evaldesk import __version__
-from evaldesk.agents.tool_limit import UNSEEN
-from evaldesk.desk.agents import FoundAgent
+from evaldesk.agents import AGENTS
+from evaldesk.desk.agents import AgentDesk, FoundAgent
+from evaldesk.durable_files import remove_leftovers
+from evaldesk.engine import AgentHost
 from evaldesk.errors import EvaldeskError, ModelError
 from evaldesk.llm import ModelCall, Patience, complete, missing_keys
 from evaldesk.model import ModelOptions
 from evaldesk.settings import CONFIG_NAME, Settings
 from evaldesk.store import Store
+from evaldesk.store.evalsets.files import remove_all_leftovers
 from evaldesk.store.network_disk import disk_warning
 
 State: TypeAlias = Literal["good", "warning", "bad"]
-FRAMEWORKS = ("google-adk", "openai-agents", "langgraph", "pydantic-ai-slim")
 DEMO_PREFIX = "demo/"
 CALL_S = 30.0
 
@@ -37,7 +39,7 @@ class Finding:
 
 def look_at_environment() -> list[Finding]:
     """Versions, and which frameworks of agents are installed."""
-    installed = [f"{name} {found}" for name in FRAMEWORKS if (found := _version(name))]
+    installed = [f"{name} {found}" for name in _packages() if (found := _version(name))]
     parts = f"Evaldesk {__version__}, Python {platform.python_version()}, LiteLLM {_version('litellm')}"
     frameworks = ", ".join(installed) or "none; pip install 'evaldesk[adk]' for google-adk, for example"
     return [
@@ -47,7 +49,7 @@ def look_at_environment() -> list[Finding]:
 
 
 def look_at_workspace(settings: Settings) -> list[Finding]:
-    """The folder, its configuration file and its database; no database is made."""
+    """The folder, its configuration file, what killed writers left, and its database; no database is made."""
     home = settings.workspace
     has_config = (home / CONFIG_NAME).is_file()
     found = [Finding("workspace", "good", f"{home}{f', with {CONFIG_NAME}' if has_config else ''}")]
@@ -55,6 +57,9 @@ def look_at_workspace(settings: Settings) -> list[Finding]:
         found = [Finding("workspace", "bad", f"{home} cannot be written; name another with --workspace")]
     if warning := disk_warning(home):
         found.append(Finding("disk", "warning", warning))
+    if n_removed := _n_leftovers(settings):
+        words = f"{n_removed} unfinished file{'s' if n_removed != 1 else ''} of writers that were killed, now removed"
+        found.append(Finding("files", "good", words))
     if not settings.database.exists():
         return [*found, Finding("database", "good", "none yet; the first run or chat makes it")]
     try:
@@ -65,13 +70,21 @@ def look_at_workspace(settings: Settings) -> list[Finding]:
     return [*found, Finding("database", "good", f"{settings.database}, {n_runs} run{'s' if n_runs != 1 else ''}")]
 
 
+def _n_leftovers(settings: Settings) -> int:
+    """Remove the temporary files of killed writers from the folders of eval sets and of the desk; gives the number."""
+    trash = settings.state_folder / "trash"
+    kept = [folder for folder in (settings.state_folder, trash, *trash.glob("*")) if folder.is_dir()]
+    searched = remove_all_leftovers(dict.fromkeys((*settings.roots, settings.evalset_folder)))
+    return searched + sum(remove_leftovers(folder) for folder in kept)
+
+
 def look_at_agents(agents: Sequence[FoundAgent]) -> list[Finding]:
     """Whether each agent loads and has the keys it needs."""
     found = []
     for agent in agents:
         about = f"agent {agent.id}"
         if agent.error or agent.description is None:
-            said = agent.error.message if agent.error else "it did not say what it is in time"
+            said = agent.error.message if agent.error else "it did not describe itself in time"
             found.append(Finding(about, "bad", said))
         elif agent.description.missing:
             names = ", ".join(agent.description.missing)
@@ -84,7 +97,7 @@ def look_at_agents(agents: Sequence[FoundAgent]) -> list[Finding]:
 def look_at_limits(settings: Settings, agents: Sequence[FoundAgent]) -> list[Finding]:
     """Which agents the time limit of a tool does not hold for, where one is set."""
     limit = settings.limits.tool_timeout_s
-    unseen = [agent.id for agent in agents if agent.description and agent.description.kind in UNSEEN]
+    unseen = [agent.id for agent in agents if agent.description and not _sees_tools(agent.description.kind)]
     if limit is None or not unseen:
         return []
     said = f"tool_timeout_s = {limit:g} does not hold for {', '.join(unseen)}, whose own calls of tools are not seen"
@@ -132,8 +145,31 @@ async def call_models(models: Iterable[str], options: ModelOptions) -> list[Find
     return found
 
 
+def _packages() -> list[str]:
+    """The packages of the frameworks that agents are written in."""
+    return [kind.package for kind in AGENTS.builtin if kind.package]
+
+
+def _sees_tools(kind: str) -> bool:
+    found = AGENTS.known(kind)
+    return found is not None and found.sees_tools
+
+
 def _version(name: str) -> str:
     try:
         return version(name)
     except PackageNotFoundError:
         return ""
+
+
+async def ask_agents(settings: Settings) -> Sequence[FoundAgent]:
+    """The agents, each described or failed, in the order of their ids."""
+    host = AgentHost()
+    desk = AgentDesk(settings, host)
+    try:
+        await desk.look_again()
+        await desk.settled()
+        return desk.list()
+    finally:
+        await desk.close()
+        await host.close()

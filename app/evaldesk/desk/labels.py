@@ -6,9 +6,10 @@ import getpass
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from evaldesk.desk.rescoring import played_run_id
+from evaldesk.desk.runs.rescoring import played_run_id
 from evaldesk.errors import UsageError
-from evaldesk.store import Label, Store, TrialKey
+from evaldesk.model.stored import Label, TrialKey
+from evaldesk.store import Store
 
 VERDICTS = ("passed", "failed", "unsure")
 MAX_NOTE = 2_000
@@ -55,9 +56,9 @@ def put_label(store: Store, run_id: int, key: TrialKey, typed: TypedLabel, n_tur
     """Write a label over the labeller's earlier one, or take that away. Raises UsageError naming the field."""
     labeller, note = " ".join(typed.labeller.split()), typed.note.strip()
     if not labeller or len(labeller) > MAX_NAME or not labeller.isprintable():
-        raise UsageError(f"Say who you are, in at most {MAX_NAME} letters.", field="labeller")
+        raise UsageError(f"Enter your name, at most {MAX_NAME} letters.", field="labeller")
     if typed.verdict and typed.verdict not in VERDICTS:
-        raise UsageError(f"A label says {', '.join(VERDICTS)}, or nothing.", field="verdict")
+        raise UsageError(f"A label is {', '.join(VERDICTS)}, or nothing.", field="verdict")
     if len(note) > MAX_NOTE:
         raise UsageError(f"The note has {len(note):,} characters; {MAX_NOTE:,} fit.", field="note")
     if not typed.verdict and not note and typed.op != "remove":

@@ -5,19 +5,24 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from evaldesk.engine.driving import drive, drive_batches
-from evaldesk.engine.executors import Executor
-from evaldesk.engine.executors.local import LocalExecutor
 from evaldesk.engine.frames import GradeSpec
-from evaldesk.engine.host import AgentHost
-from evaldesk.engine.spares import SpareWorkers
+from evaldesk.engine.host.agent_host import AgentHost
+from evaldesk.engine.host.executors import Executor
+from evaldesk.engine.host.executors.local import LocalExecutor
+from evaldesk.engine.host.feed import drive, drive_batches
+from evaldesk.engine.host.warm_pool import WarmPool
 
 if TYPE_CHECKING:
-    from evaldesk.engine.executors.inline import InlineExecutor
-    from evaldesk.engine.grading import grade
-    from evaldesk.engine.player import play_trial, play_turn
+    from evaldesk.engine.host.executors.inline import InlineExecutor
+    from evaldesk.engine.worker.grading import grade
+    from evaldesk.engine.worker.player import play_trial, play_turn
 
-_PLAYING = {"InlineExecutor": "executors.inline", "grade": "grading", "play_trial": "player", "play_turn": "player"}
+_PLAYING = {
+    "InlineExecutor": "host.executors.inline",
+    "grade": "worker.grading",
+    "play_trial": "worker.player",
+    "play_turn": "worker.player",
+}
 """What plays in the very process that asks for it: the desk, whose workers play, never imports it."""
 
 __all__ = [
@@ -26,7 +31,7 @@ __all__ = [
     "GradeSpec",
     "InlineExecutor",
     "LocalExecutor",
-    "SpareWorkers",
+    "WarmPool",
     "drive",
     "drive_batches",
     "grade",

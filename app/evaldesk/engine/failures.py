@@ -6,7 +6,7 @@ import sys
 import threading
 import traceback
 
-from evaldesk.errors import AgentError, EvaldeskError, ModelError, NoDoubleError
+from evaldesk.errors import AgentError, BadNumberError, EvaldeskError, ModelError, NoDoubleError
 from evaldesk.llm.failures import ModelFailure, refusal
 from evaldesk.model import ErrorRecord
 from evaldesk.wire import plain_text
@@ -19,6 +19,8 @@ def failure(error: BaseException, kind: str = "agent_raised") -> ErrorRecord:
     """What was raised, as a value; an error that knows its own kind keeps it."""
     if isinstance(error, ModelError | NoDoubleError):
         kind = error.kind
+    elif isinstance(error, BadNumberError):
+        kind = "bad_number"
     elif isinstance(error, AgentError) and kind == "agent_raised":
         kind = "bad_output"
     trace = str(getattr(error, "trace", "")) or trace_of(error)
@@ -67,6 +69,6 @@ def _message(error: BaseException) -> str:
     except Exception:
         said = "its message cannot be shown"
     name = type(error).__name__
-    if isinstance(error, ModelError | AgentError):
+    if isinstance(error, ModelError | AgentError | BadNumberError):
         return shortened(said or name, MAX_MESSAGE)
     return shortened(f"{name}: {said}" if said else name, MAX_MESSAGE)

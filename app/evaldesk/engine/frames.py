@@ -10,7 +10,7 @@ from typing import TypeAlias
 
 import msgspec
 
-from evaldesk.engine.pauses import Pause
+from evaldesk.engine.worker.rate_limit_waits import Pause
 from evaldesk.model import (
     AgentDescription,
     AgentRef,
@@ -35,6 +35,7 @@ class GradeSpec(msgspec.Struct, frozen=True):
     case: Case
     criteria: tuple[Criterion, ...]
     limits: Limits | None = None
+    strict: bool = False
 
 
 class Play(msgspec.Struct, frozen=True, tag="play"):
@@ -93,7 +94,7 @@ class Beat(msgspec.Struct, frozen=True, tag="beat"):
 
 
 class Ended(msgspec.Struct, frozen=True, tag="ended"):
-    """A trial's result. A tainted worker holds a lane that does not come back, and is to be replaced."""
+    """A trial's result. A tainted worker holds a trial thread that does not come back, and is to be replaced."""
 
     key: int
     result: TrialResult

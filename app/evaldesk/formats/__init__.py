@@ -6,15 +6,16 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Protocol, cast
 
-from evaldesk.formats import adk_case, adk_old_case
-from evaldesk.formats.atomic_file import write_atomically
+from evaldesk.durable_files import replace_file
+from evaldesk.formats.adk import case as adk_case
+from evaldesk.formats.adk import old_case as adk_old_case
 from evaldesk.formats.case_keys import format_of_case
-from evaldesk.formats.json_text import style_of, to_text
-from evaldesk.formats.peeking import peek
-from evaldesk.formats.refusals import refusal
-from evaldesk.formats.shape import FORM, form_of, shown_extra
-from evaldesk.formats.strict_json import MAX_RECORDED_BYTES, Document, Place, parse_json
 from evaldesk.model import Case, EvalSet, JsonValue
+from evaldesk.reading.json_text import style_of, to_text
+from evaldesk.reading.refusals import refusal
+from evaldesk.reading.shape import FORM, form_of, shown_extra
+from evaldesk.reading.sniffing import peek
+from evaldesk.reading.strict_json import MAX_RECORDED_BYTES, Document, Place, parse_json
 from evaldesk.registry import Registry
 
 __all__ = [
@@ -38,9 +39,9 @@ FORMATS = Registry(
     "format",
     "evaldesk.formats",
     {
-        "adk": "evaldesk.formats.adk:Adk",
-        "adk-old": "evaldesk.formats.adk_old:OldList",
-        "adk-flat": "evaldesk.formats.adk_old:FlatList",
+        "adk": "evaldesk.formats.adk.evalset:Adk",
+        "adk-old": "evaldesk.formats.adk.old:OldList",
+        "adk-flat": "evaldesk.formats.adk.old:FlatList",
     },
 )
 
@@ -109,7 +110,7 @@ def load_evalset(path: Path | str) -> EvalSet:
 
 def dump_evalset(evalset: EvalSet, path: Path | str, format: str = "adk") -> None:  # noqa: A002
     """Write the eval set to the file at `path`, whole or not at all. Raises FormatError or OSError."""
-    write_atomically(Path(path), write_evalset(evalset, format))
+    replace_file(Path(path), write_evalset(evalset, format))
 
 
 def case_to_json(case: Case) -> dict[str, Any]:

@@ -6,24 +6,23 @@ them may stand in one file, in any order. (ShishirPatil/gorilla berkeley-functio
 
 from __future__ import annotations
 
+import ast
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import PurePath
 from typing import Any
 
 from evaldesk.errors import FormatError
-from evaldesk.formats.exchange import Imported
+from evaldesk.formats.exchange import Imported, ReadOnly
 from evaldesk.formats.import_words import counted
-from evaldesk.formats.json_lines import read_lines
-from evaldesk.formats.notes import Notes
-from evaldesk.formats.peeking import peek
-from evaldesk.formats.python_calls import parse_call
-from evaldesk.formats.read_only import ReadOnly
-from evaldesk.formats.reading import read_list, read_mapping, read_optional_mapping, read_text
-from evaldesk.formats.recorded import file_stem
-from evaldesk.formats.shape import ABSENT
-from evaldesk.formats.strict_json import Place
 from evaldesk.model import Case, EvalSet, Expected, SessionInit, ToolCall, Turn
+from evaldesk.reading.json_lines import read_lines
+from evaldesk.reading.notes import Notes
+from evaldesk.reading.sniffing import peek
+from evaldesk.reading.strict_json import Place
+from evaldesk.reading.values import ABSENT, read_list, read_mapping, read_optional_mapping, read_text
+from evaldesk.transcripts.recorded import file_stem
 
 _ANSWERS = "possible_answer_"
 _FUNCTION = {"name", "description", "parameters"}
@@ -186,3 +185,47 @@ def _parameters(row: dict[str, Any]) -> list[str]:
     schema = row["parameters"]
     properties = schema.get("properties") if isinstance(schema, dict) else None
     return list(properties) if isinstance(properties, dict) else []
+
+
+_MAX_CHARS = 20_000
+_DAMAGE = (SyntaxError, ValueError, TypeError, RecursionError, MemoryError, Warning)
+
+
+def parse_call(text: str, parameters: Mapping[str, Sequence[str]]) -> ToolCall | None:
+    """The call, or None when the text is no call of literals. `parameters` names those of each function.
+
+    An argument given by position has the name of its parameter; without one, its number counted from 0.
+    """
+    if len(text) > _MAX_CHARS:
+        return None
+    try:
+        tree = ast.parse(text.strip(), mode="eval").body
+        if not isinstance(tree, ast.Call):
+            return None
+        name = ast.unparse(tree.func)
+        values = [_plain(ast.literal_eval(argument)) for argument in tree.args]
+        named = [(keyword.arg, _plain(ast.literal_eval(keyword.value))) for keyword in tree.keywords]
+    except _DAMAGE:
+        return None
+    known = parameters.get(name, ())
+    args = {known[index] if index < len(known) else str(index): value for index, value in enumerate(values)}
+    for key, value in named:
+        if key is None or key in args:
+            return None
+        args[key] = value
+    return ToolCall(name, args)
+
+
+def _plain(value: Any) -> Any:
+    """The literal as JSON has it: a tuple is a list. Raises ValueError for bytes, sets, and whatever JSON has not."""
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    if isinstance(value, dict):
+        if not all(isinstance(key, str) for key in value):
+            raise ValueError("a key that is no string")
+        return {key: _plain(item) for key, item in value.items()}
+    if isinstance(value, float) and not math.isfinite(value):
+        raise ValueError("a number that JSON cannot hold")
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    raise ValueError(type(value).__name__)

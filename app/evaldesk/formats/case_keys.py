@@ -6,8 +6,8 @@ from collections.abc import Collection
 from dataclasses import replace
 from typing import Any
 
-from evaldesk.formats.shape import FORM, form_of, shown_extra
 from evaldesk.model import Case, JsonObject, Turn
+from evaldesk.reading.shape import FORM, form_of, shown_extra
 
 KEPT = "old_turn_keys"
 _CALL_KEYS = ("partial_args", "will_continue")

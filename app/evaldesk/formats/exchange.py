@@ -3,36 +3,39 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Literal, Protocol, TypeAlias, runtime_checkable
+from typing import ClassVar, Literal, NoReturn, Protocol, TypeAlias, runtime_checkable
 
-from evaldesk.model import Case, Criterion, EvalSet, TrialResult
+from evaldesk.errors import FormatError
+from evaldesk.model import EvalSet
 from evaldesk.registry import Registry
+from evaldesk.transcripts.recorded import RecordedRun
 
 EXCHANGE = Registry(
     "format",
     "evaldesk.exchange_formats",
     {
-        "adk-session": "evaldesk.formats.adk_session:AdkSession",
-        "adk-results": "evaldesk.formats.adk_results:AdkResults",
-        "adk-scenarios": "evaldesk.formats.adk_scenarios:AdkScenarios",
+        "adk-session": "evaldesk.formats.adk.session:AdkSession",
+        "adk-results": "evaldesk.formats.adk.results:AdkResults",
+        "adk-scenarios": "evaldesk.formats.adk.scenarios:AdkScenarios",
         "bfcl": "evaldesk.formats.bfcl:Bfcl",
-        "osmosis-jsonl": "evaldesk.formats.osmosis_dataset:OsmosisLines",
-        "osmosis-json": "evaldesk.formats.osmosis_dataset:OsmosisList",
-        "osmosis-csv": "evaldesk.formats.osmosis_dataset:OsmosisTable",
-        "osmosis-parquet": "evaldesk.formats.osmosis_dataset:OsmosisParquet",
-        "osmosis-results": "evaldesk.formats.osmosis_results:OsmosisResults",
+        "osmosis-jsonl": "evaldesk.formats.osmosis.dataset:OsmosisLines",
+        "osmosis-json": "evaldesk.formats.osmosis.dataset:OsmosisList",
+        "osmosis-csv": "evaldesk.formats.osmosis.dataset:OsmosisTable",
+        "osmosis-parquet": "evaldesk.formats.osmosis.dataset:OsmosisParquet",
+        "osmosis-results": "evaldesk.formats.osmosis.results:OsmosisResults",
         "openai-messages": "evaldesk.formats.message_lists:OpenAiMessages",
         "anthropic-messages": "evaldesk.formats.message_lists:AnthropicMessages",
-        "openhands": "evaldesk.formats.openhands:OpenHands",
-        "tau-bench": "evaldesk.formats.tau_bench:TauBench",
-        "tau2": "evaldesk.formats.tau2:Tau2Tasks",
-        "tau2-results": "evaldesk.formats.tau2_results:Tau2Results",
-        "inspect": "evaldesk.formats.inspect_log:InspectLog",
+        "openhands": "evaldesk.formats.openhands.rows:OpenHands",
+        "openhands-log": "evaldesk.formats.openhands.log:OpenHandsLog",
+        "tau-bench": "evaldesk.formats.tau.tau_bench:TauBench",
+        "tau2": "evaldesk.formats.tau.tau2:Tau2Tasks",
+        "tau2-results": "evaldesk.formats.tau.tau2_results:Tau2Results",
+        "inspect": "evaldesk.formats.inspect.log:InspectLog",
         "promptfoo": "evaldesk.formats.promptfoo:Promptfoo",
         "atif": "evaldesk.formats.atif:Atif",
         "swe-agent": "evaldesk.formats.swe_agent:SweAgent",
-        "otel": "evaldesk.formats.otel:OpenTelemetry",
-        "openinference": "evaldesk.formats.otel:OpenInference",
+        "otel": "evaldesk.formats.otel.otel:OpenTelemetry",
+        "openinference": "evaldesk.formats.otel.otel:OpenInference",
     },
 )
 """Formats of eval sets, data sets, runs and traces, by name; the formats of `FORMATS` are read there.
@@ -41,22 +44,6 @@ The first that recognises a file reads it: BFCL's answers have a `ground_truth`,
 """
 
 Holding: TypeAlias = Literal["evalset", "run"]
-
-
-@dataclass(frozen=True, slots=True)
-class RecordedRun:
-    """Trials that another tool played. `results` name their case by its place in `cases`; their `run_id` is 0.
-
-    `criteria` are the metrics the scores are of, whether or not Evaldesk has a metric of that name.
-    """
-
-    name: str
-    agent: str
-    cases: tuple[Case, ...]
-    results: tuple[TrialResult, ...]
-    criteria: tuple[Criterion, ...] = ()
-    model: str | None = None
-    note: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,3 +93,16 @@ class ExchangeFormat(Protocol):
 
     def write(self, what: EvalSet | RecordedRun) -> bytes:
         """The bytes of a file. Raises FormatError saying what this format cannot hold."""
+
+
+class ReadOnly:
+    """A format that is only read; `instead` says in which one to write."""
+
+    title: ClassVar[str]
+    instead: ClassVar[str]
+    writes: ClassVar[tuple[Holding, ...]] = ()
+
+    @classmethod
+    def write(cls, what: EvalSet | RecordedRun) -> NoReturn:
+        """Nothing is written in this format."""
+        raise FormatError(f"{cls.title}: only read; {cls.instead}")

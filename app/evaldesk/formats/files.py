@@ -5,15 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, cast
 
-from evaldesk.errors import FormatError, NotFoundError
+from evaldesk.errors import BadNumberError, FormatError, NotFoundError
 from evaldesk.formats import FORMATS, Format, read_evalset, write_evalset
-from evaldesk.formats.exchange import EXCHANGE, ExchangeFormat, Holding, Imported, OutcomeFormat, RecordedRun
+from evaldesk.formats.exchange import EXCHANGE, ExchangeFormat, Holding, Imported, OutcomeFormat
 from evaldesk.formats.import_words import with_words
-from evaldesk.formats.json_lines import write_lines
-from evaldesk.formats.peeking import peek
-from evaldesk.formats.refusals import refusal
-from evaldesk.formats.strict_json import MAX_RECORDED_BYTES, kind_of, parse_json
 from evaldesk.model import EvalSet
+from evaldesk.reading.json_lines import write_lines
+from evaldesk.reading.refusals import refusal
+from evaldesk.reading.sniffing import peek
+from evaldesk.reading.strict_json import MAX_RECORDED_BYTES, kind_of, parse_json
+from evaldesk.transcripts.recorded import RecordedRun
 
 FORMAT_TITLES = {
     "adk": "ADK eval set",
@@ -38,6 +39,10 @@ def read_file(data: bytes, source: str, format: str | None = None, outcome: str 
         if name in FORMATS:
             return with_words(Imported(name, read_evalset(data, source=source)))
         return with_words(_read(exchange_format(name), data, source, outcome))
+    except FormatError as error:
+        raise error if error.source else FormatError(error.reason, source=source, path=error.path) from error
+    except BadNumberError as error:
+        raise FormatError(str(error), source=source) from error
     finally:
         peek.cache_clear()  # a large file is many times as large once it is parsed
 

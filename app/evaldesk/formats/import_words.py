@@ -6,9 +6,10 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from evaldesk.formats.exchange import Imported, RecordedRun
-from evaldesk.formats.shape import shown_extra
+from evaldesk.formats.exchange import Imported
 from evaldesk.model import VERDICTS, Case, EvalSet, JsonObject
+from evaldesk.reading.shape import shown_extra
+from evaldesk.transcripts.recorded import RecordedRun
 
 MAX_KEYS = 12
 

@@ -6,18 +6,19 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from evaldesk.errors import FormatError
-from evaldesk.formats.adk_old import stem
-from evaldesk.formats.anthropic_messages import has_blocks, read_anthropic, write_anthropic
-from evaldesk.formats.chat_messages import read_chat
-from evaldesk.formats.conversation_case import case_of, check_spoken, write_openai
-from evaldesk.formats.exchange import Holding, Imported, RecordedRun
-from evaldesk.formats.json_lines import read_lines, write_lines
-from evaldesk.formats.messages import Message, turns_of
-from evaldesk.formats.notes import Notes
-from evaldesk.formats.peeking import peek
-from evaldesk.formats.reading import read_mapping
-from evaldesk.formats.strict_json import Place, parse_json
+from evaldesk.formats.adk.old import stem
+from evaldesk.formats.exchange import Holding, Imported
 from evaldesk.model import Case, EvalSet
+from evaldesk.reading.json_lines import read_lines, write_lines
+from evaldesk.reading.notes import Notes
+from evaldesk.reading.sniffing import peek
+from evaldesk.reading.strict_json import Place, parse_json
+from evaldesk.reading.values import read_mapping
+from evaldesk.transcripts.anthropic_messages import has_blocks, read_anthropic, write_anthropic
+from evaldesk.transcripts.chat_messages import read_chat
+from evaldesk.transcripts.conversation_case import case_of, check_spoken, write_openai
+from evaldesk.transcripts.messages import Message, turns_of
+from evaldesk.transcripts.recorded import RecordedRun
 
 _ROLES = {"system", "developer", "user", "assistant", "tool", "function"}
 _NAMES = ("id", "case_id", "conversation_id")

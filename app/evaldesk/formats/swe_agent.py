@@ -6,17 +6,15 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
-from evaldesk.formats.chat_messages import read_chat_message
-from evaldesk.formats.exchange import Imported, RecordedRun
-from evaldesk.formats.messages import Message, turns_of
-from evaldesk.formats.notes import Notes
-from evaldesk.formats.peeking import peek
-from evaldesk.formats.read_only import ReadOnly
-from evaldesk.formats.reading import read_list, read_mapping, read_optional_mapping, read_optional_text
-from evaldesk.formats.recorded import file_stem, known_cost, recorded_trial, whole_number
-from evaldesk.formats.shape import ABSENT
-from evaldesk.formats.strict_json import MAX_RECORDED_BYTES, Place, parse_json
+from evaldesk.formats.exchange import Imported, ReadOnly
 from evaldesk.model import Case, EvalSet, ToolCall, Turn, Usage
+from evaldesk.reading.notes import Notes
+from evaldesk.reading.sniffing import peek
+from evaldesk.reading.strict_json import MAX_RECORDED_BYTES, Place, parse_json
+from evaldesk.reading.values import ABSENT, read_list, read_mapping, read_optional_mapping, read_optional_text
+from evaldesk.transcripts.chat_messages import read_chat_message
+from evaldesk.transcripts.messages import Message, turns_of
+from evaldesk.transcripts.recorded import RecordedRun, file_stem, known_cost, recorded_trial, whole_number
 
 
 class SweAgent(ReadOnly):
@@ -91,8 +89,8 @@ def _usages(raw: Any) -> tuple[Usage, ...]:
     return (
         Usage(
             "",
-            tokens_in=whole_number(stats.get("tokens_sent")),
-            tokens_out=whole_number(stats.get("tokens_received")),
+            tokens_in=whole_number(stats.get("tokens_sent"), "tokens_sent"),
+            tokens_out=whole_number(stats.get("tokens_received"), "tokens_received"),
             cost=cost,
         ),
     )

@@ -2,14 +2,12 @@
 
 from evaldesk.llm.attempts import is_direct, warm
 from evaldesk.llm.call import ModelCall, ModelReply, RequestedCall
-from evaldesk.llm.costs import cost_at
+from evaldesk.llm.costs import cost_at, price
 from evaldesk.llm.failures import model_error
-from evaldesk.llm.hearing import Wait
-from evaldesk.llm.keys import missing_keys
-from evaldesk.llm.loop import complete
-from evaldesk.llm.prices import price
+from evaldesk.llm.keys import missing_keys, set_variables
+from evaldesk.llm.loop import complete, litellm_endpoint, litellm_response
 from evaldesk.llm.retries import PATIENT, Patience
-from evaldesk.llm.shared import litellm_endpoint, litellm_response
+from evaldesk.llm.retry_events import RetryWait
 
 __all__ = [
     "PATIENT",
@@ -17,7 +15,7 @@ __all__ = [
     "ModelReply",
     "Patience",
     "RequestedCall",
-    "Wait",
+    "RetryWait",
     "complete",
     "cost_at",
     "is_direct",
@@ -26,5 +24,6 @@ __all__ = [
     "missing_keys",
     "model_error",
     "price",
+    "set_variables",
     "warm",
 ]

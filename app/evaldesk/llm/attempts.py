@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Callable
+from dataclasses import dataclass, field
 
 from evaldesk.errors import ModelError
 from evaldesk.llm import client
 from evaldesk.llm.call import ModelCall, ModelReply
 from evaldesk.llm.endpoints import own_endpoint
-from evaldesk.llm.strictness import STRICTNESS
 
 
 async def attempt(call: ModelCall, tell: Callable[[str], object] | None) -> ModelReply:
@@ -48,3 +49,32 @@ def is_direct(call: ModelCall) -> bool:
         return own_endpoint(call) is not None
     except ModelError:
         return True  # there is no key, which the call itself will say
+
+
+OURS = ("seed", "stream_options")  # what we add without being asked; anything else a person asked for
+_REFUSED = frozenset({400, 404, 422})
+
+
+@dataclass(slots=True)
+class Strictness:
+    """The fields that each model at each address refused, in this process."""
+
+    _refused: dict[tuple[str, str | None], set[str]] = field(default_factory=dict)
+
+    def unknown_to(self, call: ModelCall) -> frozenset[str]:
+        """The fields to leave out."""
+        return frozenset(self._refused.get((call.model, call.api_base), ()))
+
+    def learn(self, call: ModelCall, error: BaseException) -> bool:
+        """Whether `error` is about a field of ours that was not known to be refused: then asking again may help."""
+        if getattr(error, "status_code", None) not in _REFUSED:
+            return False
+        said = f"{getattr(error, 'body', '')} {error}"
+        named = {name for name in OURS if re.search(rf"\b{name}\b", said)}
+        new = named - self.unknown_to(call)
+        if new:
+            self._refused.setdefault((call.model, call.api_base), set()).update(new)
+        return bool(new)
+
+
+STRICTNESS = Strictness()

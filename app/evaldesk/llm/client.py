@@ -11,7 +11,7 @@ from dataclasses import replace
 from functools import cache
 from typing import Any
 
-from evaldesk.collecting import no_collecting
+from evaldesk.gc_control import gc_paused
 from evaldesk.llm.call import ModelCall, ModelReply, RequestedCall
 from evaldesk.llm.endpoints import key_of
 from evaldesk.llm.refusals import BrokenAnswerError
@@ -38,7 +38,7 @@ def open_litellm() -> Any:
 @cache
 def _opened() -> Any:
     set_environment()
-    with no_collecting(), warnings.catch_warnings():
+    with gc_paused(), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # what it and pydantic complain of is not for the user to mend
         import litellm
 
@@ -149,7 +149,8 @@ def _usage(call: ModelCall, response: Any) -> Usage:
     found = getattr(response, "usage", None)
     tokens_in = getattr(found, "prompt_tokens", None) or 0
     tokens_out = getattr(found, "completion_tokens", None) or 0
-    return Usage(call.model, tokens_in=tokens_in, tokens_out=tokens_out, cost=_cost(call.model, found))
+    usage = Usage(call.model, tokens_in=tokens_in, tokens_out=tokens_out)
+    return replace(usage, cost=_cost(call.model, found))
 
 
 def _cost(model: str, usage: Any) -> float | None:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from evaldesk.llm.client import DEMO_PREFIX
+from evaldesk.llm.client import DEMO_PREFIX, UNPRICED, open_litellm
 from evaldesk.model import Usage
+from evaldesk.model.transcript import checked_count
 
 TOKENS = 1_000_000
 
@@ -14,3 +15,28 @@ def cost_at(prices: tuple[float, float] | None, usage: Usage) -> float | None:
     if prices is None or is_free or not (usage.tokens_in or usage.tokens_out):
         return usage.cost
     return (usage.tokens_in * prices[0] + usage.tokens_out * prices[1]) / TOKENS
+
+
+def price(model: str, tokens_in: int, tokens_out: int) -> float | None:
+    """US dollars; None for a model that has no price. A bare Gemini name is one of Google's own API.
+
+    Raises BadNumberError, before LiteLLM takes a number that cannot be for a model without a price.
+    """
+    tokens_in, tokens_out = checked_count("tokens_in", tokens_in), checked_count("tokens_out", tokens_out)
+    if model.startswith(DEMO_PREFIX):
+        return 0.0
+    bare_gemini = model.startswith("gemini-")
+    found = _price(f"gemini/{model}", tokens_in, tokens_out) if bare_gemini else None
+    return _price(model, tokens_in, tokens_out) if found is None else found
+
+
+def _price(model: str, tokens_in: int, tokens_out: int) -> float | None:
+    if model in UNPRICED:
+        return None
+    try:
+        return float(
+            sum(open_litellm().cost_per_token(model=model, prompt_tokens=tokens_in, completion_tokens=tokens_out))
+        )
+    except Exception:  # LiteLLM raises a bare Exception for a model without a price
+        UNPRICED.add(model)
+        return None

@@ -5,6 +5,7 @@ A table of our own for the usual providers: LiteLLM knows them all, but takes 1.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
 
 KEYS: Mapping[str, tuple[str, ...]] = {
@@ -24,21 +25,37 @@ KEYS: Mapping[str, tuple[str, ...]] = {
     "xai": ("XAI_API_KEY",),
 }
 _BARE = {"claude-": "anthropic", "gemini-": "gemini", "gpt-": "openai", "o1": "openai", "o3": "openai", "o4": "openai"}
+_ELSEWHERE = frozenset({"azure", "bedrock"})  # a role, a file or a token of the machine serves as well
 _VERTEX = ("GOOGLE_GENAI_USE_VERTEXAI", "GOOGLE_GENAI_USE_ENTERPRISE")
 
 
 def missing_keys(model: str, environment: Mapping[str, str]) -> tuple[str, ...]:
     """The variables of which `environment` has none and `model` needs one, as one `A or B`; empty when all is there.
 
-    Empty, too, for a provider that the table does not know.
+    Empty, too, for a provider that the table does not know, or whose key may be somewhere else: with the machine, at an
+    address of its own, or in LiteLLM's settings, where the user's code put it.
     """
     provider = provider_of(model)
-    names = KEYS.get(provider, ())
+    names = () if provider in _ELSEWHERE or _is_told(provider) else KEYS.get(provider, ())
+    if any(environment.get(f"{provider.upper()}_{end}") for end in ("API_BASE", "BASE_URL")):
+        return ()
     if provider == "gemini" and any(environment.get(name, "").lower() in {"1", "true"} for name in _VERTEX):
         return ()
     if not names or any(environment.get(name) for name in names):
         return ()
     return (" or ".join(names),)
+
+
+def set_variables(environment: Mapping[str, str]) -> tuple[str, ...]:
+    """The names of the variables that are set, and of those whose value LiteLLM was told by the user's code."""
+    told = (name for provider, names in KEYS.items() if _is_told(provider) for name in names)
+    return tuple(sorted({name for name, value in environment.items() if value} | {*told}))
+
+
+def _is_told(provider: str) -> bool:
+    """Whether somebody set `litellm.api_key` or `litellm.openai_key`."""
+    litellm = sys.modules.get("litellm")
+    return any(getattr(litellm, name, None) for name in ("api_key", f"{provider}_key"))
 
 
 def provider_of(model: str) -> str:

@@ -9,15 +9,19 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from typing import Any, TypeVar
 
+from evaldesk.errors import ModelError
 from evaldesk.llm.attempts import is_direct
 from evaldesk.llm.call import ModelCall, ModelReply
+from evaldesk.llm.client import endpoint, is_cached, open_litellm
 from evaldesk.llm.direct import is_home
-from evaldesk.llm.hearing import heard, unheard
+from evaldesk.llm.failures import failure_of
 from evaldesk.llm.recording import CURRENT_RECORDER
-from evaldesk.llm.retries import PATIENT, Patience, complete_patiently
+from evaldesk.llm.retries import PATIENT, Patience, complete_patiently, patiently
+from evaldesk.llm.retry_events import CURRENT_TURN, muted, notifier
+from evaldesk.model import ModelOptions
 
 T = TypeVar("T")
 
@@ -41,18 +45,18 @@ async def complete(
 
     async def ask() -> ModelReply:
         if is_home() and is_direct(call):
-            with unheard():
+            with muted():
                 return await complete_patiently(call, on_text, patience, on_wait)
         return await on_loop(complete_patiently(call, tell, patience, on_wait))
 
     tell = (lambda text: caller.call_soon_threadsafe(on_text, text)) if on_text else None
-    on_wait = heard(is_counted=True)
+    on_wait = notifier(is_counted=True)
     return await (recorder.reply(call, on_text, ask) if recorder else ask())
 
 
 async def on_loop(work: Coroutine[Any, Any, T]) -> T:
     """What `work` gives on the loop of the model calls; cancelling the caller cancels it."""
-    with unheard():
+    with muted():
         future = asyncio.run_coroutine_threadsafe(work, _loop())
     return await asyncio.wrap_future(future)
 
@@ -64,3 +68,41 @@ def _loop() -> asyncio.AbstractEventLoop:
             _running = asyncio.new_event_loop()
             threading.Thread(target=_running.run_forever, name="evaldesk-llm", daemon=True).start()
         return _running
+
+
+async def litellm_response(arguments: Mapping[str, Any]) -> Any:
+    """What `litellm.acompletion` gives for `arguments`; a stream comes as an async iterator of its chunks.
+
+    The current turn says how often to try, and is told of pauses and of answers from a cache. Raises ModelError.
+    """
+    turn = CURRENT_TURN.get()
+    patience = PATIENT.with_retries(turn.n_retries if turn else None)
+    model = str(arguments.get("model", ""))
+
+    async def attempt() -> Any:
+        return await open_litellm().acompletion(**{**arguments, "num_retries": 0})
+
+    response, _ = await on_loop(patiently(attempt, model, patience, on_wait=notifier(is_counted=False)))
+    if turn and is_cached(response):
+        turn.was_cached()
+    return _chunks(response, model) if arguments.get("stream") else response
+
+
+def litellm_endpoint(model: str, options: ModelOptions) -> dict[str, Any]:
+    """The arguments of `litellm.acompletion` that say which model is asked, and where. Raises ModelError."""
+    call = ModelCall(model, (), api_base=options.base_url, api_key_env=options.api_key_env, extra=options.extra)
+    return endpoint(call)
+
+
+async def _chunks(stream: Any, model: str) -> AsyncIterator[Any]:
+    iterator = aiter(stream)
+
+    async def following() -> Any:
+        try:
+            return await anext(iterator, None)
+        except Exception as error:  # LiteLLM and the provider's client raise whatever they like
+            failure = failure_of(error, model)
+            raise ModelError(failure.sentence, kind=failure.kind, is_fatal=failure.is_fatal) from None
+
+    while (chunk := await on_loop(following())) is not None:
+        yield chunk

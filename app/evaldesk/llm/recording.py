@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-import tempfile
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
 from contextvars import ContextVar
@@ -18,6 +17,7 @@ from typing import Any
 
 import msgspec
 
+from evaldesk.durable_files import make_folder, replace_file
 from evaldesk.errors import ModelError
 from evaldesk.llm.call import ModelCall, ModelReply
 from evaldesk.model import JsonObject
@@ -82,12 +82,9 @@ class Recorder:
     def keep(self, key: str, answer: JsonObject) -> None:
         """Write an answer, whole or not at all, without secrets."""
         path = self._path(key)
-        path.parent.mkdir(parents=True, exist_ok=True)
+        make_folder(path.parent)
         data = _encoder.encode(_scrubbed(answer, scrubber(os.environ)))
-        handle, name = tempfile.mkstemp(dir=path.parent, prefix=".")
-        with os.fdopen(handle, "wb") as file:
-            file.write(data)
-        Path(name).replace(path)
+        replace_file(path, data, mode=0o600)
 
     def _path(self, key: str) -> Path:
         return Path(self.recording.folder, key[:2], f"{key}.json")

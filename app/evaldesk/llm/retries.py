@@ -10,12 +10,12 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import TypeVar
 
-from evaldesk.errors import ModelError
+from evaldesk.errors import BadNumberError, ModelError
 from evaldesk.llm.attempts import attempt
 from evaldesk.llm.call import ModelCall, ModelReply
 from evaldesk.llm.costs import cost_at
 from evaldesk.llm.failures import ModelFailure, failure_of
-from evaldesk.llm.hearing import OnWait, Wait
+from evaldesk.llm.retry_events import OnRetryWait, RetryWait
 
 T = TypeVar("T")
 
@@ -46,7 +46,7 @@ PATIENT = Patience()
 
 
 async def complete_patiently(
-    call: ModelCall, tell: Callable[[str], object] | None, patience: Patience, on_wait: OnWait
+    call: ModelCall, tell: Callable[[str], object] | None, patience: Patience, on_wait: OnRetryWait
 ) -> ModelReply:
     """The reply, with all attempts and waits in its usage. Raises ModelError.
 
@@ -78,16 +78,19 @@ async def patiently(
     model: str,
     patience: Patience,
     *,
-    on_wait: OnWait,
+    on_wait: OnRetryWait,
     is_begun: Callable[[], bool] = lambda: False,
 ) -> tuple[T, int]:
-    """What one of the attempts gave, and how many there were. Raises ModelError; what `is_begun` is not repeated."""
+    """What one of the attempts gave, and how many there were. Raises ModelError and BadNumberError.
+
+    What `is_begun` is not repeated.
+    """
     n_tried = 0
     while True:
         n_tried += 1
         try:
             return await attempt_once(), n_tried
-        except ModelError:
+        except (ModelError, BadNumberError):
             raise
         except Exception as error:  # LiteLLM and the provider's client raise whatever they like
             failure = failure_of(error, model)
@@ -99,9 +102,9 @@ async def patiently(
         await asyncio.sleep(wait.seconds)
 
 
-def wait_after(failure: ModelFailure, n_tried: int, patience: Patience) -> Wait | None:
+def wait_after(failure: ModelFailure, n_tried: int, patience: Patience) -> RetryWait | None:
     """The pause until the next attempt, which begins now; None when there should be none."""
     seconds = patience.wait_s(n_tried, failure, random.random)
     if seconds is None:
         return None
-    return Wait(failure, n_tried, patience.n_attempts, datetime.now(UTC) + timedelta(seconds=seconds), seconds)
+    return RetryWait(failure, n_tried, patience.n_attempts, datetime.now(UTC) + timedelta(seconds=seconds), seconds)

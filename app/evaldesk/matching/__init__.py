@@ -5,11 +5,10 @@ Calls are equal by name and arguments; ids, results and other keys play no part.
 
 from evaldesk.matching.alignment import Op, Step, align
 from evaldesk.matching.calls import AnyCall
-from evaldesk.matching.json_equality import ArgChange, covers, diff_args, json_equal
-from evaldesk.matching.json_key import json_key
-from evaldesk.matching.leeway import Leeway
+from evaldesk.matching.json_equality import ArgChange, covers, diff_args, json_equal, json_key
 from evaldesk.matching.patterns import check_pattern, pattern_found
 from evaldesk.matching.rule import ARGS_MODES, ArgsMode, CallRule
+from evaldesk.matching.tolerance import Tolerance
 from evaldesk.matching.trajectory import ORDERS, Order, TrajectoryMatch, match_by_rule, match_trajectory
 
 __all__ = [
@@ -19,10 +18,10 @@ __all__ = [
     "ArgChange",
     "ArgsMode",
     "CallRule",
-    "Leeway",
     "Op",
     "Order",
     "Step",
+    "Tolerance",
     "TrajectoryMatch",
     "align",
     "check_pattern",

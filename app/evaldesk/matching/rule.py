@@ -1,4 +1,4 @@
-"""When an actual call is taken for an expected one: the same tool, and arguments under a mode with some leeway."""
+"""When an actual call is taken for an expected one: the same tool, and arguments under a mode with some tolerance."""
 
 from __future__ import annotations
 
@@ -9,9 +9,8 @@ from typing import Literal, TypeAlias
 
 from evaldesk.errors import NotFoundError, UsageError
 from evaldesk.matching.calls import PlainCall
-from evaldesk.matching.json_equality import covers, json_equal, objects_equal
-from evaldesk.matching.json_key import json_key
-from evaldesk.matching.leeway import Leeway
+from evaldesk.matching.json_equality import covers, json_equal, json_key, objects_equal
+from evaldesk.matching.tolerance import Tolerance
 from evaldesk.model import JsonObject, JsonValue
 
 ArgsMode: TypeAlias = Literal["exact", "ignore", "superset", "subset"] | Sequence[str]
@@ -31,7 +30,7 @@ class CallRule:
 
     args: ArgsMode = "exact"
     by_tool: Mapping[str, ArgsMode] = field(default_factory=dict)
-    leeway: Leeway = field(default_factory=Leeway)
+    tolerance: Tolerance = field(default_factory=Tolerance)
 
     def __post_init__(self) -> None:
         _check_mode(self.args, "args")
@@ -41,18 +40,18 @@ class CallRule:
     @property
     def is_plain(self) -> bool:
         """Whether only equal calls are taken for each other."""
-        return self.args == "exact" and not self.by_tool and not self._has_leeway
+        return self.args == "exact" and not self.by_tool and not self._has_tolerance
 
     @cached_property
     def is_equivalence(self) -> bool:
         """Whether calls fall into classes within which each is taken for each, so that counting is enough."""
-        return not self._has_leeway and not any(
+        return not self._has_tolerance and not any(
             mode in ("superset", "subset") for mode in (self.args, *self.by_tool.values())
         )
 
     @cached_property
-    def _has_leeway(self) -> bool:
-        return bool(self.leeway)
+    def _has_tolerance(self) -> bool:
+        return bool(self.tolerance)
 
     def key(self, call: PlainCall) -> Hashable:
         """The class of a call, for a rule that is an equivalence."""
@@ -73,9 +72,9 @@ class CallRule:
         mode = self.by_tool.get(wish[0], self.args)
         if mode in ("exact", "ignore") and self.is_equivalence:
             return mode == "ignore"
-        if not self._has_leeway:
+        if not self._has_tolerance:
             return _args_match(wish[1], call[1], mode)
-        left, right = self._without_leeway(wish, call)
+        left, right = self._without_tolerated(wish, call)
         return _args_match(left, right, mode)
 
     def because(self, wish: PlainCall, call: PlainCall) -> tuple[str, ...]:
@@ -93,7 +92,7 @@ class CallRule:
             return (*said, "more arguments are allowed" if mode == "superset" else "fewer arguments are allowed")
         return (*said, f"only {', '.join(mode) or 'the tool'} {'are' if len(mode) > 1 else 'is'} compared")
 
-    def _without_leeway(self, wish: PlainCall, call: PlainCall) -> tuple[JsonObject, JsonObject]:
+    def _without_tolerated(self, wish: PlainCall, call: PlainCall) -> tuple[JsonObject, JsonObject]:
         """The arguments of both sides without those that differ and are accepted all the same."""
         accepted = self._reasons(wish, call)
         if not accepted:
@@ -104,7 +103,7 @@ class CallRule:
         found = {}
         for key, expected in wish[1].items():
             if key in call[1] and not json_equal(expected, call[1][key]):
-                reason = self.leeway.reason(wish[0], key, expected, call[1][key])
+                reason = self.tolerance.reason(wish[0], key, expected, call[1][key])
                 if reason:
                     found[key] = reason
         return found

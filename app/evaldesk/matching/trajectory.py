@@ -9,10 +9,9 @@ from typing import Literal, TypeAlias
 
 from evaldesk.errors import NotFoundError
 from evaldesk.matching.alignment import Step, align_plain
-from evaldesk.matching.bipartite import maximum_matching
 from evaldesk.matching.calls import AnyCall, PlainCall, plain_calls
-from evaldesk.matching.leeway import Leeway
 from evaldesk.matching.rule import ArgsMode, CallRule
+from evaldesk.matching.tolerance import Tolerance
 
 Order: TypeAlias = Literal["exact", "in_order", "any_order", "unordered", "subset"]
 
@@ -59,19 +58,19 @@ def match_trajectory(
     order: Order = "exact",
     args: ArgsMode = "exact",
     args_overrides: Mapping[str, ArgsMode] | None = None,
-    leeway: Leeway | None = None,
+    tolerance: Tolerance | None = None,
 ) -> TrajectoryMatch:
     """Match the calls an agent made with the expected ones; `expected=None` asserts nothing.
 
     Orders: `exact` same calls, same order; `in_order` extra calls allowed; `any_order` extra calls and any order;
     `unordered` no extra calls, any order; `subset` nothing but expected calls. Arguments: `exact`; `ignore`;
     `superset` at least the expected keys, at every depth; `subset` at most those; or a list of the keys to compare.
-    `args_overrides` sets the mode of single tools, `leeway` what else counts as the expected value. Raises UsageError
-    for unknown orders and modes and bad calls, MetricError where a pattern of the leeway takes too long.
+    `args_overrides` sets the mode of single tools, `tolerance` what else counts as the expected value. Raises
+    UsageError for unknown orders and modes and bad calls, MetricError where a pattern takes too long.
     """
-    is_plain = args == "exact" and not args_overrides and not leeway
+    is_plain = args == "exact" and not args_overrides and not tolerance
     return match_by_rule(
-        expected, actual, order, _EXACT if is_plain else CallRule(args, args_overrides or {}, leeway or Leeway())
+        expected, actual, order, _EXACT if is_plain else CallRule(args, args_overrides or {}, tolerance or Tolerance())
     )
 
 
@@ -161,3 +160,38 @@ def _is_subsequence(edges: Sequence[Sequence[int]]) -> bool:
         if place < 0:
             return False
     return True
+
+
+def maximum_matching(edges: Sequence[Sequence[int]]) -> int:
+    """Size of a maximum matching, by breadth-first augmenting paths; `edges[i]` are the partners that suit i.
+
+    What a failed search has reached can never be freed again and is not searched twice.
+    """
+    owner: dict[int, int] = {}
+    held: dict[int, int] = {}
+    dead: set[int] = set()
+    for start in range(len(edges)):
+        reached: dict[int, int] = {}
+        free = _free_call(start, edges, owner, dead, reached)
+        if free is None:
+            dead.update(reached)
+        while free is not None:
+            wish = reached[free]
+            owner[free] = wish
+            held[wish], free = free, held.get(wish)
+    return len(owner)
+
+
+def _free_call(
+    start: int, edges: Sequence[Sequence[int]], owner: Mapping[int, int], dead: set[int], reached: dict[int, int]
+) -> int | None:
+    queue = [start]
+    for wish in queue:
+        for call in edges[wish]:
+            if call in reached or call in dead:
+                continue
+            reached[call] = wish
+            if call not in owner:
+                return call
+            queue.append(owner[call])
+    return None

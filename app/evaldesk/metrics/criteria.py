@@ -10,44 +10,40 @@ from difflib import get_close_matches
 import msgspec
 
 from evaldesk.errors import UsageError
-from evaldesk.metrics.eval_function import build_function, is_function
+from evaldesk.metrics.functions.eval_function import build_function, is_function
 from evaldesk.metrics.metric import Metric, MetricInfo, Need
-from evaldesk.metrics.response_json import is_json_reference
-from evaldesk.metrics.response_number import is_number_reference
+from evaldesk.metrics.responses.json_match import is_json_reference
+from evaldesk.metrics.responses.number import is_number_reference
 from evaldesk.metrics.table import metric_class, metric_info, metric_kind
-from evaldesk.model import Case, Criterion
+from evaldesk.metrics.turn_scores import has_calls, has_reference
+from evaldesk.model import Case, Criterion, Expected, JsonValue, Turn
 
-_MISSING: Mapping[Need, tuple[Callable[[Case], bool], str]] = {
-    "tool_calls": (
-        lambda case: all(turn.expected.tool_calls is None for turn in case.turns),
-        "No turn of this case says which tools should be called.",
-    ),
-    "reference": (
-        lambda case: all(turn.expected.reference is None for turn in case.turns),
-        "No turn of this case has a reference answer.",
-    ),
+_NEEDS_OF_TURNS: Mapping[Need, tuple[Callable[[Expected], bool], str, str]] = {
+    "tool_calls": (has_calls, "says which tools should be called", "does not say which tools should be called"),
+    "reference": (has_reference, "has a reference answer", "has no reference answer"),
     "reference_json": (
-        lambda case: not any(is_json_reference(turn.expected) for turn in case.turns),
-        "No turn of this case has a reference answer that is JSON.",
+        is_json_reference,
+        "has a reference answer that is JSON",
+        "has no reference answer that is JSON",
     ),
     "reference_number": (
-        lambda case: not any(is_number_reference(turn.expected) for turn in case.turns),
-        "No turn of this case has a reference answer with a number in it.",
+        is_number_reference,
+        "has a reference answer with a number in it",
+        "has no reference answer with a number in it",
     ),
-    "final_state": (lambda case: case.final_state is None, "The case does not say what the final state should be."),
 }
+"""What a turn must assert for a metric with that need; a case needs one such turn."""
+_NO_FINAL_STATE = "The case has no expected final state."
 
 
 def check_criteria(criteria: Sequence[Criterion]) -> None:
     """Raise UsageError for the first criterion that cannot be built or used, or a metric that is named twice."""
     seen: set[str] = set()
     for criterion in criteria:
-        info = build_metric(criterion).info
-        for option in info.required:
-            if not criterion.options.get(option):
-                raise UsageError(
-                    f"{criterion.metric} needs its option {option!r}", field=f"{criterion.metric}.{option}"
-                )
+        build_metric(criterion)
+        option = unset_option(criterion)
+        if option is not None:
+            raise UsageError(f"{criterion.metric} needs its option {option!r}", field=f"{criterion.metric}.{option}")
         if criterion.metric in seen:
             label = (
                 "" if is_function(criterion) else f", or give one a label of its own: {metric_kind(criterion.metric)}/2"
@@ -76,8 +72,8 @@ def build_metric(criterion: Criterion) -> Metric:
         raise UsageError(f"{criterion.metric}: {error}", field=f"{criterion.metric}.{option}") from error
 
 
-def unscored_reasons(criterion: Criterion, cases: Sequence[Case]) -> dict[str, str]:
-    """Case id -> why the criterion will say nothing about the case, for those it cannot judge. Raises UsageError."""
+def missing_reasons(criterion: Criterion, cases: Sequence[Case]) -> dict[str, str]:
+    """Case id -> what the case does not assert, for those to which the criterion does not apply. Raises UsageError."""
     if is_function(criterion):
         return {}
     metric = build_metric(criterion)
@@ -86,16 +82,35 @@ def unscored_reasons(criterion: Criterion, cases: Sequence[Case]) -> dict[str, s
 
 
 def missing_of(metric: Metric, case: Case) -> str | None:
-    """Why the metric will say nothing about the case, or None when it can judge it."""
-    is_missing, reason = _MISSING.get(metric.info.needs, (_is_never, ""))
-    if is_missing(case):
-        return reason
+    """What the case does not assert, or None when the metric applies to it."""
+    needs = _NEEDS_OF_TURNS.get(metric.info.needs)
+    if needs and not any(needs[0](turn.expected) for turn in case.turns):
+        return f"No turn of this case {needs[1]}."
+    if metric.info.needs == "final_state" and case.final_state is None:
+        return _NO_FINAL_STATE
     missing: Callable[[Case], str | None] | None = getattr(metric, "missing", None)
     return missing(case) if missing else None
 
 
-def _is_never(case: Case) -> bool:
-    return False
+def missing_of_turn(metric: Metric, case: Case, turn: Turn) -> str | None:
+    """What the turn does not assert, or None when the metric applies to it."""
+    needs = _NEEDS_OF_TURNS.get(metric.info.needs)
+    if needs and not needs[0](turn.expected):
+        return f"This turn {needs[2]}."
+    missing: Callable[[Case, Turn], str | None] | None = getattr(metric, "missing_turn", None)
+    return missing(case, turn) if missing else None
+
+
+def unset_option(criterion: Criterion) -> str | None:
+    """The first option without which the criterion has nothing to go by, and which it leaves empty; else None."""
+    if is_function(criterion):
+        return None
+    options = metric_info(criterion.metric).required
+    return next((option for option in options if _is_empty(criterion.options.get(option))), None)
+
+
+def _is_empty(value: JsonValue) -> bool:
+    return not value.strip() if isinstance(value, str) else not value
 
 
 def _check_threshold(info: MetricInfo, threshold: float | None) -> None:

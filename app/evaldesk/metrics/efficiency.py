@@ -10,8 +10,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
-from evaldesk.metrics.counting import counted, part_of
 from evaldesk.metrics.metric import MetricInfo
+from evaldesk.metrics.responses.answers import counted, part_of
 from evaldesk.metrics.turn_scores import mean
 from evaldesk.model import Case, Score, Transcript, TurnRecord, Usage
 

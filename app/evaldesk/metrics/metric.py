@@ -15,8 +15,8 @@ Need: TypeAlias = Literal["tool_calls", "reference", "reference_json", "referenc
 class MetricInfo:
     """What people and forms are told of a metric. Scores lie in [low, high].
 
-    `needs` is what a case must say; without it the metric is unscored. `has_judge` means that a model judges, and
-    costs. `required` are options without which it has nothing to go by: a run without them is refused.
+    `needs` is what a case must assert; where it does not, the metric is not applicable. `has_judge` means that a model
+    judges, and costs. `required` are options without which it has nothing to go by: a run without them is refused.
     """
 
     name: str
@@ -40,8 +40,8 @@ class MetricInfo:
 class Metric(Protocol):
     """A way to score a trial.
 
-    One that needs more of a case than `info.needs` says has a method `missing(case)`, too: why it will say nothing
-    about the case, or None when it can judge it.
+    One that needs more than `info.needs` says has a method `missing(case)`, too: what the case does not assert, or None
+    when the metric applies to it; and may have `missing_turn(case, turn)`, the same for one turn of such a case.
     """
 
     info: ClassVar[MetricInfo]

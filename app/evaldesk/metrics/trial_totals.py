@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from evaldesk.matching import json_key
-from evaldesk.metrics.counting import counted
 from evaldesk.metrics.metric import MetricInfo
 from evaldesk.metrics.option import option
-from evaldesk.metrics.tool_options import SCOPES, Scope
+from evaldesk.metrics.responses.answers import counted
+from evaldesk.metrics.tools.options import SCOPES, Scope
 from evaldesk.model import Case, JsonObject, Score, ToolCall, Transcript, TurnRecord
 
 NOT_PLAYED = "No turn was played."

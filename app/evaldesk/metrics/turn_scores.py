@@ -32,6 +32,11 @@ def score_turns(
     return [*scores, whole_score(metric, scores)]
 
 
+def has_calls(expected: Expected) -> bool:
+    """Whether the turn says which tools should be called; none is an answer, too."""
+    return expected.tool_calls is not None
+
+
 def has_reference(expected: Expected) -> bool:
     """Whether the turn says what a right answer is."""
     return expected.reference is not None

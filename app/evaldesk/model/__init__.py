@@ -1,7 +1,28 @@
 """Floor 0: the values that cross floors. Standard library only, frozen dataclasses."""
 
-from evaldesk.model.evalset import Case, EvalSet, Expected, SessionInit, ToolCall, Turn
-from evaldesk.model.json_value import JsonObject, JsonValue
+from evaldesk.model.conclusion import (
+    ANSWERS,
+    EXIT_CODES,
+    OUTCOMES,
+    Answer,
+    Conclusion,
+    Counted,
+    Counts,
+    GateOutcome,
+    Gates,
+    Outcome,
+)
+from evaldesk.model.evalset import (
+    Case,
+    EvalSet,
+    Expected,
+    JsonObject,
+    JsonValue,
+    SessionInit,
+    ToolCall,
+    Turn,
+    plain_number,
+)
 from evaldesk.model.options import Limits, ModelOptions
 from evaldesk.model.run import (
     DEFAULT_CRITERIA,
@@ -14,8 +35,9 @@ from evaldesk.model.run import (
     TrialSpec,
     TrialStatus,
     TurnSpec,
+    default_criteria,
 )
-from evaldesk.model.score import VERDICTS, Criterion, Score, Verdict, adk_verdict, trial_verdict
+from evaldesk.model.score import VERDICTS, Criterion, Score, ScoreVerdict, Verdict, adk_verdict, trial_verdict
 from evaldesk.model.transcript import (
     AskedBy,
     Change,
@@ -31,27 +53,38 @@ from evaldesk.model.transcript import (
 )
 
 __all__ = [
+    "ANSWERS",
     "DEFAULT_CRITERIA",
+    "EXIT_CODES",
+    "OUTCOMES",
     "VERDICTS",
     "AgentDescription",
     "AgentRef",
+    "Answer",
     "AskedBy",
     "Case",
     "Change",
+    "Conclusion",
+    "Counted",
+    "Counts",
     "Criterion",
     "ErrorRecord",
     "EvalSet",
     "Event",
     "EventKind",
     "Expected",
+    "GateOutcome",
+    "Gates",
     "JsonObject",
     "JsonValue",
     "Limits",
     "ModelOptions",
+    "Outcome",
     "Role",
     "RunConfig",
     "RunStatus",
     "Score",
+    "ScoreVerdict",
     "Session",
     "SessionInit",
     "StopReason",
@@ -67,5 +100,7 @@ __all__ = [
     "Usage",
     "Verdict",
     "adk_verdict",
+    "default_criteria",
+    "plain_number",
     "trial_verdict",
 ]

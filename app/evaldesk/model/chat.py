@@ -6,8 +6,8 @@ import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from evaldesk.model.evalset import ToolCall
-from evaldesk.model.json_value import JsonObject, JsonValue
+from evaldesk.model.evalset import JsonObject, ToolCall
+from evaldesk.model.json_text import json_or_text
 from evaldesk.model.transcript import Event, TurnRecord
 
 NO_RESULT = "no result: the turn was stopped"
@@ -37,11 +37,6 @@ def assistant_message(text: str, calls: Sequence[tuple[str, str, str]]) -> JsonO
 def tool_message(call_id: str, text: str) -> JsonObject:
     """What a tool gave back to the model."""
     return {"role": "tool", "tool_call_id": call_id, "content": text}
-
-
-def result_text(result: JsonValue) -> str:
-    """A tool's result as a model reads it: text as it is, anything else as JSON."""
-    return result if isinstance(result, str) else json.dumps(result, ensure_ascii=False)
 
 
 @dataclass(slots=True)
@@ -77,5 +72,5 @@ def _replies(events: Iterable[Event]) -> list[_Reply]:
         elif event.kind == "tool_call" and event.call:
             replies[-1].calls.append(event.call)
         elif event.kind == "tool_result":
-            replies[-1].results.append(result_text(event.result))
+            replies[-1].results.append(json_or_text(event.result))
     return replies

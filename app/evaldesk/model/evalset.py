@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from numbers import Integral, Real
+from typing import TYPE_CHECKING, Any, TypeAlias
 
-from evaldesk.model.json_value import JsonObject
+if TYPE_CHECKING:
+    JsonValue: TypeAlias = bool | int | float | str | list["JsonValue"] | dict[str, "JsonValue"] | None
+else:
+    # The wire codec resolves annotations at run time and has no use for the recursion.
+    JsonValue = Any
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,3 +89,22 @@ class EvalSet:
     def case(self, case_id: str) -> Case | None:
         """The case with that id, or None."""
         return next((case for case in self.cases if case.id == case_id), None)
+
+
+JsonObject: TypeAlias = Mapping[str, JsonValue]
+
+
+def plain_number(value: object) -> object:
+    """The bool, int or float that a scalar of numpy, torch or the like stands for; any other value as it is.
+
+    Nothing is imported: such a scalar is a `Real`, or has the shape `()` and an `item()`.
+    """
+    if isinstance(value, bool | int | float):
+        return value
+    if isinstance(value, Real):
+        return int(value) if isinstance(value, Integral) else float(value)
+    item = getattr(value, "item", None)
+    if getattr(value, "shape", None) != () or not callable(item):
+        return value
+    found = item()
+    return found if isinstance(found, bool | int | float) else value

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import math
 import re
 from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
 from evaldesk.errors import UsageError
-from evaldesk.model.json_value import JsonObject
+from evaldesk.model.evalset import JsonObject
+from evaldesk.run_options import MODEL_CALL, check_fields
 
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
@@ -43,13 +43,7 @@ class ModelOptions:
                 "api_key_env is the name of an environment variable, such as OPENAI_API_KEY, never the key itself",
                 field="api_key_env",
             )
-        _check_number("temperature", self.temperature, 0, 100)
-        _check_number("top_p", self.top_p, 0, 1)
-        _check_number("max_tokens", self.max_tokens, 1, 10_000_000)
-        _check_number("max_turns", self.max_turns, 1, 10_000)
-        _check_number("n_retries", self.n_retries, 0, 100)
-        _check_number("price_in", self.price_in, 0, 1_000_000)
-        _check_number("price_out", self.price_out, 0, 1_000_000)
+        check_fields("model_options", self, MODEL_CALL)
         if (self.price_in is None) != (self.price_out is None):
             raise UsageError("say both price_in and price_out, in US dollars for a million tokens", field="price_in")
 
@@ -65,17 +59,7 @@ class ModelOptions:
         return ModelOptions(**{**mine, **said}, extra={**self.extra, **other.extra})
 
 
-_NAMES = (
-    "base_url",
-    "api_key_env",
-    "temperature",
-    "top_p",
-    "max_tokens",
-    "max_turns",
-    "n_retries",
-    "price_in",
-    "price_out",
-)
+_NAMES = tuple(option.name for option in MODEL_CALL if option.name != "extra")
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,8 +87,3 @@ def _check_url(url: str) -> None:
         raise UsageError(
             "base_url must not carry a name, a password or a query; name the key's variable instead", field="base_url"
         )
-
-
-def _check_number(name: str, value: float | None, low: float, high: float) -> None:
-    if value is not None and not (math.isfinite(value) and low <= value <= high):
-        raise UsageError(f"{name} must be {low:g} to {high:g}, not {value:g}", field=name)

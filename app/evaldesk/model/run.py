@@ -2,24 +2,35 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import Literal, TypeAlias
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, is_dataclass, replace
+from typing import Any, Literal, TypeAlias
 
-from evaldesk.model.evalset import Case
-from evaldesk.model.json_value import JsonObject
+from evaldesk.model.conclusion import Gates
+from evaldesk.model.evalset import Case, JsonObject
 from evaldesk.model.options import Limits, ModelOptions
 from evaldesk.model.recording import Recording
 from evaldesk.model.score import Criterion, Score, Verdict
 from evaldesk.model.transcript import ErrorRecord, Transcript, TurnRecord, Usage
 from evaldesk.model.user import UserConfig
+from evaldesk.run_options import BY_NAME, OWN, RUN_OPTIONS, RunOption
 
 TrialStatus: TypeAlias = Literal["finished", "errored", "timed_out", "cancelled"]
 RunStatus: TypeAlias = Literal["pending", "running", "stopping", "stopped", "finished", "failed"]
+LIVE: frozenset[RunStatus] = frozenset({"pending", "running", "stopping"})
+"""The statuses of a run that goes on."""
 
 DEFAULT_CRITERIA: tuple[Criterion, ...] = (
     Criterion("tool_trajectory_avg_score", 1.0),
     Criterion("response_match_score", 0.8),
 )
+FINAL_STATE = Criterion("final_state_match", 1.0)
+
+
+def default_criteria(cases: Iterable[Case], *, strict: bool = False) -> tuple[Criterion, ...]:
+    """ADK's two criteria, and the final state where a case asserts one; with `strict` ADK's two only."""
+    is_asserted = not strict and any(case.final_state is not None for case in cases)
+    return (*DEFAULT_CRITERIA, FINAL_STATE) if is_asserted else DEFAULT_CRITERIA
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,8 +65,10 @@ class ToolDescription:
 class AgentDescription:
     """What an agent says of itself; `initial_state` is what it proposes a session to start from.
 
-    `missing` names what its turns will lack: environment variables of keys, and packages. `is_direct`: its model is
-    at an endpoint of its own, which is called without LiteLLM.
+    `model` is empty for an agent that cannot answer before one is named, None where its models are not seen. `missing`
+    names the environment variables that its turns will lack, `variables` those that are set where it is loaded.
+    `is_direct`: its model is at an endpoint of its own, which is called without LiteLLM. `tells_cost`: its own code
+    tells the cost of every model call. `offers_user`: its module has functions that play the user of a scenario.
     """
 
     name: str
@@ -68,7 +81,10 @@ class AgentDescription:
     initial_state: JsonObject = field(default_factory=dict)
     sub_agents: tuple[AgentDescription, ...] = ()
     missing: tuple[str, ...] = ()
+    variables: tuple[str, ...] = ()
     is_direct: bool = False
+    tells_cost: bool = False
+    offers_user: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +104,7 @@ class TrialSpec:
     recording: Recording = field(default_factory=Recording)
     seed: int = 0
     attempt: int = 1
+    strict: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +162,11 @@ class RunConfig:
 
     `n` is the number of trials of each case. `pass_threshold` is the share of scored trials that must pass for a
     case to count as passed. `evalset_version` is the content hash of the file at the start. `source_run_id` names the
-    run whose stored trials are scored again; None where trials are played.
+    run whose stored trials are scored again; None where trials are played. With `strict` a metric that a case gives
+    nothing to judge is unscored there, else it is not applicable; `n_asserted` is then the number of cases that it
+    applies to, by metric, for those metrics that do not apply to all, and `n_partly_asserted` the number of cases to
+    which at least one metric does not apply. `compat` names the tool as which trials are judged. `gates` is what the
+    conclusion asks.
     """
 
     agent: AgentRef
@@ -168,3 +189,47 @@ class RunConfig:
     errors_are_failures: bool = False
     evaldesk_version: str = ""
     source_run_id: int | None = None
+    strict: bool = False
+    compat: str = OWN
+    n_asserted: Mapping[str, int] = field(default_factory=dict)
+    n_partly_asserted: int = 0
+    gates: Gates = field(default_factory=Gates)
+
+    @property
+    def is_strict(self) -> bool:
+        """Whether a metric is unscored, not "not applicable", where a case gives it nothing to judge."""
+        return self.strict or self.compat != OWN
+
+
+def option_value(owner: object, option: RunOption) -> Any:
+    """The value that a run configuration, or what is built like one, has for an option of the table."""
+    for name in option.path.split("."):
+        owner = getattr(owner, name)
+    return owner
+
+
+def option_values(owner: object, options: tuple[RunOption, ...] = RUN_OPTIONS) -> dict[str, Any]:
+    """The values of options by their names."""
+    return {option.name: option_value(owner, option) for option in options}
+
+
+def with_options(config: RunConfig, values: Mapping[str, Any]) -> RunConfig:
+    """The configuration with other values for the options named. Raises UsageError for what cannot be together."""
+    changes: dict[str, Any] = {}
+    for name, value in values.items():
+        *groups, field_name = BY_NAME[name].path.split(".")
+        place = changes
+        for group in groups:
+            place = place.setdefault(group, {})
+        place[field_name] = value
+    changed: RunConfig = _replaced(config, changes)
+    return changed
+
+
+def _replaced(value: Any, changes: Mapping[str, Any]) -> Any:
+    """`value` with its fields changed; a mapping for a field that is a dataclass changes fields of that one."""
+    found = {}
+    for name, new in changes.items():
+        old = getattr(value, name)
+        found[name] = _replaced(old, new) if is_dataclass(old) and isinstance(new, Mapping) else new
+    return replace(value, **found)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from decimal import Decimal
+from numbers import Real
 from typing import Literal, TypeAlias
 
-from evaldesk.model.evalset import ToolCall
-from evaldesk.model.json_value import JsonObject, JsonValue
+from evaldesk.errors import BadNumberError
+from evaldesk.model.evalset import JsonObject, JsonValue, ToolCall
 from evaldesk.model.options import Limits, ModelOptions
 
 EventKind: TypeAlias = Literal[
@@ -23,6 +26,8 @@ StopReason: TypeAlias = Literal["answered", "max_iterations", "max_turns", "erro
 Role: TypeAlias = Literal["agent", "user", "judge"]
 AskedBy: TypeAlias = Literal["person", "simulated", "scripted"]
 
+MAX_NUMBER = 2**53
+"""The largest number of tokens, dollars or milliseconds: what a float still counts by ones."""
 BOUNDS: frozenset[str] = frozenset({"max_turns", "max_iterations"})
 """Stop reasons of a turn in which the agent went on until its bound and never answered."""
 
@@ -42,6 +47,36 @@ class Usage:
     n_attempts: int = 1
     duration_ms: float = 0.0
     is_replayed: bool = False
+
+    def __post_init__(self) -> None:
+        for name in ("tokens_in", "tokens_out", "n_attempts"):
+            object.__setattr__(self, name, checked_count(name, getattr(self, name)))
+        object.__setattr__(self, "duration_ms", checked_amount("duration_ms", self.duration_ms))
+        if self.cost is not None:
+            object.__setattr__(self, "cost", checked_amount("cost", self.cost))
+
+
+def checked_amount(name: str, value: object) -> float:
+    """The number, from 0 to 2**53, of whatever type it is. Raises BadNumberError naming the field of a usage."""
+    number = value if type(value) in {int, float} else _number(value)
+    if not isinstance(number, int | float) or not 0 <= number <= MAX_NUMBER:
+        shown = value if isinstance(value, int | float) else f"{type(value).__name__} {str(value)[:40]!r}"
+        raise BadNumberError(f"usage.{name} must be a number from 0 to 2**53, got {str(shown)[:80]}")
+    return number
+
+
+def checked_count(name: str, value: object) -> int:
+    """As `checked_amount`, for a whole number."""
+    number = checked_amount(name, value)
+    if number != int(number):
+        raise BadNumberError(f"usage.{name} must be a whole number, got {number}")
+    return int(number)
+
+
+def _number(value: object) -> float | None:
+    """A number of another library as a float; None for what is none, a truth value among them."""
+    is_number = isinstance(value, Real | Decimal) and not isinstance(value, bool)
+    return float(value) if is_number else None  # type: ignore[arg-type] # both can be made a float
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,6 +186,33 @@ class TurnRecord:
     def _messages(self) -> list[Event]:
         said = (event for event in self.events if event.kind == "agent_message")
         return [event for event in said if not (event.is_partial or event.within)]
+
+
+def broken_turn(
+    query: str,
+    events: Sequence[Event],
+    state_before: JsonObject,
+    stop_reason: StopReason,
+    error: ErrorRecord | None = None,
+    duration_ms: float | None = None,
+) -> TurnRecord:
+    """The record of a turn that ended before its agent did, made of what was seen of it.
+
+    The state after it is the one before with every change that was seen. `error` is its last event, unless the agent
+    named an error last itself; a cancelled turn has none. Without `duration_ms` it lasted until its last event.
+    """
+    seen = [event for event in events if not event.is_partial]
+    if not any(event.kind == "user_message" for event in seen):
+        seen.insert(0, Event("user_message", author="user", text=query))
+    duration_ms = seen[-1].at_ms if duration_ms is None else duration_ms
+    if error and seen[-1].kind != "error":
+        seen.append(Event("error", at_ms=duration_ms, error=error))
+    state = dict(state_before)
+    for change in (change for event in seen for change in event.changes):
+        state.pop(change.key, None)
+        if change.is_present:
+            state[change.key] = change.after
+    return TurnRecord(query, tuple(seen), state_before, state, duration_ms, stop_reason)
 
 
 @dataclass(frozen=True, slots=True)

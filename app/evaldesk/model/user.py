@@ -7,12 +7,11 @@ from typing import Literal, TypeAlias
 
 from evaldesk.errors import UsageError
 from evaldesk.model.options import ModelOptions
+from evaldesk.run_options import BY_NAME
 
 UserStop: TypeAlias = Literal[
     "user_satisfied", "user_gave_up", "user_out_of_scope", "user_transferred", "user_cap", "user_error"
 ]
-
-DEFAULT_MAX_TURNS = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,13 +25,12 @@ class UserConfig:
 
     model: str = ""
     options: ModelOptions = field(default_factory=ModelOptions)
-    max_turns: int | None = DEFAULT_MAX_TURNS
+    max_turns: int | None = 20
     stop_signal: str = "</finished>"
     instructions: str = ""
 
     def __post_init__(self) -> None:
-        if self.max_turns is not None and self.max_turns < 1:
-            raise UsageError(f"a simulated user needs at least one turn, got max_turns {self.max_turns}", field="user")
+        BY_NAME["user_max_turns"].checked(self.max_turns, "max_turns of the simulated user")
         if not self.stop_signal.strip():
             raise UsageError("the stop signal of the simulated user must not be empty", field="user")
         missing = [name for name in ("conversation_plan", "stop_signal") if not _is_in(name, self.instructions)]

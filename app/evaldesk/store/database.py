@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import os
 import sqlite3
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
+from functools import wraps
 from pathlib import Path
-from typing import Any
+from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
 
 from sqlalchemy import URL, Connection, Engine, Executable, Table, create_engine, event
 from sqlalchemy.exc import OperationalError
@@ -19,6 +20,9 @@ from sqlalchemy.exc import TimeoutError as QueueTimeoutError
 from sqlalchemy.pool import QueuePool
 
 from evaldesk.errors import WorkspaceError
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 BUSY_TIMEOUT_MS = 5000
 N_TRIES = 6
@@ -78,6 +82,23 @@ class Database:
             connection.cursor().execute("PRAGMA optimize").close()
         self._reader.dispose()
         self._writer.dispose()
+
+
+class HasDatabase(Protocol):
+    """A store."""
+
+    _database: Database
+
+
+def reading(query: Callable[Concatenate[Connection, P], T]) -> Callable[Concatenate[HasDatabase, P], T]:
+    """The method of a store that asks `query` in a reading transaction of its own."""
+
+    @wraps(query)
+    def method(store: HasDatabase, /, *args: P.args, **options: P.kwargs) -> T:
+        with store._database.reading() as connection:
+            return query(connection, *args, **options)
+
+    return method
 
 
 def reading_engine(path: Path) -> Engine:

@@ -10,10 +10,9 @@ from typing import Any
 from sqlalchemy import ColumnElement, Select, and_, delete, func, select
 
 from evaldesk.errors import NotFoundError
+from evaldesk.model.stored import Label, LabelFilter, LabelledTrial, LabelPair, TrialKey, TurnLabel
 from evaldesk.store.database import Database, upsert
-from evaldesk.store.label_table import LABEL
-from evaldesk.store.tables import RUN, RUN_CASE, SCORE, TRIAL
-from evaldesk.store.values import Label, LabelFilter, LabelledTrial, LabelPair, TrialKey, TurnLabel
+from evaldesk.store.tables import LABEL, RUN, RUN_CASE, SCORE, TRIAL
 
 WHOLE_TRIAL = -1
 _L = LABEL.c

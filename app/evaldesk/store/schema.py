@@ -16,7 +16,7 @@ from evaldesk.store.database import keep_a_log, make_private_file, make_private_
 from evaldesk.store.own_folder import check_no_links
 from evaldesk.store.tables import METADATA
 
-HEAD = "0002"
+HEAD = "0003"
 # As Alembic makes it, which reads from it where the database is.
 _REVISIONS = (
     "CREATE TABLE IF NOT EXISTS alembic_version "

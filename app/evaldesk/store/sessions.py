@@ -8,15 +8,15 @@ from collections.abc import Callable
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Connection, Row, insert, select, tuple_, update
+from sqlalchemy import Connection, Row, func, insert, select, tuple_, update
 
 from evaldesk.errors import NotFoundError
 from evaldesk.model import JsonObject, TurnRecord
+from evaldesk.model.stored import AddedCase, SessionSummary, StoredSession
 from evaldesk.store.blobs import pack, unpack_all
-from evaldesk.store.contribution import Values
 from evaldesk.store.database import Database, upsert
+from evaldesk.store.runs.contribution import Values
 from evaldesk.store.tables import SESSION, SESSION_CASE, SESSION_TURN
-from evaldesk.store.values import AddedCase, SessionSummary, StoredSession
 from evaldesk.wire import from_json, to_json
 
 
@@ -100,6 +100,14 @@ class SessionStore:
         made = select(SESSION_CASE.c.case_id).where(SESSION_CASE.c.session_id == session_id)
         with self._database.reading() as connection:
             return connection.execute(made.limit(1)).first() is not None
+
+    def last_added(self, agent_id: str) -> dict[str, datetime]:
+        """When a case was last made from a session with the agent, by eval set."""
+        when = func.max(SESSION_CASE.c.added_at)
+        rows = select(SESSION_CASE.c.evalset_id, when).join(SESSION, SESSION.c.id == SESSION_CASE.c.session_id)
+        rows = rows.where(SESSION.c.agent_id == agent_id).group_by(SESSION_CASE.c.evalset_id)
+        with self._database.reading() as connection:
+            return {row[0]: row[1] for row in connection.execute(rows)}
 
     def note_case(self, session_id: str, evalset_id: str, case_id: str) -> None:
         """Remember that a case was made from the session."""

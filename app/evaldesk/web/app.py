@@ -22,9 +22,9 @@ from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from evaldesk import paths
-from evaldesk.collecting import no_collecting
 from evaldesk.desk.desk import Desk
-from evaldesk.errors import ConflictError, EvaldeskError, NotFoundError
+from evaldesk.errors import ConflictError, DiskError, EvaldeskError, NotFoundError
+from evaldesk.gc_control import gc_paused
 from evaldesk.registry import import_target
 from evaldesk.web.guard import Guard, GuardSettings
 from evaldesk.web.render import environment, page
@@ -99,7 +99,7 @@ class _WithAllPages:
 
 def add_pages(app: Starlette) -> None:
     """Import the pages but the first, and serve them from now on; any thread may ask, and ask again."""
-    with _adding, no_collecting():
+    with _adding, gc_paused():
         if not app.state.has_all_pages:
             app.router.routes.extend(_routes(ROUTES[1:]))
             app.state.has_all_pages = True
@@ -165,6 +165,8 @@ def _evaldesk_error(request: Request, error: Exception) -> Response:
         return _error_page(request, 404, "Nothing is at this address", text[:1].upper() + text[1:])
     if isinstance(error, ConflictError):
         return _error_page(request, 409, "It changed meanwhile", str(error))
+    if isinstance(error, DiskError):
+        return _error_page(request, 507, "The disk did not take this", str(error))
     return _error_page(request, 422, "This cannot be done", str(error))
 
 

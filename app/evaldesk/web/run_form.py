@@ -5,32 +5,82 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import Any, cast
 
 from starlette.datastructures import ImmutableMultiDict
 
-from evaldesk.desk.run_estimate import Estimate
-from evaldesk.desk.run_plan import MAX_CONCURRENCY, MAX_N, RunOptions, foresee_unscored
-from evaldesk.desk.run_view import short_title
+from evaldesk.desk.runs.estimate import Estimate
+from evaldesk.desk.runs.plan import RunOptions, Unjudged, foresee, usual_values
 from evaldesk.errors import UsageError
-from evaldesk.model import Case, Criterion, EvalSet
-from evaldesk.store import RunSummary
-from evaldesk.web.criteria_form import (
+from evaldesk.model import Case, Criterion, EvalSet, RunConfig, default_criteria
+from evaldesk.model.run import option_value, option_values
+from evaldesk.model.stored import RunSummary
+from evaldesk.pages.criteria.form import (
     FILLED,
     Typed,
-    number_typed,
+    is_fresh,
+    is_strict,
     read_criteria,
     text_typed,
     ticked_metrics,
     typed_criterion,
     write_criteria,
 )
-from evaldesk.web.metric_form import MAX_NAMED, MetricGroup
-from evaldesk.web.metric_labels import check_labels
-from evaldesk.web.option_text import number_text
+from evaldesk.pages.criteria.labels import check_labels
+from evaldesk.pages.criteria.metric_form import MAX_NAMED, MetricGroup
+from evaldesk.pages.criteria.option_text import number_text
+from evaldesk.run_options import RUN_OPTIONS, Asked, RunOption, has_door, offered
+from evaldesk.settings import Settings
+from evaldesk.wording.metrics import short_title
+from evaldesk.wording.words import counted_words
 
 MAX_LISTED = 500
+LIKE = "like"
+NOT_AGAIN: Mapping[str, str] = {"note": "it says what is new about a run"}
+"""Options that a run again does not have of the earlier run, and why."""
 _PLAIN_NAME = re.compile(r"[a-z0-9_]+(\.[a-z0-9_]+)*", re.ASCII)
+
+
+FORM_DEFAULTS: Mapping[str, str] = {"n": "5"}
+"""Where the form begins with another value than the other doors: a rate of one trial says little."""
+
+
+@dataclass(frozen=True, slots=True)
+class OptionField:
+    """One option of the table as a field of the form; `open` says what an empty field means."""
+
+    option: RunOption
+    value: str
+    open: str
+
+    @property
+    def label(self) -> str:
+        """What the field is called."""
+        return f"{self.option.title}, seconds" if self.option.unit == "s" else self.option.title
+
+    @property
+    def is_required(self) -> bool:
+        """Whether the field cannot be left empty."""
+        return self.option.form == "first" and self.option.kind in ("whole", "number")
+
+    @property
+    def low(self) -> str:
+        """The least number; empty where every number is right."""
+        return number_text(self.option.low) if abs(self.option.low) < 2**53 else ""
+
+    @property
+    def high(self) -> str:
+        """The greatest number."""
+        return number_text(self.option.high) if abs(self.option.high) < 2**53 else ""
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """What a run like run `run_id` keeps of it that no form offers."""
+
+    run_id: int
+    words: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,19 +93,34 @@ class RunForm:
     evalset: str
     own_model: str
     models: Sequence[str]
-    values: Mapping[str, str]
+    fields: Mapping[str, OptionField]
     is_selection: bool
     choices: Sequence[tuple[str, bool]]
     n_all: int
     n_selected: int
     groups: Sequence[MetricGroup] = ()
     unscored: Sequence[str] = ()
+    not_applicable: Sequence[str] = ()
     estimate: Estimate | None = None
+    kept: Kept | None = None
     problems: Mapping[str, str] = field(default_factory=lambda: defaultdict(str))
     problem: str = ""
     is_checked: bool = False
-    max_n: int = MAX_N
-    max_concurrency: int = MAX_CONCURRENCY
+
+    @property
+    def more(self) -> Sequence[OptionField]:
+        """The options that stand folded up."""
+        return [each for each in self.fields.values() if each.option.form == "more"]
+
+    @property
+    def n_more(self) -> int:
+        """How many of these say something."""
+        return sum(bool(each.value) for each in self.more)
+
+    @property
+    def is_more_open(self) -> bool:
+        """Whether they are shown at once."""
+        return self.n_more > 0 or any(self.problems.get(each.option.name) for each in self.more)
 
     @property
     def fault(self) -> str:
@@ -65,38 +130,55 @@ class RunForm:
         )
 
 
-DEFAULTS: Mapping[str, str] = {
-    "n": "5",
-    "concurrency": "4",
-    "timeout_s": "120",
-    "pass_threshold": "1",
-    "model": "",
-    "note": "",
-    "errors_are_failures": "",
-}
+def option_fields(typed: Typed, settings: Settings, like: RunConfig | None) -> dict[str, OptionField]:
+    """The options of the table that the form offers, as they were typed, or as the settings have them."""
+    usual = usual_values(settings, like)
+    found = {}
+    for option in offered("form"):
+        value = usual[option.name]
+        is_first = option.form == "first"
+        start = FORM_DEFAULTS.get(option.name, _typed_text(option, value) if is_first else "")
+        found[option.name] = OptionField(option, text_typed(typed, option.name, start), option.said(value))
+    return found
 
 
-def typed_values(typed: Typed) -> dict[str, str]:
-    """What was typed into the plain fields, or their defaults."""
-    return {name: text_typed(typed, name, default) for name, default in DEFAULTS.items()}
+def _typed_text(option: RunOption, value: Any) -> str:
+    """The value as it stands in its field."""
+    if value is None or value is False:
+        return ""
+    if value is True:
+        return "1"
+    return number_text(value) if option.kind == "number" else str(value)
 
 
-def read_options(typed: Typed) -> RunOptions:
+def read_options(typed: Typed, like: RunConfig | None = None) -> RunOptions:
     """The options that were typed. Raises UsageError naming the first field that cannot be read."""
     check_labels(typed)
-    values = typed_values(typed)
+    asked = {
+        option.name: option.read(text_typed(typed, option.name, FORM_DEFAULTS.get(option.name, "")))
+        for option in offered("form")
+    }
     is_selection = text_typed(typed, "cases", "all") == "selected"
     return RunOptions(
         case_ids=tuple(str(case_id) for case_id in typed.getlist("case")) if is_selection else None,
-        n=_whole(values, "n", "trials of each case"),
         criteria=read_criteria(typed),
-        pass_threshold=number_typed(values["pass_threshold"], "pass_threshold"),
-        concurrency=_whole(values, "concurrency", "trials at once"),
-        timeout_s=number_typed(values["timeout_s"], "timeout_s"),
-        model=values["model"] or None,
-        note=values["note"],
-        errors_are_failures=bool(values["errors_are_failures"]),
+        like=like,
+        **cast("Asked", asked),
     )
+
+
+def models_of(models: Sequence[str], earlier: RunSummary | None) -> Sequence[str]:
+    """The models that the form offers: those of the settings, and that of the earlier run, which a person named."""
+    own = earlier.config.model if earlier else None
+    return [*models, own] if own and own not in models else models
+
+
+def kept_of(run: RunSummary) -> Kept:
+    """The options of a run that are not at their default and that no form offers."""
+    options = [option for option in RUN_OPTIONS if not has_door(option, "form")]
+    values = option_values(run.config, tuple(options))
+    said = [f"{each.title}: {each.said(values[each.name])}" for each in options if values[each.name] != each.default]
+    return Kept(run.id, "; ".join(said))
 
 
 def chosen_of(typed: Typed, evalset: EvalSet | None) -> tuple[bool, set[str]]:
@@ -107,30 +189,46 @@ def chosen_of(typed: Typed, evalset: EvalSet | None) -> tuple[bool, set[str]]:
     return kind == "selected", ticked
 
 
-def unscored_lines(typed: Typed, cases: Sequence[Case]) -> list[str]:
-    """`2 of 8 cases will be unscored by Final state because …`, for the ticked metrics; empty when all can be judged.
+def judged_lines(typed: Typed, cases: Sequence[Case]) -> tuple[list[str], list[str]]:
+    """What will be unscored, and where a ticked metric does not apply: `Final state: asserted in 2 of 7 cases …`.
 
-    A metric whose options cannot be read says so instead.
+    A metric whose options cannot be read is among the first, as it cannot be checked yet.
     """
-    lines = []
-    for name in ticked_metrics(typed):
+    unread, criteria = [], []
+    if is_fresh(typed):
+        criteria = [*default_criteria(cases)]
+    for name in () if criteria else ticked_metrics(typed):
         try:
             criterion = typed_criterion(typed, name)
-            foreseen = foresee_unscored(cases, [criterion])
+            foresee(cases, [criterion])
         except UsageError as error:
-            lines.append(f"{short_title(name)} cannot be checked yet: {error}.")
+            unread.append(f"{short_title(name)} cannot be checked yet: {error}.")
             continue
-        lines += [_unscored_line(criterion, each.reason, each.case_ids, len(cases)) for each in foreseen]
-    return lines
+        criteria.append(criterion)
+    found = foresee(cases, criteria, strict=is_strict(typed))
+    if unread:
+        found = replace(found, unscored=tuple(each for each in found.unscored if each.metric))
+    unscored = [_unscored_line(each, criteria, len(cases)) for each in found.unscored]
+    return [*unread, *unscored], [_applies_line(each, len(cases)) for each in found.not_applicable]
 
 
-def _unscored_line(criterion: Criterion, reason: str, case_ids: Sequence[str], n_cases: int) -> str:
-    n = len(case_ids)
-    cases = f"{n:,} of {n_cases:,} {'case' if n_cases == 1 else 'cases'}"
-    so = " and cannot pass" if criterion.threshold is not None else ""
-    named = ", ".join(case_ids[:MAX_NAMED]) + (" and more" if case_ids[MAX_NAMED:] else "")
-    which = "" if n == n_cases else f" ({named})"
-    return f"{cases} will be unscored by {short_title(criterion.metric)}{so}{which}: {reason}"
+def _unscored_line(found: Unjudged, criteria: Sequence[Criterion], n_cases: int) -> str:
+    deciding = {each.metric for each in criteria if each.threshold is not None}
+    so = " and cannot pass" if not found.metric or found.metric in deciding else ""
+    by = f" by {short_title(found.metric)}" if found.metric else ""
+    cases = counted_words(len(found.case_ids), n_cases, "case")
+    return f"{cases} will be unscored{by}{so}{_which(found, n_cases)}: {found.reason}"
+
+
+def _applies_line(found: Unjudged, n_cases: int) -> str:
+    asserted = counted_words(n_cases - len(found.case_ids), n_cases, "case")
+    return f"{short_title(found.metric)}: asserted in {asserted}, not applicable elsewhere{_which(found, n_cases)}."
+
+
+def _which(found: Unjudged, n_cases: int) -> str:
+    """The first few cases by their ids; nothing where it is all of them."""
+    more = " and more" if found.case_ids[MAX_NAMED:] else ""
+    return "" if len(found.case_ids) == n_cases else f" ({', '.join(found.case_ids[:MAX_NAMED])}{more})"
 
 
 def like_run(summary: RunSummary, case_ids: Iterable[str] = ()) -> Typed:
@@ -140,20 +238,10 @@ def like_run(summary: RunSummary, case_ids: Iterable[str] = ()) -> Typed:
         (FILLED, "1"),
         ("agent", config.agent.id),
         ("evalset", config.evalset_id),
-        ("n", str(config.n)),
-        ("concurrency", str(config.concurrency)),
-        ("timeout_s", number_text(config.limits.trial_timeout_s)),
-        ("pass_threshold", number_text(config.pass_threshold)),
-        ("model", config.model or ""),
-        ("errors_are_failures", "1" if config.errors_are_failures else ""),
+        (LIKE, str(summary.id)),
     ]
+    again = [option for option in offered("form") if option.name not in NOT_AGAIN]
+    typed += [(option.name, _typed_text(option, option_value(config, option))) for option in again]
     typed += [("case", case_id) for case_id in case_ids]
     typed += write_criteria(config.criteria)
     return ImmutableMultiDict(typed)
-
-
-def _whole(values: Mapping[str, str], name: str, words: str) -> int:
-    text = values[name].strip()
-    if not text.isascii() or not text.removeprefix("-").isdecimal() or len(text) > 9:
-        raise UsageError(f"{words}: a whole number, not {text[:20]!r}", field=name)
-    return int(text)

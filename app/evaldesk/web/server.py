@@ -19,16 +19,15 @@ from typing import cast
 import uvicorn
 from starlette.applications import Starlette
 from starlette.types import ASGIApp
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from evaldesk.collecting import no_collecting, settle
 from evaldesk.desk.desk import Desk
-from evaldesk.engine.open_files import allow_open_files
+from evaldesk.desk.serving import hold_desk
 from evaldesk.errors import WorkspaceError
+from evaldesk.gc_control import freeze, gc_paused
 from evaldesk.settings import Settings
-from evaldesk.store import hold_workspace
 from evaldesk.web.app import create_app
 from evaldesk.web.guard import guard_settings
-from evaldesk.web.http import BoundedHttp
 from evaldesk.web.live import closing_of
 
 GRACE_S = 3
@@ -51,15 +50,14 @@ class Address:
 
 def serve(settings: Settings, address: Address, *, is_person_there: bool) -> None:
     """Serve the desk until it is told to stop. Raises WorkspaceError when the workspace or the port is taken."""
-    allow_open_files()
     token = address.token or secrets.token_urlsafe(24)
-    with hold_workspace(settings.state_folder, url="") as hold, _bound(address) as listener:
+    with hold_desk(settings) as hold, _bound(address) as listener:
         port = listener.getsockname()[1]
         home = f"http://{_shown(address.host)}:{port}/"
         hold.update(home)
-        with no_collecting():
+        with gc_paused():
             app = create_app(Desk.open(settings), guard_settings(token, port, address.names))
-            settle()
+            freeze()
         closing = closing_of(cast("Starlette", app.app))
         browser_folder = settings.state_folder if is_person_there else None
         with _written_down(settings.state_folder / ADDRESS_NAME, f"{home}?token={token}"):
@@ -166,3 +164,52 @@ def _write_privately(path: Path, text: str) -> None:
             file.write(text)
     except OSError as error:
         raise WorkspaceError(f"{path} cannot be written: {error.strerror}; name another workspace") from error
+
+
+HEAD_S = 10.0
+MAX_HEAD = 64 * 1024
+
+
+class BoundedHttp(HttpToolsProtocol):
+    """Closes a connection that does not bring the whole head of its next request in HEAD_S seconds.
+
+    The clock starts with the connection, and with the first byte of every further request.
+    """
+
+    head_s = HEAD_S
+    _head_timer: asyncio.TimerHandle | None = None
+    _n_head_bytes = 0
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self._begin_head()
+
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        if self._head_timer is None:
+            return
+        self._n_head_bytes += len(data)
+        if self._n_head_bytes > MAX_HEAD and not self.transport.is_closing():
+            self.send_400_response("The head of this request is too large.")
+
+    def on_message_begin(self) -> None:
+        super().on_message_begin()
+        self._begin_head()
+
+    def on_headers_complete(self) -> None:
+        self._end_head()
+        super().on_headers_complete()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._end_head()
+        super().connection_lost(exc)
+
+    def _begin_head(self) -> None:
+        if self._head_timer is None:
+            self._n_head_bytes = 0
+            self._head_timer = self.loop.call_later(self.head_s, self.transport.close)
+
+    def _end_head(self) -> None:
+        if self._head_timer is not None:
+            self._head_timer.cancel()
+            self._head_timer = None

@@ -7,10 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
-
-import msgspec
+from typing import TYPE_CHECKING
 
 from evaldesk.model import AskedBy
+from evaldesk.model.json_text import json_line
+from evaldesk.wording.json_layout import as_json
+
+if TYPE_CHECKING:
+    from evaldesk.model.interval import Interval
 
 
 def ago(moment: datetime | None, now: datetime | None = None) -> str:
@@ -46,7 +50,7 @@ def score(value: float | None, digits: int = 2) -> str:
         return "–"
     if abs(value) < 99.995:
         return f"{value:.{digits}f}"
-    from evaldesk.report import number_words
+    from evaldesk.wording.words import number_words
 
     return number_words(value)
 
@@ -55,7 +59,7 @@ def dollars(cost: float | None) -> str:
     """US dollars with as many digits as small sums need; a dash where the price is unknown."""
     if cost is None:
         return "–"
-    from evaldesk.report import cost_words
+    from evaldesk.wording.words import cost_words
 
     return cost_words(cost)
 
@@ -65,17 +69,6 @@ def count(number: int) -> str:
     return f"{number:,}" if number < 10_000 else f"{number / 1000:,.1f}k"
 
 
-def as_json(value: object, indent: int = 2) -> str:
-    """Readable JSON; `indent=0` keeps it on one line."""
-    text = msgspec.json.encode(value)
-    return (msgspec.json.format(text, indent=indent) if indent else msgspec.json.format(text, indent=-1)).decode()
-
-
-def as_line(value: object) -> str:
-    """JSON on one line with a space after each comma and colon."""
-    return msgspec.json.format(msgspec.json.encode(value), indent=0).decode()
-
-
 def plural(number: int, noun: str) -> str:
     """`1 case`, `2 cases`."""
     return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
@@ -83,16 +76,24 @@ def plural(number: int, noun: str) -> str:
 
 def rate_label(rate: float, low: float, high: float) -> str:
     """What a bar of a rate says to those who cannot see it."""
-    from evaldesk.report import Interval, rate_words
+    from evaldesk.model.interval import Interval
+    from evaldesk.wording.words import rate_words
 
     return rate_words(rate, Interval(low, high))
 
 
 def passed_words(passed: int, scored: int) -> str:
     """How many passed of those that were scored."""
-    from evaldesk import report
+    from evaldesk.wording import words as sentences
 
-    return report.passed_words(passed, scored)
+    return sentences.passed_words(passed, scored)
+
+
+def share_range(interval: Interval | None) -> str:
+    """Both ends of an interval of a number that is shown as 0 to 1."""
+    from evaldesk.wording import words as sentences
+
+    return sentences.share_range(interval)
 
 
 def speaker(asked_by: AskedBy | None) -> str:
@@ -107,9 +108,10 @@ FILTERS: Mapping[str, Callable[..., str]] = {
     "dollars": dollars,
     "count": count,
     "as_json": as_json,
-    "as_line": as_line,
+    "as_line": json_line,
     "plural": plural,
     "speaker": speaker,
     "passed_words": passed_words,
     "rate_label": rate_label,
+    "share_range": share_range,
 }

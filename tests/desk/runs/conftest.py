@@ -10,7 +10,7 @@ from typing import Any, cast
 import pytest
 from tests.desk.runs_by_hand import HandExecutor, OpenDesk
 
-from evaldesk.desk.runs import RunDesk
+from evaldesk.desk.runs.runs import RunDesk
 from evaldesk.engine import Executor
 from evaldesk.settings import Settings
 from evaldesk.store import Store

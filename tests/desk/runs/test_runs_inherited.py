@@ -8,9 +8,9 @@ import os
 import pytest
 from tests.desk.runs_by_hand import HandExecutor, OpenDesk, ended, over, started, subject
 
-from evaldesk.desk import runs as runs_module
-from evaldesk.desk.run_mark import is_alive, own_mark
-from evaldesk.desk.run_plan import RunOptions
+from evaldesk.desk.runs import runs as runs_module
+from evaldesk.desk.runs.owner import current_owner, is_owner_alive
+from evaldesk.desk.runs.plan import RunOptions
 from evaldesk.errors import ConflictError
 from evaldesk.model import AgentRef, Case, TrialSpec
 from evaldesk.store import Store
@@ -24,7 +24,7 @@ async def test_a_run_left_behind_by_a_dead_desk_loses_nothing_and_doubles_nothin
     desk = open_desk()
     plan = desk.plan_for(subject(4), RunOptions(n=5))
     run_id = store.runs.create(plan.config, plan.cases)
-    store.runs.set_status(run_id, "running", driver=f"999999999 {own_mark().split(' ')[1]} 1")
+    store.runs.set_status(run_id, "running", driver=f"999999999 {current_owner().split(' ')[1]} 1")
     before = [_spec_of(run_id, plan.cases[case], case, 0) for case in (0, 2, 3)]
     store.runs.record([ended(spec, "failed") for spec in before])
     executor = HandExecutor(["passed"])
@@ -47,7 +47,7 @@ async def test_a_run_of_a_living_process_is_left_alone(open_desk: OpenDesk, stor
     desk = open_desk()
     plan = desk.plan_for(subject(), RunOptions())
     run_id = store.runs.create(plan.config, plan.cases)
-    store.runs.set_status(run_id, "running", driver=own_mark())
+    store.runs.set_status(run_id, "running", driver=current_owner())
 
     await desk.start_up()
 
@@ -65,7 +65,7 @@ async def test_a_run_of_another_process_is_stopped_by_that_one(open_desk: OpenDe
     await executor.holds(1)
 
     await asking.stop(run_id)
-    await driving._heed(takes_up=False)
+    await driving._handle_requests(takes_up=False)
     executor.end(1)
 
     summary = await over(driving, run_id)
@@ -78,7 +78,7 @@ async def test_a_submitted_run_is_taken_up_once(open_desk: OpenDesk) -> None:
     executors = [HandExecutor(["passed"]), HandExecutor(["passed"])]
     desks = [open_desk(executor) for executor in executors]
 
-    await asyncio.gather(*(desk._heed(takes_up=True) for desk in desks))
+    await asyncio.gather(*(desk._handle_requests(takes_up=True) for desk in desks))
 
     for desk in desks:
         assert (await over(desk, run_id)).status == "finished"
@@ -97,7 +97,7 @@ async def test_a_closed_desk_leaves_its_run_to_the_next_one(
 
     await desk.close()
     left = await heir.summary(run_id)
-    monkeypatch.setattr(runs_module, "is_alive", lambda _: False)  # the mark is of this very process, which lives
+    monkeypatch.setattr(runs_module, "is_owner_alive", lambda _: False)  # the mark is of this very process, which lives
     await heir.start_up()
     summary = await over(heir, run_id)
 
@@ -110,12 +110,12 @@ async def test_a_closed_desk_leaves_its_run_to_the_next_one(
     [
         ("", False),
         ("x y z", False),
-        (own_mark(), True),
-        (f"{os.getpid()} {own_mark().split(' ')[1]} 1", False),
-        (f"999999999 {own_mark().split(' ')[1]} 1", False),
+        (current_owner(), True),
+        (f"{os.getpid()} {current_owner().split(' ')[1]} 1", False),
+        (f"999999999 {current_owner().split(' ')[1]} 1", False),
         ("1 another-machine 5", True),
     ],
     ids=["none", "no pid", "this process", "a reused pid", "a dead pid", "another machine"],
 )
-def test_a_mark_tells_whether_its_process_lives(mark: str, expected: bool) -> None:
-    assert is_alive(mark) is expected
+def test_an_owner_is_alive_while_its_process_runs(mark: str, expected: bool) -> None:
+    assert is_owner_alive(mark) is expected

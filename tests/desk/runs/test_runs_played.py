@@ -7,8 +7,10 @@ from collections.abc import Sequence
 import pytest
 from tests.desk.runs_by_hand import HandExecutor, OpenDesk, over, started, subject
 
-from evaldesk.desk import run_driver, run_writer, runs
-from evaldesk.desk.run_plan import RunOptions
+from evaldesk.desk.runs import driver as run_driver
+from evaldesk.desk.runs import runs
+from evaldesk.desk.runs import writer as run_writer
+from evaldesk.desk.runs.plan import RunOptions
 from evaldesk.errors import WorkspaceError
 from evaldesk.model import Case, ErrorRecord, TrialResult
 from evaldesk.store import Store

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from tests.desk.runs_by_hand import HandExecutor, OpenDesk, over, started, subject
 
-from evaldesk.desk import run_players
-from evaldesk.desk.run_plan import RunOptions
+from evaldesk.desk.runs import players as run_players
+from evaldesk.desk.runs.plan import RunOptions
 from evaldesk.errors import ConflictError
 
 pytestmark = pytest.mark.anyio

@@ -14,8 +14,7 @@ from typing import Any, cast
 import pytest
 import uvicorn
 
-from evaldesk.web.http import BoundedHttp
-from evaldesk.web.server import server_config
+from evaldesk.web.server import BoundedHttp, server_config
 
 PATIENCE_S = 60.0
 

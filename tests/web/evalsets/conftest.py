@@ -14,8 +14,8 @@ import pytest
 from httpx2 import Response
 from starlette.testclient import TestClient
 
-from evaldesk.desk.cases import case_key
 from evaldesk.desk.desk import Desk
+from evaldesk.desk.evalsets.cases import case_key
 from evaldesk.engine import AgentHost
 from evaldesk.settings import Settings
 from evaldesk.store import Store

@@ -189,14 +189,14 @@ def test_a_secret_in_what_would_be_saved_is_pointed_out_without_showing_it_again
 
     answer = pages.client.post(f"{address}/preview", data=fields, headers={"HX-Target": "aside#saved"})
 
-    assert "look before you save" in answer.text
+    assert "check before saving" in answer.text
     assert "[MODEL_API_KEY]" in answer.text
 
 
 def test_a_session_without_turns_says_what_to_do(pages: Pages) -> None:
     empty = pages.desk.store.sessions.create("dice", "", {})
 
-    assert "nothing to add yet" in pages.get(f"/sessions/{empty.id}/case").text
+    assert "No turns yet" in pages.get(f"/sessions/{empty.id}/case").text
 
 
 def test_a_session_that_is_not_there_is_404(pages: Pages) -> None:

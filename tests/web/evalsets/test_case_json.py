@@ -48,7 +48,7 @@ def test_raw_json_over_a_changed_case_shows_both(pages: Pages, address: str) -> 
     answer = pages.post(f"{address}/json", {"raw": raw, "version": "old", "choice": "overwrite"})
 
     assert asked.status_code == 409
-    assert "Save mine over it" in asked.text
+    assert "Overwrite with mine" in asked.text
     assert answer.status_code == 303
 
 

@@ -45,4 +45,4 @@ def test_a_renamed_set_keeps_them(pages: Any, calc: str) -> None:
 
 
 def test_the_form_says_that_runs_come_along(pages: Any, calc: str) -> None:
-    assert "Past runs come along." in pages.get(f"/evalsets/{calc}/settings").text
+    assert "Past runs stay linked." in pages.get(f"/evalsets/{calc}/settings").text

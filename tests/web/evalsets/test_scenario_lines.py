@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from evaldesk.model import Case
-from evaldesk.web.case_list import CaseLine
+from evaldesk.web.cases.list import CaseLine
 
 
 @pytest.mark.parametrize(

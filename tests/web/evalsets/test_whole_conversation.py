@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from evaldesk.metrics import score_trial, unscored_reasons
+from evaldesk.metrics import missing_reasons, score_trial
 from evaldesk.model import Case, Criterion, Event, Transcript, Turn, TurnRecord
-from evaldesk.web.case_whole import outputs_text, rubrics_text, with_whole
-from evaldesk.web.forms import Problems
+from evaldesk.pages.case_whole import outputs_text, rubrics_text, with_whole
+from evaldesk.pages.typed import Problems
 
 CASE = "roll/and check"
 TYPED: dict[str, Any] = {
@@ -49,9 +49,9 @@ def test_a_case_from_the_form_can_be_judged_by_both_metrics() -> None:
     played = Transcript((TurnRecord("q", (Event("agent_message", text="It is 7."),)),))
 
     assert len(problems) == 0
-    assert unscored_reasons(OUTPUTS, [bare]).get(bare.id)
-    assert unscored_reasons(RUBRICS, [bare]).get(bare.id)
-    assert unscored_reasons(RUBRICS, [case]).get(case.id) is None
+    assert missing_reasons(OUTPUTS, [bare]).get(bare.id)
+    assert missing_reasons(RUBRICS, [bare]).get(bare.id)
+    assert missing_reasons(RUBRICS, [case]).get(case.id) is None
     assert score_trial(played, case, [OUTPUTS])[0].value == 1.0
 
 

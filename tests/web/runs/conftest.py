@@ -15,9 +15,9 @@ from httpx2 import Response
 from starlette.testclient import TestClient
 
 from evaldesk.desk.desk import Desk
-from evaldesk.desk.runs import RunDesk
+from evaldesk.desk.runs.runs import RunDesk
 from evaldesk.engine import AgentHost, InlineExecutor
-from evaldesk.engine.results import cancelled
+from evaldesk.engine.host.results import cancelled
 from evaldesk.model import AgentDescription, AgentRef, TrialResult, TrialSpec
 from evaldesk.settings import Settings
 from evaldesk.store import Store

@@ -38,7 +38,7 @@ def test_the_page_marks_accepted_arguments_and_says_why(pages: Any, tmp_path: Pa
     assert 'id="divergence"' not in page
 
 
-def test_without_leeway_the_same_call_differs(pages: Any, tmp_path: Path) -> None:
+def test_without_tolerance_the_same_call_differs(pages: Any, tmp_path: Path) -> None:
     page = trial(pages, tmp_path)
 
     assert re.search(r'<tr data-op="~">.*?</b> arguments</th>', page, re.DOTALL)

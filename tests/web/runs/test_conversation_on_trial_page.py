@@ -52,7 +52,7 @@ def test_beside_a_metric_of_single_turns_the_whole_conversation_is_drawn_once_mo
 
     turns, whole = page.split('id="conversation"')
     assert re.findall(r'data-op="([^=])"', turns) == ["-", "+"]
-    assert "yet differs first at turn 1, call 2" in turns
+    assert "Passed. First difference: turn 1, call 2" in turns
     assert "2 calls of the whole conversation, compared as one list" in whole
     assert re.findall(r'data-op="(.)"', whole) == ["=", "="]
     assert re.findall(r"<small>(turn \d, call \d)</small>", whole) == [

@@ -46,7 +46,7 @@ def test_what_is_no_label_comes_back_with_what_was_typed(pages: Any) -> None:
     answer = pages.post(f"{trial}/labels", **(SAID | {"labeller": " "}))
 
     assert answer.status_code == 422
-    assert "Say who you are" in answer.text
+    assert "Enter your name" in answer.text
     assert "It &lt;b&gt;invents&lt;/b&gt; a price.</textarea>" in answer.text
 
 

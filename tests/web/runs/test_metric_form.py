@@ -16,8 +16,8 @@ from starlette.datastructures import ImmutableMultiDict
 from evaldesk.errors import UsageError
 from evaldesk.metrics import METRICS, OptionInfo, metric_info, metric_options
 from evaldesk.model import Criterion
-from evaldesk.web.criteria_form import read_criteria, write_criteria
-from evaldesk.web.option_text import read_option, write_option
+from evaldesk.pages.criteria.form import read_criteria, write_criteria
+from evaldesk.pages.criteria.option_text import read_option, write_option
 
 GROUPS = [
     "Needs expected calls",
@@ -25,7 +25,7 @@ GROUPS = [
     "Needs a final state",
     "Needs nothing of a case",
     "Needs a judge",
-    "What a trial takes: needs nothing, informs unless it gets a limit",
+    "Resource limits",
 ]
 
 
@@ -132,7 +132,8 @@ def test_spellings_of_adk_come_back_as_the_form_has_them() -> None:
 
     typed = ImmutableMultiDict([("filled", "1"), *write_criteria([criterion])])
 
-    assert read_criteria(typed)[0].options == {"match_type": "IN_ORDER"}
+    (read,) = read_criteria(typed) or ()
+    assert read.options == {"match_type": "IN_ORDER"}
 
 
 def test_where_a_function_is_found_never_reaches_a_form() -> None:
@@ -217,31 +218,38 @@ def test_check_starts_nothing_and_says_that_nothing_is_wrong(pages: Any) -> None
     answer = pages.post("/runs/new", **pages.form(check="1"))
 
     assert answer.status_code == 200
-    assert "Nothing is wrong with this form." in answer.text
+    assert "The form is valid." in answer.text
     assert pages.desk.store.runs.list() == []
 
 
-def test_beside_the_form_stands_what_will_be_unscored(pages: Any) -> None:
+@pytest.mark.parametrize("strict", ["", "1"])
+def test_beside_the_form_stands_where_a_metric_judges_nothing(pages: Any, strict: str) -> None:
     form = pages.form(
+        strict=strict,
         metric=["tool_exact", "final_state_match", "required_outputs", "tool_used"],
         **{"tool_exact.threshold": "1", "required_outputs.outputs": "hello", "tool_used.at_least": "x"},
     )
 
     answer = pages.client.post("/runs/new", data=form, headers={"HX-Target": "aside#estimate"})
 
-    lines = re.findall(r'<li class="small">(.*?)</li>', answer.text)
-    assert lines == [
+    unread = "Tool used cannot be checked yet: at least: a whole number, not &#39;x&#39;."
+    unscored = [
         "1 of 4 cases will be unscored by Tools, exact and cannot pass (open): "
         "No turn of this case says which tools should be called.",
-        "4 of 4 cases will be unscored by Final state: The case does not say what the final state should be.",
-        "Tool used cannot be checked yet: at least: a whole number, not &#39;x&#39;.",
+        "4 of 4 cases will be unscored by Final state: The case has no expected final state.",
     ]
+    missing = [
+        "Tools, exact: asserted in 3 of 4 cases, not applicable elsewhere (open).",
+        "Final state: asserted in 0 of 4 cases, not applicable elsewhere.",
+    ]
+    assert re.findall(r'<li class="small">(.*?)</li>', answer.text) == [unread, *(unscored if strict else ())]
+    assert [line for line in missing if line in answer.text] == ([] if strict else missing)
 
 
 def test_a_form_without_gaps_says_so(pages: Any) -> None:
     form = pages.form(metric=["tool_exact"], cases="selected", case=["greets"])
 
-    assert "Every ticked metric can judge every case." in pages.post("/runs/new", **form).text
+    assert "Every selected metric can score every case." in pages.post("/runs/new", **form).text
 
 
 def test_options_are_kept_with_the_run_and_by_the_next_one_like_it(pages: Any) -> None:

@@ -20,7 +20,7 @@ def test_the_form_shows_the_criteria_of_the_run(pages: Any) -> None:
     ticked = re.findall(r'name="metric" value="([^"]*)" checked', text)
     assert ticked == ["tool_trajectory_avg_score", "response_match_score"]
     assert 'name="response_match_score.threshold" type="number" step="any" value="0.8"' in text
-    assert "Score 8 trials again" in text
+    assert "Re-score 8 trials" in text
 
 
 def test_the_new_scores_are_a_run_beside_the_old_one(pages: Any) -> None:
@@ -38,8 +38,8 @@ def test_the_new_scores_are_a_run_beside_the_old_one(pages: Any) -> None:
         assert re.findall(r'data-label="passed">([^<]*)<', text) == ["2 of 4", "2 of 4"]
         assert "Tool trajectory at least 1.00, Response match at least 0.80" in text
         assert f'href="/compare?a={source[6:]}&amp;b={again[6:]}"' in text
-    assert f"run {source[6:]} scored again" in pages.get("/runs").text
-    assert "Both score the same stored trials" in pages.get(f"/compare?a={source[6:]}&b={again[6:]}").text
+    assert f"re-score of run {source[6:]}" in pages.get("/runs").text
+    assert "Both runs score the same stored trials" in pages.get(f"/compare?a={source[6:]}&b={again[6:]}").text
     assert "tool_trajectory_avg_score" in _scores(pages.get(source).text)
     assert "tool_trajectory_avg_score" not in _scores(pages.get(again).text)
 
@@ -51,9 +51,9 @@ def test_a_trial_shows_what_its_other_scorings_said(pages: Any) -> None:
 
     played, scored = (pages.get(f"{run}/cases/0/trials/0").text for run in (source, again))
 
-    assert re.search(rf'In <a href="{source}/cases/0/trials/0">run \d+</a>, scored as it was played .*>failed<', scored)
+    assert re.search(rf'<a href="{source}/cases/0/trials/0">Run \d+</a>, original scores .*>failed<', scored)
     assert "at least 0.80" in scored
-    assert re.search(rf'In <a href="{again}/cases/0/trials/0">run \d+</a>, scored again .*>passed<', played)
+    assert re.search(rf'<a href="{again}/cases/0/trials/0">Run \d+</a>, re-scored .*>passed<', played)
     assert "at least 0.00" in played
 
 
@@ -89,7 +89,7 @@ def test_a_run_that_goes_on_is_not_scored_again(open_runs: Any) -> None:
     text = pages.get(f"{source}/scorings/new").text
     answer = pages.post(f"{source}/scorings", **ROUGE)
 
-    assert "still goes on" in text
+    assert "is still running" in text
     assert "/scorings/new" not in pages.get(source).text
     assert answer.status_code == 409
     gate.set()
@@ -101,7 +101,7 @@ def test_ticking_a_metric_says_what_it_cannot_judge(pages: Any) -> None:
     answer = pages.client.post(f"{source}/scorings/new", data=ROUGE, headers={"HX-Target": "form#plan"})
 
     assert answer.text.lstrip().startswith("<form")
-    assert "1 of 4 cases would be unscored" in answer.text
+    assert "1 of 4 cases not applicable" in answer.text
 
 
 def test_a_run_that_does_not_exist_is_not_scored(pages: Any) -> None:

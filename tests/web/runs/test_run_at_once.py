@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from tests.web.evalsets.conftest import fields_of
 
-from evaldesk.desk.cases import case_key
+from evaldesk.desk.evalsets.cases import case_key
 from evaldesk.model import Event, TurnRecord
 
 

@@ -4,9 +4,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from dataclasses import replace
+from html.parser import HTMLParser
 from typing import Any
 
 import pytest
+from tests.options_of_a_run import PRICES, other_value
+
+from evaldesk.model import AgentDescription
+from evaldesk.model.run import option_values, with_options
+from evaldesk.run_options import BY_NAME, RUN_OPTIONS, has_door, offered
 
 
 def checked(page: str) -> list[str]:
@@ -23,17 +30,17 @@ def test_the_form_begins_with_the_defaults_of_the_field(pages: Any) -> None:
     assert "Start 20 trials" in page
 
 
-def test_it_says_which_cases_will_be_unscored_and_why(pages: Any) -> None:
+def test_it_says_to_which_cases_a_metric_does_not_apply_and_why(pages: Any) -> None:
     page = pages.get("/runs/new").text
 
-    assert "3 of 4 cases say which tools to call" in page
-    assert "1 of 4 cases would be unscored and could not pass: open. No turn of this case says which tools" in page
+    assert "3 of 4 cases have expected calls" in page
+    assert "1 of 4 cases not applicable: open. No turn of this case says which tools" in page
 
 
 def test_metrics_of_which_less_is_better_inform_until_they_get_a_limit(pages: Any) -> None:
     page = pages.get("/runs/new").text
 
-    assert re.search(r'"token_usage_v1.threshold">at most</label>[^>]*value="" placeholder="informs"', page)
+    assert re.search(r'"token_usage_v1.threshold">at most</label>[^>]*value="" placeholder="none"', page)
     assert re.search(r'"tool_f1.threshold">at least</label>', page)
 
 
@@ -58,7 +65,7 @@ def test_a_tolerance_is_a_number_that_a_later_run_keeps(pages: Any) -> None:
 def test_it_says_what_differences_will_be_visible(pages: Any) -> None:
     page = pages.post("/runs/new", **pages.form(n="5")).text
 
-    assert "With 4 cases × 5 trials no difference can be told from chance; add cases." in page
+    assert "Smallest detectable difference: none with 4 cases × 5 trials; add cases." in page
     assert re.findall(r"(\d+ × \d+)</th><td data-num>(?:<b>)?([\w ]+)<", page) == [
         ("4 × 1", "none"),
         ("4 × 5", "none"),
@@ -83,7 +90,7 @@ def test_a_new_run_may_be_like_an_earlier_one(pages: Any) -> None:
     assert checked(page) == ["tool_f1"]
     assert re.search(r'name="tool_f1.threshold"[^>]*value="0.5"', page)
     assert '<option value="ignore" selected>' in page
-    assert 'as in <a href="/runs/1">run 1</a>' in page
+    assert 'from <a href="/runs/1">run 1</a>' in page
 
 
 def test_a_run_like_one_of_some_cases_has_the_same_cases(pages: Any) -> None:
@@ -122,7 +129,7 @@ def test_options_of_a_metric_are_frozen_with_the_run(pages: Any) -> None:
 def test_an_empty_threshold_makes_a_metric_inform_only(pages: Any) -> None:
     page = pages.get(pages.finish(**{"response_match_score.threshold": ""})).text
 
-    assert "response_match_score informs only" in page
+    assert "response_match_score, no threshold" in page
 
 
 def test_try_one_first_plays_one_trial_of_one_case(pages: Any) -> None:
@@ -174,4 +181,141 @@ def test_without_an_eval_set_it_says_where_cases_come_from(open_runs: Callable[.
     for file in pages.desk.evalsets.list():
         file.path.unlink()
 
-    assert "No eval set to run yet" in pages.get("/runs/new").text
+    assert "No eval sets yet" in pages.get("/runs/new").text
+
+
+class Filled(HTMLParser):
+    """What a browser would send of the form of a run, as it is shown."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.fields: dict[str, list[str]] = {}
+        self.names: set[str] = set()
+        self._select = ""
+        self.feed(page)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        found = dict(attrs)
+        name, value = found.get("name") or "", found.get("value")
+        if tag == "select":
+            self._select = name
+            self.names.add(name)
+        elif tag == "option" and "selected" in found:
+            self.fields[self._select] = [value] if value is not None else []
+            self._select = self._select if value is not None else f"text of {self._select}"
+        elif tag == "input" and name:
+            self.names.add(name)
+            if found.get("type") not in ("checkbox", "radio") or "checked" in found:
+                self.fields.setdefault(name, []).append(value or "")
+
+    def handle_data(self, data: str) -> None:
+        if self._select.startswith("text of "):
+            self.fields[self._select.removeprefix("text of ")] = [data.strip()]
+            self._select = ""
+
+
+def run_with_every_option(pages: Any) -> int:
+    """A run that the command line started with no option at its default, stopped before it played."""
+    values: dict[str, Any] = {**PRICES, **{option.name: other_value(option) for option in RUN_OPTIONS}}
+    summary = pages.desk.store.runs.summary(int(pages.finish()[6:]))
+    config = summary.config
+    cases = list(pages.desk.store.runs.cases(summary.id))
+    return int(pages.desk.store.runs.create(with_options(config, {**values, "model": "openai/unlisted"}), cases))
+
+
+def test_the_form_offers_the_options_of_the_table_and_no_others(pages: Any) -> None:
+    names = Filled(pages.get("/runs/new").text).names
+
+    assert {option.name for option in RUN_OPTIONS if option.name in names} == {
+        option.name for option in offered("form")
+    }
+
+
+def test_run_again_sends_the_same_configuration_and_shows_what_it_keeps(pages: Any) -> None:
+    run_id = run_with_every_option(pages)
+    earlier = pages.desk.store.runs.summary(run_id).config
+
+    page = pages.get(f"/runs/new?like={run_id}").text
+    answer = pages.client.post("/runs", data=Filled(page).fields)
+
+    assert answer.status_code == 303, answer.text
+    again = pages.desk.store.runs.summary(int(answer.headers["location"][6:])).config
+    expected = {**option_values(earlier), "note": ""}
+    assert option_values(again) == expected
+    assert again.model == "openai/unlisted"
+    assert f'name="seed" type="number" value="{earlier.seed}"' in page
+    assert (
+        f"Keep the settings of run {run_id} that this form does not show. Recording of tools: no; Endpoint: http://"
+        in page
+    )
+
+
+def test_what_is_kept_of_an_earlier_run_may_be_left_out(pages: Any) -> None:
+    run_id = run_with_every_option(pages)
+    fields = Filled(pages.get(f"/runs/new?like={run_id}").text).fields
+    fields |= {"model": ["openai/big"]}
+    del fields["like"]
+
+    answer = pages.client.post("/runs", data=fields)
+
+    again = option_values(pages.desk.store.runs.summary(int(answer.headers["location"][6:])).config)
+    for option in RUN_OPTIONS:
+        assert has_door(option, "form") or again[option.name] == option.default, option.name
+
+
+def test_a_browser_cannot_name_what_the_form_does_not_offer(pages: Any) -> None:
+    sent = {
+        name: value
+        for name, value in ((option.name, other_value(option)) for option in RUN_OPTIONS)
+        if not has_door(BY_NAME[name], "form") and isinstance(value, str)
+    }
+
+    address = pages.finish(**sent)
+
+    config = option_values(pages.desk.store.runs.summary(int(address[6:])).config)
+    assert sent
+    assert {name: config[name] for name in sent} == {name: BY_NAME[name].default for name in sent}
+
+
+def test_an_earlier_run_that_is_gone_is_said_and_nothing_is_started(pages: Any) -> None:
+    answer = pages.client.post("/runs", data=pages.form(like="77"))
+
+    assert answer.status_code in (404, 422)
+    assert pages.desk.store.runs.list() == []
+
+
+@pytest.mark.parametrize("option", offered("form"), ids=[option.name for option in offered("form")])
+def test_a_field_of_the_form_reaches_the_frozen_configuration(pages: Any, option: Any) -> None:
+    value = other_value(option)
+
+    address = pages.start(**{option.name: str(value) if value is not True else "1", "try": "1"})
+
+    config = pages.desk.store.runs.summary(int(address[6:])).config
+    expected = 1 if option.name == "n" else value
+    assert option_values(config)[option.name] == expected
+
+
+def test_a_key_that_is_not_set_is_said_in_the_form_before_anything_is_stored(
+    pages: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = pages.desk.agents.get(pages.agent)
+    lacking = AgentDescription(pages.agent, "litellm", model="openai/one", missing=("OPENAI_API_KEY",))
+    monkeypatch.setitem(pages.desk.agents._found, pages.agent, replace(found, description=lacking))
+
+    answer = pages.post("/runs", **pages.form())
+
+    assert answer.status_code == 422
+    assert "OPENAI_API_KEY is not set" in answer.text
+    assert pages.get("/runs/1").status_code == 404
+
+
+@pytest.mark.parametrize("changes", [{"evalset": "gone"}, {"cases": "selected"}], ids=["no eval set", "no case"])
+def test_a_form_without_cases_offers_no_start_and_says_why(pages: Any, changes: dict[str, str]) -> None:
+    page = pages.post("/runs/new", **pages.form(**changes)).text
+
+    start = re.search(r'<button class="button" data-kind="primary" type="submit"([^>]*)>', page)
+    assert start
+    assert "disabled" in start[1]
+    assert "Choose an eval set and at least one case before you start." in page
+    assert "Start 0 trials" not in page
+    assert "before you start" not in pages.get("/runs/new").text

@@ -12,9 +12,9 @@ from typing import Any, cast
 import pytest
 from starlette.requests import Request
 
-from evaldesk.desk.run_live import Tick
-from evaldesk.desk.run_view import RunQuery
-from evaldesk.store import RunSummary
+from evaldesk.desk.runs.live import Tick
+from evaldesk.model.stored import RunSummary
+from evaldesk.pages.run_view import RunQuery
 from evaldesk.web.routes import runs
 
 
@@ -40,14 +40,14 @@ def test_errors_and_unscored_trials_stay_out_of_the_rate(pages: Any) -> None:
     summary = summary_of(pages, address)
 
     assert (summary.n_passed, summary.n_failed, summary.n_errored, summary.n_unscored) == (2, 2, 2, 2)
-    assert "Errors are not counted as failures. Count them: 2 of 6." in pages.get(address).text
+    assert "Errors do not count as failures. With them: 2 of 6." in pages.get(address).text
 
 
 def test_a_run_that_counts_errors_says_so(pages: Any) -> None:
     page = pages.get(pages.finish(errors_are_failures="1")).text
 
     assert "2 of 6 passed" in page
-    assert "Errors are counted as failures." in page
+    assert "Errors count as failures." in page
 
 
 def test_pass_at_k_is_drawn_and_stands_in_a_table_with_its_reason(pages: Any) -> None:
@@ -65,7 +65,7 @@ def test_a_run_of_single_trials_has_no_chart_and_a_strict_policy(pages: Any) -> 
 
     assert "plotly" not in page.text
     assert "unsafe-inline" not in page.headers["content-security-policy"]
-    assert "nothing to repeat" in page.text
+    assert "One trial per case" in page.text
 
 
 @pytest.mark.parametrize(("only", "case_id"), [("failed", "misses"), ("errored", "breaks"), ("unscored", "open")])
@@ -77,7 +77,7 @@ def test_counts_filter_the_cases(pages: Any, only: str, case_id: str) -> None:
 
 
 def test_more_cases_come_as_rows_alone(pages: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("evaldesk.desk.run_page.PAGE_SIZE", 3)
+    monkeypatch.setattr("evaldesk.pages.run.PAGE_SIZE", 3)
     page = pages.get(pages.finish()).text
     more = re.search(r'<tr id="more">.*?hx-get="([^"]+)"', page)
     assert more is not None
@@ -193,12 +193,12 @@ def test_the_list_filters_and_counts(pages: Any) -> None:
 
     assert [line.split(",")[0] for line in re.findall(r">(Run \d+, \w+)<", everything.text)] == ["Run 2", "Run 1"]
     assert re.findall(r">(Run \d+), dice_set<", one.text) == ["Run 1"]
-    assert "No run fits these filters" in none.text
+    assert "No matching runs" in none.text
     assert "finished <b>2</b>" in everything.text
 
 
 def test_the_list_goes_on_by_key(pages: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("evaldesk.desk.run_listing.PAGE_SIZE", 1)
+    monkeypatch.setattr("evaldesk.pages.run_listing.PAGE_SIZE", 1)
     pages.finish(n="1")
     pages.finish(n="1")
 

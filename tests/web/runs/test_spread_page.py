@@ -16,8 +16,8 @@ def test_the_spread_stands_in_words_a_picture_and_a_table(pages: Any) -> None:
     assert "are at most 3.00." in text
     assert text.count('<svg class="histogram"') == 2
     assert "0.90 to 1.00</th>" in text
-    assert "Count them: " in text
-    assert "0 of 2 cases are flaky" in text
+    assert "With them: " in text
+    assert "0 of 3 cases are flaky" in text
     assert "at least 2 of 2 trials pass" in text
     assert "(p50)" in text
 
@@ -28,7 +28,7 @@ def test_the_run_page_fetches_only_the_block(pages: Any) -> None:
     answer = pages.get(f"{run}/spread", **{"HX-Target": "section#spread"})
 
     assert answer.text.lstrip().startswith('<section class="panel" id="spread"')
-    assert "One trial of each case cannot tell noise" in answer.text
+    assert "Needs more than one trial per case." in answer.text
 
 
 def test_a_run_that_does_not_exist_has_no_spread(pages: Any) -> None:

@@ -43,16 +43,16 @@ def test_an_errored_trial_shows_its_trace_as_text(pages: Any) -> None:
 
     assert "ValueError: no such thing as &lt;b&gt;this&lt;/b&gt;" in page
     assert "Traceback" in page
-    assert "What did not finish is not scored." in page
+    assert "Not scored: the trial did not finish." in page
 
 
 def test_adks_own_verdict_is_named_where_it_differs(pages: Any) -> None:
     metrics = ["response_match_score", "final_state_match"]
-    address = pages.finish(metric=metrics, **{"final_state_match.threshold": "1"})
+    address = pages.finish(metric=metrics, strict="1", **{"final_state_match.threshold": "1"})
 
     page = pages.get(f"{address}/cases/0/trials/0").text
 
-    assert "ADK itself would say passed" in page
+    assert "Unscored here, passed by `adk eval`: it does not decide by final_state_match." in page
 
 
 def test_what_adk_reads_into_a_case_that_asserts_nothing_is_said(pages: Any) -> None:
@@ -60,8 +60,8 @@ def test_what_adk_reads_into_a_case_that_asserts_nothing_is_said(pages: Any) -> 
 
     answer, calls = (pages.get(f"{address}/cases/3/trials/0").text for address in addresses)
 
-    assert "ADK itself would score a turn without a reference answer 0." in answer
-    assert "ADK itself would let no tool be called in a turn that does not say which." in calls
+    assert "Unscored here, failed by `adk eval`: response_match_score is 0 there, where a turn" in answer
+    assert "Unscored here, passed by `adk eval`: tool_trajectory_avg_score is 1 there, where a turn" in calls
 
 
 def test_every_event_is_there_with_its_time(pages: Any) -> None:
@@ -97,8 +97,8 @@ def test_a_trial_that_is_not_played_yet_shows_what_is_expected(open_runs: Callab
 
     running, queued = (pages.get(f"{address}/cases/{index}/trials/0").text for index in (0, 1))
 
-    assert "This trial is being played" in running
-    assert "This trial was not played yet" in queued
+    assert "This trial is running" in running
+    assert "This trial has not run yet" in queued
     assert "roll_die" in queued
     assert ">not yet</td>" in queued
     assert "never played" not in queued

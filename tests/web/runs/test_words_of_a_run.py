@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 
-from evaldesk.cli.run_info import info
-from evaldesk.report import passed_sentence, rate_interval
+from evaldesk.cli.runs.info import info
+from evaldesk.statistics.intervals import rate_interval
+from evaldesk.wording.words import passed_sentence
 
 
 def test_the_command_line_and_the_page_say_the_same(pages: Any, capsys: pytest.CaptureFixture[str]) -> None:
@@ -40,6 +41,17 @@ def test_a_run_that_is_watched_has_doubt_that_stays_valid(open_runs: Any) -> Non
 
     text = pages.get(run).text
 
-    assert f"That is the rate of run {earlier[6:]}." in text
-    assert "Too close to 50 % to stop; could be" in text
+    assert f"Reference: pass rate of run {earlier[6:]}." in text
+    assert "Too close to 50 % to stop; 95 % CI" in text
     gate.set()
+
+
+def test_the_page_the_list_and_home_show_the_conclusion(pages: Any) -> None:
+    run = pages.finish(n="1")
+
+    shown = [html.unescape(re.sub(r"<[^>]+>", "", pages.get(address).text)) for address in (run, "/runs", "/")]
+
+    page, runs, home = (re.sub(r"\s+", " ", text) for text in shown)
+    assert "Undecided. --max-error-rate: 1 of 4 trials errored (25 %), more than the tolerated 0." in page
+    assert "undecided: --max-error-rate: 1 of 4 trials errored" in runs
+    assert "undecided: --max-error-rate: 1 of 4 trials errored" in home

@@ -12,6 +12,7 @@ from evaldesk.metrics.judges.panel import Panel, Task
 from evaldesk.metrics.judges.replies import Validity
 from evaldesk.metrics.metric import MetricInfo
 from evaldesk.metrics.option import option
+from evaldesk.metrics.turn_scores import has_reference
 from evaldesk.model import Case, Score, Transcript
 
 TASK = Task(
@@ -54,7 +55,7 @@ class FinalResponseMatch(JudgeMetric):
             transcript,
             case,
             judge,
-            is_asserted=lambda turn: turn.expected.reference is not None,
+            is_asserted=lambda turn: has_reference(turn.expected),
         )
 
     async def _judge(self, panel: Panel, view: TurnView) -> Judgement:

@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from evaldesk.metrics.counting import part_of
 from evaldesk.metrics.judges.judge_metric import JudgeMetric, said
 from evaldesk.metrics.judges.judged_turns import Judgement, TurnView, judge_turns
 from evaldesk.metrics.judges.material import conversation_text, numbered, sentences_of, steps_text
@@ -18,6 +17,7 @@ from evaldesk.metrics.judges.replies import ReplyError, Sentence, Sentences
 from evaldesk.metrics.judges.voting import count, mean_of
 from evaldesk.metrics.metric import MetricInfo
 from evaldesk.metrics.option import option
+from evaldesk.metrics.responses.answers import part_of
 from evaldesk.model import Case, JsonObject, JsonValue, Score, Transcript
 
 GOOD = ("supported", "not_applicable")

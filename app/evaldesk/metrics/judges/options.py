@@ -11,6 +11,7 @@ import msgspec
 
 from evaldesk.errors import NotFoundError, UsageError
 from evaldesk.model import JsonObject, ModelOptions
+from evaldesk.wire import converted
 
 FIELD = "judge_model_options"
 ADK_JUDGE = "gemini-2.5-flash"
@@ -85,7 +86,7 @@ def read_options(given: Mapping[str, Any]) -> JudgeOptions:
         if name not in known:
             raise _unknown("option of judge_model_options", name, known)
     try:
-        return msgspec.convert(dict(given), JudgeOptions)
+        return converted(dict(given), JudgeOptions)
     except msgspec.ValidationError as error:
         raise _wrong(f"judge_model_options: {error}") from error
 

@@ -9,6 +9,8 @@ from typing import Any, Literal, TypeAlias, TypeVar
 
 import msgspec
 
+from evaldesk.wire import converted
+
 R = TypeVar("R", bound=msgspec.Struct)
 
 YesNo: TypeAlias = Literal["yes", "no"]
@@ -112,7 +114,7 @@ def read_reply(text: str, kind: type[R]) -> R:
     problem = "the reply holds no JSON object"
     for item in _objects(text):
         try:
-            found.append(msgspec.convert(item, kind))
+            found.append(converted(item, kind))
         except msgspec.ValidationError as error:
             problem = f"the reply is not of the wanted form: {error}"
     if not found:

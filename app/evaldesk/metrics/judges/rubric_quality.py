@@ -2,18 +2,143 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import ClassVar
+from typing import Any, ClassVar
 
-from evaldesk.metrics.judges.judged_turns import TurnView, whole_score
+from evaldesk.metrics.judges.judge_metric import JudgeMetric, said
+from evaldesk.metrics.judges.judged_turns import Judgement, TurnView, judge_turns, whole_score
 from evaldesk.metrics.judges.material import NOTHING, answer_text, conversation_text, steps_text
-from evaldesk.metrics.judges.rubric_metric import RubricMetric
-from evaldesk.metrics.judges.rubrics import rubrics_for
+from evaldesk.metrics.judges.panel import MAX_KEPT, Panel, Sample, Task, kept, problems
+from evaldesk.metrics.judges.replies import Properties
+from evaldesk.metrics.judges.rubrics import Rubric, read_rubric, rubrics_for, verdicts_of
+from evaldesk.metrics.judges.voting import by_rubric, mean_of
 from evaldesk.metrics.metric import MetricInfo
 from evaldesk.metrics.option import option
+from evaldesk.metrics.responses.answers import part_of
 from evaldesk.metrics.turn_scores import NOT_PLAYED
-from evaldesk.model import Case, Score, Transcript
+from evaldesk.model import Case, JsonValue, Score, Transcript, Turn
+
+_INSTRUCTION = """
+RUBRICS lists properties, one a line, each with its id. Decide for each of them, apart from the others, whether {what} \
+has the property. Say yes only where the data shows it; where it does not, or where the property has nothing to do \
+with it, say no. Judge every rubric exactly once, by its id.
+"""
+NO_RUBRICS = "Neither the criterion nor the case names a rubric for this metric."
+NO_RUBRICS_HERE = "No rubric for this metric is named for this turn."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RubricMetric(JudgeMetric):
+    """What the rubric metrics share. The value of a trial is the mean over all rubrics of all turns."""
+
+    rubrics: list[Any] = option(
+        [],
+        "list",
+        "Rubrics",
+        "Properties to judge, one a line, beside those of the cases.",
+        example="The answer is short.",
+    )
+
+    info: ClassVar[MetricInfo]
+    kind: ClassVar[str]
+    what: ClassVar[str]
+
+    def __post_init__(self) -> None:
+        JudgeMetric.__post_init__(self)
+        read = [read_rubric(raw, number) for number, raw in enumerate(self.rubrics, 1)]
+        lines = [raw if isinstance(raw, str) else rubric.line for raw, rubric in zip(self.rubrics, read, strict=True)]
+        object.__setattr__(self, "rubrics", lines)
+
+    def missing(self, case: Case) -> str | None:
+        """A case needs a rubric of the criterion, of its own or of one of its turns."""
+        turns = case.turns or (None,)
+        return None if any(rubrics_for(self.rubrics, case, turn, self.kind) for turn in turns) else NO_RUBRICS
+
+    def missing_turn(self, case: Case, turn: Turn) -> str | None:
+        """A turn needs a rubric of the criterion, of the case or of its own."""
+        return None if rubrics_for(self.rubrics, case, turn, self.kind) else NO_RUBRICS_HERE
+
+    async def score(self, transcript: Transcript, case: Case) -> list[Score]:
+        """A score for each turn that has rubrics, and one for the trial."""
+        panel = self.panel()
+
+        async def judge(view: TurnView) -> Judgement:
+            return await self._judge(panel, rubrics_for(self.rubrics, case, view.turn, self.kind), self._sections(view))
+
+        *turns, whole = await judge_turns(
+            self.info.name,
+            transcript,
+            case,
+            judge,
+            is_asserted=lambda turn: self.missing_turn(case, turn) is None,
+        )
+        return [*turns, self._whole(turns, whole)]
+
+    @abstractmethod
+    def _sections(self, view: TurnView) -> Mapping[str, str]:
+        """What the judge is shown of a turn, by the name of its section."""
+
+    def _whole(self, turns: Sequence[Score], whole: Score) -> Score:
+        if not any(score.details.get("rubrics") for score in turns):
+            return whole
+        values: list[float | None] = []
+        for score in turns:
+            rows: Any = score.details.get("rubrics")
+            values += [row["value"] for row in rows] if rows else [score.value]
+        found = whole_score(self.info.name, turns, values=values)
+        return replace(found, details={**found.details, "n_rubrics": len(values)})
+
+    async def _judge(self, panel: Panel, rubrics: Sequence[Rubric], sections: Mapping[str, str]) -> Judgement:
+        task = task_for(self.what, rubrics)
+        samples = await panel.ask(task, {**sections, "RUBRICS": "\n".join(rubric.line for rubric in rubrics)})
+        return _judgement(panel.record(task, samples), samples, rubrics)
+
+
+def task_for(what: str, rubrics: Sequence[Rubric]) -> Task[Properties]:
+    """The question about these rubrics."""
+
+    def check(answer: Properties) -> None:
+        verdicts_of(answer, rubrics)
+
+    return Task(_INSTRUCTION.format(what=what), Properties, check)
+
+
+def _judgement(
+    record: dict[str, JsonValue], samples: Sequence[Sample[Properties]], rubrics: Sequence[Rubric]
+) -> Judgement:
+    read = [verdicts_of(sample.answer, rubrics) for sample in samples if sample.answer]
+    votes = by_rubric([{name: verdict for name, (verdict, _) in found.items()} for found in read])
+    rows: list[JsonValue] = []
+    for rubric in rubrics:
+        found = votes.get(rubric.id)
+        value = found.value if found else None
+        rationale = next((why for sample in read for verdict, why in [sample[rubric.id]] if verdict == value), "")
+        rows.append(
+            {
+                "id": rubric.id,
+                "text": rubric.text,
+                "value": value,
+                "votes": {"yes": found.n_yes, "no": found.n_no} if found else {},
+                "rationale": rationale[:MAX_KEPT],
+            }
+        )
+    details = {**record, "rubrics": rows, "samples": kept(samples, lambda answer: (_short(answer), ""))}
+    values = [found.value for found in votes.values()]
+    mean = mean_of(values)
+    if mean is None:
+        return Judgement(None, problems(samples), details)
+    lacking = [rubric for rubric in rubrics if not votes[rubric.id].value]
+    verdict = part_of(len(rubrics) - len(lacking), len(rubrics), "rubric", "is met", "are met")
+    if not lacking:
+        return Judgement(mean, f"{verdict}.", details)
+    why = [why for sample in read for verdict_, why in [sample[lacking[0].id]] if not verdict_]
+    return Judgement(mean, said(f"{verdict}; not {lacking[0].id}", why), details)
+
+
+def _short(answer: Properties) -> str:
+    return ", ".join(f"{each.id} {each.verdict}" for each in answer.rubrics)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,6 +218,10 @@ class RubricTrajectory(RubricMetric):
         return [score, replace(whole_score(self.info.name, [score]))]
 
     def missing(self, case: Case) -> str | None:
-        """Why the case cannot be judged; only the rubrics of the last turn count."""
+        """As for every rubric metric; only the rubrics of the last turn count."""
         last = replace(case, turns=case.turns[-1:])
         return RubricMetric.missing(self, last)
+
+    def missing_turn(self, case: Case, turn: Turn) -> str | None:
+        """The dialogue is judged as a whole: no turn lacks anything."""
+        return None

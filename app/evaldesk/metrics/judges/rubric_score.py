@@ -18,7 +18,6 @@ from evaldesk.metrics.metric import MetricInfo
 from evaldesk.metrics.option import option
 from evaldesk.model import Case, Score, Transcript
 
-NO_RUBRIC = "No rubric is given: write what a good answer is."
 _INSTRUCTION = """
 Grade ANSWER, what an agent said, by RUBRIC and by nothing else, with a number from {low:g} (worst) to {high:g} \
 (best); fractions are fine. Other sections, where there are any, are what the answer is to be judged beside.
@@ -51,10 +50,6 @@ class RubricScore(JudgeMetric):
     def __post_init__(self) -> None:
         JudgeMetric.__post_init__(self)
         check_scale(self.score_min, self.score_max)
-
-    def missing(self, case: Case) -> str | None:
-        """Why nothing can be judged."""
-        return None if self.rubric.strip() else NO_RUBRIC
 
     async def score(self, transcript: Transcript, case: Case) -> list[Score]:
         """A score for each turn, and their mean."""

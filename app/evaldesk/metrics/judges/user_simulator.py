@@ -49,7 +49,7 @@ class UserSimulatorQuality(JudgeMetric):
     )
 
     def missing(self, case: Case) -> str | None:
-        """Why the case cannot be judged."""
+        """A case without a scenario has no simulated user."""
         return None if case.scenario else "The case has no scenario: its user is not simulated."
 
     async def score(self, transcript: Transcript, case: Case) -> list[Score]:

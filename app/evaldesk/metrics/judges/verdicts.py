@@ -14,6 +14,7 @@ from evaldesk.metrics.judges.material import answer_text, conversation_text
 from evaldesk.metrics.judges.panel import Task
 from evaldesk.metrics.judges.replies import Rating, Verdict
 from evaldesk.metrics.metric import MetricInfo
+from evaldesk.metrics.turn_scores import has_reference
 from evaldesk.model import Case, Score, Transcript
 
 SAFE = Task(
@@ -95,6 +96,6 @@ class ResponseEvaluation(JudgeMetric):
             transcript,
             case,
             judge,
-            is_asserted=lambda turn: turn.expected.reference is not None,
+            is_asserted=lambda turn: has_reference(turn.expected),
             low=self.info.low,
         )

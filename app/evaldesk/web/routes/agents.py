@@ -8,8 +8,8 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
-from evaldesk.desk.agent_words import kind_words, signature
 from evaldesk.desk.agents import FoundAgent
+from evaldesk.pages.agents import kind_words, signature
 from evaldesk.web.render import desk_of, page
 
 

@@ -15,18 +15,18 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
-from evaldesk.desk.cases import CaseChangedError, CaseNameTakenError, FoundCase, case_key
-from evaldesk.desk.names import check_case_id, free_name
-from evaldesk.errors import FormatError, NotFoundError, UsageError
-from evaldesk.formats import case_from_text
+from evaldesk.desk.evalsets.cases import CaseChangedError, CaseNameTakenError, FoundCase, case_key, retyped
+from evaldesk.desk.evalsets.names import free_name
+from evaldesk.errors import FormatError, LossError, NotFoundError, UsageError
 from evaldesk.model import Case, Turn
-from evaldesk.store.evalset_files import EvalSetFile, LossError
-from evaldesk.web.case_checks import case_from
-from evaldesk.web.case_editor import Editor, case_text, difference, run_address
-from evaldesk.web.case_list import CaseLine, case_list
-from evaldesk.web.drafts import CaseDraft, TurnDraft, apply_op, draft_of, read_draft
-from evaldesk.web.forms import SHOW_TOP, Problems, leave, read_form, said, text_of
-from evaldesk.web.line_diff import DiffLine
+from evaldesk.model.stored import EvalSetFile
+from evaldesk.pages.case_text import DiffLine, case_text, difference
+from evaldesk.pages.typed import Problems, said
+from evaldesk.web.cases.checks import case_from
+from evaldesk.web.cases.drafts import CaseDraft, TurnDraft, apply_op, draft_of, read_draft
+from evaldesk.web.cases.editor import Editor, run_address
+from evaldesk.web.cases.list import CaseLine, case_list
+from evaldesk.web.forms import SHOW_TOP, leave, read_form, text_of
 from evaldesk.web.render import desk_of, page
 from evaldesk.web.routes.new_run import run_case
 
@@ -104,9 +104,7 @@ async def save_json(request: Request) -> Response:
     file, found = await _open(request)
     text, version = text_of(form, "raw"), text_of(form, "version")
     try:
-        case = case_from_text(text, "")
-        if case.id != found.case.id:
-            check_case_id(case.id)
+        case = retyped(found.case, text)
     except (FormatError, UsageError) as error:
         sentence = said(error) if isinstance(error, FormatError) else f"eval_id: {error}"
         return _render_json(request, file, found, status=422, text=text, version=version, problem=sentence)

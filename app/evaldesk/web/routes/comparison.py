@@ -9,8 +9,8 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
-from evaldesk.desk.comparison import read_comparison
-from evaldesk.desk.comparison_choice import read_choice
+from evaldesk.pages.comparison import read_comparison
+from evaldesk.pages.comparison_choice import read_choice
 from evaldesk.web.render import desk_of, page
 
 TWO = "Tick two runs, not {n}: a comparison is of one run against another."

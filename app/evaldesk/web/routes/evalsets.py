@@ -11,14 +11,14 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
-from evaldesk.desk.cases import case_keys
-from evaldesk.desk.evalsets import SetNameTakenError
-from evaldesk.desk.exporting import export_form, media_type
+from evaldesk.desk.evalsets.cases import case_keys
+from evaldesk.desk.evalsets.evalsets import SetNameTakenError
+from evaldesk.desk.evalsets.exporting import export_forms, media_type
 from evaldesk.errors import ConflictError, NotFoundError, UsageError
-from evaldesk.formats.files import names_for
-from evaldesk.web.case_editor import run_address
-from evaldesk.web.case_list import case_list
-from evaldesk.web.forms import Problems, read_form, text_of
+from evaldesk.pages.typed import Problems
+from evaldesk.web.cases.editor import run_address
+from evaldesk.web.cases.list import case_list
+from evaldesk.web.forms import read_form, text_of
 from evaldesk.web.render import desk_of, page
 
 NOTES = {
@@ -161,8 +161,7 @@ async def exports(request: Request) -> Response:
     set_id = request.path_params["set_id"]
     file = await run_in_threadpool(desk.evalsets.file, set_id)
     evalset, _, _ = await run_in_threadpool(desk.evalsets.read, set_id)
-    names = [name for name in names_for("evalset") if name != "adk-flat" or file.format == name]
-    forms = await run_in_threadpool(lambda: [export_form(evalset, name) for name in names])
+    forms = await run_in_threadpool(export_forms, evalset, file.format)
     return page(request, "evalsets/export.html", file=file, evalset=evalset, forms=forms)
 
 

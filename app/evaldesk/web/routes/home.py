@@ -8,7 +8,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from evaldesk.desk.home import home
+from evaldesk.pages.home import home
 from evaldesk.web.render import desk_of, page
 
 

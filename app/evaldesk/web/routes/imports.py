@@ -10,16 +10,14 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
-from evaldesk.desk.evalsets import SetNameTakenError
-from evaldesk.desk.exporting import export_run, media_type
-from evaldesk.desk.importing import Staged, TakenIn
+from evaldesk.desk.evalsets.evalsets import SetNameTakenError
+from evaldesk.desk.evalsets.exporting import export_run, media_type
+from evaldesk.desk.imports.importing import Staged, TakenIn, file_titles
 from evaldesk.errors import ConflictError, EvaldeskError, FormatError, UsageError
-from evaldesk.formats import FORMATS
-from evaldesk.formats.exchange import EXCHANGE
-from evaldesk.formats.files import as_one_file, title_of
+from evaldesk.pages.import_view import import_view
+from evaldesk.pages.typed import Problems
 from evaldesk.web.addresses import number
-from evaldesk.web.forms import Problems, read_form, text_of
-from evaldesk.web.import_view import import_view
+from evaldesk.web.forms import read_form, text_of
 from evaldesk.web.render import desk_of, page
 
 
@@ -37,8 +35,8 @@ async def create(request: Request) -> Response:
         problems.add("file", "File", "Choose a file first.")
         return _form(request, problems, status=422)
     try:
-        source, data = as_one_file([await _read(upload) for upload in uploads])
-        staged = await run_in_threadpool(desk_of(request).imports.stage, data, source)
+        parts = [await _read(upload) for upload in uploads]
+        staged = await run_in_threadpool(desk_of(request).imports.stage_parts, parts)
     except FormatError as error:
         problems.add("file", "File", str(error))
         return _form(request, problems, status=422)
@@ -84,7 +82,12 @@ async def confirm(request: Request) -> Response:
         if choice == "both":
             name = await run_in_threadpool(sets.free_name, name)
         taken = await run_in_threadpool(
-            imports.take_in, staged.imported, source=staged.source, name=name, replaces=choice == "replace"
+            imports.take_in,
+            staged.imported,
+            source=staged.source,
+            name=name,
+            replaces=choice == "replace",
+            renames=text_of(form, "renames") == "on",
         )
     except SetNameTakenError as error:
         problems.add("name", "Name", f"There is an eval set named {error.name} already. {error.free} is free.")
@@ -116,8 +119,7 @@ def _staged(request: Request) -> Staged:
 
 
 def _form(request: Request, problems: Problems, *, status: int = 200) -> Response:
-    titles = [title_of(name) for name in (*FORMATS, *EXCHANGE)]
-    return page(request, "imports/new.html", status=status, problems=problems, titles=titles)
+    return page(request, "imports/new.html", status=status, problems=problems, titles=file_titles())
 
 
 def _preview(

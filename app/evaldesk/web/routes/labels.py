@@ -9,12 +9,13 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
-from evaldesk.desk.label_listing import cursor_time, read_labels
 from evaldesk.desk.labels import VERDICTS, TypedLabel, put_label
 from evaldesk.errors import UsageError
-from evaldesk.store import LabelFilter
+from evaldesk.model.stored import LabelFilter
+from evaldesk.pages import trial as pages
+from evaldesk.pages.labels import cursor_time, read_labels
 from evaldesk.web.forms import read_form, text_of
-from evaldesk.web.render import desk_of, page
+from evaldesk.web.render import desk_of, page, target_of
 from evaldesk.web.routes.trials import TRIAL, trial_key, trial_page
 
 
@@ -34,15 +35,20 @@ async def index(request: Request) -> Response:
 
 
 async def put(request: Request) -> Response:
-    """POST /runs/{run_id}/cases/{case_index}/trials/{trial_index}/labels: a label, or `op=remove`."""
+    """POST /runs/{run_id}/cases/{case_index}/trials/{trial_index}/labels: a label, or `op=remove`.
+
+    A script gets the panel of labels, a form without one is sent back to the page.
+    """
     run_id, key = trial_key(request)
     form = await read_form(request)
     typed = TypedLabel(*(text_of(form, name) for name in ("labeller", "verdict", "note", "turn", "op")))
-    trial = await desk_of(request).runs.read_trial(run_id, key)
+    trial = await pages.trial_page(desk_of(request).runs, run_id, key)
     try:
         await asyncio.to_thread(put_label, desk_of(request).store, run_id, key, typed, len(trial.turns))
     except UsageError as error:
         return await trial_page(request, typed, error)
+    if target_of(request) == "labels":
+        return await trial_page(request)
     return RedirectResponse(f"/runs/{run_id}/cases/{key[0]}/trials/{key[1]}#labels", status_code=303)
 
 

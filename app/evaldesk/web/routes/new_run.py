@@ -13,25 +13,28 @@ from starlette.responses import RedirectResponse, Response
 
 from evaldesk.desk.agents import FoundAgent
 from evaldesk.desk.desk import Desk
-from evaldesk.desk.run_estimate import estimate
-from evaldesk.desk.run_plan import RunOptions, RunPlan
+from evaldesk.desk.runs.estimate import estimate
+from evaldesk.desk.runs.plan import RunOptions, RunPlan
 from evaldesk.errors import EvaldeskError, FormatError, NotFoundError, UsageError
 from evaldesk.model import Case, EvalSet
-from evaldesk.store import RunSummary
-from evaldesk.web.case_editor import run_address
-from evaldesk.web.criteria_form import Typed
+from evaldesk.model.stored import RunSummary
+from evaldesk.pages.criteria.form import Typed
+from evaldesk.pages.criteria.labels import labelled, with_another
+from evaldesk.pages.criteria.metric_form import MetricGroup, Offer, metric_groups
+from evaldesk.web.cases.editor import run_address
 from evaldesk.web.forms import read_form
-from evaldesk.web.metric_form import MetricGroup, Offer, metric_groups
-from evaldesk.web.metric_labels import labelled, with_another
 from evaldesk.web.render import desk_of, page, target_of
 from evaldesk.web.run_form import (
+    LIKE,
     MAX_LISTED,
     RunForm,
     chosen_of,
+    judged_lines,
+    kept_of,
     like_run,
+    models_of,
+    option_fields,
     read_options,
-    typed_values,
-    unscored_lines,
 )
 from evaldesk.web.words import plural
 
@@ -41,9 +44,8 @@ GONE = "The one asked for is not here: deleted, renamed, or in a folder that is 
 async def new(request: Request) -> Response:
     """GET /runs/new: the form; `agent`, `evalset`, `case` and `like` (a run) fill it."""
     typed: Typed = ImmutableMultiDict(request.query_params.multi_items())
-    like = typed.get("like")
-    if isinstance(like, str) and like.isdecimal() and len(like) < 16:
-        earlier = await desk_of(request).runs.summary(int(like))
+    earlier = await _earlier(request, typed)
+    if earlier:
         typed = like_run(earlier, await asyncio.to_thread(_selected_by, desk_of(request), earlier))
     return await _form(request, typed)
 
@@ -85,7 +87,7 @@ async def run_case(request: Request, evalset_id: str, case: Case, agent_id: str 
     form = run_address(evalset_id, case.id, **named)
     typed: Typed = ImmutableMultiDict({**named, "evalset": evalset_id, "case": case.id, "cases": "selected", "n": "5"})
     try:
-        unscored = await asyncio.to_thread(unscored_lines, typed, [case])
+        unscored, _ = await asyncio.to_thread(judged_lines, typed, [case])
         if unscored or desk.agents.get(agent_id).error:
             return form
         return f"/runs/{await desk.runs.start(await _plan(request, typed))}"
@@ -93,8 +95,21 @@ async def run_case(request: Request, evalset_id: str, case: Case, agent_id: str 
         return form
 
 
+async def _earlier(request: Request, typed: Typed) -> RunSummary | None:
+    """The run that this one is to be like, by its number; what a form cannot say is taken from its configuration.
+
+    Raises NotFoundError.
+    """
+    like = _chosen(typed, LIKE)
+    is_number = like.isascii() and like.isdecimal() and len(like) < 16
+    return await desk_of(request).runs.summary(int(like)) if is_number else None
+
+
 async def _plan(request: Request, typed: Typed) -> RunPlan:
-    options = read_options(typed)
+    earlier = await _earlier(request, typed)
+    options = read_options(typed, earlier.config if earlier else None)
+    if not _chosen(typed, "evalset"):
+        raise UsageError("choose an eval set", field="evalset")
     if typed.get("try"):
         options = await _only_one(request, typed, options)
     return await desk_of(request).runs.plan(_chosen(typed, "agent"), _chosen(typed, "evalset"), options)
@@ -116,7 +131,7 @@ async def _only_one(request: Request, typed: Typed, options: RunOptions) -> RunO
     evalset, _, _ = await asyncio.to_thread(desk_of(request).evalsets.read, _chosen(typed, "evalset"))
     wanted = set(options.case_ids) if options.case_ids is not None else None
     first = next((case.id for case in evalset.cases if wanted is None or case.id in wanted), None)
-    return replace(options, n=1, case_ids=(first,) if first is not None else options.case_ids)
+    return options.but(n=1, case_ids=(first,) if first is not None else options.case_ids)
 
 
 async def _form(
@@ -128,11 +143,12 @@ async def _form(
         problems = defaultdict(str, {name: str(error)})
         form = replace(form, problems=problems, problem=str(error))
     block = target_of(request)
+    is_gone = GONE in form.problems.values()
     return page(
         request,
         "runs/new.html",
         block=block if block in ("plan", "estimate") else None,
-        status=422 if error else 200,
+        status=422 if error else 404 if is_gone else 200,
         form=form,
     )
 
@@ -142,49 +158,72 @@ async def _filled(request: Request, typed: Typed) -> RunForm:
     agents = desk.agents.list()
     files = [file for file in await asyncio.to_thread(desk.evalsets.list) if not file.error]
     wanted = _chosen(typed, "evalset")
-    evalset_id = wanted if wanted in {file.id for file in files} else (files[0].id if files else "")
+    usual, last_agent = (
+        ("", "") if wanted else await asyncio.to_thread(_proposed, desk, _chosen(typed, "agent"), agents)
+    )
+    evalset_id = wanted if wanted in {file.id for file in files} else usual
     evalset = await _read_evalset(request, evalset_id) if evalset_id else None
     is_selection, ticked = chosen_of(typed, evalset)
     all_cases = evalset.cases if evalset else ()
     cases = [case for case in all_cases if not is_selection or case.id in ticked]
-    meant = _agent_meant(agents, cases) or (agents[0].id if agents else "")
+    last_agent = last_agent if last_agent in {each.id for each in agents} else ""
+    meant = last_agent or _agent_meant(agents, cases) or (agents[0].id if agents else "")
     agent = await _agent(request, _chosen(typed, "agent"), meant)
-    values = typed_values(typed)
+    unscored, not_applicable = await asyncio.to_thread(judged_lines, typed, cases)
+    earlier = await _earlier_still_there(request, typed)
+    fields = option_fields(typed, desk.settings, earlier.config if earlier else None)
     plan = await asyncio.to_thread(
         estimate,
         desk.store,
         agent.id if agent else "",
         evalset_id,
         n_cases=len(cases),
-        n=_or_one(values["n"]),
-        concurrency=_or_one(values["concurrency"]),
+        n=_or_one(fields["n"].value),
+        concurrency=_or_one(fields["concurrency"].value),
     )
     listed = all_cases if len(all_cases) <= MAX_LISTED else tuple(case for case in all_cases if case.id in ticked)
     found = {"agent": agent.id if agent else "", "evalset": evalset_id}
     gone = [name for name, value in found.items() if _chosen(typed, name) not in ("", value)]
-    problems = defaultdict(str, dict.fromkeys(gone, GONE))
     return RunForm(
-        problems=problems,
+        problems=defaultdict(str, dict.fromkeys(gone, GONE)),
         agents=[(each.id, each.name) for each in agents],
         evalsets=[(file.id, f"{file.name} ({plural(file.n_cases, 'case')})") for file in files],
         agent=agent.id if agent else "",
         evalset=evalset_id,
         own_model=(agent.description.model or "") if agent and agent.description else "",
-        models=desk.settings.models,
-        values=values,
+        models=models_of(desk.settings.models, earlier),
+        fields=fields,
+        kept=kept_of(earlier) if earlier else None,
         is_selection=is_selection,
         choices=[(case.id, case.id in ticked) for case in listed],
         n_all=len(all_cases),
         n_selected=len(ticked),
         groups=() if target_of(request) == "estimate" else await _groups(desk, typed, cases),
-        unscored=await asyncio.to_thread(unscored_lines, typed, cases),
+        unscored=unscored,
+        not_applicable=not_applicable,
         estimate=plan,
     )
+
+
+async def _earlier_still_there(request: Request, typed: Typed) -> RunSummary | None:
+    try:
+        return await _earlier(request, typed)
+    except NotFoundError:
+        return None
 
 
 async def _groups(desk: Desk, typed: Typed, cases: Sequence[Case]) -> tuple[MetricGroup, ...]:
     offer = Offer(desk.settings.allowed_judges, desk.settings.functions)
     return await asyncio.to_thread(metric_groups, typed, cases, offer)
+
+
+def _proposed(desk: Desk, agent_id: str, agents: Sequence[FoundAgent]) -> tuple[str, str]:
+    """The eval set that is usual for the agent, and the agent: the one used last, unless `agent_id` names another."""
+    ids = [agent.id for agent in agents]
+    used = [run.config.agent.id for run in desk.store.runs.list()]
+    used += [session.agent_id for session in desk.store.sessions.list(limit=1)]
+    agent_id = next((each for each in (agent_id, *used, *ids) if each and (each == agent_id or each in ids)), "")
+    return desk.evalsets.usual(agent_id), agent_id
 
 
 def _agent_meant(agents: Sequence[FoundAgent], cases: Sequence[Case]) -> str:

@@ -16,21 +16,21 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from evaldesk.desk.cases import CaseNameTakenError, FoundCase
-from evaldesk.desk.evalsets import SetNameTakenError
-from evaldesk.desk.names import free_name, slug
-from evaldesk.desk.recording import Recording, record_session
-from evaldesk.errors import UsageError
+from evaldesk.desk.chat.recording import Recording, record_session
+from evaldesk.desk.evalsets.cases import CaseNameTakenError, FoundCase
+from evaldesk.desk.evalsets.evalsets import SetNameTakenError
+from evaldesk.desk.evalsets.names import free_name, slug
+from evaldesk.errors import LossError, UsageError
 from evaldesk.model import Case
+from evaldesk.model.stored import EvalSetFile, StoredSession
+from evaldesk.pages.case_text import case_text
+from evaldesk.pages.typed import Problems
 from evaldesk.secrets import scrubber
-from evaldesk.store import StoredSession
-from evaldesk.store.evalset_files import EvalSetFile, LossError
-from evaldesk.web.case_checks import case_from
-from evaldesk.web.case_editor import case_text
-from evaldesk.web.drafts import CaseDraft, apply_op, draft_of, read_draft
-from evaldesk.web.forms import SHOW_TOP, Problems, leave, read_form, text_of
+from evaldesk.web.cases.checks import case_from
+from evaldesk.web.cases.drafts import CaseDraft, apply_op, draft_of, read_draft
+from evaldesk.web.forms import SHOW_TOP, leave, read_form, text_of
 from evaldesk.web.render import desk_of, page
-from evaldesk.web.routes.new_run import run_case
+from evaldesk.web.routes.new_run import GONE, run_case
 from evaldesk.web.words import plural
 
 EDITOR = "editor"
@@ -104,14 +104,16 @@ async def show(request: Request) -> Response:
     """GET /sessions/{id}/case: what is proposed."""
     session = await _session(request)
     sets = await _sets(request)
-    set_id = request.query_params.get("evalset") or _usual_set(session, sets)
+    asked = request.query_params.get("evalset") or ""
+    set_id = asked or await run_in_threadpool(_usual_set, request, session, sets)
     taken = await _taken(request, set_id, sets)
     recording = record_session(session, app_name=session.agent_id, taken=taken)
     draft = draft_of(recording.case)
     for turn, recorded in zip(draft.turns, recording.turns, strict=True):
         turn.is_kept = not recorded.why_left_out
     free = await run_in_threadpool(desk_of(request).evalsets.free_name, slug(session.agent_id, default="evalset"))
-    return _render(request, _adding(request, session, recording, sets, set_id, free, draft))
+    adding = _adding(request, session, recording, sets, set_id, free, draft)
+    return _render(request, adding, 404 if adding.problems else 200)
 
 
 async def save(request: Request) -> Response:
@@ -126,6 +128,8 @@ async def save(request: Request) -> Response:
     choice, _, then = text_of(form, "choice").partition(" ")
     adding = replace(adding, is_run_next="run" in (then, text_of(form, "then")))
     case, problems = case_from(adding.draft)
+    for name, label, message in adding.problems:
+        problems.add(name, label, message)
     await run_in_threadpool(_check_set, request, adding, problems)
     if problems:
         return _render(request, replace(adding, case=case, problems=problems), 422)
@@ -186,16 +190,20 @@ def _adding(
 ) -> Adding:
     case, _ = case_from(draft)
     desk = desk_of(request)
+    problems = Problems()
+    if set_id != NEW_SET and not any(each.id == set_id for each in sets):
+        problems.add("evalset", "Eval set", GONE)
+        set_id = NEW_SET
     running = desk.sessions.running(session.id)
     return Adding(
         session,
         recording,
         sets,
-        set_id if any(each.id == set_id for each in sets) else NEW_SET,
+        set_id,
         set_name,
         draft,
         case,
-        Problems(),
+        problems,
         running_message=running.message if running else "",
         secrets=_secrets(case, desk.settings.environment),
     )
@@ -210,7 +218,7 @@ def _secrets(case: Case, environment: Mapping[str, str]) -> tuple[str, ...]:
 
 def _check_set(request: Request, adding: Adding, problems: Problems) -> None:
     """A name that is taken is left to the saving, which answers it with 409."""
-    if adding.file is not None:
+    if adding.file is not None or problems.get("evalset"):
         return
     try:
         desk_of(request).evalsets.check_new_name(adding.set_name)
@@ -220,11 +228,11 @@ def _check_set(request: Request, adding: Adding, problems: Problems) -> None:
         problems.add("new-set", "New eval set", str(error))
 
 
-def _usual_set(session: StoredSession, sets: Sequence[EvalSetFile]) -> str:
-    """The set that this session was added to last, else the first that can be read."""
+def _usual_set(request: Request, session: StoredSession, sets: Sequence[EvalSetFile]) -> str:
+    """The set that this session was added to last, else the usual one of its agent, else a new one."""
     ids = [each.id for each in sets]
     before = [added.evalset_id for added in session.added_to if added.evalset_id in ids]
-    return (before[-1:] + ids[:1] + [NEW_SET])[0]
+    return before[-1] if before else desk_of(request).evalsets.usual(session.agent_id) or NEW_SET
 
 
 async def _session(request: Request) -> StoredSession:

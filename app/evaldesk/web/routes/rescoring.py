@@ -10,16 +10,15 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
-from evaldesk.desk.allowed_criteria import allowed_criteria
-from evaldesk.desk.run_names import run_title
-from evaldesk.desk.run_view import LIVE
+from evaldesk.desk.criteria.allowed import allowed_criteria
+from evaldesk.desk.runs.names import run_title
 from evaldesk.errors import UsageError
-from evaldesk.metrics import is_function
+from evaldesk.model.run import LIVE
+from evaldesk.pages.criteria.form import Typed, read_criteria
+from evaldesk.pages.criteria.labels import check_labels, labelled, with_another
+from evaldesk.pages.criteria.metric_form import Offer, metric_groups, own_functions
 from evaldesk.web.addresses import number
-from evaldesk.web.criteria_form import Typed, read_criteria
 from evaldesk.web.forms import read_form
-from evaldesk.web.metric_form import Offer, metric_groups
-from evaldesk.web.metric_labels import check_labels, labelled, with_another
 from evaldesk.web.render import desk_of, page, target_of
 from evaldesk.web.run_form import like_run
 
@@ -42,7 +41,7 @@ async def create(request: Request) -> Response:
     played = await desk.runs.summary(_run_id(request))
     try:
         check_labels(typed)
-        criteria = allowed_criteria(read_criteria(typed), desk.settings, played.config.criteria)
+        criteria = allowed_criteria(read_criteria(typed) or (), desk.settings, played.config.criteria)
         run_id = await desk.runs.rescore(played.id, criteria)
     except UsageError as error:
         return await _form(request, typed, error)
@@ -54,7 +53,7 @@ async def _form(request: Request, typed: Typed, error: UsageError | None = None)
     runs = desk.store.runs
     run = await asyncio.to_thread(runs.summary, _run_id(request))
     cases = await asyncio.to_thread(runs.cases, run.id)
-    functions = {*desk.settings.functions, *(each.metric for each in run.config.criteria if is_function(each))}
+    functions = {*desk.settings.functions, *own_functions(run.config.criteria)}
     problems = defaultdict(str, {(error.field or "") if error else "": str(error or "")})
     return page(
         request,

@@ -11,20 +11,21 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
-from evaldesk.desk.run_listing import read_listing
-from evaldesk.desk.run_live import Tick
-from evaldesk.desk.run_page import RunPage
-from evaldesk.desk.run_plan import MAX_NOTE
-from evaldesk.desk.run_spread import read_spread
-from evaldesk.desk.run_view import RunQuery
+from evaldesk.desk.runs.live import Tick
+from evaldesk.errors import UsageError
 from evaldesk.model import RunStatus
-from evaldesk.store import CaseFilter, CaseSort
+from evaldesk.model.stored import CaseFilter, CaseSort
+from evaldesk.pages.run import RunPage, run_page
+from evaldesk.pages.run_facts import config_json
+from evaldesk.pages.run_listing import read_listing
+from evaldesk.pages.run_spread import read_spread
+from evaldesk.pages.run_view import RunQuery
+from evaldesk.run_options import BY_NAME
 from evaldesk.web.addresses import number
 from evaldesk.web.forms import read_form, text_of
 from evaldesk.web.live import Message, event_stream
 from evaldesk.web.render import desk_of, fragment, page, target_of
 from evaldesk.web.routes.new_run import create, new, preview
-from evaldesk.wire import to_json
 
 
 async def index(request: Request) -> Response:
@@ -84,7 +85,7 @@ async def spread(request: Request) -> Response:
 async def configuration(request: Request) -> Response:
     """GET /runs/{run_id}/configuration: the frozen configuration as JSON."""
     summary = await desk_of(request).runs.summary(_run_id(request))
-    return Response(to_json(summary.config), media_type="application/json")
+    return Response(config_json(summary.config), media_type="application/json")
 
 
 async def cancel(request: Request) -> Response:
@@ -109,8 +110,10 @@ async def retry(request: Request) -> Response:
 async def note(request: Request) -> Response:
     """POST /runs/{run_id}: change the note; one that is too long comes back with what was typed."""
     text = text_of(await read_form(request), "note").strip()
-    if len(text) > MAX_NOTE:
-        problem = f"The note has {len(text):,} characters; {MAX_NOTE:,} fit."
+    try:
+        BY_NAME["note"].checked(text, "The note")
+    except UsageError as error:
+        problem = f"{error}."
         return await _page_of(request, await _read(request), status=422, note=text, problem=problem)
     await desk_of(request).runs.set_note(_run_id(request), text)
     return _go(f"/runs/{_run_id(request)}")
@@ -133,8 +136,7 @@ def run_query(request: Request) -> RunQuery:
 
 
 async def _read(request: Request) -> RunPage:
-    runs = desk_of(request).runs
-    return await runs.read_page(_run_id(request), run_query(request))
+    return await run_page(desk_of(request).runs, _run_id(request), run_query(request))
 
 
 async def _page_of(

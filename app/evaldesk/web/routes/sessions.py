@@ -11,16 +11,16 @@ from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
 from evaldesk.desk.agents import FoundAgent
-from evaldesk.desk.sessions import PAGE_SIZE
+from evaldesk.desk.chat.sessions import PAGE_SIZE
 from evaldesk.errors import ConflictError, FormatError, NotFoundError, UsageError
 from evaldesk.model import AgentRef, ErrorRecord
-from evaldesk.report import state_diff
-from evaldesk.store import StoredSession
-from evaldesk.web.conversation import gist, live_view, turn_views
-from evaldesk.web.forms import read_form, said, text_of
-from evaldesk.web.json_layout import laid_out
+from evaldesk.model.stored import StoredSession
+from evaldesk.pages.conversation import changes_of, gist, live_view, turn_views
+from evaldesk.pages.typed import said
+from evaldesk.web.forms import read_form, text_of
 from evaldesk.web.render import desk_of, page
 from evaldesk.web.timing import bars, timings, total_cost
+from evaldesk.wording.json_layout import laid_out
 
 
 async def index(request: Request) -> Response:
@@ -136,14 +136,14 @@ def session_view(request: Request, session: StoredSession) -> dict[str, Any]:
         "model": used[-1] if used else "",
         "state_text": laid_out(session.state, width=0),
         "state_error": "",
-        "changes": state_diff(session.initial_state, session.state),
+        "changes": changes_of(session),
         "n_events": sum(len(turn.events) for turn in session.turns),
         "timings": rows,
         "bars": bars(rows),
         "cost": total_cost(rows),
         "problem": "",
-        "is_watched": desk.watching.is_watched(session.id),
-        "notice": desk.watching.ending(session.id),
+        "is_simulated": desk.simulation.is_simulated(session.id),
+        "notice": desk.simulation.ending(session.id),
         "typed": "",
         "deleted": "",
         "gist": gist,

@@ -9,12 +9,13 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from evaldesk.desk.cases import case_key
+from evaldesk.desk.evalsets.cases import case_key
 from evaldesk.desk.labels import TypedLabel, read_panel
-from evaldesk.desk.scores_beside import scores_beside
 from evaldesk.errors import UsageError
-from evaldesk.store import TrialKey
-from evaldesk.store.recorded_runs import has_evalset
+from evaldesk.model.stored import TrialKey
+from evaldesk.pages import trial as pages
+from evaldesk.pages.other_scorings import other_scorings
+from evaldesk.pages.run_facts import evalset_href
 from evaldesk.web.addresses import number
 from evaldesk.web.render import desk_of, page, target_of
 
@@ -25,7 +26,7 @@ async def show(request: Request) -> Response:
     The page of a trial that waits asks again now and then, and is loaded anew once there is something to show.
     """
     if target_of(request) == "waiting":
-        trial = await desk_of(request).runs.read_trial(*trial_key(request))
+        trial = await pages.trial_page(desk_of(request).runs, *trial_key(request))
         return Response(status_code=204, headers={"HX-Refresh": "true"} if trial.result else None)
     return await trial_page(request)
 
@@ -33,20 +34,22 @@ async def show(request: Request) -> Response:
 async def trial_page(request: Request, typed: TypedLabel | None = None, error: UsageError | None = None) -> Response:
     """The page of a trial; with a label that could not be kept, as it was typed."""
     run_id, key = trial_key(request)
-    trial = await desk_of(request).runs.read_trial(run_id, key)
+    trial = await pages.trial_page(desk_of(request).runs, run_id, key)
     labels = await asyncio.to_thread(read_panel, desk_of(request).store, run_id, key, typed, error)
-    beside = await asyncio.to_thread(scores_beside, desk_of(request).store.runs, run_id, key)
+    beside = await asyncio.to_thread(other_scorings, desk_of(request).store.runs, run_id, key)
     config = trial.summary.config
+    evalset = evalset_href(config)
     again = {"agent": config.agent.id, "evalset": config.evalset_id, "case": trial.case.id, "n": str(config.n)}
     return page(
         request,
         "trials/trial.html",
+        block="labels",
         status=422 if error else 200,
         trial=trial,
         labels=labels,
         beside=beside,
         run_href=f"/runs/{run_id}",
-        edit_href=f"/evalsets/{config.evalset_id}/cases/{case_key(trial.case.id)}" if has_evalset(config) else "",
+        edit_href=f"{evalset}/cases/{case_key(trial.case.id)}" if evalset else "",
         again_href=f"/runs/new?{urlencode(again)}",
     )
 

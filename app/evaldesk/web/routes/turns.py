@@ -11,9 +11,9 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.routing import Route
 
-from evaldesk.desk.running_turn import RunningTurn
+from evaldesk.desk.chat.running_turn import RunningTurn
 from evaldesk.errors import ConflictError, NotFoundError, UsageError
-from evaldesk.web.conversation import live_view, turn_views
+from evaldesk.pages.conversation import live_view, turn_views
 from evaldesk.web.forms import read_form, text_of
 from evaldesk.web.live import Message, event_stream, has_room
 from evaldesk.web.render import desk_of, fragment
@@ -65,7 +65,7 @@ async def _messages(request: Request, turn: RunningTurn | None, after: int) -> A
 
     Where a simulated user talks, the next turn follows.
     """
-    watching, session_id = desk_of(request).watching, request.path_params["session_id"]
+    simulation, session_id = desk_of(request).simulation, request.path_params["session_id"]
     while True:
         if turn and not turn.is_finished:
             yield None, _began(request)
@@ -74,12 +74,12 @@ async def _messages(request: Request, turn: RunningTurn | None, after: int) -> A
         yield None, _ended(request, after)
         if turn and turn.failure:
             yield None, _out_of_band("innerHTML", "composer-note", _problem(request, _unsaved(turn.failure)))
-        turn = await watching.next_turn(session_id)
+        turn = await simulation.next_turn(session_id)
         if turn is None:
             break
         after = turn.turn_index
-    if watching.ending(session_id):
-        note = fragment(request, TEMPLATE, "composer_note", problem="", notice=watching.ending(session_id))
+    if simulation.ending(session_id):
+        note = fragment(request, TEMPLATE, "composer_note", problem="", notice=simulation.ending(session_id))
         yield None, _out_of_band("innerHTML", "composer-note", note)
     yield "done", "done"
 

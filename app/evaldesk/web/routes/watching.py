@@ -17,7 +17,7 @@ async def watch(request: Request) -> Response:
     form = await read_form(request)
     file = await run_in_threadpool(desk.evalsets.file, request.path_params["set_id"])
     found = await run_in_threadpool(desk.evalsets.cases.find, file.id, request.path_params["key"])
-    session = await desk.watching.start(text_of(form, "agent"), found.case)
+    session = await desk.simulation.start(text_of(form, "agent"), found.case)
     return RedirectResponse(f"/sessions/{session.id}", status_code=303)
 
 

@@ -1,0 +1,221 @@
+"""How many files a reader opens: the counts that `make check` prints and nobody has to hold yet.
+
+- files, lines: of app/, every .py file and all of its lines.
+- a trial: files of which a function runs while `evaluate()` plans, plays, grades and records one trial of a one-line
+  function agent, in the driver and its worker processes together. Eval set and criteria are read before, and another
+  trial was played before, so that the driver is warm.
+- a run page: files of which a function runs while a served desk answers GET /runs/1 again: in each of 3 warm answers.
+- single-importer modules: modules that exactly one other module imports, from the same folder, by a statement anywhere
+  in that file. Neither of the two is the `__init__` of the package.
+
+What runs while a module is imported (its own lines, class bodies, decorators) is not counted: it is no part of what is
+followed. `--list` prints the names behind the counts.
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.request
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+APP = Path(__file__).resolve().parents[1] / "app"
+READY = re.compile(r"Evaldesk ready at (http://[^/]+/)\?token=(\S+)")
+DEADLINE_S = 60.0
+N_ANSWERS = 3
+
+TRACER = f"""
+import builtins, os, signal, sys, threading
+
+if os.environ.pop("COUNT_ROOMS_ALONE", ""):
+    del os.environ["PYTHONPATH"]  # children are not traced
+seen = set()
+out = os.open(os.environ["COUNT_ROOMS"], os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+
+def note(frame, event, arg):
+    name = frame.f_code.co_filename
+    if event != "call" or name in seen or not name.startswith({f"{APP}{os.sep}"!r}):
+        return
+    caller = frame
+    while caller is not None:
+        code = caller.f_code
+        if not code.co_flags & 1 and caller.f_globals.get("__name__") != "__main__":
+            if code.co_filename.startswith({f"{APP}{os.sep}"!r}):
+                return  # a module or the body of a class: an import is under way
+        caller = caller.f_back
+    seen.add(name)
+    os.write(out, (name + chr(10)).encode())
+
+importing = builtins.__import__
+
+def quietly(*names, **more):
+    before = sys.getprofile()
+    sys.setprofile(None)
+    try:
+        return importing(*names, **more)
+    finally:
+        sys.setprofile(before)
+
+def begin(*_):
+    seen.clear()
+    os.write(out, b"--" + b"--" + chr(10).encode())
+
+builtins.__import__ = quietly
+signal.signal(signal.SIGUSR2, begin)
+threading.setprofile(note)
+sys.setprofile(note)
+"""
+TRIALS = """
+import os, sys, evaldesk
+from evaldesk.model import Criterion
+
+evalset = evaldesk.load_evalset("one.evalset.json")
+criteria = [Criterion("response_match_score", 0.8)]
+
+def play():
+    result = evaldesk.evaluate("agent", evalset, criteria=criteria, workspace=".")
+    assert result.trials[0].verdict == "passed", result
+
+play()
+os.environ.update(TRACED)
+sys.path.insert(0, os.environ["PYTHONPATH"])
+import sitecustomize
+play()
+"""
+AGENT = "def root_agent(message, state):\n    return message\n"
+HELLO = {"parts": [{"text": "hello"}]}
+EVALSET = {
+    "eval_set_id": "one",
+    "eval_cases": [{"eval_id": "echo", "conversation": [{"user_content": HELLO, "final_response": HELLO}]}],
+}
+
+
+def main() -> int:
+    """Print the counts, one a line."""
+    files = sorted(APP.rglob("*.py"))
+    with tempfile.TemporaryDirectory() as folder:
+        trial, page = _followed(Path(folder))
+    counts = {
+        "files in app/": [_name(path) for path in files],
+        "files that one trial passes": trial,
+        "files that a warm run page passes": page,
+        "modules with a single importer, in their folder": _single_importers(files),
+    }
+    lines = sum(len(path.read_text("utf-8").splitlines()) for path in files)
+    for what, names in counts.items():
+        sys.stdout.write(f"{len(names):7,}  {what}\n")
+        if "--list" in sys.argv[1:]:
+            sys.stdout.writelines(f"           {name}\n" for name in names)
+    sys.stdout.write(f"{lines:7,}  lines of app/\n")
+    return 0
+
+
+def _single_importers(files: Iterable[Path]) -> list[str]:
+    modules = {_name(path): path for path in files}
+    importers = defaultdict(set)
+    for name, path in modules.items():
+        for imported in _imported(name, path, modules):
+            importers[imported].add(name)
+    return sorted(
+        name for name, found in importers.items() if len(found) == 1 and _are_beside(modules[name], modules[min(found)])
+    )
+
+
+def _are_beside(module: Path, other: Path) -> bool:
+    return module.parent == other.parent and "__init__.py" not in {module.name, other.name}
+
+
+def _imported(name: str, path: Path, modules: Mapping[str, Path]) -> set[str]:
+    found = set()
+    package = name if path.name == "__init__.py" else name.rpartition(".")[0]
+    for node in ast.walk(ast.parse(path.read_bytes())):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            above = package.split(".")[: len(package.split(".")) - node.level + 1] if node.level else []
+            base = ".".join([*above, *([node.module] if node.module else [])])
+            inner = {f"{base}.{alias.name}" for alias in node.names} & modules.keys()
+            found |= inner if len(inner) == len(node.names) else {*inner, base}
+    return (found & modules.keys()) - {name}
+
+
+def _followed(folder: Path) -> tuple[list[str], list[str]]:
+    """The modules that a trial passes, and those that a warm run page passes."""
+    (folder / "agent").mkdir()
+    (folder / "agent/agent.py").write_text(AGENT)
+    (folder / "one.evalset.json").write_text(json.dumps(EVALSET))
+    (folder / "tracer").mkdir()
+    (folder / "tracer/sitecustomize.py").write_text(TRACER)
+    clean = {name: value for name, value in os.environ.items() if not name.startswith("EVALDESK_")}
+    trial, page = folder / "trial", folder / "page"
+
+    program = TRIALS.replace("TRACED", repr(_traced(folder, trial)))
+    subprocess.run([sys.executable, "-c", program], cwd=folder, env=clean, check=True, timeout=DEADLINE_S)
+    with _served(folder, clean | _traced(folder, page) | {"COUNT_ROOMS_ALONE": "1"}) as (process, get):
+        get()
+        for _ in range(N_ANSWERS):
+            _tell(process, page)
+            get()
+    answers = page.read_text().split("----\n")[-N_ANSWERS:]
+    return _modules(trial.read_text()), sorted(set.intersection(*(set(_modules(answer)) for answer in answers)))
+
+
+def _traced(folder: Path, out: Path) -> dict[str, str]:
+    return {"PYTHONPATH": str(folder / "tracer"), "COUNT_ROOMS": str(out)}
+
+
+@contextmanager
+def _served(folder: Path, environment: Mapping[str, str]) -> Iterator[tuple[subprocess.Popen[str], Callable[[], None]]]:
+    """A desk on the folder, and a visit to its first run."""
+    command = [sys.executable, "-m", "evaldesk", "ui", "--no-open", "--port", "0", "--workspace", str(folder), "agent"]
+    process = subprocess.Popen(command, cwd=folder, env=environment, stdout=subprocess.PIPE, text=True)
+    try:
+        said = READY.match(process.stdout.readline() if process.stdout else "")
+        if not said:
+            raise SystemExit("count_rooms: the desk did not say where it is")
+        visitor = urllib.request.build_opener(urllib.request.ProxyHandler({}), urllib.request.HTTPCookieProcessor())
+        visitor.open(f"{said[1]}?token={said[2]}", timeout=DEADLINE_S).read()
+
+        def get() -> None:
+            page = visitor.open(f"{said[1]}runs/1", timeout=DEADLINE_S).read()
+            if b"echo" not in page:
+                raise SystemExit("count_rooms: /runs/1 does not show its case")
+
+        yield process, get
+    finally:
+        process.terminate()
+        process.wait(DEADLINE_S)
+
+
+def _tell(process: subprocess.Popen[str], out: Path) -> None:
+    """Let the tracer begin again, and wait until it did."""
+    n_before = out.read_text().count("----")
+    process.send_signal(signal.SIGUSR2)
+    give_up_at = time.monotonic() + DEADLINE_S
+    while out.read_text().count("----") == n_before:
+        if time.monotonic() > give_up_at:
+            raise SystemExit("count_rooms: the tracer does not answer")
+        time.sleep(0.01)
+
+
+def _modules(traced: str) -> list[str]:
+    return sorted({_name(Path(line)) for line in traced.splitlines()} - {""})
+
+
+def _name(path: Path) -> str:
+    parts = path.relative_to(APP).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,389 @@
+"""Agents of Google's ADK, played by google-adk's own runner with its services in memory."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import aclosing, asynccontextmanager
+from dataclasses import dataclass, field
+from itertools import groupby
+from typing import Any
+
+from evaldesk.agents.adk.loading import app_of, part_of, reset_data_of, yaml_agent
+from evaldesk.agents.adk.models import is_litellm, model_name
+from evaldesk.agents.finding import FACTORY
+from evaldesk.agents.frameworks import is_from
+from evaldesk.agents.own.instruction import placeholders
+from evaldesk.agents.tools.time_limit import TOOL_LIMIT
+from evaldesk.errors import AgentError
+from evaldesk.llm import missing_keys, model_error
+from evaldesk.model import (
+    AgentDescription,
+    AgentRef,
+    ErrorRecord,
+    Event,
+    JsonObject,
+    JsonValue,
+    ModelOptions,
+    Session,
+    ToolDescription,
+    TurnRecord,
+)
+from evaldesk.wire import plain, to_json
+
+
+def adapt_any(found: object, ref: AgentRef) -> AdkAgent | MadeAgent | None:
+    """As `adapt`, and the agent that a `get_agent_async` makes."""
+    if callable(found) and ref.target.endswith(f":{FACTORY}"):
+        return MadeAgent(found, ref)
+    return adapt(found, ref)
+
+
+def adapt(found: object, ref: AgentRef) -> AdkAgent | None:
+    """The agent around a BaseAgent, a workflow or an App of google-adk; None for anything else."""
+    if found is None and ref.kind == "adk":
+        found = yaml_agent(ref)
+    if not is_from(found, "google.adk"):
+        return None
+    app = app_of(found, ref)
+    if app is not None and ref.part:
+        app = app.model_copy(update={"root_agent": part_of(app.root_agent, ref.part)})
+    return AdkAgent(app, ref) if app is not None else None
+
+
+@dataclass(slots=True)
+class AdkAgent:
+    """An App of google-adk. Each session has services of its own; the agents and plugins are the user's objects."""
+
+    app: Any
+    ref: AgentRef
+    _variants: dict[bytes, Any] = field(default_factory=dict, repr=False)
+    _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
+
+    def __post_init__(self) -> None:
+        from evaldesk.agents.adk.models import use_shared_loop
+
+        use_shared_loop(self.app.root_agent)
+
+    def describe(self) -> AgentDescription:
+        """The root agent with its sub-agents as a tree."""
+
+        return described(self.app.root_agent)
+
+    async def reply(self, session: Session, message: str) -> AsyncGenerator[Event]:
+        """Play one invocation. Raises ModelError for what a model's provider refuses, and what the agent raises."""
+        from google.adk.agents.run_config import RunConfig, StreamingMode
+        from google.genai import types
+
+        from evaldesk.agents.adk.plugin import Witness, plugin_of
+
+        options = session.model_options
+        witness = Witness(session.id, options)
+        TOOL_LIMIT.set(session.limits.tool_timeout_s)
+        conversation, is_new = await opened(session, session.app_name or self.ref.id, self.app)
+        if is_new and not session.turns:
+            await reset_data_of(self.ref)
+        config: dict[str, Any] = {"max_llm_calls": options.max_turns} if options.max_turns else {}
+        if session.is_streaming:
+            config["streaming_mode"] = StreamingMode.SSE
+        runner = conversation.runner(self._app(session.model, options), plugin_of(witness))
+        happening = runner.run_async(
+            user_id=session.user_id,
+            session_id=session.id,
+            new_message=types.Content(role="user", parts=[types.Part(text=message)]),
+            run_config=RunConfig(**config),
+        )
+        try:
+            async with aclosing(_told(happening, conversation, witness, session)) as events:
+                async for event in events:
+                    yield event
+        except Exception as error:
+            for event in witness.inner():
+                yield event
+            reached = _bound_reached(error, options)
+            refused = witness.answers.failure or model_error(error, witness.model)
+            if refused:
+                raise refused from error
+            if reached is None:
+                raise
+            yield reached
+        finally:
+            await conversation.keep(session)
+
+    def _app(self, model: str | None, options: ModelOptions) -> Any:
+        """The app, with the models of its agents replaced where the run or chat asks for others."""
+        if model is None and options.base_url is None:
+            return self.app
+        from evaldesk.agents.adk.models import with_model
+
+        key = to_json([model, options.base_url, options.api_key_env, options.extra, options.n_retries])
+        with self._lock:
+            if key not in self._variants:
+                self._variants[key] = self.app.model_copy(
+                    update={"root_agent": with_model(self.app.root_agent, model, options)}
+                )
+            return self._variants[key]
+
+
+async def _told(happening: Any, conversation: Any, witness: Any, session: Session) -> AsyncGenerator[Event]:
+    """The events of an invocation. An error is held back: what is raised after it says more."""
+    from evaldesk.agents.adk.translation import translated
+
+    failed: Event | None = None
+    async with aclosing(happening) as events:
+        async for found in events:
+            if failed:
+                yield failed
+            conversation.adopt(found, session.state)
+            for event in (*witness.inner(), *translated(found, witness, is_streaming=session.is_streaming)):
+                if event.error:
+                    failed = event
+                else:
+                    yield event
+    if witness.answers.failure:
+        raise witness.answers.failure
+    if failed:
+        yield failed
+
+
+def _bound_reached(error: Exception, options: ModelOptions) -> Event | None:
+    if type(error).__name__ != "LlmCallsLimitExceededError":
+        return None
+    kind = "max_turns" if options.max_turns else "max_iterations"
+    return Event("error", error=ErrorRecord(kind, f"the agent never answered: {error}"))
+
+
+@dataclass(frozen=True, slots=True)
+class MadeAgent:
+    """An agent that `make` makes for each turn."""
+
+    make: Callable[[], Awaitable[Any]]
+    ref: AgentRef
+
+    def describe(self) -> AgentDescription:
+        """The agent as it is made now. Raises what making it raises."""
+        with ThreadPoolExecutor(1) as thread:
+            return thread.submit(asyncio.run, self._described()).result()
+
+    async def reply(self, session: Session, message: str) -> AsyncGenerator[Event]:
+        """Make the agent and play one invocation, as AdkAgent does."""
+        async with self._made() as agent, aclosing(agent.reply(session, message)) as events:
+            async for event in events:
+                yield event
+
+    async def _described(self) -> AgentDescription:
+        async with self._made() as agent:
+            return agent.describe()
+
+    @asynccontextmanager
+    async def _made(self) -> AsyncIterator[AdkAgent]:
+        made = await self.make()
+        found, opened = made if isinstance(made, tuple) and len(made) == 2 else (made, None)
+        try:
+            agent = adapt(found, self.ref)
+            if agent is None:
+                raise AgentError(f"{self.ref.target} gave a {type(found).__name__}, not an agent of google-adk")
+            yield agent
+        finally:
+            if opened is not None:
+                await opened.aclose()
+
+
+TEMPORARY = "temp:"
+_OWN_KEYS = ("_adk", "__llm_request_key__")  # what the runner itself keeps in a session's state
+MEMORY = "adk"
+
+
+@dataclass(slots=True)
+class Conversation:
+    """Services of google-adk that hold one session, and what it was when the last turn ended."""
+
+    app_name: str
+    sessions: Any
+    artifacts: Any
+    memory: Any
+    n_turns: int = 0
+    state: dict[str, JsonValue] = field(default_factory=dict)
+
+    def runner(self, app: Any, plugin: Any) -> Any:
+        """A runner of `app` on this session, with `plugin` before the app's own."""
+        from google.adk.runners import Runner
+
+        return Runner(
+            app=app.model_copy(update={"plugins": [plugin, *app.plugins]}),
+            app_name=self.app_name,
+            session_service=self.sessions,
+            artifact_service=self.artifacts,
+            memory_service=self.memory,
+        )
+
+    def adopt(self, found: Any, state: dict[str, JsonValue]) -> None:
+        """Change `state` as an event of google-adk says."""
+        delta = found.actions.state_delta if found.actions else None
+        state.update({key: value for key, value in (delta or {}).items() if not _is_own(key)})
+
+    async def keep(self, session: Session) -> None:
+        """Remember where the session stands, for the next turn."""
+        found = await self.sessions.get_session(app_name=self.app_name, user_id=session.user_id, session_id=session.id)
+        if found is not None:
+            session.state.clear()
+            session.state.update({key: value for key, value in found.state.items() if not _is_own(key)})
+        self.state = dict(session.state)
+        self.n_turns = len(session.turns) + 1
+
+
+async def opened(session: Session, app_name: str, app: Any) -> tuple[Conversation, bool]:
+    """The conversation, and whether it was made just now.
+
+    One is kept from turn to turn; it is made anew from the session's turns in a fresh worker, and where a person
+    changed the state in between.
+    """
+    known = session.memory.get(MEMORY)
+    if isinstance(known, Conversation) and known.n_turns == len(session.turns) and known.state == session.state:
+        return known, False
+    from google.adk.artifacts.in_memory_artifact_service import InMemoryArtifactService
+    from google.adk.memory.in_memory_memory_service import InMemoryMemoryService
+    from google.adk.sessions.in_memory_session_service import InMemorySessionService
+
+    made = Conversation(app_name, InMemorySessionService(), InMemoryArtifactService(), InMemoryMemoryService())
+    found = await made.sessions.create_session(
+        app_name=app_name, user_id=session.user_id, session_id=session.id, state=dict(session.state)
+    )
+    for number, turn in enumerate(session.turns, start=1):
+        for event in _past(turn, f"turn-{number}", app.root_agent.name):
+            await made.sessions.append_event(found, event)
+    session.memory[MEMORY] = made
+    return made, True
+
+
+def _past(turn: TurnRecord, invocation_id: str, root_name: str) -> Iterator[Any]:
+    """A turn that was played before, as events of google-adk; calls without a result are left out."""
+    from google.adk.events.event import Event as AdkEvent
+    from google.genai import types
+
+    def made(author: str, role: str, *parts: Any) -> Any:
+        return AdkEvent(author=author, invocation_id=invocation_id, content=types.Content(role=role, parts=list(parts)))
+
+    yield made("user", "user", types.Part(text=turn.query))
+    events = [event for event in turn.events if not event.within]
+    answered = {event.call.id for event in events if event.kind == "tool_result" and event.call}
+    for (kind, author), group in groupby(_told_state(events, answered), key=lambda event: (event.kind, event.author)):
+        role = "user" if kind == "tool_result" else "model"
+        yield made(author or root_name, role, *(_part(event, types) for event in group))
+
+
+def _told_state(events: Iterable[Event], answered: set[str | None]) -> Iterator[Event]:
+    for event in events:
+        is_answered_call = event.kind == "tool_call" and event.call and event.call.id in answered
+        is_said = event.kind in {"agent_message", "tool_result"} and not event.is_partial
+        if is_answered_call or is_said:
+            yield event
+
+
+def _part(event: Event, types: Any) -> Any:
+    call = event.call
+    if call is None:
+        return types.Part(text=event.text)
+    if event.kind == "tool_call":
+        return types.Part(function_call=types.FunctionCall(name=call.name, args=dict(call.args), id=call.id))
+    result = event.result if isinstance(event.result, dict) else {"result": event.result}
+    return types.Part(function_response=types.FunctionResponse(name=call.name, id=call.id, response=result))
+
+
+def _is_own(key: str) -> bool:
+    return key.startswith((TEMPORARY, *_OWN_KEYS))
+
+
+MAX_DEPTH = 8
+DEMO_PREFIX = "demo/"
+
+
+def described(root: Any) -> AgentDescription:
+    """The root of the tree; its initial state has every key that an instruction needs, empty."""
+    return _described(root, "adk", depth=0)
+
+
+def _described(agent: Any, kind: str, depth: int) -> AgentDescription:
+    instruction = _instruction(agent)
+    model = model_name(agent)
+    below = [_described(other, how, depth + 1) for other, how in _below(agent)] if depth < MAX_DEPTH else []
+    state: JsonObject = dict.fromkeys(placeholders(instruction), "")
+    for other in below:
+        state = {**other.initial_state, **state}
+    missing = dict.fromkeys([*_missing(agent), *(name for other in below for name in other.missing)])
+    return AgentDescription(
+        name=str(agent.name),
+        kind=kind,
+        description=str(getattr(agent, "description", "") or ""),
+        instruction=instruction,
+        model=model or None,
+        tools=tuple(_tool(tool) for tool in getattr(agent, "tools", ())),
+        is_demo=model.startswith(DEMO_PREFIX),
+        initial_state=state,
+        sub_agents=tuple(below),
+        missing=tuple(missing),
+    )
+
+
+def _missing(agent: Any) -> tuple[str, ...]:
+    """The keys that its own model lacks; none for a model to which its code gave a key, an address or a client."""
+    model = getattr(agent, "model", None)
+    is_named = isinstance(model, str) and (is_litellm(model) or model.startswith("gemini-"))
+    is_bare = type(model).__name__ == "LiteLlm" and getattr(model, "_additional_args", None) == {}
+    return missing_keys(model_name(agent), os.environ) if is_named or is_bare else ()
+
+
+def _below(agent: Any) -> Iterator[tuple[Any, str]]:
+    """The agents under `agent`, and what each is to it."""
+    for other in getattr(agent, "sub_agents", ()):
+        yield other, type(other).__name__
+    for tool in getattr(agent, "tools", ()):
+        if hasattr(tool, "agent"):
+            yield tool.agent, "AgentTool"
+
+
+def _instruction(agent: Any) -> str:
+    found = getattr(agent, "instruction", "")
+    if callable(found):
+        return f"made by {getattr(found, '__name__', 'a function')} when a turn begins"
+    return str(found or "")
+
+
+def _tool(tool: Any) -> ToolDescription:
+    from google.adk.tools.base_tool import BaseTool
+    from google.adk.tools.base_toolset import BaseToolset
+    from google.adk.tools.function_tool import FunctionTool
+
+    if isinstance(tool, BaseToolset):
+        return ToolDescription(type(tool).__name__, "A toolset; its tools are known once it is connected.")
+    wrapped = tool if isinstance(tool, BaseTool) else FunctionTool(tool)
+    try:
+        declaration = wrapped._get_declaration()  # what each kind of tool overrides to say what it takes
+    except Exception as error:  # a signature that ADK cannot put into a schema
+        return ToolDescription(wrapped.name, f"{wrapped.description}\n(its schema cannot be made: {error})")
+    if declaration is None:
+        return ToolDescription(wrapped.name, wrapped.description)
+    return ToolDescription(wrapped.name, declaration.description or wrapped.description, _schema(declaration))
+
+
+def _schema(declaration: Any) -> JsonObject:
+    found = getattr(declaration, "parameters_json_schema", None)
+    if found is None and declaration.parameters is not None:
+        found = _lowered(declaration.parameters.model_dump(mode="json", exclude_none=True))
+    schema = plain(found or {})
+    return schema if isinstance(schema, dict) else {}
+
+
+def _lowered(schema: Any) -> Any:
+    """Google writes types in capitals: OBJECT, STRING."""
+    if isinstance(schema, list):
+        return [_lowered(item) for item in schema]
+    if not isinstance(schema, dict):
+        return schema
+    return {
+        key: value.lower() if key == "type" and isinstance(value, str) else _lowered(value)
+        for key, value in schema.items()
+    }

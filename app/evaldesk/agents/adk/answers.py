@@ -1,0 +1,128 @@
+"""Answers that google-adk's models and tools are not asked for: doubles of the case, and the recording of the run."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from typing import Any
+
+from evaldesk.agents.tools.doubles import double_of
+from evaldesk.agents.tools.recorded import RECORDING
+from evaldesk.errors import ModelError, NoDoubleError
+from evaldesk.llm.recording import CURRENT_RECORDER, Recorder
+from evaldesk.model import Event
+from evaldesk.wire import plain
+
+REPLAYED = "evaldesk_replayed"  # in the metadata of a response that came from the recording
+
+# These do something to the runner, or run agents whose own calls are recorded.
+_NEVER_RECORDED = frozenset({"TransferToAgentTool", "AgentTool", "LongRunningFunctionTool"})
+_NEVER_NAMES = frozenset({"transfer_to_agent", "exit_loop"})
+_NOT_ASKED = {"http_options", "labels"}
+
+
+@dataclass(slots=True)
+class Answers:
+    """What is known of one invocation: the places in the recording of the calls under way.
+
+    google-adk makes an event of what is raised in it, so `failure` keeps why there is no answer.
+    """
+
+    _model_keys: dict[str, str] = field(default_factory=dict)
+    _tool_keys: dict[str, str] = field(default_factory=dict)
+    notes: list[Event] = field(default_factory=list)
+    failure: ModelError | NoDoubleError | None = None
+
+    def response(self, agent_name: str, request: Any) -> Any:
+        """The recorded response to a request; None where the model is to be asked. Raises ModelError."""
+        recorder = CURRENT_RECORDER.get()
+        if recorder is None:
+            return None
+        key = recorder.key("adk_model", _content(request))
+        found = self._found(recorder, key, f"the call of {request.model or 'the model'} by {agent_name}")
+        if found is None:
+            self._model_keys[agent_name] = key
+            return None
+        from google.adk.models.llm_response import LlmResponse
+
+        response = LlmResponse.model_validate_json(json.dumps(found["response"]))
+        response.custom_metadata = {**(response.custom_metadata or {}), REPLAYED: True}
+        return response
+
+    def keep_response(self, agent_name: str, response: Any) -> None:
+        """Record what the model answered."""
+        recorder, key = CURRENT_RECORDER.get(), self._model_keys.get(agent_name)
+        if recorder and key:
+            recorder.keep(key, {"response": json.loads(response.model_dump_json(exclude_none=True))})
+
+    async def result(self, tool: Any, args: dict[str, Any], context: Any) -> dict[str, Any] | None:
+        """What a double or the recording has the tool answer; None where it is to be called.
+
+        Raises NoDoubleError, and ModelError in a replay that lacks the call.
+        """
+        state = dict(context.state.to_dict())
+        before = dict(state)
+        try:
+            outcome = await double_of(tool.name, args, state)
+        except NoDoubleError as error:
+            self.failure = error
+            raise
+        if outcome is None:
+            return self._recorded(tool, args, context)
+        for name, value in state.items():
+            if name not in before or before[name] != value:
+                context.state[name] = value
+        self.notes.append(Event("log", author=outcome.source, text=outcome.note))
+        given = outcome.result
+        if outcome.is_error:
+            return {"error": given}
+        return given if isinstance(given, dict) else {"result": given}
+
+    def keep_result(self, call_id: str, context: Any, result: Any) -> None:
+        """Record what the tool gave, and how it changed the state."""
+        recorder, key = CURRENT_RECORDER.get(), self._tool_keys.pop(call_id, None)
+        if recorder and key:
+            given = plain(result if isinstance(result, dict) else {"result": result})
+            recorder.keep(key, {"result": given, "state": plain(dict(context.actions.state_delta))})
+
+    def _recorded(self, tool: Any, args: dict[str, Any], context: Any) -> dict[str, Any] | None:
+        recorder = CURRENT_RECORDER.get()
+        if recorder is None or not recorder.recording.tools or _is_never_recorded(tool):
+            return None
+        content = {"name": tool.name, "args": plain(args), "state": plain(context.state.to_dict())}
+        key = recorder.key("adk_tool", content)
+        found = self._found(recorder, key, f"the call of the tool {tool.name}")
+        if found is None:
+            self._tool_keys[context.function_call_id or tool.name] = key
+            return None
+        for name, value in found["state"].items():
+            context.state[name] = value
+        self.notes.append(Event("log", author=RECORDING, text=f"{tool.name} was answered from the recording"))
+        return dict(found["result"])
+
+    def _found(self, recorder: Recorder, key: str, what: str) -> dict[str, Any] | None:
+        try:
+            return recorder.found(key, what)
+        except ModelError as error:
+            self.failure = error
+            raise
+
+
+def _is_never_recorded(tool: Any) -> bool:
+    is_long = getattr(tool, "is_long_running", False)
+    return bool(is_long) or tool.name in _NEVER_NAMES or type(tool).__name__ in _NEVER_RECORDED
+
+
+def _content(request: Any) -> dict[str, Any]:
+    """What a model is shown, without the ids that google-adk makes up anew each time."""
+    contents = [json.loads(content.model_dump_json(exclude_none=True)) for content in request.contents]
+    for content in contents:
+        for part in content.get("parts") or ():
+            for name in ("function_call", "function_response", "functionCall", "functionResponse"):
+                if isinstance(part.get(name), dict):
+                    part[name].pop("id", None)
+    try:
+        config = json.loads(request.config.model_dump_json(exclude_none=True, exclude=_NOT_ASKED))
+    except Exception:  # what a user put there may be no JSON
+        config = repr(request.config.system_instruction)
+    return {"model": request.model, "contents": contents, "config": config}

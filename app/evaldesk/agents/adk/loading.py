@@ -1,0 +1,83 @@
+"""Where google-adk finds an agent: `app` before `root_agent`, in the package, its `agent.py` or its YAML file."""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from evaldesk.agents.finding import YAML_NAME
+from evaldesk.agents.frameworks import missing_package
+from evaldesk.agents.loading import make_importable
+from evaldesk.agents.traces import user_trace
+from evaldesk.errors import AgentError, NotFoundError
+from evaldesk.model import AgentRef
+
+
+def app_of(found: object, ref: AgentRef) -> Any:
+    """The App that `found` is, or that stands beside it, or one around it; None when it is no agent."""
+    from google.adk.agents.base_agent import BaseAgent
+    from google.adk.apps.app import App
+
+    if isinstance(found, App):
+        return found
+    if not (isinstance(found, BaseAgent) or _is_node(found)):
+        return None
+    beside = (vars(module).get("app") for module in _modules(ref))
+    own = next((app for app in beside if isinstance(app, App) and app.root_agent is found), None)
+    return own or App(name="evaldesk", root_agent=found)
+
+
+def part_of(root: Any, name: str) -> Any:
+    """The agent called `name` in the tree under `root`. Raises AgentError with the names there are."""
+    from evaldesk.agents.adk.models import agents_of
+
+    found = {str(agent.name): agent for agent in agents_of(root)}
+    if name not in found:
+        raise AgentError(str(NotFoundError.among(f"agent in {root.name}", name, found)))
+    return found[name]
+
+
+def yaml_agent(ref: AgentRef) -> object:
+    """The agent that `root_agent.yaml` in the folder of `ref` describes; it may name tools of that folder.
+
+    Raises AgentError.
+    """
+    path = Path(ref.folder, YAML_NAME)
+    make_importable(path.parent.name, ref.root)
+    try:
+        from google.adk.agents.config_agent_utils import from_config
+
+        return from_config(str(path))
+    except Exception as error:
+        said = missing_package(error) or f"{type(error).__name__}: {error}"
+        raise AgentError(f"{path.parent.name}/{YAML_NAME}: {said}", trace=user_trace(error)) from error
+
+
+async def reset_data_of(ref: AgentRef) -> None:
+    """Call `reset_data()` of the agent's module, where it has one: what its tools keep begins anew."""
+    functions = (vars(module).get("reset_data") for module in _modules(ref))
+    function = next((found for found in functions if callable(found)), None)
+    answer = function() if function else None
+    if inspect.isawaitable(answer):
+        await answer
+
+
+def _modules(ref: AgentRef) -> Iterator[ModuleType]:
+    """The modules that may hold `app` and `reset_data`: the package, the one that was named, its `agent`."""
+    name = ref.target.partition(":")[0]
+    for known in (name.rpartition(".")[0], name, f"{name}.agent"):
+        module = sys.modules.get(known)
+        if module is not None:
+            yield module
+
+
+def _is_node(found: object) -> bool:
+    try:
+        from google.adk.workflow._base_node import BaseNode
+    except ImportError:  # before google-adk 2
+        return False
+    return isinstance(found, BaseNode)

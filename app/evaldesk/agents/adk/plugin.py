@@ -1,0 +1,131 @@
+"""What google-adk's runner does not tell: calls inside an AgentTool, and how long calls took."""
+
+from __future__ import annotations
+
+import time
+from copy import copy
+from dataclasses import dataclass, field
+from functools import cache, partial
+from typing import Any
+
+from evaldesk.agents.adk.answers import Answers
+from evaldesk.agents.adk.translation import translated
+from evaldesk.agents.tools.time_limit import TOOL_LIMIT, ToolLateError, in_time, unblocking
+from evaldesk.model import Event, ModelOptions, ToolCall
+
+NAME = "evaldesk"
+
+
+@dataclass(slots=True)
+class Witness:
+    """What was seen of one invocation. Model calls are told apart by the agent that made them."""
+
+    session_id: str
+    options: ModelOptions
+    model: str = ""
+    models: dict[str, str] = field(default_factory=dict)
+    calls: dict[str, ToolCall] = field(default_factory=dict)
+    started: dict[str, float] = field(default_factory=dict)
+    took_ms: dict[str, float] = field(default_factory=dict)
+    _tools: dict[str, str] = field(default_factory=dict)
+    _inner: list[Event] = field(default_factory=list)
+    answers: Answers = field(default_factory=Answers)
+
+    def begin(self, key: str) -> None:
+        """A model call of the agent `key`, or the tool call with the id `key`, begins."""
+        self.started[key] = time.perf_counter()
+
+    def end(self, key: str) -> None:
+        """It ended."""
+        self.took_ms[key] = (time.perf_counter() - self.started.get(key, time.perf_counter())) * 1000
+
+    def saw(self, session_id: str, agent_name: str, found: Any) -> None:
+        """Take an event of a runner inside the runner; those of our own session come by themselves."""
+        if session_id == self.session_id:
+            return
+        tool = self._tools.setdefault(session_id, agent_name)
+        self._inner.extend(translated(found, self, within=tool))
+
+    def inner(self) -> tuple[Event, ...]:
+        """What happened inside tools since this was asked."""
+        found = (*self._inner, *self.answers.notes)
+        self._inner.clear()
+        self.answers.notes.clear()
+        return found
+
+
+def plugin_of(witness: Witness) -> Any:
+    """A plugin of google-adk that tells `witness`, and asks models for what the run asks for."""
+    return _plugin_class()(witness)
+
+
+@cache
+def _plugin_class() -> Any:
+    from google.adk.plugins.base_plugin import BasePlugin
+
+    class WitnessPlugin(BasePlugin):  # type: ignore[misc] # the package may be missing
+        def __init__(self, witness: Witness) -> None:
+            super().__init__(NAME)
+            self._witness = witness
+
+        async def on_event_callback(self, *, invocation_context: Any, event: Any) -> None:
+            self._witness.saw(invocation_context.session.id, invocation_context.agent.name, event)
+
+        async def before_model_callback(self, *, callback_context: Any, llm_request: Any) -> Any:
+            witness, asked = self._witness, self._witness.options
+            limit_tools(llm_request.tools_dict)
+            witness.model = witness.models[callback_context.agent_name] = str(llm_request.model or "")
+            config = llm_request.config
+            for name, value in (
+                ("temperature", asked.temperature),
+                ("top_p", asked.top_p),
+                ("max_output_tokens", asked.max_tokens),
+            ):
+                if value is not None:
+                    setattr(config, name, value)
+            witness.begin(callback_context.agent_name)
+            return witness.answers.response(callback_context.agent_name, llm_request)
+
+        async def after_model_callback(self, *, callback_context: Any, llm_response: Any) -> None:
+            if not llm_response.partial:
+                self._witness.end(callback_context.agent_name)
+                self._witness.answers.keep_response(callback_context.agent_name, llm_response)
+
+        async def before_tool_callback(self, *, tool: Any, tool_args: Any, tool_context: Any) -> dict[str, Any] | None:
+            self._witness.begin(tool_context.function_call_id or tool.name)
+            return await self._witness.answers.result(tool, tool_args, tool_context)
+
+        async def after_tool_callback(self, *, tool: Any, tool_args: Any, tool_context: Any, result: Any) -> None:
+            self._witness.end(tool_context.function_call_id or tool.name)
+            self._witness.answers.keep_result(tool_context.function_call_id or tool.name, tool_context, result)
+
+    return WitnessPlugin
+
+
+# An agent used as a tool has tools of its own; these are what the limit is for.
+_UNBOUNDED = frozenset({"AgentTool", "TransferToAgentTool", "LongRunningFunctionTool"})
+
+
+def limit_tools(tools: dict[str, Any]) -> None:
+    """Put copies that end at the limit of the turn in place of the tools of a request; the user's stay as they are."""
+    if TOOL_LIMIT.get() is None:
+        return
+    for name, tool in tools.items():
+        if type(tool).__name__ not in _UNBOUNDED and not getattr(tool, "is_long_running", False):
+            tools[name] = _limited(tool)
+
+
+def _limited(tool: Any) -> Any:
+    limited = copy(tool)
+    if callable(getattr(limited, "func", None)):
+        limited.func = unblocking(limited.func)
+    run = limited.run_async
+
+    async def run_async(*, args: dict[str, Any], tool_context: Any) -> Any:
+        try:
+            return await in_time(tool.name, partial(run, args=args, tool_context=tool_context))
+        except ToolLateError as error:
+            return {"error": str(error)}
+
+    limited.run_async = run_async
+    return limited

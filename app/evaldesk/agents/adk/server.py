@@ -1,0 +1,131 @@
+"""An agent behind ADK's `api_server`: a session of it for each of ours, turns by `/run_sse`. (reference/adk.md 5.1)"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+from urllib.parse import quote
+
+from evaldesk.agents.agent import Agent, ModelCaller
+from evaldesk.agents.remote.http_protocol import Options, bounded_lines, headers_from, http_client, read_options
+from evaldesk.errors import AgentError, FormatError
+from evaldesk.llm import price
+from evaldesk.llm.client import open_litellm
+from evaldesk.model import AgentDescription, AgentRef, ErrorRecord, Event, Session, Usage
+from evaldesk.reading.strict_json import Document, Place
+from evaldesk.transcripts.adk import AdkEvents
+from evaldesk.wire import plain
+
+KIND = "adk_server"
+
+_MEMORY = "adk_server_session"
+
+
+def adapt(found: object, ref: AgentRef) -> Agent | None:
+    """The agent at an address, whose last part is the name of the app. Raises AgentError."""
+    if ref.kind != KIND or found is not None:
+        return None
+    address, _, app = ref.target.rstrip("/").rpartition("/")
+    if not app or address.endswith(("/", ":")):
+        raise AgentError(
+            f"{ref.target}: the last part must be the name of the app, as in http://127.0.0.1:8000/weather"
+        )
+    return AdkServerAgent(ref, address, app, read_options(ref, Options).headers_env)
+
+
+@dataclass(frozen=True, slots=True)
+class AdkServerAgent(ModelCaller):
+    """An app of an `api_server`. Tools and sub-agents run there; we see their events."""
+
+    ref: AgentRef
+    address: str
+    app: str
+    headers_env: dict[str, str]
+
+    def describe(self) -> AgentDescription:
+        """The app and where it is."""
+        return AgentDescription(name=self.app, kind=KIND, description=f"An app of the ADK server at {self.address}")
+
+    def warm(self, session: Session) -> None:
+        """Import what knows the prices of the models that the server names."""
+        open_litellm()
+
+    async def reply(self, session: Session, message: str) -> AsyncIterator[Event]:
+        """Send the message and yield what the server tells of it. Raises AgentError."""
+        import httpx
+
+        reader = AdkEvents()
+        headers = headers_from(self.headers_env, self.ref.id)
+        try:
+            async with http_client(self.address, headers) as client:
+                if _MEMORY not in session.memory:
+                    session.memory[_MEMORY] = await self._create(client, session)
+                    if session.turns:
+                        said = "the server was not there before: it does not remember the earlier turns"
+                        yield Event("log", author=self.ref.id, text=said)
+                body = {
+                    "appName": self.app,
+                    "userId": session.user_id,
+                    "sessionId": session.memory[_MEMORY],
+                    "newMessage": {"role": "user", "parts": [{"text": message}]},
+                    "streaming": session.is_streaming,
+                }
+                async with client.stream("POST", f"{self.address}/run_sse", json=body) as got:
+                    if got.status_code != 200:
+                        raise AgentError(await self._refusal(got, "/run_sse"))
+                    async for line in bounded_lines(got):
+                        if line.startswith(b"data:"):
+                            for event in self.events_of(line.removeprefix(b"data:"), session, reader):
+                                yield event
+        except httpx.HTTPError as error:
+            raise AgentError(f"{self.address}: {type(error).__name__}: {error}") from error
+
+    async def _create(self, client: Any, session: Session) -> str:
+        path = f"/apps/{quote(self.app, safe='')}/users/{quote(session.user_id, safe='')}/sessions"
+        got = await client.post(f"{self.address}{path}", json={"state": plain(session.state)})
+        if got.status_code != 200:
+            raise AgentError(f"{self.address}{path} answered {got.status_code}: {got.text[:300]!r}")
+        found = got.json()
+        if not isinstance(found, dict) or not isinstance(found.get("id"), str):
+            raise AgentError(f"{self.address}{path} gave no session: {got.text[:300]!r}")
+        return str(found["id"])
+
+    async def _refusal(self, response: Any, path: str) -> str:
+        said = b" ".join([line async for line in bounded_lines(response)])[:300].decode("utf-8", "replace")
+        return f"{self.address}{path} answered {response.status_code}: {said!r}"
+
+    def events_of(self, data: bytes, session: Session, reader: AdkEvents) -> Iterator[Event]:
+        """What one event of the stream says; `session` takes the state that it changes. Raises AgentError."""
+        try:
+            found = json.loads(data)
+        except ValueError as error:
+            raise AgentError(f"{self.address}/run_sse sent what is no JSON: {data[:80]!r}") from error
+        if not isinstance(found, Mapping):
+            return
+        if "error" in found and "content" not in found:
+            yield Event("error", error=ErrorRecord("adk_server", str(found["error"])))
+            return
+        raw = plain({"author": self.app, **{key: value for key, value in found.items() if value is not None}})
+        if isinstance(raw, dict):  # in text, which `plain` makes of a NaN, a count would be read as 0
+            raw |= {key: found[key] for key in ("usageMetadata", "usage_metadata") if found.get(key) is not None}
+        try:
+            events = list(reader.read(Place(Document(raw)), raw))
+        except FormatError as error:
+            raise AgentError(f"{self.address}/run_sse sent an event that cannot be read: {error}") from error
+        yield from (replace(event, usage=event.usage and _priced(event.usage)) for event in events)
+        if found.get("partial") is not True:
+            delta = plain(_mapping(_mapping(found.get("actions")).get("stateDelta")))
+            if isinstance(delta, dict):
+                session.state.update({key: value for key, value in delta.items() if not key.startswith("temp:")})
+
+
+def _priced(usage: Usage) -> Usage:
+    if not usage.model:
+        return replace(usage, model="unknown")
+    return replace(usage, cost=price(usage.model, usage.tokens_in, usage.tokens_out))
+
+
+def _mapping(found: object) -> Mapping[str, Any]:
+    return found if isinstance(found, Mapping) else {}

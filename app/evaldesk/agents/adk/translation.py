@@ -1,0 +1,84 @@
+"""Events of google-adk's own objects as ours: what they say as plain data is read in `transcripts.adk`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from evaldesk.agents.adk.answers import REPLAYED
+from evaldesk.model import Event, Usage
+from evaldesk.reading.strict_json import Document, Place
+from evaldesk.transcripts.adk import AdkEvents
+from evaldesk.wire import plain
+
+if TYPE_CHECKING:
+    from evaldesk.agents.adk.plugin import Witness
+
+_NOWHERE = Place(Document(None))
+_COUNTS = ("prompt_token_count", "tool_use_prompt_token_count", "candidates_token_count", "thoughts_token_count")
+
+
+def translated(found: Any, witness: Witness, *, within: str = "", is_streaming: bool = False) -> Iterator[Event]:
+    """What an event of google-adk says: usage, text, calls, results, and the error that ends a turn.
+
+    `within` names the tool inside of which it happened.
+    """
+    for event in AdkEvents(witness.calls).read(_NOWHERE, _plain_event(found)):
+        if event.is_partial:
+            if is_streaming:
+                yield event
+        elif event.usage:
+            yield replace(event, within=within, usage=_priced(event.usage, found, witness))
+        elif event.kind == "tool_result" and event.call:
+            took_ms = witness.took_ms.get(event.call.id or "")
+            yield replace(event, within=within, duration_ms=took_ms)
+        elif event.error and within:
+            yield Event("log", author=event.author, within=within, text=event.error.message)
+        else:
+            yield replace(event, within=within)
+
+
+def _plain_event(found: Any) -> dict[str, Any]:
+    """The event as its server would write it, as far as it is read; a dump of the whole takes ten times as long."""
+    spent = found.usage_metadata
+    return {
+        "author": found.author,
+        "partial": found.partial,
+        "content": {"parts": [_plain_part(part) for part in (found.content.parts if found.content else None) or ()]},
+        "usage_metadata": spent and {key: getattr(spent, key) for key in _COUNTS},
+        "model_version": found.model_version,
+        "error_code": found.error_code,
+        "error_message": found.error_message,
+    }
+
+
+def _plain_part(part: Any) -> dict[str, Any]:
+    if part.function_call:
+        return {"function_call": _plain_call(part.function_call)}
+    if part.function_response:
+        response = part.function_response
+        return {"function_response": {"name": response.name, "id": response.id, "response": plain(response.response)}}
+    if part.executable_code:
+        return {"executable_code": {"code": part.executable_code.code}}
+    if part.code_execution_result:
+        return {"code_execution_result": {"output": part.code_execution_result.output}}
+    return {"text": part.text, "thought": part.thought}
+
+
+def _plain_call(found: Any) -> dict[str, Any]:
+    return {"name": found.name or "", "args": plain(dict(found.args or {})), "id": found.id}
+
+
+def _priced(usage: Usage, found: Any, witness: Witness) -> Usage:
+    from evaldesk.llm import price
+
+    model = witness.models.get(found.author) or usage.model or witness.model
+    is_replayed = bool((found.custom_metadata or {}).get(REPLAYED))
+    return replace(
+        usage,
+        model=model,
+        cost=0.0 if is_replayed else price(model, usage.tokens_in, usage.tokens_out),
+        is_replayed=is_replayed,
+        duration_ms=witness.took_ms.get(found.author, 0.0),
+    )

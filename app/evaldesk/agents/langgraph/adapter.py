@@ -1,0 +1,290 @@
+"""Compiled graphs of LangGraph whose state has `messages`."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterable, Iterator
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+from evaldesk.agents.frameworks import is_from
+from evaldesk.agents.remote.message_events import chat_messages, events_of_message, readable
+from evaldesk.agents.shared_loop import Tell, events_told
+from evaldesk.agents.tools.frameworks import tool_result, watched
+from evaldesk.agents.tools.time_limit import ToolFailedError
+from evaldesk.errors import AgentError
+from evaldesk.llm import model_error, price
+from evaldesk.model import (
+    AgentDescription,
+    AgentRef,
+    ErrorRecord,
+    Event,
+    JsonObject,
+    JsonValue,
+    Session,
+    ToolDescription,
+    Usage,
+)
+from evaldesk.transcripts.messages import TurnEvents
+from evaldesk.wire import plain, to_json
+
+_CALL_BLOCKS = ("tool_use", "tool_call", "function_call", "server_tool_call", "invalid_tool_call", "input_json_delta")
+
+
+class Teller:
+    """Tells what the nodes of a graph gave, each message once, and keeps `state` as the graph's."""
+
+    def __init__(self, tell: Tell, state: dict[str, JsonValue], *, model: str) -> None:
+        self._tell = tell
+        self._state = state
+        self._model = model
+        self._seen: set[str] = set()
+        self._turn = TurnEvents()
+
+    def know(self, messages: Iterable[Any]) -> None:
+        """These messages were said before this turn."""
+        self._seen.update(message.id for message in messages if getattr(message, "id", None))
+
+    async def updates(self, found: Any) -> None:
+        """Tell what each node of a step changed."""
+        for node, changed in found.items():
+            for update in changed if isinstance(changed, list) else [changed]:
+                if isinstance(update, dict):
+                    self._state.update({key: plain(value) for key, value in update.items() if key != MESSAGES})
+                    await self._messages(update.get(MESSAGES), node)
+
+    async def piece(self, chunk: Any, about: Any) -> None:
+        """Tell a piece of a streamed answer."""
+        if type(chunk).__name__ == "AIMessageChunk" and (text := _text(chunk)):
+            await self._tell(Event("agent_message", author=about.get("langgraph_node", ""), text=text, is_partial=True))
+
+    async def _messages(self, found: Any, node: str) -> None:
+        for message in found if isinstance(found, list) else [found]:
+            message_id = getattr(message, "id", None)
+            if message is None or message_id in self._seen:
+                continue
+            if message_id:
+                self._seen.add(message_id)
+            if getattr(message, "type", "") in ("ai", "tool"):
+                await self._told(message, message.name or node if message.type == "ai" else node)
+
+    async def _told(self, message: Any, author: str) -> None:
+        found = readable(_plain_message(message))
+        if isinstance(found, Event):
+            await self._tell(found)
+            return
+        usage = self._usage(message) if getattr(message, "usage_metadata", None) else None
+        for event in events_of_message(self._turn, replace(found, usage=usage), author):
+            await self._tell(event)
+
+    def _usage(self, message: Any) -> Usage:
+        spent = message.usage_metadata
+        model = str(message.response_metadata.get("model_name") or self._model or "unknown")
+        tokens_in, tokens_out = spent["input_tokens"], spent["output_tokens"]
+        return Usage(model, tokens_in=tokens_in, tokens_out=tokens_out, cost=price(model, tokens_in, tokens_out))
+
+
+def past_messages(messages: Iterable[JsonObject]) -> list[Any]:
+    """Messages in OpenAI's shape as LangChain's, with ids of their own."""
+    from langchain_core.messages.utils import convert_to_messages
+
+    found = convert_to_messages(list(messages))
+    for number, message in enumerate(found):
+        message.id = f"before-{number}"
+    return list(found)
+
+
+def _plain_message(message: Any) -> dict[str, JsonValue]:
+    """The message as chat messages are written; blocks of its content that repeat its tool calls are left out."""
+    content = message.content
+    if isinstance(content, list):
+        content = [part for part in content if not (isinstance(part, dict) and part.get("type") in _CALL_BLOCKS)]
+    calls = [*getattr(message, "tool_calls", ()), *getattr(message, "invalid_tool_calls", ())]
+    return {
+        "role": message.type,
+        "content": plain(content),
+        "tool_calls": [{"id": call["id"], "name": call["name"] or "", "args": plain(call["args"])} for call in calls],
+        "tool_call_id": getattr(message, "tool_call_id", None),
+        "name": message.name,
+        "error": getattr(message, "status", "") == "error",
+    }
+
+
+def _text(message: Any) -> str:
+    content = message.content
+    if isinstance(content, str):
+        return content
+    return "".join(part if isinstance(part, str) else str(part.get("text", "")) for part in content)
+
+
+MEMORY = "langgraph"
+MESSAGES = "messages"
+SETTINGS = ("model", "temperature", "top_p", "max_tokens", "base_url")
+
+
+def adapt(found: object, ref: AgentRef) -> GraphAgent | None:
+    """The agent around a compiled graph; None for anything else. Raises AgentError for one that is not compiled."""
+    if not is_from(found, "langgraph"):
+        return None
+    if hasattr(found, "compile") and not hasattr(found, "astream"):
+        raise AgentError(f"{ref.target} is a graph that is not compiled; give graph.compile()")
+    if not hasattr(found, "astream"):
+        return None
+    watch_tool_nodes(found)
+    return GraphAgent(found, ref)
+
+
+@dataclass(frozen=True, slots=True)
+class GraphAgent:
+    """A graph. The session state has the other keys of its state; each session is a thread of its checkpointer."""
+
+    graph: Any
+    ref: AgentRef
+
+    def describe(self) -> AgentDescription:
+        """Its name, and the tools of its tool nodes."""
+        name = self.graph.get_name()
+        return AgentDescription(
+            name=self.ref.id if name in {"LangGraph", "Pregel"} else name,
+            kind="langgraph",
+            description=f"A graph with the nodes {', '.join(_node_names(self.graph))}.",
+            tools=tuple(_tools(self.graph)),
+        )
+
+    async def reply(self, session: Session, message: str) -> AsyncIterator[Event]:
+        """Run the graph to its end. Raises AgentError when its state has no messages, or no model can be chosen."""
+        if MESSAGES not in _properties(self.graph.get_input_jsonschema()):
+            raise AgentError(f"the state of {self.ref.target} has no `messages`; wrap the graph in a function")
+        async for event in events_told(lambda tell: self._run(session, message, tell)):
+            yield event
+
+    async def _run(self, session: Session, message: str, tell: Tell) -> None:
+        from langgraph.errors import GraphRecursionError
+
+        calls = watched(session, tell)
+        teller = Teller(tell, session.state, model=session.model or "")
+        before = self._before(session)
+        teller.know(before)
+        modes = ["updates", "messages"] if session.is_streaming else ["updates"]
+        given = {**self._own_state(session), MESSAGES: [*before, {"role": "user", "content": message}]}
+        config = self._config(session)
+        try:
+            async for mode, found in self.graph.astream(given, config, stream_mode=modes):
+                if mode == "updates":
+                    await teller.updates(found)
+                else:
+                    await teller.piece(*found)
+        except GraphRecursionError as error:
+            kind = "max_turns" if session.model_options.max_turns else "max_iterations"
+            said = str(error).partition("\n")[0]
+            await tell(Event("error", error=ErrorRecord(kind, f"the agent never answered: {said}")))
+        except Exception as error:
+            calls.check()
+            refused = model_error(error, session.model or self.ref.id)
+            if refused:
+                raise refused from error
+            raise
+        calls.check()
+        session.memory[MEMORY] = len(session.turns) + 1
+
+    def _before(self, session: Session) -> list[Any]:
+        """The messages until now; none where the graph's own checkpointer has them."""
+        is_kept = self.graph.checkpointer and session.memory.get(MEMORY) == len(session.turns)
+        return [] if is_kept else past_messages(chat_messages(session.turns))
+
+    def _own_state(self, session: Session) -> dict[str, Any]:
+        known = _properties(self.graph.get_input_jsonschema())
+        return {key: value for key, value in session.state.items() if key in known and key != MESSAGES}
+
+    def _config(self, session: Session) -> dict[str, Any]:
+        asked = session.model_options
+        thread = session.memory.setdefault("thread", f"{session.id}/{len(session.turns)}")
+        wanted = {"model": session.model, "max_retries": asked.n_retries}
+        wanted |= {name: getattr(asked, name) for name in SETTINGS[1:]}
+        given = {name: value for name, value in wanted.items() if value is not None}
+        config: dict[str, Any] = {"configurable": {"thread_id": thread, **given}}
+        if asked.max_turns:
+            config["recursion_limit"] = 2 * asked.max_turns  # the model's node and that of its tools
+        self._refuse_what_is_built_in(session.model, asked.base_url)
+        return config
+
+    def _refuse_what_is_built_in(self, model: str | None, base_url: str | None) -> None:
+        known = _properties(_properties(self.graph.get_config_jsonschema()).get("configurable", {}))
+        known |= _properties(self.graph.get_context_jsonschema() or {})
+        for name, value in (("model", model), ("base_url", base_url)):
+            if value and name not in known:
+                raise AgentError(
+                    f"the graph has its model built in: it names no configurable {name!r}, so it cannot be asked for "
+                    f"{value}; read it from config['configurable'] and name it in the config or context schema"
+                )
+
+
+def _properties(schema: Any) -> dict[str, Any]:
+    found = schema.get("properties") if isinstance(schema, dict) else None
+    definitions = schema.get("$defs", {}) if isinstance(schema, dict) else {}
+    properties = dict(found) if isinstance(found, dict) else {}
+    for name, value in properties.items():
+        reference = value.get("$ref", "") if isinstance(value, dict) else ""
+        properties[name] = definitions.get(reference.rpartition("/")[2], value)
+    return properties
+
+
+def _node_names(graph: Any) -> list[str]:
+    return [name for name in graph.nodes if not name.startswith("__")]
+
+
+def _tools(graph: Any) -> Iterator[ToolDescription]:
+    for node in graph.nodes.values():
+        for tool in getattr(getattr(node, "bound", None), "tools_by_name", {}).values():
+            schema = plain(tool.tool_call_schema.model_json_schema() if hasattr(tool, "tool_call_schema") else {})
+            yield ToolDescription(tool.name, tool.description or "", schema if isinstance(schema, dict) else {})
+
+
+_MARK = "_is_watched"
+
+
+def watch_tool_nodes(graph: Any) -> None:
+    """Let the tool nodes of the graph, and of the graphs inside it, heed doubles, and end their calls in time.
+
+    A double sees the state of the graph and cannot change it. Tools that a node of the user's calls by itself are not
+    seen, nor those of a node with a synchronous wrapper.
+    """
+    for node in graph.nodes.values():
+        bound = getattr(node, "bound", None)
+        if hasattr(bound, "tools_by_name") and hasattr(bound, "_awrap_tool_call"):
+            _watch(bound)
+        elif hasattr(bound, "nodes") and bound is not graph:
+            watch_tool_nodes(bound)
+
+
+def _watch(node: Any) -> None:
+    own = node._awrap_tool_call
+    if getattr(own, _MARK, False) or (own is None and node._wrap_tool_call is not None):
+        return
+
+    async def seen(request: Any, execute: Any) -> Any:
+        name, call_id = request.tool_call["name"], request.tool_call["id"]
+        call = partial(own, request, execute) if own else partial(execute, request)
+        state = dict(request.state) if isinstance(request.state, dict) else {}
+        try:
+            found = await tool_result(name, dict(request.tool_call["args"]), state, call)
+        except ToolFailedError as error:
+            return _message(str(error), name, call_id, status="error")
+        return _message(found, name, call_id) if _is_plain(found) else found
+
+    setattr(seen, _MARK, True)
+    node._awrap_tool_call = seen
+
+
+def _message(found: Any, name: str, call_id: str, *, status: str = "success") -> Any:
+    from langchain_core.messages import ToolMessage
+
+    content = found if isinstance(found, str) else to_json(found).decode()
+    return ToolMessage(content=content, name=name, tool_call_id=call_id, status=status)
+
+
+def _is_plain(found: Any) -> bool:
+    """Whether it is what a double gives; a tool node itself gives messages and commands."""
+    if isinstance(found, list):
+        return all(map(_is_plain, found))
+    return found is None or isinstance(found, str | int | float | dict)

@@ -1,0 +1,355 @@
+"""Agents of the OpenAI Agents SDK, run by its own runner."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import AsyncIterator, Iterable, Iterator
+from dataclasses import dataclass, replace
+from functools import cache, partial, wraps
+from types import new_class
+from typing import Any
+
+from evaldesk.agents.frameworks import is_from
+from evaldesk.agents.remote.message_events import chat_messages
+from evaldesk.agents.shared_loop import Tell, events_told
+from evaldesk.agents.tools.frameworks import tool_result, watched
+from evaldesk.agents.tools.time_limit import ToolFailedError
+from evaldesk.errors import ModelError
+from evaldesk.llm import PATIENT, missing_keys, model_error, price
+from evaldesk.llm.third_party_clients import wrap_clients
+from evaldesk.model import (
+    AgentDescription,
+    AgentRef,
+    ErrorRecord,
+    Event,
+    ModelOptions,
+    Session,
+    ToolCall,
+    ToolDescription,
+    TurnRecord,
+    Usage,
+)
+from evaldesk.transcripts.chat_messages import tool_call
+from evaldesk.wire import plain
+
+MEMORY = "openai_agents"
+MAX_DEPTH = 8
+DEFAULT_TURNS = 25
+
+
+def adapt(found: object, ref: AgentRef) -> OpenAIAgent | None:
+    """The agent around an `agents.Agent`; None for anything else."""
+    if not is_from(found, "agents"):
+        return None
+    try:
+        from agents import Agent, Runner  # noqa: F401 - a package of the user's may have the same name
+    except ImportError:
+        return None
+    if not isinstance(found, Agent):
+        return None
+    for agent in reachable(found):
+        agent.tools = [seen(tool) for tool in agent.tools]
+    return OpenAIAgent(found, ref)
+
+
+@dataclass(frozen=True, slots=True)
+class OpenAIAgent:
+    """An agent of the SDK with its handoffs. The session state is the context of its tools."""
+
+    found: Any
+    ref: AgentRef
+
+    def describe(self) -> AgentDescription:
+        """The agent, and those it hands over to as a tree."""
+        return _described(self.found, "openai_agents", depth=0, seen=set())
+
+    async def reply(self, session: Session, message: str) -> AsyncIterator[Event]:
+        """Run the agent that spoke last. Raises ModelError for what the provider refuses."""
+        async for event in events_told(lambda tell: self._run(session, message, tell)):
+            yield event
+
+    async def _run(self, session: Session, message: str, tell: Tell) -> None:
+        from agents import MaxTurnsExceeded, RunConfig, Runner
+
+        calls = watched(session, tell)
+        starting, items = self._before(session)
+        model = model_of(session)
+        wrap_clients()  # LiteLLM may just have been imported
+        options = {
+            "starting_agent": starting,
+            "input": [*items, {"role": "user", "content": message}],
+            "context": session.state,
+            "max_turns": session.model_options.max_turns or DEFAULT_TURNS,
+            "hooks": hooks_of(tell),
+            "run_config": RunConfig(tracing_disabled=True, **model),
+        }
+        try:
+            if session.is_streaming:
+                result = Runner.run_streamed(**options)
+                async for event in result.stream_events():
+                    if getattr(getattr(event, "data", None), "type", "") == "response.output_text.delta":
+                        await tell(Event("agent_message", text=event.data.delta, is_partial=True))
+            else:
+                result = await Runner.run(**options)
+        except MaxTurnsExceeded as error:
+            kind = "max_turns" if session.model_options.max_turns else "max_iterations"
+            await tell(Event("error", error=ErrorRecord(kind, f"the agent never answered: {error}")))
+            return
+        except Exception as error:
+            calls.check()
+            refused = model_error(error, session.model or model_name(starting) or "openai")
+            if refused:
+                raise refused from error
+            raise
+        calls.check()
+        if not isinstance(result.final_output, str):
+            text = json.dumps(plain(as_json(result.final_output)), ensure_ascii=False)
+            await tell(Event("log", author=result.last_agent.name, text=f"final output: {text}"))
+        session.memory[MEMORY] = (len(session.turns) + 1, result.last_agent, result.to_input_list())
+
+    def _before(self, session: Session) -> tuple[Any, list[Any]]:
+        """The agent that spoke last, and the conversation until now."""
+        known: Any = session.memory.get(MEMORY)
+        if known and known[0] == len(session.turns):
+            return known[1], known[2]
+        authors = [event.author for turn in session.turns for event in turn.events if event.kind == "agent_message"]
+        named = {agent.name: agent for agent in reachable(self.found)}
+        return named.get(authors[-1], self.found) if authors else self.found, input_items(session.turns)
+
+
+def _described(agent: Any, kind: str, depth: int, seen: set[int]) -> AgentDescription:
+    seen = {*seen, id(agent)}
+    below = [
+        _described(other, "handoff", depth + 1, seen)
+        for other in agent.handoffs
+        if hasattr(other, "instructions") and depth < MAX_DEPTH and id(other) not in seen
+    ]
+    named = [
+        AgentDescription(name=str(other.agent_name), kind="handoff")
+        for other in agent.handoffs
+        if hasattr(other, "agent_name")
+    ]
+    model = model_name(agent)
+    is_made = callable(agent.instructions)
+    return AgentDescription(
+        name=str(agent.name),
+        kind=kind,
+        description=str(agent.handoff_description or ""),
+        instruction="made by a function when a turn begins" if is_made else str(agent.instructions or ""),
+        model=model,
+        tools=tuple(_tool(tool) for tool in agent.tools),
+        sub_agents=(*below, *named),
+        missing=_missing(agent, model),
+    )
+
+
+def _missing(agent: Any, model: str) -> tuple[str, ...]:
+    """The keys that its model lacks; none where its code gave the SDK a key, a client, or a model of its own."""
+    from agents.models import _openai_shared
+
+    is_named = agent.model is None or isinstance(agent.model, str)
+    is_told = _openai_shared.get_default_openai_key() or _openai_shared.get_default_openai_client()
+    return missing_keys(model, os.environ) if is_named and not is_told else ()
+
+
+def _tool(tool: Any) -> ToolDescription:
+    schema = plain(getattr(tool, "params_json_schema", None) or {})
+    description = str(getattr(tool, "description", "") or "")
+    return ToolDescription(str(tool.name), description, schema if isinstance(schema, dict) else {})
+
+
+def hooks_of(tell: Tell) -> Any:
+    """RunHooks that tell what happens as events."""
+    return _hooks_class()(tell)
+
+
+def model_name(agent: Any) -> str:
+    """The name of the agent's model; the SDK's default where it names none."""
+    found = agent.model
+    if found is None:
+        from agents.models.default_models import get_default_model
+
+        return str(get_default_model())
+    return str(found if isinstance(found, str) else getattr(found, "model", type(found).__name__))
+
+
+def as_json(value: Any) -> Any:
+    """A pydantic model as a plain object, anything else as it is."""
+    return value.model_dump(mode="json") if hasattr(value, "model_dump") else value
+
+
+@cache
+def _hooks_class() -> Any:
+    from agents import RunHooks
+
+    return new_class("Hooks", (_Telling, RunHooks))
+
+
+class _Telling:
+    def __init__(self, tell: Tell) -> None:
+        self._tell = tell
+        self._calls: dict[str, ToolCall] = {}
+        self._started: dict[str, float] = {}
+        self._asked = 0.0
+
+    async def on_llm_start(self, context: Any, agent: Any, system_prompt: Any, input_items: Any) -> None:
+        self._asked = time.perf_counter()
+
+    async def on_llm_end(self, context: Any, agent: Any, response: Any) -> None:
+        took_ms = (time.perf_counter() - self._asked) * 1000
+        await self._tell(Event("usage", author=agent.name, usage=_usage(model_name(agent), response.usage, took_ms)))
+        for item in response.output:
+            if item.type == "message":
+                text = "".join(getattr(part, "text", "") or getattr(part, "refusal", "") for part in item.content)
+                if text:
+                    await self._tell(Event("agent_message", author=agent.name, text=text))
+        for item in response.output:
+            if item.type == "function_call":
+                call = self._calls[item.call_id] = tool_call(item.name, item.arguments, item.call_id)
+                await self._tell(Event("tool_call", author=agent.name, call=call))
+
+    async def on_tool_start(self, context: Any, agent: Any, tool: Any) -> None:
+        self._started[getattr(context, "tool_call_id", "")] = time.perf_counter()
+
+    async def on_tool_end(self, context: Any, agent: Any, tool: Any, result: Any) -> None:
+        call_id = getattr(context, "tool_call_id", "")
+        await self._gave(agent, call_id, tool.name, plain(as_json(result)))
+
+    async def on_handoff(self, context: Any, from_agent: Any, to_agent: Any) -> None:
+        call = next((found for found in reversed(self._calls.values()) if "transfer_to" in found.name), None)
+        if call is not None:
+            await self._gave(from_agent, call.id or "", call.name, f"handed over to {to_agent.name}")
+
+    async def _gave(self, agent: Any, call_id: str, name: str, result: Any) -> None:
+        took_ms = (time.perf_counter() - self._started.get(call_id, time.perf_counter())) * 1000
+        call = self._calls.get(call_id) or ToolCall(name, id=call_id)
+        is_error = isinstance(result, str) and result.startswith(FAILED)
+        await self._tell(
+            Event(
+                "tool_result",
+                author=agent.name,
+                call=call,
+                result=result,
+                is_error=is_error,
+                duration_ms=took_ms,
+            )
+        )
+
+
+def _usage(model: str, spent: Any, took_ms: float) -> Usage:
+    tokens_in, tokens_out = spent.input_tokens or 0, spent.output_tokens or 0
+    cost = price(model, tokens_in, tokens_out)
+    return Usage(model, tokens_in=tokens_in, tokens_out=tokens_out, cost=cost, duration_ms=took_ms)
+
+
+def input_items(turns: Iterable[TurnRecord]) -> list[Any]:
+    """The turns in the shape of the Responses API."""
+    return [item for message in chat_messages(turns) for item in _items(dict(message))]
+
+
+def model_of(session: Session) -> dict[str, Any]:
+    """The fields of a RunConfig that say which model is asked, where and how. Raises ModelError."""
+    from agents import ModelSettings
+
+    asked = session.model_options
+    settings = {"temperature": asked.temperature, "top_p": asked.top_p, "max_tokens": asked.max_tokens}
+    given: dict[str, Any] = {name: value for name, value in settings.items() if value is not None}
+    if asked.extra:
+        given["extra_body"] = dict(asked.extra)
+    fields: dict[str, Any] = {"model_settings": ModelSettings(**given)} if given else {}
+    if session.model or asked.base_url:
+        fields["model"] = _model(session.model, asked)
+    return fields
+
+
+def _model(name: str | None, asked: ModelOptions) -> Any:
+    from agents import OpenAIChatCompletionsModel
+
+    provider, slash, bare = (name or "").partition("/")
+    if asked.base_url:
+        model = bare if slash and provider in {"openai", "hosted_vllm"} else name
+        if not model:
+            raise ModelError("name the model of the endpoint, too: --model NAME", kind="unknown_model", is_fatal=True)
+        return OpenAIChatCompletionsModel(model, _client(asked))
+    if not slash or provider == "openai":
+        return bare or name
+    from agents.extensions.models.litellm_model import LitellmModel
+
+    from evaldesk.llm.client import open_litellm
+
+    open_litellm()
+    return LitellmModel(name or "")
+
+
+def _client(asked: ModelOptions) -> Any:
+    from openai import AsyncOpenAI
+
+    variable = asked.api_key_env or "OPENAI_API_KEY"
+    key = os.environ.get(variable)
+    if asked.api_key_env and not key:
+        raise ModelError(f"the environment has no {variable}; set it", kind="authentication", is_fatal=True)
+    return AsyncOpenAI(base_url=asked.base_url, api_key=key or "none", max_retries=PATIENT.n_attempts - 1)
+
+
+def _items(message: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    if message["role"] == "tool":
+        yield {"type": "function_call_output", "call_id": message["tool_call_id"], "output": message["content"]}
+        return
+    if message.get("content"):
+        yield {"role": message["role"], "content": message["content"]}
+    for call in message.get("tool_calls", ()):
+        function = call["function"]
+        yield {
+            "type": "function_call",
+            "call_id": call["id"],
+            "name": function["name"],
+            "arguments": function["arguments"],
+        }
+
+
+FAILED = "An error occurred while running the tool"
+"""How the SDK begins what it tells a model of a tool that failed."""
+
+_MARK = "_is_watched"
+
+
+def reachable(agent: Any) -> list[Any]:
+    """The agent, and those that it can hand over to."""
+    found: list[Any] = []
+    todo = [agent]
+    while todo:
+        agent = todo.pop(0)
+        if not any(agent is other for other in found):
+            found.append(agent)
+            todo.extend(target for handoff in agent.handoffs if (target := _target(handoff)) is not None)
+    return found
+
+
+def _target(handoff: Any) -> Any:
+    """The agent that a handoff leads to; None where only the SDK knows it."""
+    if hasattr(handoff, "instructions"):
+        return handoff
+    reference = getattr(handoff, "_agent_ref", None)
+    return reference() if callable(reference) else None
+
+
+def seen(tool: Any) -> Any:
+    """The tool, answered by its double and ended in time; hosted tools, and agents used as tools, as they are."""
+    invoke = getattr(tool, "on_invoke_tool", None)
+    if invoke is None or getattr(tool, "_is_agent_tool", False) or hasattr(invoke, _MARK):
+        return tool
+
+    @wraps(invoke)
+    async def on_invoke_tool(context: Any, arguments: str) -> Any:
+        state = context.context if isinstance(context.context, dict) else {}
+        try:
+            return await tool_result(
+                tool.name, dict(tool_call(tool.name, arguments, None).args), state, partial(invoke, context, arguments)
+            )
+        except ToolFailedError as error:
+            return f"{FAILED}: {error}"
+
+    setattr(on_invoke_tool, _MARK, True)
+    return replace(tool, on_invoke_tool=on_invoke_tool)

@@ -1,0 +1,1 @@
+"""Benchmarks of OpenHands: `process_instance` and its output."""

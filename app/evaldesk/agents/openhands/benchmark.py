@@ -1,0 +1,299 @@
+"""Benchmarks in the manner of OpenHands: `process_instance(instance, metadata[, reset_logger])` is the agent.
+
+(reference/openhands_tau.md sections 1, 2, 4 and 5)
+"""
+
+from __future__ import annotations
+
+import contextvars
+import inspect
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from evaldesk.agents.agent import Agent, ModelCaller
+from evaldesk.agents.event_pump import Say, events_of
+from evaldesk.agents.group_guard import end_group, kill_group, watch
+from evaldesk.agents.in_thread import called
+from evaldesk.agents.openhands.metadata import Options, Task, parameters
+from evaldesk.agents.openhands.output import output_events
+from evaldesk.agents.remote.protocol import MAX_BYTES
+from evaldesk.agents.trial_context import CURRENT_TRIAL
+from evaldesk.agents.workspaces import LABEL, Workspace, open_workspace
+from evaldesk.errors import AgentError, ModelError, UsageError
+from evaldesk.model import AgentDescription, AgentRef, ErrorRecord, Event, JsonObject, Session
+from evaldesk.wire import plain, plain_text, to_json
+
+KIND = "benchmark"
+
+
+def adapt(found: object, ref: AgentRef) -> Agent | None:
+    """The agent around a function that takes an instance; None for anything else. Raises AgentError."""
+    if not callable(found) or inspect.isclass(found):
+        return None
+    if ref.kind != KIND and parameters(found)[:1] != ["instance"]:
+        return None
+    try:
+        options = msgspec.json.decode(ref.declared or "{}", type=Options)
+    except msgspec.ValidationError as error:
+        raise AgentError(f"{ref.id}: {error}") from error
+    return BenchmarkAgent(found, ref, options, _target(found, ref))
+
+
+@dataclass(frozen=True, slots=True)
+class BenchmarkAgent(ModelCaller):
+    """A benchmark; its module may have `setup(workspace, case)` and `teardown(workspace, case) -> dict`.
+
+    Each instance is processed by a process of its own, which imports `target`.
+    """
+
+    function: Callable[..., Any]
+    ref: AgentRef
+    options: Options
+    target: str
+
+    def describe(self) -> AgentDescription:
+        """Name and docstring of the function, and that its commands are not isolated."""
+        summary = (inspect.getdoc(self.function) or "").partition("\n\n")[0].replace("\n", " ")
+        return AgentDescription(
+            name=self.ref.id,
+            kind=KIND,
+            description=f"{summary} ({LABEL})".strip(),
+            model=self.options.llm or None,
+            tells_cost=self.options.tells_cost,
+        )
+
+    def warm(self, session: Session) -> None:
+        """Nothing: the model is called by the process of each instance."""
+
+    async def reply(self, session: Session, message: str) -> AsyncIterator[Event]:
+        """Process one instance; `teardown` is called whatever becomes of it. Raises ModelError and AgentError."""
+
+        async def work(say: Say) -> None:
+            await self._process(session, message, say)
+
+        async for event in events_of(work):
+            yield event
+
+    async def _process(self, session: Session, message: str, say: Say) -> None:
+        instance = _instance(message)
+        folder = Path(self.options.workspace) if self.options.workspace else None
+        workspace = open_workspace(os.environ, folder)
+        try:
+            _write_files(workspace, instance)
+            workspace.remember()
+            said = await self._done(self._task(session, workspace, instance), workspace, say)
+            if "failed" in said:
+                fail(said["failed"], say)
+                return
+            for event in output_events(said["output"], said["more"], message):
+                say(event)
+        finally:
+            workspace.close()
+
+    async def _done(self, task: Task, workspace: Workspace, say: Say) -> dict[str, Any]:
+        """What its process says last, after what it did to the workspace was told."""
+        process = InstanceProcess(task, os.environ)
+        try:
+
+            def talk() -> dict[str, Any]:
+                return process.talk(workspace.remember, lambda text: say(Event("log", author=self.ref.id, text=text)))
+
+            found: dict[str, Any] = await called(talk, {}, on_cancel=process.interrupt)
+            return found
+        finally:
+            process.close()
+            changed, diff = workspace.changes()
+            text = f"{len(changed)} files changed in the workspace ({LABEL})"
+            say(Event("log", author="workspace", text=text, result=plain({"changed": changed, "diff": diff})))
+
+    def _task(self, session: Session, workspace: Workspace, instance: JsonObject) -> Task:
+        trial = CURRENT_TRIAL.get()
+        return Task(
+            target=self.target,
+            root=self.ref.root,
+            path=tuple(sys.path),
+            options=_absolute(self.options),
+            instance=instance,
+            folder=str(workspace.path),
+            command_env=workspace.env,
+            model=session.model,
+            model_options=session.model_options,
+            seed=session.seed,
+            trial_index=trial.trial_index if trial else 0,
+        )
+
+
+def _absolute(options: Options) -> Options:
+    """The options for a process that stands in another folder."""
+    folder = options.output_folder
+    return msgspec.structs.replace(options, output_folder=str(Path(folder).absolute()) if folder else "")
+
+
+def fail(said: dict[str, Any], say: Say) -> None:
+    """Say why an instance failed, as its process tells it. Raises ModelError for what a provider refused."""
+    if "is_fatal" in said:
+        raise ModelError(said["message"], kind=said["kind"], is_fatal=said["is_fatal"])
+    say(Event("error", error=ErrorRecord(said["kind"], said["message"], said.get("trace", ""))))
+
+
+def _target(function: Callable[..., Any], ref: AgentRef) -> str:
+    """What the process of an instance imports. Raises AgentError for a function that only this process has."""
+    if ":" in ref.target:
+        return ref.target
+    module, name = getattr(function, "__module__", None), getattr(function, "__qualname__", "<locals>")
+    if not module or module == "__main__" or "<" in name:
+        raise AgentError(
+            f"{ref.id}: each instance is processed by a process of its own, which imports the function; "
+            "put it into a module of its own, at its top level"
+        )
+    return f"{module}:{name}"
+
+
+def _instance(message: str) -> JsonObject:
+    """The row of the case, with an id and the message as what is asked where the row does not say."""
+    trial = CURRENT_TRIAL.get()
+    row = trial.columns if trial else {}
+    return {
+        "instance_id": trial.case.id if trial else "chat",
+        "question": message,
+        "instruction": message,
+        **row,
+    }
+
+
+def _write_files(workspace: Workspace, instance: JsonObject) -> None:
+    files = instance.get("files")
+    for name, text in files.items() if isinstance(files, Mapping) else ():
+        if not isinstance(text, str):
+            raise UsageError(f"the file {name!r} of the instance must be text")
+        workspace.write(str(name), text)
+
+
+def declared_options(**values: Any) -> str:
+    """The options of a benchmark as the text that `AgentRef.declared` holds; raises UsageError for unknown ones."""
+    try:
+        msgspec.convert(values, Options)
+    except msgspec.ValidationError as error:
+        raise UsageError(f"benchmark: {error}") from error
+    return json.dumps(values)
+
+
+def table_options(table: Mapping[str, Any], workspace: Path) -> str:
+    """As `declared_options`, of a table; the folders and files that it names are looked up from the workspace."""
+    places = {name: str(workspace / str(table[name])) for name in ("config_file", "workspace") if name in table}
+    return declared_options(**{**table, **places})
+
+
+MODULE = "evaldesk.agents.openhands.child"
+ENDING_S = 5.0
+"""Seconds that `teardown` may take after the trial was cancelled, or its time was up."""
+
+PRINTING_S = 5.0  # a process that left the group may hold the pipe for ever
+
+_N_LAST = 2_000
+
+
+class InstanceProcess:
+    """A process that works on `task`, in the folder of the task's workspace."""
+
+    def __init__(self, task: Task, environment: Mapping[str, str]) -> None:
+        self._process = subprocess.Popen(
+            (sys.executable, "-P", "-m", MODULE),
+            cwd=task.folder,
+            env={**environment, "PWD": task.folder, "TMPDIR": task.folder},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            start_new_session=True,
+        )
+        watch(self._process.pid)
+        self._task = task
+        self._is_started = False
+        self._last = ""
+        self._killer = threading.Timer(ENDING_S, kill_group, (self._process.pid,))
+        self._killer.daemon = True
+        copied = contextvars.copy_context()
+        self._printing = threading.Thread(target=copied.run, args=(self._print,), daemon=True)
+        self._printing.start()
+
+    def talk(self, on_ready: Callable[[], None], on_log: Callable[[str], None]) -> dict[str, Any]:
+        """Have the task done; what the process says last, `output` or `failed`. Raises AgentError when it ends before.
+
+        `on_ready` is called when the workspace is set up, before the instance is processed.
+        """
+        self._write(to_json(self._task))
+        while True:
+            said = self._read()
+            if "started" in said:
+                self._is_started = True
+            elif "ready" in said:
+                on_ready()
+                self._write(b"")
+            elif "log" in said:
+                on_log(said["log"])
+            else:
+                return said
+
+    def interrupt(self) -> None:
+        """Have it come to an end: a SIGINT for it alone, and the group is killed where that does not help."""
+        if not self._is_started:
+            kill_group(self._process.pid)
+            return
+        with suppress(ProcessLookupError):
+            os.kill(self._process.pid, signal.SIGINT)
+        if not self._killer.is_alive():
+            self._killer.start()
+
+    def close(self) -> None:
+        """Kill it, and whatever it started in its group."""
+        self._killer.cancel()
+        end_group(self._process.pid)
+        self._process.wait()
+        self._printing.join(PRINTING_S)
+        for stream in (self._process.stdin, self._process.stdout):
+            if stream:
+                with suppress(BrokenPipeError):
+                    stream.close()
+
+    def _write(self, line: bytes) -> None:
+        assert self._process.stdin  # noqa: S101 - it was asked for
+        with suppress(BrokenPipeError):  # its end is seen where it is read
+            self._process.stdin.write(line + b"\n")
+            self._process.stdin.flush()
+
+    def _read(self) -> dict[str, Any]:
+        assert self._process.stdout  # noqa: S101 - it was asked for
+        line = self._process.stdout.readline(MAX_BYTES)
+        if not line:
+            raise AgentError(self._ending())
+        try:
+            found: dict[str, Any] = json.loads(line)
+        except ValueError as error:
+            raise AgentError(f"process_instance returned more than {MAX_BYTES // 2**20} MiB") from error
+        return found
+
+    def _ending(self) -> str:
+        code = self._process.wait()
+        how = f"was killed by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
+        self._printing.join(PRINTING_S)
+        last = self._last.strip()
+        return f"the process of the instance {how} before it was done" + (f": {last}" if last else "")
+
+    def _print(self) -> None:
+        assert self._process.stderr  # noqa: S101 - it was asked for
+        with self._process.stderr as stream:
+            for line in iter(lambda: stream.readline(10_000), b""):
+                text = plain_text(line.decode("utf-8", "replace"))
+                self._last = (self._last + text)[-_N_LAST:]
+                sys.stdout.write(text)

@@ -1,0 +1,121 @@
+"""The process of one instance: `python -m evaldesk.agents.openhands.child`, started in the workspace of its trial.
+
+It reads a task from its standard input and writes one JSON object a line to what was its standard output: `started`,
+`ready` when the workspace is set up, `log`, and at last `output` or `failed`. User code finds nothing on its standard
+input; what it prints goes to standard error. SIGINT ends what it does, and `teardown` is called all the same.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import os
+import signal
+import sys
+import threading
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from evaldesk.agents.loading import import_from
+from evaldesk.agents.openhands.metadata import Instance, Task, arguments_of, metadata_of
+from evaldesk.agents.openhands.output import sent_output
+from evaldesk.agents.osmosis import standin as osmosis_standin
+from evaldesk.agents.traces import user_trace
+from evaldesk.agents.workspaces import Workspace
+from evaldesk.errors import AgentError
+from evaldesk.wire import from_json, plain, to_json
+
+SETUPS = ("setup", "initialize_runtime")
+TEARDOWNS = ("teardown", "complete_runtime")
+
+
+def main() -> None:
+    """Do the task of the parent."""
+    asked, told = _own_pipes()
+    sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr] # it is the interpreter's own
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # whoever started the worker may have it ignored
+
+    lock = threading.Lock()
+
+    def tell(**said: object) -> None:
+        with lock:
+            told.write(to_json(said) + b"\n")
+            told.flush()
+
+    try:
+        tell(started=True)
+        tell(**_done(from_json(asked.readline(), Task), tell, asked))
+    except KeyboardInterrupt:
+        tell(failed={"kind": "cancelled", "message": "stopped"})
+    except BaseException as error:
+        tell(failed=failure_said(error))
+    for stream in (sys.stdout, sys.stderr):
+        stream.flush()
+
+
+def _done(task: Task, tell: Callable[..., None], asked: BinaryIO) -> dict[str, object]:
+    sys.path[:] = task.path
+    osmosis_standin.install()
+    function: Any = import_from(task.target, task.root)
+    module = sys.modules.get(getattr(function, "__module__", ""))
+    workspace, instance = Workspace(Path(task.folder), task.command_env), Instance(task.instance)
+    try:
+        metadata = metadata_of(task, workspace, lambda text: tell(log=str(plain(str(text)))))
+        _hook(module, SETUPS, workspace, instance)
+        tell(ready=True)
+        asked.readline()  # the parent has seen what is there
+        output = sent_output(_called(function, arguments_of(function, instance, metadata)))
+    finally:
+        try:
+            more = _hook(module, TEARDOWNS, workspace, instance)
+        finally:
+            workspace.kill()
+    return {"output": output, "more": more}
+
+
+def _hook(module: object, names: tuple[str, ...], workspace: Workspace, instance: Instance) -> dict[str, Any]:
+    """Call the hook of that name in the module of the function; the dict it returns."""
+    hook = next((found for name in names if callable(found := getattr(module, name, None))), None)
+    if hook is None:
+        return {}
+    offered = {"workspace": workspace, "instance": instance}
+    names = tuple(inspect.signature(hook).parameters)
+    is_named = all(name in names for name in offered)
+    found = _called(hook, offered if is_named else dict(zip(names, offered.values(), strict=False)))
+    return {str(key): plain(value) for key, value in found.items()} if isinstance(found, Mapping) else {}
+
+
+def _called(function: Callable[..., Any], arguments: Mapping[str, Any]) -> Any:
+    found = function(**arguments)
+
+    async def awaited() -> Any:
+        return await found
+
+    return asyncio.run(awaited()) if inspect.isawaitable(found) else found
+
+
+def failure_said(error: BaseException) -> dict[str, object]:
+    """What was raised, so that the parent can say it as if it had happened there."""
+    from evaldesk.llm import model_error
+
+    refused = model_error(error, "the model")
+    if refused:
+        return {"kind": refused.kind, "message": str(refused), "is_fatal": refused.is_fatal}
+    said = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+    kind = "bad_output" if isinstance(error, AgentError) else "agent_raised"
+    return {"kind": kind, "message": str(error) if kind == "bad_output" else said, "trace": user_trace(error)}
+
+
+def _own_pipes() -> tuple[BinaryIO, BinaryIO]:
+    """Standard input and output for us alone: no process that user code starts inherits them."""
+    asked, told = os.dup(0), os.dup(1)
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(nothing, 0)
+    os.close(nothing)
+    os.dup2(2, 1)
+    return os.fdopen(asked, "rb"), os.fdopen(told, "wb")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,94 @@
+"""An `EvalOutput`, in whatever shape a benchmark returns it, as text; and that text as the events of a trial.
+
+(reference/openhands_tau.md section 1)
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, is_dataclass
+from typing import Any
+
+from evaldesk.errors import AgentError, FormatError
+from evaldesk.model import ErrorRecord, Event, JsonObject
+from evaldesk.reading.strict_json import MAX_RECORDED_BYTES, Place, parse_json
+from evaldesk.transcripts.openhands_rows import is_row, row_events
+from evaldesk.wire import plain, to_json
+
+
+def output_events(text: str, more: JsonObject, query: str) -> Iterator[Event]:
+    """What a benchmark that returned `text` tells: it, its history, its usage, its test result, its error.
+
+    `more` is what `teardown` returned; it is added to the test result.
+    """
+    try:
+        document = _parsed(text)
+    except FormatError as error:
+        yield Event("error", error=ErrorRecord("bad_output", f"what process_instance returned cannot be read: {error}"))
+        return
+    row = document.value
+    yield from row_events(Place(document), row if isinstance(row, dict) else {}, text, query, more)
+
+
+def sent_output(found: object) -> str:
+    """What a benchmark returned, as JSON text: the text is its own where JSON can say it. Raises AgentError."""
+    text = _text(found)
+    row = _parsed(text).value
+    if not is_row(row):
+        has = ", ".join(row) if isinstance(row, dict) else ""
+        raise AgentError(f"process_instance returned no test_result; it has: {has or 'nothing'}")
+    return text
+
+
+def _text(found: object) -> str:
+    """A model of pydantic, an OpenHands EvalOutput say, writes itself, as it does into `output.jsonl`."""
+    if callable(dump := getattr(found, "model_dump_json", None)) and _is_sound(text := _tried(dump)):
+        return text
+    value: object
+    if isinstance(found, Mapping):
+        value = dict(found)
+    elif hasattr(found, "model_dump"):
+        value = found.model_dump()
+    elif is_dataclass(found) and not isinstance(found, type):
+        value = asdict(found)
+    else:
+        raise AgentError(f"process_instance must return an EvalOutput or a dict like one, got {type(found).__name__}")
+    text = _tried(lambda: json.dumps(value, ensure_ascii=False, allow_nan=False))
+    return text if _is_sound(text) else to_json(_plain_parts(value)).decode()
+
+
+def _tried(dump: Any) -> str:
+    """The text; empty where the value is more than JSON can say."""
+    try:
+        return str(dump())
+    except Exception:  # of values that are the user's own
+        return ""
+
+
+def _is_sound(text: str) -> bool:
+    try:
+        _parsed(text)
+    except (FormatError, UnicodeEncodeError):
+        return False
+    return True
+
+
+def _parsed(text: str) -> Any:
+    return parse_json(text.encode(), source="", max_bytes=MAX_RECORDED_BYTES)
+
+
+def _plain_parts(value: object) -> object:
+    """Plain JSON, in which each event of a history may be as large as `plain` lets any value be."""
+    if not isinstance(value, Mapping):
+        return plain(value)
+    return {str(key): _plain_items(item) for key, item in value.items()}
+
+
+def _plain_items(value: object) -> object:
+    if isinstance(value, Mapping):
+        return {
+            str(key): [plain(item) for item in part] if isinstance(part, list | tuple) else plain(part)
+            for key, part in value.items()
+        }
+    return [plain(item) for item in value] if isinstance(value, list | tuple) else plain(value)

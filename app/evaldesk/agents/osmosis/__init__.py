@@ -1,0 +1,1 @@
+"""Agents of Osmosis: agent loops, workflows and graders."""

@@ -1,0 +1,205 @@
+"""Agents of Osmosis: `RolloutAgentLoop`, and `AgentWorkflow` with its `Grader`. (reference/osmosis.md section 3)
+
+The package `osmosis_ai` is used where it is installed, else what stands in for it.
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import re
+from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from evaldesk.agents.agent import Agent
+from evaldesk.agents.event_pump import Say, events_of
+from evaldesk.agents.own.model_calls import ask, model_call, reply_message, reply_usage
+from evaldesk.agents.remote.message_events import MessageEvents, chat_messages
+from evaldesk.agents.tools.time_limit import TOOL_LIMIT
+from evaldesk.agents.trial_context import CURRENT_TRIAL, trial_columns
+from evaldesk.errors import AgentError
+from evaldesk.model import AgentDescription, AgentRef, ErrorRecord, Event, JsonObject, Session, ToolDescription
+from evaldesk.model.reports import report
+from evaldesk.wire import plain
+
+DEFAULT_MAX_TURNS = 10
+MAX_TOKENS_TOTAL = 4096  # what the original hands to every evaluation
+
+_PACKAGES = frozenset({"osmosis_ai", "evaldesk"})
+_TOOL_NAME = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*")
+
+
+def adapt(found: object, ref: AgentRef) -> Agent | None:
+    """The agent around a loop, a workflow or a backend that names one; None for anything else.
+
+    Raises AgentError where a class cannot be instantiated, or it is not clear which grader belongs to a workflow.
+    """
+    served = next((part for part in getattr(found, "parts", ()) if is_kind(part, "RolloutAgentLoop")), None)
+    if is_kind(found, "App") and served is not None:
+        found = served
+    if is_kind(found, "RolloutAgentLoop"):
+        return LoopAgent(_instance(found), ref)
+    if is_kind(found, "AgentWorkflow") or is_kind(found, "LocalBackend") or is_kind(found, "App"):
+        from evaldesk.agents.osmosis.workflow import workflow_agent
+
+        return workflow_agent(found, ref)
+    return None
+
+
+def is_kind(found: object, name: str) -> bool:
+    """Whether `found` is an instance or a subclass of the class of that name in `osmosis_ai` or its stand-in."""
+    kind = found if inspect.isclass(found) else type(found)
+    return any(base.__name__ == name and base.__module__.partition(".")[0] in _PACKAGES for base in kind.__mro__)
+
+
+@dataclass(frozen=True, slots=True)
+class LoopAgent:
+    """An agent loop. One instance serves all trials, as it does where it comes from."""
+
+    loop: Any
+    ref: AgentRef
+
+    def describe(self) -> AgentDescription:
+        """Name, docstring, and the tools it offers for an empty request."""
+        name = getattr(self.loop, "name", None)
+        summary = (inspect.getdoc(type(self.loop)) or "").partition("\n\n")[0].replace("\n", " ")
+        return AgentDescription(
+            name=name if isinstance(name, str) else self.ref.id,
+            kind="osmosis",
+            description=summary,
+            tools=tuple(_description(tool) for tool in self._offered_blindly()),
+        )
+
+    async def reply(self, session: Session, message: str) -> AsyncIterator[Event]:
+        """Run the loop on the conversation so far. Raises ModelError, AgentError, and what the loop raises."""
+
+        async def work(say: Say) -> None:
+            await self._run(session, message, say)
+
+        async for event in events_of(work):
+            yield event
+
+    async def _run(self, session: Session, message: str, say: Say) -> None:
+        TOOL_LIMIT.set(session.limits.tool_timeout_s)
+        package = importlib.import_module("osmosis_ai.rollout")
+        request = package.RolloutRequest(**request_values(session, message))
+        tools = list(self.loop.get_tools(request))
+        told = MessageEvents(say, self.loop.name)
+        told.skip(request.messages)
+        client = ModelClient(session, [checked_tool(tool) for tool in tools], told, package)
+        result = await self.loop.run(package.RolloutContext(request=request, tools=tools, llm=client))
+        told.catch_up(result.final_messages)
+        if result.reward is not None:
+            say(report({"reward": plain(result.reward)}))
+        if result.status != "COMPLETED":
+            said = result.error_message or "the agent loop ended with an error and no message"
+            say(Event("error", error=ErrorRecord("rollout_error", str(said))))
+        elif result.finish_reason == "max_turns":
+            said = f"{self.loop.name} reached max_turns ({request.max_turns}) without an answer"
+            say(Event("error", error=ErrorRecord("max_turns", said)))
+
+    def _offered_blindly(self) -> Sequence[Any]:
+        """The tools for a request without messages; none where the loop wants to see more."""
+        try:
+            package = importlib.import_module("osmosis_ai.rollout")
+            return list(self.loop.get_tools(package.RolloutRequest(**request_values(Session("describe"), ""))))
+        except Exception:
+            return ()
+
+
+@dataclass(slots=True)
+class ModelClient:
+    """What `ctx.chat` asks: the model of the run. Every call and its answer becomes events."""
+
+    session: Session
+    tools: Sequence[JsonObject]
+    told: MessageEvents
+    package: Any
+    n_calls: int = 0
+    tokens_in: int = 0
+    tokens_out: int = 0
+    duration_ms: float = 0.0
+
+    async def chat_completions(self, messages: Sequence[Mapping[str, Any]], **options: Any) -> Any:
+        """One call; `options` are those of a chat completion. Raises ModelError."""
+        self.told.catch_up(messages)
+        reply = await ask(self.session, model_call(self.session, messages, options.pop("tools", self.tools), options))
+        usage = reply.usage
+        self.n_calls += 1
+        self.tokens_in += usage.tokens_in
+        self.tokens_out += usage.tokens_out
+        self.duration_ms += usage.duration_ms
+        self.told.say(Event("usage", usage=usage))
+        message = reply_message(reply)
+        self.told.answer(message)
+        return self.package.CompletionsResult(
+            message=message, token_ids=[], logprobs=[], usage=reply_usage(reply), finish_reason=reply.finish_reason
+        )
+
+    def get_metrics(self) -> Any:
+        """What was asked so far."""
+        return self.package.RolloutMetrics(
+            llm_latency_ms=self.duration_ms,
+            num_llm_calls=self.n_calls,
+            prompt_tokens=self.tokens_in,
+            response_tokens=self.tokens_out,
+        )
+
+
+def request_values(session: Session, message: str) -> dict[str, Any]:
+    """The fields of a rollout request, as `osmosis eval` fills them from a row."""
+    trial = CURRENT_TRIAL.get()
+    options = session.model_options
+    row, run = (trial.case_index, trial.trial_index) if trial else (0, 0)
+    params = {"temperature": options.temperature, "max_tokens": options.max_tokens}
+    metadata = {
+        "ground_truth": (trial.ground_truth if trial else None) or "",
+        "row_index": row,
+        **{key: value for key, value in trial_columns().items() if key not in {"system_prompt", "user_prompt"}},
+        "execution_mode": "eval",
+        "run_index": run,
+    }
+    return {
+        "rollout_id": f"eval-{row}-run-{run}",
+        "server_url": "http://local-rollout.local",
+        "messages": prompt_messages(session, message),
+        "max_turns": options.max_turns or DEFAULT_MAX_TURNS,
+        "max_tokens_total": MAX_TOKENS_TOTAL,
+        "completion_params": {name: value for name, value in params.items() if value is not None},
+        "metadata": metadata,
+    }
+
+
+def prompt_messages(session: Session, message: str) -> list[dict[str, Any]]:
+    """The row's system prompt, the conversation so far, and the new message."""
+    system = trial_columns().get("system_prompt")
+    first = [{"role": "system", "content": system}] if isinstance(system, str) and system else []
+    before = [dict(said) for said in chat_messages(session.turns)]
+    return [*first, *before, {"role": "user", "content": message}]
+
+
+def checked_tool(tool: Any) -> JsonObject:
+    """A tool as the model is shown it. Raises AgentError for one that no model would take."""
+    shown = tool.model_dump(exclude_none=True) if hasattr(tool, "model_dump") else tool
+    function = shown.get("function", {}) if isinstance(shown, Mapping) else {}
+    name, parameters = str(function.get("name", "")), function.get("parameters", {})
+    if not _TOOL_NAME.fullmatch(name):
+        raise AgentError(f"Tool validation error: the tool name {name!r} must match {_TOOL_NAME.pattern}")
+    if parameters.get("type", "object") != "object":
+        raise AgentError(f"Tool validation error: the parameters of {name} must be of type object")
+    return dict(shown)
+
+
+def _description(tool: Any) -> ToolDescription:
+    function: Any = checked_tool(tool)["function"]
+    return ToolDescription(function["name"], function.get("description", ""), function.get("parameters", {}))
+
+
+def _instance(found: Any) -> Any:
+    if not inspect.isclass(found):
+        return found
+    try:
+        return found()
+    except Exception as error:
+        raise AgentError(f"Cannot instantiate '{found.__name__}': {type(error).__name__}: {error}") from error

@@ -1,0 +1,105 @@
+"""Agents of the OpenAI Agents SDK inside a workflow: their model is that of the rollout, their session its sample.
+
+It needs the SDK itself: `pip install 'evaldesk[openai-agents]'`.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import AsyncIterator
+from typing import Any
+
+from agents import Agent, Model, OpenAIChatCompletionsModel, set_tracing_disabled
+from agents.memory.session import SessionABC
+from openai import AsyncOpenAI
+
+from evaldesk.agents.osmosis.kit.workflow import RolloutContext, RolloutSample, SampleSource, get_rollout_context
+
+__all__ = ["OsmosisAgent", "OsmosisLitellmModel", "OsmosisMemorySession", "OsmosisRolloutModel", "SessionSampleSource"]
+
+MODEL = "osmosis-rollout"
+
+set_tracing_disabled(True)  # or the SDK would send what it sees to its maker
+
+
+class OsmosisRolloutModel(Model):  # type: ignore[misc] # the package may be missing
+    """Stands in a configuration for the model of the rollout; an OsmosisAgent puts that in its place."""
+
+    def __init__(self, **options: Any) -> None:
+        self.litellm_kwargs = options
+
+    async def get_response(self, *args: Any, **options: Any) -> Any:
+        """Refuse."""
+        raise NotImplementedError(_UNBOUND)
+
+    def stream_response(self, *args: Any, **options: Any) -> AsyncIterator[Any]:
+        """Refuse."""
+        raise NotImplementedError(_UNBOUND)
+
+
+class OsmosisLitellmModel(OpenAIChatCompletionsModel):  # type: ignore[misc] # the package may be missing
+    """The model of the rollout under way. Raises RuntimeError outside of one."""
+
+    def __init__(self, **_: Any) -> None:
+        around = _around("a model of the rollout")
+        client = AsyncOpenAI(base_url=around.chat_completions_url, api_key=around.api_key or "none", max_retries=0)
+        super().__init__(MODEL, client)
+
+
+class OsmosisAgent(Agent[Any]):  # type: ignore[misc] # the package may be missing
+    """An agent that asks the model of the rollout where it is given the stand-in for it."""
+
+    def __init__(self, *args: Any, model: Any = None, **options: Any) -> None:
+        if isinstance(model, OsmosisRolloutModel):
+            model = OsmosisLitellmModel(**model.litellm_kwargs)
+        super().__init__(*args, model=model, **options)
+
+
+class OsmosisMemorySession(SessionABC):  # type: ignore[misc] # the package may be missing
+    """A conversation in memory, which is the sample of the rollout; of several the one with its `name`."""
+
+    def __init__(self, name: str | None = None) -> None:
+        self.session_id = name or uuid.uuid4().hex
+        self.items: list[Any] = []
+        around = get_rollout_context()
+        if around is not None and name is not None:
+            around.register_sample_source(name, SessionSampleSource(self))
+        elif around is not None:
+            around.set_sample_source(SessionSampleSource(self))
+
+    async def get_items(self, limit: int | None = None) -> list[Any]:
+        """What was said, or the last `limit` items of it."""
+        return list(self.items if limit is None else self.items[-limit:] if limit else [])
+
+    async def add_items(self, items: list[Any]) -> None:
+        """Keep what was said."""
+        self.items.extend(items)
+
+    async def pop_item(self) -> Any:
+        """Take the last item back; None where there is none."""
+        return self.items.pop() if self.items else None
+
+    async def clear_session(self) -> None:
+        """Forget everything."""
+        self.items.clear()
+
+
+class SessionSampleSource(SampleSource):
+    """The conversation that a session of the SDK holds, as the SDK keeps it."""
+
+    def __init__(self, session: Any) -> None:
+        self.session = session
+
+    async def get_sample(self, *args: Any) -> RolloutSample:
+        """All of it; the name is the id of the sample in the older shape."""
+        return RolloutSample(id=args[0] if args else None, messages=await self.session.get_items())
+
+
+_UNBOUND = "OsmosisRolloutModel stands for the model of a rollout; give it to an OsmosisAgent inside of `run`"
+
+
+def _around(what: str) -> RolloutContext:
+    around = get_rollout_context()
+    if around is None:
+        raise RuntimeError(f"{what} exists only inside of a rollout: make it in the `run` of the workflow")
+    return around

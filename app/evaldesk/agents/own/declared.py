@@ -1,0 +1,170 @@
+"""Agents that `evaldesk.toml` declares under `[agents.NAME]`: a target, an address, a command, or a whole agent.
+
+[agents.support]
+target = "shop.agent:root_agent"        # a folder, module:attr, an address or a command, as on the command line
+
+[agents.bench]
+target = "bench:process_instance"
+kind = "benchmark"                      # docs/benchmarks.md
+llm = "eval_gpt4"
+
+[agents.clerk]                          # an agent of our own, made of its table
+model = "openai/gpt-4o-mini"
+instruction = "You sell books to {customer}."
+tools = ["shop.tools:find_book"]
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import chdir
+from dataclasses import replace
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any, cast
+
+import msgspec
+
+from evaldesk.agents.finding import agent_ref
+from evaldesk.agents.kinds import AGENTS, AgentKind
+from evaldesk.agents.loading import import_from
+from evaldesk.agents.remote.remote import checked_ref
+from evaldesk.agents.traces import user_trace
+from evaldesk.errors import AgentError, UsageError
+from evaldesk.model import AgentRef
+from evaldesk.registry import import_target
+from evaldesk.wire import from_json, to_json
+
+CONFIG_NAME = "evaldesk.toml"
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}", re.ASCII)
+
+
+class LlmTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What a table may say of an agent of our own; the fields of LlmAgent, its tools by `module:function`."""
+
+    model: str
+    instruction: str = ""
+    description: str = ""
+    tools: tuple[str, ...] = ()
+    max_iterations: int = 12
+    temperature: float | None = None
+    top_p: float | None = None
+    max_tokens: int | None = None
+    api_base: str | None = None
+    api_key_env: str | None = None
+    extra: dict[str, Any] = {}
+    initial_state: dict[str, Any] = {}
+
+
+def declared_refs(tables: Mapping[str, Mapping[str, object]], workspace: Path) -> list[AgentRef]:
+    """The agents of the tables, in order; paths and modules are looked up from `workspace`. Raises UsageError."""
+    return [_declared(name, dict(table), workspace) for name, table in tables.items()]
+
+
+def named_ref(spec: str, tables: Mapping[str, Mapping[str, object]], workspace: Path) -> AgentRef:
+    """The agent that somebody names: one that the tables declare, a folder, `module:attr`, an address.
+
+    Raises UsageError.
+    """
+    declared = {ref.id: ref for ref in declared_refs(tables, workspace)}
+    if spec in declared:
+        return declared[spec]
+    try:
+        return agent_ref(spec)
+    except UsageError as error:
+        nearest = get_close_matches(spec, declared, n=1)
+        if nearest and "did you mean" not in str(error):
+            raise UsageError(f"{error}; did you mean {nearest[0]}?", field="agent") from None
+        raise
+
+
+def llm_fields(ref: AgentRef) -> dict[str, Any]:
+    """The arguments of the LlmAgent that `ref` declares, its tools imported. Raises AgentError."""
+    table = from_json(ref.declared, LlmTable)
+    return {"name": ref.id, **msgspec.structs.asdict(table), "tools": [_tool(name, ref) for name in table.tools]}
+
+
+def _declared(name: str, table: dict[str, Any], workspace: Path) -> AgentRef:
+    place = f"{workspace / CONFIG_NAME}: [agents.{name}]"
+    if not _NAME.fullmatch(name):
+        raise UsageError(f"{place}: a name has letters, digits, _ . and -, at most 64 of them")
+    if "target" in table:
+        return replace(_target(place, table, workspace), id=name)
+    if "url" in table or "command" in table:
+        return _remote(place, name, table)
+    if "model" in table:
+        return _llm(place, name, table, workspace)
+    raise UsageError(f"{place}: say target, url, command or model; see docs/agents.md")
+
+
+def _target(place: str, table: dict[str, Any], workspace: Path) -> AgentRef:
+    kind = AGENTS.known(str(table.get("kind", "")))
+    if kind and kind.options:
+        return _optioned(kind, place, table, workspace)
+    if set(table) != {"target"} or not isinstance(table["target"], str):
+        raise UsageError(f"{place}: beside a target, which is a string, nothing else may be said")
+    try:
+        with chdir(workspace):
+            return agent_ref(table["target"])
+    except UsageError as error:
+        raise UsageError(f"{place}: {error}") from error
+
+
+def _optioned(kind: AgentKind, place: str, table: dict[str, Any], workspace: Path) -> AgentRef:
+    """An agent of a kind that has options of its own beside its target."""
+    options = {name: value for name, value in table.items() if name not in {"kind", "target"}}
+    read = cast("Callable[[Mapping[str, Any], Path], str]", import_target(kind.options))
+    try:
+        declared = read(options, workspace)
+        return replace(_target(place, {"target": table["target"]}, workspace), kind=kind.name, declared=declared)
+    except UsageError as error:
+        raise error if place in str(error) else UsageError(f"{place}: {error}") from error
+
+
+def _remote(place: str, name: str, table: dict[str, Any]) -> AgentRef:
+    said = table.pop("kind", None)
+    target = str(table.pop("url", "") or table.pop("command", ""))
+    kind = _remote_kind(said, target)
+    if kind is None:
+        raise UsageError(f"{place}: kind is one of {', '.join(AGENTS.prefixes())}, not {said!r}")
+    try:
+        return checked_ref(kind.name, target, name, to_json(table).decode() if table else "")
+    except UsageError as error:
+        raise UsageError(f"{place}: {error}") from error
+
+
+def _remote_kind(said: object, target: str) -> AgentKind | None:
+    """The remote kind that a table names by its prefix or name, else that of its target."""
+    if not said:
+        return AGENTS.at_address(target) if target.startswith("http") else AGENTS.at_prefix("command")
+    found = AGENTS.at_prefix(str(said)) or AGENTS.known(str(said))
+    return found if found and found.is_remote else None
+
+
+def _llm(place: str, name: str, table: dict[str, Any], workspace: Path) -> AgentRef:
+    try:
+        found = msgspec.convert(table, LlmTable)
+    except msgspec.ValidationError as error:
+        raise UsageError(f"{place}: {error}") from error
+    folders = [workspace.joinpath(*tool.partition(":")[0].split(".")[:-1]) for tool in found.tools]
+    folder = next((str(path) for path in folders if path != workspace and path.is_dir()), "")
+    return AgentRef(name, "", root=str(workspace), folder=folder, kind="litellm", declared=to_json(found).decode())
+
+
+def _tool(name: str, ref: AgentRef) -> object:
+    try:
+        return import_from(name, ref.root)
+    except UsageError as error:
+        raise AgentError(f"{ref.id}: tool {error}") from error
+    except (Exception, SystemExit) as error:
+        raise AgentError(f"{ref.id}: tool {name}: {type(error).__name__}: {error}", trace=user_trace(error)) from error
+
+
+def with_declared(found: Sequence[AgentRef], declared: Sequence[AgentRef]) -> list[AgentRef]:
+    """Both, the declared first; a found one that a declared one names, or whose id is taken, gives way."""
+    taken = {ref.id for ref in declared}
+    same = {(ref.target, os.path.realpath(ref.root)) for ref in declared if ref.target}
+    others = [ref for ref in found if (ref.target, os.path.realpath(ref.root)) not in same]
+    return [*declared, *(replace(ref, id=f"{ref.id}-2") if ref.id in taken else ref for ref in others)]

@@ -1,0 +1,44 @@
+"""Instructions with placeholders: `{origin}` is the session state's value, `{name?}` may be missing."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from evaldesk.model import JsonValue
+from evaldesk.model.json_text import json_or_text
+
+_PLACEHOLDER = re.compile(r"(?<!\{)\{((?:(?:app|user|temp):)?[A-Za-z_][A-Za-z0-9_]*)(\?)?\}(?!\})")
+
+
+class MissingKey(KeyError):  # noqa: N818 - it is a question put to the caller, who makes an event of it
+    """The state has no such key; the only argument is its name."""
+
+
+def filled(instruction: str, state: Mapping[str, JsonValue]) -> str:
+    """`instruction` with its placeholders replaced; other braces, doubled ones included, stay as they are.
+
+    A list of words is written with commas, any other value but text as JSON. Raises MissingKey.
+    """
+
+    def value(found: re.Match[str]) -> str:
+        key, is_optional = found[1], found[2]
+        if key in state:
+            return _text(state[key])
+        if is_optional:
+            return ""
+        raise MissingKey(key)
+
+    return _PLACEHOLDER.sub(value, instruction)
+
+
+def placeholders(instruction: str) -> list[str]:
+    """The keys that the state must have, in order, without those of an app, a user or one turn."""
+    found = (match for match in _PLACEHOLDER.finditer(instruction) if not match[2] and ":" not in match[1])
+    return list(dict.fromkeys(match[1] for match in found))
+
+
+def _text(value: JsonValue) -> str:
+    if isinstance(value, list) and value and all(isinstance(item, str) for item in value):
+        return ", ".join(str(item) for item in value)
+    return json_or_text(value)

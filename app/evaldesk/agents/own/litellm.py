@@ -1,0 +1,269 @@
+"""Our own kind of agent: an instruction, a model behind LiteLLM, and plain typed functions as tools."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+from evaldesk.agents.agent import ModelCaller
+from evaldesk.agents.own.instruction import MissingKey, filled
+from evaldesk.agents.remote.message_events import assistant_message, chat_messages, tool_message
+from evaldesk.agents.tools.doubles import doubled
+from evaldesk.agents.tools.functions import Outcome, Tool, tool_of
+from evaldesk.errors import UsageError
+from evaldesk.llm import PATIENT, ModelCall, ModelReply, RequestedCall, complete, is_direct, missing_keys, warm
+from evaldesk.model import (
+    AgentDescription,
+    AgentRef,
+    ErrorRecord,
+    Event,
+    JsonObject,
+    JsonValue,
+    ModelOptions,
+    Session,
+    ToolCall,
+)
+from evaldesk.model.json_text import json_or_text
+
+DEMO_PREFIX = "demo/"
+
+
+def adapt(found: object, ref: AgentRef) -> LlmAgent | None:
+    """The object itself when it is an LlmAgent, or the one that `ref` declares; else None."""
+    if found is None and ref.kind == "litellm" and ref.declared:
+        from evaldesk.agents.own.declared import llm_fields
+
+        return LlmAgent(**llm_fields(ref))
+    return found if isinstance(found, LlmAgent) else None
+
+
+@dataclass(frozen=True)
+class LlmAgent(ModelCaller):
+    """An agent on any model that LiteLLM knows, `model` being its `provider/name`.
+
+    `instruction` may hold `{key}` for a value of the session state, `{key?}` where it may be missing. A tool is a
+    function, `def` or `async def`, with types and a docstring; its parameter `state`, if any, receives the session
+    state and is not shown to the model. `max_iterations` bounds the model calls of one turn. `api_base` is the
+    address of an OpenAI-compatible endpoint for `model`, `api_key_env` the environment variable with its key; `extra`
+    is sent along in each call. What a run or chat asks of the model overrides all of these. `initial_state` is what
+    a chat proposes to start from.
+    """
+
+    name: str
+    model: str
+    instruction: str = ""
+    description: str = ""
+    tools: Sequence[Callable[..., Any]] = ()
+    max_iterations: int = 12
+    temperature: float | None = None
+    top_p: float | None = None
+    max_tokens: int | None = None
+    api_base: str | None = None
+    api_key_env: str | None = None
+    extra: JsonObject = field(default_factory=dict)
+    initial_state: JsonObject = field(default_factory=dict)
+    _tools: dict[str, Tool] = field(init=False, repr=False, compare=False, default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if self.max_iterations < 1:
+            raise UsageError(f"agent {self.name}: max_iterations must be at least 1, got {self.max_iterations}")
+        for tool in map(tool_of, self.tools):
+            if tool.name in self._tools:
+                raise UsageError(f"agent {self.name}: two tools are called {tool.name}")
+            self._tools[tool.name] = tool
+
+    def describe(self) -> AgentDescription:
+        """What the agent is; a scripted demo model is said to be one."""
+        is_demo = self.model.startswith(DEMO_PREFIX)
+        return AgentDescription(
+            name=self.name,
+            kind="litellm",
+            description=self.description,
+            instruction=self.instruction,
+            model=f"{self.model} (scripted demo model)" if is_demo else self.model,
+            tools=tuple(tool.description for tool in self._tools.values()),
+            is_demo=is_demo,
+            initial_state=self.initial_state,
+            missing=self._missing(),
+            is_direct=is_direct(self._address(Session("describe"))),
+        )
+
+    def warm(self, session: Session) -> None:
+        """Import what the model calls of the session will need."""
+        warm(self._address(session))
+
+    def _address(self, session: Session) -> ModelCall:
+        """A call that asks nothing."""
+        asked = self._own_options(session) | session.model_options
+        return ModelCall(session.model or self.model, (), api_base=asked.base_url)
+
+    def _missing(self) -> tuple[str, ...]:
+        """The variable that should hold the key, where there is none; an endpoint may need no key."""
+        if self.api_key_env:
+            return () if os.environ.get(self.api_key_env) else (self.api_key_env,)
+        return () if self.api_base else missing_keys(self.model, os.environ)
+
+    async def reply(self, session: Session, message: str) -> AsyncIterator[Event]:
+        """Ask the model and run the tools it calls until it answers without one. Raises ModelError."""
+        messages = [*chat_messages(session.turns), {"role": "user", "content": message}]
+        n_calls = session.model_options.max_turns or self.max_iterations
+        for _ in range(n_calls):
+            try:
+                call = self._call(session, messages)
+            except MissingKey as error:
+                yield _error("missing_state", _missing_sentence(self.name, error.args[0]))
+                return
+            async for item in _asked(call, self.name, session):
+                if isinstance(item, Event):
+                    yield item
+                else:
+                    reply = item
+            yield Event("usage", usage=reply.usage)
+            if reply.text:
+                yield Event("agent_message", author=self.name, text=reply.text)
+            if not reply.tool_calls:
+                if not reply.text:
+                    yield Event("log", text=f"the model answered with no text (finish reason {reply.finish_reason})")
+                return
+            messages.append(
+                assistant_message(reply.text, [(call.id, call.name, call.arguments) for call in reply.tool_calls])
+            )
+            async for event in self._run(reply.tool_calls, session):
+                yield event
+                if event.kind == "tool_result" and event.call:
+                    messages.append(tool_message(event.call.id or "", json_or_text(event.result)))
+        yield _bound_reached(self.name, n_calls, session)
+
+    def _call(self, session: Session, messages: Sequence[JsonObject]) -> ModelCall:
+        instruction = filled(self.instruction, session.state)
+        system: list[JsonObject] = [{"role": "system", "content": instruction}] if instruction else []
+        model = session.model or self.model
+        asked = self._own_options(session) | session.model_options
+        return ModelCall(
+            model,
+            [*system, *messages],
+            tools=[tool.schema() for tool in self._tools.values()],
+            temperature=asked.temperature,
+            top_p=asked.top_p,
+            max_tokens=asked.max_tokens,
+            seed=session.seed,
+            api_base=asked.base_url,
+            api_key_env=asked.api_key_env,
+            prices=asked.prices,
+            extra=asked.extra,
+        )
+
+    def _own_options(self, session: Session) -> ModelOptions:
+        """What the agent itself says; its key goes to its own endpoint and model only."""
+        is_own_model = session.model in {None, self.model}
+        is_own_endpoint = is_own_model and session.model_options.base_url in {None, self.api_base}
+        return ModelOptions(
+            base_url=self.api_base if is_own_model else None,
+            api_key_env=self.api_key_env if is_own_endpoint else None,
+            temperature=self.temperature,
+            top_p=self.top_p,
+            max_tokens=self.max_tokens,
+            extra=self.extra,
+        )
+
+    async def _run(self, requested: Sequence[RequestedCall], session: Session) -> AsyncIterator[Event]:
+        """Run the tools that one reply asks for, at the same time where they wait; results come in its order."""
+        calls = [_call_of(found) for found in requested]
+        for call in calls:
+            yield Event("tool_call", author=self.name, call=call)
+        outcomes = await _together([self._outcome(found, session) for found in requested])
+        for call, outcome in zip(calls, outcomes, strict=True):
+            if outcome.trace:
+                yield Event("log", author=self.name, text=outcome.trace)
+            yield Event(
+                "tool_result",
+                author=self.name,
+                call=call,
+                result=outcome.result,
+                is_error=outcome.is_error,
+                duration_ms=outcome.duration_ms,
+            )
+            if outcome.note:
+                yield Event("log", author=outcome.source, text=outcome.note)
+
+    async def _outcome(self, requested: RequestedCall, session: Session) -> Outcome:
+        args = _arguments(requested.arguments)
+        tool = self._tools.get(requested.name)
+        if tool is None:
+            said = f"there is no tool {requested.name}; there are: {', '.join(self._tools) or 'none'}"
+            return Outcome(said, is_error=True)
+        if args is None:
+            said = f"{requested.name}: the arguments are not a JSON object: {requested.arguments[:200]}"
+            return Outcome(said, is_error=True)
+        state = session.state
+        return await doubled(tool.name, args, state, partial(tool.run, args, state, session.limits.tool_timeout_s))
+
+
+async def _together(work: Sequence[Coroutine[Any, Any, Outcome]]) -> Sequence[Outcome]:
+    if len(work) == 1:
+        return [await work[0]]
+    tasks = [asyncio.create_task(one) for one in work]
+    try:
+        return await asyncio.gather(*tasks)
+    finally:
+        for task in tasks:
+            task.cancel()
+
+
+async def _asked(call: ModelCall, author: str, session: Session) -> AsyncIterator[Event | ModelReply]:
+    """The reply, after partial messages where it is streamed."""
+    patience = PATIENT.with_retries(session.model_options.n_retries)
+    if not session.is_streaming:
+        yield await complete(call, patience=patience)
+        return
+    pieces: asyncio.Queue[str | None] = asyncio.Queue()
+    task = asyncio.create_task(complete(call, pieces.put_nowait, patience=patience))
+
+    def end(ended: asyncio.Task[ModelReply]) -> None:
+        pieces.put_nowait(None)
+        if not ended.cancelled():
+            ended.exception()  # asked for even when nobody waits any more, or asyncio complains
+
+    task.add_done_callback(end)
+    try:
+        while (piece := await pieces.get()) is not None:
+            yield Event("agent_message", author=author, text=piece, is_partial=True)
+        yield await task
+    finally:
+        task.cancel()
+
+
+def _call_of(requested: RequestedCall) -> ToolCall:
+    args = _arguments(requested.arguments)
+    extra: JsonObject = {"arguments": requested.arguments} if args is None else {}
+    return ToolCall(requested.name, args or {}, requested.id, extra)
+
+
+def _arguments(text: str) -> dict[str, JsonValue] | None:
+    try:
+        found = json.loads(text or "{}")
+    except ValueError:
+        return None
+    return found if isinstance(found, dict) else None
+
+
+def _error(kind: str, message: str) -> Event:
+    return Event("error", error=ErrorRecord(kind, message))
+
+
+def _missing_sentence(name: str, key: str) -> str:
+    return (
+        f"the instruction of {name} uses {{{key}}}, but the session state has no {key!r}; "
+        f"add it to the initial state, or write {{{key}?}} where it may be missing"
+    )
+
+
+def _bound_reached(name: str, n: int, session: Session) -> Event:
+    kind = "max_turns" if session.model_options.max_turns else "max_iterations"
+    said = f"{name} called tools in each of {n} model calls and never answered; raise {kind} if it needs more"
+    return _error(kind, said)

@@ -1,0 +1,77 @@
+"""Model calls of agents that have no model of their own: the run or the chat says which, and how it is reached."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from evaldesk.agents.remote.message_events import assistant_message
+from evaldesk.errors import ModelError
+from evaldesk.llm import PATIENT, ModelCall, ModelReply, complete
+from evaldesk.model import JsonObject, Session
+
+_OPTIONS = ("temperature", "top_p", "max_tokens", "seed")
+_NOT_SENT = frozenset(
+    {"model", "messages", "stream", "stream_options", "tools", "api_key", "api_base", "base_url", "n"}
+)
+
+
+def model_call(
+    session: Session,
+    messages: Sequence[JsonObject],
+    tools: Sequence[JsonObject] = (),
+    options: Mapping[str, Any] | None = None,
+) -> ModelCall:
+    """A call of the session's model. `options` are those of a chat completion, and win over the session's.
+
+    Raises ModelError when the session names no model.
+    """
+    options = options or {}
+    asked = session.model_options
+    model = options.get("model") or session.model
+    if not model:
+        said = "this agent has no model of its own; name one with --model, or choose one in the form"
+        raise ModelError(said, kind="no_model", is_fatal=True)
+    known: dict[str, Any] = {
+        "temperature": asked.temperature,
+        "top_p": asked.top_p,
+        "max_tokens": asked.max_tokens,
+        "seed": session.seed,
+    }
+    known |= {name: options[name] for name in _OPTIONS if options.get(name) is not None}
+    others = {
+        name: value
+        for name, value in options.items()
+        if name not in _OPTIONS and name not in _NOT_SENT and value is not None
+    }
+    return ModelCall(
+        model,
+        list(messages),
+        tools=list(tools),
+        api_base=asked.base_url,
+        api_key_env=asked.api_key_env,
+        prices=asked.prices,
+        extra={**asked.extra, **others},
+        **known,
+    )
+
+
+async def ask(session: Session, call: ModelCall) -> ModelReply:
+    """The reply, with the session's patience. Raises ModelError."""
+    return await complete(call, patience=PATIENT.with_retries(session.model_options.n_retries))
+
+
+def reply_message(reply: ModelReply) -> dict[str, Any]:
+    """The reply as the message that goes back to the model; `content` is absent when there is none."""
+    message = dict(assistant_message(reply.text, [(call.id, call.name, call.arguments) for call in reply.tool_calls]))
+    return {key: value for key, value in message.items() if value is not None}
+
+
+def reply_usage(reply: ModelReply) -> dict[str, int]:
+    """The tokens of the reply in OpenAI's words."""
+    usage = reply.usage
+    return {
+        "prompt_tokens": usage.tokens_in,
+        "completion_tokens": usage.tokens_out,
+        "total_tokens": usage.tokens_in + usage.tokens_out,
+    }

@@ -1,0 +1,307 @@
+"""Agents of pydantic-ai, run node by node."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import AsyncIterator, Iterable, Iterator
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from functools import cache, partial
+from typing import Any
+
+from evaldesk.agents.frameworks import is_from
+from evaldesk.agents.shared_loop import Tell, events_told
+from evaldesk.agents.tools.doubles import CURRENT_DOUBLES
+from evaldesk.agents.tools.frameworks import tool_result, watched
+from evaldesk.agents.tools.time_limit import TOOL_LIMIT, ToolFailedError
+from evaldesk.errors import ModelError
+from evaldesk.llm import PATIENT, missing_keys, model_error, price
+from evaldesk.llm.third_party_clients import wrap_clients
+from evaldesk.model import (
+    AgentDescription,
+    AgentRef,
+    ErrorRecord,
+    Event,
+    ModelOptions,
+    Session,
+    ToolCall,
+    ToolDescription,
+    TurnRecord,
+    Usage,
+)
+from evaldesk.transcripts.chat_messages import tool_call
+from evaldesk.wire import plain
+
+MEMORY = "pydantic_ai"
+
+
+def adapt(found: object, ref: AgentRef) -> PydanticAgent | None:
+    """The agent around a `pydantic_ai.Agent`; None for anything else."""
+    if not is_from(found, "pydantic_ai"):
+        return None
+    from pydantic_ai.agent import AbstractAgent
+
+    return PydanticAgent(found, ref) if isinstance(found, AbstractAgent) else None
+
+
+@dataclass(frozen=True, slots=True)
+class PydanticAgent:
+    """An agent of pydantic-ai. The session state is its `deps`."""
+
+    found: Any
+    ref: AgentRef
+
+    def describe(self) -> AgentDescription:
+        """Name, instructions, model, and the tools that were given to it as functions."""
+        model = _model_name(self.found)
+        return AgentDescription(
+            name=self.found.name or self.ref.id,
+            kind="pydantic_ai",
+            instruction=_instruction(self.found),
+            model=model or None,
+            tools=tuple(_tools(self.found)),
+            missing=missing_keys(model, os.environ) if isinstance(self.found.model, str) else (),
+        )
+
+    async def reply(self, session: Session, message: str) -> AsyncIterator[Event]:
+        """Run the agent. An output that is no text is its answer as JSON. Raises ModelError."""
+        async for event in events_told(lambda tell: self._run(session, message, tell)):
+            yield event
+
+    async def _run(self, session: Session, message: str, tell: Tell) -> None:
+        from pydantic_ai import UsageLimitExceeded, UsageLimits
+
+        calls = watched(session, tell)
+        model = session.model or _model_name(self.found)
+        teller = Teller(tell, author=self.found.name or self.ref.id, model=model)
+        asked = session.model_options
+        options: dict[str, Any] = {
+            "message_history": self._before(session),
+            "deps": session.state,
+            "model_settings": settings_of(asked),
+        }
+        if asked.max_turns:
+            options["usage_limits"] = UsageLimits(request_limit=asked.max_turns)
+        try:
+            options |= model_of(session.model, asked, self.found.model, own=_model_name(self.found))
+            wrap_clients()  # that of the model may just have been imported
+            with with_watched_tools(self.found):
+                async with self.found.iter(message, **options) as run:
+                    async for node in run:
+                        await teller.node(node, run.ctx if session.is_streaming else None)
+        except UsageLimitExceeded as error:
+            kind = "max_turns" if asked.max_turns else "max_iterations"
+            await tell(Event("error", error=ErrorRecord(kind, f"the agent never answered: {error}")))
+            return
+        except Exception as error:
+            calls.check()
+            refused = model_error(error, model or "the model")
+            if refused:
+                raise refused from error
+            raise
+        calls.check()
+        if not isinstance(run.result.output, str):
+            text = json.dumps(plain(_as_json(run.result.output)), ensure_ascii=False)
+            await tell(Event("agent_message", author=teller.author, text=text))
+        session.memory[MEMORY] = (len(session.turns) + 1, run.result.all_messages())
+
+    def _before(self, session: Session) -> list[Any]:
+        known: Any = session.memory.get(MEMORY)
+        is_known = known and known[0] == len(session.turns)
+        return list(known[1]) if is_known else past_messages(session.turns)
+
+
+def _model_name(agent: Any) -> str:
+    """The name of the agent's model as `provider/name`; empty when it has none yet."""
+    found = agent.model
+    if found is None:
+        return ""
+    return str(found).replace(":", "/", 1) if isinstance(found, str) else str(found.model_name)
+
+
+def _instruction(agent: Any) -> str:
+    """The instructions that are text; those that a function makes are said to be."""
+    found = [*getattr(agent, "_instructions", ()), *getattr(agent, "_system_prompts", ())]
+    texts = [item if isinstance(item, str) else "(made by a function when a turn begins)" for item in found]
+    return "\n\n".join(texts)
+
+
+def _tools(agent: Any) -> list[ToolDescription]:
+    tools = [tool for toolset in agent.toolsets for tool in getattr(toolset, "tools", {}).values()]
+    return [_tool(tool) for tool in tools]
+
+
+def _tool(tool: Any) -> ToolDescription:
+    found = getattr(tool, "tool_def", tool)
+    schema = plain(getattr(found, "parameters_json_schema", None) or {})
+    return ToolDescription(found.name, found.description or "", schema if isinstance(schema, dict) else {})
+
+
+def _as_json(value: Any) -> Any:
+    from pydantic_core import to_jsonable_python
+
+    return to_jsonable_python(value, fallback=str)
+
+
+def settings_of(asked: ModelOptions) -> dict[str, Any]:
+    """`model_settings` of a run."""
+    wanted: dict[str, Any] = {
+        "temperature": asked.temperature,
+        "top_p": asked.top_p,
+        "max_tokens": asked.max_tokens,
+        "extra_body": dict(asked.extra) or None,
+    }
+    return {name: value for name, value in wanted.items() if value is not None}
+
+
+def model_of(name: str | None, asked: ModelOptions, found: Any, *, own: str) -> dict[str, Any]:
+    """`model` of a run; nothing where the agent's own, `found`, is more than a name. Raises ModelError."""
+    provider, slash, bare = (name or own).partition("/")
+    if not asked.base_url:
+        from pydantic_ai.models import infer_model
+
+        named = (f"{provider}:{bare}" if slash else provider) if name else found
+        return {"model": infer_model(named)} if isinstance(named, str) else {}
+    from openai import AsyncOpenAI
+    from pydantic_ai.models.openai import OpenAIChatModel
+    from pydantic_ai.providers.openai import OpenAIProvider
+
+    model = bare if slash and provider in {"openai", "hosted_vllm"} else name or own
+    key = os.environ.get(asked.api_key_env or "OPENAI_API_KEY")
+    if asked.api_key_env and not key:
+        sentence = f"the environment has no {asked.api_key_env}; set it where Evaldesk is started"
+        raise ModelError(sentence, kind="authentication", is_fatal=True)
+    client = AsyncOpenAI(base_url=asked.base_url, api_key=key or "none", max_retries=PATIENT.n_attempts - 1)
+    return {"model": OpenAIChatModel(model, provider=OpenAIProvider(openai_client=client))}
+
+
+def with_watched_tools(agent: Any) -> AbstractContextManager[Any]:
+    """Let the agent's tools heed doubles and end in time inside of it, in a turn that has either."""
+    if TOOL_LIMIT.get() is None and CURRENT_DOUBLES.get() is None:
+        return nullcontext()
+    seen: AbstractContextManager[Any] = agent.override(
+        toolsets=[_watched_class()(toolset) for toolset in agent.toolsets], tools=[]
+    )
+    return seen
+
+
+@cache
+def _watched_class() -> Any:
+    from pydantic_ai import ModelRetry
+    from pydantic_ai.toolsets import WrapperToolset
+
+    class Watched(WrapperToolset[Any]):  # type: ignore[misc] # the package may be missing
+        async def call_tool(self, name: str, tool_args: dict[str, Any], ctx: Any, tool: Any) -> Any:
+            state = ctx.deps if isinstance(ctx.deps, dict) else {}
+            call = partial(super().call_tool, name, tool_args, ctx, tool)
+            try:
+                return await tool_result(name, dict(tool_args), state, call)
+            except ToolFailedError as error:
+                raise ModelRetry(str(error)) from error
+
+    return Watched
+
+
+OUTPUT_TOOL = "final_result"  # by which a model gives a structured output
+
+
+class Teller:
+    """Tells what the nodes of a run are about."""
+
+    def __init__(self, tell: Tell, *, author: str, model: str) -> None:
+        self.author = author
+        self._tell = tell
+        self._model = model
+        self._calls: dict[str, ToolCall] = {}
+        self._asked = time.perf_counter()
+
+    async def node(self, node: Any, context: Any) -> None:
+        """Tell results before a request, and the response after it; with a `context` its pieces as well."""
+        kind = type(node).__name__
+        if kind == "ModelRequestNode":
+            for part in node.request.parts:
+                await self._gave(part)
+            self._asked = time.perf_counter()
+            if context is not None:
+                await self._pieces(node, context)
+        elif kind == "CallToolsNode":
+            await self._said(node.model_response)
+
+    async def _pieces(self, node: Any, context: Any) -> None:
+        async with node.stream(context) as stream:
+            async for event in stream:
+                text = _piece(event)
+                if text:
+                    await self._tell(Event("agent_message", author=self.author, text=text, is_partial=True))
+
+    async def _said(self, response: Any) -> None:
+        await self._tell(Event("usage", author=self.author, usage=self._usage(response)))
+        text = "".join(part.content for part in response.parts if part.part_kind == "text")
+        if text:
+            await self._tell(Event("agent_message", author=self.author, text=text))
+        for part in response.parts:
+            if part.part_kind == "tool-call" and not part.tool_name.startswith(OUTPUT_TOOL):
+                call = self._calls[part.tool_call_id] = tool_call(part.tool_name, plain(part.args), part.tool_call_id)
+                await self._tell(Event("tool_call", author=self.author, call=call))
+
+    async def _gave(self, part: Any) -> None:
+        is_retry = part.part_kind == "retry-prompt" and part.tool_name
+        if part.part_kind != "tool-return" and not is_retry:
+            return
+        if part.tool_name.startswith(OUTPUT_TOOL):
+            return
+        result = part.model_response() if is_retry else _as_json(part.content)
+        took_ms = (time.perf_counter() - self._asked) * 1000
+        call = self._calls.get(part.tool_call_id) or ToolCall(part.tool_name, id=part.tool_call_id)
+        await self._tell(
+            Event(
+                "tool_result",
+                author=self.author,
+                call=call,
+                result=plain(result),
+                is_error=bool(is_retry) or getattr(part, "outcome", "success") != "success",
+                duration_ms=took_ms,
+            )
+        )
+
+    def _usage(self, response: Any) -> Usage:
+        model = self._model or str(response.model_name or "unknown")
+        tokens_in, tokens_out = response.usage.input_tokens, response.usage.output_tokens
+        return Usage(
+            model,
+            tokens_in=tokens_in,
+            tokens_out=tokens_out,
+            cost=price(model, tokens_in, tokens_out),
+            duration_ms=(time.perf_counter() - self._asked) * 1000,
+        )
+
+
+def past_messages(turns: Iterable[TurnRecord]) -> list[Any]:
+    """The turns as pydantic-ai's messages."""
+    return [message for turn in turns for message in _past(turn)]
+
+
+def _past(turn: TurnRecord) -> Iterator[Any]:
+    from pydantic_ai import messages
+
+    yield messages.ModelRequest(parts=[messages.UserPromptPart(turn.query)])
+    events = [event for event in turn.events if not event.within and not event.is_partial]
+    answered = {event.call.id for event in events if event.kind == "tool_result" and event.call}
+    for event in events:
+        call = event.call
+        if event.kind == "agent_message":
+            yield messages.ModelResponse(parts=[messages.TextPart(event.text)])
+        elif event.kind == "tool_call" and call and call.id in answered:
+            yield messages.ModelResponse(parts=[messages.ToolCallPart(call.name, dict(call.args), call.id or "")])
+        elif event.kind == "tool_result" and call:
+            yield messages.ModelRequest(parts=[messages.ToolReturnPart(call.name, event.result, call.id or "")])
+
+
+def _piece(event: Any) -> str:
+    if event.event_kind == "part_start" and event.part.part_kind == "text":
+        return str(event.part.content)
+    if event.event_kind == "part_delta" and event.delta.part_delta_kind == "text":
+        return str(event.delta.content_delta)
+    return ""

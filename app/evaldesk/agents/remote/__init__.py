@@ -1,0 +1,1 @@
+"""Agents behind an address or a command."""

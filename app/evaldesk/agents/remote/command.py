@@ -1,0 +1,179 @@
+"""An agent that is a command: it reads turns from stdin and writes events to stdout, one JSON object a line.
+
+It is started when a session begins, kept for all of its turns, and killed with its process group at the end.
+(docs/protocol.md)
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import subprocess
+import threading
+import weakref
+from collections import deque
+from collections.abc import AsyncIterator
+from contextlib import suppress
+from dataclasses import dataclass
+
+import msgspec
+
+from evaldesk.agents.agent import Agent, Kept
+from evaldesk.agents.event_pump import Say, events_of
+from evaldesk.agents.group_guard import end_group, watch
+from evaldesk.agents.in_thread import called
+from evaldesk.agents.remote.http_protocol import read_options
+from evaldesk.agents.remote.protocol import MAX_BYTES, Calls, event_of, turn_body
+from evaldesk.errors import AgentError
+from evaldesk.model import AgentDescription, AgentRef, Event, Session
+from evaldesk.wire import plain_text, to_json
+
+KIND = "command"
+
+_MEMORY = "command"
+_N_STDERR_LINES = 200
+
+
+class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The agent's table. `tells_cost`: the command writes a usage with its cost for every model call."""
+
+    tells_cost: bool = False
+
+
+def adapt(found: object, ref: AgentRef) -> Agent | None:
+    """The agent that a command line is; None for anything that was imported. Raises AgentError."""
+    if ref.kind != KIND or found is not None:
+        return None
+    try:
+        words = shlex.split(ref.target)
+    except ValueError as error:
+        raise AgentError(f"the command {ref.target!r} cannot be read: {error}") from error
+    if not words:
+        raise AgentError(f"{ref.id} has no command")
+    return CommandAgent(ref, tuple(words), read_options(ref, Options).tells_cost)
+
+
+@dataclass(frozen=True, slots=True)
+class CommandAgent:
+    """A command, run in the folder where the desk was started."""
+
+    ref: AgentRef
+    words: tuple[str, ...]
+    tells_cost: bool = False
+
+    def describe(self) -> AgentDescription:
+        """The command line; it is not run for that."""
+        said = f"The command {shlex.join(self.words)}"
+        return AgentDescription(name=self.ref.id, kind=KIND, description=said, tells_cost=self.tells_cost)
+
+    async def reply(self, session: Session, message: str) -> AsyncIterator[Event]:
+        """Write the turn and yield what the command writes until it says `done`. Raises AgentError."""
+        kept = session.memory.get(_MEMORY)
+        process = kept if isinstance(kept, CommandProcess) and kept.is_alive else self._start(session)
+
+        async def work(say: Say) -> None:
+            def talk() -> None:
+                process.talk(session, message, say, self.ref.id)
+
+            await called(talk, {}, on_cancel=process.close)
+
+        async for event in events_of(work):
+            yield event
+
+    def _start(self, session: Session) -> CommandProcess:
+        try:
+            process = CommandProcess(self.words, self.ref.root)
+        except OSError as error:
+            raise AgentError(f"the command {self.words[0]!r} cannot be started: {error}") from error
+        session.memory[_MEMORY] = process
+        return process
+
+
+class CommandProcess(Kept):
+    """A command under way; what it writes to stderr goes to the turn's log."""
+
+    def __init__(self, words: tuple[str, ...], folder: str) -> None:
+        self._process = subprocess.Popen(
+            words,
+            cwd=folder or None,
+            env=dict(os.environ),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            start_new_session=True,
+        )
+        watch(self._process.pid)
+        self._stderr: deque[str] = deque(maxlen=_N_STDERR_LINES)
+        threading.Thread(target=_drain, args=(self._process, self._stderr), daemon=True).start()
+        self._ended = weakref.finalize(self, _end, self._process)
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether it still runs."""
+        return self._process.poll() is None
+
+    def close(self) -> None:
+        """Kill it with its process group."""
+        self._ended()
+
+    def talk(self, session: Session, message: str, say: Say, author: str) -> None:
+        """One turn. Raises AgentError when the command ends, or writes what is no event."""
+        calls = Calls()
+        try:
+            self._write({"type": "turn", **turn_body(session, message)})
+            while True:
+                found = self._read()
+                if isinstance(found, dict) and found.get("kind") == "done":
+                    return
+                event = event_of(found, session, author)
+                if event:
+                    say(calls.known(event))
+        finally:
+            printed = self._printed()
+            if printed:
+                say(Event("log", author="stderr", text=printed))
+
+    def _write(self, body: object) -> None:
+        assert self._process.stdin  # noqa: S101 - it was asked for
+        try:
+            self._process.stdin.write(to_json(body) + b"\n")
+            self._process.stdin.flush()
+        except (BrokenPipeError, ValueError):
+            raise AgentError(self._ending()) from None
+
+    def _read(self) -> object:
+        assert self._process.stdout  # noqa: S101 - it was asked for
+        line = self._process.stdout.readline(MAX_BYTES)
+        if not line:
+            raise AgentError(self._ending())
+        try:
+            found: object = json.loads(line)
+        except ValueError as error:
+            raise AgentError(f"the command wrote what is no JSON object: {line[:80]!r}") from error
+        return found
+
+    def _printed(self) -> str:
+        lines = [self._stderr.popleft() for _ in range(len(self._stderr))]
+        return plain_text("".join(lines))
+
+    def _ending(self) -> str:
+        code = self._process.wait()
+        last = "".join(list(self._stderr)[-5:]).strip()
+        return f"the command ended with exit code {code} before its turn was done" + (f": {last}" if last else "")
+
+
+def _drain(process: subprocess.Popen[bytes], lines: deque[str]) -> None:
+    assert process.stderr  # noqa: S101 - it was asked for
+    with process.stderr as stream:
+        for line in iter(lambda: stream.readline(10_000), b""):
+            lines.append(line.decode("utf-8", "replace"))
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    end_group(process.pid)
+    process.wait()
+    for stream in (process.stdin, process.stdout):
+        if stream:
+            with suppress(BrokenPipeError):
+                stream.close()

@@ -1,0 +1,99 @@
+"""An OpenAI-compatible chat endpoint that is an agent: whatever it does behind its answer is its own."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+
+import msgspec
+
+from evaldesk.agents.agent import Agent, ModelCaller
+from evaldesk.agents.event_pump import Say, events_of
+from evaldesk.agents.remote.http_protocol import read_options
+from evaldesk.agents.remote.message_events import chat_messages
+from evaldesk.llm import PATIENT, ModelCall, complete, is_direct, warm
+from evaldesk.model import AgentDescription, AgentRef, ErrorRecord, Event, JsonObject, Session
+
+KIND = "http_chat"
+DEFAULT_MODEL = "default"
+
+
+class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What the agent's table says. `model` is the name that is sent, `instruction` the first message, if any."""
+
+    model: str = DEFAULT_MODEL
+    instruction: str = ""
+    api_key_env: str | None = None
+    extra: dict[str, str | int | float | bool] = {}
+
+
+def adapt(found: object, ref: AgentRef) -> Agent | None:
+    """The agent at an address; None for anything that was imported."""
+    if ref.kind != KIND or found is not None:
+        return None
+    return HttpChatAgent(ref, read_options(ref, Options))
+
+
+@dataclass(frozen=True, slots=True)
+class HttpChatAgent(ModelCaller):
+    """An endpoint that is sent the whole conversation and answers with text. A run's model is the name it is sent."""
+
+    ref: AgentRef
+    options: Options
+
+    def describe(self) -> AgentDescription:
+        """Its address and the model it is asked for."""
+        return AgentDescription(
+            name=self.ref.id,
+            kind=KIND,
+            description=f"An OpenAI-compatible endpoint at {self.ref.target}",
+            instruction=self.options.instruction,
+            model=self.options.model,
+            is_direct=is_direct(self._call(Session("describe"), "")),
+        )
+
+    def warm(self, session: Session) -> None:
+        """Import what its calls need."""
+        warm(self._call(session, ""))
+
+    async def reply(self, session: Session, message: str) -> AsyncIterator[Event]:
+        """Ask once. Raises ModelError."""
+
+        async def work(say: Say) -> None:
+            await self._ask(session, message, say)
+
+        async for event in events_of(work):
+            yield event
+
+    async def _ask(self, session: Session, message: str, say: Say) -> None:
+        def tell(text: str) -> None:
+            say(Event("agent_message", author=self.ref.id, text=text, is_partial=True))
+
+        reply = await complete(
+            self._call(session, message),
+            tell if session.is_streaming else None,
+            patience=PATIENT.with_retries(session.model_options.n_retries),
+        )
+        say(Event("usage", usage=reply.usage))
+        if reply.text:
+            say(Event("agent_message", author=self.ref.id, text=reply.text))
+        if reply.tool_calls:
+            names = ", ".join(call.name for call in reply.tool_calls)
+            said = f"the endpoint wants us to call {names}; an agent behind an endpoint calls its tools itself"
+            say(Event("error", error=ErrorRecord("wants_tools", said)))
+
+    def _call(self, session: Session, message: str) -> ModelCall:
+        asked, own = session.model_options, self.options
+        system: list[JsonObject] = [{"role": "system", "content": own.instruction}] if own.instruction else []
+        return ModelCall(
+            session.model or own.model,
+            [*system, *chat_messages(session.turns), {"role": "user", "content": message}],
+            temperature=asked.temperature,
+            top_p=asked.top_p,
+            max_tokens=asked.max_tokens,
+            seed=session.seed,
+            api_base=self.ref.target.removesuffix("/chat/completions"),
+            api_key_env=asked.api_key_env or own.api_key_env,
+            prices=asked.prices,
+            extra={**own.extra, **asked.extra},
+        )

@@ -1,0 +1,169 @@
+"""The JSON that agents in any language speak with us, over HTTP or on stdin and stdout. (docs/protocol.md)"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from evaldesk.errors import AgentError
+from evaldesk.model import AgentDescription, ErrorRecord, Event, JsonObject, Session, ToolCall, ToolDescription, Usage
+from evaldesk.wire import plain
+
+MAX_BYTES = 32 * 1024 * 1024
+VERSION = 1
+
+
+def turn_body(session: Session, message: str) -> dict[str, Any]:
+    """What an agent is asked: the message, and all it needs to know of the session."""
+    turns = [
+        {
+            "query": turn.query,
+            "answer": turn.answer,
+            "tool_calls": [{"name": call.name, "args": dict(call.args)} for call in turn.tool_calls],
+        }
+        for turn in session.turns
+    ]
+    return {
+        "version": VERSION,
+        "message": message,
+        "session": {
+            "id": session.id,
+            "app_name": session.app_name,
+            "user_id": session.user_id,
+            "state": plain(session.state),
+            "turns": turns,
+        },
+        "model": session.model,
+        "seed": session.seed,
+        "is_streaming": session.is_streaming,
+    }
+
+
+def event_of(found: object, session: Session, author: str) -> Event | None:
+    """The event that one object says; None for a new state, which the session then has. Raises AgentError."""
+    if not isinstance(found, Mapping):
+        raise AgentError(f"an event must be an object, got {type(found).__name__}: {str(found)[:80]!r}")
+    kind = found.get("kind")
+    if kind == "state":
+        session.state = dict(_object(found, "state"))
+        return None
+    maker = _MAKERS.get(str(kind))
+    if maker is None:
+        raise AgentError(f"no event of kind {kind!r}; there are: {', '.join((*_MAKERS, 'state'))}")
+    said = found.get("author", author)
+    return maker(found, said if isinstance(said, str) else author)
+
+
+@dataclass(slots=True)
+class Calls:
+    """The tool calls of a turn, so that a result that names only the id of its call has the whole of it."""
+
+    _by_id: dict[str, ToolCall] = field(default_factory=dict)
+
+    def known(self, event: Event) -> Event:
+        """The event, a result with the call that it answers."""
+        if event.call is None or event.call.id is None:
+            return event
+        if event.kind == "tool_call":
+            self._by_id[event.call.id] = event.call
+        return replace(event, call=self._by_id.get(event.call.id, event.call))
+
+
+def description_of(found: object, name: str, kind: str) -> AgentDescription:
+    """What an agent says of itself. Raises AgentError."""
+    if not isinstance(found, Mapping):
+        raise AgentError(f"an agent describes itself with an object, got {type(found).__name__}")
+    tools = found.get("tools") or []
+    if not isinstance(tools, list) or not all(isinstance(tool, Mapping) and "name" in tool for tool in tools):
+        raise AgentError("the tools of an agent must be a list of objects with a name")
+    model = found.get("model")
+    return AgentDescription(
+        name=_text(found, "name") or name,
+        kind=kind,
+        description=_text(found, "description"),
+        instruction=_text(found, "instruction"),
+        model=model if isinstance(model, str) else None,
+        tools=tuple(
+            ToolDescription(str(tool["name"]), str(tool.get("description", "")), _given(tool, "parameters"))
+            for tool in tools
+        ),
+        initial_state=_given(found, "initial_state"),
+        tells_cost=found.get("tells_cost") is True,
+    )
+
+
+def _message(found: Mapping[str, Any], author: str) -> Event:
+    return Event("agent_message", author=author, text=_text(found, "text"), is_partial=found.get("is_partial") is True)
+
+
+def _log(found: Mapping[str, Any], author: str) -> Event:
+    return Event("log", author=author, text=_text(found, "text"))
+
+
+def _tool_call(found: Mapping[str, Any], author: str) -> Event:
+    return Event("tool_call", author=author, call=_call(found))
+
+
+def _tool_result(found: Mapping[str, Any], author: str) -> Event:
+    duration = found.get("duration_ms")
+    return Event(
+        "tool_result",
+        author=author,
+        call=_call(found),
+        result=plain(found.get("result")),
+        is_error=found.get("is_error") is True,
+        duration_ms=float(duration) if isinstance(duration, int | float) else None,
+    )
+
+
+def _usage(found: Mapping[str, Any], _: str) -> Event:
+    return Event(
+        "usage",
+        usage=Usage(
+            _text(found, "model") or "unknown",
+            tokens_in=found.get("tokens_in", 0),
+            tokens_out=found.get("tokens_out", 0),
+            cost=found.get("cost"),
+        ),
+    )
+
+
+def _error(found: Mapping[str, Any], _: str) -> Event:
+    return Event("error", error=ErrorRecord(_text(found, "code") or "agent_error", _text(found, "message")))
+
+
+_MAKERS: Mapping[str, Callable[[Mapping[str, Any], str], Event]] = {
+    "message": _message,
+    "log": _log,
+    "tool_call": _tool_call,
+    "tool_result": _tool_result,
+    "usage": _usage,
+    "error": _error,
+}
+
+
+def _call(found: Mapping[str, Any]) -> ToolCall:
+    name = _text(found, "name")
+    if not name:
+        raise AgentError(f"a {found.get('kind')} event needs the name of its tool")
+    call_id = found.get("id")
+    return ToolCall(name, _given(found, "args"), None if call_id is None else str(call_id))
+
+
+def _given(found: Mapping[str, Any], key: str) -> JsonObject:
+    return _object(found, key) if found.get(key) is not None else {}
+
+
+def _object(found: Mapping[str, Any], key: str) -> JsonObject:
+    value = plain(found.get(key))
+    if not isinstance(value, dict):
+        raise AgentError(f"{key} must be an object, got {type(found.get(key)).__name__}")
+    return value
+
+
+def _text(found: Mapping[str, Any], key: str) -> str:
+    value = found.get(key, "")
+    if value is not None and not isinstance(value, str):
+        raise AgentError(f"{key} must be text, got {type(value).__name__}")
+    return value or ""

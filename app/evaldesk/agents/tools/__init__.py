@@ -1,0 +1,1 @@
+"""Tools of agents: plain functions, doubles, recorded answers, time limits."""

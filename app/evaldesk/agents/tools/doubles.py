@@ -1,0 +1,191 @@
+"""Tool doubles: what a case has its tools answer, so that it is deterministic where its author wants it to be.
+
+A case says so under `tool_doubles` (docs/tool-doubles.md):
+
+    {"tools": {"get_price": [{"args": {"city": "Rome"}, "result": 12},
+                             {"error": "the service is down", "times": 1},
+                             {"function": "cheapest", "delay_ms": 50}]},
+     "unmatched": "refuse"}
+
+For each tool the first answer counts whose arguments match and that is not used up.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import time
+from collections import Counter
+from collections.abc import Awaitable, Callable, Mapping
+from contextvars import ContextVar
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal, TypeAlias
+
+import msgspec
+
+from evaldesk.agents.tools.functions import Outcome, tool_of
+from evaldesk.agents.tools.recorded import recorded
+from evaldesk.agents.tools.time_limit import TOOL_LIMIT
+from evaldesk.errors import FormatError, NoDoubleError, UsageError
+from evaldesk.matching.json_equality import json_equal, objects_equal
+from evaldesk.model import Case, JsonObject, JsonValue
+from evaldesk.wire import converted
+
+KEY = "tool_doubles"
+DOUBLE = "double"  # who says in a transcript that a call was answered by one
+MAX_DELAY_MS = 600_000
+
+Unmatched: TypeAlias = Literal["pass_through", "refuse", "fail"]
+
+
+class Answer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """One answer: a result, an error, or the name of a function; `times` it may be used, None without end.
+
+    `args` are what the call must have: all of them and no other with `match` `exact`, at least these with `subset`.
+    """
+
+    args: dict[str, Any] | None = None
+    match: Literal["exact", "subset"] = "subset"
+    result: Any = msgspec.UNSET
+    error: str | None = None
+    function: str | None = None
+    delay_ms: float = 0.0
+    times: int | None = None
+
+    def takes(self, args: JsonObject) -> bool:
+        """Whether a call with these arguments is answered by this."""
+        if self.args is None:
+            return True
+        if self.match == "exact":
+            return objects_equal(self.args, args)
+        return all(key in args and json_equal(value, args[key]) for key, value in self.args.items())
+
+
+class Plan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What a case says. `unmatched` None lets tools without answers pass, and fails calls that fit no answer."""
+
+    tools: dict[str, list[Answer]] = {}
+    unmatched: Unmatched | None = None
+
+
+@dataclass(slots=True)
+class ToolDoubles:
+    """The doubles of one trial, and which of their answers were used how often."""
+
+    plan: Plan
+    functions: Mapping[str, Callable[..., Any]] = field(default_factory=dict)
+    _n_used: Counter[tuple[str, int]] = field(default_factory=Counter)
+
+    async def answer(self, name: str, args: JsonObject, state: dict[str, JsonValue]) -> Outcome | None:
+        """What the double of a tool gives, None where the tool itself is to be called. Raises NoDoubleError."""
+        for index, answer in enumerate(self.plan.tools.get(name, ())):
+            is_left = answer.times is None or self._n_used[name, index] < answer.times
+            if is_left and answer.takes(args):
+                self._n_used[name, index] += 1
+                note = f"{name} was answered by a double of the case (answer {index + 1})"
+                return replace(await self._given(answer, args, state), note=note, source=DOUBLE)
+        return self._unmatched(name, args)
+
+    async def _given(self, answer: Answer, args: JsonObject, state: dict[str, JsonValue]) -> Outcome:
+        started = time.perf_counter()
+        await asyncio.sleep(answer.delay_ms / 1000)
+        if answer.function is not None:
+            outcome = await tool_of(self.functions[answer.function]).run(args, state)
+        elif answer.error is not None:
+            outcome = Outcome(answer.error, is_error=True)
+        else:
+            outcome = Outcome(answer.result)
+        return replace(outcome, duration_ms=(time.perf_counter() - started) * 1000)
+
+    def _unmatched(self, name: str, args: JsonObject) -> Outcome | None:
+        unmatched = self.plan.unmatched or ("fail" if name in self.plan.tools else "pass_through")
+        if unmatched == "pass_through":
+            return None
+        said = f"the case has no double for {name}({msgspec.json.encode(dict(args)).decode()})"
+        if unmatched == "fail":
+            raise NoDoubleError(f"{said}; add an answer to {KEY}, or set its unmatched to pass_through or refuse")
+        return Outcome(f"{name} is not available", is_error=True, note=said, source=DOUBLE)
+
+
+CURRENT_DOUBLES: ContextVar[ToolDoubles | None] = ContextVar("current_doubles", default=None)
+
+
+def read_doubles(case: Case, target: str) -> ToolDoubles | None:
+    """The doubles of a case, None where it has none. Raises FormatError.
+
+    A function is named, never imported: the module of `target`, the agent's own, lists those it offers in a mapping
+    called `tool_doubles`.
+    """
+    said = case.extra.get(KEY)
+    if said is None:
+        return None
+    try:
+        plan = converted(said, Plan)
+    except msgspec.ValidationError as error:
+        raise FormatError(str(error).replace("`$", f"`{KEY}"), source=f"case {case.id!r}") from error
+    functions = _offered(target)
+    for name, answers in plan.tools.items():
+        for index, answer in enumerate(answers):
+            problem = _problem(answer, functions)
+            if problem:
+                raise FormatError(problem, source=f"case {case.id!r}", path=f"{KEY}.tools.{name}[{index}]")
+    return ToolDoubles(plan, functions)
+
+
+async def double_of(name: str, args: JsonObject, state: dict[str, JsonValue]) -> Outcome | None:
+    """What the case has the tool answer; None where it is to be called. Raises NoDoubleError, which ends the trial."""
+    doubles = CURRENT_DOUBLES.get()
+    return await doubles.answer(name, args, state) if doubles else None
+
+
+async def doubled(
+    name: str, args: JsonObject, state: dict[str, JsonValue], call: Callable[[], Awaitable[Outcome]]
+) -> Outcome:
+    """What the case has the tool answer, or the recording of the run, or what `call` gives.
+
+    Raises NoDoubleError, and ModelError for a call that a replay lacks.
+    """
+    return await double_of(name, args, state) or await recorded(name, args, state, call)
+
+
+async def call_tool(
+    function: Callable[..., Any], args: JsonObject, state: dict[str, JsonValue] | None = None
+) -> Outcome:
+    """Call a tool the way an LlmAgent does, doubles and limit included; for agents that call their tools themselves.
+
+    What the function raises is in the outcome, as a sentence that a model can read.
+    """
+    state = {} if state is None else state
+    tool = tool_of(function)
+    return await doubled(tool.name, args, state, lambda: tool.run(args, state, TOOL_LIMIT.get()))
+
+
+def _problem(answer: Answer, functions: Mapping[str, object]) -> str | None:
+    given = [answer.result is not msgspec.UNSET, answer.error is not None, answer.function is not None]
+    if sum(given) != 1:
+        return "an answer has exactly one of result, error and function"
+    if answer.function is not None and answer.function not in functions:
+        listed = ", ".join(sorted(functions)) or "none"
+        return (
+            f"no function named {answer.function!r}; the agent's module offers them in its mapping "
+            f"`tool_doubles`; there are: {listed}"
+        )
+    if not 0 <= answer.delay_ms <= MAX_DELAY_MS:
+        return f"delay_ms must be 0 to {MAX_DELAY_MS}, got {answer.delay_ms:g}"
+    if answer.times is not None and answer.times < 1:
+        return f"times must be at least 1, got {answer.times}"
+    return None
+
+
+def _offered(target: str) -> Mapping[str, Callable[..., Any]]:
+    found = getattr(sys.modules.get(target.partition(":")[0]), "tool_doubles", {})
+    if not isinstance(found, Mapping):
+        return {}
+    offered = {}
+    for name, function in found.items():
+        try:
+            tool_of(function)
+        except UsageError:
+            continue
+        offered[str(name)] = function
+    return offered

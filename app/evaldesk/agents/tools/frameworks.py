@@ -1,0 +1,61 @@
+"""What a tool gives in a framework that calls it by itself: the double of its case, else its own result, in time.
+
+The turn sets up what is to be known of it; the wrapper around each tool, made once, asks for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from contextvars import ContextVar
+from dataclasses import dataclass
+from typing import Any
+
+from evaldesk.agents.shared_loop import Tell
+from evaldesk.agents.tools.doubles import double_of
+from evaldesk.agents.tools.time_limit import TOOL_LIMIT, ToolFailedError, in_time
+from evaldesk.errors import NoDoubleError
+from evaldesk.model import Event, JsonObject, JsonValue, Session
+
+
+@dataclass(slots=True)
+class ToolCalls:
+    """The calls of one turn; `failure` is kept, since frameworks tell a model what is raised in a tool."""
+
+    tell: Tell
+    failure: NoDoubleError | None = None
+
+    def check(self) -> None:
+        """Raise the failure that ends the trial, where there is one."""
+        if self.failure:
+            raise self.failure
+
+
+_CURRENT: ContextVar[ToolCalls | None] = ContextVar("current_tool_calls", default=None)
+
+
+def watched(session: Session, tell: Tell) -> ToolCalls:
+    """The calls of the turn that begins now, with its limit for each."""
+    TOOL_LIMIT.set(session.limits.tool_timeout_s)
+    calls = ToolCalls(tell)
+    _CURRENT.set(calls)
+    return calls
+
+
+async def tool_result(
+    name: str, args: JsonObject, state: dict[str, JsonValue], call: Callable[[], Awaitable[Any]]
+) -> Any:
+    """What the call gives. Raises ToolFailedError with what the model is to read, and NoDoubleError."""
+    calls = _CURRENT.get()
+    try:
+        outcome = await double_of(name, args, state)
+    except NoDoubleError as error:
+        if calls:
+            calls.failure = error
+        raise
+    if outcome is None:
+        return await in_time(name, call)
+    if calls:
+        await calls.tell(Event("log", author=outcome.source, text=outcome.note))
+    if outcome.is_error:
+        raise ToolFailedError(str(outcome.result))
+    return outcome.result

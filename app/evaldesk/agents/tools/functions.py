@@ -1,0 +1,223 @@
+"""Tools: plain typed functions, described to a model by their signature and docstring, and called with its JSON."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import re
+import time
+import typing
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+from inspect import cleandoc
+from typing import Annotated, Any
+
+import msgspec
+
+from evaldesk.agents.in_thread import in_thread
+from evaldesk.agents.traces import user_trace
+from evaldesk.errors import UsageError
+from evaldesk.model import JsonObject, JsonValue, ToolDescription
+from evaldesk.wire import plain
+
+STATE = "state"  # the parameter that receives the session state and that no model sees
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What a tool gave, or a sentence that the model can read and the trace of what it raised.
+
+    `note` and `source` say where the outcome comes from when the tool itself was not called.
+    """
+
+    result: JsonValue
+    is_error: bool = False
+    trace: str = ""
+    duration_ms: float = 0.0
+    note: str = ""
+    source: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Tool:
+    """A function as a tool. `hints` holds the type of each parameter that has one."""
+
+    function: Callable[..., Any]
+    description: ToolDescription
+    hints: Mapping[str, Any]
+    required: tuple[str, ...]
+    takes_state: bool
+    takes_any: bool = False
+
+    @property
+    def name(self) -> str:
+        """The function's name."""
+        return self.description.name
+
+    def schema(self) -> JsonObject:
+        """The tool in OpenAI's shape."""
+        found = self.description
+        return {
+            "type": "function",
+            "function": {"name": found.name, "description": found.description, "parameters": dict(found.parameters)},
+        }
+
+    async def run(self, args: JsonObject, state: dict[str, JsonValue], timeout_s: float | None = None) -> Outcome:
+        """Call the function; whatever it raises becomes an outcome that the model can read.
+
+        A function that is not finished within `timeout_s` is one, too; a synchronous one goes on in its thread.
+        """
+        started = time.perf_counter()
+        try:
+            async with asyncio.timeout(timeout_s) as bound:
+                outcome = Outcome(plain(await self._call(args, state, is_bounded=timeout_s is not None)))
+        except ArgumentError as error:
+            outcome = _failed(f"{self.name}: {error}")
+        except TimeoutError as error:
+            is_ours = bound.expired()
+            outcome = _failed(f"{self.name}: not finished within {timeout_s:g} s" if is_ours else _said(error))
+        except (Exception, SystemExit) as error:
+            outcome = _failed(_said(error), user_trace(error))
+        return replace(outcome, duration_ms=(time.perf_counter() - started) * 1000)
+
+    async def _call(self, args: JsonObject, state: dict[str, JsonValue], *, is_bounded: bool) -> object:
+        arguments = self._fitted(args)
+        if self.takes_state:
+            arguments[STATE] = state
+        call = partial(self.function, **arguments)
+        result = await in_thread(call) if is_bounded and not inspect.iscoroutinefunction(self.function) else call()
+        return await result if inspect.isawaitable(result) else result
+
+    def _fitted(self, args: JsonObject) -> dict[str, object]:
+        known = self.description.parameters.get("properties", {})
+        unknown = [name for name in args if not self.takes_any and name not in typing.cast("JsonObject", known)]
+        missing = [name for name in self.required if name not in args]
+        if unknown:
+            raise ArgumentError(f"there is no parameter {', '.join(unknown)}; wanted {self._wanted()}")
+        if missing:
+            raise ArgumentError(f"{', '.join(missing)} is missing; wanted {self._wanted()}")
+        return {name: self._converted(name, value) for name, value in args.items()}
+
+    def _converted(self, name: str, value: JsonValue) -> object:
+        if name not in self.hints:
+            return value
+        try:
+            return msgspec.convert(value, self.hints[name], strict=False)
+        except msgspec.ValidationError as error:
+            raise ArgumentError(f"{name}: {error}") from error
+
+    def _wanted(self) -> str:
+        properties = typing.cast("JsonObject", self.description.parameters.get("properties", {}))
+        return f"({', '.join(properties)})"
+
+
+class ArgumentError(Exception):
+    """Arguments that do not fit the tool's parameters; the text is for the model."""
+
+
+def tool_of(function: Callable[..., Any]) -> Tool:
+    """The tool around a function. Raises UsageError for what has no name or signature."""
+    name = getattr(function, "__name__", None)
+    if not (callable(function) and isinstance(name, str)) or inspect.isclass(function):
+        raise UsageError(f"a tool must be a function, got {function!r}")
+    summary, described = read_docstring(function.__doc__)
+    hints = _type_hints(function)
+    properties: dict[str, JsonValue] = {}
+    definitions: dict[str, JsonValue] = {}
+    required = []
+    takes_any = False
+    for parameter in inspect.signature(function).parameters.values():
+        if parameter.kind is parameter.VAR_KEYWORD:
+            takes_any = True
+        if parameter.name == STATE or parameter.kind in {parameter.VAR_KEYWORD, parameter.VAR_POSITIONAL}:
+            continue
+        if parameter.kind is parameter.POSITIONAL_ONLY:
+            raise UsageError(f"tool {name}: {parameter.name} must not be positional-only")
+        shape = _shape(hints, parameter.name, definitions)
+        if parameter.default is parameter.empty:
+            required.append(parameter.name)
+        elif _is_json(parameter.default):
+            shape["default"] = parameter.default
+        if described.get(parameter.name):
+            shape["description"] = described[parameter.name]
+        properties[parameter.name] = shape
+    parameters: dict[str, JsonValue] = {"type": "object", "properties": properties}
+    if required:
+        parameters["required"] = list(required)
+    if definitions:
+        parameters["$defs"] = definitions
+    takes_state = STATE in inspect.signature(function).parameters
+    description = ToolDescription(name, summary, parameters)
+    return Tool(function, description, hints, tuple(required), takes_state, takes_any)
+
+
+def _type_hints(function: Callable[..., Any]) -> dict[str, Any]:
+    try:
+        hints = typing.get_type_hints(inspect.unwrap(function), include_extras=True)
+    except Exception:  # a name that only a type checker knows: the tool works, its model sees no types
+        return {}
+    hints.pop("return", None)
+    hints.pop(STATE, None)
+    return hints
+
+
+def _shape(hints: dict[str, Any], name: str, definitions: dict[str, JsonValue]) -> dict[str, JsonValue]:
+    """The JSON schema of a parameter; empty, and the type forgotten, where JSON cannot say it."""
+    if name not in hints:
+        return {}
+    try:
+        (schema,), found = msgspec.json.schema_components([hints[name]], ref_template="#/$defs/{name}")
+    except TypeError:
+        del hints[name]
+        return {}
+    definitions.update(found)
+    text = next((item for item in _extras(hints[name]) if isinstance(item, str)), None)
+    return {**schema, "description": text} if text else dict(schema)
+
+
+def _extras(hint: Any) -> tuple[Any, ...]:
+    return typing.get_args(hint)[1:] if typing.get_origin(hint) is Annotated else ()
+
+
+def _is_json(value: object) -> bool:
+    return value is None or (isinstance(value, bool | int | float | str | list | dict) and plain(value) == value)
+
+
+def _said(error: BaseException) -> str:
+    return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+
+
+def _failed(said: str, trace: str = "") -> Outcome:
+    return Outcome(said, is_error=True, trace=trace)
+
+
+_SECTION = re.compile(
+    r"^(Args|Arguments|Parameters|Returns?|Yields?|Raises|Examples?|Notes?|Attributes):\s*$", re.MULTILINE
+)
+_PARAMETER = re.compile(r"^\s+\*{0,2}(\w+)\s*(?:\([^)]*\))?:\s*(.*)$")
+
+
+def read_docstring(text: str | None) -> tuple[str, dict[str, str]]:
+    """What stands before the first section, and the description of each parameter of the section `Args:`."""
+    if not text:
+        return "", {}
+    before, *sections = _SECTION.split(cleandoc(text))
+    named = dict(zip(sections[::2], sections[1::2], strict=True))
+    body = next((named[name] for name in ("Args", "Arguments", "Parameters") if name in named), "")
+    return before.strip(), _parameters(body)
+
+
+def _parameters(body: str) -> dict[str, str]:
+    lines = [line for line in body.splitlines() if line.strip()]
+    margin = min((len(line) - len(line.lstrip()) for line in lines), default=0)
+    found: dict[str, str] = {}
+    name = ""
+    for line in lines:
+        begun = _PARAMETER.match(line) if len(line) - len(line.lstrip()) == margin else None
+        if begun:
+            name = begun[1]
+            found[name] = begun[2].strip()
+        elif name:
+            found[name] = f"{found[name]} {line.strip()}".strip()
+    return found

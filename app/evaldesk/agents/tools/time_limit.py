@@ -1,0 +1,53 @@
+"""The time limit of a tool, for frameworks that call their tools themselves."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import Awaitable, Callable
+from contextvars import ContextVar
+from functools import partial, wraps
+from typing import Any, TypeVar
+
+from evaldesk.agents.in_thread import in_thread
+
+T = TypeVar("T")
+
+TOOL_LIMIT: ContextVar[float | None] = ContextVar("tool_limit", default=None)
+"""Seconds that a call of a tool may take in the turn that is played; None for as long as it wants."""
+
+
+class ToolFailedError(Exception):
+    """A tool that gave nothing; the text is for the model."""
+
+
+class ToolLateError(ToolFailedError):
+    """A tool that was not finished in time."""
+
+
+async def in_time(name: str, call: Callable[[], Awaitable[T]]) -> T:
+    """What `call` of the tool gives. Raises ToolLateError when it takes longer than the limit of the turn."""
+    limit = TOOL_LIMIT.get()
+    bound = asyncio.timeout(limit)
+    try:
+        async with bound:
+            return await call()
+    except TimeoutError as error:
+        if not bound.expired():
+            raise
+        raise ToolLateError(f"{name}: not finished within {limit:g} s") from error
+
+
+def unblocking(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The function as one that can be left behind: a plain one runs in a thread, which goes on when time is up."""
+    if inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function):
+        return function
+    if inspect.isgeneratorfunction(function) or inspect.iscoroutinefunction(type(function).__call__):
+        return function
+
+    @wraps(function)
+    async def threaded(*args: Any, **kwargs: Any) -> Any:
+        found = await in_thread(partial(function, *args, **kwargs))
+        return await found if inspect.isawaitable(found) else found
+
+    return threaded

@@ -1,0 +1,78 @@
+"""The simulated user of a watched chat, as an agent: each turn of it is what the user says next.
+
+Its session holds the turns of the chat so far; the message it is sent says nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from evaldesk.agents.agent import Agent
+from evaldesk.agents.kinds import AGENTS
+from evaldesk.agents.users.users import User, user_of
+from evaldesk.model import AgentDescription, AgentRef, Case, Event, JsonValue, Session
+from evaldesk.model.user import UserConfig
+from evaldesk.wire import from_json, to_json
+
+KIND = "evaldesk.agents.users.agent:adapt"
+END = "end of a simulated conversation"  # the author of the line that says why
+
+_MEMORY = "simulated_user"
+
+
+class Table(msgspec.Struct, frozen=True):
+    """Who plays what: the scenario, the run's user, and the agent whose module may offer one."""
+
+    scenario: dict[str, Any]
+    config: UserConfig
+    agent: AgentRef
+    default_model: str = ""
+
+
+def user_ref(agent: AgentRef, scenario: Mapping[str, JsonValue], config: UserConfig, default_model: str) -> AgentRef:
+    """The simulated user of `scenario` as an agent."""
+    declared = to_json(Table(dict(scenario), config, agent, default_model)).decode()
+    return AgentRef(f"{agent.id}~user", "", root=agent.root, folder=agent.folder, kind=KIND, declared=declared)
+
+
+def adapt(found: object, ref: AgentRef) -> Agent | None:
+    """The user that `ref` declares."""
+    return UserAgent(from_json(ref.declared, Table))
+
+
+@dataclass(frozen=True, slots=True)
+class UserAgent:
+    """Says what the user says next, or why there is nothing more to say."""
+
+    table: Table
+
+    def describe(self) -> AgentDescription:
+        """The model that plays the user."""
+        model = self.table.config.model or self.table.default_model
+        return AgentDescription("simulated user", "simulated_user", model=model or None)
+
+    async def reply(self, session: Session, message: str) -> AsyncIterator[Event]:
+        """One message of the user. Raises UsageError when nobody can play it, and ModelError."""
+        user = session.memory.setdefault(_MEMORY, self._user())
+        said = await user.next(session)  # type: ignore[attr-defined]
+        for event in said.events:
+            yield event
+        if said.error:
+            yield Event("error", error=said.error)
+        elif said.text is None:
+            yield Event("log", author=END, text=said.stop or "")
+        else:
+            yield Event("agent_message", text=said.text)
+
+    def _user(self) -> User:
+        agent = self.table.agent
+        if agent.target and not AGENTS.is_remote(agent.kind):
+            from evaldesk.agents.loading import load_agent
+
+            load_agent(agent)  # its module may offer the function that plays the user
+        case = Case("watched", scenario=self.table.scenario)
+        return user_of(case, agent.target, self.table.config, self.table.default_model)

@@ -1,0 +1,68 @@
+"""`evaldesk eval`: run eval sets from the shell, on the same engine and store, with the same verdicts."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from evaldesk.cli.eval.options import (
+    Sectioned,
+    asked_options,
+    gate_options,
+    how_options,
+    openhands_options,
+    osmosis_options,
+    output_options,
+    run_options,
+)
+
+if TYPE_CHECKING:
+    from evaldesk.cli.eval.request import EvalRequest
+
+
+@click.command(name="eval", cls=Sectioned)
+@click.argument("words", nargs=-1, metavar="[AGENT EVALSET[:CASE,CASE]...]")
+@how_options
+@run_options
+@gate_options
+@output_options
+@osmosis_options
+@openhands_options
+def evaluate(words: tuple[str, ...], **given: Any) -> None:
+    """Run eval sets with AGENT: a folder, module:attr, or samples/NAME.
+
+    Exit code 0: passed; 1: a gate failed; 2: wrong usage; 3: undecided; 130: interrupted.
+    Without a gate every trial must pass; with the options of `osmosis eval` and OpenHands no trial must.
+
+    \b
+    As `adk eval`:
+      evaldesk eval samples/hello_world evalsets/hello_world.evalset.json --n 5
+      evaldesk eval my_agent a.evalset.json:case_1,case_2 b.evalset.json --config_file_path test_config.json
+    As `osmosis eval`:
+      evaldesk eval -m server:agent_loop -d data.jsonl --eval-fn rewards:compute_reward --model openai/gpt-5-mini --n 5
+    As an OpenHands benchmark:
+      evaldesk eval --benchmark bench:process_instance -d instances.jsonl -l eval_gpt --config-file config.toml
+    In a build:
+      evaldesk eval my_agent my.evalset.json --n 5 --min-pass-rate 0.9 --junit results.xml --summary summary.md
+    """
+    from evaldesk.cli.eval.request import EvalRequest
+
+    sys.exit(_form(given)(EvalRequest(words=words, asked=asked_options(given), **given)))
+
+
+def _form(given: dict[str, Any]) -> Callable[[EvalRequest], int]:
+    """Which tool the command is spelled as."""
+    if given["benchmark"]:
+        from evaldesk.cli.eval.openhands_output import eval_openhands
+
+        return eval_openhands
+    if given["module"] or given["dataset"]:
+        from evaldesk.cli.eval.osmosis import eval_osmosis
+
+        return eval_osmosis
+    from evaldesk.cli.eval.adk import eval_adk
+
+    return eval_adk

@@ -1,0 +1,303 @@
+"""The output folder of an OpenHands benchmark: `metadata.json`, and `output.jsonl` that grows with every instance."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Container
+from dataclasses import replace
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import click
+
+from evaldesk.agents import agent_ref
+from evaldesk.cli.eval.outcome import play_and_judge
+from evaldesk.cli.eval.request import EvalRequest, Job
+from evaldesk.desk.criteria.criteria import given_criteria
+from evaldesk.desk.runs.file_places import git_head
+from evaldesk.desk.runs.numbers import case_rows
+from evaldesk.durable_files import append_file, make_folder, replace_file
+from evaldesk.errors import NotFoundError, UsageError
+from evaldesk.formats.openhands.writing import row_of
+from evaldesk.model import AgentRef, Case, Criterion, EvalSet, TrialResult, Turn
+from evaldesk.model.reports import artefact_text, reported_values
+from evaldesk.model.stored import RunSummary
+from evaldesk.paths import did_you_mean
+from evaldesk.reading.json_lines import read_lines
+from evaldesk.store import Store
+from evaldesk.transcripts.openhands_rows import FORM, test_result
+from evaldesk.transcripts.recorded import RecordedRun
+from evaldesk.wire import plain
+
+DEFAULT_ROOT = "evaluation/evaluation_outputs/outputs"
+AGENT_CLASS = "CodeActAgent"
+MASK = "**********"
+OUTPUT, METADATA, ERRORED = "output.jsonl", "metadata.json", "output_errored.jsonl"
+
+
+class InstanceOutput:
+    """Rows of instances; those with an error are run again, and a last line that was torn is taken off.
+
+    `finished` are the instances that need not be run again. With n above 1 each trial has a folder of its own, whose
+    name ends in `-run_1` and so on.
+    """
+
+    def __init__(self, folder: Path, metadata: dict[str, Any], evalset: EvalSet, *, n: int) -> None:
+        self._folders = [folder] if n == 1 else [folder.with_name(f"{folder.name}-run_{i + 1}") for i in range(n)]
+        self._metadata = metadata
+        self._cases = {case.id: case for case in evalset.cases}
+        self._has_begun = False
+        self._written: set[tuple[int, int]] = set()
+        self._rows = [_kept_rows(each / OUTPUT) for each in self._folders]
+        finished = [{_id(row) for row in rows if not row.get("error")} for rows in self._rows]
+        self.finished = set.intersection(*finished)
+        if n > 1 and any(finished) and any(each != self.finished for each in finished):
+            raise UsageError(f"{folder}-run_*: these outputs are of different instances; go on with each by --n 1")
+
+    @property
+    def place(self) -> str:
+        """The files of the rows, in words; empty where there are none."""
+        files = [file for folder in self._folders if (file := folder / OUTPUT).is_file()]
+        more = f", and {len(files) - 1:,} more for the other trials" if len(files) > 1 else ""
+        return f"{files[0]}{more}" if files else ""
+
+    def _begin(self, todo: Container[str]) -> None:
+        """Make the folders, write the metadata, and move the rows that are run again out of the way."""
+        for folder, rows in zip(self._folders, self._rows, strict=True):
+            make_folder(folder)
+            _write_metadata(folder / METADATA, {**self._metadata, "eval_output_dir": str(folder)})
+            again = [row for row in rows if _id(row) in todo]
+            if again:
+                append_file(folder / ERRORED, "".join(map(_line, again)).encode())
+            kept = [row for row in rows if _id(row) not in todo]
+            replace_file(folder / OUTPUT, "".join(map(_line, kept)).encode())
+
+    def update(self, store: Store, run: RunSummary) -> None:
+        """Append the rows of the trials that ended since the last call; the first one begins the files."""
+        if not self._has_begun:
+            self._has_begun = True
+            self._begin(set(store.runs.case_ids(run.id).values()))
+        if run.n_done == len(self._written):
+            return
+        for row in case_rows(store, run.id):
+            for index, mark in enumerate(row.strip):
+                key = (row.case_index, index)
+                if mark != "." and key not in self._written:
+                    self._written.add(key)
+                    self._append(index, row.case_id, store.runs.trial(run.id, *key))
+
+    def _append(self, index: int, case_id: str, result: TrialResult) -> None:
+        folder = self._folders[index]
+        metadata = {**self._metadata, "eval_output_dir": str(folder)}
+        append_file(folder / OUTPUT, instance_row(self._cases[case_id], result, metadata).encode())
+
+
+def instance_row(case: Case, result: TrialResult, metadata: dict[str, Any]) -> str:
+    """The line of a trial: what the benchmark returned, as it was, with what it left out added at its end.
+
+    What `teardown` returned is added to its test result. Without a row of the benchmark, one is made of the trial.
+    """
+    run = RecordedRun(str(metadata["dataset"]), AGENT_CLASS, (case,), (result,))
+    made = {**row_of(run, replace(result, case_index=0)), "metadata": metadata, "instance": dict(case.extra)}
+    reported = reported_values(result.transcript).get("test_result")
+    made["test_result"] = plain(reported) if isinstance(reported, dict) else {}
+    text = artefact_text(result.transcript, FORM)
+    if text is None:
+        return _line(made)
+    row = json.loads(text)
+    changed = {"test_result": made["test_result"]} if made["test_result"] != test_result(row) else {}
+    added = {key: value for key, value in made.items() if key not in row and key not in ("history", "metrics")}
+    return _line({**row, **changed, **added}) if changed or added else f"{text}\n"
+
+
+def metadata_of(request: EvalRequest, dataset: str, max_iterations: int) -> dict[str, Any]:
+    """What OpenHands calls EvalMetadata; the key of the model is masked. Raises UsageError for an unknown profile."""
+    return {
+        "agent_class": AGENT_CLASS,
+        "llm_config": _llm_config(request),
+        "agent_config": None,
+        "max_iterations": max_iterations,
+        "eval_output_dir": "",
+        "start_time": datetime.now().astimezone().strftime("%Y-%m-%d %H:%M:%S"),
+        "git_commit": git_head(Path.cwd()),
+        "dataset": dataset,
+        "data_split": None,
+        "details": {},
+        "condenser_config": None,
+        "instruction_template_name": os.environ.get("INSTRUCTION_TEMPLATE_NAME"),
+    }
+
+
+def output_folder(request: EvalRequest, metadata: dict[str, Any]) -> Path:
+    """`<root>/<dataset>/<agent>/<model>_maxiter_<N>[_N_<note>]`."""
+    model = str(metadata["llm_config"]["model"]).rpartition("/")[2].replace(":", "_").replace("@", "-")
+    note = f"_N_{request.eval_note}" if request.eval_note else ""
+    name = f"{model}_maxiter_{metadata['max_iterations']}{note}".replace(os.sep, "_")
+    return Path(request.eval_output_dir or DEFAULT_ROOT) / str(metadata["dataset"]) / AGENT_CLASS / name
+
+
+def _llm_config(request: EvalRequest) -> dict[str, Any]:
+    if not request.llm_config:
+        return {
+            "model": request.asked.get("model") or "none",
+            "base_url": request.asked.get("base_url"),
+            "api_key": None,
+        }
+    from evaldesk.agents.openhands.llm_profiles import read_profile
+
+    profile = read_profile(Path(request.config_file), request.llm_config, os.environ)
+    shown = {
+        "model": profile.model,
+        "api_key": MASK if profile.api_key else None,
+        "base_url": profile.base_url,
+        "temperature": profile.temperature,
+        "top_p": profile.top_p,
+        "max_output_tokens": profile.max_output_tokens,
+        "num_retries": profile.num_retries,
+        "timeout": profile.timeout,
+        "custom_llm_provider": profile.custom_llm_provider,
+        "seed": profile.seed,
+    }
+    return shown | {name: value for name, value in profile.extra.items() if "key" not in name.lower()}
+
+
+def _kept_rows(path: Path) -> list[dict[str, Any]]:
+    """The rows of an earlier start; the last row of an instance counts. Raises UsageError for a broken line inside."""
+    try:
+        lines = path.read_bytes().split(b"\n")
+    except FileNotFoundError:
+        return []
+    rows: dict[str, dict[str, Any]] = {}
+    for number, line in enumerate(lines, 1):
+        if not line.strip():
+            continue
+        try:
+            row = json.loads(line)
+            rows[_id(row)] = row
+        except (ValueError, TypeError, KeyError) as error:
+            if number == len(lines):  # without a line end: the process died while it wrote
+                continue
+            raise UsageError(f"{path}, line {number}: no row of an instance ({error}); repair or remove it") from error
+    return list(rows.values())
+
+
+def _write_metadata(path: Path, metadata: dict[str, Any]) -> None:
+    """An earlier start keeps what it said; later ones are added to its `evaldesk.sessions`."""
+    now = {"start_time": metadata["start_time"], "git_commit": metadata["git_commit"]}
+    try:
+        first = json.loads(path.read_text("utf-8"))
+    except (OSError, ValueError):
+        first = metadata
+    sessions = [*first.get("evaldesk", {}).get("sessions", []), now]
+    whole = {**first, "evaldesk": {"sessions": sessions}}
+    replace_file(path, (json.dumps(whole, indent=2, ensure_ascii=False) + "\n").encode())
+
+
+def _id(row: dict[str, Any]) -> str:
+    return str(row["instance_id"])
+
+
+def _line(row: dict[str, Any]) -> str:
+    return json.dumps(row, ensure_ascii=False) + "\n"
+
+
+DEFAULT_ITERATIONS = 30
+SAMPLE_SEED = 42  # that of OpenHands, so that the same instances are drawn
+QUESTIONS = ("instruction", "question", "problem_statement", "prompt")
+
+
+def eval_openhands(request: EvalRequest) -> int:
+    """Process the instances that `output.jsonl` does not have yet; gives the exit code."""
+    if not request.dataset:
+        raise UsageError("--benchmark needs -d: the instances, such as -d instances.jsonl")
+    if request.words or request.module:
+        raise UsageError("the benchmark is named by --benchmark and the instances by -d; leave the rest out")
+    path = Path(request.dataset)
+    evalset = read_instances(path)
+    chosen = _chosen(evalset, request)
+    metadata = metadata_of(request, path.stem, request.max_iterations or DEFAULT_ITERATIONS)
+    folder = output_folder(request, metadata)
+    output = InstanceOutput(folder, metadata, evalset, n=request.value("n"))
+    todo = [case_id for case_id in chosen if case_id not in output.finished]
+    if not todo:
+        every = "The one instance is" if len(chosen) == 1 else f"All {len(chosen):,} instances are"
+        click.echo(f"{every} done already; nothing to do. Output: {output.place}")
+        return 0
+    if output.finished:
+        click.echo(
+            f"{len(chosen) - len(todo):,} of {len(chosen):,} instances are done; continuing with the rest.", err=True
+        )
+    agent = _agent(request, metadata, folder)
+    options = request.options(tuple(todo), _criteria(request))
+    if request.eval_num_workers:
+        options = options.but(concurrency=request.eval_num_workers)
+    job = Job(agent, evalset, path, options, on_progress=output.update)
+    code = play_and_judge(request, [job])
+    if output.place:
+        click.echo(f"Output: {output.place}", err=request.is_json)
+    return code
+
+
+def read_instances(path: Path) -> EvalSet:
+    """Rows with `instance_id` as cases; every column is kept. Raises UsageError, FormatError with the line."""
+    if not path.is_file():
+        hint = did_you_mean(path, "name the instances, one JSON object a line")
+        raise UsageError(f"{path} is not a file; {hint}")
+    cases: dict[str, Case] = {}
+    for line in read_lines(path.read_bytes(), str(path)):
+        row = line.value
+        if not isinstance(row, dict) or not isinstance(row.get("instance_id"), str | int):
+            raise line.error("wanted an object with instance_id")
+        case = _case(row)
+        if case.id in cases:
+            raise line.error(f"the instance_id {case.id!r} is there twice")
+        cases[case.id] = case
+    if not cases:
+        raise UsageError(f"{path} holds no instance")
+    return EvalSet(path.stem, cases=tuple(cases.values()))
+
+
+def _case(row: dict[str, Any]) -> Case:
+    query = next((row[name] for name in QUESTIONS if isinstance(row.get(name), str)), str(row["instance_id"]))
+    return Case(str(row["instance_id"]), (Turn(query),), extra=row)
+
+
+def _chosen(evalset: EvalSet, request: EvalRequest) -> list[str]:
+    """The ids to process: those named, else a sample of `--eval-n-limit`, else all."""
+    ids = [case.id for case in evalset.cases]
+    if request.eval_ids:
+        named = [name.strip() for name in request.eval_ids.split(",") if name.strip()]
+        for name in named:
+            if name not in ids:
+                raise NotFoundError.among("instance", name, ids)
+        return named
+    if not request.eval_n_limit or request.eval_n_limit >= len(ids):
+        return ids
+    import pandas as pd
+
+    drawn = pd.Series(ids).sample(request.eval_n_limit, random_state=SAMPLE_SEED)
+    return [str(each) for each in drawn]
+
+
+def _criteria(request: EvalRequest) -> tuple[Criterion, ...]:
+    if request.criteria:
+        return request.named_criteria
+    if request.config_file_path:
+        return given_criteria(request.config_file_path)
+    return (Criterion("reported_value", 1.0, {"path": f"test_result.{request.score_key}"}),)
+
+
+def _agent(request: EvalRequest, metadata: dict[str, Any], folder: Path) -> AgentRef:
+    from evaldesk.agents.openhands.benchmark import KIND, declared_options
+
+    named = {
+        "llm": request.llm_config or "",
+        "config_file": str(Path(request.config_file).resolve()),
+        "max_iterations": metadata["max_iterations"],
+        "dataset": metadata["dataset"],
+        "note": request.eval_note or "",
+        "output_folder": str(folder),
+    }
+    return replace(agent_ref(str(request.benchmark)), kind=KIND, declared=declared_options(**named))

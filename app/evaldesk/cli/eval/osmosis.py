@@ -1,0 +1,125 @@
+"""`evaldesk eval -m server:loop -d data.jsonl --eval-fn rewards:f`, as `osmosis eval`. (reference/osmosis.md 5)"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import click
+
+from evaldesk.agents import agent_ref
+from evaldesk.cli.eval.osmosis_results import compared, summary_objects
+from evaldesk.cli.eval.outcome import play_and_judge
+from evaldesk.cli.eval.playing import Played
+from evaldesk.cli.eval.request import EvalRequest, Job
+from evaldesk.cli.files.exchange_files import read_path
+from evaldesk.desk.criteria.criteria import function_criterion, given_criteria
+from evaldesk.errors import UsageError
+from evaldesk.model import Criterion, EvalSet
+from evaldesk.paths import did_you_mean
+from evaldesk.store import Store
+from evaldesk.wording.comparison import comparison_sentence, pairing_note
+from evaldesk.wording.printable import printable
+
+KEY_VARIABLE = "EVALDESK_API_KEY"
+REWARD = Criterion("reported_value", 1.0, {"path": "reward"})
+
+
+def eval_osmosis(request: EvalRequest) -> int:
+    """Run the rows of a data set, with a second model beside where one is named; gives the exit code."""
+    _check(request)
+    path = Path(str(request.dataset))
+    evalset = read_dataset(path)
+    chosen = _chosen_ids(evalset, request)
+    request = _with_key(request)
+    agent = agent_ref(str(request.module))
+    # The threshold is one of scores here, not the share of trials that must pass.
+    options = request.options(chosen, _criteria(request)).but(pass_threshold=1.0)
+    jobs = [Job(agent, evalset, path, options)]
+    if request.baseline_model:
+        url = request.baseline_base_url or request.asked.get("base_url")
+        second = options.but(model=request.baseline_model, base_url=url)
+        jobs.append(Job(agent, evalset, path, second, is_baseline=True))
+    return play_and_judge(request, jobs, show_more=_show_summary)
+
+
+def read_dataset(path: Path) -> EvalSet:
+    """The rows as an eval set. Raises UsageError, FormatError."""
+    if not path.is_file():
+        hint = did_you_mean(path, "name one with -d, such as -d data.jsonl")
+        raise UsageError(f"Dataset file not found: {path}; {hint}")
+    imported = read_path(path)
+    if imported.evalset is None:
+        raise UsageError(f"{path} holds results, not rows; name a data set: .jsonl, .json, .parquet or .csv")
+    return imported.evalset
+
+
+def _check(request: EvalRequest) -> None:
+    if not request.module:
+        raise UsageError("-d needs -m: the agent, such as -m server:agent_loop")
+    if not request.dataset:
+        raise UsageError("-m needs -d: the data set, such as -d data.jsonl")
+    if request.words:
+        raise UsageError(f"{request.words[0]!r}: the agent is named by -m and the data by -d; leave the rest out")
+    if request.baseline_base_url and not request.baseline_model:
+        raise UsageError("--baseline-base-url requires --baseline-model.")
+    if request.api_key and request.asked.get("api_key_env"):
+        raise UsageError("--api-key and --api-key-env: name one of them, better the second")
+    names = request.eval_fns
+    twice = next((name for name in names if names.count(name) > 1), None)
+    if twice:
+        raise UsageError(f"Duplicate eval function path: {twice!r}")
+    for name in names:
+        module, colon, function = name.rpartition(":")
+        if not (module and colon and function):
+            raise UsageError(
+                f"Invalid eval function path {name!r}. Expected format: 'module:function' "
+                "(e.g., 'rewards:compute_reward')"
+            )
+
+
+def _criteria(request: EvalRequest) -> tuple[Criterion, ...]:
+    """The functions, each found from the current folder; else the criteria file; else the reward of a grader."""
+    threshold = request.value("pass_threshold")
+    here = str(Path.cwd())
+    if request.eval_fns:
+        found = [function_criterion(name, threshold) for name in request.eval_fns]
+        return tuple(replace(each, options={**each.options, "root": here}) for each in found)
+    if request.criteria:
+        return request.named_criteria
+    if request.config_file_path:
+        return given_criteria(request.config_file_path)
+    return (replace(REWARD, threshold=threshold),)
+
+
+def _chosen_ids(evalset: EvalSet, request: EvalRequest) -> tuple[str, ...] | None:
+    if not request.offset and request.limit is None:
+        return None
+    end = None if request.limit is None else request.offset + request.limit
+    chosen = tuple(case.id for case in evalset.cases[request.offset : end])
+    if not chosen:
+        raise UsageError(f"No rows to evaluate: --offset {request.offset} is past the {len(evalset.cases):,} rows")
+    return chosen
+
+
+def _with_key(request: EvalRequest) -> EvalRequest:
+    """A key that was typed is handed to the workers in their environment, and is kept nowhere."""
+    if not request.api_key:
+        return request
+    os.environ[KEY_VARIABLE] = request.api_key
+    return replace(request, api_key=None, asked={**request.asked, "api_key_env": KEY_VARIABLE})
+
+
+def _show_summary(store: Store, played: Sequence[Played]) -> None:
+    """Each function as Osmosis reckons it, then the two models row by row."""
+    for each, summary in zip(played, summary_objects(store, played), strict=True):
+        model = each.run.config.model or each.run.config.agent_model or "the agent's own model"
+        click.echo(click.style(f"{printable(model)}", bold=True) + " (as Osmosis counts: an errored run scores 0)")
+        for name, found in summary["eval_fns"].items():
+            numbers = ", ".join(f"{key.replace('pass_at_', 'pass@')} {value:.3f}" for key, value in found.items())
+            click.echo(f"  {printable(name)}: {numbers}")
+    for name, comparison in compared(store, played).items():
+        note = pairing_note(comparison) if comparison else ""
+        click.echo(f"{printable(name)} against the baseline: {comparison_sentence(comparison)}. {note}".rstrip())

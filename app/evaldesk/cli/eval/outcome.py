@@ -1,0 +1,235 @@
+"""The end of `evaldesk eval`: what is printed, what the run concludes, what is written, and the exit code."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
+from dataclasses import replace
+from typing import Any, ParamSpec, TypeAlias, TypeVar
+
+import click
+
+from evaldesk.cli.broken_pipe import reader_may_leave
+from evaldesk.cli.eval.output_files import check_outputs, show_annotations, write_outputs
+from evaldesk.cli.eval.playing import EXIT_INTERRUPTED, Played, plan_job, play_jobs, resume_command
+from evaldesk.cli.eval.report import report_error, show_details, show_result
+from evaldesk.cli.eval.request import EvalRequest, Job
+from evaldesk.cli.eval.result_json import read_baseline, result_json
+from evaldesk.desk.desk import Desk
+from evaldesk.desk.other_tools import CALLED
+from evaldesk.desk.runs.gates import Ending, RunNumbers, conclude
+from evaldesk.desk.runs.numbers import joined_numbers, other_verdicts, planned_numbers, played_cases, run_numbers
+from evaldesk.desk.runs.plan import RunPlan, Unjudged
+from evaldesk.errors import AgentError, UsageError
+from evaldesk.model import Conclusion, Gates
+from evaldesk.run_options import OWN
+from evaldesk.statistics.case_comparison import Baseline, compare_cases
+from evaldesk.store import Store
+from evaldesk.wording.metrics import needs_words
+from evaldesk.wording.printable import in_one_line
+from evaldesk.wording.words import conclusion_words
+
+P = ParamSpec("P")
+T = TypeVar("T")
+ShowMore: TypeAlias = Callable[[Store, Sequence[Played]], None]
+EXIT_ERRORS = 3
+COLOURS = {"passed": "green", "failed": "red", "undecided": "yellow", "interrupted": "yellow"}
+MARKS = {"held": ("✓ held  ", "green"), "failed": ("✗ failed", "red"), "undecided": ("? open  ", "yellow")}
+
+
+def nothing_more(store: Store, played: Sequence[Played]) -> None:
+    """There is nothing else to show."""
+
+
+def play_and_judge(request: EvalRequest, jobs: Sequence[Job], *, show_more: ShowMore = nothing_more) -> int:
+    """Play, show, judge, write; gives the exit code. What can be refused is refused before anything is played."""
+    gates = request.gates
+    check_outputs(request)
+    desk = Desk.open(request.settings())
+    try:
+        baseline = read_baseline(desk.store, request.baseline) if request.baseline is not None else None
+    except BaseException:
+        desk.store.close()
+        raise
+    try:
+        return asyncio.run(_play_and_judge(desk, request, jobs, gates, baseline, show_more))
+    except asyncio.CancelledError:
+        click.echo("Stopped before anything was played.", err=True)
+        return EXIT_INTERRUPTED
+
+
+async def _play_and_judge(
+    desk: Desk,
+    request: EvalRequest,
+    jobs: Sequence[Job],
+    gates: Gates,
+    baseline: Baseline | None,
+    show_more: ShowMore,
+) -> int:
+    try:
+        try:
+            if request.check:
+                is_cost_limited = gates.max_cost is not None
+                return await check_jobs(desk, jobs, is_json=request.is_json, is_cost_limited=is_cost_limited)
+            played, left_out = await play_jobs(
+                desk,
+                jobs,
+                is_quiet=request.quiet or request.is_json,
+                max_cost=gates.max_cost,
+                baseline=baseline,
+            )
+        except AgentError as error:
+            report_error(jobs[0].agent.id, error)
+            return EXIT_ERRORS
+        ending = _inside(click.get_current_context(silent=True), end)
+        return await asyncio.to_thread(ending, desk, request, played, left_out, baseline, show_more)
+    finally:
+        await desk.close()
+
+
+def end(
+    desk: Desk,
+    request: EvalRequest,
+    played: Sequence[Played],
+    left_out: Sequence[RunPlan],
+    baseline: Baseline | None,
+    show_more: ShowMore,
+) -> int:
+    """Conclude, write the files that were asked for, and show what was played as long as somebody reads."""
+    own = [each for each in played if not each.job.is_baseline]
+    cases = played_cases(desk.store.runs, [each.run for each in own]) if baseline else ()
+    change = compare_cases(baseline.name, baseline.cases, cases) if baseline else None
+    conclusion = conclude(request.gates, _numbers(desk, played, left_out), change)
+    trouble: UsageError | None = None
+    try:
+        write_outputs(desk.store, request, played, conclusion, change)
+    except UsageError as error:  # said after the verdict, which is worth more
+        trouble = error
+    with reader_may_leave():
+        if request.is_json:
+            click.echo(result_json(desk.store, own, conclusion, change))
+        else:
+            _show(desk, request, played)
+            show_more(desk.store, played)
+            show_other_verdicts(desk.store, played, request.spelled)
+            show_conclusion(conclusion, has_gates=not request.gates.asks_nothing)
+        if request.annotations:
+            show_annotations(desk.store, own, conclusion, is_json=request.is_json)
+    stopped = next((each for each in played if each.run.status == "stopped"), None)
+    if stopped:
+        _say_how_to_resume(stopped, request)
+    if trouble:
+        raise trouble
+    return conclusion.exit_code
+
+
+def _numbers(desk: Desk, played: Sequence[Played], left_out: Sequence[RunPlan]) -> RunNumbers:
+    """The planned trials of the command. Of a second model only how its run ended counts."""
+    own = [run_numbers(desk.store, each.run) for each in played if not each.job.is_baseline]
+    own += [planned_numbers(plan) for plan in left_out]
+    others = [each for each in played if each.job.is_baseline and not each.is_overspent]
+    numbers = joined_numbers(own)
+    endings = (*numbers.endings, *(Ending(each.run.status, each.run.reason) for each in others))
+    return replace(numbers, endings=endings)
+
+
+def _inside(context: click.Context | None, call: Callable[P, T]) -> Callable[P, T]:
+    """`call` for another thread, in the context of this one: it says whether there are colours."""
+
+    def inside(*arguments: P.args, **options: P.kwargs) -> T:
+        with context.scope(cleanup=False) if context else nullcontext():
+            return call(*arguments, **options)
+
+    return inside
+
+
+def _show(desk: Desk, request: EvalRequest, played: Sequence[Played]) -> None:
+    for each in played:
+        if len(played) > 1:
+            click.echo(click.style(in_one_line(each.job.evalset.name or each.job.evalset.id), bold=True))
+        if request.print_detailed_results:
+            show_details(desk.store, each.run)
+        show_result(desk.store, each.run, is_quiet=request.quiet)
+
+
+def show_other_verdicts(store: Store, played: Sequence[Played], spelled: str) -> None:
+    """Every verdict that ADK, Osmosis or OpenHands would not give, where their rules apply."""
+    for each in played:
+        if each.run.config.compat != OWN:
+            click.echo(f"Judged as {CALLED[each.run.config.compat]} does.")
+        for found in other_verdicts(store, each.run, spelled):
+            click.echo(in_one_line(str(found)))
+
+
+def show_conclusion(conclusion: Conclusion, *, has_gates: bool = False) -> None:
+    """Each gate with its answer, and the conclusion with the first reason where it is not `passed`."""
+    for gate in conclusion.gates if has_gates else ():
+        mark, colour = MARKS[gate.answer]
+        click.echo(f"{click.style(mark, fg=colour)} {gate.name}: {gate.sentence}")
+    if conclusion.is_passed:
+        return
+    said = in_one_line(conclusion_words(conclusion))
+    click.echo(click.style(said.capitalize()[: len(conclusion.outcome)], fg=COLOURS[conclusion.outcome]), nl=False)
+    click.echo(said[len(conclusion.outcome) :])
+
+
+def _say_how_to_resume(left: Played, request: EvalRequest) -> None:
+    run = left.run
+    click.echo(
+        f"Stopped: {run.n_done:,} of {run.n_trials:,} trials are done and stored. "
+        f"Continue with: {resume_command(run.id, request.home)}",
+        err=True,
+    )
+
+
+MOST_NAMED = 10
+
+
+async def check_jobs(desk: Desk, jobs: Sequence[Job], *, is_json: bool, is_cost_limited: bool) -> int:
+    """Say what each job comes to; gives the exit code. Raises AgentError, UsageError."""
+    found = [plan_facts(await plan_job(desk, job, is_cost_limited=is_cost_limited)) for job in jobs]
+    if is_json:
+        click.echo(json.dumps({"runs": found}, indent=2, ensure_ascii=False))
+        return 0
+    for facts in found:
+        _show_check(facts)
+    return 0
+
+
+def plan_facts(plan: RunPlan) -> dict[str, Any]:
+    """The run as it would be stored, and the cases that a metric will have nothing to say about."""
+    config = plan.config
+    return {
+        "agent": config.agent.id,
+        "model": config.model or config.agent_model,
+        "evalset_id": config.evalset_id,
+        "n": config.n,
+        "n_cases": len(plan.cases),
+        "n_trials": plan.n_trials,
+        "criteria": [{"metric": each.metric, "threshold": each.threshold} for each in config.criteria],
+        "unscored": [_unjudged(each) for each in plan.foresight.unscored],
+        "not_applicable": [_unjudged(each) for each in plan.foresight.not_applicable],
+    }
+
+
+def _unjudged(found: Unjudged) -> dict[str, Any]:
+    return {"metric": found.metric or None, "reason": found.reason, "case_ids": list(found.case_ids)}
+
+
+def _show_check(facts: dict[str, Any]) -> None:
+    n_cases = facts["n_cases"]
+    cases = "1 case" if n_cases == 1 else f"{n_cases:,} cases"
+    trials = f"{cases} x {facts['n']} = {facts['n_trials']:,} trials"
+    model = facts["model"] or "a model of its own, or none"
+    click.echo(in_one_line(f"{facts['evalset_id']}: {trials} of {facts['agent']} with {model}"))
+    for criterion in facts["criteria"]:
+        words = needs_words(criterion["metric"], criterion["threshold"])
+        click.echo(in_one_line(f"{criterion['metric']}: {words}"))
+    for kind, word, color in (("unscored", "unscored ", "yellow"), ("not_applicable", "not applicable ", None)):
+        for each in facts[kind]:
+            names = ", ".join(each["case_ids"][:MOST_NAMED]) + (", …" if len(each["case_ids"]) > MOST_NAMED else "")
+            by = f" by {each['metric']}" if each["metric"] else ""
+            said = f"{len(each['case_ids']):,} of {n_cases:,}{by}: {each['reason']} ({names})"
+            click.echo(click.style(word, fg=color) + in_one_line(said))

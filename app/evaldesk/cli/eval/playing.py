@@ -1,0 +1,147 @@
+"""Plays runs for a command: one after the other, with progress, until they end or somebody presses Ctrl-C."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import shlex
+import signal
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import click
+
+from evaldesk.cli.eval.progress import shown_progress
+from evaldesk.cli.eval.request import Job
+from evaldesk.desk.desk import Desk
+from evaldesk.desk.runs.budget import is_more
+from evaldesk.desk.runs.evaluating import subject_of
+from evaldesk.desk.runs.model_check import check_prices
+from evaldesk.desk.runs.numbers import compared_plans
+from evaldesk.desk.runs.plan import RunPlan
+from evaldesk.desk.runs.runs import RunDesk
+from evaldesk.model.stored import RunSummary
+from evaldesk.statistics.case_comparison import Baseline
+
+EXIT_INTERRUPTED = 130
+
+
+@dataclass(frozen=True, slots=True)
+class Played:
+    """A job and the run it came to; `is_overspent` when it was stopped because its trials cost too much."""
+
+    job: Job
+    run: RunSummary
+    is_overspent: bool = False
+
+
+class Interruption:
+    """What Ctrl-C does: the first ends the run when what is in flight has ended, the second ends it at once.
+
+    The third ends this process, should the second wait for something such as a full disk.
+    """
+
+    def __init__(self, runs: RunDesk, say: Callable[[str], None]) -> None:
+        self.n = 0
+        self.run_id: int | None = None
+        self._runs = runs
+        self._say = say
+        self._task = asyncio.current_task()
+        self._stops: set[asyncio.Task[None]] = set()
+
+    def __call__(self) -> None:
+        """Ctrl-C was pressed."""
+        self.n += 1
+        if self.run_id is None:
+            if self._task:
+                self._task.cancel()
+            return
+        if self.n > 2:
+            os._exit(EXIT_INTERRUPTED)  # what is finished is stored, and workers end with their parent
+        self._say("Finishing what is in flight; press Ctrl-C again to stop at once" if self.n == 1 else "Stopping")
+        stop = asyncio.create_task(self._runs.stop(self.run_id, cancel=self.n > 1))
+        self._stops.add(stop)
+        stop.add_done_callback(self._stops.discard)
+
+
+async def play_jobs(
+    desk: Desk,
+    jobs: Sequence[Job],
+    *,
+    is_quiet: bool,
+    max_cost: float | None = None,
+    baseline: Baseline | None = None,
+) -> tuple[list[Played], list[RunPlan]]:
+    """Play every job; gives the runs, and the plans that an interruption or `max_cost` US dollars kept from beginning.
+
+    Raises AgentError, UsageError, CancelledError.
+    """
+    desk.poll_requests()
+    plans = [await plan_job(desk, job, is_cost_limited=max_cost is not None) for job in jobs]
+    if baseline is not None:
+        n_own = sum(not job.is_baseline for job in jobs)  # a second model plays the same cases after them
+        plans = [*compared_plans(plans[:n_own], baseline), *compared_plans(plans[n_own:], baseline)]
+    played: list[Played] = []
+    for job, plan in zip(jobs, plans, strict=True):
+        spent = sum(each.run.cost for each in played if each.job.is_baseline == job.is_baseline)
+        left = None if max_cost is None else max_cost - spent
+        summary, is_interrupted = await _play(desk, job, plan, is_quiet=is_quiet, max_cost=left)
+        is_overspent = not is_interrupted and summary.status == "stopped" and is_more(summary.cost, left)
+        played.append(Played(job, summary, is_overspent))
+        if is_interrupted or is_overspent:
+            break
+    return played, plans[len(played) :]
+
+
+async def plan_job(desk: Desk, job: Job, *, is_cost_limited: bool = False) -> RunPlan:
+    """The run of a job, with the agent asked what it is. Raises AgentError, UsageError."""
+    description = await desk.host.describe(job.agent)
+    path = job.path.resolve()
+    known = next((file.id for file in await asyncio.to_thread(desk.evalsets.list) if file.path == path), "")
+    subject = await asyncio.to_thread(subject_of, job.agent, job.evalset, path, description, known)
+    plan = desk.runs.plan_for(subject, job.options)
+    if is_cost_limited:
+        await check_prices(desk.host, plan, description)
+    return plan
+
+
+async def _play(
+    desk: Desk, job: Job, plan: RunPlan, *, is_quiet: bool, max_cost: float | None
+) -> tuple[RunSummary, bool]:
+    with shown_progress(is_quiet=is_quiet) as show:
+        interruption = Interruption(desk.runs, lambda line: click.echo(line, err=True))
+
+        def on_progress(summary: RunSummary) -> None:
+            interruption.run_id = summary.id
+            job.on_progress(desk.store, summary)
+            show(summary, desk.runs.trouble(summary.id) or desk.runs.pause(summary.id))
+
+        with on_interrupt(interruption):
+            summary = await desk.runs.run_to_end(plan, on_progress, max_cost=max_cost)
+    return summary, interruption.n > 0
+
+
+@contextlib.contextmanager
+def on_interrupt(call: Callable[[], None]) -> Iterator[None]:
+    """Call `call` at each Ctrl-C, where this thread can."""
+    loop = asyncio.get_running_loop()
+    numbers = (signal.SIGINT, signal.SIGTERM)
+    try:
+        for number in numbers:
+            loop.add_signal_handler(number, call)
+    except (NotImplementedError, RuntimeError, ValueError):  # not here, or not in this thread
+        yield
+        return
+    try:
+        yield
+    finally:
+        for number in numbers:
+            loop.remove_signal_handler(number)
+
+
+def resume_command(run_id: int, workspace: Path) -> str:
+    """The command that goes on with a run, from the folder where the person is."""
+    place = "" if workspace == Path.cwd() else f" --workspace {shlex.quote(str(workspace))}"
+    return f"evaldesk run resume {run_id}{place}"

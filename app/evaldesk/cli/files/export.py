@@ -1,0 +1,85 @@
+"""`evaldesk export`: an eval set or a run of the workspace as a file."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from evaldesk.cli.files.exchange_files import open_home, write_bytes
+from evaldesk.errors import NotFoundError
+
+if TYPE_CHECKING:
+    from evaldesk.settings import Settings
+
+
+from evaldesk.cli.runs.shared import named_run, opened_store, workspace_option
+
+DEFAULT_EVALSET, DEFAULT_RUN = "adk", "adk-results"
+
+
+@click.command()
+@click.argument("what", metavar="EVALSET|RUN")
+@click.option("--format", "format_name", metavar="FORMAT", help="adk for an eval set, adk-results for a run.")
+@click.option("-o", "--output", metavar="FILE", help="Output file; default: the stream.")
+@click.option("--force", is_flag=True, help="Replace an existing FILE.")
+@click.option("--workspace", help="The folder with .evaldesk; default: the current folder.")
+def export(what: str, format_name: str | None, output: str | None, force: bool, workspace: str | None) -> None:
+    """Export an eval set by its name, or a run by its number.
+
+    Formats of a run: adk-results, osmosis-results, openhands, atif, otel, csv, and criteria for its
+    criteria alone.
+
+    \b
+    evaldesk export hello_world --format osmosis-jsonl -o hello.jsonl
+    evaldesk export 12 --format csv -o run.csv
+    evaldesk export 12 --format criteria -o test_config.json
+    """
+    settings = open_home(workspace)
+    if what.isdecimal():
+        data = _run(settings, int(what), format_name or DEFAULT_RUN)
+    else:
+        data = _evalset(settings, what, format_name or DEFAULT_EVALSET)
+    write_bytes(data, output, is_forced=force)
+
+
+def _run(settings: Settings, run_id: int, format_name: str) -> bytes:
+    from evaldesk.desk.evalsets.exporting import export_run
+    from evaldesk.store import Store
+
+    with Store.open(settings.database, must_exist=True) as store:
+        return export_run(store, run_id, format_name).data
+
+
+def _evalset(settings: Settings, name: str, format_name: str) -> bytes:
+    from evaldesk.formats.files import write_file
+    from evaldesk.store.evalsets.files import EvalSetFiles
+
+    files = EvalSetFiles(settings.roots, settings.evalset_folder, settings.state_folder / "trash")
+    found = files.list()
+    file = next((each for each in found if name in (each.name, each.id)), None)
+    if file is None:
+        raise NotFoundError.among("eval set", name, [each.name for each in found])
+    return write_file(files.read(file.id)[0], format_name)
+
+
+@click.command(name="export")
+@click.argument("name")
+@click.option("--format", "format_name", default="csv", show_default=True, metavar="FORMAT", help="What to write.")
+@click.option("-o", "--output", metavar="FILE", help="Output file; default: the stream.")
+@click.option("--force", is_flag=True, help="Replace an existing FILE.")
+@workspace_option
+def export_run_command(name: str, format_name: str, output: str | None, force: bool, workspace: str | None) -> None:
+    """Write the finished trials of the run NAME as a file: csv, adk-results, osmosis-results, openhands.
+
+    Other formats are atif, otel, and criteria for the criteria of the run alone.
+
+    \b
+    evaldesk run export 12 -o run.csv
+    evaldesk run export 12 --format osmosis-results -o results.json
+    """
+    from evaldesk.desk.evalsets.exporting import export_run
+
+    with opened_store(workspace) as store:
+        data = export_run(store, named_run(store, name).id, format_name).data
+    write_bytes(data, output, is_forced=force)

@@ -1,0 +1,202 @@
+"""`evaldesk run stop, resume, retry, rescore, rm`: what changes a run that is stored."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+
+import click
+
+from evaldesk.cli.eval.outcome import show_conclusion
+from evaldesk.cli.eval.playing import Interruption, on_interrupt, resume_command
+from evaldesk.cli.eval.progress import shown_progress
+from evaldesk.cli.eval.report import show_result
+from evaldesk.cli.files.exchange_files import open_home
+from evaldesk.cli.runs.shared import n_workers, named_run, opened_store, workspace_option
+from evaldesk.desk.desk import Desk
+from evaldesk.desk.runs.numbers import read_conclusion
+from evaldesk.errors import ConflictError, UsageError
+from evaldesk.model.run import LIVE
+from evaldesk.model.stored import RunSummary
+from evaldesk.settings import Settings
+
+RunCall = Callable[[Desk, RunSummary], Awaitable[int]]
+
+
+@click.command()
+@click.argument("name")
+@workspace_option
+def stop(name: str, workspace: str | None) -> None:
+    """Stop the run NAME in any process; running trials finish and count.
+
+    \b
+    evaldesk run stop 12
+    """
+
+    async def work(desk: Desk, run: RunSummary) -> int:
+        if run.status not in LIVE:
+            raise ConflictError(f"run {run.id} is {run.status} already")
+        await desk.runs.stop(run.id)
+        return run.id
+
+    run_id = _with_desk(open_home(workspace), name, work)
+    click.echo(f"Run {run_id} is being stopped. `evaldesk run resume {run_id}` continues it.")
+
+
+@click.command()
+@click.argument("name")
+@click.option("--background", "-b", is_flag=True, help="Return at once; the run continues.")
+@workspace_option
+def resume(name: str, background: bool, workspace: str | None) -> None:
+    """Play the remaining trials of the run NAME with the same settings.
+
+    \b
+    evaldesk run resume 12
+    evaldesk run resume my-run --background
+    """
+    settings = open_home(workspace)
+    if background:
+        _in_background(settings, name)
+        return
+
+    async def begin(desk: Desk, run: RunSummary) -> int:
+        _check_left(run)
+        await desk.runs.resume(run.id)
+        return run.id
+
+    sys.exit(_followed(settings, name, begin))
+
+
+@click.command()
+@click.argument("name")
+@workspace_option
+def retry(name: str, workspace: str | None) -> None:
+    """Retry the errored trials of the run NAME.
+
+    \b
+    evaldesk run retry 12
+    """
+
+    async def begin(desk: Desk, run: RunSummary) -> int:
+        if not run.counts.errored:
+            raise ConflictError(f"run {run.id} has no errored trial")
+        await desk.runs.retry(run.id)
+        return run.id
+
+    sys.exit(_followed(open_home(workspace), name, begin))
+
+
+@click.command()
+@click.argument("name")
+@click.option(
+    "--config-file-path", required=True, metavar="FILE", help="The criteria, in the format of test_config.json."
+)
+@workspace_option
+def rescore(name: str, config_file_path: str, workspace: str | None) -> None:
+    """Re-score the stored trials of the run NAME with other criteria, as a new run; no agent is called.
+
+    \b
+    evaldesk run rescore 12 --config-file-path test_config.json
+    """
+    from evaldesk.desk.criteria.criteria import given_criteria
+
+    criteria = given_criteria(config_file_path)
+
+    async def begin(desk: Desk, run: RunSummary) -> int:
+        return await desk.runs.rescore(run.id, criteria)
+
+    sys.exit(_followed(open_home(workspace), name, begin))
+
+
+@click.command(name="rm")
+@click.argument("names", nargs=-1, required=True, metavar="NAME...")
+@click.option("--yes", "-y", is_flag=True, help="Do not ask.")
+@workspace_option
+def remove(names: tuple[str, ...], yes: bool, workspace: str | None) -> None:
+    """Delete runs with all their trials.
+
+    \b
+    evaldesk run rm 12 13 --yes
+    """
+    settings = open_home(workspace)
+    with opened_store(workspace) as store:
+        runs = {run.id: run for run in (named_run(store, name) for name in names)}
+    n = sum(run.n_done for run in runs.values())
+    listed = ", ".join(map(str, runs))
+    trials = "1 trial" if n == 1 else f"{n:,} trials"
+    if not yes:
+        if not sys.stdin.isatty():
+            raise UsageError(f"rm deletes {trials}; without a terminal add --yes")
+        click.confirm(f"Delete run {listed} with {trials} for good?", abort=True)
+
+    async def work(desk: Desk, run: RunSummary) -> int:
+        await desk.runs.delete(run.id)
+        return run.id
+
+    for run_id in runs:
+        _with_desk(settings, str(run_id), work)
+        click.echo(f"Run {run_id} is deleted.")
+
+
+def _in_background(settings: Settings, name: str) -> None:
+    from evaldesk.cli.handover import hand_over
+
+    async def offer(desk: Desk, run: RunSummary) -> int:
+        _check_left(run)
+        await desk.runs.offer(run.id)
+        return run.id
+
+    run_id = _with_desk(settings, name, offer)
+    hand_over(settings, run_id)
+    click.echo(f"Run {run_id} continues in the background. `evaldesk run info {run_id}` shows its progress.")
+
+
+def _check_left(run: RunSummary) -> None:
+    if not run.n_todo:
+        raise ConflictError(f"run {run.id} has no trial left to play; `evaldesk run retry {run.id}` for errors")
+
+
+def _with_desk(settings: Settings, name: str, work: RunCall) -> int:
+    """Open the desk for one call on a run; gives the id."""
+
+    async def carry_out() -> int:
+        desk = Desk.open(settings)
+        try:
+            return await work(desk, await asyncio.to_thread(named_run, desk.store, name))
+        finally:
+            await desk.close()
+
+    return asyncio.run(carry_out())
+
+
+def _followed(settings: Settings, name: str, begin: RunCall) -> int:
+    """Begin with a run and follow it to its end, as `evaldesk eval` does; gives the exit code."""
+
+    with opened_store(str(settings.workspace)) as store:
+        run = named_run(store, name)
+    settings = replace(settings, n_workers=n_workers(run.config.concurrency))
+    return asyncio.run(follow_run(Desk.open(settings), run, begin))
+
+
+async def follow_run(desk: Desk, run: RunSummary, begin: Callable[[Desk, RunSummary], Awaitable[int]]) -> int:
+    """`begin` takes the run up and gives the id of the run to follow; its conclusion is the exit code."""
+    desk.poll_requests()
+    try:
+        with shown_progress(is_quiet=False) as show:
+            interruption = Interruption(desk.runs, lambda line: click.echo(line, err=True))
+            with on_interrupt(interruption):
+                run_id = interruption.run_id = await begin(desk, run)
+                async for _ in desk.runs.watch(run_id):
+                    waits = desk.runs.trouble(run_id) or desk.runs.pause(run_id)
+                    show(await desk.runs.summary(run_id), waits)
+        summary = await desk.runs.summary(run_id)
+        conclusion = read_conclusion(desk.store.runs, summary)
+        show_result(desk.store, summary)
+        show_conclusion(conclusion)
+        if summary.status == "stopped":
+            click.echo(f"Stopped. Continue with: {resume_command(run_id, desk.settings.workspace)}", err=True)
+        return conclusion.exit_code
+    finally:
+        await desk.close()

@@ -1,0 +1,131 @@
+"""`evaldesk run info`."""
+
+from __future__ import annotations
+
+import json
+
+import click
+
+from evaldesk.cli.eval.progress import duration_words
+from evaldesk.cli.eval.result_json import conclusion_object, mean_unscored_as_0, metric_objects, run_object
+from evaldesk.cli.runs.list import run_item
+from evaldesk.cli.runs.shared import json_option, named_run, opened_store, run_name, workspace_option
+from evaldesk.desk.runs.gates import conclude
+from evaldesk.desk.runs.numbers import read_change, read_conclusion, read_outcome, run_numbers
+from evaldesk.model.interval import Interval
+from evaldesk.model.run import LIVE
+from evaldesk.model.stored import MetricRow, RunSummary
+from evaldesk.pages.run_facts import options_line, run_fingerprint
+from evaldesk.pages.run_reliability import exact_interval, metric_interval
+from evaldesk.store import Store
+from evaldesk.wording.metrics import asserted_lines
+from evaldesk.wording.noise import exact_words
+from evaldesk.wording.printable import printable
+from evaldesk.wording.words import (
+    conclusion_words,
+    cost_words,
+    counted_words,
+    interval_words,
+    number_words,
+    passed_sentence,
+)
+
+
+@click.command()
+@click.argument("name")
+@json_option
+@workspace_option
+def info(name: str, is_json: bool, workspace: str | None) -> None:
+    """Show the details of the run NAME.
+
+    \b
+    evaldesk run info 12
+    evaldesk run info my-run --json
+    """
+    with opened_store(workspace) as store:
+        run = named_run(store, name)
+        if is_json:
+            numbers = run_numbers(store, run)
+            results = {
+                **run_object(run, numbers),
+                **conclusion_object(conclude(run.config.gates, numbers, read_change(store.runs, run))),
+                "metrics": metric_objects(store, run),
+            }
+            found = {**run_item(run, read_outcome(store.runs, run)), "results": results}
+            click.echo(json.dumps({"data": found}, indent=2, ensure_ascii=False))
+            return
+        lines = _lines(store, run)
+        width = max(len(label) for label, _ in lines) + 2
+        for label, text in lines:
+            click.echo(click.style(label.ljust(width), dim=True) + printable(text))
+        for hint in _hints(run):
+            click.echo(hint)
+
+
+def _lines(store: Store, run: RunSummary) -> list[tuple[str, str]]:
+    config, numbers = run.config, run_numbers(store, run)
+    curve = numbers.curve
+    found = [
+        ("Run", str(run.id) + (f", {run_name(run)}" if run_name(run) != str(run.id) else "")),
+        ("Status", run.status + (f": {run.reason}" if run.reason else "")),
+        ("Progress", counted_words(run.n_done, run.n_trials, "trial")),
+        ("Duration", duration_words(run.active_ms / 1000) if run.active_ms else "–"),
+        ("Result", passed_sentence(run.counts.passed, run.counts.scored, numbers.interval)),
+        *_lower_bound(run),
+        ("Conclusion", conclusion_words(read_conclusion(store.runs, run)) if run.status not in LIVE else "not yet"),
+        ("Not counted", f"{run.counts.errored:,} errored, {run.counts.unscored:,} unscored"),
+        *(("Asserted", line) for line in asserted_lines(config, run.n_cases)),
+        ("Agent", f"{config.agent.id} ({config.agent.target})"),
+        ("Model", config.model or config.agent_model or "the agent's own"),
+        ("Eval set", f"{config.evalset_id} {config.evalset_path}".strip()),
+        ("Settings", options_line(config)),
+        ("Fingerprint", run_fingerprint(config)),
+        ("Tokens", f"{run.tokens_in + run.tokens_out:,}"),
+        ("Cost", "not known" if run.n_unpriced else cost_words(run.cost)),
+        ("Submitted", run.created_at.isoformat(" ", "seconds")),
+        ("Started", run.started_at.isoformat(" ", "seconds") if run.started_at else "–"),
+        ("Completed", run.finished_at.isoformat(" ", "seconds") if run.finished_at else "–"),
+    ]
+    found += [(row.metric, _metric_words(row, run)) for row in store.runs.metric_rows(run.id)]
+    if len(curve) > 1:
+        found.append(("pass@k", ", ".join(_point(each.k, each.pass_at_k, each.at_interval) for each in curve)))
+        found.append(("pass^k", ", ".join(_point(each.k, each.pass_hat_k, each.hat_interval) for each in curve)))
+    return [*found, ("Note", run.note)] if run.note else found
+
+
+def _metric_words(row: MetricRow, run: RunSummary) -> str:
+    """The mean of what was scored; beside it the one of Osmosis' results.json, where trials were not scored."""
+    interval = metric_interval(row)
+    beside = f" ({number_words(interval.low)}–{number_words(interval.high)})" if interval else ""
+    words = f"mean {row.mean:.3f}{beside}, std {row.std_population:.3f}, min {row.low:.3f}, max {row.high:.3f}"
+    if row.n >= run.n_done:
+        return words
+    whole = mean_unscored_as_0(row, run)
+    return f"{words}, of {counted_words(row.n, run.n_done, 'trial')} scored; mean_unscored_as_0 {whole:.3f}"
+
+
+def _point(k: int, value: float | None, interval: Interval | None) -> str:
+    beside = f" ({interval_words(interval)})" if interval else ""
+    return f"{k}: {value or 0.0:.1%}{beside}"
+
+
+def _lower_bound(run: RunSummary) -> list[tuple[str, str]]:
+    """The low end of the exact 95 % interval; only where every trial is a case of its own."""
+    if run.config.n > 1 or not run.n_scored:
+        return []
+    return [("95 % lower bound", f"{exact_words(exact_interval(run.counts))} pass")]
+
+
+def _hints(run: RunSummary) -> list[str]:
+    hints = []
+    if run.status in ("pending", "running"):
+        hints.append(f"`evaldesk run stop {run.id}` stops it.")
+    if run.n_todo and run.status in ("stopped", "failed"):
+        hints.append(f"`evaldesk run resume {run.id}` plays {_trials(run.n_todo, 'remaining')}.")
+    if run.counts.errored and run.status in ("stopped", "failed", "finished"):
+        hints.append(f"`evaldesk run retry {run.id}` plays {_trials(run.counts.errored, 'errored')} again.")
+    return [*hints, f"`evaldesk open {run.id}` shows it in the browser."]
+
+
+def _trials(n: int, kind: str) -> str:
+    return f"the one {kind} trial" if n == 1 else f"the {n:,} {kind} trials"

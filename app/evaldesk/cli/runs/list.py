@@ -1,0 +1,111 @@
+"""`evaldesk run list`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+import click
+
+from evaldesk.cli.runs.shared import json_option, opened_store, run_name, workspace_option
+from evaldesk.desk.runs.numbers import read_outcome
+from evaldesk.model import Outcome, RunStatus
+from evaldesk.model.stored import RunSummary
+from evaldesk.wording.printable import printable
+from evaldesk.wording.words import passed_words
+
+COLUMNS = ("Run", "Name", "Status", "Conclusion", "Passed", "Errored", "Done", "Agent", "Eval set", "Submitted")
+STATUSES = ("pending", "running", "stopping", "stopped", "finished", "failed")
+
+
+@click.command(name="list")
+@click.option("--limit", type=click.IntRange(1, 1000), default=20, show_default=True, help="Most runs to list.")
+@click.option("--all", "is_all", is_flag=True, help="List every run.")
+@click.option("--status", type=click.Choice(STATUSES), help="Only runs with this status.")
+@json_option
+@workspace_option
+def list_runs(limit: int, is_all: bool, status: RunStatus | None, is_json: bool, workspace: str | None) -> None:
+    """List runs, newest first.
+
+    \b
+    evaldesk run list
+    evaldesk run list --status running --json
+    """
+    with opened_store(workspace) as store:
+        counts = store.runs.counts_by_status()
+        n_all = counts.get(status, 0) if status else sum(counts.values())
+        runs = store.runs.list(status=status, limit=max(1, n_all) if is_all else limit)
+        listed_runs = [(run, read_outcome(store.runs, run)) for run in runs]
+    if is_json:
+        listed = {
+            "items": [run_item(run, outcome) for run, outcome in listed_runs],
+            "total_count": n_all,
+            "has_more": len(runs) < n_all,
+        }
+        click.echo(json.dumps(listed, indent=2, ensure_ascii=False))
+        return
+    if not runs:
+        click.echo("No runs yet. `evaldesk eval` and `evaldesk run submit` make some.")
+        return
+    show_table(COLUMNS, [_cells(run, outcome) for run, outcome in listed_runs])
+    if len(runs) < n_all:
+        click.echo(f"{len(runs)} of {n_all}; --all lists every one.")
+
+
+def run_item(run: RunSummary, outcome: Outcome | None) -> dict[str, Any]:
+    """One run as an item of a list; times are ISO 8601 in UTC, unknown is null."""
+    return {
+        "id": run.id,
+        "name": run_name(run),
+        "status": run.status,
+        "outcome": outcome,
+        "reason": run.reason,
+        "agent": run.config.agent.id,
+        "model": run.config.model or run.config.agent_model,
+        "evalset": run.config.evalset_id,
+        "n": run.config.n,
+        "note": run.note,
+        "created_at": run.created_at.isoformat(),
+        "started_at": run.started_at.isoformat() if run.started_at else None,
+        "completed_at": run.finished_at.isoformat() if run.finished_at else None,
+        "summary": {
+            "passed": run.counts.passed,
+            "failed": run.counts.failed,
+            "errored": run.counts.errored,
+            "unscored": run.counts.unscored,
+            "graded": run.counts.scored,
+            "pass_rate": run.counts.passed / run.counts.scored if run.counts.scored else None,
+            "tokens": run.tokens_in + run.tokens_out,
+            "cost": None if run.n_unpriced else run.cost,
+            "progress": {"completed": run.n_done, "total": run.n_trials, "unit": "trials"},
+        },
+    }
+
+
+def show_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    """Columns as wide as what is in them, two spaces apart."""
+    clean = [[printable(cell).replace("\n", " ")[:60] for cell in row] for row in rows]
+    widths = [max(len(cell) for cell in column) for column in zip(columns, *clean, strict=True)]
+    for row, is_head in [(columns, True), *((row, False) for row in clean)]:
+        line = "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+        click.echo(click.style(line, bold=True) if is_head else line)
+
+
+def _cells(run: RunSummary, outcome: Outcome | None) -> list[str]:
+    passed = passed_words(run.counts.passed, run.counts.scored).removesuffix(" passed") if run.counts.scored else "–"
+    done = f"{run.n_done:,} of {run.n_trials:,}"
+    when = run.created_at.strftime("%Y-%m-%d %H:%M")
+    name = "" if run_name(run) == str(run.id) else run_name(run)
+    return [
+        str(run.id),
+        name,
+        run.status,
+        outcome or "–",
+        passed,
+        str(run.counts.errored or "–"),
+        done,
+        run.config.agent.id,
+        run.config.evalset_id,
+        when,
+    ]

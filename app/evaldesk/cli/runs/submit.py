@@ -1,0 +1,193 @@
+"""`evaldesk run submit configs/eval/NAME.toml`: a run that goes on in the background."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import random
+import sys
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from evaldesk.cli.eval.options import Sectioned, asked_options, how_options
+from evaldesk.cli.eval.osmosis import REWARD, read_dataset
+from evaldesk.cli.eval.playing import plan_job
+from evaldesk.cli.eval.report import report_error
+from evaldesk.cli.eval.request import Job
+from evaldesk.cli.files.exchange_files import open_home
+from evaldesk.cli.handover import hand_over
+from evaldesk.cli.runs.shared import json_option, n_workers, workspace_option
+from evaldesk.desk.runs.file import AT_ONCE, RunFile, read_run_file
+from evaldesk.desk.runs.file_places import agent_of, check_commit, dataset_path, read_secrets, secrets_of
+from evaldesk.desk.runs.plan import RunOptions
+from evaldesk.errors import AgentError, UsageError
+from evaldesk.model import EvalSet
+from evaldesk.model.stored import RunSummary
+from evaldesk.run_options import Asked
+from evaldesk.wording.printable import in_one_line
+
+if TYPE_CHECKING:
+    from evaldesk.settings import Settings
+
+SAMPLE_SEED = 42
+SHARE = 10
+
+
+@click.command(cls=Sectioned)
+@click.argument("file", type=click.Path(path_type=Path))
+@click.option("--yes", "-y", is_flag=True, help="Do not ask; an omitted limit means all rows.")
+@click.option("--sample", is_flag=True, help="Where the limit is omitted, run a seeded 10 % of the rows.")
+@click.option("--name", help="What the run is called; the name of the file and the time unless given.")
+@click.option("--secrets-file", metavar="FILE|-", help="NAME=value lines; - reads them from standard input.")
+@json_option
+@workspace_option
+@how_options
+def submit(
+    file: Path,
+    yes: bool,
+    sample: bool,
+    name: str | None,
+    secrets_file: str | None,
+    is_json: bool,
+    workspace: str | None,
+    **given: Any,
+) -> None:
+    """Submit the run of FILE, in Osmosis' TOML; all settings are checked before the start.
+
+    An option of a run that is given here wins over the file, which has them under [evaldesk].
+
+    \b
+    evaldesk run submit configs/eval/my-run.toml
+    evaldesk run submit configs/eval/my-run.toml --yes --secrets-file .env
+    """
+    asked = _with_given(read_run_file(file), asked_options(given))
+    agent, path, commit = agent_of(asked), dataset_path(asked), check_commit(asked)
+    evalset = read_dataset(path)
+    secrets = secrets_of(asked, _given_secrets(secrets_file), os.environ)
+    may_ask = not (yes or is_json) and sys.stdin.isatty()
+    case_ids, words = _chosen_rows(asked, evalset, is_sample=sample, may_ask=may_ask)
+    called = name or f"{asked.path.stem}-{datetime.now(UTC):%Y%m%d-%H%M%S}"
+    note = f"{called}\n{asked.path}{f', commit {commit[:7]}' if commit else ''}; {words}"
+    if given_note := asked.asked.get("note"):
+        note = f"{note}\n{given_note}"
+    job = Job(agent, evalset, path, _options(asked, case_ids, note))
+    if not is_json:
+        _show_plan(asked, called, path, words, commit)
+    if may_ask:
+        click.confirm("Submit this evaluation run?", abort=True)
+    elif not (yes or is_json):
+        raise UsageError("no terminal for the question; add --yes to submit the run")
+    own = {**asked.env, **secrets}
+    os.environ.update(own)
+    try:
+        run = asyncio.run(_submit(_settings(workspace, asked), job))
+    except AgentError as error:
+        report_error(agent.id, error)
+        sys.exit(3)
+    who = hand_over(open_home(workspace), run.id, environment=own or None)
+    _tell(run, called, who, is_json=is_json)
+
+
+def _settings(workspace: str | None, asked: RunFile) -> Settings:
+    settings = open_home(workspace)
+    models = (*settings.models, asked.model_path)
+    return replace(settings, models=models, n_workers=n_workers(asked.asked.get("concurrency") or AT_ONCE))
+
+
+async def _submit(settings: Settings, job: Job) -> RunSummary:
+    from evaldesk.desk.desk import Desk
+
+    desk = Desk.open(settings)
+    try:
+        plan = await plan_job(desk, job)
+        run_id = await desk.runs.submit(plan)
+        return await desk.runs.summary(run_id)
+    finally:
+        await desk.close()
+
+
+def _with_given(file: RunFile, given: Asked) -> RunFile:
+    """The file with the options that the command was given in the place of its own."""
+    threshold = given.pop("pass_threshold", None)
+    return replace(
+        file,
+        asked={**file.asked, **given},
+        model_path=given.get("model") or file.model_path,
+        pass_threshold=file.pass_threshold if threshold is None else threshold,
+    )
+
+
+def _options(asked: RunFile, case_ids: tuple[str, ...] | None, note: str) -> RunOptions:
+    """The grader rewards inside the trial, so that both times count there."""
+    workflow_s, grader_s = asked.agent_workflow_timeout_s, asked.asked.get("judge_timeout_s") or 0.0
+    named: Asked = {"timeout_s": min(workflow_s + grader_s, 86_400.0), **asked.asked}
+    return RunOptions(
+        case_ids=case_ids,
+        criteria=(replace(REWARD, threshold=asked.pass_threshold),),
+        **named,
+    ).but(model=asked.model_path, note=note)
+
+
+def _chosen_rows(
+    asked: RunFile, evalset: EvalSet, *, is_sample: bool, may_ask: bool
+) -> tuple[tuple[str, ...] | None, str]:
+    """The rows, None for all, and words that say which; an omitted limit is asked about or said aloud."""
+    n = len(evalset.cases)
+    if asked.limit is not None:
+        ids = tuple(case.id for case in evalset.cases[: asked.limit])
+        return ids, f"limit {asked.limit}: the first {len(ids):,} of {n:,} rows"
+    n_sample = max(1, round(n / SHARE))
+    if may_ask and not is_sample:
+        question = f"limit is omitted: run all {n:,} rows, or a seeded sample of {n_sample:,}?"
+        is_sample = click.prompt(question, type=click.Choice(["all", "sample"]), default="all") == "sample"
+    if not is_sample:
+        return None, f"limit omitted: all {n:,} rows"
+    drawn = random.Random(SAMPLE_SEED).sample(range(n), n_sample)  # noqa: S311 - the same rows every time
+    ids = tuple(evalset.cases[index].id for index in sorted(drawn))
+    return ids, f"limit omitted: {n_sample:,} of {n:,} rows, drawn with seed {SAMPLE_SEED}"
+
+
+def _given_secrets(name: str | None) -> dict[str, str]:
+    if name is None:
+        return {}
+    if name == "-":
+        return read_secrets(sys.stdin.read())
+    try:
+        return read_secrets(Path(name).read_text("utf-8"))
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"--secrets-file {name}: {error}") from error
+
+
+def _show_plan(asked: RunFile, called: str, path: Path, words: str, commit: str) -> None:
+    rows = [
+        ("Name", called),
+        ("Rollout", asked.rollout),
+        ("Entrypoint", asked.entrypoint),
+        ("Model", asked.model_path),
+        ("Dataset", str(path)),
+        ("Rows", words),
+        ("Trials a row", str(asked.asked.get("n") or 1)),
+        ("Pass threshold", f"{asked.pass_threshold:g}"),
+    ]
+    rows += [("Branch", asked.branch)] if asked.branch else []
+    rows += [("Commit", commit[:7])] if commit else []
+    rows += [("Environment", ", ".join(f"{key}={value}" for key, value in asked.env.items()))] if asked.env else []
+    rows += [("Secrets", ", ".join(asked.secrets))] if asked.secrets else []
+    rows += [("Advanced", "recorded but not consumed: " + ", ".join(asked.advanced))] if asked.advanced else []
+    for label, text in rows:
+        click.echo(click.style(f"{label:<16}", dim=True) + in_one_line(text))
+
+
+def _tell(run: RunSummary, called: str, who: str, *, is_json: bool) -> None:
+    if is_json:
+        created = run.created_at.isoformat()
+        click.echo(json.dumps({"id": run.id, "name": called, "status": run.status, "created_at": created}))
+        return
+    click.echo(f"Evaluation run submitted: {in_one_line(called)}")
+    where = "by the desk that is open" if who == "desk" else "in the background"
+    click.echo(f"Run {run.id} is played {where}. `evaldesk run info {run.id}` shows its progress.")

@@ -1,0 +1,1 @@
+"""Chat sessions: kept, played one turn at a time, recorded as cases."""

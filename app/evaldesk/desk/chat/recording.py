@@ -1,0 +1,94 @@
+"""A chat session as a case: which turns are proposed, under which name, and what is asserted of them."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+
+from evaldesk.desk.evalsets.names import free_name, slug
+from evaldesk.matching import json_equal
+from evaldesk.model import Case, Expected, JsonObject, SessionInit, ToolCall, Turn, TurnRecord
+from evaldesk.model.stored import StoredSession
+
+LEFT_OUT = {
+    "error": "the agent did not finish this turn: it ended in an error",
+    "timed_out": "the agent did not finish this turn: its time was up",
+    "cancelled": "this turn was stopped before the agent answered",
+    "max_turns": "the agent was stopped: it called tools until the limit and never answered",
+    "max_iterations": "the agent was stopped: it called tools until the limit and never answered",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedTurn:
+    """A turn of a session as a turn of a case; `why_left_out` is empty when it is proposed."""
+
+    turn: Turn
+    why_left_out: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Recording:
+    """What is proposed when a session is added to an eval set. `final_state` has only the keys that changed."""
+
+    case_id: str
+    app_name: str
+    user_id: str
+    turns: tuple[RecordedTurn, ...]
+    initial_state: JsonObject
+    final_state: JsonObject
+
+    @property
+    def final_hint(self) -> str:
+        """Which keys the proposed final state has."""
+        kept = [index for index, recorded in enumerate(self.turns, 1) if not recorded.why_left_out]
+        return f"Only the keys that changed by turn {kept[-1]}." if kept else "No turn is finished."
+
+    @property
+    def case(self) -> Case:
+        """The proposed case, with the turns that are left out as well."""
+        return Case(
+            id=self.case_id,
+            turns=tuple(recorded.turn for recorded in self.turns),
+            initial_session=SessionInit(self.app_name, self.user_id, self.initial_state),
+            final_state=self.final_state or None,
+        )
+
+
+def record_session(
+    session: StoredSession, *, app_name: str, user_id: str = "user", taken: Collection[str] = ()
+) -> Recording:
+    """What `session` proposes for an eval set whose case ids are `taken`."""
+    turns = tuple(_recorded(record) for record in session.turns)
+    kept = [record for record, turn in zip(session.turns, turns, strict=True) if not turn.why_left_out]
+    final_state = kept[-1].state_after if kept else session.initial_state
+    return Recording(
+        case_id=propose_case_id(session, taken),
+        app_name=app_name,
+        user_id=user_id,
+        turns=turns,
+        initial_state=session.initial_state,
+        final_state=changed_keys(session.initial_state, final_state),
+    )
+
+
+def propose_case_id(session: StoredSession, taken: Collection[str]) -> str:
+    """The session's title as a name, or its first message where it has none; free among `taken`."""
+    first = session.turns[0].query if session.turns else ""
+    return free_name(slug(session.title or first, default="session"), taken)
+
+
+def changed_keys(before: JsonObject, after: JsonObject) -> JsonObject:
+    """The top-level keys of `after` that are new or have another value than in `before`."""
+    return {key: value for key, value in after.items() if key not in before or not json_equal(before[key], value)}
+
+
+def _recorded(record: TurnRecord) -> RecordedTurn:
+    # A call's id is new each time: it says nothing about what to expect.
+    calls = tuple(ToolCall(call.name, call.args) for call in record.tool_calls)
+    reason = LEFT_OUT.get(record.stop_reason, "") or (LEFT_OUT["error"] if record.error else "")
+    if reason:
+        # Of a turn that broke off, what did not happen says nothing.
+        return RecordedTurn(Turn(record.query, Expected(tool_calls=calls or None)), reason)
+    expected = Expected(tool_calls=calls, intermediate=record.intermediate, reference=record.answer or None)
+    return RecordedTurn(Turn(record.query, expected))

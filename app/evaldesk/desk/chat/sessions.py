@@ -1,0 +1,198 @@
+"""Chat sessions: kept, and played one turn at a time."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import replace
+from typing import Protocol
+
+from evaldesk.desk.agents import AgentDesk, error_record
+from evaldesk.desk.chat.running_turn import RunningTurn
+from evaldesk.desk.runs.scrubbing import value_scrubber
+from evaldesk.errors import ConflictError, FormatError, UsageError
+from evaldesk.model import AskedBy, ErrorRecord, Event, JsonObject, TurnRecord, TurnSpec
+from evaldesk.model.stored import SessionSummary, StoredSession
+from evaldesk.reading.strict_json import kind_of, parse_json
+from evaldesk.store import Store
+
+MAX_MESSAGE = 200_000
+MAX_TITLE = 120
+PAGE_SIZE = 200
+PROPOSED_TITLE = 56
+TURN_TIMEOUT_S = 300.0
+STOP_S = 5.0
+
+
+class TurnPlayer(Protocol):
+    """What a session desk needs of a worker."""
+
+    def play_turn(self, spec: TurnSpec) -> AsyncIterator[Event | TurnRecord]:
+        """The events of the turn as they happen, then its record."""
+
+    async def stop_turn(self, session_id: str) -> None:
+        """Make the running turn of that session end soon, as cancelled."""
+
+
+class SessionDesk:
+    """The chat sessions of a workspace. A turn is played to its end whether anybody watches or not."""
+
+    def __init__(self, store: Store, agents: AgentDesk, host: TurnPlayer) -> None:
+        self._store = store
+        self._agents = agents
+        self._host = host
+        self._environment = agents.environment
+        self._running: dict[str, RunningTurn] = {}
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+
+    def create(self, agent_id: str, state_text: str = "", title: str = "") -> StoredSession:
+        """A new session with an agent. Raises NotFoundError for the agent, FormatError for the state."""
+        agent = self._agents.get(agent_id)
+        return self._store.sessions.create(agent.id, _clean(title), parse_state(state_text))
+
+    def list(self, before: str = "", limit: int = PAGE_SIZE) -> Sequence[SessionSummary]:
+        """The sessions, last used first; `before` is the id of the last one of the page before."""
+        return self._store.sessions.list(before=before, limit=limit)
+
+    def get(self, session_id: str) -> StoredSession:
+        """A session with its turns. Raises NotFoundError."""
+        return self._store.sessions.get(session_id)
+
+    def rename(self, session_id: str, title: str) -> None:
+        """Give a session another title. Raises UsageError for a blank one."""
+        if not _clean(title):
+            raise UsageError("A session needs a title.", field="title")
+        self._store.sessions.rename(session_id, _clean(title))
+
+    def delete(self, session_id: str) -> None:
+        """Put a session aside; `restore` brings it back. Raises ConflictError while a turn of it runs."""
+        self._refuse_while_running(session_id)
+        self._store.sessions.delete(session_id)
+
+    def restore(self, session_id: str) -> None:
+        """Bring a deleted session back."""
+        self._store.sessions.restore(session_id)
+
+    def set_state(self, session_id: str, state_text: str) -> None:
+        """What the next turn starts from. Raises FormatError, and ConflictError while a turn runs."""
+        state = parse_state(state_text)
+        self._refuse_while_running(session_id)
+        self._store.sessions.set_state(session_id, state)
+
+    def running(self, session_id: str) -> RunningTurn | None:
+        """The turn that is being played, or None."""
+        return self._running.get(session_id)
+
+    async def start_turn(
+        self, session_id: str, message: str, model: str | None = None, *, asked_by: AskedBy = "person"
+    ) -> RunningTurn:
+        """Begin to play a turn; it goes on when nobody follows it.
+
+        `model` is one of the settings' models, or None for the agent's own. Raises NotFoundError for the session or
+        its agent, UsageError for the message or model, ConflictError while another turn of the session runs.
+        """
+        message = self._checked(message, model)
+        session = await asyncio.to_thread(self._store.sessions.get, session_id)
+        agent = self._agents.get(session.agent_id)
+        self._refuse_while_running(session_id)
+        turn = RunningTurn(session_id, len(session.turns), message, session.state, asked_by=asked_by)
+        spec = TurnSpec(
+            session_id=session_id,
+            agent=agent.ref,
+            message=message,
+            state=session.state,
+            turns=session.turns,
+            app_name=agent.id,
+            model=model or None,
+            model_options=self._agents.model_options,
+            limits=self._agents.limits,
+            timeout_s=self._agents.limits.turn_timeout_s or TURN_TIMEOUT_S,
+        )
+        self._running[session_id] = turn
+        self._tasks[session_id] = asyncio.create_task(self._play(turn, spec))
+        return turn
+
+    async def stop(self, session_id: str) -> None:
+        """Make the running turn of a session end; nothing happens when there is none."""
+        if session_id in self._running:
+            await self._host.stop_turn(session_id)
+
+    async def close(self) -> None:
+        """Stop every running turn and wait until each is stored."""
+        tasks = list(self._tasks.values())
+        if not tasks:
+            return
+        await asyncio.gather(*(self._host.stop_turn(key) for key in self._running), return_exceptions=True)
+        _, late = await asyncio.wait(tasks, timeout=STOP_S)
+        for task in late:
+            task.cancel()
+        await asyncio.gather(*late, return_exceptions=True)
+
+    async def _play(self, turn: RunningTurn, spec: TurnSpec) -> None:
+        try:
+            record = replace(await self._record(turn, spec), asked_by=turn.asked_by)
+            title = propose_title(turn.message)
+            await asyncio.to_thread(self._store.sessions.append_turn, turn.session_id, record, title=title)
+        except Exception as error:  # whoever follows the turn is told; the session goes on
+            turn.fail(error)
+        else:
+            turn.finish(record)
+        finally:
+            self._running.pop(turn.session_id, None)
+            self._tasks.pop(turn.session_id, None)
+
+    async def _record(self, turn: RunningTurn, spec: TurnSpec) -> TurnRecord:
+        """Play the turn to its end; whatever the player does, there is a record of it."""
+        record = None
+        scrubbed = value_scrubber(self._environment)
+        try:
+            async for item in self._host.play_turn(spec):
+                if isinstance(item, TurnRecord):
+                    record = scrubbed(item)
+                else:
+                    turn.add(scrubbed(item))
+        except asyncio.CancelledError:
+            return turn.broken_off(None)
+        except Exception as error:  # the user's agent is not ours: whatever it does becomes a value
+            return turn.broken_off(scrubbed(error_record(error)))
+        return record or turn.broken_off(ErrorRecord("worker", "the agent's process ended before the turn did"))
+
+    def _checked(self, message: str, model: str | None) -> str:
+        message = message.replace("\r\n", "\n").strip()
+        if not message:
+            raise UsageError("A message needs text.", field="message")
+        if len(message) > MAX_MESSAGE:
+            raise UsageError(f"The message has {len(message):,} characters; at most {MAX_MESSAGE:,}.", field="message")
+        if model and model not in self._agents.models:
+            raise UsageError(f"{model!r} is not among the models of the settings.", field="model")
+        return message
+
+    def _refuse_while_running(self, session_id: str) -> None:
+        if session_id in self._running:
+            raise ConflictError("This session is still answering. Wait for the answer, or stop it.")
+
+
+def parse_state(text: str) -> JsonObject:
+    """The session state that a person typed; nothing typed is the empty one.
+
+    Raises FormatError with line and column, both from 1, where the text is not JSON.
+    """
+    if not text.strip():
+        return {}
+    value = parse_json(text.encode("utf-8", "replace"), source="").value
+    if not isinstance(value, dict):
+        raise FormatError(f'The state must be an object such as {{"key": "value"}}, not {kind_of(value)}')
+    return value
+
+
+def propose_title(message: str) -> str:
+    """The beginning of a message, cut at a word, as the title of its session."""
+    words = " ".join(message.split())
+    if len(words) <= PROPOSED_TITLE:
+        return words
+    head = words[: PROPOSED_TITLE - 1]
+    return (head.rsplit(" ", 1)[0] if " " in head[20:] else head).rstrip(" ,;:.") + "…"
+
+
+def _clean(title: str) -> str:
+    return " ".join(title.split())[:MAX_TITLE].rstrip()

@@ -1,0 +1,1 @@
+"""Criteria and rubrics as people give them."""

@@ -1,0 +1,201 @@
+"""Criteria from files and from mappings, checked against the metrics there are."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from evaldesk.errors import EvaldeskError, FormatError, NotFoundError, UsageError
+from evaldesk.formats.criteria_file import (
+    NAMES,
+    CriteriaFile,
+    criteria_of_document,
+    is_criteria_file,
+    load_criteria_file,
+)
+from evaldesk.metrics import check_criteria, function_options, is_function, metric_options
+from evaldesk.metrics.judges.options import CONFIG_KEYS, full_name
+from evaldesk.model import Criterion, JsonObject, JsonValue, ModelOptions
+from evaldesk.model.user import UserConfig
+from evaldesk.paths import did_you_mean
+from evaldesk.reading.strict_json import Document
+from evaldesk.reading.values import snake_case
+
+ADK_ONLY = "include_intermediate_responses_in_final"
+"""ADK lets every criterion have this option, also where it has no meaning."""
+
+
+MAX_CRITERIA = 1024 * 1024
+"""Bytes beyond which a file is no criteria file."""
+
+
+def holds_criteria(path: Path) -> bool:
+    """Whether the file means to be a criteria file; False where it cannot be read, which its reader then says."""
+    try:
+        return path.is_file() and path.stat().st_size <= MAX_CRITERIA and is_criteria_file(path.read_bytes())
+    except OSError:
+        return False
+
+
+def read_criteria(path: Path | str) -> tuple[Criterion, ...]:
+    """The criteria of the file at `path`. Raises UsageError when it is not there, FormatError with line and path."""
+    return checked_criteria(open_criteria_file(path))
+
+
+def read_user(path: Path | str) -> UserConfig | None:
+    """The simulated user of the file at `path`; None when it says nothing. Raises UsageError, FormatError."""
+    file = open_criteria_file(path)
+    if file.user_simulator is None:
+        return None
+    try:
+        return user_of(file.user_simulator)
+    except UsageError as error:
+        raise file.document.error(str(error), ("user_simulator_config",)) from error
+
+
+def open_criteria_file(path: Path | str) -> CriteriaFile:
+    """The file at `path`, its metrics not checked yet. Raises UsageError, FormatError."""
+    try:
+        return load_criteria_file(Path(path))
+    except OSError as error:
+        raise UsageError(_not_there(Path(path), error), field="criteria") from error
+
+
+def criteria_of(mapping: Mapping[str, object]) -> tuple[Criterion, ...]:
+    """The criteria of a mapping such as `criteria` in a file. Raises UsageError."""
+    try:
+        value = json.loads(json.dumps({"criteria": dict(mapping)}, allow_nan=False))
+    except (TypeError, ValueError) as error:
+        raise UsageError(f"these criteria are no plain values: {error}", field="criteria") from error
+    try:
+        return checked_criteria(criteria_of_document(Document(value)))
+    except FormatError as error:
+        raise UsageError(str(error), field="criteria") from error
+
+
+def checked_criteria(file: CriteriaFile) -> tuple[Criterion, ...]:
+    """The criteria of a file. Raises FormatError naming the place of the first that cannot be, and the nearest name."""
+    criteria = tuple(_understood(criterion) for criterion in file.whole_criteria)
+    for criterion in criteria:
+        try:
+            check_criteria([criterion])
+        except UsageError as error:
+            option = (error.field or "").rpartition(".")[2] if "." in (error.field or "") else ""
+            raise file.error(str(error), criterion.metric, option) from error
+    return criteria
+
+
+def find_criteria_file(evalset: Path) -> Path | None:
+    """The criteria file beside an eval set, as ADK's AgentEvaluator looks for it; None when there is none."""
+    return next((path for name in NAMES if (path := evalset.parent / name).is_file()), None)
+
+
+def function_criterion(target: str, threshold: float | None = None, *, name: str = "") -> Criterion:
+    """A criterion that calls the function `target`, a `module:attr`; Osmosis names it by that very text."""
+    return Criterion(name or target, threshold, function_options(target))
+
+
+def _understood(criterion: Criterion) -> Criterion:
+    """Without the option that ADK passes over here."""
+    if ADK_ONLY not in criterion.options or is_function(criterion) or _has_option(criterion.metric, ADK_ONLY):
+        return criterion
+    options: dict[str, JsonValue] = {name: value for name, value in criterion.options.items() if name != ADK_ONLY}
+    return replace(criterion, options=options)
+
+
+def _has_option(metric: str, option: str) -> bool:
+    try:
+        return option in {found.name for found in metric_options(metric)}
+    except EvaldeskError:
+        return True  # an unknown metric is refused under its own name
+
+
+def _not_there(path: Path, error: OSError) -> str:
+    if not path.parent.is_dir():
+        return f"{path}: there is no folder {path.parent}; name a file such as test_config.json"
+    return f"{path}: {error.strerror or error}; {did_you_mean(path, 'name a file such as test_config.json')}"
+
+
+GivenCriteria: TypeAlias = Mapping[str, object] | Sequence[Criterion] | str | os.PathLike[str]
+
+
+def given_criteria(given: GivenCriteria) -> tuple[Criterion, ...]:
+    """The criteria, checked. Raises UsageError or FormatError saying which criterion cannot be."""
+    if isinstance(given, str | os.PathLike):
+        return read_criteria(Path(given))
+    if isinstance(given, Mapping):
+        return criteria_of(given)
+    check_criteria(given)
+    return tuple(given)
+
+
+def given_user(given: GivenCriteria) -> UserConfig | None:
+    """The simulated user that a file of criteria names; None otherwise. Raises UsageError, FormatError."""
+    return read_user(Path(given)) if isinstance(given, str | os.PathLike) else None
+
+
+KEYS = (
+    "type",
+    "model",
+    "model_configuration",
+    "max_allowed_invocations",
+    "custom_instructions",
+    "include_function_calls",
+)
+NO_BOUND = -1
+_HISTORY = re.compile(r"\{\{\s*conversation_history\s*\}\}")
+HISTORY_FOLLOWS = "(it follows as messages)"
+
+
+def user_of(config: JsonObject) -> UserConfig:
+    """The simulated user that the config describes. Raises UsageError for what Evaldesk cannot do, or does not know."""
+    found: dict[str, Any] = {}
+    for key, value in config.items():
+        name = snake_case(key)
+        if name not in KEYS:
+            raise NotFoundError.among("key of user_simulator_config", key, KEYS)
+        found[name] = value
+    if found.get("type", "llm_backed") != "llm_backed":
+        raise UsageError(f"user_simulator_config: no simulated user of type {found['type']!r}; there is: llm_backed")
+    if found.get("include_function_calls"):
+        raise UsageError("user_simulator_config: Evaldesk shows its simulated user no function calls; remove the key")
+    asked = found.get("max_allowed_invocations")
+    bound: dict[str, Any] = {} if asked is None else {"max_turns": None if asked == NO_BOUND else _whole(asked)}
+    return UserConfig(
+        model=full_name(_text(found, "model")),
+        options=_options(found.get("model_configuration") or {}),
+        instructions=_HISTORY.sub(HISTORY_FOLLOWS, _text(found, "custom_instructions")),
+        **bound,
+    )
+
+
+def _options(given: Any) -> ModelOptions:
+    if not isinstance(given, Mapping):
+        raise UsageError("user_simulator_config.model_configuration must be an object")
+    options: dict[str, Any] = {}
+    for key, value in given.items():
+        name = snake_case(key)
+        if name not in CONFIG_KEYS:
+            raise NotFoundError.among("setting of model_configuration", key, CONFIG_KEYS)
+        if value is not None and (isinstance(value, bool) or not isinstance(value, int | float)):
+            raise UsageError(f"user_simulator_config.model_configuration.{key} must be a number, got {value!r:.40}")
+        options[CONFIG_KEYS[name]] = value
+    return ModelOptions(**options)
+
+
+def _text(found: Mapping[str, Any], key: str) -> str:
+    value = found.get(key)
+    if value is not None and not isinstance(value, str):
+        raise UsageError(f"user_simulator_config.{key} must be a text, got {value!r:.40}")
+    return value or ""
+
+
+def _whole(value: object) -> int:
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise UsageError(f"user_simulator_config.max_allowed_invocations must be a whole number, got {value!r:.40}")
+    return value

@@ -1,0 +1,1 @@
+"""Eval sets and their cases."""

@@ -1,0 +1,186 @@
+"""The eval sets of a workspace: found, made, renamed, trashed, taken in and given out."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from threading import Lock
+
+from evaldesk.desk.evalsets.cases import CaseDesk
+from evaldesk.desk.evalsets.names import candidates
+from evaldesk.errors import ConflictError, FormatError, NotFoundError, UsageError
+from evaldesk.formats.files import names_for, suffix_of, write_file
+from evaldesk.model import EvalSet
+from evaldesk.model.stored import EvalSetFile
+from evaldesk.settings import Settings
+from evaldesk.store import Store
+from evaldesk.store.evalsets.files import EvalSetFiles
+from evaldesk.store.evalsets.names import check_name
+from evaldesk.store.evalsets.trash import origin_of
+
+MAX_CACHED = 32
+
+
+class SetNameTakenError(ConflictError):
+    """There is an eval set of that name, `file`; `free` is a name that is not taken."""
+
+    def __init__(self, name: str, free: str, file: EvalSetFile) -> None:
+        super().__init__(f"there is an eval set named {name!r} already; {free!r} is free")
+        self.name = name
+        self.free = free
+        self.file = file
+
+
+@dataclass(frozen=True, slots=True)
+class Export:
+    """A file to give out; `file_name` is plain ASCII without quotes."""
+
+    file_name: str
+    data: bytes
+
+
+def own_evalsets(files: Sequence[EvalSetFile], agent_id: str) -> Sequence[EvalSetFile]:
+    """Those whose cases name the agent, that lie in its folder or have its name; the last one changed comes last."""
+    own = [
+        file
+        for file in files
+        if agent_id in file.app_names or agent_id == file.name or agent_id in Path(file.place).parts[:-1]
+    ]
+    return sorted(own, key=lambda file: file.modified_ns)
+
+
+class EvalSetDesk:
+    """Every eval set under the settings' roots and folder. Reads and writes files: from pages, call it in a thread."""
+
+    def __init__(self, settings: Settings, store: Store) -> None:
+        self._trash = settings.state_folder / "trash"
+        self._files = EvalSetFiles(settings.roots, settings.evalset_folder, self._trash)
+        self._store = store
+        self._cached: dict[str, tuple[str, EvalSet]] = {}
+        self._lock = Lock()
+        self.cases = CaseDesk(self._files, self.evalset, self._trash)
+
+    def list(self) -> Sequence[EvalSetFile]:
+        """The eval sets that were found, those that cannot be read included."""
+        return self._files.list()
+
+    def usual(self, agent_id: str) -> str:
+        """The id of the eval set to propose for an agent: the last one used with it, else one of its own.
+
+        Empty where there is neither, unless there is only one eval set: which one is meant is then for a person to say.
+        """
+        readable = [file for file in self.list() if not file.error]
+        used = self._store.sessions.last_added(agent_id)
+        for run in reversed(self._store.runs.list(agent_id=agent_id)):
+            known = used.get(run.config.evalset_id)
+            used[run.config.evalset_id] = max(known, run.created_at) if known else run.created_at
+        last = sorted((file for file in readable if file.id in used), key=lambda file: used[file.id])
+        proposed = last or own_evalsets(readable, agent_id) or (readable if len(readable) == 1 else [])
+        return proposed[-1].id if proposed else ""
+
+    def file(self, evalset_id: str) -> EvalSetFile:
+        """Where an eval set is and what is known of it. Raises NotFoundError."""
+        return self._files.file(evalset_id)
+
+    def read(self, evalset_id: str) -> tuple[EvalSet, str, Path]:
+        """An eval set, the version of its file, and the file. Raises NotFoundError, FormatError."""
+        file = self.file(evalset_id)
+        if file.error:
+            raise FormatError(file.error)
+        with self._lock:
+            version, evalset = self._cached.pop(evalset_id, ("", None))
+        if evalset is None or version != file.version:
+            evalset, version = self._files.read(evalset_id)
+        with self._lock:
+            self._cached[evalset_id] = (version, evalset)
+            while len(self._cached) > MAX_CACHED:
+                self._cached.pop(next(iter(self._cached)))
+        return evalset, version, file.path
+
+    def evalset(self, evalset_id: str) -> EvalSet:
+        """An eval set. Raises NotFoundError, FormatError."""
+        return self.read(evalset_id)[0]
+
+    def create(self, name: str, description: str = "") -> str:
+        """A new eval set without cases; gives its id. Raises UsageError, SetNameTakenError."""
+        self.check_new_name(name)
+        return self._files.create(name, EvalSet(id=name, name=name, description=description or None))
+
+    def take_in(self, name: str, evalset: EvalSet, *, replaces: bool = False) -> str:
+        """A new eval set that came in a file; gives its id.
+
+        With `replaces` it is written over the file of the set of that name, which is kept in the trash. Raises
+        FormatError, UsageError, SetNameTakenError, DiskError.
+        """
+        known = self._named(name)
+        if not (known and replaces):
+            self.check_new_name(name)
+            return self._files.create(name, evalset)
+        self._files.replace(known.id, evalset)
+        return known.id
+
+    def change(self, evalset_id: str, name: str, description: str) -> str:
+        """Rename and describe; gives the id under which the set is found from now on.
+
+        Raises UsageError, SetNameTakenError, and ConflictError when the file changes at this very moment.
+        """
+        is_renamed = name != self.file(evalset_id).name
+        if is_renamed:
+            self.check_new_name(name, but=evalset_id)
+        evalset, version = self._files.read(evalset_id)
+        if (evalset.description or "") != description:
+            self._files.save(evalset_id, replace(evalset, description=description or None), version)
+        return self._rename(evalset_id, name) if is_renamed else evalset_id
+
+    def duplicate(self, evalset_id: str) -> str:
+        """A copy beside it under a free name; gives its id."""
+        name = re.sub(r"[^A-Za-z0-9_-]+", "_", self.file(evalset_id).name).lstrip("-")[:80] or "evalset"
+        return self._files.duplicate(evalset_id, self.free_name(f"{name}_copy"))
+
+    def trash(self, evalset_id: str) -> str:
+        """Move the file to the trash; the token brings it back."""
+        return self._files.trash(evalset_id)
+
+    def trashed(self, token: str) -> str:
+        """The name of the file that the token would bring back; empty when there is none."""
+        try:
+            return origin_of(token, self._trash).name
+        except NotFoundError:
+            return ""
+
+    def restore(self, token: str) -> str:
+        """Bring a file back from the trash; gives its id. Raises NotFoundError, ConflictError."""
+        return self._files.restore(token)
+
+    def export(self, evalset_id: str, format_name: str) -> Export:
+        """The set as a file of that format. Raises NotFoundError, and FormatError when it cannot be said in it."""
+        names = names_for("evalset")
+        if format_name not in names:
+            raise NotFoundError.among("format", format_name[:100], names)
+        evalset, _, _ = self.read(evalset_id)
+        stem = re.sub(r"[^A-Za-z0-9_-]+", "_", self.file(evalset_id).name).strip("_")[:100] or "evalset"
+        return Export(f"{stem}{suffix_of(format_name)}", write_file(evalset, format_name))
+
+    def free_name(self, name: str) -> str:
+        """`name`, or the nearest that no eval set has; some file systems take `Calc` for `calc`."""
+        taken = {each.name.casefold() for each in self.list()}
+        return next(each for each in candidates(name) if each.casefold() not in taken)
+
+    def check_new_name(self, name: str, but: str = "") -> None:
+        """Raise UsageError or SetNameTakenError unless a set may be called so; `but` is the set that is renamed."""
+        if not name:
+            raise UsageError("Name the eval set.")
+        check_name(name)
+        known = self._named(name)
+        if known and known.id != but and not (but and self._files.is_half_renamed(but, name)):
+            raise SetNameTakenError(name, self.free_name(name), known)
+
+    def _rename(self, evalset_id: str, name: str) -> str:
+        renamed = self._files.rename(evalset_id, name)
+        self._store.move_evalset(evalset_id, renamed, self.file(renamed).path)
+        return renamed
+
+    def _named(self, name: str) -> EvalSetFile | None:
+        return next((each for each in self.list() if each.name.casefold() == name.casefold()), None)

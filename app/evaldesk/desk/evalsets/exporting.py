@@ -1,0 +1,117 @@
+"""Runs and eval sets given out as files of any format that can hold them."""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+from dataclasses import dataclass, replace
+
+from evaldesk.desk.evalsets.evalsets import Export
+from evaldesk.desk.runs.names import evalset_name
+from evaldesk.desk.runs.numbers import read_cases
+from evaldesk.desk.runs.trial_rows import TRIAL_COLUMNS, cell, trial_row
+from evaldesk.errors import FormatError, NotFoundError
+from evaldesk.formats import FORMATS, losses
+from evaldesk.formats.criteria_file import CriteriaFile, write_criteria_file
+from evaldesk.formats.files import names_for, suffix_of, title_of, write_file
+from evaldesk.model import EvalSet
+from evaldesk.store import Store
+from evaldesk.transcripts.recorded import RecordedRun
+
+CSV = "csv"
+CSV_TITLE = "CSV, one line for each trial"
+CRITERIA = "criteria"
+CRITERIA_TITLE = "Criteria, as a test_config.json"
+MEDIA_TYPES = {".json": "application/json", ".jsonl": "application/x-ndjson", ".csv": "text/csv; charset=utf-8"}
+
+
+@dataclass(frozen=True, slots=True)
+class ExportForm:
+    """A format an eval set can be given out in: what it leaves out, or why it cannot hold this set at all."""
+
+    name: str
+    title: str
+    losses: tuple[str, ...] = ()
+    refusal: str = ""
+
+
+def export_forms(evalset: EvalSet, own_format: str) -> list[ExportForm]:
+    """The formats that the eval set can be given out in; one flat list of turns only where its file is one."""
+    names = [name for name in names_for("evalset") if name != "adk-flat" or own_format == name]
+    return [export_form(evalset, name) for name in names]
+
+
+def export_form(evalset: EvalSet, name: str) -> ExportForm:
+    """What becomes of the eval set in this format."""
+    if name in FORMATS:
+        return ExportForm(name, title_of(name), losses(evalset, name))
+    try:
+        write_file(evalset, name)
+    except FormatError as error:
+        return ExportForm(name, title_of(name), refusal=error.reason)
+    return ExportForm(name, title_of(name))
+
+
+def run_formats() -> tuple[tuple[str, str], ...]:
+    """The formats a run can be given out in, each with what people call it."""
+    return (*((name, title_of(name)) for name in names_for("run")), (CSV, CSV_TITLE), (CRITERIA, CRITERIA_TITLE))
+
+
+def export_run(store: Store, run_id: int, format_name: str) -> Export:
+    """The finished trials of a run, or its criteria, as a file.
+
+    Raises NotFoundError for the run or the format, and FormatError.
+    """
+    names = [name for name, _ in run_formats()]
+    if format_name not in names:
+        raise NotFoundError.among("format", format_name[:100], names)
+    config = store.runs.summary(run_id).config
+    stem = f"run_{run_id}_{_plain(evalset_name(config))}"
+    if format_name == CRITERIA:
+        return Export(f"{stem}.test_config.json", write_criteria_file(CriteriaFile(config.criteria)))
+    if format_name == CSV:
+        return Export(f"{stem}.csv", _table(store, run_id))
+    return Export(f"{stem}{suffix_of(format_name)}", write_file(recorded_run(store, run_id), format_name))
+
+
+def recorded_run(store: Store, run_id: int) -> RecordedRun:
+    """A stored run as a value of the formats; trials that were not played are not in it. Raises NotFoundError."""
+    summary = store.runs.summary(run_id)
+    config = summary.config
+    cases, results = [], []
+    for index, played in enumerate(read_cases(store, run_id)):
+        cases.append(played.case)
+        results += [replace(trial, run_id=0, case_index=index) for trial in played]
+    return RecordedRun(
+        name=evalset_name(config),
+        agent=config.agent.id,
+        cases=tuple(cases),
+        results=tuple(results),
+        criteria=config.criteria,
+        model=config.model or config.agent_model,
+        note=summary.note,
+    )
+
+
+def media_type(file_name: str) -> str:
+    """What a browser is told that a file is."""
+    ending = "." + file_name.rpartition(".")[2]
+    return MEDIA_TYPES.get(ending, "application/octet-stream")
+
+
+def _table(store: Store, run_id: int) -> bytes:
+    config = store.runs.summary(run_id).config
+    columns = [*TRIAL_COLUMNS, *(criterion.metric for criterion in config.criteria)]
+    out = io.StringIO(newline="")
+    writer = csv.writer(out, lineterminator="\r\n")
+    writer.writerow([cell(name) for name in columns])
+    for played in read_cases(store, run_id):
+        for trial in played:
+            row = trial_row(played.case, trial, config)
+            writer.writerow([cell(row[name]) for name in columns])
+    return out.getvalue().encode()
+
+
+def _plain(name: str) -> str:
+    return re.sub(r"[^A-Za-z0-9_-]+", "_", name).strip("_")[:100] or "evalset"

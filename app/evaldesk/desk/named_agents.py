@@ -1,0 +1,63 @@
+"""The agent that a person or a test names."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from evaldesk.agents import agent_ref, declared_refs, named_ref
+from evaldesk.errors import UsageError
+from evaldesk.model import AgentRef
+from evaldesk.settings import Settings, read_settings
+
+
+def named_agent(spec: str, workspace: str | None = None) -> AgentRef:
+    """The agent that a command names: one that `evaldesk.toml` declares, a folder, `module:attr`, an address.
+
+    Raises UsageError.
+    """
+    home = Path(workspace).resolve() if workspace else Path.cwd()
+    settings = read_settings(home, (home,), environment=os.environ)
+    return named_ref(spec, settings.agents, home)
+
+
+def declared_agents(settings: Settings, home: Path) -> list[AgentRef]:
+    """The agents that the `evaldesk.toml` of `home` declares. Raises UsageError."""
+    return [*declared_refs(settings.agents, home)]
+
+
+def module_agent(agent_module: str, agent_name: str | None = None) -> AgentRef:
+    """The agent in an importable module, which has an `agent` or is one, or at a path that names a folder.
+
+    The module is looked up along `sys.path` without importing it: workers do that. Raises UsageError.
+    """
+    if Path(agent_module).is_dir() or ":" in agent_module or "/" in agent_module:
+        return _with_part(agent_ref(agent_module), agent_name)
+    parts = agent_module.removesuffix(".agent").split(".")
+    for entry in sys.path:
+        folder = Path(entry or ".").resolve().joinpath(*parts)
+        if folder.is_dir():
+            ref = agent_ref(str(folder))
+            return _with_part(_under(ref, parts, folder), agent_name)
+        if folder.with_suffix(".py").is_file():
+            root = str(Path(entry or ".").resolve())
+            return _with_part(AgentRef(parts[-1], f"{'.'.join(parts)}:root_agent", root=root), agent_name)
+    raise UsageError(f"no module {agent_module!r} on sys.path has an agent; name one such as my_package.my_agent")
+
+
+def _under(ref: AgentRef, parts: Sequence[str], folder: Path) -> AgentRef:
+    """The same agent under the whole name of its module, so that its relative imports work."""
+    module, _, attribute = ref.target.partition(":")
+    inside = module.removeprefix(folder.name).removeprefix(".")
+    whole = ".".join([*parts, inside] if inside else parts)
+    return replace(ref, target=f"{whole}:{attribute}", root=str(folder.parents[len(parts) - 1]))
+
+
+def _with_part(ref: AgentRef, agent_name: str | None) -> AgentRef:
+    """The agent called `agent_name` inside the one that was found; a worker looks for it there."""
+    if agent_name is None or agent_name == "root_agent":
+        return ref
+    return replace(ref, id=agent_name, part=agent_name)

@@ -1,0 +1,245 @@
+"""What ADK, Osmosis and OpenHands make of a trial: by it trials are judged with `--compat`, and differences are said.
+
+One function, `as_tool_judges`, gives their scores and verdict from a trial with scores, so that what a run without
+`--compat` says of another tool is what a run with it does. No model is asked again. (docs/decisions/033-other-tools.md)
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+
+from evaldesk.errors import UsageError
+from evaldesk.metrics import build_metric, is_function, metric_kind, score_trial
+from evaldesk.model import (
+    Case,
+    Criterion,
+    Expected,
+    Gates,
+    RunConfig,
+    Score,
+    TrialResult,
+    Verdict,
+    adk_verdict,
+    trial_verdict,
+)
+from evaldesk.run_options import OWN
+
+CALLED: dict[str, str] = {"adk": "`adk eval`", "osmosis": "Osmosis", "openhands": "OpenHands"}
+"""The tools, as sentences name them."""
+
+REPORTED = "reported_value"
+READ_OTHERWISE = ("tool_trajectory_avg_score", "response_match_score")
+ADK_METRICS = frozenset(
+    {
+        *READ_OTHERWISE,
+        "response_evaluation_score",
+        "safety_v1",
+        "hallucinations_v1",
+        "final_response_match_v2",
+        "rubric_based_final_response_quality_v1",
+        "rubric_based_tool_use_quality_v1",
+        "rubric_based_multi_turn_trajectory_quality_v1",
+        "multi_turn_task_success_v1",
+        "multi_turn_trajectory_quality_v1",
+        "multi_turn_tool_use_quality_v1",
+        "per_turn_user_simulator_quality_v1",
+    }
+)
+"""The metrics by which google-adk 2.13 decides. Those of efficiency only inform there; a criterion by one is an error,
+which it leaves out as it does an unknown one."""
+ROUND = ".4g"
+
+
+def as_tool_judges(tool: str, case: Case, trial: TrialResult, criteria: Sequence[Criterion]) -> TrialResult:
+    """The trial with the scores and the verdict that the tool gives it; as it is for our own rules."""
+    if tool == OWN or trial.status == "cancelled":
+        return trial
+    scores = _adk_scores(case, trial, criteria) if tool == "adk" else _scores_or_0(tool, trial, criteria)
+    return replace(trial, scores=scores, verdict=_verdict(tool, trial, scores, criteria))
+
+
+def difference(tool: str, case: Case, trial: TrialResult, criteria: Sequence[Criterion]) -> str:
+    """What the tool says of the trial where it says something else than its verdict, and why; empty for the same."""
+    theirs = as_tool_judges(tool, case, trial, criteria)
+    if theirs.verdict == trial.verdict:
+        return ""
+    return f"{trial.verdict} here, {theirs.verdict} by {CALLED[tool]}: {_why(tool, case, trial, theirs, criteria)}"
+
+
+def may_differ(tool: str, config: RunConfig, case: Case, strip: str) -> bool:
+    """Whether the tool may judge a trial of the case otherwise, told without reading one; `strip` has its verdicts."""
+    if "e" in strip or "u" in strip or config.n_asserted or config.strict or config.compat != OWN:
+        return True
+    deciding = [each for each in config.criteria if each.threshold is not None]
+    if not all(decides(tool, each) for each in deciding):
+        return True
+    return tool == "adk" and any(leaves_open(turn.expected) for turn in case.turns)
+
+
+def tools_beside(config: RunConfig, spelled: str = "") -> tuple[str, ...]:
+    """The tools by whose rules the run may be read, too, without that by which it is judged.
+
+    ADK has eval sets and metrics, Osmosis eval functions and rewards, OpenHands the test results of benchmarks.
+    `spelled` is the tool as which the command is spelled.
+    """
+    deciding = [each for each in config.criteria if each.threshold is not None]
+    has_tool = {
+        "adk": any(decides("adk", each) and not is_function(each) for each in deciding),
+        "osmosis": any(decides("osmosis", each) for each in deciding),
+        "openhands": any(decides("openhands", each) for each in deciding),
+    }
+    return tuple(tool for tool, has in has_tool.items() if tool != config.compat and (has or tool == spelled))
+
+
+def decides(tool: str, criterion: Criterion) -> bool:
+    """Whether the tool knows the criterion, and its verdict depends on it."""
+    if criterion.threshold is None:
+        return False
+    if is_function(criterion):
+        return tool in ("adk", "osmosis")
+    kind = metric_kind(criterion.metric)
+    if kind == REPORTED:
+        is_of_benchmark = str(criterion.options.get("path", "")).partition(".")[0] == "test_result"
+        return tool == ("openhands" if is_of_benchmark else "osmosis")
+    return tool == "adk" and kind in ADK_METRICS
+
+
+def leaves_open(expected: Expected) -> bool:
+    """Whether ADK reads more into the turn than it asserts."""
+    return expected.tool_calls is None or expected.reference is None
+
+
+def as_adk_reads(case: Case) -> Case:
+    """The case with what it does not assert taken for "nothing"."""
+    turns = (
+        replace(
+            turn,
+            expected=replace(
+                turn.expected,
+                tool_calls=() if turn.expected.tool_calls is None else turn.expected.tool_calls,
+                reference=turn.expected.reference or "",
+            ),
+        )
+        for turn in case.turns
+    )
+    return replace(case, turns=tuple(turns))
+
+
+def gates_of(tool: str, gates: Gates) -> Gates:
+    """What is asked of a run that is judged as the tool does, where no gate asks for verdicts.
+
+    `adk eval` fails when anything did not pass, what it could not evaluate included; the others never do.
+    """
+    if tool == OWN:
+        return gates
+    tolerant = replace(gates, max_unscored_rate=1.0)
+    if gates.asks_for_verdicts:
+        return gates
+    if tool == "adk":
+        return replace(tolerant, all_must_pass=True, unscored_are_failures=True)
+    return replace(tolerant, all_must_pass=False)
+
+
+def as_osmosis_calls(criteria: Sequence[Criterion]) -> tuple[Criterion, ...]:
+    """The criteria with functions called as Osmosis calls them."""
+    return tuple(
+        replace(each, options={**each.options, "compat": "osmosis"}) if is_function(each) else each for each in criteria
+    )
+
+
+def _verdict(tool: str, trial: TrialResult, scores: Sequence[Score], criteria: Sequence[Criterion]) -> Verdict:
+    known = [each for each in criteria if decides(tool, each)]
+    if tool != "adk":
+        return trial_verdict(scores, known, None)
+    names = {each.metric for each in known}
+    return "failed" if trial.error is not None else adk_verdict([each for each in scores if each.metric in names])
+
+
+def _adk_scores(case: Case, trial: TrialResult, criteria: Sequence[Criterion]) -> tuple[Score, ...]:
+    """The scores with those of ADK's own deterministic metrics made anew, and judges' means over what they judged."""
+    found: list[Score] = []
+    read = as_adk_reads(case)
+    for criterion in criteria:
+        own = [score for score in trial.scores if score.metric == criterion.metric]
+        is_played = own and not any(score.error for score in own)
+        if is_played and metric_kind(criterion.metric) == "response_match_score" and case.turns:
+            found += _against_empty_answers(own, criterion, case)
+        elif is_played and metric_kind(criterion.metric) in READ_OTHERWISE and not is_function(criterion):
+            found += score_trial(trial.transcript, read, [criterion], strict=True)
+        else:
+            found += [_over_what_was_judged(score, criterion) for score in own]
+    return tuple(found)
+
+
+def _against_empty_answers(own: Sequence[Score], criterion: Criterion, case: Case) -> list[Score]:
+    """The scores of the answers, 0 where the turn has no reference: nothing is shared with an empty text."""
+    known = {score.turn: score for score in own if score.turn is not None}
+    turns: list[Score] = []
+    for at in range(len(case.turns)):
+        score = known.get(at)
+        if score is None or score.value is None:
+            score = Score(criterion.metric, 0.0, at, criterion.threshold, _passes(criterion, 0.0))
+        turns.append(score)
+    mean = sum(score.value or 0.0 for score in turns) / len(turns)
+    return [*turns, Score(criterion.metric, mean, None, criterion.threshold, _passes(criterion, mean))]
+
+
+def _over_what_was_judged(score: Score, criterion: Criterion) -> Score:
+    value = score.details.get("adk_value")
+    if score.turn is not None or score.value is not None or score.error or not isinstance(value, int | float):
+        return score
+    return replace(score, value=float(value), passed=_passes(criterion, float(value)))
+
+
+def _scores_or_0(tool: str, trial: TrialResult, criteria: Sequence[Criterion]) -> tuple[Score, ...]:
+    """The scores, with 0 for every criterion of the tool that has no value: what is missing or broken counts so."""
+    found: list[Score] = []
+    for criterion in criteria:
+        own = [score for score in trial.scores if score.metric == criterion.metric]
+        whole = next((score for score in own if score.turn is None), Score(criterion.metric))
+        if decides(tool, criterion) and (whole.value is None or whole.error or not math.isfinite(whole.value)):
+            error = whole.error or trial.error
+            said = error.message if error else whole.reason
+            found += [score for score in own if score.turn is not None]
+            found.append(_zero(tool, criterion, said))
+        else:
+            found += own
+    return tuple(found)
+
+
+def _zero(tool: str, criterion: Criterion, said: str) -> Score:
+    reason = f"Counted as 0, as {CALLED[tool]} does: {said or 'there is no score'}"
+    passed = _passes(criterion, 0.0)
+    return Score(criterion.metric, 0.0, threshold=criterion.threshold, passed=passed, reason=reason)
+
+
+def _passes(criterion: Criterion, value: float) -> bool | None:
+    try:
+        return build_metric(criterion).info.passes(value, criterion.threshold)
+    except UsageError:  # a metric of a stored run that is gone
+        return None if criterion.threshold is None else value >= criterion.threshold
+
+
+def _why(tool: str, case: Case, trial: TrialResult, theirs: TrialResult, criteria: Sequence[Criterion]) -> str:
+    if trial.error is not None:
+        return "a trial that broke off counts as failed there" if tool == "adk" else "what broke off counts as 0 there"
+    own = {score.metric: score for score in trial.scores if score.turn is None}
+    known = {each.metric for each in criteria if decides(tool, each)}
+    for score in theirs.scores:
+        ours = own.get(score.metric)
+        if score.turn is not None or score.metric not in known or score.value is None or ours is None:
+            continue
+        if ours.passed is not score.passed:
+            said = f"{score.metric} is {score.value:{ROUND}} there"
+            is_open = any(leaves_open(turn.expected) for turn in case.turns)
+            if tool == "adk" and metric_kind(score.metric) in READ_OTHERWISE and is_open:
+                said += ", where a turn that asserts nothing expects no tool call and an empty answer"
+            elif tool != "adk":
+                said += ", where what is missing or raises counts as 0"
+            return said
+    unknown = [each.metric for each in criteria if each.threshold is not None and each.metric not in known]
+    if unknown:
+        return f"it does not decide by {', '.join(unknown)}"
+    return "it leaves out what could not be judged" if theirs.verdict != "unscored" else "it judged nothing"

@@ -1,0 +1,1 @@
+"""Runs: planned, played, stopped, resumed, scored again."""

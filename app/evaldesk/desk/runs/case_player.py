@@ -1,0 +1,104 @@
+"""A bench: workers that stay up while a test run hands them one case after the other; nothing is stored."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import os
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future
+
+from evaldesk.desk.runs.driver import trial_spec
+from evaldesk.desk.runs.model_check import check_models
+from evaldesk.desk.runs.plan import RunOptions, RunPlan, frozen, recordings_folder, with_defaults
+from evaldesk.desk.runs.run_result import CaseResult
+from evaldesk.desk.runs.scrubbing import value_scrubber
+from evaldesk.engine import AgentHost, LocalExecutor
+from evaldesk.model import AgentDescription, AgentRef, Case, RunConfig, TrialResult
+from evaldesk.model.recording import Recording
+from evaldesk.settings import Settings
+
+
+class CasePlayer:
+    """Plays cases of one agent in worker processes, from any thread; `close` ends them."""
+
+    def __init__(self, agent: AgentRef, settings: Settings, *, concurrency: int) -> None:
+        self._agent = agent
+        self._settings = settings
+        self._concurrency = concurrency
+        self._numbers = itertools.count(1)
+        self._waiting: dict[tuple[int, int], asyncio.Future[TrialResult]] = {}
+        self._scrubbed: Callable[[TrialResult], TrialResult] = value_scrubber(settings.environment)
+        self._loop = asyncio.new_event_loop()
+        self._executor: LocalExecutor | None = None
+        self._description: AgentDescription | None = None
+        self._reading: asyncio.Task[None] | None = None
+        self._thread = threading.Thread(target=self._loop.run_forever, name="evaldesk-bench", daemon=True)
+        self._thread.start()
+
+    def check(self, case: Case, options: RunOptions) -> None:
+        """Raise UsageError for a model of the run that has no name or no key, AgentError for an agent that fails."""
+        plan = RunPlan(self._config(case, options), (case,))
+        work = asyncio.run_coroutine_threadsafe(self._described(), self._loop)
+        check_models(plan, work.result())
+
+    def play(self, case: Case, options: RunOptions) -> CaseResult:
+        """Play a case as often as the options say and wait for the last trial. Raises UsageError."""
+        config = self._config(case, options)
+        work: Future[CaseResult] = asyncio.run_coroutine_threadsafe(self._play(case, config), self._loop)
+        try:
+            return work.result()
+        except BaseException:
+            work.cancel()
+            raise
+
+    def close(self) -> None:
+        """End the workers and the thread."""
+        asyncio.run_coroutine_threadsafe(self._close(), self._loop).result()
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+
+    def _config(self, case: Case, options: RunOptions) -> RunConfig:
+        recording = Recording(folder=str(recordings_folder(self._settings)))
+        ready = with_defaults(options, self._settings, self._agent.root)
+        return frozen(RunConfig(self._agent, "", recording=recording), ready, [case])
+
+    async def _described(self) -> AgentDescription:
+        """What the agent says of itself; asked once, by a worker of its own."""
+        if self._description is None:
+            host = AgentHost()
+            try:
+                self._description = await host.describe(self._agent)
+            finally:
+                await host.close()
+        return self._description
+
+    async def _play(self, case: Case, config: RunConfig) -> CaseResult:
+        executor = self._opened()
+        number = next(self._numbers)
+        specs = [trial_spec(config, number, case, 0, index) for index in range(config.n)]
+        futures = [self._loop.create_future() for _ in specs]
+        for spec, future in zip(specs, futures, strict=True):
+            self._waiting[number, spec.trial_index] = future
+            await executor.submit(spec)
+        return CaseResult(case, tuple(self._scrubbed(result) for result in await asyncio.gather(*futures)), config.n)
+
+    def _opened(self) -> LocalExecutor:
+        if self._executor is None:
+            n_workers = max(1, min(self._concurrency, os.cpu_count() or 2))
+            self._executor = LocalExecutor(n_workers, self._concurrency)
+            self._reading = asyncio.create_task(self._read(self._executor))
+        return self._executor
+
+    async def _read(self, executor: LocalExecutor) -> None:
+        async for result in executor.results():
+            future = self._waiting.pop((result.run_id, result.trial_index))
+            if not future.done():
+                future.set_result(result)
+
+    async def _close(self) -> None:
+        if self._executor and self._reading:
+            await self._executor.close()
+            await self._reading

@@ -1,0 +1,258 @@
+"""Drives one run: hands its pending trials to an executor and commits what comes back before anybody sees it."""
+
+from __future__ import annotations
+
+import asyncio
+import zlib
+from collections import deque
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from contextlib import aclosing
+from dataclasses import replace
+
+from evaldesk.desk.other_tools import as_tool_judges
+from evaldesk.desk.runs.budget import Metered, overspent_sentence
+from evaldesk.desk.runs.rescoring import StoredTrials
+from evaldesk.desk.runs.writer import RunWriter
+from evaldesk.engine import Executor, GradeSpec, drive_batches
+from evaldesk.engine.worker.rate_limit_waits import pauses_sentence
+from evaldesk.model import Case, ErrorRecord, RunConfig, RunStatus, TrialResult, TrialSpec
+from evaldesk.model.stored import PendingTrial, TrialKey
+from evaldesk.store import Store
+from evaldesk.store.runs.recorded_runs import is_imported
+
+BATCH_SIZE = 100
+BATCH_S = 0.05
+PAUSE_S = 0.5
+MAX_UNSTORED = 1_000
+FATAL_KINDS: Mapping[str, str] = {
+    "agent_import": "The agent could not be imported",
+    "metric_import": "A function of the criteria could not be imported",
+    "authentication": "The model's provider does not accept the key",
+    "quota": "The quota at the model's provider is used up",
+    "unknown_model": "The model does not exist",
+    "no_model": "The agent needs a model",
+}
+
+
+class RunDriver:
+    """One run while it is played. `in_flight` are the trials that a worker has and the store has not.
+
+    `trouble` says why finished trials cannot be stored at this moment; no trial is started meanwhile. `pause` says
+    what the models of its trials wait for.
+    """
+
+    def __init__(
+        self,
+        run_id: int,
+        config: RunConfig,
+        store: Store,
+        executor: Executor,
+        *,
+        writer: RunWriter,
+        scrubbed: Callable[[TrialResult], TrialResult],
+        on_change: Callable[[], None] = lambda: None,
+        max_cost: float | None = None,
+    ) -> None:
+        self.run_id = run_id
+        self.in_flight: set[TrialKey] = set()
+        self.trouble = ""
+        self.pause = ""
+        self._config = config
+        self._store = store
+        self._executor = Metered(executor, self._ended)
+        self._max_cost = max_cost
+        self._writer = writer
+        self._scrubbed = scrubbed
+        self._on_change = on_change
+        self._todo: deque[PendingTrial] = deque()
+        self._cases: dict[int, Case] = {}
+        self._stored = StoredTrials(store.runs, config, run_id, ())
+        self._fatal = ""
+        self._n_cancelled = 0
+        self._n_missing = 0
+        self._is_stopped = False
+        self._is_given_up = False
+        self._cancelling: asyncio.Task[None] | None = None
+
+    async def drive(self) -> tuple[RunStatus, str]:
+        """Play until nothing is pending, the run is stopped or a model refuses for good; gives status and reason."""
+        telling = asyncio.create_task(self._tell_pauses())
+        try:
+            await self._writer.write(self._look)
+            while self._todo and not (self._is_stopped or self._is_overspent):
+                concurrency = self._config.concurrency
+                async with (
+                    aclosing(self._hand_out()) as specs,
+                    aclosing(drive_batches(specs, self._executor, concurrency)) as batches,
+                ):
+                    async for batch in batches:
+                        await self._commit(batch)
+                        await asyncio.sleep(BATCH_S if self.in_flight else 0)
+        finally:
+            telling.cancel()
+            await self._executor.close()
+            self.in_flight.clear()
+            self.pause = ""
+        if self._fatal:
+            return "failed", self._fatal
+        if self._n_missing:
+            status: RunStatus = "finished" if is_imported(self._config) else "stopped"
+            return status, missing_sentence(self._n_missing, self._config)
+        if self._todo and self._max_cost is not None and self._is_overspent:
+            return "stopped", overspent_sentence(self._executor.spent, self._max_cost, len(self._todo))
+        return ("stopped", "") if self._todo or self._n_cancelled else ("finished", "")
+
+    def stop(self) -> None:
+        """Start no more trials; those that run finish and count."""
+        self._is_stopped = True
+
+    async def cancel(self) -> None:
+        """Start no more trials and end those that run; they stay planned."""
+        self.stop()
+        await self._executor.cancel()
+
+    async def _tell_pauses(self) -> None:
+        """See, while the run goes on, when its trials begin and cease to wait for their models."""
+        while True:
+            await asyncio.sleep(PAUSE_S)
+            said = pauses_sentence(self._executor)
+            if said != self.pause:
+                self.pause = said
+                self._on_change()
+
+    def _look(self) -> None:
+        """What is to do, and the cases as they were frozen."""
+        self._todo.extend(self._store.runs.pending(self.run_id))
+        self._stored = StoredTrials(self._store.runs, self._config, self.run_id, self._todo)
+        self._cases = dict(enumerate(self._store.runs.cases(self.run_id))) if self._todo else {}
+
+    async def _hand_out(self) -> AsyncGenerator[TrialSpec | GradeSpec]:
+        while self._todo and self._may_begin():
+            trial = self._todo.popleft()
+            spec = await self._spec(trial)
+            if spec is None:
+                self._n_missing += 1
+                continue
+            self.in_flight.add((trial.case_index, trial.trial_index))
+            self._on_change()
+            yield spec
+
+    def _may_begin(self) -> bool:
+        """Whether another trial may begin: not while many finished ones wait for a disk that is slow."""
+        if self._is_stopped or self._is_given_up or self._is_overspent or self.trouble:
+            return False
+        return len(self.in_flight) < self._config.concurrency + MAX_UNSTORED
+
+    @property
+    def _is_overspent(self) -> bool:
+        return self._executor.has_spent_more_than(self._max_cost)
+
+    async def _spec(self, trial: PendingTrial) -> TrialSpec | GradeSpec | None:
+        config, case = self._config, self._cases[trial.case_index]
+        if config.source_run_id is not None:
+            return await asyncio.to_thread(self._stored.grade_spec, trial, case)
+        return trial_spec(config, self.run_id, case, trial.case_index, trial.trial_index, trial.attempt)
+
+    async def _commit(self, results: Sequence[TrialResult]) -> None:
+        """Take secrets out, make results durable, then let them be seen."""
+        clean = await self._writer.write(lambda: [self._scrubbed(result) for result in results])
+        counted = [self._as_counted(result) for result in clean]
+        results = await asyncio.to_thread(lambda: [self._as_tool_judges(result) for result in counted])
+        for start in range(0, len(results), BATCH_SIZE):
+            batch = results[start : start + BATCH_SIZE]
+            await self._record(batch)
+            self.in_flight.difference_update((result.case_index, result.trial_index) for result in batch)
+            self._on_change()
+
+    async def _record(self, batch: Sequence[TrialResult]) -> None:
+        def tell(error: Exception) -> None:
+            trials = "1 finished trial waits" if len(batch) == 1 else f"{len(batch)} finished trials wait"
+            self.trouble = f"{trials} to be stored: {error}"
+            self._on_change()
+
+        await self._writer.write_with_retry(self._store.runs.record, batch, on_refusal=tell)
+        self.trouble = ""
+
+    def _ended(self, result: TrialResult) -> None:
+        """Begin no more trials the moment one met what all others would meet: it takes a while until it is stored."""
+        self._is_given_up |= is_fatal(self._judged(result))
+
+    def _judged(self, result: TrialResult) -> TrialResult:
+        """What broke a trial while it was played, long ago, says nothing of scoring it again."""
+        return result if self._config.source_run_id is None else replace(result, error=None)
+
+    def _as_tool_judges(self, result: TrialResult) -> TrialResult:
+        config = self._config
+        return as_tool_judges(config.compat, self._cases[result.case_index], result, config.criteria)
+
+    def _as_counted(self, result: TrialResult) -> TrialResult:
+        """The first fatal error counts and stops the run; trials that meet it, too, stay planned."""
+        if result.status == "cancelled":
+            self._is_stopped = True
+            self._n_cancelled += 1
+            return result
+        judged = self._judged(result)
+        if not is_fatal(judged):
+            return result
+        if self._fatal:
+            return self._as_counted(replace(result, status="cancelled"))
+        self._fatal = fatal_sentence(judged)
+        self._is_stopped = True
+        self._cancelling = asyncio.create_task(self._executor.cancel())
+        return result
+
+
+def trial_spec(
+    config: RunConfig, run_id: int, case: Case, case_index: int, trial_index: int, attempt: int = 1
+) -> TrialSpec:
+    """What a worker needs to play one trial as the configuration says."""
+    return TrialSpec(
+        run_id=run_id,
+        case_index=case_index,
+        trial_index=trial_index,
+        case=case,
+        agent=config.agent,
+        criteria=config.criteria,
+        limits=config.limits,
+        model=config.model,
+        model_options=config.model_options,
+        user=config.user,
+        recording=config.recording,
+        seed=trial_seed(config.seed, case, trial_index),
+        attempt=attempt,
+        strict=config.is_strict,
+    )
+
+
+def trial_seed(seed: int, case: Case, trial_index: int) -> int:
+    """The seed of one trial: the same case and trial of two runs with one seed get the same."""
+    return zlib.crc32(f"{seed}/{case.id}/{trial_index}".encode())
+
+
+def is_fatal(result: TrialResult) -> bool:
+    """Whether the error would meet every other trial of the run, too."""
+    return _fatal_error(result) is not None
+
+
+def missing_sentence(n: int, config: RunConfig) -> str:
+    """Why some trials of a run that scores another again have no score."""
+    trials = "1 trial was" if n == 1 else f"{n:,} trials were"
+    if is_imported(config):
+        return f"{trials} not in the file that run {config.source_run_id} was imported from."
+    return f"{trials} never played in run {config.source_run_id}. Resume that run first, then this one."
+
+
+def fatal_sentence(result: TrialResult) -> str:
+    """Why the run stopped, in one sentence."""
+    error = _fatal_error(result)
+    if error is None:
+        return ""
+    words = FATAL_KINDS.get(error.kind, "The model refused for good")
+    lines = error.message.strip().splitlines()
+    return f"{words}, so no more trials were started: {lines[0] if lines else error.kind}"[:500]
+
+
+def _fatal_error(result: TrialResult) -> ErrorRecord | None:
+    """The error of the trial, or of one of its judges, that every other trial would meet."""
+    errors = (result.error, *(score.error for score in result.scores))
+    return next((each for each in errors if each and (each.kind.startswith("fatal") or each.kind in FATAL_KINDS)), None)

@@ -1,0 +1,235 @@
+"""`evaldesk.evaluate`: an eval set run from Python, on the same engine and with the same verdicts as everywhere."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import inspect
+import itertools
+import os
+import tempfile
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, ParamSpec, TypeAlias, TypeVar, Unpack
+
+from evaldesk import paths
+from evaldesk.agents import named_ref
+from evaldesk.desk.agent_version import agent_version
+from evaldesk.desk.agents import AgentDesk
+from evaldesk.desk.criteria.criteria import GivenCriteria, given_criteria, given_user
+from evaldesk.desk.evalsets.evalsets import EvalSetDesk
+from evaldesk.desk.runs.numbers import read_result
+from evaldesk.desk.runs.plan import RunOptions, RunSubject
+from evaldesk.desk.runs.run_result import RunResult
+from evaldesk.desk.runs.runs import RunDesk
+from evaldesk.engine import AgentHost, Executor, InlineExecutor, LocalExecutor
+from evaldesk.engine.worker.loading import adopt, described, disown
+from evaldesk.errors import NotFoundError, UsageError
+from evaldesk.formats import load_evalset
+from evaldesk.model import AgentDescription, AgentRef, Case, EvalSet, RunConfig
+from evaldesk.model.stored import RunSummary
+from evaldesk.run_options import BY_CHANCE, RUN_OPTIONS, Asked
+from evaldesk.settings import Settings, read_settings
+from evaldesk.store import Store
+from evaldesk.store.regular_file import version_of
+
+GivenEvalSet: TypeAlias = EvalSet | Sequence[Case] | Sequence[str] | str | os.PathLike[str]
+P = ParamSpec("P")
+T = TypeVar("T")
+
+_numbers = itertools.count(1)
+
+
+@dataclass(frozen=True, slots=True)
+class _Agent:
+    """The agent to run; `found` is an object of this process, or None where a worker imports the agent."""
+
+    ref: AgentRef
+    found: object = None
+
+
+def wait_for(work: Coroutine[Any, Any, T]) -> T:
+    """Carry out `work` in an event loop of its own: in this thread, or in another where a loop runs already."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return asyncio.run(work)
+    with ThreadPoolExecutor(1, thread_name_prefix="evaldesk-evaluate") as threads:
+        return threads.submit(asyncio.run, work).result()
+
+
+def waiting(work: Callable[P, Coroutine[Any, Any, T]], name: str) -> Callable[P, T]:
+    """The function `name`, which takes what `work` takes and waits for it."""
+
+    @functools.wraps(work)
+    def wait(*arguments: P.args, **options: P.kwargs) -> T:
+        return wait_for(work(*arguments, **options))
+
+    wait.__name__ = wait.__qualname__ = name
+    return wait
+
+
+async def evaluate_async(
+    agent: object,
+    evalset: GivenEvalSet,
+    *,
+    criteria: GivenCriteria | None = None,
+    cases: Sequence[str] | None = None,
+    workspace: str | os.PathLike[str] | None = None,
+    on_progress: Callable[[RunSummary], None] = lambda _: None,
+    **options: Unpack[Asked],
+) -> RunResult:
+    """Run the cases of `evalset` n times each with `agent`, and give the result; nothing is printed.
+
+    `agent` is a folder, `module:attr`, `samples/NAME` or a name in `evaldesk.toml`, played in worker processes; or the
+    object itself (an `LlmAgent`, a function `(message, state)`), played in this process, where a call that blocks is
+    not cut off by `timeout_s` (seconds). `evalset` is an EvalSet, a list of cases, or the path of a file, with
+    `:CASE,CASE` after it as on the command line; or a list of such, all of one file. `criteria` is
+    a mapping `{"response_match_score": 0.8}` as in `test_config.json`, the path of such a file, or a list of Criterion.
+    `cases` names those to run; None runs all. `options` are those of the table of run options, such as `n=5`,
+    `timeout_s=60`, `model`, `temperature` or `seed`; one that is not given is as `evaldesk.toml` has it. The
+    run is kept in `workspace`, or nowhere when that is None; `evaldesk.toml` is read there, or in the working folder.
+
+    `evaluate(...)` waits for the end, also inside a running event loop, which it blocks; `await evaluate_async(...)`
+    does not, and cancelling it ends the run: its finished trials stay in `workspace`. Raises UsageError, FormatError,
+    or AgentError when the agent cannot be loaded.
+    """
+    chosen = RunOptions(case_ids=None if cases is None else tuple(cases), **options)
+    return await _evaluate(agent, evalset, criteria, chosen, workspace, on_progress)
+
+
+def signature_of_options(work: Callable[..., Any]) -> inspect.Signature:
+    """The signature of a function that takes `**options`, with every option of the table in their place."""
+    own = inspect.signature(work)
+    named = [each for each in own.parameters.values() if each.kind is not inspect.Parameter.VAR_KEYWORD]
+    types = inspect.get_annotations(Asked)
+    options = [
+        inspect.Parameter(
+            option.name,
+            inspect.Parameter.KEYWORD_ONLY,
+            default=None if option.unset == BY_CHANCE else option.default,
+            annotation=types[option.name],
+        )
+        for option in RUN_OPTIONS
+    ]
+    return own.replace(parameters=[*named, *options])
+
+
+vars(evaluate_async)["__signature__"] = signature_of_options(evaluate_async)
+evaluate = waiting(evaluate_async, "evaluate")
+
+
+def subject_of(
+    agent: AgentRef, evalset: EvalSet, path: Path | None, description: AgentDescription, evalset_id: str = ""
+) -> RunSubject:
+    """What is run, read at this moment; `path` is the file of the eval set where there is one."""
+    return RunSubject(
+        agent=agent,
+        evalset=evalset,
+        evalset_id=evalset_id or evalset.id,
+        evalset_path=str(path.resolve()) if path else "",
+        evalset_version=version_of(path.read_bytes()) if path else "",
+        agent_version=agent_version(agent),
+        agent_model=description.model,
+        description=description,
+    )
+
+
+async def _evaluate(
+    agent: object,
+    given: GivenEvalSet,
+    criteria: GivenCriteria | None,
+    options: RunOptions,
+    workspace: str | os.PathLike[str] | None,
+    on_progress: Callable[[RunSummary], None],
+) -> RunResult:
+    settings = read_settings(Path(workspace or "").resolve(), (), environment=os.environ)
+    who = _given_agent(agent, settings)
+    evalset, path, case_ids = _given_evalset(given, paths.folder_of_names(who.ref.folder))
+    if case_ids is not None and options.case_ids is not None:
+        raise UsageError("name the cases after the colon of the eval set or as cases=, not both", field="cases")
+    options = options if case_ids is None else options.but(case_ids=case_ids)
+    _check_names(evalset, options.case_ids)
+    chosen = options
+    if criteria is not None:
+        chosen = options.but(criteria=given_criteria(criteria), user=given_user(criteria))
+    with tempfile.TemporaryDirectory(prefix="evaldesk-", ignore_cleanup_errors=True) as passing:
+        if workspace is None:
+            settings = replace(settings, workspace=Path(passing).resolve())
+        async with _opened(settings, who, options.asked.get("model")) as (runs, store, description):
+            plan = runs.plan_for(subject_of(who.ref, evalset, path, description), chosen)
+            summary = await runs.run_to_end(plan, on_progress)
+            result = await asyncio.to_thread(read_result, store, summary.id)
+            return replace(result, status=summary.status, reason=summary.reason)
+
+
+@asynccontextmanager
+async def _opened(
+    settings: Settings, who: _Agent, model: str | None
+) -> AsyncIterator[tuple[RunDesk, Store, AgentDescription]]:
+    """The runs of a workspace, and what the agent says of itself. Raises AgentError."""
+    if model:
+        settings = replace(settings, models=(*settings.models, model))
+    store = await asyncio.to_thread(Store.open, settings.database)
+    host = AgentHost()
+    agents = AgentDesk(settings, host)
+    runs = RunDesk(settings, store, agents, EvalSetDesk(settings, store), open_executor=_executor_for(who))
+    try:
+        description = (
+            described(adopt(who.ref, who.found), who.ref) if who.found is not None else await host.describe(who.ref)
+        )
+        yield runs, store, description
+    finally:
+        await runs.close()
+        await host.close()
+        store.close()
+        disown(who.ref)
+
+
+def _executor_for(who: _Agent) -> Callable[[RunConfig], Executor]:
+    def open_executor(config: RunConfig) -> Executor:
+        if who.found is not None:
+            return InlineExecutor(config.concurrency)
+        return LocalExecutor(max(1, min(config.concurrency, os.cpu_count() or 2)), config.concurrency)
+
+    return open_executor
+
+
+def _given_agent(agent: object, settings: Settings) -> _Agent:
+    if isinstance(agent, AgentRef):
+        return _Agent(agent)
+    if isinstance(agent, str | os.PathLike):
+        return _Agent(named_ref(os.fspath(agent), settings.agents, settings.workspace))
+    name = getattr(agent, "name", None) or getattr(agent, "__name__", None) or type(agent).__name__
+    return _Agent(AgentRef(str(name), f"this process:{next(_numbers)}"), agent)
+
+
+def _given_evalset(given: GivenEvalSet, folder: Path | None) -> tuple[EvalSet, Path | None, tuple[str, ...] | None]:
+    """The eval set, its file where it has one, and the cases that its name chose; None for all."""
+    if isinstance(given, EvalSet):
+        return given, None, None
+    words = [given] if isinstance(given, str | os.PathLike) else list(given)
+    cases = tuple(each for each in words if isinstance(each, Case))
+    if len(cases) == len(words):
+        return EvalSet("cases", cases=cases), None, None
+    chosen: dict[Path, tuple[str, ...] | None] = {}
+    for word in words:
+        if not isinstance(word, str | os.PathLike):
+            raise UsageError(f"an eval set is an EvalSet, cases, or a path; not {type(word).__name__}", field="evalset")
+        path, names = paths.selected_cases(os.fspath(word), folder)
+        earlier = chosen.get(path, ())
+        chosen[path] = None if names is None or earlier is None else (*earlier, *names)
+    if len(chosen) > 1:
+        raise UsageError("evaluate runs one eval set; call it once for each", field="evalset")
+    path, case_ids = next(iter(chosen.items()))
+    return load_evalset(path), path, case_ids
+
+
+def _check_names(evalset: EvalSet, case_ids: Sequence[str] | None) -> None:
+    known = [case.id for case in evalset.cases]
+    for name in case_ids or ():
+        if name not in known:
+            raise NotFoundError.among(f"case in {evalset.id}", name, known)

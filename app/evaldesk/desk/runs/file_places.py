@@ -1,0 +1,207 @@
+"""What a run file names, looked up: the agent, the data set, the commit and the secrets."""
+
+from __future__ import annotations
+
+import ast
+import shutil
+import subprocess
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from evaldesk.desk.runs.file import RunFile
+from evaldesk.errors import NotFoundError, UsageError
+from evaldesk.model import AgentRef
+
+ENDINGS = (".jsonl", ".json", ".csv", ".parquet")
+BASES = ("AgentWorkflow", "RolloutAgentLoop")
+BACKENDS = ("LocalBackend", "create_rollout_server")
+APPS = ("create_app",)
+
+
+def agent_of(file: RunFile) -> AgentRef:
+    """The agent in the entrypoint, found by reading it: a backend or server, else the one class of a workflow.
+
+    A class that is imported is found where the entrypoint gives it to a backend.
+
+    Raises UsageError saying what was looked for.
+    """
+    folder = file.root / "rollouts" / file.rollout
+    if not folder.is_dir():
+        names = sorted(each.name for each in folder.parent.glob("*/")) if folder.parent.is_dir() else []
+        raise NotFoundError(
+            f"{file.path}: {NotFoundError.among(f'rollout under {folder.parent}', file.rollout, names)}"
+        )
+    if ":" in file.entrypoint:
+        return AgentRef(file.rollout, file.entrypoint, root=str(folder), folder=str(folder))
+    path = folder / file.entrypoint
+    if not path.is_file():
+        raise UsageError(f"{file.path}: experiment.entrypoint: there is no {path}; name a file of the rollout")
+    module = ".".join(Path(file.entrypoint).with_suffix("").parts)
+    return AgentRef(file.rollout, f"{module}:{_attribute(path)}", root=str(folder), folder=str(folder))
+
+
+def dataset_path(file: RunFile) -> Path:
+    """The file of the data set: a path, or a name under `data` or the rollout. Raises UsageError."""
+    names = [file.dataset, *(f"{file.dataset}{ending}" for ending in ENDINGS)]
+    folders = (
+        file.root,
+        file.root / "data",
+        file.root / "rollouts" / file.rollout / "data",
+        file.path.resolve().parent,
+    )
+    found = next((folder / name for folder in folders for name in names if (folder / name).is_file()), None)
+    if found is None:
+        looked = ", ".join(str(folder) for folder in folders)
+        raise UsageError(
+            f"{file.path}: experiment.dataset: no file {file.dataset} ({', '.join(ENDINGS)}) in {looked}; "
+            "a data set of the platform must be downloaded first"
+        )
+    return found
+
+
+def check_commit(file: RunFile) -> str:
+    """The commit of the working tree, empty outside of git.
+
+    Raises UsageError when it is not the one the file asks for, or the rollout has changes of its own.
+    """
+    head, branch = git_head(file.root), _git(file.root, "rev-parse", "--abbrev-ref", "HEAD")
+    if file.commit_sha is None and file.branch is None:
+        return head
+    wanted = file.commit_sha or file.branch
+    if not head:
+        raise UsageError(f"{file.path}: asks for {wanted}, but {file.root} is no git checkout")
+    if file.commit_sha and not head.startswith(file.commit_sha.lower()):
+        raise UsageError(
+            f"{file.path}: experiment.commit_sha is {file.commit_sha}, the working tree is at {head[:7]}; "
+            f"git checkout {file.commit_sha}, or change the file"
+        )
+    if file.branch and branch != file.branch:
+        raise UsageError(
+            f"{file.path}: experiment.branch is {file.branch}, the working tree on {branch}; git switch {file.branch}"
+        )
+    changed = _git(file.root, "status", "--porcelain", "--", f"rollouts/{file.rollout}")
+    if changed:
+        raise UsageError(
+            f"{file.path}: rollouts/{file.rollout} has changes that {wanted} does not: {changed.split()[-1]}; "
+            "commit them, or leave the pin out"
+        )
+    return head
+
+
+def git_head(folder: Path) -> str:
+    """The commit of the working tree at `folder`; empty outside of git."""
+    return _git(folder, "rev-parse", "HEAD")
+
+
+def secrets_of(file: RunFile, given: Mapping[str, str], environment: Mapping[str, str]) -> dict[str, str]:
+    """The values of the secrets: from `given` first, then from the environment. Raises UsageError for missing ones."""
+    found = {name: given.get(name) or environment.get(name, "") for name in file.secrets}
+    missing = [name for name, value in found.items() if not value]
+    if missing:
+        raise UsageError(
+            f"{file.path}: the environment has no {', '.join(missing)}; export what is missing, or name a file with "
+            "--secrets-file"
+        )
+    return found
+
+
+def read_secrets(text: str) -> dict[str, str]:
+    """`NAME=value` lines, as a `.env` file has them. Raises UsageError with the line."""
+    found: dict[str, str] = {}
+    for number, line in enumerate(text.splitlines(), 1):
+        bare = line.strip().removeprefix("export ").strip()
+        if not bare or bare.startswith("#"):
+            continue
+        name, sign, value = bare.partition("=")
+        if not sign or not name.strip().isidentifier():
+            raise UsageError(f"--secrets-file, line {number}: wanted NAME=value")
+        found[name.strip()] = _unquoted(value.strip())
+    return found
+
+
+def _unquoted(value: str) -> str:
+    return value[1:-1] if len(value) > 1 and value[0] == value[-1] and value[0] in "\"'" else value
+
+
+def _attribute(path: Path) -> str:
+    try:
+        tree = ast.parse(path.read_text("utf-8"))
+    except (SyntaxError, UnicodeDecodeError, ValueError) as error:
+        raise UsageError(f"{path} cannot be read as Python: {error}") from error
+    backends = [name for node in tree.body for name in _assigned(node, BACKENDS)]
+    classes = [node.name for node in tree.body if isinstance(node, ast.ClassDef) and _extends(node, BASES)]
+    loops = [name for node in tree.body for name in _assigned(node, classes)]
+    served = [name for node in tree.body for name in _served(node)]
+    apps = [name for node in tree.body for name in _assigned(node, APPS)]
+    found = (
+        backends[-1:]
+        or loops
+        or served[-1:]
+        or classes
+        or apps[-1:]
+        or _workflows(tree)
+        or [name for name in _names(tree) if name in ("root_agent", "agent")]
+    )
+    if len(found) != 1:
+        said = f"several ({', '.join(found)})" if found else f"no {' and no '.join(BASES)} subclass"
+        raise UsageError(
+            f'{path} has {said}; keep one, or name it: entrypoint = "{path.stem}:{next(iter(found), "Name")}"'
+        )
+    return found[0]
+
+
+def _assigned(node: ast.stmt, callables: Sequence[str]) -> list[str]:
+    """The names that are assigned what one of `callables` returns."""
+    if not isinstance(node, ast.Assign) or not isinstance(node.value, ast.Call):
+        return []
+    is_theirs = _called(node.value) in callables
+    return [target.id for target in node.targets if isinstance(target, ast.Name)] if is_theirs else []
+
+
+def _workflows(tree: ast.Module) -> list[str]:
+    """The names of the workflows that are given to a backend, in a function say."""
+    calls = (node for node in ast.walk(tree) if isinstance(node, ast.Call) and _called(node) == BACKENDS[0])
+    given = (keyword.value for call in calls for keyword in call.keywords if keyword.arg == "workflow")
+    return sorted({value.id for value in given if isinstance(value, ast.Name)})
+
+
+def _called(call: ast.Call) -> str:
+    function = call.func
+    return function.attr if isinstance(function, ast.Attribute) else str(getattr(function, "id", ""))
+
+
+def _served(node: ast.stmt) -> list[str]:
+    """`agent_loop` in `app = create_app(agent_loop)`: what is served is the agent, the application is none."""
+    if not _assigned(node, APPS) or not isinstance(node, ast.Assign) or not isinstance(node.value, ast.Call):
+        return []
+    return [given.id for given in node.value.args[:1] if isinstance(given, ast.Name)]
+
+
+def _extends(node: ast.ClassDef, names: Sequence[str]) -> bool:
+    return any(
+        (base.attr if isinstance(base, ast.Attribute) else getattr(base, "id", "")) in names for base in node.bases
+    )
+
+
+def _names(tree: ast.Module) -> list[str]:
+    assigned = [
+        target.id
+        for node in tree.body
+        if isinstance(node, ast.Assign)
+        for target in node.targets
+        if isinstance(target, ast.Name)
+    ]
+    return [*assigned, *(node.name for node in tree.body if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef))]
+
+
+def _git(folder: Path, *arguments: str) -> str:
+    """What git says, empty where there is no git or no checkout."""
+    git = shutil.which("git")
+    if git is None:
+        return ""
+    try:
+        command = [git, "-C", str(folder), *arguments]
+        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=20)
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    return done.stdout.strip() if done.returncode == 0 else ""

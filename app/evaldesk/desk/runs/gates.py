@@ -1,0 +1,296 @@
+"""Gates and the conclusion: what is asked of a run, what each gate answers, and what the run says as a whole."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from evaldesk.model import Answer, Conclusion, Counts, GateOutcome, Gates, Outcome, RunStatus
+from evaldesk.model.case_key import CaseKey
+from evaldesk.model.interval import Interval
+from evaldesk.statistics.bootstrap import point_at, sure_curve
+from evaldesk.statistics.case_comparison import RunChange
+from evaldesk.statistics.intervals import rate_interval
+from evaldesk.statistics.pass_k import CaseCounts, CurvePoint
+from evaldesk.wording.comparison import change_sentence, flips_words, named_words, states_words
+from evaldesk.wording.words import (
+    CI,
+    asides_words,
+    beside_words,
+    cost_words,
+    counted_words,
+    passed_sentence,
+    share_range,
+    share_words,
+)
+
+MOST_NAMED = 10
+ROUNDING = 1e-9
+NO_KEY = CaseKey("", "")
+ALL_PASSED = "all passed"
+"""The gate of a run of which no other asks for verdicts."""
+
+
+@dataclass(frozen=True, slots=True)
+class CaseNumbers:
+    """A case of a run: how its trials ended, and the share of the scored ones that must pass.
+
+    `id` is the name it is shown by, unambiguous among the cases that are judged together.
+    """
+
+    id: str
+    counts: Counts
+    pass_threshold: float = 1.0
+    key: CaseKey = NO_KEY
+
+    @property
+    def is_passed(self) -> bool | None:
+        """Whether enough of its scored trials passed; None when none was scored."""
+        rate = self.counts.rate
+        return None if rate is None else rate >= self.pass_threshold - ROUNDING
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """How a run ended; `reason` is empty where a person stopped it."""
+
+    status: RunStatus
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class RunNumbers:
+    """What a conclusion is made of. `cost` is US dollars of the trials with known prices, `n_unpriced` are the others.
+
+    `case_counts` are the cases by their scored and passed trials, which is all that most gates need; `cases` names
+    them, and is empty where nobody reads the names. `endings` is one for each run.
+    """
+
+    counts: Counts
+    case_counts: tuple[CaseCounts, ...]
+    cases: tuple[CaseNumbers, ...] = ()
+    cost: float = 0.0
+    n_unpriced: int = 0
+    endings: tuple[Ending, ...] = ()
+
+    @classmethod
+    def of_cases(
+        cls, cases: Iterable[CaseNumbers], *, cost: float = 0.0, n_unpriced: int = 0, endings: Sequence[Ending] = ()
+    ) -> RunNumbers:
+        """The numbers over `cases`."""
+        found = tuple(cases)
+        rows = tuple((case.counts.scored, case.counts.passed, 1) for case in found)
+        total = Counts.total(case.counts for case in found)
+        return cls(total, rows, found, cost, n_unpriced, tuple(endings))
+
+    @property
+    def n_cases(self) -> int:
+        """Cases of all runs."""
+        return sum(times for _, _, times in self.case_counts)
+
+    @property
+    def interval(self) -> Interval | None:
+        """Where the pass rate probably lies, clustered by case."""
+        return rate_interval(self.case_counts)
+
+    @property
+    def curve(self) -> tuple[CurvePoint, ...]:
+        """pass@k and pass^k over the cases that have k scored trials at every k shown."""
+        return sure_curve(self.case_counts)
+
+
+def conclude(gates: Gates, run: RunNumbers, change: RunChange | None = None) -> Conclusion:
+    """What a run says as a whole, from all its planned trials. The only place where this is decided.
+
+    Interrupted when a person stopped it; undecided when it broke off or has more errors than tolerated; failed when a
+    gate failed; undecided when a gate could not be answered, too few trials were scored or some were not played.
+    `change` is what changed against the baseline.
+    """
+    found = tuple(_outcomes(gates, run, change))
+    outcome = _outcome(gates, run, found)
+    return Conclusion(outcome, run.counts, found, tuple(_reasons(outcome, run, found)))
+
+
+def _outcome(gates: Gates, run: RunNumbers, found: Sequence[GateOutcome]) -> Outcome:
+    if any(_is_interruption(ending, gates, run) for ending in run.endings):
+        return "interrupted"
+    broke_off = any(ending.status == "failed" for ending in run.endings)
+    if broke_off or any(each.name == "--max-error-rate" and not each.is_held for each in found):
+        return "undecided"
+    if any(each.answer == "failed" and not each.is_of_evidence for each in found):
+        return "failed"
+    is_whole = run.counts.scored > 0 and run.counts.unplayed == 0
+    return "passed" if is_whole and all(each.is_held for each in found) else "undecided"
+
+
+def _is_interruption(ending: Ending, gates: Gates, run: RunNumbers) -> bool:
+    """Whether a person stopped the run, not its limit of cost, which gives a reason."""
+    is_overspent = gates.max_cost is not None and run.cost > gates.max_cost + ROUNDING
+    return ending.status == "stopped" and not (is_overspent and ending.reason)
+
+
+def _reasons(outcome: Outcome, run: RunNumbers, found: Sequence[GateOutcome]) -> Iterator[str]:
+    if outcome == "passed":
+        return
+    counts = run.counts
+    yield from (ending.reason for ending in run.endings if ending.reason)
+    if counts.unplayed and outcome != "failed":
+        were = "was" if counts.unplayed == 1 else "were"
+        yield f"{counted_words(counts.unplayed, counts.planned, 'trial')} {were} not played"
+    not_held = [each for each in found if not each.is_held]
+    for each in sorted(not_held, key=lambda each: (each.name != "--max-error-rate", each.answer != "failed")):
+        yield f"{each.name}: {each.sentence}"
+    if not counts.planned:
+        yield "no trial was planned"
+    elif not not_held and not counts.scored and not counts.unplayed:
+        yield "no trial was scored"
+
+
+def _outcomes(gates: Gates, run: RunNumbers, change: RunChange | None) -> Iterator[GateOutcome]:
+    if gates.all_must_pass and not gates.asks_for_verdicts:
+        yield _all_passed(run, gates)
+    if gates.min_pass_rate is not None:
+        yield _pass_rate(run, gates.min_pass_rate)
+    if gates.min_case_pass_rate is not None:
+        yield _case_pass_rate(run, gates.min_case_pass_rate)
+    for k, least in gates.pass_at:
+        yield _curve(run, "--pass-at", "pass@", k, least)
+    for k, least in gates.pass_hat:
+        yield _curve(run, "--pass-hat", "pass^", k, least)
+    if gates.max_cost is not None:
+        yield _cost(run, gates.max_cost)
+    if gates.max_regressions is not None:
+        yield _regressions(run, change, gates)
+    if gates.min_scored is not None:
+        yield _scored(run.counts, gates.min_scored)
+    if run.counts.errored or gates.max_error_rate:
+        yield _tolerance("--max-error-rate", "errored", run.counts.errored, run.counts, gates.max_error_rate)
+    if run.counts.unscored or gates.max_unscored_rate:
+        yield _tolerance("--max-unscored-rate", "unscored", run.counts.unscored, run.counts, gates.max_unscored_rate)
+
+
+def _all_passed(run: RunNumbers, gates: Gates) -> GateOutcome:
+    counts = run.counts
+    answer: Answer = "undecided" if counts.unplayed or not counts.passed else "held"
+    if counts.scored > counts.passed or (gates.unscored_are_failures and counts.unscored):
+        answer = "failed"
+    names = tuple(case.id for case in run.cases if case.counts.scored > case.counts.passed)
+    return GateOutcome(
+        ALL_PASSED, answer, f"{counted_words(counts.passed, counts.planned, 'trial')} passed; all must", names
+    )
+
+
+def _pass_rate(run: RunNumbers, least: float) -> GateOutcome:
+    name, counts = "--min-pass-rate", run.counts
+    rate, interval = counts.rate, run.interval
+    if rate is None:
+        words = f"no trial was scored{asides_words(counts)}, so no pass rate is at least {least:g}"
+        return GateOutcome(name, "undecided", words)
+    words = f"pass rate {beside_words(rate, least)} {'is at least' if rate >= least - ROUNDING else 'is below'}"
+    words += f" {least:g}: {passed_sentence(counts.passed, counts.scored, interval)}{asides_words(counts)}"
+    if interval and interval.low < least <= interval.high:
+        words += f"; the {CI} includes {least:g}"
+    return GateOutcome(name, _rate_answer(counts, least), words)
+
+
+def _rate_answer(counts: Counts, least: float) -> Answer:
+    """What the rate answers however the trials that were not played would end."""
+    n = counts.scored + counts.unplayed
+    if counts.passed / n >= least - ROUNDING:
+        return "held"
+    return "failed" if (counts.passed + counts.unplayed) / n < least - ROUNDING else "undecided"
+
+
+def _case_pass_rate(run: RunNumbers, least: float) -> GateOutcome:
+    name, n = "--min-case-pass-rate", run.n_cases
+    n_below = sum(times for scored, passed, times in run.case_counts if scored and passed / scored < least - ROUNDING)
+    n_unknown = sum(times for scored, _, times in run.case_counts if not scored)
+    if n and not n_below and not n_unknown:
+        each = "the one case" if n == 1 else f"each of {n:,} cases"
+        words = f"{each} passed at least {least:g} of its trials{asides_words(run.counts)}"
+        return GateOutcome(name, "undecided" if run.counts.unplayed else "held", words)
+    below = [case for case in run.cases if case.counts.rate is None or case.counts.rate < least - ROUNDING]
+    said = named_words([f"{case.id} {_share(case.counts)}" for case in below], MOST_NAMED)
+    whose = "its" if n_below + n_unknown == 1 else "their"
+    words = f"{counted_words(n_below + n_unknown, n, 'case')} passed less than {least:g} of {whose} trials"
+    words += f": {said}" if said else ""
+    return GateOutcome(name, "failed" if n_below else "undecided", words, tuple(case.id for case in below))
+
+
+def _share(counts: Counts) -> str:
+    return f"({counts.passed} of {counts.scored})" if counts.scored else "(no scored trials)"
+
+
+def _curve(run: RunNumbers, name: str, word: str, k: int, least: float) -> GateOutcome:
+    point = point_at(run.case_counts, k)
+    value = point.pass_at_k if word == "pass@" else point.pass_hat_k
+    trials = f"{k} scored {'trial' if k == 1 else 'trials'}"
+    if value is None:
+        n = point.n_cases
+        said = f"only {counted_words(n, run.n_cases, 'case')} {'has' if n == 1 else 'have'}" if n else "no case has"
+        words = f"{word}{k} is undefined: {said} {trials}{asides_words(run.counts)}; raise --n"
+        return GateOutcome(f"{name} {k}", "undecided", words)
+    is_reached = value >= least - ROUNDING
+    words = f"{word}{k} {beside_words(value, least)} {'is at least' if is_reached else 'is below'} {least:g}"
+    interval = point.at_interval if word == "pass@" else point.hat_interval
+    words += f"; {CI} {share_range(interval)}" if interval else ""
+    if point.n_cases < run.n_cases:
+        have = "has" if point.n_cases == 1 else "have"
+        words += f"; over the {counted_words(point.n_cases, run.n_cases, 'case')} that {have} {trials}"
+    answer: Answer = "held" if is_reached else "failed"
+    return GateOutcome(f"{name} {k}", "undecided" if run.counts.unplayed else answer, words + asides_words(run.counts))
+
+
+def _cost(run: RunNumbers, most: float) -> GateOutcome:
+    counts, is_within = run.counts, run.cost <= most + ROUNDING
+    if run.n_unpriced and is_within:
+        trials = "1 trial" if run.n_unpriced == 1 else f"{run.n_unpriced:,} trials"
+        words = f"the price of {trials} is not known, so the cost cannot be held to ${most:g}"
+        return GateOutcome("--max-cost", "undecided", words)
+    is_near = not is_within and run.cost < most + 0.005
+    said = f"${beside_words(run.cost, most)}" if is_near else cost_words(run.cost)
+    words = f"the run cost {said}, {'within' if is_within else 'more than'} ${most:g}"
+    if not counts.unplayed:
+        return GateOutcome("--max-cost", "held" if is_within else "failed", words)
+    were = "was" if counts.unplayed == 1 else "were"
+    left = f"{counted_words(counts.unplayed, counts.planned, 'trial')} {were} not played"
+    if is_within:
+        return GateOutcome("--max-cost", "undecided", f"{words}; {left}")
+    return GateOutcome("--max-cost", "failed", f"{words}; it was stopped, and {left}")
+
+
+def _scored(counts: Counts, least: int) -> GateOutcome:
+    answer: Answer = "held" if counts.scored >= least else "failed"
+    if answer == "failed" and counts.scored + counts.unplayed >= least:
+        answer = "undecided"
+    words = f"{counted_words(counts.scored, counts.planned, 'trial')} scored, {least:,} must be{asides_words(counts)}"
+    return GateOutcome("--min-scored", answer, words)
+
+
+def _regressions(run: RunNumbers, change: RunChange | None, gates: Gates) -> GateOutcome:
+    most = gates.max_regressions or 0
+    if change is None:
+        words = f"the cases are compared with {gates.baseline or 'the baseline'} by the command that played them"
+        return GateOutcome("--max-regressions", "undecided", words)
+    names = tuple(case.name for case in change.regressed)
+    answer: Answer = "undecided" if run.counts.unplayed or not change.n_judged else "held"
+    if len(names) > most:
+        answer = "failed"
+    said = [
+        f"{counted_words(len(names), change.n_judged, 'case')} regressed against {change.name}, {most:,} allowed",
+        flips_words(change),
+        f"Pass rate: {change_sentence(change)}",
+    ]
+    if names:
+        lost = set(change.named("lost its verdict"))
+        marked = [f"{name} (no verdict now)" if name in lost else name for name in names]
+        said.append(f"Regressed: {named_words(marked, MOST_NAMED)}")
+    return GateOutcome("--max-regressions", answer, ". ".join([*said, *states_words(change, MOST_NAMED)]), names)
+
+
+def _tolerance(name: str, word: str, n: int, counts: Counts, most: float) -> GateOutcome:
+    rate = n / counts.done if counts.done else 0.0
+    is_held = rate <= most + ROUNDING
+    words = f"{counted_words(n, counts.done, 'trial')} {word} ({share_words(rate)}), "
+    words += "within " if is_held else "more than "
+    return GateOutcome(name, "held" if is_held else "failed", words + f"the tolerated {most:.3g}")

@@ -1,0 +1,23 @@
+"""What a run and its eval set are called."""
+
+from __future__ import annotations
+
+from pathlib import PurePath
+
+from evaldesk.model import RunConfig
+from evaldesk.model.stored import RunSummary
+from evaldesk.store.evalsets.names import SUFFIXES
+
+
+def run_title(summary: RunSummary) -> str:
+    """What a run is called: its number and its eval set."""
+    return f"Run {summary.id}, {evalset_name(summary.config)}"
+
+
+def evalset_name(config: RunConfig) -> str:
+    """The name of the eval set's file when the run started, without its endings."""
+    name = PurePath(config.evalset_path).name
+    for ending in SUFFIXES:
+        if name.endswith(ending) and name != ending:
+            return name.removesuffix(ending)
+    return name or config.evalset_id

@@ -1,0 +1,350 @@
+"""What a person asks of a run, checked and frozen into its configuration."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Literal, Unpack
+
+from evaldesk import __version__
+from evaldesk.desk.agent_version import agent_version
+from evaldesk.desk.agents import AgentDesk
+from evaldesk.desk.criteria.allowed import ready_criteria
+from evaldesk.desk.evalsets.evalsets import EvalSetDesk
+from evaldesk.desk.other_tools import as_osmosis_calls, gates_of
+from evaldesk.errors import NotFoundError, UsageError
+from evaldesk.metrics import check_criteria, missing_reasons, unset_option
+from evaldesk.model import (
+    AgentDescription,
+    AgentRef,
+    Case,
+    Criterion,
+    EvalSet,
+    Gates,
+    Limits,
+    ModelOptions,
+    RunConfig,
+    default_criteria,
+)
+from evaldesk.model.case_key import repeats_words
+from evaldesk.model.recording import Recording
+from evaldesk.model.run import option_values, with_options
+from evaldesk.model.user import UserConfig
+from evaldesk.run_options import BY_NAME, OWN, RUN_OPTIONS, Asked, checked_options, has_door, offered
+from evaldesk.settings import Settings
+from evaldesk.statistics.case_comparison import Baseline
+
+NOTHING_APPLIES = "No criterion applies: the case asserts nothing that they judge."
+MAX_TRIALS = 200_000
+
+
+@dataclass(frozen=True, slots=True, init=False)
+class RunOptions:
+    """What was asked of a run: some options of the table by their names, the cases and the criteria.
+
+    `case_ids` None means all cases, `criteria` None the default ones for them. `user` is the simulated user that a
+    criteria file describes. An option that was not asked for is as the settings of the workspace have it; with `like`,
+    the configuration of the earlier run that is run again, as that run had it. Raises UsageError for a value that
+    cannot be, TypeError for an unknown name.
+    """
+
+    case_ids: tuple[str, ...] | None
+    criteria: tuple[Criterion, ...] | None
+    user: UserConfig | None
+    like: RunConfig | None
+    gates: Gates
+    asked: Mapping[str, Any]
+
+    def __init__(
+        self,
+        *,
+        case_ids: tuple[str, ...] | None = None,
+        criteria: tuple[Criterion, ...] | None = None,
+        user: UserConfig | None = None,
+        like: RunConfig | None = None,
+        gates: Gates | None = None,
+        **asked: Unpack[Asked],
+    ) -> None:
+        own = {
+            "case_ids": case_ids,
+            "criteria": criteria,
+            "user": user,
+            "like": like,
+            "gates": gates or Gates(),
+            "asked": checked_options(asked),
+        }
+        for name, value in own.items():
+            object.__setattr__(self, name, value)
+
+    def but(
+        self,
+        *,
+        case_ids: tuple[str, ...] | Literal["same"] | None = "same",
+        criteria: tuple[Criterion, ...] | None = None,
+        user: UserConfig | None = None,
+        **asked: Unpack[Asked],
+    ) -> RunOptions:
+        """The same with some things asked otherwise; an option of None is not asked for any more."""
+        return RunOptions(
+            case_ids=self.case_ids if case_ids == "same" else case_ids,
+            criteria=self.criteria if criteria is None else criteria,
+            user=user or self.user,
+            like=self.like,
+            gates=self.gates,
+            **{**self.asked, **asked},
+        )
+
+    def criteria_for(self, cases: Sequence[Case]) -> tuple[Criterion, ...]:
+        """Those that were asked for, or the default ones for the cases; judged as Osmosis, functions are called so."""
+        tool = self.value("compat")
+        if self.criteria is None:
+            return default_criteria(cases, strict=self.value("strict") or tool != OWN)
+        return as_osmosis_calls(self.criteria) if tool == "osmosis" else self.criteria
+
+    def value(self, name: str) -> Any:
+        """What is asked for under this name, or the default of the table."""
+        return self.asked.get(name, BY_NAME[name].default)
+
+
+@dataclass(frozen=True, slots=True)
+class RunSubject:
+    """What is run: the agent as it is now and, where it could say so, what it is; the eval set as its file is now."""
+
+    agent: AgentRef
+    evalset: EvalSet
+    evalset_id: str
+    evalset_path: str = ""
+    evalset_version: str = ""
+    agent_version: str = ""
+    agent_model: str | None = None
+    description: AgentDescription | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Unjudged:
+    """Cases that one metric will not judge, for one reason; an empty `metric` stands for all criteria together."""
+
+    metric: str
+    reason: str
+    case_ids: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Foresight:
+    """What is known of the scores before anything is spent.
+
+    Trials of the cases in `unscored` cannot pass. To those in `not_applicable` a metric does not apply, and their
+    other criteria decide.
+    """
+
+    unscored: tuple[Unjudged, ...] = ()
+    not_applicable: tuple[Unjudged, ...] = ()
+
+    def n_asserted(self, n_cases: int) -> dict[str, int]:
+        """The number of cases to which a metric applies, for each metric that does not apply to all."""
+        found: dict[str, int] = {}
+        for each in self.not_applicable:
+            found[each.metric] = found.get(each.metric, n_cases) - len(each.case_ids)
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class RunPlan:
+    """A run that may be started: its frozen configuration, the exact cases, and the run that it is compared with."""
+
+    config: RunConfig
+    cases: tuple[Case, ...]
+    foresight: Foresight = field(default_factory=Foresight)
+    baseline: Baseline | None = None
+
+    @property
+    def n_trials(self) -> int:
+        """Cases times trials of each."""
+        return len(self.cases) * self.config.n
+
+
+def plan_run(
+    subject: RunSubject, options: RunOptions, *, models: Sequence[str], seed: int, recordings: str = ""
+) -> RunPlan:
+    """The run that `options` ask for. Raises UsageError naming the field when something cannot be.
+
+    `models` are those that may be asked for, `seed` is that of a run that asks for none, `recordings` is a folder.
+    """
+    cases = chosen_cases(subject.evalset, options.case_ids)
+    check_deciding(options.criteria_for(cases))
+    n = options.value("n")
+    if len(cases) * n > MAX_TRIALS:
+        raise UsageError(f"{len(cases) * n:,} trials are more than the {MAX_TRIALS:,} of one run", field="n")
+    config = RunConfig(
+        agent=subject.agent,
+        evalset_id=subject.evalset_id,
+        evalset_path=subject.evalset_path,
+        evalset_version=subject.evalset_version,
+        recording=Recording(folder=recordings),
+        agent_version=subject.agent_version,
+        agent_model=subject.agent_model,
+        seed=seed,
+        evaldesk_version=__version__,
+        gates=gates_of(options.value("compat"), options.gates),
+    )
+    model = _allowed_model(options.asked.get("model"), subject.agent_model, models)
+    own = {"model": model, "note": options.value("note").strip()}
+    return foreseen_plan(with_options(frozen(config, options, cases), own), cases)
+
+
+def foreseen_plan(config: RunConfig, cases: tuple[Case, ...]) -> RunPlan:
+    """The plan of a run whose configuration is checked."""
+    foresight = foresee(cases, config.criteria, strict=config.is_strict)
+    n_partly = len({case_id for each in foresight.not_applicable for case_id in each.case_ids})
+    counted = replace(config, n_asserted=foresight.n_asserted(len(cases)), n_partly_asserted=n_partly)
+    return RunPlan(counted, cases, foresight)
+
+
+def frozen(config: RunConfig, options: RunOptions, cases: Sequence[Case]) -> RunConfig:
+    """The configuration with everything that `options` ask for. Raises UsageError for what cannot be together."""
+    started = replace(config, criteria=options.criteria_for(cases), user=options.user or UserConfig())
+    return with_options(started, options.asked)
+
+
+def chosen_cases(evalset: EvalSet, case_ids: tuple[str, ...] | None) -> tuple[Case, ...]:
+    """The cases named by `case_ids`, in the order of the file; all for None. Raises UsageError."""
+    if not evalset.cases:
+        raise UsageError("this eval set has no cases yet; add one from a chat session first", field="evalset")
+    repeats = repeats_words(evalset.cases)
+    if repeats:
+        raise UsageError(f"several cases have the same id: {repeats}; give each case its own", field="evalset")
+    if case_ids is None:
+        return evalset.cases
+    wanted = set(case_ids)
+    missing = wanted - {case.id for case in evalset.cases}
+    if missing:
+        raise UsageError(f"this eval set has no case {min(missing)!r}", field="cases")
+    if not wanted:
+        raise UsageError("select at least one case", field="cases")
+    return tuple(case for case in evalset.cases if case.id in wanted)
+
+
+def check_deciding(criteria: Sequence[Criterion]) -> None:
+    """Raise UsageError for criteria that cannot be built, or of which none decides."""
+    check_criteria(criteria)
+    if not any(criterion.threshold is not None for criterion in criteria):
+        raise UsageError("choose at least one metric that decides; without one every trial is unscored", field="metric")
+
+
+def foresee(cases: Sequence[Case], criteria: Sequence[Criterion], *, strict: bool = False) -> Foresight:
+    """Which cases each metric will not judge, and why. Raises UsageError for a criterion that cannot be."""
+    unscored: list[Unjudged] = []
+    missing: list[Unjudged] = []
+    n_applying = dict.fromkeys((case.id for case in cases), 0)
+    for criterion in criteria:
+        option = unset_option(criterion)
+        if option is not None:
+            unscored.append(Unjudged(criterion.metric, f"Its option `{option}` is empty.", tuple(n_applying)))
+            continue
+        reasons = missing_reasons(criterion, cases)
+        missing += _by_reason(criterion.metric, reasons)
+        for case_id in n_applying:
+            n_applying[case_id] += criterion.threshold is not None and case_id not in reasons
+    if strict:
+        return Foresight((*unscored, *missing))
+    bare = tuple(case_id for case_id, n in n_applying.items() if not n)
+    if bare and not unscored and any(criterion.threshold is not None for criterion in criteria):
+        unscored.append(Unjudged("", NOTHING_APPLIES, bare))
+    return Foresight(tuple(unscored), tuple(missing))
+
+
+def _by_reason(metric: str, reasons: Mapping[str, str]) -> list[Unjudged]:
+    found: dict[str, list[str]] = {}
+    for case_id, reason in reasons.items():
+        found.setdefault(reason, []).append(case_id)
+    return [Unjudged(metric, reason, tuple(ids)) for reason, ids in found.items()]
+
+
+def _allowed_model(model: str | None, own: str | None, models: Sequence[str]) -> str | None:
+    """None for the agent's own model. A name that nobody listed could send keys anywhere, so it is refused."""
+    if not model or model == own:
+        return None
+    if model not in models:
+        listed = ", ".join(models) or "none; add some to evaldesk.toml"
+        raise UsageError(f"{model!r} is not among the allowed models: {listed}", field="model")
+    return model
+
+
+def with_defaults(options: RunOptions, settings: Settings, root: str) -> RunOptions:
+    """The options, where they leave something open as the settings have it; functions are imported from `root`.
+
+    Raises UsageError for a criterion that cannot be.
+    """
+    usual = _of_run(options.like) if options.like else _of_settings(settings, options.user)
+    asked = {**{name: value for name, value in usual.items() if value is not None}, **options.asked}
+    for name in ("extra", "user_extra"):
+        asked[name] = {**(usual.get(name) or {}), **(options.asked.get(name) or {})}
+    ready = None if options.criteria is None else ready_criteria(options.criteria, settings, root)
+    user = options.user or (options.like.user if options.like else settings.user)
+    return RunOptions(
+        case_ids=options.case_ids, criteria=ready, user=user, like=options.like, gates=options.gates, **asked
+    )
+
+
+def usual_values(settings: Settings, like: RunConfig | None) -> dict[str, Any]:
+    """The value that each option has where nothing is asked for, by its name."""
+    start = RunConfig(AgentRef("", ""), "")
+    usual = {**option_values(start), "seed": None}
+    return usual | (_of_run(like) if like else _of_settings(settings, None))
+
+
+def recordings_folder(settings: Settings) -> Path:
+    """Where recorded answers are."""
+    return settings.state_folder / "recordings"
+
+
+@dataclass(frozen=True, slots=True)
+class _Usual:
+    """The parts of Settings that a run has, too, under the same names."""
+
+    model_options: ModelOptions
+    limits: Limits
+    user: UserConfig
+    recording: Recording
+
+
+def _of_settings(settings: Settings, user: UserConfig | None) -> dict[str, Any]:
+    """The options that `evaldesk.toml` may set; a criteria file describes the user in its place."""
+    usual = _Usual(settings.model_options, settings.limits, user or settings.user, settings.recording)
+    return option_values(usual, offered("toml"))
+
+
+def _of_run(config: RunConfig) -> dict[str, Any]:
+    """What an earlier run has for the options that no form offers; the others are asked for as the form shows them."""
+    return option_values(config, tuple(option for option in RUN_OPTIONS if not has_door(option, "form")))
+
+
+async def read_subject(agents: AgentDesk, evalsets: EvalSetDesk, agent_id: str, evalset_id: str) -> RunSubject:
+    """The agent and the eval set with these ids. Raises NotFoundError naming the field, FormatError."""
+    with _at_field("agent"):
+        agent = await agents.described(agent_id)
+    with _at_field("evalset"):
+        evalset, version, path = await asyncio.to_thread(evalsets.read, evalset_id)
+    return RunSubject(
+        agent=agent.ref,
+        evalset=evalset,
+        evalset_id=evalset_id,
+        evalset_path=str(path),
+        evalset_version=version,
+        agent_version=await asyncio.to_thread(agent_version, agent.ref),
+        agent_model=agent.description.model if agent.description else None,
+        description=agent.description,
+    )
+
+
+@contextlib.contextmanager
+def _at_field(name: str) -> Iterator[None]:
+    """A name that leads nowhere was typed into this field."""
+    try:
+        yield
+    except NotFoundError as error:
+        error.field = name
+        raise

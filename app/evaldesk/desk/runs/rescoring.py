@@ -1,0 +1,139 @@
+"""Stored trials, scored again by other criteria without playing them: a run of its own that names its source."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from evaldesk import __version__
+from evaldesk.desk.runs.plan import RunPlan, check_deciding, foreseen_plan
+from evaldesk.engine import GradeSpec
+from evaldesk.errors import ConflictError, NotFoundError, UsageError
+from evaldesk.model import Case, Criterion, RunConfig, TrialResult
+from evaldesk.model.run import LIVE
+from evaldesk.model.stored import PendingTrial, RunSummary, TrialKey
+from evaldesk.statistics.intervals import rate_interval
+from evaldesk.store import RunStore
+from evaldesk.wording.metrics import needs_words, short_title
+from evaldesk.wording.words import doubt_cell
+
+READ_AHEAD = 16
+GRADING_FAILED = "grading_failed"
+MAX_NAMED = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Scoring:
+    """One way in which the same trials are scored, and what came of it.
+
+    `doubt` is empty while nothing is scored; `means` are title and mean of each metric, in the order of its criteria.
+    """
+
+    run_id: int
+    words: str
+    passed: str
+    doubt: str
+    means: Mapping[str, float]
+    is_played: bool
+    is_current: bool
+    compare_href: str
+
+
+def plan_rescoring(runs: RunStore, run_id: int, criteria: Sequence[Criterion]) -> RunPlan:
+    """A run that scores the trials of run `run_id` by `criteria`; everything else stays as it was played.
+
+    Raises ConflictError while that run goes on, UsageError naming the field for criteria that cannot be.
+    """
+    summary = runs.summary(run_id)
+    if summary.status in LIVE:
+        raise ConflictError(f"run {run_id} is still running; stop it or wait for its end, then re-score it")
+    if not summary.n_done:
+        raise UsageError(f"run {run_id} has no finished trial to score; resume it first", field="metric")
+    check_deciding(criteria)
+    cases = tuple(runs.cases(run_id))
+    source_id = played_run_id(runs, run_id)
+    config = replace(
+        summary.config, criteria=tuple(criteria), source_run_id=source_id, note="", evaldesk_version=__version__
+    )
+    return replace(foreseen_plan(config, cases), baseline=runs.baseline(run_id))
+
+
+def played_run_id(runs: RunStore, run_id: int) -> int:
+    """The run that played the trials of run `run_id`; itself when it did, or when its source was deleted."""
+    source_id = runs.summary(run_id).config.source_run_id
+    if source_id is None:
+        return run_id
+    try:
+        return runs.summary(source_id).id
+    except NotFoundError:
+        return run_id
+
+
+def scorings(runs: RunStore, shown: RunSummary) -> list[Scoring]:
+    """Every scoring of the trials of a run, the one they were played with first; none while there is only that."""
+    source_id = shown.id if shown.config.source_run_id is None else shown.config.source_run_id
+    again = runs.scorings(source_id)
+    if not again:
+        return []
+    try:
+        found = [runs.summary(source_id), *again]
+    except NotFoundError:
+        found = again
+    return [
+        Scoring(
+            run_id=run.id,
+            words=criteria_words(run.config.criteria),
+            passed=f"{run.counts.passed:,} of {run.counts.scored:,}",
+            doubt=_doubt(runs, run),
+            means={short_title(row.metric): row.mean for row in runs.metric_rows(run.id)},
+            is_played=run.config.source_run_id is None,
+            is_current=run.id == shown.id,
+            compare_href=f"/compare?a={min(run.id, shown.id)}&b={max(run.id, shown.id)}",
+        )
+        for run in found
+    ]
+
+
+def _doubt(runs: RunStore, run: RunSummary) -> str:
+    interval = rate_interval(runs.outcome_counts(run.id)) if run.counts.scored else None
+    return doubt_cell(run.counts.scored, interval)
+
+
+def criteria_words(criteria: Sequence[Criterion]) -> str:
+    """`Response match at least 0.80, Tool calls at most 3.00`: what decides, the first few."""
+    deciding = [f"{short_title(each.metric)} {needs_words(each.metric, each.threshold)}" for each in criteria]
+    deciding = [words for words, each in zip(deciding, criteria, strict=True) if each.threshold is not None]
+    return ", ".join(deciding[:MAX_NAMED]) + (" and more" if len(deciding) > MAX_NAMED else "")
+
+
+class StoredTrials:
+    """The trials of a run as what a worker needs to score them for another; read a few at a time, in any order."""
+
+    def __init__(self, runs: RunStore, config: RunConfig, run_id: int, pending: Sequence[PendingTrial]) -> None:
+        self._runs = runs
+        self._config = config
+        self._run_id = run_id
+        self._keys = deque((trial.case_index, trial.trial_index) for trial in pending)
+        self._read: dict[TrialKey, TrialResult] = {}
+
+    def grade_spec(self, trial: PendingTrial, case: Case) -> GradeSpec | None:
+        """The trial with the run's criteria; None when it was never played. Raises NotFoundError without the source."""
+        key = (trial.case_index, trial.trial_index)
+        while key not in self._read and self._keys:
+            ahead = [self._keys.popleft() for _ in range(min(READ_AHEAD, len(self._keys)))]
+            self._read |= self._runs.trials(self._config.source_run_id or 0, ahead)
+        played = self._read.pop(key, None)
+        if played is None or played.status == "cancelled":
+            return None
+        result = replace(as_played(played), run_id=self._run_id, attempt=trial.attempt)
+        return GradeSpec(result, case, self._config.criteria, self._config.limits, self._config.is_strict)
+
+
+def as_played(result: TrialResult) -> TrialResult:
+    """The result before anybody graded it: no scores, no cost of judges, and no error but those of playing."""
+    usages = tuple(usage for usage in result.usages if usage.role != "judge")
+    bare = replace(result, scores=(), usages=usages)
+    if result.error and result.error.kind == GRADING_FAILED:
+        return replace(bare, status="finished", stop_reason="answered", error=None)
+    return bare

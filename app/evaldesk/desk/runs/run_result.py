@@ -1,0 +1,196 @@
+"""What a run gave, as a value to work with in Python: cases, their trials, and the numbers over them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, overload
+
+from evaldesk.desk.runs.charts import pass_figure
+from evaldesk.desk.runs.gates import CaseNumbers, Ending, RunNumbers, conclude
+from evaldesk.desk.runs.trial_rows import trial_row
+from evaldesk.errors import NotFoundError
+from evaldesk.model import Case, Conclusion, Counted, Counts, RunConfig, RunStatus, TrialResult
+from evaldesk.model.interval import Interval
+from evaldesk.statistics.bootstrap import point_at, sure_curve
+from evaldesk.statistics.case_comparison import RunChange
+from evaldesk.statistics.intervals import rate_interval
+from evaldesk.statistics.pass_k import CaseCounts, CurvePoint
+from evaldesk.wording.trial_text import trial_text
+from evaldesk.wording.words import asides_words, passed_sentence
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class CaseResult(Counted, Sequence[TrialResult]):
+    """The trials of one case that were played, in order; index or iterate it for the trials.
+
+    `n_planned` is how many there were to play. With `errors_are_failures` an errored trial counts as scored.
+    """
+
+    case: Case
+    trials: tuple[TrialResult, ...]
+    n_planned: int
+    errors_are_failures: bool = False
+
+    @overload
+    def __getitem__(self, index: int) -> TrialResult: ...
+    @overload
+    def __getitem__(self, index: slice) -> tuple[TrialResult, ...]: ...
+    def __getitem__(self, index: int | slice) -> TrialResult | tuple[TrialResult, ...]:
+        return self.trials[index]
+
+    def __len__(self) -> int:
+        return len(self.trials)
+
+    def __repr__(self) -> str:
+        return f"<CaseResult {self.id}: {self.n_passed} of {self.n_planned} passed>"
+
+    @property
+    def id(self) -> str:
+        """The id of the case."""
+        return self.case.id
+
+    @property
+    def counts(self) -> Counts:
+        """The planned trials by how they ended."""
+        ended = Counter(trial.verdict for trial in self.trials)
+        verdicts = (ended["passed"], ended["failed"], ended["errored"], ended["unscored"])
+        scores = (score for trial in self.trials for score in trial.scores if score.turn is None)
+        n_partly = 0 if all(score.is_applicable for score in scores) else self.n_planned
+        return Counts(self.n_planned, *verdicts, n_partly, self.errors_are_failures)
+
+    def diff(self, trial: int = 0) -> str:
+        """One trial turn by turn, expected beside actual, as text."""
+        return trial_text(self.case, self.trials[trial], is_whole=True)
+
+
+@dataclass(frozen=True)
+class RunResult(Counted, Sequence[CaseResult]):
+    """A run as it ended: `result["case id"]` and `result[0]` are a case, iterating gives the cases in their order.
+
+    `status` is `finished`, `stopped` or `failed`, and `reason` says why it is not finished. Errors are not failures
+    and unscored is not passed: each is counted apart. `change` is against the baseline that the run was started with.
+    """
+
+    id: int
+    config: RunConfig
+    cases: tuple[CaseResult, ...]
+    status: RunStatus = "finished"
+    reason: str = ""
+    change: RunChange | None = None
+
+    @overload
+    def __getitem__(self, key: int | str) -> CaseResult: ...
+    @overload
+    def __getitem__(self, key: slice) -> tuple[CaseResult, ...]: ...
+    def __getitem__(self, key: int | str | slice) -> CaseResult | tuple[CaseResult, ...]:
+        if not isinstance(key, str):
+            return self.cases[key]
+        if key not in self._by_id:
+            raise NotFoundError.among("case of this run", key, self._by_id)
+        return self._by_id[key]
+
+    def __len__(self) -> int:
+        return len(self.cases)
+
+    def __repr__(self) -> str:
+        return f"<RunResult {self.status}, {len(self.cases)} cases x {self.config.n}: {self}>"
+
+    def __str__(self) -> str:
+        return passed_sentence(self.n_passed, self.n_scored, self.interval) + asides_words(self.counts)
+
+    @property
+    def trials(self) -> tuple[TrialResult, ...]:
+        """Every trial that was played, case by case."""
+        return tuple(trial for case in self.cases for trial in case.trials)
+
+    @cached_property
+    def conclusion(self) -> Conclusion:
+        """What the run says as a whole, by the gates of its configuration; without gates every trial must pass."""
+        threshold = self.config.pass_threshold
+        cases = (CaseNumbers(case.id, case.counts, threshold) for case in self.cases)
+        usages = [trial for trial in self.trials if trial.usages]
+        numbers = RunNumbers.of_cases(
+            cases,
+            cost=sum(trial.cost or 0.0 for trial in usages),
+            n_unpriced=sum(trial.cost is None for trial in usages),
+            endings=[Ending(self.status, self.reason)],
+        )
+        return conclude(self.config.gates, numbers, self.change)
+
+    @cached_property
+    def counts(self) -> Counts:
+        """The planned trials by how they ended."""
+        return Counts.total(case.counts for case in self.cases)
+
+    @property
+    def n_trials(self) -> int:
+        """Trials that were planned."""
+        return self.counts.planned
+
+    @property
+    def n_todo(self) -> int:
+        """Trials that were planned and not played to an end."""
+        return self.counts.unplayed
+
+    @property
+    def all_passed(self) -> bool:
+        """Whether every planned trial was played and passed."""
+        return self.counts.all_passed
+
+    @property
+    def interval(self) -> Interval | None:
+        """Where the pass rate probably lies, 95 %, clustered by case; None when nothing was scored."""
+        return rate_interval(self.case_counts)
+
+    @property
+    def case_counts(self) -> tuple[CaseCounts, ...]:
+        """What pass@k is made of: scored trials of a case, passed trials of it, 1."""
+        return tuple((case.n_scored, case.n_passed, 1) for case in self.cases)
+
+    @property
+    def tokens(self) -> int:
+        """Tokens in and out of every model call."""
+        return sum(trial.tokens for trial in self.trials)
+
+    @property
+    def cost(self) -> float | None:
+        """US dollars; None as soon as one price is unknown, and when no model was called."""
+        costs = [trial.cost for trial in self.trials if trial.usages]
+        known = [cost for cost in costs if cost is not None]
+        return sum(known) if costs and len(known) == len(costs) else None
+
+    def pass_at(self, k: int) -> float | None:
+        """pass@k: the mean over cases of the chance that one of k trials passes; None where most cases have fewer."""
+        return point_at(self.case_counts, k).pass_at_k
+
+    def pass_hat(self, k: int) -> float | None:
+        """pass^k: the mean over cases of the chance that all of k trials pass; None where most cases have fewer."""
+        return point_at(self.case_counts, k).pass_hat_k
+
+    @property
+    def curve(self) -> tuple[CurvePoint, ...]:
+        """pass@k and pass^k by k with their 95 % intervals, all points over the same cases."""
+        return sure_curve(self.case_counts)
+
+    def to_dataframe(self) -> Any:
+        """A pandas DataFrame with one row a trial and one column for each metric. (report/run_frame.py)"""
+        import pandas as pd
+
+        return pd.DataFrame([trial_row(case.case, trial, self.config) for case in self.cases for trial in case.trials])
+
+    def figure(self) -> Any:
+        """pass@k and pass^k by k, as a plotly Figure."""
+        from plotly.graph_objects import Figure
+
+        drawn = pass_figure(self.curve)
+        return Figure(data=drawn["data"], layout=drawn["layout"])
+
+    @cached_property
+    def _by_id(self) -> dict[str, CaseResult]:
+        return {case.id: case for case in self.cases}
+
+    def __iter__(self) -> Iterator[CaseResult]:
+        return iter(self.cases)

@@ -1,0 +1,311 @@
+"""Runs: planned, driven in the background, stopped, resumed and watched; the same path for pages and command line."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import random
+from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import replace
+
+from sqlalchemy.exc import SQLAlchemyError
+
+from evaldesk.desk.agent_version import agent_change
+from evaldesk.desk.agents import AgentDesk
+from evaldesk.desk.criteria.allowed import allowed_criteria, ready_criteria
+from evaldesk.desk.evalsets.evalsets import EvalSetDesk
+from evaldesk.desk.runs.live import Tick
+from evaldesk.desk.runs.model_check import check_models
+from evaldesk.desk.runs.owner import current_owner, host_of, is_elsewhere, is_owner_alive
+from evaldesk.desk.runs.plan import (
+    RunOptions,
+    RunPlan,
+    RunSubject,
+    plan_run,
+    read_subject,
+    recordings_folder,
+    with_defaults,
+)
+from evaldesk.desk.runs.players import Playing, RunPlayers
+from evaldesk.desk.runs.rescoring import plan_rescoring
+from evaldesk.engine import Executor, LocalExecutor, WarmPool
+from evaldesk.errors import ConflictError, EvaldeskError, NotFoundError, WorkspaceError
+from evaldesk.model import Criterion, RunConfig, RunStatus
+from evaldesk.model.run import LIVE
+from evaldesk.model.stored import RunSummary, TrialKey
+from evaldesk.settings import Settings
+from evaldesk.store import RunStore, Store
+from evaldesk.store.runs.recorded_runs import is_playable
+
+log = logging.getLogger("evaldesk.runs")
+
+POLL_S = 1.0
+PATIENCE_S = 600.0
+WAITING = "waiting"
+"""In place of a driver: the run was submitted, and whoever comes first takes it up."""
+
+
+class RunDesk:
+    """The runs of a workspace, and the drivers of those that go on in this process."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        store: Store,
+        agents: AgentDesk,
+        evalsets: EvalSetDesk,
+        *,
+        open_executor: Callable[[RunConfig], Executor] | None = None,
+        chance: random.Random | None = None,
+    ) -> None:
+        self._settings = settings
+        self._store = store
+        self._agents = agents
+        self._evalsets = evalsets
+        self._chance = chance or random.SystemRandom()
+        self._warm_pool = WarmPool(settings.n_warm_workers)
+        self._players = RunPlayers(settings, store, open_executor or self._local_executor)
+        self._playing = self._players.playing
+        self._write = self._players.writer.write
+
+    def warm(self, *, has_models: bool) -> None:
+        """Have workers ready before the first run; with LiteLLM imported where an agent has a model to call."""
+        self._warm_pool.fill("model_trials" if has_models else "trials")
+
+    async def plan(self, agent_id: str, evalset_id: str, options: RunOptions) -> RunPlan:
+        """The run of an agent and an eval set by their ids. Raises UsageError naming the field at fault."""
+        subject = await read_subject(self._agents, self._evalsets, agent_id, evalset_id)
+        if options.criteria is not None:
+            options = options.but(criteria=allowed_criteria(options.criteria, self._settings))
+        return self.plan_for(subject, options)
+
+    def plan_for(self, subject: RunSubject, options: RunOptions) -> RunPlan:
+        """The run of what the command line names. Raises UsageError naming the field at fault."""
+        options = with_defaults(options, self._settings, subject.agent.root)
+        earlier = options.like.model if options.like else None  # a person named it then
+        models = (*self._settings.models, *((earlier,) if earlier else ()))
+        folder = str(recordings_folder(self._settings))
+        plan = plan_run(subject, options, models=models, seed=self._chance.randrange(2**31), recordings=folder)
+        if subject.description:
+            check_models(plan, subject.description)
+        return plan
+
+    async def start(self, plan: RunPlan) -> int:
+        """Store the run with all its planned trials, and play it in the background; gives its id."""
+        run_id, _ = await self._begin(plan)
+        return run_id
+
+    async def submit(self, plan: RunPlan) -> int:
+        """Store the run for whichever process takes it up: the desk that is open, or a driver of its own."""
+        return await self._write(self._store.runs.create, plan.config, plan.cases, WAITING, plan.baseline)
+
+    async def offer(self, run_id: int) -> None:
+        """Let whichever process takes it up go on with a run that rests. Raises ConflictError, NotFoundError."""
+        seen = await self.summary(run_id)
+        check_playable(seen)
+        self._check_nobody_drives(seen)
+        if not await self._write(self._store.runs.move_on, seen, "pending", seen.reason, driver=WAITING):
+            raise ConflictError(f"run {run_id} was taken up, stopped or deleted by another process just now")
+
+    async def rescore(self, run_id: int, criteria: Sequence[Criterion]) -> int:
+        """Score a run's stored trials again as a new run; gives its id. Raises NotFoundError, Conflict-, UsageError."""
+        root = (await self.summary(run_id)).config.agent.root
+        ready = ready_criteria(criteria, self._settings, root)
+        return await self.start(await asyncio.to_thread(plan_rescoring, self._store.runs, run_id, ready))
+
+    async def run_to_end(
+        self, plan: RunPlan, on_progress: Callable[[RunSummary], None], *, max_cost: float | None = None
+    ) -> RunSummary:
+        """Play a run here and now; tells of progress at most four times a second. Cancelling it stops the run.
+
+        Once its trials cost more than `max_cost` US dollars it begins no others, and ends stopped. Whoever waits for it
+        may not be there to empty a full disk: after PATIENCE_S the run is failed, and what is stored can be resumed.
+        """
+        self._players.writer.patience_s = PATIENCE_S
+        run_id, playing = await self._begin(plan, max_cost)
+        try:
+            async for _ in playing.live.ticks():
+                on_progress(await self.summary(run_id))
+        except asyncio.CancelledError:
+            await self.stop(run_id, cancel=True)
+            if playing.task:
+                await asyncio.wait({playing.task})
+            raise
+        summary = await self.summary(run_id)
+        return replace(summary, status="failed", reason=playing.unstored) if playing.unstored else summary
+
+    async def stop(self, run_id: int, *, cancel: bool = False) -> None:
+        """Start no more trials of a run; those that run finish, or end now with `cancel` and stay planned.
+
+        A run that another process drives is stopped by that process within moments. Raises NotFoundError.
+        """
+        playing = self._playing.get(run_id)
+        if playing is None:
+            await self._ask_to_stop(run_id)
+            return
+        playing.is_stopped = True
+        if playing.driver:
+            playing.driver.stop()  # before the write: no trial begins while the disk takes its time
+        await self._ask_to_stop(run_id)
+        if playing.driver and cancel:
+            await playing.driver.cancel()
+        elif playing.driver:
+            playing.driver.stop()
+        elif playing.task:
+            playing.task.cancel()
+        playing.live.touch()
+
+    async def resume(self, run_id: int) -> None:
+        """Play what is still planned, with the same frozen configuration. Raises ConflictError, NotFoundError."""
+        if await self._is_going(run_id):
+            return
+        summary = await self.summary(run_id)
+        check_playable(summary)
+        if run_id in self._playing:  # somebody else here was quicker
+            return
+        self._check_nobody_drives(summary)
+        await self._players.take_up(summary, await asyncio.to_thread(agent_change, summary.config))
+
+    async def retry(self, run_id: int) -> int:
+        """Plan the errored trials anew and play them; gives how many. Raises ConflictError while the run goes on."""
+        if await self._is_going(run_id):
+            raise ConflictError(f"run {run_id} is still running; stop it first, or wait for its end")
+        summary = await self.summary(run_id)
+        check_playable(summary)
+        self._check_nobody_drives(summary)
+        n = await self._write(self._store.runs.retry_errored, run_id)
+        await self.resume(run_id)
+        return n
+
+    async def delete(self, run_id: int) -> None:
+        """Delete a run with all its trials. Raises ConflictError while it goes on."""
+        if await self._is_going(run_id):
+            raise ConflictError(f"run {run_id} is still running; stop it before you delete it")
+        await asyncio.to_thread(self._store.runs.delete, run_id)  # in steps, between which runs store their trials
+
+    @property
+    def stored(self) -> RunStore:
+        """The runs as they are stored, for questions of pages."""
+        return self._store.runs
+
+    async def summary(self, run_id: int) -> RunSummary:
+        """The run and its totals. Raises NotFoundError."""
+        return await asyncio.to_thread(self._store.runs.summary, run_id)
+
+    async def set_note(self, run_id: int, note: str) -> None:
+        """Change what a person wrote about a run. Raises NotFoundError."""
+        await self._write(self._store.runs.set_note, run_id, note)
+
+    def in_flight(self, run_id: int) -> frozenset[TrialKey]:
+        """The trials that are being played at this moment by this process."""
+        playing = self._playing.get(run_id)
+        return frozenset(playing.driver.in_flight) if playing and playing.driver else frozenset()
+
+    def trouble(self, run_id: int) -> str:
+        """Why finished trials cannot be stored at this moment; empty when they can."""
+        playing = self._playing.get(run_id)
+        return playing.driver.trouble if playing and playing.driver else ""
+
+    def pause(self, run_id: int) -> str:
+        """What the models of its trials wait for at this moment, where this process plays it; empty for nothing."""
+        playing = self._playing.get(run_id)
+        return playing.driver.pause if playing and playing.driver else ""
+
+    async def watch(self, run_id: int) -> AsyncIterator[Tick]:
+        """The present moment, then every change at most four times a second; the last tick says so."""
+        playing = self._playing.get(run_id)
+        if playing:
+            async for tick in playing.live.ticks():
+                yield tick
+            return
+        number = 0
+        while (await self.summary(run_id)).status in LIVE:
+            yield Tick(number)
+            number += 1
+            await asyncio.sleep(POLL_S)
+        yield Tick(number, is_last=True)
+
+    async def start_up(self) -> None:
+        """Go on with the runs that a dead desk left behind; those of a living process are left alone."""
+        for summary in await asyncio.to_thread(self._store.runs.unfinished_runs):
+            if is_owner_alive(summary.driver):
+                continue
+            try:
+                if summary.status == "stopping":
+                    await self._write(self._store.runs.move_on, summary, "stopped", summary.reason)
+                else:
+                    await self._players.take_up(summary, await asyncio.to_thread(agent_change, summary.config))
+            except (ConflictError, WorkspaceError) as error:  # another process was quicker, or the disk is full
+                log.warning("not taken up: %s", error)
+
+    async def poll_requests(self, *, takes_up: bool) -> None:
+        """See, once a second and for ever, who wants a run of ours stopped, and with `takes_up` who submitted one."""
+        while True:
+            await asyncio.sleep(POLL_S)
+            try:
+                await self._handle_requests(takes_up=takes_up)
+            except (EvaldeskError, SQLAlchemyError) as error:
+                log.warning("requests for runs cannot be read: %s", error)
+
+    async def _handle_requests(self, *, takes_up: bool) -> None:
+        for run_id, playing in list(self._playing.items()):
+            with contextlib.suppress(NotFoundError):  # deleted while it waits for its turn, with which it ends
+                if not playing.is_stopped and (await self.summary(run_id)).status == "stopping":
+                    await self.stop(run_id)
+        for summary in await asyncio.to_thread(self._store.runs.unfinished_runs) if takes_up else ():
+            if summary.driver == WAITING and summary.status == "pending":
+                with contextlib.suppress(ConflictError):
+                    await self._players.take_up(summary)
+
+    async def close(self) -> None:
+        """End what runs here without a verdict; the runs stay `running` and go on at the next start."""
+        await self._players.close()
+        await self._warm_pool.close()
+
+    async def _is_going(self, run_id: int) -> bool:
+        """Whether this process plays the run; one whose end is stored already is seen off first."""
+        playing = self._playing.get(run_id)
+        if playing is None or playing.task is None:
+            return playing is not None
+        if (await self.summary(run_id)).status in LIVE:
+            return True
+        await asyncio.wait({playing.task})
+        return False
+
+    async def _begin(self, plan: RunPlan, max_cost: float | None = None) -> tuple[int, Playing]:
+        """Store a run that is ours from its first moment, and play it."""
+        run_id = await self._write(self._store.runs.create, plan.config, plan.cases, current_owner(), plan.baseline)
+        return run_id, self._players.play(run_id, max_cost=max_cost)
+
+    async def _ask_to_stop(self, run_id: int) -> None:
+        """Write that whoever plays the run is to stop; one that nobody plays is stopped, one that is over stays so.
+
+        Asked again for a run of another machine it is stopped, too: that one may be gone, or have got another name.
+        """
+        is_written = False
+        while not is_written:
+            seen = await self.summary(run_id)
+            if seen.status not in LIVE:
+                return
+            is_asked = seen.status == "stopping" and is_elsewhere(seen.driver)
+            status: RunStatus = "stopping" if is_owner_alive(seen.driver) and not is_asked else "stopped"
+            is_written = await self._write(self._store.runs.move_on, seen, status, seen.reason)
+
+    def _check_nobody_drives(self, summary: RunSummary) -> None:
+        if summary.status in LIVE and is_owner_alive(summary.driver):
+            gone = "; where that machine is gone, stop the run twice" if is_elsewhere(summary.driver) else ""
+            pid, host = summary.driver.partition(" ")[0], host_of(summary.driver)
+            raise ConflictError(f"run {summary.id} is played by another process: {pid} on {host}{gone}")
+
+    def _local_executor(self, config: RunConfig) -> Executor:
+        return LocalExecutor(self._settings.n_workers, config.concurrency, warm_pool=self._warm_pool)
+
+
+def check_playable(summary: RunSummary) -> None:
+    """Raise ConflictError for a run whose trials came in a file."""
+    if not is_playable(summary.config):
+        raise ConflictError(
+            f"run {summary.id} was imported: the agent that played it is not here, so no trial can be played again; "
+            "run its cases with an agent of this workspace instead"
+        )

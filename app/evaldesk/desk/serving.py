@@ -1,0 +1,24 @@
+"""The hold of a process on a workspace whose desk it serves."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from evaldesk.engine.host.process import allow_open_files
+from evaldesk.settings import Settings
+from evaldesk.store import WorkspaceHold, hold_workspace
+from evaldesk.store.lock import address_of_holder
+
+
+@contextmanager
+def hold_desk(settings: Settings) -> Iterator[WorkspaceHold]:
+    """Let this process alone serve the workspace, with as many open files as agents need. Raises WorkspaceError."""
+    allow_open_files()
+    with hold_workspace(settings.state_folder, url="") as hold:
+        yield hold
+
+
+def desk_address(settings: Settings) -> str:
+    """Where the desk of the workspace answers, `unknown` while it opens; empty when none is open."""
+    return address_of_holder(settings.state_folder)

@@ -1,0 +1,1 @@
+"""Differences between what was expected and what happened."""

@@ -1,0 +1,104 @@
+"""All turns of a trial, expected beside actual, their calls aligned as the metrics aligned them: by turn, or as one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import TypeAlias
+
+from evaldesk.diff.agreed_steps import agreed_alignment, judges_calls, pair_of
+from evaldesk.diff.turn_diff import CallRow, TurnDiff, call_outcomes, call_row, turn_diff
+from evaldesk.matching import Op
+from evaldesk.model import Case, Event, Expected, Score, ToolCall, Transcript
+
+Wanted: TypeAlias = tuple[int, int, ToolCall]
+Made: TypeAlias = tuple[int, int, ToolCall, Event | None]
+"""Turn and place in the turn, both from 0; the call, and its result."""
+
+
+def turn_diffs(case: Case, transcript: Transcript, scores: Sequence[Score] = ()) -> tuple[TurnDiff, ...]:
+    """One diff for each turn of the case and each that was played, whichever are more.
+
+    Where the metrics of calls took all asserted turns as one conversation, so do the diffs: a call that was made in
+    another turn than expected stands in both, as a row of which one side says where the other one is.
+    """
+    n = max(len(case.turns), len(transcript.turns))
+    diffs = [_own_diff(case, transcript, scores, index) for index in range(n)]
+    whole = _of_conversation(scores)
+    if not whole or _has_turns(scores):
+        return tuple(diffs)
+    rows = _rows(case, transcript, whole)
+    return tuple(replace(diff, calls=rows[at]) if at in rows else diff for at, diff in enumerate(diffs))
+
+
+def conversation_rows(case: Case, transcript: Transcript, scores: Sequence[Score]) -> tuple[CallRow, ...]:
+    """The alignment of metrics that took the conversation as one, where the turns are drawn as other metrics took them.
+
+    Every row names the turns of both sides, also where they are the same; empty where `turn_diffs` says it all.
+    """
+    whole = _of_conversation(scores)
+    if not whole or not _has_turns(scores):
+        return ()
+    return tuple(
+        replace(row, expected_turn=_number(left), actual_turn=_number(right))
+        for row, left, right in _steps(case, transcript, whole)
+    )
+
+
+def _of_conversation(scores: Sequence[Score]) -> list[Score]:
+    return [score for score in scores if score.turn is None and judges_calls(score)]
+
+
+def _has_turns(scores: Sequence[Score]) -> bool:
+    return any(score.turn is not None and judges_calls(score) for score in scores)
+
+
+def _number(turn: int | None) -> int | None:
+    return None if turn is None else turn + 1
+
+
+def _own_diff(case: Case, transcript: Transcript, scores: Sequence[Score], index: int) -> TurnDiff:
+    expected = case.turns[index].expected if index < len(case.turns) else Expected()
+    record = transcript.turns[index] if index < len(transcript.turns) else None
+    return turn_diff(expected, record, [score for score in scores if score.turn == index])
+
+
+def _rows(case: Case, transcript: Transcript, scores: Sequence[Score]) -> dict[int, tuple[CallRow, ...]]:
+    """The rows of each asserted turn."""
+    rows: dict[int, list[CallRow]] = {at: [] for at in _asserted(case)}
+    for row, left, right in _steps(case, transcript, scores):
+        if left is not None and right is not None and left != right:
+            rows[left].append(replace(row, actual=None, has_result=False, actual_turn=right + 1))
+            rows[right].append(replace(row, expected=None, expected_turn=left + 1))
+        elif (where := right if left is None else left) is not None:
+            rows[where].append(row)
+    return {at: tuple(each) for at, each in rows.items()}
+
+
+def _steps(
+    case: Case, transcript: Transcript, scores: Sequence[Score]
+) -> Iterator[tuple[CallRow, int | None, int | None]]:
+    """Each step of the one alignment as a row, with the turns of both sides."""
+    turns = _asserted(case)
+    wanted = [(at, k, call) for at in turns for k, call in enumerate(case.turns[at].expected.tool_calls or ())]
+    made = [
+        (at, k, *outcome)
+        for at in turns
+        if at < len(transcript.turns)
+        for k, outcome in enumerate(call_outcomes(transcript.turns[at]))
+    ]
+    found = agreed_alignment([each[2] for each in wanted], [each[2] for each in made], scores)
+    for op, i, j in found.steps:
+        left, right = None if i is None else wanted[i], None if j is None else made[j]
+        row = _row(op, left, right, found.because.get(pair_of(i, j), ()))
+        yield row, left[0] if left else None, right[0] if right else None
+
+
+def _asserted(case: Case) -> list[int]:
+    return [at for at, turn in enumerate(case.turns) if turn.expected.tool_calls is not None]
+
+
+def _row(op: Op, left: Wanted | None, right: Made | None, because: tuple[str, ...]) -> CallRow:
+    _, i, wanted = left or (0, None, None)
+    _, j, made, outcome = right or (0, None, None, None)
+    return replace(call_row(op, i, wanted, j, made, outcome), because=because)

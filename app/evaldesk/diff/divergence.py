@@ -1,0 +1,100 @@
+"""The first place where a trial leaves the expected path."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+from evaldesk.diff.conversation_diff import turn_diffs
+from evaldesk.diff.turn_diff import ArgRow, CallRow
+from evaldesk.matching import json_equal
+from evaldesk.model import Case, Score, Transcript
+from evaldesk.model.json_text import shortened
+
+DivergenceKind: TypeAlias = Literal["calls", "not_played", "score", "final_state"]
+
+
+@dataclass(frozen=True, slots=True)
+class Divergence:
+    """Where and how: `turn` and `call` count from 1, `call` is None where no call is meant.
+
+    `place` and `sentence` together are what the page says; `name` is the tool, the metric or the state key.
+    """
+
+    kind: DivergenceKind
+    turn: int
+    call: int | None
+    name: str
+    place: str
+    sentence: str
+
+    def __str__(self) -> str:
+        return f"{self.place}: {self.sentence}"
+
+
+def first_divergence(case: Case, transcript: Transcript, scores: Sequence[Score] = ()) -> Divergence | None:
+    """The first turn with other calls, that was never played, or on which one of `scores` failed; then the state."""
+    diffs = turn_diffs(case, transcript, scores)
+    for index in range(len(case.turns)):
+        record = transcript.turns[index] if index < len(transcript.turns) else None
+        if record is None:
+            return Divergence("not_played", index + 1, None, "", f"turn {index + 1}", "it was never played")
+        row = next((row for row in diffs[index].calls if row.op not in ("=", None) and not row.is_accepted), None)
+        if row:
+            return _in_call(index, row)
+        failed = next((score for score in scores if score.turn == index and score.passed is False), None)
+        if failed:
+            reason = failed.reason.rstrip(".")
+            return Divergence(
+                "score", index + 1, None, failed.metric, f"turn {index + 1}", f"{failed.metric}: {reason}"
+            )
+    return _in_state(case, transcript)
+
+
+def _in_call(turn: int, row: CallRow) -> Divergence:
+    call = row.actual or row.expected
+    place = row.actual_place if row.actual else row.expected_place
+    name = call.name if call else ""
+    where = f"turn {turn + 1}, call {place}"
+    return Divergence("calls", turn + 1, place, name, where, f"{name} {_call_words(row)}")
+
+
+def moved_words(row: CallRow) -> str:
+    """`expected as call 2 of turn 1`, or `made as call 1 of turn 2`: where the other side of a moved call is."""
+    if row.actual_turn:
+        return f"made as call {row.actual_place} of turn {row.actual_turn}"
+    return f"expected as call {row.expected_place}" + (f" of turn {row.expected_turn}" if row.expected_turn else "")
+
+
+def _call_words(row: CallRow) -> str:
+    if row.op == "-":
+        return "was expected and not called"
+    if row.op == "+":
+        return "was called and not expected"
+    if row.op == "moved":
+        return f"was {moved_words(row)}"
+    changed = [arg for arg in row.args if arg.op != "="]
+    more = f", and {len(changed) - 1} more" if len(changed) > 1 else ""
+    return f"was called {_arg_words(row, changed[0])}{more}" if changed else "differs"
+
+
+def _arg_words(row: CallRow, arg: ArgRow) -> str:
+    wanted = row.expected.args.get(arg.key) if row.expected else None
+    made = row.actual.args.get(arg.key) if row.actual else None
+    if arg.op == "-":
+        return f"without {arg.key}, expected {shortened(wanted)}"
+    if arg.op == "+":
+        return f"with {arg.key} {shortened(made)}, which was not expected"
+    return f"with {arg.key} {shortened(made)}, expected {shortened(wanted)}"
+
+
+def _in_state(case: Case, transcript: Transcript) -> Divergence | None:
+    state = transcript.final_state
+    for key, wanted in (case.final_state or {}).items():
+        if key in state and json_equal(state[key], wanted):
+            continue
+        found = f"is {shortened(state[key])}" if key in state else "is not set"
+        sentence = f"{key} {found}, expected {shortened(wanted)}"
+        return Divergence("final_state", len(transcript.turns), None, key, "final state", sentence)
+    return None

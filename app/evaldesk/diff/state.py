@@ -1,0 +1,66 @@
+"""Session state before and after, key by key."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from evaldesk.diff.text_diff import Segment, diff_json
+from evaldesk.matching import json_equal
+from evaldesk.model import Change, JsonObject, JsonValue
+from evaldesk.model.json_text import json_line
+
+
+@dataclass(frozen=True, slots=True)
+class StateRow:
+    """One key of the state in a turn; a side without the key is None.
+
+    `expected` is the JSON text that the case expects at the end, None where it is not asserted;
+    `is_as_expected` is None then, too.
+    """
+
+    key: str
+    before: tuple[Segment, ...] | None
+    after: tuple[Segment, ...] | None
+    is_changed: bool
+    expected: str | None = None
+    is_as_expected: bool | None = None
+
+
+def state_diff(before: JsonObject, after: JsonObject) -> tuple[Change, ...]:
+    """The top-level keys that differ: those of `before` in their order, then new ones."""
+    keys = [*before, *(key for key in after if key not in before)]
+    return tuple(
+        Change(key, before.get(key), after.get(key), key in before, key in after)
+        for key in keys
+        if (key in before) != (key in after) or not json_equal(before.get(key), after.get(key))
+    )
+
+
+def state_rows(before: JsonObject, after: JsonObject, expected: JsonObject | None = None) -> tuple[StateRow, ...]:
+    """A row for each key, changed or not, with what `expected` (the case's final state) says of it."""
+    changed = {change.key for change in state_diff(before, after)}
+    keys = dict.fromkeys([*before, *after, *(expected or {})])
+    return tuple(_state_row(key, before, after, expected or {}, key in changed) for key in keys)
+
+
+def _state_row(
+    key: str, before: JsonObject, after: JsonObject, expected: Mapping[str, JsonValue], is_changed: bool
+) -> StateRow:
+    was, now = _whole(key, before), _whole(key, after)
+    if was and now and is_changed:
+        diff = diff_json(before[key], after[key])
+        was, now = diff.expected, diff.actual
+    is_asserted = key in expected
+    return StateRow(
+        key,
+        was,
+        now,
+        is_changed,
+        json_line(expected[key]) if is_asserted else None,
+        (key in after and json_equal(after[key], expected[key])) if is_asserted else None,
+    )
+
+
+def _whole(key: str, state: JsonObject) -> tuple[Segment, ...] | None:
+    return (Segment("same", json_line(state[key])),) if key in state else None

@@ -1,0 +1,185 @@
+"""What the trial page shows of one turn: expected beside actual, calls aligned, arguments by key, text by word."""
+
+from __future__ import annotations
+
+from collections import defaultdict, deque
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+from evaldesk.diff.agreed_steps import agreed_alignment, pair_of
+from evaldesk.diff.text_diff import Segment, TextDiff, diff_json, diff_text
+from evaldesk.matching import Op, json_equal
+from evaldesk.model import Event, Expected, JsonObject, JsonValue, Score, ToolCall, TurnRecord
+from evaldesk.model.json_text import json_line
+
+
+@dataclass(frozen=True, slots=True)
+class ArgRow:
+    """One argument: `=` same, `~` another value, `-` missing, `+` not expected; an absent side is None."""
+
+    key: str
+    op: Op
+    expected: tuple[Segment, ...] | None
+    actual: tuple[Segment, ...] | None
+
+
+@dataclass(frozen=True, slots=True)
+class CallRow:
+    """One line of the comparison; places count from 1. Without an assertion `op` is None and only `actual` is set.
+
+    `because` says why the call is taken for the expected one although its arguments differ. Where a whole conversation
+    was aligned, the turn of the side that is missing here, from 1, is `expected_turn` or `actual_turn`.
+    """
+
+    op: Op | None
+    expected: ToolCall | None
+    actual: ToolCall | None
+    expected_place: int | None
+    actual_place: int | None
+    args: tuple[ArgRow, ...]
+    result: JsonValue = None
+    has_result: bool = False
+    is_error: bool = False
+    duration_ms: float | None = None
+    because: tuple[str, ...] = ()
+    expected_turn: int | None = None
+    actual_turn: int | None = None
+
+    @property
+    def is_accepted(self) -> bool:
+        """Whether the call stands where it was expected, with arguments that were accepted."""
+        return self.op == "~" and bool(self.because)
+
+
+@dataclass(frozen=True)
+class TurnDiff:
+    """One turn, expected beside actual.
+
+    `is_asserted` says whether the case names the calls of this turn. `reference` is the answer it expects, None where
+    it expects none; `answer` is what the agent said, None for a turn that was never played.
+    """
+
+    calls: tuple[CallRow, ...]
+    is_asserted: bool
+    is_played: bool
+    reference: str | None
+    answer: str | None
+
+    @cached_property
+    def text(self) -> TextDiff | None:
+        """The answers compared; None where there is no reference."""
+        return None if self.reference is None else diff_text(self.reference, self.answer or "")
+
+    @property
+    def n_actual_calls(self) -> int:
+        """How many calls the agent made."""
+        return sum(row.actual is not None for row in self.calls)
+
+    @property
+    def differs(self) -> bool:
+        """Whether calls differ from asserted ones, or the turn was never played."""
+        return not self.is_played or any(row.op not in ("=", None) and not row.is_accepted for row in self.calls)
+
+    @property
+    def summary(self) -> str:
+        """`2 calls, 1 differs`; the line of the outline."""
+        if not self.is_played:
+            return "never played"
+        n = self.n_actual_calls
+        said = "no calls" if not n else "1 call" if n == 1 else f"{n} calls"
+        if not self.is_asserted:
+            return f"{said}, not asserted"
+        words = (("~", "differs", "differ"), ("-", "missing", "missing"), ("+", "extra", "extra"), ("moved",) * 3)
+        left = [row for row in self.calls if not row.is_accepted]
+        counts = [(sum(row.op == op for row in left), one, many) for op, one, many in words]
+        return ", ".join([said, *(f"{count} {one if count == 1 else many}" for count, one, many in counts if count)])
+
+
+def turn_diff(expected: Expected | None, record: TurnRecord | None, scores: Sequence[Score] = ()) -> TurnDiff:
+    """Compare a turn with what the case expects; either side may be missing.
+
+    Calls are aligned as the metrics of this turn's `scores` aligned them.
+    """
+    expected = expected or Expected()
+    outcomes = call_outcomes(record)
+    return TurnDiff(
+        calls=_call_rows(expected.tool_calls, outcomes, scores),
+        is_asserted=expected.tool_calls is not None,
+        is_played=record is not None,
+        reference=expected.reference,
+        answer=record.answer if record else None,
+    )
+
+
+def diff_args_by_key(expected: JsonObject, actual: JsonObject) -> tuple[ArgRow, ...]:
+    """One row for each key of either side: the expected ones in their order, then those that came unasked."""
+    return tuple(_arg_row(key, expected, actual) for key in dict.fromkeys([*expected, *actual]))
+
+
+def _arg_row(key: str, expected: JsonObject, actual: JsonObject) -> ArgRow:
+    if key not in actual:
+        return ArgRow(key, "-", (Segment("del", json_line(expected[key])),), None)
+    if key not in expected:
+        return ArgRow(key, "+", None, (Segment("ins", json_line(actual[key])),))
+    if json_equal(expected[key], actual[key]):
+        same = (Segment("same", json_line(expected[key])),)
+        return ArgRow(key, "=", same, (Segment("same", json_line(actual[key])),))
+    diff = diff_json(expected[key], actual[key])
+    return ArgRow(key, "~", diff.expected, diff.actual)
+
+
+def _call_rows(
+    expected: Sequence[ToolCall] | None, outcomes: Sequence[tuple[ToolCall, Event | None]], scores: Sequence[Score]
+) -> tuple[CallRow, ...]:
+    actual = [call for call, _ in outcomes]
+    if expected is None:
+        return tuple(call_row(None, None, None, at, actual[at], outcomes[at][1]) for at in range(len(actual)))
+    found = agreed_alignment(expected, actual, scores)
+    rows = [
+        call_row(
+            op,
+            i,
+            None if i is None else expected[i],
+            j,
+            None if j is None else actual[j],
+            None if j is None else outcomes[j][1],
+        )
+        for op, i, j in found.steps
+    ]
+    pairs = [pair_of(i, j) for _, i, j in found.steps]
+    return tuple(replace(row, because=found.because.get(pair, ())) for row, pair in zip(rows, pairs, strict=True))
+
+
+def call_row(
+    op: Op | None, i: int | None, wanted: ToolCall | None, j: int | None, made: ToolCall | None, outcome: Event | None
+) -> CallRow:
+    """One line of the comparison, its places given from 0."""
+    left, right = wanted or made, made or wanted
+    return CallRow(
+        op=op,
+        expected=wanted,
+        actual=made,
+        expected_place=None if i is None else i + 1,
+        actual_place=None if j is None else j + 1,
+        args=diff_args_by_key(left.args, right.args) if left and right else (),
+        result=outcome.result if outcome else None,
+        has_result=outcome is not None,
+        is_error=bool(outcome and outcome.is_error),
+        duration_ms=outcome.duration_ms if outcome else None,
+    )
+
+
+def call_outcomes(record: TurnRecord | None) -> list[tuple[ToolCall, Event | None]]:
+    """Each call with its result: by id where calls have one, else the first result of that tool still free."""
+    events = record.events if record else ()
+    results: defaultdict[tuple[str | None, str], deque[Event]] = defaultdict(deque)
+    for event in events:
+        if event.kind == "tool_result" and event.call:
+            results[_key(event.call)].append(event)
+    calls = [event.call for event in events if event.kind == "tool_call" and event.call]
+    return [(call, free.popleft() if (free := results[_key(call)]) else None) for call in calls]
+
+
+def _key(call: ToolCall) -> tuple[str | None, str]:
+    return call.id, call.name if call.id is None else ""

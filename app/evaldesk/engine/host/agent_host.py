@@ -1,0 +1,287 @@
+"""Keeps one warm worker for each agent, in which chat turns are played and agents say what they are."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import os
+from collections.abc import AsyncGenerator, Coroutine, Mapping, Sequence
+from contextlib import aclosing, suppress
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from evaldesk.engine.frames import Describe, Described, Failed, Happened, Stop, Talk, TurnEnded
+from evaldesk.engine.host.fingerprint import fingerprint
+from evaldesk.engine.host.process import Answer, Death, WorkerProcess, WorkerStartError
+from evaldesk.engine.worker.attempt import LOAD_TIMEOUT_S
+from evaldesk.errors import AgentError, ConflictError
+from evaldesk.model import AgentDescription, AgentRef, ErrorRecord, Event, TurnRecord, TurnSpec
+from evaldesk.model.transcript import broken_turn
+
+MAX_WORKERS = 4
+
+
+@dataclass(slots=True)
+class _Turn:
+    """A turn under way; `agent` is None until its worker is up."""
+
+    key: int
+    agent: HostedAgent | None = None
+    is_stopped: bool = False
+
+
+class AgentHost:
+    """Workers by agent; those that were idle longest are closed beyond `max_workers`."""
+
+    def __init__(self, *, environment: Mapping[str, str] | None = None, max_workers: int = MAX_WORKERS) -> None:
+        self._environment = os.environ if environment is None else environment
+        self._max_workers = max_workers
+        self._hosted: dict[AgentRef, HostedAgent] = {}
+        self._retired: set[HostedAgent] = set()
+        self._locks: dict[AgentRef, asyncio.Lock] = {}
+        self._turns: dict[str, _Turn] = {}
+        self._descriptions: dict[AgentRef, tuple[str, AgentDescription]] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._is_closed = False
+
+    @property
+    def worker_pids(self) -> list[int]:
+        """Process ids of the workers that are kept."""
+        return [agent.pid for agent in self._hosted.values()]
+
+    async def describe(self, ref: AgentRef) -> AgentDescription:
+        """What the agent says of itself; asked once for each version of its files. Raises AgentError with its trace."""
+        version = await asyncio.to_thread(fingerprint, ref.folder)
+        known = self._descriptions.get(ref)
+        if known and known[0] == version:
+            return known[1]
+        return (await self._describe(Describe(next_key(), ref))).description
+
+    async def unpriced(self, ref: AgentRef, models: Sequence[str]) -> tuple[str, ...]:
+        """Those of `models` that nobody knows a price of where the agent is played. Raises AgentError."""
+        return (await self._describe(Describe(next_key(), ref, models=tuple(models)))).unpriced
+
+    async def warm(self, ref: AgentRef) -> None:
+        """Start the agent's worker and import what its turns need. What fails is said by the first turn."""
+        with suppress(AgentError):
+            await self._describe(Describe(next_key(), ref, warm=True))
+
+    async def play_turn(self, spec: TurnSpec) -> AsyncGenerator[Event | TurnRecord, None]:
+        """The events of the turn as they happen, partial ones too, and its TurnRecord at the end.
+
+        Whatever becomes of the agent is an error event and in the record. Leaving early stops the turn. Raises
+        ConflictError when a turn of this session is under way.
+        """
+        if spec.session_id in self._turns:
+            raise ConflictError("a turn of this session is under way; stop it first or wait for its end")
+        turn = self._turns[spec.session_id] = _Turn(next_key())
+        try:
+            async with aclosing(self._play(spec, turn)) as items:
+                async for item in items:
+                    yield item
+        finally:
+            del self._turns[spec.session_id]
+            self._tidy()
+
+    async def stop_turn(self, session_id: str) -> None:
+        """End the turn under way as cancelled; what happened so far is kept. Without one, nothing."""
+        turn = self._turns.get(session_id)
+        if turn and not turn.is_stopped:
+            turn.is_stopped = True
+            if turn.agent:
+                turn.agent.stop(turn.key)
+
+    async def close(self) -> None:
+        """End all workers; turns under way end with an error."""
+        self._is_closed = True
+        everyone = (*self._hosted.values(), *self._retired)
+        self._hosted.clear()
+        await asyncio.gather(*(agent.close() for agent in everyone))
+        if self._tasks:
+            await asyncio.wait(self._tasks)
+
+    async def _describe(self, frame: Describe) -> Described:
+        ref = frame.agent
+        try:
+            agent = await self._agent(ref)
+        except WorkerStartError as error:
+            raise AgentError(str(error), trace=error.output) from error
+        async with aclosing(agent.ask(frame, LOAD_TIMEOUT_S)) as answers:
+            answer = await anext(answers)
+        self._tidy()
+        if isinstance(answer, Described):
+            self._descriptions[ref] = (agent.version, answer.description)
+            return answer
+        agent.is_retired = True  # so that the next look is a fresh one
+        if isinstance(answer, Failed):
+            raise AgentError(answer.error.message, trace=answer.error.trace)
+        if isinstance(answer, Death):
+            raise AgentError(answer.message, trace=answer.output)
+        raise AgentError(f"the worker answered with {type(answer).__name__}")
+
+    async def _play(self, spec: TurnSpec, turn: _Turn) -> AsyncGenerator[Event | TurnRecord, None]:
+        told: list[Event] = []
+        error: ErrorRecord | None = None
+        try:
+            async with aclosing(self._answers(spec, turn)) as answers:
+                async for answer in answers:
+                    if isinstance(answer, Happened):
+                        for event in answer.events:
+                            if not event.is_partial:
+                                told.append(event)
+                            yield event
+                    elif isinstance(answer, TurnEnded):
+                        yield answer.record
+                    elif isinstance(answer, Death):
+                        kind = "timed_out" if answer.is_timeout else "worker_died"
+                        error = ErrorRecord(kind, answer.message, answer.output)
+        except WorkerStartError as failed:
+            error = ErrorRecord("worker_start", str(failed), failed.output)
+        if error:
+            for item in _broken_off(spec, told, turn, error):
+                yield item
+
+    async def _answers(self, spec: TurnSpec, turn: _Turn) -> AsyncGenerator[Item, None]:
+        """What the worker says of the turn; a worker that was gone before it began is replaced once."""
+        for is_last_try in (False, True):
+            agent = turn.agent = await self._agent(spec.agent)
+            if turn.is_stopped:
+                yield Death("the turn was stopped before it began", "")
+                return
+            has_begun = False
+            async with aclosing(agent.ask(Talk(turn.key, spec), spec.timeout_s)) as answers:
+                async for answer in answers:
+                    if isinstance(answer, Death) and not (has_begun or turn.is_stopped or is_last_try):
+                        break
+                    has_begun = True
+                    if isinstance(answer, TurnEnded) and _is_import_error(answer.record):
+                        agent.is_retired = True  # the next turn imports afresh, whatever was wrong
+                    yield answer
+                else:
+                    return
+
+    async def _agent(self, ref: AgentRef) -> HostedAgent:
+        """The agent's worker, started anew when its files changed. Raises WorkerStartError."""
+        async with self._locks.setdefault(ref, asyncio.Lock()):
+            if self._is_closed:
+                raise WorkerStartError("the desk is closing and starts no worker any more", "")
+            version = await asyncio.to_thread(fingerprint, ref.folder)
+            agent = self._hosted.pop(ref, None)
+            if agent and (agent.is_retired or agent.version != version):
+                self._retired.add(agent)
+                agent = None
+            if agent is None:
+                agent = HostedAgent(version)
+                await agent.start(self._environment)
+                if self._is_closed:
+                    await agent.close()
+                    raise WorkerStartError("the desk was closed while the worker started", "")
+            self._hosted[ref] = agent  # put last: the order is that of use
+            self._tidy(wanted=ref)
+            return agent
+
+    def _tidy(self, wanted: AgentRef | None = None) -> None:
+        """Close what is idle beyond those that are kept, but never the agent that is `wanted` at this moment."""
+        idle = [ref for ref, agent in self._hosted.items() if agent.is_idle and ref != wanted]
+        for ref in idle[: max(0, len(self._hosted) - self._max_workers)]:
+            self._retired.add(self._hosted.pop(ref))
+        for agent in [agent for agent in self._retired if agent.is_idle]:
+            self._retired.discard(agent)
+            self._do(agent.close())
+
+    def _do(self, work: Coroutine[None, None, None]) -> None:
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+
+def _is_import_error(record: TurnRecord) -> bool:
+    return record.error is not None and record.error.kind == "agent_import"
+
+
+def _broken_off(spec: TurnSpec, told: list[Event], turn: _Turn, error: ErrorRecord) -> list[Event | TurnRecord]:
+    """The end of a turn whose worker is gone, made of what it told."""
+    if turn.is_stopped:
+        return [broken_turn(spec.message, told, spec.state, "cancelled")]
+    record = broken_turn(spec.message, told, spec.state, "timed_out" if error.kind == "timed_out" else "error", error)
+    return [record.events[-1], record]
+
+
+Item: TypeAlias = Answer | Death
+
+STOP_GRACE_S = 3.0
+
+_keys = itertools.count(1)
+
+
+def next_key() -> int:
+    """A key that no other question has."""
+    return next(_keys)
+
+
+class HostedAgent:
+    """One worker for one agent as its files were when it started (`version`)."""
+
+    def __init__(self, version: str) -> None:
+        self.version = version
+        self.is_retired = False
+        self._worker = WorkerProcess(self._on_answer, self._on_death)
+        self._questions: dict[int, asyncio.Queue[Item]] = {}
+
+    @property
+    def pid(self) -> int:
+        """The process id of the worker."""
+        return self._worker.pid
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether nobody waits for an answer."""
+        return not self._questions
+
+    async def start(self, environment: Mapping[str, str]) -> None:
+        """Start the worker. Raises WorkerStartError."""
+        await self._worker.start(environment)
+
+    async def ask(self, frame: Describe | Talk, timeout_s: float) -> AsyncGenerator[Item, None]:
+        """The answers to `frame` as they come; the last is no Happened. Leaving early stops the work."""
+        queue = self._questions[frame.key] = asyncio.Queue()
+        item: Item | None = None
+        try:
+            self._worker.send(frame, timeout_s)
+            while item is None or isinstance(item, Happened):
+                item = await queue.get()
+                yield item
+        finally:
+            try:
+                if item is None or isinstance(item, Happened):
+                    self.stop(frame.key)
+                while item is None or isinstance(item, Happened):
+                    item = await queue.get()
+            finally:  # who is cancelled twice does not wait for the end, and must not look busy for ever
+                del self._questions[frame.key]
+
+    def stop(self, key: int) -> None:
+        """End the turn of that key; a worker that does not listen is killed."""
+        self._worker.send(Stop(key))
+        asyncio.get_running_loop().call_later(STOP_GRACE_S, self._kill_if_asked, key)
+
+    async def close(self) -> None:
+        """End the worker; who still waits for it is told."""
+        await self._worker.close()
+        self._on_death(Death("the worker process was closed", ""))
+
+    def _kill_if_asked(self, key: int) -> None:
+        if key in self._questions:
+            self._worker.kill("did not stop when it was told to")
+
+    def _on_answer(self, frame: Answer) -> None:
+        if getattr(frame, "is_tainted", False):
+            self.is_retired = True
+        queue = self._questions.get(frame.key)
+        if queue:
+            queue.put_nowait(frame)
+
+    def _on_death(self, death: Death) -> None:
+        self.is_retired = True
+        for queue in self._questions.values():
+            queue.put_nowait(death)

@@ -1,0 +1,85 @@
+"""Trials in this very process and event loop: for tests, and for an agent or a metric that is being debugged."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Literal
+
+from evaldesk.engine.frames import GradeSpec
+from evaldesk.engine.host.results import cancelled
+from evaldesk.engine.worker.attempt import Attempt
+from evaldesk.engine.worker.grading import grade
+from evaldesk.engine.worker.rate_limit_waits import Pause, active
+from evaldesk.engine.worker.trial import run_trial
+from evaldesk.model import TrialResult, TrialSpec
+
+
+class InlineExecutor:
+    """Plays in the caller's loop: an agent that blocks blocks the caller, and no timeout can end it."""
+
+    def __init__(self, concurrency: int = 4) -> None:
+        self.is_cancelled = False
+        self._room = asyncio.Semaphore(concurrency)
+        self._results: asyncio.Queue[TrialResult | None] = asyncio.Queue()
+        self._jobs: set[asyncio.Task[None]] = set()
+        self._attempts: dict[asyncio.Task[TrialResult], Attempt] = {}
+
+    @property
+    def pauses(self) -> tuple[Pause, ...]:
+        """What trials under way wait for."""
+        return active(attempt.pause for attempt in self._attempts.values())
+
+    async def submit(self, spec: TrialSpec | GradeSpec) -> None:
+        """Begin the trial once fewer than `concurrency` are under way."""
+        await self._room.acquire()
+        job = asyncio.create_task(self._carry_out(spec))
+        self._jobs.add(job)
+        job.add_done_callback(self._jobs.discard)
+
+    async def results(self) -> AsyncIterator[TrialResult]:
+        """Results as they come, until `close`."""
+        while (result := await self._results.get()) is not None:
+            yield result
+
+    async def cancel(self) -> None:
+        """Cancel every trial under way."""
+        self.is_cancelled = True
+        for task, attempt in self._attempts.items():
+            _stop(task, attempt, "cancelled")
+        if self._jobs:
+            await asyncio.wait(self._jobs)
+
+    async def close(self) -> None:
+        """Cancel what is left and end `results`."""
+        await self.cancel()
+        self._results.put_nowait(None)
+
+    async def _carry_out(self, spec: TrialSpec | GradeSpec) -> None:
+        if self.is_cancelled:
+            result = cancelled(spec)
+        elif isinstance(spec, GradeSpec):
+            result = await grade(spec.result, spec.case, spec.criteria, spec.limits, strict=spec.strict)
+        else:
+            result = await self._play(spec)
+        self._room.release()
+        self._results.put_nowait(result)
+
+    async def _play(self, spec: TrialSpec) -> TrialResult:
+        attempt = Attempt()
+        task = asyncio.create_task(run_trial(spec, attempt))
+        timeout_s = spec.limits.trial_timeout_s
+        timer = asyncio.get_running_loop().call_later(timeout_s, _stop, task, attempt, "timed_out")
+        self._attempts[task] = attempt
+        try:
+            return await task
+        except asyncio.CancelledError:
+            return cancelled(spec)  # before it began
+        finally:
+            timer.cancel()
+            del self._attempts[task]
+
+
+def _stop(task: asyncio.Task[TrialResult], attempt: Attempt, reason: Literal["timed_out", "cancelled"]) -> None:
+    attempt.stop = attempt.stop or reason
+    task.cancel()

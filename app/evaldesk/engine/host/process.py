@@ -1,0 +1,290 @@
+"""A worker process as its parent sees it: started, fed, watched, ended together with its process group."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import resource
+import signal
+import sys
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Literal, TypeAlias, cast
+
+import msgspec
+
+from evaldesk.engine.frames import (
+    Beat,
+    Described,
+    Ended,
+    Failed,
+    FromWorker,
+    Happened,
+    Lines,
+    Ready,
+    ToWorker,
+    TurnEnded,
+    frame_from_worker,
+)
+from evaldesk.engine.worker.output import Tail
+from evaldesk.engine.worker.rate_limit_waits import Pause
+from evaldesk.errors import EvaldeskError
+from evaldesk.wire import to_json
+
+START_TIMEOUT_S = 60.0
+TICK_S = 0.5
+SILENT_AND_OVERDUE_S = 5.0
+SILENT_S = 30.0
+OVERDUE_S = 2.0
+LONG_OVERDUE_S = 15.0
+TERM_GRACE_S = 0.5
+EXIT_GRACE_S = 1.0
+SECRETS = ("EVALDESK_TOKEN",)
+
+Purpose: TypeAlias = Literal["chat", "trials", "model_trials"]
+"""What a worker is for, and so what it imports before it is ready: nothing more, ROUGE, or LiteLLM as well."""
+Answer: TypeAlias = Ended | Happened | TurnEnded | Described | Failed
+
+
+class WorkerStartError(EvaldeskError):
+    """A worker process did not come up; `output` is what it printed."""
+
+    def __init__(self, message: str, output: str) -> None:
+        super().__init__(message)
+        self.output = output
+
+
+@dataclass(frozen=True, slots=True)
+class Death:
+    """How a worker ended; `is_timeout` when it was killed because something in it took too long."""
+
+    message: str
+    output: str
+    is_timeout: bool = False
+
+
+class WorkerProcess:
+    """One worker. `on_answer` gets its frames, `on_death` is called once, when it is gone and all frames are read.
+
+    A worker that is gone before `start` returned is the error of `start` alone. `pauses` are what its trials waited
+    for when it last said so.
+    """
+
+    def __init__(self, on_answer: Callable[[Answer], None], on_death: Callable[[Death], None]) -> None:
+        self._on_answer = on_answer
+        self._on_death = on_death
+        self._loop = asyncio.get_running_loop()
+        self._transport: asyncio.SubprocessTransport | None = None
+        self._lines = Lines()
+        self._output = Tail()
+        self._ready = self._loop.create_future()
+        self._death = self._loop.create_future()
+        self.pauses: tuple[Pause, ...] = ()
+        self._deadlines: dict[int, float] = {}
+        self._waiting: list[bytes] = []
+        self._silent_s = 0.0
+        self._reason = ""
+        self._is_timeout = False
+        self._is_up = False
+        self._is_closing = False
+        self._have_frames_ended = False
+        self._returncode: int | None = None
+        self._tick_timer: asyncio.TimerHandle | None = None
+
+    @property
+    def pid(self) -> int:
+        """The process id, which is that of its group too."""
+        assert self._transport is not None  # noqa: S101 - nobody holds a worker that was not started
+        return self._transport.get_pid()
+
+    def hand_over(self, on_answer: Callable[[Answer], None], on_death: Callable[[Death], None]) -> None:
+        """Tell somebody else from now on; for a worker that has nothing to do."""
+        self._on_answer = on_answer
+        self._on_death = on_death
+
+    async def start(self, environment: Mapping[str, str], purpose: Purpose = "chat") -> None:
+        """Spawn the process and wait until it is ready. Raises WorkerStartError with what it printed."""
+        python = (sys.executable, "-P", "-X", "faulthandler")
+        command = (*python, "-m", "evaldesk.engine.worker.main", str(os.getpid()), purpose)
+        try:
+            await self._loop.subprocess_exec(
+                lambda: _Pipes(self), *command, env=_clean(environment), start_new_session=True
+            )
+        except (OSError, RuntimeError) as error:  # no file, no process, or no thread to wait for one
+            raise WorkerStartError(f"the worker process cannot be started: {error}", "") from error
+        self._tick_timer = self._loop.call_later(TICK_S, self._tick)
+        try:
+            await asyncio.wait((self._ready, self._death), timeout=START_TIMEOUT_S, return_when=asyncio.FIRST_COMPLETED)
+        except asyncio.CancelledError:
+            await self.close()
+            raise
+        if self._ready.done() and not self._death.done():
+            self._is_up = True
+            return
+        death = self._death.result() if self._death.done() else None
+        await self.close()
+        message = death.message if death else f"the worker process was not ready within {START_TIMEOUT_S:g} s"
+        raise WorkerStartError(message, self._output.text())
+
+    def send(self, frame: ToWorker, timeout_s: float | None = None) -> None:
+        """Send a frame; one with a timeout is expected to be answered by then."""
+        if timeout_s is not None:
+            self._deadlines[frame.key] = self._loop.time() + timeout_s
+        self._waiting.append(to_json(frame))
+        if len(self._waiting) == 1:
+            self._loop.call_soon(self._flush)
+
+    def kill(self, reason: str, *, is_timeout: bool = False) -> None:
+        """End the process group: politely, then by force. The stacks of a worker that hangs become its last output."""
+        if self._returncode is not None or self._reason:
+            return
+        self._reason = reason
+        self._is_timeout = is_timeout
+        self._signal(signal.SIGABRT, to_group=False)  # faulthandler writes all stacks, also of a thread with the GIL
+        self._loop.call_later(TERM_GRACE_S / 2, self._signal, signal.SIGTERM)
+        self._loop.call_later(TERM_GRACE_S, self._signal, signal.SIGKILL)
+
+    async def close(self) -> None:
+        """End the worker, whatever it does, and wait until it is gone; `on_death` is not called any more."""
+        self._is_closing = True
+        if self._transport is None:
+            return
+        stdin = self._transport.get_pipe_transport(0)
+        if stdin is not None:
+            stdin.close()
+        await asyncio.wait((self._death,), timeout=EXIT_GRACE_S)
+        if not self._death.done():
+            self._signal(signal.SIGKILL)
+            await self._death
+
+    def opened(self, transport: asyncio.SubprocessTransport) -> None:
+        """Take hold of the process, which may be gone again before `start` goes on."""
+        self._transport = transport
+
+    def received(self, data: bytes) -> None:
+        """Read what came over the pipe of the frames."""
+        self._silent_s = 0.0
+        try:
+            for line in self._lines.feed(data):
+                self._act(frame_from_worker(line))
+        except (ValueError, msgspec.MsgspecError) as error:
+            self.kill(f"sent what is no frame ({error})")
+
+    def printed(self, data: bytes) -> None:
+        """Keep the last of what the process wrote to file descriptor 2."""
+        self._output.write(data)
+
+    def frames_ended(self) -> None:
+        """The pipe of the frames is closed: wait for the exit, but not for ever."""
+        self._have_frames_ended = True
+        if self._returncode is None:
+            self._loop.call_later(EXIT_GRACE_S, self._signal, signal.SIGKILL)
+        else:
+            self._reap()
+
+    def exited(self) -> None:
+        """The process is gone; what it left in its group goes too, then its last frames are read."""
+        assert self._transport is not None  # noqa: S101 - only a started process exits
+        self._signal(signal.SIGKILL)
+        self._returncode = cast("int", self._transport.get_returncode())
+        if self._have_frames_ended:
+            self._reap()
+        else:
+            self._loop.call_later(EXIT_GRACE_S, self._reap)
+
+    def _act(self, frame: FromWorker) -> None:
+        if isinstance(frame, Beat):
+            now = self._loop.time()
+            self.pauses = frame.pauses
+            self._deadlines.update({key: now + left for key, left in frame.left if key in self._deadlines})
+        elif isinstance(frame, Ready):
+            if not self._ready.done():
+                self._ready.set_result(None)
+        else:
+            if not isinstance(frame, Happened):
+                self._deadlines.pop(frame.key, None)
+            self._on_answer(frame)
+
+    def _flush(self) -> None:
+        waiting, self._waiting = self._waiting, []
+        stdin = self._transport.get_pipe_transport(0) if self._transport else None
+        if stdin is not None and not stdin.is_closing():
+            cast("asyncio.WriteTransport", stdin).write(b"\n".join((*waiting, b"")))
+
+    def _tick(self) -> None:
+        # Counted in ticks and not by the clock: a parent that slept or was busy must not blame the worker.
+        self._silent_s += TICK_S
+        self._tick_timer = self._loop.call_later(TICK_S, self._tick)
+        overdue_s = self._loop.time() - min(self._deadlines.values(), default=float("inf"))
+        is_stuck = self._silent_s >= SILENT_AND_OVERDUE_S and overdue_s > OVERDUE_S
+        if self._ready.done() and (is_stuck or self._silent_s >= SILENT_S or overdue_s > LONG_OVERDUE_S):
+            self.kill(f"did not react for {self._silent_s:g} s and was ended", is_timeout=True)
+
+    def _signal(self, number: signal.Signals, *, to_group: bool = True) -> None:
+        if self._returncode is not None:
+            return  # the number may belong to somebody else by now
+        with suppress(ProcessLookupError, PermissionError):
+            if to_group:
+                os.killpg(self.pid, number)
+            else:
+                os.kill(self.pid, number)
+
+    def _reap(self) -> None:
+        if self._death.done():
+            return
+        if self._tick_timer:
+            self._tick_timer.cancel()
+        assert self._transport is not None  # noqa: S101 - only a started process is buried
+        self._transport.close()
+        death = Death(self._exit_message(), self._output.text(), is_timeout=self._is_timeout)
+        self._death.set_result(death)
+        if self._is_up and not self._is_closing:
+            self._on_death(death)
+
+    def _exit_message(self) -> str:
+        if self._reason:
+            return f"the worker process {self._reason}"
+        code = self._returncode or 0
+        if code >= 0:
+            return f"the worker process ended with exit code {code}"
+        with suppress(ValueError):
+            return f"the worker process was ended by {signal.Signals(-code).name}"
+        return f"the worker process was ended by signal {-code}"
+
+
+class _Pipes(asyncio.SubprocessProtocol):
+    def __init__(self, worker: WorkerProcess) -> None:
+        self._worker = worker
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._worker.opened(cast("asyncio.SubprocessTransport", transport))
+
+    def pipe_data_received(self, fd: int, data: bytes) -> None:
+        if fd == 1:
+            self._worker.received(data)
+        else:
+            self._worker.printed(data)
+
+    def pipe_connection_lost(self, fd: int, exc: Exception | None) -> None:
+        if fd == 1:
+            self._worker.frames_ended()
+
+    def process_exited(self) -> None:
+        self._worker.exited()
+
+
+def _clean(environment: Mapping[str, str]) -> dict[str, str]:
+    return {name: value for name, value in environment.items() if name not in SECRETS}
+
+
+WANTED = 4096
+
+
+def allow_open_files() -> None:
+    """Raise the soft limit to WANTED, as far as the hard one lets it: macOS gives 256, and each open page is one."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    limit = WANTED if hard == resource.RLIM_INFINITY else min(WANTED, hard)
+    if soft != resource.RLIM_INFINITY and soft < limit:
+        with suppress(OSError, ValueError):  # some systems allow less than they say
+            resource.setrlimit(resource.RLIMIT_NOFILE, (limit, hard))

@@ -1,0 +1,280 @@
+"""The worker process: `python -m evaldesk.engine.worker.main PARENT_PID PURPOSE`; it ends with its parent.
+
+Its main loop only moves frames and watches deadlines; the attempts are in trial threads.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ctypes
+import faulthandler
+import os
+import resource
+import signal
+import sys
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import lru_cache, partial
+from threading import Lock
+from typing import BinaryIO, Literal, cast
+
+from evaldesk.engine.frames import Beat, Describe, FromWorker, Grade, Lines, Play, Ready, Stop, Talk, frame_to_worker
+from evaldesk.engine.host.process import allow_open_files
+from evaldesk.engine.worker.attempt import Attempt
+from evaldesk.engine.worker.chat_work import DescribeWork, TurnWork
+from evaldesk.engine.worker.output import STDERR, capture_output
+from evaldesk.engine.worker.rate_limit_waits import active
+from evaldesk.engine.worker.trial_threads import TrialThread
+from evaldesk.engine.worker.work import GradeWork, TrialWork, Work
+from evaldesk.gc_control import freeze, gc_paused
+from evaldesk.secrets import known_values
+from evaldesk.wire import json_scrubber, to_json
+
+BEAT_S = 0.5
+TICK_S = 0.1
+GRACE_S = 1.0
+
+
+@dataclass(slots=True)
+class _Job:
+    """A piece of work in its trial thread; `give_up_at` is set when it was told to stop."""
+
+    work: Work
+    trial_thread: TrialThread
+    give_up_at: float | None = None
+
+    @property
+    def attempt(self) -> Attempt:
+        return self.work.attempt
+
+
+class Worker:
+    """The jobs of this process, by key, and the trial threads that are free."""
+
+    def __init__(self, channel: Channel) -> None:
+        self._channel = channel
+        self._loop = asyncio.get_running_loop()
+        self._jobs: dict[int, _Job] = {}
+        self._free: list[TrialThread] = []
+        self._is_ticking = False
+
+    def receive(self, line: bytes) -> None:
+        """Act on a frame of the parent."""
+        frame = frame_to_worker(line)
+        if isinstance(frame, Stop):
+            self._stop(frame.key, "cancelled")
+        else:
+            self._begin(frame)
+
+    def beat(self) -> None:
+        """Tell the parent that this loop is alive, again and again."""
+        rearm_guard()
+        self._channel.send(self.moment())
+        self._loop.call_later(BEAT_S, self.beat)
+
+    def moment(self) -> Beat:
+        """How the jobs stand at this moment."""
+        left = tuple((key, job.attempt.seconds_left) for key, job in self._jobs.items())
+        return Beat(left, active(job.attempt.pause for job in self._jobs.values()))
+
+    def _begin(self, frame: Play | Grade | Talk | Describe) -> None:
+        job = _Job(self._work(frame), self._trial_thread())
+        self._jobs[frame.key] = job
+        job.trial_thread.start(job.work.run(), partial(self._done_in_thread, frame.key))
+        if not self._is_ticking:
+            self._is_ticking = True
+            self._loop.call_later(TICK_S, self._tick)
+
+    def _work(self, frame: Play | Grade | Talk | Describe) -> Work:
+        if isinstance(frame, Play):
+            return TrialWork(frame)
+        if isinstance(frame, Grade):
+            return GradeWork(frame)
+        if isinstance(frame, Talk):
+            return TurnWork(frame, self._channel.send)
+        return DescribeWork(frame)
+
+    def _trial_thread(self) -> TrialThread:
+        while self._free:
+            trial_thread = self._free.pop()
+            if trial_thread.is_usable:
+                return trial_thread
+        return TrialThread()
+
+    def _done_in_thread(self, key: int, task: asyncio.Task[object]) -> None:
+        error = None if task.cancelled() else task.exception()
+        frame = cast("bytes", task.result()) if not task.cancelled() and not error else None
+        self._loop.call_soon_threadsafe(self._done, key, frame, error)
+
+    def _done(self, key: int, frame: bytes | None, error: BaseException | None) -> None:
+        job = self._jobs.pop(key, None)
+        if job is None:
+            return  # given up before; the trial thread is not used again
+        self._free.append(job.trial_thread)
+        self._channel.send_raw(frame if frame is not None else job.work.broken(error))
+
+    def _stop(self, key: int, reason: Literal["timed_out", "cancelled"]) -> None:
+        job = self._jobs.get(key)
+        if job and job.give_up_at is None:
+            job.attempt.stop = reason
+            job.give_up_at = self._loop.time() + GRACE_S
+            job.trial_thread.cancel()
+
+    def _tick(self) -> None:
+        now = self._loop.time()
+        for key, job in list(self._jobs.items()):
+            if job.give_up_at is None and job.attempt.seconds_left < 0:
+                self._stop(key, "timed_out")
+            elif job.give_up_at is not None and now > job.give_up_at:
+                del self._jobs[key]
+                self._channel.send_raw(job.work.given_up(job.trial_thread.place()))
+        self._is_ticking = bool(self._jobs)
+        if self._is_ticking:
+            self._loop.call_later(TICK_S, self._tick)
+
+
+async def _serve(parent_pid: int, purpose: str) -> None:
+    frames_in, frames_out = take_over_pipes()
+    guard_process(parent_pid)
+    capture_output()
+    channel = await open_channel(frames_out)
+    with gc_paused():
+        _prepare(purpose)
+        freeze()
+    worker = Worker(channel)
+    await read_frames(frames_in, worker.receive, end_with_group)
+    channel.send(Ready(os.getpid()))
+    worker.beat()
+    await asyncio.Event().wait()
+
+
+def _prepare(purpose: str) -> None:
+    """Import what the work will need, before any of it comes: see `process.Purpose`."""
+    if purpose != "chat":
+        from evaldesk.metrics import preload
+
+        preload()
+    if purpose == "model_trials":
+        from evaldesk.llm.client import open_litellm
+
+        open_litellm()
+
+
+def main() -> None:
+    """Serve the parent until it is gone."""
+    asyncio.run(_serve(int(sys.argv[1]), sys.argv[2]))
+
+
+class Channel:
+    """Writes frames from any thread; all that wait are written in one go."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, transport: asyncio.WriteTransport) -> None:
+        self._loop = loop
+        self._transport = transport
+        self._lock = Lock()
+        self._waiting: list[bytes] = []
+
+    def send(self, frame: FromWorker) -> None:
+        """Send a frame."""
+        self.send_raw(to_json(frame))
+
+    def send_raw(self, frame: bytes) -> None:
+        """Send a frame that is JSON already, without the secrets of this process."""
+        frame = _scrubbed(frame)
+        with self._lock:
+            self._waiting.append(frame)
+            is_first = len(self._waiting) == 1
+        if is_first:
+            self._loop.call_soon_threadsafe(self._flush)
+
+    def _flush(self) -> None:
+        with self._lock:
+            waiting, self._waiting = self._waiting, []
+        self._transport.write(b"\n".join((*waiting, b"")))
+
+
+def _scrubbed(frame: bytes) -> bytes:
+    """What agents read into the environment themselves, from a `.env` file for one, is known in this process only."""
+    return _scrubber(tuple(known_values(os.environ).items()))(frame)
+
+
+@lru_cache(maxsize=8)
+def _scrubber(known: tuple[tuple[str, str], ...]) -> Callable[[bytes], bytes]:
+    return json_scrubber({name: value for value, name in known})
+
+
+class _Reader(asyncio.Protocol):
+    def __init__(self, receive: Callable[[bytes], None], on_end: Callable[[], None]) -> None:
+        self._lines = Lines()
+        self._receive = receive
+        self._on_end = on_end
+
+    def data_received(self, data: bytes) -> None:
+        for line in self._lines.feed(data):
+            self._receive(line)
+
+    def eof_received(self) -> None:
+        self._on_end()
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self._on_end()
+
+
+async def open_channel(pipe: BinaryIO) -> Channel:
+    """The channel that writes to `pipe`."""
+    loop = asyncio.get_running_loop()
+    transport, _ = await loop.connect_write_pipe(asyncio.BaseProtocol, pipe)
+    return Channel(loop, transport)
+
+
+async def read_frames(pipe: BinaryIO, receive: Callable[[bytes], None], on_end: Callable[[], None]) -> None:
+    """Give every line of `pipe` to `receive` from now on, and call `on_end` when the other side is gone."""
+    await asyncio.get_running_loop().connect_read_pipe(lambda: _Reader(receive, on_end), pipe)
+
+
+STUCK_S = 45.0
+NICENESS = 5
+
+_PR_SET_PDEATHSIG = 1
+
+
+def take_over_pipes() -> tuple[BinaryIO, BinaryIO]:
+    """Standard input and output for the frames alone: user code finds nothing on 0, and its 1 is 2."""
+    frames_in, frames_out = os.dup(0), os.dup(1)
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(nothing, 0)
+    os.close(nothing)
+    os.dup2(STDERR, 1)
+    return os.fdopen(frames_in, "rb", buffering=0), os.fdopen(frames_out, "wb", buffering=0)
+
+
+def guard_process(parent_pid: int) -> None:
+    """End with the parent, leave no core file, and let the pages of the server go first."""
+    signal.signal(signal.SIGTERM, lambda *_: end_with_group())
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    allow_open_files()
+    with suppress(OSError):
+        os.nice(NICENESS)
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+    if os.getppid() != parent_pid:
+        end_with_group()
+    rearm_guard()
+
+
+def rearm_guard() -> None:
+    """Put off by STUCK_S the moment at which a thread without need of the GIL ends this process, saying where it is."""
+    faulthandler.dump_traceback_later(STUCK_S, exit=True, file=STDERR)
+
+
+def end_with_group() -> None:
+    """End this process and its children at once."""
+    if os.getpgrp() == os.getpid():
+        os.killpg(0, signal.SIGKILL)
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    main()

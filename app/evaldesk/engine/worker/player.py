@@ -1,0 +1,225 @@
+"""Plays an agent: one turn of a session, or all turns of a case. What goes wrong in it becomes a value."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from contextlib import suppress
+from copy import deepcopy
+from dataclasses import replace
+from typing import TYPE_CHECKING, cast
+
+from evaldesk.agents.agent import close_kept
+from evaldesk.engine.failures import failure
+from evaldesk.engine.worker.attempt import Attempt
+from evaldesk.engine.worker.dialogue import converse, trial_user, with_end
+from evaldesk.engine.worker.turn import OpenTurn, Show
+from evaldesk.errors import AgentError, UsageError
+from evaldesk.llm.retry_events import CURRENT_TURN
+from evaldesk.llm.third_party_clients import wrap_clients
+from evaldesk.model import (
+    AskedBy,
+    ErrorRecord,
+    Event,
+    Session,
+    StopReason,
+    Transcript,
+    TrialResult,
+    TrialSpec,
+    TrialStatus,
+    TurnRecord,
+    trial_verdict,
+)
+from evaldesk.model.transcript import BOUNDS
+
+if TYPE_CHECKING:
+    from evaldesk.agents import Agent
+
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from evaldesk.agents.tools.doubles import CURRENT_DOUBLES, read_doubles
+from evaldesk.agents.trial_context import CURRENT_TRIAL, TrialContext
+from evaldesk.errors import EvaldeskError
+from evaldesk.llm.recording import CURRENT_RECORDER, Recorder
+
+
+async def play_trial(agent: Agent, spec: TrialSpec, *, attempt: Attempt | None = None) -> TrialResult:
+    """Play the case in a fresh session: its turns, or its scenario by a simulated user. There are no scores yet."""
+    attempt = attempt or Attempt(clock=time.monotonic)
+    attempt.begin("play", spec.limits.trial_timeout_s)
+    problem = set_up(spec)
+    if problem:
+        return trial_result(spec, attempt, problem)
+    try:
+        user = trial_user(agent, spec)
+    except UsageError as error:
+        return trial_result(spec, attempt, ErrorRecord("no_user", str(error)))
+    session = _session_of(spec)
+
+    async def say(text: str, events: tuple[Event, ...]) -> TurnRecord:
+        with turn_bound(attempt, spec.limits.turn_timeout_s):
+            return await play_turn(agent, session, text, attempt=attempt, before=events)
+
+    try:
+        said = await converse(user, session, attempt, say)
+    finally:
+        close_kept(session.memory)
+    return with_end(trial_result(spec, attempt, said.error), said)
+
+
+async def play_turn(
+    agent: Agent,
+    session: Session,
+    query: str,
+    *,
+    attempt: Attempt,
+    show: Show | None = None,
+    before: tuple[Event, ...] = (),
+) -> TurnRecord:
+    """Play one turn and add it to the session and the attempt; never raises for what the agent does.
+
+    `before` is what it took to find the query.
+    """
+    turn = OpenTurn(session, query, attempt.clock, show)
+    turn.tell(before)
+    attempt.turn = turn
+    wrap_clients()
+    token = CURRENT_TURN.set(turn)
+    try:
+        reason = await _stop_reason(agent, session, query, turn, attempt)
+    finally:
+        CURRENT_TURN.reset(token)
+    record = turn.record(reason)
+    session.turns.append(record)
+    attempt.turns.append(record)
+    attempt.turn = None
+    return record
+
+
+def trial_result(spec: TrialSpec, attempt: Attempt, error: ErrorRecord | None) -> TrialResult:
+    """What became of the trial as far as the attempt came; `error` overrides what the last turn says."""
+    transcript = _spoken(attempt.transcript(error), "scripted" if spec.case.scenario is None else "simulated")
+    last = transcript.turns[-1] if transcript.turns else None
+    error = error or (last.error if last else None)
+    if attempt.stop == "timed_out" and not error:
+        error = timed_out(attempt.timeout_s)
+    stop_reason = attempt.stop or (last.stop_reason if last and last.error == error else "error")
+    status: TrialStatus = attempt.stop or ("errored" if error else "finished")
+    return TrialResult(
+        run_id=spec.run_id,
+        case_index=spec.case_index,
+        trial_index=spec.trial_index,
+        status=status,
+        verdict=trial_verdict((), spec.criteria, error),
+        stop_reason=stop_reason,
+        transcript=transcript,
+        usages=tuple(usage for turn in transcript.turns for usage in turn.usages),
+        duration_ms=attempt.duration_ms,
+        error=error,
+        logs=attempt.log.text(),
+        attempt=spec.attempt,
+    )
+
+
+def timed_out(timeout_s: float, trace: str = "") -> ErrorRecord:
+    """The error of a trial or turn that took longer than it may."""
+    return ErrorRecord("timed_out", f"not finished within {timeout_s:g} s", trace)
+
+
+def _spoken(transcript: Transcript, asked_by: AskedBy) -> Transcript:
+    return Transcript(tuple(replace(turn, asked_by=asked_by) for turn in transcript.turns))
+
+
+async def _stop_reason(agent: Agent, session: Session, query: str, turn: OpenTurn, attempt: Attempt) -> StopReason:
+    reason: StopReason = "error"
+    trace = ""
+    try:
+        reason = await _converse(agent, session, query, turn)
+        turn.close()
+    except BaseException as error:
+        found = failure(error)
+        trace = found.trace
+        with suppress(AgentError):  # a state that is no object any more stays as it was seen last
+            turn.close()
+        if not attempt.stop:
+            turn.fail(found)
+    if attempt.stop == "timed_out":
+        turn.fail(timed_out(attempt.timeout_s, trace))
+    return attempt.stop or reason
+
+
+async def _converse(agent: Agent, session: Session, query: str, turn: OpenTurn) -> StopReason:
+    reply = agent.reply(session, query)
+    if not hasattr(reply, "__aiter__"):
+        if asyncio.iscoroutine(reply):
+            reply.close()
+        raise AgentError(f"reply must be an async generator of events, got {type(reply).__name__}")
+    try:
+        async for found in reply:
+            if isinstance(found, Event) and found.error and found.error.kind in BOUNDS:
+                turn.take(replace(found, kind="log", text=found.error.message, error=None))
+                return cast("StopReason", found.error.kind)
+            if turn.take(found).error:
+                return "error"
+    finally:
+        if hasattr(reply, "aclose"):
+            await reply.aclose()
+    return "answered"
+
+
+def _session_of(spec: TrialSpec) -> Session:
+    start = spec.case.initial_session
+    return Session(
+        id=f"run{spec.run_id}-case{spec.case_index}-trial{spec.trial_index}-{spec.attempt}",
+        state=deepcopy(dict(spec.case.initial_state)),
+        app_name=start.app_name if start else "",
+        user_id=(start.user_id if start else "") or "user",
+        model=spec.model,
+        model_options=spec.model_options,
+        limits=spec.limits,
+        seed=spec.seed,
+    )
+
+
+def set_up(spec: TrialSpec) -> ErrorRecord | None:
+    """Set the stage in the current context; why it cannot be, or None."""
+    is_recorded = spec.recording.mode != "off"
+    CURRENT_RECORDER.set(Recorder(spec.recording, spec.trial_index) if is_recorded else None)
+    CURRENT_TRIAL.set(TrialContext(spec.case, spec.case_index, spec.trial_index))
+    try:
+        CURRENT_DOUBLES.set(read_doubles(spec.case, spec.agent.target))
+    except EvaldeskError as error:
+        return ErrorRecord("bad_case", str(error))
+    return None
+
+
+GRACE_S = 1.0
+
+
+@contextmanager
+def turn_bound(attempt: Attempt, timeout_s: float | None) -> Iterator[None]:
+    """Let what is done inside take at most `timeout_s`: then the attempt is stopped and its task cancelled.
+
+    An agent that blocks its loop is given up GRACE_S later by whoever watches the attempt's deadline.
+    """
+    task = asyncio.current_task()
+    if timeout_s is None or task is None or timeout_s >= attempt.seconds_left:
+        yield
+        return
+    whole = attempt.deadline, attempt.timeout_s
+
+    def stop() -> None:
+        attempt.stop = attempt.stop or "timed_out"
+        task.cancel()
+
+    attempt.deadline, attempt.timeout_s = attempt.clock() + timeout_s + GRACE_S, timeout_s
+    timer = asyncio.get_running_loop().call_later(timeout_s, stop)
+    try:
+        yield
+    finally:
+        timer.cancel()
+        attempt.deadline = whole[0]
+        if not attempt.stop:
+            attempt.timeout_s = whole[1]

@@ -1,0 +1,296 @@
+"""One turn while it is played: its events, stamped, and the session state it leaves behind."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from typing import Any, TypeAlias, get_args
+
+from evaldesk.engine.worker.attempt import Clock
+from evaldesk.errors import AgentError
+from evaldesk.llm import cost_at
+from evaldesk.llm.retry_events import RetryWait
+from evaldesk.model import (
+    Change,
+    ErrorRecord,
+    Event,
+    EventKind,
+    JsonObject,
+    JsonValue,
+    Role,
+    Session,
+    StopReason,
+    ToolCall,
+    TurnRecord,
+    Usage,
+)
+from evaldesk.model.reports import is_artefact
+from evaldesk.model.transcript import broken_turn
+from evaldesk.wire import plain, plain_text, to_json
+
+MAX_EVENTS = 10_000
+MAX_PARTIAL = 200_000
+MAX_TURN_BYTES = 32 * 1024 * 1024
+
+Show: TypeAlias = Callable[[Event], None]
+
+
+class OpenTurn:
+    """A turn under way. `show` is told every event as it happens, partial ones included."""
+
+    def __init__(self, session: Session, query: str, clock: Clock, show: Show | None) -> None:
+        self._session = session
+        self._query = query
+        self._clock = clock
+        self._show = show
+        self._started = clock()
+        self._events: list[Event] = []
+        self._n_bytes = 0
+        self._n_partial = 0
+        self._again: deque[RetryWait] = deque()
+        self._cached: deque[bool] = deque()
+        self._state_json = b""
+        self._state: dict[str, JsonValue] = {}
+        self._read_state()
+        self._state_before = self._state
+        self._keep(Event("user_message", author="user", text=query))
+
+    def take(self, found: object) -> Event:
+        """Keep what the agent yielded, and how it changed the state. Raises AgentError where it is no event."""
+        if len(self._events) >= MAX_EVENTS:
+            raise AgentError(f"more than {MAX_EVENTS} events in one turn")
+        if self._n_partial >= MAX_PARTIAL:
+            raise AgentError(f"more than {MAX_PARTIAL} pieces of text in one turn")
+        if self._n_bytes > MAX_TURN_BYTES:
+            raise AgentError(f"more than {MAX_TURN_BYTES // 2**20} MiB of events in one turn")
+        event = checked_event(found, self._now_ms())
+        if event.usage:
+            event = replace(event, usage=self._whole(event.usage))
+        self._keep(event)
+        self._note_state()
+        return event
+
+    @property
+    def n_retries(self) -> int | None:
+        """How often the session wants a failed model call to be made again."""
+        return self._session.model_options.n_retries
+
+    def waits(self, wait: RetryWait, *, is_counted: bool) -> None:
+        """Tell that a model call pauses, in whatever thread; the next usage counts those that are not `is_counted`."""
+        self._keep(Event("log", at_ms=self._now_ms(), author="evaldesk", text=wait.sentence()))
+        if not is_counted:
+            self._again.append(wait)
+
+    def was_cached(self) -> None:
+        """Mark the next usage as replayed."""
+        self._cached.append(True)
+
+    def tell(self, events: Iterable[Event]) -> None:
+        """Keep what is not the agent's: how the message of this turn came about."""
+        for event in events:
+            self._keep(replace(event, at_ms=self._now_ms()))
+
+    def fail(self, error: ErrorRecord) -> None:
+        """Keep the failure that ends the turn, unless the agent named one itself."""
+        if not self._events or self._events[-1].kind != "error":
+            self._keep(Event("error", at_ms=self._now_ms(), error=error))
+
+    def log(self, text: str) -> None:
+        """Keep what was printed during the turn."""
+        self._keep(Event("log", at_ms=self._now_ms(), author="output", text=text))
+
+    def close(self) -> None:
+        """Note the last change of the state. Raises AgentError where the state is no object any more."""
+        self._note_state()
+
+    def record(self, stop_reason: StopReason) -> TurnRecord:
+        """The turn up to now; may be asked from another thread."""
+        return broken_turn(
+            self._query, tuple(self._events), self._state_before, stop_reason, duration_ms=self._now_ms()
+        )
+
+    def _whole(self, usage: Usage) -> Usage:
+        """The usage with what the agent cannot know: attempts and caches of clients, a price that the settings give."""
+        n_again = len(self._again)
+        for _ in range(n_again):
+            self._again.popleft()
+        usage = replace(usage, n_attempts=usage.n_attempts + n_again)
+        if self._cached:
+            self._cached.popleft()
+            return replace(usage, cost=0.0, is_replayed=True)
+        if usage.cost is None:
+            return replace(usage, cost=cost_at(self._session.model_options.prices, usage))
+        return usage
+
+    def _now_ms(self) -> float:
+        return round((self._clock() - self._started) * 1000, 3)
+
+    def _keep(self, event: Event) -> None:
+        if self._show:
+            self._show(event)
+        if event.is_partial:
+            self._n_partial += 1
+            self._n_bytes += len(event.text)
+            return
+        self._n_bytes += len(to_json(event))
+        self._events.append(event)
+
+    def _note_state(self) -> None:
+        before = self._state
+        if self._read_state():
+            self._keep(Event("state_delta", at_ms=self._now_ms(), changes=changes(before, self._state)))
+
+    def _read_state(self) -> bool:
+        """Take a copy of the session state; whether it changed."""
+        state = self._session.state
+        if not isinstance(state, Mapping):
+            self._session.state = dict(self._state)
+            raise AgentError(f"session.state must stay an object, got {type(state).__name__}")
+        try:
+            state_json = to_json(state)
+        except (TypeError, ValueError, RecursionError):
+            state_json = to_json(plain(state))
+        if state_json == self._state_json:
+            return False
+        copied = plain(state)
+        if not isinstance(copied, dict):
+            raise AgentError("session.state cannot be read")
+        is_changed = bool(self._state_json) and bool(changes(self._state, copied))
+        self._state, self._state_json = copied, state_json
+        return is_changed
+
+
+def changes(before: JsonObject, after: JsonObject) -> tuple[Change, ...]:
+    """The top-level keys that differ, in the order of `after`, removed ones last. True differs from 1."""
+    found = [
+        Change(key, before.get(key), value, was_present=key in before)
+        for key, value in after.items()
+        if key not in before or to_json(before[key]) != to_json(value)
+    ]
+    gone = [Change(key, value, None, is_present=False) for key, value in before.items() if key not in after]
+    return (*found, *gone)
+
+
+def cut(record: TurnRecord, limit: int) -> TurnRecord:
+    """The turn with every long text cut to `limit` characters and events left out, saying so.
+
+    For a turn too big to be kept whole; keeps at most `limit` events, the first and the last ones.
+    """
+    events = record.events
+    if len(events) > limit:
+        n_out = len(events) - limit
+        note = Event("log", at_ms=events[limit // 2].at_ms, author="evaldesk", text=f"… {n_out} events left out …")
+        events = (*events[: limit // 2], note, *events[-(limit - limit // 2) :])
+    return replace(
+        record,
+        events=tuple(_cut_event(event, limit) for event in events),
+        state_before=_cut_object(record.state_before, limit),
+        state_after=_cut_object(record.state_after, limit),
+    )
+
+
+def _cut_event(event: Event, limit: int) -> Event:
+    call = event.call and replace(event.call, args=_cut_object(event.call.args, limit))
+    result = event.result if len(to_json(event.result)) <= limit else _cut_text(to_json(event.result).decode(), limit)
+    text = _cut_text(event.text, limit)
+    changed = tuple(
+        replace(change, before=_cut_value(change.before, limit), after=_cut_value(change.after, limit))
+        for change in event.changes
+    )
+    return replace(event, call=call, result=result, text=text, changes=changed)
+
+
+def _cut_object(value: JsonObject, limit: int) -> JsonObject:
+    return {_cut_text(key, limit): _cut_value(item, limit) for key, item in list(value.items())[:limit]}
+
+
+def _cut_value(value: JsonValue, limit: int) -> JsonValue:
+    encoded = to_json(value)
+    return value if len(encoded) <= limit else _cut_text(encoded.decode(), limit)
+
+
+def _cut_text(text: str, limit: int) -> str:
+    return text if len(text) <= limit else f"{text[:limit]}… ({len(text) - limit} more characters were cut)"
+
+
+# The player itself says these: an agent that does too would have them twice.
+_NOT_THE_AGENTS = ("user_message", "state_delta")
+_AGENT_KINDS = tuple(kind for kind in get_args(EventKind) if kind not in _NOT_THE_AGENTS)
+
+
+def checked_event(found: object, at_ms: float) -> Event:
+    """`found` as a plain event stamped `at_ms`. Raises AgentError saying what is wrong with it."""
+    if not isinstance(found, Event):
+        raise AgentError(f"the agent yielded {_shown(found)}, not an Event")
+    if found.kind not in _AGENT_KINDS:
+        raise AgentError(f"the agent yielded an event of kind {_shown(found.kind)}; kinds: {', '.join(_AGENT_KINDS)}")
+    needed = {"tool_call": found.call, "tool_result": found.call, "usage": found.usage, "error": found.error}
+    if found.kind in needed and needed[found.kind] is None:
+        raise AgentError(f"the agent yielded a {found.kind} event without its content")
+    return Event(
+        kind=found.kind,
+        at_ms=at_ms,
+        author=_text(found.author, "author"),
+        within=_text(found.within, "within"),
+        text=_text(found.text, "text"),
+        call=_call(found.call) if found.call is not None else None,
+        result=found.result if is_artefact(found) else plain(found.result),
+        is_error=found.is_error is True,
+        is_partial=found.is_partial is True,
+        duration_ms=_number(found.duration_ms, "duration_ms") if found.duration_ms is not None else None,
+        usage=_usage(found.usage) if found.usage is not None else None,
+        error=_error(found.error) if found.error is not None else None,
+    )
+
+
+def _call(found: object) -> ToolCall:
+    if not isinstance(found, ToolCall):
+        raise AgentError(f"the call of an event must be a ToolCall, got {_shown(found)}")
+    args = plain(found.args)
+    if not isinstance(args, dict):
+        raise AgentError(f"the arguments of a tool call must be an object, got {_shown(found.args)}")
+    call_id = None if found.id is None else _text(found.id, "call.id")
+    extra = plain(found.extra)
+    return ToolCall(_text(found.name, "call.name"), args, call_id, extra if isinstance(extra, dict) else {})
+
+
+def _usage(found: object) -> Usage:
+    if not isinstance(found, Usage):
+        raise AgentError(f"the usage of an event must be a Usage, got {_shown(found)}")
+    return Usage(
+        model=_text(found.model, "usage.model"),
+        role=found.role if found.role in get_args(Role) else "agent",
+        tokens_in=found.tokens_in,
+        tokens_out=found.tokens_out,
+        cost=found.cost,
+        n_attempts=found.n_attempts,
+        duration_ms=found.duration_ms,
+        is_replayed=found.is_replayed is True,
+    )
+
+
+def _error(found: object) -> ErrorRecord:
+    if not isinstance(found, ErrorRecord):
+        raise AgentError(f"the error of an event must be an ErrorRecord, got {_shown(found)}")
+    return ErrorRecord(_text(found.kind, "kind"), _text(found.message, "message"), _text(found.trace, "trace"))
+
+
+def _text(found: Any, name: str) -> str:
+    if not isinstance(found, str):
+        raise AgentError(f"the {name} of an event must be a string, got {_shown(found)}")
+    return plain_text(found)
+
+
+def _number(found: Any, name: str) -> float:
+    number = plain(found)
+    if isinstance(number, bool) or not isinstance(number, int | float):
+        raise AgentError(f"the {name} of an event must be a number, got {_shown(found)}")
+    return number
+
+
+def _shown(found: object) -> str:
+    if found is None:
+        return "None"
+    text = str(plain(found))
+    return f"{type(found).__name__} {text[:80]}{'…' if len(text) > 80 else ''}"

@@ -1,0 +1,1 @@
+"""Files of ADK: eval sets, sessions, results."""

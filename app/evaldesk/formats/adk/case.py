@@ -1,0 +1,264 @@
+"""Cases and turns as ADK 2.x reads and writes them. (google-adk 2.13 evaluation/eval_case.py)"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from evaldesk.formats import case_keys
+from evaldesk.formats.adk.content import (
+    patch_content,
+    patch_message,
+    patch_query,
+    read_content,
+    read_query,
+    write_query,
+    write_reference,
+)
+from evaldesk.formats.adk.events import events_key, patch_events, read_events, tool_responses
+from evaldesk.model import Case, Expected, ToolCall, Turn
+from evaldesk.reading.fields import (
+    FINAL_STATE,
+    RUBRICS,
+    TAGS,
+    as_is,
+    edited_pairs,
+    read_call,
+    read_session,
+    unless_empty,
+    unless_none,
+    write_call,
+    write_session,
+)
+from evaldesk.reading.shape import FORM, Field, Shape, form_of, read_object, write_object
+from evaldesk.reading.strict_json import Document, Place
+from evaldesk.reading.values import (
+    ABSENT,
+    read_list,
+    read_mapping,
+    read_optional_mapping,
+    read_optional_text,
+    read_text,
+    wanted,
+)
+from evaldesk.transcripts.adk import message_text
+
+_TURN_ORDER = (
+    "invocation_id",
+    "user_content",
+    "final_response",
+    "intermediate_data",
+    "creation_timestamp",
+    "duration",
+    "model_duration",
+    "tool_duration",
+    "rubrics",
+    "app_details",
+)
+
+
+def read_case(place: Place, raw: Any) -> Case:
+    """One EvalCase. Raises FormatError."""
+    raw = read_mapping(place, raw)
+    values, extra = read_object(_CASE, place, raw)
+    turns, scenario = values["conversation"], values["conversation_scenario"]
+    if turns is not None and scenario is not None:
+        raise place.error("a case has either a conversation or a conversation_scenario, and this one has both")
+    if turns is None and scenario is None:
+        raise place.error("expected a conversation (a list of turns) or a conversation_scenario, found neither")
+    return Case(
+        id=values["eval_id"],
+        turns=turns or (),
+        scenario=scenario,
+        initial_session=values["session_input"],
+        final_state=values["final_session_state"],
+        rubrics=values["rubrics"],
+        tags=values["tags"],
+        extra=extra,
+    )
+
+
+def write_case(case: Case) -> dict[str, Any]:
+    """The object of one case."""
+    case = case_keys.for_adk(case, _TURN_ORDER)
+    values = {
+        "eval_id": case.id,
+        "conversation": None if case.scenario is not None else case.turns,
+        "conversation_scenario": case.scenario,
+        "session_input": case.initial_session,
+        "rubrics": case.rubrics,
+        "final_session_state": case.final_state,
+        "tags": case.tags,
+    }
+    return write_object(_CASE, values, case.extra)
+
+
+def _read_turn(place: Place, raw: Any) -> Turn:
+    values, extra = read_object(_TURN, place, read_mapping(place, raw))
+    did = values["intermediate_data"]
+    expected = Expected(did.tool_calls, did.intermediate, values["final_response"], did.extra)
+    return Turn(values["user_content"], expected, values["rubrics"], extra)
+
+
+def _write_turn(turn: Turn) -> dict[str, Any]:
+    values = {
+        "user_content": turn.query,
+        "final_response": turn.expected.reference,
+        "intermediate_data": turn.expected,
+        "rubrics": turn.rubrics,
+    }
+    return write_object(_TURN, values, turn.extra)
+
+
+def _read_conversation(place: Place, raw: Any) -> tuple[Turn, ...] | None:
+    return None if raw is None or raw is ABSENT else read_list(place, raw, _read_turn)
+
+
+def _write_conversation(turns: tuple[Turn, ...] | None) -> Any:
+    return ABSENT if turns is None else [_write_turn(turn) for turn in turns]
+
+
+def _read_intermediate(place: Place, raw: Any) -> Expected:
+    """Absent and null assert nothing. `{}` is what ADK leaves of an empty list of calls: no tool may be called."""
+    if raw is None or raw is ABSENT:
+        return Expected()
+    raw = read_mapping(place, raw)
+    if not raw:
+        return Expected(tool_calls=())
+    key = events_key(raw)
+    if key:
+        calls, messages = read_events(place.at(key), raw[key], _read_call)
+        return Expected(calls, messages, extra={FORM: {"events": raw}})
+    values, extra = read_object(_INTERMEDIATE, place, raw)
+    return Expected(values["tool_uses"], values["intermediate_responses"], extra=extra)
+
+
+def _write_intermediate(expected: Expected) -> Any:
+    events = form_of(expected.extra).get("events")
+    if events:
+        return _write_events(events, expected)
+    values = {"tool_uses": expected.tool_calls, "intermediate_responses": expected.intermediate}
+    written = write_object(_INTERMEDIATE, values, expected.extra)
+    return written or ABSENT
+
+
+def _write_events(raw: dict[str, Any], expected: Expected) -> Any:
+    """The events, edited; a list of events always asserts its calls, so "not asserted" takes the other shape."""
+    key = events_key(raw) or ""
+    place = Place(Document(None))
+    if expected.tool_calls is not None:
+        events = patch_events(place, raw[key], expected.tool_calls, expected.intermediate, _read_call, _write_call)
+        return {**raw, key: events}
+    answers = {"tool_responses": tool_responses(raw[key])}
+    extra = {name: value for name, value in answers.items() if value}
+    return _write_intermediate(Expected(None, expected.intermediate, extra=extra))
+
+
+def _read_uses(place: Place, raw: Any) -> tuple[ToolCall, ...] | None:
+    return None if raw is None or raw is ABSENT else read_list(place, raw, _read_call)
+
+
+def _write_uses(calls: tuple[ToolCall, ...] | None) -> Any:
+    return ABSENT if calls is None else [_write_call(call) for call in calls]
+
+
+def _read_call(place: Place, raw: Any) -> ToolCall:
+    return read_call(_CALL, place, raw)
+
+
+def _write_call(call: ToolCall) -> dict[str, Any]:
+    return write_call(_CALL, call)
+
+
+def _read_responses(place: Place, raw: Any) -> tuple[tuple[str, str], ...]:
+    return () if raw is None or raw is ABSENT else read_list(place, raw, _read_response)
+
+
+def _read_response(place: Place, raw: Any) -> tuple[str, str]:
+    if not isinstance(raw, list) or len(raw) != 2:
+        raise wanted(place, raw, "a list of an author and a list of parts")
+    parts = () if raw[1] is None else read_list(place.at(1), raw[1], read_mapping)
+    for index, part in enumerate(parts):
+        read_optional_text(place.at(1, index, "text"), part.get("text"))
+    return read_text(place.at(0), raw[0]), message_text(parts)
+
+
+def _write_responses(messages: tuple[tuple[str, str], ...]) -> Any:
+    return unless_empty(tuple([author, [{"text": text}]] for author, text in messages))
+
+
+def _patch_responses(raw: Any, messages: tuple[tuple[str, str], ...]) -> Any:
+    old = _read_responses(Place(Document(None)), raw)
+    changed = []
+    for before, after in edited_pairs(old, messages):
+        if after is None:
+            continue
+        author, text = messages[after]
+        if before is not None and old[before] == messages[after]:
+            changed.append(raw[before])
+        else:
+            changed.append([author, patch_message(raw[before][1] or [] if before is not None else [], text)])
+    return changed
+
+
+def _read_args(place: Place, raw: Any) -> dict[str, Any]:
+    return read_optional_mapping(place, raw) or {}
+
+
+_CALL = Shape(
+    fields=(
+        Field("name", read_text, as_is),
+        Field("args", _read_args, as_is),
+        Field("id", read_optional_text, unless_none),
+    ),
+    order=("id", "args", "name"),
+)
+_INTERMEDIATE = Shape(
+    fields=(
+        Field("tool_uses", _read_uses, _write_uses, keeps_form=True),
+        Field("intermediate_responses", _read_responses, _write_responses, _patch_responses),
+    ),
+    order=("tool_uses", "tool_responses", "intermediate_responses"),
+)
+_TURN = Shape(
+    fields=(
+        Field("user_content", read_query, write_query, patch_query),
+        Field("final_response", read_content, write_reference, patch_content),
+        Field("intermediate_data", _read_intermediate, _write_intermediate, keeps_form=True),
+        RUBRICS,
+    ),
+    order=_TURN_ORDER,
+)
+_SESSION = Shape(
+    fields=(
+        Field("app_name", lambda place, raw: read_optional_text(place, raw) or "", as_is),
+        Field("user_id", lambda place, raw: read_optional_text(place, raw) or "", as_is),
+        Field("state", _read_args, lambda state: state or ABSENT),
+    ),
+    order=("app_name", "user_id", "session_id", "state"),
+)
+_CASE = Shape(
+    fields=(
+        Field("eval_id", read_text, as_is),
+        Field("conversation", _read_conversation, _write_conversation, keeps_form=True),
+        Field("conversation_scenario", read_optional_mapping, unless_none),
+        Field(
+            "session_input",
+            lambda place, raw: read_session(_SESSION, place, raw),
+            lambda session: write_session(_SESSION, session),
+            keeps_form=True,
+        ),
+        RUBRICS,
+        FINAL_STATE,
+        TAGS,
+    ),
+    order=(
+        "eval_id",
+        "conversation",
+        "conversation_scenario",
+        "session_input",
+        "creation_timestamp",
+        "rubrics",
+        "final_session_state",
+        "tags",
+    ),
+)

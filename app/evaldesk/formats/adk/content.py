@@ -1,0 +1,82 @@
+"""ADK's Content: `{"parts": [...], "role": ...}`, of which we know the text and keep everything else."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from evaldesk.reading.strict_json import Place
+from evaldesk.reading.values import ABSENT, wanted
+from evaldesk.transcripts.adk import parts_text, read_parts
+
+
+def read_content(place: Place, raw: Any) -> str | None:
+    """The text of a content; None when it holds no text, is null or absent."""
+    return None if raw is None or raw is ABSENT else parts_text(read_parts(place, raw))
+
+
+def read_query(place: Place, raw: Any) -> str:
+    """The text of what the user said; the content must be there, and may hold no text (a picture, say)."""
+    if raw is ABSENT or raw is None:
+        raise wanted(place, raw, "the user's message, an object with parts")
+    return read_content(place, raw) or ""
+
+
+def write_query(query: str) -> Any:
+    """The content of a user's message."""
+    return {"parts": [{"text": query}], "role": "user"}
+
+
+def write_reference(reference: str | None) -> Any:
+    """The content of a reference answer; absent when there is none."""
+    return ABSENT if reference is None else {"parts": [{"text": reference}], "role": "model"}
+
+
+def patch_content(raw: Any, text: str | None) -> Any:
+    """`raw` saying `text` instead: the first text part takes it, other texts go, all other parts stay."""
+    if not isinstance(raw, dict):
+        return write_reference(text)
+    parts = patch_parts(raw.get("parts") or [], text)
+    return {**raw, "parts": parts} if parts else ABSENT
+
+
+def patch_query(raw: Any, query: str) -> Any:
+    """`raw` saying `query` instead."""
+    return patch_content(raw, query)
+
+
+def patch_parts(parts: Sequence[dict[str, Any]], text: str | None) -> list[dict[str, Any]]:
+    """The parts with `text` in place of the texts they had; None takes all text out."""
+    kept, text = _kept_thoughts(parts, text)
+    is_said = text is None
+    for part in parts[len(kept) :]:
+        if not _is_text(part):
+            kept.append(part)
+        elif not is_said and not part.get("thought"):
+            kept.append({**part, "text": text})
+            is_said = True
+    return kept if is_said else [*kept, {"text": text}]
+
+
+def patch_message(parts: Sequence[dict[str, Any]], text: str | None) -> list[dict[str, Any]]:
+    """The parts with `text` in place of what was said aloud; thoughts stay, in front."""
+    thoughts = [part for part in parts if part.get("thought")]
+    return [*thoughts, *patch_parts([part for part in parts if not part.get("thought")], text)]
+
+
+def _kept_thoughts(parts: Sequence[dict[str, Any]], text: str | None) -> tuple[list[dict[str, Any]], str | None]:
+    """The leading thoughts when `text` still begins with them, and what follows them in `text`."""
+    thoughts = []
+    for part in parts:
+        if not (part.get("thought") and part.get("text")):
+            break
+        thoughts.append(part)
+    spoken = "".join(part["text"] + "\n" for part in thoughts)
+    if text is None or not text.startswith(spoken) or text == spoken:
+        return [], text
+    return thoughts, text.removeprefix(spoken)
+
+
+def _is_text(part: dict[str, Any]) -> bool:
+    """Whether the part is text, or is nothing at all (every key null)."""
+    return isinstance(part.get("text"), str) or all(value is None for value in part.values())

@@ -1,0 +1,72 @@
+"""The format "adk": an EvalSet as ADK 2.x reads and writes it. (google-adk 2.13 evaluation/eval_set.py)"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from evaldesk.formats.adk.case import read_case, write_case
+from evaldesk.model import Case, EvalSet
+from evaldesk.reading.fields import as_is, unless_none
+from evaldesk.reading.shape import Field, Shape, read_object, write_object
+from evaldesk.reading.strict_json import Document, Place
+from evaldesk.reading.values import read_list, read_mapping, read_optional_text, read_text, snake_case
+
+
+class Adk:
+    """The format "adk"."""
+
+    @staticmethod
+    def recognises(value: Any) -> bool:
+        """Whether this is an object that means to be an EvalSet, however wrong inside."""
+        if not isinstance(value, dict):
+            return False
+        keys = {snake_case(key) for key in value}
+        return bool(keys & {"eval_cases", "eval_set_id"}) and "eval_case_results" not in keys
+
+    @staticmethod
+    def read(document: Document) -> EvalSet:
+        """The eval set of an ADK file. Raises FormatError."""
+        values, extra = read_object(_SET, Place(document), _respelled(document))
+        return EvalSet(values["eval_set_id"], values["name"], values["description"], values["eval_cases"], extra)
+
+    @staticmethod
+    def to_json(evalset: EvalSet) -> dict[str, Any]:
+        """The object of an eval set."""
+        values = {
+            "eval_set_id": evalset.id,
+            "name": evalset.name,
+            "description": evalset.description,
+            "eval_cases": evalset.cases,
+        }
+        return write_object(_SET, values, evalset.extra)
+
+    @staticmethod
+    def losses(evalset: EvalSet) -> tuple[str, ...]:
+        """Nothing: ADK's form holds all that an eval set can say."""
+        return ()
+
+
+def _respelled(document: Document) -> dict[str, Any]:
+    """The set with its own keys in snake_case, the only spelling in which ADK reads them at this level."""
+    raw = read_mapping(Place(document), document.value)
+    respelled = {snake_case(key) if _SET.field(key) else key: value for key, value in raw.items()}
+    return respelled if len(respelled) == len(raw) else raw
+
+
+def _read_cases(place: Place, raw: Any) -> tuple[Case, ...]:
+    return read_list(place, raw, read_case)
+
+
+def _write_cases(cases: tuple[Case, ...]) -> list[dict[str, Any]]:
+    return [write_case(case) for case in cases]
+
+
+_SET = Shape(
+    fields=(
+        Field("eval_set_id", read_text, as_is),
+        Field("name", read_optional_text, unless_none),
+        Field("description", read_optional_text, unless_none),
+        Field("eval_cases", _read_cases, _write_cases, keeps_form=True),
+    ),
+    order=("eval_set_id", "name", "description", "eval_cases", "creation_timestamp"),
+)

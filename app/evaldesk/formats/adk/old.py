@@ -1,0 +1,105 @@
+"""ADK's old forms: "adk-old", a list of `{name, data, initial_session}`, and "adk-flat", one bare list of turns.
+
+What these forms have no word for (tags, rubrics, final state, call ids) is written as further keys: the old readers
+pass over them and we read them back. What does not fit even so is said by `losses`.
+"""
+
+from __future__ import annotations
+
+from pathlib import PurePath
+from typing import Any
+
+from evaldesk.errors import FormatError
+from evaldesk.formats.adk.old_case import OLD, case_losses, read_case, read_turn, write_case, write_turn
+from evaldesk.model import Case, EvalSet
+from evaldesk.reading.shape import FORM, shown_extra
+from evaldesk.reading.strict_json import Document, Place
+from evaldesk.reading.values import read_list
+
+FLAT = "adk-flat"
+_SUFFIXES = (".evalset.json", ".test.json", ".json")
+
+
+def stem(source: str) -> str:
+    """The name of a file without what eval set files end in: `roll_die` for `tests/roll_die.test.json`."""
+    name = PurePath(source.replace("\\", "/")).name
+    suffix = next((suffix for suffix in _SUFFIXES if name.lower().endswith(suffix)), "")
+    return name[: len(name) - len(suffix)] or name
+
+
+class OldList:
+    """The format "adk-old"."""
+
+    @staticmethod
+    def recognises(value: Any) -> bool:
+        """Whether this is a list of cases, or an empty list."""
+        return isinstance(value, list) and (not value or any(_has(item, "data") for item in value))
+
+    @staticmethod
+    def read(document: Document) -> EvalSet:
+        """The cases of an old list; the set is called after the file. Raises FormatError."""
+        cases = read_list(Place(document), document.value, read_case)
+        return EvalSet(stem(document.source), cases=cases, extra={FORM: {"format": OLD}})
+
+    @staticmethod
+    def to_json(evalset: EvalSet) -> list[dict[str, Any]]:
+        """The list of cases, without scenarios."""
+        return [write_case(case) for case in evalset.cases if case.scenario is None]
+
+    @staticmethod
+    def losses(evalset: EvalSet) -> tuple[str, ...]:
+        """What the old list cannot say of this set, one sentence each."""
+        return (*_set_losses(evalset), *(lost for case in evalset.cases for lost in case_losses(case)))
+
+
+class FlatList:
+    """The format "adk-flat"."""
+
+    @staticmethod
+    def recognises(value: Any) -> bool:
+        """Whether this is a list of turns."""
+        is_list = isinstance(value, list) and not OldList.recognises(value)
+        return is_list and any(_has(item, "query") or _has(item, "expected_tool_use") for item in value)
+
+    @staticmethod
+    def read(document: Document) -> EvalSet:
+        """One case, called after the file, with the turns of the list. Raises FormatError."""
+        turns = read_list(Place(document), document.value, read_turn)
+        name = stem(document.source)
+        case = Case(name, turns, extra={FORM: {"format": OLD}})
+        return EvalSet(name, cases=(case,), extra={FORM: {"format": FLAT}})
+
+    @staticmethod
+    def to_json(evalset: EvalSet) -> list[dict[str, Any]]:
+        """The turns of the only case. Raises FormatError when there is not exactly one, with turns."""
+        if len(evalset.cases) != 1 or evalset.cases[0].scenario is not None:
+            raise FormatError(
+                f"the flat form holds exactly one conversation; eval set {evalset.id!r} is something else"
+            )
+        return [write_turn(turn) for turn in evalset.cases[0].turns]
+
+    @staticmethod
+    def losses(evalset: EvalSet) -> tuple[str, ...]:
+        """What the flat list cannot say of this set, one sentence each."""
+        if len(evalset.cases) != 1:
+            return (f"the flat form holds exactly one case; this set has {len(evalset.cases)}",)
+        case = evalset.cases[0]
+        said = {
+            "an initial session": case.initial_session,
+            "a final state": case.final_state,
+            "rubrics": case.rubrics,
+            "tags": case.tags,
+            "keys of its own": shown_extra(case.extra),
+            f"a name other than that of its set, {evalset.id!r}": case.id != evalset.id,
+        }
+        lost = (f"case {case.id!r} has {what}, which the flat form cannot hold" for what in said if said[what])
+        return (*_set_losses(evalset), *lost, *case_losses(case))
+
+
+def _has(item: Any, key: str) -> bool:
+    return isinstance(item, dict) and key in item
+
+
+def _set_losses(evalset: EvalSet) -> tuple[str, ...]:
+    said = {"name": evalset.name, "description": evalset.description, **shown_extra(evalset.extra)}
+    return tuple(f"the set's {key!r}: the old form has cases only" for key, value in said.items() if value)

@@ -1,0 +1,298 @@
+"""The format "adk-results": a `.evalset_result.json` of `adk eval` or `adk web`; older ones are JSON inside a string.
+
+(google-adk 2.13 evaluation/eval_result.py, eval_metrics.py)
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from typing import Any
+
+from evaldesk.errors import FormatError
+from evaldesk.formats.adk.case import read_case, write_case
+from evaldesk.formats.adk.played import read_played, write_played
+from evaldesk.formats.exchange import Holding, Imported
+from evaldesk.model import Case, Criterion, EvalSet, Score, Transcript, TrialResult, Verdict
+from evaldesk.reading.json_text import to_text
+from evaldesk.reading.sniffing import peek
+from evaldesk.reading.strict_json import MAX_RECORDED_BYTES, Document, Place, kind_of, parse_json
+from evaldesk.reading.values import (
+    ABSENT,
+    read_list,
+    read_mapping,
+    read_optional_mapping,
+    read_optional_text,
+    read_text,
+    snake_case,
+)
+from evaldesk.transcripts.recorded import RecordedRun
+
+_RESULTS = {"eval_case_results", "evalCaseResults"}
+
+
+class AdkResults:
+    """`{"eval_set_id", "eval_case_results": [...]}`; a case that is there twice has two trials."""
+
+    title = "ADK eval results"
+    suffixes = (".evalset_result.json",)
+    writes: tuple[Holding, ...] = ("run",)
+
+    @staticmethod
+    def recognises(data: bytes, source: str) -> bool:
+        """Whether this is an object with results of cases, or a string that holds one."""
+        value = peek(data).whole
+        if isinstance(value, str):
+            return any(f'"{key}"' in value for key in _RESULTS)
+        return isinstance(value, dict) and bool(_RESULTS & set(value))
+
+    @staticmethod
+    def read(data: bytes, *, source: str) -> Imported:
+        """A run with a trial for each result. Raises FormatError."""
+        document = parse_json(data, source=source, max_bytes=MAX_RECORDED_BYTES)
+        if isinstance(document.value, str):
+            document = parse_json(
+                document.value.encode("utf-8", "surrogatepass"), source=f"{source} (inside the string)"
+            )
+        return _read(Place(document))
+
+    @staticmethod
+    def write(what: EvalSet | RecordedRun) -> bytes:
+        """The results of a run. Raises FormatError for an eval set."""
+        if isinstance(what, EvalSet):
+            raise FormatError("a file of results holds a run, not an eval set; write it as adk")
+        app = re.sub(r"\W+", "_", what.agent) or "agent"
+        result_id = f"{app}_{what.name}_0"
+        found = {
+            "eval_set_result_id": result_id,
+            "eval_set_result_name": result_id,
+            "eval_set_id": what.name,
+            "eval_case_results": [_write_result(what, result) for result in what.results],
+            "creation_timestamp": 0.0,
+        }
+        return to_text(found, {}, what.name)
+
+
+def _read(place: Place) -> Imported:
+    raw = _spelled(place, place.document.value)
+    set_id = read_optional_text(place.at("eval_set_id"), raw.get("eval_set_id")) or ""
+    results_at = place.at("eval_case_results")
+    cases: dict[str, Case] = {}
+    places: dict[str, int] = {}
+    results: list[TrialResult] = []
+    n_trials: dict[str, int] = {}
+    agent = ""
+    for index, item in enumerate(read_list(results_at, raw.get("eval_case_results", ABSENT), _spelled)):
+        here = results_at.at(index)
+        case_id = read_text(here.at("eval_id"), item.get("eval_id", ABSENT))
+        case, result, app = _read_result(here, case_id, item)
+        kept = cases.setdefault(case_id, case)
+        if len(case.turns) > len(kept.turns):
+            cases[case_id] = case
+        trial_index = n_trials.get(case_id, 0)
+        n_trials[case_id] = trial_index + 1
+        results.append(replace(result, case_index=places.setdefault(case_id, len(places)), trial_index=trial_index))
+        agent = agent or app
+    run = RecordedRun(
+        name=set_id or "results",
+        agent=agent or _app_of(raw, set_id),
+        cases=tuple(cases.values()),
+        results=tuple(results),
+        criteria=criteria_of([result.scores for result in results]),
+    )
+    notes = ("Verdicts are ADK's own: a metric that was not evaluated does not count there.",)
+    return Imported("adk-results", runs=(run,) if results else (), understood=notes if results else ("No result.",))
+
+
+def _read_result(place: Place, case_id: str, raw: dict[str, Any]) -> tuple[Case, TrialResult, str]:
+    turns_at = place.at("eval_metric_result_per_invocation")
+    pairs = read_list(turns_at, raw.get("eval_metric_result_per_invocation") or [], _spelled)
+    records = []
+    expected: list[Any] = []
+    scores = list(read_scores(place.at("overall_eval_metric_results"), raw.get("overall_eval_metric_results")))
+    for index, pair in enumerate(pairs):
+        here = turns_at.at(index)
+        actual = pair.get("actual_invocation")
+        expected.append(_expected(here, pair, actual))
+        if actual is not None or any(later.get("actual_invocation") for later in pairs[index:]):
+            records.append(read_played(here.at("actual_invocation"), actual or _unplayed(expected[-1])))
+        scores += read_scores(here.at("eval_metric_results"), pair.get("eval_metric_results"), turn=index)
+    session = read_optional_mapping(place.at("session_details"), raw.get("session_details")) or {}
+    state = read_optional_mapping(place.at("session_details", "state"), session.get("state"))
+    if records and state:
+        records[-1] = replace(records[-1], state_after=state)
+    app = read_optional_text(place.at("session_details", "app_name"), _first(session, "app_name", "appName")) or ""
+    verdict = read_verdict(place.at("final_eval_status"), raw.get("final_eval_status"))
+    result = TrialResult(
+        run_id=0,
+        case_index=0,
+        trial_index=0,
+        status="errored" if verdict == "errored" else "finished",
+        verdict=verdict,
+        transcript=Transcript(tuple(records)),
+        scores=tuple(scores),
+        usages=tuple(usage for record in records for usage in record.usages),
+        duration_ms=sum((record.duration_ms for record in records), 0.0),
+    )
+    made: Any = {"eval_id": case_id, "conversation": expected}
+    case = read_case(Place(Document(made, source=place.document.source)), made)
+    return case, result, app
+
+
+def _expected(place: Place, pair: dict[str, Any], actual: Any) -> Any:
+    """What was expected; of a case without expectations what the user said."""
+    if pair.get("expected_invocation") is not None:
+        return read_mapping(place.at("expected_invocation"), pair["expected_invocation"])
+    if actual is None:
+        raise place.error("expected an actual_invocation or an expected_invocation, found neither")
+    return {"user_content": _first(actual, "user_content", "userContent")}
+
+
+def _unplayed(expected: dict[str, Any]) -> dict[str, Any]:
+    """The turn that never came about."""
+    return {"user_content": _first(expected, "user_content", "userContent")}
+
+
+def _write_result(run: RecordedRun, result: TrialResult) -> dict[str, Any]:
+    case = run.cases[result.case_index]
+    conversation = write_case(case).get("conversation") or []
+    by_turn: dict[int, list[Any]] = {}
+    for score in result.scores:
+        if score.turn is not None:
+            by_turn.setdefault(score.turn, []).append(score)
+    pairs = []
+    records: Sequence[Any] = result.transcript.turns
+    for index in range(max(len(records), len(conversation))):
+        expected = conversation[index] if index < len(conversation) else None
+        actual = write_played(records[index]) if index < len(records) else None
+        metrics = write_metrics(by_turn.get(index, []))
+        pairs.append({"actual_invocation": actual, "expected_invocation": expected, "eval_metric_results": metrics})
+    return {
+        "eval_set_file": run.name,
+        "eval_set_id": run.name,
+        "eval_id": case.id,
+        "final_eval_status": write_verdict(result.verdict),
+        "eval_metric_results": None,
+        "overall_eval_metric_results": write_metrics([score for score in result.scores if score.turn is None]),
+        "eval_metric_result_per_invocation": pairs,
+        "session_id": f"evaldesk-{result.case_index}-{result.trial_index}",
+        "session_details": {
+            "id": f"evaldesk-{result.case_index}-{result.trial_index}",
+            "app_name": run.agent,
+            "user_id": "user",
+            "state": dict(result.transcript.final_state),
+            "events": [],
+        },
+        "user_id": "user",
+    }
+
+
+def _app_of(raw: dict[str, Any], set_id: str) -> str:
+    """The app's name from `<app>_<set>_<time>`."""
+    result_id = raw.get("eval_set_result_id")
+    return result_id.partition(f"_{set_id}_")[0] if isinstance(result_id, str) and set_id else ""
+
+
+def _spelled(place: Place, raw: Any) -> dict[str, Any]:
+    return {snake_case(key): value for key, value in read_mapping(place, raw).items()}
+
+
+def _first(raw: dict[str, Any], *keys: str) -> Any:
+    return next((raw[key] for key in keys if key in raw), None)
+
+
+PASSED, FAILED, NOT_EVALUATED, INFORMATIONAL = 1, 2, 3, 4
+_NAMES = {"PASSED": 1, "FAILED": 2, "NOT_EVALUATED": 3, "INFORMATIONAL": 4}
+_VERDICTS: dict[int, Verdict] = {
+    PASSED: "passed",
+    FAILED: "failed",
+    NOT_EVALUATED: "unscored",
+    INFORMATIONAL: "unscored",
+}
+
+
+def read_verdict(place: Place, raw: Any) -> Verdict:
+    """The verdict of a case. Raises FormatError."""
+    return _VERDICTS[_status(place, raw)]
+
+
+def write_verdict(verdict: Verdict) -> int:
+    """ADK's number for a verdict; it has none for an error, which is not evaluated there."""
+    return {"passed": PASSED, "failed": FAILED}.get(verdict, NOT_EVALUATED)
+
+
+def read_scores(place: Place, raw: Any, turn: int | None = None) -> tuple[Score, ...]:
+    """The scores in a list of metric results. Raises FormatError."""
+    return read_list(place, raw or [], lambda here, item: _read_score(here, item, turn))
+
+
+def criteria_of(scores: Iterable[Sequence[Score]]) -> tuple[Criterion, ...]:
+    """The criteria that the scores were held against, in the order in which they come."""
+    found: dict[str, Criterion] = {}
+    for score in (score for each in scores for score in each):
+        known = found.get(score.metric)
+        if known is None or known.threshold is None:
+            found[score.metric] = Criterion(score.metric, score.threshold)
+    return tuple(found.values())
+
+
+def write_metrics(scores: Sequence[Score]) -> list[dict[str, Any]]:
+    """The metric results of some scores."""
+    return [_write_score(score) for score in scores]
+
+
+def _read_score(place: Place, raw: Any, turn: int | None) -> Score:
+    values = {snake_case(key): value for key, value in read_mapping(place, raw).items()}
+    status = _status(place.at("eval_status"), values.get("eval_status"))
+    value = _number(place.at("score"), values.get("score"))
+    threshold = None if status == INFORMATIONAL else _number(place.at("threshold"), values.get("threshold"))
+    passed = {PASSED: True, FAILED: False}.get(status) if value is not None and threshold is not None else None
+    details = values.get("details")
+    reason = _rationales(details)
+    if value is None:
+        reason = reason or "ADK did not evaluate this metric."
+    kept = {"adk": details} if isinstance(details, dict) and any(each is not None for each in details.values()) else {}
+    name = read_text(place.at("metric_name"), values.get("metric_name", ABSENT))
+    return Score(name, value, turn, threshold, passed, reason, kept)
+
+
+def _write_score(score: Score) -> dict[str, Any]:
+    is_informing = score.threshold is None and score.value is not None
+    status = INFORMATIONAL if is_informing else {True: PASSED, False: FAILED}.get(bool(score.passed), NOT_EVALUATED)
+    if score.passed is None and not is_informing:
+        status = NOT_EVALUATED
+    return {
+        "metric_name": score.metric,
+        "threshold": score.threshold,
+        "criterion": None if score.threshold is None else {"threshold": score.threshold},
+        "custom_function_path": None,
+        "score": score.value,
+        "eval_status": status,
+        "details": score.details.get("adk", {"rubric_scores": None}),
+    }
+
+
+def _rationales(details: Any) -> str:
+    """What the judges said of each rubric."""
+    rubrics = details.get("rubric_scores", details.get("rubricScores")) if isinstance(details, dict) else None
+    if not isinstance(rubrics, list):
+        return ""
+    said = (each.get("rationale") for each in rubrics if isinstance(each, dict))
+    return "\n".join(text for text in said if isinstance(text, str) and text)
+
+
+def _status(place: Place, raw: Any) -> int:
+    number = _NAMES.get(raw) if isinstance(raw, str) else raw
+    if isinstance(number, bool) or not isinstance(number, int) or number not in _VERDICTS:
+        raise place.error(f"expected a status of 1 to 4, got {kind_of(raw)}")
+    return number
+
+
+def _number(place: Place, raw: Any) -> float | None:
+    if raw is None:
+        return None
+    if isinstance(raw, bool) or not isinstance(raw, int | float) or abs(raw) > 1e100 or not math.isfinite(raw):
+        raise place.error(f"expected a number, got {kind_of(raw)}")
+    return float(raw)

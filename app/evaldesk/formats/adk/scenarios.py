@@ -1,0 +1,74 @@
+"""The format "adk-scenarios": what `adk eval_set add_eval_case` takes. (google-adk 2.13 conversation_scenarios.py)"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from typing import Any
+
+from evaldesk.errors import FormatError
+from evaldesk.formats.adk.old import stem
+from evaldesk.formats.exchange import Holding, Imported
+from evaldesk.model import Case, EvalSet
+from evaldesk.reading.json_text import to_text
+from evaldesk.reading.notes import Notes
+from evaldesk.reading.sniffing import peek
+from evaldesk.reading.strict_json import Place, parse_json
+from evaldesk.reading.values import ABSENT, read_list, read_mapping, read_text, snake_case
+from evaldesk.transcripts.recorded import RecordedRun
+
+_NEEDED = ("starting_prompt", "conversation_plan")
+
+
+class AdkScenarios:
+    """`{"scenarios": [{"starting_prompt", "conversation_plan", "user_persona"?}]}`, or one scenario alone."""
+
+    title = "ADK conversation scenarios"
+    suffixes = (".scenarios.json", ".json")
+    writes: tuple[Holding, ...] = ("evalset",)
+
+    @staticmethod
+    def recognises(data: bytes, source: str) -> bool:
+        """Whether this is an object with scenarios, or with what one scenario has."""
+        value = peek(data).whole
+        if not isinstance(value, dict):
+            return False
+        keys = {snake_case(key) for key in value}
+        return "scenarios" in keys or set(_NEEDED) <= keys
+
+    @staticmethod
+    def read(data: bytes, *, source: str) -> Imported:
+        """An eval set with one case for each scenario. Raises FormatError."""
+        document = parse_json(data, source=source)
+        raw = read_mapping(Place(document), document.value)
+        if "scenarios" in raw:
+            cases = read_list(Place(document).at("scenarios"), raw["scenarios"], _read_case)
+        else:
+            cases = (_read_case(Place(document), raw),)
+        extra = {key: value for key, value in raw.items() if key != "scenarios"} if "scenarios" in raw else {}
+        notes = Notes()
+        for key in [key for key in extra if key.startswith("$")]:
+            notes.refuse(f"key {key[:40]!r}, a name that Evaldesk keeps for itself", Place(document))
+            del extra[key]
+        evalset = EvalSet(stem(source).removesuffix(".scenarios"), cases=cases, extra=extra)
+        return Imported("adk-scenarios", evalset, refused=notes.sentences)
+
+    @staticmethod
+    def write(what: EvalSet | RecordedRun) -> bytes:
+        """The scenarios of an eval set. Raises FormatError when a case has turns."""
+        if isinstance(what, RecordedRun):
+            raise FormatError("a list of scenarios holds no run")
+        spoken = next((case.id for case in what.cases if case.scenario is None), None)
+        if spoken is not None:
+            raise FormatError(f"case {spoken!r} has turns; a list of scenarios holds only cases with a scenario")
+        return to_text({**what.extra, "scenarios": [case.scenario for case in what.cases]}, {}, what.id)
+
+
+def _read_case(place: Place, raw: Any) -> Case:
+    scenario = read_mapping(place, raw)
+    spelled = {snake_case(key): key for key in scenario}
+    for key in _NEEDED:
+        read_text(place.at(spelled.get(key, key)), scenario.get(spelled.get(key, key), ABSENT))
+    # As ADK names the case it makes of a scenario: a second import adds none twice.
+    said = json.dumps(scenario, sort_keys=True)
+    return Case(hashlib.sha256(said.encode()).hexdigest()[:8], scenario=scenario)

@@ -1,0 +1,169 @@
+"""The format "adk-session": a session as `adk web` exports it, or the events of an `adk test` recording.
+
+Its events become turns as ADK's own "Add current session" makes them, but the state at the start is kept.
+(google-adk 2.13 sessions/session.py, evaluation/evaluation_generator.py)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from evaldesk.errors import FormatError
+from evaldesk.formats.adk.case import read_case
+from evaldesk.formats.adk.old import stem
+from evaldesk.formats.exchange import Holding, Imported
+from evaldesk.model import EvalSet, JsonObject
+from evaldesk.reading.notes import Notes
+from evaldesk.reading.sniffing import peek
+from evaldesk.reading.strict_json import MAX_RECORDED_BYTES, Document, Place, parse_json
+from evaldesk.reading.values import read_list, read_mapping, read_optional_mapping, read_optional_text, snake_case
+from evaldesk.transcripts.adk import parts_text, read_parts
+from evaldesk.transcripts.recorded import RecordedRun
+
+_OTHERS = {"eval_cases", "eval_set_id", "eval_case_results", "instance_id", "simulations", "conversation"}
+_KNOWN = ("app_name", "user_id", "state", "events")
+
+
+class AdkSession:
+    """`{"id", "app_name", "user_id", "state", "events": [...]}`, snake_case or camelCase."""
+
+    title = "ADK session"
+    suffixes = (".session.json", ".json")
+    writes: tuple[Holding, ...] = ()
+
+    @staticmethod
+    def recognises(data: bytes, source: str) -> bool:
+        """Whether this is an object with a list of events that have authors, or with what only a session has."""
+        value = peek(data).whole
+        if not isinstance(value, dict) or not isinstance(value.get("events"), list):
+            return False
+        keys = {snake_case(key) for key in value}
+        if keys & _OTHERS:
+            return False
+        authors = any(isinstance(event, dict) and "author" in event for event in value["events"])
+        return authors or {"app_name", "user_id"} <= keys
+
+    @staticmethod
+    def read(data: bytes, *, source: str) -> Imported:
+        """An eval set with the session as its one case. Raises FormatError."""
+        document = parse_json(data, source=source, max_bytes=MAX_RECORDED_BYTES)
+        place = Place(document)
+        raw = {snake_case(key): value for key, value in read_mapping(place, document.value).items()}
+        notes = Notes()
+        events = read_list(place.at("events"), raw.get("events"), read_mapping)
+        conversation = invocations_of(place.at("events"), events, notes)
+        if not conversation:
+            raise place.at("events").error("no event says anything: the session holds no turn")
+        name = stem(source).removesuffix(".session")
+        case = {"eval_id": name, "conversation": conversation, **_session(place, raw, events)}
+        rest = {key: value for key, value in raw.items() if key not in _KNOWN}
+        if rest:
+            case["recorded_session"] = rest
+        case_read = read_case(Place(Document(case, source=source)), case)
+        return Imported("adk-session", EvalSet(name, cases=(case_read,)), refused=notes.sentences)
+
+    @staticmethod
+    def write(what: EvalSet | RecordedRun) -> bytes:
+        """Nothing: a session is what happened, and neither an eval set nor a run is one."""
+        raise FormatError("a session cannot be written from an eval set or a run")
+
+
+def _session(place: Place, raw: dict[str, Any], events: tuple[dict[str, Any], ...]) -> dict[str, Any]:
+    """The initial session and the final state: keys that no event changed were there from the start."""
+    state: JsonObject = read_optional_mapping(place.at("state"), raw.get("state")) or {}
+    changed = state_changes(place.at("events"), events)
+    final = {key: value for key, value in {**changed, **state}.items() if key in changed}
+    start = {key: value for key, value in state.items() if key not in changed}
+    found: dict[str, Any] = {}
+    names = {key: read_optional_text(place.at(key), raw.get(key)) or "" for key in ("app_name", "user_id")}
+    if start or any(names.values()):
+        found["session_input"] = {**names, "state": start}
+    if final:
+        found["final_session_state"] = final
+    return found
+
+
+PIECES = "a piece of a streamed answer, which the whole answer repeats"
+_KEPT = ("author", "content", "grounding_metadata", "usage_metadata", "model_version")
+
+
+def invocations_of(place: Place, events: Sequence[dict[str, Any]], notes: Notes) -> list[dict[str, Any]]:
+    """The turns of a session as ADK's invocations, in the order in which they began. Raises FormatError."""
+    groups: dict[str, list[tuple[Place, dict[str, Any]]]] = {}
+    key = ""
+    for index, raw in enumerate(events):
+        here = place.at(index)
+        event = {snake_case(name): value for name, value in raw.items()}
+        named = read_optional_text(here.at("invocation_id"), event.get("invocation_id"))
+        # A recording without ids: whatever the user says begins a turn.
+        key = named or (f"\x00{index}" if _author(here, event) == "user" or not key else key)
+        groups.setdefault(key, []).append((here, event))
+    invocations = (_invocation(key.partition("\x00")[0], group, notes) for key, group in groups.items())
+    return [invocation for invocation in invocations if invocation]
+
+
+def state_changes(place: Place, events: Iterable[dict[str, Any]]) -> dict[str, Any]:
+    """The keys of the state that events set, with the last value of each; `temp:` keys are never stored."""
+    changed: dict[str, Any] = {}
+    for index, event in enumerate(events):
+        here = place.at(index, "actions")
+        actions = read_optional_mapping(here, event.get("actions")) or {}
+        delta = actions.get("state_delta", actions.get("stateDelta"))
+        changed |= read_optional_mapping(here.at("state_delta"), delta) or {}
+    return {key: value for key, value in changed.items() if not key.startswith("temp:")}
+
+
+def _invocation(name: str, group: Sequence[tuple[Place, dict[str, Any]]], notes: Notes) -> dict[str, Any] | None:
+    said = [(here, event, _parts(here, event)) for here, event in group]
+    asked = [event["content"] for here, event, _ in said if _author(here, event) == "user" and event.get("content")]
+    did = [each for each in said if _author(each[0], each[1]) != "user" and each[2]]
+    final = _final(did)
+    kept = []
+    for at, (here, event, parts) in enumerate(did):
+        if event.get("partial"):
+            notes.refuse(PIECES, here)
+        elif at == final and not _has(parts, "function_call"):
+            kept.append({key: event[key] for key in _KEPT if key in event and key != "content"})
+        else:
+            kept.append({key: event[key] for key in _KEPT if key in event})
+    if not asked and not kept:
+        return None
+    found: dict[str, Any] = {"invocation_id": name} if name else {}
+    found["user_content"] = asked[0] if asked else {"parts": [{"text": ""}], "role": "user"}
+    if final is not None:
+        found["final_response"] = did[final][1]["content"]
+    found["intermediate_data"] = {"invocation_events": kept}
+    return found
+
+
+def _final(did: Sequence[tuple[Place, dict[str, Any], list[dict[str, Any]]]]) -> int | None:
+    """The place of the last event that ends a turn."""
+    return next((at for at in reversed(range(len(did))) if _is_final(did[at][1], did[at][2])), None)
+
+
+def _is_final(event: dict[str, Any], parts: list[dict[str, Any]]) -> bool:
+    actions = event.get("actions")
+    skips = isinstance(actions, dict) and (actions.get("skip_summarization") or actions.get("skipSummarization"))
+    if skips or event.get("long_running_tool_ids"):
+        return True
+    has_tools = _has(parts, "function_call") or _has(parts, "function_response")
+    return not (has_tools or event.get("partial") or _has(parts[-1:], "code_execution_result"))
+
+
+def _has(parts: Sequence[dict[str, Any]], kind: str) -> bool:
+    return any(snake_case(key) == kind and part[key] is not None for part in parts for key in part)
+
+
+def _parts(here: Place, event: dict[str, Any]) -> list[dict[str, Any]]:
+    """The parts that say anything."""
+    content = event.get("content")
+    parts = [] if content is None else read_parts(here.at("content"), content)
+    is_silent = not parts_text(parts) and all(
+        value is None or snake_case(key) in ("text", "thought") for part in parts for key, value in part.items()
+    )
+    return [] if is_silent else parts
+
+
+def _author(here: Place, event: dict[str, Any]) -> str:
+    return (read_optional_text(here.at("author"), event.get("author")) or "").lower()

@@ -1,0 +1,83 @@
+"""The format "openhands-log": the events of one conversation, written by the SDK (V1) or saved as a trajectory (V0).
+
+(software-agent-sdk openhands/sdk/event; OpenHands openhands/events/serialization/event.py)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from evaldesk.errors import FormatError
+from evaldesk.formats.exchange import Imported, ReadOnly
+from evaldesk.model import EvalSet, Usage
+from evaldesk.reading.json_lines import read_lines
+from evaldesk.reading.notes import Notes
+from evaldesk.reading.sniffing import peek
+from evaldesk.reading.strict_json import MAX_RECORDED_BYTES, Document, Place, parse_json
+from evaldesk.reading.values import read_list, read_mapping, read_optional_mapping
+from evaldesk.transcripts.messages import Message, turns_of
+from evaldesk.transcripts.openhands_events import read_event
+from evaldesk.transcripts.openhands_rows import read_usages
+from evaldesk.transcripts.recorded import file_stem
+from evaldesk.transcripts.recorded_sessions import Session, run_of_sessions
+
+AGENT = "OpenHands"
+
+
+class OpenHandsLog(ReadOnly):
+    """One event a line, `{"id", "timestamp", "source", "kind"}`, or a list of `{"action"}` and `{"observation"}`."""
+
+    title = "OpenHands event log"
+    suffixes = (".jsonl", ".json")
+    instead = "write a run as openhands"
+
+    @staticmethod
+    def recognises(data: bytes, source: str) -> bool:
+        """Whether the first thing in the file is an event, of the SDK or of a saved trajectory."""
+        seen = peek(data)
+        first = seen.whole[0] if isinstance(seen.whole, list) and seen.whole else seen.line
+        if not isinstance(first, dict) or not {"source", "timestamp"} <= set(first):
+            return False
+        kind = first.get("kind")
+        is_new = isinstance(kind, str) and kind.endswith(("Event", "Observation"))
+        return is_new or bool({"action", "observation"} & set(first))
+
+    @staticmethod
+    def read(data: bytes, *, source: str) -> Imported:
+        """One session as a case and its one trial. Raises FormatError."""
+        notes = Notes()
+        messages: list[Message] = []
+        events: list[dict[str, Any]] = []
+        for place, event in _events(data, source):
+            events.append(event)
+            messages += read_event(place, event, notes)
+        turns = turns_of(messages)
+        if not turns:
+            raise FormatError("no event says anything: the log holds no turn", source=source)
+        name = file_stem(source)
+        usages = _usages(Place(Document(None, source=source)), events)
+        model = next((usage.model for usage in usages if usage.model != "unknown"), None)
+        run = run_of_sessions(name, AGENT, model, [Session(name, turns, usages=usages)])
+        return Imported("openhands-log", EvalSet(name, cases=run.cases), (run,), refused=notes.sentences)
+
+
+def _events(data: bytes, source: str) -> Iterable[tuple[Place, dict[str, Any]]]:
+    if isinstance(peek(data).whole, list) or (peek(data).whole is None and peek(data).line is None):
+        document = parse_json(data, source=source, max_bytes=MAX_RECORDED_BYTES)
+        return read_list(Place(document), document.value, lambda place, raw: (place, read_mapping(place, raw)))
+    return ((Place(line), read_mapping(Place(line), line.value)) for line in read_lines(data, source))
+
+
+def _usages(place: Place, events: list[dict[str, Any]]) -> tuple[Usage, ...]:
+    """What the conversation took, by the last event that counts it; each counts from the beginning."""
+    for event in reversed(events):
+        value = event.get("value")
+        stats = value.get("usage_to_metrics") if isinstance(value, dict) and event.get("key") == "stats" else None
+        if isinstance(stats, dict):
+            parts = [read_mapping(place.at(key), metrics) for key, metrics in stats.items()]
+            return tuple(usage for part in parts for usage in read_usages(place, part))
+        counted = read_optional_mapping(place.at("llm_metrics"), event.get("llm_metrics"))
+        if counted:
+            return read_usages(place.at("llm_metrics"), counted)
+    return ()

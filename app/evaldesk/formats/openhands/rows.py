@@ -1,0 +1,148 @@
+"""The format "openhands": `output.jsonl` of an OpenHands evaluation, one EvalOutput on each line.
+
+(OpenHands evaluation/utils/shared.py; reference/openhands_tau.md 1)
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from evaldesk.errors import FormatError
+from evaldesk.formats.exchange import Holding, Imported
+from evaldesk.formats.openhands.writing import chosen_criterion, outcome_keys, outcome_words, row_line
+from evaldesk.formats.openhands.writing import outcome as row_outcome
+from evaldesk.model import Case, Criterion, EvalSet, TrialResult, Turn
+from evaldesk.reading.json_lines import read_lines
+from evaldesk.reading.notes import Notes
+from evaldesk.reading.sniffing import peek
+from evaldesk.reading.strict_json import Place
+from evaldesk.reading.values import read_mapping, read_optional_mapping, wanted
+from evaldesk.transcripts.openhands_rows import row_query, row_turn
+from evaldesk.transcripts.recorded import RecordedRun, file_stem, recorded_score, recorded_trial, trial_places
+
+METADATA_ALONE = (
+    "this is the metadata.json of a run and holds no trial; choose the output.jsonl beside it, or both files together, "
+    "or on the command line the folder that holds them"
+)
+
+
+class OpenHands:
+    """Lines of `{"instance_id", "instruction", "history", "test_result", "metrics", "error", "metadata"}`."""
+
+    title = "OpenHands output"
+    suffixes = (".jsonl",)
+    writes: tuple[Holding, ...] = ("run",)
+
+    @staticmethod
+    def recognises(data: bytes, source: str) -> bool:
+        """Whether the first line is an EvalOutput or a result of the resolver, or the file is its `metadata.json`."""
+        seen = peek(data)
+        if _is_metadata(seen.whole):
+            return True
+        line = seen.line if seen.whole is None or source.lower().endswith(".jsonl") else None
+        if not isinstance(line, dict) or "messages" in line:
+            return False
+        return ("instance_id" in line and bool({"history", "test_result"} & set(line))) or {"issue", "history"} <= set(
+            line
+        )
+
+    @staticmethod
+    def read(data: bytes, *, source: str) -> Imported:
+        """A run with a trial for each line; a second line of an instance is its second trial. Raises FormatError."""
+        return OpenHands.read_by(data, source=source, outcome="")
+
+    @staticmethod
+    def read_by(data: bytes, *, source: str, outcome: str) -> Imported:
+        """As `read`; the key `outcome` of the rows decides what passed, unless it is empty.
+
+        A line that is the `metadata.json` of the run says what the other lines leave out.
+        """
+        if _is_metadata(peek(data).whole):
+            raise FormatError(METADATA_ALONE, source=source)
+        notes = Notes()
+        found = [(Place(line), read_mapping(Place(line), line.value)) for line in read_lines(data, source)]
+        lines = [(place, row) for place, row in found if "instance_id" in row or not _is_metadata(row)]
+        if not lines:
+            raise FormatError("the file holds no row", source=source)
+        metadata = next((row for _, row in found if _is_metadata(row) and "instance_id" not in row), {})
+        ids = [_instance_id(place, row) for place, row in lines]
+        places = [found or (0, 0) for found in trial_places([(each, None) for each in ids])]
+        cases: dict[str, Case] = {}
+        results: list[TrialResult] = []
+        keys = outcome_keys([row for _, row in lines])
+        criterion = chosen_criterion(keys, outcome, source)
+        for (place, row), case_id, key in zip(lines, ids, places, strict=True):
+            cases.setdefault(case_id, _case(place, case_id, row))
+            results.append(_result(place, row, key, criterion, notes))
+        metadata |= read_optional_mapping(lines[0][0].at("metadata"), lines[0][1].get("metadata")) or {}
+        run = RecordedRun(
+            name=_text(metadata.get("dataset")) or file_stem(source),
+            agent=_text(metadata.get("agent_class")) or "openhands",
+            cases=tuple(cases.values()),
+            results=tuple(results),
+            criteria=(criterion,) if criterion else (),
+            model=_model(metadata),
+        )
+        return Imported(
+            "openhands",
+            runs=(run,),
+            understood=(outcome_words(criterion, keys),),
+            refused=notes.sentences,
+            outcomes=keys,
+            outcome=criterion.metric if criterion else "",
+        )
+
+    @staticmethod
+    def write(what: EvalSet | RecordedRun) -> bytes:
+        """A line for each trial. Raises FormatError for an eval set."""
+        if isinstance(what, EvalSet):
+            raise FormatError("output.jsonl holds a run, not an eval set; write it as adk")
+        return b"".join(row_line(what, result) for result in what.results)
+
+
+def _is_metadata(value: Any) -> bool:
+    return isinstance(value, dict) and {"agent_class", "llm_config"} <= set(value)
+
+
+def _instance_id(place: Place, row: dict[str, Any]) -> str:
+    issue = row.get("issue")
+    if "instance_id" not in row and isinstance(issue, dict):
+        return f"{issue.get('owner')}/{issue.get('repo')}#{issue.get('number')}"[:300]
+    raw = row.get("instance_id")
+    if isinstance(raw, bool) or not isinstance(raw, str | int):
+        raise wanted(place.at("instance_id"), raw, "a string")
+    return str(raw)
+
+
+def _case(place: Place, case_id: str, row: dict[str, Any]) -> Case:
+    instance = read_optional_mapping(place.at("instance"), row.get("instance"))
+    return Case(case_id, turns=(Turn(row_query(place, row)),), extra={"instance": instance} if instance else {})
+
+
+def _result(
+    place: Place, row: dict[str, Any], key: tuple[int, int], criterion: Criterion | None, notes: Notes
+) -> TrialResult:
+    turn = row_turn(place, row, place.document.text, notes)
+    test = row.get("test_result")
+    details = {"test_result": test} if isinstance(test, dict) and test else {}
+    scores = []
+    if criterion:
+        value = row_outcome(row).get(criterion.metric)
+        scores = [recorded_score(criterion, value, "" if value is not None else "The row does not say it.", details)]
+    return recorded_trial(
+        key,
+        (turn,),
+        scores=scores,
+        criteria=(criterion,) if criterion else (),
+        error=turn.error,
+        stop_reason=turn.stop_reason,
+    )
+
+
+def _model(metadata: dict[str, Any]) -> str | None:
+    config = metadata.get("llm_config", metadata.get("llm"))
+    return _text(config.get("model")) or None if isinstance(config, dict) else None
+
+
+def _text(raw: Any) -> str:
+    return raw if isinstance(raw, str) else ""

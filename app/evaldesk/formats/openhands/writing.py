@@ -1,0 +1,191 @@
+"""A trial as a line of OpenHands' `output.jsonl`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from evaldesk.errors import FormatError
+from evaldesk.model import Criterion, Event, TrialResult, TurnRecord
+from evaldesk.model.json_text import json_or_text
+from evaldesk.model.reports import artefact_text
+from evaldesk.reading.json_lines import write_lines
+from evaldesk.transcripts.openhands_rows import FORM, USUAL, test_result
+from evaldesk.transcripts.recorded import RecordedRun
+
+_START = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def row_line(run: RecordedRun, result: TrialResult) -> bytes:
+    """The line of a trial: the row that the tool or the benchmark gave, as it was, else one made of the trial.
+
+    Raises FormatError.
+    """
+    text = artefact_text(result.transcript, FORM)
+    if text is None:
+        return write_lines((row_of(run, result),), run.name)
+    row = json.loads(text)
+    if {"instance_id", "issue"} & set(row):
+        return text.encode() + b"\n"
+    return write_lines(({"instance_id": run.cases[result.case_index].id, **row},), run.name)
+
+
+def row_of(run: RecordedRun, result: TrialResult) -> dict[str, Any]:
+    """The EvalOutput of a trial; scores stand in `test_result`, times count from 1970."""
+    case = run.cases[result.case_index]
+    return {
+        "instance_id": case.id,
+        "test_result": _test_result(result),
+        "instruction": case.turns[0].query if case.turns else "",
+        "metadata": {
+            "agent_class": run.agent,
+            "llm_config": {"model": run.model},
+            "max_iterations": 0,
+            "eval_output_dir": "",
+            "start_time": "1970-01-01 00:00:00",
+            "git_commit": "",
+            "dataset": run.name,
+        },
+        "history": _history(result.transcript.turns, result.duration_ms),
+        "metrics": _metrics(result),
+        "error": result.error.message if result.error else None,
+        "instance": case.extra.get("instance"),
+    }
+
+
+def _test_result(result: TrialResult) -> dict[str, Any]:
+    """The scores by metric, and what the file said beside them when it was one of OpenHands.
+
+    Where none of them is a key that readers of such files take for the outcome, `resolved` says the verdict.
+    """
+    found: dict[str, Any] = {}
+    for score in result.scores:
+        if score.turn is not None or not score.is_applicable:
+            continue
+        kept = score.details.get("test_result")
+        found |= kept if isinstance(kept, dict) else {}
+        report = found.get("report")
+        if not (isinstance(report, dict) and score.metric in report):
+            found.setdefault(score.metric, score.value)
+    is_resolved = {"passed": True, "failed": False}.get(result.verdict)
+    if is_resolved is not None and not set(USUAL) & set(outcome({"test_result": found})):
+        found["resolved"] = is_resolved
+    return found
+
+
+def _history(turns: tuple[TurnRecord, ...], duration: float) -> list[dict[str, Any]]:
+    events: list[dict[str, Any]] = []
+    causes: dict[str, int] = {}
+    began = 0.0
+    for turn in turns:
+        for event in turn.events:
+            for written in _event(event, causes):
+                at = _START + timedelta(milliseconds=began + event.at_ms)
+                events.append({"id": len(events), "timestamp": at.replace(tzinfo=None).isoformat()} | written)
+                if event.kind == "tool_call" and event.call:
+                    causes[_key(event)] = len(events) - 1
+        began += turn.duration_ms
+    return events
+
+
+def _event(event: Event, causes: dict[str, int]) -> Iterator[dict[str, Any]]:
+    if event.kind in ("user_message", "agent_message") and not event.is_partial:
+        source = "user" if event.kind == "user_message" else "agent"
+        yield {"source": source, "message": event.text, "action": "message", "args": {"content": event.text}}
+    elif event.kind == "log" and event.author == "thought":
+        yield {"source": "agent", "message": event.text, "action": "think", "args": {"thought": event.text}}
+    elif event.kind == "log":
+        yield {"source": "agent", "message": event.text, "action": "system", "args": {"content": event.text}}
+    elif event.kind == "tool_call" and event.call:
+        raw = event.call.extra.get("raw_args")
+        arguments = raw if isinstance(raw, str) else json.dumps(dict(event.call.args), ensure_ascii=False)
+        function = {"name": event.call.name, "arguments": arguments}
+        call = {"id": event.call.id, "type": "function", "function": function}
+        message = {"role": "assistant", "content": None, "tool_calls": [call]}
+        yield {
+            "source": "agent",
+            "message": f"Calling {event.call.name}",
+            "action": "call_tool",
+            "args": dict(event.call.args),
+            "tool_call_metadata": _metadata(event) | {"model_response": {"choices": [{"message": message}]}},
+        }
+    elif event.kind == "tool_result" and event.call:
+        content = json_or_text(event.result)
+        yield {
+            "source": "environment",
+            "message": content,
+            "observation": event.author or event.call.name,
+            "content": content,
+            "cause": causes.get(_key(event)),
+            "extras": {},
+            "success": not event.is_error,
+            "tool_call_metadata": _metadata(event),
+        }
+
+
+def _metadata(event: Event) -> dict[str, Any]:
+    name = event.call.name if event.call else ""
+    said = event.author or name if event.kind == "tool_result" else name
+    call_id = event.call.id if event.call else None
+    return {"function_name": said, "tool_call_id": call_id, "total_calls_in_response": 1}
+
+
+def _key(event: Event) -> str:
+    return (event.call.id or event.call.name) if event.call else ""
+
+
+def _metrics(result: TrialResult) -> dict[str, Any]:
+    calls = [
+        {"model": usage.model, "prompt_tokens": usage.tokens_in, "completion_tokens": usage.tokens_out}
+        for usage in result.usages
+    ]
+    costs = [{"model": usage.model, "cost": usage.cost} for usage in result.usages if usage.cost is not None]
+    return {"accumulated_cost": result.cost or 0.0, "costs": costs, "token_usages": calls}
+
+
+MAX_NAMED = 20
+
+
+def outcome_keys(rows: Sequence[dict[str, Any]]) -> tuple[str, ...]:
+    """Every key that has a verdict or a share in some row, the usual ones first."""
+    found = dict.fromkeys(key for row in rows for key in outcome(row))
+    return (*(key for key in USUAL if key in found), *(key for key in found if key not in USUAL))
+
+
+def outcome(row: dict[str, Any]) -> dict[str, float]:
+    """What a row says of its outcome: keys of the test result and its `report`, usual ones of the row itself."""
+    test = test_result(row)
+    report = test.get("report")
+    found = {key: row[key] for key in USUAL if key in row} | test | (report if isinstance(report, dict) else {})
+    return dict(_numbers(found))
+
+
+def chosen_criterion(keys: Sequence[str], wanted: str, source: str) -> Criterion | None:
+    """The key that decides: the one that is wanted, else the first usual one. Raises FormatError when no row has it."""
+    if wanted and wanted not in keys:
+        there = f"there are: {', '.join(keys[:MAX_NAMED])}" if keys else "no row has a true, a false or a share"
+        raise FormatError(f"no row says {wanted[:80]!r} of its outcome; {there}", source=source)
+    name = wanted or next((key for key in keys if key in USUAL), "")
+    return Criterion(name, 1.0) if name else None
+
+
+def outcome_words(criterion: Criterion | None, keys: Sequence[str]) -> str:
+    """What decides whether a trial passes, and what else could."""
+    others = [key for key in keys if criterion is None or key != criterion.metric]
+    named = ", ".join(others[:MAX_NAMED]) + (" and more" if others[MAX_NAMED:] else "")
+    if criterion is None:
+        choice = f"choose what decides among {named}, or score them here" if named else "score them here"
+        return f"No row says whether it was solved, so its trials are unscored; {choice}."
+    also = f" Rows also say {named}, which could decide instead." if named else ""
+    return (
+        f"A trial passes when its {criterion.metric} is true or 1; a row with an error is errored, not failed, unless "
+        f"the agent reached its maximum of iterations.{also}"
+    )
+
+
+def _numbers(values: dict[str, Any]) -> Iterator[tuple[str, float]]:
+    for key, value in values.items():
+        if isinstance(value, bool) or (isinstance(value, int | float) and 0 <= value <= 1):
+            yield key, float(value)

@@ -1,0 +1,1 @@
+"""Traces in the GenAI conventions of OpenTelemetry and in OpenInference."""

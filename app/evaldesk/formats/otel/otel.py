@@ -1,0 +1,96 @@
+"""The formats "otel" and "openinference": traces of agents, in the GenAI conventions of OpenTelemetry or OpenInference.
+
+Each conversation becomes a case that expects what happened, and a trial of a run in which it happened.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from evaldesk.errors import FormatError
+from evaldesk.formats.exchange import Holding, Imported, ReadOnly
+from evaldesk.formats.import_words import counted
+from evaldesk.formats.otel.span_messages import model_of
+from evaldesk.formats.otel.spans import is_trace, read_spans
+from evaldesk.formats.otel.trace_turns import session_of
+from evaldesk.formats.otel.traces import conversations
+from evaldesk.formats.otel.writing import write_traces
+from evaldesk.model import EvalSet
+from evaldesk.reading.notes import Notes
+from evaldesk.reading.sniffing import peek
+from evaldesk.transcripts.recorded import RecordedRun, file_stem
+from evaldesk.transcripts.recorded_sessions import run_of_sessions
+
+_OPENINFERENCE = (b"openinference.span.kind", b"llm.input_messages", b"llm.output_messages", b'"openinference"')
+
+
+class OpenTelemetry:
+    """The format "otel"."""
+
+    title = "OpenTelemetry GenAI traces"
+    suffixes = (".otel.json", ".json", ".jsonl")
+    writes: tuple[Holding, ...] = ("run",)
+
+    @staticmethod
+    def recognises(data: bytes, source: str) -> bool:
+        """Whether this is a file of spans, and none of them is OpenInference's."""
+        return _is_trace(data) and not any(mark in data for mark in _OPENINFERENCE)
+
+    @staticmethod
+    def read(data: bytes, *, source: str) -> Imported:
+        """A case and a trial for each conversation. Raises FormatError."""
+        return read_traces("otel", data, source)
+
+    @staticmethod
+    def write(what: EvalSet | RecordedRun) -> bytes:
+        """The traces of a run as OTLP JSON. Raises FormatError."""
+        if isinstance(what, EvalSet):
+            raise FormatError("traces hold what happened, and an eval set only what should; export a run")
+        return write_traces(what)
+
+
+class OpenInference(ReadOnly):
+    """The format "openinference"."""
+
+    title = "OpenInference traces"
+    suffixes = (".json", ".jsonl")
+    instead = "write a run as otel, which Phoenix reads as well"
+
+    @staticmethod
+    def recognises(data: bytes, source: str) -> bool:
+        """Whether this is a file of spans with attributes of OpenInference."""
+        return _is_trace(data) and any(mark in data for mark in _OPENINFERENCE)
+
+    @staticmethod
+    def read(data: bytes, *, source: str) -> Imported:
+        """A case and a trial for each conversation. Raises FormatError."""
+        return read_traces("openinference", data, source)
+
+
+def read_traces(format_name: str, data: bytes, source: str) -> Imported:
+    """What the spans of a file tell. Raises FormatError, also when no span tells what an agent did."""
+    notes = Notes()
+    spans = read_spans(data, source)
+    found = conversations(spans, notes)
+    if not found:
+        what = " ".join(notes.sentences) or "none has gen_ai.*, OpenInference or ADK attributes with messages"
+        raise FormatError(f"none of {counted(len(spans), 'span')} tells what an agent did: {what}", source=source)
+    name = file_stem(source).removesuffix(".otel")
+    models = Counter(model_of(step.span) for one in found for visit in one.visits for step in visit.steps if step.call)
+    agents = Counter(one.agent for one in found if one.agent)
+    sessions = [session_of(conversation) for conversation in found]
+    run = run_of_sessions(name, _commonest(agents), _commonest(models) or None, sessions)
+    understood = (
+        f"Each of {counted(len(found), 'conversation')} in {counted(len(spans), 'span')} is a case that expects the "
+        "calls and answers it shows; look them over before they count as right.",
+    )
+    return Imported(format_name, EvalSet(name, cases=run.cases), (run,), understood, refused=notes.sentences)
+
+
+def _commonest(names: Counter[str]) -> str:
+    return next((name for name, _ in names.most_common(1)), "")
+
+
+def _is_trace(data: bytes) -> bool:
+    seen = peek(data)
+    return is_trace(seen.whole if seen.whole is not None else seen.line)

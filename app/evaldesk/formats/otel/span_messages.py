@@ -1,0 +1,242 @@
+"""What a model was told and what it said, out of the attributes of a span, in every convention there is.
+
+OpenTelemetry GenAI as it is (`gen_ai.input.messages` with parts) and as it was (`gen_ai.prompt`, numbered attributes,
+events), Google ADK's own attributes, and OpenInference. A model call whose messages cannot be read is left out with a
+note: exporters cut long attributes off.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from evaldesk.errors import FormatError
+from evaldesk.formats.otel.spans import Span
+from evaldesk.model import Usage
+from evaldesk.model.json_text import json_or_text
+from evaldesk.reading.notes import Notes
+from evaldesk.reading.strict_json import Document, Place, parse_json
+from evaldesk.transcripts.messages import Message
+from evaldesk.transcripts.part_messages import in_order, json_value, read_part_message
+from evaldesk.transcripts.recorded import whole_number
+
+UNREADABLE = "the messages of a model call, which cannot be read (cut off?)"
+_DETAILS = "gen_ai.client.inference.operation.details"
+_SPOKEN = {
+    "gen_ai.system.message": "system",
+    "gen_ai.user.message": "user",
+    "gen_ai.assistant.message": "assistant",
+    "gen_ai.tool.message": "tool",
+    "gen_ai.choice": "assistant",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class ModelCall:
+    """One call of a model: what it was told and what it answered."""
+
+    told: tuple[Message, ...]
+    said: tuple[Message, ...]
+
+
+def model_call(span: Span, notes: Notes) -> ModelCall | None:
+    """The messages on a span; None when it has none, or none that can be read."""
+    place = Place(Document(None, source=span.place.document.source), span.place.path)
+    try:
+        for find in (_current, _adk, _numbered, _plain, _events, _openinference):
+            found = find(span)
+            if found is not None:
+                told, said = ([m for raw in side for m in read_part_message(place, raw, notes)] for side in found)
+                return ModelCall(tuple(told), tuple(said))
+    except FormatError:
+        notes.refuse(UNREADABLE, span.place)
+    return None
+
+
+def usage_of(span: Span, ended_ms: float) -> Usage | None:
+    """Tokens and duration of a model call; None when the span counts no tokens."""
+    attributes = span.attributes
+    tokens_in = _first(attributes, "gen_ai.usage.input_tokens", "gen_ai.usage.prompt_tokens", "llm.token_count.prompt")
+    tokens_out = _first(
+        attributes, "gen_ai.usage.output_tokens", "gen_ai.usage.completion_tokens", "llm.token_count.completion"
+    )
+    if tokens_in is None and tokens_out is None:
+        return None
+    return Usage(
+        model_of(span),
+        tokens_in=whole_number(_integer(tokens_in)),
+        tokens_out=whole_number(_integer(tokens_out)),
+        duration_ms=max(0.0, round(ended_ms - span.start_ms, 3)),
+    )
+
+
+def model_of(span: Span) -> str:
+    """The model that was asked for, or that answered; empty when the span does not say."""
+    found = _first(span.attributes, "gen_ai.request.model", "gen_ai.response.model", "llm.model_name")
+    return found if isinstance(found, str) else ""
+
+
+Sides = tuple[list[Any], list[Any]]
+
+
+def _current(span: Span) -> Sides | None:
+    for attributes in (span.attributes, *(event.attributes for event in span.events if event.name == _DETAILS)):
+        told, said = attributes.get("gen_ai.input.messages"), attributes.get("gen_ai.output.messages")
+        if told is not None or said is not None:
+            system = _parsed(attributes.get("gen_ai.system_instructions"))
+            system = [{"type": "text", "content": system}] if isinstance(system, str) else system
+            first = [{"role": "system", "parts": system}] if isinstance(system, list) else []
+            return [*first, *_list(told, "user")], _list(said, "assistant")
+    return None
+
+
+def _adk(span: Span) -> Sides | None:
+    """What ADK's `call_llm` spans hold: a request and a response of the Gemini API as JSON."""
+    asked = _parsed(span.attributes.get("gcp.vertex.agent.llm_request"))
+    answered = _parsed(span.attributes.get("gcp.vertex.agent.llm_response"))
+    if not isinstance(asked, dict) or not asked.get("contents"):
+        return None
+    config = asked.get("config")
+    system = config.get("system_instruction") if isinstance(config, dict) else None
+    first = [{"role": "system", "content": system}] if isinstance(system, str) else []
+    content = answered.get("content") if isinstance(answered, dict) else None
+    return [*first, *_list(asked["contents"], "user")], [content] if isinstance(content, dict) else []
+
+
+def _numbered(span: Span) -> Sides | None:
+    """`gen_ai.prompt.0.role`, `gen_ai.completion.0.tool_calls.0.name`, ..., as OpenLLMetry writes them."""
+    told, said = _nested(span.attributes, "gen_ai.prompt."), _nested(span.attributes, "gen_ai.completion.")
+    return (_spoken_by("user", told), _spoken_by("assistant", said)) if told or said else None
+
+
+def _plain(span: Span) -> Sides | None:
+    """`gen_ai.prompt` and `gen_ai.completion`, on the span or on its events, JSON or text."""
+    bags = [span.attributes, *(event.attributes for event in span.events)]
+    told = next((bag["gen_ai.prompt"] for bag in bags if "gen_ai.prompt" in bag), None)
+    said = next((bag["gen_ai.completion"] for bag in bags if "gen_ai.completion" in bag), None)
+    if told is None and said is None:
+        return None
+    return _either(told, "user"), _either(said, "assistant")
+
+
+def _events(span: Span) -> Sides | None:
+    told: list[Any] = []
+    said: list[Any] = []
+    for event in span.events:
+        role = _SPOKEN.get(event.name)
+        if role is None:
+            continue
+        body = json_value(event.attributes.get("body", event.attributes.get("event.body")))
+        fields = dict(body) if isinstance(body, dict) else dict(event.attributes)
+        inner = json_value(fields.get("message"))
+        message = {**fields, **(inner if isinstance(inner, dict) else {})}
+        calls = json_value(message.get("tool_calls"))
+        content = json_value(message.get("content"))
+        kept = content if isinstance(content, list) else message.get("content")
+        row = {"role": role, "content": kept, "tool_calls": calls, "id": message.get("id"), "name": message.get("name")}
+        (said if event.name == "gen_ai.choice" else told).append(row)
+    return (told, said) if told or said else None
+
+
+def _openinference(span: Span) -> Sides | None:
+    told, said = (_nested(span.attributes, f"llm.{side}_messages.") for side in ("input", "output"))
+    whole = span.attributes.get("llm")
+    if isinstance(whole, dict):
+        told, said = whole.get("input_messages") or told, whole.get("output_messages") or said
+    if told or said:
+        return [_unwrapped(row) for row in in_order(told)], [_unwrapped(row) for row in in_order(said)]
+    if span.attributes.get("openinference.span.kind") != "LLM":
+        return None
+    asked, answered = span.attributes.get("input.value"), span.attributes.get("output.value")
+    if asked is None and answered is None:
+        return None
+    return _either(asked, "user"), _either(answered, "assistant")
+
+
+def _spoken_by(role: str, rows: dict[str, Any]) -> list[Any]:
+    """The rows in order; a list of parts stands there as JSON text."""
+    found: list[Any] = []
+    for row in in_order(rows):
+        if not isinstance(row, dict):
+            continue
+        content = json_value(row.get("content"))
+        is_parts = isinstance(content, list) and all(isinstance(part, dict) and "type" in part for part in content)
+        found.append({"role": role, **row, **({"content": content} if is_parts else {})})
+    return found
+
+
+def _unwrapped(row: Any) -> Any:
+    """An OpenInference message, whose parts and calls are wrapped in names of their own."""
+    message = row.get("message", row) if isinstance(row, dict) else row
+    if not isinstance(message, dict):
+        return message
+    parts = [part.get("message_content", part) for part in in_order(message.get("contents")) if isinstance(part, dict)]
+    calls = [call.get("tool_call", call) for call in in_order(message.get("tool_calls")) if isinstance(call, dict)]
+    return {**message, "content": message.get("content") or parts or None, "tool_calls": calls}
+
+
+def _nested(attributes: Mapping[str, Any], prefix: str) -> dict[str, Any]:
+    """`{"0": {"role": ...}}` of the attributes `prefix0.role`, ..."""
+    found: dict[str, Any] = {}
+    for key, value in attributes.items():
+        if not key.startswith(prefix):
+            continue
+        *steps, last = key[len(prefix) :].split(".")[:12]
+        inner = found
+        for step in steps:
+            following = inner.setdefault(step, {})
+            if not isinstance(following, dict):
+                break
+            inner = following
+        else:
+            inner.setdefault(last, value)
+    return found
+
+
+def _either(raw: Any, role: str) -> list[Any]:
+    """Messages as JSON, `{"messages": [...]}`, one `{"text": ...}`, or bare text."""
+    value = json_value(raw)
+    if isinstance(value, dict):
+        inner = value.get("messages", value.get("contents"))
+        if isinstance(inner, list):
+            return inner
+        if "role" in value:
+            return [value]
+        text = value.get("text", value.get("content"))
+        return [{"role": role, "content": text if isinstance(text, str) else json_or_text(value)}]
+    if isinstance(value, list) and all(isinstance(item, dict) for item in value):
+        return [{"role": role, **item} for item in value]
+    return [] if value is None else [{"role": role, "content": str(value)}]
+
+
+def _list(raw: Any, role: str) -> list[Any]:
+    """The messages of an attribute; one alone, or bare text, is a list of one. Raises FormatError."""
+    value = _parsed(raw)
+    if value is None or value == "":
+        return []
+    if isinstance(value, str):
+        return [{"role": role, "content": value}]
+    return [_candidate(item, role) for item in (value if isinstance(value, list) else [value])]
+
+
+def _candidate(item: Any, role: str) -> Any:
+    """The message in a candidate of the Gemini API, which some write as it is; any other message itself."""
+    content = item.get("content") if isinstance(item, dict) else None
+    is_wrapped = isinstance(content, dict) and "parts" in content
+    return {"role": role, **content} if is_wrapped and isinstance(content, dict) else item
+
+
+def _parsed(raw: Any) -> Any:
+    """The value of JSON text; bare text is itself. Raises FormatError for JSON that is cut off."""
+    if not isinstance(raw, str) or raw.lstrip()[:1] not in ("{", "["):
+        return raw
+    return parse_json(raw.encode("utf-8", "surrogatepass"), source="").value
+
+
+def _first(attributes: Mapping[str, Any], *keys: str) -> Any:
+    return next((attributes[key] for key in keys if attributes.get(key) is not None), None)
+
+
+def _integer(raw: Any) -> Any:
+    return int(raw) if isinstance(raw, str) and raw.isdecimal() and len(raw) < 19 else raw

@@ -1,0 +1,243 @@
+"""Spans of a trace, from every shape of file in which tools export them.
+
+OTLP (`resourceSpans`), Tempo (`batches`), Jaeger (`data[].spans`), the OpenTelemetry SDK and Phoenix (a list of spans
+with `context`), each also as JSON lines, and the bare attributes of one span.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from evaldesk.reading.fields import read_documents
+from evaldesk.reading.strict_json import Place
+from evaldesk.reading.values import ABSENT, read_list, read_mapping, read_optional_text, wanted
+from evaldesk.transcripts.recorded import iso_ms
+
+_MAX_SPANS = 200_000
+_BARE = ("gen_ai.", "llm.", "openinference.")
+
+
+@dataclass(frozen=True, slots=True)
+class SpanEvent:
+    """Something that happened inside a span."""
+
+    name: str
+    attributes: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """One step of a trace. Times are milliseconds since 1970; `error` is None unless the span failed."""
+
+    place: Place
+    name: str
+    trace_id: str
+    span_id: str
+    parent_id: str
+    start_ms: float
+    end_ms: float
+    attributes: Mapping[str, Any]
+    events: tuple[SpanEvent, ...] = field(default=())
+    error: str | None = None
+
+
+def is_trace(whole: Any) -> bool:
+    """Whether a JSON value means to be a file of spans in one of the shapes."""
+    if isinstance(whole, dict):
+        return _reader(whole) is not None
+    first = whole[0] if isinstance(whole, list) and whole else None
+    return isinstance(first, dict) and ("context" in first or _reader(first) is not None)
+
+
+def read_spans(data: bytes, source: str) -> list[Span]:
+    """All spans of a file, in its order. Raises FormatError."""
+    spans: list[Span] = []
+    for document in read_documents(data, source):
+        for span in _spans(Place(document), document.value):
+            spans.append(span)
+            if len(spans) > _MAX_SPANS:
+                raise document.error(f"the file has more than {_MAX_SPANS} spans")
+    return spans
+
+
+def _spans(place: Place, raw: Any) -> Iterator[Span]:
+    if isinstance(raw, list):
+        for index, item in enumerate(raw):
+            yield from _spans(place.at(index), item)
+        return
+    found = read_mapping(place, raw)
+    read = _reader(found)
+    if read is None:
+        raise place.error("this is no span: expected resourceSpans, batches, data, context, or gen_ai.* attributes")
+    yield from read(place, found)
+
+
+def _reader(raw: dict[str, Any]) -> Callable[[Place, dict[str, Any]], Iterator[Span]] | None:
+    for key in ("resourceSpans", "resource_spans", "batches"):
+        if key in raw:
+            return lambda place, found: _otlp(place.at(key), found[key])
+    if isinstance(raw.get("trace"), dict) and _reader(raw["trace"]):
+        return lambda place, found: _spans(place.at("trace"), found["trace"])
+    data = raw.get("data")
+    if isinstance(data, list) and data and isinstance(data[0], dict) and {"spans", "context"} & set(data[0]):
+        return _listed
+    if "context" in raw and "attributes" in raw:
+        return lambda place, found: iter((_sdk(place, found),))
+    if any(key.startswith(_BARE) for key in raw):
+        return lambda place, found: iter((Span(place, "", "1", "1", "", 0.0, 0.0, found),))
+    return None
+
+
+def _listed(place: Place, raw: dict[str, Any]) -> Iterator[Span]:
+    """Jaeger's traces, or Phoenix's spans."""
+    for index, item in enumerate(read_list(place.at("data"), raw["data"], read_mapping)):
+        at = place.at("data", index)
+        if "context" in item:
+            yield _sdk(at, item)
+            continue
+        yield from read_list(at.at("spans"), item.get("spans", ABSENT), _jaeger)
+
+
+def _otlp(place: Place, raw: Any) -> Iterator[Span]:
+    for index, batch in enumerate(read_list(place, raw, read_mapping)):
+        at = place.at(index)
+        for key in ("scopeSpans", "scope_spans", "instrumentationLibrarySpans"):
+            scopes = read_list(at.at(key), batch.get(key) or [], read_mapping)
+            for number, scope in enumerate(scopes):
+                inner = at.at(key, number, "spans")
+                yield from read_list(inner, scope.get("spans") or [], _otlp_span)
+
+
+def _otlp_span(place: Place, raw: Any) -> Span:
+    span = read_mapping(place, raw)
+    status = span.get("status")
+    failed = isinstance(status, dict) and status.get("code") in (2, "STATUS_CODE_ERROR", "2")
+    start = _nanos(place, span, "startTimeUnixNano", "start_time_unix_nano")
+    return Span(
+        place,
+        name=_text(place, span, "name"),
+        trace_id=_text(place, span, "traceId", "trace_id"),
+        span_id=_text(place, span, "spanId", "span_id"),
+        parent_id=_text(place, span, "parentSpanId", "parent_span_id"),
+        start_ms=start,
+        end_ms=max(start, _nanos(place, span, "endTimeUnixNano", "end_time_unix_nano")),
+        attributes=_pairs(place.at("attributes"), span.get("attributes")),
+        events=read_list(place.at("events"), span.get("events") or [], _otlp_event),
+        error=str(status.get("message") or "error") if isinstance(status, dict) and failed else None,
+    )
+
+
+def _otlp_event(place: Place, raw: Any) -> SpanEvent:
+    event = read_mapping(place, raw)
+    return SpanEvent(_text(place, event, "name"), _pairs(place.at("attributes"), event.get("attributes")))
+
+
+def _jaeger(place: Place, raw: Any) -> Span:
+    span = read_mapping(place, raw)
+    attributes = _pairs(place.at("tags"), span.get("tags"))
+    failed = attributes.get("otel.status_code") == "ERROR" or attributes.get("error") in (True, "true")
+    start = _micros(place, span, "startTime")
+    references = read_list(place.at("references"), span.get("references") or [], read_mapping)
+    return Span(
+        place,
+        name=_text(place, span, "operationName"),
+        trace_id=_text(place, span, "traceID"),
+        span_id=_text(place, span, "spanID"),
+        parent_id=next((_text(place, each, "spanID") for each in references), _text(place, span, "parentSpanID")),
+        start_ms=start,
+        end_ms=start + _micros(place, span, "duration"),
+        attributes=attributes,
+        events=read_list(place.at("logs"), span.get("logs") or [], _jaeger_event),
+        error=str(attributes.get("otel.status_description") or "error") if failed else None,
+    )
+
+
+def _jaeger_event(place: Place, raw: Any) -> SpanEvent:
+    fields = _pairs(place.at("fields"), read_mapping(place, raw).get("fields"))
+    return SpanEvent(str(fields.get("event") or fields.get("name") or ""), fields)
+
+
+def _sdk(place: Place, raw: dict[str, Any]) -> Span:
+    """A span as the OpenTelemetry SDK and Phoenix print it."""
+    context = read_mapping(place.at("context"), raw.get("context", ABSENT))
+    status = raw.get("status", raw.get("status_code"))
+    code = status.get("status_code") if isinstance(status, dict) else status
+    start = iso_ms(raw.get("start_time")) or 0.0
+    told = raw.get("status_message") or (status.get("description") if isinstance(status, dict) else "")
+    attributes = dict(read_mapping(place.at("attributes"), raw.get("attributes") or {}))
+    if isinstance(raw.get("span_kind"), str):
+        attributes.setdefault("openinference.span.kind", raw["span_kind"])
+    return Span(
+        place,
+        name=_text(place, raw, "name"),
+        trace_id=_text(place, context, "trace_id"),
+        span_id=_text(place, context, "span_id"),
+        parent_id=_text(place, raw, "parent_id"),
+        start_ms=start,
+        end_ms=max(start, iso_ms(raw.get("end_time")) or 0.0),
+        attributes=attributes,
+        events=read_list(place.at("events"), raw.get("events") or [], _sdk_event),
+        error=str(told or "error") if code == "ERROR" else None,
+    )
+
+
+def _sdk_event(place: Place, raw: Any) -> SpanEvent:
+    event = read_mapping(place, raw)
+    return SpanEvent(_text(place, event, "name"), read_mapping(place.at("attributes"), event.get("attributes") or {}))
+
+
+def _pairs(place: Place, raw: Any) -> dict[str, Any]:
+    """Attributes as a list of `{key, value}`, the values bare or as OTLP wraps them."""
+    found: dict[str, Any] = {}
+    for index, pair in enumerate(read_list(place, raw or [], read_mapping)):
+        key = pair.get("key")
+        if not isinstance(key, str):
+            raise wanted(place.at(index, "key"), pair.get("key", ABSENT), "a string")
+        found[key] = _value(pair.get("value"))
+    return found
+
+
+def _value(raw: Any) -> Any:
+    if not isinstance(raw, dict) or len(raw) != 1:
+        return raw
+    ((kind, value),) = raw.items()
+    if kind == "intValue":
+        return _integer(value)
+    if kind in ("stringValue", "boolValue", "doubleValue", "bytesValue"):
+        return value
+    if kind == "arrayValue":
+        inner = value.get("values") if isinstance(value, dict) else None
+        return [_value(item) for item in inner] if isinstance(inner, list) else []
+    if kind == "kvlistValue":
+        inner = value.get("values") if isinstance(value, dict) else None
+        pairs = [pair for pair in inner if isinstance(pair, dict)] if isinstance(inner, list) else []
+        return {str(pair.get("key")): _value(pair.get("value")) for pair in pairs}
+    return raw
+
+
+def _integer(raw: Any) -> Any:
+    """OTLP writes 64-bit integers as strings."""
+    return int(raw) if isinstance(raw, str) and raw.lstrip("-").isdecimal() and len(raw) < 25 else raw
+
+
+def _text(place: Place, raw: Mapping[str, Any], *keys: str) -> str:
+    key = next((key for key in keys if key in raw), keys[0])
+    return read_optional_text(place.at(key), raw.get(key)) or ""
+
+
+def _nanos(place: Place, raw: Mapping[str, Any], *keys: str) -> float:
+    return _number(place, raw, *keys) / 1e6
+
+
+def _micros(place: Place, raw: Mapping[str, Any], key: str) -> float:
+    return _number(place, raw, key) / 1e3
+
+
+def _number(place: Place, raw: Mapping[str, Any], *keys: str) -> float:
+    key = next((key for key in keys if key in raw), keys[0])
+    value = _integer(raw.get(key, 0))
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < 1e20:
+        raise wanted(place.at(key), value, "a time")
+    return value

@@ -1,0 +1,186 @@
+"""The turns of a traced conversation, from what its model calls were told and said and from the runs of its tools."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import zip_longest
+from typing import Any, TypeAlias
+
+from evaldesk.formats.otel.span_messages import usage_of
+from evaldesk.formats.otel.spans import Span
+from evaldesk.formats.otel.traces import Conversation, Step, Visit
+from evaldesk.model import Criterion, ErrorRecord, JsonObject, Score, ToolCall
+from evaldesk.transcripts.messages import Message, turns_of
+from evaldesk.transcripts.part_messages import json_value
+from evaldesk.transcripts.recorded import read_number, recorded_score
+from evaldesk.transcripts.recorded_sessions import Session
+
+NOTE = "evaldesk.session"
+"""The attribute with our own note of a session, on the first of its agent spans."""
+
+EVALUATION = "gen_ai.evaluation.result"
+"""The event that OpenTelemetry has for a score."""
+
+_ARGS = ("gen_ai.tool.call.arguments", "gcp.vertex.agent.tool_call_args", "tool.parameters", "input.value", "input")
+_RESULT = ("gen_ai.tool.call.result", "gcp.vertex.agent.tool_response", "output.value", "output")
+_NAME = ("gen_ai.tool.name", "tool.name")
+_ID = ("gen_ai.tool.call.id", "tool.id", "tool_call.id")
+
+_MAX_OPEN = 500
+"""Calls that wait for their results; of more, the oldest never had one."""
+
+Print: TypeAlias = tuple[str, str]
+
+
+def session_of(conversation: Conversation) -> Session:
+    """The conversation with its turns, and why it broke off, if its last visit did."""
+    telling = _Telling()
+    for visit in conversation.visits:
+        telling.add(visit)
+    error = _error(conversation.visits[-1])
+    tops = [visit.top for visit in conversation.visits if visit.top]
+    note = next((found for top in tops if (found := top.attributes.get(NOTE))), None)
+    turns, scores = turns_of(telling.messages, error), tuple(_evaluations(conversation))
+    return Session(conversation.id, turns, error, scores=scores, note=json_value(note))
+
+
+@dataclass(slots=True)
+class _Telling:
+    """The messages of a conversation while its visits come in; every model call repeats those before it."""
+
+    messages: list[Message] = field(default_factory=list)
+    seen: set[Print] = field(default_factory=set)
+    systems: set[str] = field(default_factory=set)
+    open_calls: list[ToolCall] = field(default_factory=list)
+    has_asked: bool = False
+
+    def add(self, visit: Visit) -> None:
+        is_first = True
+        steps = sorted(visit.steps, key=lambda step: (step.span.start_ms, step.call is None))
+        for step, following in zip_longest(steps, steps[1:]):
+            if step.call is None:
+                self._add_tool(step)
+                continue
+            for message in self._systems(step.call.told):
+                self._keep(replace(message, at_ms=step.span.start_ms))
+            told, goes_on = self._new(step.call.told)
+            # Without an agent around it, a later call asks when it goes on with what was said, and is a helper's else.
+            may_ask = is_first or (visit.top is None and goes_on)
+            for message in told:
+                self._tell(message, step, may_ask=may_ask)
+            # ADK's span of a model call ends only after the tools that it called.
+            ended = min(step.span.end_ms, following.span.start_ms) if following else step.span.end_ms
+            self._add_reply(step, ended)
+            is_first = False
+
+    def _systems(self, told: Sequence[Message]) -> Iterator[Message]:
+        """The system prompts that were not told before."""
+        for message in told:
+            if message.speaker == "system" and message.text not in self.systems:
+                self.systems.add(message.text)
+                yield message
+
+    def _new(self, told: Sequence[Message]) -> tuple[Sequence[Message], bool]:
+        """What was told since the last reply that we know, and whether there is one."""
+        rest = [message for message in told if message.speaker != "system"]
+        known = [index for index, message in enumerate(rest) if _print(message) in self.seen]
+        if known:
+            return rest[known[-1] + 1 :], True
+        if self.has_asked:
+            replies = [index for index, message in enumerate(rest) if message.speaker == "agent"]
+            rest = rest[replies[-1] + 1 :] if replies else rest
+        return rest, False
+
+    def _tell(self, message: Message, step: Step, *, may_ask: bool) -> None:
+        if message.speaker == "tool":
+            self._add_result(message)
+        elif message.speaker != "user" or may_ask:
+            self.has_asked = self.has_asked or message.speaker == "user"
+            self._keep(replace(message, at_ms=step.span.start_ms))
+
+    def _add_reply(self, step: Step, ended_ms: float) -> None:
+        said = step.call.said if step.call else ()
+        usage = usage_of(step.span, ended_ms)
+        replies = [message for message in said if message.speaker == "agent"] or ([Message("agent")] if usage else [])
+        for index, message in enumerate(replies):
+            told = replace(message, author=step.agent, at_ms=ended_ms, usage=None if index else usage)
+            self._keep(told)
+
+    def _add_tool(self, step: Step) -> None:
+        """The run of a tool answers its call; a call that no model was seen to make is told as well."""
+        span = step.span
+        name = str(_first(span, *_NAME) or span.name.removeprefix("execute_tool "))
+        call_id = _first(span, *_ID)
+        call = self._open(call_id, name)
+        if call is None:
+            call = ToolCall(name, _args(span), call_id if isinstance(call_id, str) else None)
+            self._keep(Message("agent", author=step.agent, calls=(call,), at_ms=span.start_ms))
+        self.open_calls.remove(call)
+        self.messages.append(
+            Message(
+                "tool",
+                author=name,
+                call_id=call.id,
+                result=json_value(_first(span, *_RESULT)),
+                is_error=span.error is not None,
+                at_ms=span.end_ms,
+                duration_ms=round(span.end_ms - span.start_ms, 3),
+            )
+        )
+
+    def _add_result(self, message: Message) -> None:
+        """What a model was told of a tool; nothing new when the tool's own span told it already."""
+        call = self._open(message.call_id, message.author)
+        if call is not None:
+            self.open_calls.remove(call)
+            self.messages.append(message)
+
+    def _open(self, call_id: Any, name: str) -> ToolCall | None:
+        if call_id:
+            return next((call for call in self.open_calls if call.id == call_id), None)
+        return next((call for call in self.open_calls if not name or call.name == name), None)
+
+    def _keep(self, message: Message) -> None:
+        self.messages.append(message)
+        self.open_calls = [*self.open_calls, *message.calls][-_MAX_OPEN:]
+        if message.speaker == "agent" and (message.text or message.calls):
+            self.seen.add(_print(message))
+
+
+def _print(message: Message) -> Print:
+    """What tells a reply from others; ids are left out, since not every instrument repeats them."""
+    if message.speaker != "agent":
+        return "", ""
+    return message.text, json.dumps([[call.name, call.args] for call in message.calls], sort_keys=True)
+
+
+def _evaluations(conversation: Conversation) -> Iterator[Score]:
+    """What evaluators of the traced system said, one score for each of their names; they state no threshold."""
+    spans = [step.span for visit in conversation.visits for step in visit.steps]
+    tops = [visit.top for visit in conversation.visits if visit.top]
+    seen: set[str] = set()
+    for event in (event for span in (*tops, *spans) for event in span.events if event.name == EVALUATION):
+        name = event.attributes.get("gen_ai.evaluation.name")
+        value, why = (event.attributes.get(f"gen_ai.evaluation.{key}") for key in ("score.value", "explanation"))
+        if isinstance(name, str) and name and name not in seen:
+            seen.add(name)
+            label = event.attributes.get("gen_ai.evaluation.score.label")
+            reason = why if isinstance(why, str) else label if isinstance(label, str) else ""
+            yield recorded_score(Criterion(name), read_number(value), reason)
+
+
+def _error(visit: Visit) -> ErrorRecord | None:
+    last = visit.steps[-1].span
+    message = (visit.top.error if visit.top else None) or (last.error if visit.steps[-1].call else None)
+    return ErrorRecord("recorded", message[:2000]) if message else None
+
+
+def _args(span: Span) -> JsonObject:
+    found = json_value(_first(span, *_ARGS))
+    return found if isinstance(found, dict) else {} if found is None else {"input": found}
+
+
+def _first(span: Span, *keys: str) -> Any:
+    return next((span.attributes[key] for key in keys if span.attributes.get(key) is not None), None)

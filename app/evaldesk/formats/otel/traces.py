@@ -1,0 +1,177 @@
+"""From the spans of traces to conversations: whose turns they are, what was said and which tools were called.
+
+A turn is an outermost agent span, or a trace without one; turns that name one conversation belong together. A model
+call inside of a model call is the same call, told by two instruments. What runs inside of a tool is the tool's own.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, TypeAlias
+
+from evaldesk.formats.otel.span_messages import ModelCall, model_call
+from evaldesk.formats.otel.spans import Span
+from evaldesk.reading.notes import Notes
+
+Kind: TypeAlias = Literal["agent", "model", "tool", ""]
+
+_CONVERSATION = ("gen_ai.conversation.id", "session.id", "gcp.vertex.agent.session_id")
+_AGENT = ("gen_ai.agent.name", "agent.name")
+_MODEL_WORK = ("chat", "generate_content", "text_completion")
+_MODEL_MARKS = (
+    "gen_ai.input.messages",
+    "gen_ai.output.messages",
+    "gen_ai.prompt",
+    "gen_ai.completion",
+    "gen_ai.prompt.0.role",
+    "gen_ai.completion.0.role",
+    "llm.input_messages.0.message.role",
+    "llm.output_messages.0.message.role",
+    "gcp.vertex.agent.llm_response",
+)
+
+
+@dataclass(slots=True)
+class Step:
+    """A model call or the run of a tool; `call` is what the model was told and said, None for a tool."""
+
+    span: Span
+    agent: str
+    call: ModelCall | None = None
+
+
+@dataclass(slots=True)
+class Visit:
+    """One go of an agent: `top` is its span, None where a trace has none around its steps."""
+
+    top: Span | None
+    conversation: str = ""
+    steps: list[Step] = field(default_factory=list)
+
+    @property
+    def start_ms(self) -> float:
+        """When it began."""
+        return min(step.span.start_ms for step in self.steps)
+
+
+@dataclass(slots=True)
+class Conversation:
+    """The visits that belong together, in the order of time."""
+
+    id: str
+    visits: list[Visit]
+
+    @property
+    def agent(self) -> str:
+        """The agent's name; empty when no span says it."""
+        return next((step.agent for visit in self.visits for step in visit.steps if step.agent), "")
+
+
+def kind_of_span(span: Span) -> Kind:
+    """What a span stands for; most of a trace is transport and stands for nothing here."""
+    work = span.attributes.get("gen_ai.operation.name")
+    kind = span.attributes.get("openinference.span.kind")
+    if work == "invoke_agent" or kind == "AGENT":
+        return "agent"
+    if work == "execute_tool" or kind == "TOOL":
+        return "tool"
+    if work in _MODEL_WORK or kind == "LLM":
+        return "model"
+    has_messages = any(mark in span.attributes for mark in _MODEL_MARKS)
+    return "model" if has_messages or isinstance(span.attributes.get("llm"), dict) else ""
+
+
+def conversations(spans: Sequence[Span], notes: Notes) -> list[Conversation]:
+    """The conversations that the spans tell of, in the order of time."""
+    tree = _Tree(spans)
+    visits: dict[tuple[str, str], Visit] = {}
+    for span in sorted(spans, key=lambda span: (span.start_ms, -span.end_ms)):
+        kind, around = kind_of_span(span), tree.around(span)
+        if kind not in ("model", "tool") or (kind == "model" and around.nearest == "model"):
+            continue
+        if around.is_in_tool:
+            notes.refuse("a step inside of a tool, such as an agent that is called as one", span.place)
+            continue
+        call = tree.call(span, notes) if kind == "model" else None
+        if kind == "tool" or call:
+            top = around.top
+            visit = visits.setdefault((span.trace_id, top.span_id if top else ""), Visit(top))
+            visit.conversation = visit.conversation or _text(span, *_CONVERSATION) or around.conversation
+            visit.steps.append(Step(span, around.agent or _text(span, *_AGENT), call))
+    found: dict[str, Conversation] = {}
+    for visit in sorted(visits.values(), key=lambda visit: visit.start_ms):
+        key = visit.conversation or visit.steps[0].span.trace_id
+        found.setdefault(key, Conversation(key, [])).visits.append(visit)
+    return list(found.values())
+
+
+@dataclass(frozen=True, slots=True)
+class _Around:
+    """What stands around a span: the nearest span that means something, the outermost agent, and two names."""
+
+    nearest: Kind = ""
+    is_in_tool: bool = False
+    top: Span | None = None
+    agent: str = ""
+    conversation: str = ""
+
+    def inside(self, span: Span) -> _Around:
+        """The same for a span inside of `span`, around which this is."""
+        kind = kind_of_span(span)
+        is_agent = kind == "agent"
+        return _Around(
+            nearest=kind or self.nearest,
+            is_in_tool=self.is_in_tool or kind == "tool",
+            top=self.top or (span if is_agent else None),
+            agent=(_text(span, *_AGENT) if is_agent else "") or self.agent,
+            conversation=_text(span, *_CONVERSATION) or self.conversation,
+        )
+
+
+class _Tree:
+    """Which span stands inside of which; a file may leave out parents, and a hostile one may make circles."""
+
+    def __init__(self, spans: Sequence[Span]) -> None:
+        self._by_id = {(span.trace_id, span.span_id): span for span in spans}
+        self._inside: dict[tuple[str, str], list[Span]] = {}
+        self._around: dict[tuple[str, str], _Around] = {}
+        for span in spans:
+            if span.parent_id:
+                self._inside.setdefault((span.trace_id, span.parent_id), []).append(span)
+
+    def around(self, span: Span) -> _Around:
+        """What stands around a span; known for every span that was passed on the way, so that depth costs nothing."""
+        path: list[Span] = []
+        seen: set[str] = set()
+        here: Span | None = span
+        while here is not None and here.span_id not in seen and (here.trace_id, here.span_id) not in self._around:
+            seen.add(here.span_id)
+            path.append(here)
+            here = self._by_id.get((here.trace_id, here.parent_id)) if here.parent_id else None
+        found = self._around.get((here.trace_id, here.span_id), _Around()) if here else _Around()
+        found = found.inside(here) if here and here.span_id not in seen else found
+        for step in reversed(path):
+            self._around[step.trace_id, step.span_id] = found
+            found = found.inside(step)
+        return self._around[span.trace_id, span.span_id]
+
+    def call(self, span: Span, notes: Notes) -> ModelCall | None:
+        """The messages of a model call: its own, or else those of a model call right inside of it."""
+        waiting, seen = deque([span]), {span.span_id}
+        while waiting:
+            inner = waiting.popleft()
+            found = model_call(inner, notes) if kind_of_span(inner) == "model" else None
+            if found and (found.told or found.said):
+                return found
+            for child in self._inside.get((inner.trace_id, inner.span_id), ()):
+                if child.span_id not in seen and kind_of_span(child) in ("model", ""):
+                    seen.add(child.span_id)
+                    waiting.append(child)
+        return None
+
+
+def _text(span: Span, *keys: str) -> str:
+    found: Any = next((span.attributes[key] for key in keys if span.attributes.get(key)), "")
+    return found if isinstance(found, str) else ""

@@ -1,0 +1,201 @@
+"""A run as OpenTelemetry traces (OTLP JSON, GenAI conventions): one for each turn, its model calls and tools inside.
+
+The trials' own dates are not stored, so times count from 1970. Each model call is told only what is new since the one
+before it. Scores are events as the conventions have them, and stand in a note of ours. Costs and changes of state have
+no attribute and are left out.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from hashlib import sha256
+from typing import Any
+
+from evaldesk.formats.otel.trace_turns import EVALUATION, NOTE
+from evaldesk.model import Event, Score, TrialResult, TurnRecord
+from evaldesk.model.json_text import json_or_text
+from evaldesk.reading.json_text import to_text
+from evaldesk.transcripts.recorded import RecordedRun
+from evaldesk.transcripts.recorded_sessions import session_note
+
+_GAP_MS = 1000.0
+_STEP_MS = 0.001
+"""Spans of one trace begin at least this far apart, so that their order shows in their times."""
+
+
+def write_traces(run: RecordedRun) -> bytes:
+    """The bytes of the file. Raises FormatError for what JSON cannot hold."""
+    spans: list[dict[str, Any]] = []
+    start_ms = 0.0
+    for result in run.results:
+        case_id = run.cases[result.case_index].id
+        name = f"{case_id}#{result.trial_index}" if result.trial_index else case_id
+        # One after the other, so that the trials come back in this order.
+        start_ms = _add_trial(spans, run, result, name, start_ms)
+    resource = {"attributes": _pairs({"service.name": run.agent})}
+    whole = {"resourceSpans": [{"resource": resource, "scopeSpans": [{"scope": {"name": "evaldesk"}, "spans": spans}]}]}
+    return to_text(whole, {}, run.name)
+
+
+def _add_trial(
+    spans: list[dict[str, Any]], run: RecordedRun, result: TrialResult, conversation: str, start_ms: float
+) -> float:
+    """Add the spans of a trial; gives the time at which the next may begin."""
+    last = len(result.transcript.turns) - 1
+    for number, turn in enumerate(result.transcript.turns):
+        trace = _Trace(run, conversation, sha256(f"{run.name}\0{conversation}\0{number}".encode()).hexdigest()[:32])
+        top, *inner = trace.spans_of(turn, start_ms)
+        if number == 0:
+            top["attributes"] += _pairs({NOTE: json.dumps(session_note(run, result), ensure_ascii=False)})
+        if number == last:
+            top["events"] = [_evaluation(score, top["endTimeUnixNano"]) for score in result.scores]
+        spans += (top, *inner)
+        start_ms = trace.now_ms + _GAP_MS
+    return start_ms
+
+
+def _evaluation(score: Score, at: str) -> dict[str, Any]:
+    label = None if score.passed is None else "pass" if score.passed else "fail"
+    attributes = {
+        "gen_ai.evaluation.name": score.metric,
+        "gen_ai.evaluation.score.value": score.value,
+        "gen_ai.evaluation.score.label": label,
+        "gen_ai.evaluation.explanation": score.reason or None,
+    }
+    return {"name": EVALUATION, "timeUnixNano": at, "attributes": _pairs(attributes)}
+
+
+@dataclass(slots=True)
+class _Trace:
+    """The trace of one turn while its events go by."""
+
+    run: RecordedRun
+    conversation: str
+    trace_id: str
+    now_ms: float = 0.0
+    told: list[dict[str, Any]] = field(default_factory=list)
+    said: list[Event] = field(default_factory=list)
+    spans: list[dict[str, Any]] = field(default_factory=list)
+
+    def spans_of(self, turn: TurnRecord, start_ms: float) -> list[dict[str, Any]]:
+        self.now_ms = start_ms
+        for event in turn.events:
+            self._add(event, start_ms + event.at_ms)
+        self._end_reply()
+        self._end_told()
+        author = next((event.author for event in turn.events if event.kind in ("agent_message", "tool_call")), "")
+        author = author or self.run.agent
+        top = self._span(f"invoke_agent {author}".rstrip(), start_ms, self.now_ms, "")
+        top["attributes"] += _pairs({"gen_ai.operation.name": "invoke_agent", "gen_ai.agent.name": author})
+        if turn.error:
+            top["status"] = {"code": 2, "message": turn.error.message}
+        for span in self.spans:
+            span["parentSpanId"] = top["spanId"]
+        return [top, *self.spans]
+
+    def _add(self, event: Event, at_ms: float) -> None:
+        is_reply = event.kind in ("usage", "agent_message", "tool_call") or event.author == "thought"
+        if self.said and (not is_reply or event.kind == "usage" or event.at_ms != self.said[-1].at_ms):
+            self._end_reply()
+        if is_reply:
+            self.said.append(event)
+            self.now_ms = max(self.now_ms, at_ms)
+        elif event.kind == "user_message" or (event.kind == "log" and event.author == "system"):
+            role = "user" if event.kind == "user_message" else "system"
+            self.told.append({"role": role, "parts": [{"type": "text", "content": event.text}]})
+        elif event.kind == "tool_result" and event.call:
+            self._add_result(event, at_ms)
+
+    def _add_result(self, event: Event, at_ms: float) -> None:
+        if event.call is None or (event.duration_ms is None and not event.is_error):
+            call_id = event.call.id if event.call else None
+            part = {"type": "tool_call_response", "id": call_id, "response": event.result}
+            self.told.append({"role": "tool", "parts": [part]})
+            return
+        start_ms = max(self.now_ms, at_ms - (event.duration_ms or 0.0))
+        self.now_ms = max(start_ms, at_ms)
+        span = self._span(f"execute_tool {event.call.name}", start_ms, self.now_ms, "tool")
+        span["attributes"] += _pairs(
+            {
+                "gen_ai.operation.name": "execute_tool",
+                "gen_ai.tool.name": event.call.name,
+                "gen_ai.tool.call.id": event.call.id,
+                "gen_ai.tool.call.arguments": json.dumps(event.call.args, ensure_ascii=False),
+                "gen_ai.tool.call.result": json_or_text(event.result),
+            }
+        )
+        if event.is_error:
+            span["status"] = {"code": 2, "message": "the tool failed"}
+        self.spans.append(span)
+
+    def _end_reply(self) -> None:
+        """Close the model call whose reply has been said."""
+        if self.said:
+            self._add_model_call(self.said)
+            self.told, self.said = [], []
+
+    def _end_told(self) -> None:
+        """What the model was told and never answered."""
+        if self.told:
+            self._add_model_call([])
+
+    def _add_model_call(self, said: Sequence[Event]) -> None:
+        usage = next((event.usage for event in said if event.usage), None)
+        begun = self.spans[-1]["startTimeUnixNano"] if self.spans else "0"
+        last_ms = int(begun) / 1e6 + _STEP_MS if self.spans else 0.0
+        start_ms = max(last_ms, self.now_ms - (usage.duration_ms if usage else 0.0))
+        self.now_ms = max(self.now_ms, start_ms)
+        model = usage.model if usage else self.run.model
+        span = self._span(f"chat {model or ''}".rstrip(), start_ms, self.now_ms, "chat")
+        span["attributes"] += _pairs(
+            {
+                "gen_ai.operation.name": "chat",
+                "gen_ai.request.model": model,
+                "gen_ai.usage.input_tokens": usage.tokens_in if usage else None,
+                "gen_ai.usage.output_tokens": usage.tokens_out if usage else None,
+                "gen_ai.input.messages": json.dumps(self.told, ensure_ascii=False) if self.told else None,
+                "gen_ai.output.messages": json.dumps([_reply(said)], ensure_ascii=False) if _parts(said) else None,
+            }
+        )
+        self.spans.append(span)
+
+    def _span(self, name: str, start_ms: float, end_ms: float, kind: str) -> dict[str, Any]:
+        span_id = sha256(f"{self.trace_id}{kind}{len(self.spans)}".encode()).hexdigest()[:16]
+        return {
+            "traceId": self.trace_id,
+            "spanId": span_id,
+            "name": name,
+            "startTimeUnixNano": str(round(start_ms * 1e6)),
+            "endTimeUnixNano": str(round(end_ms * 1e6)),
+            "attributes": _pairs({"gen_ai.conversation.id": self.conversation}),
+        }
+
+
+def _reply(said: Sequence[Event]) -> dict[str, Any]:
+    return {"role": "assistant", "parts": _parts(said)}
+
+
+def _parts(said: Sequence[Event]) -> list[dict[str, Any]]:
+    parts: list[dict[str, Any]] = []
+    for event in said:
+        if event.kind == "log":
+            parts.append({"type": "reasoning", "content": event.text})
+        elif event.kind == "agent_message":
+            parts.append({"type": "text", "content": event.text})
+        elif event.call:
+            arguments = event.call.extra.get("raw_args", event.call.args)
+            parts.append({"type": "tool_call", "id": event.call.id, "name": event.call.name, "arguments": arguments})
+    return parts
+
+
+def _pairs(attributes: dict[str, Any]) -> list[dict[str, Any]]:
+    """Attributes as OTLP wraps them; those that are None are left out."""
+    return [{"key": key, "value": _value(value)} for key, value in attributes.items() if value is not None]
+
+
+def _value(value: Any) -> dict[str, Any]:
+    if isinstance(value, float):
+        return {"doubleValue": value}
+    return {"intValue": str(value)} if isinstance(value, int) else {"stringValue": value}

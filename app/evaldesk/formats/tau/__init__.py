@@ -1,0 +1,1 @@
+"""Tasks and results of tau-bench and tau2-bench."""

@@ -1,0 +1,181 @@
+"""The format "tau-bench": results of tau-bench (the first one), several trials of each task with every message.
+
+A list of `{task_id, trial, reward, info: {task, reward_info, ...}, traj: [messages]}`. (sierra-research/tau-bench)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from evaldesk.formats.exchange import Imported, ReadOnly
+from evaldesk.formats.import_words import counted
+from evaldesk.model import Case, Criterion, ErrorRecord, EvalSet, Score, SessionInit, TrialResult
+from evaldesk.reading.notes import Notes
+from evaldesk.reading.sniffing import peek
+from evaldesk.reading.strict_json import MAX_RECORDED_BYTES, Place, parse_json
+from evaldesk.reading.values import ABSENT, read_list, read_mapping, read_optional_mapping, read_optional_text, wanted
+from evaldesk.transcripts.chat_messages import read_chat
+from evaldesk.transcripts.messages import Message, turns_of
+from evaldesk.transcripts.recorded import RecordedRun, file_stem, recorded_score, recorded_trial, trial_places
+
+REWARD = Criterion("reward", 1.0)
+_ALMOST = 1e-6
+"""tau-bench calls a trial a success when its reward is this near to 1."""
+
+
+class TauBench(ReadOnly):
+    """The format "tau-bench"."""
+
+    title = "tau-bench results"
+    suffixes = (".json",)
+    instead = "write an eval set as tau2"
+
+    @staticmethod
+    def recognises(data: bytes, source: str) -> bool:
+        """Whether this is a list of runs, each with a task id and a trajectory."""
+        whole = peek(data).whole
+        first = whole[0] if isinstance(whole, list) and whole else None
+        return isinstance(first, dict) and "task_id" in first and bool({"traj", "reward"} & set(first))
+
+    @staticmethod
+    def read(data: bytes, *, source: str) -> Imported:
+        """One run with a case for each task. Raises FormatError."""
+        document = parse_json(data, source=source, max_bytes=MAX_RECORDED_BYTES)
+        rows = read_list(Place(document), document.value, read_trial_row)
+        return _imported(Place(document), rows, file_stem(source))
+
+
+def reward_value(place: Place, raw: Any) -> float | None:
+    """A reward, with what tau-bench takes for 1 made 1; None for null. Raises FormatError."""
+    if raw is None:
+        return None
+    if isinstance(raw, bool) or not isinstance(raw, int | float) or abs(raw) > 1e9:
+        raise wanted(place, raw, "a number")
+    return 1.0 if abs(raw - 1) <= _ALMOST else float(raw)
+
+
+def scenario_case(case_id: str, plan: str, user_id: str, extra: dict[str, Any]) -> Case:
+    """A case that a simulated user plays by `plan`; tau-bench leaves the first message to him too."""
+    session = SessionInit(user_id=user_id) if user_id else None
+    return Case(
+        case_id,
+        scenario={"starting_prompt": "", "conversation_plan": plan},
+        initial_session=session,
+        extra=extra,
+    )
+
+
+def read_trial_row(place: Place, raw: Any) -> dict[str, Any]:
+    """An object with a `task_id` and perhaps the number of a `trial`. Raises FormatError."""
+    row = read_mapping(place, raw)
+    key = row.get("task_id", ABSENT)
+    if isinstance(key, bool) or not isinstance(key, int | str):
+        raise wanted(place.at("task_id"), key, "a number or a string")
+    trial = row.get("trial")
+    if trial is not None and (isinstance(trial, bool) or not isinstance(trial, int)):
+        raise wanted(place.at("trial"), trial, "a whole number")
+    return row
+
+
+def _imported(place: Place, rows: Sequence[dict[str, Any]], name: str) -> Imported:
+    notes = Notes()
+    places = trial_places([(str(row["task_id"]), row.get("trial")) for row in rows])
+    cases = _cases(place, rows, notes)
+    results: list[TrialResult] = []
+    for index, (row, trial) in enumerate(zip(rows, places, strict=True)):
+        if trial is None:
+            notes.refuse("a second run of the same trial of a task", place.at(index))
+        else:
+            results.append(_result(place.at(index), row, trial, notes))
+    run = RecordedRun(name, name, cases, tuple(results), (REWARD,))
+    understood, kept = _understood(run), _kept(cases)
+    return Imported("tau-bench", EvalSet(name, cases=cases), (run,), understood, kept, notes.sentences)
+
+
+def _cases(place: Place, rows: Sequence[dict[str, Any]], notes: Notes) -> tuple[Case, ...]:
+    """A case for each task, in the order of first appearance; a trial that broke may lack its task."""
+    found: dict[str, Case] = {}
+    for index, row in enumerate(rows):
+        key = str(row["task_id"])
+        if key not in found or not (found[key].scenario or {}).get("conversation_plan"):
+            found[key] = _case(place.at(index), row, notes)
+    return tuple(found.values())
+
+
+def _understood(run: RecordedRun) -> tuple[str, ...]:
+    said = "A trial passes when its reward is 1."
+    n_errored = sum(result.status == "errored" for result in run.results)
+    if not n_errored:
+        return (said,)
+    return said, f"{counted(n_errored, 'trial')} ended in an error; tau-bench itself counts them as failures."
+
+
+def _kept(cases: Sequence[Case]) -> tuple[str, ...]:
+    if not any("actions" in case.extra for case in cases):
+        return ()
+    return ("The reference actions are not asserted: they are one way to the right database, not the only one.",)
+
+
+def _case(place: Place, row: dict[str, Any], notes: Notes) -> Case:
+    at = place.at("info", "task")
+    task = read_optional_mapping(at, _info(place, row).get("task")) or {}
+    plan = read_optional_text(at.at("instruction"), task.get("instruction")) or ""
+    user_id = read_optional_text(at.at("user_id"), task.get("user_id")) or ""
+    return scenario_case(str(row["task_id"]), plan, user_id, notes.unknown(at, task, ("instruction", "user_id")))
+
+
+def _result(place: Place, row: dict[str, Any], trial: tuple[int, int], notes: Notes) -> TrialResult:
+    info = _info(place, row)
+    messages = read_chat(place.at("traj"), row.get("traj", ABSENT), notes)
+    error = _error(info)
+    scores = () if error else (_score(place, row, info),)
+    return recorded_trial(
+        trial,
+        turns_of(messages, error),
+        scores=scores,
+        criteria=(REWARD,),
+        error=error,
+        stop_reason=_stop_reason(messages, info, error),
+    )
+
+
+def _score(place: Place, row: dict[str, Any], info: dict[str, Any]) -> Score:
+    value = reward_value(place.at("reward"), row.get("reward"))
+    found = info.get("reward_info")
+    rewarded = found.get("info") if isinstance(found, dict) else None
+    rest = {key: item for key, item in info.items() if key not in ("task", "reward_info")}
+    details = {**rest, **(rewarded if isinstance(rewarded, dict) else {})}
+    return recorded_score(REWARD, value, _reason(value, found, details), details)
+
+
+def _reason(value: float | None, found: Any, details: dict[str, Any]) -> str:
+    if value == 1:
+        return "The database and what was said are as they should be."
+    if found is None:
+        return "The trial reached the limit of steps before it was judged."
+    if details.get("r_actions") == 0:
+        return "The database differs from that of the reference actions."
+    outputs = details.get("outputs")
+    missing = [word for word, is_said in outputs.items() if not is_said] if isinstance(outputs, dict) else []
+    return f"Not said: {', '.join(missing)}." if missing else "tau-bench gives no reason."
+
+
+def _error(info: dict[str, Any]) -> ErrorRecord | None:
+    message = info.get("error")
+    if not message:
+        return None
+    trace = info.get("traceback")
+    return ErrorRecord("recorded", str(message)[:2000], trace if isinstance(trace, str) else "")
+
+
+def _stop_reason(messages: Sequence[Message], info: dict[str, Any], error: ErrorRecord | None) -> str:
+    if error:
+        return "error"
+    if messages and messages[-1].is_farewell:
+        return "user_stop"
+    return "max_steps" if info.get("reward_info") is None else "agent_stop"
+
+
+def _info(place: Place, row: dict[str, Any]) -> dict[str, Any]:
+    return read_optional_mapping(place.at("info"), row.get("info")) or {}

@@ -1,0 +1,80 @@
+"""Who is told, while they last, what model calls go through: the trial, and the turn that makes them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Protocol, TypeAlias
+
+from evaldesk.llm.failures import ModelFailure
+
+
+@dataclass(frozen=True, slots=True)
+class RetryWait:
+    """A pause of `seconds`, `until` another attempt: `n_tried` have failed, the last one with `failure`."""
+
+    failure: ModelFailure
+    n_tried: int
+    n_attempts: int
+    until: datetime
+    seconds: float = 0.0
+
+    @property
+    def why(self) -> str:
+        """What happened, in a word or two."""
+        return "rate-limited" if self.failure.kind == "rate_limit" else self.failure.kind.replace("_", " ")
+
+    def sentence(self) -> str:
+        """`rate-limited until 12:03:05, then attempt 2 of 5: …`, in local time."""
+        until = self.until.astimezone().strftime("%H:%M:%S")
+        return (
+            f"{self.why} until {until}, then attempt {self.n_tried + 1} of {self.n_attempts}: {self.failure.sentence}"
+        )
+
+
+OnRetryWait: TypeAlias = Callable[[RetryWait], object]
+
+
+class TurnListener(Protocol):
+    """A turn that is being played; told in whatever thread the call is made."""
+
+    @property
+    def n_retries(self) -> int | None:
+        """How often the turn's run wants a failed attempt to be made again; None leaves it to who makes the call."""
+
+    def waits(self, wait: RetryWait, *, is_counted: bool) -> None:
+        """A call pauses; `is_counted` where its own usage will tell the attempts."""
+
+    def was_cached(self) -> None:
+        """A call, whose usage cannot tell it, was answered from a cache."""
+
+
+# Told of every wait of the trial that is current, as it begins.
+CURRENT_LISTENER: ContextVar[OnRetryWait | None] = ContextVar("current_listener", default=None)
+CURRENT_TURN: ContextVar[TurnListener | None] = ContextVar("current_turn", default=None)
+
+
+def notifier(*, is_counted: bool) -> OnRetryWait:
+    """What to call with each wait of a model call that is made here."""
+    listener, turn = CURRENT_LISTENER.get(), CURRENT_TURN.get()
+
+    def notify(wait: RetryWait) -> None:
+        if listener:
+            listener(wait)
+        if turn:
+            turn.waits(wait, is_counted=is_counted)
+
+    return notify
+
+
+@contextmanager
+def muted() -> Iterator[None]:
+    """Let the clients inside of a call, which is watched itself, go unwatched."""
+    token = CURRENT_TURN.set(None)
+    try:
+        yield
+    finally:
+        CURRENT_TURN.reset(token)

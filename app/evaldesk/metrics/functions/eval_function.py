@@ -1,0 +1,304 @@
+"""`EvalFunction`: a function of the user as a metric. (reference/osmosis.md 2)
+
+A criterion with the option `function` is one, whatever its name. That option comes from the command line, a criteria
+file or `evaldesk.toml`, never from a browser: it is what reaches an import, in the worker.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import inspect
+import math
+from collections.abc import Mapping, Sequence
+from copy import deepcopy
+from dataclasses import dataclass
+from types import SimpleNamespace
+from typing import Any, Literal, cast
+
+import msgspec
+
+from evaldesk.errors import MetricError, NotFoundError, UsageError
+from evaldesk.metrics.functions.loading import Function, Mode, load_function, mode_of
+from evaldesk.metrics.metric import Metric, MetricInfo
+from evaldesk.model import (
+    Case,
+    Criterion,
+    Event,
+    JsonObject,
+    JsonValue,
+    Score,
+    ToolCall,
+    Transcript,
+    TurnRecord,
+    plain_number,
+)
+from evaldesk.model.chat import chat_messages
+from evaldesk.wire import plain
+
+FUNCTION_OPTION = "function"
+_OPTIONS = (FUNCTION_OPTION, "root", "compat", "low", "high", "description")
+
+
+@dataclass(frozen=True, slots=True)
+class EvalFunction:
+    """Calls `function`, a `module:attr` found from `root`, and takes what it returns for the value of the trial.
+
+    A value is any finite number unless `low` and `high` bound it. What the function raises, None, NaN and infinity
+    are errors; with `compat = "osmosis"` each of them counts as 0, as Osmosis has it, and the reason says so.
+    """
+
+    name: str
+    function: str
+    root: str = ""
+    compat: Literal["", "osmosis"] = ""
+    low: float | None = None
+    high: float | None = None
+    description: str = ""
+    threshold: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.low is not None and self.high is not None and not self.low < self.high:
+            raise UsageError(f"low must lie under high, got {self.low:g} and {self.high:g}")
+
+    @property
+    def info(self) -> MetricInfo:
+        """What is known of the function without importing it."""
+        return MetricInfo(
+            self.name,
+            self.name,
+            self.description or f"What {self.function} says of the trial.",
+            low=-math.inf if self.low is None else self.low,
+            high=math.inf if self.high is None else self.high,
+        )
+
+    async def score(self, transcript: Transcript, case: Case) -> list[Score]:
+        """What the function says. Raises MetricError, and whatever the function raises."""
+        if not self.compat:
+            return await self._scores(transcript, case)
+        try:
+            return await self._scores(transcript, case)
+        except (Exception, SystemExit) as error:
+            said = f"{type(error).__name__}: {error}"
+            reason = f"Counted as 0, as Osmosis does: {said}."
+            return [Score(self.name, 0.0, reason=reason, details={"osmosis": plain(said)})]
+
+    async def _scores(self, transcript: Transcript, case: Case) -> list[Score]:
+        function = load_function(self.function, self.root)
+        mode = mode_of(function)
+        if mode == "adk":
+            found = await _called(function, adk_arguments(transcript, case, self.name, self.threshold))
+            return adk_scores(self.name, found, len(transcript.turns))
+        is_osmosis = bool(self.compat)
+        found = await _called(function, arguments_of(mode, function, transcript, case, is_osmosis=is_osmosis))
+        if isinstance(found, Score):
+            return [found]
+        if isinstance(found, list) and found and all(isinstance(item, Score) for item in found):
+            return found
+        return [self._score(_number(found))]
+
+    def _score(self, value: float) -> Score:
+        return Score(self.name, value, reason=f"{self.function} gave {value:g}.")
+
+
+def build_function(criterion: Criterion) -> Metric:
+    """The function that the criterion names, not imported yet. Raises UsageError naming the option at fault."""
+    for option in criterion.options:
+        if option not in _OPTIONS:
+            unknown = NotFoundError.among(f"option of {criterion.metric}", option, _OPTIONS)
+            unknown.field = f"{criterion.metric}.{option}"
+            raise unknown
+    given = {**criterion.options, "name": criterion.metric, "threshold": criterion.threshold}
+    try:
+        return cast("Metric", msgspec.convert(given, EvalFunction))
+    except (msgspec.ValidationError, UsageError) as error:
+        raise UsageError(f"{criterion.metric}: {error}", field=criterion.metric) from error
+
+
+def is_function(criterion: Criterion) -> bool:
+    """Whether the criterion names a function of the user."""
+    return FUNCTION_OPTION in criterion.options
+
+
+def load_function_of(criterion: Criterion) -> None:
+    """Import the function that the criterion names, before anything is spent on the trial it is to score.
+
+    Raises MetricError when it cannot be called as one, and whatever its import raises.
+    """
+    options = criterion.options
+    mode_of(load_function(str(options[FUNCTION_OPTION]), str(options.get("root", ""))))
+
+
+def function_options(function: str, **options: Any) -> JsonObject:
+    """The options of a criterion that calls `function`; those that are empty are left out."""
+    found: Mapping[str, Any] = {FUNCTION_OPTION: function, **options}
+    return {name: value for name, value in found.items() if value not in (None, "")}
+
+
+async def _called(function: Function, arguments: Mapping[str, Any]) -> object:
+    found = function(**arguments)
+    return await found if inspect.isawaitable(found) else found
+
+
+def _number(found: object) -> float:
+    number = plain_number(found)
+    if isinstance(number, bool | int | float) and math.isfinite(number):
+        return float(number)
+    said = f"{found!r:.80}" if isinstance(number, int | float) or found is None else type(found).__name__
+    raise MetricError(f"the function returned {said}; wanted true, false or a finite number")
+
+
+OWN_KEY_PREFIX = "$"
+"""Keys of `extra` that start so are what a format keeps for itself."""
+
+
+def arguments_of(
+    mode: Mode, function: Function, transcript: Transcript, case: Case, *, is_osmosis: bool
+) -> dict[str, Any]:
+    """The arguments by name; those that the function does not take are left out, unless Osmosis would pass them."""
+    row = row_of(case)
+    truth = row["ground_truth"]
+    messages = messages_of(transcript, row)
+    if mode == "trial":
+        own = {"transcript": transcript, "case": case, "state": deepcopy(dict(transcript.final_state))}
+        return _taken(function, {**own, "messages": messages, "ground_truth": truth, "extra_info": row})
+    if mode == "messages":
+        found = {"messages": messages, "ground_truth": truth, "metadata": row}
+    else:
+        said = stale_solution(messages) if is_osmosis else solution(transcript)
+        found = {"solution_str": said, "ground_truth": truth, "extra_info": row}
+    return found if is_osmosis else _taken(function, found)
+
+
+def row_of(case: Case) -> dict[str, Any]:
+    """The row of an Osmosis data set that the case is: prompts, ground truth and every other column.
+
+    What the case does not say is taken from its turns: the first query, and the last reference answer.
+    """
+    columns = {key: deepcopy(value) for key, value in case.extra.items() if not key.startswith(OWN_KEY_PREFIX)}
+    references = [turn.expected.reference for turn in case.turns if turn.expected.reference is not None]
+    said = {
+        "system_prompt": "",
+        "user_prompt": case.turns[0].query if case.turns else "",
+        "ground_truth": references[-1] if references else "",
+    }
+    return {**said, **columns}
+
+
+def messages_of(transcript: Transcript, row: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The conversation as chat messages in OpenAI's shape, with the row's system prompt first where it has one."""
+    system = [{"role": "system", "content": row["system_prompt"]}] if row["system_prompt"] else []
+    return [*system, *(dict(message) for message in chat_messages(transcript.turns))]
+
+
+def solution(transcript: Transcript) -> str:
+    """The agent's answer in its last turn; empty when that turn has none."""
+    return transcript.turns[-1].answer if transcript.turns else ""
+
+
+def stale_solution(messages: list[dict[str, Any]]) -> str:
+    """The last text of the agent wherever it stands, which is what Osmosis scores when a turn broke off."""
+    texts = [message.get("content") for message in messages if message["role"] == "assistant"]
+    return next((str(text) for text in reversed(texts) if text is not None), "")
+
+
+def _taken(function: Function, arguments: dict[str, Any]) -> dict[str, Any]:
+    parameters = inspect.signature(function).parameters
+    if any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values()):
+        return arguments
+    return {name: value for name, value in arguments.items() if name in parameters}
+
+
+_MODULES = {
+    "EvalMetric": "google.adk.evaluation.eval_metrics",
+    "Invocation": "google.adk.evaluation.eval_case",
+    "ConversationScenario": "google.adk.evaluation.conversation_scenarios",
+}
+
+
+def adk_arguments(transcript: Transcript, case: Case, name: str, threshold: float | None) -> dict[str, Any]:
+    """The arguments of a function whose first parameter is `eval_metric`, by name."""
+    asked = [_actual(index, turn) for index, turn in enumerate(transcript.turns)]
+    expected = [
+        _invocation(index, turn.query, turn.expected.reference, _calls(turn.expected.tool_calls or ()))
+        for index, turn in enumerate(case.turns)
+    ]
+    return {
+        "eval_metric": _made("EvalMetric", {"metric_name": name, "threshold": threshold}),
+        "actual_invocations": [_made("Invocation", item) for item in asked],
+        "expected_invocations": [_made("Invocation", item) for item in expected] or None,
+        "conversation_scenario": _made("ConversationScenario", case.scenario) if case.scenario else None,
+    }
+
+
+def adk_scores(name: str, found: object, n_turns: int) -> list[Score]:
+    """The scores of an EvaluationResult: one for each turn, and the overall one. Raises MetricError."""
+    if not hasattr(found, "overall_score"):
+        raise MetricError(f"the function returned {type(found).__name__}; wanted an EvaluationResult")
+    by_turn = list(getattr(found, "per_invocation_results", None) or ())
+    if by_turn and len(by_turn) != n_turns:
+        raise MetricError(f"the function gave {len(by_turn)} results for {n_turns} turns; ADK wants one for each")
+    scores = [_score(name, getattr(result, "score", None), index) for index, result in enumerate(by_turn)]
+    return [*scores, _score(name, getattr(found, "overall_score", None), None)]
+
+
+def _score(name: str, value: object, turn: int | None) -> Score:
+    if value is None:
+        return Score(name, turn=turn, reason="The function evaluated nothing here.")
+    number = plain_number(value)
+    if isinstance(number, bool) or not isinstance(number, int | float):
+        raise MetricError(f"the function gave a score of {type(value).__name__}; wanted a number")
+    return Score(name, float(number), turn, reason=f"The function gave {number:g}.")
+
+
+def _actual(index: int, turn: TurnRecord) -> JsonObject:
+    results: list[JsonValue] = [
+        _result(event, event.call) for event in turn.events if event.kind == "tool_result" and event.call
+    ]
+    said: list[JsonValue] = [[author, [{"text": text}]] for author, text in turn.intermediate]
+    steps: JsonObject = {**_calls(turn.tool_calls), "tool_responses": results, "intermediate_responses": said}
+    return _invocation(index, turn.query, turn.answer or None, steps)
+
+
+def _invocation(index: int, query: str, answer: str | None, steps: JsonObject) -> JsonObject:
+    return {
+        "invocation_id": f"turn-{index + 1}",
+        "user_content": {"role": "user", "parts": [{"text": query}]},
+        "final_response": None if answer is None else {"role": "model", "parts": [{"text": answer}]},
+        "intermediate_data": dict(steps),
+    }
+
+
+def _calls(calls: Sequence[ToolCall]) -> JsonObject:
+    return {
+        "tool_uses": [{"id": call.id, "name": call.name, "args": dict(call.args)} for call in calls],
+        "tool_responses": [],
+        "intermediate_responses": [],
+    }
+
+
+def _result(event: Event, call: ToolCall) -> dict[str, JsonValue]:
+    response: JsonValue = event.result if isinstance(event.result, dict) else {"result": event.result}
+    return {"id": call.id, "name": call.name, "response": response}
+
+
+def _made(kind: str, value: JsonObject) -> Any:
+    """`value` as ADK's class, or as a plain object where ADK is not installed."""
+    if not _has_adk():
+        return _plain(value)
+    module = importlib.import_module(_MODULES[kind])
+    return getattr(module, kind).model_validate(dict(value))
+
+
+def _has_adk() -> bool:
+    try:
+        return importlib.util.find_spec("google.adk.evaluation.eval_metrics") is not None
+    except (ImportError, ValueError):
+        return False
+
+
+def _plain(value: object) -> Any:
+    """Objects with the keys as attributes; the arguments and results of calls stay the dicts they are in ADK."""
+    if isinstance(value, Mapping):
+        found = {key: item if key in ("args", "response") else _plain(item) for key, item in value.items()}
+        return SimpleNamespace(**{"text": None, "function_call": None} | found if "text" in found else found)
+    return [_plain(item) for item in value] if isinstance(value, list) else value

@@ -1,0 +1,160 @@
+"""Whether a function of the user is where its name says, found by reading files and never by importing them.
+
+A run with a name that leads nowhere is refused before it costs anything. What only an import can tell is left to it.
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import sys
+from collections.abc import Iterable, Iterator
+from difflib import get_close_matches
+from importlib.machinery import ModuleSpec, PathFinder
+from pathlib import Path
+
+from evaldesk import paths
+from evaldesk.errors import MetricError, UsageError
+from evaldesk.metrics.functions.loading import PASSED, mode_by_names
+
+MAX_BYTES = 2_000_000
+
+
+def check_function(target: str, root: str, folder: Path) -> None:
+    """Look for `target`, a `module:attr`, in `root`, in `folder` and where Python looks.
+
+    Raises UsageError when there is no such module, when it is no Python, or when it defines no such name.
+    """
+    if paths.is_windows_path(target):
+        raise UsageError(
+            f"{target!r} is the path of a file; name the function as module:function, such as 'rewards:score', "
+            "and start Evaldesk in the folder of the module",
+            field="metric",
+        )
+    module, _, attribute = target.rpartition(":")
+    if not (module and attribute):
+        raise UsageError(
+            f"Invalid eval function path {target!r}. Expected format: 'module:function' (e.g., "
+            "'rewards:compute_reward')",
+            field="metric",
+        )
+    if module in sys.modules:
+        _check_loaded(getattr(sys.modules[module], attribute, None))
+        return
+    spec = _spec(module, [*filter(None, [root]), str(folder), *sys.path])
+    if spec is None:
+        places = " or ".join(dict.fromkeys(filter(None, [root, str(folder)])))
+        raise UsageError(
+            f"Cannot import module {module!r}: no {module.replace('.', '/')}.py in {places}", field="metric"
+        )
+    path = Path(spec.origin) if spec.origin and spec.origin.endswith(".py") else None
+    names = _names(path) if path else None
+    name = attribute.partition(".")[0]
+    if names is not None and name not in names:
+        nearest = get_close_matches(name, names, n=1)
+        hint = f"; did you mean {nearest[0]!r}?" if nearest else f". Available: {sorted(names)[:20]}"
+        raise UsageError(f"Module {module!r} has no attribute {name!r}{hint}", field="metric")
+    if path and names is not None:
+        _check_written(path, attribute)
+
+
+def _check_loaded(found: object) -> None:
+    if not callable(found):
+        return
+    try:
+        parameters = list(inspect.signature(found).parameters.values())
+    except (TypeError, ValueError):
+        return
+    plain = [each for each in parameters if each.kind not in (each.VAR_POSITIONAL, each.VAR_KEYWORD)]
+    if len(plain) == len(parameters) or plain[:1] == parameters[:1]:
+        _check_parameters([each.name for each in plain], [each.name for each in plain if each.default is each.empty])
+
+
+def _check_written(path: Path, name: str) -> None:
+    """Look at the parameters of a function that the file defines once, at its top and without a decorator."""
+    try:
+        body = ast.parse(path.read_bytes()).body
+    except (OSError, SyntaxError, ValueError, RecursionError, MemoryError):
+        return
+    found = [each for each in ast.walk(ast.Module(body, [])) if getattr(each, "name", "") == name]
+    written = found[0] if len(found) == 1 and found[0] in body else None
+    if not isinstance(written, ast.FunctionDef | ast.AsyncFunctionDef) or written.decorator_list:
+        return
+    given = written.args
+    ordered = [*given.posonlyargs, *given.args]
+    if not ordered and given.vararg:
+        return
+    n_needed = len(ordered) - len(given.defaults)
+    needed = [each.arg for each in ordered[:n_needed]]
+    needed += [each.arg for each, default in zip(given.kwonlyargs, given.kw_defaults, strict=True) if default is None]
+    _check_parameters([each.arg for each in (*ordered, *given.kwonlyargs)], needed)
+
+
+def _check_parameters(names: list[str], needed: list[str]) -> None:
+    """Raise UsageError when a function with these parameters is called as no eval function is."""
+    try:
+        mode = mode_by_names(names)
+    except MetricError as error:
+        raise UsageError(str(error), field="metric") from error
+    lacking = [name for name in needed if name not in PASSED[mode]]
+    if lacking:
+        raise UsageError(
+            f"the eval function needs {', '.join(lacking)}, which it is never given; it may have the parameters "
+            f"{', '.join(PASSED[mode])}",
+            field="metric",
+        )
+
+
+def _spec(module: str, places: list[str]) -> ModuleSpec | None:
+    """Where the module is; its parents are looked through and not imported."""
+    found: ModuleSpec | None = None
+    name = ""
+    search: list[str] | None = places
+    for part in module.split("."):
+        name = f"{name}.{part}" if name else part
+        if search is None:
+            return None
+        try:
+            found = PathFinder.find_spec(name, search)
+        except (ImportError, ValueError, OSError):
+            return None
+        if found is None:
+            return None
+        search = list(found.submodule_search_locations) if found.submodule_search_locations is not None else None
+    return found
+
+
+def _names(path: Path) -> set[str] | None:
+    """The names that the file defines at its top; None when only running it could tell. Raises UsageError."""
+    try:
+        source = path.read_bytes()
+        tree = ast.parse(source) if len(source) <= MAX_BYTES else None
+    except SyntaxError as error:
+        raise UsageError(f"{path}, line {error.lineno}: {error.msg}", field="metric") from error
+    except (OSError, ValueError, RecursionError, MemoryError):
+        return None
+    names = set(_defined(tree.body)) if tree else {"*"}
+    return None if names & {"*", "__getattr__"} else names
+
+
+def _defined(body: Iterable[ast.stmt]) -> Iterator[str]:
+    for statement in body:
+        if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            yield statement.name
+        elif isinstance(statement, ast.Import | ast.ImportFrom):
+            yield from ((alias.asname or alias.name.partition(".")[0]) for alias in statement.names)
+        elif isinstance(statement, ast.Assign | ast.AnnAssign | ast.AugAssign):
+            yield from (node.id for node in ast.walk(statement) if isinstance(node, ast.Name))
+        elif isinstance(statement, ast.Expr):
+            if _defines_by_hand(statement):
+                yield "*"
+        else:  # what stands in an if, a try, a loop or a with may be defined
+            yield from (node.id for node in ast.walk(statement) if isinstance(node, ast.Name))
+            inner = (node for node in ast.walk(statement) if isinstance(node, ast.stmt) and node is not statement)
+            yield from _defined(inner)
+
+
+def _defines_by_hand(statement: ast.stmt) -> bool:
+    """Whether the statement may define names: `globals().update(...)`, `exec(...)`."""
+    named = {node.id for node in ast.walk(statement) if isinstance(node, ast.Name)}
+    return bool(named & {"globals", "exec", "vars", "setattr", "locals"})

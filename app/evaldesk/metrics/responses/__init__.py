@@ -1,0 +1,1 @@
+"""Metrics of the answers of an agent."""

@@ -1,0 +1,44 @@
+"""Metrics of what the agent answered that need no reference: each answer, or the last one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Literal, TypeAlias
+
+from evaldesk.metrics.turn_scores import NOT_PLAYED, Judgement, whole_score
+from evaldesk.model import Case, Score, Transcript, TurnRecord
+
+Turns: TypeAlias = Literal["each", "last"]
+
+TURNS = (("each", "each answer"), ("last", "the last answer"))
+
+
+def score_answers(
+    metric: str, transcript: Transcript, case: Case, turns: Turns, judge: Callable[[TurnRecord], Judgement]
+) -> list[Score]:
+    """One score for each turn of the case or of the transcript, or for the last one, and their mean.
+
+    A turn that was never played scores 0.
+    """
+    n_turns = max(len(case.turns), len(transcript.turns))
+    scores = []
+    for index in range(n_turns) if turns == "each" else range(max(n_turns - 1, 0), n_turns):
+        if index < len(transcript.turns):
+            value, reason, details = judge(transcript.turns[index])
+            scores.append(Score(metric, value, index, reason=reason, details=details))
+        else:
+            scores.append(Score(metric, 0.0, index, reason=NOT_PLAYED))
+    if not scores:
+        return [Score(metric, reason="No turn was played.")]
+    return [*scores, whole_score(metric, scores)]
+
+
+def counted(count: float, noun: str) -> str:
+    """`1 tool call`, `2.5 tool calls`."""
+    text = f"{count:,.0f}" if count == int(count) else f"{count:,.1f}"
+    return f"{text} {noun}{'' if count == 1 else 's'}"
+
+
+def part_of(n: int, n_all: int, noun: str, one: str, many: str) -> str:
+    """`1 of 3 rubrics is met`, `2 of 3 rubrics are met`; `one` and `many` are what is said of one and of more."""
+    return f"{n:,} of {counted(n_all, noun)} {one if n == 1 else many}"

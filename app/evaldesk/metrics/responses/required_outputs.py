@@ -1,0 +1,94 @@
+"""`required_outputs`: what the agent has to tell the user somewhere in the conversation. (tau-bench's `outputs`)"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+from evaldesk.metrics.metric import MetricInfo
+from evaldesk.metrics.option import option
+from evaldesk.metrics.responses.answers import part_of
+from evaldesk.model import Case, JsonObject, Score, Transcript
+
+_MATCHES = (("token", "whole words and numbers"), ("substring", "any piece of text, as in tau-bench"))
+
+
+@dataclass(frozen=True, slots=True)
+class RequiredOutputs:
+    """Share of the required texts that the agent says to the user, in any turn.
+
+    Case and commas are left out on both sides, so that 1,234 says 1234. As a `token`, 5 is not said by 15, 5.50 or
+    A5; as a `substring` it is. Without the option, a case brings its own under `required_outputs`, `outputs`
+    (tau-bench) or `evaluation_criteria.communicate_info` (tau2) of its extra keys.
+    """
+
+    outputs: list[str] = option(
+        [],
+        "list",
+        "Texts",
+        "What has to be said, one a line; empty for what each case itself requires.",
+        example="refund of 54.04",
+    )
+    match: Literal["token", "substring"] = option(
+        "token", "choice", "Found as", "Whether a piece of a longer word or number counts.", choices=_MATCHES
+    )
+
+    info: ClassVar[MetricInfo] = MetricInfo(
+        "required_outputs", "Required outputs", "Share of the required texts that the agent says to the user."
+    )
+
+    def missing(self, case: Case) -> str | None:
+        """A case without a list of its own needs the option."""
+        return None if self._wanted(case) is not None else "The case does not say which texts are required."
+
+    def score(self, transcript: Transcript, case: Case) -> list[Score]:
+        """One score for the trial."""
+        wanted = self._wanted(case) or []
+        if len(transcript.turns) < len(case.turns):
+            return [Score(self.info.name, 0.0, reason=f"Turn {len(transcript.turns) + 1} was never played.")]
+        if not wanted:
+            return [Score(self.info.name, 1.0, reason="No text is required.")]
+        said = [text for text in wanted if self._is_said(text, transcript)]
+        silent = [text for text in wanted if text not in said]
+        kind = "whole tokens" if self.match == "token" else "substrings"
+        reason = f"{part_of(len(said), len(wanted), 'required text', 'is said', 'are said')}, as {kind}"
+        reason += f"; not said: {_listed(silent)}." if silent else "."
+        details: JsonObject = {"said": [*said], "silent": [*silent]}
+        return [Score(self.info.name, len(said) / len(wanted), reason=reason, details=details)]
+
+    def _wanted(self, case: Case) -> list[str] | None:
+        return self.outputs or case_outputs(case)
+
+    def _is_said(self, text: str, transcript: Transcript) -> bool:
+        wanted = _folded(text)
+        messages = (
+            _folded(event.text)
+            for turn in transcript.turns
+            for event in turn.events
+            if event.kind == "agent_message" and not event.is_partial
+        )
+        if self.match == "substring":
+            return any(wanted in message for message in messages)
+        token = re.compile(rf"(?<!\w)(?<![0-9]\.){re.escape(wanted)}(?!\w)(?!\.[0-9])")
+        return any(token.search(message) for message in messages)
+
+
+def case_outputs(case: Case) -> list[str] | None:
+    """The texts that the case itself requires; None when it does not say."""
+    criteria = case.extra.get("evaluation_criteria")
+    told = criteria.get("communicate_info") if isinstance(criteria, dict) else None
+    for found in (case.extra.get("required_outputs"), case.extra.get("outputs"), told):
+        if isinstance(found, list):
+            return [str(text) for text in found]
+    return None
+
+
+def _folded(text: str) -> str:
+    return text.replace(",", "").casefold().strip()
+
+
+def _listed(texts: Sequence[str]) -> str:
+    named = ", ".join(f"“{text[:60]}”" for text in texts[:3])
+    return f"{named} and {len(texts) - 3} more" if texts[3:] else named

@@ -1,0 +1,170 @@
+"""ROUGE through rouge-score, with ADK's way of cutting text into words. (reference/adk.md 2.1)"""
+
+from __future__ import annotations
+
+import re
+import sys
+import unicodedata
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cache, lru_cache
+from importlib.util import find_spec
+from types import ModuleType
+from typing import Any
+
+from evaldesk.errors import MetricError
+from evaldesk.gc_control import gc_paused
+
+MAX_CELLS = 4_000_000
+
+_HEAVY = {"nltk", "numpy", "scipy", "rouge_score"}
+
+_ASCII_WORD = re.compile(r"[a-z0-9]+")
+_CJK = re.compile("[\u4e00-\u9fff\u3040-\u30ff\uac00-\ud7af]")
+# Thai, Lao, Myanmar, Khmer: written without spaces; a word here is a letter with its marks.
+_UNSPACED = re.compile("[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff]")
+
+
+@dataclass(frozen=True, slots=True)
+class RougeScore:
+    """Precision, recall and F-measure with the counts of words they come from."""
+
+    precision: float
+    recall: float
+    fmeasure: float
+    n_expected: int
+    n_given: int
+    n_shared: int
+
+
+def preload() -> None:
+    """Import what ROUGE needs, for a process in which no other code runs yet.
+
+    Of nltk that is one stemmer, and of numpy nothing: rouge-score takes both along whole, and nltk takes scipy, for
+    what is not asked of it here. Without them it is 0.1 CPU seconds and 10 MB instead of 1.4 and 100.
+    """
+    if _HEAVY & set(sys.modules):
+        _scorer_class()
+        return
+    with gc_paused():
+        try:
+            with _only_parts():
+                score_rouge1("warm", "warm")
+        except (ImportError, AttributeError):  # another edition of nltk, whose parts do need the whole
+            score_rouge1("warm", "warm")
+
+
+@contextmanager
+def _only_parts() -> Iterator[None]:
+    """Let parts of nltk be imported without the whole, and an empty numpy.
+
+    Whatever was made of them is forgotten, so that an agent which imports one of the three gets a whole one.
+    """
+    for name in ("nltk", "nltk.stem"):
+        spec = find_spec(name)
+        bare = sys.modules[name] = ModuleType(name)
+        bare.__spec__, bare.__path__ = spec, list(spec.submodule_search_locations or ()) if spec else []
+    sys.modules["numpy"] = ModuleType("numpy")
+    try:
+        yield
+    finally:
+        for name in [name for name in sys.modules if name.partition(".")[0] in _HEAVY]:
+            del sys.modules[name]
+
+
+def rouge1(reference: str, candidate: str) -> float:
+    """F-measure of ROUGE-1 after stemming, 0 to 1, as ADK computes it; 0 when either text has no words."""
+    return score_rouge1(reference, candidate).fmeasure
+
+
+def score_rouge1(reference: str, candidate: str) -> RougeScore:
+    """ROUGE-1 of `candidate` against `reference`, with the counts behind it."""
+    return _score("rouge1", reference, candidate, len(rouge_tokens(reference)), len(rouge_tokens(candidate)))
+
+
+def score_rouge2(reference: str, candidate: str) -> RougeScore:
+    """ROUGE-2: the counts are of pairs of neighbouring words."""
+    n_expected, n_given = len(rouge_tokens(reference)), len(rouge_tokens(candidate))
+    return _score("rouge2", reference, candidate, max(n_expected - 1, 0), max(n_given - 1, 0))
+
+
+def score_rouge_l(reference: str, candidate: str) -> RougeScore:
+    """ROUGE-L: `n_shared` is the longest run of words that both have in the same order, gaps allowed.
+
+    Raises MetricError for texts so long that rouge-score's table of words by words would fill the memory.
+    """
+    n_expected, n_given = len(rouge_tokens(reference)), len(rouge_tokens(candidate))
+    if n_expected * n_given > MAX_CELLS:
+        raise MetricError(
+            f"ROUGE-L compares every word with every word, and {n_given:,} words against {n_expected:,} are too many; "
+            "use response_match_score or response_rouge_2 for texts of this length"
+        )
+    return _score("rougeL", reference, candidate, n_expected, n_given)
+
+
+def _score(measure: str, reference: str, candidate: str, n_expected: int, n_given: int) -> RougeScore:
+    score = _scorer(measure).score(reference, candidate)[measure]
+    n_shared = round(score.recall * n_expected)
+    return RougeScore(score.precision, score.recall, score.fmeasure, n_expected, n_given, n_shared)
+
+
+@lru_cache(maxsize=4)  # rouge-score asks for the words of both texts, and so do the counts
+def rouge_tokens(text: str) -> tuple[str, ...]:
+    """The words of `text`: NFKC, lower case, ASCII words stemmed, CJK by character, other scripts by word."""
+    stem = _stemmer()
+    if text.isascii():
+        return tuple(map(stem, _ASCII_WORD.findall(text.lower())))
+    spaced = unicodedata.normalize("NFKC", text).lower().translate(_SPACING)
+    return tuple([stem(word) if word.isascii() else word for word in spaced.split()])
+
+
+class _Spacing(dict[int, str]):
+    """What stands for each character where words end around it, before it or in its place; fills as it is asked."""
+
+    def __missing__(self, code: int) -> str:
+        self[code] = spaced = _spaced(chr(code))
+        return spaced
+
+
+def _spaced(char: str) -> str:
+    if _CJK.match(char):
+        return f" {char} "
+    is_mark = unicodedata.category(char).startswith("M")
+    if _UNSPACED.match(char):
+        return char if is_mark else f" {char}"
+    return char if is_mark or char.isalnum() else " "
+
+
+_SPACING = _Spacing()
+
+
+@cache
+def _stemmer() -> Callable[[str], str]:
+    """Porter's stem of a word of more than three letters, as rouge-score takes it; remembered word by word."""
+    from nltk.stem.porter import PorterStemmer
+
+    stem = PorterStemmer().stem
+
+    @lru_cache(maxsize=65_536)
+    def stem_of(word: str) -> str:
+        return str(stem(word)) if len(word) > 3 else word
+
+    return stem_of
+
+
+@cache
+def _scorer(measure: str) -> Any:
+    return _scorer_class()([measure], tokenizer=_AdkTokenizer())
+
+
+@cache
+def _scorer_class() -> Any:
+    from rouge_score.rouge_scorer import RougeScorer
+
+    return RougeScorer
+
+
+class _AdkTokenizer:
+    def tokenize(self, text: str) -> tuple[str, ...]:
+        return rouge_tokens(text)

@@ -1,0 +1,91 @@
+"""`tool_used`: whether one named tool was called, how often, or not at all; arguments play no part."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from evaldesk.errors import UsageError
+from evaldesk.metrics.metric import MetricInfo
+from evaldesk.metrics.option import option
+from evaldesk.metrics.tools.options import SCOPES, Scope
+from evaldesk.metrics.turn_scores import NOT_PLAYED, mean
+from evaldesk.model import Case, Score, Transcript
+
+
+@dataclass(frozen=True, slots=True)
+class ToolUsed:
+    """1 when the tool was called at least and at most so often, else 0; `at_most` None is no upper limit.
+
+    `at_least` 1 alone is "used", both 2 is "used twice", both 0 is "not used".
+    """
+
+    tool: str = option("", "text", "Tool", "The name of the tool; upper and lower case matter.", example="get_weather")
+    at_least: int = option(1, "whole", "At least", "How often it must be called; 0 where it need not be.", low=0)
+    at_most: int | None = option(
+        None, "whole", "At most", "How often it may be called; 0 for never, empty for any number.", low=0
+    )
+    scope: Scope = option(
+        "conversation", "choice", "Counted over", "Each turn by itself, or all calls together.", choices=SCOPES[::-1]
+    )
+
+    info: ClassVar[MetricInfo] = MetricInfo(
+        "tool_used",
+        "Tool used",
+        "Whether one named tool was used, used so many times, or not used.",
+        required=("tool",),
+    )
+
+    def __post_init__(self) -> None:
+        if self.at_least < 0:
+            raise UsageError(f"at_least must be 0 or more, got {self.at_least}", field="at_least")
+        if self.at_most is not None and self.at_most < self.at_least:
+            both = " Make both 0 for a tool that may not be called." if self.at_most == 0 else ""
+            raise UsageError(
+                f"at_most is {self.at_most}, less than at_least, which is {self.at_least}.{both}", field="at_most"
+            )
+
+    def score(self, transcript: Transcript, case: Case) -> list[Score]:
+        """One score for the trial; or one for each turn, and their mean. A turn that was never played scores 0."""
+        name = self.info.name
+        counts = [sum(call.name == self.tool for call in record.tool_calls) for record in transcript.turns]
+        n_missing = max(len(case.turns) - len(counts), 0)
+        if n_missing and self.scope == "conversation":
+            return [Score(name, 0.0, reason=f"Turn {len(counts) + 1} was never played.")]
+        if self.scope == "conversation":
+            return [
+                Score(name, self._value(sum(counts)), reason=self._reason(sum(counts)), details=_counted(sum(counts)))
+            ]
+        turns = [
+            Score(name, self._value(count), turn, reason=self._reason(count), details=_counted(count))
+            for turn, count in enumerate(counts)
+        ]
+        turns += [Score(name, 0.0, len(counts) + index, reason=NOT_PLAYED) for index in range(n_missing)]
+        if not turns:
+            return [Score(name, reason="No turn was played.")]
+        n_held = sum(score.value == 1.0 for score in turns)
+        reason = f"{n_held} of {len(turns)} turns call {self.tool} {self._wanted()}."
+        return [*turns, Score(name, mean([score.value or 0.0 for score in turns]), reason=reason)]
+
+    def _value(self, count: int) -> float:
+        return float(self.at_least <= count and (self.at_most is None or count <= self.at_most))
+
+    def _reason(self, count: int) -> str:
+        times = {0: "not called", 1: "called once", 2: "called twice"}.get(count, f"called {count} times")
+        return f"{self.tool} was {times}{'.' if self._value(count) else f', wanted {self._wanted()}.'}"
+
+    def _wanted(self) -> str:
+        low, high = self.at_least, self.at_most
+        if high is None:
+            return "any number of times" if low == 0 else f"{_times(low)} or more"
+        if low == high:
+            return "never" if not low else f"exactly {_times(low)}"
+        return f"at most {_times(high)}" if not low else f"{low} to {high} times"
+
+
+def _times(count: int) -> str:
+    return {1: "once", 2: "twice"}.get(count, f"{count} times")
+
+
+def _counted(count: int) -> dict[str, int]:
+    return {"n_calls": count}

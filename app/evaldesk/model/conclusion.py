@@ -1,0 +1,207 @@
+"""What a run says as a whole: how its planned trials ended, what each gate answers, and the conclusion from both."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Literal, Protocol, TypeAlias
+
+Outcome: TypeAlias = Literal["passed", "failed", "undecided", "interrupted"]
+Answer: TypeAlias = Literal["held", "failed", "undecided"]
+OUTCOMES: tuple[Outcome, ...] = ("passed", "failed", "undecided", "interrupted")
+ANSWERS: tuple[Answer, ...] = ("held", "failed", "undecided")
+EXIT_CODES: dict[Outcome, int] = {"passed": 0, "failed": 1, "undecided": 3, "interrupted": 130}
+EVIDENCE_GATES = frozenset({"--max-error-rate", "--max-unscored-rate", "--min-scored"})
+"""Gates that ask whether there is enough to judge. One that fails leaves the run undecided."""
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """Planned trials by how they ended: `planned` is the sum of the four verdicts and `unplayed`.
+
+    `not_applicable` counts the planned trials of cases to which some criterion does not apply, however they end. With
+    `errors_are_failures` errored trials are scored.
+    """
+
+    planned: int = 0
+    passed: int = 0
+    failed: int = 0
+    errored: int = 0
+    unscored: int = 0
+    not_applicable: int = 0
+    errors_are_failures: bool = False
+
+    @property
+    def done(self) -> int:
+        """Trials with a verdict."""
+        return self.passed + self.failed + self.errored + self.unscored
+
+    @property
+    def unplayed(self) -> int:
+        """Trials without a verdict; a cancelled one is to play again."""
+        return self.planned - self.done
+
+    @property
+    def scored(self) -> int:
+        """The denominator of the pass rate."""
+        return self.passed + self.failed + (self.errored if self.errors_are_failures else 0)
+
+    @property
+    def rate(self) -> float | None:
+        """The share of scored trials that passed; None when none was scored."""
+        return self.passed / self.scored if self.scored else None
+
+    @property
+    def all_passed(self) -> bool:
+        """Whether there are trials, and every planned one passed."""
+        return 0 < self.passed == self.planned
+
+    @property
+    def asides(self) -> tuple[tuple[str, int], ...]:
+        """Trials that neither passed nor failed, by the word for them; those that do not occur are left out."""
+        found = (("errored", self.errored), ("unscored", self.unscored), ("not played", self.unplayed))
+        return tuple((word, n) for word, n in found if n)
+
+    def __add__(self, other: Counts) -> Counts:
+        return Counts(
+            self.planned + other.planned,
+            self.passed + other.passed,
+            self.failed + other.failed,
+            self.errored + other.errored,
+            self.unscored + other.unscored,
+            self.not_applicable + other.not_applicable,
+            self.errors_are_failures or other.errors_are_failures,
+        )
+
+    @classmethod
+    def total(cls, parts: Iterable[Counts]) -> Counts:
+        """The sum of `parts`."""
+        return sum(parts, cls())
+
+
+class HasCounts(Protocol):
+    """A value with counts."""
+
+    @property
+    def counts(self) -> Counts:
+        """The planned trials by how they ended."""
+
+
+class Counted:
+    """The names by which users of the Python API ask a value with `counts`."""
+
+    __slots__ = ()
+
+    @property
+    def n_passed(self: HasCounts) -> int:
+        """Trials that passed."""
+        return self.counts.passed
+
+    @property
+    def n_failed(self: HasCounts) -> int:
+        """Trials that failed."""
+        return self.counts.failed
+
+    @property
+    def n_errored(self: HasCounts) -> int:
+        """Trials that broke off, or could not be judged because of an error."""
+        return self.counts.errored
+
+    @property
+    def n_unscored(self: HasCounts) -> int:
+        """Trials that some criterion had nothing to say about."""
+        return self.counts.unscored
+
+    @property
+    def n_done(self: HasCounts) -> int:
+        """Trials with a verdict."""
+        return self.counts.done
+
+    @property
+    def n_scored(self: HasCounts) -> int:
+        """The denominator of `pass_rate`."""
+        return self.counts.scored
+
+    @property
+    def pass_rate(self: HasCounts) -> float | None:
+        """The share of scored trials that passed; None when none was scored."""
+        return self.counts.rate
+
+
+@dataclass(frozen=True, slots=True)
+class Gates:
+    """What is asked of a run; None asks nothing. `pass_at` and `pass_hat` are pairs of k and the least mean.
+
+    Errored and unscored trials are tolerated up to `max_error_rate` and `max_unscored_rate` only. Unless another gate
+    asks for verdicts, or `all_must_pass` is off, every trial must pass; `unscored_are_failures` lets unscored ones fail
+    the run then. `baseline` names the earlier run that `max_regressions` is about.
+    """
+
+    min_pass_rate: float | None = None
+    min_case_pass_rate: float | None = None
+    pass_at: tuple[tuple[int, float], ...] = ()
+    pass_hat: tuple[tuple[int, float], ...] = ()
+    min_scored: int | None = None
+    max_error_rate: float = 0.0
+    max_unscored_rate: float = 0.0
+    max_cost: float | None = None
+    max_regressions: int | None = None
+    baseline: str = ""
+    all_must_pass: bool = True
+    unscored_are_failures: bool = False
+
+    @property
+    def asks_for_verdicts(self) -> bool:
+        """Whether a gate other than the default one is about the verdicts of trials."""
+        numbers = (self.min_pass_rate, self.min_case_pass_rate, self.max_regressions)
+        return any(number is not None for number in numbers) or bool(self.pass_at or self.pass_hat)
+
+    @property
+    def asks_nothing(self) -> bool:
+        """Whether only the default gates are left."""
+        return not self.asks_for_verdicts and self.max_cost is None and self.min_scored is None
+
+
+@dataclass(frozen=True, slots=True)
+class GateOutcome:
+    """The answer of one gate: `name` is its option, `names` are the cases that it is about."""
+
+    name: str
+    answer: Answer
+    sentence: str
+    names: tuple[str, ...] = ()
+
+    @property
+    def is_held(self) -> bool:
+        """Whether it held; a gate that is undecided did not."""
+        return self.answer == "held"
+
+    @property
+    def is_of_evidence(self) -> bool:
+        """Whether it asks for enough to judge, so that the run is undecided when it fails."""
+        return self.name in EVIDENCE_GATES
+
+
+@dataclass(frozen=True, slots=True)
+class Conclusion:
+    """What a run says as a whole, and why. `reasons` are sentences; there are none when it passed."""
+
+    outcome: Outcome
+    counts: Counts
+    gates: tuple[GateOutcome, ...] = ()
+    reasons: tuple[str, ...] = ()
+
+    @property
+    def is_passed(self) -> bool:
+        """Whether every gate held over every planned trial."""
+        return self.outcome == "passed"
+
+    @property
+    def exit_code(self) -> int:
+        """0 passed, 1 failed, 3 undecided, 130 interrupted. (docs/ci.md)"""
+        return EXIT_CODES[self.outcome]
+
+    @property
+    def reason(self) -> str:
+        """The first reason; empty when it passed."""
+        return self.reasons[0] if self.reasons else ""

@@ -1,0 +1,286 @@
+"""What the store hands out: frozen values, never rows; all floors show them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from math import sqrt
+from pathlib import Path
+from typing import Literal, TypeAlias
+
+from evaldesk.model import Counted, Counts, JsonObject, RunConfig, RunStatus, TurnRecord
+
+CaseSort: TypeAlias = Literal["worst", "flaky", "slow", "cost", "file"]
+CaseFilter: TypeAlias = Literal["failed", "errored", "unscored", "flaky", "passed"]
+TrialKey: TypeAlias = tuple[int, int]
+"""The case index and the trial index of a trial within its run."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunSummary(Counted):
+    """A run and its totals.
+
+    `cost` is the sum of the known costs in US dollars; `n_unpriced` trials called a model of unknown price.
+    `duration_ms` adds up the trials, `active_ms` is how long the run went on, over resumes, the machine being awake.
+    `n_duplicates` counts results that came for a trial that had one already. `note` may be edited after the start,
+    unlike the one in `config`.
+    """
+
+    id: int
+    status: RunStatus
+    config: RunConfig
+    n_cases: int
+    counts: Counts
+    n_duplicates: int
+    n_unpriced: int
+    tokens_in: int
+    tokens_out: int
+    cost: float
+    duration_ms: float
+    active_ms: float
+    created_at: datetime
+    started_at: datetime | None
+    finished_at: datetime | None
+    driver: str
+    reason: str
+    note: str = ""
+
+    @property
+    def n_trials(self) -> int:
+        """Trials that were planned."""
+        return self.counts.planned
+
+    @property
+    def n_todo(self) -> int:
+        """Trials still to play; a cancelled one is to do again."""
+        return self.counts.unplayed
+
+
+@dataclass(frozen=True, slots=True)
+class CaseRow(Counted):
+    """A case of a run as one line of its page. `means` has no entry for a metric that gave no value.
+
+    `mean_ms` is None before the first trial is done. `cursor` continues the page after this row.
+    """
+
+    case_index: int
+    case_id: str
+    strip: str
+    counts: Counts
+    n_unpriced: int
+    cost: float
+    mean_ms: float | None
+    means: Mapping[str, float]
+    cursor: str
+
+
+@dataclass(frozen=True, slots=True)
+class CaseOutcome(Counted):
+    """A case of a run as it is compared with the same case of another. `digest` is of the case as it was run.
+
+    `means` has no entry for a metric that gave no value.
+    """
+
+    case_index: int
+    case_id: str
+    digest: str
+    strip: str
+    counts: Counts
+    n_unpriced: int
+    tokens_in: int
+    tokens_out: int
+    cost: float
+    duration_ms: float
+    means: Mapping[str, float]
+
+
+@dataclass(frozen=True, slots=True)
+class MetricRow:
+    """The scores of one metric over a run.
+
+    `n` values from `n_cases` cases. `cluster_squares` is the sum over cases of (sum of its values - n of its values
+    x mean) squared, from which an interval clustered by case is made; the squares add up to `squares` around the mean.
+    """
+
+    metric: str
+    threshold: float | None
+    n: int
+    n_passed: int
+    n_cases: int
+    mean: float
+    low: float
+    high: float
+    squares: float
+    cluster_squares: float
+
+    @property
+    def std(self) -> float | None:
+        """Standard deviation of the sample (n - 1); None for a single value."""
+        return sqrt(self.squares / (self.n - 1)) if self.n > 1 else None
+
+    @property
+    def std_population(self) -> float:
+        """Standard deviation of the values as the whole population (n)."""
+        return sqrt(self.squares / self.n)
+
+
+@dataclass(frozen=True, slots=True)
+class ErrorGroup:
+    """Errors of a run that say the same but for their numbers; `first` is where one was seen first."""
+
+    kind: str
+    message: str
+    n: int
+    first: TrialKey
+    example: str
+
+
+@dataclass(frozen=True, slots=True)
+class PendingTrial:
+    """A trial to play; `attempt` is the number of the attempt to come."""
+
+    case_index: int
+    trial_index: int
+    attempt: int
+
+
+@dataclass(frozen=True, slots=True)
+class Neighbours:
+    """Where the keys of the trial page lead; None at an end. A mismatch is a trial that is done and did not pass."""
+
+    previous_trial: TrialKey | None
+    next_trial: TrialKey | None
+    previous_mismatch: TrialKey | None
+    next_mismatch: TrialKey | None
+
+
+@dataclass(frozen=True, slots=True)
+class LastStrip:
+    """A case in the newest run it took part in; `strip` has a letter for each of its trials."""
+
+    run_id: int
+    case_index: int
+    strip: str
+
+
+@dataclass(frozen=True, slots=True)
+class Label:
+    """What a person says of a trial, or of the turn that `turn` counts from 0; `verdict` None is a note only."""
+
+    labeller: str
+    verdict: str | None
+    note: str
+    turn: int | None
+    labelled_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class LabelFilter:
+    """Which labels to list; None is any. A disagreement is with the verdict that the metrics gave the trial."""
+
+    run_id: int | None = None
+    labeller: str | None = None
+    verdict: str | None = None
+    is_disagreement: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class LabelledTrial:
+    """A label with the trial it is of; `trial_verdict` is that of the metrics."""
+
+    label: Label
+    run_id: int
+    key: TrialKey
+    case_id: str
+    evalset_id: str
+    trial_verdict: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class TurnLabel:
+    """A person's verdict on one turn of a trial; `turn` counts from 0."""
+
+    labeller: str
+    run_id: int
+    key: TrialKey
+    turn: int
+    is_good: bool
+
+
+@dataclass(frozen=True, slots=True)
+class LabelPair:
+    """A person's verdict on a trial beside a metric's, or the trial's own where `metric` is empty.
+
+    `trial` is run, case and trial index, and the turn where the label is of one. `is_passed` is None where the metrics
+    gave no verdict.
+    """
+
+    labeller: str
+    trial: tuple[int, ...]
+    is_good: bool
+    metric: str
+    is_passed: bool | None
+
+
+@dataclass(frozen=True, slots=True)
+class AddedCase:
+    """A case that was made from a session."""
+
+    evalset_id: str
+    case_id: str
+    added_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class SessionSummary:
+    """A chat session as one line of a list."""
+
+    id: str
+    agent_id: str
+    title: str
+    n_turns: int
+    ended_in_error: bool
+    created_at: datetime
+    updated_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class StoredSession:
+    """A chat session with its turns, as it is reopened."""
+
+    id: str
+    agent_id: str
+    title: str
+    initial_state: JsonObject
+    state: JsonObject
+    turns: tuple[TurnRecord, ...]
+    added_to: tuple[AddedCase, ...]
+    created_at: datetime
+    updated_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class EvalSetFile:
+    """What a list shows of one file. `error` says why a file that means to be an eval set cannot be read.
+
+    `place` is the path under the folder that was searched; `modified_ns` is the file's own time, `app_names` are
+    the agents that its cases name.
+    """
+
+    id: str
+    name: str
+    place: str
+    path: Path
+    size: int
+    modified_ns: int
+    version: str = ""
+    format: str = ""
+    evalset_id: str = ""
+    title: str | None = None
+    description: str | None = None
+    n_cases: int = 0
+    n_turns: int = 0
+    tags: tuple[str, ...] = ()
+    app_names: tuple[str, ...] = ()
+    error: str = ""

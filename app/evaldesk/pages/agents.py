@@ -1,0 +1,75 @@
+"""What an agent is, in words and as plain JSON: the same for the page and the command line."""
+
+from __future__ import annotations
+
+from evaldesk.agents import AGENTS
+from evaldesk.desk.agents import FoundAgent
+from evaldesk.model import AgentDescription, JsonObject, JsonValue
+from evaldesk.model.json_text import json_line
+from evaldesk.wire import plain
+
+kind_words = AGENTS.title
+
+
+def agent_facts(agent: FoundAgent) -> dict[str, JsonValue]:
+    """All that is known of an agent as plain JSON; `error` where it does not load."""
+    facts: dict[str, JsonValue] = {
+        "id": agent.id,
+        "state": agent.state,
+        "target": agent.ref.target,
+        "folder": agent.ref.folder,
+        "n_files": agent.n_files,
+    }
+    if agent.description:
+        facts |= _described(agent.description)
+    if agent.error:
+        facts["error"] = {"kind": agent.error.kind, "message": agent.error.message, "trace": agent.error.trace}
+    return facts
+
+
+def signature(parameters: JsonObject) -> str:
+    """A JSON schema of arguments in the way one writes them in code: `sides: integer, nums: list[integer]`."""
+    properties = parameters.get("properties")
+    if not isinstance(properties, dict):
+        return ""
+    required = parameters.get("required")
+    needed = required if isinstance(required, list) else []
+    return ", ".join(
+        f"{name}: {_type(schema)}{'' if name in needed else _default(schema)}" for name, schema in properties.items()
+    )
+
+
+def _described(found: AgentDescription) -> dict[str, JsonValue]:
+    return {
+        "name": found.name,
+        "kind": found.kind,
+        "description": found.description,
+        "model": found.model,
+        "instruction": found.instruction,
+        "missing": list(found.missing),
+        "initial_state": plain(found.initial_state),
+        "tools": [
+            {"name": tool.name, "description": tool.description, "parameters": plain(tool.parameters)}
+            for tool in found.tools
+        ],
+        "sub_agents": [_described(below) for below in found.sub_agents],
+    }
+
+
+def _type(schema: object) -> str:
+    if not isinstance(schema, dict):
+        return "any"
+    if isinstance(schema.get("enum"), list):
+        return " | ".join(json_line(item) for item in schema["enum"])
+    options = schema.get("anyOf")
+    if isinstance(options, list):
+        return " | ".join(_type(option) for option in options)
+    kind = schema.get("type", "any")
+    if kind == "array":
+        return f"list[{_type(schema.get('items'))}]"
+    return " | ".join(map(str, kind)) if isinstance(kind, list) else str(kind)
+
+
+def _default(schema: object) -> str:
+    has_default = isinstance(schema, dict) and "default" in schema
+    return f" = {json_line(schema['default'])}" if has_default and isinstance(schema, dict) else "?"

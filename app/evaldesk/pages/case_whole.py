@@ -1,0 +1,77 @@
+"""What a case expects of its whole conversation, as text: one line for each required text, and for each rubric."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from evaldesk.errors import UsageError
+from evaldesk.metrics import case_outputs, rubric_line
+from evaldesk.model import Case, JsonObject
+from evaldesk.model.json_text import json_line
+from evaldesk.pages.typed import Problems
+
+OUTPUTS = ("required_outputs", "outputs")
+"""The keys of a case under which its required texts stand, ours first; the other is tau-bench's."""
+MAX_LINES = 100
+
+
+def outputs_text(case: Case) -> str:
+    """The texts that the agent has to say somewhere, one a line."""
+    return "\n".join(" ".join(text.split()) for text in case_outputs(case) or ())
+
+
+def rubrics_text(case: Case) -> str:
+    """The rubrics of the case, one a line with its id."""
+    return "\n".join(_line(raw, number) for number, raw in enumerate(case.rubrics, 1))
+
+
+def with_whole(case: Case, outputs: str | None, rubrics: str | None, problems: Problems) -> Case:
+    """The case with what was typed, None where the form has no such field. What is as it was stays as in the file."""
+    if outputs is not None and _lines(outputs) != _lines(outputs_text(case)):
+        case = _with_outputs(case, _checked(outputs, "outputs", "Required texts", problems))
+    if rubrics is not None and _lines(rubrics) != _lines(rubrics_text(case)):
+        case = replace(case, rubrics=_rubrics(case, _checked(rubrics, "rubrics", "Rubrics", problems), problems))
+    return case
+
+
+def _with_outputs(case: Case, texts: list[str]) -> Case:
+    """Under the key that the case has; without texts the key goes, unless the case would then say others."""
+    name = next((key for key in OUTPUTS if key in case.extra), OUTPUTS[0])
+    bare = replace(case, extra={key: value for key, value in case.extra.items() if key != name})
+    if not texts and case_outputs(bare) is None:
+        return bare
+    return replace(case, extra={**case.extra, name: [*texts]})
+
+
+def _rubrics(case: Case, lines: list[str], problems: Problems) -> tuple[JsonObject, ...]:
+    """Lines that are as they were keep what the file says of them beside the text."""
+    known = {_line(raw, number): raw for number, raw in enumerate(case.rubrics, 1)}
+    found = [known[line] if line in known else _rubric(line, number) for number, line in enumerate(lines, 1)]
+    ids = [str(raw.get("rubric_id", raw.get("rubricId"))) for raw in found]
+    twice = next((each for each in ids if ids.count(each) > 1), None)
+    if twice:
+        problems.add("rubrics", "Rubrics", f"{twice} is there twice; write another id before the colon.")
+    return tuple(found)
+
+
+def _rubric(line: str, number: int) -> JsonObject:
+    name, _, text = rubric_line(line, number).partition(": ")
+    return {"rubric_id": name, "rubric_content": {"text_property": text}}
+
+
+def _line(raw: JsonObject, number: int) -> str:
+    try:
+        return rubric_line(raw, number)
+    except UsageError:
+        return json_line(raw)
+
+
+def _checked(text: str, name: str, label: str, problems: Problems) -> list[str]:
+    lines = _lines(text)
+    if len(lines) > MAX_LINES:
+        problems.add(name, label, f"At most {MAX_LINES} lines; these are {len(lines)}.")
+    return lines[:MAX_LINES]
+
+
+def _lines(text: str) -> list[str]:
+    return [line.strip() for line in text.splitlines() if line.strip()]

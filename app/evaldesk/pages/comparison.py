@@ -1,0 +1,399 @@
+"""Two runs, compared case by case: what changed, whether it could be chance, and what was different from the start."""
+
+from __future__ import annotations
+
+from collections.abc import Container, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+from urllib.parse import urlencode
+
+from evaldesk.desk.runs.names import run_title
+from evaldesk.diff.text_diff import TextDiff, diff_text
+from evaldesk.errors import UsageError
+from evaldesk.model import Case
+from evaldesk.model.case_key import Place, assertions, numbered_keys
+from evaldesk.model.run import LIVE
+from evaldesk.model.stored import CaseOutcome, RunSummary
+from evaldesk.pages.run_facts import all_facts, repeats_recorded, run_facts
+from evaldesk.pages.run_reliability import reliability
+from evaldesk.pages.run_view import Bar, Filter, columns_k, first_problem, known_cost, tally
+from evaldesk.statistics.case_comparison import KINDS, CaseChange, Kind, PlayedCase, RunChange, compare_cases
+from evaldesk.statistics.comparison import Comparison, compare_scores
+from evaldesk.store import RunStore
+from evaldesk.wording.comparison import (
+    DOLLARS,
+    FEWER_IS_BETTER,
+    MILLISECONDS,
+    SCORES,
+    Unit,
+    basis_words,
+    change_sentence,
+    difference_words,
+    flips_words,
+    stand_out_sentence,
+)
+from evaldesk.wording.metrics import is_higher_better, is_share, short_title
+from evaldesk.wording.words import CI, share_range
+
+PAGE_SIZE = 100
+BADGES: Mapping[str, str] = {"broken": "failed", "lost its verdict": "failed", "fixed": "passed"}
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """One of the two runs, as a line."""
+
+    letter: str
+    summary: RunSummary
+    title: str
+    counts: Mapping[str, int]
+    passed: str
+    bar: Bar | None
+    doubt: str
+    pass_hat_k: float | None
+    pass_hat_k_range: str
+    cost: float | None
+    mean_ms: float | None
+
+    @property
+    def href(self) -> str:
+        """Where the run is."""
+        return f"/runs/{self.summary.id}"
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """One quantity in both runs, over the cases that have it in both; `way` is better, worse, or empty for chance."""
+
+    title: str
+    kind: str
+    before: float
+    after: float
+    words: str
+    p: str
+    way: str
+    n_cases: int
+
+
+@dataclass(frozen=True, slots=True)
+class ComparisonPage:
+    """All that the page of a comparison shows."""
+
+    a: Side
+    b: Side
+    k: int
+    verdict: str
+    doubt: str
+    flips: str
+    notes: Sequence[str]
+    warnings: Sequence[str]
+    differences: Sequence[Difference]
+    config: ConfigDifference
+    filters: Sequence[Filter]
+    changes: Sequence[CaseLine]
+    n_fitting: int
+    more_href: str
+    swap_href: str
+    is_live: bool
+
+    @property
+    def sides(self) -> tuple[Side, Side]:
+        """Both runs, the earlier choice first."""
+        return self.a, self.b
+
+
+def read_comparison(runs: RunStore, a_id: int, b_id: int, show: str = "", start: int = 0) -> ComparisonPage:
+    """Run `b_id` against run `a_id`. Raises NotFoundError; UsageError for a run and itself."""
+    if a_id == b_id:
+        raise UsageError(f"run {a_id} is the same as itself; choose two different runs", field="b")
+    a, b = runs.summary(a_id), runs.summary(b_id)
+    olds, news = runs.case_outcomes(a_id), runs.case_outcomes(b_id)
+    before, after = by_place(olds), by_place(news)
+    change = compare_cases(f"run {a_id}", *_played_sides(runs, (a, olds), (b, news)))
+    wanted = (show,) if show in KINDS else CHANGED
+    fitting = [each for each in change.cases if each.kind in wanted]
+    same = {each.key.place for each in change.cases if each.is_same_case}
+    k = min(columns_k(a.config.n), columns_k(b.config.n))
+    verdict, _, doubt = change_sentence(change).partition("; ")
+    return ComparisonPage(
+        a=_side(runs, "A", a, k),
+        b=_side(runs, "B", b, k),
+        k=k,
+        verdict=verdict,
+        doubt=doubt,
+        flips=flips_words(change),
+        notes=[note for note in (_left_out(change), stand_out_sentence(change)) if note],
+        warnings=warnings(a, b, change),
+        differences=_differences(a, b, _only(before, same), _only(after, same)),
+        config=config_difference(a, b),
+        filters=_filters(a_id, b_id, change, show),
+        changes=[case_line(a, b, each, before, after) for each in fitting[start : start + PAGE_SIZE]],
+        n_fitting=len(fitting),
+        more_href=_href(a_id, b_id, show, start + PAGE_SIZE) if len(fitting) > start + PAGE_SIZE else "",
+        swap_href=_href(b_id, a_id),
+        is_live=bool({a.status, b.status} & LIVE),
+    )
+
+
+def _side(runs: RunStore, letter: str, summary: RunSummary, k: int) -> Side:
+    found, point = reliability(runs.outcome_counts(summary.id), summary, k)
+    return Side(
+        letter=letter,
+        summary=summary,
+        title=run_title(summary),
+        counts=tally(summary.counts),
+        passed=f"{summary.counts.passed:,} of {summary.counts.scored:,}",
+        bar=found.bar,
+        doubt=found.doubt.removeprefix(f"{CI} "),
+        pass_hat_k=point.pass_hat_k,
+        pass_hat_k_range=share_range(point.hat_interval),
+        cost=known_cost(summary, summary.cost, summary.n_unpriced),
+        mean_ms=summary.duration_ms / summary.n_done if summary.duration_ms else None,
+    )
+
+
+def _differences(a: RunSummary, b: RunSummary, before: Outcomes, after: Outcomes) -> list[Difference]:
+    """Each metric that both runs have, then time and cost of a trial."""
+    names = dict.fromkeys(name for cases in (before, after) for case in cases.values() for name in case.means)
+    order = [criterion.metric for criterion in (*a.config.criteria, *b.config.criteria)]
+    names = dict.fromkeys([*(name for name in order if name in names), *names])
+    found = [
+        _difference(short_title(name), "score", _means(before, name), _means(after, name), _unit(name))
+        for name in names
+    ]
+    found.append(_difference("Time of a trial", "duration", _times(before), _times(after), MILLISECONDS))
+    if not a.n_unpriced and not b.n_unpriced and (a.cost or b.cost):
+        found.append(_difference("Cost of a trial", "dollars", _costs(before), _costs(after), DOLLARS))
+    return [each for each in found if each]
+
+
+def _difference(
+    title: str, kind: str, before: Mapping[Place, float], after: Mapping[Place, float], unit: Unit | None
+) -> Difference | None:
+    compared = compare_scores(before, after)
+    if compared is None:
+        return None
+    return Difference(
+        title=title,
+        kind=kind,
+        before=compared.before,
+        after=compared.after,
+        words=difference_words(compared, unit),
+        p=basis_words(compared),
+        way=_way(compared, unit),
+        n_cases=compared.n_cases,
+    )
+
+
+def _way(compared: Comparison, unit: Unit | None) -> str:
+    """Whether B is `better` or `worse`; empty where that could be chance."""
+    if not compared.is_distinguishable:
+        return ""
+    is_up_good = unit is None or unit.more == "better"
+    return "better" if (compared.difference > 0) == is_up_good else "worse"
+
+
+def _unit(metric: str) -> Unit | None:
+    """Points for scores of 0 to 1; plain numbers for what counts or measures something."""
+    if not is_higher_better(metric):
+        return FEWER_IS_BETTER
+    return None if is_share(metric) else SCORES
+
+
+def _means(cases: Outcomes, metric: str) -> dict[Place, float]:
+    return {place: case.means[metric] for place, case in cases.items() if metric in case.means}
+
+
+def _times(cases: Outcomes) -> dict[Place, float]:
+    return {place: case.duration_ms / case.counts.done for place, case in cases.items() if case.counts.done}
+
+
+def _costs(cases: Outcomes) -> dict[Place, float]:
+    return {place: case.cost / case.counts.done for place, case in cases.items() if case.counts.done}
+
+
+def _left_out(change: RunChange) -> str:
+    """How many cases are in one run only; empty where both have the same."""
+    counts = [(len(change.named("only in A")), "earlier"), (len(change.named("only in B")), "later")]
+    said = [f"{n:,} only in the {which} run" for n, which in counts if n]
+    return f"Left out: {', '.join(said)}." if said else ""
+
+
+def _only(cases: Outcomes, places: Container[Place]) -> Outcomes:
+    """These cases alone: what was edited is compared in no table."""
+    return {place: case for place, case in cases.items() if place in places}
+
+
+def _filters(a_id: int, b_id: int, change: RunChange, show: str) -> list[Filter]:
+    counts = {kind: len(change.named(kind)) for kind in KINDS}
+    n_changed = sum(counts[kind] for kind in CHANGED)
+    found = [Filter("Changed", n_changed, "", _href(a_id, b_id), show not in KINDS)]
+    return found + [
+        Filter(kind, n, BADGES.get(kind, ""), _href(a_id, b_id, kind), show == kind)
+        for kind, n in counts.items()
+        if n or show == kind
+    ]
+
+
+def _href(a_id: int, b_id: int, show: str = "", start: int = 0) -> str:
+    parts = {"a": a_id, "b": b_id, "show": show, "from": start}
+    return f"/compare?{urlencode({name: value for name, value in parts.items() if value})}"
+
+
+CHANGED: tuple[Kind, ...] = ("broken", "lost its verdict", "shakier", "fixed", "steadier")
+Outcomes: TypeAlias = Mapping[Place, CaseOutcome]
+
+
+@dataclass(frozen=True, slots=True)
+class CaseLine:
+    """One case in both runs, or in one of them; `before` and `after` are its counts in words."""
+
+    change: CaseChange
+    before: str
+    after: str
+    before_href: str
+    after_href: str
+
+
+def by_place(cases: Sequence[CaseOutcome]) -> dict[Place, CaseOutcome]:
+    """The cases of a run by id and ordinal. The eval set is left out: both runs were chosen by hand."""
+    keys = numbered_keys(("", case.case_id, case.digest) for case in cases)
+    return {key.place: case for key, case in zip(keys, cases, strict=True)}
+
+
+def _played_sides(runs: RunStore, *sides: tuple[RunSummary, Sequence[CaseOutcome]]) -> list[list[PlayedCase]]:
+    """The cases of both runs; what they assert is read only where the content of some case differs."""
+    digests = [{case.digest for case in cases} for _, cases in sides]
+    is_edited = digests[0] != digests[1]
+    return [played(run, cases, runs.cases(run.id) if is_edited else ()) for run, cases in sides]
+
+
+def played(run: RunSummary, cases: Sequence[CaseOutcome], snapshots: Sequence[Case] = ()) -> list[PlayedCase]:
+    """The cases of a run as they are compared; `snapshots` are the cases as they were run, or none."""
+    config = run.config
+    keys = numbered_keys(("", case.case_id, case.digest) for case in cases)
+    asserted: Sequence[Mapping[str, int] | None] = [assertions(case) for case in snapshots] or [None] * len(cases)
+    return [
+        PlayedCase(key, case.strip, config.pass_threshold, config.errors_are_failures, kinds)
+        for key, case, kinds in zip(keys, cases, asserted, strict=True)
+    ]
+
+
+def case_line(a: RunSummary, b: RunSummary, change: CaseChange, before: Outcomes, after: Outcomes) -> CaseLine:
+    """A line of the table; a link leads to the first trial that did not pass."""
+    place = change.key.place
+    return CaseLine(
+        change,
+        before=_passed(change.before),
+        after=_passed(change.after),
+        before_href=_case_href(a, before.get(place)),
+        after_href=_case_href(b, after.get(place)),
+    )
+
+
+def _passed(case: PlayedCase | None) -> str:
+    if case is None:
+        return "–"
+    scored = case.scored
+    return f"{scored.count('p')} of {len(scored)}" if scored else f"none of {len(case.strip)} scored"
+
+
+def _case_href(run: RunSummary, case: CaseOutcome | None) -> str:
+    """The trial of a case that tells most; empty where the run does not have the case."""
+    return f"/runs/{run.id}/cases/{case.case_index}/trials/{first_problem(case.strip)}" if case else ""
+
+
+MAX_NAMED = 3
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigLine:
+    """One fact that differs, compared word by word."""
+
+    name: str
+    diff: TextDiff
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigDifference:
+    """The facts that differ, and the names of those that do not."""
+
+    lines: Sequence[ConfigLine]
+    same: Sequence[str]
+
+
+def config_difference(a: RunSummary, b: RunSummary) -> ConfigDifference:
+    """The frozen configuration of run B against that of run A, option by option; their notes are not part of it.
+
+    What both have at its default is neither among the lines nor among the same.
+    """
+    before, after = _facts(a), _facts(b)
+    names = list({**before, **after})
+    differing = [name for name in names if before.get(name) != after.get(name)]
+    told = {fact.name for run in (a, b) for fact in run_facts(run)}
+    lines = [ConfigLine(name, diff_text(before.get(name, ""), after.get(name, ""))) for name in differing]
+    return ConfigDifference(lines, [name for name in names if name not in differing and name in told])
+
+
+def warnings(a: RunSummary, b: RunSummary, change: RunChange) -> list[str]:
+    """Why a difference between the runs may not be one between the agents; most important first."""
+    said = [f"Run {run.id} is still running; its numbers may change." for run in (a, b) if run.status in LIVE]
+    if _played(a) == _played(b):
+        said.append("Both runs score the same stored trials; every difference comes from the criteria.")
+    said += [
+        f"Run {run.id} replays recorded answers. If they come from run {other.id}, the two runs are not independent "
+        "and the interval does not hold."
+        for run, other in ((a, b), (b, a))
+        if repeats_recorded(run.config)
+    ]
+    if a.config.evalset_id != b.config.evalset_id:
+        said.append("The runs are of different eval sets; only cases with the same id are compared.")
+    said += _edited(change.in_state("edited since"), "was edited between the runs", "were edited between the runs")
+    said += _edited(change.in_state("lost its reference"), "lost a reference", "lost a reference")
+    if _rules(a) != _rules(b) and _played(a) != _played(b):
+        said.append("The runs have different criteria; their verdicts are not directly comparable.")
+    if a.config.n != b.config.n:
+        said.append(f"Run {a.id} has {_trials(a)} of each case, run {b.id} {_trials(b)}.")
+    if a.config.concurrency != b.config.concurrency and _played(a) != _played(b):
+        at_once = f"{a.config.concurrency} trials at once, run {b.id} {b.config.concurrency}"
+        said.append(f"Run {a.id} played {at_once}: times are not directly comparable.")
+    return said
+
+
+def _edited(names: Sequence[str], was: str, were: str) -> list[str]:
+    """That these cases are not compared, and why; empty where there are none."""
+    if not names:
+        return []
+    named = ", ".join(names[:MAX_NAMED]) + (" and more" if len(names) > MAX_NAMED else "")
+    if len(names) == 1:
+        return [f"1 case {was}: {named}; it is not compared."]
+    return [f"{len(names):,} cases {were}: {named}; they are not compared."]
+
+
+def _facts(run: RunSummary) -> dict[str, str]:
+    """Name -> all that is said under it; a fact without a name goes on with the one before."""
+    found: dict[str, str] = {}
+    name = ""
+    for fact in all_facts(run):
+        if not fact.is_compared:
+            continue
+        name = fact.name or name
+        text = " ".join(filter(None, (fact.text, fact.code)))
+        if not text:
+            continue
+        found[name] = f"{found[name]}; {text}" if name in found else text
+    return found
+
+
+def _played(run: RunSummary) -> int:
+    """The run that played the trials."""
+    return run.id if run.config.source_run_id is None else run.config.source_run_id
+
+
+def _rules(run: RunSummary) -> tuple[object, ...]:
+    config = run.config
+    return config.criteria, config.pass_threshold, config.errors_are_failures, config.strict, config.compat
+
+
+def _trials(run: RunSummary) -> str:
+    return "1 trial" if run.config.n == 1 else f"{run.config.n} trials"

@@ -1,0 +1,200 @@
+"""A turn as the chat shows it: its events folded into messages, tool cards, state changes and errors."""
+
+from __future__ import annotations
+
+from collections import defaultdict, deque
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Literal, TypeAlias
+
+from evaldesk.desk.chat.running_turn import RunningTurn
+from evaldesk.diff.state import state_diff
+from evaldesk.model import AskedBy, Change, ErrorRecord, Event, JsonObject, JsonValue, ToolCall, TurnRecord
+from evaldesk.model.json_text import json_line
+from evaldesk.model.stored import StoredSession
+from evaldesk.wording.json_layout import laid_out
+
+MAX_SHOWN = 20_000
+CallStatus: TypeAlias = Literal["running", "finished", "errored", "stopped"]
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One thing in a turn, in the order in which it began. Which fields are set depends on `kind`."""
+
+    kind: Literal["message", "call", "state", "log", "error"]
+    text: str = ""
+    author: str = ""
+    call: ToolCall | None = None
+    status: CallStatus = "finished"
+    result: str = ""
+    duration_ms: float | None = None
+    changes: tuple[Change, ...] = ()
+    error: ErrorRecord | None = None
+    is_live: bool = False
+
+    @property
+    def line(self) -> str:
+        """The call as one line of code."""
+        if not self.call:
+            return ""
+        args = ", ".join(f"{name}={json_line(value)}" for name, value in self.call.args.items())
+        return _cut(f"{self.call.name}({args})", 300)
+
+    @property
+    def arguments(self) -> str:
+        """The call's arguments, readable."""
+        return _cut(laid_out(self.call.args)) if self.call else ""
+
+
+@dataclass(frozen=True, slots=True)
+class TurnView:
+    """A turn on the page. `number` counts from 1; `edits` are what a person changed in the state before it."""
+
+    number: int
+    query: str
+    parts: tuple[Part, ...]
+    duration_ms: float
+    stop_reason: str = ""
+    is_live: bool = False
+    edits: tuple[Change, ...] = ()
+    agent: str = ""
+    asked_by: AskedBy | None = None
+
+    @property
+    def is_answering(self) -> bool:
+        """Whether the end of the answer is being written."""
+        return bool(self.parts) and self.parts[-1].is_live
+
+    @property
+    def answer_at(self) -> int:
+        """The index of the part that is the answer, or -1."""
+        return max((index for index, part in enumerate(self.parts) if part.kind == "message"), default=-1)
+
+    @property
+    def is_silent(self) -> bool:
+        """Whether the turn is over without a word of the agent and without an error that says why."""
+        return not self.is_live and not any(part.kind in {"message", "error"} for part in self.parts)
+
+
+def turn_views(turns: Sequence[TurnRecord], initial_state: JsonObject, agent: str) -> tuple[TurnView, ...]:
+    """The finished turns of a session."""
+    before = [initial_state, *(turn.state_after for turn in turns)]
+    return tuple(
+        TurnView(
+            number=index + 1,
+            query=turn.query,
+            parts=parts_of(turn.events),
+            duration_ms=turn.duration_ms,
+            stop_reason=turn.stop_reason,
+            edits=state_diff(before[index], turn.state_before),
+            agent=agent,
+            asked_by=turn.asked_by,
+        )
+        for index, turn in enumerate(turns)
+    )
+
+
+def live_view(
+    running: RunningTurn, agent: str, turns: Sequence[TurnRecord] = (), initial_state: JsonObject | None = None
+) -> TurnView:
+    """A turn that is being played, after the finished `turns`."""
+    before = turns[-1].state_after if turns else (initial_state or running.state)
+    return TurnView(
+        number=running.turn_index + 1,
+        query=running.message,
+        parts=parts_of(running.events, is_live=True),
+        duration_ms=running.elapsed_ms,
+        is_live=True,
+        edits=state_diff(before, running.state),
+        agent=agent,
+        asked_by=running.asked_by,
+    )
+
+
+def changes_of(session: StoredSession) -> tuple[Change, ...]:
+    """What became of the state since the session began."""
+    return state_diff(session.initial_state, session.state)
+
+
+def parts_of(events: Iterable[Event], *, is_live: bool = False) -> tuple[Part, ...]:
+    """Events as parts: a result joins its call, pieces of an answer join each other until the whole comes."""
+    folding = _Folding(is_live)
+    for event in events:
+        folding.add(event)
+    return folding.finished()
+
+
+@dataclass(slots=True)
+class _Folding:
+    is_live: bool
+    parts: list[Part] = field(default_factory=list)
+    open_calls: defaultdict[tuple[str, str], deque[int]] = field(default_factory=lambda: defaultdict(deque))
+    pieces: list[str] = field(default_factory=list)
+    author: str = ""
+
+    def add(self, event: Event) -> None:
+        if event.kind == "agent_message" and event.is_partial:
+            self.pieces.append(event.text)
+            self.author = event.author
+        elif event.kind == "agent_message":
+            self.pieces.clear()
+            self.parts.append(Part("message", event.text, event.author))
+        elif event.kind == "tool_call" and event.call:
+            self.open_calls[_key(event.call)].append(len(self.parts))
+            self.parts.append(Part("call", call=event.call, status="running"))
+        elif event.kind == "tool_result" and event.call:
+            self._end_call(event, event.call)
+        elif event.kind == "state_delta" and event.changes:
+            self.parts.append(Part("state", changes=event.changes))
+        elif event.kind == "log" and event.text.strip():
+            self.parts.append(Part("log", _cut(event.text.rstrip())))
+        elif event.kind == "error" and event.error:
+            self.parts.append(Part("error", error=event.error))
+
+    def finished(self) -> tuple[Part, ...]:
+        if self.is_live:
+            live = [Part("message", "".join(self.pieces), self.author, is_live=True)] if self.pieces else []
+            return (*self.parts, *live)
+        return tuple(replace(part, status="stopped") if part.status == "running" else part for part in self.parts)
+
+    def _end_call(self, event: Event, call: ToolCall) -> None:
+        status: CallStatus = "errored" if event.is_error else "finished"
+        waiting = self.open_calls[_key(call)]
+        part = self.parts[waiting[0]] if waiting else Part("call", call=call)
+        ended = replace(part, status=status, result=shown(event.result), duration_ms=event.duration_ms)
+        if waiting:
+            self.parts[waiting.popleft()] = ended
+        else:
+            self.parts.append(ended)
+
+
+def shown(value: JsonValue) -> str:
+    """A value as a person reads it: text as it is, everything else as JSON, at most MAX_SHOWN characters."""
+    return _cut(value if isinstance(value, str) else laid_out(value))
+
+
+def gist(event: Event) -> str:
+    """What an event says, in one line."""
+    if event.call:
+        return event.call.name
+    if event.changes:
+        return ", ".join(change.key for change in event.changes)
+    if event.usage:
+        return f"{event.usage.tokens_in:,} in, {event.usage.tokens_out:,} out"
+    text = event.error.message if event.error else event.text
+    return _line(text)
+
+
+def _line(text: str, length: int = 160) -> str:
+    words = " ".join(text[: 2 * length].split())
+    return words if len(words) <= length else f"{words[:length]}…"
+
+
+def _key(call: ToolCall) -> tuple[str, str]:
+    """What a call and its result share: the id, or without ids the tool."""
+    return (call.id, "") if call.id else ("", call.name)
+
+
+def _cut(text: str, length: int = MAX_SHOWN) -> str:
+    return text if len(text) <= length else f"{text[:length]}… ({len(text) - length:,} more characters)"

@@ -1,0 +1,290 @@
+"""Metrics on a form: under what they need, with their options as fields, and what was ticked and typed read back."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from evaldesk.errors import EvaldeskError
+from evaldesk.metrics import (
+    METRICS,
+    MetricInfo,
+    OptionInfo,
+    is_function,
+    is_metric,
+    metric_info,
+    metric_kind,
+    metric_label,
+    metric_options,
+    missing_reasons,
+)
+from evaldesk.model import DEFAULT_CRITERIA, Case, Criterion
+from evaldesk.pages.criteria.form import (
+    FILLED,
+    LABEL,
+    OTHER,
+    Typed,
+    is_strict,
+    text_typed,
+    ticked_metrics,
+    typed_criterion,
+)
+from evaldesk.pages.criteria.option_text import LISTED, write_option
+from evaldesk.wording.words import counted_words
+
+MAX_NAMED = 5
+AREAS = frozenset({"long_text", "json", "list", "modes", "values", "patterns", "tolerances"})
+RARE = frozenset({"modes", "values", "patterns", "tolerances"})
+GROUPS: Mapping[str, str] = {
+    "tool_calls": "Needs expected calls",
+    "reference": "Needs a reference answer",
+    "final_state": "Needs a final state",
+    "nothing": "Needs nothing of a case",
+    "functions": "Your own functions",
+    "judge": "Needs a judge",
+    "effort": "Resource limits",
+}
+USUAL = frozenset({"tool_calls", "reference"})
+_MET: Mapping[str, tuple[str, str, str]] = {
+    "tool_calls": ("has", "have", "expected calls"),
+    "reference": ("has", "have", "a reference"),
+    "reference_json": ("has", "have", "a reference in JSON"),
+    "reference_number": ("has", "have", "a number in the reference"),
+    "final_state": ("has", "have", "an expected final state"),
+}
+
+
+def own_functions(criteria: Iterable[Criterion]) -> set[str]:
+    """The names of those criteria that are functions of the user."""
+    return {each.metric for each in criteria if is_function(each)}
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """What the settings add to the metrics of the table: models that may judge, functions by their names."""
+
+    judges: Sequence[str] = ()
+    functions: Collection[str] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class OptionField:
+    """An option of a metric: `shape` is select, switch, number, text or area; `keys` are typed beside a select."""
+
+    field: str
+    label: str
+    explanation: str
+    shape: str
+    value: str
+    choices: tuple[tuple[str, str], ...] = ()
+    keys: str | None = None
+    step: str = "any"
+    low: str = ""
+    high: str = ""
+    example: str = ""
+    is_required: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class MetricField:
+    """A metric on the form; `rare` are options behind a disclosure, `unjudged` says which cases it will not judge.
+
+    `label` is the one in its name, as it was typed; None for the metric itself, of which there can be more.
+    """
+
+    name: str
+    title: str
+    summary: str
+    threshold: str
+    is_higher_better: bool
+    is_checked: bool
+    options: tuple[OptionField, ...]
+    rare: tuple[OptionField, ...]
+    met: str
+    unjudged: str
+    is_unavailable: bool
+    label: str | None = None
+
+    def has_rare(self, problems: Mapping[str, str]) -> bool:
+        """Whether the options behind the disclosure say anything, or are wrong."""
+        return any(option.value or problems.get(option.field) for option in self.rare)
+
+
+@dataclass(frozen=True, slots=True)
+class MetricGroup:
+    """Metrics with the same need; `tag` says how many cases meet it."""
+
+    title: str
+    tag: str
+    metrics: tuple[MetricField, ...]
+    is_usual: bool = False
+
+    def is_open(self, problems: Mapping[str, str]) -> bool:
+        """Whether its metrics are in sight: those that most people take, ticked ones, wrong ones."""
+        names = {name.partition(".")[0] for name, said in problems.items() if said}
+        return self.is_usual or any(metric.is_checked or metric.name in names for metric in self.metrics)
+
+
+def metric_groups(typed: Typed, cases: Sequence[Case], offer: Offer | None = None) -> tuple[MetricGroup, ...]:
+    """Every metric under what it needs, with what it will not be able to judge in `cases`.
+
+    A ticked metric that is not offered (any more) stands among the functions, so that it is not lost in silence.
+    """
+    offer = offer or Offer()
+    ticked = dict.fromkeys(ticked_metrics(typed, cases))
+    has_strict = is_strict(typed)
+    found: dict[str, list[MetricField]] = {name: [] for name in GROUPS}
+    for name in _shown(ticked):
+        info = metric_info(name)
+        found[_group(info)].append(_metric_field(typed, info, name in ticked, cases, offer, has_strict))
+    for name in dict.fromkeys([*offer.functions, *(name for name in ticked if not is_metric(name))]):
+        found["functions"].append(_function_field(typed, name, name in ticked, offer))
+    return tuple(
+        MetricGroup(
+            GROUPS[group],
+            _group_tag(group, metrics, cases, offer),
+            tuple(metrics),
+            group in USUAL,
+        )
+        for group, metrics in found.items()
+        if metrics
+    )
+
+
+def unjudged_words(missing: Mapping[str, str], n_cases: int, *, is_strict: bool) -> str:
+    """Which cases a metric will not judge, and why."""
+    if not missing:
+        return ""
+    reason = next(iter(missing.values()))
+    so = "would be unscored and could not pass" if is_strict else "not applicable"
+    if len(missing) == n_cases:
+        return f"{'Every case would be unscored' if is_strict else 'Not applicable to any case'}. {reason}"
+    named = ", ".join(list(missing)[:MAX_NAMED]) + (" and more" if len(missing) > MAX_NAMED else "")
+    return f"{counted_words(len(missing), n_cases, 'case')} {so}: {named}. {reason}"
+
+
+def _shown(ticked: Iterable[str]) -> Iterator[str]:
+    """Every metric, those with a label behind the metric itself."""
+    more = [name for name in ticked if is_metric(name) and name not in METRICS]
+    for kind in METRICS:
+        yield kind
+        yield from (name for name in more if metric_kind(name) == kind)
+
+
+def _group(info: MetricInfo) -> str:
+    if info.has_judge:
+        return "judge"
+    if info.needs == "nothing" and info.default_threshold is None:
+        return "effort"
+    return info.needs.partition("_json")[0].partition("_number")[0]
+
+
+def _group_tag(group: str, metrics: Sequence[MetricField], cases: Sequence[Case], offer: Offer) -> str:
+    if group == "judge":
+        return "" if offer.judges else "none is allowed yet: name one under judges in evaldesk.toml"
+    if group not in _MET or not cases:
+        return ""
+    n_met = len(cases) - len(missing_reasons(Criterion(metrics[0].name), cases))
+    return _met_words(n_met, len(cases), group)
+
+
+def _met_words(n: int, n_all: int, need: str) -> str:
+    one, many, what = _MET[need]
+    return f"{counted_words(n, n_all, 'case')} {one if n == 1 else many} {what}"
+
+
+def _metric_field(
+    typed: Typed, info: MetricInfo, is_checked: bool, cases: Sequence[Case], offer: Offer, is_strict: bool
+) -> MetricField:
+    missing = _missing(typed, info.name, is_checked, cases)
+    fields = [(each.kind, _option_field(typed, info, each, offer)) for each in metric_options(info.name)]
+    default = next((each.threshold for each in DEFAULT_CRITERIA if each.metric == info.name), info.default_threshold)
+    usual_range = (info.low, info.high) == (0.0, 1.0) or math.isinf(info.high)
+    return MetricField(
+        name=info.name,
+        title=info.title,
+        summary=info.summary if usual_range else f"{info.summary} Scores {info.low:g} to {info.high:g}.",
+        threshold=text_typed(typed, f"{info.name}.threshold", "" if default is None else f"{default:g}"),
+        is_higher_better=info.is_higher_better,
+        is_checked=is_checked,
+        options=tuple([field for kind, field in fields if kind not in RARE]),
+        rare=(*(field for kind, field in fields if kind in RARE), *_other_field(typed, info.name)),
+        met=_met_words(len(cases) - len(missing), len(cases), info.needs) if info.needs in _MET and missing else "",
+        unjudged=unjudged_words(missing, len(cases), is_strict=is_strict),
+        is_unavailable=bool(cases) and len(missing) == len(cases),
+        label=text_typed(typed, f"{info.name}.{LABEL}", metric_label(info.name)) if metric_label(info.name) else None,
+    )
+
+
+def _function_field(typed: Typed, name: str, is_checked: bool, offer: Offer) -> MetricField:
+    is_known = name in offer.functions
+    return MetricField(
+        name=name,
+        title=name,
+        summary="A function named under metrics in evaldesk.toml." if is_known else "No longer among the metrics here.",
+        threshold=text_typed(typed, f"{name}.threshold", "1"),
+        is_higher_better=True,
+        is_checked=is_checked,
+        options=(),
+        rare=(),
+        met="",
+        unjudged="",
+        is_unavailable=not is_known,
+    )
+
+
+def _missing(typed: Typed, name: str, is_checked: bool, cases: Sequence[Case]) -> dict[str, str]:
+    """Case id -> what it does not assert for the metric; by its options as far as they can be read."""
+    criterion = Criterion(name)
+    if is_checked:
+        try:
+            criterion = Criterion(name, None, typed_criterion(typed, name).options)
+            return missing_reasons(criterion, cases)
+        except EvaldeskError:
+            criterion = Criterion(name)
+    return missing_reasons(criterion, cases)
+
+
+def _option_field(typed: Typed, metric: MetricInfo, info: OptionInfo, offer: Offer) -> OptionField:
+    place = f"{metric.name}.{info.name}"
+    text, keys = write_option(info, info.default)
+    if info.kind == "switch" and FILLED in typed:
+        text = ""  # a box that is not ticked sends nothing
+    choices = info.choices
+    if info.kind == "keys":
+        choices = (*choices, (LISTED, "only these keys"))
+    if info.kind == "model":
+        first = f"the first allowed: {offer.judges[0]}" if offer.judges else "none is allowed yet"
+        choices = (("", first), *((judge, judge) for judge in offer.judges))
+    return OptionField(
+        field=place,
+        label=info.label,
+        explanation=info.explanation,
+        shape=_shape(info, bool(choices)),
+        value=text_typed(typed, place, text),
+        choices=choices,
+        keys=text_typed(typed, f"{place}.keys", keys) if info.kind == "keys" else None,
+        step="1" if info.kind == "whole" else "any",
+        low="" if info.low is None else f"{info.low:g}",
+        high="" if info.high is None else f"{info.high:g}",
+        example=info.example,
+        is_required=info.name in metric.required,
+    )
+
+
+def _other_field(typed: Typed, metric: str) -> tuple[OptionField, ...]:
+    """What an earlier run asked for beyond the fields of the form."""
+    text = text_typed(typed, f"{metric}.{OTHER}", "")
+    told = "Options without a field of their own, as a criteria file has them; a JSON object."
+    return (OptionField(f"{metric}.{OTHER}", "Other options", told, "area", text),) if text else ()
+
+
+def _shape(info: OptionInfo, has_choices: bool) -> str:
+    if info.kind == "switch":
+        return "switch"
+    if has_choices:
+        return "select"
+    if info.kind in ("number", "whole"):
+        return "number"
+    return "area" if info.kind in AREAS else "text"

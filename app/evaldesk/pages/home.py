@@ -1,0 +1,127 @@
+"""What to do next: what most needs a person, in sentences with an address each."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from evaldesk.desk.agents import FoundAgent
+from evaldesk.desk.evalsets.evalsets import own_evalsets
+from evaldesk.model.stored import EvalSetFile, RunSummary, SessionSummary
+from evaldesk.pages.run_listing import RunLine, run_line
+from evaldesk.store import Store
+from evaldesk.wording.words import counted_words
+
+N_RUNS = 6
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """Something to do: a title and a sentence, and the button that leads there. `status` colours the icon."""
+
+    title: str
+    text: str
+    button: str
+    address: str
+    icon: str
+    status: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Home:
+    """Everything on the home page."""
+
+    steps: Sequence[Step]
+    agents: Sequence[FoundAgent]
+    evalsets: Sequence[EvalSetFile]
+    runs: Sequence[RunLine]
+    n_runs: int
+
+
+def home(store: Store, agents: Sequence[FoundAgent], evalsets: Sequence[EvalSetFile]) -> Home:
+    """The home page of a workspace. Reads the database."""
+    runs = store.runs.list(limit=N_RUNS)
+    newest = next(iter(store.sessions.list(limit=1)), None)
+    steps = [
+        *_of_runs(store, runs),
+        *_of_session(store, newest),
+        *_of_broken(agents, evalsets),
+        *_of_beginning(agents, evalsets, newest, has_run=bool(runs)),
+    ]
+    lines = [run_line(store.runs, run) for run in runs]
+    return Home(steps, agents, evalsets, lines, sum(store.runs.counts_by_status().values()))
+
+
+def _of_runs(store: Store, runs: Sequence[RunSummary]) -> list[Step]:
+    """The newest run that stopped half-way, and the worst case of the newest run that has failures."""
+    steps = []
+    stopped = next((run for run in runs if run.status == "stopped" and run.n_todo), None)
+    if stopped:
+        text = f"{stopped.n_done} of {stopped.n_trials} trials are stored; Resume plays the rest."
+        steps.append(Step(f"Run {stopped.id} is stopped", text, "Open run", f"/runs/{stopped.id}", "pause"))
+    troubled = next((run for run in runs if run.counts.failed or run.counts.errored), None)
+    if troubled:
+        steps += _worst_case(store, troubled)
+    return steps
+
+
+def _worst_case(store: Store, run: RunSummary) -> list[Step]:
+    only = "failed" if run.counts.failed else "errored"
+    rows = store.runs.case_rows(run.id, sort="worst", only="failed" if run.counts.failed else "errored", limit=1)
+    if not rows:
+        return []
+    row = rows[0]
+    trial_index = row.strip.find(only[0])
+    n = row.counts.failed if run.counts.failed else row.counts.errored
+    return [
+        Step(
+            title=f"{row.case_id}: {counted_words(n, len(row.strip), 'trial')} {only}",
+            text=f"Worst case of run {run.id}, agent {run.config.agent.id}.",
+            button="Show first divergence" if run.counts.failed else "Show error",
+            address=f"/runs/{run.id}/cases/{row.case_index}/trials/{trial_index}",
+            icon="failed" if run.counts.failed else "warning",
+            status=only,
+        )
+    ]
+
+
+def _of_session(store: Store, newest: SessionSummary | None) -> list[Step]:
+    """The newest chat, while it is in no eval set."""
+    if newest is None or not newest.n_turns or store.sessions.has_case(newest.id):
+        return []
+    turns = "1 turn" if newest.n_turns == 1 else f"{newest.n_turns} turns"
+    title = f"“{newest.title or 'Untitled'}” is not in an eval set yet"
+    return [
+        Step(title, f"A chat with {newest.agent_id}, {turns}.", "Add session", f"/sessions/{newest.id}/case", "chat")
+    ]
+
+
+def _of_broken(agents: Sequence[FoundAgent], evalsets: Sequence[EvalSetFile]) -> list[Step]:
+    steps = [
+        Step(f"{agent.id} cannot be loaded", agent.error.message, "Show trace", "/agents", "warning", "errored")
+        for agent in agents
+        if agent.error
+    ]
+    for evalset in evalsets:
+        if evalset.error:
+            title, address = f"{evalset.name} cannot be read", f"/evalsets/{evalset.id}"
+            steps.append(Step(title, str(evalset.error), "Show error", address, "warning", "errored"))
+    return steps
+
+
+def _of_beginning(
+    agents: Sequence[FoundAgent], evalsets: Sequence[EvalSetFile], newest: SessionSummary | None, *, has_run: bool
+) -> list[Step]:
+    """The first steps of a new workspace: chat with an agent, then run an eval set."""
+    steps = []
+    ready = next((agent for agent in agents if not agent.error), None)
+    if ready and newest is None:
+        text = "Press “Add current session” to save a chat as a case."
+        steps.append(Step(f"Chat with {ready.name}", text, "Chat", f"/sessions/new?agent={ready.id}", "chat"))
+    cased = [evalset for evalset in evalsets if evalset.n_cases]
+    filled = next(iter([*reversed(own_evalsets(cased, ready.id)), *cased]), None) if ready else None
+    if ready and filled and not has_run:
+        text = "Several trials per case show whether it passes every time. The run continues in the background."
+        address = f"/runs/new?evalset={filled.id}&n=5"
+        steps.append(Step(f"Run {filled.name} 5 times", text, "New run", address, "run"))
+    return steps

@@ -1,0 +1,122 @@
+"""What the page shows of a file before it is taken in."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from evaldesk.desk.imports.importing import Staged
+from evaldesk.formats.import_words import counted
+from evaldesk.model import VERDICTS, Case, JsonObject, Verdict
+from evaldesk.model.case_key import repeats_words
+from evaldesk.transcripts.recorded import RecordedRun
+
+MAX_CASES = 50
+MAX_SENTENCES = 40
+MAX_QUERY = 160
+MAX_OUTCOMES = 100
+
+
+@dataclass(frozen=True, slots=True)
+class CaseLine:
+    """One case: what it is, how it begins, and what it asserts."""
+
+    id: str
+    shape: str
+    query: str
+    asserts: str
+
+
+@dataclass(frozen=True, slots=True)
+class RunLine:
+    """One run: who played it, what it is of, and how it went."""
+
+    name: str
+    agent: str
+    model: str
+    shape: str
+    metrics: str
+    counts: Sequence[tuple[Verdict, int]]
+
+
+@dataclass(frozen=True, slots=True)
+class ImportView:
+    """A file that waits: its sentences, its first cases, its runs. `n_cases` is None without an eval set.
+
+    `outcomes` are the keys among which a person chooses what says that a trial passed; `outcome` is the one taken.
+    `repeats` names the ids that several cases have.
+    """
+
+    source: str
+    title: str
+    understood: Sequence[str]
+    kept: Sequence[str]
+    refused: Sequence[str]
+    n_cases: int | None
+    cases: Sequence[CaseLine]
+    runs: Sequence[RunLine]
+    outcomes: Sequence[str] = ()
+    outcome: str = ""
+    repeats: str = ""
+
+    @property
+    def verb(self) -> str:
+        """What the button does."""
+        parts = [counted(self.n_cases, "case")] if self.n_cases is not None else []
+        parts += [counted(len(self.runs), "run")] if self.runs else []
+        return f"Import {' and '.join(parts)}" if parts else ""
+
+
+def import_view(staged: Staged) -> ImportView:
+    """What the page shows of a staged file."""
+    imported = staged.imported
+    evalset = imported.evalset
+    return ImportView(
+        source=staged.source,
+        title=staged.title,
+        understood=imported.understood[:MAX_SENTENCES],
+        kept=imported.kept[:MAX_SENTENCES],
+        refused=imported.refused[:MAX_SENTENCES],
+        n_cases=len(evalset.cases) if evalset else None,
+        cases=[_case_line(case) for case in evalset.cases[:MAX_CASES]] if evalset else [],
+        runs=[_run_line(run) for run in imported.runs],
+        outcomes=imported.outcomes[:MAX_OUTCOMES] if staged.data else (),
+        outcome=imported.outcome,
+        repeats=repeats_words(evalset.cases) if evalset else "",
+    )
+
+
+def _case_line(case: Case) -> CaseLine:
+    if case.scenario is not None:
+        return CaseLine(case.id, "scenario", _cut(_scenario_text(case.scenario)), "")
+    calls = [turn.expected.tool_calls for turn in case.turns if turn.expected.tool_calls is not None]
+    n_references = sum(turn.expected.reference is not None for turn in case.turns)
+    asserts = [counted(sum(map(len, calls)), "call")] if calls else []
+    asserts += [counted(n_references, "answer")] if n_references else []
+    asserts += ["final state"] if case.final_state is not None else []
+    query = case.turns[0].query if case.turns else ""
+    return CaseLine(case.id, counted(len(case.turns), "turn"), _cut(query), ", ".join(asserts) or "nothing")
+
+
+def _run_line(run: RecordedRun) -> RunLine:
+    verdicts = Counter(result.verdict for result in run.results)
+    return RunLine(
+        name=run.name,
+        agent=run.agent,
+        model=run.model or "",
+        shape=f"{counted(len(run.results), 'trial')} of {counted(len(run.cases), 'case')}",
+        metrics=", ".join(criterion.metric for criterion in run.criteria),
+        counts=[(verdict, verdicts[verdict]) for verdict in VERDICTS if verdicts[verdict]],
+    )
+
+
+def _scenario_text(scenario: JsonObject) -> str:
+    """How a scenario begins: its prompt, or else the first text that it has."""
+    texts = [value for value in (scenario.get("starting_prompt"), *scenario.values()) if isinstance(value, str)]
+    return next(filter(None, texts), "")
+
+
+def _cut(text: str) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= MAX_QUERY else f"{line[:MAX_QUERY]}…"

@@ -1,0 +1,225 @@
+"""The page of labels: every labelled trial, and how far people agree with one another and with the metrics."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from urllib.parse import urlencode
+
+from evaldesk.desk.labels import VERDICTS
+from evaldesk.desk.runs.names import run_title
+from evaldesk.desk.runs.rescoring import played_run_id
+from evaldesk.model.stored import LabelFilter, LabelledTrial, LabelPair, RunSummary, TrialKey, TurnLabel
+from evaldesk.pages.run_view import Filter
+from evaldesk.statistics.agreement import agreement, judge_skill, nominal_alpha
+from evaldesk.store import Store
+from evaldesk.wording.agreement import alpha_sentence, enough_sentence, kappa_words, skill_sentence
+from evaldesk.wording.metrics import short_title
+from evaldesk.wording.noise import corrected_sentence
+
+PAGE_SIZE = 50
+BADGES: Mapping[str, str] = {"passed": "passed", "failed": "failed", "unsure": "unscored"}
+
+
+@dataclass(frozen=True, slots=True)
+class LabelLine:
+    """One label with where it was given; `is_disagreement` where the metrics say otherwise."""
+
+    found: LabelledTrial
+    href: str
+    where: str
+    badge: str
+    is_disagreement: bool
+
+
+@dataclass(frozen=True, slots=True)
+class LabelListing:
+    """All that the page shows."""
+
+    lines: Sequence[LabelLine]
+    n_all: int
+    n_found: int
+    filters: Sequence[Filter]
+    labellers: Sequence[str]
+    wanted: LabelFilter
+    run_id: int | None
+    run_title: str
+    alpha: str
+    agreements: Sequence[MetricAgreement]
+    turn_bound: str
+    turn_alpha: str
+    turn_agreements: Sequence[MetricAgreement]
+    older_href: str
+
+
+def read_labels(store: Store, wanted: LabelFilter, before: datetime | None = None) -> LabelListing:
+    """A page of labels, newest first, and the agreement over all of a run or of the workspace. Raises NotFoundError."""
+    run_id = wanted.run_id
+    run = store.runs.summary(run_id) if run_id is not None else None
+    kept = replace(wanted, run_id=played_run_id(store.runs, run.id) if run else None)
+    found = store.labels.list(kept, before=before, limit=PAGE_SIZE + 1)
+    pairs = store.labels.pairs(kept.run_id, run.id if run else None)
+    turns = turn_pairs(store, kept.run_id, run.id if run else None)
+    return LabelListing(
+        lines=[_line(each) for each in found[:PAGE_SIZE]],
+        n_all=store.labels.count(LabelFilter(run_id=kept.run_id)),
+        n_found=store.labels.count(kept),
+        filters=_filters(store, wanted, kept),
+        labellers=store.labels.labellers(),
+        wanted=wanted,
+        run_id=run_id,
+        run_title=run_title(run) if run else "",
+        alpha=people_words(pairs),
+        agreements=metric_agreements(pairs, _pass_rates(store, run) if run else {}),
+        turn_bound=bound_words(turns),
+        turn_alpha=people_words(turns, "turn"),
+        turn_agreements=metric_agreements(turns, {}),
+        older_href=_href(wanted, _cursor(found[PAGE_SIZE - 1])) if len(found) > PAGE_SIZE else "",
+    )
+
+
+def cursor_time(text: str) -> datetime | None:
+    """The moment that a page of labels ends with; None for text that nobody was given."""
+    try:
+        return datetime.fromtimestamp(int(text) / 1_000_000, UTC) if text.isdecimal() and len(text) < 18 else None
+    except (ValueError, OverflowError, OSError):
+        return None
+
+
+def _line(found: LabelledTrial) -> LabelLine:
+    case_index, trial_index = found.key
+    turn = found.label.turn
+    verdict, said = found.trial_verdict, found.label.verdict
+    return LabelLine(
+        found=found,
+        href=f"/runs/{found.run_id}/cases/{case_index}/trials/{trial_index}"
+        + ("" if turn is None else f"#turn-{turn + 1}"),
+        where=f"trial {trial_index + 1}" + ("" if turn is None else f", turn {turn + 1}"),
+        badge=BADGES.get(said or "", ""),
+        is_disagreement=turn is None and {verdict, said} == {"passed", "failed"},
+    )
+
+
+def _pass_rates(store: Store, run: RunSummary) -> dict[str, float]:
+    """How often each metric passes a trial of the run; under no name, how often trials pass."""
+    rates = {row.metric: row.n_passed / row.n for row in store.runs.metric_rows(run.id) if row.threshold is not None}
+    return rates | ({"": run.counts.passed / run.counts.scored} if run.counts.scored else {})
+
+
+def _filters(store: Store, wanted: LabelFilter, kept: LabelFilter) -> list[Filter]:
+    free = replace(kept, verdict=None, is_disagreement=False)
+    everything = replace(wanted, verdict=None, is_disagreement=False)
+    is_free = wanted.verdict is None and not wanted.is_disagreement
+    found = [Filter("All", store.labels.count(free), "", _href(everything), is_free)]
+    for verdict in VERDICTS:
+        n = store.labels.count(replace(free, verdict=verdict))
+        href, is_current = _href(replace(everything, verdict=verdict)), wanted.verdict == verdict
+        found.append(Filter(verdict, n, BADGES[verdict], href, is_current))
+    n = store.labels.count(replace(free, is_disagreement=True))
+    href = _href(replace(everything, is_disagreement=True))
+    return [*found, Filter("metrics disagree", n, "errored", href, wanted.is_disagreement)]
+
+
+def _cursor(found: LabelledTrial) -> str:
+    return str(round(found.label.labelled_at.timestamp() * 1_000_000))
+
+
+def _href(wanted: LabelFilter, before: str = "") -> str:
+    only = "disagreements" if wanted.is_disagreement else wanted.verdict
+    parts = {"run": wanted.run_id, "labeller": wanted.labeller, "only": only, "before": before}
+    query = urlencode({name: value for name, value in parts.items() if value})
+    return "/labels" + (f"?{query}" if query else "")
+
+
+MAX_TRIALS = 100
+"""Whose transcripts are read for the scores of turns: those labelled last."""
+
+
+@dataclass(frozen=True, slots=True)
+class MetricAgreement:
+    """How far a metric agrees with the labels, in words; the last two may be empty."""
+
+    title: str
+    skill: str
+    kappa: str
+    enough: str
+    corrected: str
+
+
+def metric_agreements(pairs: Sequence[LabelPair], rates: Mapping[str, float]) -> list[MetricAgreement]:
+    """Each metric against the labels, the verdict of the whole trial first; `rates` are how often they pass."""
+    by_metric: dict[str, list[LabelPair]] = defaultdict(list)
+    for pair in pairs:
+        if pair.is_passed is not None:
+            by_metric[pair.metric].append(pair)
+    return [_agreement(metric, of_metric, rates) for metric, of_metric in sorted(by_metric.items())]
+
+
+def people_words(pairs: Sequence[LabelPair], noun: str = "trial") -> str:
+    """Agreement of people with one another, over what more than one of them labelled."""
+    units: dict[tuple[int, ...], dict[str, bool]] = defaultdict(dict)
+    for pair in pairs:
+        if not pair.metric:
+            units[pair.trial][pair.labeller] = pair.is_good
+    shared = [unit for unit in units.values() if len(unit) > 1]
+    return alpha_sentence(len({who for unit in shared for who in unit}), len(shared), nominal_alpha(shared), noun)
+
+
+def turn_pairs(store: Store, labelled_run: int | None, scored_run: int | None = None) -> list[LabelPair]:
+    """Every verdict of a person on a turn, and beside it what each metric said of that turn.
+
+    Of one run, whose trials `scored_run` may have scored again, or of all; of the MAX_TRIALS trials labelled last.
+    """
+    labels = store.labels.of_turns(labelled_run, MAX_TRIALS)
+    keys: dict[int, set[TrialKey]] = defaultdict(set)
+    for each in labels:
+        keys[each.run_id].add(each.key)
+    scores: dict[tuple[int, ...], dict[str, bool]] = defaultdict(dict)
+    for run_id, of_run in keys.items():
+        for key, result in store.runs.trials(scored_run or run_id, sorted(of_run)).items():
+            for score in result.scores:
+                if score.turn is not None and score.passed is not None:
+                    scores[run_id, *key, score.turn][score.metric] = score.passed
+    return [pair for each in labels for pair in _pairs(each, scores)]
+
+
+def bound_words(pairs: Sequence[LabelPair]) -> str:
+    """That older labels of turns are left out; empty where there are none."""
+    n = len({pair.trial[:3] for pair in pairs})
+    return f"Based on the {MAX_TRIALS:,} most recently labelled trials." if n >= MAX_TRIALS else ""
+
+
+def _pairs(label: TurnLabel, scores: Mapping[tuple[int, ...], Mapping[str, bool]]) -> Iterator[LabelPair]:
+    place = (label.run_id, *label.key, label.turn)
+    yield LabelPair(label.labeller, place, label.is_good, "", None)
+    for metric, is_passed in scores.get(place, {}).items():
+        yield LabelPair(label.labeller, place, label.is_good, metric, is_passed)
+
+
+def _agreement(metric: str, pairs: Sequence[LabelPair], rates: Mapping[str, float]) -> MetricAgreement:
+    title = short_title(metric) if metric else "The verdict"
+    said = _by_majority(pairs)
+    compared = [(is_passed, said[trial]) for trial, is_passed in _passed(pairs).items() if trial in said]
+    skill = judge_skill(compared)
+    corrected = skill.corrected(rates[metric]) if metric in rates and skill.n_good and skill.n_bad else None
+    return MetricAgreement(
+        title=title,
+        skill=skill_sentence(title, skill),
+        kappa=kappa_words(agreement(compared)),
+        enough=enough_sentence(skill),
+        corrected=corrected_sentence(corrected, title) if corrected else "",
+    )
+
+
+def _by_majority(pairs: Sequence[LabelPair]) -> dict[tuple[int, ...], bool]:
+    """One verdict of people on each thing; where they are evenly split there is none."""
+    votes: dict[tuple[int, ...], list[bool]] = defaultdict(list)
+    for pair in pairs:
+        votes[pair.trial].append(pair.is_good)
+    return {trial: 2 * sum(said) > len(said) for trial, said in votes.items() if 2 * sum(said) != len(said)}
+
+
+def _passed(pairs: Sequence[LabelPair]) -> dict[tuple[int, ...], bool]:
+    return {pair.trial: pair.is_passed for pair in pairs if pair.is_passed is not None}

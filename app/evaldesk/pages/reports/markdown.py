@@ -1,0 +1,127 @@
+"""A run as Markdown for a pull request: what regressed first, then the numbers, with doubt in words."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from evaldesk.desk.runs.gates import CaseNumbers, RunNumbers
+from evaldesk.model import Answer, Conclusion, Counts, Outcome
+from evaldesk.model.interval import Interval
+from evaldesk.statistics.case_comparison import RunChange
+from evaldesk.wording.comparison import change_sentence, flips_words, states_words
+from evaldesk.wording.printable import in_one_line
+from evaldesk.wording.words import asides_words, cost_words, passed_sentence, share_range
+
+MOST_ROWS = 20
+TITLES: dict[Outcome, str] = {
+    "passed": "✅ Evaluation passed",
+    "failed": "❌ Evaluation did not pass",
+    "undecided": "❔ Evaluation undecided",
+    "interrupted": "⏹️ Evaluation interrupted",
+}
+ICONS: dict[Answer, str] = {"held": "✅", "failed": "❌", "undecided": "❔"}
+MARK = "<!-- evaldesk -->"
+"""First line of the summary, by which a workflow finds its own comment again."""
+_REFERENCE = re.compile(r"(?<=@)(?=\w)|(?<=#)(?=\d)|(?<=GH\\-)(?=\d)", re.IGNORECASE)
+"""Where GitHub names a person or an issue, which no backslash keeps it from. (github/cmark-gfm, issue 181)"""
+
+
+@dataclass(frozen=True, slots=True)
+class SummaryPart:
+    """One run for the summary: `reasons` says, by case id, why its first bad trial did not pass."""
+
+    title: str
+    numbers: RunNumbers
+    reasons: dict[str, str]
+    evalset: str = ""
+
+
+def markdown_summary(parts: Sequence[SummaryPart], conclusion: Conclusion, change: RunChange | None = None) -> str:
+    """The comment. Everything an agent or a file said is escaped."""
+    lines = [MARK, f"## {TITLES[conclusion.outcome]}", ""]
+    if conclusion.outcome in ("undecided", "interrupted"):
+        lines += [f"No verdict: {_escaped(conclusion.reason)}.", ""]
+    if change is not None:
+        lines += _regressions(parts, change)
+    lines += [f"- {ICONS[gate.answer]} `{gate.name}` {_escaped(gate.sentence)}" for gate in conclusion.gates]
+    for part in parts:
+        lines += ["", f"### {_escaped(part.title)}", "", *_numbers(part), *_worst(part)]
+    return "\n".join(lines) + "\n"
+
+
+def _regressions(parts: Sequence[SummaryPart], change: RunChange) -> Iterator[str]:
+    if change.regressed:
+        yield f"**Regressed against {_escaped(change.name)}:**"
+        yield ""
+        for case in change.regressed[:MOST_ROWS]:
+            reasons = (part.reasons.get(case.key.case_id, "") for part in parts if part.evalset == case.key.evalset)
+            yield f"- {_code(case.name)} {_escaped(next(filter(None, reasons), ''))}".rstrip()
+        yield from _more(len(change.regressed) - MOST_ROWS)
+        yield ""
+    said = [flips_words(change), f"Pass rate: {change_sentence(change)}", *states_words(change, MOST_ROWS)]
+    yield f"Against {_escaped(change.name)}: {_escaped('. '.join(said))}."
+    yield ""
+
+
+def _numbers(part: SummaryPart) -> Iterator[str]:
+    run = part.numbers
+    yield f"**{passed_sentence(run.counts.passed, run.counts.scored, run.interval)}**{asides_words(run.counts)}"
+    yield ""
+    points = [point for point in run.curve if point.k in (1, 2, 3, 5, 10)]
+    if len(points) > 1:
+        yield "| k | pass@k | pass^k | cases |"
+        yield "|--:|--:|--:|--:|"
+        for point in points:
+            at_k, hat_k = (_beside(interval) for interval in (point.at_interval, point.hat_interval))
+            yield f"| {point.k} | {point.pass_at_k:.2f}{at_k} | {point.pass_hat_k:.2f}{hat_k} | {point.n_cases} |"
+        yield ""
+    if run.cost or run.n_unpriced:
+        trials = "trial" if run.n_unpriced == 1 else "trials"
+        unknown = f", {run.n_unpriced:,} {trials} of unknown price" if run.n_unpriced else ""
+        yield f"Cost {cost_words(run.cost)}{unknown}."
+        yield ""
+
+
+def _beside(interval: Interval | None) -> str:
+    return f" ({share_range(interval)})" if interval else ""
+
+
+def _worst(part: SummaryPart) -> Iterator[str]:
+    bad = sorted((case for case in part.numbers.cases if not case.counts.all_passed), key=_badness)
+    if not bad:
+        return
+    yield "| case | passed | why |"
+    yield "|---|--:|---|"
+    for case in bad[:MOST_ROWS]:
+        why = _escaped(part.reasons.get(case.id, ""))
+        yield f"| {_code(case.id)} | {_passed(case.counts)} | {why} |"
+    yield from _more(len(bad) - MOST_ROWS)
+
+
+def _badness(case: CaseNumbers) -> float:
+    return -1.0 if case.counts.rate is None else case.counts.rate
+
+
+def _passed(counts: Counts) -> str:
+    said = [f"{counts.passed} of {counts.scored}"] if counts.scored else []
+    return ", ".join([*said, *(f"{n} {word}" for word, n in counts.asides)])
+
+
+def _more(n: int) -> Iterator[str]:
+    if n > 0:
+        yield ""
+        yield f"…and {n:,} more."
+
+
+def _code(text: str) -> str:
+    """A name as code; a backtick or a bar in it would break out of it."""
+    return "`" + re.sub(r"[`|]", "·", in_one_line(text)) + "`"
+
+
+def _escaped(text: str) -> str:
+    """Text that Markdown and GitHub show as it stands: no markup, no mention of a person, no reference."""
+    text = re.sub(r"([\\`*_{}\[\]()#+!|~-])", r"\\\1", in_one_line(text))
+    text = text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    return _REFERENCE.sub("\u200b", text)

@@ -1,0 +1,396 @@
+"""The page of one run, put together from what the store says."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from math import ceil
+from typing import Any
+
+from evaldesk.desk.evalsets.exporting import run_formats
+from evaldesk.desk.runs.names import run_title
+from evaldesk.desk.runs.numbers import read_conclusion
+from evaldesk.desk.runs.rescoring import Scoring, scorings
+from evaldesk.desk.runs.runs import RunDesk
+from evaldesk.model import Conclusion
+from evaldesk.model.run import LIVE
+from evaldesk.model.stored import CaseFilter, CaseRow, CaseSort, RunSummary, TrialKey
+from evaldesk.pages.run_facts import Fact, run_facts
+from evaldesk.pages.run_reliability import MetricLine, Reliability, metric_lines, reliability
+from evaldesk.pages.run_view import (
+    PAGE_SIZE,
+    SORTS,
+    Bar,
+    Filter,
+    MatrixRow,
+    RunQuery,
+    columns_k,
+    known_cost,
+    matrix_rows,
+    run_badge,
+)
+from evaldesk.statistics.pass_k import CurvePoint
+from evaldesk.store import RunStore
+from evaldesk.store.runs.recorded_runs import is_imported, is_playable
+from evaldesk.wording.metrics import asserted_lines, needs_words, short_title
+from evaldesk.wording.words import NOTHING_SCORED, errors_sentence, passed_words, undefined_words
+
+MAX_ERROR_GROUPS = 20
+ONLY_WORDS: Mapping[CaseFilter, str] = {
+    "failed": "Only cases with a failed trial.",
+    "errored": "Only cases with an errored trial.",
+    "unscored": "Only cases with an unscored trial.",
+    "flaky": "Only cases that passed in some trials and failed in others.",
+    "passed": "Only cases that passed.",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """The head of a metric's column; `sub` says what it needs."""
+
+    title: str
+    sub: str
+
+
+@dataclass(frozen=True, slots=True)
+class ErrorLine:
+    """Errors that say the same, with a link to the first."""
+
+    kind: str
+    example: str
+    n: int
+    href: str
+    where: str
+
+
+@dataclass(frozen=True, slots=True)
+class Total:
+    """The last line of the matrix: the whole run."""
+
+    passed: str
+    bar: Bar | None
+    pass_at_k: float | None
+    pass_hat_k: float | None
+    means: tuple[tuple[str, float | None], ...]
+    cost: float | None
+    mean_ms: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class RunPage:
+    """All that the page of a run shows."""
+
+    summary: RunSummary
+    title: str
+    badge: str
+    status_word: str
+    conclusion: Conclusion | None
+    is_live: bool
+    can_stop: bool
+    can_resume: bool
+    can_retry: bool
+    again_href: str
+    here: str
+    events_href: str
+    all_href: str
+    more_href: str
+    progress: Progress
+    reason: tuple[str, str, str]
+    answer: Answer
+    errors_sentence: str
+    dash_sentence: str
+    figures: Sequence[tuple[str, str, object]]
+    filters: Sequence[Filter]
+    sorts: Sequence[Filter]
+    only_words: str
+    k: int
+    columns: Sequence[Column]
+    rows: Sequence[MatrixRow]
+    total: Total | None
+    metrics: Sequence[MetricLine]
+    asserted: Sequence[str]
+    errors: Sequence[ErrorLine]
+    reliability: Reliability
+    facts: Sequence[Fact]
+    scorings: Sequence[Scoring]
+
+    @property
+    def id(self) -> int:
+        """The number of the run."""
+        return self.summary.id
+
+    @property
+    def created_at(self) -> datetime:
+        """When the configuration was frozen."""
+        return self.summary.created_at
+
+    @property
+    def n_columns(self) -> int:
+        """Columns of the matrix."""
+        return 6 + (2 if self.k else 0) + len(self.columns)
+
+    @property
+    def export_formats(self) -> Sequence[tuple[str, str]]:
+        """Name and title of each format the run can be given out in."""
+        return run_formats()
+
+    @property
+    def figure(self) -> dict[str, Any] | None:
+        """The curves, when there is more than one k to draw."""
+        return self.reliability.figure
+
+    @property
+    def needs_plotly(self) -> bool:
+        """Whether there are curves to draw, or will be when the run is over."""
+        return self.figure is not None or (self.is_live and self.k > 0)
+
+
+async def run_page(runs: RunDesk, run_id: int, query: RunQuery) -> RunPage:
+    """The page of a run at this moment, of what is stored and what this process plays. Raises as `read_run`."""
+    flying, trouble, pause = runs.in_flight(run_id), runs.trouble(run_id), runs.pause(run_id)
+    return await asyncio.to_thread(read_run, runs.stored, run_id, query, flying, trouble, pause)
+
+
+def read_run(
+    runs: RunStore,
+    run_id: int,
+    query: RunQuery,
+    in_flight: Collection[TrialKey] = frozenset(),
+    trouble: str = "",
+    pause: str = "",
+) -> RunPage:
+    """Everything on the page of a run, at this moment. Raises NotFoundError; UsageError for a strange cursor."""
+    summary = runs.summary(run_id)
+    is_live = summary.status in LIVE
+    # A trial that is over and waits for its commit is in flight, too; more than are played at once is not said.
+    n_running = min(len(in_flight), summary.config.concurrency)
+    sort: CaseSort = query.sort or ("file" if is_live else "worst")
+    found = runs.case_rows(run_id, sort=sort, only=query.only, after=query.after, limit=PAGE_SIZE + 1)
+    metric_rows = runs.metric_rows(run_id)
+    names = [criterion.metric for criterion in summary.config.criteria]
+    outcomes = runs.outcome_counts(run_id)
+    k = columns_k(summary.config.n)
+    found_reliability, point = reliability(outcomes, summary, k, _run_before(runs, summary) if is_live else None)
+    conclusion = None if is_live else read_conclusion(runs, summary, outcomes)
+    badge, word = run_badge(summary.status, conclusion)
+    can_go_on = not is_live and is_playable(summary.config)
+    can_repeat = not is_live and not is_imported(summary.config)
+    lines = metric_lines(metric_rows)
+    more = query.href(run_id, sort=sort, after=found[PAGE_SIZE - 1].cursor) if len(found) > PAGE_SIZE else ""
+    return RunPage(
+        summary=summary,
+        title=run_title(summary),
+        badge=badge,
+        status_word=word,
+        conclusion=conclusion,
+        is_live=is_live,
+        can_stop=summary.status in ("running", "pending"),
+        can_resume=can_go_on and summary.n_todo > 0,
+        can_retry=can_go_on and summary.counts.errored > 0,
+        again_href=f"/runs/new?like={run_id}" if can_repeat else "",
+        here=query.href(run_id),
+        events_href=query.href(run_id, events=True),
+        all_href=query.href(run_id, only=None, after=None),
+        more_href=more,
+        progress=progress(summary, n_running, pause),
+        reason=reason_note(summary, trouble),
+        answer=answer(summary, found_reliability),
+        errors_sentence=errors_sentence(
+            summary.counts.passed, summary.counts.scored, summary.counts.errored, summary.config.errors_are_failures
+        ),
+        dash_sentence=_dash_sentence(summary, found[:PAGE_SIZE], k),
+        figures=_figures(summary),
+        filters=_filters(summary, query, n_running),
+        sorts=[Filter(text, 0, "", query.href(run_id, sort=name, after=None), name == sort) for name, text in SORTS],
+        only_words=ONLY_WORDS[query.only] if query.only else "",
+        k=k,
+        columns=[_column(summary, name) for name in names],
+        rows=matrix_rows(summary, found[:PAGE_SIZE], in_flight, names, k),
+        total=_total(summary, found_reliability, lines, point) if not query.only else None,
+        metrics=lines,
+        asserted=asserted_lines(summary.config, summary.n_cases),
+        errors=_errors(runs, summary) if summary.counts.errored else [],
+        reliability=found_reliability,
+        facts=run_facts(summary),
+        scorings=scorings(runs, summary),
+    )
+
+
+def _run_before(runs: RunStore, summary: RunSummary) -> RunSummary | None:
+    """The run of the same agent and eval set that ended last before this one."""
+    config = summary.config
+    found = runs.list(
+        status="finished", agent_id=config.agent.id, evalset_id=config.evalset_id, before=summary.id, limit=1
+    )
+    return found[0] if found else None
+
+
+def _column(summary: RunSummary, name: str) -> Column:
+    threshold = next(each.threshold for each in summary.config.criteria if each.metric == name)
+    return Column(short_title(name), needs_words(name, threshold))
+
+
+def _dash_sentence(summary: RunSummary, rows: Sequence[CaseRow], k: int) -> str:
+    """Why a shown case has a dash where others have pass@k."""
+    if not k or summary.status in LIVE:
+        return ""
+    for row in rows:
+        n_scored = row.counts.scored
+        if n_scored < k:
+            return f"– means undefined. {row.case_id}: {undefined_words(k, n_scored)}"
+    return ""
+
+
+def _filters(summary: RunSummary, query: RunQuery, n_running: int) -> list[Filter]:
+    counts: tuple[tuple[CaseFilter, int], ...] = (
+        ("passed", summary.counts.passed),
+        ("failed", summary.counts.failed),
+        ("errored", summary.counts.errored),
+        ("unscored", summary.counts.unscored),
+    )
+    found = [
+        Filter(name, n, name, query.href(summary.id, only=name, after=None), query.only == name) for name, n in counts
+    ]
+    if n_running:
+        found.append(Filter("running", n_running, "running"))
+    if summary.n_todo > n_running:
+        found.append(Filter("queued" if summary.status in LIVE else "not played", summary.n_todo - n_running, "queued"))
+    return found
+
+
+def _figures(summary: RunSummary) -> list[tuple[str, str, object]]:
+    """Label, kind of value, value."""
+    cost = known_cost(summary, summary.cost, summary.n_unpriced)
+    figures: list[tuple[str, str, object]] = [("known cost" if summary.n_unpriced else "cost", "dollars", cost)]
+    if summary.n_unpriced:
+        figures.append(("cost unknown", "trials", summary.n_unpriced))
+    mean_ms = summary.duration_ms / summary.n_done if summary.duration_ms else None
+    is_told = summary.tokens_in or summary.tokens_out or not is_imported(summary.config)
+    n_in, n_out = (summary.tokens_in, summary.tokens_out) if is_told else (None, None)
+    return [
+        *figures,
+        ("mean of a trial", "duration", mean_ms),
+        ("time", "duration", summary.active_ms or None),
+        ("tokens in", "count", n_in),
+        ("tokens out", "count", n_out),
+    ]
+
+
+def _total(summary: RunSummary, found: Reliability, lines: Sequence[MetricLine], point: CurvePoint) -> Total:
+    means = {line.name: line.mean for line in lines}
+    return Total(
+        passed=f"{summary.counts.passed:,} of {summary.counts.scored:,}" if summary.counts.scored else "–",
+        bar=found.bar,
+        pass_at_k=point.pass_at_k,
+        pass_hat_k=point.pass_hat_k,
+        means=tuple((short_title(each.metric), means.get(each.metric)) for each in summary.config.criteria),
+        cost=known_cost(summary, summary.cost, summary.n_unpriced),
+        mean_ms=summary.duration_ms / summary.n_done if summary.duration_ms else None,
+    )
+
+
+def _errors(runs: RunStore, summary: RunSummary) -> list[ErrorLine]:
+    groups = runs.error_groups(summary.id)[:MAX_ERROR_GROUPS]
+    names = runs.case_ids(summary.id, [group.first[0] for group in groups])
+    return [
+        ErrorLine(
+            kind=group.kind.replace("_", " "),
+            example=group.example,
+            n=group.n,
+            href=f"/runs/{summary.id}/cases/{group.first[0]}/trials/{group.first[1]}",
+            where=f"{names[group.first[0]]} {group.first[1] + 1}",
+        )
+        for group in groups
+    ]
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far a run is; `quarter` changes rarely, for those who listen instead of looking."""
+
+    done: str
+    rest: str
+    clock: str
+    quarter: str
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """The result in words: the count, the interval, what it covers; `why` explains its width."""
+
+    count: str
+    doubt: str
+    detail: str
+    why: str = ""
+
+
+def progress(summary: RunSummary, n_running: int, pause: str = "") -> Progress:
+    """How far the run is, and for what its trials wait."""
+    n, done = summary.n_trials, summary.n_done
+    played = f"{done:,} of {n:,} trials done." if done < n else f"{_all(n)} done."
+    parts = []
+    if summary.status == "pending":
+        parts.append("Waits until another run is done.")
+    elif summary.status in LIVE:
+        queued = summary.n_todo - n_running
+        parts.append(", ".join(filter(None, [f"{n_running} running", f"{queued:,} queued" if queued > 0 else ""])))
+        left = _seconds_left(summary)
+        parts[-1] += f"; about {_seconds(left)} left." if left is not None else "."
+        parts += [pause] if pause else []
+    elif summary.n_todo:
+        parts.append(f"{summary.n_todo:,} not played.")
+    clock = f"{_seconds(summary.active_ms / 1000)} so far." if summary.status in LIVE else ""
+    if not clock and summary.active_ms:
+        clock = f"It took {_seconds(round(summary.active_ms / 1000))}."
+    quarter = f"{25 * (4 * done // n)} % of the trials are done" if n else ""
+    return Progress(played, " ".join(parts), clock, quarter)
+
+
+def answer(summary: RunSummary, found: Reliability) -> Answer:
+    """The answer of the run, and what its interval is over."""
+    if not summary.counts.scored:
+        return Answer(NOTHING_SCORED, "", _why_nothing(summary))
+    return Answer(passed_words(summary.counts.passed, summary.counts.scored), found.doubt, found.detail, found.why)
+
+
+def reason_note(summary: RunSummary, trouble: str) -> tuple[str, str, str]:
+    """Kind of note, its title and its text; empty when there is nothing to say."""
+    if trouble:
+        return "errored", "Results not stored yet", trouble
+    if not summary.reason:
+        return "", "", ""
+    if summary.status == "failed":
+        return "failed", "The run was aborted", summary.reason
+    return "plain", "Note", summary.reason
+
+
+def _why_nothing(summary: RunSummary) -> str:
+    if summary.n_done == 0:
+        return "Verdicts appear here when trials finish."
+    parts = [f"{summary.counts.errored:,} errored" if summary.counts.errored else ""]
+    parts.append(f"{summary.counts.unscored:,} unscored" if summary.counts.unscored else "")
+    trials = "1 trial" if summary.n_done == 1 else f"{summary.n_done:,} trials"
+    return f"{trials}: {', '.join(filter(None, parts))}."
+
+
+def _seconds_left(summary: RunSummary) -> float | None:
+    """An estimate from the pace so far; None before there is one."""
+    if summary.n_done < 1 or not summary.active_ms:
+        return None
+    return summary.active_ms / 1000 / summary.n_done * summary.n_todo
+
+
+def _seconds(seconds: float) -> str:
+    if seconds < 1:
+        return "1 s"
+    if seconds < 100:
+        return f"{ceil(seconds)} s"
+    minutes = seconds / 60
+    return f"{minutes:.0f} min" if minutes < 100 else f"{minutes / 60:.1f} h"
+
+
+def _all(n: int) -> str:
+    return f"All {n:,} trials" if n > 1 else "The one trial is"

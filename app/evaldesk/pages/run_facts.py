@@ -1,0 +1,179 @@
+"""The frozen configuration of a run, line by line."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from evaldesk.agents import AGENTS
+from evaldesk.desk.runs.names import evalset_name
+from evaldesk.model import Criterion, RunConfig
+from evaldesk.model.json_text import json_line
+from evaldesk.model.run import option_value, option_values
+from evaldesk.model.stored import RunSummary
+from evaldesk.run_options import RUN_OPTIONS, RunOption
+from evaldesk.store.runs.recorded_runs import has_evalset, is_imported
+from evaldesk.wire import to_json
+from evaldesk.wording.metrics import asserted_lines, needs_words
+
+ORDERS: Mapping[str, str] = {"EXACT": "exact order", "IN_ORDER": "in order", "ANY_ORDER": "any order"}
+
+
+IMPORTED = ("n", "pass_threshold", "errors_are_failures")
+"""Options that say something of a run whose trials came in a file."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fact:
+    """One line: its name, its text, and the part of it that is literally code.
+
+    `is_usual` where an option has its default, which only a comparison shows; `is_compared` where two runs are compared
+    by the line.
+    """
+
+    name: str
+    text: str
+    href: str = ""
+    code: str = ""
+    is_usual: bool = False
+    is_compared: bool = True
+
+
+def run_facts(summary: RunSummary) -> tuple[Fact, ...]:
+    """Everything that decided what the run did; options at their default only where a page always tells them."""
+    return tuple(fact for fact in all_facts(summary) if (fact.text or fact.code) and not fact.is_usual)
+
+
+def all_facts(summary: RunSummary) -> tuple[Fact, ...]:
+    """What was run, then every option of the table that the run has."""
+    config = summary.config
+    return (
+        Fact("Agent", config.agent.id, "" if is_imported(config) else "/agents", config.agent.target),
+        Fact("Agent files", "", "", config.agent_version),
+        Fact("Model", "", "", _model(config)),
+        Fact("Answers", recording_sentence(config), is_compared=False),
+        Fact("Simulated user", user_sentence(config), is_compared=False),
+        Fact("Eval set", evalset_name(config), evalset_href(config), config.evalset_version[:12]),
+        Fact("Cases", f"{summary.n_cases:,}"),
+        *_criteria(config),
+        *(_option_fact(option, config) for option in RUN_OPTIONS if _has(config, option)),
+        Fact("Asserted", "; ".join(asserted_lines(config, summary.n_cases)), is_compared=False),
+        Fact("Evaldesk", config.evaldesk_version),
+        Fact("Fingerprint", "", "", run_fingerprint(config), is_compared=False),
+        Fact("Note", summary.note, is_compared=False),
+    )
+
+
+def run_fingerprint(config: RunConfig) -> str:
+    """The first 12 hex digits of the SHA-256 of what is measured: the agent, the eval set, the criteria, the options.
+
+    Two runs with one fingerprint differ by chance alone: seed, number of trials, trials at once and note are not in it.
+    """
+    measured = tuple(option for option in RUN_OPTIONS if option.is_measured)
+    ref = config.agent  # without its folders: the same agent elsewhere is the same
+    agent = (ref.id, ref.target, ref.kind, ref.declared, ref.part, config.agent_version, config.agent_model)
+    evalset = (config.evalset_id, config.evalset_version)
+    whole = (agent, evalset, config.criteria, option_values(config, measured))
+    return hashlib.sha256(to_json(whole)).hexdigest()[:12]
+
+
+def options_line(config: RunConfig) -> str:
+    """`n=5, concurrency=4, temperature=0.2`: the options that are always told, and those that are not at default."""
+    values = option_values(config)
+    told = [option for option in RUN_OPTIONS if option.name != "note" and not _is_usual(option, values[option.name])]
+    return ", ".join(f"{option.name}={_plain(values[option.name])}" for option in told)
+
+
+def _has(config: RunConfig, option: RunOption) -> bool:
+    """Model and note have lines of their own; of an imported run only some options are known."""
+    return option.name not in ("model", "note") and (not is_imported(config) or option.name in IMPORTED)
+
+
+def _option_fact(option: RunOption, config: RunConfig) -> Fact:
+    value = option_value(config, option)
+    return Fact(option.title, option.said(value), is_usual=_is_usual(option, value))
+
+
+def _is_usual(option: RunOption, value: object) -> bool:
+    return value == option.default and not option.is_always_told
+
+
+def _plain(value: object) -> str:
+    return f"{value:g}" if isinstance(value, float) else json_line(value) if isinstance(value, Mapping) else str(value)
+
+
+def evalset_href(config: RunConfig) -> str:
+    """Where the eval set is; nowhere when the cases came in the file of an imported run."""
+    return f"/evalsets/{config.evalset_id}" if has_evalset(config) else ""
+
+
+def _model(config: RunConfig) -> str:
+    if config.model:
+        return f"{config.model} (instead of {config.agent_model})" if config.agent_model else config.model
+    return config.agent_model or ""
+
+
+def _criteria(config: RunConfig) -> list[Fact]:
+    names = ["Criteria"] + [""] * len(config.criteria)
+    return [Fact(name, _criterion(each)) for name, each in zip(names, config.criteria, strict=False)]
+
+
+def _criterion(criterion: Criterion) -> str:
+    own = {"function": criterion.metric, "root": criterion.options.get("root")}  # said by the name, and by the agent
+    told = {name: value for name, value in criterion.options.items() if name not in own or value != own[name]}
+    options = ", ".join(_option(name, value) for name, value in told.items())
+    ending = f" ({options})" if options else ""
+    if criterion.threshold is None:
+        return f"{criterion.metric}, no threshold{ending}"
+    return f"{criterion.metric} is {needs_words(criterion.metric, criterion.threshold)}{ending}"
+
+
+def _option(name: str, value: object) -> str:
+    if isinstance(value, str) and value in ORDERS:
+        return ORDERS[value]
+    if name == "ignore_args" and value is True:
+        return "any arguments"
+    return f"{name} {value if isinstance(value, str) else json_line(value)}"
+
+
+_NO_EVIDENCE = (
+    "A replayed trial repeats the recorded one with the same index: it is no independent trial, and together with the "
+    "run that was recorded it counts the same answers twice."
+)
+
+
+def repeats_recorded(config: RunConfig) -> bool:
+    """Whether trials of the run may be recorded ones played again."""
+    return _is_recording(config) or config.recording.may_replay
+
+
+def recording_sentence(config: RunConfig) -> str:
+    """Where the answers of the run come from; empty when all of them are its own and none is kept."""
+    if _is_recording(config):
+        return f"The agent answers from a recorded transcript. {_NO_EVIDENCE}"
+    what = "models and tools" if config.recording.tools else "models"
+    if config.recording.mode == "replay":
+        return f"All answers of {what} come from the recording; none was asked. {_NO_EVIDENCE}"
+    if config.recording.mode == "auto":
+        return f"Answers of {what} come from the recording where it has them. {_NO_EVIDENCE}"
+    return f"The answers of {what} are recorded." if config.recording.mode == "record" else ""
+
+
+def user_sentence(config: RunConfig) -> str:
+    """Who plays the user of cases with a scenario; empty where nobody was named."""
+    user = config.user
+    if not user.model:
+        return ""
+    cap = f"at most {user.max_turns} messages" if user.max_turns is not None else "any number of messages"
+    return f"{user.model} plays the user of a scenario, {cap}"
+
+
+def _is_recording(config: RunConfig) -> bool:
+    kind = AGENTS.known(config.agent.kind)
+    return kind is not None and kind.is_recording
+
+
+def config_json(config: RunConfig) -> bytes:
+    """The frozen configuration as JSON."""
+    return to_json(config)

@@ -1,0 +1,148 @@
+"""The list of runs: one line for each, filters with counts, pages by key."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from functools import lru_cache
+from urllib.parse import urlencode
+
+from evaldesk.desk.runs.names import evalset_name, run_title
+from evaldesk.desk.runs.numbers import read_conclusion
+from evaldesk.model import Counts, RunStatus
+from evaldesk.model.run import LIVE
+from evaldesk.model.stored import RunSummary
+from evaldesk.pages.run_view import BADGES, Filter, known_cost, run_badge, tally
+from evaldesk.statistics.intervals import rate_interval
+from evaldesk.statistics.pass_k import CaseCounts
+from evaldesk.store import RunStore
+from evaldesk.wording.words import conclusion_words, doubt_cell
+
+PAGE_SIZE = 50
+STATUSES: tuple[RunStatus, ...] = ("running", "pending", "stopping", "finished", "stopped", "failed")
+
+
+@dataclass(frozen=True, slots=True)
+class RunLine:
+    """One run in the list; `doubt` is empty when nothing was scored, `conclusion` while the run goes on."""
+
+    id: int
+    title: str
+    badge: str
+    status_word: str
+    conclusion: str
+    note: str
+    source: str
+    agent: str
+    shape: str
+    counts: Mapping[str, int]
+    n_trials: int
+    passed: str
+    doubt: str
+    cost: float | None
+    created_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class RunListing:
+    """A page of the list."""
+
+    lines: Sequence[RunLine]
+    filters: Sequence[Filter]
+    agents: Sequence[tuple[str, str]]
+    evalsets: Sequence[tuple[str, str]]
+    agent: str
+    evalset: str
+    status: str
+    text: str
+    n_all: int
+    span: str
+    newest_href: str
+    older_href: str
+
+
+def read_listing(
+    runs: RunStore, *, status: RunStatus | None, agent: str | None, evalset: str | None, text: str, before: int | None
+) -> RunListing:
+    """A page of runs, newest first."""
+    found = runs.list(status=status, agent_id=agent, evalset_id=evalset, text=text, before=before, limit=PAGE_SIZE + 1)
+    shown = found[:PAGE_SIZE]
+    counts = runs.counts_by_status(agent_id=agent, evalset_id=evalset, text=text)
+    query = {"q": text, "agent": agent, "evalset": evalset, "status": status}
+    n_fitting = counts.get(status, 0) if status else sum(counts.values())
+    return RunListing(
+        lines=[run_line(runs, summary) for summary in shown],
+        filters=_filters(counts, status, query),
+        agents=[(agent_id, agent_id) for agent_id in runs.agents()],
+        evalsets=_evalsets(runs, shown),
+        agent=agent or "",
+        evalset=evalset or "",
+        status=status or "",
+        text=text,
+        n_all=sum(runs.counts_by_status().values()),
+        span=f"{'Newest ' if before is None and len(found) > PAGE_SIZE else ''}{len(shown)} of {n_fitting}",
+        newest_href=_href(query) if before is not None else "",
+        older_href=_href(query | {"before": str(shown[-1].id)}) if len(found) > PAGE_SIZE else "",
+    )
+
+
+def run_line(runs: RunStore, summary: RunSummary) -> RunLine:
+    """A run as one line; also for the home page."""
+    outcomes = _outcomes(runs, summary.id, summary.counts)
+    conclusion = None if summary.status in LIVE else read_conclusion(runs, summary, outcomes)
+    badge, word = run_badge(summary.status, conclusion)
+    return RunLine(
+        id=summary.id,
+        title=run_title(summary),
+        badge=badge,
+        status_word=word,
+        note=summary.note,
+        source="" if summary.config.source_run_id is None else f"re-score of run {summary.config.source_run_id}",
+        agent=summary.config.agent.id,
+        shape=f"{summary.n_cases:,} × {summary.config.n}",
+        conclusion=conclusion_words(conclusion) if conclusion else "",
+        counts=tally(summary.counts),
+        n_trials=summary.n_trials,
+        passed=f"{summary.counts.passed:,} of {summary.counts.scored:,}" if summary.counts.scored else "–",
+        doubt=_doubt(summary.counts.scored, outcomes) if summary.counts.scored else "",
+        cost=known_cost(summary, summary.cost, summary.n_unpriced),
+        created_at=summary.created_at,
+    )
+
+
+@lru_cache(maxsize=4096)
+def _outcomes(runs: RunStore, run_id: int, _: Counts) -> tuple[CaseCounts, ...]:
+    """The cases of a run by how they ended; kept as long as its counts stay the same."""
+    return tuple(runs.outcome_counts(run_id))
+
+
+def _doubt(n_scored: int, outcomes: Sequence[CaseCounts]) -> str:
+    """`66–98 %`, clustered by case."""
+    return doubt_cell(n_scored, rate_interval(outcomes))
+
+
+def _filters(
+    counts: Mapping[RunStatus, int], status: RunStatus | None, query: Mapping[str, str | None]
+) -> list[Filter]:
+    everything = Filter("All", sum(counts.values()), "", _href({**query, "status": None}), status is None)
+    return [everything] + [
+        Filter(BADGES[each][1], counts[each], BADGES[each][0], _href({**query, "status": each}), status == each)
+        for each in STATUSES
+        if counts.get(each)
+    ]
+
+
+def _evalsets(runs: RunStore, shown: Sequence[RunSummary]) -> list[tuple[str, str]]:
+    """Ids with names: the name stands in the newest run of each set."""
+    names = {summary.config.evalset_id: evalset_name(summary.config) for summary in shown}
+    for evalset_id in runs.evalsets():
+        if evalset_id not in names:
+            newest = runs.list(evalset_id=evalset_id, limit=1)
+            names[evalset_id] = evalset_name(newest[0].config) if newest else evalset_id
+    return sorted(names.items(), key=lambda item: item[1])
+
+
+def _href(query: Mapping[str, str | None]) -> str:
+    text = urlencode({name: value for name, value in query.items() if value})
+    return "/runs" + (f"?{text}" if text else "")

@@ -1,0 +1,200 @@
+"""The page of one trial, put together from what the store says."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from evaldesk.desk.other_tools import difference, tools_beside
+from evaldesk.desk.runs.names import run_title
+from evaldesk.desk.runs.runs import RunDesk
+from evaldesk.diff.conversation_diff import conversation_rows
+from evaldesk.diff.divergence import Divergence, first_divergence
+from evaldesk.diff.turn_diff import CallRow
+from evaldesk.errors import NotFoundError
+from evaldesk.model import Case, Role, RunConfig, Score, TrialResult
+from evaldesk.model.stored import RunSummary, TrialKey
+from evaldesk.pages.run_view import STATUS_OF, Square
+from evaldesk.pages.trial_turns import TurnPanel, said_verdict, shown_needs, shown_value, turn_panels
+from evaldesk.store import RunStore
+from evaldesk.wording.endings import ending_sentence
+from evaldesk.wording.metrics import short_title
+from evaldesk.wording.words import passed_words
+
+MAX_STRIP = 100
+ACCOUNTS: Mapping[Role, str] = {"agent": "agent", "user": "simulated user", "judge": "judges"}
+
+
+@dataclass(frozen=True, slots=True)
+class ScoreLine:
+    """One metric over the whole trial; `why` says what no turn says, `verdict` is empty where it only informs."""
+
+    title: str
+    value: str
+    needs: str
+    verdict: str
+    why: str
+    trace: str
+
+
+@dataclass(frozen=True, slots=True)
+class Account:
+    """What one part of a trial spent; `cost` is None as soon as one price is unknown."""
+
+    who: str
+    tokens: int
+    cost: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class TrialPage:
+    """All that the page of a trial shows. `result` is None while nothing was recorded; numbers count from 1.
+
+    `conversation` are the calls as one list, where some metrics compared them so and others turn by turn.
+    """
+
+    summary: RunSummary
+    case: Case
+    case_index: int
+    number: int
+    status: str
+    is_again: bool
+    result: TrialResult | None
+    strip: Sequence[Square]
+    strip_words: str
+    divergence: Divergence | None
+    turns: Sequence[TurnPanel]
+    conversation: Sequence[CallRow]
+    scores: Sequence[ScoreLine]
+    adk_sentence: str
+    previous_trial: str
+    next_trial: str
+    previous_mismatch: str
+    next_mismatch: str
+
+    @property
+    def run_title(self) -> str:
+        """What the run is called."""
+        return run_title(self.summary)
+
+    @property
+    def accounts(self) -> Sequence[Account]:
+        """What each part spent, where more than the agent spent anything."""
+        usages = self.result.usages if self.result else ()
+        found = [
+            Account(words, sum(each.tokens_in + each.tokens_out for each in mine), _sum(each.cost for each in mine))
+            for role, words in ACCOUNTS.items()
+            if (mine := [usage for usage in usages if usage.role == role])
+        ]
+        return found if {usage.role for usage in usages} - {"agent"} else ()
+
+    @property
+    def ending(self) -> str:
+        """How a simulated conversation ended, what was asked again, and what was recorded or cached."""
+        return ending_sentence(self.result)
+
+    @property
+    def is_flawless(self) -> bool:
+        """Whether a divergence, if there is one, did not keep the trial from passing."""
+        return self.status == "passed"
+
+
+async def trial_page(runs: RunDesk, run_id: int, key: TrialKey) -> TrialPage:
+    """The page of a trial at this moment. Raises NotFoundError when the run never planned it."""
+    return await asyncio.to_thread(read_trial, runs.stored, run_id, key, runs.in_flight(run_id))
+
+
+def read_trial(runs: RunStore, run_id: int, key: TrialKey, in_flight: Collection[TrialKey] = frozenset()) -> TrialPage:
+    """Everything on the page of a trial. Raises NotFoundError when the run never planned it."""
+    case_index, trial_index = key
+    summary, neighbours = runs.summary(run_id), runs.neighbours(run_id, *key)
+    case, row = runs.case(run_id, case_index), runs.case_row(run_id, case_index)
+    result = _result(runs, run_id, key)
+    letters = ["r" if (case_index, at) in in_flight else letter for at, letter in enumerate(row.strip)]
+    status = STATUS_OF[letters[trial_index]]
+    is_done = row.strip[trial_index] != "."
+    scores = result.scores if result else ()
+    return TrialPage(
+        summary=summary,
+        case=case,
+        case_index=case_index,
+        number=trial_index + 1,
+        status=status,
+        is_again=result is not None and not is_done,
+        result=result,
+        strip=_strip(run_id, case_index, letters, trial_index),
+        strip_words=_strip_words(row.counts.passed, row.counts.passed + row.counts.failed, trial_index, len(letters)),
+        divergence=first_divergence(case, result.transcript, _gating(scores, summary)) if result else None,
+        turns=turn_panels(case, result),
+        conversation=conversation_rows(case, result.transcript, scores) if result else (),
+        scores=_lines(scores),
+        adk_sentence=_elsewhere(case, result, summary.config) if is_done else "",
+        previous_trial=_href(run_id, neighbours.previous_trial),
+        next_trial=_href(run_id, neighbours.next_trial),
+        previous_mismatch=_href(run_id, neighbours.previous_mismatch),
+        next_mismatch=_href(run_id, neighbours.next_mismatch),
+    )
+
+
+def _result(runs: RunStore, run_id: int, key: TrialKey) -> TrialResult | None:
+    try:
+        return runs.trial(run_id, *key)
+    except NotFoundError:
+        return None
+
+
+def _strip(run_id: int, case_index: int, letters: Sequence[str], current: int) -> list[Square]:
+    """The trials of the case; of very many those around the current one."""
+    start = max(0, min(current - MAX_STRIP // 2, len(letters) - MAX_STRIP))
+    return [
+        Square(at + 1, STATUS_OF[letter], _href(run_id, (case_index, at)))
+        for at, letter in enumerate(letters)
+        if start <= at < start + MAX_STRIP
+    ]
+
+
+def _strip_words(n_passed: int, n_scored: int, trial_index: int, n: int) -> str:
+    place = f"Trial {trial_index + 1} of {n}"
+    if not n_scored or n == 1:
+        return place
+    flaky = " (flaky)" if 0 < n_passed < n_scored else ""
+    return f"{place}; {passed_words(n_passed, n_scored)}{flaky}"
+
+
+def _gating(scores: Sequence[Score], summary: RunSummary) -> list[Score]:
+    gating = {criterion.metric for criterion in summary.config.criteria if criterion.threshold is not None}
+    return [score for score in scores if score.metric in gating]
+
+
+def _lines(scores: Sequence[Score]) -> list[ScoreLine]:
+    by_turn = {score.metric for score in scores if score.turn is not None}
+    return [_line(score, is_told=score.metric in by_turn) for score in scores if score.turn is None]
+
+
+def _line(score: Score, *, is_told: bool) -> ScoreLine:
+    return ScoreLine(
+        title=short_title(score.metric),
+        value=shown_value(score),
+        needs=shown_needs(score),
+        verdict=said_verdict(score),
+        why="" if is_told and score.value is not None else score.reason,
+        trace=score.error.trace if score.error else "",
+    )
+
+
+def _elsewhere(case: Case, result: TrialResult | None, config: RunConfig) -> str:
+    """What other tools would answer of the trial, where they would answer otherwise."""
+    if result is None:
+        return ""
+    found = (difference(tool, case, result, config.criteria) for tool in tools_beside(config))
+    return " ".join(f"{said[0].upper()}{said[1:]}." for said in found if said)
+
+
+def _sum(costs: Iterable[float | None]) -> float | None:
+    known = [*costs]
+    return None if None in known else sum(cost for cost in known if cost is not None)
+
+
+def _href(run_id: int, key: TrialKey | None) -> str:
+    return f"/runs/{run_id}/cases/{key[0]}/trials/{key[1]}" if key else ""

@@ -1,0 +1,299 @@
+"""The turns of a trial, each with what was expected, what happened and what the metrics said of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from evaldesk.diff.conversation_diff import turn_diffs
+from evaldesk.diff.state import StateRow, state_rows
+from evaldesk.diff.turn_diff import TurnDiff
+from evaldesk.model import Case, Event, Expected, Score, Transcript, TrialResult, Turn, TurnRecord
+from evaldesk.model.json_text import json_line
+from evaldesk.wording.metrics import is_higher_better, needs_words, short_title
+from evaldesk.wording.words import score_words
+
+MAX_TEXT = 4_000
+ROLES = {"user": "simulated user", "judge": "judge"}
+
+
+@dataclass(frozen=True, slots=True)
+class TurnScore:
+    """What one metric said of one turn; `judge` is None without judges.
+
+    `verdict` is empty where the metric only informs, or does not apply.
+    """
+
+    title: str
+    value: str
+    needs: str
+    verdict: str
+    reason: str
+    judge: JudgePanel | None
+
+
+@dataclass(frozen=True, slots=True)
+class EventLine:
+    """One event: when, what kind, and all that it says, cut at MAX_TEXT characters."""
+
+    at_ms: float
+    kind: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class TurnPanel:
+    """One turn; `record` is None when it was never played. `status` is empty where no metric judged it."""
+
+    number: int
+    query: str
+    status: str
+    diff: TurnDiff
+    expected: Expected
+    record: TurnRecord | None
+    scores: Sequence[TurnScore]
+    state: Sequence[StateRow]
+    state_words: str
+    events: Sequence[EventLine]
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the state is worth a look without asking."""
+        return any(row.is_as_expected is False for row in self.state)
+
+
+def turn_panels(case: Case, result: TrialResult | None) -> tuple[TurnPanel, ...]:
+    """The turns of the case and those that were played, whichever are more."""
+    records = result.transcript.turns if result else ()
+    scores = result.scores if result else ()
+    diffs = turn_diffs(case, result.transcript if result else Transcript(), scores)
+    return tuple(
+        _panel(
+            case,
+            index,
+            case.turns[index] if index < len(case.turns) else None,
+            records[index] if index < len(records) else None,
+            [score for score in scores if score.turn == index],
+            diff,
+            is_last=index == len(diffs) - 1,
+        )
+        for index, diff in enumerate(diffs)
+    )
+
+
+def _panel(
+    case: Case,
+    index: int,
+    turn: Turn | None,
+    record: TurnRecord | None,
+    scores: Sequence[Score],
+    diff: TurnDiff,
+    *,
+    is_last: bool,
+) -> TurnPanel:
+    expected = turn.expected if turn else Expected()
+    final_state = case.final_state if is_last else None
+    state = state_rows(record.state_before, record.state_after, final_state) if record else ()
+    return TurnPanel(
+        number=index + 1,
+        query=turn.query if turn else record.query if record else "",
+        status=_status(record, scores),
+        diff=diff,
+        expected=expected,
+        record=record,
+        scores=[_score(score) for score in scores],
+        state=state,
+        state_words=_state_words(state),
+        events=[EventLine(event.at_ms, event.kind.replace("_", " "), event_text(event)) for event in record.events]
+        if record
+        else [],
+    )
+
+
+def event_text(event: Event) -> str:
+    """All that an event says, as text."""
+    if event.error:
+        text = f"{event.error.kind}: {event.error.message}"
+    elif event.usage:
+        used = event.usage
+        who = "" if used.role == "agent" else f"{ROLES[used.role]}, "
+        text = f"{who}{used.model}: {used.tokens_in:,} tokens in, {used.tokens_out:,} out, {used.duration_ms:.0f} ms"
+        text += ", answered from a recording or a cache" if used.is_replayed else ""
+        text += f", {used.n_attempts} attempts" if used.n_attempts > 1 else ""
+    elif event.kind == "tool_call" and event.call:
+        text = f"{event.call.name} {json_line(event.call.args)}"
+    elif event.kind == "tool_result":
+        text = f"{event.call.name if event.call else ''} {'raised' if event.is_error else 'returned'} "
+        text += json_line(event.result)
+    elif event.changes:
+        values = ((each.key, json_line(each.after) if each.is_present else "gone") for each in event.changes)
+        text = ", ".join(f"{key} = {value}" for key, value in values)
+    else:
+        text = f"{event.author}: {event.text}" if event.author else event.text
+    return text if len(text) <= MAX_TEXT else f"{text[:MAX_TEXT]}… ({len(text) - MAX_TEXT:,} more characters)"
+
+
+def _status(record: TurnRecord | None, scores: Sequence[Score]) -> str:
+    if record is None:
+        return "failed" if any(score.is_applicable for score in scores) else "unscored"
+    if record.error or any(score.error for score in scores):
+        return "errored"
+    judged = [score.passed for score in scores if score.passed is not None]
+    if not judged:
+        return ""
+    return "passed" if all(judged) else "failed"
+
+
+def _score(score: Score) -> TurnScore:
+    return TurnScore(
+        title=short_title(score.metric),
+        value=shown_value(score),
+        needs=shown_needs(score),
+        verdict=said_verdict(score),
+        reason=score.reason,
+        judge=judge_panel(score.details),
+    )
+
+
+def said_verdict(score: Score) -> str:
+    """The verdict of a score; empty where it only informs, or does not apply."""
+    is_silent = not score.is_applicable or (score.threshold is None and score.value is not None)
+    return "" if is_silent else score.verdict
+
+
+def shown_value(score: Score) -> str:
+    """The value with two digits; one that misses its threshold never reads as if it kept to it."""
+    if not score.is_applicable:
+        return "n/a"
+    if score.value is None:
+        return "–"
+    return score_words(score.value, score.threshold, is_higher_better=is_higher_better(score.metric))
+
+
+def shown_needs(score: Score) -> str:
+    """The threshold in words; nothing where the metric does not apply."""
+    return needs_words(score.metric, score.threshold) if score.is_applicable else ""
+
+
+def _state_words(rows: Sequence[StateRow]) -> str:
+    if not rows:
+        return ""
+    n_changed = sum(row.is_changed for row in rows)
+    n_wrong = sum(row.is_as_expected is False for row in rows)
+    keys = "key" if len(rows) == 1 else "keys"
+    said = f"State: {n_changed or 'none'} of {len(rows)} {keys} changed"
+    return f"{said}, {n_wrong} not as expected" if n_wrong else said
+
+
+MAX_SHOWN = 2_000
+
+
+@dataclass(frozen=True, slots=True)
+class JudgeReply:
+    """One reply: who, its verdict with the reasons, or the raw text and why it could not be read."""
+
+    judge: str
+    verdict: str
+    reasons: str
+    problem: str
+    raw: str
+
+
+@dataclass(frozen=True, slots=True)
+class JudgedItem:
+    """A rubric or a sentence with its verdict; `status` is the badge, `votes` say how many agree."""
+
+    name: str
+    text: str
+    verdict: str
+    status: str
+    votes: str
+    reasons: str
+
+
+@dataclass(frozen=True, slots=True)
+class JudgePanel:
+    """All of it; `summary` names the judges, `item` what the items are, `prompt` is the hash of the prompt."""
+
+    summary: str
+    prompt: str
+    votes: str
+    item: str
+    items: Sequence[JudgedItem]
+    replies: Sequence[JudgeReply]
+
+    @property
+    def has_reasons(self) -> bool:
+        """Whether a reply says more than its verdict."""
+        return any(reply.reasons or reply.problem for reply in self.replies)
+
+
+def judge_panel(details: Mapping[str, Any]) -> JudgePanel | None:
+    """The panel of a judged score; None for details of any other metric, whatever they hold."""
+    judges = [str(name) for name in _items(details.get("judges"))]
+    if not judges:
+        return None
+    rubrics, sentences = _items(details.get("rubrics")), _items(details.get("sentences"))
+    return JudgePanel(
+        summary=_summary(judges, details),
+        prompt=str(details.get("prompt", "")),
+        votes=_votes(details.get("votes")) or _spread(details.get("spread")),
+        item="Rubric" if rubrics else "Sentence",
+        items=[_rubric(row) for row in map(_mapping, rubrics)] or [_sentence(row) for row in map(_mapping, sentences)],
+        replies=[_reply(row) for row in map(_mapping, _items(details.get("samples")))],
+    )
+
+
+def _summary(judges: Sequence[str], details: Mapping[str, Any]) -> str:
+    n, n_read = details.get("n_samples"), details.get("n_read")
+    words = f"Judged by {', '.join(judges)}"
+    if isinstance(n, int) and isinstance(n_read, int):
+        replies = "1 reply" if n == 1 else f"{n} replies"
+        words += f": {replies}" + (f", {n - n_read} could not be read" if n_read < n else "")
+    return words
+
+
+def _rubric(row: Mapping[str, Any]) -> JudgedItem:
+    return _item(row, str(row.get("id", "")), str(row.get("text", "")), "met" if row.get("value") else "not met")
+
+
+def _sentence(row: Mapping[str, Any]) -> JudgedItem:
+    return _item(row, "", str(row.get("sentence", "")), str(row.get("label", "")).replace("_", " "))
+
+
+def _item(row: Mapping[str, Any], name: str, text: str, verdict: str) -> JudgedItem:
+    value = row.get("value")
+    status = "unscored" if value is None else "passed" if value else "failed"
+    verdict = "no verdict" if value is None else verdict
+    return JudgedItem(
+        name, text[:MAX_SHOWN], verdict, status, _votes(row.get("votes")), str(row.get("rationale", ""))[:MAX_SHOWN]
+    )
+
+
+def _reply(row: Mapping[str, Any]) -> JudgeReply:
+    judge, verdict, reasons, problem, raw = (
+        str(row.get(key, "")) for key in ("judge", "verdict", "reasoning", "problem", "reply")
+    )
+    return JudgeReply(judge, verdict, reasons[:MAX_SHOWN], problem, raw[:MAX_SHOWN])
+
+
+def _votes(votes: object) -> str:
+    """`4 valid, 1 invalid`."""
+    return ", ".join(f"{n} {word}" for word, n in _mapping(votes).items())
+
+
+def _spread(spread: object) -> str:
+    numbers = [_mapping(spread).get(key) for key in ("mean", "low", "high", "std")]
+    if not all(isinstance(number, int | float) for number in numbers):
+        return ""
+    mean, low, high, std = (float(str(number)) for number in numbers)
+    return f"mean {mean:.2f}, {low:g} to {high:g}, deviation {std:.2f}"
+
+
+def _items(value: object) -> Sequence[Any]:
+    return value if isinstance(value, list) else []
+
+
+def _mapping(value: object) -> Mapping[str, Any]:
+    return value if isinstance(value, Mapping) else {}

@@ -1,0 +1,56 @@
+"""What a person typed into a form: JSON read as strictly as a file, and problems beside the fields."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from evaldesk.errors import FormatError, UsageError
+from evaldesk.model import JsonObject, JsonValue
+from evaldesk.reading.strict_json import kind_of, parse_json
+
+
+@dataclass(slots=True)
+class Problems:
+    """What is wrong with a form: field id -> (what the field is called, one sentence)."""
+
+    found: dict[str, tuple[str, str]] = field(default_factory=dict)
+
+    def add(self, name: str, label: str, message: str) -> None:
+        """Keep the first problem of each field."""
+        self.found.setdefault(name, (label, message))
+
+    def get(self, name: str) -> str:
+        """The sentence to show at a field; empty when it is right."""
+        return self.found.get(name, ("", ""))[1]
+
+    def __len__(self) -> int:
+        return len(self.found)
+
+    def __iter__(self) -> Iterator[tuple[str, str, str]]:
+        return ((name, label, message) for name, (label, message) in self.found.items())
+
+
+def json_value(text: str) -> JsonValue:
+    """The JSON value that `text` holds, as strictly as a file is read. Raises UsageError with line and column."""
+    try:
+        return parse_json(text.encode("utf-8", "replace"), source="").value
+    except FormatError as error:
+        raise UsageError(said(error)) from error
+
+
+def json_object(text: str) -> JsonObject:
+    """The JSON object that `text` holds; nothing typed is an empty one. Raises UsageError."""
+    if not text.strip():
+        return {}
+    value = json_value(text)
+    if not isinstance(value, dict):
+        raise UsageError(f'This must be an object such as {{"key": "value"}}, not {kind_of(value)}.')
+    return value
+
+
+def said(error: FormatError) -> str:
+    """A format error as a sentence of a form: line and column first, no file name."""
+    place = f"Line {error.line}, column {error.column}: " if error.line else ""
+    path = f"{error.path}: " if error.path else ""
+    return f"{place}{path}{error.reason}."

@@ -1,0 +1,53 @@
+"""JSON on each line: read as strictly as a whole file, with errors that know their line."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from evaldesk.errors import FormatError
+from evaldesk.reading.json_places import JsonPath
+from evaldesk.reading.json_text import to_text
+from evaldesk.reading.strict_json import Document, decoded, parse_json
+
+MAX_LINES_BYTES = 512 * 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Line(Document):
+    """One line as a document; its errors name the line of the file."""
+
+    number: int = 1
+
+    @property
+    def part(self) -> str:
+        """The line, in words."""
+        return f"line {self.number}"
+
+    def error(self, message: str, path: JsonPath = ()) -> FormatError:
+        """The error that says `message` of the value at `path`."""
+        found = Document.error(self, message, path)
+        return FormatError(message, source=self.source, path=found.path, line=self.number, column=found.column)
+
+
+def read_lines(data: bytes, source: str) -> Iterator[Line]:
+    """The lines that are not blank. Raises FormatError, at the first line that is not JSON for the whole file."""
+    if len(data) > MAX_LINES_BYTES:
+        raise FormatError(f"the file has {len(data)} bytes; at most {MAX_LINES_BYTES} are read", source=source)
+    if data[:2] in (b"\xff\xfe", b"\xfe\xff"):
+        decoded(data[:4], source)
+    for number, line in enumerate(data.removeprefix(b"\xef\xbb\xbf").split(b"\n"), 1):
+        if not line.strip():
+            continue
+        try:
+            document = parse_json(line, source=source)
+        except FormatError as error:
+            reason = error.reason.replace("trailing comma at line 1;", f"trailing comma at line {number};")
+            raise FormatError(reason, source=source, path=error.path, line=number, column=error.column) from None
+        yield Line(document.value, document.text, source, number)
+
+
+def write_lines(values: Iterable[Any], source: str) -> bytes:
+    """One line for each value. Raises FormatError for what JSON in UTF-8 cannot hold."""
+    return b"".join(to_text(value, {"indent": None}, source) + b"\n" for value in values)

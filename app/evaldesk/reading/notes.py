@@ -1,0 +1,44 @@
+"""What an importer tells the person who imports: one sentence for each thing, however often it occurs."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from evaldesk.reading.json_places import path_text
+from evaldesk.reading.strict_json import Place
+
+_MAX_SENTENCES = 50
+
+
+@dataclass(slots=True)
+class Notes:
+    """Counts of what was left out, each with the place where it was seen first."""
+
+    counts: dict[str, int] = field(default_factory=dict)
+    places: dict[str, str] = field(default_factory=dict)
+
+    def refuse(self, what: str, place: Place) -> None:
+        """Note that `what`, such as "a part of a message that is no text", was left out at `place`."""
+        self.counts[what] = self.counts.get(what, 0) + 1
+        self.places.setdefault(what, ": ".join(filter(None, (place.document.part, path_text(place.path)))))
+
+    def unknown(self, place: Place, raw: Mapping[str, Any], known: Collection[str]) -> dict[str, Any]:
+        """The keys of an object that are not `known`, to be kept as they are; names like `$form` are our own."""
+        for key in raw:
+            if key.startswith("$"):
+                self.refuse(f"key {key[:40]!r}, a name that Evaldesk keeps for itself", place)
+        return {key: value for key, value in raw.items() if key not in known and not key.startswith("$")}
+
+    @property
+    def sentences(self) -> tuple[str, ...]:
+        """One sentence for each kind of thing that was left out; of very many kinds the first."""
+        shown = list(self.counts.items())[:_MAX_SENTENCES]
+        rest = len(self.counts) - len(shown)
+        more = (f"Left out: {rest} more kinds of things.",) if rest else ()
+        return (*(f"Left out: {what}{self._where(what, n)}." for what, n in shown), *more)
+
+    def _where(self, what: str, n: int) -> str:
+        times = f", {n} times, first" if n > 1 else ","
+        return f"{times} at {self.places[what]}" if self.places[what] else (f", {n} times" if n > 1 else "")

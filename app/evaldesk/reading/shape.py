@@ -1,0 +1,184 @@
+"""How an object of a file becomes a value and goes back without losing anything.
+
+A Shape names the keys of an object that we understand; every other key goes to the value's `extra` under its own
+name. Where writing the value would not give the very object that was read (other key order, camelCase, nulls written
+out, parts that are not text), `extra` also gets one key, `$form`, with what is needed to give it back:
+
+    {"keys": [every key, in order, as spelled], "raw": {key: value as it stood}, "format": only when not "adk"}
+
+Writing restores the raw value as long as the model still says the same, and otherwise patches it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from difflib import get_close_matches
+from functools import lru_cache
+from typing import Any, Final
+
+from evaldesk.errors import FormatError
+from evaldesk.model import JsonObject
+from evaldesk.reading.strict_json import Document, Place
+from evaldesk.reading.values import ABSENT, snake_case
+
+FORM: Final = "$form"
+_NOWHERE = Place(Document(None))
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """A key we understand: how its raw value is read, how the value is written, how raw is changed to say it.
+
+    A field that `keeps_form` has values that remember their own form: writing one that was read from a filled list
+    or object gives back the very same. A key that nearly spells a missing field that `is_checked` is refused.
+    """
+
+    key: str
+    read: Callable[[Place, Any], Any]
+    write: Callable[[Any], Any]
+    patch: Callable[[Any, Any], Any] | None = None
+    keeps_form: bool = False
+    is_checked: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """The fields of an object. `order` is the order of writing and may name keys that we only pass through."""
+
+    fields: tuple[Field, ...]
+    order: tuple[str, ...]
+    format: str = "adk"
+
+    def field(self, key: str) -> Field | None:
+        """The field that `key` spells, in snake_case or camelCase."""
+        spelled = snake_case(key) if self.format == "adk" else key
+        for field in self.fields:
+            if field.key == spelled:
+                return field
+        return None
+
+
+def same_json(one: Any, other: Any) -> bool:
+    """Whether two raw values would be written alike, key order and number types included."""
+    if one is other:
+        return True
+    if one is ABSENT or other is ABSENT:
+        return False
+    return json.dumps(one) == json.dumps(other)
+
+
+def shown_extra(extra: JsonObject) -> JsonObject:
+    """The keys of the file that we do not understand, without what we keep to restore its form."""
+    return {key: value for key, value in extra.items() if key != FORM}
+
+
+def form_of(extra: JsonObject) -> Mapping[str, Any]:
+    """What `extra` keeps to restore the form of the file; empty when there is nothing."""
+    form: Any = extra.get(FORM)
+    return form if isinstance(form, Mapping) else {}
+
+
+def read_object(shape: Shape, place: Place, raw: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Values by field key, and the `extra` of the object. Raises FormatError."""
+    spelled = _spelled(shape, place, raw)
+    unknown = {key: value for key, value in raw.items() if key not in spelled.values() and key != FORM}
+    _check_spelling(shape, place, spelled, unknown)
+    values = {}
+    for field in shape.fields:
+        key = spelled.get(field.key)
+        values[field.key] = field.read(place.at(key or field.key), raw[key] if key is not None else ABSENT)
+    written = {field.key: _written(field, values, spelled, raw) for field in shape.fields}
+    kept = {key: raw[key] for name, key in spelled.items() if not same_json(written[name], raw[key])}
+    if not kept and list(_ordered(shape, written, unknown)) == list(raw):
+        return values, unknown
+    if FORM in raw:
+        kept[FORM] = raw[FORM]
+    form: dict[str, Any] = {"keys": list(raw), "raw": kept}
+    if shape.format != "adk":
+        form["format"] = shape.format
+    return values, {**unknown, FORM: form}
+
+
+def write_object(shape: Shape, values: Mapping[str, Any], extra: JsonObject) -> dict[str, Any]:
+    """The object that says `values`, in the form it was read in when it was read in this format."""
+    form = form_of(extra)
+    unknown = dict(shown_extra(extra))
+    if "keys" not in form or form.get("format", "adk") != shape.format:
+        written = {field.key: field.write(values[field.key]) for field in shape.fields}
+        return _ordered(shape, written, unknown)
+    return _restored(shape, values, form, unknown)
+
+
+def _restored(
+    shape: Shape, values: Mapping[str, Any], form: Mapping[str, Any], unknown: dict[str, Any]
+) -> dict[str, Any]:
+    raw = form.get("raw", {})
+    found: dict[str, Any] = {}
+    seen = set()
+    for key in form["keys"]:
+        field = shape.field(key)
+        if field is not None:
+            seen.add(field.key)
+            found[key] = _restored_value(field, raw.get(key, ABSENT), values[field.key])
+        else:
+            found[key] = raw.get(FORM, ABSENT) if key == FORM else unknown.pop(key, ABSENT)
+    for field in shape.fields:
+        if field.key not in seen and not _says_absent(field, values[field.key]):
+            found[field.key] = field.write(values[field.key])
+    merged = {**found, **{key: value for key, value in unknown.items() if key not in found}}
+    return {key: value for key, value in merged.items() if value is not ABSENT}
+
+
+def _restored_value(field: Field, raw: Any, value: Any) -> Any:
+    if raw is ABSENT:
+        return field.write(value)
+    if same_json(field.write(field.read(_NOWHERE, raw)), field.write(value)):
+        return raw
+    return field.patch(raw, value) if field.patch else field.write(value)
+
+
+def _says_absent(field: Field, value: Any) -> bool:
+    try:
+        default = field.read(_NOWHERE, ABSENT)
+    except FormatError:
+        return False
+    return same_json(field.write(default), field.write(value))
+
+
+def _written(field: Field, values: Mapping[str, Any], spelled: Mapping[str, str], raw: Mapping[str, Any]) -> Any:
+    found = raw.get(spelled.get(field.key, ""))
+    return found if field.keeps_form and found else field.write(values[field.key])
+
+
+def _ordered(shape: Shape, written: Mapping[str, Any], unknown: Mapping[str, Any]) -> dict[str, Any]:
+    present = {**unknown, **{key: value for key, value in written.items() if value is not ABSENT}}
+    first = {key: present[key] for key in shape.order if key in present}
+    return {**first, **present}
+
+
+def _spelled(shape: Shape, place: Place, raw: Mapping[str, Any]) -> dict[str, str]:
+    spelled: dict[str, str] = {}
+    for key in raw:
+        field = shape.field(key)
+        if field is None:
+            continue
+        if field.key in spelled:
+            raise place.at(key).error(f"the same key is there twice, as {spelled[field.key]} and as {key}")
+        spelled[field.key] = key
+    return spelled
+
+
+def _check_spelling(shape: Shape, place: Place, spelled: Mapping[str, str], unknown: Iterable[str]) -> None:
+    """Refuse a key that nearly spells a missing one: kept as unknown it would silently weaken the case."""
+    missing = [field.key for field in shape.fields if field.is_checked and field.key not in spelled]
+    for key in unknown:
+        nearest = "" if key in shape.order else _nearest(snake_case(key), tuple(missing))
+        if nearest:
+            raise place.at(key).error(f"unknown key {key!r}; did you mean {nearest!r}?")
+
+
+@lru_cache(1024)
+def _nearest(key: str, missing: tuple[str, ...]) -> str:
+    return next(iter(get_close_matches(key, missing, n=1, cutoff=0.88)), "")

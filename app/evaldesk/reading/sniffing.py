@@ -1,0 +1,37 @@
+"""A first look at a file, by which formats tell their own; leniently, because a broken file is recognised too."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+from evaldesk.reading.strict_json import MAX_CONTAINERS
+
+MAX_LINE = 10 * 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Peek:
+    """`whole` is the JSON value of all the text, `line` that of its first line; None where it is not JSON."""
+
+    whole: Any = None
+    line: Any = None
+
+
+@lru_cache(1)
+def peek(data: bytes) -> Peek:
+    """What the text holds at first sight. All formats ask of the same bytes, so the last answer is kept."""
+    first = data.lstrip(b"\xef\xbb\xbf \t\r\n")[:MAX_LINE].partition(b"\n")[0]
+    whole = _value(data)
+    return Peek(whole, _value(first) if first[:1] == b"{" else None)
+
+
+def _value(data: bytes) -> Any:
+    if data.count(b"{") + data.count(b"[") > 2 * MAX_CONTAINERS:
+        return None
+    try:
+        return json.loads(data.decode("utf-8-sig"))
+    except (ValueError, RecursionError):
+        return None

@@ -1,0 +1,187 @@
+"""JSON as it should be: one meaning for every byte, and an error that says where.
+
+Python's own parser takes UTF-16, duplicate keys, NaN, numbers that overflow, half characters and any depth until it
+breaks; each of these is refused here, with line and column.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from dataclasses import dataclass
+from itertools import accumulate
+from typing import Any, NoReturn
+
+from evaldesk.errors import FormatError
+from evaldesk.model import JsonValue
+from evaldesk.reading.json_places import MAX_DIGITS, JsonPath, find_place, first_fault, line_and_column, path_text
+
+MAX_BYTES = 10 * 1024 * 1024
+MAX_RECORDED_BYTES = 64 * 1024 * 1024
+"""Files of recorded runs hold every word of every trial."""
+MAX_DEPTH = 64
+MAX_CONTAINERS = 2_000_000
+"""Objects and lists of one file: 64 MiB of `{}` would fill gigabytes, and real files have one for every 70 bytes."""
+
+_STRING = re.compile(rb'"(?:[^"\\]++|\\.)*+"', re.DOTALL)
+_HALF_CHARACTER = re.compile(r"\\u[dD][89a-fA-F]")
+_NOT_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
+_OTHER_ENCODINGS = (
+    (b"\xff\xfe\x00\x00", "UTF-32"),
+    (b"\x00\x00\xfe\xff", "UTF-32"),
+    (b"\xff\xfe", "UTF-16"),
+    (b"\xfe\xff", "UTF-16"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """A parsed JSON text; `text` is empty when the value was never a text, and then no line is known."""
+
+    value: JsonValue
+    text: str = ""
+    source: str = ""
+
+    @property
+    def part(self) -> str:
+        """Which part of the file this is, in words; empty when it is all of it."""
+        return self.source.partition("!")[2]
+
+    def error(self, message: str, path: JsonPath = ()) -> FormatError:
+        """The error that says `message` of the value at `path`, with its line."""
+        line, column = find_place(self.text, path) if self.text else (None, None)
+        return FormatError(message, source=self.source, path=path_text(path), line=line, column=column)
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A value's place in a document while it is being read."""
+
+    document: Document
+    path: JsonPath = ()
+
+    def at(self, *steps: str | int) -> Place:
+        """The place `steps` further in."""
+        return Place(self.document, self.path + steps)
+
+    def error(self, message: str) -> FormatError:
+        """The error that says `message` of this place."""
+        return self.document.error(message, self.path)
+
+
+class _RefusedError(Exception):
+    """A hook of the parser met something it refuses; `first_fault` then says what and where."""
+
+
+def parse_json(data: bytes, *, source: str, max_bytes: int = MAX_BYTES) -> Document:
+    """The document that `data` holds. Raises FormatError, and nothing else, for whatever else it may be."""
+    if len(data) > max_bytes:
+        raise FormatError(f"the file has {len(data)} bytes; at most {max_bytes} are read", source=source)
+    text = decoded(data, source)
+    if not text.strip():
+        raise FormatError("the file is empty", source=source)
+    _check_depth(data, source)
+    try:
+        value = json.loads(
+            text,
+            object_pairs_hook=_object,
+            parse_int=_integer,
+            parse_float=_finite,
+            parse_constant=_refuse,
+        )
+    except json.JSONDecodeError as error:
+        comma = _trailing_comma(text, error.pos)
+        if comma is not None:
+            line, column = line_and_column(text, comma)
+            reason = f"this is not JSON: trailing comma at line {line}; take the comma out"
+            raise FormatError(reason, source=source, line=line, column=column) from None
+        reason = f"this is not JSON: {error.msg[0].lower()}{error.msg[1:]}".removesuffix(" at")
+        raise FormatError(reason, source=source, line=error.lineno, column=error.colno) from None
+    except _RefusedError:
+        raise _fault(text, source) from None
+    if _HALF_CHARACTER.search(text) and first_fault(text):
+        raise _fault(text, source)
+    return Document(value, text, source)
+
+
+def _trailing_comma(text: str, at: int) -> int | None:
+    """Where the comma is that stands before a closing bracket, if that is the fault found at `at`.
+
+    Python says so itself from 3.13 on, at the comma; before, it expects another value at the bracket.
+    """
+    before = text[:at].rstrip()
+    if text[at : at + 1] in ("]", "}") and before.endswith(","):
+        return len(before) - 1
+    return at if text[at : at + 1] == "," and text[at + 1 :].lstrip()[:1] in ("]", "}") else None
+
+
+def kind_of(value: Any) -> str:
+    """What a JSON value is, in the words of an error message."""
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, int | float):
+        return f"the number {str(value)[:40]}"
+    if isinstance(value, str):
+        return "a string"
+    return "a list" if isinstance(value, list) else "an object"
+
+
+def decoded(data: bytes, source: str) -> str:
+    """The text in UTF-8, with or without a byte order mark. Raises FormatError."""
+    for mark, encoding in _OTHER_ENCODINGS:
+        if data.startswith(mark):
+            raise FormatError(f"the file is encoded as {encoding}; save it as UTF-8", source=source)
+    if b"\x00" in data[:4]:
+        raise FormatError("the file is encoded as UTF-16 or UTF-32, or is binary; save it as UTF-8", source=source)
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        # `error.object` lacks the byte order mark that the codec has taken off.
+        before = error.object[: error.start]
+        line, column = before.count(b"\n") + 1, error.start - before.rfind(b"\n")
+        reason = f"byte 0x{error.object[error.start]:02x} is not UTF-8; is it Latin-1? Save the file as UTF-8"
+        raise FormatError(reason, source=source, line=line, column=column) from None
+
+
+def _check_depth(data: bytes, source: str) -> None:
+    brackets = _STRING.sub(b"", data).translate(None, _NOT_BRACKETS)
+    if len(brackets) > 2 * MAX_CONTAINERS:
+        raise FormatError(f"the file has more than {MAX_CONTAINERS} objects and lists", source=source)
+    deepest = max(accumulate(1 if bracket in b"[{" else -1 for bracket in brackets), default=0)
+    if deepest > MAX_DEPTH:
+        raise FormatError(f"nested {deepest} levels deep; at most {MAX_DEPTH} are read", source=source)
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        raise _RefusedError
+    return found
+
+
+def _integer(text: str) -> int:
+    if len(text.lstrip("-")) > MAX_DIGITS:
+        raise _RefusedError
+    return int(text)
+
+
+def _finite(text: str) -> float:
+    number = float(text)
+    if not math.isfinite(number):
+        raise _RefusedError
+    return number
+
+
+def _refuse(_: str) -> NoReturn:
+    raise _RefusedError
+
+
+def _fault(text: str, source: str) -> FormatError:
+    found = first_fault(text)
+    if found is None:
+        return FormatError("a value that JSON cannot hold", source=source)
+    line, column = line_and_column(text, found.offset)
+    return FormatError(found.reason, source=source, path=path_text(found.path), line=line, column=column)

@@ -1,0 +1,66 @@
+"""Readers of one value each: they take its place and what stands there, and say what was wanted."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from enum import Enum
+from functools import lru_cache
+from typing import Any, Final, TypeVar
+
+from evaldesk.reading.strict_json import Place, kind_of
+
+T = TypeVar("T")
+
+_HUMP = re.compile(r"(?<!^)(?=[A-Z])")
+
+
+class Absent(Enum):
+    """The one value that says a key is not there, which null does not."""
+
+    ABSENT = "absent"
+
+
+ABSENT: Final = Absent.ABSENT
+
+
+def wanted(place: Place, raw: Any, what: str) -> Exception:
+    """The error that says what was found and what was wanted."""
+    return place.error(f"expected {what}, " + ("but it is missing" if raw is ABSENT else f"got {kind_of(raw)}"))
+
+
+def read_text(place: Place, raw: Any) -> str:
+    """A string that must be there."""
+    if not isinstance(raw, str):
+        raise wanted(place, raw, "a string")
+    return raw
+
+
+def read_optional_text(place: Place, raw: Any) -> str | None:
+    """A string, or None for null and absent."""
+    return None if raw is None or raw is ABSENT else read_text(place, raw)
+
+
+def read_mapping(place: Place, raw: Any) -> dict[str, Any]:
+    """An object that must be there."""
+    if not isinstance(raw, dict):
+        raise wanted(place, raw, "an object")
+    return raw
+
+
+def read_optional_mapping(place: Place, raw: Any) -> dict[str, Any] | None:
+    """An object, or None for null and absent."""
+    return None if raw is None or raw is ABSENT else read_mapping(place, raw)
+
+
+def read_list(place: Place, raw: Any, read_item: Callable[[Place, Any], T]) -> tuple[T, ...]:
+    """A list that must be there, its items read one by one."""
+    if not isinstance(raw, list):
+        raise wanted(place, raw, "a list")
+    return tuple(read_item(place.at(index), item) for index, item in enumerate(raw))
+
+
+@lru_cache(1024)
+def snake_case(key: str) -> str:
+    """`evalSetId` as `eval_set_id`."""
+    return _HUMP.sub("_", key).lower() if not key.islower() else key

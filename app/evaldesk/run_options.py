@@ -1,0 +1,716 @@
+"""The one table of run options: every option of a run, a model call, a limit and the simulated user, declared once.
+
+From it come the options of `evaldesk eval` and `run submit`, the form of a run, `evaluate()`, the pytest plugin, "Run
+again", the frozen configuration on pages and in JSON, the comparison of two runs and the fingerprint of a run. It needs
+only the standard library, so that a help and a start of pytest stay quick. (docs/decisions/025-one-table-of-options.md)
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable, Mapping
+from typing import Any, Final, Literal, NamedTuple, TypeAlias, TypedDict
+
+from evaldesk.errors import NotFoundError, UsageError
+
+Kind: TypeAlias = Literal["whole", "number", "switch", "choice", "text", "object"]
+Door: TypeAlias = Literal["cli", "form", "pytest", "toml"]
+DOORS: tuple[Door, ...] = ("cli", "form", "pytest", "toml")
+"""Where an option may be left out, with a reason. `evaluate()`, `[evaldesk]` of a run file and JSON have them all."""
+
+NOT_BROWSER: Final = "an address, a key or a price never comes from a browser; a run again keeps the earlier ones"
+NOT_USER_BROWSER: Final = "the simulated user never comes from a browser; a run again keeps that of the earlier run"
+NOT_WORKSPACE: Final = "it belongs to one run, not to a workspace"
+NOT_FLAG: Final = "it is described in [user] of evaldesk.toml or in user_simulator_config of a criteria file"
+
+
+class RunOption(NamedTuple):
+    """One option. `name` is its name in Python, in the form, in JSON and in `[evaldesk]` of a run file.
+
+    `path` leads to its value in a RunConfig. `title` heads a line of a page, `words` name it in a sentence, `help` is
+    the help of its flags. `low` and `high` are the range of a number, both inclusive, or of the length of a text.
+    `unset` says what None means. `toml` is its key in `evaldesk.toml`, `run_file` its key in `[evaluation]` of a run
+    file of Osmosis, `form` its place in the form of a run. `is_measured`: a run with another value measures something
+    else, so the fingerprint of the run changes. `is_always_told`: pages show its default, too. `left_out` says for a
+    door that does not have it why.
+    """
+
+    name: str
+    path: str
+    kind: Kind
+    title: str
+    words: str
+    help: str
+    default: Any = None
+    low: float = 0
+    high: float = 0
+    unit: str = ""
+    choices: tuple[str, ...] = ()
+    unset: str = "not set"
+    flags: tuple[str, ...] = ()
+    metavar: str = ""
+    section: str = ""
+    form: Literal["", "first", "more"] = ""
+    toml: str = ""
+    run_file: str = ""
+    is_measured: bool = True
+    is_always_told: bool = False
+    left_out: Mapping[Door, str] = {}
+
+    def checked(self, value: Any, called: str = "") -> Any:
+        """The value as it is kept. Raises UsageError naming the option, what it takes and the value found."""
+        if value is None:
+            return None
+        found = self._as_kind(value)
+        if found is None:
+            raise self.refusal(value, called)
+        return found
+
+    def read(self, text: str, called: str = "") -> Any:
+        """The value that a person typed; None for nothing typed. Raises UsageError."""
+        text = text.strip()
+        if not text:
+            return None
+        found: Any = text
+        try:
+            if self.kind == "whole":
+                found = int(text) if len(text) <= 18 and text.isascii() else None
+            elif self.kind == "number":
+                found = float(text)
+            elif self.kind == "switch":
+                found = {"1": True, "true": True, "yes": True, "0": False, "false": False, "no": False}[text.lower()]
+            elif self.kind == "object":
+                found = json.loads(text)
+        except (ValueError, KeyError, RecursionError):
+            found = None
+        if found is None or (isinstance(found, float) and not math.isfinite(found)):
+            if self.kind == "number" and found is not None:  # nan and inf are numbers to a computer only
+                raise self.refusal(found, called)
+            raise UsageError(f"{self._subject(called)} {self._wanted}, not {text[:20]!r}", field=self.name)
+        return self.checked(found, called)
+
+    def refusal(self, value: Any, called: str = "") -> UsageError:
+        """The error for a value that cannot be."""
+        if self.kind == "text" and isinstance(value, str):
+            return UsageError(
+                f"{called or self.words} has {len(value):,} characters; {self.high:,g} fit", field=self.name
+            )
+        is_number = isinstance(value, int | float) and not isinstance(value, bool)
+        is_ranged = is_number and self.kind in ("whole", "number") and (self.kind == "number" or value == value // 1)
+        wanted = self.range_words if is_ranged else self._wanted
+        found = f"{value:.10g}" if is_number else f"{value!r:.40}"
+        return UsageError(f"{self._subject(called)} {wanted}, not {found}", field=self.name)
+
+    def said(self, value: Any) -> str:
+        """The value in words: `120 s`, `yes`, or what None means."""
+        if value is None:
+            return self.unset
+        if isinstance(value, bool):
+            return "yes" if value else "no"
+        if isinstance(value, int | float):
+            number = f"{value:.10g}"
+            return f"${number} {self.unit}" if self.unit.startswith("for ") else f"{number} {self.unit}".strip()
+        if isinstance(value, Mapping):
+            return json.dumps(value, ensure_ascii=False, sort_keys=True) if value else self.unset
+        return str(value) or self.unset
+
+    @property
+    def range_words(self) -> str:
+        """`1 to 1000`; empty for an option without a range."""
+        return f"{self.low:.10g} to {self.high:.10g}" if self.kind in ("whole", "number") else ""
+
+    def _subject(self, called: str) -> str:
+        return f"{called} must be" if called else f"{self.words}:"
+
+    @property
+    def _wanted(self) -> str:
+        return {
+            "whole": "a whole number",
+            "number": "a number such as 0.8",
+            "switch": "yes or no",
+            "choice": f"one of {', '.join(self.choices)}",
+            "text": "a text",
+            "object": 'an object such as {"top_k": 20}',
+        }[self.kind]
+
+    def _as_kind(self, value: Any) -> Any:
+        """The value in the type of the option; None for one that cannot be."""
+        if self.kind in ("whole", "number"):
+            return self._as_number(value)
+        if self.kind == "switch":
+            return value if isinstance(value, bool) else None
+        if self.kind == "object":
+            return dict(value) if isinstance(value, Mapping) else None
+        if not isinstance(value, str) or (self.kind == "choice" and value not in self.choices):
+            return None
+        return None if self.kind == "text" and self.high and len(value) > self.high else value
+
+    def _as_number(self, value: Any) -> int | float | None:
+        if isinstance(value, bool) or not hasattr(value, "__float__"):
+            return None
+        try:
+            number = int(value) if self.kind == "whole" and int(value) == value else float(value)
+        except (TypeError, ValueError, OverflowError):
+            return None
+        if self.kind == "whole" and isinstance(number, float):
+            return None
+        return number if math.isfinite(number) and self.low <= number <= self.high else None
+
+
+DAY_S = 86_400.0
+RUN, MODELS, LIMITS = "How to run", "Models", "Timeouts in seconds"
+BY_CHANCE = "by chance"
+AGENT_SETS = "left to the agent"
+OWN = "evaldesk"
+"""The rules of this tool, as which trials are judged unless another is named."""
+
+_RUN = (
+    RunOption(
+        "n",
+        "n",
+        "whole",
+        title="Trials per case",
+        words="trials of each case",
+        help="Trials per case; default 1.",
+        default=1,
+        low=1,
+        high=1000,
+        flags=("--n", "-n"),
+        metavar="N",
+        section=RUN,
+        form="first",
+        run_file="n",
+        is_measured=False,
+        is_always_told=True,
+        left_out={"toml": NOT_WORKSPACE},
+    ),
+    RunOption(
+        "concurrency",
+        "concurrency",
+        "whole",
+        title="Trials at once",
+        words="trials at once",
+        help="Trials at once; default 4. A slow trial does not delay the others.",
+        default=4,
+        low=1,
+        high=256,
+        flags=("--concurrency", "--batch-size"),
+        metavar="N",
+        section=RUN,
+        form="first",
+        run_file="batch_size",
+        is_measured=False,
+        is_always_told=True,
+        left_out={"toml": NOT_WORKSPACE},
+    ),
+    RunOption(
+        "pass_threshold",
+        "pass_threshold",
+        "number",
+        title="Case pass threshold",
+        words="share of trials that must pass",
+        help="Pass rate that a case must reach; default 1. With --eval-fn: least score of a pass.",
+        default=1.0,
+        low=0,
+        high=1,
+        flags=("--pass-threshold",),
+        metavar="R",
+        section=RUN,
+        form="first",
+        is_always_told=True,
+        left_out={"toml": NOT_WORKSPACE, "pytest": "--evaldesk-min-pass-rate is that share there"},
+    ),
+    RunOption(
+        "errors_are_failures",
+        "errors_are_failures",
+        "switch",
+        title="Count errors as failures",
+        words="count errors as failures",
+        help="Count errored trials as failures.",
+        default=False,
+        flags=("--count-errors-as-failures",),
+        section=RUN,
+        form="first",
+        is_always_told=True,
+        left_out={"toml": NOT_WORKSPACE, "pytest": "a case with an errored trial never passes there"},
+    ),
+    RunOption(
+        "strict",
+        "strict",
+        "switch",
+        title="Strict",
+        words="leave a trial unscored where its case gives a metric nothing to judge",
+        help="A trial is unscored when a metric does not apply to its case.",
+        default=False,
+        flags=("--strict",),
+        section=RUN,
+        form="more",
+        left_out={"toml": NOT_WORKSPACE},
+    ),
+    RunOption(
+        "compat",
+        "compat",
+        "choice",
+        title="Judged as",
+        words="the tool that trials are judged as",
+        help="Answer as that tool does: its verdicts, its means and its exit code.",
+        default=OWN,
+        choices=(OWN, "adk", "osmosis", "openhands"),
+        flags=("--compat",),
+        section=RUN,
+        form="more",
+        left_out={"toml": NOT_WORKSPACE},
+    ),
+    RunOption(
+        "seed",
+        "seed",
+        "whole",
+        title="Seed",
+        words="seed",
+        help="Seed of the run; default: random.",
+        default=0,
+        low=-(2**63),
+        high=2**63 - 1,
+        unset=BY_CHANCE,
+        flags=("--seed",),
+        metavar="N",
+        section=RUN,
+        form="more",
+        is_measured=False,
+        is_always_told=True,
+        left_out={"toml": NOT_WORKSPACE},
+    ),
+    RunOption(
+        "recording",
+        "recording.mode",
+        "choice",
+        title="Recording",
+        words="recording",
+        help="Record or replay the answers of models and tools; default: off, or as in evaldesk.toml.",
+        default="off",
+        choices=("off", "record", "replay", "auto"),
+        flags=("--recording",),
+        section=RUN,
+        form="more",
+        toml="recording",
+    ),
+    RunOption(
+        "recording_tools",
+        "recording.tools",
+        "switch",
+        title="Recording of tools",
+        words="recording of tools",
+        help="Record the answers of tools too; default: yes.",
+        default=True,
+        flags=("--recording-tools/--no-recording-tools",),
+        section=RUN,
+        left_out={
+            "toml": "`recording` of evaldesk.toml is the mode alone",
+            "form": "an unticked box and a missing one look alike; a run again keeps that of the earlier run",
+            "pytest": "a pytest option takes a value, and the mode is enough there",
+        },
+    ),
+    RunOption(
+        "note",
+        "note",
+        "text",
+        title="Note",
+        words="the note",
+        help="Note of the run.",
+        default="",
+        high=2_000,
+        flags=("--note",),
+        metavar="TEXT",
+        section=RUN,
+        form="first",
+        is_measured=False,
+        left_out={"toml": NOT_WORKSPACE, "pytest": "no run is stored there"},
+    ),
+)
+
+
+def _limit(name: str, path: str, of: str, flag: str, help: str, default: float | None = None, **more: Any) -> RunOption:  # noqa: A002
+    return RunOption(
+        name,
+        f"limits.{path}",
+        "number",
+        title=f"{of.capitalize()} timeout",
+        words=f"limit of a {of} in seconds",
+        help=help,
+        default=default,
+        low=0.1,
+        high=DAY_S,
+        unit="s",
+        unset="none of its own",
+        flags=(flag,),
+        metavar="S",
+        section=LIMITS,
+        toml=f"limits.{path}",
+        **more,
+    )
+
+
+_LIMITS = (
+    _limit(
+        "timeout_s",
+        "trial_timeout_s",
+        "trial",
+        "--timeout",
+        "One trial; 120.",
+        120.0,
+        form="first",
+        is_always_told=True,
+    ),
+    _limit("turn_timeout_s", "turn_timeout_s", "turn", "--turn-timeout", "One turn.", form="more"),
+    _limit("tool_timeout_s", "tool_timeout_s", "tool", "--tool-timeout", "One tool call.", form="more"),
+    _limit(
+        "judge_timeout_s",
+        "judge_timeout_s",
+        "judge",
+        "--judge-timeout",
+        "One judge.",
+        form="more",
+        run_file="grader_timeout_s",
+    ),
+)
+
+MODEL_CALL = (
+    RunOption(
+        "base_url",
+        "model_options.base_url",
+        "text",
+        title="Endpoint",
+        words="base_url",
+        help="An OpenAI-compatible endpoint for the agent's model.",
+        unset=AGENT_SETS,
+        flags=("--base-url",),
+        metavar="URL",
+        left_out={"form": NOT_BROWSER},
+    ),
+    RunOption(
+        "api_key_env",
+        "model_options.api_key_env",
+        "text",
+        title="API key variable",
+        words="api_key_env",
+        help="The environment variable with the key of the model.",
+        unset=AGENT_SETS,
+        flags=("--api-key-env",),
+        metavar="NAME",
+        is_measured=False,
+        left_out={"form": NOT_BROWSER},
+    ),
+    RunOption(
+        "temperature",
+        "model_options.temperature",
+        "number",
+        title="Temperature",
+        words="temperature",
+        help="Sampling temperature of the agent's model.",
+        low=0,
+        high=100,
+        unset=AGENT_SETS,
+        flags=("--temperature",),
+        metavar="T",
+        form="more",
+    ),
+    RunOption(
+        "top_p",
+        "model_options.top_p",
+        "number",
+        title="Top p",
+        words="top_p",
+        help="Nucleus sampling of the agent's model.",
+        low=0,
+        high=1,
+        unset=AGENT_SETS,
+        flags=("--top-p",),
+        metavar="P",
+        form="more",
+    ),
+    RunOption(
+        "max_tokens",
+        "model_options.max_tokens",
+        "whole",
+        title="Max tokens per answer",
+        words="max_tokens",
+        help="Most tokens of an answer of the agent's model.",
+        low=1,
+        high=10_000_000,
+        unset=AGENT_SETS,
+        flags=("--max-tokens",),
+        metavar="N",
+        form="more",
+    ),
+    RunOption(
+        "max_turns",
+        "model_options.max_turns",
+        "whole",
+        title="Max model calls per turn",
+        words="max_turns",
+        help="Model calls in one turn.",
+        low=1,
+        high=10_000,
+        unset=AGENT_SETS,
+        flags=("--max-turns",),
+        metavar="N",
+        form="more",
+    ),
+    RunOption(
+        "n_retries",
+        "model_options.n_retries",
+        "whole",
+        title="Retries of a model call",
+        words="n_retries",
+        help="Retries of a model call after a temporary failure.",
+        low=0,
+        high=100,
+        unset=AGENT_SETS,
+        flags=("--retries",),
+        metavar="N",
+        form="more",
+    ),
+    RunOption(
+        "extra",
+        "model_options.extra",
+        "object",
+        title="Extra body parameters",
+        words="extra",
+        help='Added to the body of each call of the agent\'s model, such as {"top_k": 20}.',
+        default={},
+        unset="nothing",
+        flags=("--model-extra",),
+        metavar="JSON",
+        left_out={"form": NOT_BROWSER},
+    ),
+    RunOption(
+        "price_in",
+        "model_options.price_in",
+        "number",
+        title="Input token price",
+        words="price_in",
+        help="US dollars per million input tokens, for a model of unknown price; with --price-out.",
+        low=0,
+        high=1_000_000,
+        unit="for a million",
+        unset="as listed",
+        flags=("--price-in",),
+        metavar="USD",
+        left_out={"form": NOT_BROWSER},
+    ),
+    RunOption(
+        "price_out",
+        "model_options.price_out",
+        "number",
+        title="Output token price",
+        words="price_out",
+        help="US dollars per million output tokens; with --price-in.",
+        low=0,
+        high=1_000_000,
+        unit="for a million",
+        unset="as listed",
+        flags=("--price-out",),
+        metavar="USD",
+        left_out={"form": NOT_BROWSER},
+    ),
+)
+"""The options of a model call, by the names of the fields of ModelOptions."""
+
+_MODEL = RunOption(
+    "model",
+    "model",
+    "text",
+    title="Model",
+    words="model",
+    help="The agent's model, by its LiteLLM name; default: its own model.",
+    unset="the agent's own",
+    flags=("--model",),
+    metavar="MODEL",
+    section=MODELS,
+    form="first",
+    left_out={"toml": "`models` lists those that may be chosen; the agent names its own"},
+)
+
+
+def _user_name(name: str) -> str:
+    """`user_max_turns` are the messages of the user, so its model calls need another name."""
+    return "user_max_calls" if name == "max_turns" else f"user_{name}"
+
+
+_NOT_USER_FLAG: Mapping[Door, str] = {"cli": NOT_FLAG, "pytest": NOT_FLAG, "form": NOT_USER_BROWSER}
+
+_USER = (
+    RunOption(
+        "user_model",
+        "user.model",
+        "text",
+        title="Model of the simulated user",
+        words="user_model",
+        help="The model that plays the user of cases with a scenario.",
+        default="",
+        unset="the default",
+        flags=("--user-model",),
+        metavar="MODEL",
+        section=MODELS,
+        toml="user.model",
+        left_out={"form": NOT_USER_BROWSER},
+    ),
+    RunOption(
+        "user_max_turns",
+        "user.max_turns",
+        "whole",
+        title="Max messages of the simulated user",
+        words="user_max_turns",
+        help="Most messages of the simulated user; default 20.",
+        default=20,
+        low=1,
+        high=1_000_000,
+        unset="any number",
+        flags=("--user-max-turns",),
+        metavar="N",
+        section=MODELS,
+        toml="user.max_turns",
+        left_out={"form": NOT_USER_BROWSER},
+    ),
+    RunOption(
+        "user_stop_signal",
+        "user.stop_signal",
+        "text",
+        title="Stop signal of the simulated user",
+        words="user_stop_signal",
+        help="Text of the simulated user that ends a conversation.",
+        default="</finished>",
+        toml="user.stop_signal",
+        left_out=_NOT_USER_FLAG,
+    ),
+    RunOption(
+        "user_instructions",
+        "user.instructions",
+        "text",
+        title="Instructions of the simulated user",
+        words="user_instructions",
+        help="The prompt of the simulated user.",
+        default="",
+        unset="the default ones",
+        toml="user.instructions",
+        left_out=_NOT_USER_FLAG,
+    ),
+    *(
+        each._replace(
+            name=_user_name(each.name),
+            path=f"user.options.{each.name}",
+            title=f"{each.title}, simulated user",
+            words=_user_name(each.name),
+            help=f"{each.help} Of the simulated user.",
+            unset="left to the model" if each.unset == AGENT_SETS else each.unset,
+            flags=(),
+            metavar="",
+            form="",
+            toml=f"user.options.{each.name}",
+            left_out=_NOT_USER_FLAG,
+        )
+        for each in MODEL_CALL
+    ),
+)
+
+RUN_OPTIONS: tuple[RunOption, ...] = (
+    *_RUN,
+    _MODEL,
+    *(each._replace(section=MODELS, toml=f"model.{each.name}") for each in MODEL_CALL),
+    *_USER,
+    *_LIMITS,
+)
+"""Every option, in the order in which help and pages show them."""
+
+BY_NAME: Mapping[str, RunOption] = {option.name: option for option in RUN_OPTIONS}
+BY_PATH: Mapping[str, RunOption] = {option.path: option for option in RUN_OPTIONS}
+
+NOT_OPTIONS: Mapping[str, str] = {
+    "agent": "what is run",
+    "agent_version": "read from the agent's files when the run starts",
+    "agent_model": "said by the agent when the run starts",
+    "evalset_id": "what is run",
+    "evalset_path": "what is run",
+    "evalset_version": "read from the file of the eval set when the run starts",
+    "criteria": "each metric declares options of its own, in the table METRICS",
+    "recording.folder": "the desk knows it: .evaldesk/recordings of the workspace",
+    "evaldesk_version": "who ran it",
+    "source_run_id": "the run whose trials are scored again, said by the verb `rescore`",
+    "n_partly_asserted": "follows from the cases and the criteria when the run starts",
+    "n_asserted": "follows from the cases and the criteria when the run starts",
+    "gates": "what the conclusion asks; they change nothing that is measured, and are declared in model/conclusion.py",
+}
+"""Fields of a frozen configuration that are no options of the table, and why."""
+
+
+class Asked(TypedDict, total=False):
+    """Options as they are asked for, by name; None and what is not there are not asked for.
+
+    The table decides what there is; this is its list for a type checker, held to the table by a test.
+    """
+
+    n: int | None
+    concurrency: int | None
+    pass_threshold: float | None
+    errors_are_failures: bool | None
+    strict: bool | None
+    compat: str | None
+    seed: int | None
+    recording: str | None
+    recording_tools: bool | None
+    note: str | None
+    model: str | None
+    base_url: str | None
+    api_key_env: str | None
+    temperature: float | None
+    top_p: float | None
+    max_tokens: int | None
+    max_turns: int | None
+    n_retries: int | None
+    extra: Mapping[str, Any] | None
+    price_in: float | None
+    price_out: float | None
+    user_model: str | None
+    user_max_turns: int | None
+    user_stop_signal: str | None
+    user_instructions: str | None
+    user_base_url: str | None
+    user_api_key_env: str | None
+    user_temperature: float | None
+    user_top_p: float | None
+    user_max_tokens: int | None
+    user_max_calls: int | None
+    user_n_retries: int | None
+    user_extra: Mapping[str, Any] | None
+    user_price_in: float | None
+    user_price_out: float | None
+    timeout_s: float | None
+    turn_timeout_s: float | None
+    tool_timeout_s: float | None
+    judge_timeout_s: float | None
+
+
+def has_door(option: RunOption, door: Door) -> bool:
+    """Whether the option can be set there."""
+    return door not in option.left_out
+
+
+def offered(door: Door) -> tuple[RunOption, ...]:
+    """The options that can be set there."""
+    return tuple(option for option in RUN_OPTIONS if has_door(option, door))
+
+
+def checked_options(asked: Mapping[str, Any]) -> dict[str, Any]:
+    """What is asked for, each in its type. Raises UsageError for a value that cannot be, TypeError for a name."""
+    unknown = [name for name in asked if name not in BY_NAME]
+    if unknown:
+        raise TypeError(str(NotFoundError.among("run option", unknown[0], BY_NAME)))
+    return {name: BY_NAME[name].checked(value) for name, value in asked.items() if value is not None}
+
+
+def check_fields(owner: str, value: object, names: Iterable[RunOption]) -> None:
+    """Raise UsageError for a field of `value` that is out of its range; `owner` is the path of the value."""
+    for option in names:
+        name = option.path.removeprefix(f"{owner}.")
+        option.checked(getattr(value, name), name)

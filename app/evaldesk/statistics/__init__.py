@@ -1,0 +1,1 @@
+"""Statistics of trials: intervals, exact tests, pass@k, agreement, noise."""

@@ -1,0 +1,108 @@
+"""Two runs, compared case by case. (reference/reliability_stats.md C1, compare two agents)"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass
+from math import fsum, sqrt
+from statistics import fmean
+from typing import Literal, TypeAlias, TypeVar
+
+from evaldesk.model.interval import Interval
+from evaldesk.statistics.exact_tests import mcnemar, sign_flips
+from evaldesk.statistics.intervals import chance_beyond, t_95
+
+K = TypeVar("K", bound=Hashable)
+Test: TypeAlias = Literal["sign flip", "t"]
+
+_FEW_CASES = 30
+_ROUNDING = 1e-9
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """The scores of the cases that both runs have; `difference` is after - before, in the unit of the score.
+
+    `interval` is None below two cases and where all differences are the same.
+    """
+
+    n_cases: int
+    n_only_before: int
+    n_only_after: int
+    n_better: int
+    n_worse: int
+    before: float
+    after: float
+    difference: float
+    error: float | None
+    interval: Interval | None
+    p: float
+    test: Test
+
+    @property
+    def is_distinguishable(self) -> bool:
+        """Whether the test and the interval both rule out that nothing changed."""
+        if self.p >= 0.05:
+            return False
+        return self.interval is None or self.interval.low > 0 or self.interval.high < 0
+
+
+def compare_scores(before: Mapping[K, float], after: Mapping[K, float]) -> Comparison | None:
+    """Compare one score a case, by the key of the case: sign flips below 30 cases, Student's t from there on.
+
+    None without a common case.
+    """
+    keys = [key for key in before if key in after]
+    if not keys:
+        return None
+    differences = [after[key] - before[key] for key in keys]
+    n = len(keys)
+    difference = fmean(differences)
+    error = sqrt(fsum((d - difference) ** 2 for d in differences) / (n - 1) / n) if n > 1 else 0.0
+    is_even = error < _ROUNDING
+    half = 0.0 if is_even else t_95(n - 1) * error
+    p, test = _p_of_even(difference, n) if is_even else _p(differences, difference, error)
+    return Comparison(
+        n_cases=n,
+        n_only_before=len(before) - n,
+        n_only_after=len(after) - n,
+        n_better=sum(d > _ROUNDING for d in differences),
+        n_worse=sum(d < -_ROUNDING for d in differences),
+        before=fmean(before[key] for key in keys),
+        after=fmean(after[key] for key in keys),
+        difference=difference,
+        error=error if n > 1 else None,
+        interval=None if is_even else Interval(difference - half, difference + half),
+        p=p,
+        test=test,
+    )
+
+
+def holm(ps: Sequence[float]) -> tuple[float, ...]:
+    """p values of many tests, raised so that those below 5 % hold together: "is there any change". (Holm)"""
+    adjusted, highest = [0.0] * len(ps), 0.0
+    for rank, at in enumerate(sorted(range(len(ps)), key=ps.__getitem__)):
+        highest = max(highest, min(1.0, (len(ps) - rank) * ps[at]))
+        adjusted[at] = highest
+    return tuple(adjusted)
+
+
+def benjamini_hochberg(ps: Sequence[float]) -> tuple[float, ...]:
+    """p values of many tests, raised so that of those below 5 % one in 20 is false: "which ones changed"."""
+    adjusted, lowest = [0.0] * len(ps), 1.0
+    for rank, at in reversed(list(enumerate(sorted(range(len(ps)), key=ps.__getitem__), 1))):
+        lowest = min(lowest, len(ps) / rank * ps[at])
+        adjusted[at] = lowest
+    return tuple(adjusted)
+
+
+def _p_of_even(difference: float, n: int) -> tuple[float, Test]:
+    """Where every case moved by the same, one pattern of signs each way is as far from 0."""
+    return (mcnemar(n, 0) if abs(difference) > _ROUNDING else 1.0), "sign flip"
+
+
+def _p(differences: Sequence[float], difference: float, error: float) -> tuple[float, Test]:
+    if len(differences) >= _FEW_CASES:
+        return chance_beyond(abs(difference / error), len(differences) - 1), "t"
+    # Whole numbers: sums that are equal must not differ by rounding.
+    return sign_flips([round(d / _ROUNDING) for d in differences]), "sign flip"

@@ -1,0 +1,58 @@
+"""The pass rate behind a judge that errs. (Rogan and Gladen; Lee et al. 2025; reference/reliability_stats.md C1)"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import sqrt
+
+from evaldesk.model.interval import Interval
+from evaldesk.statistics.intervals import Z_95
+
+
+@dataclass(frozen=True, slots=True)
+class CorrectedRate:
+    """The judge's pass rate and what it probably stands for, both 0 to 1; `unclipped` may lie outside.
+
+    `interval` is how far the labels, from which the judge's errors are known, leave that open.
+    """
+
+    judged: float
+    corrected: float
+    unclipped: float
+    interval: Interval | None = None
+
+    @property
+    def is_clipped(self) -> bool:
+        """Whether the formula left 0 to 1: then the judge's error rates do not fit what it said here."""
+        return self.corrected != self.unclipped
+
+
+def correct_rate(judged: float, sensitivity: float, specificity: float) -> CorrectedRate | None:
+    """(judged + specificity - 1) / (sensitivity + specificity - 1), clipped to 0 to 1.
+
+    `sensitivity` is the share of good answers that the judge passes, `specificity` the share of bad ones that it
+    fails. None when they add up to 1 or less: such a judge says nothing. The errors must have been measured on answers
+    of the same agent.
+    """
+    skill = sensitivity + specificity - 1
+    if skill <= 1e-12:
+        return None
+    unclipped = (judged + specificity - 1) / skill
+    return CorrectedRate(judged, min(1.0, max(0.0, unclipped)), unclipped)
+
+
+def corrected_interval(judged: float, good: tuple[int, int], bad: tuple[int, int]) -> Interval:
+    """Where the pass rate of the judged trials probably lies, 95 %.
+
+    `good` and `bad` are how many answers the labels call so, after how many of them the judge passes, and fails. One
+    more of each outcome is counted than was seen, so that few labels without an error promise no perfect judge.
+    """
+    right_of_good, right_of_bad = ((right + 1) / (n + 2) for right, n in (good, bad))
+    skill = right_of_good + right_of_bad - 1
+    if skill <= 1e-12:
+        return Interval(0.0, 1.0)
+    rate = min(1.0, max(0.0, (judged + right_of_bad - 1) / skill))
+    of_good = rate**2 * right_of_good * (1 - right_of_good) / (good[1] + 2)
+    of_bad = (1 - rate) ** 2 * right_of_bad * (1 - right_of_bad) / (bad[1] + 2)
+    half = Z_95 * sqrt(of_good + of_bad) / skill
+    return Interval(max(0.0, rate - half), min(1.0, rate + half))

@@ -1,0 +1,1 @@
+"""Eval set files: found, named, saved, trashed."""

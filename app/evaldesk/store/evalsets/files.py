@@ -1,0 +1,373 @@
+"""Eval sets in files: found, read, saved without overwriting what changed, renamed, and put into the trash."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from threading import RLock
+
+from evaldesk.durable_files import create_file, is_same_file, make_folder, move_file, remove_leftovers, replace_file
+from evaldesk.errors import ConflictError, DiskError, FormatError, LossError, NotFoundError, UsageError
+from evaldesk.formats import evalset_format, format_of, losses, read_evalset, write_evalset
+from evaldesk.model import EvalSet
+from evaldesk.model.stored import EvalSetFile
+from evaldesk.reading.strict_json import MAX_BYTES
+from evaldesk.store.evalsets.names import check_free, check_name, evalset_file_id, stem_and_suffix
+from evaldesk.store.evalsets.trash import keep_in_trash, origin_of, put_in_trash, take_from_trash
+from evaldesk.store.regular_file import check_folder, read_regular, version_of
+
+NEW_SUFFIX = ".evalset.json"
+
+
+class ChangedFileError(ConflictError):
+    """The file changed since it was read; `theirs` is what it holds now, None when it is no eval set any more."""
+
+    def __init__(self, message: str, *, version: str, their_version: str, theirs: EvalSet | None) -> None:
+        super().__init__(message)
+        self.version = version
+        self.their_version = their_version
+        self.theirs = theirs
+
+
+class EvalSetFiles:
+    """The eval set files under some roots; new ones go to `folder`, deleted ones to `trash`. Threads may share it."""
+
+    def __init__(self, roots: Sequence[Path], folder: Path, trash: Path) -> None:
+        self._folder = Path(os.path.realpath(folder))
+        self._trash = Path(os.path.realpath(trash))
+        searched = (*(Path(os.path.realpath(root)) for root in roots), self._folder)
+        self._roots = tuple(dict.fromkeys(searched))
+        self._shown: dict[Path, tuple[tuple[int, int, int], EvalSetFile | None]] = {}
+        self._known: dict[str, FoundFile] = {}
+        self._lock = RLock()
+
+    def list(self) -> list[EvalSetFile]:
+        """The eval sets there are, by folder searched and path. Files that did not change are not read again."""
+        with self._lock:
+            found = self._known = find_files(self._roots)
+            shown = {file.path: self._show(file) for file in found.values()}
+            self._shown = {path: self._shown[path] for path in shown}
+            return [file for file in shown.values() if file is not None]
+
+    def file(self, file_id: str) -> EvalSetFile:
+        """What a list shows of one file; the folders are not searched for one that was listed. Raises NotFoundError."""
+        with self._lock:
+            shown = self._show(self._found(file_id))
+            if shown is None:
+                raise _not_here()
+            return shown
+
+    def read(self, file_id: str) -> tuple[EvalSet, str]:
+        """The eval set and its version. Raises NotFoundError or FormatError."""
+        with self._lock:
+            file = self._found(file_id)
+            data = _read(file)
+            return read_evalset(data, source=file.path.name), version_of(data)
+
+    def save(self, file_id: str, evalset: EvalSet, version: str, *, as_new_form: bool = False) -> str:
+        """Save over the version that was read, in the file's own format, and give the new version.
+
+        `as_new_form` allows an old file to become a new one when its format cannot hold everything. Raises
+        ChangedFileError when the file is another one by now, LossError, NotFoundError or FormatError.
+        """
+        with self._lock:
+            file = self._found(file_id)
+            current = _read(file)
+            if version_of(current) != version:
+                raise _changed(file, current, version)
+            data = _written(evalset, format_of(current, file.path.name), as_new_form=as_new_form)
+            if data != current:
+                read_evalset(data, source=file.path.name)
+                replace_file(file.path, data)
+            return version_of(data)
+
+    def create(self, name: str, evalset: EvalSet) -> str:
+        """Write a new file in ADK's new form and give its id. Raises UsageError or ConflictError."""
+        check_name(name)
+        with self._lock:
+            make_folder(self._folder)
+            return self._write_new(self._folder / f"{name}{NEW_SUFFIX}", _new_form(name, evalset))
+
+    def replace(self, file_id: str, evalset: EvalSet) -> None:
+        """Write another eval set over a file, in ADK's new form; the old one is kept in the trash.
+
+        Raises NotFoundError, FormatError or DiskError; the file holds the old set then.
+        """
+        with self._lock:
+            path = self._found(file_id).path
+            stem, _ = stem_and_suffix(path)
+            data = _new_form(stem, evalset)
+            read_evalset(data, source=path.name)
+            kept = keep_in_trash(path, self._trash)
+            try:
+                replace_file(path, data)
+            except DiskError:
+                kept.discard()
+                raise
+
+    def duplicate(self, file_id: str, name: str) -> str:
+        """Copy a file beside itself under another name, in its own format, and give the copy's id."""
+        check_name(name)
+        with self._lock:
+            file = self._found(file_id)
+            data = _read(file)
+            _, suffix = stem_and_suffix(file.path)
+            return self._write_new(file.path.with_name(name + suffix), _renamed(data, file, name, is_copy=True))
+
+    def rename(self, file_id: str, name: str) -> str:
+        """Give a file another name, in its folder, and give its new id. Raises as `create` and `read` do."""
+        check_name(name)
+        with self._lock:
+            file = self._found(file_id)
+            stem, suffix = stem_and_suffix(file.path)
+            if stem == name:
+                return file_id
+            target = file.path.with_name(name + suffix)
+            data = _read(file)
+            if not is_same_file(file.path, target):  # as a killed renaming leaves them
+                check_free(target.name, set(os.listdir(target.parent)) - {file.path.name})
+            renamed = _renamed(data, file, name, is_copy=False)
+            if renamed != data:
+                replace_file(file.path, renamed)
+            move_file(file.path, target)
+            return self._id_of(target)
+
+    def is_half_renamed(self, file_id: str, name: str) -> bool:
+        """Whether a renaming to `name` was killed before the file lost its old name."""
+        with self._lock:
+            path = self._found(file_id).path
+            return is_same_file(path, path.with_name(name + stem_and_suffix(path)[1]))
+
+    def trash(self, file_id: str) -> str:
+        """Move a file to the trash and give the token that restores it."""
+        with self._lock:
+            return put_in_trash(self._found(file_id).path, self._trash)
+
+    def restore(self, token: str) -> str:
+        """Bring a file back from the trash and give its id. Raises NotFoundError or ConflictError."""
+        with self._lock:
+            origin = origin_of(token, self._trash)
+            if not any(origin.is_relative_to(root) for root in self._roots):
+                raise UsageError(f"{origin.name} came from a folder that is not served now; start Evaldesk with it")
+            return self._id_of(take_from_trash(token, self._trash))
+
+    def _found(self, file_id: str) -> FoundFile:
+        known = self._known.get(file_id)
+        file = known and known.as_it_is()
+        if file:
+            return file
+        self._known = find_files(self._roots)
+        if file_id not in self._known:
+            raise _not_here()
+        return self._known[file_id]
+
+    def _id_of(self, path: Path) -> str:
+        self._known = find_files(self._roots)
+        file_id = next((file.id for file in self._known.values() if file.path == path), None)
+        if file_id is None:
+            raise UsageError(f"{path.name} is written, but there are too many files to list it; serve fewer folders")
+        return file_id
+
+    def _write_new(self, path: Path, data: bytes) -> str:
+        check_folder(path)
+        check_free(path.name, os.listdir(path.parent))
+        read_evalset(data, source=path.name)
+        create_file(path, data)
+        return self._id_of(path)
+
+    def _show(self, file: FoundFile) -> EvalSetFile | None:
+        stamp = (file.modified_ns, file.size, file.inode)
+        known = self._shown.get(file.path)
+        if known is None or known[0] != stamp or (known[1] and known[1].id != file.id):
+            known = (stamp, _shown(file))
+            self._shown[file.path] = known
+        return known[1]
+
+
+def _not_here() -> NotFoundError:
+    return NotFoundError(
+        "This eval set is not here: it was deleted or renamed, or lies in a folder that is not served."
+    )
+
+
+def _shown(file: FoundFile) -> EvalSetFile | None:
+    """What a list shows of the file; None when it is some other JSON in an eval folder."""
+    stem, _ = stem_and_suffix(file.path)
+    bare = EvalSetFile(file.id, stem, file.place, file.path, file.size, file.modified_ns)
+    try:
+        data = read_regular(file.path, MAX_BYTES)
+        if not file.is_named:
+            format_of(data, file.path.name)
+    except (FormatError, OSError) as error:
+        return replace(bare, error=str(error)) if file.is_named else None
+    try:
+        evalset = read_evalset(data, source=file.path.name)
+    except FormatError as error:
+        return replace(bare, version=version_of(data), error=str(error))
+    return replace(
+        bare,
+        version=version_of(data),
+        format=evalset_format(evalset),
+        evalset_id=evalset.id,
+        title=evalset.name,
+        description=evalset.description,
+        n_cases=len(evalset.cases),
+        n_turns=sum(len(case.turns) for case in evalset.cases),
+        tags=tuple(sorted({tag for case in evalset.cases for tag in case.tags})),
+        app_names=tuple(sorted({case.initial_session.app_name for case in evalset.cases if case.initial_session})),
+    )
+
+
+def _read(file: FoundFile) -> bytes:
+    try:
+        return read_regular(file.path, MAX_BYTES)
+    except OSError as error:
+        raise FormatError(f"the file cannot be read: {error.strerror}", source=file.path.name) from error
+
+
+def _written(evalset: EvalSet, file_format: str, *, as_new_form: bool) -> bytes:
+    lost = losses(evalset, file_format)
+    if not lost:
+        return write_evalset(evalset, file_format)
+    if not as_new_form:
+        reason = "ADK's old form, which this file has, cannot hold all of this; save it in the new form"
+        raise LossError(f"{reason}: {'; '.join(lost[:3])}", lost)
+    return write_evalset(evalset, "adk")
+
+
+def _new_form(name: str, evalset: EvalSet) -> bytes:
+    return write_evalset(evalset if evalset.id else replace(evalset, id=name))
+
+
+def _renamed(data: bytes, file: FoundFile, name: str, *, is_copy: bool) -> bytes:
+    """The bytes under another name: a set called as its file follows it; a copy always does, ids being unique."""
+    evalset = read_evalset(data, source=file.path.name)
+    stem, _ = stem_and_suffix(file.path)
+    if evalset_format(evalset) != "adk" or not (is_copy or evalset.id == stem):
+        return data
+    return write_evalset(replace(evalset, id=name))
+
+
+def _changed(file: FoundFile, current: bytes, version: str) -> ChangedFileError:
+    try:
+        theirs = read_evalset(current, source=file.path.name)
+    except FormatError:
+        theirs = None
+    return ChangedFileError(
+        f"{file.path.name} changed on disk since you opened it; look at both versions before you save",
+        version=version,
+        their_version=version_of(current),
+        theirs=theirs,
+    )
+
+
+MAX_DEPTH = 8
+MAX_FILES = 2_000
+MAX_ENTRIES = 50_000
+NAMED = (".evalset.json", ".test.json")
+EVAL_FOLDERS = frozenset({"eval", "evals", "evalset", "evalsets", "eval_set", "eval_sets"})
+SKIPPED = frozenset({"node_modules", "__pycache__", "site-packages", "venv"})
+
+
+@dataclass(frozen=True, slots=True)
+class FoundFile:
+    """A candidate: its path, its path under its root, and what tells whether it changed since it was last read."""
+
+    id: str
+    path: Path
+    place: str
+    size: int
+    modified_ns: int
+    inode: int
+
+    @property
+    def is_named(self) -> bool:
+        """Whether the name alone says that this means to be an eval set."""
+        return self.path.name.lower().endswith(NAMED)
+
+    def as_it_is(self) -> FoundFile | None:
+        """The same file at this moment; None when nothing is there any more."""
+        try:
+            stat = self.path.lstat()
+        except OSError:
+            return None
+        return replace(self, size=stat.st_size, modified_ns=stat.st_mtime_ns, inode=stat.st_ino)
+
+
+def find_files(roots: Sequence[Path]) -> dict[str, FoundFile]:
+    """The candidates by id, in order of root and path. Roots that are not there are passed over."""
+    found: dict[str, FoundFile] = {}
+    seen: set[Path] = set()
+    for root in roots:
+        for path, stat in _candidates(root):
+            if path in seen or len(found) >= MAX_FILES:
+                continue
+            seen.add(path)
+            place = path.relative_to(root).as_posix()
+            file_id = _free_id(path, root, place, found)
+            found[file_id] = FoundFile(file_id, path, place, stat.st_size, stat.st_mtime_ns, stat.st_ino)
+    return found
+
+
+def remove_all_leftovers(roots: Iterable[Path]) -> int:
+    """Remove what killed writers left in the folders that are searched for eval sets; gives the number of files."""
+    folders = {folder for root in roots for folder, _ in _folders(root)}
+    return sum(remove_leftovers(folder) for folder in folders)
+
+
+def _free_id(path: Path, root: Path, place: str, taken: dict[str, FoundFile]) -> str:
+    stem, _ = stem_and_suffix(path)
+    places = (place, f"{root.name}/{place}", path.as_posix())
+    ids = [evalset_file_id(stem, name) for name in places]
+    return next((file_id for file_id in ids if file_id not in taken), ids[-1])
+
+
+def _candidates(root: Path) -> Iterator[tuple[Path, os.stat_result]]:
+    for folder, entries in _folders(root):
+        for entry in entries:
+            stat = _stat_of(entry) if _is_candidate(entry.name, folder.name) else None
+            if stat is not None:
+                yield folder / entry.name, stat
+
+
+def _folders(root: Path) -> Iterator[tuple[Path, list[os.DirEntry[str]]]]:
+    folders = [(root, 0)]
+    n_entries = 0
+    while folders and n_entries < MAX_ENTRIES:
+        folder, depth = folders.pop()
+        entries = _entries(folder)
+        n_entries += len(entries)
+        if any(entry.name == "pyvenv.cfg" for entry in entries):
+            continue
+        inner = [entry for entry in entries if _is_entered(entry)] if depth < MAX_DEPTH else []
+        folders.extend((folder / entry.name, depth + 1) for entry in reversed(inner))
+        yield folder, entries
+
+
+def _entries(folder: Path) -> list[os.DirEntry[str]]:
+    try:
+        with os.scandir(folder) as entries:
+            return sorted(entries, key=lambda entry: entry.name)
+    except OSError:
+        return []
+
+
+def _is_entered(entry: os.DirEntry[str]) -> bool:
+    is_skipped = entry.name.startswith(".") or entry.name in SKIPPED
+    return not is_skipped and entry.is_dir(follow_symlinks=False)
+
+
+def _is_candidate(name: str, folder: str) -> bool:
+    lowered = name.lower()
+    if lowered.startswith(".") or not lowered.endswith(".json"):
+        return False
+    return lowered.endswith(NAMED) or folder.lower() in EVAL_FOLDERS
+
+
+def _stat_of(entry: os.DirEntry[str]) -> os.stat_result | None:
+    try:
+        return entry.stat(follow_symlinks=False) if entry.is_file(follow_symlinks=False) else None
+    except OSError:
+        return None

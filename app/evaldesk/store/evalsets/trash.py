@@ -1,0 +1,99 @@
+"""The trash of eval set files: `<trash>/<token>/` holds the file and `origin.json`, where it came from."""
+
+from __future__ import annotations
+
+import os
+import re
+import secrets
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+
+from evaldesk.durable_files import copy_file, create_file, is_same_file, make_folder, remove_file, remove_folder
+from evaldesk.errors import ConflictError, DiskError, NotFoundError
+from evaldesk.reading.strict_json import MAX_BYTES
+from evaldesk.store.regular_file import check_folder, check_regular, read_regular
+
+_TOKEN = re.compile(r"[a-z0-9]{16}")
+_ORIGIN = "origin.json"
+
+
+@dataclass(frozen=True, slots=True)
+class InTrash:
+    """A file in the trash; the token brings it back."""
+
+    token: str
+    folder: Path
+    name: str
+
+    def discard(self) -> None:
+        """Remove it; a disk that fails at this leaves it there."""
+        with suppress(DiskError):
+            remove_file(self.folder / self.name)
+            remove_file(self.folder / _ORIGIN)
+            remove_folder(self.folder)
+
+
+def put_in_trash(path: Path, trash: Path) -> str:
+    """Move the file into the trash and give the token that brings it back. Raises FormatError or DiskError."""
+    kept = keep_in_trash(path, trash)
+    try:
+        remove_file(path)
+    except DiskError:
+        kept.discard()
+        raise
+    return kept.token
+
+
+def keep_in_trash(path: Path, trash: Path) -> InTrash:
+    """Put the file into the trash and leave it where it is, too. Raises FormatError or DiskError."""
+    check_regular(path)
+    token = secrets.token_hex(8)
+    kept = InTrash(token, trash / token, path.name)
+    try:
+        make_folder(kept.folder)
+        create_file(kept.folder / _ORIGIN, msgspec.json.encode({"path": str(path)}))
+        copy_file(path, kept.folder / path.name)
+    except DiskError:
+        kept.discard()
+        raise
+    return kept
+
+
+def take_from_trash(token: str, trash: Path) -> Path:
+    """Move the file back to where it was, and give its path. Raises NotFoundError, ConflictError or DiskError.
+
+    A restoration that was killed is finished.
+    """
+    origin = origin_of(token, trash)
+    kept = InTrash(token, trash / token, origin.name)
+    source = kept.folder / origin.name
+    if os.path.lexists(origin):
+        if source.exists() and not _is_restored(source, origin):
+            raise ConflictError(f"there is a file {origin.name!r} again; rename it before you restore the old one")
+    else:
+        check_folder(origin)
+        make_folder(origin.parent)
+        check_regular(source)
+        copy_file(source, origin)
+    kept.discard()
+    return origin
+
+
+def _is_restored(source: Path, origin: Path) -> bool:
+    if is_same_file(source, origin):
+        return True
+    check_regular(origin)
+    return read_regular(source, MAX_BYTES) == read_regular(origin, MAX_BYTES)
+
+
+def origin_of(token: str, trash: Path) -> Path:
+    """Where the file behind the token came from. Raises NotFoundError."""
+    origin = trash / token / _ORIGIN
+    if not _TOKEN.fullmatch(token) or not origin.is_file():
+        raise NotFoundError(f"nothing in the trash under {token[:40]!r}; it may have been restored already")
+    found = msgspec.json.decode(read_regular(Path(os.path.realpath(origin)), MAX_BYTES), type=dict[str, str])
+    # The trash may have come with a repository: a path that climbs is nobody's origin.
+    return Path(os.path.normpath(found["path"]))

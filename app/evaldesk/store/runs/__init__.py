@@ -1,0 +1,1 @@
+"""Runs and their trials in tables: planned, recorded, asked."""

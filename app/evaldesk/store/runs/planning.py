@@ -1,0 +1,195 @@
+"""The life of a run: planned as rows, taken up, tried again, deleted."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from datetime import datetime
+
+from sqlalchemy import Connection, Select, delete, exists, func, insert, literal, select, update
+
+from evaldesk.errors import ConflictError, UsageError
+from evaldesk.model import Case, RunConfig, RunStatus
+from evaldesk.model.stored import PendingTrial
+from evaldesk.statistics.case_comparison import Baseline
+from evaldesk.store.blobs import pack
+from evaldesk.store.clock import Clock
+from evaldesk.store.database import execute_many, upsert
+from evaldesk.store.runs.contribution import Values
+from evaldesk.store.runs.run_queries import run_row
+from evaldesk.store.runs.totals import recount
+from evaldesk.store.tables import (
+    CASE_SNAPSHOT,
+    LAST_RUN,
+    RUN,
+    RUN_BASELINE,
+    RUN_CASE,
+    RUN_SOURCE,
+    SCORE,
+    TO_DO,
+    TRANSCRIPT,
+    TRIAL,
+)
+from evaldesk.wire import to_json
+
+ACTIVE: tuple[RunStatus, ...] = ("running", "stopping")
+ENDED: tuple[RunStatus, ...] = ("stopped", "finished", "failed")
+
+
+def plan(
+    connection: Connection,
+    config: RunConfig,
+    cases: Sequence[Case],
+    now: datetime,
+    driver: str = "",
+    baseline: Baseline | None = None,
+) -> int:
+    """Insert a run with its cases and a planned row for every trial; return its id."""
+    if not cases:
+        raise UsageError("a run needs at least one case; select one", field="cases")
+    if config.n < 1:
+        raise UsageError(f"a run plays each case at least once, got n = {config.n}", field="n")
+    run_id = _insert_run(connection, config, len(cases), now, driver)
+    rows = [_case_row(run_id, index, case, config.n) for index, case in enumerate(cases)]
+    connection.execute(insert(RUN_CASE), rows)
+    connection.execute(insert(CASE_SNAPSHOT), [_snapshot_row(run_id, index, case) for index, case in enumerate(cases)])
+    names = ["run_id", "case_index", "trial_index", "status", "attempt", "n_calls", "tokens_in", "tokens_out"]
+    trials = _every_trial(run_id, config.n)
+    connection.execute(insert(TRIAL).from_select([*names, "duration_ms"], trials))
+    if baseline is not None:
+        codec, data = pack(baseline)
+        connection.execute(insert(RUN_BASELINE).values(run_id=run_id, codec=codec, data=data))
+    if config.source_run_id is None:
+        _name_last_run(connection, config.evalset_id, rows)
+    else:
+        connection.execute(insert(RUN_SOURCE).values(run_id=run_id, source_id=config.source_run_id))
+    return run_id
+
+
+def set_status(
+    connection: Connection, run_id: int, status: RunStatus, reason: str, driver: str | None, clock: Clock
+) -> None:
+    """Move a run on: its time begins and ends with it, and is counted by the process that plays it alone."""
+    run, now = run_row(connection, run_id), clock()
+    values: Values = {"status": status, "reason": reason}
+    ms = clock.lap(run_id, run.ticked_at, now)
+    if ms is not None or status not in ACTIVE:
+        values |= {"active_ms": run.active_ms + (ms or 0.0), "ticked_at": now if status in ACTIVE else None}
+    if driver is not None:
+        values["driver"] = driver
+    if status in ACTIVE and run.started_at is None:
+        values["started_at"] = now
+    values["finished_at"] = now if status in ENDED else None
+    connection.execute(update(RUN).where(RUN.c.id == run_id).values(values))
+
+
+def pending(connection: Connection, run_id: int) -> list[PendingTrial]:
+    """The trials to play, the first trial of every case before the second of any."""
+    run_row(connection, run_id)
+    to_do = select(TRIAL.c.case_index, TRIAL.c.trial_index, TRIAL.c.attempt, TRIAL.c.status)
+    to_do = to_do.where(TRIAL.c.run_id == run_id, TRIAL.c.verdict.is_(None))
+    rows = connection.execute(to_do.order_by(TRIAL.c.trial_index, TRIAL.c.case_index))
+    return [PendingTrial(case, trial, attempt + (status == "cancelled")) for case, trial, attempt, status in rows]
+
+
+def retry_errored(connection: Connection, run_id: int) -> int:
+    """Plan the errored trials of a run again, as their next attempt, and take them out of every total."""
+    run_row(connection, run_id)
+    errored = (TRIAL.c.run_id == run_id) & (TRIAL.c.verdict == "errored")
+    own = (TRIAL.c.case_index == SCORE.c.case_index) & (TRIAL.c.trial_index == SCORE.c.trial_index)
+    connection.execute(delete(SCORE).where(SCORE.c.run_id == run_id, exists().where(errored & own)))
+    again = {"status": "planned", "verdict": None, "attempt": TRIAL.c.attempt + 1, "n_calls": 0, "cost": None}
+    nothing = {"tokens_in": 0, "tokens_out": 0, "duration_ms": 0.0, "error_kind": None, "error_message": None}
+    changed = connection.execute(update(TRIAL).where(errored).values(again | nothing))
+    recount(connection, run_id)
+    return changed.rowcount
+
+
+def hide(connection: Connection, run_id: int, now: datetime) -> None:
+    """Take a run out of every list, before its rows are deleted. Raises ConflictError while it is going."""
+    run = run_row(connection, run_id)
+    if run.status in ACTIVE:
+        raise ConflictError(f"run {run_id} is {run.status}; stop it before you delete it")
+    last = select(LAST_RUN.c.evalset_id, LAST_RUN.c.case_id).where(LAST_RUN.c.run_id == run_id)
+    orphans = connection.execute(last).all()
+    connection.execute(update(RUN).where(RUN.c.id == run_id).values(deleted_at=now))
+    connection.execute(delete(LAST_RUN).where(LAST_RUN.c.run_id == run_id))
+    if orphans:
+        _name_last_run_before(connection, orphans[0].evalset_id, [row.case_id for row in orphans])
+
+
+def delete_some(connection: Connection, run_id: int, n_cases: int) -> bool:
+    """Delete up to `n_cases` cases of a hidden run with all they hold, and the run after them; False when done."""
+    cases = select(RUN_CASE.c.case_index).where(RUN_CASE.c.run_id == run_id).order_by(RUN_CASE.c.case_index)
+    indexes = connection.scalars(cases.limit(n_cases)).all()
+    if not indexes:
+        connection.execute(delete(RUN).where(RUN.c.id == run_id))
+        return False
+    for table in (TRANSCRIPT, SCORE, TRIAL, RUN_CASE):
+        connection.execute(delete(table).where(table.c.run_id == run_id, table.c.case_index <= indexes[-1]))
+    return True
+
+
+def _insert_run(connection: Connection, config: RunConfig, n_cases: int, now: datetime, driver: str) -> int:
+    names = {
+        "agent_id": config.agent.id,
+        "evalset_id": config.evalset_id,
+        "note": config.note,
+        "n": config.n,
+        "driver": driver,
+    }
+    frozen = {"config": to_json(config).decode(), "n_cases": n_cases, "status": "pending", "created_at": now}
+    run_id: int = connection.execute(insert(RUN).values(names | frozen).returning(RUN.c.id)).scalar_one()
+    return run_id
+
+
+def _case_row(run_id: int, index: int, case: Case, n: int) -> Values:
+    digest = hashlib.sha256(to_json(case)).hexdigest()
+    return {"run_id": run_id, "case_index": index, "case_id": case.id, "digest": digest, "strip": TO_DO * n}
+
+
+def _snapshot_row(run_id: int, index: int, case: Case) -> Values:
+    codec, data = pack(case)
+    return {"run_id": run_id, "case_index": index, "codec": codec, "data": data}
+
+
+def _every_trial(run_id: int, n: int) -> Select[tuple[object, ...]]:
+    first = select(literal(0).label("trial_index")).cte("numbers", recursive=True)
+    numbers = first.union_all(select(first.c.trial_index + 1).where(first.c.trial_index < n - 1))
+    fixed = (literal("planned"), literal(1), literal(0), literal(0), literal(0), literal(0.0))
+    trials = select(RUN_CASE.c.run_id, RUN_CASE.c.case_index, numbers.c.trial_index, *fixed)
+    trials = trials.select_from(RUN_CASE.join(numbers, literal(value=True))).where(RUN_CASE.c.run_id == run_id)
+    # In the order of the key: rows put in elsewhere make a million of them ten times slower.
+    return trials.order_by(RUN_CASE.c.case_index, numbers.c.trial_index)
+
+
+def _name_last_run(connection: Connection, evalset_id: str, rows: Sequence[Values]) -> None:
+    """The run of these cases is the newest that played them."""
+    last = upsert(connection.dialect.name, LAST_RUN)
+    place = {"run_id": last.excluded.run_id, "case_index": last.excluded.case_index}
+    last = last.on_conflict_do_update(index_elements=list(LAST_RUN.primary_key), set_=place)
+    names = ("run_id", "case_id", "case_index")
+    execute_many(connection, last, [{"evalset_id": evalset_id} | {name: row[name] for name in names} for row in rows])
+
+
+def _name_last_run_before(connection: Connection, evalset_id: str, case_ids: Sequence[str]) -> None:
+    """After a run has gone, the one before it is the newest that played its cases."""
+    is_played = ~exists().where(RUN_SOURCE.c.run_id == RUN.c.id)
+    of_set = (RUN.c.evalset_id == evalset_id) & RUN.c.deleted_at.is_(None) & is_played
+    runs = RUN_CASE.join(RUN, RUN.c.id == RUN_CASE.c.run_id)
+    newest = (
+        select(RUN_CASE.c.case_id, func.max(RUN_CASE.c.run_id).label("run_id"))
+        .select_from(runs)
+        .where(of_set)
+        .group_by(RUN_CASE.c.case_id)
+        .subquery()
+    )
+    same = (RUN_CASE.c.run_id == newest.c.run_id) & (RUN_CASE.c.case_id == newest.c.case_id)
+    places = select(newest.c.case_id, newest.c.run_id, func.max(RUN_CASE.c.case_index)).join(RUN_CASE, same)
+    wanted = set(case_ids)
+    rows = [
+        {"evalset_id": evalset_id, "case_id": case_id, "run_id": run_id, "case_index": index}
+        for case_id, run_id, index in connection.execute(places.group_by(newest.c.case_id, newest.c.run_id))
+        if case_id in wanted
+    ]
+    execute_many(connection, insert(LAST_RUN), rows)

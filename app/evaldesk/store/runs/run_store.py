@@ -1,0 +1,178 @@
+"""Runs and their trials: each method is one transaction."""
+
+from __future__ import annotations
+
+import builtins
+from collections.abc import Sequence
+from typing import Any
+
+from sqlalchemy import Connection, Row, select, update
+
+from evaldesk.errors import NotFoundError
+from evaldesk.model import Case, RunConfig, RunStatus, TrialResult
+from evaldesk.model.stored import RunSummary
+from evaldesk.statistics.case_comparison import Baseline
+from evaldesk.store.clock import Clock
+from evaldesk.store.database import Database, reading
+from evaldesk.store.runs import case_queries, planning, run_queries
+from evaldesk.store.runs.recording import record, transcript_row
+from evaldesk.store.tables import RUN
+
+CASES_DELETED_AT_ONCE = 100
+
+
+class RunStore:
+    """Runs, their cases and their trials. Methods that name a run raise NotFoundError when there is no such run."""
+
+    def __init__(self, database: Database, clock: Clock) -> None:
+        self._database = database
+        self._clock = clock
+
+    pending = reading(planning.pending)
+    counts_by_status = reading(run_queries.counts_by_status)
+    agents = reading(run_queries.agents)
+    evalsets = reading(run_queries.evalsets)
+    metric_rows = reading(run_queries.metric_rows)
+    error_groups = reading(run_queries.error_groups)
+    trials = reading(run_queries.trials)
+    last_strips = reading(run_queries.last_strips)
+    baseline = reading(run_queries.baseline)
+    case = reading(case_queries.snapshot)
+    cases = reading(case_queries.snapshots)
+    case_rows = reading(case_queries.case_rows)
+    case_row = reading(case_queries.case_row)
+    case_ids = reading(case_queries.case_ids)
+    case_counts = reading(case_queries.case_counts)
+    case_outcomes = reading(case_queries.case_outcomes)
+    outcome_counts = reading(case_queries.outcome_counts)
+    median_ms = reading(case_queries.median_ms)
+    score_counts = reading(case_queries.score_counts)
+    neighbours = reading(case_queries.neighbours)
+
+    def create(
+        self, config: RunConfig, cases: Sequence[Case], driver: str = "", baseline: Baseline | None = None
+    ) -> int:
+        """Plan every trial of a new run and return its id; `driver` is who will play it.
+
+        `baseline` is the earlier run that the gates compare with. Raises UsageError without cases, or for n below 1.
+        """
+        with self._database.writing() as connection:
+            return planning.plan(connection, config, cases, self._clock(), driver, baseline)
+
+    def record(self, results: Sequence[TrialResult]) -> int:
+        """Make results durable in one transaction and return how many counted.
+
+        A result for a trial that has one already does not count; a cancelled trial counts and stays to do.
+        """
+        if not results:
+            return 0
+        rows = [(result, transcript_row(result)) for result in results]
+        with self._database.writing() as connection:
+            return record(connection, rows, self._clock)
+
+    def set_status(self, run_id: int, status: RunStatus, reason: str = "", *, driver: str | None = None) -> None:
+        """Move a run on; `driver` names the process that plays it, None leaves the name as it is."""
+        with self._database.writing() as connection:
+            planning.set_status(connection, run_id, status, reason, driver, self._clock)
+
+    def move_on(self, seen: RunSummary, status: RunStatus, reason: str = "", *, driver: str | None = None) -> bool:
+        """As `set_status`, for a run that has still the status and the driver it was `seen` with.
+
+        False, and nothing is written, when somebody else was quicker: of several who take up a run one gets it, and
+        a run that ended meanwhile is not asked to stop.
+        """
+        with self._database.writing() as connection:
+            if not is_unchanged_since(connection, seen):
+                return False
+            planning.set_status(connection, seen.id, status, reason, driver, self._clock)
+            return True
+
+    def set_note(self, run_id: int, note: str) -> None:
+        """Change what a person wrote about a run."""
+        with self._database.writing() as connection:
+            run_queries.run_row(connection, run_id)
+            connection.execute(update(RUN).where(RUN.c.id == run_id).values(note=note))
+
+    def retry_errored(self, run_id: int) -> int:
+        """Plan the errored trials of a run again and return how many they are."""
+        with self._database.writing() as connection:
+            return planning.retry_errored(connection, run_id)
+
+    def delete(self, run_id: int) -> None:
+        """Delete a run; it is gone from every list at once. Raises ConflictError while it is going."""
+        with self._database.writing() as connection:
+            planning.hide(connection, run_id, self._clock())
+        self.finish_deleting()
+
+    def finish_deleting(self) -> None:
+        """Delete what hidden runs still hold, in steps that let others write; also after a crash on the way."""
+        with self._database.reading() as connection:
+            hidden = connection.scalars(select(RUN.c.id).where(RUN.c.deleted_at.is_not(None))).all()
+        for run_id in hidden:
+            is_left = True
+            while is_left:
+                with self._database.writing() as connection:
+                    is_left = planning.delete_some(connection, run_id, CASES_DELETED_AT_ONCE)
+
+    def summary(self, run_id: int) -> RunSummary:
+        """A run and its totals."""
+        with self._database.reading() as connection:
+            return run_queries.summary(run_queries.run_row(connection, run_id), self._clock)
+
+    def list(
+        self,
+        *,
+        status: RunStatus | None = None,
+        agent_id: str | None = None,
+        evalset_id: str | None = None,
+        text: str = "",
+        before: int | None = None,
+        limit: int = 50,
+    ) -> builtins.list[RunSummary]:
+        """Runs, newest first; `text` is looked for in note, agent and eval set, `before` is the last id of a page."""
+        with self._database.reading() as connection:
+            rows = run_queries.newest_runs(
+                connection,
+                status=status,
+                agent_id=agent_id,
+                evalset_id=evalset_id,
+                text=text,
+                before=before,
+                limit=limit,
+            )
+        return self._summaries(rows)
+
+    def newest_of_evalsets(self) -> dict[str, RunSummary]:
+        """The newest run of every eval set that was run, by its id."""
+        with self._database.reading() as connection:
+            rows = run_queries.newest_of_evalsets(connection)
+        return {run.config.evalset_id: run for run in self._summaries(rows)}
+
+    def unfinished_runs(self) -> builtins.list[RunSummary]:
+        """Runs that are neither stopped nor at their end, oldest first: what a restart takes up again."""
+        with self._database.reading() as connection:
+            unfinished = select(RUN).where(RUN.c.deleted_at.is_(None), RUN.c.status.in_(run_queries.UNFINISHED))
+            rows = connection.execute(unfinished.order_by(RUN.c.id)).all()
+        return self._summaries(rows)
+
+    def scorings(self, run_id: int) -> builtins.list[RunSummary]:
+        """The runs that score the trials of a run again, oldest first; none for a run that is gone."""
+        with self._database.reading() as connection:
+            rows = run_queries.scorings(connection, run_id)
+        return self._summaries(rows)
+
+    def trial(self, run_id: int, case_index: int, trial_index: int) -> TrialResult:
+        """What became of a trial: its newest recorded attempt. Raises NotFoundError."""
+        found = self.trials(run_id, [(case_index, trial_index)])
+        if not found:
+            raise NotFoundError(f"run {run_id}, case {case_index}, trial {trial_index}: not played yet")
+        return found[case_index, trial_index]
+
+    def _summaries(self, rows: Sequence[Row[Any]]) -> builtins.list[RunSummary]:
+        return [run_queries.summary(row, self._clock) for row in rows]
+
+
+def is_unchanged_since(connection: Connection, seen: RunSummary) -> bool:
+    """Whether the run stands and is driven as it was `seen`; it stays so until the transaction ends."""
+    same = (RUN.c.id == seen.id, RUN.c.status == seen.status, RUN.c.driver == seen.driver, RUN.c.deleted_at.is_(None))
+    return connection.execute(update(RUN).where(*same).values(driver=seen.driver)).rowcount == 1

@@ -1,0 +1,1 @@
+"""Evaluation inside tests: the pytest plugin and `AgentEvaluator`."""

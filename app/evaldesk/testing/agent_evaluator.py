@@ -1,0 +1,276 @@
+"""`AgentEvaluator` with ADK's signatures, so that existing tests run as they are. (reference/adk.md section 4)"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import warnings
+from collections.abc import Coroutine, Generator, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from evaldesk.desk.adk_verdict import adk_failures, pooled_scores
+from evaldesk.desk.runs.run_result import CaseResult, RunResult
+from evaldesk.model import Criterion, EvalSet, SessionInit
+from evaldesk.wording.trial_text import first_words, trial_text
+
+TRIAL_TIMEOUT_S = 600.0
+
+
+class AgentEvaluator:
+    """Evaluates an agent in a test: raises AssertionError with the turns that differ, else returns.
+
+    Each method runs to its end where no event loop is running, and is awaited where one is.
+    """
+
+    @staticmethod
+    def evaluate(
+        agent_module: str,
+        eval_dataset_file_path_or_dir: str | os.PathLike[str] | None = None,
+        num_runs: int = 2,
+        agent_name: str | None = None,
+        initial_session_file: str | os.PathLike[str] | None = None,
+        print_detailed_results: bool = True,
+        *,
+        eval_dataset: str | os.PathLike[str] | None = None,
+        output_file: str | os.PathLike[str] | None = None,
+        app_name: str | None = None,
+    ) -> Evaluation:
+        """Run every case of a file, or of each `*.test.json` under a folder, `num_runs` times, judged as ADK does.
+
+        A case passes when each metric reaches its threshold in the mean over all turns of all runs, and no run breaks
+        off. The criteria come from the `test_config.json` beside each file. `agent_name` names an agent inside the
+        tree of the root agent. `eval_dataset` is what older versions call the second argument; `initial_session_file`
+        names the session that files of the old form start from. `output_file` is a CSV to which a row for each turn
+        and metric is appended. Raises AssertionError, or ValueError when there is nothing to run.
+        """
+        __tracebackhide__ = True
+        from evaldesk.desk.criteria.criteria import find_criteria_file
+        from evaldesk.model import DEFAULT_CRITERIA
+
+        given = eval_dataset_file_path_or_dir if eval_dataset_file_path_or_dir is not None else eval_dataset
+        files = _files(given)
+        session = _initial_session(initial_session_file)
+
+        async def work() -> None:
+            __tracebackhide__ = True
+            results = [
+                await _run(
+                    agent_module,
+                    _with_session(path, session, app_name),
+                    find_criteria_file(path) or DEFAULT_CRITERIA,
+                    num_runs,
+                    agent_name,
+                )
+                for path in files
+            ]
+            conclude(agent_module, results, print_detailed_results, output_file)
+
+        return _now_or_awaited(_checked(num_runs, work()))
+
+    @staticmethod
+    def evaluate_eval_set(
+        agent_module: str,
+        eval_set: EvalSet,
+        criteria: Any = None,
+        eval_config: Any = None,
+        num_runs: int = 2,
+        agent_name: str | None = None,
+        print_detailed_results: bool = True,
+        *,
+        output_file: str | os.PathLike[str] | None = None,
+    ) -> Evaluation:
+        """As `evaluate`, for an eval set that was read already; `criteria` and `eval_config` as `evaldesk.evaluate`."""
+        __tracebackhide__ = True
+
+        async def work() -> None:
+            __tracebackhide__ = True
+            given = criteria if eval_config is None else eval_config
+            result = await _run(agent_module, eval_set, given, num_runs, agent_name)
+            conclude(agent_module, [result], print_detailed_results, output_file)
+
+        return _now_or_awaited(_checked(num_runs, work()))
+
+    @staticmethod
+    def find_config_for_test_file(test_file: str | os.PathLike[str]) -> tuple[Criterion, ...]:
+        """The criteria of the `test_config.json` beside the file, or the default ones. Raises UsageError."""
+        from evaldesk.desk.criteria.criteria import find_criteria_file, read_criteria
+        from evaldesk.model import DEFAULT_CRITERIA
+
+        path = find_criteria_file(Path(test_file))
+        return read_criteria(path) if path else DEFAULT_CRITERIA
+
+    @staticmethod
+    def migrate_eval_data_to_new_schema(
+        old_eval_data_file: str | os.PathLike[str],
+        new_eval_data_file: str | os.PathLike[str],
+        initial_session_file: str | os.PathLike[str] | None = None,
+    ) -> None:
+        """Write a file of an old form again in the new one, its cases starting from `initial_session_file`."""
+        from evaldesk import dump_evalset
+
+        evalset = _with_session(Path(old_eval_data_file), _initial_session(initial_session_file), None)
+        dump_evalset(evalset, Path(new_eval_data_file))
+
+
+class Evaluation(Coroutine[Any, Any, None]):
+    """What is over already, or waits to be awaited in the loop that runs; `asyncio.run` takes either.
+
+    It is no plain coroutine, so that a type checker lets a test call `evaluate` without `await`.
+    """
+
+    def __init__(self, work: Coroutine[Any, Any, None] | None = None) -> None:
+        self._work = work
+
+    def __await__(self) -> Generator[Any, Any, None]:
+        __tracebackhide__ = True
+        if self._work is not None:
+            yield from self._work.__await__()
+
+    def send(self, value: Any) -> Any:
+        """As a coroutine does it."""
+        if self._work is None:
+            raise StopIteration
+        return self._work.send(value)
+
+    def throw(self, *error: Any) -> Any:
+        """As a coroutine does it."""
+        if self._work is None:
+            raise error[0]
+        return self._work.throw(*error)
+
+    def close(self) -> None:
+        """As a coroutine does it."""
+        if self._work is not None:
+            self._work.close()
+
+
+def _now_or_awaited(work: Coroutine[Any, Any, None]) -> Evaluation:
+    __tracebackhide__ = True
+    if _is_in_loop():
+        return Evaluation(work)
+
+    import asyncio
+
+    try:
+        asyncio.run(work)
+    except AssertionError as error:  # what a test prints is the turns that differ, and no frames of ours
+        raise error.with_traceback(None) from None
+    return Evaluation()
+
+
+def _is_in_loop() -> bool:
+    import asyncio
+
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
+
+
+def _checked(num_runs: int, work: Coroutine[Any, Any, None]) -> Coroutine[Any, Any, None]:
+    if num_runs < 1:
+        work.close()
+        raise ValueError(f"num_runs must be at least 1, got {num_runs}")
+    return work
+
+
+async def _run(agent_module: str, evalset: EvalSet, criteria: Any, n: int, agent_name: str | None) -> RunResult:
+    from evaldesk.desk.runs.evaluating import evaluate_async
+    from evaldesk.model import DEFAULT_CRITERIA
+
+    if not evalset.cases:
+        raise ValueError(f"eval set {evalset.id} has no cases; add one, or leave the file out")
+    from evaldesk.desk.named_agents import module_agent
+
+    ref = module_agent(agent_module, agent_name)
+    given = DEFAULT_CRITERIA if criteria is None else criteria
+    return await evaluate_async(ref, evalset, criteria=given, n=n, timeout_s=TRIAL_TIMEOUT_S, strict=True)
+
+
+def _files(given: str | os.PathLike[str] | None) -> list[Path]:
+    if given is None:
+        raise TypeError("evaluate() needs eval_dataset_file_path_or_dir: a file, or a folder of *.test.json files")
+    path = Path(given)
+    if path.is_file():
+        return [path]
+    files = sorted(path.rglob("*.test.json")) if path.is_dir() else []
+    if not files:
+        raise ValueError(f"{path} is no eval set file, and no *.test.json is under it")
+    return files
+
+
+def _with_session(path: Path, session: SessionInit | None, app_name: str | None) -> EvalSet:
+    from evaldesk import load_evalset
+    from evaldesk.desk.evalsets.cases import with_app_name, with_session
+
+    evalset = with_session(load_evalset(path), session, str(path)) if session else load_evalset(path)
+    return with_app_name(evalset, app_name) if app_name else evalset
+
+
+def _initial_session(path: str | os.PathLike[str] | None) -> SessionInit | None:
+    if path is None:
+        return None
+    value = json.loads(Path(path).read_text("utf-8-sig"))
+    if not isinstance(value, dict):
+        raise ValueError(f"{path}: wanted an object with app_name, user_id and state, got {type(value).__name__}")
+    known = {name: value[name] for name in ("app_name", "user_id", "state") if name in value}
+    return SessionInit(**known, extra={name: item for name, item in value.items() if name not in known})
+
+
+POOLED = "As ADK judges: each metric by its mean over all turns of all runs."
+
+
+class NotJudgedWarning(UserWarning):
+    """A case passed although some of its turns could not be judged: ADK leaves those out of the mean."""
+
+
+def conclude(
+    agent_module: str, results: Sequence[RunResult], is_detailed: bool, output_file: str | os.PathLike[str] | None
+) -> None:
+    """Say and write what was asked for, and raise when ADK would."""
+    __tracebackhide__ = True
+    if is_detailed:
+        sys.stdout.write("".join(_details(result) for result in results))
+    if output_file is not None:
+        from evaldesk.pages.reports.adk_rows import append_adk_rows
+
+        append_adk_rows(Path(output_file), results)
+    failures = [failure for result in results for case in result if (failure := failure_text(case, result))]
+    if failures:
+        raise AssertionError("\n\n".join([f"{agent_module} did not pass. {POOLED}", *failures]))
+    for said in (said for result in results for case in result for said in _missing(case, result)):
+        warnings.warn(said, NotJudgedWarning, stacklevel=2)
+
+
+def failure_text(case: CaseResult, result: RunResult) -> str:
+    """Why ADK would fail a case, and the turns of its first trial that differ; empty when it would pass it."""
+    reasons = adk_failures(case, result.config.criteria)
+    if not reasons:
+        return ""
+    said = "\n".join([f"{result.config.evalset_id} / {case.id}: {case.n_passed} of {case.n_planned} passed", *reasons])
+    first = next((trial for trial in case if trial.verdict != "passed"), None)
+    if first is None:
+        return said if len(case) else f"{said}; {result.reason or 'the run was stopped before they were played'}"
+    head = f"{said}\ntrial {first.trial_index + 1} {first.verdict}: {first_words(case.case, first)}"
+    return f"{head}\n{trial_text(case.case, first)}"
+
+
+def _missing(case: CaseResult, result: RunResult) -> Iterator[str]:
+    for each in pooled_scores(case, result.config.criteria):
+        if each.n_missing:
+            yield (
+                f"{result.config.evalset_id} / {case.id}: {each.metric} could not judge {each.n_missing} of "
+                f"{each.n_turns} turns; as in ADK the mean leaves them out"
+            )
+
+
+def _details(result: RunResult) -> str:
+    lines = [f"{result.config.evalset_id}: {result}"]
+    for case in result:
+        lines.append(f"{case.id}: {case.n_passed} of {case.n_planned} passed")
+        lines += [each.sentence(case.n_planned) for each in pooled_scores(case, result.config.criteria)]
+        lines += [f"trial {trial.trial_index + 1} {trial.verdict}\n{case.diff(at)}" for at, trial in enumerate(case)]
+    return "\n".join(lines) + "\n"

@@ -1,0 +1,202 @@
+"""Eval sets as pytest collects them: a file for each set, an item for each case, and what it says when it fails."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from evaldesk import load_evalset
+from evaldesk.desk.criteria.criteria import find_criteria_file, read_criteria, read_user
+from evaldesk.desk.named_agents import named_agent
+from evaldesk.desk.runs.case_player import CasePlayer
+from evaldesk.desk.runs.gates import CaseNumbers, RunNumbers, conclude
+from evaldesk.desk.runs.plan import RunOptions, check_deciding
+from evaldesk.desk.runs.run_result import CaseResult
+from evaldesk.errors import AgentError, EvaldeskError, UsageError
+from evaldesk.model import AgentRef, Case, Conclusion, EvalSet, Gates
+from evaldesk.run_options import BY_NAME, Asked, offered
+from evaldesk.settings import Settings, read_settings
+from evaldesk.wording.trial_text import first_words, trial_text
+from evaldesk.wording.words import asides_words
+
+ENDINGS = (".test.json", ".evalset.json")
+
+
+class EvalSetCollecting:
+    """The hooks of a test run that was given an agent, and the workers of that run."""
+
+    def __init__(self, config: pytest.Config) -> None:
+        self._config = config
+        self._case_player: CasePlayer | None = None
+        try:
+            least = BY_NAME["pass_threshold"].read(self.said("min-pass-rate"), "--evaldesk-min-pass-rate")
+            self.min_pass_rate = 1.0 if least is None else least
+            self.gates = Gates(
+                min_pass_rate=self.min_pass_rate,
+                max_unscored_rate=self._rate("max-unscored-rate"),
+                min_scored=self._number("min-scored"),
+            )
+            self._settings = read_settings(config.rootpath, (), environment=os.environ)
+            self.agent = _agent(config, self._settings)
+            self._options = RunOptions(**self._asked())
+            self.n = self._options.value("n")
+        except EvaldeskError as error:
+            raise pytest.UsageError(f"evaldesk: {error}") from error
+
+    def said(self, name: str) -> str:
+        """The option, or what the ini file says."""
+        given = self._config.getoption(f"--evaldesk-{name}")
+        return str(given or self._config.getini(f"evaldesk_{name.replace('-', '_')}"))
+
+    def _asked(self) -> Asked:
+        """The options of the table that were given. Raises UsageError."""
+        found = {}
+        for option in offered("pytest"):
+            name = option.flags[0].removeprefix("--")
+            found[option.name] = option.read(self.said(name), f"--evaldesk-{name}")
+        return cast("Asked", found)
+
+    def _rate(self, name: str) -> float:
+        rate = BY_NAME["pass_threshold"].read(self.said(name), f"--evaldesk-{name}")
+        return float(rate or 0.0)
+
+    def _number(self, name: str) -> int:
+        said = self.said(name)
+        if not said.isdecimal():
+            raise UsageError(f"--evaldesk-{name} is a whole number from 0 on, not {said!r}")
+        return int(said)
+
+    @property
+    def case_player(self) -> CasePlayer:
+        """The workers, started with the first case that is run."""
+        if self._case_player is None:
+            self._case_player = CasePlayer(self.agent, self._settings, concurrency=self._options.value("concurrency"))
+        return self._case_player
+
+    def options(self, path: Path) -> RunOptions:
+        """How the eval set in `path` is run: by the file of criteria that was named or stands beside it, if any.
+
+        Raises UsageError, FormatError.
+        """
+        named = self.said("config")
+        file = self._config.invocation_params.dir / named if named else find_criteria_file(path)
+        if file is None:
+            return self._options
+        criteria = read_criteria(file)
+        check_deciding(criteria)
+        return self._options.but(criteria=criteria, user=read_user(file))
+
+    def pytest_collect_file(self, file_path: Path, parent: pytest.Collector) -> EvalSetFile | None:
+        """Take the eval sets."""
+        if not file_path.name.endswith(ENDINGS):
+            return None
+        file: EvalSetFile = EvalSetFile.from_parent(parent, path=file_path)
+        file.collecting = self
+        return file
+
+    def pytest_unconfigure(self) -> None:
+        """End the workers."""
+        if self._case_player:
+            self._case_player.close()
+
+    def pytest_report_header(self) -> str:
+        """Which agent the cases are run with."""
+        return f"evaldesk: agent {self.agent.id}, n {self.n}, min-pass-rate {self.min_pass_rate:g}"
+
+
+class EvalSetFile(pytest.File):
+    """One eval set."""
+
+    collecting: EvalSetCollecting
+
+    def collect(self) -> Iterator[EvalCaseItem]:
+        """An item for each case, marked `evaldesk` and with the tags of the case."""
+        try:
+            evalset = load_evalset(self.path)
+            options = self.collecting.options(self.path)
+        except EvaldeskError as error:
+            raise self.CollectError(str(error)) from error
+        for case in evalset.cases:
+            yield _item(self, evalset, case, options)
+
+
+class EvalCaseItem(pytest.Item):
+    """One case, played n times; it passes when enough of its scored trials do and none is errored or unscored."""
+
+    evalset: EvalSet
+    case: Case
+    options: RunOptions
+    collecting: EvalSetCollecting
+
+    def runtest(self) -> None:
+        """Play the case. Raises CaseFailedError."""
+        with suppress(AgentError):  # the trials say why, with the trace
+            self._check()
+        result = self.collecting.case_player.play(self.case, self.options)
+        self.user_properties += [
+            ("evaldesk_passed", result.n_passed),
+            ("evaldesk_scored", result.n_scored),
+            ("evaldesk_errored", result.n_errored),
+            ("evaldesk_unscored", result.n_unscored),
+        ]
+        conclusion = conclude(self.collecting.gates, RunNumbers.of_cases([CaseNumbers(self.case.id, result.counts)]))
+        if not conclusion.is_passed:
+            raise CaseFailedError(_failure(result, conclusion, self.collecting.gates))
+
+    def _check(self) -> None:
+        """End the test run where a model lacks its name or its key: every case would fail, after the cost of others."""
+        try:
+            self.collecting.case_player.check(self.case, self.options)
+        except UsageError as error:
+            pytest.exit(f"evaldesk: {error}", returncode=pytest.ExitCode.USAGE_ERROR)
+
+    def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
+        """The turns that differ, without a traceback of ours."""
+        if isinstance(excinfo.value, CaseFailedError | EvaldeskError):
+            return str(excinfo.value)
+        return super().repr_failure(excinfo, style)
+
+    def reportinfo(self) -> tuple[os.PathLike[str], int | None, str]:
+        """The eval set and the case."""
+        return self.path, None, f"{self.evalset.id}: {self.case.id}"
+
+
+class CaseFailedError(AssertionError):
+    """A case that did not pass, with its turns."""
+
+
+def _item(file: EvalSetFile, evalset: EvalSet, case: Case, options: RunOptions) -> EvalCaseItem:
+    item: EvalCaseItem = EvalCaseItem.from_parent(file, name=case.id)
+    item.evalset, item.case, item.options, item.collecting = evalset, case, options, file.collecting
+    item.add_marker("evaldesk")
+    for tag in case.tags:
+        if tag.replace("-", "_").isidentifier() and not tag.startswith("_"):
+            file.config.addinivalue_line("markers", f"{tag}: a tag of eval cases")
+            item.add_marker(tag)
+    return item
+
+
+def _failure(result: CaseResult, conclusion: Conclusion, gates: Gates) -> str:
+    counts = result.counts
+    said = f"{counts.passed} of {counts.scored} scored trials passed" if counts.scored else "no trial was scored"
+    said += f", {gates.min_pass_rate:.0%} must{asides_words(counts)}"
+    reasons = [f"{gate.name}: {gate.sentence}" for gate in conclusion.gates if not gate.is_held and gate.is_of_evidence]
+    first = next((trial for trial in result if trial.verdict != "passed"), None)
+    if first is None:
+        return "\n".join([said, *conclusion.reasons])
+    head = f"trial {first.trial_index + 1} {first.verdict}: {first_words(result.case, first)}"
+    return "\n".join([said, *reasons, head, trial_text(result.case, first)])
+
+
+def _agent(config: pytest.Config, settings: Settings) -> AgentRef:
+    """The agent of the option, or of the ini file, whose folders are looked up from where that lies."""
+    named = config.getoption("--evaldesk-agent")
+    said = str(named or config.getini("evaldesk_agent"))
+    folder = config.rootpath / said
+    is_folder = not named and said not in settings.agents and folder.is_dir()
+    return named_agent(str(folder) if is_folder else said, str(config.rootpath))

@@ -1,0 +1,52 @@
+"""The pytest plugin: `pytest --evaldesk-agent samples/hello_world evalsets/` runs the cases of eval sets as tests.
+
+pytest loads this module in every test run of an environment that has Evaldesk. It imports the table of run options,
+which needs the standard library only; everything else comes with the option.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from evaldesk.run_options import offered
+
+OPTIONS = (
+    (
+        "agent",
+        None,
+        "AGENT",
+        "Run eval sets with this agent: a folder, module:attr, samples/NAME, or a name in evaldesk.toml.",
+    ),
+    ("min-pass-rate", "1", "R", "Share of the scored trials of a case that must pass."),
+    ("max-unscored-rate", "0", "R", "Share of the trials of a case that may be unscored."),
+    ("min-scored", "1", "N", "Trials of a case that must be scored."),
+    ("config", "", "FILE", "The criteria; the test_config.json or eval_config.json beside each eval set unless given."),
+)
+DEFAULTS = {"seed": "0"}
+"""A test run again is the same test, so its seed is not one by chance."""
+
+
+def all_options() -> list[tuple[str, str | None, str, str]]:
+    """Name, default, metavar and help of each option: those of the plugin, then those of the table of run options."""
+    own = [
+        (option.flags[0].removeprefix("--"), DEFAULTS.get(option.name, ""), option.metavar or "MODE", option.help)
+        for option in offered("pytest")
+    ]
+    return [*OPTIONS, *own]
+
+
+def pytest_addoption(parser: Any) -> None:
+    """`--evaldesk-agent` and the like, each also as `evaldesk_agent` in the ini file."""
+    group = parser.getgroup("evaldesk", "evaluation of agents")
+    for name, default, metavar, words in all_options():
+        group.addoption(f"--evaldesk-{name}", metavar=metavar, help=words)
+        parser.addini(f"evaldesk_{name.replace('-', '_')}", help=words, default=default)
+
+
+def pytest_configure(config: Any) -> None:
+    """Collect eval sets where an agent is named; else do nothing."""
+    config.addinivalue_line("markers", "evaldesk: a case of an eval set, run by Evaldesk")
+    if config.getoption("--evaldesk-agent") or config.getini("evaldesk_agent"):
+        from evaldesk.testing.pytest_items import EvalSetCollecting
+
+        config.pluginmanager.register(EvalSetCollecting(config), "evaldesk-collecting")

@@ -1,0 +1,148 @@
+"""Events of google-adk as ours, from the JSON that its server, its sessions and its results write.
+
+(google-adk 2.13 events/event.py, models/llm_response.py; reference/adk.md 2.2)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from evaldesk.model import ErrorRecord, Event, JsonObject, JsonValue, ToolCall, Usage
+from evaldesk.reading.strict_json import Place
+from evaldesk.reading.values import (
+    ABSENT,
+    read_list,
+    read_mapping,
+    read_optional_mapping,
+    read_optional_text,
+    read_text,
+    snake_case,
+    wanted,
+)
+from evaldesk.transcripts.recorded import whole_number
+
+
+@dataclass(slots=True)
+class AdkEvents:
+    """Reads the events of a session one by one; a result finds the call that it answers in `calls`."""
+
+    calls: dict[str, ToolCall] = field(default_factory=dict)
+
+    def read(self, place: Place, raw: Any) -> Iterator[Event]:
+        """What an event says: usage, text, calls and results, in snake_case or camelCase, and an error at its end.
+
+        A piece of a streamed answer is a partial message and nothing else. The price of a usage is not known here.
+        Raises FormatError.
+        """
+        event = spelled(read_mapping(place, raw))
+        author = read_optional_text(place.at("author"), event.get("author")) or ""
+        content = event.get("content")
+        parts = [] if content is None else read_parts(place.at("content"), content)
+        text = message_text(parts)
+        if event.get("partial"):
+            if text:
+                yield Event("agent_message", author=author, text=text, is_partial=True)
+            return
+        yield from self._usage(place, event, author)
+        if text and author != "user":
+            yield Event("agent_message", author=author, text=text)
+        for number, part in enumerate(parts):
+            yield from self._part(place.at("content", "parts", number), part, author)
+        said = [event[key] for key in ("error_code", "error_message") if event.get(key)]
+        if said:
+            yield Event("error", author=author, error=ErrorRecord("model", ": ".join(map(str, said))))
+
+    def call(self, place: Place, raw: Any) -> ToolCall:
+        """A function call, which a later result may answer. Raises FormatError."""
+        raw = read_mapping(place, raw)
+        args: JsonObject = read_optional_mapping(place.at("args"), raw.get("args")) or {}
+        call_id = read_optional_text(place.at("id"), raw.get("id"))
+        call = ToolCall(read_text(place.at("name"), raw.get("name", ABSENT)), args, call_id)
+        self.calls[call.id or call.name] = call
+        return call
+
+    def result(self, place: Place, raw: Any, author: str = "") -> Event:
+        """A function response; what ADK wrapped into an object is taken out again. Raises FormatError."""
+        raw = read_mapping(place, raw)
+        name = read_optional_text(place.at("name"), raw.get("name")) or ""
+        call_id = read_optional_text(place.at("id"), raw.get("id"))
+        response = read_optional_mapping(place.at("response"), raw.get("response"))
+        result: JsonValue = response
+        if response is not None and set(response) == {"result"} and not isinstance(response["result"], dict):
+            result = response["result"]
+        call = self.calls.get(call_id or name) or ToolCall(name, id=call_id)
+        return Event("tool_result", author=author, call=call, result=result, is_error=_is_error(response))
+
+    def _part(self, place: Place, part: dict[str, Any], author: str) -> Iterator[Event]:
+        for key, value in part.items():
+            name = snake_case(key)
+            if value is None:
+                continue
+            if name == "function_call":
+                yield Event("tool_call", author=author, call=self.call(place.at(key), value))
+            elif name == "function_response":
+                yield self.result(place.at(key), value, author)
+            elif name == "thought" and value and isinstance(part.get("text"), str):
+                yield Event("log", author="thought", text=part["text"])
+            elif name in ("executable_code", "code_execution_result") and isinstance(value, dict):
+                said, text = ("runs code", value.get("code")) if "code" in value else ("code gave", value.get("output"))
+                yield Event("log", author=author, text=f"{said}:\n{text}")
+
+    def _usage(self, place: Place, event: dict[str, Any], author: str) -> Iterator[Event]:
+        raw = read_optional_mapping(place.at("usage_metadata"), event.get("usage_metadata"))
+        if raw is None:
+            return
+        counts = spelled(raw)
+        tokens_in = sum(
+            whole_number(counts.get(key), key) for key in ("prompt_token_count", "tool_use_prompt_token_count")
+        )
+        tokens_out = sum(
+            whole_number(counts.get(key), key) for key in ("candidates_token_count", "thoughts_token_count")
+        )
+        model = read_optional_text(place.at("model_version"), event.get("model_version")) or ""
+        yield Event("usage", author=author, usage=Usage(model, tokens_in=tokens_in, tokens_out=tokens_out))
+
+
+def spelled(raw: dict[str, Any]) -> dict[str, Any]:
+    """The object with its keys in snake_case."""
+    return {snake_case(key): value for key, value in raw.items()}
+
+
+def read_parts(place: Place, raw: Any) -> list[dict[str, Any]]:
+    """The parts of a content, each text checked. Null and absent parts are none."""
+    raw = read_mapping(place, raw)
+    parts = raw.get("parts")
+    if parts is None:
+        return []
+    return list(read_list(place.at("parts"), parts, _read_part))
+
+
+def parts_text(parts: Sequence[dict[str, Any]]) -> str | None:
+    """The text as ADK's metrics see it: non-empty texts joined by newlines, thoughts included; None without any.
+
+    (reference: google-adk 2.13 evaluation/final_response_match_v1.py)
+    """
+    texts = [part["text"] for part in parts if isinstance(part.get("text"), str)]
+    return "\n".join(text for text in texts if text) if texts else None
+
+
+def message_text(parts: Sequence[dict[str, Any]]) -> str:
+    """The text that the agent said aloud: `parts_text` without thoughts."""
+    return parts_text([part for part in parts if not part.get("thought")]) or ""
+
+
+def _is_error(response: JsonObject | None) -> bool:
+    return response is not None and response.get("error") not in (None, "", False)
+
+
+def _read_part(place: Place, raw: Any) -> dict[str, Any]:
+    part = read_mapping(place, raw)
+    text = part.get("text")
+    if text is not None and not isinstance(text, str):
+        raise wanted(place.at("text"), text, "a string")
+    for key in part:
+        if snake_case(key) in ("function_call", "function_response") and part[key] is not None:
+            read_mapping(place.at(key), part[key])
+    return part

@@ -1,0 +1,126 @@
+"""Messages in OpenAI's shape, and in the shapes that descend from it, as tools write them into their results."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from evaldesk.errors import FormatError
+from evaldesk.model import JsonObject, ToolCall
+from evaldesk.reading.notes import Notes
+from evaldesk.reading.strict_json import Document, Place, parse_json
+from evaldesk.reading.values import ABSENT, read_list, read_mapping, read_optional_text, read_text, wanted
+from evaldesk.transcripts.messages import Message, Speaker
+
+_SPEAKERS: dict[str, Speaker] = {
+    "system": "system",
+    "developer": "system",
+    "user": "user",
+    "human": "user",
+    "assistant": "agent",
+    "model": "agent",
+    "agent": "agent",
+    "ai": "agent",
+    "tool": "tool",
+    "function": "tool",
+}
+_NOWHERE = Place(Document(None))
+
+NO_TEXT = "a part of a message that is no text"
+
+
+def read_chat(place: Place, raw: Any, notes: Notes) -> tuple[Message, ...]:
+    """The messages of a list. Raises FormatError."""
+    return read_list(place, raw, lambda at, item: read_chat_message(at, item, notes))
+
+
+def read_chat_message(place: Place, raw: Any, notes: Notes) -> Message:
+    """One message: `role`, `content` (text, a list of parts, or null), `tool_calls`, `tool_call_id`, `name`."""
+    raw = read_mapping(place, raw)
+    speaker = read_speaker(place.at("role"), raw.get("role", ABSENT))
+    text, thought = read_content(place.at("content"), raw.get("content"), notes)
+    if speaker == "tool":
+        # tau2 calls it `id`; the old function messages have only a name.
+        call_id = raw.get("tool_call_id", raw.get("id"))
+        name = raw.get("name", raw.get("function"))
+        return Message(
+            "tool",
+            author=name if isinstance(name, str) else "",
+            call_id=call_id if isinstance(call_id, str) else None,
+            result=text,
+            is_error=bool(raw.get("error")) or text.startswith("Error:"),
+        )
+    said = raw.get("reasoning_content", raw.get("reasoning"))
+    if isinstance(said, str):
+        thought = said
+    return Message(speaker, text, thought=thought, calls=_read_calls(place, raw) if speaker == "agent" else ())
+
+
+def read_speaker(place: Place, raw: Any) -> Speaker:
+    """Who speaks. Raises FormatError for a role that nobody has."""
+    role = read_text(place, raw)
+    if role not in _SPEAKERS:
+        raise place.error(f"unknown role {role[:40]!r}; known are {', '.join(_SPEAKERS)}")
+    return _SPEAKERS[role]
+
+
+def read_content(place: Place, raw: Any, notes: Notes) -> tuple[str, str]:
+    """The text of a message and what was thought before it. A part that is no text leaves `[type]` in the text."""
+    if raw is None or isinstance(raw, str):
+        return raw or "", ""
+    texts: list[str] = []
+    thoughts: list[str] = []
+    for kind, text in read_list(place, raw, lambda at, part: _read_part(at, part, notes)):
+        (thoughts if kind in ("reasoning", "thinking") else texts).append(text)
+    return "\n".join(texts), "\n".join(thoughts)
+
+
+def tool_call(name: str, arguments: Any, call_id: str | None) -> ToolCall:
+    """A call as a model made it, its arguments an object or the text that it wrote."""
+    args, extra = read_arguments(_NOWHERE, arguments if isinstance(arguments, dict) else str(arguments or ""))
+    return ToolCall(name, args, call_id, extra)
+
+
+def read_tool_call(place: Place, raw: Any) -> ToolCall:
+    """A call as `{id, function: {name, arguments}}`, `{id, function, arguments}` or `{id, name, arguments}`."""
+    raw = read_mapping(place, raw)
+    inner = raw.get("function")
+    at, said = (place.at("function"), inner) if isinstance(inner, dict) else (place, raw)
+    name = said.get("name", inner if isinstance(inner, str) else ABSENT)
+    args, extra = read_arguments(at.at("arguments"), said.get("arguments", said.get("args", said.get("kwargs"))))
+    call_id = raw.get("id", raw.get("call_id"))
+    return ToolCall(read_text(at.at("name"), name), args, call_id if isinstance(call_id, str) else None, extra)
+
+
+def read_arguments(place: Place, raw: Any) -> tuple[JsonObject, JsonObject]:
+    """Arguments, an object or JSON text of one, and `extra`; what a model wrote that is none stays under `raw_args`."""
+    if raw is None or raw == "":
+        return {}, {}
+    if isinstance(raw, dict):
+        return raw, {}
+    if not isinstance(raw, str):
+        raise wanted(place, raw, "an object or the JSON text of one")
+    try:
+        value = parse_json(raw.encode("utf-8", "surrogatepass"), source=place.document.source).value
+    except FormatError:
+        return {}, {"raw_args": raw}
+    return (value, {}) if isinstance(value, dict) else ({}, {"raw_args": raw})
+
+
+def _read_calls(place: Place, raw: dict[str, Any]) -> tuple[ToolCall, ...]:
+    calls = raw.get("tool_calls")
+    if calls:
+        return read_list(place.at("tool_calls"), calls, read_tool_call)
+    old = raw.get("function_call")
+    return (read_tool_call(place.at("function_call"), old),) if isinstance(old, dict) else ()
+
+
+def _read_part(place: Place, raw: Any, notes: Notes) -> tuple[str, str]:
+    if isinstance(raw, str):
+        return "text", raw
+    part = read_mapping(place, raw)
+    kind = read_optional_text(place.at("type"), part.get("type")) or "text"
+    key = next((key for key in ("text", "content", "reasoning", "thinking") if isinstance(part.get(key), str)), None)
+    if key is not None:
+        return kind, part[key]
+    notes.refuse(NO_TEXT, place)
+    return kind, f"[{kind[:40]}]"

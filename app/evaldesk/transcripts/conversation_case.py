@@ -1,0 +1,83 @@
+"""A recorded conversation as a case, and a case as the conversation that it expects."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from evaldesk.errors import FormatError
+from evaldesk.model import Case, Expected, JsonObject, ToolCall, Turn, TurnRecord
+from evaldesk.model.json_text import json_or_text
+
+RESPONSES = "tool_responses"
+"""Where ADK keeps what tools gave back in a turn that was recorded."""
+
+
+def case_of(name: str, turns: Sequence[TurnRecord], systems: Sequence[str], extra: JsonObject) -> Case:
+    """The case that expects what happened; a conversation without any call asserts nothing of tools."""
+    has_tools = any(turn.tool_calls for turn in turns)
+    prompt = {"system_prompt": "\n\n".join(systems)} if systems else {}
+    return Case(name, turns=tuple(_turn(turn, has_tools=has_tools) for turn in turns), extra={**prompt, **extra})
+
+
+def check_spoken(case: Case) -> None:
+    """Raise FormatError for a case that is more than a conversation."""
+    where = f"case {case.id!r}"
+    if case.scenario is not None:
+        raise FormatError(f"{where} is a scenario; a list of messages holds a conversation")
+    if case.initial_state or case.final_state is not None:
+        raise FormatError(f"{where} has a state; a list of messages has no word for it")
+    for number, turn in enumerate(case.turns, 1):
+        if turn.expected.intermediate and turn.expected.reference is None:
+            raise FormatError(f"{where}, turn {number}: messages before an answer, and no answer after them")
+
+
+def write_openai(case: Case) -> dict[str, Any]:
+    """The conversation as a list of messages of OpenAI."""
+    prompt = case.extra.get("system_prompt")
+    messages: list[dict[str, Any]] = [{"role": "system", "content": prompt}] if isinstance(prompt, str) else []
+    for number, turn in enumerate(case.turns):
+        messages.append({"role": "user", "content": turn.query})
+        messages += [{"role": "assistant", "content": text} for _, text in turn.expected.intermediate]
+        for call_id, call, result in calls_with_results(number, turn):
+            arguments = json.dumps(dict(call.args), ensure_ascii=False)
+            function = {"name": call.name, "arguments": arguments}
+            calls = [{"id": call_id, "type": "function", "function": function}]
+            messages.append({"role": "assistant", "content": None, "tool_calls": calls})
+            if result is not None:
+                messages.append({"role": "tool", "tool_call_id": call_id, "content": result})
+        if turn.expected.reference is not None:
+            messages.append({"role": "assistant", "content": turn.expected.reference})
+    return {"messages": messages}
+
+
+def calls_with_results(number: int, turn: Turn) -> Iterator[tuple[str, ToolCall, str | None]]:
+    """The calls of a turn with ids made for the file, and what the tool gave back where that is known."""
+    raw = turn.expected.extra.get(RESPONSES)
+    left = [each for each in raw if isinstance(each, dict)] if isinstance(raw, list) else []
+    for index, call in enumerate(turn.expected.tool_calls or ()):
+        own = next((each for each in left if each.get("name") == call.name), None)
+        if own is not None:
+            left.remove(own)
+        yield f"call_{number}_{index}", call, None if own is None else _result_text(own.get("response"))
+
+
+def _result_text(response: Any) -> str:
+    """What a tool said; ADK wraps a text into an object."""
+    inner = response.get("result") if isinstance(response, dict) and set(response) == {"result"} else response
+    return json_or_text(inner)
+
+
+def _turn(record: TurnRecord, *, has_tools: bool) -> Turn:
+    results = [(event.call, event.result) for event in record.events if event.kind == "tool_result"]
+    responses: list[Any] = [
+        {"name": call.name, "response": {"result": result}} for call, result in results if call and call.name
+    ]
+    expected = Expected(
+        tuple(ToolCall(call.name, call.args) for call in record.tool_calls) if has_tools else None,
+        record.intermediate,
+        record.answer or None,
+        {RESPONSES: responses} if responses else {},
+    )
+    return Turn(record.query, expected)

@@ -1,0 +1,146 @@
+"""From the messages of a recorded conversation to turns, whichever tool recorded them."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from typing import Literal, TypeAlias
+
+from evaldesk.model import ErrorRecord, Event, JsonValue, ToolCall, TurnRecord, Usage
+
+_FAREWELLS = ("###STOP###", "###TRANSFER###", "###OUT-OF-SCOPE###")
+
+Speaker: TypeAlias = Literal["system", "user", "agent", "tool"]
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """One message: the user's or the agent's words, calls of tools, or what a tool gave back.
+
+    `call_id` names the call that a tool answers; without it, it answers the oldest open one. `thought` is what the
+    agent said to itself. `at_ms` counts on any clock.
+    """
+
+    speaker: Speaker
+    text: str = ""
+    author: str = ""
+    thought: str = ""
+    calls: tuple[ToolCall, ...] = ()
+    call_id: str | None = None
+    result: JsonValue = None
+    is_error: bool = False
+    usage: Usage | None = None
+    at_ms: float | None = None
+    duration_ms: float | None = None
+
+    @property
+    def is_farewell(self) -> bool:
+        """Whether this is a simulated user's word for the end, as tau-bench and tau2 have it."""
+        return self.speaker == "user" and any(word in self.text for word in _FAREWELLS)
+
+
+def turns_of(messages: Iterable[Message], error: ErrorRecord | None = None) -> tuple[TurnRecord, ...]:
+    """The turns that the messages make up; each message of the user after a reply opens one, but not a last farewell.
+
+    What the agent says before the user makes a turn with an empty query. `error` ends the last turn.
+    """
+    turns: list[TurnEvents] = []
+    waiting: list[Event] = []  # what a system says before anybody else does
+    spoken = list(messages)
+    for index, message in enumerate(spoken):
+        if message.speaker == "system" and not turns:
+            waiting.append(Event("log", author="system", text=message.text))
+            continue
+        is_last_word = bool(turns) and index == len(spoken) - 1 and message.is_farewell
+        if not turns or (message.speaker == "user" and turns[-1].is_answered and not is_last_word):
+            turns.append(TurnEvents(waiting))
+            waiting = []
+        turns[-1].add(message, is_last_word=is_last_word)
+    if error and not turns:
+        turns.append(TurnEvents(waiting))
+    if error:
+        turns[-1].events.append(Event("error", error=error))
+    return tuple(turn.record() for turn in turns)
+
+
+@dataclass(slots=True)
+class TurnEvents:
+    """The events of one turn while its messages come in; a result finds the call that it answers."""
+
+    events: list[Event] = field(default_factory=list)
+    queries: list[str] = field(default_factory=list)
+    open_calls: OrderedDict[str, ToolCall] = field(default_factory=OrderedDict)
+    n_calls: int = 0
+    is_answered: bool = False
+    began_ms: float | None = None
+    now_ms: float = 0.0
+
+    def add(self, message: Message, *, is_last_word: bool = False) -> None:
+        """Take the next message; the last word of a simulated user is no query."""
+        self._tick(message)
+        if message.speaker == "user":
+            if message.usage:
+                self._keep(Event("usage", usage=message.usage))
+            self._keep(Event("user_message", author="user", text=message.text))
+            if not is_last_word:
+                self.queries.append(message.text)
+        elif message.speaker == "agent":
+            self._add_reply(message)
+        elif message.speaker == "tool":
+            self._add_result(message)
+        else:
+            self._keep(Event("log", author="system", text=message.text))
+
+    def remark(self, author: str, text: str, at_ms: float | None = None) -> None:
+        """Keep words that are neither the agent's nor the user's of this session."""
+        self._tick(Message("system", at_ms=at_ms))
+        self._keep(Event("log", author=author, text=text))
+
+    def record(self) -> TurnRecord:
+        """The turn up to now."""
+        broke = self.events and self.events[-1].kind == "error"
+        return TurnRecord(
+            query="\n\n".join(self.queries),
+            events=tuple(self.events),
+            duration_ms=self.now_ms,
+            stop_reason="error" if broke else "answered",
+        )
+
+    def _add_reply(self, message: Message) -> None:
+        self.is_answered = True
+        if message.usage:
+            self._keep(Event("usage", usage=message.usage))
+        if message.thought:
+            self._keep(Event("log", author="thought", text=message.thought))
+        if message.text:
+            self._keep(Event("agent_message", author=message.author, text=message.text))
+        for call in message.calls:
+            self.n_calls += 1
+            # Calls without an id, or with one that is taken, are answered in their order.
+            is_named = call.id is not None and call.id not in self.open_calls
+            self.open_calls[call.id if is_named and call.id else f"\x00{self.n_calls}"] = call
+            self._keep(Event("tool_call", author=message.author, call=call))
+
+    def _add_result(self, message: Message) -> None:
+        key = message.call_id if message.call_id in self.open_calls else next(iter(self.open_calls), None)
+        call = self.open_calls.pop(key) if key is not None else ToolCall(message.author, id=message.call_id)
+        self._keep(
+            Event(
+                "tool_result",
+                author=message.author,
+                call=call,
+                result=message.result,
+                is_error=message.is_error,
+                duration_ms=message.duration_ms,
+            )
+        )
+
+    def _tick(self, message: Message) -> None:
+        if message.at_ms is None:
+            return
+        self.began_ms = message.at_ms if self.began_ms is None else self.began_ms
+        self.now_ms = max(self.now_ms, round(message.at_ms - self.began_ms, 3))
+
+    def _keep(self, event: Event) -> None:
+        self.events.append(replace(event, at_ms=self.now_ms))

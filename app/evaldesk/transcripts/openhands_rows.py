@@ -1,0 +1,168 @@
+"""A row of an OpenHands benchmark, its EvalOutput, as one turn: the one that is played and the one that is imported.
+
+The text of the row stays beside the turn, and is what is written out again.
+(OpenHands evaluation/utils/shared.py, openhands/llm/metrics.py)
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any, Final, cast
+
+from evaldesk.errors import FormatError
+from evaldesk.model import ErrorRecord, Event, JsonObject, JsonValue, StopReason, TurnRecord, Usage
+from evaldesk.model.reports import artefact, report
+from evaldesk.model.transcript import BOUNDS
+from evaldesk.reading.notes import Notes
+from evaldesk.reading.strict_json import Place
+from evaldesk.reading.values import read_list, read_mapping, read_optional_mapping, read_optional_text, wanted
+from evaldesk.transcripts.messages import TurnEvents
+from evaldesk.transcripts.openhands_events import read_history
+from evaldesk.transcripts.recorded import known_cost, whole_number
+from evaldesk.wire import to_json
+
+FORM: Final = "openhands"
+"""What `reports.artefact` calls the text of a row."""
+
+USUAL = ("resolved", "success", "passed", "correct", "result", "score", "reward")
+"""Keys by which benchmarks say that an instance was solved, in the order in which they are looked for."""
+
+MAX_SUMMARY = 2_000
+
+_TOO_MANY = re.compile(r"maximum iteration|max(imum)?[_ ]iterations", re.I)
+
+
+def is_row(value: JsonValue) -> bool:
+    """Whether this is an EvalOutput, or what the resolver of issues writes in its place."""
+    return isinstance(value, dict) and ("test_result" in value or {"issue", "history"} <= set(value))
+
+
+def row_query(place: Place, row: dict[str, Any]) -> str:
+    """What was asked: the instruction, else the first words of the user. Raises FormatError."""
+    instruction = read_optional_text(place.at("instruction"), row.get("instruction"))
+    if instruction:
+        return instruction
+    messages = read_history(place.at("history"), row.get("history") or [], Notes())
+    return next((message.text for message in messages if message.speaker == "user"), "")
+
+
+def row_turn(place: Place, row: dict[str, Any], text: str, notes: Notes) -> TurnRecord:
+    """The turn that the row at `place` is, with `text` as its artefact. Raises FormatError."""
+    query = row_query(place, row)
+    turn = _history(place, row, query, notes)
+    told = [Event("user_message", author="user", text=query), *_events(place, row, text, turn, {})]
+    reason: StopReason = "answered"
+    if told[-1].error:
+        error = told[-1].error
+        reason = cast("StopReason", error.kind) if error.kind in BOUNDS else "error"
+        if error.kind in BOUNDS:
+            told[-1] = Event("log", text=error.message)
+    return TurnRecord(query, tuple(told), duration_ms=turn.now_ms, stop_reason=reason)
+
+
+def row_events(place: Place, row: dict[str, Any], text: str, query: str, more: JsonObject) -> Iterator[Event]:
+    """What an agent that gave this row tells, after it was asked `query`.
+
+    `more` is added to the test result. A row that cannot be read is told as an error, with its text.
+    """
+    try:
+        yield from _events(place, row, text, _history(place, row, query, Notes()), more)
+    except FormatError as error:
+        yield artefact(FORM, text)
+        yield Event("error", error=ErrorRecord("bad_output", f"what process_instance returned cannot be read: {error}"))
+
+
+def test_result(row: Mapping[str, Any]) -> dict[str, Any]:
+    """The test result of a row; the resolver, and others without one, say the outcome beside it."""
+    found = row.get("test_result")
+    beside = {key: row[key] for key in USUAL if key in row}
+    if found is None:
+        return beside
+    return beside | (found if isinstance(found, dict) else {"value": found})
+
+
+def read_usages(place: Place, raw: dict[str, Any]) -> tuple[Usage, ...]:
+    """One usage for each model call where they are listed and their costs add up to the total, else one for all.
+
+    The total that the metrics state wins over the sum of its parts; a cost of 0 for tokens is unknown. Raises
+    FormatError for a cost that no cost can be.
+    """
+    total = _cost(place.at("accumulated_cost"), raw.get("accumulated_cost")) or None
+    calls = read_list(place.at("token_usages"), raw.get("token_usages") or [], read_mapping)
+    shares = read_list(place.at("costs"), raw.get("costs") or [], _share)
+    known = [share for share in shares if share]
+    cost = total or (sum(known) if known and len(known) == len(shares) else None)
+    if calls and len(known) == len(shares) == len(calls) and _is_sum(cost, known):
+        return tuple(_usage(call, share) for call, share in zip(calls, known, strict=True))
+    if calls and cost is None:
+        return tuple(_usage(call) for call in calls)
+    stated = raw.get("accumulated_token_usage")
+    whole = _usage(stated if isinstance(stated, dict) else {}, cost)
+    if not (whole.tokens_in or whole.tokens_out):
+        parts = [_usage(call) for call in calls]
+        tokens_in, tokens_out = sum(each.tokens_in for each in parts), sum(each.tokens_out for each in parts)
+        whole = Usage(parts[0].model if parts else whole.model, "agent", tokens_in, tokens_out, cost)
+    return (whole,) if cost is not None or whole.tokens_in or whole.tokens_out else ()
+
+
+def _history(place: Place, row: dict[str, Any], query: str, notes: Notes) -> TurnEvents:
+    """The history as one turn: what the harness says as the user after the first message is a remark."""
+    turn = TurnEvents()
+    messages = read_history(place.at("history"), row.get("history") or [], notes)
+    asked = {query.strip(), str(row.get("instruction") or "").strip()}
+    first = next((message for message in messages if message.speaker == "user"), None)
+    for message in messages:
+        if message.speaker != "user":
+            turn.add(message)
+        elif message is not first or message.text.strip() not in asked:
+            turn.remark("user", message.text, message.at_ms)
+    return turn
+
+
+def _events(place: Place, row: dict[str, Any], text: str, turn: TurnEvents, more: JsonObject) -> Iterator[Event]:
+    yield artefact(FORM, text)
+    yield from turn.events
+    said = read_optional_text(place.at("error"), row.get("error"))
+    error = ErrorRecord("max_iterations" if _TOO_MANY.search(said) else "instance_error", said) if said else None
+    metrics = read_optional_mapping(place.at("metrics"), row.get("metrics")) or {}
+    try:
+        for usage in read_usages(place.at("metrics"), metrics):
+            yield Event("usage", usage=usage)
+    except FormatError as wrong:
+        error = error or ErrorRecord("bad_metrics", f"{wrong.path or place.at('metrics').path}: {wrong.reason}")
+    result = {**test_result(row), **more}
+    if result and not any(event.kind == "agent_message" for event in turn.events):
+        yield Event("agent_message", text=to_json(result).decode()[:MAX_SUMMARY])
+    yield report({"test_result": result})
+    if error:
+        yield Event("error", error=error)
+
+
+def _usage(raw: dict[str, Any], cost: float | None = None) -> Usage:
+    model = raw.get("model")
+    return Usage(
+        model if isinstance(model, str) and model else "unknown",
+        tokens_in=whole_number(raw.get("prompt_tokens"), "prompt_tokens"),
+        tokens_out=whole_number(raw.get("completion_tokens"), "completion_tokens"),
+        cost=cost,
+    )
+
+
+def _share(place: Place, raw: Any) -> float | None:
+    """The cost of a call: a number in older files, an object with a `cost` in newer ones."""
+    return _cost(place, raw.get("cost") if isinstance(raw, dict) else raw)
+
+
+def _cost(place: Place, raw: Any) -> float | None:
+    try:
+        found = known_cost(raw)
+    except FormatError:
+        found = None
+    if found is None and raw is not None:
+        raise wanted(place, raw, "a cost in US dollars, 0 or more")
+    return found
+
+
+def _is_sum(total: float | None, parts: list[float]) -> bool:
+    return total is not None and abs(total - sum(parts)) <= 1e-6 * max(1.0, total)

@@ -1,0 +1,94 @@
+"""Messages with parts, as the GenAI conventions of OpenTelemetry and the Gemini API write them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from evaldesk.errors import FormatError
+from evaldesk.model import ToolCall
+from evaldesk.reading.notes import Notes
+from evaldesk.reading.strict_json import Place, parse_json
+from evaldesk.reading.values import read_mapping, read_optional_text, read_text
+from evaldesk.transcripts.chat_messages import NO_TEXT, read_arguments, read_chat_message, read_speaker
+from evaldesk.transcripts.messages import Message
+
+
+def json_value(raw: Any) -> Any:
+    """The value in an attribute, which may be JSON text; text that is none stays text."""
+    if not isinstance(raw, str) or raw.lstrip()[:1] not in ("{", "["):
+        return raw
+    try:
+        return parse_json(raw.encode("utf-8", "surrogatepass"), source="").value
+    except FormatError:
+        return raw
+
+
+def in_order(raw: Any) -> list[Any]:
+    """The values of `{"0": ..., "1": ...}` by number; a list is one already."""
+    if isinstance(raw, list):
+        return raw
+    if not isinstance(raw, dict):
+        return []
+    return [raw[key] for key in sorted((key for key in raw if key.isdecimal() and len(key) < 9), key=int)]
+
+
+def read_part_message(place: Place, raw: Any, notes: Notes) -> Iterator[Message]:
+    """The messages that a raw one is: with `parts` it may bring the results of several tools, and words as well."""
+    message = read_mapping(place, raw)
+    parts = message.get("parts")
+    if not isinstance(parts, list):
+        calls = in_order(message.get("tool_calls"))
+        yield read_chat_message(place, {**message, "tool_calls": calls}, notes)
+        return
+    speaker = read_speaker(place.at("role"), message.get("role") or "user")
+    texts: list[str] = []
+    thoughts: list[str] = []
+    calls_made: list[ToolCall] = []
+    results: list[Message] = []
+    for index, part in enumerate(parts):
+        at, fields = place.at("parts", index), read_mapping(place, part)
+        call, result = _part_call(at, fields), _part_result(fields)
+        text = fields.get("content", fields.get("text"))
+        if call:
+            calls_made.append(call)
+        elif result:
+            results.append(result)
+        elif isinstance(text, str):
+            is_thought = fields.get("type") in ("reasoning", "thinking") or fields.get("thought") is True
+            (thoughts if is_thought else texts).append(text)
+        elif fields.get("type") or set(fields) - {"thought_signature"}:
+            notes.refuse(NO_TEXT, at)
+    yield from results
+    if texts or thoughts or calls_made or not results:
+        yield Message(speaker, "\n".join(texts), thought="\n".join(thoughts), calls=tuple(calls_made))
+
+
+def _part_call(place: Place, part: dict[str, Any]) -> ToolCall | None:
+    said = _said(part, "function_call", "functionCall", "tool_call")
+    if said is None:
+        return None
+    args, extra = read_arguments(place, said.get("arguments", said.get("args")))
+    name, call_id = read_text(place.at("name"), said.get("name")), read_optional_text(place.at("id"), said.get("id"))
+    return ToolCall(name, args, call_id, extra)
+
+
+def _part_result(part: dict[str, Any]) -> Message | None:
+    said = _said(part, "function_response", "functionResponse", "tool_call_response")
+    if said is None:
+        return None
+    call_id, name = said.get("id"), said.get("name")
+    return Message(
+        "tool",
+        author=name if isinstance(name, str) else "",
+        call_id=call_id if isinstance(call_id, str) else None,
+        result=said.get("response", said.get("result")),
+    )
+
+
+def _said(part: dict[str, Any], key: str, other_key: str, kind: str) -> dict[str, Any] | None:
+    """What a part says of a call: Gemini has it under a key of its own, OpenTelemetry in a part of that type."""
+    inner = part.get(key, part.get(other_key))
+    if isinstance(inner, dict):
+        return inner
+    return part if part.get("type") == kind else None

@@ -1,0 +1,169 @@
+"""Sessions that were recorded one by one, as the trials of a run and as cases that expect what they show.
+
+A file that Evaldesk wrote has a note with each session, of which case it is a trial and how it was scored.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import zip_longest
+from typing import Any, get_args
+
+from evaldesk.model import (
+    AskedBy,
+    Case,
+    Criterion,
+    ErrorRecord,
+    Expected,
+    JsonObject,
+    Score,
+    TrialResult,
+    Turn,
+    TurnRecord,
+    Usage,
+)
+from evaldesk.transcripts.recorded import RecordedRun, free_name, read_number, recorded_trial, trial_places
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """A recorded session; `note` is what `session_note` wrote, or anything else, and knows better than `scores`."""
+
+    id: str
+    turns: tuple[TurnRecord, ...]
+    error: ErrorRecord | None = None
+    extra: JsonObject = field(default_factory=dict)
+    usages: Sequence[Usage] | None = None
+    scores: tuple[Score, ...] = ()
+    note: Any = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Note:
+    case_id: str
+    trial_index: int
+    scores: tuple[Score, ...]
+    error: ErrorRecord | None
+    asked_by: tuple[AskedBy | None, ...]
+
+
+def run_of_sessions(name: str, agent: str, model: str | None, sessions: Sequence[Session]) -> RecordedRun:
+    """The run of the sessions: each is a case of its own, but those with notes of ours are trials of their cases."""
+    notes = [_read_note(session.note) for session in sessions]
+    taken: dict[str, int] = {note.case_id: 1 for note in notes if note}
+    rows = [
+        (note.case_id, note.trial_index) if note else (free_name(session.id, taken), None)
+        for session, note in zip(sessions, notes, strict=True)
+    ]
+    cases: dict[int, Case] = {}
+    results: list[TrialResult] = []
+    scored = [note.scores if note else session.scores for session, note in zip(sessions, notes, strict=True)]
+    criteria = _criteria(scored)
+    for session, note, scores, row, place in zip(sessions, notes, scored, rows, trial_places(rows), strict=True):
+        if place is not None:
+            cases.setdefault(place[0], traced_case(row[0], session.turns, session.extra))
+            error = session.error or (note.error if note else None)
+            turns = _spoken(session.turns, note.asked_by if note else ())
+            results.append(_trial(place, replace(session, turns=turns), scores, error, criteria))
+    return RecordedRun(name, agent or name, tuple(cases.values()), tuple(results), criteria, model)
+
+
+def traced_case(case_id: str, turns: Sequence[TurnRecord], extra: JsonObject) -> Case:
+    """A case that expects what happened: the calls, the answers, and ADK's `tool_responses` beside them."""
+    return Case(case_id, tuple(Turn(turn.query, _expected(turn)) for turn in turns), extra=extra)
+
+
+def session_note(run: RecordedRun, result: TrialResult) -> dict[str, Any]:
+    """The case, the trial, the scores and the error of a session, and who asked; details of scores are left out."""
+    scores = [
+        {
+            "metric": score.metric,
+            "value": score.value,
+            "turn": score.turn,
+            "threshold": score.threshold,
+            "passed": score.passed,
+            "reason": score.reason,
+            **({} if score.is_applicable else {"is_applicable": False}),
+        }
+        for score in result.scores
+    ]
+    error = {"error": {"kind": result.error.kind, "message": result.error.message}} if result.error else {}
+    speakers = [turn.asked_by for turn in result.transcript.turns]
+    asked_by = {"asked_by": speakers} if any(speakers) else {}
+    return {"case": run.cases[result.case_index].id, "trial": result.trial_index, "scores": scores, **error, **asked_by}
+
+
+def _spoken(turns: tuple[TurnRecord, ...], asked_by: Sequence[AskedBy | None]) -> tuple[TurnRecord, ...]:
+    said = zip_longest(turns, asked_by[: len(turns)])
+    return tuple(replace(turn, asked_by=who) for turn, who in said)
+
+
+def _trial(
+    place: tuple[int, int],
+    session: Session,
+    scores: tuple[Score, ...],
+    error: ErrorRecord | None,
+    criteria: Sequence[Criterion],
+) -> TrialResult:
+    return recorded_trial(
+        place,
+        session.turns,
+        scores=scores,
+        criteria=criteria,
+        error=error,
+        stop_reason="error" if error else "answered",
+        usages=session.usages,
+    )
+
+
+def _criteria(all_scores: Iterable[Sequence[Score]]) -> tuple[Criterion, ...]:
+    found = {score.metric: Criterion(score.metric, score.threshold) for scores in all_scores for score in scores}
+    return tuple(found.values())
+
+
+def _read_note(raw: Any) -> _Note | None:
+    """The note, or None for what is none of ours: it is a stranger's file all the same."""
+    if not isinstance(raw, dict):
+        return None
+    case_id, trial, scores = raw.get("case"), raw.get("trial"), raw.get("scores")
+    if not isinstance(case_id, str) or isinstance(trial, bool) or not isinstance(trial, int) or trial < 0:
+        return None
+    read = [_read_score(score) for score in scores] if isinstance(scores, list) else []
+    broke = raw.get("error")
+    error = ErrorRecord(str(broke.get("kind")), str(broke.get("message"))) if isinstance(broke, dict) else None
+    spoke = raw.get("asked_by")
+    asked_by = tuple(who if who in get_args(AskedBy) else None for who in spoke) if isinstance(spoke, list) else ()
+    return _Note(case_id, trial, tuple(score for score in read if score), error, asked_by)
+
+
+def _read_score(raw: Any) -> Score | None:
+    if not isinstance(raw, dict) or not isinstance(raw.get("metric"), str):
+        return None
+    passed, reason, turn = raw.get("passed"), raw.get("reason"), raw.get("turn")
+    return Score(
+        raw["metric"],
+        read_number(raw.get("value")),
+        turn if isinstance(turn, int) and not isinstance(turn, bool) and turn >= 0 else None,
+        read_number(raw.get("threshold")),
+        passed if isinstance(passed, bool) else None,
+        reason if isinstance(reason, str) else "",
+        is_applicable=raw.get("is_applicable") is not False,
+    )
+
+
+def _expected(turn: TurnRecord) -> Expected:
+    answered = [event for event in turn.events if event.kind == "tool_result" and event.call]
+    responses = [
+        {"name": event.call.name, "response": _object(event.result), **({"id": event.call.id} if event.call.id else {})}
+        for event in answered
+        if event.call
+    ]
+    extra: dict[str, Any] = {"tool_responses": responses} if responses else {}
+    calls = tuple(replace(call, extra={}) for call in turn.tool_calls)
+    return Expected(calls, turn.intermediate, turn.answer or None, extra)
+
+
+def _object(result: Any) -> Any:
+    """ADK wants an object and wraps what is none in the same way."""
+    return result if isinstance(result, dict) else {"result": result}

@@ -1,0 +1,1 @@
+"""The case editor: drafts, checks, lists."""

@@ -1,0 +1,157 @@
+"""From a draft to a case: every field is checked, and what the form does not show is kept from the file."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TypeVar
+
+from evaldesk.desk.evalsets.names import check_case_id
+from evaldesk.errors import UsageError
+from evaldesk.model import Case, Expected, JsonObject, JsonValue, SessionInit, ToolCall, Turn
+from evaldesk.pages.case_whole import with_whole
+from evaldesk.pages.typed import Problems, json_object, json_value
+from evaldesk.web.cases.drafts import CallDraft, CaseDraft, MessageDraft, TurnDraft
+
+MAX_TAGS = 50
+
+T = TypeVar("T")
+
+
+def case_from(draft: CaseDraft, original: Case | None = None) -> tuple[Case, Problems]:
+    """The case that `draft` describes, and what is wrong with it; save it only when nothing is.
+
+    Keys that the form does not show are those of `original`. What is not kept is left out.
+    """
+    problems = Problems()
+    base = original or Case(id="")
+    case_id = _as_before(draft.case_id, base.id)
+    if case_id != base.id or not original:
+        try:
+            check_case_id(case_id)
+        except UsageError as error:
+            problems.add("case", "Case", str(error))
+    kept = [(index, turn) for index, turn in enumerate(draft.turns) if turn.is_kept]
+    if not kept:
+        problems.add("turns", "Turns", "A case needs at least one turn.")
+    case = replace(
+        base,
+        id=case_id,
+        turns=tuple(_turn(f"turn-{index}", index + 1, turn, base, problems) for index, turn in kept),
+        initial_session=_session(draft, base.initial_session, problems),
+        final_state=_final_state(draft, problems),
+        tags=_tags(draft.tags, problems),
+    )
+    return with_whole(case, draft.outputs, draft.rubrics, problems), problems
+
+
+def _turn(prefix: str, number: int, draft: TurnDraft, base: Case, problems: Problems) -> Turn:
+    origin = _at(base.turns, draft.origin)
+    before = origin or Turn(query="")
+    query = _as_before(draft.query, before.query)
+    if not query.strip() and (origin is None or origin.query.strip()):
+        problems.add(f"{prefix}-query", f"Turn {number}, user message", "Say what the user says in this turn.")
+    expected = replace(
+        before.expected,
+        tool_calls=_calls(prefix, number, draft, before.expected, problems),
+        intermediate=_intermediate(draft.intermediate, before.expected.intermediate),
+        reference=_reference(draft.reference, before.expected.reference),
+    )
+    return replace(before, query=query, expected=expected)
+
+
+def _reference(text: str, before: str | None) -> str | None:
+    """An empty field means no reference, unless the file says that the reference is empty."""
+    found = _as_before(text, before or "")
+    return found if found or before == "" else None
+
+
+def _calls(
+    prefix: str, number: int, draft: TurnDraft, origin: Expected, problems: Problems
+) -> tuple[ToolCall, ...] | None:
+    if draft.calls_mode == "not_asserted":
+        return None
+    if draft.calls_mode == "no_tool":
+        return ()
+    kept = [(index, call) for index, call in enumerate(draft.calls) if call.is_kept]
+    if not kept:
+        label = f"Turn {number}, tool calls"
+        sentence = "Add a call, or choose “No tool may be called” or “Not asserted”."
+        problems.add(f"{prefix}-calls", label, sentence)
+    calls = origin.tool_calls or ()
+    return tuple(
+        _call(f"{prefix}-call-{index}", f"Turn {number}, call {index + 1}", call, calls, problems)
+        for index, call in kept
+    )
+
+
+def _call(prefix: str, label: str, draft: CallDraft, originals: tuple[ToolCall, ...], problems: Problems) -> ToolCall:
+    if not draft.name:
+        problems.add(f"{prefix}-name", label, "Name the tool.")
+    args: dict[str, JsonValue] = {}
+    for index, arg in enumerate(draft.args):
+        place = f"{prefix}-arg-{index}"
+        if not arg.name and not arg.value.strip():
+            continue
+        if not arg.name:
+            problems.add(f"{place}-name", f"{label}, argument {index + 1}", "Name the argument.")
+        elif arg.name in args:
+            problems.add(f"{place}-name", f"{label}, {arg.name}", f"The argument {arg.name} is named twice.")
+        try:
+            args[arg.name] = json_value(arg.value)
+        except UsageError as error:
+            sentence = 'This is not JSON. Text stands in quotes, as in "Paris". ' + str(error)
+            problems.add(f"{place}-value", f"{label}, {arg.name or 'argument'}", sentence)
+            args[arg.name] = None
+    origin = _at(originals, draft.origin) or ToolCall(name="")
+    return replace(origin, name=draft.name, args=args)
+
+
+def _intermediate(drafts: list[MessageDraft], before: tuple[tuple[str, str], ...]) -> tuple[tuple[str, str], ...]:
+    """Empty rows are left out; line ends stay as the file has them where nothing was changed."""
+    known = {(author.strip(), _line_ends(text)): (author, text) for author, text in before}
+    kept = [(draft.author, draft.text) for draft in drafts if draft.is_kept and (draft.author or draft.text)]
+    return tuple(known.get(pair, pair) for pair in kept)
+
+
+def _session(draft: CaseDraft, before: SessionInit | None, problems: Problems) -> SessionInit | None:
+    state = _object(draft.initial, "initial", "Initial state", problems)
+    base = before or SessionInit()
+    found = replace(
+        base,
+        app_name=_as_before(draft.app_name, base.app_name),
+        user_id=_as_before(draft.user_id, base.user_id),
+        state=state,
+    )
+    return None if before is None and found == SessionInit() else found
+
+
+def _final_state(draft: CaseDraft, problems: Problems) -> JsonObject | None:
+    return _object(draft.final, "final", "Final state", problems) if draft.final.strip() else None
+
+
+def _object(text: str, name: str, label: str, problems: Problems) -> JsonObject:
+    try:
+        return json_object(text)
+    except UsageError as error:
+        problems.add(name, label, str(error))
+        return {}
+
+
+def _tags(text: str, problems: Problems) -> tuple[str, ...]:
+    tags = tuple(dict.fromkeys(tag.strip() for tag in text.split(",") if tag.strip()))
+    if len(tags) > MAX_TAGS:
+        problems.add("tags", "Tags", f"At most {MAX_TAGS} tags; these are {len(tags)}.")
+    return tags
+
+
+def _as_before(text: str, before: str) -> str:
+    """`before` where a browser could have made `text` of it: an edit elsewhere changes nothing here."""
+    return before if text in {_line_ends(before), _line_ends(before).strip()} else text
+
+
+def _line_ends(text: str) -> str:
+    return text.replace("\r\n", "\n").replace("\r", "\n")
+
+
+def _at(parts: tuple[T, ...], index: int | None) -> T | None:
+    return parts[index] if index is not None and index < len(parts) else None

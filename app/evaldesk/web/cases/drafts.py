@@ -1,0 +1,261 @@
+"""A case while it is typed: every field as text, the buttons that change its shape, and the way back to a case.
+
+Field names say where they stand: `turn-0-call-1-arg-0-value`. A turn and a call carry `origin`, their place in the
+case as the file has it, so that keys we do not know are taken from the file and never travel through the browser.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import ClassVar, TypeAlias
+
+from starlette.datastructures import FormData
+
+from evaldesk.errors import UsageError
+from evaldesk.model import Case, JsonObject, JsonValue, ToolCall, Turn
+from evaldesk.model.json_text import json_line
+from evaldesk.pages.case_whole import outputs_text, rubrics_text
+from evaldesk.web.forms import text_of
+from evaldesk.wording.json_layout import as_json
+
+MAX_TURNS = 200
+MAX_PARTS = 100
+CALLS = ("calls", "no_tool", "not_asserted")
+
+
+@dataclass(slots=True)
+class ArgDraft:
+    """One argument of an expected call; `value` is JSON text."""
+
+    PARTS: ClassVar[dict[str, tuple[str, type]]] = {}
+    name: str = ""
+    value: str = ""
+
+
+@dataclass(slots=True)
+class CallDraft:
+    """One expected call; `is_kept` is the tick beside a recorded one."""
+
+    PARTS: ClassVar[dict[str, tuple[str, type]]] = {"arg": ("args", ArgDraft)}
+    name: str = ""
+    args: list[ArgDraft] = field(default_factory=list)
+    origin: int | None = None
+    is_kept: bool = True
+
+
+@dataclass(slots=True)
+class MessageDraft:
+    """A message of an agent before its answer."""
+
+    PARTS: ClassVar[dict[str, tuple[str, type]]] = {}
+    author: str = ""
+    text: str = ""
+    is_kept: bool = True
+
+
+@dataclass(slots=True)
+class TurnDraft:
+    """One turn; `calls_mode` is one of CALLS."""
+
+    PARTS: ClassVar[dict[str, tuple[str, type]]] = {
+        "call": ("calls", CallDraft),
+        "intermediate": ("intermediate", MessageDraft),
+    }
+    query: str = ""
+    calls_mode: str = "not_asserted"
+    calls: list[CallDraft] = field(default_factory=list)
+    intermediate: list[MessageDraft] = field(default_factory=list)
+    reference: str = ""
+    origin: int | None = None
+    is_kept: bool = True
+
+
+@dataclass(slots=True)
+class CaseDraft:
+    """One case; `initial` and `final` are JSON text, `tags` are separated by commas.
+
+    `outputs` and `rubrics` have one a line; None where the form has no such field.
+    """
+
+    PARTS: ClassVar[dict[str, tuple[str, type]]] = {"turn": ("turns", TurnDraft)}
+    case_id: str = ""
+    tags: str = ""
+    app_name: str = ""
+    user_id: str = ""
+    initial: str = ""
+    final: str = ""
+    outputs: str | None = None
+    rubrics: str | None = None
+    turns: list[TurnDraft] = field(default_factory=list)
+
+
+Part: TypeAlias = CaseDraft | TurnDraft | CallDraft | MessageDraft | ArgDraft
+
+
+def draft_of(case: Case) -> CaseDraft:
+    """`case` as it stands in the form."""
+    session = case.initial_session
+    return CaseDraft(
+        case_id=case.id,
+        tags=", ".join(case.tags),
+        app_name=session.app_name if session else "",
+        user_id=session.user_id if session else "",
+        initial=json_text(session.state) if session else "",
+        final="" if case.final_state is None else json_text(case.final_state),
+        outputs=outputs_text(case),
+        rubrics=rubrics_text(case),
+        turns=[turn_draft(turn, index) for index, turn in enumerate(case.turns)],
+    )
+
+
+def turn_draft(turn: Turn, origin: int | None) -> TurnDraft:
+    """`turn` as it stands in the form."""
+    calls = turn.expected.tool_calls
+    return TurnDraft(
+        query=turn.query,
+        calls_mode="not_asserted" if calls is None else "calls" if calls else "no_tool",
+        calls=[_call_draft(call, index) for index, call in enumerate(calls or ())],
+        intermediate=[MessageDraft(author, text) for author, text in turn.expected.intermediate],
+        reference=turn.expected.reference or "",
+        origin=origin,
+    )
+
+
+def _call_draft(call: ToolCall, origin: int) -> CallDraft:
+    return CallDraft(call.name, [ArgDraft(name, arg_text(value)) for name, value in call.args.items()], origin)
+
+
+def arg_text(value: JsonValue) -> str:
+    """An argument's value as it stands in its field: JSON on one line."""
+    return json_line(value)
+
+
+def json_text(value: JsonObject) -> str:
+    """A state as it stands in its field: readable JSON, short lists on one line."""
+    lines = [f"  {json_line(key)}: {_entry(item)}" for key, item in value.items()]
+    return "{\n" + ",\n".join(lines) + "\n}" if lines else "{}"
+
+
+def _entry(value: JsonValue) -> str:
+    line = json_line(value)
+    return line if len(line) <= 60 else as_json(value).replace("\n", "\n  ")
+
+
+def read_draft(form: FormData) -> CaseDraft:
+    """The draft that was posted. Raises UsageError when it has more parts than a case may have."""
+    return CaseDraft(
+        case_id=text_of(form, "case").strip(),
+        tags=text_of(form, "tags"),
+        app_name=text_of(form, "app").strip(),
+        user_id=text_of(form, "user").strip(),
+        initial=text_of(form, "initial"),
+        final=text_of(form, "final"),
+        outputs=text_of(form, "outputs") if "outputs" in form else None,
+        rubrics=text_of(form, "rubrics") if "rubrics" in form else None,
+        turns=[_read_turn(form, prefix) for prefix in _prefixes(form, "turn", "query", MAX_TURNS)],
+    )
+
+
+def _read_turn(form: FormData, prefix: str) -> TurnDraft:
+    mode = text_of(form, f"{prefix}-calls")
+    return TurnDraft(
+        query=text_of(form, f"{prefix}-query"),
+        calls_mode=mode if mode in CALLS else "not_asserted",
+        calls=[_read_call(form, name) for name in _prefixes(form, f"{prefix}-call", "name")],
+        intermediate=[_read_message(form, name) for name in _prefixes(form, f"{prefix}-intermediate", "text")],
+        reference=text_of(form, f"{prefix}-reference"),
+        origin=_origin(form, prefix),
+        is_kept=_is_kept(form, prefix),
+    )
+
+
+def _read_call(form: FormData, prefix: str) -> CallDraft:
+    names = _prefixes(form, f"{prefix}-arg", "name")
+    args = [ArgDraft(text_of(form, f"{name}-name").strip(), text_of(form, f"{name}-value")) for name in names]
+    return CallDraft(text_of(form, f"{prefix}-name").strip(), args, _origin(form, prefix), _is_kept(form, prefix))
+
+
+def _read_message(form: FormData, prefix: str) -> MessageDraft:
+    author, text = text_of(form, f"{prefix}-author").strip(), text_of(form, f"{prefix}-text")
+    return MessageDraft(author, text, _is_kept(form, prefix))
+
+
+def _prefixes(form: FormData, name: str, first: str, limit: int = MAX_PARTS) -> list[str]:
+    found: list[str] = []
+    while f"{name}-{len(found)}-{first}" in form:
+        found.append(f"{name}-{len(found)}")
+        if len(found) > limit:
+            raise UsageError(f"more than {limit} parts in one place; edit this case as raw JSON instead")
+    return found
+
+
+def _origin(form: FormData, prefix: str) -> int | None:
+    text = text_of(form, f"{prefix}-origin")
+    return int(text) if text.isdecimal() and len(text) < 7 else None
+
+
+def _is_kept(form: FormData, prefix: str) -> bool:
+    """A form without ticks keeps everything; `-tick` says that there is one, since an unticked one is not sent."""
+    return f"{prefix}-tick" not in form or f"{prefix}-kept" in form
+
+
+OP = re.compile(r"(?P<owner>(?:[a-z]+-\d{1,4}-)*)(?P<part>[a-z]+)(?:-(?P<index>\d{1,4}))?-(?P<verb>[a-z]+)")
+
+
+def apply_op(draft: CaseDraft, op: str) -> str:
+    """Do what a button of the form says, in place; returns the id of the field to go on with.
+
+    `turn-add`, `turn-1-up`, `turn-1-call-0-delete`, `turn-0-call-0-arg-2-quote`. Raises UsageError for anything else.
+    """
+    match = OP.fullmatch(op)
+    if not match:
+        raise UsageError(f"no button does {op[:100]!r}")
+    owner: Part = draft
+    for name, index in re.findall(r"([a-z]+)-(\d+)-", match["owner"]):
+        owner = _at(_parts(owner, name, op)[0], int(index), op)
+    parts, kind = _parts(owner, match["part"], op)
+    verb, prefix = match["verb"], f"{match['owner']}{match['part']}"
+    if match["index"] is None and verb == "add":
+        parts.append(kind())
+        if isinstance(owner, TurnDraft) and kind is CallDraft:
+            owner.calls_mode = "calls"
+        return f"{prefix}-{len(parts) - 1}-{_first_field(kind)}"
+    if match["index"] is None:
+        raise UsageError(f"no button does {op[:100]!r}")
+    index = int(match["index"])
+    part = _at(parts, index, op)
+    return f"{prefix}-{_rearrange(parts, part, index, verb, op)}-{_first_field(kind)}"
+
+
+def _rearrange(parts: list[Part], part: Part, index: int, verb: str, op: str) -> int:
+    """Where to look afterwards, as an index into `parts`."""
+    if verb == "quote" and isinstance(part, ArgDraft):
+        part.value = json_line(part.value)
+        return index
+    if verb == "delete":
+        del parts[index]
+        return max(min(index, len(parts) - 1), 0)
+    if verb in {"up", "down"}:
+        target = max(0, min(len(parts) - 1, index + (1 if verb == "down" else -1)))
+        parts.insert(target, parts.pop(index))
+        return target
+    raise UsageError(f"no button does {op[:100]!r}")
+
+
+def _parts(owner: Part, name: str, op: str) -> tuple[list[Part], type[Part]]:
+    if name not in owner.PARTS:
+        raise UsageError(f"no button does {op[:100]!r}")
+    attribute, kind = owner.PARTS[name]
+    return getattr(owner, attribute), kind
+
+
+def _at(parts: Sequence[Part], index: int, op: str) -> Part:
+    if index >= len(parts):
+        raise UsageError(f"no button does {op[:100]!r}: that part is gone")
+    return parts[index]
+
+
+def _first_field(kind: type[Part]) -> str:
+    return {TurnDraft: "query", CallDraft: "name", ArgDraft: "name", MessageDraft: "author"}.get(kind, "")

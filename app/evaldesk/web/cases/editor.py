@@ -1,0 +1,56 @@
+"""What the pages of one case show."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from urllib.parse import urlencode
+
+from evaldesk.desk.evalsets.cases import CaseNameTakenError, FoundCase
+from evaldesk.model.stored import EvalSetFile
+from evaldesk.pages.case_text import DiffLine, kept_keys
+from evaldesk.pages.case_whole import OUTPUTS
+from evaldesk.pages.typed import Problems
+from evaldesk.web.cases.drafts import CaseDraft
+from evaldesk.web.cases.list import CaseLine
+
+
+@dataclass(frozen=True, slots=True)
+class Editor:
+    """What the page of a case shows. `found` is None for a new case, and for one that is gone."""
+
+    file: EvalSetFile
+    found: FoundCase | None
+    draft: CaseDraft
+    problems: Problems
+    version: str = ""
+    focus: str = ""
+    taken: CaseNameTakenError | None = None
+    lost: tuple[str, ...] = ()
+    theirs: tuple[DiffLine, ...] | None = None
+    is_gone: bool = False
+    line: CaseLine | None = None
+
+    @property
+    def run_address(self) -> str:
+        """Where a run of this case begins."""
+        return run_address(self.file.id, self.found.case.id) if self.found else ""
+
+    @property
+    def kept_keys(self) -> list[str]:
+        """What the file says of this case and the form does not show."""
+        if not self.found:
+            return []
+        return kept_keys(self.found.case, OUTPUTS)
+
+    @property
+    def tools(self) -> list[str]:
+        """Names of tools to propose: those the set expects somewhere."""
+        if not self.found:
+            return []
+        turns = [turn for case in self.found.evalset.cases for turn in case.turns]
+        return sorted({call.name for turn in turns for call in turn.expected.tool_calls or ()})[:200]
+
+
+def run_address(evalset_id: str, case_id: str, **more: str) -> str:
+    """Where a person starts a run of one case, five times."""
+    return "/runs/new?" + urlencode({"evalset": evalset_id, "case": case_id, "n": "5", **more})

@@ -1,0 +1,151 @@
+"""The cases of an eval set as lines of its page: searched, filtered, a page at a time."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from evaldesk.desk.evalsets.cases import case_keys
+from evaldesk.model import Case
+from evaldesk.model.stored import LastStrip
+from evaldesk.web.words import plural
+
+PAGE = 200
+MAX_TAGS = 12
+STATUS_OF = {"p": "passed", "f": "failed", "e": "errored", "u": "unscored", ".": "queued"}
+
+
+@dataclass(frozen=True, slots=True)
+class CaseLine:
+    """One case. `strip` has a status for each trial of the last run, `run_id` is None when it never ran."""
+
+    key: str
+    case: Case
+    calls: str
+    unasserted: str
+    strip: tuple[str, ...] = ()
+    run_id: int | None = None
+    case_index: int = 0
+
+    @property
+    def first_message(self) -> str:
+        """How the conversation begins; of a scenario that leaves it to the simulated user, what that user is to do."""
+        if self.case.scenario is not None:
+            return str(self.case.scenario.get("starting_prompt") or self.case.scenario.get("conversation_plan", ""))
+        return self.case.turns[0].query if self.case.turns else ""
+
+    @property
+    def passed(self) -> str:
+        """Passed trials of those with a verdict that counts; empty when there is none."""
+        n_scored = sum(status in {"passed", "failed"} for status in self.strip)
+        return f"{self.strip.count('passed')} of {n_scored}" if n_scored else ""
+
+
+@dataclass(frozen=True, slots=True)
+class CaseList:
+    """One page of lines; `start` and `end` count the matching cases from 0, `n_found` of `n_all` match."""
+
+    lines: tuple[CaseLine, ...]
+    tags: tuple[tuple[str, int], ...]
+    n_all: int
+    n_found: int
+    n_asserting_nothing: int
+    start: int
+    end: int
+    run_id: int | None
+
+    @property
+    def before(self) -> int | None:
+        """Where the page before this one starts."""
+        return max(0, self.start - PAGE) if self.start else None
+
+    @property
+    def after(self) -> int | None:
+        """Where the next page starts."""
+        return self.end if self.end < self.n_found else None
+
+
+def case_list(
+    cases: Sequence[Case],
+    strips: Mapping[str, LastStrip],
+    *,
+    text: str = "",
+    tag: str = "",
+    only: str = "",
+    start: int = 0,
+) -> CaseList:
+    """The lines that match; `only="unasserted"` finds cases that assert nothing at all."""
+    keys = case_keys(cases)
+    found = [index for index, case in enumerate(cases) if _matches(case, text.casefold().strip(), tag, only)]
+    start = start if 0 <= start < len(found) else 0
+    shown = found[start : start + PAGE]
+    return CaseList(
+        lines=tuple(_line(keys[index], cases[index], strips) for index in shown),
+        tags=_common_tags(cases, tag),
+        n_all=len(cases),
+        n_found=len(found),
+        n_asserting_nothing=sum(asserts_nothing(case) for case in cases),
+        start=start,
+        end=start + len(shown),
+        run_id=max((last.run_id for last in strips.values()), default=None),
+    )
+
+
+def asserts_nothing(case: Case) -> bool:
+    """Whether no run can fail on this case: no calls, no reference, no final state, no rubrics."""
+    if case.final_state is not None or case.rubrics or case.scenario is not None:
+        return False
+    return all(
+        turn.expected.tool_calls is None and turn.expected.reference is None and not turn.rubrics for turn in case.turns
+    )
+
+
+def expected_calls(case: Case) -> tuple[str, str]:
+    """What the case says of tool calls, and what it leaves open: ("5", "+ 1 turn not asserted")."""
+    if case.scenario is not None:
+        return "scenario", ""
+    stated = [turn.expected.tool_calls for turn in case.turns if turn.expected.tool_calls is not None]
+    n_open = len(case.turns) - len(stated)
+    if not stated:
+        return "", "not asserted"
+    n_calls = sum(len(calls) for calls in stated)
+    words = str(n_calls) if n_calls else "no tool may be called"
+    if n_open and not n_calls:
+        words = f"none in {plural(len(stated), 'turn')}"
+    return words, f"+ {plural(n_open, 'turn')} not asserted" if n_open else ""
+
+
+def _line(key: str, case: Case, strips: Mapping[str, LastStrip]) -> CaseLine:
+    last = strips.get(case.id)
+    line = CaseLine(key, case, *expected_calls(case))
+    if last is None:
+        return line
+    strip = tuple(STATUS_OF.get(letter, "queued") for letter in last.strip)
+    return replace(line, strip=strip, run_id=last.run_id, case_index=last.case_index)
+
+
+def _common_tags(cases: Sequence[Case], chosen: str) -> tuple[tuple[str, int], ...]:
+    counts = Counter(tag for case in cases for tag in case.tags)
+    common = counts.most_common(MAX_TAGS)
+    if chosen and chosen not in dict(common):
+        common.append((chosen, counts[chosen]))
+    return tuple(common)
+
+
+def _matches(case: Case, text: str, tag: str, only: str) -> bool:
+    if tag and tag not in case.tags:
+        return False
+    if only == "unasserted" and not asserts_nothing(case):
+        return False
+    return not text or any(text in piece.casefold() for piece in _searched(case))
+
+
+def _searched(case: Case) -> list[str]:
+    pieces = [case.id, *case.tags]
+    if case.scenario is not None:
+        pieces += [value for value in case.scenario.values() if isinstance(value, str)]
+    for turn in case.turns:
+        pieces += [turn.query, turn.expected.reference or ""]
+        pieces += [call.name for call in turn.expected.tool_calls or ()]
+    return pieces

@@ -1,0 +1,66 @@
+"""Words for agreement: counts first, then kappa with its interval, then the labels that are missing."""
+
+from __future__ import annotations
+
+from evaldesk.statistics.agreement import Agreement, JudgeSkill
+from evaldesk.wording.words import CI
+
+ENOUGH_LABELS = 50
+ENOUGH_FAILURES = 15
+
+
+def skill_sentence(name: str, skill: JudgeSkill) -> str:
+    """`Response match agrees with the labels 47 times of 50; on failures 8 of 12`."""
+    if not skill.n:
+        return f"{name} has no verdict on a labelled trial"
+    times = "time" if skill.n_agreed == 1 else "times"
+    said = f"{name} agrees with the labels {skill.n_agreed:,} {times} of {skill.n:,}"
+    return f"{said}; on failures {skill.n_bad_failed:,} of {skill.n_bad:,}" if skill.n_bad else said
+
+
+def kappa_words(found: Agreement) -> str:
+    """`kappa 0.55, 95 % CI 0.36 to 0.74`, and when it is not measurable."""
+    if not found.n:
+        return "no labels to compare"
+    if found.kappa is None:
+        return "kappa is not measurable: only one label was used"
+    if found.interval is None:
+        why = "there is no disagreement yet" if found.n == found.n_agreed else "there are too few labels"
+        return f"kappa {_signed(found.kappa)}, without an interval: {why}"
+    low, high = max(found.interval.low, -1.0), min(found.interval.high, 1.0)
+    return f"kappa {_signed(found.kappa)}, {CI} {_signed(low)} to {_signed(high)}"
+
+
+def alpha_sentence(n_labellers: int, n_units: int, alpha: float | None, noun: str = "trial") -> str:
+    """`3 people labelled 12 trials in common: Krippendorff's alpha 0.74, tentative`."""
+    if n_labellers < 2 or not n_units:
+        return ""
+    units = f"1 {noun}" if n_units == 1 else f"{n_units:,} {noun}s"
+    said = f"{n_labellers} people labelled {units} in common"
+    if alpha is None:
+        return f"{said}, all equal: Krippendorff's alpha is not measurable"
+    return f"{said}: Krippendorff's alpha {_signed(alpha)}, {_reliance(alpha)}"
+
+
+def enough_sentence(skill: JudgeSkill) -> str:
+    """The labels that are missing before a metric is reliable; empty with enough labels."""
+    missing = []
+    if skill.n < ENOUGH_LABELS:
+        more = ENOUGH_LABELS - skill.n
+        missing.append("1 more label" if more == 1 else f"{more} more labels")
+    if skill.n_bad < ENOUGH_FAILURES:
+        missing.append(f"{ENOUGH_FAILURES - skill.n_bad} more of failures")
+    if not missing:
+        return ""
+    return f"Too few labels: add {' and '.join(missing)}"
+
+
+def _reliance(alpha: float) -> str:
+    """The customary bounds. (Krippendorff 2004: 0.800 and 0.667)"""
+    if alpha >= 0.8:
+        return "reliable"
+    return "tentative" if alpha >= 0.667 else "too low to rely on the labels"
+
+
+def _signed(value: float) -> str:
+    return f"{round(value, 2) + 0.0:.2f}".replace("-", "−")

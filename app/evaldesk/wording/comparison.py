@@ -1,0 +1,205 @@
+"""Words for two runs compared: the verdict first, then points (1 % of a rate or of a 0-to-1 score), p last."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from evaldesk.statistics.case_comparison import RunChange
+from evaldesk.statistics.comparison import Comparison
+from evaldesk.wording.words import CI, FEW_CASES, counted_words, number_words
+
+
+@dataclass(frozen=True, slots=True)
+class Unit:
+    """How the difference of one quantity is said: what more of it is called, what less, and amounts in words.
+
+    `say` gives amounts without their sign, told apart from one another where they differ; `nouns` follow the number.
+    """
+
+    more: str
+    less: str
+    say: Callable[..., list[str]]
+    nouns: tuple[str, str] = ("", "")
+
+    def amount(self, value: float) -> str:
+        """`17 points`."""
+        said = self.say(value)[0]
+        return f"{said} {self.nouns[0] if said == '1' else self.nouns[1]}".rstrip()
+
+    def way(self, value: float) -> str:
+        """What a difference of that sign is called."""
+        return self.more if value > 0 else self.less
+
+
+def comparison_sentence(comparison: Comparison | None, unit: Unit | None = None) -> str:
+    """`Better by 17 points; 95 % CI 5–29. 12 cases, p 0.027`, or that the runs are not distinguishable.
+
+    In points, 1 % of a rate or of a 0-to-1 score, unless the difference has another unit.
+    """
+    if comparison is None:
+        return "No case has a score in both runs"
+    return f"{difference_words(comparison, unit)}. {basis_words(comparison)}"
+
+
+def basis_words(comparison: Comparison) -> str:
+    """`12 cases, p 0.027`; without p where the test alone says more than test and interval together."""
+    cases = _cases(comparison.n_cases)
+    is_alone = comparison.p < 0.05 and not comparison.is_distinguishable
+    return cases if is_alone else f"{cases}, {p_words(comparison.p)}"
+
+
+def difference_words(comparison: Comparison, unit: Unit | None = None) -> str:
+    """The first half of the sentence: `Better by 17 points; 95 % CI 5–29`."""
+    unit = unit or POINTS
+    difference, interval = comparison.difference, comparison.interval
+    if comparison.is_distinguishable:
+        by = f"{unit.way(difference).capitalize()} by {unit.amount(difference)}"
+        if interval is None:
+            return f"{by} in every case"
+        near, far = unit.say(*sorted((abs(interval.low), abs(interval.high))))
+        return f"{by}; {CI} {near}–{far}"
+    is_moved = abs(difference) > 1e-9
+    apart = f"{unit.amount(difference)} {unit.way(difference)}" if is_moved else "no difference in the mean"
+    if interval is None:
+        return f"Not distinguishable: {apart}"
+    if interval.low > 0 or interval.high < 0:
+        return f"Not distinguishable: {apart}; too few cases moved to tell"
+    return f"Not distinguishable: {apart}; {CI} {_end(interval.low, unit)} to {_end(interval.high, unit)}"
+
+
+def change_sentence(change: RunChange) -> str:
+    """The one answer of a comparison: `Worse by 17 points; 95 % CI 5–29. 12 cases, p 0.027`.
+
+    Where the mean over cases could be chance and single cases could not, these are the answer: `Worse in 2 of 2
+    cases; 41 points worse in the mean, other cases may differ`.
+    """
+    rates = change.rates
+    if rates is None or not change.way or (rates.is_distinguishable and change.way != "mixed"):
+        return comparison_sentence(rates)
+    moved = abs(rates.difference) > 1e-9
+    mean = f"{POINTS.amount(rates.difference)} {POINTS.way(rates.difference)} in the mean" if moved else "the same mean"
+    if change.way == "mixed":
+        found = [f"{word} in {n:,}" for word, n in (("better", change.n_up), ("worse", change.n_down)) if n]
+        return f"Mixed: {', '.join(found)} of {_cases(rates.n_cases)}; {mean}"
+    n = change.n_up or change.n_down
+    said = f"{change.way.capitalize()} in {counted_words(n, rates.n_cases, 'case')}"
+    return f"{said}; {mean}, other cases may differ"
+
+
+def flips_words(change: RunChange) -> str:
+    """`8 fixed, 1 broken, 1 lost its verdict`, or that no verdict changed."""
+    if not change.n_judged:
+        return "No case has a verdict in both runs"
+    counts = [(len(change.named(kind)), kind) for kind in ("fixed", "broken")]
+    lost = len(change.named("lost its verdict"))
+    if not lost and not any(n for n, _ in counts):
+        return "No verdict changed"
+    said = [f"{n:,} {kind}" for n, kind in counts]
+    return ", ".join(said + ([f"{lost:,} lost {_its(lost)} verdict"] if lost else []))
+
+
+def states_words(change: RunChange, most: int = 10) -> list[str]:
+    """A sentence for each state in which cases are not compared, with their names."""
+    said = []
+    lost = tuple(name for name in change.in_state("lost its verdict") if name not in change.named("lost its verdict"))
+    for words, names in (
+        ("edited since, not compared", change.in_state("edited since")),
+        ("lost a reference, not compared", change.in_state("lost its reference")),
+        ("failed before and without a verdict now", lost),
+        (f"gone since {change.name}", change.in_state("gone")),
+        (f"new since {change.name}", change.in_state("new")),
+    ):
+        if names:
+            said.append(f"{len(names):,} {words}: {named_words(names, most)}")
+    return said
+
+
+def named_words(names: Sequence[str], most: int = 10) -> str:
+    """`a, b, and 3 more`."""
+    more = f", and {len(names) - most:,} more" if len(names) > most else ""
+    return ", ".join(names[:most]) + more
+
+
+def stand_out_sentence(change: RunChange) -> str:
+    """`1 of 6 cases changed significantly`; empty where no case did."""
+    n, tested = change.n_up + change.n_down, sum(case.p is not None for case in change.cases)
+    return f"{counted_words(n, tested, 'case')} changed significantly (Benjamini-Hochberg)." if n else ""
+
+
+def pairing_note(compared: Comparison) -> str:
+    """Said where the runs do not have the same cases; else empty."""
+    alone = [(compared.n_only_before, "earlier"), (compared.n_only_after, "later")]
+    said = [f"{n:,} only in the {which} run" for n, which in alone if n]
+    return f"Left out: {', '.join(said)}." if said else ""
+
+
+def gap_sentence(n_cases: int, n_trials: int, gap: float | None) -> str:
+    """`Smallest detectable difference: about 26 points, with 20 cases × 5 trials`; `gap` as `smallest_gap`."""
+    if gap is None:
+        return "Smallest detectable difference: none without cases and trials"
+    cases = _cases(n_cases)
+    trials = "1 trial" if n_trials == 1 else f"{n_trials:,} trials"
+    if gap > 1:
+        return f"Smallest detectable difference: none with {cases} × {trials}; add cases"
+    about = "at best" if n_cases < FEW_CASES else "about"
+    return f"Smallest detectable difference: {about} {points_words(gap)}, with {cases} × {trials}"
+
+
+def points_words(difference: float) -> str:
+    """`17 points` for 0.17 or -0.17, with more digits only below one point."""
+    return POINTS.amount(difference)
+
+
+def p_words(p: float) -> str:
+    """`p 0.027`, two digits that count; `p < 0.001` below that."""
+    if p < 0.001:
+        return "p < 0.001"
+    return f"p {p:.2f}" if p >= 0.1 else f"p {p:.3f}"
+
+
+def _cases(n: int) -> str:
+    return "1 case" if n == 1 else f"{n:,} cases"
+
+
+def _its(n: int) -> str:
+    return "its" if n == 1 else "their"
+
+
+def _end(value: float, unit: Unit) -> str:
+    return f"{unit.say(value)[0]} {unit.way(value)}"
+
+
+def _points(*rates: float) -> list[str]:
+    """Rates as points without sign, with just as many digits that none but 0 reads 0 and no two read the same.
+
+    No rate differs by more than 100 points, though the end of an interval may lie beyond.
+    """
+    rates = tuple(min(abs(rate), 1.0) for rate in rates)
+    for digits in (0, 1, 2):
+        said = [f"{100 * rate:.{digits}f}" for rate in rates]
+        if len(set(said)) == len(said) and all(float(one) for one, rate in zip(said, rates, strict=True) if rate):
+            break
+    return said
+
+
+def _numbers(*values: float) -> list[str]:
+    return [number_words(abs(value)) for value in values]
+
+
+def _durations(*ms: float) -> list[str]:
+    if all(abs(each) < 1000 for each in ms):
+        return [f"{abs(each):.0f} ms" for each in ms]
+    return [f"{abs(each) / 1000:.1f} s" for each in ms]
+
+
+def _dollars(*costs: float) -> list[str]:
+    digits = 2 if all(abs(cost) >= 1 for cost in costs if cost) else 4
+    return [f"${abs(cost):.{digits}f}" for cost in costs]
+
+
+POINTS = Unit("better", "worse", _points, ("point", "points"))
+SCORES = Unit("better", "worse", _numbers)
+FEWER_IS_BETTER = Unit("worse", "better", _numbers)
+MILLISECONDS = Unit("slower", "faster", _durations)
+DOLLARS = Unit("more expensive", "cheaper", _dollars)

@@ -1,0 +1,36 @@
+"""In words: how a conversation ended, how often models were asked again, and how much was recorded or cached."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from evaldesk.model import TrialResult
+from evaldesk.model.transcript import BOUNDS
+
+ENDINGS: Mapping[str, str] = {
+    "user_satisfied": "The simulated user ended the conversation, satisfied.",
+    "user_gave_up": "The simulated user gave up.",
+    "user_out_of_scope": "The simulated user ended the conversation: its plan does not cover this situation.",
+    "user_transferred": "The simulated user ended the conversation after a handover.",
+    "user_cap": "The simulated user reached its message limit.",
+    "user_error": "The simulated user failed; the agent did not.",
+}
+
+NEVER_ANSWERED = "The agent reached its limit of model calls without an answer. Its transcript is scored."
+
+
+def ending_sentence(result: TrialResult | None) -> str:
+    """Empty for a trial with scripted turns and answers of its own, the last of which was given, all at once."""
+    if result is None:
+        return ""
+    said = NEVER_ANSWERED if result.stop_reason in BOUNDS else ENDINGS.get(result.stop_reason, "")
+    n_replayed = sum(usage.is_replayed for usage in result.usages)
+    if n_replayed:
+        share = "All" if n_replayed == len(result.usages) else f"{n_replayed:,} of {len(result.usages):,}"
+        said = f"{said} {share} model calls were answered from a recording or a cache."
+    n_again = sum(max(usage.n_attempts - 1, 0) for usage in result.usages)
+    if n_again:
+        said = (
+            f"{said} Model calls retried {'once' if n_again == 1 else f'{n_again:,} times'}; the log has the reasons."
+        )
+    return said.strip()

@@ -1,0 +1,40 @@
+"""Values as JSON for a person: on one line, or laid out in lines."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import msgspec
+
+from evaldesk.model.json_text import json_line
+
+WIDTH = 72
+STEP = 2
+
+
+def as_json(value: object, indent: int = 2) -> str:
+    """Readable JSON; `indent=0` keeps it on one line."""
+    text = msgspec.json.encode(value)
+    return (msgspec.json.format(text, indent=indent) if indent else msgspec.json.format(text, indent=-1)).decode()
+
+
+def laid_out(value: object, *, width: int = WIDTH) -> str:
+    """`value` as JSON in lines of about WIDTH characters; with `width=0` the outermost level is always opened."""
+    return _laid_out(value, 0, width)
+
+
+def _laid_out(value: object, indent: int, width: int) -> str:
+    line = json_line(value)
+    is_container = isinstance(value, Mapping) or (isinstance(value, Sequence) and not isinstance(value, str))
+    if not is_container or not value or indent + len(line) <= width:
+        return line
+    inner = indent + STEP
+    if isinstance(value, Mapping):
+        items = [f"{json_line(key)}: {_laid_out(item, inner, WIDTH)}" for key, item in value.items()]
+        return _block("{", items, "}", indent)
+    return _block("[", [_laid_out(item, inner, WIDTH) for item in value], "]", indent)  # type: ignore[attr-defined]
+
+
+def _block(start: str, items: Sequence[str], end: str, indent: int) -> str:
+    separator = ",\n" + " " * (indent + STEP)
+    return f"{start}\n{' ' * (indent + STEP)}{separator.join(items)}\n{' ' * indent}{end}"

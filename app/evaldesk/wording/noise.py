@@ -1,0 +1,105 @@
+"""Words for noise, rare failures and judges that err: count first, then the interval, then advice."""
+
+from __future__ import annotations
+
+from math import ceil, floor, log10
+
+from evaldesk.model.interval import Interval
+from evaldesk.statistics.flakiness import RARE_FAILURE, Flakiness, chance_to_see
+from evaldesk.statistics.judge_rate import CorrectedRate
+from evaldesk.statistics.noise import NoiseSplit
+from evaldesk.statistics.pass_k import trials_needed
+from evaldesk.wording.words import CI, NOTHING_SCORED, interval_words, share_words
+
+_AS_GOOD = 0.8
+_HARDLY = 0.25
+
+
+def noise_sentence(split: NoiseSplit | None) -> str:
+    """How the noise is split and whether more trials or more cases would help more; empty where that is unknown."""
+    if split is None:
+        return ""
+    if split.within_share is None:
+        return "No noise seen: every trial of every case scored the same."
+    within = round(100 * split.within_share)
+    return f"Noise: {within} % between trials of a case, {100 - within} % between cases. {_advice(split)}"
+
+
+def flaky_words(n: int, c: int) -> str:
+    """What n scored trials of one case say of its steadiness: `flaky: 3 of 5 passed`."""
+    if n == 0:
+        return "not scored"
+    if n == 1:
+        return "1 trial: flakiness unknown"
+    if 0 < c < n:
+        return f"flaky: {c:,} of {n:,} passed"
+    if c == 0:
+        return f"failed in all {n:,} trials"
+    hidden = 1 - chance_to_see(RARE_FAILURE, n)
+    if hidden < 0.1:
+        return f"stable in {n:,} trials"
+    return f"stable in {n:,} trials (a 10 % failure rate stays unseen in {round(100 * hidden)} % of such runs)"
+
+
+def flakiness_sentence(flakiness: Flakiness) -> str:
+    """`3 of 12 cases are flaky; two trials of a case disagree 8 % of the time`."""
+    if not flakiness.n_known or flakiness.disagreement is None:
+        return "Flakiness unknown: no case has two scored trials"
+    n, known = flakiness.n_flaky, flakiness.n_known
+    said = f"{n:,} of {known:,} {'case is' if known == 1 else 'cases are'} flaky"
+    if n:
+        said += f"; two trials of a case disagree {share_words(flakiness.disagreement)} of the time"
+    return f"{said}; {flakiness.n_unknown:,} unknown, with one trial" if flakiness.n_unknown else said
+
+
+def no_failure_sentence(n: int, bound: float) -> str:
+    """`0 of 30 failed; 95 % upper bound 10 %`; `bound` as `failure_bound`, rounded up so that the promise holds."""
+    if not n:
+        return NOTHING_SCORED
+    digits = max(0, -floor(log10(100 * bound)))
+    most = ceil(100 * bound * 10**digits - 1e-9) / 10**digits
+    return f"0 of {n:,} failed; 95 % upper bound {most:.{digits}f} %"
+
+
+def exact_words(interval: Interval) -> str:
+    """`at least 55 %`: the low end of an exact interval, rounded down so that the promise holds."""
+    return f"at least {floor(100 * interval.low + 1e-9)} %"
+
+
+def stop_sentence(interval: Interval, bar: float) -> str:
+    """Whether a run that is watched may stop, by its anytime interval and the rate that it must reach."""
+    said = f"{100 * bar:.3g} %"
+    if interval.high < bar:
+        return f"Enough to stop: below {said}, {CI} {interval_words(interval)}"
+    if interval.low > bar:
+        return f"Enough to stop: above {said}, {CI} {interval_words(interval)}"
+    return f"Too close to {said} to stop; {CI} {interval_words(interval)}"
+
+
+def corrected_sentence(rate: CorrectedRate | None, name: str = "The judge") -> str:
+    """`The judge says 78 %; corrected about 84 %, 95 % CI 71–95 %`, and when no correction holds."""
+    if rate is None:
+        return f"Not measurable: {name[:1].lower()}{name[1:]} is no better than chance on the labelled answers"
+    said = f"{name} says {share_words(rate.judged)}; corrected about {share_words(rate.corrected)}"
+    if rate.is_clipped:
+        return f"{said}, the limit: its error rates do not fit this run"
+    return f"{said}, {CI} {interval_words(rate.interval)}" if rate.interval else said
+
+
+def g_pass_words(k: int, share: float) -> str:
+    """What G-Pass@k counts: `at least 3 of 4 trials pass`."""
+    needed = trials_needed(k, share)
+    return f"at least {needed:,} of {k:,} trials {'passes' if needed == 1 else 'pass'}"
+
+
+def _advice(split: NoiseSplit) -> str:
+    """Doubling the cases always narrows by the same 29 %; what doubling the trials does is in the split."""
+    now = split.error(split.n_cases, split.n_trials)
+    by_trials = 1 - split.error(split.n_cases, 2 * split.n_trials) / now
+    by_cases = 1 - split.error(2 * split.n_cases, split.n_trials) / now
+    twice = f"Twice the trials would narrow the interval by {share_words(by_trials)}, twice the cases by about"
+    if by_trials >= _AS_GOOD * by_cases:
+        return f"{twice} {share_words(by_cases)}: more trials help about as much as more cases."
+    if by_trials < _HARDLY * by_cases:
+        return f"{twice} {share_words(by_cases)}: more trials hardly help, add cases."
+    return f"{twice} {share_words(by_cases)}: add cases."

@@ -1,0 +1,22 @@
+"""Text of an agent or a file as a terminal and the log of a build can show it."""
+
+from __future__ import annotations
+
+import re
+
+_NOTHING = "\u200b"
+"""A space of no width: it breaks a command, and can hardly be seen."""
+_KEPT = f"\n\t{_NOTHING}"
+_COMMAND = re.compile(r"^([^\S\n]*)(?=::)|(?<=##)(?=\[)", re.MULTILINE)
+"""Where GitHub would read a command: `::` that begins a line, `##[` anywhere. (actions/runner, ActionCommand.cs)"""
+
+
+def printable(text: str) -> str:
+    """Text of an agent or a file without what would steer a terminal, or the build whose log it lands in."""
+    plain = "".join(letter if letter.isprintable() or letter in _KEPT else "�" for letter in text)
+    return _COMMAND.sub(lambda found: f"{found[0]}{_NOTHING}", plain)
+
+
+def in_one_line(text: str) -> str:
+    """Printable text that cannot begin a line of its own."""
+    return " ".join(printable(text).split())

@@ -1,0 +1,144 @@
+"""A trial as plain text, turn by turn: what a test failure, a JUnit file and a terminal say of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from evaldesk.diff.conversation_diff import turn_diffs
+from evaldesk.diff.divergence import first_divergence, moved_words
+from evaldesk.diff.turn_diff import CallRow, TurnDiff
+from evaldesk.model import Case, Expected, JsonObject, Score, TrialResult, TurnRecord
+from evaldesk.model.json_text import json_line, shortened
+from evaldesk.wording.printable import in_one_line, printable
+
+LONGEST_TEXT = 2_000
+_INDENT = "    "
+
+
+def first_words(case: Case, result: TrialResult) -> str:
+    """Why a trial did not pass, on one line: its error, the first divergence, or what its metrics said."""
+    if result.error:
+        said = result.error.message or result.error.kind
+    else:
+        divergence = first_divergence(case, result.transcript, result.scores)
+        said = str(divergence) if divergence else next(_reasons(result.scores), _why_bare(result))
+    return in_one_line(said)
+
+
+def trial_text(case: Case, result: TrialResult, *, is_whole: bool = False) -> str:
+    """Every turn of a trial that did not pass, expected beside actual; with `is_whole` also those that did."""
+    diffs = turn_diffs(case, result.transcript, result.scores)
+    n = len(diffs)
+    lines = [line for index in range(n) for line in _turn_lines(case, result, index, diffs[index], is_whole=is_whole)]
+    whole = [score for score in result.scores if score.turn is None and (n > 1 or not _is_said(score, result.scores))]
+    lines += [f"{score.metric} {_score_words(score)}" for score in whole if is_whole or _is_open(score)]
+    if result.error:
+        lines += [
+            f"error {result.error.kind}: {result.error.message}",
+            *(f"| {line}" for line in result.error.trace.splitlines()),
+        ]
+    return printable("\n".join(" ".join(line.splitlines()) for line in lines))
+
+
+def call_text(name: str, args: JsonObject) -> str:
+    """`roll_die(sides=16)`."""
+    return f"{name}({', '.join(f'{key}={json_line(value)}' for key, value in args.items())})"
+
+
+def _turn_lines(case: Case, result: TrialResult, index: int, diff: TurnDiff, *, is_whole: bool) -> Iterator[str]:
+    turn = case.turns[index] if index < len(case.turns) else None
+    record = result.transcript.turns[index] if index < len(result.transcript.turns) else None
+    scores = [score for score in result.scores if score.turn == index]
+    verdict = _verdict(record, scores)
+    query = turn.query if turn else record.query if record else ""
+    yield f"turn {index + 1} {verdict}: {shortened(query, 120)}"
+    if verdict == "passed" and not is_whole:
+        return
+    expected = turn.expected if turn else Expected()
+    yield from (f"{_INDENT}{line}" for line in _diff_lines(expected, record, diff))
+    for score in scores:
+        if is_whole or _is_open(score):
+            yield f"{_INDENT}{score.metric} {_score_words(score)}"
+
+
+def _diff_lines(expected: Expected, record: TurnRecord | None, diff: TurnDiff) -> Iterator[str]:
+    if record is None:
+        for call in expected.tool_calls or ():
+            yield f"- {call_text(call.name, call.args)}"
+        return
+    yield from map(_call_line, diff.calls)
+    if diff.is_asserted and not diff.calls:
+        yield "no call was expected and none was made"
+    if expected.reference is not None:
+        yield f"expected answer  {_text(expected.reference)}"
+    yield f"actual answer    {_text(record.answer)}"
+    if record.error:
+        yield f"error            {record.error.kind}: {record.error.message}"
+
+
+def _call_line(row: CallRow) -> str:
+    if row.op == "-" and row.expected:
+        return f"- {call_text(row.expected.name, row.expected.args)}   expected, not called"
+    if row.actual is None:
+        wanted = call_text(row.expected.name, row.expected.args) if row.expected else ""
+        return f"> {wanted}   {moved_words(row)}"
+    made = call_text(row.actual.name, row.actual.args)
+    if row.op == "+":
+        return f"+ {made}   called, not expected"
+    if row.op == "moved" or row.expected_turn:
+        return f"> {made}   {moved_words(row)}"
+    if row.op == "~" and row.expected:
+        accepted = f"; accepted: {', '.join(row.because)}" if row.because else ""
+        return f"~ {made}   expected {call_text(row.expected.name, row.expected.args)}{accepted}"
+    return f"= {made}" if row.op else f"  {made}"
+
+
+def _verdict(record: TurnRecord | None, scores: Sequence[Score]) -> str:
+    if record is None:
+        return "never played"
+    if record.error or any(score.error for score in scores):
+        return "errored"
+    judged = [score.passed for score in scores if score.passed is not None]
+    if not judged:
+        return "not judged"
+    return "passed" if all(judged) else "failed"
+
+
+def _score_words(score: Score) -> str:
+    if not score.is_applicable:
+        return f"not applicable: {score.reason}"
+    value = "unscored" if score.value is None else f"{score.value:.2f}"
+    if (
+        score.value is not None
+        and score.threshold is not None
+        and score.value < score.threshold <= round(score.value, 2)
+    ):
+        value = f"<{score.threshold:.2f}"
+    needs = "" if score.threshold is None else f" (needs {score.threshold:.2f})"
+    return f"{value}{needs}" + (f": {score.reason}" if score.reason else "")
+
+
+def _is_said(whole: Score, scores: Sequence[Score]) -> bool:
+    """Whether the only turn has said already what the score of the trial says."""
+    return any(score.turn == 0 and score.metric == whole.metric for score in scores)
+
+
+def _is_open(score: Score) -> bool:
+    """Whether the metric applies and did not pass."""
+    return score.is_applicable and score.passed is not True
+
+
+def _why_bare(result: TrialResult) -> str:
+    """Why a trial of which no score decided anything has no verdict."""
+    is_bare = result.verdict == "unscored" and any(not score.is_applicable for score in result.scores)
+    return "no criterion applies to this case" if is_bare else ""
+
+
+def _reasons(scores: Sequence[Score]) -> Iterator[str]:
+    for score in scores:
+        if score.turn is None and _is_open(score) and (score.threshold is not None or score.error):
+            yield f"{score.metric}: {score.reason or (score.error.message if score.error else 'no value')}"
+
+
+def _text(text: str) -> str:
+    return json_line(text) if len(text) <= LONGEST_TEXT else f"{json_line(text[:LONGEST_TEXT])}…"

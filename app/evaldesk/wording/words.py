@@ -1,0 +1,275 @@
+"""Words for rates and intervals, the same on pages and on the command line: count first, then the interval."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from math import floor, isclose, log10
+
+from evaldesk.model import Conclusion, Counts
+from evaldesk.model.interval import Interval
+from evaldesk.statistics.histogram import Bin
+from evaldesk.statistics.intervals import wilson
+from evaldesk.statistics.pass_k import CaseCounts, CurvePoint
+
+FEW_TRIALS = 5
+FEW_CASES = 10
+CI = "95 % CI"
+TOO_FEW = "too few trials for a rate"
+NOTHING_SCORED = "No scored trials"
+SENTENCES: Mapping[str, tuple[str, ...]] = {
+    "words": (
+        "passed_sentence",
+        "passed_words",
+        "asides_words",
+        "conclusion_words",
+        "doubt_words",
+        "doubt_cell",
+        "live_doubt_words",
+        "interval_words",
+        "share_range",
+        "rate_words",
+        "share_words",
+        "beside_words",
+        "cost_words",
+        "counted_words",
+        "mean_sentence",
+        "bin_words",
+        "basis_sentence",
+        "basis_why",
+        "errors_sentence",
+        "threshold_words",
+        "score_words",
+        "number_words",
+        "undefined_words",
+        "curve_sentence",
+        "curve_note",
+    ),
+    "noise": (
+        "noise_sentence",
+        "flaky_words",
+        "flakiness_sentence",
+        "no_failure_sentence",
+        "exact_words",
+        "stop_sentence",
+        "corrected_sentence",
+        "g_pass_words",
+    ),
+    "comparison": (
+        "comparison_sentence",
+        "difference_words",
+        "basis_words",
+        "change_sentence",
+        "flips_words",
+        "states_words",
+        "named_words",
+        "stand_out_sentence",
+        "pairing_note",
+        "gap_sentence",
+        "points_words",
+        "p_words",
+    ),
+    "agreement": ("skill_sentence", "kappa_words", "alpha_sentence", "enough_sentence"),
+}
+"""Every sentence with a number in it that a page or the command line shows, by module; none is written elsewhere."""
+
+
+def passed_sentence(n_passed: int, n_scored: int, interval: Interval | None) -> str:
+    """`41 of 50 passed; 95 % CI 66–98 %`. Below 5 trials without an interval."""
+    if not n_scored:
+        return NOTHING_SCORED
+    doubt = doubt_words(n_scored, interval)
+    return f"{passed_words(n_passed, n_scored)}; {doubt}" if doubt else passed_words(n_passed, n_scored)
+
+
+def conclusion_words(conclusion: Conclusion) -> str:
+    """`passed`, or `failed` with the first reason."""
+    return f"{conclusion.outcome}: {conclusion.reason}" if conclusion.reason else conclusion.outcome
+
+
+def asides_words(counts: Counts) -> str:
+    """` (2 errored, 1 unscored)`: the trials that neither passed nor failed; empty when there are none."""
+    said = ", ".join(f"{n:,} {word}" for word, n in counts.asides)
+    return f" ({said})" if said else ""
+
+
+def passed_words(n_passed: int, n_scored: int) -> str:
+    """`41 of 50 passed`."""
+    return f"{n_passed:,} of {n_scored:,} passed"
+
+
+def doubt_words(n_scored: int, interval: Interval | None) -> str:
+    """`95 % CI 66–98 %`; empty without an interval, and a reason instead of it below 5 trials."""
+    if not n_scored or interval is None:
+        return ""
+    return f"{CI} {interval_words(interval)}" if n_scored >= FEW_TRIALS else TOO_FEW
+
+
+def doubt_cell(n_scored: int, interval: Interval | None) -> str:
+    """`66–98 %`: `doubt_words` in a column that is called `95 % CI`."""
+    return doubt_words(n_scored, interval).removeprefix(f"{CI} ")
+
+
+def live_doubt_words(n_scored: int, interval: Interval | None) -> str:
+    """`95 % CI 71–98 %, anytime-valid`: an interval that holds at every moment of a run."""
+    doubt = doubt_words(n_scored, interval)
+    return f"{doubt}, anytime-valid" if doubt.startswith(CI) else doubt
+
+
+def rate_words(rate: float, interval: Interval) -> str:
+    """`80 %, 95 % CI 63–91 %`, for a rate that is drawn."""
+    return f"{share_words(rate)}, {CI} {interval_words(interval)}"
+
+
+def share_words(rate: float) -> str:
+    """`8 %`, with more digits only where it would read as none or all: `0.2 %`, `99.6 %`."""
+    for digits in range(17):
+        said = f"{100 * rate:.{digits}f}"
+        if float(said) not in (0, 100) or rate in (0, 1):
+            break
+    return f"{said} %"
+
+
+def beside_words(value: float, bound: float) -> str:
+    """`0.8`: three digits that count, more where the value would seem to lie elsewhere of `bound` than it does."""
+    if isclose(value, bound, abs_tol=1e-9):
+        value = bound
+    for digits in range(3, 17):
+        said = f"{value:.{digits}g}"
+        if (float(said) < bound, float(said) > bound) == (value < bound, value > bound):
+            break
+    return said
+
+
+def cost_words(cost: float) -> str:
+    """`$0.0123`, `$0.50`, `$1,204.50`, `$0`; a sum too small for four places has as many as it needs."""
+    if not cost:
+        return "$0"
+    is_in_cents = cost >= 1 or (cost >= 0.01 and round(cost, 4) == round(cost, 2))
+    return f"${cost:,.{2 if is_in_cents else max(4, 1 - floor(log10(cost)))}f}"
+
+
+def counted_words(n: int, n_all: int, noun: str) -> str:
+    """`1 of 3 cases`, `1 of 1 case`."""
+    return f"{n:,} of {n_all:,} {noun}{'' if n_all == 1 else 's'}"
+
+
+def interval_words(interval: Interval) -> str:
+    """`66–98 %`, with more digits only where both ends would read the same."""
+    for digits in (0, 1, 2):
+        low, high = f"{100 * interval.low:.{digits}f}", f"{100 * interval.high:.{digits}f}"
+        if low != high:
+            return f"{low}–{high} %"
+    return f"{low} %"
+
+
+def share_range(interval: Interval | None) -> str:
+    """`0.66–0.98`, for a number that is shown as 0 to 1; empty without an interval."""
+    return f"{interval.low:.2f}–{interval.high:.2f}" if interval else ""
+
+
+def mean_sentence(mean: float, interval: Interval | None, n: int, n_keeping: int | None, needs: str) -> str:
+    """`Mean 0.94 of 57; 95 % CI 0.89–0.99. 54 of 57 are at least 0.50.`; `n_keeping` None where it only informs."""
+    could = f"; {CI} {number_words(interval.low)}–{number_words(interval.high)}" if interval else ""
+    kept = "" if n_keeping is None else f" {n_keeping:,} of {n:,} {'is' if n_keeping == 1 else 'are'} {needs}."
+    return f"Mean {number_words(mean)} of {n:,}{could}.{kept}"
+
+
+def bin_words(found: Bin, *, is_last: bool) -> str:
+    """`0.80 to below 0.90`, `0.90 to 1.00` for the last bin, `3` for a single whole number."""
+    if found.low == found.high:
+        return f"{found.low:g}"
+    return f"{number_words(found.low)} to {'' if is_last else 'below '}{number_words(found.high)}"
+
+
+def basis_sentence(counts: Sequence[CaseCounts], interval: Interval | None) -> str:
+    """`Interval over 20 cases, clustered by case.`; empty without an interval."""
+    n_cases, n, _ = _scored(counts)
+    if not n or interval is None:
+        return ""
+    if n < FEW_TRIALS:
+        return f"A rate needs {FEW_TRIALS} scored trials."
+    if n_cases == 1:
+        return f"Interval over {n:,} trials of one case; it says nothing about other cases."
+    rough = f" Rough: fewer than {FEW_CASES} cases." if n_cases < FEW_CASES else ""
+    if n == n_cases:
+        return f"Interval over {n_cases:,} cases, one trial each.{rough}"
+    return f"Interval over {n_cases:,} cases, clustered by case.{rough}"
+
+
+def basis_why(counts: Sequence[CaseCounts], interval: Interval | None) -> str:
+    """Why the interval is wider than that of as many independent trials; empty where it is not."""
+    n_cases, n, n_passed = _scored(counts)
+    if interval is None or n < FEW_TRIALS or n_cases in (1, n):
+        return ""
+    independent = wilson(n_passed, n)
+    if independent.high - independent.low >= interval.high - interval.low:
+        return ""
+    return (
+        f"{n:,} independent trials would give {interval_words(independent)}. "
+        "Trials of the same case are correlated, so more cases narrow the interval more than more trials."
+    )
+
+
+def _scored(counts: Sequence[CaseCounts]) -> tuple[int, int, int]:
+    """The cases with scored trials, their scored and their passed trials."""
+    rows = [row for row in counts if row[0] > 0 and row[2] > 0]
+    return sum(row[2] for row in rows), sum(row[0] * row[2] for row in rows), sum(row[1] * row[2] for row in rows)
+
+
+def errors_sentence(n_passed: int, n_scored: int, n_errored: int, errors_are_failures: bool) -> str:
+    """How errors enter the number, and what it would be the other way round; empty without errors.
+
+    `n_scored` is the denominator of the number shown.
+    """
+    if not n_errored:
+        return ""
+    if errors_are_failures:
+        return f"Errors count as failures. Without them: {n_passed:,} of {n_scored - n_errored:,}."
+    return f"Errors do not count as failures. With them: {n_passed:,} of {n_scored + n_errored:,}."
+
+
+def threshold_words(threshold: float | None, *, is_higher_better: bool = True) -> str:
+    """`at least 0.80`, or `at most 3.00` where less is better; `no threshold` without one."""
+    if threshold is None:
+        return "no threshold"
+    return f"{'at least' if is_higher_better else 'at most'} {number_words(threshold)}"
+
+
+def score_words(value: float, threshold: float | None, *, is_higher_better: bool = True) -> str:
+    """The value with two digits; one that misses its threshold never reads as if it kept to it: `<0.80`, `>3.00`."""
+    said = number_words(value)
+    if threshold is None or said != number_words(threshold):
+        return said
+    if is_higher_better:
+        return f"<{said}" if value < threshold else said
+    return f">{said}" if value > threshold else said
+
+
+def number_words(value: float) -> str:
+    """Two digits after the point, none from 100 on: `0.80`, `3.00`, `1,204`."""
+    return f"{value:,.0f}" if abs(value) >= 99.995 else f"{value:.2f}"
+
+
+def undefined_words(k: int, n: int) -> str:
+    """Why pass@k and pass^k are undefined for a case with n scored trials."""
+    if n == 0:
+        return "No trial of this case was scored."
+    return f"pass@{k} needs {k} scored trials; this case has {n}."
+
+
+def curve_sentence(points: Sequence[CurvePoint]) -> str:
+    """`pass@k goes from 0.80 to 1.00, pass^k from 0.80 to 0.43 at k 5`; empty with fewer than two points."""
+    if len(points) < 2 or points[0].pass_at_k is None or points[0].pass_hat_k is None:
+        return ""
+    first, last = points[0], points[-1]
+    at_k = f"pass@k goes from {first.pass_at_k:.2f} to {last.pass_at_k or 0:.2f}"
+    return f"{at_k}, pass^k from {first.pass_hat_k:.2f} to {last.pass_hat_k or 0:.2f} at k {last.k}"
+
+
+def curve_note(n_cases: int, n_all_cases: int, k: int, *, is_live: bool = False) -> str:
+    """Said under points of the curves that rest on fewer cases than the run has; else empty."""
+    if n_cases >= n_all_cases:
+        return ""
+    ending = "these rows may change." if is_live else "the others are left out of these rows."
+    said = f"{counted_words(n_cases, n_all_cases, 'case')} {'has' if n_cases == 1 else 'have'}"
+    return f"{said} {k} scored {'trial' if k == 1 else 'trials'}; {ending}"

@@ -1,0 +1,88 @@
+"""The double of LiteLLM: the scripted model says the same through it as through LiteLLM itself."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from tests.litellm_double import with_litellm_double
+
+from evaldesk.errors import ModelError
+from evaldesk.llm import ModelCall, Patience, complete
+from evaldesk.model import JsonObject
+
+CHECKOUT = Path(__file__).resolve().parents[2]
+MODELS = ("demo/dice?mistakes=1&delay_ms=0", "demo/dice?mistakes=0&delay_ms=0", "demo/trips?delay_ms=0", "demo/nothing")
+TOOLS: list[JsonObject] = [
+    {"type": "function", "function": {"name": name, "parameters": {"type": "object", "properties": {}}}}
+    for name in ("roll_die", "check_prime")
+]
+ASKED: JsonObject = {"role": "user", "content": "Roll two dice, d6 and d8."}
+ROLLED: list[JsonObject] = [
+    ASKED,
+    {
+        "role": "assistant",
+        "content": None,
+        "tool_calls": [
+            {"id": "call_1_0", "type": "function", "function": {"name": "roll_die", "arguments": '{"sides": 6}'}}
+        ],
+    },
+    {"role": "tool", "tool_call_id": "call_1_0", "content": "4"},
+]
+QUICK = Patience(n_attempts=2, first_wait_s=0.001)
+CALLS = [
+    ModelCall(model, messages, TOOLS, seed=seed)
+    for model in MODELS
+    for messages in ([ASKED], ROLLED, [{"role": "user", "content": "Hi, who are you?"}])
+    for seed in range(12 if "=1" in model else 2)
+]
+
+
+async def answers() -> list[Any]:
+    """Every call, whole and streamed: the reply and its pieces, or the error."""
+    found: list[Any] = []
+    for call in CALLS:
+        for is_streamed in (False, True):
+            pieces: list[str] = []
+            try:
+                reply = await complete(call, pieces.append if is_streamed else None, patience=QUICK)
+            except ModelError as error:
+                found.append(["error", str(error)])
+                continue
+            calls = [[each.id, each.name, each.arguments] for each in reply.tool_calls]
+            usage = [reply.usage.tokens_in, reply.usage.tokens_out, reply.usage.cost, reply.usage.n_attempts]
+            found.append([reply.text, calls, usage, reply.finish_reason, pieces])
+    return found
+
+
+PROGRAM = """
+import asyncio, json, sys
+from tests.agents.test_litellm_double import answers
+found = asyncio.run(answers())
+json.dump([sys.modules["litellm"].__file__, found], sys.stdout)
+"""
+
+
+def test_the_scripted_model_says_the_same_through_both() -> None:
+    environment = with_litellm_double(os.environ)
+
+    said = subprocess.run(
+        [sys.executable, "-c", PROGRAM], env=environment, cwd=CHECKOUT, capture_output=True, text=True, check=False
+    )
+
+    assert said.returncode == 0, said.stderr
+    module, through_double = json.loads(said.stdout)
+    through_litellm = json.loads(json.dumps(asyncio.run(answers())))
+    assert "litellm_double" in module
+    assert through_double == through_litellm
+    kinds = [each[0] == "error" for each in through_litellm]
+    assert any(kinds)
+    assert not all(kinds)
+    assert any("overloaded" in each[1] for each in through_litellm if each[0] == "error")
+    assert any(each[1] for each in through_litellm if each[0] != "error")
+    assert any(each[4] for each in through_litellm if each[0] != "error")

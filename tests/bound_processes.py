@@ -1,0 +1,18 @@
+"""Processes that end with the tests that started them, also where these are killed before they can clean up."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+
+_BOUND = """
+import ctypes, os, signal, sys
+if sys.platform == "linux":
+    ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG, which outlives exec
+os.execv(sys.executable, [sys.executable, *sys.argv[1:]])
+"""
+
+
+def bound_python(*arguments: str) -> Sequence[str]:
+    """A command that runs Python with `arguments`, and is killed by the kernel when its parent is gone."""
+    return (sys.executable, "-I", "-S", "-c", _BOUND, *arguments)

@@ -1,0 +1,225 @@
+"""`--baseline`: every case of an earlier run is found again by eval set, id and content, and its fate is told."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from evaldesk.desk.runs.gates import CaseNumbers, Ending, RunNumbers, conclude
+from evaldesk.desk.runs.rescoring import plan_rescoring
+from evaldesk.errors import UsageError
+from evaldesk.model import Counts, Criterion, Gates
+from evaldesk.model.case_key import CaseKey
+from evaldesk.statistics.case_comparison import PlayedCase, compare_cases
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.cli.conftest import Place
+
+
+SAYS = {"one": "one", "two": "two"}
+
+
+def states(path: Path) -> dict[str, str]:
+    """The state of each case since the baseline, as the results tell it."""
+    told: dict[str, Any] = json.loads(path.read_text())
+    return {f"{case['evalset']}:{case['case_id']}": case["state"] for case in told["baseline"]["cases"]}
+
+
+def test_two_eval_sets_may_share_case_ids_and_a_regression_in_either_is_found(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    alpha, beta = place.evalset("alpha", {"one": "one"}), place.evalset("beta", {"two": "two"})
+    place.eval(alpha, beta, "-o", "base.json")
+    monkeypatch.setenv("ECHO_WRONG", "one")
+
+    result = place.eval(alpha, beta, "--baseline", "base.json", "-o", "now.json", "--summary", "now.md")
+
+    assert result.exit_code == 1, result.output
+    assert "1 of 2 cases regressed against base.json, 0 allowed" in result.output
+    assert "Regressed: alpha:case_1\n" in result.output
+    assert "- `alpha:case_1` turn 1" in (place.folder / "now.md").read_text()
+    assert states(place.folder / "now.json") == {"alpha:case_1": "same", "beta:case_1": "same"}
+
+
+def test_what_was_edited_is_said_and_not_compared(place: Place) -> None:
+    path = place.evalset("first", SAYS)
+    place.eval(path)
+    place.evalset("first", {"one": "one", "two": "another answer"})
+
+    result = place.eval(path, "--baseline", 1, "-o", "now.json")
+
+    assert "0 of 1 case regressed against run 1" in result.output
+    assert "1 edited since, not compared: case_2" in result.output
+    assert states(place.folder / "now.json") == {"first:case_1": "same", "first:case_2": "edited since"}
+
+
+def test_a_case_that_lost_its_reference_is_named_and_a_lost_verdict_is_a_regression(place: Place) -> None:
+    path = place.evalset("first", SAYS)
+    place.eval(path)
+    told = json.loads(path.read_text())
+    del told["eval_cases"][1]["conversation"][0]["final_response"]
+    path.write_text(json.dumps(told))
+
+    result = place.eval(path, "--baseline", 1, "-o", "now.json")
+
+    assert states(place.folder / "now.json")["first:case_2"] == "lost its reference"
+    assert "Regressed: case_2 (no verdict now)" in result.output
+    assert result.exit_code != 0
+
+
+def test_a_case_that_passed_and_has_no_verdict_now_is_a_regression(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = place.evalset("first", SAYS)
+    place.eval(path)
+    monkeypatch.setenv("ECHO_RAISE", "two")
+
+    result = place.eval(path, "--baseline", 1, "--max-error-rate", "1", "-o", "now.json")
+
+    assert "1 of 2 cases regressed against run 1, 0 allowed. 0 fixed, 0 broken, 1 lost its verdict" in result.output
+    assert states(place.folder / "now.json")["first:case_2"] == "lost its verdict"
+    assert result.exit_code == 1
+
+
+def test_cases_that_are_gone_and_new_are_named(place: Place) -> None:
+    path = place.evalset("first", SAYS)
+    place.eval(path)
+    told = json.loads(path.read_text())
+    told["eval_cases"][1]["eval_id"] = "renamed"
+    path.write_text(json.dumps(told))
+
+    result = place.eval(path, "--baseline", 1, "-o", "now.json")
+
+    assert "1 gone since run 1: case_2. 1 new since run 1: renamed" in result.output
+    assert sorted(states(place.folder / "now.json").values()) == ["gone", "new", "same"]
+
+
+def test_a_baseline_of_another_eval_set_holds_nothing_back_and_does_not_hold(place: Place) -> None:
+    place.eval(place.evalset("first", SAYS))
+
+    result = place.eval(place.evalset("second", SAYS), "--baseline", 1)
+
+    assert "No case has a verdict in both runs" in result.output
+    assert result.exit_code == 3
+
+
+def test_a_baseline_of_the_first_version_is_still_read(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = place.evalset("first", SAYS)
+    case = {"n_failed": 0, "n_errored": 0, "n_unscored": 0}
+    passed, failed = {"is_passed": True, "n_passed": 3, "pass_rate": 1.0}, {"is_passed": False, "n_passed": 0}
+    cases = [
+        case | passed | {"case_id": "case_1"},
+        case | failed | {"case_id": "case_2", "n_failed": 3, "pass_rate": 0.0},
+    ]
+    run = {"run_id": 4, "evalset_id": "first-0123abcd", "n": 3, "cases": cases}
+    (place.folder / "old.json").write_text(json.dumps({"evaldesk_version": "0.1", "runs": [run]}))
+    monkeypatch.setenv("ECHO_WRONG", "one")
+
+    result = place.eval(path, "--baseline", "old.json")
+
+    assert "1 of 2 cases regressed against old.json, 0 allowed. 1 fixed, 1 broken" in result.output
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ('{"version": 3, "runs": []}', "version 3 is not known, versions 1 to 2 are"),
+        ('{"version": 2, "runs": [{"cases": [{"case_id": "one"}]}]}', "this holds no runs"),
+        ("[]", "this holds no runs"),
+        ("{", "this is not JSON"),
+    ],
+)
+def test_a_file_that_is_no_baseline_is_refused_before_the_start(place: Place, text: str, said: str) -> None:
+    (place.folder / "odd.json").write_text(text)
+
+    result = place.eval(place.evalset("first", SAYS), "--baseline", "odd.json")
+
+    assert isinstance(result.exception, UsageError)
+    assert said in str(result.exception)
+    with place.store() as store:
+        assert store.runs.list() == []
+
+
+def conclusion_of(place: Place, run_id: int) -> tuple[str, list[dict[str, Any]]]:
+    """What `run info` concludes of a run, and its gates."""
+    told: dict[str, Any] = json.loads(place.run("run", "info", run_id, "--json").output)["data"]["results"]
+    return told["outcome"], told["gates"]
+
+
+def test_the_baseline_is_frozen_with_the_run_so_that_every_page_has_the_answer_of_the_command(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = place.evalset("first", SAYS)
+    place.eval(path, "-o", "base.json")
+    place.eval(path, "--baseline", "base.json", "-o", "same.json")
+    monkeypatch.setenv("ECHO_WRONG", "one")
+    place.eval(path, "--baseline", "base.json", "-o", "worse.json")
+
+    (place.folder / "base.json").unlink()
+
+    for run_id, name, outcome in ((2, "same", "passed"), (3, "worse", "failed")):
+        told = json.loads((place.folder / f"{name}.json").read_text())
+        assert conclusion_of(place, run_id) == (outcome, told["gates"]) == (told["outcome"], told["gates"])
+
+
+def test_each_run_of_a_command_is_compared_with_its_own_eval_set(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    alpha, beta = place.evalset("alpha", {"one": "one"}), place.evalset("beta", {"two": "two"})
+    (place.folder / "again").mkdir()
+    again = place.evalset("again/alpha", {"three": "three"})
+    place.eval(alpha, beta, again, "-o", "base.json")
+    monkeypatch.setenv("ECHO_WRONG", "three")
+
+    place.eval(alpha, beta, again, "--baseline", "base.json")
+
+    assert [conclusion_of(place, run_id)[0] for run_id in (4, 5, 6)] == ["passed", "passed", "failed"]
+    assert conclusion_of(place, 4)[1][0]["sentence"].startswith("0 of 1 case regressed against base.json")
+    assert "gone" not in conclusion_of(place, 4)[1][0]["sentence"]
+
+
+def test_a_run_that_is_scored_again_keeps_its_baseline(place: Place) -> None:
+    path = place.evalset("first", SAYS)
+    place.eval(path)
+    place.eval(path, "--baseline", 1)
+
+    with place.store() as store:
+        plan = plan_rescoring(store.runs, 2, [Criterion("response_match_score", 0.5)])
+
+        assert plan.baseline == store.runs.baseline(2)
+        assert plan.baseline is not None
+        assert plan.baseline.name == "run 1"
+
+
+def test_a_case_that_was_not_played_is_no_regression() -> None:
+    before, after = PlayedCase(CaseKey("set", "a"), "pp"), PlayedCase(CaseKey("set", "a"), "..")
+    numbers = RunNumbers.of_cases([CaseNumbers("a", Counts(2))], endings=[Ending("stopped", "The cost is too high.")])
+
+    (gate, *_) = conclude(Gates(max_regressions=0), numbers, compare_cases("run 1", [before], [after])).gates
+
+    assert (gate.answer, gate.names) == ("undecided", ())
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        ("--min-pass-rate", "0.5"),
+        ("--min-case-pass-rate", "0"),
+        ("--pass-at", "1=0.5"),
+        ("--max-error-rate", "0.5"),
+        ("--min-scored", "3"),
+    ],
+    ids=" ".join,
+)
+def test_a_gate_of_the_command_is_stored_with_the_run(
+    place: Place, asked: tuple[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ECHO_WRONG", "one")
+
+    place.eval(place.evalset("first", SAYS), *asked, "-o", "now.json")
+
+    told = json.loads((place.folder / "now.json").read_text())
+    assert asked[0] in [each["name"].partition(" ")[0] for each in told["gates"]]
+    assert conclusion_of(place, 1) == (told["outcome"], told["gates"])

@@ -1,0 +1,341 @@
+"""Every writer shows the same conclusion of a run, for every combination of outcomes, with and without each gate."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Iterator
+from contextlib import redirect_stderr, redirect_stdout
+from dataclasses import dataclass, replace
+from itertools import product
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+from xml.etree import ElementTree as ET
+
+import pytest
+
+from evaldesk.cli.eval.osmosis_results import osmosis_json
+from evaldesk.cli.eval.outcome import end, nothing_more
+from evaldesk.cli.eval.playing import Played
+from evaldesk.cli.eval.request import EvalRequest, Job
+from evaldesk.desk.desk import Desk
+from evaldesk.desk.runs.numbers import played_cases, read_conclusion, read_outcome, read_result
+from evaldesk.desk.runs.plan import RunOptions
+from evaldesk.desk.runs.run_result import CaseResult, RunResult
+from evaldesk.model import (
+    EXIT_CODES,
+    AgentRef,
+    Case,
+    ErrorRecord,
+    EvalSet,
+    Gates,
+    RunConfig,
+    RunStatus,
+    TrialResult,
+    Turn,
+)
+from evaldesk.model.score import VERDICTS
+from evaldesk.model.stored import RunSummary
+from evaldesk.pages.home import home
+from evaldesk.pages.reports.markdown import TITLES
+from evaldesk.pages.run import read_run
+from evaldesk.pages.run_listing import run_line
+from evaldesk.pages.run_view import RunQuery
+from evaldesk.run_options import Asked
+from evaldesk.statistics.case_comparison import Baseline
+from evaldesk.store import Store
+from evaldesk.testing.pytest_items import CaseFailedError, EvalCaseItem
+
+AGENT = AgentRef("agent", "agent:agent")
+CASE = Case("a", (Turn("hi"),))
+NO_GATE = "no gate"
+OPENHANDS = "as OpenHands, without a gate"
+REGRESSIONS = "--max-regressions"
+ASKED: dict[str, dict[str, Any]] = {
+    NO_GATE: {},
+    "--min-pass-rate": {"min_pass_rate": 0.5},
+    "--min-case-pass-rate": {"min_case_pass_rate": 0.5},
+    "--pass-at": {"pass_at": ((1, 0.5),)},
+    "--pass-hat": {"pass_hat": ((1, 0.5),)},
+    "--min-scored": {"min_scored": 2},
+    "--max-error-rate": {"max_error_rate": 0.5},
+    "--max-unscored-rate": {"max_unscored_rate": 0.5},
+    "--max-cost": {"max_cost": 1.0},
+    OPENHANDS: {"benchmark": "bench:process_instance"},
+    REGRESSIONS: {"max_regressions": 0, "baseline": "1"},
+}
+"""One request for each gate."""
+Ended = tuple[int, int, int, int, int]
+COMBINATIONS: list[Ended] = [cast("Ended", each) for each in product((0, 1), repeat=5) if any(each)]
+"""Passed, failed, errored, unscored, unplayed: how many trials of the one case ended so."""
+
+
+@dataclass(frozen=True)
+class Told:
+    """What `evaldesk eval` wrote of a run, and the code it ended with."""
+
+    code: int
+    text: str
+    value: dict[str, Any]
+    junit: ET.Element
+    markdown: str
+
+
+def trials(run_id: int, ended: Ended) -> list[TrialResult]:
+    verdicts = [verdict for verdict, n in zip(VERDICTS, ended[:4], strict=True) for _ in range(n)]
+    return [
+        TrialResult(
+            run_id,
+            0,
+            index,
+            "errored" if verdict == "errored" else "finished",
+            verdict,
+            error=ErrorRecord("agent_raised", "no") if verdict == "errored" else None,
+        )
+        for index, verdict in enumerate(verdicts)
+    ]
+
+
+def stored(
+    store: Store,
+    ended: Ended,
+    status: RunStatus = "finished",
+    gate: str = NO_GATE,
+    baseline: Baseline | None = None,
+    **asked: Any,
+) -> RunSummary:
+    """A run of one case whose trials ended so."""
+    gates = EvalRequest((), Asked(n=sum(ended)), **(asked or ASKED[gate])).gates
+    config = RunConfig(AGENT, "set", n=sum(ended), gates=gates)
+    run_id = store.runs.create(config, [CASE], baseline=baseline if gate == REGRESSIONS else None)
+    store.runs.record(trials(run_id, ended))
+    store.runs.set_status(run_id, status, "The model refused for good." if status == "failed" else "")
+    return store.runs.summary(run_id)
+
+
+def told(
+    store: Store, run: RunSummary, folder: Path, gate: str = NO_GATE, baseline: Baseline | None = None, **asked: Any
+) -> Told:
+    """What the command writes at the end of the run."""
+    files = {name: str(folder / name) for name in ("out.json", "junit.xml", "summary.md")}
+    request = EvalRequest(
+        (),
+        Asked(n=run.config.n),
+        outputs=(files["out.json"],),
+        junit=files["junit.xml"],
+        summary=files["summary.md"],
+        annotations=True,
+        quiet=True,
+        **(asked or ASKED[gate]),
+    )
+    (folder / "set.jsonl").touch()
+    job = Job(AGENT, EvalSet("set", cases=(CASE,)), folder / "set.jsonl", RunOptions())
+    desk = cast("Desk", SimpleNamespace(store=store))
+    text = io.StringIO()
+    with redirect_stdout(text), redirect_stderr(io.StringIO()):
+        against = baseline if gate == REGRESSIONS else None
+        code = end(desk, request, [Played(job, run)], [], against, nothing_more)
+    return Told(
+        code,
+        text.getvalue(),
+        json.loads(Path(files["out.json"]).read_text()),
+        ET.parse(files["junit.xml"]).getroot(),  # noqa: S314 - our own file
+        Path(files["summary.md"]).read_text(),
+    )
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
+    with Store.open(tmp_path_factory.mktemp("store") / "evaldesk.db") as opened:
+        yield opened
+
+
+@pytest.fixture(scope="module")
+def baseline(store: Store) -> Baseline:
+    """A run in which the case passed."""
+    return Baseline("run 1", played_cases(store.runs, [stored(store, (1, 0, 0, 0, 0), "finished")]))
+
+
+def statuses(ended: Ended, gate: str) -> tuple[RunStatus, ...]:
+    """How a run can end whose trials ended so."""
+    if not ended[4]:
+        return ("finished",)
+    return ("stopped", "failed") if gate == NO_GATE else ("stopped",)
+
+
+@pytest.mark.parametrize("gate", ASKED)
+def test_every_writer_shows_the_same_conclusion(gate: str, store: Store, baseline: Baseline, tmp_path: Path) -> None:
+    for ended in COMBINATIONS:
+        for status in statuses(ended, gate):
+            run = stored(store, ended, status, gate, baseline)
+
+            found = told(store, run, tmp_path, gate, baseline)
+
+            outcome = found.value["outcome"]
+            at = (ended, status, outcome)
+            is_passed = outcome == "passed"
+            assert EXIT_CODES[outcome] == found.code, at
+            assert found.value["is_held"] == is_passed, at
+            assert bool(found.value["reasons"]) != is_passed, at
+            assert f"## {TITLES[outcome]}" in found.markdown, at
+            assert ([found.junit.get(key) for key in ("failures", "errors")] == ["0", "0"]) == is_passed, at
+            last = next(line for line in reversed(found.text.splitlines()) if not line.startswith("::"))
+            assert last.startswith(outcome.capitalize()) != is_passed, at
+            assert ("::error" in found.text) != is_passed, at
+            if is_passed:
+                passed, _, errored, unscored, unplayed = ended
+                assert passed or gate == OPENHANDS, at
+                assert not unplayed, at
+                assert not errored or gate == "--max-error-rate", at
+                assert not unscored or gate in ("--max-unscored-rate", OPENHANDS), at
+            assert_pages_agree(store, run, outcome)
+            if gate == NO_GATE:
+                assert osmosis_outcome(store, run, found, tmp_path) == outcome, at
+
+
+def assert_pages_agree(store: Store, run: RunSummary, outcome: str) -> None:
+    """The pages, `run list`, `run submit --follow`, `run info` and `evaluate()`."""
+    page = read_run(store.runs, run.id, RunQuery())
+    line = run_line(store.runs, run)
+    newest = home(store, [], []).runs[0]
+    result = read_result(store, run.id)
+    assert page.conclusion is not None
+    outcomes = {
+        page.conclusion.outcome,
+        line.conclusion.partition(":")[0],
+        newest.conclusion.partition(":")[0],
+        result.conclusion.outcome,
+        read_conclusion(store.runs, run).outcome,
+        read_outcome(store.runs, run),
+    }
+    assert outcomes == {outcome}, (run.counts, outcome)
+    if run.status == "finished":
+        assert line.status_word == page.status_word == page.conclusion.outcome
+
+
+def osmosis_outcome(store: Store, run: RunSummary, found: Told, folder: Path) -> str:
+    job = Job(AGENT, EvalSet("set", cases=(CASE,)), folder / "set.jsonl", RunOptions())
+    conclusion = read_result(store, run.id).conclusion
+    whole = json.loads(osmosis_json(store, [Played(job, run)], conclusion))
+    assert whole["evaldesk"]["conclusion"]["gates"] == found.value["gates"]
+    return str(whole["evaldesk"]["conclusion"]["outcome"])
+
+
+def item_failure(result: CaseResult, gates: Gates) -> str:
+    """What a pytest item says when it fails; empty when it passes."""
+    item = SimpleNamespace(
+        case=CASE,
+        options=RunOptions(),
+        user_properties=[],
+        _check=lambda: None,
+        collecting=SimpleNamespace(gates=gates, case_player=SimpleNamespace(play=lambda *_: result)),
+    )
+    try:
+        EvalCaseItem.runtest(cast("EvalCaseItem", item))
+    except CaseFailedError as error:
+        return str(error)
+    return ""
+
+
+@pytest.mark.parametrize("gate", [NO_GATE, "--min-pass-rate", "--min-scored", "--max-unscored-rate"])
+def test_a_pytest_item_passes_exactly_when_its_case_does(gate: str) -> None:
+    for ended in COMBINATIONS:
+        given = replace(
+            EvalRequest((), Asked(n=5), **ASKED[gate]).gates, min_pass_rate=ASKED[gate].get("min_pass_rate", 1.0)
+        )
+        result = CaseResult(CASE, tuple(trials(1, ended)), sum(ended))
+        whole = RunResult(1, RunConfig(AGENT, "set", n=sum(ended), gates=given), (result,))
+        said = item_failure(result, given)
+
+        assert (not said) == whole.conclusion.is_passed, (ended, whole.conclusion)
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [{"min_pass_rate": 0.9}, {"pass_at": ((1, 0.9),)}, {"pass_hat": ((1, 0.9),)}, {"min_case_pass_rate": 0.9}],
+    ids=str,
+)
+def test_one_scored_trial_of_ten_is_no_pass_rate(asked: dict[str, Any], store: Store, tmp_path: Path) -> None:
+    found = told(store, stored(store, (1, 0, 0, 9, 0), **asked), tmp_path, **asked)
+    tolerated: dict[str, Any] = {**asked, "max_unscored_rate": 0.9}
+    allowed = told(store, stored(store, (1, 0, 0, 9, 0), **tolerated), tmp_path, **tolerated)
+    wanted: dict[str, Any] = {**tolerated, "min_scored": 2}
+    refused = told(store, stored(store, (1, 0, 0, 9, 0), **wanted), tmp_path, **wanted)
+
+    assert (found.code, found.value["outcome"]) == (3, "undecided")
+    assert "--max-unscored-rate: 9 of 10 trials unscored (90 %), more than the tolerated 0" in found.text
+    assert (allowed.code, allowed.value["outcome"]) == (0, "passed")
+    assert (refused.code, refused.value["reasons"][0]) == (
+        3,
+        "--min-scored: 1 of 10 trials scored, 2 must be (9 unscored)",
+    )
+
+
+def test_a_pytest_item_of_which_four_of_five_trials_are_unscored_does_not_pass() -> None:
+    gates = EvalRequest((), min_pass_rate=1.0).gates
+    result = CaseResult(CASE, tuple(trials(1, (1, 0, 0, 4, 0))), 5)
+
+    said = item_failure(result, gates)
+
+    assert said.startswith("1 of 1 scored trials passed, 100% must (4 unscored)")
+    assert "4 of 5 trials unscored (80 %), more than the tolerated 0" in said
+    assert item_failure(result, replace(gates, max_unscored_rate=0.8)) == ""
+
+
+def test_an_interrupted_run_passes_nowhere(store: Store, tmp_path: Path) -> None:
+    asked: dict[str, Any] = {"min_pass_rate": 0.5}
+
+    found = told(store, stored(store, (4, 0, 0, 0, 1), "stopped", **asked), tmp_path, **asked)
+
+    assert found.value["gates"][0]["answer"] == "held"
+    assert (found.code, found.value["outcome"], found.value["is_held"]) == (130, "interrupted", False)
+    assert "Evaluation interrupted" in found.markdown
+    assert "passed\n\n" not in found.markdown.partition("###")[0]
+    assert found.junit.get("errors") == "1"
+    assert "::error title=Evaluation interrupted::1 of 5 trials was not played" in found.text
+
+
+def test_a_limit_of_cost_alone_asks_that_every_trial_passes(store: Store, tmp_path: Path) -> None:
+    asked: dict[str, Any] = {"max_cost": 1.0}
+
+    found = told(store, stored(store, (4, 1, 0, 0, 0), **asked), tmp_path, **asked)
+
+    assert (found.code, found.value["reasons"]) == (1, ["all passed: 4 of 5 trials passed; all must"])
+
+
+def test_errored_trials_are_errors_in_junit(store: Store, tmp_path: Path) -> None:
+    found = told(store, stored(store, (7, 0, 3, 0, 0)), tmp_path)
+    asked: dict[str, Any] = {"max_error_rate": 0.3}
+    allowed = told(store, stored(store, (7, 0, 3, 0, 0), **asked), tmp_path, **asked)
+
+    assert found.code == 3
+    assert int(found.junit.get("errors", "0")) > 0
+    assert found.junit.find("testsuite/testcase[@name='a']/error") is not None
+    assert (allowed.code, allowed.junit.get("errors"), allowed.junit.get("failures")) == (0, "0", "0")
+
+
+def test_a_case_that_breaks_no_gate_is_no_failure_in_junit(store: Store, tmp_path: Path) -> None:
+    asked: dict[str, Any] = {"min_pass_rate": 0.5}
+
+    found = told(store, stored(store, (3, 1, 0, 0, 0), **asked), tmp_path, **asked)
+
+    case = found.junit.find("testsuite/testcase[@name='a']")
+    gates = found.junit.find("testsuite[@name='gates']")
+    assert (found.code, found.junit.get("failures")) == (0, "0")
+    assert case is not None
+    assert (case.findtext("system-out") or "").startswith("3 of 4 passed; trial 4:")
+    assert gates is not None
+    assert [each.get("name") for each in gates] == ["--min-pass-rate", "conclusion"]
+
+
+def test_where_nothing_was_scored_no_writer_says_0_of_0(store: Store, tmp_path: Path) -> None:
+    for ended in ((0, 0, 0, 2, 0), (0, 0, 2, 0, 0), (0, 0, 0, 0, 2)):
+        run = stored(store, ended, "stopped" if ended[4] else "finished")
+
+        found = told(store, run, tmp_path)
+
+        written = (found.text, found.markdown, ET.tostring(found.junit, "unicode"), json.dumps(found.value))
+        assert not any("0 of 0" in each for each in written), written
+        assert all(found.value["reasons"])
+        assert not any(reason.endswith(": ") for reason in found.value["reasons"])

@@ -1,0 +1,173 @@
+"""What a person types that is nearly right is answered with what was meant."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import evaldesk
+from evaldesk import paths
+from evaldesk.errors import FormatError, UsageError
+from evaldesk.reading.strict_json import parse_json
+
+Place = Any
+
+TURN = {
+    "user_content": {"role": "user", "parts": [{"text": "one"}]},
+    "final_response": {"role": "model", "parts": [{"text": "one"}]},
+}
+RUN_FILE = """
+[experiment]
+rollout = "greeter"
+entrypoint = "main.py"
+model_path = "demo/dice"
+dataset = "data.jsonl"
+"""
+
+
+def echo(message: str, state: dict[str, Any]) -> str:
+    """Says what it is told."""
+    return message
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A working folder with an eval set of three cases."""
+    cases = [{"eval_id": name, "conversation": [TURN]} for name in ("first", "second", "third")]
+    value = {"eval_set_id": "greetings", "eval_cases": cases}
+    (tmp_path / "greetings.evalset.json").write_text(json.dumps(value), "utf-8")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("evalset", "names"),
+    [
+        ("greetings.evalset.json", ["first", "second", "third"]),
+        ("greetings.evalset.json:second", ["second"]),
+        ("greetings.evalset.json:third,first", ["first", "third"]),
+        (["greetings.evalset.json:third", "greetings.evalset.json:first"], ["first", "third"]),
+        (["greetings.evalset.json:third", "greetings.evalset.json"], ["first", "second", "third"]),
+    ],
+    ids=str,
+)
+def test_evaluate_takes_cases_after_a_colon_as_the_command_line_does(
+    folder: Path, evalset: Any, names: list[str]
+) -> None:
+    result = evaldesk.evaluate(echo, evalset, criteria={"response_match_score": 0.5})
+
+    assert [case.id for case in result] == names
+
+
+@pytest.mark.parametrize(
+    ("evalset", "options", "said"),
+    [
+        ("greetings.evalset.json:forth", {}, "did you mean"),
+        ("greetings.evalset.json:", {}, "name a case after the colon"),
+        ("greetings.evalset.json:first", {"cases": ["second"]}, "not both"),
+        ("greetings.evalset.jsn", {}, "did you mean greetings.evalset.json?"),
+        ("greeting", {}, "did you mean greetings.evalset.json?"),
+        ("greetings.evalset.json", {"n": True}, "not True"),
+        ("greetings.evalset.json", {"n": 2.5}, "not 2.5"),
+        ("greetings.evalset.json", {"n": "3"}, "not '3'"),
+        ("greetings.evalset.json", {"concurrency": True}, "not True"),
+        ("greetings.evalset.json", {"timeout_s": True}, "not True"),
+        ([7], {}, "not int"),
+    ],
+    ids=str,
+)
+def test_evaluate_refuses_what_cannot_be_meant(folder: Path, evalset: Any, options: Any, said: str) -> None:
+    with pytest.raises(UsageError) as refused:
+        evaldesk.evaluate(echo, evalset, criteria={"response_match_score": 0.5}, **options)
+
+    assert said in str(refused.value)
+
+
+def test_an_eval_set_of_the_agents_folder_is_answered_with_its_near_name(place: Place) -> None:
+    result = place.run("eval", "samples/hello_world", "helo_world")
+
+    assert "did you mean hello_world?" in str(result.exception)
+
+
+@pytest.mark.parametrize("text", [r"C:\evals\set.json", "C:/evals/set.json", r"C:\evals\set.json:roll_16"])
+def test_the_colon_of_a_drive_separates_no_case(text: str) -> None:
+    with pytest.raises(UsageError) as refused:
+        paths.selected_cases(text)
+
+    said = str(refused.value)
+    assert said.startswith(text.removesuffix(":roll_16") + " is not a file; it is a path of Windows")
+
+
+def test_a_path_of_windows_is_no_module_of_an_agent(place: Place) -> None:
+    for arguments in ((r"C:\agents\mine", "hello_world"), ("samples/hello_world", r"C:\evals\set.json")):
+        result = place.run("eval", *arguments)
+
+        assert isinstance(result.exception, UsageError)
+        assert "it is a path of Windows" in str(result.exception)
+    assert "it is a path of Windows" in place.run("validate", r"C:\evals\set.json").stderr
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "column"),
+    [
+        ('{"a": 1,}', 1, 8),
+        ('{\n "a": [\n  1,\n  2,\n ]\n}', 4, 4),
+        ('{\n "a": 1\n ,\n}', 3, 2),
+        ("[1, 2 , ]", 1, 7),
+    ],
+)
+def test_a_trailing_comma_is_named_with_its_line(text: str, line: int, column: int) -> None:
+    with pytest.raises(FormatError) as refused:
+        parse_json(text.encode(), source="set.json")
+
+    assert f"trailing comma at line {line}" in str(refused.value)
+    assert (refused.value.line, refused.value.column) == (line, column)
+
+
+@pytest.mark.parametrize("text", ["[1,", "[,1]", "[1,,2]", '{"a": ","', "[1 2]"])
+def test_no_other_fault_is_called_a_trailing_comma(text: str) -> None:
+    with pytest.raises(FormatError) as refused:
+        parse_json(text.encode(), source="set.json")
+
+    assert "trailing comma" not in str(refused.value)
+
+
+def test_a_trailing_comma_in_lines_of_json_is_at_the_line_of_the_file(place: Place) -> None:
+    (place.folder / "rows.jsonl").write_text(
+        '{"system_prompt": "", "user_prompt": "a", "ground_truth": "a"}\n{"user_prompt": "b",}\n', "utf-8"
+    )
+
+    said = place.run("validate", "rows.jsonl").stderr
+
+    assert "rows.jsonl:2:" in said
+    assert "trailing comma at line 2" in said
+
+
+def test_validate_reads_the_settings_of_a_workspace(place: Place) -> None:
+    path = place.folder / "evaldesk.toml"
+    path.write_text('models = ["demo/dice"]\n', "utf-8")
+    found = place.run("validate", "evaldesk.toml")
+    assert (found.exit_code, "settings of a workspace" in found.output) == (0, True)
+    assert "Models: demo/dice." in found.output
+
+    path.write_text('modles = ["demo/dice"]\n', "utf-8")
+    refused = place.run("validate", "evaldesk.toml")
+    assert refused.exit_code == 2
+    assert "unknown key 'modles'" in refused.stderr
+
+
+def test_validate_reads_run_files_and_says_which_toml_it_reads(place: Place) -> None:
+    (place.folder / "good.toml").write_text(f"{RUN_FILE}[secrets]\nrequired = []\n", "utf-8")
+    (place.folder / "bad.toml").write_text("[experiment]\nrollout = 3\n", "utf-8")
+    (place.folder / "other.toml").write_text("[tool.ruff]\n", "utf-8")
+
+    assert "run file" in place.run("validate", "good.toml").output
+    assert "Invalid eval config" in place.run("validate", "bad.toml").stderr
+    refused = place.run("validate", "other.toml")
+    assert refused.exit_code == 2
+    assert "evaldesk.toml and the run files of `evaldesk run submit` are validated" in refused.stderr
+    as_json = json.loads(place.run("validate", "good.toml", "--json").output)
+    assert as_json[0]["format"] == "run-file"

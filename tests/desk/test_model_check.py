@@ -1,0 +1,191 @@
+"""A run is refused before its start for a model without a name, a key, or a price where the cost is limited."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from evaldesk.agents import AGENTS, AgentKind
+from evaldesk.desk.runs.model_check import check_models, check_prices
+from evaldesk.desk.runs.plan import RunPlan
+from evaldesk.engine import AgentHost
+from evaldesk.errors import UsageError
+from evaldesk.llm import missing_keys
+from evaldesk.llm.keys import set_variables
+from evaldesk.model import AgentDescription, AgentRef, Case, Criterion, JsonObject, ModelOptions, RunConfig, Turn
+from evaldesk.model.recording import Recording
+from evaldesk.model.user import UserConfig
+
+pytestmark = pytest.mark.anyio
+
+PRICES = ModelOptions(price_in=1, price_out=2)
+JUDGE = Criterion("rubric_based_final_response_quality_v1", 0.5, {"judge_model": "dear/judge", "rubrics": ["Kind."]})
+
+
+class Host:
+    """Knows a price of every model but those called dear."""
+
+    async def unpriced(self, ref: AgentRef, models: Sequence[str]) -> tuple[str, ...]:
+        return tuple(model for model in models if model.startswith("dear/"))
+
+
+@pytest.fixture(params=list(AGENTS))
+def kind(request: pytest.FixtureRequest) -> AgentKind:
+    return AGENTS[request.param]
+
+
+async def refusal(agent: AgentDescription, cases: Sequence[Case] = (), **config: Any) -> str:
+    """Why the run is refused; empty when it may begin."""
+    plan = RunPlan(RunConfig(AgentRef("shop", "a:b"), "words", **config), tuple(cases))
+    try:
+        await check_prices(cast("AgentHost", Host()), plan, agent)
+    except UsageError as error:
+        return str(error)
+    return ""
+
+
+async def test_an_agent_is_refused_unless_its_kind_prices_its_calls(kind: AgentKind) -> None:
+    said = await refusal(AgentDescription("shop", kind.name, model="cheap/one"))
+
+    assert bool(said) == (not kind.prices_calls)
+    assert kind.prices_calls or f"'shop' ({kind.title})" in said
+
+
+async def test_a_model_without_a_price_is_refused_in_every_kind_that_asks_one(kind: AgentKind) -> None:
+    below = AgentDescription(
+        "shop", kind.name, model="cheap/one", sub_agents=(AgentDescription("b", "adk", model="dear/b"),)
+    )
+
+    for agent in (AgentDescription("shop", kind.name), AgentDescription("shop", kind.name, model="dear/a"), below):
+        assert bool(await refusal(agent)) == (not kind.is_recording)
+
+
+async def test_a_price_that_is_said_or_told_is_enough_for_every_kind(kind: AgentKind) -> None:
+    told = AgentDescription("shop", kind.name, tells_cost=True)
+
+    assert not await refusal(AgentDescription("shop", kind.name), model_options=PRICES)
+    assert not await refusal(told)
+
+
+async def test_a_kind_that_nobody_knows_is_refused() -> None:
+    assert "'shop' (os:system)" in await refusal(AgentDescription("shop", "os:system", model="cheap/one"))
+
+
+async def test_the_model_of_the_run_stands_for_those_of_the_agent() -> None:
+    agent = AgentDescription("shop", "adk", model="dear/a")
+
+    assert not await refusal(agent, model="cheap/one")
+    assert "'dear/b'" in await refusal(agent, model="dear/b")
+
+
+@pytest.mark.parametrize("kind", ["adk", "python", "replay"])
+async def test_judges_and_simulated_users_need_a_price_with_an_agent_of_any_kind(kind: str) -> None:
+    agent, user = AgentDescription("shop", kind, model="cheap/one", tells_cost=True), UserConfig(model="dear/user")
+    scenario = Case("a", scenario={"starting_prompt": "Hi"})
+
+    assert "'dear/judge'" in await refusal(agent, criteria=(JUDGE,))
+    assert "'dear/user'" in await refusal(agent, (scenario,), user=user)
+    assert not await refusal(agent, (Case("a"),), user=user)
+
+
+async def test_only_a_strict_replay_of_calls_that_are_seen_needs_no_price(kind: AgentKind) -> None:
+    agent = AgentDescription("shop", kind.name, model="dear/a")
+
+    assert bool(await refusal(agent, recording=Recording("replay", "x"))) == (not kind.prices_calls)
+    assert bool(await refusal(agent, recording=Recording("auto", "x"))) == (not kind.is_recording)
+
+
+SHOP = AgentDescription("shop", "litellm", model="openai/one", variables=("PATH",))
+TOLD = Case("told", scenario={"conversation_plan": "Buy a mug."})
+SAID = Case("said", (Turn("hello"),))
+
+
+def lack(agent: AgentDescription, case: Case = SAID, **config: Any) -> str:
+    """What the models of the run lack; empty when it may begin."""
+    try:
+        check_models(RunPlan(RunConfig(AgentRef("shop", "a:b"), "words", **config), (case,)), agent)
+    except UsageError as error:
+        return f"{error.field}: {error}"
+    return ""
+
+
+def test_a_key_that_the_agent_misses_is_refused_and_one_that_it_has_is_not() -> None:
+    assert lack(replace(SHOP, missing=("OPENAI_API_KEY",))).startswith("model: OPENAI_API_KEY is not set")
+    assert not lack(SHOP)
+
+
+def test_an_agent_without_a_model_is_refused_unless_the_run_names_one() -> None:
+    nameless = replace(SHOP, model="")
+
+    assert lack(nameless) == "model: the agent 'shop' names no model; name one in its code or with the option model"
+    assert not lack(nameless, model="elsewhere/one")
+    assert not lack(replace(nameless, kind="http"))
+    assert not lack(replace(nameless, kind="nobody knows it"))
+
+
+@pytest.mark.parametrize("mode", ["replay", "auto"])
+def test_a_run_that_may_answer_from_a_recording_needs_no_key(mode: Any) -> None:
+    agent = replace(SHOP, model="", missing=("OPENAI_API_KEY",))
+
+    assert not lack(agent, recording=Recording(mode), criteria=(JUDGE,), model="groq/one")
+
+
+def test_an_address_of_its_own_needs_no_key_and_a_variable_that_is_named_must_be_set() -> None:
+    agent = replace(SHOP, missing=("OPENAI_API_KEY",))
+
+    assert not lack(agent, model_options=ModelOptions(base_url="http://127.0.0.1:9/v1"))
+    assert not lack(agent, model="groq/one", model_options=ModelOptions(base_url="http://127.0.0.1:9/v1"))
+    assert lack(SHOP, model_options=ModelOptions(api_key_env="OURS")).startswith("model: OURS is not set")
+    assert not lack(replace(SHOP, variables=("OURS",)), model_options=ModelOptions(api_key_env="OURS"))
+
+
+def test_a_model_of_another_provider_needs_its_key_where_the_agent_is_loaded() -> None:
+    assert lack(SHOP, model="groq/one").startswith("model: GROQ_API_KEY is not set")
+    assert not lack(replace(SHOP, variables=("GROQ_API_KEY",)), model="groq/one")
+    assert not lack(replace(SHOP, missing=("OPENAI_API_KEY",), variables=("GROQ_API_KEY",)), model="groq/one")
+    assert not lack(replace(SHOP, variables=()), model="groq/one")  # nobody looked
+
+
+@pytest.mark.parametrize("model", ["bedrock/one", "azure/one", "vertex_ai/one", "ollama/one", "demo/dice", "own-name"])
+def test_credentials_that_may_be_somewhere_else_are_no_reason_to_refuse(model: str) -> None:
+    assert not lack(SHOP, model=model)
+    assert not missing_keys(model, {})
+
+
+def test_a_model_is_not_judged_by_its_name_in_a_kind_that_may_have_a_key_of_its_own(kind: AgentKind) -> None:
+    assert bool(lack(replace(SHOP, kind=kind.name), model="groq/one")) == kind.asks_by_name
+
+
+def test_a_key_that_litellm_was_told_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "litellm", SimpleNamespace(groq_key="told"))
+
+    assert not missing_keys("groq/one", {})
+    assert missing_keys("xai/one", {}) == ("XAI_API_KEY",)
+    assert "GROQ_API_KEY" in set_variables({})
+
+
+def test_a_judge_needs_its_key_only_where_it_is_asked() -> None:
+    judge = Criterion(JUDGE.metric, 0.5, {**JUDGE.options, "judge_model": "groq/judge"})
+    reached: JsonObject = {**judge.options, "judge_model_options": {"base_url": "http://127.0.0.1:9/v1"}}
+
+    assert "GROQ_API_KEY is not set, so the calls of the judge 'groq/judge'" in lack(SHOP, criteria=(judge,))
+    assert not lack(replace(SHOP, variables=("GROQ_API_KEY",)), criteria=(judge,))
+    assert not lack(SHOP, criteria=(judge,), n_asserted={judge.metric: 0})
+    assert not lack(SHOP, criteria=(replace(judge, options=reached),))
+
+
+def test_a_simulated_user_needs_a_model_and_its_key_unless_the_agent_offers_one() -> None:
+    groq = UserConfig(model="groq/user")
+
+    assert lack(SHOP, TOLD).startswith("user_model: a case has a scenario and no model plays its user")
+    assert lack(SHOP, TOLD, user=groq).startswith("user_model: GROQ_API_KEY is not set")
+    assert not lack(SHOP, SAID, user=groq)
+    for agent in (replace(SHOP, offers_user=True), replace(SHOP, variables=("GROQ_API_KEY",))):
+        assert not lack(agent, TOLD, user=groq)
+    for agent in (replace(SHOP, is_demo=True), replace(SHOP, variables=("EVALDESK_USER_MODEL",))):
+        assert not lack(agent, TOLD)

@@ -1,0 +1,179 @@
+"""Keys and ticks as fast as a person is: labels, the choice of a comparison, and line breaks as they were typed."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from playwright.sync_api import Page, Route, expect
+
+if TYPE_CHECKING:
+    from tests.e2e.conftest import Furniture, Visit, Visitor
+
+pytestmark = pytest.mark.browser
+
+N = 7
+MS_BETWEEN_KEYS = 10
+AGENT = "def root_agent(message, state):\n    return 'first line\\n\\n    indented line'\n"
+
+
+@pytest.fixture(scope="module")
+def furniture() -> Furniture:
+    """An agent that fails every trial, so that `n` leads from each to the next."""
+    return _furnish
+
+
+def _furnish(workspace: Path) -> tuple[str, ...]:
+    (workspace / "agents" / "wrong").mkdir(parents=True)
+    (workspace / "agents" / "wrong" / "agent.py").write_text(AGENT, "utf-8")
+    turn = {
+        "user_content": {"role": "user", "parts": [{"text": "one\ntwo\n\n  three"}]},
+        "final_response": {"role": "model", "parts": [{"text": "first line\n\nlast line"}]},
+        "intermediate_data": {"tool_uses": [{"name": "never_called", "args": {}}]},
+    }
+    cases = [{"eval_id": "wrong", "conversation": [turn]}]
+    (workspace / "evalsets").mkdir()
+    path = workspace / "evalsets" / "wrong.evalset.json"
+    path.write_text(json.dumps({"eval_set_id": "wrong", "eval_cases": cases}), "utf-8")
+    return "agents", "evalsets"
+
+
+@pytest.fixture
+def trials(resident: Visitor) -> str:
+    """The address of the trials of a finished run, all of them failed."""
+    run = resident.run("wrong", resident.evalset("wrong"), {"tool_trajectory_avg_score": "1"}, n=str(N))
+    resident.goto(run)
+    expect(resident.page.get_by_role("button", name="Stop…")).to_have_count(0)
+    return f"{run}/cases/0/trials"
+
+
+def test_every_label_set_by_key_is_stored_when_the_next_key_follows_at_once(someone: Visitor, trials: str) -> None:
+    page = someone.page
+    someone.goto(f"{trials}/0")
+
+    for index in range(N):
+        page.keyboard.press("2")
+        page.wait_for_timeout(MS_BETWEEN_KEYS)
+        if index < N - 1:
+            page.keyboard.press("n")
+            page.wait_for_url(f"**{trials}/{index + 1}")
+    expect(page.locator("ul.labels li")).to_have_count(1)
+
+    assert _labels(someone, trials) == ["failed"] * N
+
+
+def test_keys_pressed_while_the_next_page_loads_are_never_taken_for_this_one(someone: Visitor, trials: str) -> None:
+    page = someone.page
+    someone.goto(f"{trials}/0")
+
+    for key in ("2", "n", "1"):
+        page.keyboard.press(key)
+        page.wait_for_timeout(MS_BETWEEN_KEYS)
+    page.wait_for_url(f"**{trials}/1")
+    page.wait_for_load_state()
+
+    assert _labels(someone, trials)[0] == "failed"
+
+
+def test_a_label_that_could_not_be_stored_says_so_and_the_page_stays(someone: Visitor, trials: str) -> None:
+    page = someone.page
+    someone.goto(f"{trials}/0")
+    page.route("**/labels", lambda route: route.abort())
+
+    page.keyboard.press("1")
+    page.keyboard.press("n")
+
+    expect(page.get_by_role("alert")).to_contain_text("The label was not stored")
+    assert page.url.endswith(f"{trials}/0")
+    assert _labels(someone, trials)[0] == ""
+    page.unroute("**/labels")
+    page.keyboard.press("1")
+    expect(page.locator("ul.labels li")).to_contain_text("passed")
+    expect(page.get_by_role("alert")).to_have_count(0)
+    assert all("ERR_FAILED" in each or "htmx:error" in each for each in someone.complaints)
+    someone.complaints.clear()  # the browser may tell them late
+
+
+def test_an_error_of_the_desk_is_told_beside_the_buttons(someone: Visitor, trials: str) -> None:
+    page = someone.page
+    someone.goto(f"{trials}/0")
+
+    def refuse(route: Route) -> None:
+        route.fulfill(status=404, body="<h1>No such page</h1>", content_type="text/html")
+
+    page.route("**/labels", refuse)
+
+    page.keyboard.press("3")
+
+    expect(page.get_by_role("alert")).to_contain_text("The label was not stored")
+    expect(page.get_by_role("heading", name="No such page")).to_have_count(0)
+
+
+def test_a_label_is_posted_by_its_form_where_there_are_no_scripts(visit: Visit, trials: str) -> None:
+    someone = visit(has_scripts=False)
+    someone.goto(f"{trials}/3")
+
+    someone.page.get_by_role("button", name="Unsure").click()
+
+    expect(someone.page.locator("ul.labels li")).to_contain_text("unsure")
+    assert someone.page.url.endswith(f"{trials}/3#labels")
+
+
+def test_line_breaks_of_messages_and_answers_are_shown(someone: Visitor, trials: str) -> None:
+    page = someone.page
+    someone.goto(f"{trials}/0")
+
+    assert _shown_lines(page, "article.turn blockquote") == 4
+    answers = page.locator("table.diff td > p")
+    assert "\n\n" in answers.first.inner_text()
+    assert re.search(r"first line\n\n    indented line", answers.last.inner_text())
+
+
+def test_line_breaks_of_a_chat_are_shown(someone: Visitor) -> None:
+    someone.goto(someone.chat("wrong", "{}", "one\ntwo\n\n  three"))
+
+    assert _shown_lines(someone.page, ".message[data-author=user] > p") == 4
+    assert _shown_lines(someone.page, ".message:not([data-author=user]) > p") == 3
+
+
+def test_a_comparison_of_three_runs_cannot_be_asked_for(someone: Visitor, trials: str) -> None:
+    page = someone.page
+    for _ in range(2):
+        someone.run("wrong", someone.evalset("wrong"), {"tool_trajectory_avg_score": "1"}, n="1")
+    someone.goto("/runs")
+    boxes = page.get_by_role("checkbox", name=re.compile("Select run"))
+    compare = page.get_by_role("button", name="Compare two")
+
+    for index in range(3):
+        boxes.nth(index).check()
+
+    expect(compare).to_be_disabled()
+    expect(page.get_by_text("Select exactly two runs to compare.")).to_be_visible()
+    page.keyboard.press("c")
+    assert page.url.endswith("/runs")
+    boxes.nth(2).uncheck()
+    expect(compare).to_be_enabled()
+    expect(page.get_by_text("A comparison is of two runs")).to_be_hidden()
+    compare.click()
+    page.wait_for_url("**/compare?a=*&b=*")
+
+
+def _shown_lines(page: Page, selector: str) -> int:
+    """How many lines high the text is."""
+    lines = """box => {
+      const text = document.createRange();
+      text.selectNodeContents(box);
+      return Math.round(text.getBoundingClientRect().height / parseFloat(getComputedStyle(box).lineHeight));
+    }"""
+    return int(page.locator(selector).first.evaluate(lines))
+
+
+def _labels(someone: Visitor, trials: str) -> list[str]:
+    """What the labels say, trial by trial; empty where there is none."""
+    ask = someone.page.context.request
+    pages = [ask.get(f"{someone.desk.address}{trials}/{index}").text() for index in range(N)]
+    found = [re.search(r'<ul class="labels">.*?data-plain>(\w+)<', text, re.DOTALL) for text in pages]
+    return [each[1] if each else "" for each in found]

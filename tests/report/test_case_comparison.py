@@ -1,0 +1,211 @@
+"""Two runs compared case by case: one answer, whatever the numbers of trials."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from random import Random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from evaldesk.desk.runs.gates import RunNumbers, conclude
+from evaldesk.model import Case, Expected, Gates, Turn
+from evaldesk.model.case_key import CaseKey, assertions, case_names, numbered_keys, renamed_repeats, repeats_words
+from evaldesk.statistics.case_comparison import PlayedCase, RunChange, compare_cases
+from evaldesk.wording.comparison import change_sentence, flips_words, stand_out_sentence
+
+DIGEST = "d"
+LETTERS = "ppppfffeu."
+strips = st.text(LETTERS, min_size=0, max_size=8)
+sides = st.one_of(st.none(), st.tuples(strips, st.sampled_from(["d", "e"])))
+tables = st.lists(st.tuples(sides, sides), max_size=12)
+
+
+def case(name: str, strip: str, **values: object) -> PlayedCase:
+    given_values = {"digest": DIGEST} | values
+    key = CaseKey("set", name, 0, str(given_values.pop("digest")))
+    return PlayedCase(key, strip, **given_values)  # type: ignore[arg-type]  # by keyword, as each test needs
+
+
+def changed(before: Sequence[PlayedCase], after: Sequence[PlayedCase]) -> RunChange:
+    return compare_cases("run 1", before, after)
+
+
+def kind_of(before: PlayedCase, after: PlayedCase) -> str:
+    return changed([before], [after]).cases[0].kind
+
+
+@settings(deadline=None, max_examples=300)
+@given(tables, st.sampled_from([0.5, 0.8, 1.0]))
+def test_the_sentence_the_badges_the_gate_and_the_table_agree(
+    table: list[tuple[tuple[str, str] | None, tuple[str, str] | None]], threshold: float
+) -> None:
+    before, after = (
+        [
+            case(str(at), side[0], digest=side[1], pass_threshold=threshold)
+            for at, pair in enumerate(table)
+            for side in [pair[which]]
+            if side is not None
+        ]
+        for which in (0, 1)
+    )
+
+    found = changed(before, after)
+    sentence, flips = change_sentence(found), flips_words(found)
+    (gate,) = conclude(Gates(max_regressions=0), RunNumbers.of_cases(()), found).gates
+
+    said_nothing = sentence.startswith(("Not distinguishable", "No case has a score"))
+    assert said_nothing == (found.way == "")
+    assert sentence.startswith(found.way.capitalize())
+    if said_nothing:
+        assert not any(each.stands_out for each in found.cases)
+        assert stand_out_sentence(found) == ""
+    if found.way in ("better", "worse"):
+        sign = 1 if found.way == "better" else -1
+        assert all((each.points or 0) * sign > 0 for each in found.cases if each.stands_out)
+    assert "distinguishable" not in flips
+    badges = [each.name for each in found.cases if each.kind in ("broken", "lost its verdict")]
+    assert list(gate.names) == badges
+    assert sentence in gate.sentence
+    assert gate.is_held == (not badges and found.n_judged > 0)
+    assert len(found.named("broken")) + len(found.named("lost its verdict")) == len(badges)
+    for each in found.cases:
+        assert each.kind != "broken" or (each.points or 0) <= 0
+        assert each.kind != "fixed" or (each.points or 0) >= 0
+        assert each.is_compared or not each.stands_out
+
+
+@pytest.mark.parametrize(("n_before", "n_after"), [(1, 20), (20, 1), (5, 5)])
+def test_the_same_agent_regresses_as_often_as_it_is_fixed_whatever_the_trials(n_before: int, n_after: int) -> None:
+    chance = Random(7)
+    broken = fixed = 0
+    for _ in range(50):
+        before, after = (
+            [case(str(at), "".join(chance.choices("pf", [8, 2], k=n))) for at in range(40)] for n in (n_before, n_after)
+        )
+        found = changed(before, after)
+        broken, fixed = broken + len(found.named("broken")), fixed + len(found.named("fixed"))
+
+    assert broken / 50 < 20  # of 40 cases; with all n of each side it was 33
+    assert abs(broken - fixed) < 4 * (broken + fixed) ** 0.5
+
+
+def test_large_differences_of_few_cases_are_not_called_chance_beside_cases_that_stand_out() -> None:
+    found = changed(
+        [case("a", "p" * 20), case("b", "p" * 20)], [case("a", "p" * 12 + "f" * 8), case("b", "p" * 11 + "f" * 9)]
+    )
+
+    assert change_sentence(found) == "Worse in 2 of 2 cases; 42 points worse in the mean, other cases may differ"
+    assert stand_out_sentence(found) == "2 of 2 cases changed significantly (Benjamini-Hochberg)."
+
+
+def test_cases_that_stand_out_both_ways_are_a_mixed_answer() -> None:
+    found = changed(
+        [case("a", "p" * 20), case("b", "f" * 20), case("c", "p")],
+        [case("a", "f" * 20), case("b", "p" * 20), case("c", "p")],
+    )
+
+    assert change_sentence(found) == "Mixed: better in 1, worse in 1 of 3 cases; the same mean"
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "kind"),
+    [
+        ("p", "pfffffffff", "shakier"),
+        ("p", "fppppppppp", "broken"),
+        ("pppppppppf", "p", "fixed"),
+        ("f", "pfffffffff", "fixed"),
+        ("ep", "fe", "broken"),
+        ("pp", "uu", "lost its verdict"),
+        ("ff", "uu", "not scored"),
+        ("uu", "pp", "not scored"),
+        ("pp", "pp", "same"),
+    ],
+)
+def test_a_flip_is_counted_between_the_first_trials_of_both(before: str, after: str, kind: str) -> None:
+    expected = {"pppppppppf": "steadier"}.get(before, kind)
+
+    assert kind_of(case("c", before), case("c", after)) == expected
+
+
+def test_trials_whose_order_is_not_known_are_not_drawn_from() -> None:
+    old = PlayedCase(CaseKey("set", "c"), "ppppppppff", pass_threshold=0.8, is_ordered=False)
+
+    assert kind_of(old, case("c", "ff", pass_threshold=0.8)) == "shakier"
+    assert kind_of(old, case("c", "ffffff", pass_threshold=0.8)) == "broken"
+    assert kind_of(PlayedCase(CaseKey("set", "c"), "ppp", is_ordered=False), case("c", "f")) == "broken"
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "state", "is_regression"),
+    [
+        (case("c", "pp"), case("c", "pp"), "same", False),
+        (case("c", "pp"), case("c", "ff"), "same", True),
+        (case("c", "pp"), case("c", "ff", digest="other"), "edited since", False),
+        (case("c", "pp"), case("c", "ue"), "lost its verdict", True),
+        (case("c", "ff"), case("c", "ee"), "lost its verdict", False),
+        (case("c", "pp"), case("c", ".."), "same", False),
+        (case("c", "pp"), case("c", "u."), "same", False),
+        (case("c", "pp"), case("c", "uu", digest="other"), "lost its verdict", True),
+        (
+            case("c", "pp", asserted={"reference": 2}),
+            case("c", "pp", digest="other", asserted={"reference": 1}),
+            "lost its reference",
+            False,
+        ),
+        (
+            case("c", "pp", asserted={"tool_calls": 1}),
+            case("c", "uu", digest="other", asserted={"reference": 1}),
+            "lost its reference",
+            True,
+        ),
+    ],
+)
+def test_every_state_of_a_case_since_its_baseline(
+    before: PlayedCase, after: PlayedCase, state: str, is_regression: bool
+) -> None:
+    (found,) = changed([before], [after]).cases
+
+    assert (found.state, found.is_regression) == (state, is_regression)
+
+
+def test_cases_of_one_run_only_are_gone_or_new() -> None:
+    found = changed([case("old", "p")], [case("young", "f")])
+
+    assert [(each.name, each.state, each.is_regression) for each in found.cases] == [
+        ("old", "gone", False),
+        ("young", "new", False),
+    ]
+
+
+def test_errors_count_where_the_run_counts_them() -> None:
+    assert kind_of(case("c", "pp"), case("c", "pe")) == "same"
+    assert kind_of(case("c", "pp"), case("c", "pe", errors_are_failures=True)) == "broken"
+
+
+def test_names_tell_the_eval_set_only_where_they_must() -> None:
+    keys = numbered_keys([("a", "x", ""), ("b", "x", ""), ("b", "y", ""), ("b", "x", "")])
+
+    names = case_names(keys)
+
+    assert [names[key.place] for key in keys] == ["a:x", "b:x", "y", "b:x (2)"]
+
+
+def test_repeated_ids_are_named_and_renamed() -> None:
+    cases = [Case(name) for name in ("x", "y", "x", "x_2", "x")]
+
+    assert repeats_words(cases) == '"x" (cases 1, 3 and 5)'
+    assert [each.id for each in renamed_repeats(cases)] == ["x", "y", "x_3", "x_2", "x_4"]
+    assert repeats_words(renamed_repeats(cases)) == ""
+
+
+def test_what_a_case_asserts_is_counted_by_kind() -> None:
+    turns = (Turn("a", Expected(tool_calls=(), reference="b")), Turn("c", Expected(reference="d")))
+
+    assert assertions(Case("c", turns, final_state={}, rubrics=({},))) == {
+        "reference": 2,
+        "tool_calls": 1,
+        "final_state": 1,
+        "rubrics": 1,
+    }

@@ -1,0 +1,78 @@
+"""The prose of the repository: its words, its links, the files it names, and the shape of changelog and decisions."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+APP = ROOT / "app" / "evaldesk"
+DECISIONS = sorted((ROOT / "docs" / "decisions").glob("*.md"))
+PAGES = [*(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md")), *sorted(ROOT.glob("docs/*.md"))]
+REFUSED = (
+    r"whoever|whomever|heeds?|heeded|bury|buried|lopsided|leeway|brought clients?|spare workers?|lanes?|nobody knows"
+)
+CHANGES = (ROOT / "CHANGELOG.md").read_text("utf-8")
+
+
+def _prose(path: Path) -> str:
+    """The text of a page without its code and without the names of tests."""
+    text = re.sub(r"^```.*?^```", "", path.read_text("utf-8"), flags=re.MULTILINE | re.DOTALL)
+    return re.sub(r"`[^`\n]*`[^|\n]*(?=\|$)|`[^`\n]*`", "", text, flags=re.MULTILINE)
+
+
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: path.name)
+def test_a_page_uses_the_terms_of_the_field(path: Path) -> None:
+    assert re.findall(rf"\b(?:{REFUSED})\b", _prose(path), re.IGNORECASE) == []
+
+
+@pytest.mark.parametrize("path", [*PAGES, *DECISIONS], ids=lambda path: path.name)
+def test_every_link_of_a_page_leads_somewhere(path: Path) -> None:
+    links = re.findall(r"\]\((?!https?:)([^)#]+)", path.read_text("utf-8"))
+
+    assert [link for link in links if not (path.parent / link).exists()] == []
+
+
+@pytest.mark.parametrize("path", [*PAGES, *DECISIONS], ids=lambda path: path.name)
+def test_every_module_that_a_page_names_is_there(path: Path) -> None:
+    rooms = {room.name for room in APP.iterdir() if room.is_dir()}
+    named = re.findall(r"`(?:evaldesk/)?([a-z_]+/[a-z_/]+\.py)\b", path.read_text("utf-8"))
+
+    named = [name for name in named if name.split("/")[0] in rooms and "/test_" not in name]
+
+    assert [name for name in named if not (APP / name).is_file()] == []
+
+
+def test_the_floors_of_the_two_pages_are_rooms_of_the_house() -> None:
+    for path in (ROOT / "CONTRIBUTING.md", ROOT / "docs" / "decisions" / "004-floors.md"):
+        (floors,) = re.findall(r"^```\n(.*?)^```", path.read_text("utf-8"), re.MULTILINE | re.DOTALL)
+        names = re.findall(r"\b([a-z_]+)/(?:\{([a-z,]+)\})?", floors)
+        rooms = [f"{room}/{part}".rstrip("/") for room, parts in names for part in parts.split(",")]
+
+        assert len(rooms) > 15
+        assert [room for room in rooms if not (APP / room).is_dir()] == [], path.name
+
+
+def test_each_change_stands_in_a_group_and_is_told_once() -> None:
+    before_groups, *groups = re.split(r"^### .*$", CHANGES, flags=re.MULTILINE)
+    capabilities = re.findall(r"^- \*\*(.+?)\*\*", CHANGES, re.MULTILINE)
+
+    assert re.findall(r"^- .*", before_groups, re.MULTILINE) == []
+    assert len(groups) > 10
+    assert len(set(capabilities)) == len(capabilities)
+
+
+@pytest.mark.parametrize("path", DECISIONS, ids=lambda path: path.stem)
+def test_a_decision_says_context_choice_and_price(path: Path) -> None:
+    text = path.read_text("utf-8")
+
+    assert text.startswith(f"# {path.stem[:3]} ")
+    assert [word for word in ("Context", "Choice", "Price") if word not in text] == []
+
+
+def test_no_two_decisions_have_one_number() -> None:
+    numbers = [path.name[:3] for path in DECISIONS]
+
+    assert len(set(numbers)) == len(numbers)
