@@ -72,10 +72,23 @@ async def test_children_of_an_agent_end_with_the_worker(write_agent: Write, tria
 
 
 @pytest.mark.anyio
-async def test_a_worker_that_is_killed_says_where_it_stood() -> None:
+async def test_a_worker_that_is_killed_says_where_it_stood(write_agent: Write, trial: Trial, tmp_path: Path) -> None:
+    """It stands still in its agent: stacks of threads that run while they are written may be cut short."""
+    told = tmp_path / "standing"
+    os.mkfifo(told)
+    agent = write_agent(f"""
+        import time
+
+        def agent(message):
+            with open({str(told)!r}, "w") as pipe:
+                pipe.write("here")
+            time.sleep(600)
+    """)
     deaths: asyncio.Queue[Death] = asyncio.Queue()
     worker = WorkerProcess(lambda _: None, deaths.put_nowait)
     await worker.start(os.environ)
+    worker.send(Play(1, trial(agent)))
+    await asyncio.to_thread(told.read_text)
 
     async with asyncio.timeout(20):
         worker.kill("was asked to go")
@@ -83,6 +96,7 @@ async def test_a_worker_that_is_killed_says_where_it_stood() -> None:
 
     assert death.message == "the worker process was asked to go"
     assert "evaldesk/engine/worker/main.py" in death.output
+    assert "in agent" in death.output
     await worker.close()
 
 
