@@ -83,7 +83,7 @@ import sys
 {before}
 from evaldesk.metrics.responses.rouge import preload, rouge1, score_rouge2, score_rouge_l
 preload()
-assert {before!r} or not {{"numpy", "nltk", "scipy", "rouge_score"}} & set(sys.modules)
+assert {before!r} or not {{"nltk", "scipy", "rouge_score"}} & set(sys.modules)
 texts = ("rolling two dice", "he rolled two dice")
 print(rouge1(*texts), score_rouge2(*texts).fmeasure, score_rouge_l(*texts).fmeasure)
 {WHOLE}

@@ -18,7 +18,7 @@ from evaldesk.gc_control import gc_paused
 
 MAX_CELLS = 4_000_000
 
-_HEAVY = {"nltk", "numpy", "scipy", "rouge_score"}
+_PARTLY = {"nltk", "rouge_score"}
 
 _ASCII_WORD = re.compile(r"[a-z0-9]+")
 _CJK = re.compile("[\u4e00-\u9fff\u3040-\u30ff\uac00-\ud7af]")
@@ -41,35 +41,34 @@ class RougeScore:
 def preload() -> None:
     """Import what ROUGE needs, for a process in which no other code runs yet.
 
-    Of nltk that is one stemmer, and of numpy nothing: rouge-score takes both along whole, and nltk takes scipy, for
-    what is not asked of it here. Without them it is 0.1 CPU seconds and 10 MB instead of 1.4 and 100.
+    rouge-score imports the whole of nltk for its stemmer, and nltk imports scipy: 1.1 CPU seconds and 110 MB instead
+    of 0.2 and 35. So nltk's own `__init__` is left out here. (docs/decisions/035-one-stemmer-of-nltk.md)
     """
-    if _HEAVY & set(sys.modules):
+    if _PARTLY & set(sys.modules):
         _scorer_class()
         return
     with gc_paused():
         try:
-            with _only_parts():
+            with _nltk_in_parts():
                 score_rouge1("warm", "warm")
-        except (ImportError, AttributeError):  # another edition of nltk, whose parts do need the whole
+        except (ImportError, AttributeError):  # another edition of nltk, whose parts need the whole
             score_rouge1("warm", "warm")
 
 
 @contextmanager
-def _only_parts() -> Iterator[None]:
-    """Let parts of nltk be imported without the whole, and an empty numpy.
+def _nltk_in_parts() -> Iterator[None]:
+    """Let modules of nltk be imported without the whole.
 
-    Whatever was made of them is forgotten, so that an agent which imports one of the three gets a whole one.
+    They are forgotten afterwards, so that an agent which imports nltk or rouge-score gets all of it.
     """
     for name in ("nltk", "nltk.stem"):
         spec = find_spec(name)
         bare = sys.modules[name] = ModuleType(name)
         bare.__spec__, bare.__path__ = spec, list(spec.submodule_search_locations or ()) if spec else []
-    sys.modules["numpy"] = ModuleType("numpy")
     try:
         yield
     finally:
-        for name in [name for name in sys.modules if name.partition(".")[0] in _HEAVY]:
+        for name in [name for name in sys.modules if name.partition(".")[0] in _PARTLY]:
             del sys.modules[name]
 
 
