@@ -22,8 +22,8 @@ from bench import (
 from bench.row import Row
 
 MEASURES: tuple[Callable[[Path], list[Row]], ...] = (
+    measure_trials.measure,  # first: its largest process is that of all children so far
     measure_start.measure,
-    measure_trials.measure,
     measure_llm.measure,
     measure_pages.measure,
     measure_comparison.measure,
