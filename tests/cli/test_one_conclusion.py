@@ -301,7 +301,7 @@ def test_a_limit_of_cost_alone_asks_that_every_trial_passes(store: Store, tmp_pa
 
     found = told(store, stored(store, (4, 1, 0, 0, 0), **asked), tmp_path, **asked)
 
-    assert (found.code, found.value["reasons"]) == (1, ["all passed: 4 of 5 trials passed; all must"])
+    assert (found.code, found.value["reasons"]) == (1, ["every trial must pass: 4 of 5 trials passed"])
 
 
 def test_errored_trials_are_errors_in_junit(store: Store, tmp_path: Path) -> None:

@@ -30,7 +30,7 @@ def test_junit_keeps_errors_apart_from_failures(place: Place) -> None:
     assert [root.get(key) for key in ("tests", "failures", "errors", "skipped")] == ["6", "2", "3", "0"]
     passed, failed, errored, *gates = root.findall("testsuite/testcase")
     assert [(each.get("name"), [child.tag for child in each]) for each in gates] == [
-        ("all passed", ["failure"]),
+        ("every trial must pass", ["failure"]),
         ("--max-error-rate", ["error"]),
         ("conclusion", ["error"]),
     ]
@@ -131,7 +131,7 @@ def test_annotations_mark_the_file(place: Place) -> None:
     result = place.eval(place.evalset("first", ANSWERS), "--annotations")
 
     marks = [line for line in result.stdout.splitlines() if line.startswith("::")]
-    assert marks[0] == "::error title=Gate all passed::1 of 3 trials passed; all must"
+    assert marks[0] == "::error title=Gate every trial must pass::1 of 3 trials passed"
     assert marks[2].startswith("::error file=first.evalset.json,title=case_2%3A 0 of 1 passed::trial 1 failed: turn 1")
     assert marks[3].startswith("::warning file=first.evalset.json,title=case_3%3A nothing was scored::trial 1 errored")
 

@@ -27,7 +27,7 @@ from evaldesk.wording.words import (
 MOST_NAMED = 10
 ROUNDING = 1e-9
 NO_KEY = CaseKey("", "")
-ALL_PASSED = "all passed"
+ALL_PASSED = "every trial must pass"
 """The gate of a run of which no other asks for verdicts."""
 
 
@@ -175,9 +175,7 @@ def _all_passed(run: RunNumbers, gates: Gates) -> GateOutcome:
     if counts.scored > counts.passed or (gates.unscored_are_failures and counts.unscored):
         answer = "failed"
     names = tuple(case.id for case in run.cases if case.counts.scored > case.counts.passed)
-    return GateOutcome(
-        ALL_PASSED, answer, f"{counted_words(counts.passed, counts.planned, 'trial')} passed; all must", names
-    )
+    return GateOutcome(ALL_PASSED, answer, f"{counted_words(counts.passed, counts.planned, 'trial')} passed", names)
 
 
 def _pass_rate(run: RunNumbers, least: float) -> GateOutcome:
