@@ -13,6 +13,7 @@ import time
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 from urllib.parse import parse_qsl, urlencode
 
@@ -22,6 +23,10 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 MAX_BODY = 10 * 1024 * 1024
 MAX_TARGET = 8192
 MAX_FAILURES_PER_S = 10
+NOT_IN = (
+    "Evaldesk needs its token. Open the address that `evaldesk ui` printed. If you were in before, another program on "
+    "this machine may have displaced the cookie of the desk."
+)
 LOOPBACK_NAMES = ("127.0.0.1", "localhost", "[::1]")
 
 
@@ -38,6 +43,16 @@ class GuardSettings:
     def cookie(self) -> str:
         """The cookie's name holds the port: cookies do not tell ports apart."""
         return f"evaldesk-{self.port}"
+
+    @property
+    def cookie_value(self) -> str:
+        """A digest of the token: 256 bits that nobody guesses, however plain the token is."""
+        return _digest(self.token, self.cookie)
+
+
+@lru_cache(maxsize=16)  # asked for with every request
+def _digest(token: str, name: str) -> str:
+    return hmac.new(token.encode(), name.encode(), "sha256").hexdigest()
 
 
 def guard_settings(token: str, port: int, names: tuple[str, ...] = LOOPBACK_NAMES) -> GuardSettings:
@@ -74,7 +89,7 @@ class Guard:
         elif self._brings_token(scope):
             await self._welcome(scope, answer)
         elif not self._is_known(scope):
-            await answer.plain(401, "Evaldesk needs its token. Open the address that `evaldesk ui` printed.")
+            await answer.plain(401, NOT_IN)
         else:
             await self.app(scope, _bounded(receive), answer.send)
 
@@ -123,7 +138,9 @@ class Guard:
         rest = urlencode([(name, value) for name, value in query if name != "token"])
         path = "/" + scope["path"].lstrip("/\\")
         target = _ascii(path) + (f"?{rest}" if rest else "")
-        cookie = f"{self.settings.cookie}={self.settings.token}; Path=/; HttpOnly; SameSite=Strict"
+        # With a high priority Chromium keeps it when other programs on this machine set too many of theirs.
+        value = f"{self.settings.cookie}={self.settings.cookie_value}"
+        cookie = f"{value}; Path=/; HttpOnly; SameSite=Strict; Priority=High"
         # A link on another site does not send a strict cookie along a redirect; a page of our own does.
         site = (_values(scope, b"sec-fetch-site") or ["none"])[0]
         if site in {"same-origin", "none"}:
@@ -136,15 +153,27 @@ class Guard:
             kind, _, value = header.partition(" ")
             if kind.lower() == "bearer" and self._is_token(value.strip()):
                 return True
-        return any(self._is_token(value) for value in _cookies(scope, self.settings.cookie))
+        return self._has_cookie(_cookies(scope, self.settings.cookie))
 
-    def _is_token(self, value: str) -> bool:
+    def _has_cookie(self, values: list[str]) -> bool:
+        """Whether one of them is ours; a page on another port may have set any number of others.
+
+        A wrong digest is no guess and so no failure. What may be the token itself is one guess, however often it comes.
+        """
+        right = self.settings.cookie_value.encode()
+        if any(hmac.compare_digest(value.encode(), right) for value in values):
+            return True
+        guesses = [value for value in values if len(value) == len(self.settings.token)]
+        return bool(guesses) and self._is_token(*guesses)
+
+    def _is_token(self, *values: str) -> bool:
+        """Whether one of the values of one request is the token. While too many were wrong, none is."""
         now = self.clock()
         while self.failures and now - self.failures[0] > 1:
             self.failures.popleft()
         if len(self.failures) >= MAX_FAILURES_PER_S:
             return False
-        is_right = hmac.compare_digest(value.encode(), self.settings.token.encode())
+        is_right = any(hmac.compare_digest(value.encode(), self.settings.token.encode()) for value in values)
         if not is_right:
             self.failures.append(now)
         return is_right

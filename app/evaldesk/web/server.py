@@ -167,7 +167,12 @@ def _write_privately(path: Path, text: str) -> None:
 
 
 HEAD_S = 10.0
-MAX_HEAD = 64 * 1024
+MAX_HEAD = 1024 * 1024
+"""More than all cookies that Chromium or Firefox keep for one host: 180 of 4 KiB."""
+HEAD_TOO_LARGE = (
+    "The head of this request is too large. If a browser sent it, other programs on this machine set too many cookies: "
+    "delete the cookies of this host, or open the desk under its other name, localhost or 127.0.0.1.\n"
+)
 
 
 class BoundedHttp(HttpToolsProtocol):
@@ -190,7 +195,7 @@ class BoundedHttp(HttpToolsProtocol):
             return
         self._n_head_bytes += len(data)
         if self._n_head_bytes > MAX_HEAD and not self.transport.is_closing():
-            self.send_400_response("The head of this request is too large.")
+            self.send_400_response(HEAD_TOO_LARGE)
 
     def on_message_begin(self) -> None:
         super().on_message_begin()

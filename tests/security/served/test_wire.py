@@ -134,6 +134,23 @@ def test_a_head_of_endless_length_is_cut_off(served: Any) -> None:
     assert n_sent < most
 
 
+def test_more_cookies_than_a_browser_keeps_lock_nobody_out(served: Any) -> None:
+    cookies = "; ".join(f"evaldesk-{served.port}={'x' * 4000}" for _ in range(180))
+
+    assert status(served.send(served.head("GET", "/", f"Cookie: {cookies}"))) == 200
+
+
+def test_a_head_that_is_too_large_is_answered_with_what_to_do(served: Any) -> None:
+    head = served.head("GET", "/", f"Cookie: {'x' * 2**20}")
+
+    with served.connect() as connection:
+        connection.sendall(head[: 2**20 + 1])
+        answer = served.rest(connection)
+
+    assert status(answer) == 400
+    assert b"delete the cookies of this host" in answer
+
+
 def test_four_thousand_parameters_are_nothing_much(served: Any) -> None:
     answer = served.send(served.head("GET", "/runs?" + "a=&" * 2700))
 

@@ -77,6 +77,45 @@ def test_the_clean_address_stays_here(client: TestClient, path: str) -> None:
     assert answer.headers["location"] == "/evil.com"
 
 
+@pytest.mark.parametrize(
+    "value", ["stale", "x" * len(TOKEN), "0" * 64], ids=["stale", "as long as the token", "digest"]
+)
+def test_wrong_cookies_of_our_name_lock_nobody_out(client: TestClient, value: str) -> None:
+    ours = client.get(f"/?token={TOKEN}").headers["set-cookie"].partition(";")[0]
+    wrong = "; ".join([f"evaldesk-8420={value}"] * 200)
+
+    answers = [client.get("/", headers={"Cookie": f"{wrong}; {ours}; {wrong}"}) for _ in range(20)]
+
+    assert {answer.status_code for answer in answers} == {200}
+    assert client.get(f"/?token={TOKEN}").status_code == 303
+
+
+def test_stale_cookies_of_an_earlier_desk_are_no_guesses(client: TestClient) -> None:
+    for _ in range(20):
+        client.get("/", headers={"Cookie": f"evaldesk-8420={'0' * 64}"})
+
+    assert client.get(f"/?token={TOKEN}").status_code == 303
+
+
+def test_the_cookie_does_not_hold_the_token(client: TestClient) -> None:
+    cookie = client.get(f"/?token={TOKEN}").headers["set-cookie"]
+
+    assert TOKEN not in cookie
+    assert client.get("/", headers={"Cookie": cookie.partition(";")[0]}).status_code == 200
+    assert client.get("/", headers={"Cookie": cookie.partition(";")[0].upper()}).status_code == 401
+
+
+def test_guessing_is_throttled_in_cookies_as_well() -> None:
+    guard = Guard(Starlette(), guard_settings(TOKEN, 8420), clock=lambda: 0.0)
+    client = TestClient(guard, base_url=f"http://{GOOD_HOST}", follow_redirects=False)
+    guesses = "; ".join(f"evaldesk-8420={number:0{len(TOKEN)}}" for number in range(50))
+
+    for _ in range(10):
+        client.get("/", headers={"Cookie": guesses})
+
+    assert client.get("/", headers={"Cookie": f"evaldesk-8420={TOKEN}"}).status_code == 401
+
+
 def test_guessing_is_throttled() -> None:
     guard = Guard(Starlette(), guard_settings(TOKEN, 8420), clock=lambda: 0.0)
     client = TestClient(guard, base_url=f"http://{GOOD_HOST}", follow_redirects=False)
