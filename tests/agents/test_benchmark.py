@@ -15,7 +15,7 @@ from evaldesk import paths
 from evaldesk.agents.openhands.benchmark import declared_options
 from evaldesk.agents.own.declared import declared_refs
 from evaldesk.engine import play_trial
-from evaldesk.engine.worker.loading import load_ready
+from evaldesk.engine.worker.player import load_ready
 from evaldesk.errors import AgentError, UsageError
 from evaldesk.model import AgentRef, Case, Event, Limits, TrialResult, TrialSpec, Turn
 from evaldesk.model.reports import reported_values

@@ -11,7 +11,7 @@ import pytest
 
 from evaldesk.desk.runs.plan import RunOptions, RunPlan, RunSubject
 from evaldesk.desk.runs.runs import RunDesk
-from evaldesk.engine.host.executors.inline import InlineExecutor
+from evaldesk.engine.host.inline import InlineExecutor
 from evaldesk.model import AgentRef, Case, Criterion, EvalSet, Expected, Turn
 from evaldesk.model.stored import RunSummary
 from evaldesk.pages.run import run_page

@@ -11,7 +11,7 @@ import pytest
 from tests.agents.endpoint import Answer, Endpoint, completion, served
 from tests.agents.model_calls import HASTE, MESSAGES, TOOL, call_of
 
-from evaldesk.engine.host.executors.inline import InlineExecutor
+from evaldesk.engine.host.inline import InlineExecutor
 from evaldesk.errors import BadNumberError, ModelError
 from evaldesk.llm import ModelCall, complete, direct, is_direct, warm
 from evaldesk.llm.client import open_litellm

@@ -11,7 +11,7 @@ from tests.agents.model_calls import MESSAGES, MODEL, call_of
 
 from evaldesk.agents import agent_ref
 from evaldesk.engine.frames import Describe, Described, frame_from_worker
-from evaldesk.engine.worker.chat_work import DescribeWork
+from evaldesk.engine.worker.work import DescribeWork
 from evaldesk.errors import ModelError
 from evaldesk.llm import ModelCall, Patience, complete
 from evaldesk.llm.failures import ModelFailure, failure_of

@@ -12,7 +12,7 @@ import pytest
 from tests.agents.endpoint import Endpoint
 from tests.agents.model_calls import HASTE, call_of
 
-from evaldesk.engine.worker.trial_threads import TrialThread
+from evaldesk.engine.worker.main import TrialThread
 from evaldesk.llm import complete, direct
 
 LONG_S = 60

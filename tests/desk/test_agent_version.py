@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from evaldesk.desk.agent_version import MAX_BYTES, agent_version
+from evaldesk.engine.host.fingerprint import MAX_BYTES, agent_version
 from evaldesk.model import AgentRef
 
 

@@ -18,7 +18,7 @@ from evaldesk.desk.runs.owner import current_owner
 from evaldesk.desk.runs.plan import RunOptions, RunPlan, RunSubject
 from evaldesk.desk.runs.runs import WAITING, RunDesk
 from evaldesk.engine import InlineExecutor
-from evaldesk.engine.worker.loading import adopt, disown
+from evaldesk.engine.worker.player import adopt, disown
 from evaldesk.errors import ConflictError, WorkspaceError
 from evaldesk.model import AgentRef, Case, EvalSet, Turn
 from evaldesk.model.stored import RunSummary

@@ -6,8 +6,7 @@ import pytest
 
 from evaldesk.agents.agent import Kept
 from evaldesk.engine.frames import Talk
-from evaldesk.engine.worker import chat_work
-from evaldesk.engine.worker.chat_work import TurnWork
+from evaldesk.engine.worker.work import TurnWork
 from evaldesk.model import AgentRef, TurnSpec
 
 
@@ -19,8 +18,8 @@ class Process(Kept):
 
 
 def test_what_is_kept_for_the_session_unused_longest_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(chat_work, "_memories", {})
-    monkeypatch.setattr(chat_work, "MAX_SESSIONS", 2)
+    monkeypatch.setattr("evaldesk.engine.worker.work._memories", {})
+    monkeypatch.setattr("evaldesk.engine.worker.work.MAX_SESSIONS", 2)
     kept = {}
 
     for name in ("a", "b", "a", "c"):

@@ -10,10 +10,9 @@ from pathlib import Path
 import pytest
 
 from evaldesk.engine import grade
-from evaldesk.engine.worker.attempt import Attempt
-from evaldesk.engine.worker.grading import grading_timeout_s
-from evaldesk.engine.worker.loading import adopt, disown
-from evaldesk.engine.worker.trial import run_trial
+from evaldesk.engine.worker.attempt import Attempt, grading_timeout_s
+from evaldesk.engine.worker.player import adopt, disown
+from evaldesk.engine.worker.work import run_trial
 from evaldesk.model import AgentRef, Case, Criterion, Expected, Limits, TrialSpec, Turn
 
 pytestmark = pytest.mark.anyio

@@ -12,9 +12,8 @@ import pytest
 
 from evaldesk.engine import InlineExecutor, LocalExecutor
 from evaldesk.engine.host.process import WorkerProcess
-from evaldesk.engine.worker.attempt import Attempt
+from evaldesk.engine.worker.attempt import Attempt, Pause, active, pauses_sentence
 from evaldesk.engine.worker.main import Channel, Worker
-from evaldesk.engine.worker.rate_limit_waits import Pause, active, pauses_sentence
 from evaldesk.llm import RetryWait
 from evaldesk.llm.failures import ModelFailure
 from evaldesk.model import AgentRef, Case, TrialSpec, Turn

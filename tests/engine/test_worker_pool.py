@@ -11,8 +11,8 @@ import pytest
 
 from evaldesk.engine import AgentHost, LocalExecutor
 from evaldesk.engine.frames import Describe, Ready
+from evaldesk.engine.host import executors
 from evaldesk.engine.host.agent_host import HostedAgent
-from evaldesk.engine.host.executors import local
 from evaldesk.engine.host.process import Death, WorkerProcess, WorkerStartError
 from evaldesk.errors import AgentError
 from evaldesk.model import AgentRef, Case, TrialSpec
@@ -50,7 +50,7 @@ async def test_a_machine_without_room_for_more_workers_is_not_asked_without_end(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(OneWorker, "n_starts", 0)
-    monkeypatch.setattr(local, "WorkerProcess", OneWorker)
+    monkeypatch.setattr(executors, "WorkerProcess", OneWorker)
     executor = LocalExecutor(n_workers=2, concurrency=4)
     await executor.submit(TrialSpec(1, 0, 0, Case("c"), AGENT))
     await asyncio.wait(executor._tasks)
@@ -60,7 +60,7 @@ async def test_a_machine_without_room_for_more_workers_is_not_asked_without_end(
     while executor._tasks:
         await asyncio.wait(executor._tasks)
 
-    assert OneWorker.n_starts == 1 + local.MAX_FAILED_STARTS
+    assert OneWorker.n_starts == 1 + executors.MAX_FAILED_STARTS
     await executor.close()
 
 

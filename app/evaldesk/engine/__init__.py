@@ -7,19 +7,17 @@ from typing import TYPE_CHECKING, Any
 
 from evaldesk.engine.frames import GradeSpec
 from evaldesk.engine.host.agent_host import AgentHost
-from evaldesk.engine.host.executors import Executor
-from evaldesk.engine.host.executors.local import LocalExecutor
-from evaldesk.engine.host.feed import drive, drive_batches
-from evaldesk.engine.host.warm_pool import WarmPool
+from evaldesk.engine.host.executors import Executor, LocalExecutor, drive, drive_batches
+from evaldesk.engine.host.process import WarmPool
 
 if TYPE_CHECKING:
-    from evaldesk.engine.host.executors.inline import InlineExecutor
-    from evaldesk.engine.worker.grading import grade
+    from evaldesk.engine.host.inline import InlineExecutor
+    from evaldesk.engine.worker.attempt import grade
     from evaldesk.engine.worker.player import play_trial, play_turn
 
 _PLAYING = {
-    "InlineExecutor": "host.executors.inline",
-    "grade": "worker.grading",
+    "InlineExecutor": "host.inline",
+    "grade": "worker.attempt",
     "play_trial": "worker.player",
     "play_turn": "worker.player",
 }

@@ -6,11 +6,12 @@ which dataclasses cannot carry; the values inside them are those of `evaldesk.mo
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TypeAlias
 
 import msgspec
 
-from evaldesk.engine.worker.rate_limit_waits import Pause
+from evaldesk.engine.worker.attempt import Pause
 from evaldesk.model import (
     AgentDescription,
     AgentRef,
@@ -21,8 +22,10 @@ from evaldesk.model import (
     Limits,
     TrialResult,
     TrialSpec,
+    TrialStatus,
     TurnRecord,
     TurnSpec,
+    trial_verdict,
 )
 
 MAX_FRAME = 64 * 1024 * 1024
@@ -170,3 +173,25 @@ class Lines:
         if self._n_bytes > MAX_FRAME:
             raise ValueError(f"a frame of more than {MAX_FRAME} bytes")
         return complete
+
+
+def cancelled(spec: TrialSpec | GradeSpec) -> TrialResult:
+    """The result of a trial that was ended, or never begun, because its run was."""
+    return unplayed(spec, "cancelled", None)
+
+
+def unplayed(spec: TrialSpec | GradeSpec, status: TrialStatus, error: ErrorRecord | None) -> TrialResult:
+    """A result without a transcript; a trial that was to be graded keeps the one it has."""
+    if isinstance(spec, GradeSpec):
+        verdict = trial_verdict((), spec.criteria, error)
+        return replace(spec.result, status=status, verdict=verdict, scores=(), error=error)
+    return TrialResult(
+        run_id=spec.run_id,
+        case_index=spec.case_index,
+        trial_index=spec.trial_index,
+        status=status,
+        verdict=trial_verdict((), spec.criteria, error),
+        stop_reason="error" if status == "errored" else status,
+        error=error,
+        attempt=spec.attempt,
+    )

@@ -17,7 +17,7 @@ from starlette.testclient import TestClient
 from evaldesk.desk.desk import Desk
 from evaldesk.desk.runs.runs import RunDesk
 from evaldesk.engine import AgentHost, InlineExecutor
-from evaldesk.engine.host.results import cancelled
+from evaldesk.engine.frames import cancelled
 from evaldesk.model import AgentDescription, AgentRef, TrialResult, TrialSpec
 from evaldesk.settings import Settings
 from evaldesk.store import Store

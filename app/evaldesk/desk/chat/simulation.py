@@ -9,7 +9,7 @@ from evaldesk.agents.users.agent import END, user_ref
 from evaldesk.desk.agents import AgentDesk
 from evaldesk.desk.chat.running_turn import RunningTurn
 from evaldesk.desk.chat.sessions import SessionDesk, TurnPlayer
-from evaldesk.engine.worker.dialogue import DEMO_USER, MODEL_VARIABLE
+from evaldesk.engine.worker.player import DEMO_USER, MODEL_VARIABLE
 from evaldesk.errors import EvaldeskError, UsageError
 from evaldesk.model import AgentRef, Case, TurnRecord, TurnSpec
 from evaldesk.model.stored import StoredSession

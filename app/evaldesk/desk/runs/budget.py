@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable, Sequence
 
 from evaldesk.engine import Executor, GradeSpec
-from evaldesk.engine.worker.rate_limit_waits import Pause
+from evaldesk.engine.worker.attempt import Pause
 from evaldesk.model import TrialResult, TrialSpec
 from evaldesk.wording.words import cost_words
 

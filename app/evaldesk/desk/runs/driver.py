@@ -14,7 +14,7 @@ from evaldesk.desk.runs.budget import Metered, overspent_sentence
 from evaldesk.desk.runs.rescoring import StoredTrials
 from evaldesk.desk.runs.writer import RunWriter
 from evaldesk.engine import Executor, GradeSpec, drive_batches
-from evaldesk.engine.worker.rate_limit_waits import pauses_sentence
+from evaldesk.engine.worker.attempt import pauses_sentence
 from evaldesk.model import Case, ErrorRecord, RunConfig, RunStatus, TrialResult, TrialSpec
 from evaldesk.model.stored import PendingTrial, TrialKey
 from evaldesk.store import Store

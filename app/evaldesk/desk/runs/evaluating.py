@@ -17,7 +17,6 @@ from typing import Any, ParamSpec, TypeAlias, TypeVar, Unpack
 
 from evaldesk import paths
 from evaldesk.agents import named_ref
-from evaldesk.desk.agent_version import agent_version
 from evaldesk.desk.agents import AgentDesk
 from evaldesk.desk.criteria.criteria import GivenCriteria, given_criteria, given_user
 from evaldesk.desk.evalsets.evalsets import EvalSetDesk
@@ -26,7 +25,8 @@ from evaldesk.desk.runs.plan import RunOptions, RunSubject
 from evaldesk.desk.runs.run_result import RunResult
 from evaldesk.desk.runs.runs import RunDesk
 from evaldesk.engine import AgentHost, Executor, InlineExecutor, LocalExecutor
-from evaldesk.engine.worker.loading import adopt, described, disown
+from evaldesk.engine.host.fingerprint import agent_version
+from evaldesk.engine.worker.player import adopt, described, disown
 from evaldesk.errors import NotFoundError, UsageError
 from evaldesk.formats import load_evalset
 from evaldesk.model import AgentDescription, AgentRef, Case, EvalSet, RunConfig

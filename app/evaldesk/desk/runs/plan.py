@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Any, Literal, Unpack
 
 from evaldesk import __version__
-from evaldesk.desk.agent_version import agent_version
 from evaldesk.desk.agents import AgentDesk
 from evaldesk.desk.criteria.allowed import ready_criteria
 from evaldesk.desk.evalsets.evalsets import EvalSetDesk
 from evaldesk.desk.other_tools import as_osmosis_calls, gates_of
+from evaldesk.engine.host.fingerprint import agent_version
 from evaldesk.errors import NotFoundError, UsageError
 from evaldesk.metrics import check_criteria, missing_reasons, unset_option
 from evaldesk.model import (

@@ -11,7 +11,6 @@ from dataclasses import replace
 
 from sqlalchemy.exc import SQLAlchemyError
 
-from evaldesk.desk.agent_version import agent_change
 from evaldesk.desk.agents import AgentDesk
 from evaldesk.desk.criteria.allowed import allowed_criteria, ready_criteria
 from evaldesk.desk.evalsets.evalsets import EvalSetDesk
@@ -30,6 +29,7 @@ from evaldesk.desk.runs.plan import (
 from evaldesk.desk.runs.players import Playing, RunPlayers
 from evaldesk.desk.runs.rescoring import plan_rescoring
 from evaldesk.engine import Executor, LocalExecutor, WarmPool
+from evaldesk.engine.host.fingerprint import agent_change
 from evaldesk.errors import ConflictError, EvaldeskError, NotFoundError, WorkspaceError
 from evaldesk.model import Criterion, RunConfig, RunStatus
 from evaldesk.model.run import LIVE

@@ -1,19 +1,67 @@
-"""What is known of an attempt while it is under way; its trial thread writes, the worker's main thread reads."""
+"""An attempt at a trial or a turn: how far it is, what it waits for, and how what was played is graded.
+
+Its trial thread writes, the main thread of the worker reads.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import time
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
 
+import msgspec
+
+from evaldesk.engine.failures import failure
 from evaldesk.engine.worker.output import Log
-from evaldesk.engine.worker.rate_limit_waits import Pause, pause_of
-from evaldesk.model import ErrorRecord, StopReason, Transcript, TurnRecord
+from evaldesk.model import (
+    Case,
+    Criterion,
+    ErrorRecord,
+    Limits,
+    StopReason,
+    Transcript,
+    TrialResult,
+    TurnRecord,
+    trial_verdict,
+)
 from evaldesk.model.transcript import broken_turn
 
 if TYPE_CHECKING:
     from evaldesk.llm import RetryWait
+
+
+class Pause(msgspec.Struct, frozen=True):
+    """A trial that waits: why, in a word or two, and until when, in seconds since the epoch."""
+
+    why: str
+    until: float
+
+
+def pause_of(wait: RetryWait) -> Pause:
+    """The pause that a model call makes before another attempt."""
+    return Pause(wait.why, wait.until.timestamp())
+
+
+def active(pauses: Iterable[Pause | None]) -> tuple[Pause, ...]:
+    """Those that are not over yet."""
+    now = time.time()
+    return tuple(pause for pause in pauses if pause and pause.until > now)
+
+
+def pauses_sentence(executor: object) -> str:
+    """`3 trials wait: rate-limited until 12:03:05.`, in local time; empty without any, or where it is not known."""
+    found = sorted(getattr(executor, "pauses", ()), key=lambda pause: pause.until)
+    if not found:
+        return ""
+    trials = "1 trial waits" if len(found) == 1 else f"{len(found):,} trials wait"
+    whys = " or ".join(dict.fromkeys(pause.why for pause in found))
+    until = datetime.fromtimestamp(found[-1].until, UTC).astimezone().strftime("%H:%M:%S")
+    return f"{trials}: {whys} until {until}."
+
 
 Clock: TypeAlias = Callable[[], float]
 Phase: TypeAlias = Literal["load", "play", "grade"]
@@ -76,3 +124,66 @@ class Attempt:
         seen = turn.record(self.stop or "error")
         last = broken_turn(seen.query, seen.events, seen.state_before, seen.stop_reason, error, seen.duration_ms)
         return Transcript((*turns, last))
+
+
+JUDGE_TIMEOUT_S = 300.0
+
+
+async def grade(
+    result: TrialResult,
+    case: Case,
+    criteria: Sequence[Criterion],
+    limits: Limits | None = None,
+    *,
+    strict: bool = False,
+) -> TrialResult:
+    """`result` with scores, what judges used for them, and the verdict. What did not finish is not scored."""
+    from evaldesk.metrics import grade_trial
+
+    if result.status != "finished":
+        return replace(result, scores=(), verdict=trial_verdict((), criteria, result.error))
+    with suppress(Exception, SystemExit):  # a function that cannot be imported is the error of its own score
+        load_functions(criteria)
+    try:
+        grading = await grade_trial(
+            result.transcript, case, criteria, timeouts=_timeouts(criteria, limits), strict=strict
+        )
+    except asyncio.CancelledError:
+        raise
+    except BaseException as error:
+        found = failure(error, "grading_failed")
+        return replace(result, status="errored", scores=(), verdict="errored", error=found)
+    verdict = trial_verdict(grading.scores, criteria, result.error)
+    return replace(result, scores=grading.scores, usages=(*result.usages, *grading.usages), verdict=verdict)
+
+
+def load_functions(criteria: Sequence[Criterion]) -> None:
+    """Import the user's functions that `criteria` name, with something to import where osmosis_ai is not installed.
+
+    Raises MetricError for a function that cannot be called as one, and whatever an import raises.
+    """
+    from evaldesk.agents.osmosis.standin import install
+    from evaldesk.metrics import is_function, load_function_of
+
+    for criterion in filter(is_function, criteria):
+        install()
+        load_function_of(criterion)
+
+
+def grading_timeout_s(criteria: Sequence[Criterion], limits: Limits | None = None) -> float:
+    """How long grading may take: each judge and each function of the user has its own bound within."""
+    return GRADE_TIMEOUT_S + sum(_timeouts(criteria, limits).values())
+
+
+def _timeouts(criteria: Sequence[Criterion], limits: Limits | None) -> dict[str, float]:
+    """Seconds by metric, of those that may have to wait."""
+    from evaldesk.metrics import is_function, is_metric, metric_info
+
+    asked = limits.judge_timeout_s if limits else None
+    found: dict[str, float] = {}
+    for criterion in criteria:
+        if is_function(criterion):
+            found[criterion.metric] = asked or GRADE_TIMEOUT_S
+        elif is_metric(criterion.metric) and metric_info(criterion.metric).has_judge:
+            found[criterion.metric] = asked or JUDGE_TIMEOUT_S
+    return found

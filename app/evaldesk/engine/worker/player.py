@@ -1,26 +1,40 @@
-"""Plays an agent: one turn of a session, or all turns of a case. What goes wrong in it becomes a value."""
+"""Loads an agent and plays it: one turn of a session, or all turns of a case with the user who says them.
+
+What goes wrong in the agent becomes a value.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import os
+import sys
 import time
-from contextlib import suppress
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager, suppress
 from copy import deepcopy
 from dataclasses import replace
-from typing import TYPE_CHECKING, cast
+from threading import Lock
+from typing import TYPE_CHECKING, TypeAlias, cast
 
-from evaldesk.agents.agent import close_kept
+from evaldesk.agents.agent import ModelCaller, close_kept
+from evaldesk.agents.tools.doubles import CURRENT_DOUBLES, read_doubles
+from evaldesk.agents.trial_context import CURRENT_TRIAL, TrialContext
+from evaldesk.agents.users.users import Said, User, user_of
 from evaldesk.engine.failures import failure
 from evaldesk.engine.worker.attempt import Attempt
-from evaldesk.engine.worker.dialogue import converse, trial_user, with_end
 from evaldesk.engine.worker.turn import OpenTurn, Show
-from evaldesk.errors import AgentError, UsageError
+from evaldesk.errors import AgentError, EvaldeskError, ModelError, UsageError
+from evaldesk.llm import set_variables
+from evaldesk.llm.recording import CURRENT_RECORDER, Recorder
 from evaldesk.llm.retry_events import CURRENT_TURN
 from evaldesk.llm.third_party_clients import wrap_clients
 from evaldesk.model import (
+    AgentDescription,
+    AgentRef,
     AskedBy,
     ErrorRecord,
     Event,
+    ModelOptions,
     Session,
     StopReason,
     Transcript,
@@ -31,18 +45,10 @@ from evaldesk.model import (
     trial_verdict,
 )
 from evaldesk.model.transcript import BOUNDS
+from evaldesk.wire import plain_text
 
 if TYPE_CHECKING:
     from evaldesk.agents import Agent
-
-
-from collections.abc import Iterator
-from contextlib import contextmanager
-
-from evaldesk.agents.tools.doubles import CURRENT_DOUBLES, read_doubles
-from evaldesk.agents.trial_context import CURRENT_TRIAL, TrialContext
-from evaldesk.errors import EvaldeskError
-from evaldesk.llm.recording import CURRENT_RECORDER, Recorder
 
 
 async def play_trial(agent: Agent, spec: TrialSpec, *, attempt: Attempt | None = None) -> TrialResult:
@@ -223,3 +229,148 @@ def turn_bound(attempt: Attempt, timeout_s: float | None) -> Iterator[None]:
         attempt.deadline = whole[0]
         if not attempt.stop:
             attempt.timeout_s = whole[1]
+
+
+MODEL_VARIABLE = "EVALDESK_USER_MODEL"
+DEMO_USER = "demo/user"
+
+Say: TypeAlias = Callable[[str, tuple[Event, ...]], Awaitable[TurnRecord]]
+
+
+def trial_user(agent: Agent, spec: TrialSpec) -> User:
+    """Who plays the user. Raises UsageError when nobody can."""
+    default = os.environ.get(MODEL_VARIABLE, "")
+    if spec.case.scenario is not None and not (default or spec.user.model) and _is_demo(agent):
+        default = DEMO_USER
+    return user_of(spec.case, spec.agent.target, spec.user, default)
+
+
+async def converse(user: User, session: Session, attempt: Attempt, say: Say) -> Said:
+    """Hold the conversation; the user's last word says how it ended, and is empty where the agent or a limit did.
+
+    An agent that reached its bound in a turn is asked nothing more: there is no answer to go on from.
+    """
+    while True:
+        said = await _next(user, session, attempt)
+        if attempt.stop:
+            return Said()
+        if said.text is None:
+            _keep_last(attempt, said.events)
+            return said
+        record = await say(plain_text(said.text), said.events)
+        if record.error or attempt.stop or record.stop_reason in BOUNDS:
+            return Said()
+
+
+def with_end(result: TrialResult, said: Said) -> TrialResult:
+    """The result, with the reason of a simulated user where it was the user who ended the conversation."""
+    return replace(result, stop_reason=said.stop) if said.stop else result
+
+
+async def _next(user: User, session: Session, attempt: Attempt) -> Said:
+    try:
+        return await user.next(session)
+    except BaseException as error:
+        if attempt.stop:
+            return Said()
+        found = failure(error, "user_error")
+        is_fatal = isinstance(error, ModelError) and error.is_fatal
+        said = ErrorRecord(
+            found.kind if is_fatal else "user_error", f"the simulated user: {found.message}", found.trace
+        )
+        return Said(stop="user_error", error=said)
+
+
+def _keep_last(attempt: Attempt, events: tuple[Event, ...]) -> None:
+    """Add what the user's last decision took to the last turn; there is none before the first message."""
+    if events and attempt.turns:
+        last = attempt.turns[-1]
+        stamped = tuple(replace(event, at_ms=last.duration_ms) for event in events)
+        attempt.turns[-1] = replace(last, events=(*last.events, *stamped))
+
+
+def _is_demo(agent: Agent) -> bool:
+    try:
+        return agent.describe().is_demo
+    except Exception:
+        return False  # an agent that cannot say what it is has no scripted user
+
+
+_lock = Lock()
+_model_lock = Lock()
+_ready: set[tuple[AgentRef, str | None, str | None]] = set()
+_loaded: dict[AgentRef, Agent | BaseException] = {}
+
+
+def load(ref: AgentRef) -> Agent:
+    """The agent that `ref` names. Raises whatever its import raised, the same error again every time."""
+    from evaldesk.agents import load_agent
+
+    found = _loaded.get(ref)
+    if found is None:
+        with _lock:
+            found = _loaded.get(ref)
+            if found is None:
+                try:
+                    found = load_agent(ref)
+                except BaseException as error:
+                    found = error
+                _loaded[ref] = found
+    if isinstance(found, BaseException):
+        raise found
+    return found
+
+
+def described(agent: Agent, ref: AgentRef) -> AgentDescription:
+    """What the agent says of itself, and what its module and this process have beside it. Raises AgentError."""
+    found: object = agent.describe()
+    if not isinstance(found, AgentDescription):
+        raise AgentError(f"describe must return an AgentDescription, got {type(found).__name__}")
+    module = sys.modules.get(ref.target.partition(":")[0])
+    offers_user = any(hasattr(module, name) for name in ("user_response_fn", "simulated_users"))
+    return replace(found, variables=set_variables(os.environ), offers_user=offers_user)
+
+
+def adopt(ref: AgentRef, found: object) -> Agent:
+    """Let `ref` name an object that this process has already. Raises AgentError when no adapter knows it."""
+    from evaldesk.agents import adapt_object
+
+    agent = adapt_object(found, ref)
+    _loaded[ref] = agent
+    return agent
+
+
+def disown(ref: AgentRef) -> None:
+    """Forget what `adopt` was given."""
+    _loaded.pop(ref, None)
+    for known in [known for known in _ready if known[0] == ref]:
+        _ready.discard(known)
+
+
+def load_ready(ref: AgentRef, model: str | None = None, options: ModelOptions | None = None) -> Agent:
+    """As `load`, with imported what the calls of the agent's model need: that takes seconds no turn should pay."""
+    agent = load(ref)
+    options = options or ModelOptions()
+    asked = ref, model, options.base_url
+    if asked not in _ready:
+        with _model_lock:
+            _warm(agent, Session("warm", model=model, model_options=options))
+        _ready.add(asked)
+    return agent
+
+
+def _warm(agent: Agent, session: Session) -> None:
+    """Import what the calls of the agent's model need, if it has one."""
+    if isinstance(agent, ModelCaller):
+        agent.warm(session)
+    elif _has_model(agent):
+        from evaldesk.llm.client import open_litellm
+
+        open_litellm()
+
+
+def _has_model(agent: Agent) -> bool:
+    try:
+        return agent.describe().model is not None
+    except Exception:
+        return False  # an agent that cannot say what it is may still answer

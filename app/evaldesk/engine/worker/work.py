@@ -1,22 +1,91 @@
-"""Work on trials, as a worker does it: carried out in a trial thread, answered by one encoded frame."""
+"""Work on trials, on turns of a chat, and on what an agent says of itself, as a worker does it.
+
+Each piece is carried out in a trial thread and answered by one encoded frame.
+"""
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
-from typing import Protocol
+from typing import Protocol, TypeAlias
 
+from evaldesk.agents.agent import close_kept
 from evaldesk.engine.failures import failure
-from evaldesk.engine.frames import Ended, Grade, GradeSpec, Play
-from evaldesk.engine.host.results import cancelled, unplayed
-from evaldesk.engine.worker.attempt import Attempt
-from evaldesk.engine.worker.grading import grade, grading_timeout_s
+from evaldesk.engine.frames import (
+    Describe,
+    Described,
+    Ended,
+    Failed,
+    FromWorker,
+    Grade,
+    GradeSpec,
+    Happened,
+    Play,
+    Talk,
+    TurnEnded,
+    cancelled,
+    unplayed,
+)
+from evaldesk.engine.worker.attempt import LOAD_TIMEOUT_S, Attempt, grade, grading_timeout_s, load_functions
 from evaldesk.engine.worker.output import CURRENT_LOG, without_env_secrets
-from evaldesk.engine.worker.trial import given_up, run_trial
-from evaldesk.engine.worker.turn import cut
+from evaldesk.engine.worker.player import described, load, load_ready, play_trial, play_turn, timed_out, trial_result
+from evaldesk.engine.worker.turn import OpenTurn, cut
+from evaldesk.llm import price
 from evaldesk.llm.retry_events import CURRENT_LISTENER
-from evaldesk.model import ErrorRecord, Score, Transcript, TrialResult
+from evaldesk.model import (
+    AgentDescription,
+    ErrorRecord,
+    Event,
+    Score,
+    Session,
+    Transcript,
+    TrialResult,
+    TrialSpec,
+    TurnRecord,
+)
 from evaldesk.wire import plain, to_json
+
+
+async def run_trial(spec: TrialSpec, attempt: Attempt) -> TrialResult:
+    """Load, play, grade. Each phase has its own deadline, which whoever holds the attempt enforces."""
+    CURRENT_LOG.set(attempt.log)
+    CURRENT_LISTENER.set(attempt.waits)
+    attempt.begin("load", LOAD_TIMEOUT_S)
+    try:
+        agent = load_ready(spec.agent, spec.model, spec.model_options)
+    except BaseException as error:
+        return trial_result(spec, attempt, failure(error, "agent_import"))
+    try:
+        load_functions(spec.criteria)
+    except BaseException as error:
+        return trial_result(spec, attempt, failure(error, "metric_import"))
+    result = await play_trial(agent, spec, attempt=attempt)
+    if attempt.stop:
+        return result
+    attempt.begin("grade", grading_timeout_s(spec.criteria, spec.limits))
+    try:
+        graded = await grade(result, spec.case, spec.criteria, spec.limits, strict=spec.strict)
+    except asyncio.CancelledError:
+        if attempt.stop != "timed_out":
+            raise
+        return given_up(spec, attempt, "")
+    return replace(graded, logs=attempt.log.text())
+
+
+def given_up(spec: TrialSpec, attempt: Attempt, place: str) -> TrialResult:
+    """The result of a trial whose thread does not come back, standing at `place`."""
+    reasons: dict[str, Callable[[], ErrorRecord]] = {
+        "load": lambda: ErrorRecord("agent_import", f"not imported within {attempt.timeout_s:g} s", place),
+        "play": lambda: timed_out(attempt.timeout_s, place),
+        "grade": lambda: ErrorRecord("grading_failed", f"not graded within {attempt.timeout_s:g} s", place),
+    }
+    if attempt.stop == "cancelled":
+        return trial_result(spec, attempt, None)
+    result = trial_result(spec, attempt, reasons[attempt.phase]())
+    return result if attempt.phase == "play" else replace(result, status="errored", stop_reason="error")
+
 
 MAX_RESULT = 16 * 1024 * 1024
 
@@ -115,3 +184,130 @@ def _ended(key: int, result: TrialResult, *, is_tainted: bool = False) -> bytes:
 def _plain_score(score: Score) -> Score:
     details = plain(score.details)
     return replace(score, reason=str(plain(score.reason)), details=details if isinstance(details, dict) else {})
+
+
+MAX_SESSIONS = 200
+
+Send: TypeAlias = Callable[[FromWorker], None]
+
+# What adapters remember of each session, the longest unused first; it lives as long as the process.
+_memories: dict[str, dict[str, object]] = {}
+
+
+class TurnWork:
+    """Plays one turn of a chat session; the adapter's memory of the session lives as long as this process."""
+
+    def __init__(self, frame: Talk, send: Send) -> None:
+        self._frame = frame
+        self._send = send
+        self.attempt = Attempt()
+
+    async def run(self) -> bytes:
+        """Play the turn, telling each event as it happens."""
+        CURRENT_LOG.set(self.attempt.log)
+        spec = self._frame.spec
+        self.attempt.begin("load", LOAD_TIMEOUT_S)
+        session = self._session()
+        try:
+            agent = load_ready(spec.agent, spec.model, spec.model_options)
+        except BaseException as error:
+            return self._failed(failure(error, "agent_import"))
+        self.attempt.begin("play", spec.timeout_s)
+        record = await play_turn(agent, session, spec.message, attempt=self.attempt, show=self._show)
+        return self._ended(record)
+
+    def given_up(self, place: str) -> bytes:
+        """The turn as far as it came."""
+        if self.attempt.stop == "cancelled":
+            turns = self.attempt.transcript().turns
+            return self._ended(turns[-1], is_tainted=True) if turns else self._failed(None, is_tainted=True)
+        timeout = timed_out(self.attempt.timeout_s, place)
+        turns = self.attempt.transcript(timeout).turns
+        if not turns:
+            error = ErrorRecord("agent_import", f"not imported within {self.attempt.timeout_s:g} s", place)
+            return self._failed(error, is_tainted=True)
+        self._show(turns[-1].events[-1])
+        return self._ended(turns[-1], is_tainted=True)
+
+    def broken(self, error: BaseException | None) -> bytes:
+        """A turn in which nothing happened but this."""
+        return self._failed(failure(error, "engine") if error else None)
+
+    def _session(self) -> Session:
+        spec = self._frame.spec
+        memory = _memories.pop(spec.session_id, {})
+        _memories[spec.session_id] = memory
+        while len(_memories) > MAX_SESSIONS:
+            close_kept(_memories.pop(next(iter(_memories)), {}))
+        return Session(
+            id=spec.session_id,
+            state=dict(spec.state),
+            turns=list(spec.turns),
+            app_name=spec.app_name,
+            user_id=spec.user_id,
+            model=spec.model,
+            model_options=spec.model_options,
+            limits=spec.limits,
+            seed=spec.seed,
+            is_streaming=True,
+            memory=memory,
+        )
+
+    def _show(self, event: Event) -> None:
+        self._send(Happened(self._frame.key, (without_env_secrets(event),)))
+
+    def _failed(self, error: ErrorRecord | None, *, is_tainted: bool = False) -> bytes:
+        spec = self._frame.spec
+        session = Session(id=spec.session_id, state=dict(spec.state))
+        turn = OpenTurn(session, spec.message, self.attempt.clock, self._show)
+        if error:
+            turn.fail(error)
+        return self._ended(turn.record("error" if error else "cancelled"), is_tainted=is_tainted)
+
+    def _ended(self, record: TurnRecord, *, is_tainted: bool = False) -> bytes:
+        printed = self.attempt.log.text()
+        if printed:
+            event = Event("log", at_ms=record.duration_ms, author="output", text=printed)
+            self._show(event)
+            record = replace(record, events=(*record.events, event))
+        record = without_env_secrets(record)
+        frame = to_json(TurnEnded(self._frame.key, record, is_tainted))
+        if len(frame) > MAX_RESULT:
+            frame = to_json(TurnEnded(self._frame.key, cut(record, 1_000), is_tainted))
+        return frame
+
+
+class DescribeWork:
+    """Imports an agent and asks what it is."""
+
+    def __init__(self, frame: Describe) -> None:
+        self._frame = frame
+        self.attempt = Attempt()
+
+    async def run(self) -> bytes:
+        """Describe; where it is asked to be warm, import what the turns need first."""
+        CURRENT_LOG.set(self.attempt.log)
+        self.attempt.begin("load", LOAD_TIMEOUT_S)
+        try:
+            agent = (load_ready if self._frame.warm else load)(self._frame.agent)
+            description = _without_secrets(described(agent, self._frame.agent))
+            unpriced = tuple(model for model in self._frame.models if price(model, 1, 1) is None)
+        except BaseException as error:
+            return to_json(Failed(self._frame.key, without_env_secrets(failure(error, "agent_import"))))
+        return to_json(Described(self._frame.key, description, unpriced))
+
+    def given_up(self, place: str) -> bytes:
+        """An agent whose import does not end."""
+        error = ErrorRecord("agent_import", f"not imported within {self.attempt.timeout_s:g} s", place)
+        return to_json(Failed(self._frame.key, error, is_tainted=True))
+
+    def broken(self, error: BaseException | None) -> bytes:
+        """An agent that cannot be described."""
+        record = failure(error, "engine") if error else ErrorRecord("cancelled", "the description was cancelled")
+        return to_json(Failed(self._frame.key, record))
+
+
+def _without_secrets(description: AgentDescription) -> AgentDescription:
+    """The description as it may leave this process; the names of variables are no values of them."""
+    to_json(description)
+    return replace(without_env_secrets(replace(description, variables=())), variables=description.variables)

@@ -6,12 +6,9 @@ import asyncio
 from collections.abc import AsyncIterator
 from typing import Literal
 
-from evaldesk.engine.frames import GradeSpec
-from evaldesk.engine.host.results import cancelled
-from evaldesk.engine.worker.attempt import Attempt
-from evaldesk.engine.worker.grading import grade
-from evaldesk.engine.worker.rate_limit_waits import Pause, active
-from evaldesk.engine.worker.trial import run_trial
+from evaldesk.engine.frames import GradeSpec, cancelled
+from evaldesk.engine.worker.attempt import Attempt, Pause, active, grade
+from evaldesk.engine.worker.work import run_trial
 from evaldesk.model import TrialResult, TrialSpec
 
 
