@@ -35,6 +35,7 @@ from evaldesk.model import (
     TrialResult,
     Turn,
 )
+from evaldesk.model.comparison import Baseline
 from evaldesk.model.score import VERDICTS
 from evaldesk.model.stored import RunSummary
 from evaldesk.pages.home import home
@@ -43,7 +44,6 @@ from evaldesk.pages.run import read_run
 from evaldesk.pages.run_listing import run_line
 from evaldesk.pages.run_view import RunQuery
 from evaldesk.run_options import Asked
-from evaldesk.statistics.case_comparison import Baseline
 from evaldesk.store import Store
 from evaldesk.testing.pytest_items import CaseFailedError, EvalCaseItem
 

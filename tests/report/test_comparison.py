@@ -10,7 +10,8 @@ import scipy
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from evaldesk.statistics.comparison import Comparison, benjamini_hochberg, compare_scores, holm
+from evaldesk.model.comparison import Comparison
+from evaldesk.statistics.comparison import benjamini_hochberg, compare_scores, holm
 from evaldesk.statistics.exact_tests import fisher, mcnemar
 
 BEFORE = {"a": 0.8, "b": 0.8, "c": 0.4, "d": 1.0, "e": 0.0, "f": 0.2}

@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 
 from evaldesk.model.case_key import CaseKey
+from evaldesk.model.comparison import Comparison, PlayedCase, RunChange
 from evaldesk.model.interval import Interval
-from evaldesk.statistics.case_comparison import PlayedCase, RunChange, compare_cases
-from evaldesk.statistics.comparison import Comparison, compare_scores
+from evaldesk.statistics.case_comparison import compare_cases
+from evaldesk.statistics.comparison import compare_scores
 from evaldesk.statistics.flakiness import Flakiness
 from evaldesk.statistics.intervals import anytime_interval, clopper_pearson, failure_bound
 from evaldesk.statistics.judge_rate import correct_rate

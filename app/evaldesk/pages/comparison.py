@@ -12,13 +12,14 @@ from evaldesk.diff.text_diff import TextDiff, diff_text
 from evaldesk.errors import UsageError
 from evaldesk.model import Case
 from evaldesk.model.case_key import Place, assertions, numbered_keys
+from evaldesk.model.comparison import KINDS, CaseChange, Comparison, Kind, PlayedCase, RunChange
 from evaldesk.model.run import LIVE
 from evaldesk.model.stored import CaseOutcome, RunSummary
 from evaldesk.pages.run_facts import all_facts, repeats_recorded, run_facts
 from evaldesk.pages.run_reliability import reliability
 from evaldesk.pages.run_view import Bar, Filter, columns_k, first_problem, known_cost, tally
-from evaldesk.statistics.case_comparison import KINDS, CaseChange, Kind, PlayedCase, RunChange, compare_cases
-from evaldesk.statistics.comparison import Comparison, compare_scores
+from evaldesk.statistics.case_comparison import compare_cases
+from evaldesk.statistics.comparison import compare_scores
 from evaldesk.store import RunStore
 from evaldesk.wording.comparison import (
     DOLLARS,

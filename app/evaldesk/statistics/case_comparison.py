@@ -2,163 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import cached_property
-from typing import Literal, TypeAlias, get_args
+from collections.abc import Sequence
+from dataclasses import replace
 
-from evaldesk.model.case_key import CaseKey, case_names
-from evaldesk.statistics.comparison import Comparison, benjamini_hochberg, compare_scores
+from evaldesk.model.case_key import case_names
+from evaldesk.model.comparison import KINDS, ROUNDING, CaseChange, CaseState, Kind, PlayedCase, RunChange
+from evaldesk.statistics.comparison import benjamini_hochberg, compare_scores
 from evaldesk.statistics.exact_tests import fisher
 
-CaseState: TypeAlias = Literal["same", "edited since", "lost its reference", "lost its verdict", "gone", "new"]
-Kind: TypeAlias = Literal[
-    "broken",
-    "lost its verdict",
-    "shakier",
-    "fixed",
-    "steadier",
-    "lost its reference",
-    "edited",
-    "same",
-    "not scored",
-    "only in A",
-    "only in B",
-]
-Way: TypeAlias = Literal["better", "worse", "mixed", ""]
-KINDS: tuple[Kind, ...] = get_args(Kind)
-REGRESSED: frozenset[Kind] = frozenset({"broken", "lost its verdict"})
 ALPHA = 0.05
-TO_PLAY = "."
-_ROUNDING = 1e-9
-
-
-@dataclass(frozen=True, slots=True)
-class PlayedCase:
-    """A case of a run and its trials.
-
-    `strip` has one letter a trial, by trial index: `p`, `f`, `e`, `u` for the verdicts, `.` for a trial to play. A file
-    may tell only how many trials ended how: then the strip `is_ordered` no longer. `asserted` is what `assertions`
-    gives, None where it is not known.
-    """
-
-    key: CaseKey
-    strip: str
-    pass_threshold: float = 1.0
-    errors_are_failures: bool = False
-    asserted: Mapping[str, int] | None = None
-    is_ordered: bool = True
-
-    @property
-    def scored(self) -> str:
-        """The letters of the scored trials, by trial index."""
-        if self.errors_are_failures:
-            return self.strip.replace("e", "f").replace("u", "").replace(".", "")
-        return self.strip.replace("e", "").replace("u", "").replace(".", "")
-
-    @property
-    def is_without_verdict(self) -> bool:
-        """Whether every trial was played and none was scored."""
-        return not self.scored and TO_PLAY not in self.strip
-
-    def is_passed(self, scored: str) -> bool:
-        """Whether enough of these scored trials passed; there is at least one."""
-        return scored.count("p") >= (self.pass_threshold - _ROUNDING) * len(scored)
-
-    def first(self, m: int) -> str | None:
-        """The first `m` scored trials; None where it is not known how they ended."""
-        scored = self.scored
-        is_known = self.is_ordered or m >= len(scored) or len(set(scored)) == 1
-        return scored[:m] if is_known else None
-
-
-@dataclass(frozen=True, slots=True)
-class CaseChange:
-    """A case in both runs, or in one of them.
-
-    `points` is how much more often it passes now, in points of 100; `p` Fisher's of its two rates, None with one trial
-    on a side. `stands_out` says whether that is more than chance among so many cases.
-    """
-
-    key: CaseKey
-    name: str
-    state: CaseState
-    kind: Kind
-    before: PlayedCase | None
-    after: PlayedCase | None
-    points: float | None = None
-    p: float | None = None
-    stands_out: bool = False
-
-    @property
-    def is_regression(self) -> bool:
-        """Whether it passed before, and now fails or has no verdict."""
-        return self.kind in REGRESSED
-
-    @property
-    def is_same_case(self) -> bool:
-        """Whether it is in both runs with the same content."""
-        return self.before is not None and self.after is not None and not self.before.key.is_edited(self.after.key)
-
-    @property
-    def is_compared(self) -> bool:
-        """Whether it is the same case with scored trials in both runs."""
-        return self.points is not None
-
-
-@dataclass(frozen=True)
-class RunChange:
-    """What a run changed against the earlier run `name`. `rates` compares the pass rates of the compared cases."""
-
-    name: str
-    cases: tuple[CaseChange, ...]
-    rates: Comparison | None
-
-    def named(self, *kinds: Kind) -> tuple[str, ...]:
-        """The names of the cases of these kinds."""
-        return tuple(case.name for case in self.cases if case.kind in kinds)
-
-    def in_state(self, state: CaseState) -> tuple[str, ...]:
-        """The names of the cases in this state."""
-        return tuple(case.name for case in self.cases if case.state == state)
-
-    @property
-    def regressed(self) -> tuple[CaseChange, ...]:
-        """The cases that passed before, and now fail or have no verdict."""
-        return tuple(case for case in self.cases if case.is_regression)
-
-    @property
-    def n_judged(self) -> int:
-        """Cases that could have regressed or been fixed: the compared ones, and those that lost their verdict."""
-        return sum(case.is_compared or case.is_regression for case in self.cases)
-
-    @cached_property
-    def n_up(self) -> int:
-        """Cases that pass more often by more than chance."""
-        return sum(case.stands_out and (case.points or 0.0) > 0 for case in self.cases)
-
-    @cached_property
-    def n_down(self) -> int:
-        """Cases that pass less often by more than chance."""
-        return sum(case.stands_out and (case.points or 0.0) < 0 for case in self.cases)
-
-    @property
-    def way(self) -> Way:
-        """The one answer: from the mean over cases and from single cases, empty where both could be chance."""
-        is_moved = self.rates is not None and self.rates.is_distinguishable
-        is_up = bool(self.n_up) or (is_moved and self.rates is not None and self.rates.difference > 0)
-        is_down = bool(self.n_down) or (is_moved and self.rates is not None and self.rates.difference < 0)
-        if is_up and is_down:
-            return "mixed"
-        return "better" if is_up else "worse" if is_down else ""
-
-
-@dataclass(frozen=True, slots=True)
-class Baseline:
-    """An earlier run, by number or by file: its cases as they were. `name` says which run it is."""
-
-    name: str
-    cases: tuple[PlayedCase, ...]
 
 
 def compare_cases(name: str, before: Sequence[PlayedCase], after: Sequence[PlayedCase]) -> RunChange:
@@ -225,7 +77,7 @@ def _kind(before: PlayedCase, after: PlayedCase, points: float, p: float | None)
         return "broken"
     if now and not was and points >= 0:
         return "fixed"
-    if abs(points) < _ROUNDING:
+    if abs(points) < ROUNDING:
         return "same"
     return "steadier" if points > 0 else "shakier"
 

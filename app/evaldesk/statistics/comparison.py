@@ -3,48 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass
 from math import fsum, sqrt
 from statistics import fmean
-from typing import Literal, TypeAlias, TypeVar
+from typing import TypeVar
 
+from evaldesk.model.comparison import ROUNDING, Comparison, Test
 from evaldesk.model.interval import Interval
 from evaldesk.statistics.exact_tests import mcnemar, sign_flips
 from evaldesk.statistics.intervals import chance_beyond, t_95
 
 K = TypeVar("K", bound=Hashable)
-Test: TypeAlias = Literal["sign flip", "t"]
 
 _FEW_CASES = 30
-_ROUNDING = 1e-9
-
-
-@dataclass(frozen=True, slots=True)
-class Comparison:
-    """The scores of the cases that both runs have; `difference` is after - before, in the unit of the score.
-
-    `interval` is None below two cases and where all differences are the same.
-    """
-
-    n_cases: int
-    n_only_before: int
-    n_only_after: int
-    n_better: int
-    n_worse: int
-    before: float
-    after: float
-    difference: float
-    error: float | None
-    interval: Interval | None
-    p: float
-    test: Test
-
-    @property
-    def is_distinguishable(self) -> bool:
-        """Whether the test and the interval both rule out that nothing changed."""
-        if self.p >= 0.05:
-            return False
-        return self.interval is None or self.interval.low > 0 or self.interval.high < 0
 
 
 def compare_scores(before: Mapping[K, float], after: Mapping[K, float]) -> Comparison | None:
@@ -59,15 +29,15 @@ def compare_scores(before: Mapping[K, float], after: Mapping[K, float]) -> Compa
     n = len(keys)
     difference = fmean(differences)
     error = sqrt(fsum((d - difference) ** 2 for d in differences) / (n - 1) / n) if n > 1 else 0.0
-    is_even = error < _ROUNDING
+    is_even = error < ROUNDING
     half = 0.0 if is_even else t_95(n - 1) * error
     p, test = _p_of_even(difference, n) if is_even else _p(differences, difference, error)
     return Comparison(
         n_cases=n,
         n_only_before=len(before) - n,
         n_only_after=len(after) - n,
-        n_better=sum(d > _ROUNDING for d in differences),
-        n_worse=sum(d < -_ROUNDING for d in differences),
+        n_better=sum(d > ROUNDING for d in differences),
+        n_worse=sum(d < -ROUNDING for d in differences),
         before=fmean(before[key] for key in keys),
         after=fmean(after[key] for key in keys),
         difference=difference,
@@ -98,11 +68,11 @@ def benjamini_hochberg(ps: Sequence[float]) -> tuple[float, ...]:
 
 def _p_of_even(difference: float, n: int) -> tuple[float, Test]:
     """Where every case moved by the same, one pattern of signs each way is as far from 0."""
-    return (mcnemar(n, 0) if abs(difference) > _ROUNDING else 1.0), "sign flip"
+    return (mcnemar(n, 0) if abs(difference) > ROUNDING else 1.0), "sign flip"
 
 
 def _p(differences: Sequence[float], difference: float, error: float) -> tuple[float, Test]:
     if len(differences) >= _FEW_CASES:
         return chance_beyond(abs(difference / error), len(differences) - 1), "t"
     # Whole numbers: sums that are equal must not differ by rounding.
-    return sign_flips([round(d / _ROUNDING) for d in differences]), "sign flip"
+    return sign_flips([round(d / ROUNDING) for d in differences]), "sign flip"

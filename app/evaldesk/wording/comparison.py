@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from evaldesk.statistics.case_comparison import RunChange
-from evaldesk.statistics.comparison import Comparison
+from evaldesk.model.comparison import Comparison, RunChange
 from evaldesk.wording.words import CI, FEW_CASES, counted_words, number_words
 
 

@@ -13,7 +13,8 @@ from evaldesk.cli.eval.result_json import conclusion_object, counts_object, metr
 from evaldesk.desk.evalsets.exporting import export_run
 from evaldesk.desk.runs.numbers import case_rows, read_cases, run_numbers
 from evaldesk.model import Conclusion
-from evaldesk.statistics.comparison import Comparison, compare_scores
+from evaldesk.model.comparison import Comparison
+from evaldesk.statistics.comparison import compare_scores
 from evaldesk.store import Store
 
 

@@ -24,8 +24,9 @@ from evaldesk.desk.runs.numbers import joined_numbers, other_verdicts, planned_n
 from evaldesk.desk.runs.plan import RunPlan, Unjudged
 from evaldesk.errors import AgentError, UsageError
 from evaldesk.model import Conclusion, Gates
+from evaldesk.model.comparison import Baseline
 from evaldesk.run_options import OWN
-from evaldesk.statistics.case_comparison import Baseline, compare_cases
+from evaldesk.statistics.case_comparison import compare_cases
 from evaldesk.store import Store
 from evaldesk.wording.metrics import needs_words
 from evaldesk.wording.printable import in_one_line

@@ -26,10 +26,10 @@ from evaldesk.desk.runs.trial_rows import SCORE_COLUMNS, TRIAL_COLUMNS, Cell, ce
 from evaldesk.durable_files import append_file, make_folder, write_output
 from evaldesk.errors import DiskError, UsageError
 from evaldesk.model import Conclusion
+from evaldesk.model.comparison import RunChange
 from evaldesk.pages.reports.annotations import MOST_CASES, case_annotation, conclusion_annotations
 from evaldesk.pages.reports.junit import gate_suite, junit_suite, junit_xml
 from evaldesk.pages.reports.markdown import SummaryPart, markdown_summary
-from evaldesk.statistics.case_comparison import RunChange
 from evaldesk.store import Store
 from evaldesk.wording.trial_text import first_words
 

@@ -22,8 +22,8 @@ from evaldesk.desk.runs.model_check import check_prices
 from evaldesk.desk.runs.numbers import compared_plans
 from evaldesk.desk.runs.plan import RunPlan
 from evaldesk.desk.runs.runs import RunDesk
+from evaldesk.model.comparison import Baseline
 from evaldesk.model.stored import RunSummary
-from evaldesk.statistics.case_comparison import Baseline
 
 EXIT_INTERRUPTED = 130
 

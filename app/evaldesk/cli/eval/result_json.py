@@ -17,12 +17,12 @@ from evaldesk.desk.runs.numbers import other_verdicts, played_cases, run_numbers
 from evaldesk.errors import NotFoundError, UsageError
 from evaldesk.model import Conclusion, Counts
 from evaldesk.model.case_key import CaseKey
+from evaldesk.model.comparison import Baseline, PlayedCase, RunChange
 from evaldesk.model.interval import Interval
 from evaldesk.model.run import option_values
 from evaldesk.model.stored import MetricRow, RunSummary
 from evaldesk.pages.run_facts import run_fingerprint
 from evaldesk.pages.run_reliability import metric_interval
-from evaldesk.statistics.case_comparison import Baseline, PlayedCase, RunChange
 from evaldesk.store import Store
 from evaldesk.wording.comparison import change_sentence
 from evaldesk.wording.metrics import asserted_lines

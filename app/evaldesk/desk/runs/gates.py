@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 from evaldesk.model import Answer, Conclusion, Counts, GateOutcome, Gates, Outcome, RunStatus
 from evaldesk.model.case_key import CaseKey
+from evaldesk.model.comparison import RunChange
 from evaldesk.model.interval import Interval
 from evaldesk.statistics.bootstrap import point_at, sure_curve
-from evaldesk.statistics.case_comparison import RunChange
 from evaldesk.statistics.intervals import rate_interval
 from evaldesk.statistics.pass_k import CaseCounts, CurvePoint
 from evaldesk.wording.comparison import change_sentence, flips_words, named_words, states_words

@@ -14,9 +14,10 @@ from evaldesk.desk.runs.plan import RunPlan
 from evaldesk.desk.runs.run_result import CaseResult, RunResult
 from evaldesk.model import Conclusion, Counts, Outcome
 from evaldesk.model.case_key import CaseKey, assertions, case_names, numbered_keys
+from evaldesk.model.comparison import Baseline, PlayedCase, RunChange
 from evaldesk.model.run import LIVE
 from evaldesk.model.stored import CaseRow, RunSummary
-from evaldesk.statistics.case_comparison import Baseline, PlayedCase, RunChange, compare_cases
+from evaldesk.statistics.case_comparison import compare_cases
 from evaldesk.statistics.pass_k import CaseCounts
 from evaldesk.store import RunStore, Store
 

@@ -30,12 +30,12 @@ from evaldesk.model import (
     default_criteria,
 )
 from evaldesk.model.case_key import repeats_words
+from evaldesk.model.comparison import Baseline
 from evaldesk.model.recording import Recording
 from evaldesk.model.run import option_values, with_options
 from evaldesk.model.user import UserConfig
 from evaldesk.run_options import BY_NAME, OWN, RUN_OPTIONS, Asked, checked_options, has_door, offered
 from evaldesk.settings import Settings
-from evaldesk.statistics.case_comparison import Baseline
 
 NOTHING_APPLIES = "No criterion applies: the case asserts nothing that they judge."
 MAX_TRIALS = 200_000

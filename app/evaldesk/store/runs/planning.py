@@ -10,8 +10,8 @@ from sqlalchemy import Connection, Select, delete, exists, func, insert, literal
 
 from evaldesk.errors import ConflictError, UsageError
 from evaldesk.model import Case, RunConfig, RunStatus
+from evaldesk.model.comparison import Baseline
 from evaldesk.model.stored import PendingTrial
-from evaldesk.statistics.case_comparison import Baseline
 from evaldesk.store.blobs import pack
 from evaldesk.store.clock import Clock
 from evaldesk.store.database import execute_many, upsert

@@ -10,8 +10,8 @@ from sqlalchemy import ColumnElement, Connection, Row, bindparam, func, or_, sel
 
 from evaldesk.errors import NotFoundError
 from evaldesk.model import Counts, RunConfig, RunStatus, TrialResult
+from evaldesk.model.comparison import Baseline
 from evaldesk.model.stored import ErrorGroup, LastStrip, MetricRow, RunSummary, TrialKey
-from evaldesk.statistics.case_comparison import Baseline
 from evaldesk.store.blobs import unpack
 from evaldesk.store.clock import Clock
 from evaldesk.store.tables import (

@@ -10,8 +10,8 @@ from sqlalchemy import Connection, Row, select, update
 
 from evaldesk.errors import NotFoundError
 from evaldesk.model import Case, RunConfig, RunStatus, TrialResult
+from evaldesk.model.comparison import Baseline
 from evaldesk.model.stored import RunSummary
-from evaldesk.statistics.case_comparison import Baseline
 from evaldesk.store.clock import Clock
 from evaldesk.store.database import Database, reading
 from evaldesk.store.runs import case_queries, planning, run_queries
