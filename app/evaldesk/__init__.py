@@ -1,4 +1,4 @@
-"""Evaldesk: make eval sets, run them, and decide. What is public here is loaded when it is first used."""
+"""Evaldesk: make eval sets, run them, and decide. Public names are loaded on first use."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ MAX_SHOWN = 200
 
 
 class EvaldeskError(Exception):
-    """An error with a sentence that says where, what was found and what to do next."""
+    """An error with a sentence: the place, the value found, and the next step."""
 
 
 class UsageError(EvaldeskError):
@@ -56,7 +56,7 @@ class ConflictError(EvaldeskError):
 
 
 class DiskError(EvaldeskError, OSError):
-    """A file could not be written; the file of that name is as it was. `strerror` is what the system said."""
+    """A file could not be written; the file of that name is as it was. `strerror` is the system's message."""
 
     def __init__(self, number: int, strerror: str, message: str) -> None:
         super().__init__(number, strerror)
@@ -67,7 +67,7 @@ class DiskError(EvaldeskError, OSError):
 
 
 class FormatError(EvaldeskError):
-    """A file does not say what it should.
+    """A file does not have the expected contents.
 
     `source` is the file name, `path` the JSON path inside it (`eval_cases[2].conversation`), `line` and
     `column` count from 1 where the place in the text is known.
@@ -110,7 +110,7 @@ class BadNumberError(EvaldeskError, ValueError):
 
 
 class MetricError(EvaldeskError):
-    """A metric cannot judge what it was given."""
+    """A metric cannot judge its input."""
 
 
 class ModelError(EvaldeskError):
@@ -127,7 +127,7 @@ class WorkspaceError(EvaldeskError):
 
 
 class LossError(UsageError):
-    """The file's own format cannot hold what is to be saved; `losses` says what, one sentence each."""
+    """The file's own format cannot hold the new contents; `losses` names them, one sentence each."""
 
     def __init__(self, message: str, lost: tuple[str, ...]) -> None:
         super().__init__(message)

@@ -1,4 +1,4 @@
-"""The garbage collector, kept from walking again and again over what an import has just made."""
+"""The garbage collector, kept from walking again and again over the objects of a new import."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _n_paused = 0
 
 
 def freeze() -> None:
-    """Let the collector pass over what is there now, for good: for a process of ours, that keeps what it imported."""
+    """Let the collector pass over the present objects, for good: for a process of ours, which keeps its imports."""
     gc.freeze()
 
 
@@ -20,8 +20,8 @@ def freeze() -> None:
 def gc_paused() -> Iterator[None]:
     """No collection while something large is imported: it takes a third of that time and finds nothing.
 
-    May be nested, and entered by several threads at once; the last to leave wakes the collector. A collector that
-    somebody else switched off stays off.
+    May be nested, and entered by several threads at once; the last to leave starts the collector again. A collector
+    that other code switched off stays off.
     """
     global _n_paused  # noqa: PLW0603
     with _lock:

@@ -1,4 +1,4 @@
-"""Where the files that ship with Evaldesk are, in the package or a checkout; and what a person may have meant."""
+"""The files that ship with Evaldesk, in the package or a checkout; and proposals for a mistyped path."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def samples() -> Path:
 
 
 def did_you_mean(path: Path, otherwise: str) -> str:
-    """`did you mean set.json?`, of what lies beside a `path` that is not there; `otherwise` where nothing is near.
+    """`did you mean set.json?`, from the neighbours of a missing `path`; `otherwise` where nothing is near.
 
     A path of Windows is answered as one.
     """
@@ -57,8 +57,8 @@ def folder_of_names(agent_folder: str) -> Path | None:
 def selected_cases(text: str, folder: Path | None = None) -> tuple[Path, tuple[str, ...] | None]:
     """The file that `FILE[:CASE,CASE]` names and the cases after its colon, None for all.
 
-    A file whose own name has a colon is found as it is, and the colon of a drive of Windows separates nothing. What is
-    no file may be the name of an eval set in the agent's `folder`. Raises UsageError.
+    A file whose own name has a colon is found as it is, and the colon of a drive of Windows separates nothing. A text
+    that is no file may be the name of an eval set in the agent's `folder`. Raises UsageError.
     """
     whole = _evalset_file(text, folder)
     if whole:
@@ -76,7 +76,7 @@ def selected_cases(text: str, folder: Path | None = None) -> tuple[Path, tuple[s
 
 
 def _of_windows(text: str) -> str:
-    """What to do about a path of Windows where there are none; empty for any other text, and on Windows."""
+    """The next step for a path of Windows on another system; empty for any other text, and on Windows."""
     if os.sep == "\\" or not is_windows_path(text):
         return ""
     return "it is a path of Windows; write it as this system does, with / and without a drive"
@@ -88,7 +88,7 @@ def _evalset_file(name: str, folder: Path | None) -> Path | None:
 
 
 def _nearest_evalset(name: str, folder: Path | None) -> str:
-    """What was meant by a `name` that is no file: a file near it, or a name in the agent's folder."""
+    """The proposal for a `name` that is no file: a file near it, or a name in the agent's folder."""
     path = Path(name)
     hint = did_you_mean(path, "")
     if hint:

@@ -59,7 +59,7 @@ class RunOption(NamedTuple):
     left_out: Mapping[Door, str] = {}
 
     def checked(self, value: Any, called: str = "") -> Any:
-        """The value as it is kept. Raises UsageError naming the option, what it takes and the value found."""
+        """The value as it is kept. Raises UsageError naming the option, the expected and the found value."""
         if value is None:
             return None
         found = self._as_kind(value)
@@ -103,7 +103,7 @@ class RunOption(NamedTuple):
         return UsageError(f"{self._subject(called)} {wanted}, not {found}", field=self.name)
 
     def said(self, value: Any) -> str:
-        """The value in words: `120 s`, `yes`, or what None means."""
+        """The value in words: `120 s`, `yes`, or the meaning of None."""
         if value is None:
             return self.unset
         if isinstance(value, bool):
@@ -645,9 +645,9 @@ NOT_OPTIONS: Mapping[str, str] = {
 
 
 class Asked(TypedDict, total=False):
-    """Options as they are asked for, by name; None and what is not there are not asked for.
+    """Options of a request, by name; None and missing keys ask for nothing.
 
-    The table decides what there is; this is its list for a type checker, held to the table by a test.
+    The table decides which options exist; this is its list for a type checker, held to the table by a test.
     """
 
     n: int | None
@@ -702,7 +702,7 @@ def offered(door: Door) -> tuple[RunOption, ...]:
 
 
 def checked_options(asked: Mapping[str, Any]) -> dict[str, Any]:
-    """What is asked for, each in its type. Raises UsageError for a value that cannot be, TypeError for a name."""
+    """The requested options, each in its type. Raises UsageError for an impossible value, TypeError for a name."""
     unknown = [name for name in asked if name not in BY_NAME]
     if unknown:
         raise TypeError(str(NotFoundError.among("run option", unknown[0], BY_NAME)))

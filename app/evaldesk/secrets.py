@@ -10,8 +10,8 @@ _NAMES = re.compile(r"(?:API_?KEY|ACCESS_?KEY|_TOKEN|_SECRET|_PASSWORD|_CREDENTI
 _MIN_LENGTH = 8
 _WORD = re.compile(r"[a-z_]{1,15}")
 
-# What keys of the common providers look like, under what stands in each of them: Google, GitHub, Hugging Face, Groq,
-# xAI, Slack, AWS, and whatever stands behind `Bearer`.
+# The forms of the common providers' keys, under the text that is part of each of them: Google, GitHub, Hugging Face,
+# Groq, xAI, Slack, AWS, and any value after `Bearer`.
 _SHAPES = {
     "Bearer": re.compile(r"(?<=Bearer\s)[\w.~+/=-]{8,}"),
     "AIza": re.compile(r"\bAIza[\w-]{30,}"),
@@ -25,8 +25,8 @@ _SHAPES = {
     "ASIA": re.compile(r"\bASIA[A-Z0-9]{16}\b"),
 }
 
-# OpenAI's and Anthropic's, which have a digit, and JSON web tokens, which have three parts. What only begins like one
-# is matched as well, or a long text of such beginnings would be read to its end from each of them.
+# OpenAI's and Anthropic's, which have a digit, and JSON web tokens, which have three parts. A text that only begins
+# like one is matched as well, or a long text of such beginnings would be read to its end from each of them.
 _KEYS = re.compile(r"\b[spr]k-[\w-]{20,}")
 _DIGIT = re.compile(r"\d")
 _WEB_TOKENS = re.compile(r"\beyJ[\w-]{10,}+(\.[\w-]{10,}+\.[\w-]{10,}+)?")
@@ -36,7 +36,7 @@ _LONG_AFTER_K = re.compile(rb'[spr]k-[^\s"\\]{20}')
 
 
 def scrub(text: str, environment: Mapping[str, str]) -> str:
-    """`text` with the values of secret environment variables, and what looks like a provider's key, replaced."""
+    """`text` with the values of secret environment variables, and texts of the form of a provider's key, replaced."""
     return scrubber(environment)(text)
 
 

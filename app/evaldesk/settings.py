@@ -1,4 +1,4 @@
-"""What a person sets: the workspace, the folders to look in, the models that may be chosen."""
+"""The settings of a person: the workspace, the folders of agents, the models that may be chosen."""
 
 from __future__ import annotations
 
@@ -30,12 +30,11 @@ class Settings:
 
     `workspace` holds the `.evaldesk` folder with the database, `evalset_folder` is where new eval sets are written.
     `n_workers` processes play a run, `n_warm_workers` wait for the next one. `models` are the names a run form offers
-    beside each agent's own; a browser can name no other. `model_options` hold for every chat and run that asks for
-    nothing else, `limits` bound their turns, tools and judges, `user` plays the cases that have a scenario. `judges`
-    are the models that may judge, the first of them unless a criterion names another. `functions` are the user's own
-    metrics, name by `module:attr`: a browser can choose these and no others. `agents` are the
-    tables of declared agents by their names. `recording` says whether runs record what models and tools answer, or
-    answer from that.
+    beside each agent's own; a browser can name no other. `model_options` hold for every chat and run without its own,
+    `limits` bound their turns, tools and judges, `user` plays the cases that have a scenario. `judges` are the models
+    that may judge, the first of them unless a criterion names another. `functions` are the user's own metrics, name by
+    `module:attr`: a browser can choose these and no others. `agents` are the tables of declared agents by their names.
+    `recording` says whether runs record the answers of models and tools, or answer from a recording.
     """
 
     workspace: Path

@@ -1,6 +1,6 @@
 """Values as JSON bytes and back: frames between processes, columns of the database.
 
-The codec is msgspec: it knows frozen dataclasses, keeps integers of any size and checks what it reads.
+The codec is msgspec: it knows frozen dataclasses, keeps integers of any size and checks its input.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ MAX_TEXT = 1_000_000
 
 _decoders: dict[Any, msgspec.json.Decoder[Any]] = {}
 _building = threading.Lock()
-"""msgspec keeps what it learns of a type on the type; two threads that learn it at once crash the process."""
+"""msgspec caches its analysis of a type on the type; two threads that analyse it at once crash the process."""
 
 
 def to_json(value: object) -> bytes:
@@ -52,9 +52,9 @@ def _new_decoder(kind: type[T]) -> msgspec.json.Decoder[T]:
 
 
 def json_scrubber(environment: Mapping[str, str]) -> Callable[[bytes], bytes]:
-    """A function that takes the secrets of `environment` out of every text, keys included, of what `to_json` gave.
+    """A function that masks the secrets of `environment` in every text, keys included, of a `to_json` result.
 
-    What holds none is given back as it is: to see that takes microseconds, the walk a hundred times as long.
+    Values without secrets are returned as they are: that check takes microseconds, the walk a hundred times as long.
     """
     scrub = scrubber(environment)
     values = [to_json(value)[1:-1] for value in known_values(environment)]
@@ -68,11 +68,11 @@ def json_scrubber(environment: Mapping[str, str]) -> Callable[[bytes], bytes]:
 
 
 def plain(value: object) -> JsonValue:
-    """`value` as plain JSON, whatever it is: what JSON cannot say is said in text, never raised.
+    """`value` as plain JSON; values outside JSON become text, never an exception.
 
-    Meant for what comes from code that is not ours. NaN and infinities become their names, bytes and unknown
-    objects their repr, lone surrogates a replacement character; text is cut at MAX_TEXT, nesting at MAX_DEPTH,
-    and a value of more than MAX_NODES parts (one that contains itself has no end) where the number is reached.
+    Meant for values of code that is not ours. NaN and infinities become their names, bytes and unknown objects their
+    repr, lone surrogates a replacement character; text is cut at MAX_TEXT, nesting at MAX_DEPTH, and a value of more
+    than MAX_NODES parts (one that contains itself has no end) where the number is reached.
     """
     return _plain(value, 0, _Room(MAX_NODES))
 

@@ -1,4 +1,4 @@
-"""What every agent is to the rest of Evaldesk."""
+"""The interface of every agent to the rest of Evaldesk."""
 
 from __future__ import annotations
 
@@ -10,30 +10,30 @@ from evaldesk.model import AgentDescription, Event, Session
 
 
 class Agent(Protocol):
-    """An agent that can be asked what it is, and talked to.
+    """An agent that describes itself and answers messages.
 
-    An adapter translates what a user wrote into this.
+    An adapter translates a user's object into this.
     """
 
     def describe(self) -> AgentDescription:
-        """What the agent says of itself."""
+        """The agent's description of itself."""
 
     def reply(self, session: Session, message: str) -> AsyncIterator[Event]:
-        """Yield what happens until the agent has answered `message`.
+        """Yield the events until the agent has answered `message`.
 
-        `at_ms` is left at 0 and the events `user_message` and `state_delta` are left out: whoever plays the turn
-        adds them. A partial `agent_message` comes only when `session.is_streaming`. What the agent raises passes
-        through; an `error` event ends the turn as well. One of the kind `max_turns` or `max_iterations` is no failure:
-        the agent went on until its bound, the turn has no answer, and the trial is scored on what was done.
+        `at_ms` is left at 0 and the events `user_message` and `state_delta` are left out: the player of the turn adds
+        them. A partial `agent_message` comes only when `session.is_streaming`. Exceptions of the agent pass through; an
+        `error` event ends the turn as well. One of the kind `max_turns` or `max_iterations` is no failure: the agent
+        went on until its bound, the turn has no answer, and the trial is scored on the events so far.
         """
 
 
 class ModelCaller(ABC):
-    """An agent that knows what its model calls need; of any other with a model, LiteLLM is thought to make them."""
+    """An agent that knows the packages of its model calls; any other agent with a model is assumed to use LiteLLM."""
 
     @abstractmethod
     def warm(self, session: Session) -> None:
-        """Import what the model calls of `session` will need, so that no turn pays for it."""
+        """Import the packages for the model calls of `session`, so that no turn pays for it."""
 
 
 class Kept(ABC):

@@ -13,7 +13,10 @@ _from_files: set[str] = set()
 
 
 def load_environment(folder: str, environment: MutableMapping[str, str] = os.environ) -> None:
-    """Set what the nearest `.env` at or above `folder` says; it overrides an earlier `.env`, no other variable."""
+    """Set the variables of the nearest `.env` at or above `folder`.
+
+    It overrides an earlier `.env`, no other variable.
+    """
     if not folder or environment.get(OFF, "").lower() in {"1", "true"}:
         return
     path = nearest(Path(folder))
@@ -28,7 +31,7 @@ def load_environment(folder: str, environment: MutableMapping[str, str] = os.env
 
 
 def file_environment(environment: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """The variables that came from `.env` files, with their values now; nobody but this process knows them."""
+    """The variables that came from `.env` files, with their values now; only this process knows them."""
     return {name: environment[name] for name in _from_files if name in environment}
 
 

@@ -13,7 +13,7 @@ Say: TypeAlias = Callable[[Event], None]
 
 
 async def events_of(work: Callable[[Say], Awaitable[None]]) -> AsyncIterator[Event]:
-    """What `work` says while it runs; then whatever it raised. Ends `work` when nobody listens any more.
+    """Yield the events of `work` while it runs, then raise its exception. Ends `work` when the listener leaves.
 
     `work` may say things from other threads.
     """

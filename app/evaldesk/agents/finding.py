@@ -43,7 +43,7 @@ def find_agents(roots: Sequence[Path]) -> list[AgentRef]:
 def agent_ref(spec: str) -> AgentRef:
     """The agent a person named on the command line: a folder, `module:attr`, `samples/NAME`, an address or a command.
 
-    Raises UsageError saying what was looked for.
+    Raises UsageError with the target of the search.
     """
     remote = remote_ref(spec)
     if remote:

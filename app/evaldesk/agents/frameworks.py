@@ -12,7 +12,7 @@ def is_from(found: object, package: str) -> bool:
 
 
 def missing_package(error: BaseException) -> str:
-    """What to install for an import that failed; empty when it is no framework of ours that is missing."""
+    """The package to install for an import that failed; empty when no framework of ours is missing."""
     name = error.name if isinstance(error, ModuleNotFoundError) else None
     if name and name.startswith("osmosis_ai."):
         return f"Evaldesk's stand-in for osmosis_ai has no {name}; pip install osmosis-ai where Evaldesk is started"

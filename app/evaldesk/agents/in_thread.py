@@ -14,10 +14,10 @@ JOIN_S = 5.0
 
 
 async def called(function: Callable[..., Any], arguments: Mapping[str, Any], on_cancel: Callable[[], None]) -> Any:
-    """What the function gives: a coroutine function here, a plain one in a thread of its own.
+    """The result of the function: a coroutine function runs here, a plain one in a thread of its own.
 
-    When the turn is cancelled, `on_cancel` is to make the thread come back; one that does not holds the turn's own
-    thread for a while, so that whoever plays the turn sees that it is stuck.
+    When the turn is cancelled, `on_cancel` is to make the thread come back; a thread that does not come back blocks the
+    turn's own thread for a while, so that the player of the turn sees that it is stuck.
     """
     given = _taken(function, arguments)
     if inspect.iscoroutinefunction(function):
@@ -65,7 +65,7 @@ T = TypeVar("T")
 
 
 async def in_thread(call: Callable[[], T]) -> T:
-    """What `call` gives in a daemon thread of its own, in the context of the caller."""
+    """The result of `call` in a daemon thread of its own, in the context of the caller."""
     given: Future[T] = Future()
     context = contextvars.copy_context()
 

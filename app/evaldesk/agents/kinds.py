@@ -25,14 +25,14 @@ class AgentKind:
     """A kind of agent and its traits.
 
     - `adapter` is the `package.module:attr` of a function that gives the agent around an object, or None.
-    - `target` is what the agent is named by: an object that is imported, or something remote, which never is.
+    - `target` is the way the agent is named: by an object that is imported, or by something remote, which never is.
     - `prefix` stands in front of a remote target: `adk:http://127.0.0.1:8000/weather`. An address without a prefix is
       of the kind with the longest `address_end` that it has; None is no address's end.
     - `options` is the `package.module:attr` of a function (table, workspace) that gives `AgentRef.declared`, for a kind
       that `[agents.NAME]` may name beside a target.
     - `sees_tools`: the calls of tools are made or seen here, so that the time limit of a tool holds.
     - `prices_calls`: the model calls are seen here, so that the price of the model is the price of the agent.
-    - `asks_by_name`: a model that a run names is asked with the key of the environment, whatever key the agent has.
+    - `asks_by_name`: a model that a run names is asked with the key of the environment, not with the agent's own key.
     - `is_recording`: it answers from a file and asks no model.
     - `is_last`: its adapter takes nearly any object, so that every other adapter looks first.
     - `home` are the modules of which one is imported wherever an object of the kind is, `first_parameter` is that of a
@@ -237,7 +237,7 @@ class AgentKinds:
         return sorted((kind for kind in kinds if kind and kind.may_take(found)), key=lambda kind: kind.is_last)
 
     def of_module(self, module: str) -> AgentKind | None:
-        """The kind whose framework a module belongs to."""
+        """The kind of the framework that a module belongs to."""
         tops = [(top, kind) for kind in self.builtin for top in kind.modules]
         fitting = [(len(top), kind) for top, kind in tops if module == top or module.startswith(f"{top}.")]
         return max(fitting, key=lambda found: found[0])[1] if fitting else None

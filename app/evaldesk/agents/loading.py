@@ -25,7 +25,7 @@ from evaldesk.registry import import_target
 def load_agent(ref: AgentRef) -> Agent:
     """The agent that `ref` names, imported with its root first on `sys.path` and its `.env` in the environment.
 
-    Raises AgentError saying where in the user's code the import failed, or that no adapter knows what was found.
+    Raises AgentError with the place in the user's code where the import failed, or for an object without an adapter.
     """
     _check_kind(ref)
     set_environment()
@@ -66,13 +66,16 @@ def _check_kind(ref: AgentRef) -> None:
 
 
 def import_from(target: str, root: str) -> object:
-    """What `module:attr` names with `root` first on `sys.path`. Raises UsageError, and whatever the import raises."""
+    """The object that `module:attr` names with `root` first on `sys.path`.
+
+    Raises UsageError and exceptions of the import.
+    """
     make_importable(target.partition(":")[0], root)
     return import_target(target)
 
 
 def make_importable(module_name: str, root: str) -> None:
-    """Put `root` first on `sys.path`, and drop what was imported under the same name from elsewhere."""
+    """Put `root` first on `sys.path`, and drop modules of the same name from elsewhere."""
     _put_first(root)
     _forget_namesakes(module_name, root)
     importlib.invalidate_caches()
@@ -101,7 +104,7 @@ def _missing_module(error: BaseException, ref: AgentRef) -> str:
 
 
 def _part(found: object, ref: AgentRef) -> object:
-    """What the module calls `ref.part`; an agent of google-adk is looked for in its tree, by its adapter."""
+    """The object that the module calls `ref.part`; an agent of google-adk is looked up in its tree, by its adapter."""
     if not ref.part or is_from(found, "google.adk") or ref.target.endswith(f":{FACTORY}"):
         return found
     module = ref.target.partition(":")[0]

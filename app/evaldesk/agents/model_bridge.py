@@ -2,7 +2,7 @@
 
 A client that wants a stream gets the whole answer as one.
 
-One server for the process, one key for each turn: a call is told to the turn whose key it carries.
+One server for the process, one key for each turn: a call belongs to the turn of its key.
 """
 
 from __future__ import annotations
@@ -120,7 +120,7 @@ def _error(message: str, kind: str) -> dict[str, Any]:
 
 
 def streamed(completion: dict[str, Any]) -> bytes:
-    """The completion in one piece, then why it ended, what it took, and the end of the stream."""
+    """The completion in one piece, then its finish reason, its usage, and the end of the stream."""
     return b"".join(b"data: " + said + b"\n\n" for said in (*map(_encoded, _chunks(completion)), b"[DONE]"))
 
 

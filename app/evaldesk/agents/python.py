@@ -49,7 +49,7 @@ class PythonAgent:
         )
 
     async def reply(self, session: Session, message: str) -> AsyncIterator[Event]:
-        """Call the code and yield what it says, as events. Raises AgentError for what is no event."""
+        """Call the code and yield its events. Raises AgentError for a value that is no event."""
         TOOL_LIMIT.set(session.limits.tool_timeout_s)
         function = self._function(session)
         answer = function(**_arguments(function, session, message))

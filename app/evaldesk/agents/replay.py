@@ -1,4 +1,4 @@
-"""A recorded transcript as an agent: it answers what was answered then, and says so.
+"""A recorded transcript as an agent: it repeats the recorded answers, and says so.
 
 The file holds one transcript (`{"turns": […]}`), several of them by case and trial (`{"trials": [{"case_id": …,
 "trial_index": …, "transcript": {"turns": […]}}]}`), or a list of chat messages in OpenAI's shape.
@@ -107,7 +107,7 @@ def _is_meant(trial: Trial) -> bool:
 
 
 def read_recording(path: Path) -> list[Trial]:
-    """The trials that a file holds. Raises AgentError saying what it was looked for."""
+    """The trials in a file. Raises AgentError with the forms that were tried."""
     try:
         if path.stat().st_size > MAX_BYTES:
             raise AgentError(f"{path}: bigger than {MAX_BYTES // 2**20} MiB")

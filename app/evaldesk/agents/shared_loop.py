@@ -1,4 +1,4 @@
-"""One event loop of a worker for frameworks whose clients must not meet several.
+"""One event loop of a worker for frameworks whose clients must stay on one loop.
 
 Each trial has a loop of its own (decision 003), but a client that such a framework keeps, an `httpx` pool say, is
 bound to the loop that first used it.
@@ -21,10 +21,10 @@ _running: asyncio.AbstractEventLoop | None = None
 
 
 async def events_told(work: Callable[[Tell], Coroutine[Any, Any, None]]) -> AsyncIterator[Event]:
-    """What `work`, on the shared loop, tells while it runs; then whatever it raised.
+    """Yield the events of `work`, on the shared loop, while it runs; then raise its exception.
 
-    `work` goes on after each event only when its listener asks for the next one, so that both may change the state
-    of the session. It is cancelled when nobody listens any more.
+    `work` goes on after each event only when its listener asks for the next one, so that both may change the state of
+    the session. It is cancelled when the listener leaves.
     """
     shared, own = _loop(), asyncio.get_running_loop()
     told: asyncio.Queue[tuple[Event, asyncio.Future[None]] | None] = asyncio.Queue()
@@ -35,7 +35,7 @@ async def events_told(work: Callable[[Tell], Coroutine[Any, Any, None]]) -> Asyn
         await is_taken
 
     def end(_: object) -> None:
-        with suppress(RuntimeError):  # the trial thread's loop is closed: nobody listens
+        with suppress(RuntimeError):  # the trial thread's loop is closed: there is no listener
             own.call_soon_threadsafe(told.put_nowait, None)
 
     running = asyncio.run_coroutine_threadsafe(work(tell), shared)

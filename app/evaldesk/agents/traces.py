@@ -12,7 +12,7 @@ _SAMPLES = str(paths.samples())
 
 
 def user_trace(error: BaseException) -> str:
-    """The traceback of `error` and of what caused it, without the frames of Evaldesk and of the import system."""
+    """The traceback of `error` and of its causes, without the frames of Evaldesk and of the import system."""
     summary = traceback.TracebackException.from_exception(error, compact=True)
     _cut(summary, depth=0)
     return "".join(summary.format())

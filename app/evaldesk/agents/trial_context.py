@@ -1,4 +1,4 @@
-"""The trial whose turn is played, for adapters that need more than the message.
+"""The trial of the turn, for adapters that need more than the message.
 
 It is not part of the session: the user's agent is not shown it.
 """
@@ -25,7 +25,7 @@ class TrialContext:
 
     @property
     def columns(self) -> dict[str, JsonValue]:
-        """What the case says beside its conversation: the columns of the row it was read from."""
+        """The data of the case beside its conversation: the columns of its row."""
         said = self.case.extra.items()
         return {key: deepcopy(value) for key, value in said if not (key.startswith(OWN_KEY_PREFIX) or key in OWN_KEYS)}
 

@@ -29,7 +29,7 @@ _PASSED_ON = ("PATH", "HOME", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "TERM", "SYSTE
 
 @dataclass(frozen=True, slots=True)
 class CommandResult:
-    """What a command gave; `output` is both streams, its middle left out when it is long. -1 when it was killed."""
+    """The result of a command; `output` is both streams, its middle left out when it is long. -1 when it was killed."""
 
     exit_code: int
     output: str
@@ -91,7 +91,7 @@ class Workspace:
         return path
 
     def remember(self) -> None:
-        """Take what is there now as the state that changes are told from."""
+        """Take the present contents as the state that changes are counted from."""
         self._before = _contents(self.path)
 
     def changes(self) -> tuple[list[str], str]:
@@ -102,7 +102,7 @@ class Workspace:
         return names, shortened(_diff(before, after, names), MAX_DIFF)
 
     def kill(self) -> None:
-        """End every command, and what it started."""
+        """End every command and its children."""
         with self._lock:
             groups = tuple(self._groups)
         for group in groups:
@@ -118,7 +118,7 @@ class Workspace:
 
 
 def open_workspace(environment: Mapping[str, str], seed: Path | None = None) -> Workspace:
-    """A fresh folder, with a copy of what is in `seed`. Raises UsageError when that is no folder."""
+    """A fresh folder, with a copy of the contents of `seed`. Raises UsageError when that is no folder."""
     if seed is not None and not seed.is_dir():
         raise UsageError(f"{seed}: no folder to begin a workspace from")
     path = Path(tempfile.mkdtemp(prefix="evaldesk-"))

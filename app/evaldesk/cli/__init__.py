@@ -48,7 +48,7 @@ WORDS: Mapping[str, str] = {
     "validate": "Show format, cases, trials, unused keys and errors of each FILE.",
     "completion": "Print the completion script of SHELL.",
 }
-"""What the help of each command begins with, so that a list of commands imports none of them."""
+"""The first sentence of the help of each command, so that a list of commands imports none of them."""
 
 SPELLED_BY_OSMOSIS: Mapping[tuple[str, ...], tuple[str, ...]] = {
     ("eval-rubric",): ("rubric",),
@@ -98,7 +98,7 @@ def cli(ctx: click.Context) -> None:
 
 
 def main() -> None:
-    """The console script: errors of ours are one line that says what to do; the trace only with `--debug`."""
+    """The console script: errors of ours are one line with the next step; the trace only with `--debug`."""
     open_closed_streams()
     arguments = sys.argv[1:]
     if isinstance(sys.stdout, io.TextIOWrapper):
@@ -120,7 +120,7 @@ def main() -> None:
 
 
 def respelled(args: list[str]) -> list[str]:
-    """The arguments with the name that a command has here; what is a folder is an agent, whatever it is called."""
+    """The arguments with the command's name here; a folder's path is an agent, also where a command has that name."""
     for theirs, ours in SPELLED_BY_OSMOSIS.items():
         if tuple(args[: len(theirs)]) == theirs and not Path(theirs[-1]).is_dir():
             return [*ours, *args[len(theirs) :]]
@@ -128,7 +128,7 @@ def respelled(args: list[str]) -> list[str]:
 
 
 def _in_words(error: Exception) -> tuple[str, int]:
-    """One line that says what to do next, and the exit code."""
+    """One line with the next step, and the exit code."""
     if isinstance(error, EvaldeskError):
         return str(error), EXIT_USAGE
     if isinstance(error, click.ClickException):
@@ -141,7 +141,7 @@ def _in_words(error: Exception) -> tuple[str, int]:
 
 
 def _shown(said: str) -> str:
-    """The line without keys and without what would steer the terminal: it may quote an agent, a file, a provider."""
+    """The line without keys and terminal control characters: it may quote an agent, a file, a provider."""
     from evaldesk.secrets import scrub
     from evaldesk.wording.printable import in_one_line
 

@@ -1,4 +1,4 @@
-"""`evaldesk agents`: what the Agents page says."""
+"""`evaldesk agents`: the agents as the Agents page shows them."""
 
 from __future__ import annotations
 

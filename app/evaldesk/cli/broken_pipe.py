@@ -1,4 +1,4 @@
-"""Readers that leave, as `head` does: no trace, and a verdict that stays what it is."""
+"""Readers that leave early, as `head` does: no trace, and the verdict stays."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
 EXIT_READER_LEFT = 141
-"""What a shell says of a command that was ended by SIGPIPE."""
+"""The exit code that a shell gives a command ended by SIGPIPE."""
 
 
 @contextmanager
 def reader_may_leave() -> Iterator[None]:
-    """Print as long as somebody reads; what comes later is dropped."""
+    """Print until the reader leaves; drop the rest."""
     try:
         yield
         sys.stdout.flush()
@@ -22,7 +22,7 @@ def reader_may_leave() -> Iterator[None]:
 
 
 def drop_output() -> None:
-    """Let nothing more reach a reader who has left, also what Python would flush at its end."""
+    """Send nothing more to a reader who has left, also at Python's final flush."""
     with suppress(OSError, ValueError):
         null = os.open(os.devnull, os.O_WRONLY)
         os.dup2(null, sys.stdout.fileno())

@@ -1,4 +1,4 @@
-"""`evaldesk doctor`: what stands in the way of a run."""
+"""`evaldesk doctor`: the obstacles to a run."""
 
 from __future__ import annotations
 

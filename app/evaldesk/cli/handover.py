@@ -18,7 +18,7 @@ LOOK_S = 0.1
 
 
 def hand_over(settings: Settings, run_id: int, *, environment: Mapping[str, str] | None = None) -> str:
-    """See that somebody plays the run; gives who: `desk` or `driver`.
+    """Ensure that a process plays the run; gives which one: `desk` or `driver`.
 
     A run that needs variables of its own (`environment`) always gets a driver, since the desk has not got them.
     """
@@ -29,7 +29,7 @@ def hand_over(settings: Settings, run_id: int, *, environment: Mapping[str, str]
 
 
 def start_driver(settings: Settings, run_id: int, environment: Mapping[str, str]) -> int:
-    """Start a process that plays the run and ends with it; gives its id. What it prints is in `.evaldesk/logs`."""
+    """Start a process that plays the run and ends with it; gives its id. Its output is in `.evaldesk/logs`."""
     folder = settings.state_folder / "logs"
     folder.mkdir(mode=0o700, exist_ok=True)
     descriptor = os.open(folder / f"run-{run_id}.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW, 0o600)

@@ -43,7 +43,7 @@ def _process_once(
 
 
 class LazyGroup(click.Group):
-    """`commands_by_name` says where each command is, as `module:attr`; `words` what its help begins with.
+    """`commands_by_name` gives each command as `module:attr`; `words` the start of its help.
 
     A list of commands that has the words imports none of them.
     """
@@ -85,7 +85,7 @@ class LazyGroup(click.Group):
             formatter.write_dl(rows)
 
     def _help(self, ctx: click.Context, name: str) -> str:
-        """What the command does; empty for a hidden one."""
+        """The first sentence of the command's help; empty for a hidden one."""
         if name in self._words:
             return self._words[name]
         command = self.get_command(ctx, name)

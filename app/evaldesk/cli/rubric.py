@@ -183,7 +183,7 @@ def compare(output: dict[str, Any], path: Path, data: bytes) -> dict[str, Any]:
 
 
 def show(judged: Sequence[JudgedRecord], config: RubricConfig, output: dict[str, Any]) -> None:
-    """A line for each record, what went wrong, and the answer."""
+    """A line for each record, the problems, and the outcome."""
     for each in judged:
         found = statistics(each.scores)
         mean = "–" if found["average"] is None else f"{found['average']:.3g}"

@@ -10,7 +10,7 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """A tool call of the past; `result` is what came back, parsed where it was JSON."""
+    """A past tool call; `result` is its result, parsed where it was JSON."""
 
     name: str
     args: Mapping[str, Any]
@@ -25,13 +25,13 @@ class Said:
     done: list[Done] = field(default_factory=list)
 
     def results(self, tool: str) -> list[Any]:
-        """What that tool gave in this turn, in order."""
+        """The results of that tool in this turn, in order."""
         return [call.result for call in self.done if call.name == tool]
 
 
 @dataclass(frozen=True, slots=True)
 class Conversation:
-    """What the model is shown. The last turn is the one to answer."""
+    """The input of the model. The last turn is the one to answer."""
 
     system: str
     turns: Sequence[Said]
@@ -50,7 +50,7 @@ class Conversation:
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """What the script says: text, or tool calls as (name, arguments), or text beside tool calls."""
+    """The answer of the script: text, or tool calls as (name, arguments), or text beside tool calls."""
 
     text: str = ""
     calls: tuple[tuple[str, Mapping[str, Any]], ...] = ()

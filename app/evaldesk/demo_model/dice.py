@@ -1,4 +1,4 @@
-"""The script of the dice roller: reads what is to be rolled and checked, calls the tools, says what they gave."""
+"""The script of the dice roller: reads the request, calls the tools to roll and check, and repeats their results."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _DO_ROLL = re.compile(r"\b(roll|throw|toss)\b(?!s)")
 
 @dataclass(frozen=True, slots=True)
 class Wish:
-    """What a message asks for: the sides of each die to roll, whether to check primes, and of which numbers."""
+    """The request in a message: the sides of each die to roll, whether to check primes, and of which numbers."""
 
     sides: tuple[int, ...] = ()
     is_check: bool = False
@@ -55,7 +55,7 @@ def answer(conversation: Conversation, slips: Slips) -> Reply:
 
 
 def read_wish(text: str, before: Sequence[Said]) -> Wish:
-    """What `text` asks for, with `before` for words such as again, it and the rolls."""
+    """The request in `text`, with `before` for words such as again, it and the rolls."""
     text = with_digits(text)
     is_check = bool(_PRIME.search(text))
     sides = _sides(text, before) if _wants_roll(text, is_check) else ()

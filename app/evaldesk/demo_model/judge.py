@@ -32,7 +32,7 @@ _SMALL = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class _Question:
-    """What the judge was asked: its instruction and the sections by name."""
+    """The input of the judge: its instruction and the sections by name."""
 
     system: str
     sections: Mapping[str, str]

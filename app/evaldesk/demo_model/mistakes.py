@@ -11,7 +11,7 @@ OVERLOADED_SHARE = 0.06  # of the mistakes
 VARIABLE = "EVALDESK_DEMO_MISTAKES"
 
 
-class Overloaded(Exception):  # noqa: N818 - it is what the pretended provider says
+class Overloaded(Exception):  # noqa: N818 - it is the error of the pretended provider
     """The pretended provider refuses."""
 
 

@@ -1,4 +1,4 @@
-"""Which script answers: the one whose tools are offered."""
+"""The choice of the script: the one whose tools are offered."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def decide(
     share: float | None,
     environment: Mapping[str, str],
 ) -> Reply:
-    """What the model says next: always the same for the same arguments. Raises Overloaded.
+    """The model's next answer: always the same for the same arguments. Raises Overloaded.
 
     `share` of mistakes, 0 to 1; None leaves it to the environment for trials and makes none in a chat.
     """

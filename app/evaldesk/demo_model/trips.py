@@ -41,7 +41,7 @@ _COMPARE = re.compile(r"\b(flights?|fly|cost|costs|price|prices|compare|cheap|ch
 
 @dataclass(frozen=True, slots=True)
 class Wishes:
-    """What the user has said so far; None for what is not known yet."""
+    """The user's wishes so far; None for those not known yet."""
 
     cities: tuple[str, ...]
     days: int | None
@@ -64,7 +64,7 @@ def answer(conversation: Conversation, slips: Slips) -> Reply:
 
 
 def read_wishes(texts: Sequence[str]) -> Wishes:
-    """The wishes in `texts`; what is said later counts. Cities are those of the last text that names any."""
+    """The wishes in `texts`; a later one replaces an earlier one. Cities are those of the last text that names any."""
     cities: tuple[str, ...] = ()
     days = budget = None
     month = None

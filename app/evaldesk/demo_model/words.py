@@ -33,7 +33,7 @@ def is_greeting(text: str) -> bool:
 
 
 def asks_ability(text: str) -> bool:
-    """Whether the text asks what the agent is or can do."""
+    """Whether the text asks about the agent or its abilities."""
     return bool(_ABILITY.search(text))
 
 

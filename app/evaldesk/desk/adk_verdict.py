@@ -1,7 +1,8 @@
 """The verdict of ADK's `AgentEvaluator`, which pools the runs of a case, by its own rules. (reference/adk.md 2.4)
 
-ADK reads a case otherwise where it says nothing: no expected calls are "no call may be made", and no reference is the
-empty text. What could not be judged it leaves out, and the runs of a case it pools into one mean for each metric.
+ADK reads a case differently where it asserts nothing: no expected calls are "no call may be made", and no reference is
+the empty text. It leaves out turns that could not be judged, and pools the runs of a case into one mean for each
+metric.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ class PooledScore:
     is_passed: bool
 
     def sentence(self, n_runs: int) -> str:
-        """What the metric came to, in words."""
+        """The metric's value and status in words."""
         runs = "1 run" if n_runs == 1 else f"{n_runs} runs"
         if self.mean is None:
             return f"{self.metric} could not judge any turn of {runs}; its threshold {self.threshold:g} was not checked"

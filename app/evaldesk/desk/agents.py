@@ -1,4 +1,4 @@
-"""The agents of a desk: which there are, and what each says of itself."""
+"""The agents of a desk, and the description that each gives of itself."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ UNTELLING_NAMES = frozenset({"", "agent", "root_agent"})
 
 
 class Describer(Protocol):
-    """What an agent desk needs of a worker."""
+    """The part of a worker that an agent desk uses."""
 
     async def describe(self, ref: AgentRef) -> AgentDescription:
-        """What the agent says of itself. Raises AgentError."""
+        """The agent's description of itself. Raises AgentError."""
 
     async def warm(self, ref: AgentRef) -> None:
-        """Load what the agent's turns need; never raises."""
+        """Load the packages for the agent's turns; never raises."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +56,7 @@ class FoundAgent:
 
     @property
     def name(self) -> str:
-        """The agent's own name; its id while it is unknown, or is what every agent's variable is called."""
+        """The agent's own name; its id while it is unknown, or is the usual variable name of agents."""
         name = self.description.name if self.description else ""
         return name if name not in UNTELLING_NAMES else self.ref.id
 
@@ -125,7 +125,7 @@ class AgentDesk:
     async def look_again(self, *, ask_failed: bool = False) -> None:
         """Look for agents that came or went, and ask the new and the edited ones in the background.
 
-        With `ask_failed` those that failed are asked again, too: what they lacked may be there now.
+        With `ask_failed` those that failed are asked again, too: the missing part may be there now.
         """
         refs, fingerprints = await asyncio.to_thread(_look, self._settings)
         self._take(refs, fingerprints)
@@ -182,7 +182,7 @@ class AgentDesk:
         async with self._room:
             try:
                 description = await self._host.describe(ref)
-            except Exception as error:  # the user's agent is not ours: whatever it does becomes a value
+            except Exception as error:  # the user's agent is not ours: any exception becomes a value
                 self._set(ref, state="failed", error=self._scrubbed(error_record(error)))
             else:
                 clean: Callable[[AgentDescription], AgentDescription] = value_scrubber(self.environment)

@@ -29,7 +29,7 @@ log = logging.getLogger("evaldesk.desk")
 class Desk:
     """One workspace, open: its agents, chat sessions, eval sets and runs.
 
-    What the first page does without is imported when it is first asked for.
+    Modules that the first page does not need are imported on first use.
     """
 
     def __init__(self, settings: Settings, store: Store, host: AgentHost) -> None:
@@ -62,14 +62,14 @@ class Desk:
 
     @cached_property
     def imports(self) -> ImportDesk:
-        """What was uploaded and is not taken over yet."""
+        """The uploads that are not taken over yet."""
         from evaldesk.desk.imports.importing import ImportDesk
 
         return ImportDesk(self.settings, self.store, self.evalsets)
 
     @cached_property
     def runs(self) -> RunDesk:
-        """The runs, and those who play them in this process."""
+        """The runs, and the drivers that play them in this process."""
         from evaldesk.desk.runs.runs import RunDesk
 
         return RunDesk(self.settings, self.store, self.agents, self.evalsets)
@@ -88,11 +88,11 @@ class Desk:
         self._polling = asyncio.create_task(self.runs.poll_requests(takes_up=True))
 
     def poll_requests(self) -> None:
-        """Let other processes stop the runs that go on here; `go_on` does so, and takes up what was submitted."""
+        """Let other processes stop the runs of this one; `go_on` does so, and takes up submitted runs."""
         self._polling = asyncio.create_task(self.runs.poll_requests(takes_up=False))
 
     async def close(self) -> None:
-        """Stop what runs here; finished trials are stored, the others stay planned."""
+        """Stop the runs of this process; finished trials are stored, the others stay planned."""
         for task in (self._warming, self._polling):
             if task:
                 task.cancel()
@@ -104,7 +104,7 @@ class Desk:
         self.store.close()
 
     async def _warm_runs(self) -> None:
-        """Workers for the first run, once the agents are ready to talk; then the rest of what was being deleted."""
+        """Start workers for the first run, once the agents are ready to talk; then finish interrupted deletions."""
         await self.agents.settled()
         found = [agent.description for agent in self.agents.list() if agent.description]
         self.runs.warm(has_models=any(each.model and not each.is_direct for each in found))

@@ -1,4 +1,4 @@
-"""What stands in the way of a run: the workspace, the agents, the models, the environment."""
+"""The obstacles to a run: the workspace, the agents, the models, the environment."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def look_at_environment() -> list[Finding]:
 
 
 def look_at_workspace(settings: Settings) -> list[Finding]:
-    """The folder, its configuration file, what killed writers left, and its database; no database is made."""
+    """The folder, its configuration file, the leftovers of killed writers, and its database; no database is made."""
     home = settings.workspace
     has_config = (home / CONFIG_NAME).is_file()
     found = [Finding("workspace", "good", f"{home}{f', with {CONFIG_NAME}' if has_config else ''}")]
@@ -112,7 +112,7 @@ def models_of(settings: Settings, agents: Iterable[FoundAgent]) -> list[str]:
 
 
 def look_at_keys(models: Iterable[str]) -> list[Finding]:
-    """Whether the environment has what each model's provider wants; never the value."""
+    """Whether the environment has the variables of each model's provider; never the value."""
     found = []
     for model in models:
         missing = missing_keys(model, os.environ)
@@ -122,7 +122,7 @@ def look_at_keys(models: Iterable[str]) -> list[Finding]:
 
 
 async def call_models(models: Iterable[str], options: ModelOptions) -> list[Finding]:
-    """What each model answers to one small call."""
+    """The answer of each model to one small call."""
     found = []
     for model in models:
         call = ModelCall(

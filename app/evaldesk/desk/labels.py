@@ -1,4 +1,4 @@
-"""What people say of trials: the panel on the page of a trial, and how it is written."""
+"""The labels of trials: the panel on the page of a trial, and how it is written."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ MAX_NAME = 80
 
 @dataclass(frozen=True, slots=True)
 class TypedLabel:
-    """What was typed on the page of a trial; `turn` is empty for the whole trial, else it counts from 0."""
+    """The input on the page of a trial; `turn` is empty for the whole trial, else it counts from 0."""
 
     labeller: str = ""
     verdict: str = ""
@@ -41,7 +41,7 @@ class LabelPanel:
 def read_panel(
     store: Store, run_id: int, key: TrialKey, typed: TypedLabel | None = None, error: UsageError | None = None
 ) -> LabelPanel:
-    """The labels of a trial, also of one that is scored again: they are of what the agent did. Raises NotFoundError."""
+    """The labels of a trial, also of one that is scored again: they judge the agent's work. Raises NotFoundError."""
     played = played_run_id(store.runs, run_id)
     return LabelPanel(
         labels=store.labels.of_trial(played, key),
@@ -68,7 +68,7 @@ def put_label(store: Store, run_id: int, key: TrialKey, typed: TypedLabel, n_tur
 
 
 def default_labeller(store: Store) -> str:
-    """Who labelled last; before anybody did, who is logged in."""
+    """The last labeller; before the first label, the user of this process."""
     known = store.labels.labellers()
     if known:
         return known[0]

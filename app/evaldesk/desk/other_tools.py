@@ -1,7 +1,8 @@
-"""What ADK, Osmosis and OpenHands make of a trial: by it trials are judged with `--compat`, and differences are said.
+"""The judgement of ADK, Osmosis and OpenHands on a trial: the verdict with `--compat`, and the differences without.
 
-One function, `as_tool_judges`, gives their scores and verdict from a trial with scores, so that what a run without
-`--compat` says of another tool is what a run with it does. No model is asked again. (docs/decisions/033-other-tools.md)
+One function, `as_tool_judges`, gives their scores and verdict from a trial with scores, so that a run without
+`--compat` names the same verdict of another tool as a run with it. No model is asked again.
+(docs/decisions/033-other-tools.md)
 """
 
 from __future__ import annotations
@@ -61,7 +62,7 @@ def as_tool_judges(tool: str, case: Case, trial: TrialResult, criteria: Sequence
 
 
 def difference(tool: str, case: Case, trial: TrialResult, criteria: Sequence[Criterion]) -> str:
-    """What the tool says of the trial where it says something else than its verdict, and why; empty for the same."""
+    """The tool's verdict on the trial where it differs from ours, and why; empty for the same."""
     theirs = as_tool_judges(tool, case, trial, criteria)
     if theirs.verdict == trial.verdict:
         return ""
@@ -79,7 +80,7 @@ def may_differ(tool: str, config: RunConfig, case: Case, strip: str) -> bool:
 
 
 def tools_beside(config: RunConfig, spelled: str = "") -> tuple[str, ...]:
-    """The tools by whose rules the run may be read, too, without that by which it is judged.
+    """The other tools by whose rules the run may be read, without the one by which it is judged.
 
     ADK has eval sets and metrics, Osmosis eval functions and rewards, OpenHands the test results of benchmarks.
     `spelled` is the tool as which the command is spelled.
@@ -112,7 +113,7 @@ def leaves_open(expected: Expected) -> bool:
 
 
 def as_adk_reads(case: Case) -> Case:
-    """The case with what it does not assert taken for "nothing"."""
+    """The case with its missing assertions taken for "nothing"."""
     turns = (
         replace(
             turn,
@@ -128,9 +129,9 @@ def as_adk_reads(case: Case) -> Case:
 
 
 def gates_of(tool: str, gates: Gates) -> Gates:
-    """What is asked of a run that is judged as the tool does, where no gate asks for verdicts.
+    """The gate of a run that is judged as the tool does, where no gate asks for verdicts.
 
-    `adk eval` fails when anything did not pass, what it could not evaluate included; the others never do.
+    `adk eval` fails when anything did not pass, including turns that it could not evaluate; the others never do.
     """
     if tool == OWN:
         return gates
@@ -158,7 +159,7 @@ def _verdict(tool: str, trial: TrialResult, scores: Sequence[Score], criteria: S
 
 
 def _adk_scores(case: Case, trial: TrialResult, criteria: Sequence[Criterion]) -> tuple[Score, ...]:
-    """The scores with those of ADK's own deterministic metrics made anew, and judges' means over what they judged."""
+    """The scores with new values of ADK's own deterministic metrics, and judges' means over the judged turns."""
     found: list[Score] = []
     read = as_adk_reads(case)
     for criterion in criteria:
@@ -194,7 +195,7 @@ def _over_what_was_judged(score: Score, criterion: Criterion) -> Score:
 
 
 def _scores_or_0(tool: str, trial: TrialResult, criteria: Sequence[Criterion]) -> tuple[Score, ...]:
-    """The scores, with 0 for every criterion of the tool that has no value: what is missing or broken counts so."""
+    """The scores, with 0 for every criterion of the tool that has no value: missing and broken ones count so."""
     found: list[Score] = []
     for criterion in criteria:
         own = [score for score in trial.scores if score.metric == criterion.metric]

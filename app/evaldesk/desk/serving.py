@@ -1,4 +1,4 @@
-"""The hold of a process on a workspace whose desk it serves."""
+"""The lock of a process on the workspace that its desk serves."""
 
 from __future__ import annotations
 

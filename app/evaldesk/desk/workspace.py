@@ -18,10 +18,10 @@ from evaldesk.store.own_folder import check_no_links
 DEMO_MODELS = ("demo/scripted?mistakes=0", "demo/scripted?mistakes=0.6")
 """Offered beside a sample's own model: one that makes no mistakes, and one that makes many."""
 DEMO_JUDGES = ("demo/judge", "demo/judge?mistakes=0.3")
-"""Who judges beside the samples where nobody else is named: one by rules, and one that doubts."""
+"""The judges beside the samples where no other is configured: one by rules, and one that doubts."""
 COPIED = "copied.txt"
 MAX_WARM_WORKERS = 2
-"""Workers that wait for a run, whatever the machine: each imports for seconds and holds 150 MB while nobody runs."""
+"""Workers that wait for a run, on any machine: each imports for seconds and holds 150 MB without a run."""
 
 
 def open_settings(folders: tuple[str, ...], *, workspace: str | None = None, is_demo: bool = False) -> Settings:

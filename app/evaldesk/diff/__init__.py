@@ -1,1 +1,1 @@
-"""Differences between what was expected and what happened."""
+"""Differences between expected and actual."""

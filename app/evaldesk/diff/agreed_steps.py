@@ -29,7 +29,7 @@ def agreed_alignment(expected: Sequence[ToolCall], actual: Sequence[ToolCall], s
     if not told or any(each != told[0] for each in told):
         return Alignment(align(expected, actual))
     steps = _steps(told[0][0])
-    # What another tool wrote, or a metric of somebody's own, may be of other calls.
+    # Steps of another tool, or of a user's own metric, may be of other calls.
     if sorted(i for _, i, _ in steps if i is not None) != list(range(len(expected))):
         return Alignment(align(expected, actual))
     if sorted(j for _, _, j in steps if j is not None) != list(range(len(actual))):

@@ -17,7 +17,7 @@ Made: TypeAlias = tuple[int, int, ToolCall, Event | None]
 
 
 def turn_diffs(case: Case, transcript: Transcript, scores: Sequence[Score] = ()) -> tuple[TurnDiff, ...]:
-    """One diff for each turn of the case and each that was played, whichever are more.
+    """One diff for each turn of the case and each played turn; the longer list counts.
 
     Where the metrics of calls took all asserted turns as one conversation, so do the diffs: a call that was made in
     another turn than expected stands in both, as a row of which one side says where the other one is.

@@ -19,7 +19,7 @@ DivergenceKind: TypeAlias = Literal["calls", "not_played", "score", "final_state
 class Divergence:
     """Where and how: `turn` and `call` count from 1, `call` is None where no call is meant.
 
-    `place` and `sentence` together are what the page says; `name` is the tool, the metric or the state key.
+    `place` and `sentence` together are the text on the page; `name` is the tool, the metric or the state key.
     """
 
     kind: DivergenceKind

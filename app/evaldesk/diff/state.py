@@ -38,7 +38,7 @@ def state_diff(before: JsonObject, after: JsonObject) -> tuple[Change, ...]:
 
 
 def state_rows(before: JsonObject, after: JsonObject, expected: JsonObject | None = None) -> tuple[StateRow, ...]:
-    """A row for each key, changed or not, with what `expected` (the case's final state) says of it."""
+    """A row for each key, changed or not, with the assertion of `expected` (the case's final state)."""
     changed = {change.key for change in state_diff(before, after)}
     keys = dict.fromkeys([*before, *after, *(expected or {})])
     return tuple(_state_row(key, before, after, expected or {}, key in changed) for key in keys)

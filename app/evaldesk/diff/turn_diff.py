@@ -1,4 +1,4 @@
-"""What the trial page shows of one turn: expected beside actual, calls aligned, arguments by key, text by word."""
+"""One turn on the trial page: expected beside actual, calls aligned, arguments by key, text by word."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class TurnDiff:
     """One turn, expected beside actual.
 
     `is_asserted` says whether the case names the calls of this turn. `reference` is the answer it expects, None where
-    it expects none; `answer` is what the agent said, None for a turn that was never played.
+    it expects none; `answer` is the agent's answer, None for a turn that was never played.
     """
 
     calls: tuple[CallRow, ...]
@@ -97,7 +97,7 @@ class TurnDiff:
 
 
 def turn_diff(expected: Expected | None, record: TurnRecord | None, scores: Sequence[Score] = ()) -> TurnDiff:
-    """Compare a turn with what the case expects; either side may be missing.
+    """Compare a turn with the case's expectation; either side may be missing.
 
     Calls are aligned as the metrics of this turn's `scores` aligned them.
     """

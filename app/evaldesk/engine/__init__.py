@@ -21,7 +21,7 @@ _PLAYING = {
     "play_trial": "worker.player",
     "play_turn": "worker.player",
 }
-"""What plays in the very process that asks for it: the desk, whose workers play, never imports it."""
+"""The executor that plays in the process that asks for it: the desk, whose workers play, never imports it."""
 
 __all__ = [
     "AgentHost",

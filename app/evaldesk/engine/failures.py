@@ -1,4 +1,4 @@
-"""Failures as values: what code that is not ours raised, with the trace its author needs."""
+"""Failures as values: exceptions of code that is not ours, with the trace its author needs."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ MAX_MESSAGE = 2_000
 
 
 def failure(error: BaseException, kind: str = "agent_raised") -> ErrorRecord:
-    """What was raised, as a value; an error that knows its own kind keeps it."""
+    """The exception as a value; an error that knows its own kind keeps it."""
     if isinstance(error, ModelError | NoDoubleError):
         kind = error.kind
     elif isinstance(error, BadNumberError):

@@ -63,9 +63,9 @@ class Talk(msgspec.Struct, frozen=True, tag="talk"):
 
 
 class Describe(msgspec.Struct, frozen=True, tag="describe"):
-    """Import an agent and say what it is; answered by Described or Failed; `warm` also imports what turns need.
+    """Import an agent and describe it; answered by Described or Failed; `warm` also imports the packages of turns.
 
-    `models` are those whose price somebody wants to know of.
+    `models` are those whose price is asked for.
     """
 
     key: int
@@ -89,7 +89,7 @@ class Ready(msgspec.Struct, frozen=True, tag="ready"):
 class Beat(msgspec.Struct, frozen=True, tag="beat"):
     """The worker's main loop is alive; `left` is (key, seconds until its deadline) of all that is under way.
 
-    `pauses` are what trials wait for at this moment.
+    `pauses` are the reasons why trials wait at this moment.
     """
 
     left: tuple[tuple[int, float], ...]
@@ -120,7 +120,7 @@ class TurnEnded(msgspec.Struct, frozen=True, tag="turn_ended"):
 
 
 class Described(msgspec.Struct, frozen=True, tag="described"):
-    """What the agent says of itself, and which of the models that were asked about have no known price."""
+    """The agent's description of itself, and those of the models asked about that have no known price."""
 
     key: int
     description: AgentDescription

@@ -59,7 +59,7 @@ class Format(Protocol):
         """The JSON value of the file. Raises FormatError when the format cannot hold this eval set at all."""
 
     def losses(self, evalset: EvalSet) -> tuple[str, ...]:
-        """What the file would not say of this eval set, one sentence each."""
+        """The parts of this eval set that the file would leave out, one sentence each."""
 
 
 def read_evalset(data: bytes, *, source: str) -> EvalSet:
@@ -73,13 +73,16 @@ def read_evalset(data: bytes, *, source: str) -> EvalSet:
 
 
 def write_evalset(evalset: EvalSet, format: str = "adk") -> bytes:  # noqa: A002
-    """The bytes of a file in that format. What the format cannot say is left out; `losses` names it beforehand."""
+    """The bytes of a file in that format.
+
+    Contents that the format cannot hold are left out; `losses` names them beforehand.
+    """
     style = form_of(evalset.extra).get("style", {}) if evalset_format(evalset) == format else {}
     return to_text(_format(format).to_json(evalset), style, evalset.id)
 
 
 def losses(evalset: EvalSet, format: str) -> tuple[str, ...]:  # noqa: A002
-    """What a file of that format would not say of this eval set, one sentence each; empty when it says all."""
+    """The parts of this eval set that a file of that format would leave out, one sentence each; empty for none."""
     return _format(format).losses(evalset)
 
 

@@ -131,7 +131,7 @@ def _read(place: Place, raw: Any, notes: Notes) -> _Trajectory:
 
 
 def _read_step(place: Place, raw: Any, model: str | None, notes: Notes) -> tuple[Message, ...]:
-    """The messages of a step: what was said, and what the tools gave."""
+    """The messages of a step: the texts, and the results of the tools."""
     step = read_mapping(place, raw)
     source = read_text(place.at("source"), step.get("source", ABSENT))
     if source not in _SOURCES:
@@ -191,7 +191,7 @@ _GAP_MS = 1000.0
 
 
 def write_trajectories(run: RecordedRun) -> bytes:
-    """The trajectory of a single trial, or one a line. Raises FormatError for what JSON cannot hold."""
+    """The trajectory of a single trial, or one a line. Raises FormatError for a value that JSON cannot hold."""
     rows = [_trajectory(run, result) for result in run.results]
     return to_text(rows[0], {"ends_with": "\n"}, run.name) if len(rows) == 1 else write_lines(rows, run.name)
 

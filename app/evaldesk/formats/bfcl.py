@@ -56,7 +56,7 @@ class Bfcl(ReadOnly):
 
 @dataclass(slots=True)
 class _Lines:
-    """The lines of the file by what they are."""
+    """The lines of the file by their kind."""
 
     questions: dict[str, tuple[Place, dict[str, Any]]] = field(default_factory=dict)
     answers: dict[str, tuple[Place, dict[str, Any]]] = field(default_factory=dict)
@@ -217,7 +217,10 @@ def parse_call(text: str, parameters: Mapping[str, Sequence[str]]) -> ToolCall |
 
 
 def _plain(value: Any) -> Any:
-    """The literal as JSON has it: a tuple is a list. Raises ValueError for bytes, sets, and whatever JSON has not."""
+    """The literal as JSON has it: a tuple is a list.
+
+    Raises ValueError for bytes, sets, and other values outside JSON.
+    """
     if isinstance(value, list | tuple):
         return [_plain(item) for item in value]
     if isinstance(value, dict):

@@ -1,4 +1,4 @@
-"""Moving a case that was read in one format into another without losing the keys nobody understands."""
+"""Moving a case that was read in one format into another without losing its unknown keys."""
 
 from __future__ import annotations
 

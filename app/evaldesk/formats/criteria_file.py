@@ -7,8 +7,9 @@
      "custom_metrics": {"mine": {"code_config": {"name": "my_agent.metrics.mine"}}},
      "user_simulator_config": {...}}
 
-What is ours beyond ADK: `"threshold": null` for a metric that only informs, names of the form `module:attr`, and the
-option `function`. Whether a metric exists and takes its options is for the desk to say: it has the table of metrics.
+Our own additions to ADK's form: `"threshold": null` for a metric that only informs, names of the form `module:attr`,
+and the option `function`. The desk, which has the table of metrics, decides whether a metric exists and takes its
+options.
 """
 
 from __future__ import annotations
@@ -99,17 +100,17 @@ def _fields(place: Place, raw: Any) -> dict[str, tuple[Place, Any]]:
 
 
 NAMES = ("test_config.json", "eval_config.json")
-"""What a criteria file beside an eval set is called; the first that is there counts."""
+"""The names of a criteria file beside an eval set; the first existing one counts."""
 
 _KEYS = frozenset({"criteria", "custom_metrics", "user_simulator_config"})
 
 DEEP_OPTIONS = ("judge_model_options", "rubrics")
-"""Options whose own keys may be written in camelCase too; what lies in `judge_model_config` is the provider's."""
+"""Options whose own keys may be written in camelCase too; the keys in `judge_model_config` are the provider's."""
 
 
 @dataclass(frozen=True, slots=True)
 class CriteriaFile:
-    """The criteria in the order of the file, with what else it says.
+    """The criteria in the order of the file, with the other contents of the file.
 
     `custom` are the options that `custom_metrics` adds to the criteria of those names. `extra` holds every other key
     and the form of the file.
@@ -123,7 +124,7 @@ class CriteriaFile:
 
     @property
     def whole_criteria(self) -> tuple[Criterion, ...]:
-        """The criteria, each with what `custom_metrics` says of its name."""
+        """The criteria, each with the entry of `custom_metrics` for its name."""
         return tuple(
             replace(each, options={**self.custom.get(each.metric, {}), **each.options}) for each in self.criteria
         )
@@ -151,7 +152,7 @@ def is_criteria_file(data: bytes) -> bool:
 
 
 def read_criteria_file(data: bytes, *, source: str) -> CriteriaFile:
-    """What the bytes of a criteria file say. Raises FormatError with line and JSON path."""
+    """The contents of a criteria file, from its bytes. Raises FormatError with line and JSON path."""
     document = parse_json(data, source=source)
     file = criteria_of_document(document)
     style = style_of(document.text)
@@ -159,7 +160,10 @@ def read_criteria_file(data: bytes, *, source: str) -> CriteriaFile:
 
 
 def criteria_of_document(document: Document) -> CriteriaFile:
-    """What a parsed criteria file says. Raises FormatError with the JSON path, and the line where there is a text."""
+    """The contents of a parsed criteria file.
+
+    Raises FormatError with the JSON path, and the line where there is a text.
+    """
     place = Place(document)
     if isinstance(document.value, dict) and "eval_cases" in {snake_case(key) for key in document.value}:
         raise place.error('this is an eval set, not a criteria file, which is {"criteria": {"tool_exact": 1.0}}')
@@ -168,13 +172,13 @@ def criteria_of_document(document: Document) -> CriteriaFile:
 
 
 def load_criteria_file(path: Path) -> CriteriaFile:
-    """What the file at `path` says. Raises FormatError, or OSError when there is no such file."""
+    """The contents of the file at `path`. Raises FormatError, or OSError when there is no such file."""
     with path.open("rb") as file:
         return read_criteria_file(file.read(MAX_BYTES + 1), source=str(path))
 
 
 def write_criteria_file(file: CriteriaFile, source: str = "criteria") -> bytes:
-    """The bytes of the file, in the form it was read in. Raises FormatError for what JSON cannot hold."""
+    """The bytes of the file, in the form it was read in. Raises FormatError for a value that JSON cannot hold."""
     values = {
         "criteria": file.criteria,
         "custom_metrics": file.custom,

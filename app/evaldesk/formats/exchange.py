@@ -1,4 +1,4 @@
-"""Files of other tools: what one holds, in our values, and what was understood of it."""
+"""Files of other tools: their contents in our values, and a report on the import."""
 
 from __future__ import annotations
 
@@ -48,10 +48,10 @@ Holding: TypeAlias = Literal["evalset", "run"]
 
 @dataclass(frozen=True, slots=True)
 class Imported:
-    """What a file holds. `understood`, `kept` and `refused` are sentences for the person who imports it.
+    """The contents of a file. `understood`, `kept` and `refused` are sentences for the person who imports it.
 
-    `kept` is what stays as `extra` without a meaning here; `refused` is what was left out, each with its place.
-    Where several keys of a file could say what passed, `outcomes` are these and `outcome` is the one that was taken.
+    `kept` stays as `extra` without a meaning here; `refused` was left out, each part with its place. Where several keys
+    of a file could decide the verdict, `outcomes` are these and `outcome` is the chosen one.
     """
 
     format: str
@@ -75,7 +75,8 @@ class OutcomeFormat(Protocol):
 class ExchangeFormat(Protocol):
     """A form in which another tool keeps eval sets, or trials, or both.
 
-    `suffixes` are the ends of its files' names, the first for those we write; `writes` says what `write` takes.
+    `suffixes` are the ends of its files' names, the first for those we write; `writes` names the values that `write`
+    takes.
     """
 
     title: str
@@ -89,10 +90,10 @@ class ExchangeFormat(Protocol):
         """
 
     def read(self, data: bytes, *, source: str) -> Imported:
-        """What the file holds. Raises FormatError with place, and nothing else."""
+        """The contents of the file. Raises FormatError with place, and nothing else."""
 
     def write(self, what: EvalSet | RecordedRun) -> bytes:
-        """The bytes of a file. Raises FormatError saying what this format cannot hold."""
+        """The bytes of a file. Raises FormatError naming the value that this format cannot hold."""
 
 
 class ReadOnly:

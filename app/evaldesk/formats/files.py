@@ -1,4 +1,4 @@
-"""Any file that Evaldesk reads or writes, whichever tool it is of."""
+"""Any file that Evaldesk reads or writes, of any tool."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ FORMAT_TITLES = {
     "adk-old": "ADK eval set before 2025, list of cases",
     "adk-flat": "ADK eval set before 2025, one flat list of turns",
 }
-"""What the formats of `FORMATS` are called; those of `EXCHANGE` say it themselves."""
+"""The names of the formats of `FORMATS`; those of `EXCHANGE` have their own."""
 
 _SUFFIXES = {"adk": ".evalset.json", "adk-old": ".old.evalset.json", "adk-flat": ".test.json"}
 
 
 def read_file(data: bytes, source: str, format: str | None = None, outcome: str = "") -> Imported:  # noqa: A002
-    """What the file called `source` holds, in the format named or in the one that it shows.
+    """The contents of the file called `source`, in the named format or in the one that it shows.
 
     `outcome` is the key by which its trials passed, where a file has several. Raises FormatError with the place, and
     nothing else; NotFoundError when there is no format of that name.
@@ -85,7 +85,7 @@ def read_other_evalset(data: bytes, source: str) -> EvalSet:
 
 
 def write_file(what: EvalSet | RecordedRun, format: str) -> bytes:  # noqa: A002
-    """The bytes of a file in that format. Raises FormatError saying what it cannot hold, and NotFoundError."""
+    """The bytes of a file in that format. Raises FormatError naming the value it cannot hold, and NotFoundError."""
     if format not in FORMATS:
         return exchange_format(format).write(what)
     if isinstance(what, EvalSet):
@@ -114,7 +114,7 @@ def names_for(holding: Holding) -> tuple[str, ...]:
 
 
 def title_of(name: str) -> str:
-    """What people call the format."""
+    """The common name of the format."""
     return FORMAT_TITLES.get(name) or exchange_format(name).title
 
 
@@ -124,7 +124,7 @@ def suffix_of(name: str) -> str:
 
 
 def _refusal(data: bytes, source: str) -> FormatError:
-    """Why no format recognised the file: what is wrong with it as JSON, or what it is instead."""
+    """Why no format recognised the file: its fault as JSON, or its actual kind."""
     seen = peek(data)
     if isinstance(seen.line, dict) and "solution_str" in seen.line:
         return FormatError("these are conversations to be graded: evaldesk rubric -d FILE", source=source)

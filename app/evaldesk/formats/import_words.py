@@ -1,4 +1,4 @@
-"""What was understood of a file and what was only kept, in sentences."""
+"""The understood and the kept parts of a file, in sentences."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ MAX_KEYS = 12
 
 
 def with_words(imported: Imported) -> Imported:
-    """The same with sentences about what it holds, and about keys that it only keeps, before those of its format."""
+    """The same with sentences about its contents, and about keys that it only keeps, before those of its format."""
     evalset = imported.evalset
     understood = (*_understood(imported), *imported.understood)
     cases = evalset.cases if evalset else tuple(case for run in imported.runs for case in run.cases)

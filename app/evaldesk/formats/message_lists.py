@@ -120,7 +120,7 @@ def _conversations(data: bytes, source: str) -> Iterator[tuple[Place, Any]]:
 
 
 def _case(place: Place, raw: Any, default: str, read: _Read, notes: Notes) -> Case:
-    """The case of one conversation; what stands beside its messages stays with it."""
+    """The case of one conversation; the keys beside its messages stay with it."""
     said = {"messages": raw} if isinstance(raw, list) else read_mapping(place, raw)
     at = place if isinstance(raw, list) else place.at("messages")
     system = said.get("system")

@@ -1,4 +1,4 @@
-"""What `python -m evaldesk.formats.process` does: reads one file, so that its reader can be ended or forgotten.
+"""The module behind `python -m evaldesk.formats.process`: reads one file, so that its reader can be ended or forgotten.
 
 On its input a line with a Request, then the bytes of the file; on its output one Answer. Nothing else is said.
 """
@@ -42,7 +42,7 @@ class Refusal(msgspec.Struct, frozen=True):
 
 
 class Answer(msgspec.Struct, frozen=True):
-    """What the file holds, or why it cannot be read."""
+    """The contents of the file, or why it cannot be read."""
 
     imported: Imported | None = None
     refusal: Refusal | None = None

@@ -247,7 +247,7 @@ def _asked(place: Place, raw: Any, notes: Notes) -> tuple[Message, ...]:
 
 
 def _spoken(place: Place, asked: tuple[Message, ...], response: dict[str, Any], notes: Notes) -> tuple[Message, ...]:
-    """The conversation: what a provider of conversations recorded, or else the prompt and its answer."""
+    """The conversation: the recording of a provider of conversations, or else the prompt and its answer."""
     metadata = response.get("metadata")
     recorded = metadata.get("messages") if isinstance(metadata, dict) else None
     if isinstance(recorded, list) and recorded:
@@ -262,7 +262,7 @@ def _spoken(place: Place, asked: tuple[Message, ...], response: dict[str, Any], 
 
 
 def _answer(place: Place, output: Any) -> Message:
-    """What the provider gave: text, tool calls as OpenAI writes them, or any JSON."""
+    """The provider's result: text, tool calls as OpenAI writes them, or any JSON."""
     value = json_value(output)
     if isinstance(value, list) and value and all(isinstance(item, dict) and "function" in item for item in value):
         try:
@@ -291,7 +291,7 @@ def _scores(place: Place, row: dict[str, Any]) -> Iterator[Score]:
 
 
 def _name(component: dict[str, Any], seen: set[str]) -> str:
-    """What the assertion is called; the second of a type has a number."""
+    """The name of the assertion; the second of a type has a number."""
     assertion = component.get("assertion")
     kind = assertion.get("type") if isinstance(assertion, dict) else None
     base = kind if isinstance(kind, str) and kind else "assertion"

@@ -1,4 +1,4 @@
-"""One attempt at a model call, by whichever client is the right one for it."""
+"""One attempt at a model call, by the client that fits it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from evaldesk.llm.endpoints import own_endpoint
 async def attempt(call: ModelCall, tell: Callable[[str], object] | None) -> ModelReply:
     """One request, streamed when `tell` is given; another where the endpoint refused a field of ours.
 
-    Raises ModelError, TimeoutError, and what the client raises.
+    Raises ModelError, TimeoutError, and exceptions of the client.
     """
     from evaldesk.llm import direct
 
@@ -34,7 +34,7 @@ async def attempt(call: ModelCall, tell: Callable[[str], object] | None) -> Mode
 
 
 def warm(call: ModelCall) -> None:
-    """Import what such calls need: LiteLLM takes 1.7 s, aiohttp 0.2."""
+    """Import the packages of such calls: LiteLLM takes 1.7 s, aiohttp 0.2."""
     if is_direct(call):
         from evaldesk.llm import direct
 
@@ -51,7 +51,7 @@ def is_direct(call: ModelCall) -> bool:
         return True  # there is no key, which the call itself will say
 
 
-OURS = ("seed", "stream_options")  # what we add without being asked; anything else a person asked for
+OURS = ("seed", "stream_options")  # fields that we add by ourselves; any other was requested by a person
 _REFUSED = frozenset({400, 404, 422})
 
 

@@ -1,4 +1,4 @@
-"""A model call and what comes back."""
+"""A model call and its reply."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from evaldesk.model import JsonObject, Usage
 
 @dataclass(frozen=True, slots=True)
 class ModelCall:
-    """What a model is asked: chat messages and tools in OpenAI's shape.
+    """The request to a model: chat messages and tools in OpenAI's shape.
 
     A bare name at an `api_base` is a model of that OpenAI-compatible endpoint. `api_key_env` names the variable
     that holds the key; `extra` goes into the body as it is. `timeout_s` bounds each attempt. `prices` are US dollars
@@ -42,7 +42,7 @@ class RequestedCall:
 
 @dataclass(frozen=True, slots=True)
 class ModelReply:
-    """What a model answered. `finish_reason` is LiteLLM's word: `stop`, `length`, `tool_calls`, `content_filter`."""
+    """The answer of a model. `finish_reason` is LiteLLM's word: `stop`, `length`, `tool_calls`, `content_filter`."""
 
     text: str
     tool_calls: tuple[RequestedCall, ...]

@@ -39,7 +39,7 @@ def open_litellm() -> Any:
 def _opened() -> Any:
     set_environment()
     with gc_paused(), warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # what it and pydantic complain of is not for the user to mend
+        warnings.simplefilter("ignore")  # the user cannot mend the warnings of it and of pydantic
         import litellm
 
         for kind in (litellm.ModelResponse, litellm.types.utils.Delta):
@@ -62,9 +62,9 @@ def _opened() -> Any:
 
 
 async def ask(call: ModelCall, tell: Callable[[str], object] | None, unknown: frozenset[str]) -> ModelReply:
-    """One request, streamed when `tell` is given, without the fields that are `unknown` to who is asked.
+    """One request, streamed when `tell` is given, without the fields that are `unknown` to the provider.
 
-    Raises what LiteLLM raises.
+    Passes on the exceptions of LiteLLM.
     """
     litellm = open_litellm()
     arguments = {name: value for name, value in _arguments(call).items() if name not in unknown}
@@ -103,9 +103,9 @@ def _arguments(call: ModelCall) -> dict[str, Any]:
         "messages": list(call.messages),
         "timeout": call.timeout_s,
         "num_retries": 0,
-        "drop_params": True,  # what a provider does not know is left out, not refused
+        "drop_params": True,  # fields unknown to a provider are left out, not refused
         "_skip_mcp_handler": True,  # tools= needs a package of its own without it in 1.106.0 to 1.106.2
-        "no-log": not (litellm.callbacks or litellm.success_callback),  # a fifth of the call's CPU time, for nobody
+        "no-log": not (litellm.callbacks or litellm.success_callback),  # a fifth of the call's CPU time, without use
         **{name: value for name, value in optional.items() if value is not None},
     }
 

@@ -1,4 +1,4 @@
-"""What a call costs at prices that a person gave."""
+"""The cost of a call at configured prices."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ TOKENS = 1_000_000
 
 
 def cost_at(prices: tuple[float, float] | None, usage: Usage) -> float | None:
-    """US dollars; what is known already without prices, for a scripted or replayed answer, and without tokens."""
+    """US dollars; without prices the known cost of a scripted or replayed answer, and of a call without tokens."""
     is_free = usage.is_replayed or usage.model.startswith(DEMO_PREFIX)
     if prices is None or is_free or not (usage.tokens_in or usage.tokens_out):
         return usage.cost

@@ -38,7 +38,7 @@ _PROXIES = tuple(name for kind in ("http", "https", "all", "no") for name in (f"
 
 
 class _Here(threading.local):
-    """What a thread has of its own: a loop is that of one thread, and connections are those of one loop."""
+    """The parts that each thread has of its own: connections belong to a loop, and a loop to a thread."""
 
     session: ClientSession | None = None
     home: asyncio.AbstractEventLoop | None = None
@@ -62,7 +62,7 @@ async def ask(
 ) -> ModelReply:
     """One request, streamed when `tell` is given, without the fields that are `unknown` there.
 
-    Raises EndpointError, BrokenAnswerError, and what aiohttp raises.
+    Raises EndpointError, BrokenAnswerError, and exceptions of aiohttp.
     """
     from aiohttp import ClientPayloadError, ClientResponseError
 
@@ -91,7 +91,7 @@ async def ask(
 
 
 def preload() -> None:
-    """Import what a call needs."""
+    """Import the packages of a call."""
     import aiohttp  # noqa: F401
 
 
@@ -127,7 +127,7 @@ def _check_key(at: OwnEndpoint) -> None:
 
 
 def _body(call: ModelCall, at: OwnEndpoint, unknown: frozenset[str], *, is_streamed: bool) -> dict[str, Any]:
-    """What OpenAI's chat completions know, what was asked for, and nothing else."""
+    """The fields of OpenAI's chat completions, the requested ones, and nothing else."""
     fields = {
         "model": at.model,
         "messages": call.messages,
@@ -163,14 +163,14 @@ async def _lines(response: ClientResponse) -> AsyncIterator[bytes]:
 
 
 def _told(reply: ModelReply, tell: Callable[[str], object] | None) -> ModelReply:
-    """The reply, told in one piece to who wanted it streamed."""
+    """The reply in one piece, for a caller that wanted it streamed."""
     if tell and reply.text:
         tell(reply.text)
     return reply
 
 
 def _proxies() -> tuple[str | None, ...]:
-    """What the environment says of proxies at this moment."""
+    """The proxy settings of the environment at this moment."""
     return tuple(os.environ.get(name) for name in _PROXIES)
 
 

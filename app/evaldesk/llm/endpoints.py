@@ -87,7 +87,7 @@ def _has_listeners() -> bool:
 
 
 def _litellm() -> Any:
-    """LiteLLM where somebody has imported it already."""
+    """LiteLLM where it is imported already."""
     return sys.modules.get("litellm")
 
 

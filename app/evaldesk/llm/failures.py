@@ -1,4 +1,4 @@
-"""What went wrong with a model call, in one sentence that says what to do, and whether trying again may help.
+"""The failure of a model call, in one sentence with the next step, and whether a retry may help.
 
 The classes and their meaning: stack.md section 3.
 """
@@ -55,7 +55,7 @@ class ModelFailure:
 
 
 def model_error(error: BaseException, model: str) -> ModelError | None:
-    """What a provider's client raised somewhere in the chain of `error`, as a ModelError; None when none did."""
+    """The exception of a provider's client in the chain of `error`, as a ModelError; None when there is none."""
     for found in _chain(error):
         if isinstance(found, ModelError):
             return found
@@ -78,7 +78,7 @@ def refusal(error: BaseException) -> ModelFailure | None:
 
 
 def failure_of(error: BaseException, model: str) -> ModelFailure:
-    """`error`, whatever LiteLLM or a provider's client made of it, as a ModelFailure."""
+    """`error`, in any form of LiteLLM or a provider's client, as a ModelFailure."""
     names = {kind.__name__ for kind in type(error).__mro__}
     status = _status(error)
     text = f"{getattr(error, 'body', None) or ''} {error}"
@@ -132,7 +132,7 @@ def _passing(names: set[str], status: int, text: str) -> str | None:
 
 
 def _said(error: BaseException) -> str:
-    """What the provider said, as one line without LiteLLM's own names and without secrets."""
+    """The provider's message, as one line without LiteLLM's own names and without secrets."""
     text = _unreachable(error) or _message(error) or str(error).strip() or type(error).__name__
     text = re.sub(r"^(?:litellm\.)?\w+(?:Error|Timeout)?: (?=\S)", "", text.splitlines()[0])
     text = re.sub(r"^\w*(?:Error|Exception):? (?:- )?", "", text)
@@ -158,7 +158,7 @@ def _unreachable(error: BaseException) -> str:
 
 
 def _chain(error: BaseException) -> Iterator[BaseException]:
-    """The error and what it came of, nearest first."""
+    """The error and its causes, nearest first."""
     found: BaseException | None = error
     for _ in range(MAX_CHAIN):
         if found is None:

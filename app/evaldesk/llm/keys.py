@@ -32,8 +32,8 @@ _VERTEX = ("GOOGLE_GENAI_USE_VERTEXAI", "GOOGLE_GENAI_USE_ENTERPRISE")
 def missing_keys(model: str, environment: Mapping[str, str]) -> tuple[str, ...]:
     """The variables of which `environment` has none and `model` needs one, as one `A or B`; empty when all is there.
 
-    Empty, too, for a provider that the table does not know, or whose key may be somewhere else: with the machine, at an
-    address of its own, or in LiteLLM's settings, where the user's code put it.
+    Empty, too, for a provider that the table does not know, or whose key may be in another place: with the machine, at
+    an address of its own, or in LiteLLM's settings, where the user's code put it.
     """
     provider = provider_of(model)
     names = () if provider in _ELSEWHERE or _is_told(provider) else KEYS.get(provider, ())
@@ -47,13 +47,13 @@ def missing_keys(model: str, environment: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def set_variables(environment: Mapping[str, str]) -> tuple[str, ...]:
-    """The names of the variables that are set, and of those whose value LiteLLM was told by the user's code."""
+    """The names of the variables that are set, and of those whose value the user's code gave LiteLLM."""
     told = (name for provider, names in KEYS.items() if _is_told(provider) for name in names)
     return tuple(sorted({name for name, value in environment.items() if value} | {*told}))
 
 
 def _is_told(provider: str) -> bool:
-    """Whether somebody set `litellm.api_key` or `litellm.openai_key`."""
+    """Whether user code set `litellm.api_key` or `litellm.openai_key`."""
     litellm = sys.modules.get("litellm")
     return any(getattr(litellm, name, None) for name in ("api_key", f"{provider}_key"))
 

@@ -1,8 +1,8 @@
 """One event loop in a thread of its own for the model calls of a process.
 
 LiteLLM is clean only on one loop: called from several it prints tracebacks and grows threads. (stack.md section 3)
-What does without it may stay on the loop of its caller, where that has connections of its own: going to another
-thread and back costs as much processor time as the call.
+Calls without it may stay on the loop of their caller, where that has connections of its own: going to another thread
+and back costs as much processor time as the call.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ async def complete(
 
 
 async def on_loop(work: Coroutine[Any, Any, T]) -> T:
-    """What `work` gives on the loop of the model calls; cancelling the caller cancels it."""
+    """The result of `work` on the loop of the model calls; cancelling the caller cancels it."""
     with muted():
         future = asyncio.run_coroutine_threadsafe(work, _loop())
     return await asyncio.wrap_future(future)
@@ -71,7 +71,7 @@ def _loop() -> asyncio.AbstractEventLoop:
 
 
 async def litellm_response(arguments: Mapping[str, Any]) -> Any:
-    """What `litellm.acompletion` gives for `arguments`; a stream comes as an async iterator of its chunks.
+    """The result of `litellm.acompletion` for `arguments`; a stream comes as an async iterator of its chunks.
 
     The current turn says how often to try, and is told of pauses and of answers from a cache. Raises ModelError.
     """
@@ -100,7 +100,7 @@ async def _chunks(stream: Any, model: str) -> AsyncIterator[Any]:
     async def following() -> Any:
         try:
             return await anext(iterator, None)
-        except Exception as error:  # LiteLLM and the provider's client raise whatever they like
+        except Exception as error:  # LiteLLM and the provider's client raise exceptions of any kind
             failure = failure_of(error, model)
             raise ModelError(failure.sentence, kind=failure.kind, is_fatal=failure.is_fatal) from None
 

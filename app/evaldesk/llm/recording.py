@@ -1,7 +1,7 @@
-"""What models and tools answered, kept in files, so that the same trial can be played again without asking them.
+"""Answers of models and tools, kept in files, so that the same trial can be played again without asking them.
 
-An answer is found by the content of what was asked, by the index of the trial, and by how often the trial asked the
-same before: repeats of a case never share one. The seed is not part of it, it differs from run to run.
+An answer is found by the content of the request, by the index of the trial, and by the number of equal requests before
+it in the trial: repeats of a case never share one. The seed is not part of it, it differs from run to run.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from evaldesk.secrets import scrubber
 
 NOT_RECORDED = "not_recorded"
 
-# Messages are plain JSON, but for what a framework may leave in them.
+# Messages are plain JSON, but for objects that a framework may leave in them.
 _encoder = msgspec.json.Encoder(order="deterministic", enc_hook=repr)
 _decoder = msgspec.json.Decoder(dict[str, Any])
 
@@ -42,7 +42,7 @@ class Recorder:
     async def reply(
         self, call: ModelCall, on_text: Callable[[str], None] | None, ask: Callable[[], Awaitable[ModelReply]]
     ) -> ModelReply:
-        """The recorded reply, or what `ask` gives, which is then recorded. Raises ModelError."""
+        """The recorded reply, or the result of `ask`, which is then recorded. Raises ModelError."""
         key = self.key("model", _content(call))
         found = self.found(key, f"the call of {call.model}")
         if found is None:
@@ -55,7 +55,7 @@ class Recorder:
         return replace(reply, usage=replace(reply.usage, cost=0.0, n_attempts=0, duration_ms=0.0, is_replayed=True))
 
     def key(self, kind: str, content: JsonObject) -> str:
-        """The name of what is asked now; asking the same again gives another one."""
+        """The name of this request; the same request again gives another one."""
         said = _encoder.encode([kind, content])
         self._n_asked[said] += 1
         whole = _encoder.encode([self.trial_index, self._n_asked[said]]) + said

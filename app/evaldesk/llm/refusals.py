@@ -1,4 +1,4 @@
-"""What an endpoint may answer instead of a reply, as our own client raises it."""
+"""The refusals of an endpoint, as our own client raises them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class BrokenAnswerError(Exception):
 
 
 class EndpointError(Exception):
-    """An error status, with what its `body` says; `key_name` is the variable that would hold the key."""
+    """An error status, with the message of its `body`; `key_name` is the variable that would hold the key."""
 
     def __init__(
         self, status_code: int, answer: bytes, headers: Mapping[str, str] | None = None, key_name: str = ""

@@ -81,9 +81,9 @@ async def patiently(
     on_wait: OnRetryWait,
     is_begun: Callable[[], bool] = lambda: False,
 ) -> tuple[T, int]:
-    """What one of the attempts gave, and how many there were. Raises ModelError and BadNumberError.
+    """The result of one of the attempts, and how many there were. Raises ModelError and BadNumberError.
 
-    What `is_begun` is not repeated.
+    A call that has begun (`is_begun`) is not repeated.
     """
     n_tried = 0
     while True:
@@ -92,7 +92,7 @@ async def patiently(
             return await attempt_once(), n_tried
         except (ModelError, BadNumberError):
             raise
-        except Exception as error:  # LiteLLM and the provider's client raise whatever they like
+        except Exception as error:  # LiteLLM and the provider's client raise exceptions of any kind
             failure = failure_of(error, model)
         wait = None if is_begun() else wait_after(failure, n_tried, patience)
         if wait is None:

@@ -1,4 +1,4 @@
-"""Who is told, while they last, what model calls go through: the trial, and the turn that makes them."""
+"""The listeners to retries and waits of model calls: the trial, and the turn that makes them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class RetryWait:
 
     @property
     def why(self) -> str:
-        """What happened, in a word or two."""
+        """The event, in a word or two."""
         return "rate-limited" if self.failure.kind == "rate_limit" else self.failure.kind.replace("_", " ")
 
     def sentence(self) -> str:
@@ -39,17 +39,17 @@ OnRetryWait: TypeAlias = Callable[[RetryWait], object]
 
 
 class TurnListener(Protocol):
-    """A turn that is being played; told in whatever thread the call is made."""
+    """A turn that is being played; called in the thread of the model call."""
 
     @property
     def n_retries(self) -> int | None:
-        """How often the turn's run wants a failed attempt to be made again; None leaves it to who makes the call."""
+        """How many retries the turn's run asks for; None leaves it to the caller."""
 
     def waits(self, wait: RetryWait, *, is_counted: bool) -> None:
         """A call pauses; `is_counted` where its own usage will tell the attempts."""
 
     def was_cached(self) -> None:
-        """A call, whose usage cannot tell it, was answered from a cache."""
+        """A call whose usage cannot tell it was answered from a cache."""
 
 
 # Told of every wait of the trial that is current, as it begins.
@@ -58,7 +58,7 @@ CURRENT_TURN: ContextVar[TurnListener | None] = ContextVar("current_turn", defau
 
 
 def notifier(*, is_counted: bool) -> OnRetryWait:
-    """What to call with each wait of a model call that is made here."""
+    """The function to call with each wait of a model call that is made here."""
     listener, turn = CURRENT_LISTENER.get(), CURRENT_TURN.get()
 
     def notify(wait: RetryWait) -> None:

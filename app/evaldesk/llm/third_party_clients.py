@@ -30,7 +30,7 @@ _lock = threading.Lock()
 
 @dataclass(frozen=True, slots=True)
 class _Request:
-    """A request as its client is to send it once; `patience` is what the client would have by itself.
+    """A request as its client is to send it once; `patience` is the client's own setting.
 
     `is_on_our_loop`: it is sent from the loop of our own model calls.
     """
@@ -43,7 +43,7 @@ class _Request:
 
 
 def wrap_clients() -> None:
-    """Wrap what has been imported since this was asked last."""
+    """Wrap the clients that were imported since the last call."""
     for owner, name, read in _places():
         found = vars(owner).get(name)
         if found is not None and not hasattr(found, _WRAPPED):
@@ -54,7 +54,7 @@ def wrap_clients() -> None:
 
 
 def _places() -> Iterator[tuple[Any, str, Callable[..., _Request]]]:
-    """What sends requests: the class or module, the name of its function, and how a call of that is read."""
+    """The sender of requests: the class or module, the name of its function, and how a call of that is read."""
     for kin in _SAME_GENERATOR:
         module = sys.modules.get(f"{kin}._base_client")
         for name in ("AsyncAPIClient", "SyncAPIClient"):
@@ -81,7 +81,7 @@ def _wrapped(send: Callable[..., Any], read: Callable[..., _Request]) -> Callabl
                 with muted():
                     sent = send(*request.args, **request.options)
                     return _noted(await (on_loop(sent) if request.is_on_our_loop else sent), turn)
-            except Exception as error:  # whatever the client raises
+            except Exception as error:  # any exception of the client
                 wait = _wait(error, n_tried, request)
                 if wait is None:
                     raise
@@ -98,7 +98,7 @@ def _wrapped(send: Callable[..., Any], read: Callable[..., _Request]) -> Callabl
             try:
                 with muted():
                     return _noted(send(*request.args, **request.options), turn)
-            except Exception as error:  # whatever the client raises
+            except Exception as error:  # any exception of the client
                 wait = _wait(error, n_tried, request)
                 if wait is None:
                     raise
@@ -123,7 +123,7 @@ def _asked(
 
 
 def _wait(error: Exception, n_tried: int, request: _Request) -> RetryWait | None:
-    """The pause before another attempt, told to whom it concerns; None when there should be none."""
+    """The pause before another attempt, reported to its listeners; None when there should be none."""
     wait = wait_after(failure_of(error, request.model), n_tried, request.patience)
     if wait is not None:
         notifier(is_counted=False)(wait)
@@ -144,7 +144,7 @@ def _of_openai_like(client: Any, cast_to: Any, options: Any, **more: Any) -> _Re
 
 
 def _of_google(client: Any, http_request: Any, http_options: Any = None, stream: bool = False) -> _Request:
-    """Google's own client does not try again by itself: where nobody says how often, it does as we do."""
+    """Google's own client does not retry by itself: without a setting, it does as we do."""
     from google.genai.types import HttpOptions, HttpRetryOptions
 
     given = HttpOptions(**http_options) if isinstance(http_options, dict) else http_options or HttpOptions()

@@ -20,10 +20,10 @@ _MOST_PAIRS = 250_000
 def align(expected: Sequence[AnyCall], actual: Sequence[AnyCall], *, rule: CallRule | None = None) -> tuple[Step, ...]:
     """Steps that turn the expected calls into the actual ones, as (op, expected index, actual index).
 
-    Pairs keep their order and maximise similarity: an equal call counts 1 (`=`), the same tool with other arguments
-    0.5 + 0.49 x the share of equal top-level arguments (`~`); ties go to the smallest indexes. What is left over is
-    missing (`-`), extra (`+`) or, where an equal call stands elsewhere, `moved`. A `rule` that accepts a call with
-    other arguments makes it count 0.995: still `~` or `moved`, but paired before any that is not accepted.
+    Pairs keep their order and maximise similarity: an equal call counts 1 (`=`), the same tool with other arguments 0.5
+    + 0.49 x the share of equal top-level arguments (`~`); ties go to the smallest indexes. The rest is missing (`-`),
+    extra (`+`) or, where an equal call exists elsewhere, `moved`. A `rule` that accepts a call with other arguments
+    makes it count 0.995: still `~` or `moved`, but paired before any that is not accepted.
 
     Lists too long to be compared in a moment are taken as different between their common beginning and end.
     """

@@ -42,7 +42,7 @@ def json_equal(a: object, b: object) -> bool:
 
 
 def covers(larger: object, smaller: object) -> bool:
-    """Whether `larger` has at least what `smaller` has, at every depth; arrays have the same length, item by item."""
+    """Whether `larger` contains `smaller`, at every depth; arrays have the same length, item by item."""
     if type(smaller) is dict or isinstance(smaller, Mapping):
         return isinstance(larger, Mapping) and all(
             key in larger and covers(larger[key], value) for key, value in smaller.items()
@@ -60,7 +60,7 @@ def diff_args(expected: JsonObject, actual: JsonObject) -> tuple[ArgChange, ...]
 
 
 def objects_equal(a: JsonObject, b: JsonObject) -> bool:
-    """Whether two JSON objects are the same, whatever the order of their keys."""
+    """Whether two JSON objects are equal, with keys in any order."""
     if len(a) != len(b):
         return False
     for key, value in a.items():
@@ -106,7 +106,7 @@ _SIMPLE = _AS_IT_IS | {bool}
 
 
 def json_key(value: Any) -> Hashable:
-    """What stands for `value` where equal values must fall together: 6 with 6.0, but true not with 1."""
+    """A key for `value` under which equal values fall together: 6 with 6.0, but true not with 1."""
     kind = type(value)
     if kind in _AS_IT_IS:
         plain: Hashable = value

@@ -22,7 +22,7 @@ _ABSENT = object()
 
 @dataclass(frozen=True)
 class CallRule:
-    """How arguments are compared: a mode for all tools, others for single tools, and what counts as well.
+    """The comparison of arguments: a mode for all tools, others for single tools, and the tolerances.
 
     Modes: `exact`; `ignore`; `superset` at least the expected keys, at every depth; `subset` at most those; or a list
     of the top-level keys to compare. Raises NotFoundError for an unknown mode.

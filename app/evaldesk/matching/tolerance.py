@@ -1,4 +1,4 @@
-"""What counts as well as the expected value of an argument: allowed values, patterns, tolerances."""
+"""Tolerances of an expected argument: allowed values, patterns, numeric bounds."""
 
 from __future__ import annotations
 

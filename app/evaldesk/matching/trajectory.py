@@ -38,7 +38,7 @@ class TrajectoryMatch:
 
     @cached_property
     def alignment(self) -> tuple[Step, ...]:
-        """The steps of `align`, in which the rule of this match pairs what it accepts; empty when not asserted."""
+        """The steps of `align`, in which the rule of this match pairs the calls it accepts; empty when not asserted."""
         if self.score is None:
             return ()
         wanted, made, rule = self._matched
@@ -63,9 +63,9 @@ def match_trajectory(
     """Match the calls an agent made with the expected ones; `expected=None` asserts nothing.
 
     Orders: `exact` same calls, same order; `in_order` extra calls allowed; `any_order` extra calls and any order;
-    `unordered` no extra calls, any order; `subset` nothing but expected calls. Arguments: `exact`; `ignore`;
-    `superset` at least the expected keys, at every depth; `subset` at most those; or a list of the keys to compare.
-    `args_overrides` sets the mode of single tools, `tolerance` what else counts as the expected value. Raises
+    `unordered` no extra calls, any order; `subset` nothing but expected calls. Arguments: `exact`; `ignore`; `superset`
+    at least the expected keys, at every depth; `subset` at most those; or a list of the keys to compare.
+    `args_overrides` sets the mode of single tools, `tolerance` the other values that count as expected. Raises
     UsageError for unknown orders and modes and bad calls, MetricError where a pattern takes too long.
     """
     is_plain = args == "exact" and not args_overrides and not tolerance
@@ -165,7 +165,7 @@ def _is_subsequence(edges: Sequence[Sequence[int]]) -> bool:
 def maximum_matching(edges: Sequence[Sequence[int]]) -> int:
     """Size of a maximum matching, by breadth-first augmenting paths; `edges[i]` are the partners that suit i.
 
-    What a failed search has reached can never be freed again and is not searched twice.
+    The nodes of a failed search can never be freed again and are not searched twice.
     """
     owner: dict[int, int] = {}
     held: dict[int, int] = {}

@@ -32,7 +32,7 @@ _NEEDS_OF_TURNS: Mapping[Need, tuple[Callable[[Expected], bool], str, str]] = {
         "has no reference answer with a number in it",
     ),
 }
-"""What a turn must assert for a metric with that need; a case needs one such turn."""
+"""The assertion that a turn must have for a metric with that need; a case needs one such turn."""
 _NO_FINAL_STATE = "The case has no expected final state."
 
 
@@ -73,7 +73,7 @@ def build_metric(criterion: Criterion) -> Metric:
 
 
 def missing_reasons(criterion: Criterion, cases: Sequence[Case]) -> dict[str, str]:
-    """Case id -> what the case does not assert, for those to which the criterion does not apply. Raises UsageError."""
+    """Case id -> the missing assertion, for cases to which the criterion does not apply. Raises UsageError."""
     if is_function(criterion):
         return {}
     metric = build_metric(criterion)
@@ -82,7 +82,7 @@ def missing_reasons(criterion: Criterion, cases: Sequence[Case]) -> dict[str, st
 
 
 def missing_of(metric: Metric, case: Case) -> str | None:
-    """What the case does not assert, or None when the metric applies to it."""
+    """The missing assertion of the case, or None when the metric applies to it."""
     needs = _NEEDS_OF_TURNS.get(metric.info.needs)
     if needs and not any(needs[0](turn.expected) for turn in case.turns):
         return f"No turn of this case {needs[1]}."
@@ -93,7 +93,7 @@ def missing_of(metric: Metric, case: Case) -> str | None:
 
 
 def missing_of_turn(metric: Metric, case: Case, turn: Turn) -> str | None:
-    """What the turn does not assert, or None when the metric applies to it."""
+    """The missing assertion of the turn, or None when the metric applies to it."""
     needs = _NEEDS_OF_TURNS.get(metric.info.needs)
     if needs and not needs[0](turn.expected):
         return f"This turn {needs[2]}."

@@ -1,4 +1,4 @@
-"""What a trial took: calls, model calls, tokens, seconds, as ADK counts them. (reference/adk.md, efficiency metrics)
+"""The cost of a trial: calls, model calls, tokens, seconds, as ADK counts them. (reference/adk.md, efficiency metrics)
 
 They inform unless they are given a threshold, which is then the most that is allowed.
 """
@@ -125,7 +125,7 @@ def _scores(
 
 
 def _usages(record: TurnRecord) -> list[Usage]:
-    """Those of the agent: what a judge or a simulated user takes is not the agent's."""
+    """Those of the agent, without the usage of a judge or a simulated user."""
     return [usage for usage in record.usages if usage.role == "agent"]
 
 

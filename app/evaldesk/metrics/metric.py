@@ -1,4 +1,4 @@
-"""What a metric is: a frozen dataclass whose fields are its options, with a description of itself."""
+"""A metric: a frozen dataclass whose fields are its options, with a description of itself."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ Need: TypeAlias = Literal["tool_calls", "reference", "reference_json", "referenc
 
 @dataclass(frozen=True, slots=True)
 class MetricInfo:
-    """What people and forms are told of a metric. Scores lie in [low, high].
+    """The description of a metric for people and forms. Scores lie in [low, high].
 
-    `needs` is what a case must assert; where it does not, the metric is not applicable. `has_judge` means that a model
-    judges, and costs. `required` are options without which it has nothing to go by: a run without them is refused.
+    `needs` is the assertion that a case must have; otherwise the metric is not applicable. `has_judge` means that a
+    model judges, and costs. `required` are options without a usable default: a run without them is refused.
     """
 
     name: str
@@ -40,8 +40,8 @@ class MetricInfo:
 class Metric(Protocol):
     """A way to score a trial.
 
-    One that needs more than `info.needs` says has a method `missing(case)`, too: what the case does not assert, or None
-    when the metric applies to it; and may have `missing_turn(case, turn)`, the same for one turn of such a case.
+    One that needs more than `info.needs` says has a method `missing(case)`, too: the missing assertion of the case, or
+    None when the metric applies to it; and may have `missing_turn(case, turn)`, the same for one turn of such a case.
     """
 
     info: ClassVar[MetricInfo]

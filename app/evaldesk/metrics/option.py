@@ -1,4 +1,4 @@
-"""What people and forms are told of an option of a metric; it travels with the field of the dataclass."""
+"""The description of a metric's option for people and forms; it travels with the field of the dataclass."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _KEY = "evaldesk.option"
 
 @dataclass(frozen=True, slots=True)
 class OptionInfo:
-    """How an option is asked for: its `label`, one line of explanation, and what a value looks like.
+    """The form field of an option: its `label`, one line of explanation, and an example of a value.
 
     `choices` are pairs of value and words. `default` is the value that is not written into a criterion. A number lies
     between `low` and `high` where they are set. `example` shows in an empty field.
@@ -68,7 +68,7 @@ def option(
 
 
 def option_infos(metric: type[Any]) -> tuple[OptionInfo, ...]:
-    """The options of a metric in their order; fields that nobody described are left out."""
+    """The options of a metric in their order; fields without a description are left out."""
     if not is_dataclass(metric):
         return ()
     found = []

@@ -14,10 +14,10 @@ from evaldesk.model.reports import reported_values
 
 @dataclass(frozen=True, slots=True)
 class ReportedValue:
-    """The number at `path` among what the agent reported; true counts as 1, false as 0.
+    """The number at `path` in the agent's reports; true counts as 1, false as 0.
 
-    Osmosis loops and graders report `reward`, OpenHands-style benchmarks `test_result`. What was not reported, or is
-    no number, leaves the metric unscored.
+    Osmosis loops and graders report `reward`, OpenHands-style benchmarks `test_result`. A missing report, or one that
+    is no number, leaves the metric unscored.
     """
 
     path: str = option(

@@ -38,11 +38,11 @@ async def grade_trial(
     timeouts: Mapping[str, float] = NO_TIMEOUTS,
     strict: bool = False,
 ) -> Grading:
-    """The scores of all criteria, each with threshold and `passed`, and what judges used for them.
+    """The scores of all criteria, each with threshold and `passed`, and the usage of judges.
 
-    A criterion that the case gives nothing to judge is not applicable, with the reason; with `strict` it is unscored.
-    One that raises, returns what is no score, or awaits longer than the seconds that `timeouts` has for it, gives an
-    error score with its trace. Only cancellation is ever raised.
+    A criterion without anything to judge in the case is not applicable, with the reason; with `strict` it is unscored.
+    An exception, a result that is no score, or a wait beyond the seconds of `timeouts` gives an error score with its
+    trace. Only cancellation is ever raised.
     """
     with open_account() as usages:
         scores = [
@@ -82,7 +82,7 @@ async def _criterion_scores(
         _check_scores(metric.info, scores)
         judged = [_judged(score, criterion, metric.info) for score in scores]
         return judged if strict or is_function(criterion) else _with_others(judged, criterion, metric, case)
-    # Metrics may be anybody's code: whatever they do becomes a value on the trial.
+    # Metrics may be any user's code: every failure becomes a value on the trial.
     except (Exception, SystemExit) as error:
         return [_error_score(criterion, error)]
 
@@ -174,7 +174,7 @@ _ACCOUNT: ContextVar[list[Usage] | None] = ContextVar("evaldesk_judge_account", 
 
 @contextmanager
 def open_account() -> Iterator[list[Usage]]:
-    """Collect what is spent inside, also by tasks that are started there."""
+    """Collect the usage of the block, also of tasks that are started in it."""
     usages: list[Usage] = []
     token = _ACCOUNT.set(usages)
     try:

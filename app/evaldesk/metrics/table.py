@@ -1,7 +1,7 @@
-"""The table of metrics, and what each says of itself.
+"""The table of metrics, and the description of each.
 
 A run names a metric once, or more than once with a label of its own each time: `tool_used/search`, `tool_used/book`.
-The label is part of the name everywhere, so that whoever has only a name knows which metric it is.
+The label is part of the name everywhere, so that the name alone identifies the metric.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ _LABEL = re.compile(r"[\w-]{1,40}")
 
 
 def metric_info(name: str) -> MetricInfo:
-    """What the metric says of itself, its label in name and title. Raises NotFoundError, UsageError for the label."""
+    """The metric's description, its label in name and title. Raises NotFoundError, UsageError for the label."""
     info = metric_class(name).info
     label = metric_label(name)
     return replace(info, name=name, title=f"{info.title}: {label}") if label else info

@@ -1,4 +1,4 @@
-"""What a whole trial took: its cost, its turns, and calls that were made again.
+"""The totals of a trial: its cost, its turns, and repeated calls.
 
 They inform unless they are given a threshold, which is then the most that is allowed.
 """

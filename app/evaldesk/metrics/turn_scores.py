@@ -38,7 +38,7 @@ def has_calls(expected: Expected) -> bool:
 
 
 def has_reference(expected: Expected) -> bool:
-    """Whether the turn says what a right answer is."""
+    """Whether the turn has a right answer."""
     return expected.reference is not None
 
 

@@ -11,7 +11,7 @@ from evaldesk.model.evalset import Case
 
 MOST_NAMED = 5
 Place: TypeAlias = tuple[str, str, int]
-"""Eval set, case id and ordinal: where a case is, whatever it says."""
+"""Eval set, case id and ordinal: the place of a case, independent of its content."""
 
 
 @dataclass(frozen=True, slots=True)

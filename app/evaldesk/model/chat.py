@@ -35,13 +35,13 @@ def assistant_message(text: str, calls: Sequence[tuple[str, str, str]]) -> JsonO
 
 
 def tool_message(call_id: str, text: str) -> JsonObject:
-    """What a tool gave back to the model."""
+    """The result of a tool for the model."""
     return {"role": "tool", "tool_call_id": call_id, "content": text}
 
 
 @dataclass(slots=True)
 class _Reply:
-    """One reply of a model: its text, its calls, and what became of them."""
+    """One reply of a model: its text, its calls, and its facts."""
 
     texts: list[str] = field(default_factory=list)
     calls: list[ToolCall] = field(default_factory=list)

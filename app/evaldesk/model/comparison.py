@@ -136,7 +136,7 @@ class CaseChange:
 
 @dataclass(frozen=True)
 class RunChange:
-    """What a run changed against the earlier run `name`. `rates` compares the pass rates of the compared cases."""
+    """The changes of a run against the earlier run `name`. `rates` compares the pass rates of the compared cases."""
 
     name: str
     cases: tuple[CaseChange, ...]

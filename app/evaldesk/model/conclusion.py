@@ -1,4 +1,4 @@
-"""What a run says as a whole: how its planned trials ended, what each gate answers, and the conclusion from both."""
+"""The conclusion of a run: how its planned trials ended, the answer of each gate, and the outcome from both."""
 
 from __future__ import annotations
 
@@ -130,7 +130,7 @@ class Counted:
 
 @dataclass(frozen=True, slots=True)
 class Gates:
-    """What is asked of a run; None asks nothing. `pass_at` and `pass_hat` are pairs of k and the least mean.
+    """The conditions of a run; None is no condition. `pass_at` and `pass_hat` are pairs of k and the least mean.
 
     Errored and unscored trials are tolerated up to `max_error_rate` and `max_unscored_rate` only. Unless another gate
     asks for verdicts, or `all_must_pass` is off, every trial must pass; `unscored_are_failures` lets unscored ones fail
@@ -184,7 +184,7 @@ class GateOutcome:
 
 @dataclass(frozen=True, slots=True)
 class Conclusion:
-    """What a run says as a whole, and why. `reasons` are sentences; there are none when it passed."""
+    """The outcome of a run, and why. `reasons` are sentences; there are none when it passed."""
 
     outcome: Outcome
     counts: Counts

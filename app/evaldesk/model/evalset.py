@@ -1,4 +1,4 @@
-"""Eval sets, cases and turns: what is asked, and what is expected."""
+"""Eval sets, cases and turns: the user's side, and the expectations."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class ToolCall:
 
 @dataclass(frozen=True, slots=True)
 class Expected:
-    """What a turn should do. `tool_calls=None` is "not asserted", `()` is "no tool may be called"."""
+    """The expectation of a turn. `tool_calls=None` is "not asserted", `()` is "no tool may be called"."""
 
     tool_calls: tuple[ToolCall, ...] | None = None
     intermediate: tuple[tuple[str, str], ...] = ()
@@ -36,7 +36,7 @@ class Expected:
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """One user message and what is expected of the agent until it answers."""
+    """One user message and the expectation until the agent answers."""
 
     query: str
     expected: Expected = field(default_factory=Expected)

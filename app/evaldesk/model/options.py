@@ -15,13 +15,13 @@ _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 @dataclass(frozen=True, slots=True)
 class ModelOptions:
-    """What a run or a chat asks of the agent's own model calls; None leaves each to the agent.
+    """The model options of a run or a chat for the agent's own calls; None leaves each to the agent.
 
-    `base_url` is an OpenAI-compatible endpoint; it comes from the command line or the configuration file, never
-    from a browser. `api_key_env` names the environment variable that holds its key: the key itself is nowhere in
-    these values. `max_turns` bounds the model calls of one turn, `n_retries` the attempts after the first of each.
-    `extra` is sent along in the body of each call (`top_k`, `chat_template_kwargs`). `price_in` and `price_out`, which
-    come together, are US dollars for a million tokens, for models whose price nobody else knows. Raises UsageError.
+    `base_url` is an OpenAI-compatible endpoint; it comes from the command line or the configuration file, never from a
+    browser. `api_key_env` names the environment variable that holds its key: the key itself is nowhere in these values.
+    `max_turns` bounds the model calls of one turn, `n_retries` the attempts after the first of each. `extra` is sent
+    along in the body of each call (`top_k`, `chat_template_kwargs`). `price_in` and `price_out`, which come together,
+    are US dollars for a million tokens, for models without a known price. Raises UsageError.
     """
 
     base_url: str | None = None

@@ -1,4 +1,4 @@
-"""Whether a run records what models and tools answer, or answers from a recording."""
+"""Whether a run records the answers of models and tools, or answers from a recording."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ MODES: tuple[RecordingMode, ...] = ("off", "record", "replay", "auto")
 
 @dataclass(frozen=True, slots=True)
 class Recording:
-    """`record` asks and keeps the answers, `replay` never asks, `auto` asks only for what is not recorded yet.
+    """`record` asks and keeps the answers, `replay` never asks, `auto` asks only for answers that are not recorded yet.
 
     `folder` is where the answers are; the desk fills it. `tools` says whether tool calls are recorded as well.
     """

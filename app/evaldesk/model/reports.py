@@ -1,4 +1,4 @@
-"""What an agent reports of itself beside its answer: a reward, a test result, the very text that its code gave."""
+"""An agent's reports beside its answer: a reward, a test result, the very text that its code returned."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def report(values: JsonObject) -> Event:
 
 
 def reported_values(transcript: Transcript) -> dict[str, JsonValue]:
-    """All that was reported in a trial, by name; what was reported last counts."""
+    """All reports of a trial, by name; the last of a name counts."""
     found: dict[str, JsonValue] = {}
     for turn in transcript.turns:
         for event in turn.events:
@@ -25,7 +25,7 @@ def reported_values(transcript: Transcript) -> dict[str, JsonValue]:
 
 
 def artefact(form: str, text: str) -> Event:
-    """The event that carries what the agent's own code gave, byte for byte; `form` says in which form it is."""
+    """The event that carries the result of the agent's own code, byte for byte; `form` names its format."""
     return Event("log", author=ARTEFACT, result={"form": form, "text": text})
 
 

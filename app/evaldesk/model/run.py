@@ -37,10 +37,10 @@ def default_criteria(cases: Iterable[Case], *, strict: bool = False) -> tuple[Cr
 class AgentRef:
     """How a worker finds an agent: `target` is `module:attr`, imported with `root` first on `sys.path`.
 
-    `folder` is where the agent's own files are (watched for edits). `kind` names an adapter, or is empty to let
-    the adapters look at the object. `declared` is the agent's table of `evaldesk.toml` as JSON text; an agent that
-    is made of its table alone has no target. `part` names an agent inside the tree of the one that is found, or what
-    its module calls so; empty is the agent itself.
+    `folder` holds the agent's own files (watched for edits). `kind` names an adapter, or is empty to let the adapters
+    look at the object. `declared` is the agent's table of `evaldesk.toml` as JSON text; an agent that is made of its
+    table alone has no target. `part` names an agent inside the tree of the one that is found, by its own name or its
+    name in the module; empty is the agent itself.
     """
 
     id: str
@@ -63,7 +63,7 @@ class ToolDescription:
 
 @dataclass(frozen=True, slots=True)
 class AgentDescription:
-    """What an agent says of itself; `initial_state` is what it proposes a session to start from.
+    """An agent's description of itself; `initial_state` is its proposed initial state of a session.
 
     `model` is empty for an agent that cannot answer before one is named, None where its models are not seen. `missing`
     names the environment variables that its turns will lack, `variables` those that are set where it is loaded.
@@ -127,7 +127,7 @@ class TurnSpec:
 
 @dataclass(frozen=True, slots=True)
 class TrialResult:
-    """What became of one trial. `logs` is what the agent printed, bounded; `cost` None means unknown."""
+    """The result of one trial. `logs` is the agent's printed output, bounded; `cost` None means unknown."""
 
     run_id: int
     case_index: int
@@ -160,13 +160,13 @@ class TrialResult:
 class RunConfig:
     """A run's configuration, frozen when it starts.
 
-    `n` is the number of trials of each case. `pass_threshold` is the share of scored trials that must pass for a
-    case to count as passed. `evalset_version` is the content hash of the file at the start. `source_run_id` names the
-    run whose stored trials are scored again; None where trials are played. With `strict` a metric that a case gives
-    nothing to judge is unscored there, else it is not applicable; `n_asserted` is then the number of cases that it
-    applies to, by metric, for those metrics that do not apply to all, and `n_partly_asserted` the number of cases to
-    which at least one metric does not apply. `compat` names the tool as which trials are judged. `gates` is what the
-    conclusion asks.
+    `n` is the number of trials of each case. `pass_threshold` is the share of scored trials that must pass for a case
+    to count as passed. `evalset_version` is the content hash of the file at the start. `source_run_id` names the run
+    whose stored trials are scored again; None where trials are played. With `strict` a metric without anything to judge
+    in a case is unscored there, else it is not applicable; `n_asserted` is then the number of cases that it applies to,
+    by metric, for those metrics that do not apply to all, and `n_partly_asserted` the number of cases to which at least
+    one metric does not apply. `compat` names the tool by whose rules trials are judged. `gates` are the conditions of
+    the conclusion.
     """
 
     agent: AgentRef
@@ -202,7 +202,7 @@ class RunConfig:
 
 
 def option_value(owner: object, option: RunOption) -> Any:
-    """The value that a run configuration, or what is built like one, has for an option of the table."""
+    """The value of an option of the table in a run configuration, or in an object with the same fields."""
     for name in option.path.split("."):
         owner = getattr(owner, name)
     return owner
@@ -214,7 +214,10 @@ def option_values(owner: object, options: tuple[RunOption, ...] = RUN_OPTIONS) -
 
 
 def with_options(config: RunConfig, values: Mapping[str, Any]) -> RunConfig:
-    """The configuration with other values for the options named. Raises UsageError for what cannot be together."""
+    """The configuration with other values for the options named.
+
+    Raises UsageError for values that exclude each other.
+    """
     changes: dict[str, Any] = {}
     for name, value in values.items():
         *groups, field_name = BY_NAME[name].path.split(".")

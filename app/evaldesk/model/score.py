@@ -72,7 +72,7 @@ def trial_verdict(scores: Sequence[Score], criteria: Sequence[Criterion], error:
 
 
 def adk_verdict(scores: Sequence[Score]) -> Verdict:
-    """The verdict ADK gives the same scores: what was not evaluated is ignored. (reference/adk.md 2.4)"""
+    """ADK's verdict on the same scores: criteria that were not evaluated are ignored. (reference/adk.md 2.4)"""
     whole = [score.passed for score in scores if score.turn is None and score.passed is not None]
     if not whole:
         return "unscored"

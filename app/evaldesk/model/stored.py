@@ -1,4 +1,4 @@
-"""What the store hands out: frozen values, never rows; all floors show them."""
+"""The store's results: frozen values, never rows; all floors show them."""
 
 from __future__ import annotations
 
@@ -166,7 +166,7 @@ class LastStrip:
 
 @dataclass(frozen=True, slots=True)
 class Label:
-    """What a person says of a trial, or of the turn that `turn` counts from 0; `verdict` None is a note only."""
+    """A person's label of a trial, or of the turn that `turn` counts from 0; `verdict` None is a note only."""
 
     labeller: str
     verdict: str | None
@@ -262,7 +262,7 @@ class StoredSession:
 
 @dataclass(frozen=True, slots=True)
 class EvalSetFile:
-    """What a list shows of one file. `error` says why a file that means to be an eval set cannot be read.
+    """The line of a list for one file. `error` says why a file with the name of an eval set cannot be read.
 
     `place` is the path under the folder that was searched; `modified_ns` is the file's own time, `app_names` are
     the agents that its cases name.

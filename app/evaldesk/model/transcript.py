@@ -1,4 +1,4 @@
-"""What happened: events, the turns they make up, and the transcript of a trial."""
+"""The record of a trial: events, the turns they make up, and the transcript."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class Usage:
 
 
 def checked_amount(name: str, value: object) -> float:
-    """The number, from 0 to 2**53, of whatever type it is. Raises BadNumberError naming the field of a usage."""
+    """The number, from 0 to 2**53, of any numeric type. Raises BadNumberError naming the field of a usage."""
     number = value if type(value) in {int, float} else _number(value)
     if not isinstance(number, int | float) or not 0 <= number <= MAX_NUMBER:
         shown = value if isinstance(value, int | float) else f"{type(value).__name__} {str(value)[:40]!r}"
@@ -74,7 +74,7 @@ def checked_count(name: str, value: object) -> int:
 
 
 def _number(value: object) -> float | None:
-    """A number of another library as a float; None for what is none, a truth value among them."""
+    """A number of another library as a float; None for any other value, a truth value among them."""
     is_number = isinstance(value, Real | Decimal) and not isinstance(value, bool)
     return float(value) if is_number else None  # type: ignore[arg-type] # both can be made a float
 
@@ -131,7 +131,7 @@ class Event:
 
 @dataclass(frozen=True, slots=True)
 class TurnRecord:
-    """The events of one turn with the session state before and after it; `asked_by` is None where nobody noted it."""
+    """The events of one turn with the session state before and after it; `asked_by` is None where it was not noted."""
 
     query: str
     events: tuple[Event, ...] = ()
@@ -152,8 +152,8 @@ class TurnRecord:
     def answer(self) -> str:
         """The agent's last message, when no tool call follows it; empty when it never answered.
 
-        What a model says while it calls a tool is not its answer, even when nothing comes after; nor is anything
-        that was said in a turn that reached its bound.
+        A model's text beside a tool call is not its answer, even when nothing comes after; nor is any text in a turn
+        that reached its bound.
         """
         messages = self._messages
         return messages[-1].text if messages and self._is_answered else ""
@@ -196,7 +196,7 @@ def broken_turn(
     error: ErrorRecord | None = None,
     duration_ms: float | None = None,
 ) -> TurnRecord:
-    """The record of a turn that ended before its agent did, made of what was seen of it.
+    """The record of a turn that ended before its agent did, made of its events so far.
 
     The state after it is the one before with every change that was seen. `error` is its last event, unless the agent
     named an error last itself; a cancelled turn has none. Without `duration_ms` it lasted until its last event.

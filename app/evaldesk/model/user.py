@@ -1,4 +1,4 @@
-"""Who plays the user where a case has a scenario instead of turns."""
+"""The simulated user, where a case has a scenario instead of turns."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an agent is, in words and as plain JSON: the same for the page and the command line."""
+"""The description of an agent, in words and as plain JSON: the same for the page and the command line."""
 
 from __future__ import annotations
 

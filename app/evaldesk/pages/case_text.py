@@ -53,7 +53,7 @@ def case_text(case: Case) -> str:
 
 
 def kept_keys(case: Case, shown: Collection[str]) -> list[str]:
-    """What the file says of the case and no form shows; `shown` are keys that one does."""
+    """The keys of the case in the file that no form shows; `shown` are keys that one does."""
     turns = [key for turn in case.turns for key in shown_extra(turn.extra)]
     rubrics = ["rubrics"] if any(turn.rubrics for turn in case.turns) else []
     session = shown_extra(case.initial_session.extra) if case.initial_session else {}

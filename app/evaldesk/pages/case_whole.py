@@ -1,4 +1,4 @@
-"""What a case expects of its whole conversation, as text: one line for each required text, and for each rubric."""
+"""The expectations of a case for its whole conversation, as text: a line for each required text and rubric."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def rubrics_text(case: Case) -> str:
 
 
 def with_whole(case: Case, outputs: str | None, rubrics: str | None, problems: Problems) -> Case:
-    """The case with what was typed, None where the form has no such field. What is as it was stays as in the file."""
+    """The case with the typed values, None where the form has no such field. Unchanged parts stay as in the file."""
     if outputs is not None and _lines(outputs) != _lines(outputs_text(case)):
         case = _with_outputs(case, _checked(outputs, "outputs", "Required texts", problems))
     if rubrics is not None and _lines(rubrics) != _lines(rubrics_text(case)):
@@ -44,7 +44,7 @@ def _with_outputs(case: Case, texts: list[str]) -> Case:
 
 
 def _rubrics(case: Case, lines: list[str], problems: Problems) -> tuple[JsonObject, ...]:
-    """Lines that are as they were keep what the file says of them beside the text."""
+    """Unchanged lines keep the other keys that the file has beside the text."""
     known = {_line(raw, number): raw for number, raw in enumerate(case.rubrics, 1)}
     found = [known[line] if line in known else _rubric(line, number) for number, line in enumerate(lines, 1)]
     ids = [str(raw.get("rubric_id", raw.get("rubricId"))) for raw in found]

@@ -1,4 +1,4 @@
-"""Two runs, compared case by case: what changed, whether it could be chance, and what was different from the start."""
+"""Two runs, compared case by case: the changes, whether they could be chance, and the differences of the settings."""
 
 from __future__ import annotations
 
@@ -195,7 +195,7 @@ def _way(compared: Comparison, unit: Unit | None) -> str:
 
 
 def _unit(metric: str) -> Unit | None:
-    """Points for scores of 0 to 1; plain numbers for what counts or measures something."""
+    """Points for scores of 0 to 1; plain numbers for counts and measures."""
     if not is_higher_better(metric):
         return FEWER_IS_BETTER
     return None if is_share(metric) else SCORES
@@ -221,7 +221,7 @@ def _left_out(change: RunChange) -> str:
 
 
 def _only(cases: Outcomes, places: Container[Place]) -> Outcomes:
-    """These cases alone: what was edited is compared in no table."""
+    """These cases alone: edited cases are compared in no table."""
     return {place: case for place, case in cases.items() if place in places}
 
 
@@ -263,7 +263,7 @@ def by_place(cases: Sequence[CaseOutcome]) -> dict[Place, CaseOutcome]:
 
 
 def _played_sides(runs: RunStore, *sides: tuple[RunSummary, Sequence[CaseOutcome]]) -> list[list[PlayedCase]]:
-    """The cases of both runs; what they assert is read only where the content of some case differs."""
+    """The cases of both runs; their assertions are read only where the content of some case differs."""
     digests = [{case.digest for case in cases} for _, cases in sides]
     is_edited = digests[0] != digests[1]
     return [played(run, cases, runs.cases(run.id) if is_edited else ()) for run, cases in sides]
@@ -326,7 +326,7 @@ class ConfigDifference:
 def config_difference(a: RunSummary, b: RunSummary) -> ConfigDifference:
     """The frozen configuration of run B against that of run A, option by option; their notes are not part of it.
 
-    What both have at its default is neither among the lines nor among the same.
+    An option with its default in both is neither among the lines nor among the same.
     """
     before, after = _facts(a), _facts(b)
     names = list({**before, **after})

@@ -23,7 +23,7 @@ class Offer:
 
 @dataclass(frozen=True, slots=True)
 class ComparisonChoice:
-    """The form: the run that is chosen already, if one is, and what to put beside it; 0 is nothing yet."""
+    """The form: the run that is chosen already, if one is, and the other; 0 is nothing yet."""
 
     offers: Sequence[Offer]
     a: int
@@ -32,7 +32,7 @@ class ComparisonChoice:
 
 
 def read_choice(runs: RunStore, chosen: Sequence[int], problem: str = "") -> ComparisonChoice:
-    """What to compare the chosen run with: the run of the same eval set before it is proposed."""
+    """The candidates for the comparison with the chosen run: the run of the same eval set before it is proposed."""
     newest = runs.list(limit=N_OFFERED)
     b = next((run for run in newest if run.id in chosen), newest[0] if newest else None)
     if b is None:

@@ -49,7 +49,7 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class TurnView:
-    """A turn on the page. `number` counts from 1; `edits` are what a person changed in the state before it."""
+    """A turn on the page. `number` counts from 1; `edits` are a person's changes of the state before it."""
 
     number: int
     query: str
@@ -113,7 +113,7 @@ def live_view(
 
 
 def changes_of(session: StoredSession) -> tuple[Change, ...]:
-    """What became of the state since the session began."""
+    """The changes of the state since the session began."""
     return state_diff(session.initial_state, session.state)
 
 
@@ -175,7 +175,7 @@ def shown(value: JsonValue) -> str:
 
 
 def gist(event: Event) -> str:
-    """What an event says, in one line."""
+    """The content of an event, in one line."""
     if event.call:
         return event.call.name
     if event.changes:
@@ -192,7 +192,7 @@ def _line(text: str, length: int = 160) -> str:
 
 
 def _key(call: ToolCall) -> tuple[str, str]:
-    """What a call and its result share: the id, or without ids the tool."""
+    """The common key of a call and its result: the id, or without ids the tool."""
     return (call.id, "") if call.id else ("", call.name)
 
 

@@ -1,4 +1,4 @@
-"""What to do next: what most needs a person, in sentences with an address each."""
+"""The next steps: sentences with an address each, the most urgent first."""
 
 from __future__ import annotations
 

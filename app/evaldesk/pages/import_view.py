@@ -1,4 +1,4 @@
-"""What the page shows of a file before it is taken in."""
+"""The preview of a file before its import."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ MAX_OUTCOMES = 100
 
 @dataclass(frozen=True, slots=True)
 class CaseLine:
-    """One case: what it is, how it begins, and what it asserts."""
+    """One case: its id, its first message, and its assertions."""
 
     id: str
     shape: str
@@ -30,7 +30,7 @@ class CaseLine:
 
 @dataclass(frozen=True, slots=True)
 class RunLine:
-    """One run: who played it, what it is of, and how it went."""
+    """One run: its agent, its eval set, and its result."""
 
     name: str
     agent: str
@@ -44,7 +44,7 @@ class RunLine:
 class ImportView:
     """A file that waits: its sentences, its first cases, its runs. `n_cases` is None without an eval set.
 
-    `outcomes` are the keys among which a person chooses what says that a trial passed; `outcome` is the one taken.
+    `outcomes` are the keys from which a person chooses the one that decides the verdict; `outcome` is the chosen one.
     `repeats` names the ids that several cases have.
     """
 
@@ -62,14 +62,14 @@ class ImportView:
 
     @property
     def verb(self) -> str:
-        """What the button does."""
+        """The effect of the button."""
         parts = [counted(self.n_cases, "case")] if self.n_cases is not None else []
         parts += [counted(len(self.runs), "run")] if self.runs else []
         return f"Import {' and '.join(parts)}" if parts else ""
 
 
 def import_view(staged: Staged) -> ImportView:
-    """What the page shows of a staged file."""
+    """The preview of a staged file."""
     imported = staged.imported
     evalset = imported.evalset
     return ImportView(

@@ -81,7 +81,7 @@ def read_labels(store: Store, wanted: LabelFilter, before: datetime | None = Non
 
 
 def cursor_time(text: str) -> datetime | None:
-    """The moment that a page of labels ends with; None for text that nobody was given."""
+    """The moment that a page of labels ends with; None for a text that no page gave."""
     try:
         return datetime.fromtimestamp(int(text) / 1_000_000, UTC) if text.isdecimal() and len(text) < 18 else None
     except (ValueError, OverflowError, OSError):
@@ -134,7 +134,7 @@ def _href(wanted: LabelFilter, before: str = "") -> str:
 
 
 MAX_TRIALS = 100
-"""Whose transcripts are read for the scores of turns: those labelled last."""
+"""The trials whose transcripts are read for the scores of turns: those labelled last."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,7 +158,7 @@ def metric_agreements(pairs: Sequence[LabelPair], rates: Mapping[str, float]) ->
 
 
 def people_words(pairs: Sequence[LabelPair], noun: str = "trial") -> str:
-    """Agreement of people with one another, over what more than one of them labelled."""
+    """Agreement of people with one another, over trials that more than one of them labelled."""
     units: dict[tuple[int, ...], dict[str, bool]] = defaultdict(dict)
     for pair in pairs:
         if not pair.metric:
@@ -168,7 +168,7 @@ def people_words(pairs: Sequence[LabelPair], noun: str = "trial") -> str:
 
 
 def turn_pairs(store: Store, labelled_run: int | None, scored_run: int | None = None) -> list[LabelPair]:
-    """Every verdict of a person on a turn, and beside it what each metric said of that turn.
+    """Every verdict of a person on a turn, and beside it each metric's score of that turn.
 
     Of one run, whose trials `scored_run` may have scored again, or of all; of the MAX_TRIALS trials labelled last.
     """

@@ -1,4 +1,4 @@
-"""The page of one run, put together from what the store says."""
+"""The page of one run, put together from stored values."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ ONLY_WORDS: Mapping[CaseFilter, str] = {
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """The head of a metric's column; `sub` says what it needs."""
+    """The head of a metric's column; `sub` names its need."""
 
     title: str
     sub: str
@@ -149,7 +149,7 @@ class RunPage:
 
 
 async def run_page(runs: RunDesk, run_id: int, query: RunQuery) -> RunPage:
-    """The page of a run at this moment, of what is stored and what this process plays. Raises as `read_run`."""
+    """The page of a run at this moment, from its stored part and the state of this process. Raises as `read_run`."""
     flying, trouble, pause = runs.in_flight(run_id), runs.trouble(run_id), runs.pause(run_id)
     return await asyncio.to_thread(read_run, runs.stored, run_id, query, flying, trouble, pause)
 
@@ -309,7 +309,7 @@ def _errors(runs: RunStore, summary: RunSummary) -> list[ErrorLine]:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How far a run is; `quarter` changes rarely, for those who listen instead of looking."""
+    """The progress of a run; `quarter` changes rarely, for people who listen instead of looking."""
 
     done: str
     rest: str
@@ -319,7 +319,7 @@ class Progress:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """The result in words: the count, the interval, what it covers; `why` explains its width."""
+    """The result in words: the count, the interval, its scope; `why` explains its width."""
 
     count: str
     doubt: str
@@ -328,7 +328,7 @@ class Answer:
 
 
 def progress(summary: RunSummary, n_running: int, pause: str = "") -> Progress:
-    """How far the run is, and for what its trials wait."""
+    """The progress of the run, and the reasons why its trials wait."""
     n, done = summary.n_trials, summary.n_done
     played = f"{done:,} of {n:,} trials done." if done < n else f"{_all(n)} done."
     parts = []
@@ -350,7 +350,7 @@ def progress(summary: RunSummary, n_running: int, pause: str = "") -> Progress:
 
 
 def answer(summary: RunSummary, found: Reliability) -> Answer:
-    """The answer of the run, and what its interval is over."""
+    """The answer of the run, and the scope of its interval."""
     if not summary.counts.scored:
         return Answer(NOTHING_SCORED, "", _why_nothing(summary))
     return Answer(passed_words(summary.counts.passed, summary.counts.scored), found.doubt, found.detail, found.why)

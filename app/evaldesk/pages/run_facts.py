@@ -21,7 +21,7 @@ ORDERS: Mapping[str, str] = {"EXACT": "exact order", "IN_ORDER": "in order", "AN
 
 
 IMPORTED = ("n", "pass_threshold", "errors_are_failures")
-"""Options that say something of a run whose trials came in a file."""
+"""Options with a meaning for a run whose trials came in a file."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,12 +41,12 @@ class Fact:
 
 
 def run_facts(summary: RunSummary) -> tuple[Fact, ...]:
-    """Everything that decided what the run did; options at their default only where a page always tells them."""
+    """Every setting of the run; options at their default only where a page always shows them."""
     return tuple(fact for fact in all_facts(summary) if (fact.text or fact.code) and not fact.is_usual)
 
 
 def all_facts(summary: RunSummary) -> tuple[Fact, ...]:
-    """What was run, then every option of the table that the run has."""
+    """The subject of the run, then every option of the table that the run has."""
     config = summary.config
     return (
         Fact("Agent", config.agent.id, "" if is_imported(config) else "/agents", config.agent.target),
@@ -66,7 +66,7 @@ def all_facts(summary: RunSummary) -> tuple[Fact, ...]:
 
 
 def run_fingerprint(config: RunConfig) -> str:
-    """The first 12 hex digits of the SHA-256 of what is measured: the agent, the eval set, the criteria, the options.
+    """The first 12 hex digits of the SHA-256 of the agent, the eval set, the criteria and the measured options.
 
     Two runs with one fingerprint differ by chance alone: seed, number of trials, trials at once and note are not in it.
     """
@@ -161,7 +161,7 @@ def recording_sentence(config: RunConfig) -> str:
 
 
 def user_sentence(config: RunConfig) -> str:
-    """Who plays the user of cases with a scenario; empty where nobody was named."""
+    """The simulated user of cases with a scenario; empty where none was named."""
     user = config.user
     if not user.model:
         return ""

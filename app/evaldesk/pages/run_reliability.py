@@ -85,7 +85,7 @@ def _stop_words(interval: Interval, earlier: RunSummary | None) -> str:
 
 
 def _replay_note(summary: RunSummary) -> str:
-    """What the interval does not say of trials that are recorded ones."""
+    """A limit of the interval for recorded trials."""
     if not repeats_recorded(summary.config):
         return ""
     return (

@@ -1,4 +1,4 @@
-"""What lies behind the means of a run: how its scores are spread, where the noise comes from, which cases are flaky."""
+"""The distributions behind the means of a run: the spread of its scores, the sources of noise, the flaky cases."""
 
 from __future__ import annotations
 

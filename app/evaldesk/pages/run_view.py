@@ -1,4 +1,4 @@
-"""What the page of a run shows: the answer in words, the matrix, curves, scores, errors, configuration. No SQL."""
+"""The view of a run's page: the answer in words, the matrix, curves, scores, errors, configuration. No SQL."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The page of one trial, put together from what the store says."""
+"""The page of one trial, put together from stored values."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ ACCOUNTS: Mapping[Role, str] = {"agent": "agent", "user": "simulated user", "jud
 
 @dataclass(frozen=True, slots=True)
 class ScoreLine:
-    """One metric over the whole trial; `why` says what no turn says, `verdict` is empty where it only informs."""
+    """One metric of the whole trial; `why` are reasons that no turn has, `verdict` is empty where it only informs."""
 
     title: str
     value: str
@@ -40,7 +40,7 @@ class ScoreLine:
 
 @dataclass(frozen=True, slots=True)
 class Account:
-    """What one part of a trial spent; `cost` is None as soon as one price is unknown."""
+    """The cost of one part of a trial; `cost` is None as soon as one price is unknown."""
 
     who: str
     tokens: int
@@ -75,12 +75,12 @@ class TrialPage:
 
     @property
     def run_title(self) -> str:
-        """What the run is called."""
+        """The name of the run."""
         return run_title(self.summary)
 
     @property
     def accounts(self) -> Sequence[Account]:
-        """What each part spent, where more than the agent spent anything."""
+        """The cost of each part, where more than the agent has any."""
         usages = self.result.usages if self.result else ()
         found = [
             Account(words, sum(each.tokens_in + each.tokens_out for each in mine), _sum(each.cost for each in mine))
@@ -91,7 +91,7 @@ class TrialPage:
 
     @property
     def ending(self) -> str:
-        """How a simulated conversation ended, what was asked again, and what was recorded or cached."""
+        """How a simulated conversation ended, the repeated requests, and the recorded or cached answers."""
         return ending_sentence(self.result)
 
     @property
@@ -184,7 +184,7 @@ def _line(score: Score, *, is_told: bool) -> ScoreLine:
 
 
 def _elsewhere(case: Case, result: TrialResult | None, config: RunConfig) -> str:
-    """What other tools would answer of the trial, where they would answer otherwise."""
+    """The answers of other tools on the trial, where they differ."""
     if result is None:
         return ""
     found = (difference(tool, case, result, config.criteria) for tool in tools_beside(config))

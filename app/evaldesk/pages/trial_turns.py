@@ -1,4 +1,4 @@
-"""The turns of a trial, each with what was expected, what happened and what the metrics said of it."""
+"""The turns of a trial, each with its expectation, its events and its scores."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ ROLES = {"user": "simulated user", "judge": "judge"}
 
 @dataclass(frozen=True, slots=True)
 class TurnScore:
-    """What one metric said of one turn; `judge` is None without judges.
+    """One metric's score of one turn; `judge` is None without judges.
 
     `verdict` is empty where the metric only informs, or does not apply.
     """
@@ -35,7 +35,7 @@ class TurnScore:
 
 @dataclass(frozen=True, slots=True)
 class EventLine:
-    """One event: when, what kind, and all that it says, cut at MAX_TEXT characters."""
+    """One event: time, kind, and its content, cut at MAX_TEXT characters."""
 
     at_ms: float
     kind: str
@@ -64,7 +64,7 @@ class TurnPanel:
 
 
 def turn_panels(case: Case, result: TrialResult | None) -> tuple[TurnPanel, ...]:
-    """The turns of the case and those that were played, whichever are more."""
+    """The turns of the case and the played turns; the longer list counts."""
     records = result.transcript.turns if result else ()
     scores = result.scores if result else ()
     diffs = turn_diffs(case, result.transcript if result else Transcript(), scores)
@@ -191,7 +191,7 @@ MAX_SHOWN = 2_000
 
 @dataclass(frozen=True, slots=True)
 class JudgeReply:
-    """One reply: who, its verdict with the reasons, or the raw text and why it could not be read."""
+    """One reply: the judge, its verdict with the reasons, or the raw text and why it could not be read."""
 
     judge: str
     verdict: str
@@ -214,7 +214,7 @@ class JudgedItem:
 
 @dataclass(frozen=True, slots=True)
 class JudgePanel:
-    """All of it; `summary` names the judges, `item` what the items are, `prompt` is the hash of the prompt."""
+    """All replies; `summary` names the judges, `item` the kind of the items, `prompt` is the hash of the prompt."""
 
     summary: str
     prompt: str
@@ -230,7 +230,7 @@ class JudgePanel:
 
 
 def judge_panel(details: Mapping[str, Any]) -> JudgePanel | None:
-    """The panel of a judged score; None for details of any other metric, whatever they hold."""
+    """The panel of a judged score; None for details of any other metric."""
     judges = [str(name) for name in _items(details.get("judges"))]
     if not judges:
         return None

@@ -1,4 +1,4 @@
-"""What a person typed into a form: JSON read as strictly as a file, and problems beside the fields."""
+"""The input of a form: JSON read as strictly as a file, and problems beside the fields."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from evaldesk.reading.strict_json import kind_of, parse_json
 
 @dataclass(slots=True)
 class Problems:
-    """What is wrong with a form: field id -> (what the field is called, one sentence)."""
+    """The faults of a form: field id -> (the name of the field, one sentence)."""
 
     found: dict[str, tuple[str, str]] = field(default_factory=dict)
 

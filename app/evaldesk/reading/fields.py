@@ -22,7 +22,7 @@ def read_rubrics(place: Place, raw: Any) -> tuple[JsonObject, ...]:
 
 
 def read_tags(place: Place, raw: Any) -> tuple[str, ...]:
-    """Tags; a key of that name that is no list of strings is somebody else's and gives none."""
+    """Tags; a key of that name that is no list of strings belongs to another tool and gives none."""
     is_ours = isinstance(raw, list) and all(isinstance(tag, str) for tag in raw)
     return tuple(raw) if is_ours else ()
 
@@ -48,7 +48,7 @@ FINAL_STATE = Field("final_session_state", read_optional_mapping, unless_none)
 
 
 def read_call(shape: Shape, place: Place, raw: Any) -> ToolCall:
-    """A tool call; `shape` has the fields `name`, `args`, `id` under whatever keys, in that order."""
+    """A tool call; `shape` has the fields `name`, `args`, `id` under the keys of the format, in that order."""
     values, extra = read_object(shape, place, read_mapping(place, raw))
     name, args, call_id = (values[field.key] for field in shape.fields)
     return ToolCall(name, args, call_id, extra)

@@ -49,5 +49,5 @@ def read_lines(data: bytes, source: str) -> Iterator[Line]:
 
 
 def write_lines(values: Iterable[Any], source: str) -> bytes:
-    """One line for each value. Raises FormatError for what JSON in UTF-8 cannot hold."""
+    """One line for each value. Raises FormatError for a value that JSON in UTF-8 cannot hold."""
     return b"".join(to_text(value, {"indent": None}, source) + b"\n" for value in values)

@@ -27,7 +27,7 @@ def style_of(text: str) -> dict[str, Any]:
 
 
 def to_text(value: Any, style: dict[str, Any], source: str) -> bytes:
-    """The bytes of a file that holds `value`. Raises FormatError for what JSON in UTF-8 cannot hold."""
+    """The bytes of a file that holds `value`. Raises FormatError for a value that JSON in UTF-8 cannot hold."""
     try:
         text = json.dumps(value, ensure_ascii=False, allow_nan=False, indent=style.get("indent", "  "))
         text += str(style.get("ends_with", ""))

@@ -1,4 +1,4 @@
-"""What an importer tells the person who imports: one sentence for each thing, however often it occurs."""
+"""The notes of an importer for the person who imports: one sentence for each kind, with its count."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _MAX_SENTENCES = 50
 
 @dataclass(slots=True)
 class Notes:
-    """Counts of what was left out, each with the place where it was seen first."""
+    """Counts of left-out parts, each with the place of the first one."""
 
     counts: dict[str, int] = field(default_factory=dict)
     places: dict[str, str] = field(default_factory=dict)

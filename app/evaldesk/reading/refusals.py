@@ -1,4 +1,4 @@
-"""What a JSON file is when it is no eval set, so that a refusal says something true."""
+"""The kind of a JSON file that is no eval set, so that a refusal can name it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from evaldesk.reading.values import snake_case
 
 WANTED = 'an eval set is {"eval_set_id": ..., "eval_cases": [...]} or a list of cases or of turns'
 
-# The first row whose keys are all there names the file.
+# The first row whose keys all exist names the file.
 _OBJECTS: tuple[tuple[frozenset[str], str], ...] = tuple(
     (frozenset(keys.split()), what)
     for keys, what in (
@@ -42,7 +42,7 @@ _OBJECTS: tuple[tuple[frozenset[str], str], ...] = tuple(
 
 
 def refusal(value: Any) -> str:
-    """Why this value, which no format recognised, is refused: what it is, or what was wanted."""
+    """Why no format recognised this value: its kind, or the expected one."""
     if isinstance(value, dict):
         keys = {snake_case(key) for key in value}
         named = next((what for wanted, what in _OBJECTS if wanted <= keys), None)

@@ -70,12 +70,12 @@ def same_json(one: Any, other: Any) -> bool:
 
 
 def shown_extra(extra: JsonObject) -> JsonObject:
-    """The keys of the file that we do not understand, without what we keep to restore its form."""
+    """The keys of the file that we do not understand, without our own key for its form."""
     return {key: value for key, value in extra.items() if key != FORM}
 
 
 def form_of(extra: JsonObject) -> Mapping[str, Any]:
-    """What `extra` keeps to restore the form of the file; empty when there is nothing."""
+    """The part of `extra` that restores the form of the file; empty when there is none."""
     form: Any = extra.get(FORM)
     return form if isinstance(form, Mapping) else {}
 

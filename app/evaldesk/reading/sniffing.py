@@ -22,7 +22,7 @@ class Peek:
 
 @lru_cache(1)
 def peek(data: bytes) -> Peek:
-    """What the text holds at first sight. All formats ask of the same bytes, so the last answer is kept."""
+    """The contents of the text at first sight. All formats ask about the same bytes, so the last answer is kept."""
     first = data.lstrip(b"\xef\xbb\xbf \t\r\n")[:MAX_LINE].partition(b"\n")[0]
     whole = _value(data)
     return Peek(whole, _value(first) if first[:1] == b"{" else None)

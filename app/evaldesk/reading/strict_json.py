@@ -71,11 +71,11 @@ class Place:
 
 
 class _RefusedError(Exception):
-    """A hook of the parser met something it refuses; `first_fault` then says what and where."""
+    """A hook of the parser met a value it refuses; `first_fault` then names it and its place."""
 
 
 def parse_json(data: bytes, *, source: str, max_bytes: int = MAX_BYTES) -> Document:
-    """The document that `data` holds. Raises FormatError, and nothing else, for whatever else it may be."""
+    """The document in `data`. Raises FormatError, and nothing else, for any other content."""
     if len(data) > max_bytes:
         raise FormatError(f"the file has {len(data)} bytes; at most {max_bytes} are read", source=source)
     text = decoded(data, source)
@@ -117,7 +117,7 @@ def _trailing_comma(text: str, at: int) -> int | None:
 
 
 def kind_of(value: Any) -> str:
-    """What a JSON value is, in the words of an error message."""
+    """The type of a JSON value, in the words of an error message."""
     if value is None:
         return "null"
     if isinstance(value, bool):

@@ -1,4 +1,4 @@
-"""Readers of one value each: they take its place and what stands there, and say what was wanted."""
+"""Readers of one value each: they take its place and the value found, and name the expected one."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ ABSENT: Final = Absent.ABSENT
 
 
 def wanted(place: Place, raw: Any, what: str) -> Exception:
-    """The error that says what was found and what was wanted."""
+    """The error that names the found and the expected value."""
     return place.error(f"expected {what}, " + ("but it is missing" if raw is ABSENT else f"got {kind_of(raw)}"))
 
 

@@ -38,7 +38,7 @@ class ZipMembers:
 
     @classmethod
     def open(cls, data: bytes, source: str) -> ZipMembers:
-        """Read the directory only. Raises FormatError for what is no zip file, or has too many members."""
+        """Read the directory only. Raises FormatError for a file that is no zip, or has too many members."""
         if data.count(_ENTRY) > MAX_MEMBERS:
             raise FormatError(f"the zip file has more than {MAX_MEMBERS} members", source=source)
         try:
@@ -87,7 +87,7 @@ class ZipMembers:
             return member.read(limit + 1)
 
     def _limit(self, info: zipfile.ZipInfo, source: str) -> int:
-        """How many bytes this member may unpack to, whatever it says itself."""
+        """How many bytes this member may unpack to, independent of its own header."""
         left = MAX_TOTAL_BYTES - self.n_unpacked
         if left <= 0:
             raise FormatError(f"the members unpack to more than {MAX_TOTAL_BYTES} bytes together", source=source)

@@ -1,4 +1,4 @@
-"""How far labellers agree, with one another or with a metric, beyond what chance would give.
+"""The agreement of labellers, with one another or with a metric, beyond chance.
 
 (reference/reliability_stats.md C1, judge vs human)
 """
@@ -30,7 +30,7 @@ class Agreement:
 
 @dataclass(frozen=True, slots=True)
 class JudgeSkill:
-    """A metric's verdicts beside a person's, as counts; what the person says is taken for the truth."""
+    """A metric's verdicts beside a person's, as counts; the person's verdicts are taken for the truth."""
 
     n_good: int
     n_good_passed: int
@@ -84,7 +84,7 @@ def agreement(pairs: Sequence[tuple[Hashable, Hashable]]) -> Agreement:
 def nominal_alpha(units: Iterable[Mapping[str, Hashable]]) -> float | None:
     """Krippendorff's alpha for labels without an order; each unit maps a labeller to the label, gaps allowed.
 
-    1 is full agreement, 0 what chance gives. None without two labels on one thing, or where only one label was used.
+    1 is full agreement, 0 that of chance. None without two labels on one thing, or where only one label was used.
     """
     pairable = [Counter(unit.values()) for unit in units if len(unit) > 1]
     totals: Counter[Hashable] = Counter()

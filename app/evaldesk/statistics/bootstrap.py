@@ -40,9 +40,9 @@ def point_at(counts: Iterable[CaseCounts], k: int) -> CurvePoint:
 def case_intervals(times: tuple[int, ...], series: tuple[Series, ...]) -> tuple[Interval | None, ...]:
     """An interval, 0 to 1, of the mean of each series over cases; None below two cases.
 
-    `times` says how many cases are alike, `series` what each of these has. The percentiles are
-    those that make the interval of few cases as wide as Student's. Where Student's leaves the range, its ends take
-    part: ten cases without a failure are not certainty.
+    `times` is the number of equal cases, `series` the trials of each. The percentiles are those that make the interval
+    of few cases as wide as Student's. Where Student's leaves the range, its ends take part: ten cases without a failure
+    are not certainty.
     """
     n_cases = sum(times)
     if n_cases < 2:

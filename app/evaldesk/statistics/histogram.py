@@ -19,7 +19,7 @@ class Bin:
 
 
 def histogram(counted: Iterable[tuple[float, int]], low: float, high: float, n_bins: int = 10) -> tuple[Bin, ...]:
-    """The scores, each with how often it occurs, in bins between `low` and `high`, the ends of what is possible.
+    """The scores, each with its count, in bins between `low` and `high`, the ends of the possible range.
 
     Where `high` is infinite the bins end with the highest score. Few whole numbers, such as counts, have a bin each.
     """

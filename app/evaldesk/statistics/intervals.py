@@ -73,7 +73,7 @@ def clustered_error(n: int, n_clusters: int, cluster_squares: float) -> float:
 
 
 def _clustered(mean: float, n: int, n_clusters: int, squares: float, low: float, high: float) -> Interval | None:
-    """Student's interval around the mean; where it leaves the range also what a rate in that place could be.
+    """Student's interval around the mean; where it leaves the range also the interval of a rate in that place.
 
     Near an end of the range errors are lopsided, and Student's alone covers 82 % where it promises 95 %. Wilson's is
     then taken over as many unrelated trials as these are worth. (Korn and Graubard 1998; Dean and Pagano 2015)
@@ -160,7 +160,7 @@ def clopper_pearson(c: int, n: int) -> Interval:
 def failure_bound(n: int) -> float:
     """The highest failure rate (one-sided, 95 %) that n trials without a failure allow; 1 when n is 0.
 
-    1 - 0.05^(1/n), what the "rule of three" approximates as 3 / n.
+    1 - 0.05^(1/n), which the "rule of three" approximates as 3 / n.
     """
     return -expm1(log(0.05) / n) if n > 0 else 1.0
 

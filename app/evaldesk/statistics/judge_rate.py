@@ -11,7 +11,7 @@ from evaldesk.statistics.intervals import Z_95
 
 @dataclass(frozen=True, slots=True)
 class CorrectedRate:
-    """The judge's pass rate and what it probably stands for, both 0 to 1; `unclipped` may lie outside.
+    """The judge's pass rate and its estimate of the true one, both 0 to 1; `unclipped` may lie outside.
 
     `interval` is how far the labels, from which the judge's errors are known, leave that open.
     """
@@ -23,7 +23,7 @@ class CorrectedRate:
 
     @property
     def is_clipped(self) -> bool:
-        """Whether the formula left 0 to 1: then the judge's error rates do not fit what it said here."""
+        """Whether the formula left 0 to 1: then the judge's error rates do not fit its verdicts here."""
         return self.corrected != self.unclipped
 
 

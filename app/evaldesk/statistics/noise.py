@@ -86,8 +86,8 @@ def smallest_gap(
 ) -> float | None:
     """The smallest difference of two rates seen with power 80 % at the level 5 %, in rates; None without any trial.
 
-    Both runs have the same `n_cases` cases and `n_trials` trials a case. May exceed 1: then nothing can be seen, as
-    with fewer than six cases, whose every pattern of signs is likelier than 5 %.
+    Both runs have the same `n_cases` cases and `n_trials` trials a case. May exceed 1: then no difference can be seen,
+    as with fewer than six cases, whose every pattern of signs is likelier than 5 %.
     """
     if n_cases < 1 or n_trials < 1:
         return None

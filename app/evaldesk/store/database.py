@@ -1,4 +1,4 @@
-"""The SQLite file: how it is opened, read and written, and who may look into it.
+"""The SQLite file: how it is opened, read and written, and its permissions.
 
 Readers and the writer have connections of their own. A reader cannot write (`query_only`), so no read transaction
 is ever upgraded, which SQLite refuses at once whatever the time-out. Every write begins with BEGIN IMMEDIATE.
@@ -36,7 +36,7 @@ _REFUSALS = {
     sqlite3.SQLITE_BUSY: "another process holds it",
     sqlite3.SQLITE_NOMEM: "there is no memory left",
 }
-"""What the machine says no with, and not our SQL: it may say yes a moment later."""
+"""A refusal of the machine, and not of our SQL: a retry may succeed."""
 
 
 class Database:
@@ -72,12 +72,12 @@ class Database:
             raise WorkspaceError(f"this process has been writing for {QUEUE_S} s; try again later") from error
 
     def close(self) -> None:
-        """Close every connection; what is committed is durable already. May be called again."""
+        """Close every connection; committed data is durable already. May be called again."""
         if self._is_closed:
             return
         self._is_closed = True
         with suppress(sqlite3.Error), closing(self._writer.raw_connection()) as connection:
-            # Good advice for later queries, not worth waiting for somebody who writes now.
+            # Good advice for later queries, not worth a wait for the present writer.
             connection.cursor().execute("PRAGMA busy_timeout=0").close()
             connection.cursor().execute("PRAGMA optimize").close()
         self._reader.dispose()
@@ -113,7 +113,7 @@ def writing_engine(path: Path, *, foreign_keys: str = "ON") -> Engine:
 
 
 def keep_a_log(engine: Engine) -> None:
-    """Let readers go on while somebody writes; the file remembers it."""
+    """Let readers go on during a write; the file remembers it."""
     with closing(engine.raw_connection()) as connection:
         connection.cursor().execute("PRAGMA journal_mode=WAL").close()
 
@@ -136,7 +136,7 @@ def execute_many(connection: Connection, statement: Executable, rows: Sequence[M
 
 
 def make_private_folder(folder: Path) -> None:
-    """Create `folder` for the user alone, whatever the umask; one that exists is left as it is."""
+    """Create `folder` for the user alone, with any umask; one that exists is left as it is."""
     if folder.is_dir():
         return
     folder.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""What people say of trials: one label for each labeller and place; each method is one transaction."""
+"""The labels of trials: one label for each labeller and place; each method is one transaction."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ class LabelStore:
             return found
 
     def labellers(self) -> builtins.list[str]:
-        """Everybody who labelled something, the one who did so last first."""
+        """All labellers, the last one first."""
         names = select(_L.labeller).group_by(_L.labeller).order_by(func.max(_L.labelled_at).desc())
         with self._database.reading() as connection:
             return builtins.list(connection.scalars(names))
@@ -110,7 +110,7 @@ class LabelStore:
             ]
 
     def pairs(self, labelled_run: int | None, scored_run: int | None = None) -> builtins.list[LabelPair]:
-        """Every verdict of a person on a whole trial beside what the metrics said of that trial.
+        """Every verdict of a person on a whole trial beside the metrics' scores of that trial.
 
         Of one run, whose trials `scored_run` may have scored again, or of all. `metric` is empty for the verdict of the
         trial itself.

@@ -30,7 +30,7 @@ class WorkspaceHold:
         self._descriptor: int | None = descriptor
 
     def update(self, url: str) -> None:
-        """Write down where the desk answers, for those who come second. Raises WorkspaceError when the disk is full."""
+        """Write down the address of the desk, for a second process. Raises WorkspaceError when the disk is full."""
         if self._descriptor is None:
             return
         try:
@@ -67,7 +67,7 @@ def hold_workspace(folder: Path, *, url: str) -> WorkspaceHold:
     try:
         make_private_folder(folder)
         if folder.stat().st_mode & 0o077:
-            folder.chmod(0o700)  # one that came with a repository is as open as the umask of whoever cloned it
+            folder.chmod(0o700)  # one that came with a repository has the permissions of the umask at its clone
         descriptor = os.open(folder / LOCK_NAME, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
     except OSError as error:
         raise WorkspaceError(f"{folder}: {error.strerror}; name another workspace") from error
@@ -75,7 +75,7 @@ def hold_workspace(folder: Path, *, url: str) -> WorkspaceHold:
         os.fchmod(descriptor, 0o600)
         _take(descriptor)
     except OSError as error:
-        if not isinstance(error, BlockingIOError):  # a disk without locks, or somebody else's file
+        if not isinstance(error, BlockingIOError):  # a disk without locks, or a file of another user
             os.close(descriptor)
             raise WorkspaceError(f"{folder} cannot be locked: {error.strerror}; name another workspace") from error
         holder = _holder(descriptor)
@@ -93,7 +93,7 @@ def hold_workspace(folder: Path, *, url: str) -> WorkspaceHold:
 
 
 def address_of_holder(folder: Path) -> str:
-    """Where the desk that holds the workspace answers, `unknown` while it opens; empty when nobody holds it.
+    """The address of the desk that holds the workspace, `unknown` while it opens; empty when there is none.
 
     The kernel is asked, not the file: that of a desk which was killed stays, and one may have come with a repository.
     """
@@ -112,7 +112,7 @@ def address_of_holder(folder: Path) -> str:
 
 
 def _take(descriptor: int) -> None:
-    """Take the lock; somebody who only looks who holds it lets go at once. Raises OSError when it is held."""
+    """Take the lock; a process that only asks for the holder lets go at once. Raises OSError when it is held."""
     for _ in range(N_LOOKS):
         with suppress(BlockingIOError):
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

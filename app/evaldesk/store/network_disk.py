@@ -1,4 +1,4 @@
-"""Whether a folder is on another machine's disk, where SQLite cannot promise what it promises here."""
+"""Whether a folder is on another machine's disk, where SQLite's promises do not hold."""
 
 from __future__ import annotations
 

@@ -9,9 +9,9 @@ from evaldesk.errors import WorkspaceError
 
 
 def check_no_links(folder: Path) -> None:
-    """Raise WorkspaceError when the folder is a link, or holds one: what is written there would land elsewhere.
+    """Raise WorkspaceError when the folder is a link, or holds one: writes would land elsewhere.
 
-    What is neither a file nor a folder, as a named pipe, is refused as well: whoever opens it may wait for ever.
+    An entry that is neither a file nor a folder, as a named pipe, is refused as well: opening it may wait without end.
     """
     if folder.is_symlink():
         raise WorkspaceError(f"{folder} is a link, which is not followed; go where it leads to, or remove it")

@@ -1,4 +1,4 @@
-"""Reading files that somebody else may be changing: regular files only, no links, never more than asked for."""
+"""Reading files that other programs may be changing: regular files only, no links, never more than the limit."""
 
 from __future__ import annotations
 

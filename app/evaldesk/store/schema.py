@@ -69,7 +69,7 @@ def _upgrade(path: Path) -> None:
 
 
 def _create(path: Path) -> None:
-    """Make the tables as they are declared, which is what the migrations lead to: all of them, or none."""
+    """Make the tables as they are declared, which equals the result of the migrations: all of them, or none."""
     make_private_file(path)
     engine = writing_engine(path)
     try:

@@ -74,7 +74,7 @@ class Store:
 def move_evalset(connection: Connection, old_id: str, new_id: str, path: Path) -> None:
     """Give the runs, the last verdicts and the sessions of one eval set its new id and `path`.
 
-    What the new id has already is of another file that stood at `path` before: its last verdicts go.
+    Scores that the new id has already belong to another file that was at `path` before: its last verdicts go.
     """
     runs = connection.execute(select(RUN.c.id, RUN.c.config).where(RUN.c.evalset_id == old_id)).all()
     rows = [{"of_run": run_id, "config": _moved(config, new_id, path)} for run_id, config in runs]

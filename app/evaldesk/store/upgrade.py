@@ -33,7 +33,7 @@ def check_known(path: Path, revision: str, head: str) -> None:
 
 
 def upgrade_copied(path: Path, head: str) -> None:
-    """Take the database to `head`. What was there before stays beside it as `NAME.before-HEAD`."""
+    """Take the database to `head`. The old one stays beside it as `NAME.before-HEAD`."""
     make_private_file(path)
     _copy(path, path.with_name(f"{path.name}.before-{head}"))
     upgrade(path)

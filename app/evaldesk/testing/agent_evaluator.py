@@ -40,10 +40,10 @@ class AgentEvaluator:
         """Run every case of a file, or of each `*.test.json` under a folder, `num_runs` times, judged as ADK does.
 
         A case passes when each metric reaches its threshold in the mean over all turns of all runs, and no run breaks
-        off. The criteria come from the `test_config.json` beside each file. `agent_name` names an agent inside the
-        tree of the root agent. `eval_dataset` is what older versions call the second argument; `initial_session_file`
-        names the session that files of the old form start from. `output_file` is a CSV to which a row for each turn
-        and metric is appended. Raises AssertionError, or ValueError when there is nothing to run.
+        off. The criteria come from the `test_config.json` beside each file. `agent_name` names an agent inside the tree
+        of the root agent. `eval_dataset` is the second argument's name in older versions; `initial_session_file` names
+        the session that files of the old form start from. `output_file` is a CSV to which a row for each turn and
+        metric is appended. Raises AssertionError, or ValueError when there is nothing to run.
         """
         __tracebackhide__ = True
         from evaldesk.desk.criteria.criteria import find_criteria_file
@@ -115,7 +115,7 @@ class AgentEvaluator:
 
 
 class Evaluation(Coroutine[Any, Any, None]):
-    """What is over already, or waits to be awaited in the loop that runs; `asyncio.run` takes either.
+    """The value of a finished coroutine, or one to await in the running loop; `asyncio.run` takes either.
 
     It is no plain coroutine, so that a type checker lets a test call `evaluate` without `await`.
     """
@@ -155,7 +155,7 @@ def _now_or_awaited(work: Coroutine[Any, Any, None]) -> Evaluation:
 
     try:
         asyncio.run(work)
-    except AssertionError as error:  # what a test prints is the turns that differ, and no frames of ours
+    except AssertionError as error:  # the printed text of a test is the turns that differ, and no frames of ours
         raise error.with_traceback(None) from None
     return Evaluation()
 
@@ -230,7 +230,7 @@ class NotJudgedWarning(UserWarning):
 def conclude(
     agent_module: str, results: Sequence[RunResult], is_detailed: bool, output_file: str | os.PathLike[str] | None
 ) -> None:
-    """Say and write what was asked for, and raise when ADK would."""
+    """Print and write the requested results, and raise when ADK would."""
     __tracebackhide__ = True
     if is_detailed:
         sys.stdout.write("".join(_details(result) for result in results))

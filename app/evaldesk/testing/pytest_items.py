@@ -1,4 +1,4 @@
-"""Eval sets as pytest collects them: a file for each set, an item for each case, and what it says when it fails."""
+"""Eval sets as pytest collects them: a file for each set, an item for each case, and the text of its failure."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class EvalSetCollecting:
             raise pytest.UsageError(f"evaldesk: {error}") from error
 
     def said(self, name: str) -> str:
-        """The option, or what the ini file says."""
+        """The option, or the value of the ini file."""
         given = self._config.getoption(f"--evaldesk-{name}")
         return str(given or self._config.getini(f"evaldesk_{name.replace('-', '_')}"))
 
@@ -194,7 +194,7 @@ def _failure(result: CaseResult, conclusion: Conclusion, gates: Gates) -> str:
 
 
 def _agent(config: pytest.Config, settings: Settings) -> AgentRef:
-    """The agent of the option, or of the ini file, whose folders are looked up from where that lies."""
+    """The agent of the option, or of the ini file, whose folders are resolved from the ini file's own."""
     named = config.getoption("--evaldesk-agent")
     said = str(named or config.getini("evaldesk_agent"))
     folder = config.rootpath / said

@@ -31,7 +31,7 @@ class AdkEvents:
     calls: dict[str, ToolCall] = field(default_factory=dict)
 
     def read(self, place: Place, raw: Any) -> Iterator[Event]:
-        """What an event says: usage, text, calls and results, in snake_case or camelCase, and an error at its end.
+        """The contents of an event: usage, text, calls and results, in either case, and an error at its end.
 
         A piece of a streamed answer is a partial message and nothing else. The price of a usage is not known here.
         Raises FormatError.
@@ -64,7 +64,7 @@ class AdkEvents:
         return call
 
     def result(self, place: Place, raw: Any, author: str = "") -> Event:
-        """A function response; what ADK wrapped into an object is taken out again. Raises FormatError."""
+        """A function response; a value that ADK wrapped into an object is taken out again. Raises FormatError."""
         raw = read_mapping(place, raw)
         name = read_optional_text(place.at("name"), raw.get("name")) or ""
         call_id = read_optional_text(place.at("id"), raw.get("id"))

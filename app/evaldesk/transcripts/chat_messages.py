@@ -56,7 +56,7 @@ def read_chat_message(place: Place, raw: Any, notes: Notes) -> Message:
 
 
 def read_speaker(place: Place, raw: Any) -> Speaker:
-    """Who speaks. Raises FormatError for a role that nobody has."""
+    """The role of the author. Raises FormatError for an unknown role."""
     role = read_text(place, raw)
     if role not in _SPEAKERS:
         raise place.error(f"unknown role {role[:40]!r}; known are {', '.join(_SPEAKERS)}")
@@ -64,7 +64,7 @@ def read_speaker(place: Place, raw: Any) -> Speaker:
 
 
 def read_content(place: Place, raw: Any, notes: Notes) -> tuple[str, str]:
-    """The text of a message and what was thought before it. A part that is no text leaves `[type]` in the text."""
+    """The text of a message and the thoughts before it. A part that is no text leaves `[type]` in the text."""
     if raw is None or isinstance(raw, str):
         return raw or "", ""
     texts: list[str] = []
@@ -92,7 +92,7 @@ def read_tool_call(place: Place, raw: Any) -> ToolCall:
 
 
 def read_arguments(place: Place, raw: Any) -> tuple[JsonObject, JsonObject]:
-    """Arguments, an object or JSON text of one, and `extra`; what a model wrote that is none stays under `raw_args`."""
+    """Arguments, an object or JSON text of one, and `extra`; a model's text that is none stays under `raw_args`."""
     if raw is None or raw == "":
         return {}, {}
     if isinstance(raw, dict):

@@ -11,11 +11,11 @@ from evaldesk.model import Case, Expected, JsonObject, ToolCall, Turn, TurnRecor
 from evaldesk.model.json_text import json_or_text
 
 RESPONSES = "tool_responses"
-"""Where ADK keeps what tools gave back in a turn that was recorded."""
+"""ADK's place for the results of tools in a recorded turn."""
 
 
 def case_of(name: str, turns: Sequence[TurnRecord], systems: Sequence[str], extra: JsonObject) -> Case:
-    """The case that expects what happened; a conversation without any call asserts nothing of tools."""
+    """The case that expects the recorded events; a conversation without any call asserts nothing of tools."""
     has_tools = any(turn.tool_calls for turn in turns)
     prompt = {"system_prompt": "\n\n".join(systems)} if systems else {}
     return Case(name, turns=tuple(_turn(turn, has_tools=has_tools) for turn in turns), extra={**prompt, **extra})
@@ -53,7 +53,7 @@ def write_openai(case: Case) -> dict[str, Any]:
 
 
 def calls_with_results(number: int, turn: Turn) -> Iterator[tuple[str, ToolCall, str | None]]:
-    """The calls of a turn with ids made for the file, and what the tool gave back where that is known."""
+    """The calls of a turn with ids made for the file, and the tools' results where they are known."""
     raw = turn.expected.extra.get(RESPONSES)
     left = [each for each in raw if isinstance(each, dict)] if isinstance(raw, list) else []
     for index, call in enumerate(turn.expected.tool_calls or ()):
@@ -64,7 +64,7 @@ def calls_with_results(number: int, turn: Turn) -> Iterator[tuple[str, ToolCall,
 
 
 def _result_text(response: Any) -> str:
-    """What a tool said; ADK wraps a text into an object."""
+    """The result of a tool; ADK wraps a text into an object."""
     inner = response.get("result") if isinstance(response, dict) and set(response) == {"result"} else response
     return json_or_text(inner)
 

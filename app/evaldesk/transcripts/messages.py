@@ -1,4 +1,4 @@
-"""From the messages of a recorded conversation to turns, whichever tool recorded them."""
+"""From the messages of a recorded conversation to turns, for every recording tool."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ Speaker: TypeAlias = Literal["system", "user", "agent", "tool"]
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """One message: the user's or the agent's words, calls of tools, or what a tool gave back.
+    """One message: the user's or the agent's words, calls of tools, or the result of a tool.
 
-    `call_id` names the call that a tool answers; without it, it answers the oldest open one. `thought` is what the
-    agent said to itself. `at_ms` counts on any clock.
+    `call_id` names the call that a tool answers; without it, it answers the oldest open one. `thought` is the agent's
+    own thinking. `at_ms` counts on any clock.
     """
 
     speaker: Speaker
@@ -43,10 +43,10 @@ class Message:
 def turns_of(messages: Iterable[Message], error: ErrorRecord | None = None) -> tuple[TurnRecord, ...]:
     """The turns that the messages make up; each message of the user after a reply opens one, but not a last farewell.
 
-    What the agent says before the user makes a turn with an empty query. `error` ends the last turn.
+    Messages of the agent before the user's first make a turn with an empty query. `error` ends the last turn.
     """
     turns: list[TurnEvents] = []
-    waiting: list[Event] = []  # what a system says before anybody else does
+    waiting: list[Event] = []  # the message of a system before any other
     spoken = list(messages)
     for index, message in enumerate(spoken):
         if message.speaker == "system" and not turns:

@@ -17,7 +17,7 @@ from evaldesk.transcripts.chat_messages import read_arguments, read_content
 from evaldesk.transcripts.messages import Message
 from evaldesk.transcripts.recorded import iso_ms
 
-# What the harness adds to the arguments of every action.
+# The harness's additions to the arguments of every action.
 _BESIDE_ARGS = {
     *("action", "source", "id", "timestamp", "message", "thought", "hidden", "blocking", "is_static", "is_input"),
     *("confirmation_state", "is_confirmed", "action_risk", "security_risk", "keep_prompt", "llm_metrics"),
@@ -134,7 +134,7 @@ def _sdk_event(place: Place, event: dict[str, Any], notes: Notes) -> Iterator[Me
 
 
 def _sdk_action(place: Place, event: dict[str, Any], notes: Notes, at_ms: float | None) -> Iterator[Message]:
-    """The call with the words before it, and what the agent says as it finishes."""
+    """The call with the words before it, and the agent's last message as it finishes."""
     text, thought = read_content(place.at("thought"), event.get("thought"), notes)
     name = read_optional_text(place.at("tool_name"), event.get("tool_name")) or "tool"
     thought = _text(event.get("reasoning_content")) or thought

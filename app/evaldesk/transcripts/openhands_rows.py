@@ -1,7 +1,7 @@
 """A row of an OpenHands benchmark, its EvalOutput, as one turn: the one that is played and the one that is imported.
 
-The text of the row stays beside the turn, and is what is written out again.
-(OpenHands evaluation/utils/shared.py, openhands/llm/metrics.py)
+The text of the row stays beside the turn, and is written out again. (OpenHands evaluation/utils/shared.py,
+openhands/llm/metrics.py)
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from evaldesk.transcripts.recorded import known_cost, whole_number
 from evaldesk.wire import to_json
 
 FORM: Final = "openhands"
-"""What `reports.artefact` calls the text of a row."""
+"""The `reports.artefact` name of the text of a row."""
 
 USUAL = ("resolved", "success", "passed", "correct", "result", "score", "reward")
 """Keys by which benchmarks say that an instance was solved, in the order in which they are looked for."""
@@ -34,12 +34,12 @@ _TOO_MANY = re.compile(r"maximum iteration|max(imum)?[_ ]iterations", re.I)
 
 
 def is_row(value: JsonValue) -> bool:
-    """Whether this is an EvalOutput, or what the resolver of issues writes in its place."""
+    """Whether this is an EvalOutput, or the row of the resolver of issues in its place."""
     return isinstance(value, dict) and ("test_result" in value or {"issue", "history"} <= set(value))
 
 
 def row_query(place: Place, row: dict[str, Any]) -> str:
-    """What was asked: the instruction, else the first words of the user. Raises FormatError."""
+    """The task: the instruction, else the first words of the user. Raises FormatError."""
     instruction = read_optional_text(place.at("instruction"), row.get("instruction"))
     if instruction:
         return instruction
@@ -62,7 +62,7 @@ def row_turn(place: Place, row: dict[str, Any], text: str, notes: Notes) -> Turn
 
 
 def row_events(place: Place, row: dict[str, Any], text: str, query: str, more: JsonObject) -> Iterator[Event]:
-    """What an agent that gave this row tells, after it was asked `query`.
+    """The events of an agent that gave this row, after the message `query`.
 
     `more` is added to the test result. A row that cannot be read is told as an error, with its text.
     """
@@ -107,7 +107,7 @@ def read_usages(place: Place, raw: dict[str, Any]) -> tuple[Usage, ...]:
 
 
 def _history(place: Place, row: dict[str, Any], query: str, notes: Notes) -> TurnEvents:
-    """The history as one turn: what the harness says as the user after the first message is a remark."""
+    """The history as one turn: messages of the harness as the user after the first one are remarks."""
     turn = TurnEvents()
     messages = read_history(place.at("history"), row.get("history") or [], notes)
     asked = {query.strip(), str(row.get("instruction") or "").strip()}

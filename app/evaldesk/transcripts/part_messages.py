@@ -87,7 +87,7 @@ def _part_result(part: dict[str, Any]) -> Message | None:
 
 
 def _said(part: dict[str, Any], key: str, other_key: str, kind: str) -> dict[str, Any] | None:
-    """What a part says of a call: Gemini has it under a key of its own, OpenTelemetry in a part of that type."""
+    """The call in a part: Gemini has it under a key of its own, OpenTelemetry in a part of that type."""
     inner = part.get(key, part.get(other_key))
     if isinstance(inner, dict):
         return inner

@@ -113,8 +113,8 @@ def trial_places(
 ) -> list[tuple[int, int] | None]:
     """Case index and trial index of each row, a row being the case's key and the number the tool gave the trial.
 
-    Cases count in the order of `known` and then as they are first met, trials in the order of their numbers or,
-    without, of the rows. None for a row whose trial is there already.
+    Cases count in the order of `known` and then of their first row, trials in the order of their numbers or, without,
+    of the rows. None for a row whose trial is there already.
     """
     cases: dict[Hashable, dict[int | tuple[int], int]] = {key: {} for key in known}
     first = [_first_row(cases.setdefault(key, {}), number, row) for row, (key, number) in enumerate(rows)]
@@ -135,7 +135,7 @@ def free_name(name: str, taken: dict[str, int]) -> str:
 
 
 def file_stem(source: str) -> str:
-    """The name of a file without its folders and its last ending: what a run is called that it holds."""
+    """The name of a file without its folders and its last ending: the name of a run in it."""
     return PurePath(source.replace("\\", "/")).stem or "imported"
 
 
@@ -161,7 +161,7 @@ def whole_number(value: object, name: str = "tokens") -> int:
 
 
 def read_number(value: object) -> float | None:
-    """A score as a file states it; None for whatever is no number, or one so big that nobody means it."""
+    """A score as a file states it; None for any value that is no number, or one beyond a float's precision."""
     if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) < 1e300:
         return None
     return float(value)
@@ -178,7 +178,7 @@ def known_cost(value: object, name: str = "cost") -> float | None:
 
 
 def known_time(value: object) -> float | None:
-    """A duration as a file states it; None for whatever is no number of at least 0."""
+    """A duration as a file states it; None for any value that is no number of at least 0."""
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < 1e12:
         return None
     return float(value)

@@ -1,4 +1,4 @@
-"""Sessions that were recorded one by one, as the trials of a run and as cases that expect what they show.
+"""Sessions that were recorded one by one, as the trials of a run and as cases that expect their events.
 
 A file that Evaldesk wrote has a note with each session, of which case it is a trial and how it was scored.
 """
@@ -28,7 +28,7 @@ from evaldesk.transcripts.recorded import RecordedRun, free_name, read_number, r
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """A recorded session; `note` is what `session_note` wrote, or anything else, and knows better than `scores`."""
+    """A recorded session; `note` is the result of `session_note`, or any other value, and counts before `scores`."""
 
     id: str
     turns: tuple[TurnRecord, ...]
@@ -70,12 +70,12 @@ def run_of_sessions(name: str, agent: str, model: str | None, sessions: Sequence
 
 
 def traced_case(case_id: str, turns: Sequence[TurnRecord], extra: JsonObject) -> Case:
-    """A case that expects what happened: the calls, the answers, and ADK's `tool_responses` beside them."""
+    """A case that expects the recorded events: the calls, the answers, and ADK's `tool_responses` beside them."""
     return Case(case_id, tuple(Turn(turn.query, _expected(turn)) for turn in turns), extra=extra)
 
 
 def session_note(run: RecordedRun, result: TrialResult) -> dict[str, Any]:
-    """The case, the trial, the scores and the error of a session, and who asked; details of scores are left out."""
+    """The case, the trial, the scores and the error of a session, and the user; details of scores are left out."""
     scores = [
         {
             "metric": score.metric,
@@ -123,7 +123,7 @@ def _criteria(all_scores: Iterable[Sequence[Score]]) -> tuple[Criterion, ...]:
 
 
 def _read_note(raw: Any) -> _Note | None:
-    """The note, or None for what is none of ours: it is a stranger's file all the same."""
+    """The note, or None for a value that is none of ours: the file comes from outside."""
     if not isinstance(raw, dict):
         return None
     case_id, trial, scores = raw.get("case"), raw.get("trial"), raw.get("scores")
@@ -165,5 +165,5 @@ def _expected(turn: TurnRecord) -> Expected:
 
 
 def _object(result: Any) -> Any:
-    """ADK wants an object and wraps what is none in the same way."""
+    """ADK wants an object and wraps other values in the same way."""
     return result if isinstance(result, dict) else {"result": result}

@@ -1,1 +1,1 @@
-"""Floor 5: the pages. Thin: parse the request, call the desk, show what it says."""
+"""The pages. Thin: parse the request, call the desk, show the result."""

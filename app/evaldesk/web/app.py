@@ -1,4 +1,4 @@
-"""The application: the table of pages, what wraps them, and how an error becomes a page."""
+"""The application: the table of pages, the layers around them, and the pages of errors."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def add_pages(app: Starlette) -> None:
 
 
 async def _open_rest(app: Starlette, desk: Desk) -> None:
-    """What nobody waits for who opens the first page: it begins when that is answered, or nobody comes at once."""
+    """The start-up work that no first page needs: it begins after the first answer, or soon without one."""
     with suppress(TimeoutError):
         await asyncio.wait_for(app.state.has_answered.wait(), FIRST_VISIT_S)
     await asyncio.to_thread(add_pages, app)

@@ -1,4 +1,4 @@
-"""What pages with forms share: their fields read within bounds, and where a form leads."""
+"""The common parts of pages with forms: fields read within bounds, and the address a form leads to."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ MAX_FIELDS = 50_000
 MAX_FILES = 2
 """A file, or the trials of a run and its metadata."""
 
-# Python has codecs that raise what no parser of forms expects, and some that make half characters.
+# Python has codecs whose errors no parser of forms expects, and some that make half characters.
 _OTHER_CHARSET = re.compile(r"charset\s*=\s*(?![\"']?utf-8\b)", re.IGNORECASE)
 
 SHOW_TOP = {"HX-Reswap": "innerHTML show:top"}

@@ -1,4 +1,4 @@
-"""The one gate in front of every page: who may ask, and what every answer carries.
+"""The one gate in front of every page: permitted requests, and the headers of every answer.
 
 Pure ASGI and outermost, so that no route can forget it (DESIGN.md section 9). In this order: no websockets; exactly
 one Host header from the exact list; methods GET, HEAD and POST only; nothing that another site or another local
@@ -32,7 +32,7 @@ LOOPBACK_NAMES = ("127.0.0.1", "localhost", "[::1]")
 
 @dataclass(frozen=True, slots=True)
 class GuardSettings:
-    """Who may ask: `authorities` are the exact values of Host that are served, lower case with port."""
+    """The permitted requests: `authorities` are the exact values of Host that are served, lower case with port."""
 
     token: str
     port: int
@@ -180,7 +180,7 @@ class Guard:
 
 
 class _Answer:
-    """Sends what the application answers, with the headers that every answer carries."""
+    """Sends the application's answer, with the headers that every answer carries."""
 
     def __init__(self, send: Send, state: dict[str, Any]) -> None:
         self._send = send
@@ -196,7 +196,7 @@ class _Answer:
 
     async def plain(self, status: int, text: str) -> None:
         headers = [(b"content-type", b"text/plain; charset=utf-8")]
-        if status != 413:  # whoever uploads too much reads why; anybody else may not go on sending
+        if status != 413:  # the sender of too large an upload reads why; any other may not go on sending
             headers.append((b"connection", b"close"))
         await self._whole(status, f"{text}\n", headers)
 

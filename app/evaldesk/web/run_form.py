@@ -1,4 +1,4 @@
-"""The form of a new run: what was typed, what it means, and what is said beside each field."""
+"""The form of a new run: the typed values, their meaning, and the notes beside each field."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ FORM_DEFAULTS: Mapping[str, str] = {"n": "5"}
 
 @dataclass(frozen=True, slots=True)
 class OptionField:
-    """One option of the table as a field of the form; `open` says what an empty field means."""
+    """One option of the table as a field of the form; `open` is the meaning of an empty field."""
 
     option: RunOption
     value: str
@@ -56,7 +56,7 @@ class OptionField:
 
     @property
     def label(self) -> str:
-        """What the field is called."""
+        """The name of the field."""
         return f"{self.option.title}, seconds" if self.option.unit == "s" else self.option.title
 
     @property
@@ -77,7 +77,7 @@ class OptionField:
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """What a run like run `run_id` keeps of it that no form offers."""
+    """The settings of a run like run `run_id` that no form offers."""
 
     run_id: int
     words: str
@@ -190,7 +190,7 @@ def chosen_of(typed: Typed, evalset: EvalSet | None) -> tuple[bool, set[str]]:
 
 
 def judged_lines(typed: Typed, cases: Sequence[Case]) -> tuple[list[str], list[str]]:
-    """What will be unscored, and where a ticked metric does not apply: `Final state: asserted in 2 of 7 cases …`.
+    """The unscored cases, and those where a ticked metric does not apply: `Final state: asserted in 2 of 7 cases …`.
 
     A metric whose options cannot be read is among the first, as it cannot be checked yet.
     """

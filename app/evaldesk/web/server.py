@@ -101,7 +101,7 @@ class _Server(uvicorn.Server):
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         if self.should_exit and sig == signal.SIGINT:
-            os._exit(EXIT_INTERRUPTED)  # asked twice: what is finished is stored, and workers end with their parent
+            os._exit(EXIT_INTERRUPTED)  # requested twice: finished trials are stored, and workers end with their parent
         self.should_exit = True
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:

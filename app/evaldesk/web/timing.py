@@ -26,7 +26,7 @@ class TurnTiming:
 
     @property
     def rest_ms(self) -> float:
-        """What neither the model nor a tool took."""
+        """The rest of the time, beyond the model and the tools."""
         return max(0.0, self.total_ms - self.model_ms - self.tools_ms)
 
 

@@ -75,7 +75,7 @@ def plural(number: int, noun: str) -> str:
 
 
 def rate_label(rate: float, low: float, high: float) -> str:
-    """What a bar of a rate says to those who cannot see it."""
+    """The text of a rate's bar for people who cannot see it."""
     from evaldesk.model.interval import Interval
     from evaldesk.wording.words import rate_words
 
@@ -97,7 +97,7 @@ def share_range(interval: Interval | None) -> str:
 
 
 def speaker(asked_by: AskedBy | None) -> str:
-    """Who asked in a turn."""
+    """The author of the message of a turn."""
     return {"person": "You", "simulated": "Simulated user", "scripted": "Scripted user"}.get(asked_by or "", "User")
 
 

@@ -11,7 +11,7 @@ from evaldesk.wording.words import CI, FEW_CASES, counted_words, number_words
 
 @dataclass(frozen=True, slots=True)
 class Unit:
-    """How the difference of one quantity is said: what more of it is called, what less, and amounts in words.
+    """The words of one quantity's difference: the word for more of it, for less, and amounts.
 
     `say` gives amounts without their sign, told apart from one another where they differ; `nouns` follow the number.
     """
@@ -27,7 +27,7 @@ class Unit:
         return f"{said} {self.nouns[0] if said == '1' else self.nouns[1]}".rstrip()
 
     def way(self, value: float) -> str:
-        """What a difference of that sign is called."""
+        """The word for a difference of that sign."""
         return self.more if value > 0 else self.less
 
 

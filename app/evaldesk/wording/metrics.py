@@ -8,7 +8,7 @@ from evaldesk.wording.words import counted_words, threshold_words
 
 
 def short_title(metric: str) -> str:
-    """What a metric is called on pages; a metric that is gone keeps its name."""
+    """The name of a metric on pages; a metric that is gone keeps its name."""
     info = known_metric(metric)
     return info.title if info else metric
 
@@ -39,7 +39,7 @@ def is_share(metric: str) -> bool:
 
 
 def known_metric(metric: str) -> MetricInfo | None:
-    """What is known of a metric; None when it is gone, which must not break the page of a stored run."""
+    """The description of a metric; None when it is gone, which must not break the page of a stored run."""
     try:
         return metric_info(metric)
     except Exception:  # a user's metric, which can no longer be imported

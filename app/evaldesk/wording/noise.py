@@ -26,7 +26,7 @@ def noise_sentence(split: NoiseSplit | None) -> str:
 
 
 def flaky_words(n: int, c: int) -> str:
-    """What n scored trials of one case say of its steadiness: `flaky: 3 of 5 passed`."""
+    """The steadiness of one case over n scored trials: `flaky: 3 of 5 passed`."""
     if n == 0:
         return "not scored"
     if n == 1:
@@ -87,13 +87,13 @@ def corrected_sentence(rate: CorrectedRate | None, name: str = "The judge") -> s
 
 
 def g_pass_words(k: int, share: float) -> str:
-    """What G-Pass@k counts: `at least 3 of 4 trials pass`."""
+    """The condition that G-Pass@k counts: `at least 3 of 4 trials pass`."""
     needed = trials_needed(k, share)
     return f"at least {needed:,} of {k:,} trials {'passes' if needed == 1 else 'pass'}"
 
 
 def _advice(split: NoiseSplit) -> str:
-    """Doubling the cases always narrows by the same 29 %; what doubling the trials does is in the split."""
+    """Doubling the cases always narrows by the same 29 %; the effect of more trials is in the split."""
     now = split.error(split.n_cases, split.n_trials)
     by_trials = 1 - split.error(split.n_cases, 2 * split.n_trials) / now
     by_cases = 1 - split.error(2 * split.n_cases, split.n_trials) / now

@@ -12,7 +12,7 @@ _COMMAND = re.compile(r"^([^\S\n]*)(?=::)|(?<=##)(?=\[)", re.MULTILINE)
 
 
 def printable(text: str) -> str:
-    """Text of an agent or a file without what would steer a terminal, or the build whose log it lands in."""
+    """Text of an agent or a file without terminal control characters and workflow commands of a build."""
     plain = "".join(letter if letter.isprintable() or letter in _KEPT else "�" for letter in text)
     return _COMMAND.sub(lambda found: f"{found[0]}{_NOTHING}", plain)
 

@@ -1,4 +1,4 @@
-"""A trial as plain text, turn by turn: what a test failure, a JUnit file and a terminal say of it."""
+"""A trial as plain text, turn by turn, for a test failure, a JUnit file and a terminal."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _INDENT = "    "
 
 
 def first_words(case: Case, result: TrialResult) -> str:
-    """Why a trial did not pass, on one line: its error, the first divergence, or what its metrics said."""
+    """Why a trial did not pass, on one line: its error, the first divergence, or the reasons of its metrics."""
     if result.error:
         said = result.error.message or result.error.kind
     else:
@@ -119,7 +119,7 @@ def _score_words(score: Score) -> str:
 
 
 def _is_said(whole: Score, scores: Sequence[Score]) -> bool:
-    """Whether the only turn has said already what the score of the trial says."""
+    """Whether the only turn has the same reason as the score of the trial."""
     return any(score.turn == 0 and score.metric == whole.metric for score in scores)
 
 

@@ -217,7 +217,7 @@ def _scored(counts: Sequence[CaseCounts]) -> tuple[int, int, int]:
 
 
 def errors_sentence(n_passed: int, n_scored: int, n_errored: int, errors_are_failures: bool) -> str:
-    """How errors enter the number, and what it would be the other way round; empty without errors.
+    """How errors enter the number, and the number without them; empty without errors.
 
     `n_scored` is the denominator of the number shown.
     """

@@ -74,7 +74,10 @@ class AdkAgent:
         return described(self.app.root_agent)
 
     async def reply(self, session: Session, message: str) -> AsyncGenerator[Event]:
-        """Play one invocation. Raises ModelError for what a model's provider refuses, and what the agent raises."""
+        """Play one invocation.
+
+        Raises ModelError for a refusal of the model's provider, and the exceptions of the agent.
+        """
         from google.adk.agents.run_config import RunConfig, StreamingMode
         from google.genai import types
 
@@ -129,7 +132,7 @@ class AdkAgent:
 
 
 async def _told(happening: Any, conversation: Any, witness: Any, session: Session) -> AsyncGenerator[Event]:
-    """The events of an invocation. An error is held back: what is raised after it says more."""
+    """The events of an invocation. An error is held back, because a later exception says more."""
     from evaldesk.agents.adk.translation import translated
 
     failed: Event | None = None
@@ -164,7 +167,7 @@ class MadeAgent:
     ref: AgentRef
 
     def describe(self) -> AgentDescription:
-        """The agent as it is made now. Raises what making it raises."""
+        """The agent as it is made now. Passes on the exceptions of making it."""
         with ThreadPoolExecutor(1) as thread:
             return thread.submit(asyncio.run, self._described()).result()
 
@@ -193,13 +196,13 @@ class MadeAgent:
 
 
 TEMPORARY = "temp:"
-_OWN_KEYS = ("_adk", "__llm_request_key__")  # what the runner itself keeps in a session's state
+_OWN_KEYS = ("_adk", "__llm_request_key__")  # keys that the runner itself keeps in a session's state
 MEMORY = "adk"
 
 
 @dataclass(slots=True)
 class Conversation:
-    """Services of google-adk that hold one session, and what it was when the last turn ended."""
+    """Services of google-adk that hold one session, and its contents at the end of the last turn."""
 
     app_name: str
     sessions: Any
@@ -337,7 +340,7 @@ def _missing(agent: Any) -> tuple[str, ...]:
 
 
 def _below(agent: Any) -> Iterator[tuple[Any, str]]:
-    """The agents under `agent`, and what each is to it."""
+    """The agents under `agent`, each with its relation to it."""
     for other in getattr(agent, "sub_agents", ()):
         yield other, type(other).__name__
     for tool in getattr(agent, "tools", ()):
@@ -361,7 +364,7 @@ def _tool(tool: Any) -> ToolDescription:
         return ToolDescription(type(tool).__name__, "A toolset; its tools are known once it is connected.")
     wrapped = tool if isinstance(tool, BaseTool) else FunctionTool(tool)
     try:
-        declaration = wrapped._get_declaration()  # what each kind of tool overrides to say what it takes
+        declaration = wrapped._get_declaration()  # the methods by which each kind of tool declares its parameters
     except Exception as error:  # a signature that ADK cannot put into a schema
         return ToolDescription(wrapped.name, f"{wrapped.description}\n(its schema cannot be made: {error})")
     if declaration is None:

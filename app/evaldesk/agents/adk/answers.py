@@ -15,7 +15,7 @@ from evaldesk.wire import plain
 
 REPLAYED = "evaldesk_replayed"  # in the metadata of a response that came from the recording
 
-# These do something to the runner, or run agents whose own calls are recorded.
+# These control the runner, or run agents whose own calls are recorded.
 _NEVER_RECORDED = frozenset({"TransferToAgentTool", "AgentTool", "LongRunningFunctionTool"})
 _NEVER_NAMES = frozenset({"transfer_to_agent", "exit_loop"})
 _NOT_ASKED = {"http_options", "labels"}
@@ -23,9 +23,9 @@ _NOT_ASKED = {"http_options", "labels"}
 
 @dataclass(slots=True)
 class Answers:
-    """What is known of one invocation: the places in the recording of the calls under way.
+    """The facts known of one invocation: the places in the recording of the calls under way.
 
-    google-adk makes an event of what is raised in it, so `failure` keeps why there is no answer.
+    google-adk turns an exception in it into an event, so `failure` keeps the reason for the missing answer.
     """
 
     _model_keys: dict[str, str] = field(default_factory=dict)
@@ -50,13 +50,13 @@ class Answers:
         return response
 
     def keep_response(self, agent_name: str, response: Any) -> None:
-        """Record what the model answered."""
+        """Record the model's answer."""
         recorder, key = CURRENT_RECORDER.get(), self._model_keys.get(agent_name)
         if recorder and key:
             recorder.keep(key, {"response": json.loads(response.model_dump_json(exclude_none=True))})
 
     async def result(self, tool: Any, args: dict[str, Any], context: Any) -> dict[str, Any] | None:
-        """What a double or the recording has the tool answer; None where it is to be called.
+        """The tool's answer from a double or the recording; None where the tool is to be called.
 
         Raises NoDoubleError, and ModelError in a replay that lacks the call.
         """
@@ -79,7 +79,7 @@ class Answers:
         return given if isinstance(given, dict) else {"result": given}
 
     def keep_result(self, call_id: str, context: Any, result: Any) -> None:
-        """Record what the tool gave, and how it changed the state."""
+        """Record the tool's result and its changes of the state."""
         recorder, key = CURRENT_RECORDER.get(), self._tool_keys.pop(call_id, None)
         if recorder and key:
             given = plain(result if isinstance(result, dict) else {"result": result})
@@ -114,7 +114,7 @@ def _is_never_recorded(tool: Any) -> bool:
 
 
 def _content(request: Any) -> dict[str, Any]:
-    """What a model is shown, without the ids that google-adk makes up anew each time."""
+    """The input of a model, without the ids that google-adk generates anew each time."""
     contents = [json.loads(content.model_dump_json(exclude_none=True)) for content in request.contents]
     for content in contents:
         for part in content.get("parts") or ():
@@ -123,6 +123,6 @@ def _content(request: Any) -> dict[str, Any]:
                     part[name].pop("id", None)
     try:
         config = json.loads(request.config.model_dump_json(exclude_none=True, exclude=_NOT_ASKED))
-    except Exception:  # what a user put there may be no JSON
+    except Exception:  # a user may put values there that are no JSON
         config = repr(request.config.system_instruction)
     return {"model": request.model, "contents": contents, "config": config}

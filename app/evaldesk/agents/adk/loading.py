@@ -58,7 +58,7 @@ def yaml_agent(ref: AgentRef) -> object:
 
 
 async def reset_data_of(ref: AgentRef) -> None:
-    """Call `reset_data()` of the agent's module, where it has one: what its tools keep begins anew."""
+    """Call `reset_data()` of the agent's module, where it has one, so that its tools start with fresh data."""
     functions = (vars(module).get("reset_data") for module in _modules(ref))
     function = next((found for found in functions if callable(found)), None)
     answer = function() if function else None

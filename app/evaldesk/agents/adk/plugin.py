@@ -1,4 +1,4 @@
-"""What google-adk's runner does not tell: calls inside an AgentTool, and how long calls took."""
+"""Facts that google-adk's runner does not report: calls inside an AgentTool, and the duration of calls."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ NAME = "evaldesk"
 
 @dataclass(slots=True)
 class Witness:
-    """What was seen of one invocation. Model calls are told apart by the agent that made them."""
+    """The observations of one invocation. Model calls are told apart by the agent that made them."""
 
     session_id: str
     options: ModelOptions
@@ -47,7 +47,7 @@ class Witness:
         self._inner.extend(translated(found, self, within=tool))
 
     def inner(self) -> tuple[Event, ...]:
-        """What happened inside tools since this was asked."""
+        """The calls inside tools since the last request."""
         found = (*self._inner, *self.answers.notes)
         self._inner.clear()
         self.answers.notes.clear()
@@ -55,7 +55,7 @@ class Witness:
 
 
 def plugin_of(witness: Witness) -> Any:
-    """A plugin of google-adk that tells `witness`, and asks models for what the run asks for."""
+    """A plugin of google-adk that reports to `witness` and passes the run's model options to the models."""
     return _plugin_class()(witness)
 
 
@@ -102,7 +102,7 @@ def _plugin_class() -> Any:
     return WitnessPlugin
 
 
-# An agent used as a tool has tools of its own; these are what the limit is for.
+# An agent used as a tool has tools of its own; the limit applies to those.
 _UNBOUNDED = frozenset({"AgentTool", "TransferToAgentTool", "LongRunningFunctionTool"})
 
 

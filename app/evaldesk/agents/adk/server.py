@@ -49,11 +49,11 @@ class AdkServerAgent(ModelCaller):
         return AgentDescription(name=self.app, kind=KIND, description=f"An app of the ADK server at {self.address}")
 
     def warm(self, session: Session) -> None:
-        """Import what knows the prices of the models that the server names."""
+        """Import the module with the prices of the models that the server names."""
         open_litellm()
 
     async def reply(self, session: Session, message: str) -> AsyncIterator[Event]:
-        """Send the message and yield what the server tells of it. Raises AgentError."""
+        """Send the message and yield the events of the server's answer. Raises AgentError."""
         import httpx
 
         reader = AdkEvents()
@@ -97,7 +97,7 @@ class AdkServerAgent(ModelCaller):
         return f"{self.address}{path} answered {response.status_code}: {said!r}"
 
     def events_of(self, data: bytes, session: Session, reader: AdkEvents) -> Iterator[Event]:
-        """What one event of the stream says; `session` takes the state that it changes. Raises AgentError."""
+        """The events in one event of the stream; `session` takes its changes of the state. Raises AgentError."""
         try:
             found = json.loads(data)
         except ValueError as error:

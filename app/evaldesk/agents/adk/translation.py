@@ -1,4 +1,4 @@
-"""Events of google-adk's own objects as ours: what they say as plain data is read in `transcripts.adk`."""
+"""Events of google-adk's own objects as ours; their plain data is read in `transcripts.adk`."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _COUNTS = ("prompt_token_count", "tool_use_prompt_token_count", "candidates_toke
 
 
 def translated(found: Any, witness: Witness, *, within: str = "", is_streaming: bool = False) -> Iterator[Event]:
-    """What an event of google-adk says: usage, text, calls, results, and the error that ends a turn.
+    """The events in one event of google-adk: usage, text, calls, results, and the error that ends a turn.
 
     `within` names the tool inside of which it happened.
     """

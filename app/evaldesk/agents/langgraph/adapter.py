@@ -32,7 +32,7 @@ _CALL_BLOCKS = ("tool_use", "tool_call", "function_call", "server_tool_call", "i
 
 
 class Teller:
-    """Tells what the nodes of a graph gave, each message once, and keeps `state` as the graph's."""
+    """Reports the messages of a graph's nodes, each once, and keeps `state` equal to the graph's."""
 
     def __init__(self, tell: Tell, state: dict[str, JsonValue], *, model: str) -> None:
         self._tell = tell
@@ -46,7 +46,7 @@ class Teller:
         self._seen.update(message.id for message in messages if getattr(message, "id", None))
 
     async def updates(self, found: Any) -> None:
-        """Tell what each node of a step changed."""
+        """Report the changes of each node of a step."""
         for node, changed in found.items():
             for update in changed if isinstance(changed, list) else [changed]:
                 if isinstance(update, dict):
@@ -284,7 +284,7 @@ def _message(found: Any, name: str, call_id: str, *, status: str = "success") ->
 
 
 def _is_plain(found: Any) -> bool:
-    """Whether it is what a double gives; a tool node itself gives messages and commands."""
+    """Whether it is the result of a double; a tool node itself gives messages and commands."""
     if isinstance(found, list):
         return all(map(_is_plain, found))
     return found is None or isinstance(found, str | int | float | dict)

@@ -66,7 +66,7 @@ class OpenAIAgent:
         return _described(self.found, "openai_agents", depth=0, seen=set())
 
     async def reply(self, session: Session, message: str) -> AsyncIterator[Event]:
-        """Run the agent that spoke last. Raises ModelError for what the provider refuses."""
+        """Run the agent that spoke last. Raises ModelError for a refusal of the provider."""
         async for event in events_told(lambda tell: self._run(session, message, tell)):
             yield event
 
@@ -161,7 +161,7 @@ def _tool(tool: Any) -> ToolDescription:
 
 
 def hooks_of(tell: Tell) -> Any:
-    """RunHooks that tell what happens as events."""
+    """RunHooks that report events."""
     return _hooks_class()(tell)
 
 
@@ -310,7 +310,7 @@ def _items(message: dict[str, Any]) -> Iterator[dict[str, Any]]:
 
 
 FAILED = "An error occurred while running the tool"
-"""How the SDK begins what it tells a model of a tool that failed."""
+"""The start of the text by which the SDK tells a model of a failed tool."""
 
 _MARK = "_is_watched"
 

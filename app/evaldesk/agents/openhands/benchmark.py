@@ -77,7 +77,7 @@ class BenchmarkAgent(ModelCaller):
         """Nothing: the model is called by the process of each instance."""
 
     async def reply(self, session: Session, message: str) -> AsyncIterator[Event]:
-        """Process one instance; `teardown` is called whatever becomes of it. Raises ModelError and AgentError."""
+        """Process one instance; `teardown` is always called. Raises ModelError and AgentError."""
 
         async def work(say: Say) -> None:
             await self._process(session, message, say)
@@ -102,7 +102,7 @@ class BenchmarkAgent(ModelCaller):
             workspace.close()
 
     async def _done(self, task: Task, workspace: Workspace, say: Say) -> dict[str, Any]:
-        """What its process says last, after what it did to the workspace was told."""
+        """The last message of its process, after its changes to the workspace were reported."""
         process = InstanceProcess(task, os.environ)
         try:
 
@@ -141,14 +141,20 @@ def _absolute(options: Options) -> Options:
 
 
 def fail(said: dict[str, Any], say: Say) -> None:
-    """Say why an instance failed, as its process tells it. Raises ModelError for what a provider refused."""
+    """Report the failure of an instance as its process describes it.
+
+    Raises ModelError for a refusal of the provider.
+    """
     if "is_fatal" in said:
         raise ModelError(said["message"], kind=said["kind"], is_fatal=said["is_fatal"])
     say(Event("error", error=ErrorRecord(said["kind"], said["message"], said.get("trace", ""))))
 
 
 def _target(function: Callable[..., Any], ref: AgentRef) -> str:
-    """What the process of an instance imports. Raises AgentError for a function that only this process has."""
+    """The target that the process of an instance imports.
+
+    Raises AgentError for a function that only this process has.
+    """
     if ":" in ref.target:
         return ref.target
     module, name = getattr(function, "__module__", None), getattr(function, "__qualname__", "<locals>")
@@ -161,7 +167,7 @@ def _target(function: Callable[..., Any], ref: AgentRef) -> str:
 
 
 def _instance(message: str) -> JsonObject:
-    """The row of the case, with an id and the message as what is asked where the row does not say."""
+    """The row of the case, with an id and the message as the task where the row has none."""
     trial = CURRENT_TRIAL.get()
     row = trial.columns if trial else {}
     return {
@@ -228,7 +234,9 @@ class InstanceProcess:
         self._printing.start()
 
     def talk(self, on_ready: Callable[[], None], on_log: Callable[[str], None]) -> dict[str, Any]:
-        """Have the task done; what the process says last, `output` or `failed`. Raises AgentError when it ends before.
+        """Have the task done; the last message of the process, `output` or `failed`.
+
+        Raises AgentError when it ends before.
 
         `on_ready` is called when the workspace is set up, before the instance is processed.
         """
@@ -256,7 +264,7 @@ class InstanceProcess:
             self._killer.start()
 
     def close(self) -> None:
-        """Kill it, and whatever it started in its group."""
+        """Kill it and every process of its group."""
         self._killer.cancel()
         end_group(self._process.pid)
         self._process.wait()

@@ -1,8 +1,8 @@
 """The process of one instance: `python -m evaldesk.agents.openhands.child`, started in the workspace of its trial.
 
-It reads a task from its standard input and writes one JSON object a line to what was its standard output: `started`,
+It reads a task from its standard input and writes one JSON object a line to its original standard output: `started`,
 `ready` when the workspace is set up, `log`, and at last `output` or `failed`. User code finds nothing on its standard
-input; what it prints goes to standard error. SIGINT ends what it does, and `teardown` is called all the same.
+input; its own output goes to standard error. SIGINT ends the work, and `teardown` is called all the same.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def main() -> None:
     """Do the task of the parent."""
     asked, told = _own_pipes()
     sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr] # it is the interpreter's own
-    signal.signal(signal.SIGINT, signal.default_int_handler)  # whoever started the worker may have it ignored
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # the parent of the worker may have it ignored
 
     lock = threading.Lock()
 
@@ -64,7 +64,7 @@ def _done(task: Task, tell: Callable[..., None], asked: BinaryIO) -> dict[str, o
         metadata = metadata_of(task, workspace, lambda text: tell(log=str(plain(str(text)))))
         _hook(module, SETUPS, workspace, instance)
         tell(ready=True)
-        asked.readline()  # the parent has seen what is there
+        asked.readline()  # the parent has seen the existing files
         output = sent_output(_called(function, arguments_of(function, instance, metadata)))
     finally:
         try:
@@ -96,7 +96,7 @@ def _called(function: Callable[..., Any], arguments: Mapping[str, Any]) -> Any:
 
 
 def failure_said(error: BaseException) -> dict[str, object]:
-    """What was raised, so that the parent can say it as if it had happened there."""
+    """The exception, so that the parent can report it as if it had happened there."""
     from evaldesk.llm import model_error
 
     refused = model_error(error, "the model")

@@ -36,7 +36,7 @@ _VARIABLE = re.compile(r"\$\{(\w+)\}")
 
 
 class Secret:
-    """A key that shows itself only to who asks for it."""
+    """A key whose value is shown on request only."""
 
     def __init__(self, value: str) -> None:
         self._value = value
@@ -84,7 +84,7 @@ class LlmProfile:
 
 
 def read_profile(path: Path, name: str, environment: Mapping[str, str]) -> LlmProfile:
-    """The profile of that name. Raises UsageError naming the groups there are, or what is wrong with it."""
+    """The profile of that name. Raises UsageError naming the existing groups, or the fault of this one."""
     groups = _groups(path)
     wanted = group_name(name)
     if wanted not in groups:
@@ -109,7 +109,7 @@ def group_name(name: str) -> str:
 
 
 def _groups(path: Path) -> dict[str, dict[str, Any]]:
-    """All groups with what they inherit, by their names in the file."""
+    """All groups with their inherited values, by their names in the file."""
     try:
         table = tomllib.loads(path.read_text("utf-8")).get(BASE, {})
     except OSError as error:

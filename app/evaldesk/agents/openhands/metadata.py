@@ -1,4 +1,4 @@
-"""What `process_instance` is given: the instance, and what it knows of the run."""
+"""The arguments of `process_instance`: the instance, and the facts of the run."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ DEFAULT_MAX_ITERATIONS = 30
 
 
 class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What the agent's table, or the command line, says of a benchmark.
+    """The settings of a benchmark in the agent's table or on the command line.
 
     `llm` names a group of `config_file`, `workspace` a folder that each trial begins with a copy of.
     `tells_cost`: its metrics have the cost of every model call.
@@ -53,7 +53,7 @@ class Instance(dict[str, Any]):
 
 @dataclass(slots=True)
 class Metadata:
-    """What a benchmark knows of the run. `workspace`, `trial_index`, `seed` and `log` are ours."""
+    """The facts of the run for a benchmark. `workspace`, `trial_index`, `seed` and `log` are ours."""
 
     agent_class: str
     llm_config: LlmProfile | None
@@ -114,7 +114,7 @@ def metadata_of(task: Task, workspace: Workspace, log: Callable[[str], None]) ->
 
 
 def arguments_of(function: Callable[..., Any], instance: Instance, metadata: Metadata) -> dict[str, Any]:
-    """What the function takes, by its own names: the first two, whatever they are called, and those we know."""
+    """The arguments of the function by its own names: the first two by position, and those that we know by name."""
     names = parameters(function)
     offered: dict[str, Any] = {"reset_logger": False, "runtime_failure_count": 0, "workspace": metadata.workspace}
     given = dict(zip(names[:2], (instance, metadata), strict=False))

@@ -1,4 +1,4 @@
-"""An `EvalOutput`, in whatever shape a benchmark returns it, as text; and that text as the events of a trial.
+"""An `EvalOutput`, in any shape that a benchmark returns, as text; and that text as the events of a trial.
 
 (reference/openhands_tau.md section 1)
 """
@@ -18,9 +18,9 @@ from evaldesk.wire import plain, to_json
 
 
 def output_events(text: str, more: JsonObject, query: str) -> Iterator[Event]:
-    """What a benchmark that returned `text` tells: it, its history, its usage, its test result, its error.
+    """The events in the `text` that a benchmark returned: history, usage, test result, error and the text itself.
 
-    `more` is what `teardown` returned; it is added to the test result.
+    `more` is the result of `teardown`; it is added to the test result.
     """
     try:
         document = _parsed(text)
@@ -32,7 +32,7 @@ def output_events(text: str, more: JsonObject, query: str) -> Iterator[Event]:
 
 
 def sent_output(found: object) -> str:
-    """What a benchmark returned, as JSON text: the text is its own where JSON can say it. Raises AgentError."""
+    """The result of a benchmark as JSON text; it keeps its own form where JSON has one. Raises AgentError."""
     text = _text(found)
     row = _parsed(text).value
     if not is_row(row):

@@ -1,6 +1,6 @@
 """Agents of Osmosis: `RolloutAgentLoop`, and `AgentWorkflow` with its `Grader`. (reference/osmosis.md section 3)
 
-The package `osmosis_ai` is used where it is installed, else what stands in for it.
+The package `osmosis_ai` is used where it is installed, otherwise its stand-in.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from evaldesk.model.reports import report
 from evaldesk.wire import plain
 
 DEFAULT_MAX_TURNS = 10
-MAX_TOKENS_TOTAL = 4096  # what the original hands to every evaluation
+MAX_TOKENS_TOTAL = 4096  # the argument that the original gives to every evaluation
 
 _PACKAGES = frozenset({"osmosis_ai", "evaldesk"})
 _TOOL_NAME = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*")
@@ -72,7 +72,7 @@ class LoopAgent:
         )
 
     async def reply(self, session: Session, message: str) -> AsyncIterator[Event]:
-        """Run the loop on the conversation so far. Raises ModelError, AgentError, and what the loop raises."""
+        """Run the loop on the conversation so far. Raises ModelError, AgentError, and the exceptions of the loop."""
 
         async def work(say: Say) -> None:
             await self._run(session, message, say)
@@ -110,7 +110,7 @@ class LoopAgent:
 
 @dataclass(slots=True)
 class ModelClient:
-    """What `ctx.chat` asks: the model of the run. Every call and its answer becomes events."""
+    """The model behind `ctx.chat`: the model of the run. Every call and its answer becomes events."""
 
     session: Session
     tools: Sequence[JsonObject]
@@ -138,7 +138,7 @@ class ModelClient:
         )
 
     def get_metrics(self) -> Any:
-        """What was asked so far."""
+        """The messages so far."""
         return self.package.RolloutMetrics(
             llm_latency_ms=self.duration_ms,
             num_llm_calls=self.n_calls,

@@ -1,4 +1,4 @@
-"""What stands in for the package `osmosis_ai` where it is not installed, so that agents written for it load unchanged.
+"""A stand-in for the package `osmosis_ai` where it is not installed, so that agents written for it load unchanged.
 
 The real package wins wherever it can be imported. The names are those of reference/osmosis.md section 3; one that is
 not there says so by its name.
@@ -53,13 +53,13 @@ def install() -> None:
 
 
 def is_standin() -> bool:
-    """Whether the `osmosis_ai` of this process is ours; what is not imported yet is looked for, not imported."""
+    """Whether the `osmosis_ai` of this process is ours; a module that is not imported yet is only looked up."""
     loaded = sys.modules.get(NAME)
     return isinstance(loaded, _Standin) if loaded else PathFinder.find_spec(NAME) is None
 
 
 class _Standin(ModuleType):
-    """A module that says what it is when a name is missing."""
+    """A module that says its purpose when a name is missing."""
 
     def __getattr__(self, name: str) -> object:
         if name.startswith("__"):

@@ -43,7 +43,7 @@ class WorkflowAgent:
         return AgentDescription(name=str(name), kind="osmosis", description=summary)
 
     async def reply(self, session: Session, message: str) -> AsyncIterator[Event]:
-        """Run the workflow, tell its conversation, grade it. What either raises passes through."""
+        """Run the workflow, report its conversation, grade it. Exceptions of both pass through."""
 
         async def work(say: Say) -> None:
             await self._run(session, message, say)
@@ -143,7 +143,7 @@ def _made(found: Any, config: Any) -> Any:
 
 
 def _built(kind: Any, **values: Any) -> Any:
-    """An instance of a class whose fields differ from release to release: it is given those that it has."""
+    """An instance of a class whose fields differ from release to release: it gets those that it has."""
     known = _parameters(kind)
     return kind(**{name: value for name, value in values.items() if name in known})
 

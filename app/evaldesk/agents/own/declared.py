@@ -42,7 +42,7 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}", re.ASCII)
 
 
 class LlmTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What a table may say of an agent of our own; the fields of LlmAgent, its tools by `module:function`."""
+    """The keys in the table of an agent of our own; the fields of LlmAgent, its tools by `module:function`."""
 
     model: str
     instruction: str = ""
@@ -64,7 +64,7 @@ def declared_refs(tables: Mapping[str, Mapping[str, object]], workspace: Path) -
 
 
 def named_ref(spec: str, tables: Mapping[str, Mapping[str, object]], workspace: Path) -> AgentRef:
-    """The agent that somebody names: one that the tables declare, a folder, `module:attr`, an address.
+    """The agent behind a name: one that the tables declare, a folder, `module:attr`, an address.
 
     Raises UsageError.
     """
@@ -163,7 +163,7 @@ def _tool(name: str, ref: AgentRef) -> object:
 
 
 def with_declared(found: Sequence[AgentRef], declared: Sequence[AgentRef]) -> list[AgentRef]:
-    """Both, the declared first; a found one that a declared one names, or whose id is taken, gives way."""
+    """Both, the declared first; a found one gives way where a declared one names it or has its id."""
     taken = {ref.id for ref in declared}
     same = {(ref.target, os.path.realpath(ref.root)) for ref in declared if ref.target}
     others = [ref for ref in found if (ref.target, os.path.realpath(ref.root)) not in same]

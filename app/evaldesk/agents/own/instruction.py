@@ -11,7 +11,7 @@ from evaldesk.model.json_text import json_or_text
 _PLACEHOLDER = re.compile(r"(?<!\{)\{((?:(?:app|user|temp):)?[A-Za-z_][A-Za-z0-9_]*)(\?)?\}(?!\})")
 
 
-class MissingKey(KeyError):  # noqa: N818 - it is a question put to the caller, who makes an event of it
+class MissingKey(KeyError):  # noqa: N818 - it is a question to the caller, which makes an event of it
     """The state has no such key; the only argument is its name."""
 
 

@@ -48,10 +48,10 @@ class LlmAgent(ModelCaller):
 
     `instruction` may hold `{key}` for a value of the session state, `{key?}` where it may be missing. A tool is a
     function, `def` or `async def`, with types and a docstring; its parameter `state`, if any, receives the session
-    state and is not shown to the model. `max_iterations` bounds the model calls of one turn. `api_base` is the
-    address of an OpenAI-compatible endpoint for `model`, `api_key_env` the environment variable with its key; `extra`
-    is sent along in each call. What a run or chat asks of the model overrides all of these. `initial_state` is what
-    a chat proposes to start from.
+    state and is not shown to the model. `max_iterations` bounds the model calls of one turn. `api_base` is the address
+    of an OpenAI-compatible endpoint for `model`, `api_key_env` the environment variable with its key; `extra` is sent
+    along in each call. The model options of a run or chat override all of these. `initial_state` is the proposed
+    initial state of a chat.
     """
 
     name: str
@@ -78,7 +78,7 @@ class LlmAgent(ModelCaller):
             self._tools[tool.name] = tool
 
     def describe(self) -> AgentDescription:
-        """What the agent is; a scripted demo model is said to be one."""
+        """The agent's description; a scripted demo model is named as one."""
         is_demo = self.model.startswith(DEMO_PREFIX)
         return AgentDescription(
             name=self.name,
@@ -94,7 +94,7 @@ class LlmAgent(ModelCaller):
         )
 
     def warm(self, session: Session) -> None:
-        """Import what the model calls of the session will need."""
+        """Import the packages for the model calls of the session."""
         warm(self._address(session))
 
     def _address(self, session: Session) -> ModelCall:
@@ -159,7 +159,7 @@ class LlmAgent(ModelCaller):
         )
 
     def _own_options(self, session: Session) -> ModelOptions:
-        """What the agent itself says; its key goes to its own endpoint and model only."""
+        """The agent's own model options; its key goes to its own endpoint and model only."""
         is_own_model = session.model in {None, self.model}
         is_own_endpoint = is_own_model and session.model_options.base_url in {None, self.api_base}
         return ModelOptions(
@@ -227,7 +227,7 @@ async def _asked(call: ModelCall, author: str, session: Session) -> AsyncIterato
     def end(ended: asyncio.Task[ModelReply]) -> None:
         pieces.put_nowait(None)
         if not ended.cancelled():
-            ended.exception()  # asked for even when nobody waits any more, or asyncio complains
+            ended.exception()  # retrieved even without a listener, or asyncio complains
 
     task.add_done_callback(end)
     try:

@@ -208,7 +208,7 @@ OUTPUT_TOOL = "final_result"  # by which a model gives a structured output
 
 
 class Teller:
-    """Tells what the nodes of a run are about."""
+    """Reports the events of a run's nodes."""
 
     def __init__(self, tell: Tell, *, author: str, model: str) -> None:
         self.author = author

@@ -68,7 +68,7 @@ class CommandAgent:
         return AgentDescription(name=self.ref.id, kind=KIND, description=said, tells_cost=self.tells_cost)
 
     async def reply(self, session: Session, message: str) -> AsyncIterator[Event]:
-        """Write the turn and yield what the command writes until it says `done`. Raises AgentError."""
+        """Write the turn and yield the events of the command until it says `done`. Raises AgentError."""
         kept = session.memory.get(_MEMORY)
         process = kept if isinstance(kept, CommandProcess) and kept.is_alive else self._start(session)
 
@@ -91,7 +91,7 @@ class CommandAgent:
 
 
 class CommandProcess(Kept):
-    """A command under way; what it writes to stderr goes to the turn's log."""
+    """A running command; its stderr goes to the turn's log."""
 
     def __init__(self, words: tuple[str, ...], folder: str) -> None:
         self._process = subprocess.Popen(
@@ -118,7 +118,7 @@ class CommandProcess(Kept):
         self._ended()
 
     def talk(self, session: Session, message: str, say: Say, author: str) -> None:
-        """One turn. Raises AgentError when the command ends, or writes what is no event."""
+        """One turn. Raises AgentError when the command ends early or writes a line that is no event."""
         calls = Calls()
         try:
             self._write({"type": "turn", **turn_body(session, message)})

@@ -1,4 +1,4 @@
-"""An OpenAI-compatible chat endpoint that is an agent: whatever it does behind its answer is its own."""
+"""An OpenAI-compatible chat endpoint as an agent: its work behind the answer is not seen."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ DEFAULT_MODEL = "default"
 
 
 class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What the agent's table says. `model` is the name that is sent, `instruction` the first message, if any."""
+    """The keys of the agent's table. `model` is the name that is sent, `instruction` the first message, if any."""
 
     model: str = DEFAULT_MODEL
     instruction: str = ""
@@ -53,7 +53,7 @@ class HttpChatAgent(ModelCaller):
         )
 
     def warm(self, session: Session) -> None:
-        """Import what its calls need."""
+        """Import the packages for its calls."""
         warm(self._call(session, ""))
 
     async def reply(self, session: Session, message: str) -> AsyncIterator[Event]:

@@ -21,7 +21,7 @@ CONNECT_TIMEOUT_S = 10.0
 
 
 class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What the agent's table says: `headers_env` are headers, each with the name of the variable that holds it."""
+    """The keys of the agent's table: `headers_env` are headers, each with the name of the variable that holds it."""
 
     headers_env: dict[str, str] = {}
 
@@ -42,7 +42,7 @@ def read_options(ref: AgentRef, kind: type[Any]) -> Any:
 
 
 def headers_from(variables: dict[str, str], agent_id: str) -> dict[str, str]:
-    """The headers whose values are in these variables. Raises AgentError naming one that is not set."""
+    """The headers whose values are in these variables. Raises AgentError naming a variable that is not set."""
     missing = [name for name in variables.values() if name not in os.environ]
     if missing:
         raise AgentError(f"{agent_id}: the environment has no {missing[0]}; set it where Evaldesk is started")
@@ -58,7 +58,7 @@ class HttpAgent:
     _description: AgentDescription | None = None
 
     def describe(self) -> AgentDescription:
-        """What `GET /agent` says. Raises AgentError when it cannot be asked."""
+        """The answer of `GET /agent`. Raises AgentError when there is none."""
         if self._description is None:
             self._description = description_of(self._asked(), self.ref.id, KIND)
         return self._description

@@ -19,9 +19,9 @@ from evaldesk.wire import plain
 
 @dataclass(slots=True)
 class MessageEvents:
-    """Tells each message once: what the model says, which tools it calls, and what they gave.
+    """Reports each message once: the model's text, its tool calls, and their results.
 
-    What the system and the user say is how a turn begins, and is not told.
+    Messages of the system and the user begin a turn, and are not reported.
     """
 
     say: Say
@@ -44,7 +44,7 @@ class MessageEvents:
             self._tell(found)
 
     def catch_up(self, messages: Sequence[object]) -> None:
-        """Tell what of `messages` was not told yet."""
+        """Report the messages that were not reported yet."""
         fresh, self._n_told = messages[self._n_told :], max(self._n_told, len(messages))
         for message in fresh:
             found = self._read(message)
@@ -77,7 +77,7 @@ def readable(raw: JsonValue) -> Message | Event:
 
 
 def events_of_message(turn: TurnEvents, message: Message, author: str) -> list[Event]:
-    """What the message adds to the turn, said by `author`."""
+    """The events of the message, with `author`."""
     n_events = len(turn.events)
     turn.add(message)
     return [event if event.author == "thought" else replace(event, author=author) for event in turn.events[n_events:]]

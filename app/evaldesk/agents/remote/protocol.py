@@ -15,7 +15,7 @@ VERSION = 1
 
 
 def turn_body(session: Session, message: str) -> dict[str, Any]:
-    """What an agent is asked: the message, and all it needs to know of the session."""
+    """The request to an agent: the message, and the facts of the session that it needs."""
     turns = [
         {
             "query": turn.query,
@@ -71,7 +71,7 @@ class Calls:
 
 
 def description_of(found: object, name: str, kind: str) -> AgentDescription:
-    """What an agent says of itself. Raises AgentError."""
+    """The description that an agent gives of itself. Raises AgentError."""
     if not isinstance(found, Mapping):
         raise AgentError(f"an agent describes itself with an object, got {type(found).__name__}")
     tools = found.get("tools") or []

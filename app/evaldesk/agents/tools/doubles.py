@@ -1,4 +1,4 @@
-"""Tool doubles: what a case has its tools answer, so that it is deterministic where its author wants it to be.
+"""Tool doubles: the tool answers that a case fixes, so that it is deterministic where its author wants it to be.
 
 A case says so under `tool_doubles` (docs/tool-doubles.md):
 
@@ -7,7 +7,7 @@ A case says so under `tool_doubles` (docs/tool-doubles.md):
                              {"function": "cheapest", "delay_ms": 50}]},
      "unmatched": "refuse"}
 
-For each tool the first answer counts whose arguments match and that is not used up.
+For each tool the first unused answer with matching arguments counts.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from evaldesk.model import Case, JsonObject, JsonValue
 from evaldesk.wire import converted
 
 KEY = "tool_doubles"
-DOUBLE = "double"  # who says in a transcript that a call was answered by one
+DOUBLE = "double"  # the mark in a transcript of a call that a double answered
 MAX_DELAY_MS = 600_000
 
 Unmatched: TypeAlias = Literal["pass_through", "refuse", "fail"]
@@ -41,7 +41,8 @@ Unmatched: TypeAlias = Literal["pass_through", "refuse", "fail"]
 class Answer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """One answer: a result, an error, or the name of a function; `times` it may be used, None without end.
 
-    `args` are what the call must have: all of them and no other with `match` `exact`, at least these with `subset`.
+    `args` are the arguments a call must have: all of them and no other with `match` `exact`, at least these with
+    `subset`.
     """
 
     args: dict[str, Any] | None = None
@@ -62,7 +63,7 @@ class Answer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Plan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What a case says. `unmatched` None lets tools without answers pass, and fails calls that fit no answer."""
+    """The doubles of a case. `unmatched` None lets tools without answers pass, and fails calls that fit no answer."""
 
     tools: dict[str, list[Answer]] = {}
     unmatched: Unmatched | None = None
@@ -77,7 +78,7 @@ class ToolDoubles:
     _n_used: Counter[tuple[str, int]] = field(default_factory=Counter)
 
     async def answer(self, name: str, args: JsonObject, state: dict[str, JsonValue]) -> Outcome | None:
-        """What the double of a tool gives, None where the tool itself is to be called. Raises NoDoubleError."""
+        """The answer of a tool's double, None where the tool itself is to be called. Raises NoDoubleError."""
         for index, answer in enumerate(self.plan.tools.get(name, ())):
             is_left = answer.times is None or self._n_used[name, index] < answer.times
             if is_left and answer.takes(args):
@@ -133,7 +134,10 @@ def read_doubles(case: Case, target: str) -> ToolDoubles | None:
 
 
 async def double_of(name: str, args: JsonObject, state: dict[str, JsonValue]) -> Outcome | None:
-    """What the case has the tool answer; None where it is to be called. Raises NoDoubleError, which ends the trial."""
+    """The tool's answer of the case; None where the tool is to be called.
+
+    Raises NoDoubleError, which ends the trial.
+    """
     doubles = CURRENT_DOUBLES.get()
     return await doubles.answer(name, args, state) if doubles else None
 
@@ -141,7 +145,7 @@ async def double_of(name: str, args: JsonObject, state: dict[str, JsonValue]) ->
 async def doubled(
     name: str, args: JsonObject, state: dict[str, JsonValue], call: Callable[[], Awaitable[Outcome]]
 ) -> Outcome:
-    """What the case has the tool answer, or the recording of the run, or what `call` gives.
+    """The tool's answer of the case or of the run's recording, otherwise the result of `call`.
 
     Raises NoDoubleError, and ModelError for a call that a replay lacks.
     """
@@ -153,7 +157,7 @@ async def call_tool(
 ) -> Outcome:
     """Call a tool the way an LlmAgent does, doubles and limit included; for agents that call their tools themselves.
 
-    What the function raises is in the outcome, as a sentence that a model can read.
+    An exception of the function is in the outcome, as a sentence that a model can read.
     """
     state = {} if state is None else state
     tool = tool_of(function)

@@ -1,6 +1,6 @@
-"""What a tool gives in a framework that calls it by itself: the double of its case, else its own result, in time.
+"""The result of a tool in a framework that calls it by itself: the double of its case, or its own result, in time.
 
-The turn sets up what is to be known of it; the wrapper around each tool, made once, asks for it.
+The turn sets up the context; the wrapper around each tool, made once, asks for it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from evaldesk.model import Event, JsonObject, JsonValue, Session
 
 @dataclass(slots=True)
 class ToolCalls:
-    """The calls of one turn; `failure` is kept, since frameworks tell a model what is raised in a tool."""
+    """The calls of one turn; `failure` is kept, since frameworks show a model the exceptions of a tool."""
 
     tell: Tell
     failure: NoDoubleError | None = None
@@ -44,7 +44,7 @@ def watched(session: Session, tell: Tell) -> ToolCalls:
 async def tool_result(
     name: str, args: JsonObject, state: dict[str, JsonValue], call: Callable[[], Awaitable[Any]]
 ) -> Any:
-    """What the call gives. Raises ToolFailedError with what the model is to read, and NoDoubleError."""
+    """The result of the call. Raises ToolFailedError with the text for the model, and NoDoubleError."""
     calls = _CURRENT.get()
     try:
         outcome = await double_of(name, args, state)

@@ -26,7 +26,7 @@ STATE = "state"  # the parameter that receives the session state and that no mod
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What a tool gave, or a sentence that the model can read and the trace of what it raised.
+    """The result of a tool, or a sentence that the model can read and the trace of the exception.
 
     `note` and `source` say where the outcome comes from when the tool itself was not called.
     """
@@ -64,7 +64,7 @@ class Tool:
         }
 
     async def run(self, args: JsonObject, state: dict[str, JsonValue], timeout_s: float | None = None) -> Outcome:
-        """Call the function; whatever it raises becomes an outcome that the model can read.
+        """Call the function; an exception becomes an outcome that the model can read.
 
         A function that is not finished within `timeout_s` is one, too; a synchronous one goes on in its thread.
         """
@@ -117,7 +117,7 @@ class ArgumentError(Exception):
 
 
 def tool_of(function: Callable[..., Any]) -> Tool:
-    """The tool around a function. Raises UsageError for what has no name or signature."""
+    """The tool around a function. Raises UsageError for an object without name or signature."""
     name = getattr(function, "__name__", None)
     if not (callable(function) and isinstance(name, str)) or inspect.isclass(function):
         raise UsageError(f"a tool must be a function, got {function!r}")
@@ -199,7 +199,7 @@ _PARAMETER = re.compile(r"^\s+\*{0,2}(\w+)\s*(?:\([^)]*\))?:\s*(.*)$")
 
 
 def read_docstring(text: str | None) -> tuple[str, dict[str, str]]:
-    """What stands before the first section, and the description of each parameter of the section `Args:`."""
+    """The text before the first section, and the description of each parameter of the section `Args:`."""
     if not text:
         return "", {}
     before, *sections = _SECTION.split(cleandoc(text))

@@ -9,13 +9,13 @@ from evaldesk.llm.recording import CURRENT_RECORDER
 from evaldesk.model import JsonObject, JsonValue
 from evaldesk.wire import plain
 
-RECORDING = "recording"  # who says in a transcript that an answer comes from it
+RECORDING = "recording"  # the mark in a transcript of an answer that comes from it
 
 
 async def recorded(
     name: str, args: JsonObject, state: dict[str, JsonValue], call: Callable[[], Awaitable[Outcome]]
 ) -> Outcome:
-    """What the recording has the tool answer, with the state it left behind; else what `call` gives.
+    """The tool's recorded answer, with the state it left behind; otherwise the result of `call`.
 
     Raises ModelError in a replay that lacks it.
     """

@@ -26,7 +26,7 @@ class ToolLateError(ToolFailedError):
 
 
 async def in_time(name: str, call: Callable[[], Awaitable[T]]) -> T:
-    """What `call` of the tool gives. Raises ToolLateError when it takes longer than the limit of the turn."""
+    """The result of `call` of the tool. Raises ToolLateError when it takes longer than the limit of the turn."""
     limit = TOOL_LIMIT.get()
     bound = asyncio.timeout(limit)
     try:

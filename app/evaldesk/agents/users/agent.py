@@ -1,4 +1,4 @@
-"""The simulated user of a watched chat, as an agent: each turn of it is what the user says next.
+"""The simulated user of a watched chat, as an agent: each of its turns is the next message of the user.
 
 Its session holds the turns of the chat so far; the message it is sent says nothing.
 """
@@ -25,7 +25,7 @@ _MEMORY = "simulated_user"
 
 
 class Table(msgspec.Struct, frozen=True):
-    """Who plays what: the scenario, the run's user, and the agent whose module may offer one."""
+    """The roles of a watched chat: the scenario, the run's user, and the agent whose module may offer one."""
 
     scenario: dict[str, Any]
     config: UserConfig
@@ -46,7 +46,7 @@ def adapt(found: object, ref: AgentRef) -> Agent | None:
 
 @dataclass(frozen=True, slots=True)
 class UserAgent:
-    """Says what the user says next, or why there is nothing more to say."""
+    """Gives the user's next message, or the reason why there is none."""
 
     table: Table
 
@@ -56,7 +56,7 @@ class UserAgent:
         return AgentDescription("simulated user", "simulated_user", model=model or None)
 
     async def reply(self, session: Session, message: str) -> AsyncIterator[Event]:
-        """One message of the user. Raises UsageError when nobody can play it, and ModelError."""
+        """One message of the user. Raises ModelError, and UsageError when no user can play it."""
         user = session.memory.setdefault(_MEMORY, self._user())
         said = await user.next(session)  # type: ignore[attr-defined]
         for event in said.events:

@@ -1,4 +1,4 @@
-"""A user who is played by a model, from an ADK conversation scenario or tau-bench's instructions."""
+"""A user that a model plays, from an ADK conversation scenario or tau-bench's instructions."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ class ModelUser:
         return await complete(call, patience=PATIENT.with_retries(options.n_retries))
 
     def _messages(self, session: Session) -> list[JsonObject]:
-        """The conversation from the user's side: what the agent said is said to this model."""
+        """The conversation from the user's side: the agent's messages are the input of this model."""
         messages: list[JsonObject] = [{"role": "system", "content": self.instructions}]
         messages.append({"role": "user", "content": GREETING})
         for turn in session.turns:
@@ -104,7 +104,7 @@ class ModelUser:
         return messages
 
     def _read(self, said: str) -> tuple[str, UserStop | None]:
-        """The text without stop signals, and what the first of them means."""
+        """The text without stop signals, and the meaning of the first of them."""
         stops: dict[str, UserStop] = {self.config.stop_signal: "user_satisfied", **STOPS}
         pattern = re.compile("|".join(re.escape(signal) for signal in stops), re.IGNORECASE)
         found = pattern.search(said)
@@ -115,7 +115,7 @@ class ModelUser:
 
 
 def instructions_of(scenario: Mapping[str, JsonValue], config: UserConfig) -> str:
-    """What the user's model is told; it begins in the middle where the scenario has a starting prompt."""
+    """The input of the user's model; it begins in the middle where the scenario has a starting prompt."""
     has_begun = bool(str(scenario.get("starting_prompt") or "").strip())
     values = {
         "conversation_plan": str(scenario.get("conversation_plan") or scenario.get("instructions") or ""),

@@ -1,4 +1,4 @@
-"""Users: who says the next thing to the agent, and why there is no next thing.
+"""Users: the source of the next message to the agent, and the reason why there is none.
 
 A case with turns has a scripted user. A case with a scenario is played by a function that the agent's module offers,
 or by a model. The agent sees none of it.
@@ -24,9 +24,9 @@ N_TRIES = 2  # an empty answer is asked for once more
 
 @dataclass(frozen=True, slots=True)
 class Said:
-    """What a user says next; without a text the conversation is over, for the reason of `stop` where there is one.
+    """The next message of a user; without a text the conversation is over, for the reason of `stop` where there is one.
 
-    `events` are what it took: the calls of the user's own model, and remarks on them.
+    `events` are its cost and remarks: the calls of the user's own model.
     """
 
     text: str | None = None
@@ -36,15 +36,15 @@ class Said:
 
 
 class User(Protocol):
-    """Somebody who talks to the agent."""
+    """A user that talks to the agent."""
 
     async def next(self, session: Session) -> Said:
-        """What to say after the turns of `session`. May raise: that is the user's failure, not the agent's."""
+        """The message after the turns of `session`. May raise: that is the user's failure, not the agent's."""
 
 
 @dataclass(slots=True)
 class ScriptedUser:
-    """Says the turns of a case, one after the other, whatever the agent answers."""
+    """Says the turns of a case, one after the other, independent of the agent's answers."""
 
     turns: Sequence[Turn]
 
@@ -56,14 +56,14 @@ class ScriptedUser:
 
 @dataclass(slots=True)
 class CappedUser:
-    """A user who begins with the scenario's first prompt, and is stopped after so many messages."""
+    """A user that begins with the scenario's first prompt and stops after a number of messages."""
 
     user: User
     starting_prompt: str
     max_turns: int | None
 
     async def next(self, session: Session) -> Said:
-        """The starting prompt, then what the user says, until the cap."""
+        """The starting prompt, then the user's messages, until the cap."""
         n_said = len(session.turns)
         if n_said == 0 and self.starting_prompt.strip():
             return Said(self.starting_prompt)
@@ -75,7 +75,7 @@ class CappedUser:
 
 @dataclass(frozen=True, slots=True)
 class UserState(Mapping[str, Any]):
-    """What a `user_response_fn` is shown; its items are attributes as well.
+    """The argument of a `user_response_fn`; its items are attributes as well.
 
     `history` are the chat messages so far, `state` the session state, `last_message` the agent's last answer, `n_turns`
     how often the user spoke, and `scenario` the case's own.
@@ -107,7 +107,7 @@ class FunctionUser:
     scenario: Mapping[str, JsonValue]
 
     async def next(self, session: Session) -> Said:
-        """What the function returns. Raises UsageError for what is neither text nor None."""
+        """The function's result. Raises UsageError for a value that is neither text nor None."""
         state = UserState(
             history=[dict(message) for message in chat_messages(session.turns)],
             state=deepcopy(session.state),
@@ -135,7 +135,7 @@ class FunctionUser:
 
 
 def user_of(case: Case, target: str, config: UserConfig, default_model: str = "") -> User:
-    """The user who plays `case`. Raises UsageError when nobody can.
+    """The user that plays `case`. Raises UsageError when there is none.
 
     `target` is the agent's: its module may offer `user_response_fn`, or several in a mapping `simulated_users`, from
     which the scenario's `user` names one.

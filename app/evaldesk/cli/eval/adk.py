@@ -65,7 +65,7 @@ def read_evalset_file(path: Path) -> EvalSet:
 
 
 def _chosen(words: Sequence[str], folder: Path | None) -> dict[Path, tuple[str, ...] | None]:
-    """The files with their cases, None for all; a file that is named twice runs what either asks for."""
+    """The files with their cases, None for all; a file that is named twice runs the cases of both."""
     chosen: dict[Path, tuple[str, ...] | None] = {}
     for word in words:
         path, names = paths.selected_cases(word, folder)

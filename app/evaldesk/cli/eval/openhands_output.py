@@ -95,9 +95,9 @@ class InstanceOutput:
 
 
 def instance_row(case: Case, result: TrialResult, metadata: dict[str, Any]) -> str:
-    """The line of a trial: what the benchmark returned, as it was, with what it left out added at its end.
+    """The line of a trial: the benchmark's result, unchanged, with the missing keys added at its end.
 
-    What `teardown` returned is added to its test result. Without a row of the benchmark, one is made of the trial.
+    The result of `teardown` is added to its test result. Without a row of the benchmark, one is made of the trial.
     """
     run = RecordedRun(str(metadata["dataset"]), AGENT_CLASS, (case,), (result,))
     made = {**row_of(run, replace(result, case_index=0)), "metadata": metadata, "instance": dict(case.extra)}
@@ -113,7 +113,7 @@ def instance_row(case: Case, result: TrialResult, metadata: dict[str, Any]) -> s
 
 
 def metadata_of(request: EvalRequest, dataset: str, max_iterations: int) -> dict[str, Any]:
-    """What OpenHands calls EvalMetadata; the key of the model is masked. Raises UsageError for an unknown profile."""
+    """The EvalMetadata of OpenHands; the key of the model is masked. Raises UsageError for an unknown profile."""
     return {
         "agent_class": AGENT_CLASS,
         "llm_config": _llm_config(request),
@@ -184,7 +184,7 @@ def _kept_rows(path: Path) -> list[dict[str, Any]]:
 
 
 def _write_metadata(path: Path, metadata: dict[str, Any]) -> None:
-    """An earlier start keeps what it said; later ones are added to its `evaldesk.sessions`."""
+    """An earlier start keeps its contents; later ones are added to its `evaldesk.sessions`."""
     now = {"start_time": metadata["start_time"], "git_commit": metadata["git_commit"]}
     try:
         first = json.loads(path.read_text("utf-8"))

@@ -33,7 +33,7 @@ SECTIONS: dict[str, str] = {}
 def metrics_and_criteria(
     ctx: click.Context, param: click.Parameter, values: Sequence[str]
 ) -> tuple[tuple[str, object], ...]:
-    """A metric and what a criteria file says of it: `response_match_score=0.8`, `tool_used={"threshold": 1, ...}`."""
+    """A metric and its value in a criteria file: `response_match_score=0.8`, `tool_used={"threshold": 1, ...}`."""
     found = tuple(_metric_and_criterion(value) for value in values)
     names = [metric for metric, _ in found]
     twice = next((name for name in names if names.count(name) > 1), None)
@@ -125,7 +125,7 @@ def how_options(command: Command) -> Command:
 
 
 def run_options(command: Command) -> Command:
-    """What to judge by, and where."""
+    """The criteria, and their files."""
     return _apply(
         RUN,
         command,
@@ -148,7 +148,7 @@ def run_options(command: Command) -> Command:
 
 
 def gate_options(command: Command) -> Command:
-    """What the run must reach."""
+    """The goals of the run."""
     return _apply(
         "Gates",
         command,
@@ -184,7 +184,7 @@ def gate_options(command: Command) -> Command:
 
 
 def output_options(command: Command) -> Command:
-    """What is printed, and where results go."""
+    """The printed output, and the files of the results."""
     return _apply(
         "Results",
         command,
@@ -235,7 +235,7 @@ DONE_OTHERWISE = {
     "--log-samples": "leave it out, every conversation is kept; `evaldesk run export RUN` gives them out",
     "--baseline-api-key": "leave it out, both models are asked with the key of --api-key-env",
 }
-"""Options of Osmosis that have no place here, and what to do instead."""
+"""Options of Osmosis that have no place here, with the alternative."""
 
 
 def _done_otherwise(name: str, words: str) -> Callable[[Command], Command]:

@@ -1,4 +1,4 @@
-"""Results in the schema of `osmosis eval -o`, with what is ours under the key `evaldesk`. (reference/osmosis.md 5.5)"""
+"""Results in the schema of `osmosis eval -o`; our own values are under `evaldesk`. (reference/osmosis.md 5.5)"""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def _add_baseline(whole: dict[str, Any], baseline: dict[str, Any]) -> None:
 
 
 def _ours(store: Store, played: Sequence[Played], conclusion: Conclusion) -> dict[str, Any]:
-    """What Osmosis has no word for: verdicts, errors of functions, doubt, gates, the paired difference, the data."""
+    """Values without a place in Osmosis: verdicts, errors of functions, doubt, gates, the paired difference."""
     first = played[0]
     numbers = run_numbers(store, first.run)
     interval = numbers.interval

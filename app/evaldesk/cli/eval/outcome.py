@@ -1,4 +1,4 @@
-"""The end of `evaldesk eval`: what is printed, what the run concludes, what is written, and the exit code."""
+"""The end of `evaldesk eval`: the printed output, the conclusion, the files, and the exit code."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def nothing_more(store: Store, played: Sequence[Played]) -> None:
 
 
 def play_and_judge(request: EvalRequest, jobs: Sequence[Job], *, show_more: ShowMore = nothing_more) -> int:
-    """Play, show, judge, write; gives the exit code. What can be refused is refused before anything is played."""
+    """Play, show, judge, write; gives the exit code. Refusals come before the first trial."""
     gates = request.gates
     check_outputs(request)
     desk = Desk.open(request.settings())
@@ -98,7 +98,7 @@ def end(
     baseline: Baseline | None,
     show_more: ShowMore,
 ) -> int:
-    """Conclude, write the files that were asked for, and show what was played as long as somebody reads."""
+    """Conclude, write the requested files, and show the trials until the reader leaves."""
     own = [each for each in played if not each.job.is_baseline]
     cases = played_cases(desk.store.runs, [each.run for each in own]) if baseline else ()
     change = compare_cases(baseline.name, baseline.cases, cases) if baseline else None
@@ -189,7 +189,7 @@ MOST_NAMED = 10
 
 
 async def check_jobs(desk: Desk, jobs: Sequence[Job], *, is_json: bool, is_cost_limited: bool) -> int:
-    """Say what each job comes to; gives the exit code. Raises AgentError, UsageError."""
+    """Print the outcome of each job; gives the exit code. Raises AgentError, UsageError."""
     found = [plan_facts(await plan_job(desk, job, is_cost_limited=is_cost_limited)) for job in jobs]
     if is_json:
         click.echo(json.dumps({"runs": found}, indent=2, ensure_ascii=False))

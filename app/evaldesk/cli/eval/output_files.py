@@ -94,7 +94,7 @@ def write_outputs(
 
 
 def show_annotations(store: Store, played: Sequence[Played], conclusion: Conclusion, *, is_json: bool) -> None:
-    """Print the workflow commands that mark what did not pass."""
+    """Print the workflow commands that mark the trials that did not pass."""
     for line in (*conclusion_annotations(conclusion), *_annotations(store, played, conclusion)):
         click.echo(line, err=is_json)
 
@@ -229,7 +229,7 @@ def is_folder(name: str) -> bool:
 
 
 def folder_results(store: Store, request: EvalRequest, played: Sequence[Played], folder: str) -> tuple[Path, bytes]:
-    """The file of the runs, and what it holds: every trial of every model in one flat list, and what they come to."""
+    """The file of the runs and its contents: every trial of every model in one flat list, and the totals."""
     first = played[0]
     config = _config(request, first)
     digest = hashlib.sha256(json.dumps(config, sort_keys=True).encode()).hexdigest()

@@ -1,4 +1,4 @@
-"""Plays runs for a command: one after the other, with progress, until they end or somebody presses Ctrl-C."""
+"""Plays runs for a command: one after the other, with progress, until they end or a person presses Ctrl-C."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Played:
 
 
 class Interruption:
-    """What Ctrl-C does: the first ends the run when what is in flight has ended, the second ends it at once.
+    """The effect of Ctrl-C: the first ends the run after the trials in flight, the second ends it at once.
 
     The third ends this process, should the second wait for something such as a full disk.
     """
@@ -59,7 +59,7 @@ class Interruption:
                 self._task.cancel()
             return
         if self.n > 2:
-            os._exit(EXIT_INTERRUPTED)  # what is finished is stored, and workers end with their parent
+            os._exit(EXIT_INTERRUPTED)  # finished trials are stored, and workers end with their parent
         self._say("Finishing what is in flight; press Ctrl-C again to stop at once" if self.n == 1 else "Stopping")
         stop = asyncio.create_task(self._runs.stop(self.run_id, cancel=self.n > 1))
         self._stops.add(stop)
@@ -96,7 +96,7 @@ async def play_jobs(
 
 
 async def plan_job(desk: Desk, job: Job, *, is_cost_limited: bool = False) -> RunPlan:
-    """The run of a job, with the agent asked what it is. Raises AgentError, UsageError."""
+    """The run of a job, with the agent's description. Raises AgentError, UsageError."""
     description = await desk.host.describe(job.agent)
     path = job.path.resolve()
     known = next((file.id for file in await asyncio.to_thread(desk.evalsets.list) if file.path == path), "")

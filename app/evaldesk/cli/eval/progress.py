@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from rich.progress import Progress
 
 Show: TypeAlias = Callable[[RunSummary, str], None]
-"""Is told of a moment of a run, and of what its trials wait for."""
+"""Receives each moment of a run, and the pauses of its trials."""
 
 LOG_EVERY_S = 10.0
 
@@ -35,7 +35,7 @@ class ProgressLog:
         self._paused: float | None = None
 
     def __call__(self, summary: RunSummary, pause: str = "") -> None:
-        """Tell of a moment of the run, and of what its trials wait for."""
+        """Show a moment of the run, and the pauses of its trials."""
         now = self._clock()
         if self._n_before is None:
             self._n_before, self._began = summary.n_done, now
@@ -71,7 +71,7 @@ class ProgressBar:
         self._shown.stop()
 
     def __call__(self, summary: RunSummary, pause: str = "") -> None:
-        """Tell of a moment of the run, and of what its trials wait for."""
+        """Show a moment of the run, and the pauses of its trials."""
         now = self._clock()
         if self._n_before is None:
             self._n_before, self._began = summary.n_done, now
@@ -105,7 +105,7 @@ def shown_progress(*, is_quiet: bool) -> AbstractContextManager[Show]:
 
 
 def progress_words(summary: RunSummary, left_s: float | None, pause: str = "") -> str:
-    """`12 of 100 done, 10 passed, 1 errored, 3,400 tokens, $0.012, about 2 min left`, then what is waited for."""
+    """`12 of 100 done, 10 passed, 1 errored, 3,400 tokens, $0.012, about 2 min left`, then the reason of a pause."""
     counts = summary.counts
     said = [f"{counts.done:,} of {counts.planned:,} done", f"{counts.passed:,} passed"]
     others = (("errored", counts.errored), ("unscored", counts.unscored))

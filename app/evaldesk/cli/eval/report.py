@@ -1,4 +1,4 @@
-"""What `evaldesk eval` prints: every case, what went wrong first, and the answer."""
+"""The printed output of `evaldesk eval`: every case, its first problem, and the outcome."""
 
 from __future__ import annotations
 

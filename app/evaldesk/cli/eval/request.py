@@ -1,4 +1,4 @@
-"""What `evaldesk eval` was asked: its options as one value, and the runs that they come to."""
+"""The request of `evaldesk eval`: its options as one value, and the runs that result."""
 
 from __future__ import annotations
 
@@ -121,17 +121,17 @@ class EvalRequest:
         return RunOptions(case_ids=case_ids, criteria=criteria or None, gates=self.gates, **self.asked)
 
     def value(self, name: str) -> Any:
-        """What was asked for under a name of the table, or its default."""
+        """The value of an option of the table, or its default."""
         return self.asked.get(name, BY_NAME[name].default)
 
 
 def _baseline_name(given: str | None) -> str:
-    """What the run is compared with, as it is said."""
+    """The name of the run or file that this run is compared with."""
     return f"run {given}" if given and given.isdecimal() else Path(given or "").name
 
 
 def _nothing(store: Store, run: RunSummary) -> None:
-    """Nobody else wants to know."""
+    """No listener."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""Runs and gates as JSON: what `evaldesk eval --json` prints, and what a later `--baseline` reads."""
+"""Runs and gates as JSON: the output of `evaldesk eval --json`, and the input of a later `--baseline`."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def counts_object(counts: Counts) -> dict[str, int]:
 
 
 def _baseline_object(change: RunChange) -> dict[str, Any]:
-    """What became of each case since the baseline."""
+    """The change of each case since the baseline."""
     return {
         "name": change.name,
         "sentence": change_sentence(change),
@@ -138,7 +138,10 @@ def _run_object(store: Store, run: RunSummary, played: Sequence[PlayedCase]) -> 
 
 
 def metric_objects(store: Store, run: RunSummary) -> list[dict[str, Any]]:
-    """What each metric says over the `n` trials it scored; only `mean_unscored_as_0` counts the others, as Osmosis."""
+    """The numbers of each metric over its `n` scored trials.
+
+    Only `mean_unscored_as_0` counts the others, as Osmosis.
+    """
     return [
         {
             "metric": row.metric,
@@ -175,7 +178,7 @@ _OF_PATH = re.compile(r"-[0-9a-f]{8}$")
 
 
 def read_baseline(store: Store, given: str) -> Baseline:
-    """The cases of an earlier run. Raises UsageError saying what was found."""
+    """The cases of an earlier run. Raises UsageError for another content."""
     path = Path(given)
     if path.is_file():
         return _of_file(path)
@@ -189,7 +192,7 @@ def read_baseline(store: Store, given: str) -> Baseline:
 
 
 def case_object(case: PlayedCase) -> dict[str, Any]:
-    """What a later baseline needs to know of a case; `_played_case` reads it."""
+    """The facts of a case that a later baseline needs; `_played_case` reads them."""
     return {
         "evalset": case.key.evalset,
         "case_id": case.key.case_id,

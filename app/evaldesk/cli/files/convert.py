@@ -65,7 +65,7 @@ def _format_of(target: str, imported: Imported) -> str:
 
 
 def _chosen(imported: Imported, name: str) -> EvalSet | RecordedRun:
-    """What of the file is written: a run where the format holds runs only, else the eval set."""
+    """The part of the file that is written: a run where the format holds runs only, else the eval set."""
     from evaldesk.formats.files import names_for
 
     if imported.evalset and name in names_for("evalset"):

@@ -1,4 +1,4 @@
-"""What the commands that read and write files of other tools share."""
+"""The functions shared by the commands that read and write files of other tools."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ MAX_FILE = 512 * 1024 * 1024
 
 
 RUN_FILES = ("output.jsonl", "metadata.json")
-"""What the folder of a run of OpenHands holds, the trials first."""
+"""The contents of the folder of an OpenHands run, the trials first."""
 
 
 def read_path(path: Path, format_name: str | None = None, outcome: str = "") -> Imported:
-    """What the file at `path` holds, or the folder of a run of OpenHands; `outcome` is the key by which trials passed.
+    """The contents of the file at `path`, or of an OpenHands run's folder; `outcome` is the key of the verdict.
 
     Raises FormatError, and UsageError when it cannot be read.
     """
@@ -62,7 +62,7 @@ def open_home(workspace: str | None) -> Settings:
 
 
 def show_words(imported: Imported, *, indent: str = "  ") -> None:
-    """What was understood, what was kept, what was refused."""
+    """The parts that were understood, kept as they are, and refused."""
     for sentence in imported.understood:
         click.echo(indent + visible(sentence))
     for sentence in imported.kept:
@@ -77,7 +77,7 @@ def report(error: EvaldeskError) -> None:
 
 
 def visible(text: str) -> str:
-    """Text of a file without what would steer the terminal."""
+    """Text of a file without terminal control characters."""
     from evaldesk.wording.printable import printable
 
     return printable(text).replace("\n", "�").replace("\t", "�")

@@ -1,4 +1,4 @@
-"""`evaldesk validate`: what a file is, what is understood of it, and what is wrong with it."""
+"""`evaldesk validate`: the format of a file, its contents, and its faults."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def _examined(path: Path, format_name: str | None, *, is_json: bool) -> dict[str
 
 
 def _examined_criteria(path: Path, *, is_json: bool) -> dict[str, Any]:
-    """A criteria file: what a trial needs in order to pass. Raises FormatError with line and path."""
+    """A criteria file: the conditions of a passed trial. Raises FormatError with line and path."""
     from evaldesk.desk.criteria.criteria import read_criteria, read_user
     from evaldesk.wording.metrics import needs_words
 
@@ -80,7 +80,7 @@ def _examined_criteria(path: Path, *, is_json: bool) -> dict[str, Any]:
 
 
 def _examined_toml(path: Path, *, is_json: bool) -> dict[str, Any]:
-    """The settings of a workspace, or a run file. Raises UsageError that says what is wrong, or what is read."""
+    """The settings of a workspace, or a run file. Raises UsageError with the fault."""
     from evaldesk.desk.runs.file import is_run_file, read_run_file
     from evaldesk.settings import CONFIG_NAME
 
@@ -116,7 +116,7 @@ def _settings_sentences(path: Path) -> list[str]:
 
 
 def _found(path: Path, name: str, title: str, understood: list[str], *, is_json: bool) -> dict[str, Any]:
-    """What a file is that holds no cases, said and as JSON."""
+    """The kind of a file without cases, in words and as JSON."""
     if not is_json:
         click.echo(f"{visible(str(path))}: {title}")
         for sentence in understood:

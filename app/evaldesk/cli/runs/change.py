@@ -1,4 +1,4 @@
-"""`evaldesk run stop, resume, retry, rescore, rm`: what changes a run that is stored."""
+"""`evaldesk run stop, resume, retry, rescore, rm`: changes of a stored run."""
 
 from __future__ import annotations
 

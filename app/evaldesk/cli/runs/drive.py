@@ -1,4 +1,4 @@
-"""`evaldesk run drive`: the process that plays one submitted run where no desk is open. Nobody types it."""
+"""`evaldesk run drive`: the process that plays one submitted run where no desk is open. No person types it."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ async def _drive(settings: Settings, run_id: int) -> None:
     desk = Desk.open(settings)
     desk.poll_requests()
     try:
-        with suppress(ConflictError):  # somebody else plays it: all is well
+        with suppress(ConflictError):  # another process plays it: no error
             await desk.runs.resume(run_id)
             async for _ in desk.runs.watch(run_id):
                 pass

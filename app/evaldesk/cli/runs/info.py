@@ -94,7 +94,7 @@ def _lines(store: Store, run: RunSummary) -> list[tuple[str, str]]:
 
 
 def _metric_words(row: MetricRow, run: RunSummary) -> str:
-    """The mean of what was scored; beside it the one of Osmosis' results.json, where trials were not scored."""
+    """The mean of the scored trials; beside it the one of Osmosis' results.json, where trials were not scored."""
     interval = metric_interval(row)
     beside = f" ({number_words(interval.low)}–{number_words(interval.high)})" if interval else ""
     words = f"mean {row.mean:.3f}{beside}, std {row.std_population:.3f}, min {row.low:.3f}, max {row.high:.3f}"

@@ -84,7 +84,7 @@ def run_item(run: RunSummary, outcome: Outcome | None) -> dict[str, Any]:
 
 
 def show_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """Columns as wide as what is in them, two spaces apart."""
+    """Columns as wide as their contents, two spaces apart."""
     clean = [[printable(cell).replace("\n", " ")[:60] for cell in row] for row in rows]
     widths = [max(len(cell) for cell in column) for column in zip(columns, *clean, strict=True)]
     for row, is_head in [(columns, True), *((row, False) for row in clean)]:

@@ -1,4 +1,4 @@
-"""What the commands of `evaldesk run` share: the workspace they work on, and the run a person names."""
+"""The functions shared by the commands of `evaldesk run`: the workspace, and the run that a person names."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def _unknown_run(name: str, known: Sequence[str]) -> NotFoundError:
 
 
 def run_name(run: RunSummary) -> str:
-    """What the run is called: the first line of its note, else its number."""
+    """The name of the run: the first line of its note, else its number."""
     lines = run.note.strip().splitlines()
     return lines[0][:96] if lines else str(run.id)
 

@@ -1,4 +1,4 @@
-"""A chat session as a case: which turns are proposed, under which name, and what is asserted of them."""
+"""A chat session as a case: the proposed turns, the proposed name, and the assertions."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class RecordedTurn:
 
 @dataclass(frozen=True, slots=True)
 class Recording:
-    """What is proposed when a session is added to an eval set. `final_state` has only the keys that changed."""
+    """The proposal for adding a session to an eval set. `final_state` has only the keys that changed."""
 
     case_id: str
     app_name: str
@@ -58,7 +58,7 @@ class Recording:
 def record_session(
     session: StoredSession, *, app_name: str, user_id: str = "user", taken: Collection[str] = ()
 ) -> Recording:
-    """What `session` proposes for an eval set whose case ids are `taken`."""
+    """The proposal of `session` for an eval set whose case ids are `taken`."""
     turns = tuple(_recorded(record) for record in session.turns)
     kept = [record for record, turn in zip(session.turns, turns, strict=True) if not turn.why_left_out]
     final_state = kept[-1].state_after if kept else session.initial_state
@@ -84,11 +84,11 @@ def changed_keys(before: JsonObject, after: JsonObject) -> JsonObject:
 
 
 def _recorded(record: TurnRecord) -> RecordedTurn:
-    # A call's id is new each time: it says nothing about what to expect.
+    # A call's id is new each time: it is no part of an expectation.
     calls = tuple(ToolCall(call.name, call.args) for call in record.tool_calls)
     reason = LEFT_OUT.get(record.stop_reason, "") or (LEFT_OUT["error"] if record.error else "")
     if reason:
-        # Of a turn that broke off, what did not happen says nothing.
+        # The missing events of an interrupted turn are no expectation.
         return RecordedTurn(Turn(record.query, Expected(tool_calls=calls or None)), reason)
     expected = Expected(tool_calls=calls, intermediate=record.intermediate, reference=record.answer or None)
     return RecordedTurn(Turn(record.query, expected))

@@ -53,7 +53,7 @@ class RunningTurn:
         self._tell()
 
     def finish(self, record: TurnRecord) -> None:
-        """End with what was stored."""
+        """End with the stored record."""
         self.record = record
         self._tell()
 
@@ -71,7 +71,10 @@ class RunningTurn:
                 return
 
     async def follow(self) -> AsyncIterator[Event | TurnRecord]:
-        """The events so far, then those to come, then the record. Raises what kept the turn from being stored."""
+        """The events so far, then those to come, then the record.
+
+        Raises the error that kept the turn from being stored.
+        """
         n_seen = 0
         while True:
             for event in self.events[n_seen:]:
@@ -87,7 +90,7 @@ class RunningTurn:
             await self.news(n_seen)
 
     def broken_off(self, error: ErrorRecord | None) -> TurnRecord:
-        """A record of what was seen, for a turn whose player gave none; without an `error` it was stopped."""
+        """A record of the events so far, for a turn whose player gave none; without an `error` it was stopped."""
         reason: StopReason = "error" if error else "cancelled"
         return broken_turn(self.message, self.events, self.state, reason, error, self.elapsed_ms)
 

@@ -25,7 +25,7 @@ STOP_S = 5.0
 
 
 class TurnPlayer(Protocol):
-    """What a session desk needs of a worker."""
+    """The part of a worker that a session desk uses."""
 
     def play_turn(self, spec: TurnSpec) -> AsyncIterator[Event | TurnRecord]:
         """The events of the turn as they happen, then its record."""
@@ -74,7 +74,7 @@ class SessionDesk:
         self._store.sessions.restore(session_id)
 
     def set_state(self, session_id: str, state_text: str) -> None:
-        """What the next turn starts from. Raises FormatError, and ConflictError while a turn runs."""
+        """The initial state of the next turn. Raises FormatError, and ConflictError while a turn runs."""
         state = parse_state(state_text)
         self._refuse_while_running(session_id)
         self._store.sessions.set_state(session_id, state)
@@ -86,7 +86,7 @@ class SessionDesk:
     async def start_turn(
         self, session_id: str, message: str, model: str | None = None, *, asked_by: AskedBy = "person"
     ) -> RunningTurn:
-        """Begin to play a turn; it goes on when nobody follows it.
+        """Start a turn; it goes on when its listener leaves.
 
         `model` is one of the settings' models, or None for the agent's own. Raises NotFoundError for the session or
         its agent, UsageError for the message or model, ConflictError while another turn of the session runs.
@@ -133,7 +133,7 @@ class SessionDesk:
             record = replace(await self._record(turn, spec), asked_by=turn.asked_by)
             title = propose_title(turn.message)
             await asyncio.to_thread(self._store.sessions.append_turn, turn.session_id, record, title=title)
-        except Exception as error:  # whoever follows the turn is told; the session goes on
+        except Exception as error:  # the listeners of the turn get the error; the session goes on
             turn.fail(error)
         else:
             turn.finish(record)
@@ -142,7 +142,7 @@ class SessionDesk:
             self._tasks.pop(turn.session_id, None)
 
     async def _record(self, turn: RunningTurn, spec: TurnSpec) -> TurnRecord:
-        """Play the turn to its end; whatever the player does, there is a record of it."""
+        """Play the turn to its end; there is always a record of it."""
         record = None
         scrubbed = value_scrubber(self._environment)
         try:
@@ -153,7 +153,7 @@ class SessionDesk:
                     turn.add(scrubbed(item))
         except asyncio.CancelledError:
             return turn.broken_off(None)
-        except Exception as error:  # the user's agent is not ours: whatever it does becomes a value
+        except Exception as error:  # the user's agent is not ours: any exception becomes a value
             return turn.broken_off(scrubbed(error_record(error)))
         return record or turn.broken_off(ErrorRecord("worker", "the agent's process ended before the turn did"))
 

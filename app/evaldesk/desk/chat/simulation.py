@@ -100,7 +100,7 @@ class SimulationDesk:
                 return "The conversation ended with a turn that was not answered."
 
     async def _user_turn(self, session_id: str, user: AgentRef) -> TurnRecord:
-        """What the user says after the turns of the session, as the turn of an agent."""
+        """The user's message after the turns of the session, as the turn of an agent."""
         session = await asyncio.to_thread(self._sessions.get, session_id)
         spec = TurnSpec(f"{session_id}~user", user, "next", session.state, session.turns, timeout_s=USER_TIMEOUT_S)
         async for item in self._host.play_turn(spec):

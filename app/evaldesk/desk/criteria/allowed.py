@@ -1,4 +1,4 @@
-"""Criteria made ready for a run: what a browser may choose, where functions are found, who judges."""
+"""Criteria made ready for a run: the choices of a browser, the places of functions, the judges."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ JUDGE, MORE_JUDGES, JUDGE_OPTIONS = "judge_model", "more_judges", "judge_model_o
 def allowed_criteria(
     criteria: Sequence[Criterion], settings: Settings, known: Sequence[Criterion] = ()
 ) -> tuple[Criterion, ...]:
-    """The criteria that a browser named, each checked against what the settings allow.
+    """The criteria that a browser named, each checked against the settings.
 
-    A function is named as in `[metrics]` of `evaldesk.toml`, or as one of `known`, the criteria of a stored run; what
-    it imports is looked up there. A judge is one of the allowed models, or as that run had it. Raises UsageError
-    naming the field.
+    A function is named as in `[metrics]` of `evaldesk.toml`, or as one of `known`, the criteria of a stored run; its
+    imports are looked up there. A judge is one of the allowed models, or as that run had it. Raises UsageError naming
+    the field.
     """
     return tuple(_allowed(each, settings, {found.metric: found for found in known}) for each in criteria)
 

@@ -153,7 +153,7 @@ HISTORY_FOLLOWS = "(it follows as messages)"
 
 
 def user_of(config: JsonObject) -> UserConfig:
-    """The simulated user that the config describes. Raises UsageError for what Evaldesk cannot do, or does not know."""
+    """The simulated user of the config. Raises UsageError for keys that Evaldesk cannot follow or does not know."""
     found: dict[str, Any] = {}
     for key, value in config.items():
         name = snake_case(key)

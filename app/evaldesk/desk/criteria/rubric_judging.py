@@ -62,7 +62,7 @@ async def judge_records(
     clock: Clock,
     on_done: Callable[[JudgedRecord], None] = lambda _: None,
 ) -> list[JudgedRecord]:
-    """Grade each record `number` times by `config`; what goes wrong is an error of that grade. Raises UsageError."""
+    """Grade each record `number` times by `config`; a failure is an error of that grade. Raises UsageError."""
     room = asyncio.Semaphore(N_AT_ONCE)
     for record in records:
         _scale(record, config)

@@ -15,7 +15,7 @@ MAX_RECORDS = 100_000
 
 @dataclass(frozen=True, slots=True)
 class RubricRecord:
-    """One line: what the agent said, and what it is judged beside. `index` counts records from 1.
+    """One line: the agent's answer, and the context it is judged in. `index` counts records from 1.
 
     `low` and `high` are the record's own scale, None where it has none; `row` is the line as it stood.
     """
@@ -69,7 +69,7 @@ def _record(line: bytes, source: str, number: int, index: int) -> RubricRecord:
 
 
 def _answer(row: Mapping[str, Any]) -> tuple[str, str]:
-    """What the agent said last, and the conversation before it."""
+    """The agent's last message, and the conversation before it."""
     given = row.get("solution_str")
     if isinstance(given, str):
         return given, ""

@@ -1,7 +1,7 @@
 """The cases of an eval set: found by an opaque key, and changed one at a time.
 
-Each change is made to the file as it is now. A case that somebody else changed since it was read is refused; another
-case of the same file that changed meanwhile is kept and in nobody's way.
+Each change is made to the file as it is now. A case that changed since it was read is refused; changes of other cases
+of the same file are kept and are no conflict.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ T = TypeVar("T")
 
 
 class CaseFiles(Protocol):
-    """What the cases need of the files of eval sets."""
+    """The part of the eval set files that the cases use."""
 
     def read(self, file_id: str) -> tuple[EvalSet, str]:
         """An eval set and the version of its file."""
@@ -51,7 +51,7 @@ class CaseNameTakenError(ConflictError):
 
 
 class CaseChangedError(ConflictError):
-    """The case is not what it was when it was read."""
+    """The case has changed since it was read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +70,7 @@ class FoundCase:
 
 
 def case_keys(cases: Sequence[Case]) -> list[str]:
-    """A key for each case that fits into an address whatever its id is; the same as long as the id is."""
+    """A key for each case that fits into an address for any id; the same as long as the id is."""
     keys: list[str] = []
     seen: dict[str, int] = {}
     for case in cases:
@@ -94,7 +94,7 @@ def case_version(case: Case) -> str:
 class CaseDesk:
     """The cases of all eval sets of a workspace; `trash` is where deleted ones go.
 
-    Writing to a file of ADK's old form what that form cannot say raises LossError, unless `as_new_form`.
+    Writing contents that ADK's old form cannot hold to such a file raises LossError, unless `as_new_form`.
     """
 
     def __init__(self, files: CaseFiles, evalset: Callable[[str], EvalSet], trash: Path) -> None:
@@ -130,7 +130,7 @@ class CaseDesk:
     ) -> FoundCase:
         """Put `case` in the place of the one with that key.
 
-        `version` is that of the case as it was read; None saves over whatever is there. Raises CaseChangedError,
+        `version` is that of the case as it was read; None saves over any version. Raises CaseChangedError,
         CaseNameTakenError when the new id is another case's, NotFoundError.
         """
 
@@ -234,7 +234,7 @@ class CaseDesk:
         return self._edit(evalset_id, change_and_find, as_new_form)
 
     def _edit(self, evalset_id: str, change: Callable[[EvalSet], tuple[EvalSet, T]], as_new_form: bool = False) -> T:
-        """Make a change to the file as it is now, again when somebody else was quicker."""
+        """Make a change to the file as it is now, again when another writer was quicker."""
         for attempt in range(1, MAX_TRIES + 1):
             evalset, version = self._files.read(evalset_id)
             changed, answer = change(evalset)

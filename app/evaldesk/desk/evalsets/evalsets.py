@@ -81,7 +81,7 @@ class EvalSetDesk:
         return proposed[-1].id if proposed else ""
 
     def file(self, evalset_id: str) -> EvalSetFile:
-        """Where an eval set is and what is known of it. Raises NotFoundError."""
+        """The location of an eval set and its known facts. Raises NotFoundError."""
         return self._files.file(evalset_id)
 
     def read(self, evalset_id: str) -> tuple[EvalSet, str, Path]:

@@ -28,7 +28,7 @@ MEDIA_TYPES = {".json": "application/json", ".jsonl": "application/x-ndjson", ".
 
 @dataclass(frozen=True, slots=True)
 class ExportForm:
-    """A format an eval set can be given out in: what it leaves out, or why it cannot hold this set at all."""
+    """A format for the export of an eval set: the parts that it leaves out, or why it cannot hold this set at all."""
 
     name: str
     title: str
@@ -43,7 +43,7 @@ def export_forms(evalset: EvalSet, own_format: str) -> list[ExportForm]:
 
 
 def export_form(evalset: EvalSet, name: str) -> ExportForm:
-    """What becomes of the eval set in this format."""
+    """The losses of the eval set in this format."""
     if name in FORMATS:
         return ExportForm(name, title_of(name), losses(evalset, name))
     try:
@@ -54,7 +54,7 @@ def export_form(evalset: EvalSet, name: str) -> ExportForm:
 
 
 def run_formats() -> tuple[tuple[str, str], ...]:
-    """The formats a run can be given out in, each with what people call it."""
+    """The formats for the export of a run, each with its common name."""
     return (*((name, title_of(name)) for name in names_for("run")), (CSV, CSV_TITLE), (CRITERIA, CRITERIA_TITLE))
 
 
@@ -95,7 +95,7 @@ def recorded_run(store: Store, run_id: int) -> RecordedRun:
 
 
 def media_type(file_name: str) -> str:
-    """What a browser is told that a file is."""
+    """The media type of a file for a browser."""
     ending = "." + file_name.rpartition(".")[2]
     return MEDIA_TYPES.get(ending, "application/octet-stream")
 

@@ -1,4 +1,4 @@
-"""Names of cases and eval sets: what they may be, and which one to propose."""
+"""Names of cases and eval sets: the rules, and the proposal."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ MAX_AGENT_NAME = 200
 
 @dataclass(frozen=True, slots=True)
 class Staged:
-    """An uploaded file that nobody has said yes to yet; `name` is proposed for its eval set.
+    """An uploaded file that is not confirmed yet; `name` is proposed for its eval set.
 
     `data` are its bytes where it may have to be read again, by another outcome; empty otherwise.
     """
@@ -50,14 +50,14 @@ class Staged:
 
 @dataclass(frozen=True, slots=True)
 class TakenIn:
-    """What became of a file."""
+    """The result of an import."""
 
     evalset_id: str | None
     run_ids: tuple[int, ...]
 
 
 def file_titles() -> list[str]:
-    """What the files are called that can be taken in."""
+    """The names of the files that can be imported."""
     return [title_of(name) for name in (*FORMATS, *EXCHANGE)]
 
 
@@ -72,7 +72,10 @@ class ImportDesk:
         self._lock = Lock()
 
     def stage(self, data: bytes, source: str) -> Staged:
-        """Keep what the file holds until somebody confirms it; of very many the oldest go. Raises FormatError."""
+        """Keep the contents of the file until a person confirms them; of very many the oldest go.
+
+        Raises FormatError.
+        """
         return self._keep(secrets.token_urlsafe(12), data, source, read_upload(data, source))
 
     def stage_parts(self, parts: Sequence[tuple[str, bytes]]) -> Staged:
@@ -164,7 +167,7 @@ COMMAND = (sys.executable, "-P", "-m", "evaldesk.formats.process")
 
 
 def read_upload(data: bytes, source: str, outcome: str = "") -> Imported:
-    """What an uploaded file holds. Raises FormatError, also for one that takes too long or too much."""
+    """The contents of an uploaded file. Raises FormatError, also for one that takes too long or too much."""
     if len(data) <= SMALL and not data.startswith(PACKED):
         return read_file(data, source, outcome=outcome)
     request = to_json(Request(source, outcome)) + b"\n" + data

@@ -1,4 +1,4 @@
-"""What a run may cost: it begins no more trials once the known cost of the finished ones is more."""
+"""The limit of a run's cost: it starts no more trials once the known cost of the finished ones exceeds it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ ROUNDING = 1e-9
 
 
 class Metered:
-    """An executor that adds up what its trials cost in US dollars, and tells `on_end`, the moment each of them ends."""
+    """An executor that adds up its trials' cost in US dollars, and tells `on_end` when each of them ends."""
 
     def __init__(self, executor: Executor, on_end: Callable[[TrialResult], None]) -> None:
         self.spent = 0.0
@@ -27,7 +27,7 @@ class Metered:
 
     @property
     def pauses(self) -> Sequence[Pause]:
-        """What trials wait for, where the executor knows it."""
+        """The pauses of trials, where the executor knows them."""
         return getattr(self._executor, "pauses", ())
 
     async def submit(self, spec: TrialSpec | GradeSpec) -> None:

@@ -66,7 +66,7 @@ class CasePlayer:
         return frozen(RunConfig(self._agent, "", recording=recording), ready, [case])
 
     async def _described(self) -> AgentDescription:
-        """What the agent says of itself; asked once, by a worker of its own."""
+        """The agent's description of itself; asked once, by a worker of its own."""
         if self._description is None:
             host = AgentHost()
             try:

@@ -1,4 +1,4 @@
-"""Drives one run: hands its pending trials to an executor and commits what comes back before anybody sees it."""
+"""Drives one run: hands its pending trials to an executor and commits each result before it is shown."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ FATAL_KINDS: Mapping[str, str] = {
 class RunDriver:
     """One run while it is played. `in_flight` are the trials that a worker has and the store has not.
 
-    `trouble` says why finished trials cannot be stored at this moment; no trial is started meanwhile. `pause` says
-    what the models of its trials wait for.
+    `trouble` says why finished trials cannot be stored at this moment; no trial is started meanwhile. `pause` says why
+    the models of its trials wait.
     """
 
     def __init__(
@@ -121,7 +121,7 @@ class RunDriver:
                 self._on_change()
 
     def _look(self) -> None:
-        """What is to do, and the cases as they were frozen."""
+        """The pending trials, and the cases as they were frozen."""
         self._todo.extend(self._store.runs.pending(self.run_id))
         self._stored = StoredTrials(self._store.runs, self._config, self.run_id, self._todo)
         self._cases = dict(enumerate(self._store.runs.cases(self.run_id))) if self._todo else {}
@@ -174,11 +174,11 @@ class RunDriver:
         self.trouble = ""
 
     def _ended(self, result: TrialResult) -> None:
-        """Begin no more trials the moment one met what all others would meet: it takes a while until it is stored."""
+        """Start no more trials once one has an error that all others would have: storing it takes a while."""
         self._is_given_up |= is_fatal(self._judged(result))
 
     def _judged(self, result: TrialResult) -> TrialResult:
-        """What broke a trial while it was played, long ago, says nothing of scoring it again."""
+        """An old error of playing a trial is no error of scoring it again."""
         return result if self._config.source_run_id is None else replace(result, error=None)
 
     def _as_tool_judges(self, result: TrialResult) -> TrialResult:
@@ -205,7 +205,7 @@ class RunDriver:
 def trial_spec(
     config: RunConfig, run_id: int, case: Case, case_index: int, trial_index: int, attempt: int = 1
 ) -> TrialSpec:
-    """What a worker needs to play one trial as the configuration says."""
+    """The input of a worker for one trial of the configuration."""
     return TrialSpec(
         run_id=run_id,
         case_index=case_index,

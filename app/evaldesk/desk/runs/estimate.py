@@ -1,4 +1,4 @@
-"""What a run will take, and what it will be able to show, before anything is spent."""
+"""The duration and cost of a run, and the differences it can show, before anything is spent."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class VisibleRow:
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """Trials to play, cost and time as in the last run of the same agent and eval set, and what will be visible.
+    """Trials to play, cost and time as in the last run of the same agent and eval set, and the detectable difference.
 
     `visible` is a sentence without its full stop, `rows` have the numbers for other shapes.
     """
@@ -35,7 +35,7 @@ class Estimate:
 
 
 def estimate(store: Store, agent_id: str, evalset_id: str, *, n_cases: int, n: int, concurrency: int) -> Estimate:
-    """What a run of `n_cases` cases with `n` trials each takes and shows."""
+    """The cost of a run of `n_cases` cases with `n` trials each, and the difference it can show."""
     last = _last_run(store, agent_id, evalset_id)
     n_trials = n_cases * n
     return Estimate(

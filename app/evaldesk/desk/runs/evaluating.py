@@ -62,7 +62,7 @@ def wait_for(work: Coroutine[Any, Any, T]) -> T:
 
 
 def waiting(work: Callable[P, Coroutine[Any, Any, T]], name: str) -> Callable[P, T]:
-    """The function `name`, which takes what `work` takes and waits for it."""
+    """The function `name`, which takes the arguments of `work` and waits for it."""
 
     @functools.wraps(work)
     def wait(*arguments: P.args, **options: P.kwargs) -> T:
@@ -125,7 +125,7 @@ evaluate = waiting(evaluate_async, "evaluate")
 def subject_of(
     agent: AgentRef, evalset: EvalSet, path: Path | None, description: AgentDescription, evalset_id: str = ""
 ) -> RunSubject:
-    """What is run, read at this moment; `path` is the file of the eval set where there is one."""
+    """The subject of the run, read at this moment; `path` is the file of the eval set where there is one."""
     return RunSubject(
         agent=agent,
         evalset=evalset,
@@ -170,7 +170,7 @@ async def _evaluate(
 async def _opened(
     settings: Settings, who: _Agent, model: str | None
 ) -> AsyncIterator[tuple[RunDesk, Store, AgentDescription]]:
-    """The runs of a workspace, and what the agent says of itself. Raises AgentError."""
+    """The runs of a workspace, and the agent's description of itself. Raises AgentError."""
     if model:
         settings = replace(settings, models=(*settings.models, model))
     store = await asyncio.to_thread(Store.open, settings.database)

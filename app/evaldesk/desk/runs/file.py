@@ -25,11 +25,11 @@ _MODULE = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
 
 @dataclass(frozen=True, slots=True)
 class RunFile:
-    """What a run file asks for; `limit` None is omitted. `root` is the folder that holds `configs` and `rollouts`.
+    """The contents of a run file; `limit` None is omitted. `root` is the folder that holds `configs` and `rollouts`.
 
-    `env` are variables for the workers, `secrets` the names of those that must come from elsewhere. `advanced` is
-    kept and used by nobody. `asked` are options of the table of run options: those that `[evaluation]` has under names
-    of its own, then those of `[evaldesk]`. Times are in seconds.
+    `env` are variables for the workers, `secrets` the names of those that must come from elsewhere. `advanced` is kept
+    and not used. `asked` are options of the table of run options: those that `[evaluation]` has under names of its own,
+    then those of `[evaldesk]`. Times are in seconds.
     """
 
     path: Path

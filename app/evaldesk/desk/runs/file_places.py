@@ -1,4 +1,4 @@
-"""What a run file names, looked up: the agent, the data set, the commit and the secrets."""
+"""The agent, the data set, the commit and the secrets that a run file names."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def agent_of(file: RunFile) -> AgentRef:
 
     A class that is imported is found where the entrypoint gives it to a backend.
 
-    Raises UsageError saying what was looked for.
+    Raises UsageError with the target of the search.
     """
     folder = file.root / "rollouts" / file.rollout
     if not folder.is_dir():
@@ -151,7 +151,7 @@ def _attribute(path: Path) -> str:
 
 
 def _assigned(node: ast.stmt, callables: Sequence[str]) -> list[str]:
-    """The names that are assigned what one of `callables` returns."""
+    """The names that are assigned the result of one of `callables`."""
     if not isinstance(node, ast.Assign) or not isinstance(node.value, ast.Call):
         return []
     is_theirs = _called(node.value) in callables
@@ -171,7 +171,7 @@ def _called(call: ast.Call) -> str:
 
 
 def _served(node: ast.stmt) -> list[str]:
-    """`agent_loop` in `app = create_app(agent_loop)`: what is served is the agent, the application is none."""
+    """`agent_loop` in `app = create_app(agent_loop)`: the argument is the agent, the application is none."""
     if not _assigned(node, APPS) or not isinstance(node, ast.Assign) or not isinstance(node.value, ast.Call):
         return []
     return [given.id for given in node.value.args[:1] if isinstance(given, ast.Name)]
@@ -195,7 +195,7 @@ def _names(tree: ast.Module) -> list[str]:
 
 
 def _git(folder: Path, *arguments: str) -> str:
-    """What git says, empty where there is no git or no checkout."""
+    """The output of git, empty where there is no git or no checkout."""
     git = shutil.which("git")
     if git is None:
         return ""

@@ -1,4 +1,4 @@
-"""Gates and the conclusion: what is asked of a run, what each gate answers, and what the run says as a whole."""
+"""Gates and the conclusion: the conditions of a run, the answer of each gate, and the outcome of the whole run."""
 
 from __future__ import annotations
 
@@ -60,10 +60,10 @@ class Ending:
 
 @dataclass(frozen=True, slots=True)
 class RunNumbers:
-    """What a conclusion is made of. `cost` is US dollars of the trials with known prices, `n_unpriced` are the others.
+    """The input of a conclusion. `cost` is US dollars of the trials with known prices, `n_unpriced` are the others.
 
     `case_counts` are the cases by their scored and passed trials, which is all that most gates need; `cases` names
-    them, and is empty where nobody reads the names. `endings` is one for each run.
+    them, and is empty where the names are not needed. `endings` is one for each run.
     """
 
     counts: Counts
@@ -100,11 +100,11 @@ class RunNumbers:
 
 
 def conclude(gates: Gates, run: RunNumbers, change: RunChange | None = None) -> Conclusion:
-    """What a run says as a whole, from all its planned trials. The only place where this is decided.
+    """The conclusion of a run, from all its planned trials. The only place where this is decided.
 
     Interrupted when a person stopped it; undecided when it broke off or has more errors than tolerated; failed when a
     gate failed; undecided when a gate could not be answered, too few trials were scored or some were not played.
-    `change` is what changed against the baseline.
+    `change` is the change against the baseline.
     """
     found = tuple(_outcomes(gates, run, change))
     outcome = _outcome(gates, run, found)
@@ -192,7 +192,7 @@ def _pass_rate(run: RunNumbers, least: float) -> GateOutcome:
 
 
 def _rate_answer(counts: Counts, least: float) -> Answer:
-    """What the rate answers however the trials that were not played would end."""
+    """The answer of the rate for any verdicts of the trials that were not played."""
     n = counts.scored + counts.unplayed
     if counts.passed / n >= least - ROUNDING:
         return "held"

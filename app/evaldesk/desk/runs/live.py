@@ -1,4 +1,4 @@
-"""What watchers of a running run share: one tick for all of them, at most four a second."""
+"""The ticks that watchers of a running run share: one for all of them, at most four a second."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ TICK_S = 0.25
 
 @dataclass(frozen=True, slots=True)
 class Tick:
-    """A moment of a run. `memo` is where watchers of the same tick share what is costly to make."""
+    """A moment of a run. `memo` is where watchers of the same tick share expensive values."""
 
     number: int
     is_last: bool = False

@@ -1,6 +1,6 @@
-"""What the models of a run lack before its start: a name, a key, or a price where the cost is limited.
+"""The parts that the models of a run lack before its start: a name, a key, or a price where the cost is limited.
 
-What cannot be known is no reason to refuse: a run is refused only where its first call would fail.
+An unknown is no reason to refuse: a run is refused only where its first call would fail.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ def _check_judges(criterion: Criterion, agent: AgentDescription) -> None:
 def _lacking(names: tuple[str, ...], options: ModelOptions, agent: AgentDescription) -> tuple[str, ...]:
     """The variables that are not set: the one that the run names for the key, else none at an address of its own."""
     if not agent.variables:
-        return ()  # nobody looked
+        return ()  # not looked up
     if options.api_key_env:
         return () if options.api_key_env in agent.variables else (options.api_key_env,)
     return () if options.base_url else names
@@ -97,7 +97,7 @@ def _refuse(names: tuple[str, ...], about: str, field: str) -> None:
 
 
 def _known(agent: AgentDescription) -> Mapping[str, str]:
-    """The variables that are set where the agent is loaded; nobody here knows their values."""
+    """The variables that are set where the agent is loaded; their values are not known here."""
     return dict.fromkeys(agent.variables, "1")
 
 
@@ -118,7 +118,7 @@ async def check_prices(host: AgentHost, plan: RunPlan, agent: AgentDescription) 
 
 
 def _unknowable(plan: RunPlan, agent: AgentDescription) -> str:
-    """Why nobody can know what the agent costs, whatever its models are; empty where it can be known."""
+    """Why the agent's cost cannot be known with any model; empty where it can be known."""
     config, kind = plan.config, AGENTS.known(agent.kind)
     if agent.tells_cost or config.model_options.prices is not None or (kind and kind.is_recording):
         return ""
@@ -134,7 +134,7 @@ def _unknowable(plan: RunPlan, agent: AgentDescription) -> str:
 
 
 def _asked(plan: RunPlan, agent: AgentDescription) -> dict[str, str]:
-    """The models whose price is not configured, each with what to do where nobody else knows it."""
+    """The models whose price is not configured, each with the next step where no other source knows it."""
     config = plan.config
     if config.recording.mode == "replay":
         return {}

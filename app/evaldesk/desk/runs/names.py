@@ -1,4 +1,4 @@
-"""What a run and its eval set are called."""
+"""The names of a run and its eval set."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from evaldesk.store.evalsets.names import SUFFIXES
 
 
 def run_title(summary: RunSummary) -> str:
-    """What a run is called: its number and its eval set."""
+    """The name of a run: its number and its eval set."""
     return f"Run {summary.id}, {evalset_name(summary.config)}"
 
 

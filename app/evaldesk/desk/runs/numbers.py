@@ -51,7 +51,7 @@ def planned_numbers(plan: RunPlan) -> RunNumbers:
 
 
 def read_conclusion(runs: RunStore, run: RunSummary, outcomes: Sequence[CaseCounts] | None = None) -> Conclusion:
-    """What a stored run says as a whole, by the gates it was started with; no case is read by name."""
+    """The conclusion of a stored run, by the gates it was started with; no case is read by name."""
     rows = runs.outcome_counts(run.id) if outcomes is None else outcomes
     endings = (Ending(run.status, run.reason),)
     numbers = RunNumbers(run.counts, tuple(rows), cost=run.cost, n_unpriced=run.n_unpriced, endings=endings)
@@ -59,12 +59,12 @@ def read_conclusion(runs: RunStore, run: RunSummary, outcomes: Sequence[CaseCoun
 
 
 def read_outcome(runs: RunStore, run: RunSummary) -> Outcome | None:
-    """What a stored run concludes, in one word; None while it goes on."""
+    """The conclusion of a stored run, in one word; None while it goes on."""
     return None if run.status in LIVE else read_conclusion(runs, run).outcome
 
 
 def read_change(runs: RunStore, run: RunSummary) -> RunChange | None:
-    """What a stored run changed against the baseline it was started with; None without one."""
+    """The change of a stored run against the baseline it was started with; None without one."""
     return None if run.config.gates.max_regressions is None else _change(runs, run.id, run.counts)
 
 

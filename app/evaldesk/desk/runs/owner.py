@@ -1,4 +1,4 @@
-"""Who drives a run: `pid host start`, written into the run, so that a dead desk is told from a living one."""
+"""The owner of a run: `pid host start`, written into the run, so that a dead desk is told from a living one."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def host_of(owner: str) -> str:
 
 
 def is_elsewhere(owner: str) -> bool:
-    """Whether the process is another machine's, so that nobody here can tell if it still runs."""
+    """Whether the process is on another machine, so that its life cannot be checked here."""
     return host_of(owner) not in ("", socket.gethostname())
 
 
@@ -47,7 +47,7 @@ def _exists(pid: int) -> bool:
 
 
 def _is_zombie(pid: int) -> bool:
-    """Whether the process is over and nobody has asked for its exit code, as often happens in containers."""
+    """Whether the process is over and its exit code was not collected, as often happens in containers."""
     return _stat(pid)[:1] == ["Z"]
 
 

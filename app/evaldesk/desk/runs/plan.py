@@ -1,4 +1,4 @@
-"""What a person asks of a run, checked and frozen into its configuration."""
+"""A person's request of a run, checked and frozen into its configuration."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ MAX_TRIALS = 200_000
 
 @dataclass(frozen=True, slots=True, init=False)
 class RunOptions:
-    """What was asked of a run: some options of the table by their names, the cases and the criteria.
+    """The request of a run: some options of the table by their names, the cases and the criteria.
 
     `case_ids` None means all cases, `criteria` None the default ones for them. `user` is the simulated user that a
     criteria file describes. An option that was not asked for is as the settings of the workspace have it; with `like`,
@@ -105,13 +105,13 @@ class RunOptions:
         return as_osmosis_calls(self.criteria) if tool == "osmosis" else self.criteria
 
     def value(self, name: str) -> Any:
-        """What is asked for under this name, or the default of the table."""
+        """The value under this name, or the default of the table."""
         return self.asked.get(name, BY_NAME[name].default)
 
 
 @dataclass(frozen=True, slots=True)
 class RunSubject:
-    """What is run: the agent as it is now and, where it could say so, what it is; the eval set as its file is now."""
+    """The subject of a run: the agent now with its description, if any; the eval set as its file is now."""
 
     agent: AgentRef
     evalset: EvalSet
@@ -134,7 +134,7 @@ class Unjudged:
 
 @dataclass(frozen=True, slots=True)
 class Foresight:
-    """What is known of the scores before anything is spent.
+    """The known facts of the scores before anything is spent.
 
     Trials of the cases in `unscored` cannot pass. To those in `not_applicable` a metric does not apply, and their
     other criteria decide.
@@ -204,7 +204,7 @@ def foreseen_plan(config: RunConfig, cases: tuple[Case, ...]) -> RunPlan:
 
 
 def frozen(config: RunConfig, options: RunOptions, cases: Sequence[Case]) -> RunConfig:
-    """The configuration with everything that `options` ask for. Raises UsageError for what cannot be together."""
+    """The configuration with all `options`. Raises UsageError for options that exclude each other."""
     started = replace(config, criteria=options.criteria_for(cases), user=options.user or UserConfig())
     return with_options(started, options.asked)
 
@@ -264,7 +264,7 @@ def _by_reason(metric: str, reasons: Mapping[str, str]) -> list[Unjudged]:
 
 
 def _allowed_model(model: str | None, own: str | None, models: Sequence[str]) -> str | None:
-    """None for the agent's own model. A name that nobody listed could send keys anywhere, so it is refused."""
+    """None for the agent's own model. A name outside the list could send keys anywhere, so it is refused."""
     if not model or model == own:
         return None
     if model not in models:
@@ -318,7 +318,7 @@ def _of_settings(settings: Settings, user: UserConfig | None) -> dict[str, Any]:
 
 
 def _of_run(config: RunConfig) -> dict[str, Any]:
-    """What an earlier run has for the options that no form offers; the others are asked for as the form shows them."""
+    """The earlier run's values of the options that no form offers; the form asks for the others."""
     return option_values(config, tuple(option for option in RUN_OPTIONS if not has_door(option, "form")))
 
 

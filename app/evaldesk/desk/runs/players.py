@@ -79,7 +79,7 @@ class RunPlayers:
         return self.play(seen.id, note)
 
     async def close(self) -> None:
-        """End what runs here without a verdict; the runs stay `running` and go on at the next start."""
+        """End the runs of this process without a verdict; they stay `running` and go on at the next start."""
         self._is_closing = True
         tasks = []
         for playing in list(self.playing.values()):  # each takes itself out when it ends

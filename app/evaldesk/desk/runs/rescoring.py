@@ -25,7 +25,7 @@ MAX_NAMED = 3
 
 @dataclass(frozen=True, slots=True)
 class Scoring:
-    """One way in which the same trials are scored, and what came of it.
+    """One scoring of the same trials, and its results.
 
     `doubt` is empty while nothing is scored; `means` are title and mean of each metric, in the order of its criteria.
     """
@@ -101,14 +101,14 @@ def _doubt(runs: RunStore, run: RunSummary) -> str:
 
 
 def criteria_words(criteria: Sequence[Criterion]) -> str:
-    """`Response match at least 0.80, Tool calls at most 3.00`: what decides, the first few."""
+    """`Response match at least 0.80, Tool calls at most 3.00`: the first few criteria."""
     deciding = [f"{short_title(each.metric)} {needs_words(each.metric, each.threshold)}" for each in criteria]
     deciding = [words for words, each in zip(deciding, criteria, strict=True) if each.threshold is not None]
     return ", ".join(deciding[:MAX_NAMED]) + (" and more" if len(deciding) > MAX_NAMED else "")
 
 
 class StoredTrials:
-    """The trials of a run as what a worker needs to score them for another; read a few at a time, in any order."""
+    """The trials of a run as a worker's input to score them for another; read a few at a time, in any order."""
 
     def __init__(self, runs: RunStore, config: RunConfig, run_id: int, pending: Sequence[PendingTrial]) -> None:
         self._runs = runs

@@ -1,4 +1,4 @@
-"""What a run gave, as a value to work with in Python: cases, their trials, and the numbers over them."""
+"""The result of a run, as a value to work with in Python: cases, their trials, and the numbers over them."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ class RunResult(Counted, Sequence[CaseResult]):
 
     @cached_property
     def conclusion(self) -> Conclusion:
-        """What the run says as a whole, by the gates of its configuration; without gates every trial must pass."""
+        """The conclusion of the run, by the gates of its configuration; without gates every trial must pass."""
         threshold = self.config.pass_threshold
         cases = (CaseNumbers(case.id, case.counts, threshold) for case in self.cases)
         usages = [trial for trial in self.trials if trial.usages]
@@ -147,7 +147,7 @@ class RunResult(Counted, Sequence[CaseResult]):
 
     @property
     def case_counts(self) -> tuple[CaseCounts, ...]:
-        """What pass@k is made of: scored trials of a case, passed trials of it, 1."""
+        """The input of pass@k: scored trials of a case, passed trials of it, 1."""
         return tuple((case.n_scored, case.n_passed, 1) for case in self.cases)
 
     @property

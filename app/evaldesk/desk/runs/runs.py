@@ -43,7 +43,7 @@ log = logging.getLogger("evaldesk.runs")
 POLL_S = 1.0
 PATIENCE_S = 600.0
 WAITING = "waiting"
-"""In place of a driver: the run was submitted, and whoever comes first takes it up."""
+"""In place of a driver: the run was submitted, and the first free process takes it up."""
 
 
 class RunDesk:
@@ -81,7 +81,7 @@ class RunDesk:
         return self.plan_for(subject, options)
 
     def plan_for(self, subject: RunSubject, options: RunOptions) -> RunPlan:
-        """The run of what the command line names. Raises UsageError naming the field at fault."""
+        """The run of a command line. Raises UsageError naming the field at fault."""
         options = with_defaults(options, self._settings, subject.agent.root)
         earlier = options.like.model if options.like else None  # a person named it then
         models = (*self._settings.models, *((earlier,) if earlier else ()))
@@ -97,11 +97,11 @@ class RunDesk:
         return run_id
 
     async def submit(self, plan: RunPlan) -> int:
-        """Store the run for whichever process takes it up: the desk that is open, or a driver of its own."""
+        """Store the run for the process that takes it up: the desk that is open, or a driver of its own."""
         return await self._write(self._store.runs.create, plan.config, plan.cases, WAITING, plan.baseline)
 
     async def offer(self, run_id: int) -> None:
-        """Let whichever process takes it up go on with a run that rests. Raises ConflictError, NotFoundError."""
+        """Let the process that takes it up resume a run. Raises ConflictError, NotFoundError."""
         seen = await self.summary(run_id)
         check_playable(seen)
         self._check_nobody_drives(seen)
@@ -119,8 +119,8 @@ class RunDesk:
     ) -> RunSummary:
         """Play a run here and now; tells of progress at most four times a second. Cancelling it stops the run.
 
-        Once its trials cost more than `max_cost` US dollars it begins no others, and ends stopped. Whoever waits for it
-        may not be there to empty a full disk: after PATIENCE_S the run is failed, and what is stored can be resumed.
+        Once its trials cost more than `max_cost` US dollars it starts no others, and ends stopped. A waiting caller may
+        be unable to empty a full disk: after PATIENCE_S the run is failed, and the stored part can be resumed.
         """
         self._players.writer.patience_s = PATIENCE_S
         run_id, playing = await self._begin(plan, max_cost)
@@ -157,12 +157,15 @@ class RunDesk:
         playing.live.touch()
 
     async def resume(self, run_id: int) -> None:
-        """Play what is still planned, with the same frozen configuration. Raises ConflictError, NotFoundError."""
+        """Play the trials that are still planned, with the same frozen configuration.
+
+        Raises ConflictError, NotFoundError.
+        """
         if await self._is_going(run_id):
             return
         summary = await self.summary(run_id)
         check_playable(summary)
-        if run_id in self._playing:  # somebody else here was quicker
+        if run_id in self._playing:  # another task here was quicker
             return
         self._check_nobody_drives(summary)
         await self._players.take_up(summary, await asyncio.to_thread(agent_change, summary.config))
@@ -194,7 +197,7 @@ class RunDesk:
         return await asyncio.to_thread(self._store.runs.summary, run_id)
 
     async def set_note(self, run_id: int, note: str) -> None:
-        """Change what a person wrote about a run. Raises NotFoundError."""
+        """Change a person's note on a run. Raises NotFoundError."""
         await self._write(self._store.runs.set_note, run_id, note)
 
     def in_flight(self, run_id: int) -> frozenset[TrialKey]:
@@ -208,7 +211,7 @@ class RunDesk:
         return playing.driver.trouble if playing and playing.driver else ""
 
     def pause(self, run_id: int) -> str:
-        """What the models of its trials wait for at this moment, where this process plays it; empty for nothing."""
+        """The reason why the models of its trials wait, where this process plays it; empty for none."""
         playing = self._playing.get(run_id)
         return playing.driver.pause if playing and playing.driver else ""
 
@@ -240,7 +243,7 @@ class RunDesk:
                 log.warning("not taken up: %s", error)
 
     async def poll_requests(self, *, takes_up: bool) -> None:
-        """See, once a second and for ever, who wants a run of ours stopped, and with `takes_up` who submitted one."""
+        """Look for requests to stop a run of ours once a second, and with `takes_up` for submitted runs."""
         while True:
             await asyncio.sleep(POLL_S)
             try:
@@ -259,12 +262,12 @@ class RunDesk:
                     await self._players.take_up(summary)
 
     async def close(self) -> None:
-        """End what runs here without a verdict; the runs stay `running` and go on at the next start."""
+        """End the runs of this process without a verdict; they stay `running` and go on at the next start."""
         await self._players.close()
         await self._warm_pool.close()
 
     async def _is_going(self, run_id: int) -> bool:
-        """Whether this process plays the run; one whose end is stored already is seen off first."""
+        """Whether this process plays the run; a run whose end is stored already is closed first."""
         playing = self._playing.get(run_id)
         if playing is None or playing.task is None:
             return playing is not None
@@ -279,7 +282,7 @@ class RunDesk:
         return run_id, self._players.play(run_id, max_cost=max_cost)
 
     async def _ask_to_stop(self, run_id: int) -> None:
-        """Write that whoever plays the run is to stop; one that nobody plays is stopped, one that is over stays so.
+        """Ask the owner of the run to stop it; a run without an owner is stopped, one that is over stays so.
 
         Asked again for a run of another machine it is stopped, too: that one may be gone, or have got another name.
         """

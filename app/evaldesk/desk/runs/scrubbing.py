@@ -1,4 +1,4 @@
-"""Secrets taken out of what an agent did, before it is stored or shown."""
+"""Removal of secrets from an agent's events, before they are stored or shown."""
 
 from __future__ import annotations
 

@@ -89,7 +89,7 @@ def score_row(case: Case, trial: TrialResult, score: Score, config: RunConfig) -
 T = TypeVar("T")
 
 _FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "\0", "＝", "＋", "－", "＠")
-"""What a cell must not begin with (https://owasp.org/www-community/attacks/CSV_Injection)."""
+"""The characters that a cell must not begin with (https://owasp.org/www-community/attacks/CSV_Injection)."""
 
 
 def cell(value: T) -> T | str:

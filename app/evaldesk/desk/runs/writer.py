@@ -1,4 +1,4 @@
-"""The one thread in which runs are written, and what happens when the disk takes nothing."""
+"""The one thread in which runs are written, and its retries on a full disk."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ T = TypeVar("T")
 
 
 class RunWriter:
-    """Writes one thing after the other; `patience_s` is for how long it insists, without end where nobody says so."""
+    """Writes one thing after the other; `patience_s` bounds the retries, without end by default."""
 
     def __init__(self) -> None:
         self.patience_s = math.inf
@@ -37,7 +37,7 @@ class RunWriter:
     ) -> T:
         """As `write`, but go on trying while the disk or the database says no: finished trials are never dropped.
 
-        Raises WorkspaceError when patience is at its end; what comes next is then tried once.
+        Raises WorkspaceError after the last retry; the next write is then tried once.
         """
         while True:
             try:
@@ -51,7 +51,7 @@ class RunWriter:
                 return done
 
     async def close(self) -> None:
-        """End the thread, when what it does is done."""
+        """End the thread after its present write."""
         await asyncio.to_thread(self._thread.shutdown)
 
     def _note_failure(self, error: Exception) -> None:

@@ -1,4 +1,4 @@
-"""Keeps one warm worker for each agent, in which chat turns are played and agents say what they are."""
+"""Keeps one warm worker for each agent, in which chat turns are played and agents describe themselves."""
 
 from __future__ import annotations
 
@@ -50,7 +50,10 @@ class AgentHost:
         return [agent.pid for agent in self._hosted.values()]
 
     async def describe(self, ref: AgentRef) -> AgentDescription:
-        """What the agent says of itself; asked once for each version of its files. Raises AgentError with its trace."""
+        """The agent's description of itself; asked once for each version of its files.
+
+        Raises AgentError with its trace.
+        """
         version = await asyncio.to_thread(fingerprint, ref.folder)
         known = self._descriptions.get(ref)
         if known and known[0] == version:
@@ -58,19 +61,19 @@ class AgentHost:
         return (await self._describe(Describe(next_key(), ref))).description
 
     async def unpriced(self, ref: AgentRef, models: Sequence[str]) -> tuple[str, ...]:
-        """Those of `models` that nobody knows a price of where the agent is played. Raises AgentError."""
+        """Those of `models` without a known price where the agent is played. Raises AgentError."""
         return (await self._describe(Describe(next_key(), ref, models=tuple(models)))).unpriced
 
     async def warm(self, ref: AgentRef) -> None:
-        """Start the agent's worker and import what its turns need. What fails is said by the first turn."""
+        """Start the agent's worker and import the packages of its turns. A failure is reported by the first turn."""
         with suppress(AgentError):
             await self._describe(Describe(next_key(), ref, warm=True))
 
     async def play_turn(self, spec: TurnSpec) -> AsyncGenerator[Event | TurnRecord, None]:
         """The events of the turn as they happen, partial ones too, and its TurnRecord at the end.
 
-        Whatever becomes of the agent is an error event and in the record. Leaving early stops the turn. Raises
-        ConflictError when a turn of this session is under way.
+        A failure of the agent is an error event and in the record. Leaving early stops the turn. Raises ConflictError
+        when a turn of this session is under way.
         """
         if spec.session_id in self._turns:
             raise ConflictError("a turn of this session is under way; stop it first or wait for its end")
@@ -84,7 +87,7 @@ class AgentHost:
             self._tidy()
 
     async def stop_turn(self, session_id: str) -> None:
-        """End the turn under way as cancelled; what happened so far is kept. Without one, nothing."""
+        """End the turn under way as cancelled; its events so far are kept. Without one, nothing."""
         turn = self._turns.get(session_id)
         if turn and not turn.is_stopped:
             turn.is_stopped = True
@@ -142,7 +145,7 @@ class AgentHost:
                 yield item
 
     async def _answers(self, spec: TurnSpec, turn: _Turn) -> AsyncGenerator[Item, None]:
-        """What the worker says of the turn; a worker that was gone before it began is replaced once."""
+        """The worker's answer for the turn; a worker that was gone before it began is replaced once."""
         for is_last_try in (False, True):
             agent = turn.agent = await self._agent(spec.agent)
             if turn.is_stopped:
@@ -155,7 +158,7 @@ class AgentHost:
                         break
                     has_begun = True
                     if isinstance(answer, TurnEnded) and _is_import_error(answer.record):
-                        agent.is_retired = True  # the next turn imports afresh, whatever was wrong
+                        agent.is_retired = True  # the next turn imports afresh, after any error
                     yield answer
                 else:
                     return
@@ -181,7 +184,7 @@ class AgentHost:
             return agent
 
     def _tidy(self, wanted: AgentRef | None = None) -> None:
-        """Close what is idle beyond those that are kept, but never the agent that is `wanted` at this moment."""
+        """Close idle workers beyond those that are kept, but never the agent that is `wanted` at this moment."""
         idle = [ref for ref, agent in self._hosted.items() if agent.is_idle and ref != wanted]
         for ref in idle[: max(0, len(self._hosted) - self._max_workers)]:
             self._retired.add(self._hosted.pop(ref))
@@ -200,7 +203,7 @@ def _is_import_error(record: TurnRecord) -> bool:
 
 
 def _broken_off(spec: TurnSpec, told: list[Event], turn: _Turn, error: ErrorRecord) -> list[Event | TurnRecord]:
-    """The end of a turn whose worker is gone, made of what it told."""
+    """The end of a turn whose worker is gone, made of its events so far."""
     if turn.is_stopped:
         return [broken_turn(spec.message, told, spec.state, "cancelled")]
     record = broken_turn(spec.message, told, spec.state, "timed_out" if error.kind == "timed_out" else "error", error)
@@ -235,7 +238,7 @@ class HostedAgent:
 
     @property
     def is_idle(self) -> bool:
-        """Whether nobody waits for an answer."""
+        """Whether there is no request for an answer."""
         return not self._questions
 
     async def start(self, environment: Mapping[str, str]) -> None:
@@ -257,7 +260,7 @@ class HostedAgent:
                     self.stop(frame.key)
                 while item is None or isinstance(item, Happened):
                     item = await queue.get()
-            finally:  # who is cancelled twice does not wait for the end, and must not look busy for ever
+            finally:  # a caller that is cancelled twice does not wait for the end, and must not look busy without end
                 del self._questions[frame.key]
 
     def stop(self, key: int) -> None:
@@ -266,7 +269,7 @@ class HostedAgent:
         asyncio.get_running_loop().call_later(STOP_GRACE_S, self._kill_if_asked, key)
 
     async def close(self) -> None:
-        """End the worker; who still waits for it is told."""
+        """End the worker; those that still wait for it get the error."""
         await self._worker.close()
         self._on_death(Death("the worker process was closed", ""))
 

@@ -21,14 +21,14 @@ from evaldesk.model import ErrorRecord, TrialResult, TrialSpec
 
 
 class Executor(Protocol):
-    """Carries out trials. Every spec that was submitted has exactly one result, whatever happens to it.
+    """Carries out trials. Every submitted spec has exactly one result, also after a failure.
 
-    One that knows what the models of its trials wait for says so by `pauses`, a sequence of Pause.
+    An executor that knows why the models of its trials wait says so by `pauses`, a sequence of Pause.
     """
 
     @property
     def is_cancelled(self) -> bool:
-        """Whether `cancel` was called: what is submitted from now on ends cancelled."""
+        """Whether `cancel` was called: a spec submitted from now on ends cancelled."""
 
     async def submit(self, spec: TrialSpec | GradeSpec) -> None:
         """Take a trial to play and grade, or a played one to grade again; waits for room."""
@@ -60,7 +60,7 @@ async def drive(
 async def drive_batches(
     specs: AsyncIterator[TrialSpec | GradeSpec], executor: Executor, concurrency: int
 ) -> AsyncGenerator[list[TrialResult]]:
-    """As `drive`, for specs that have to be read first; gives together what ended meanwhile, to be stored together.
+    """As `drive`, for specs that are read first; gives the trials that ended meanwhile together, to be stored together.
 
     No batch is empty.
     """
@@ -103,7 +103,7 @@ class _Driver:
             self._has_news.set()
 
     async def take(self, task: asyncio.Task[None]) -> list[TrialResult]:
-        """What ended since the last call; waits for at least one, empty when all is done."""
+        """The trials that ended since the last call; waits for at least one, empty at the end."""
         while not self._ended and not task.done():
             self._has_news.clear()
             await self._has_news.wait()
@@ -179,7 +179,7 @@ class LocalExecutor:
 
     @property
     def pauses(self) -> tuple[Pause, ...]:
-        """What trials under way wait for."""
+        """The reasons why trials under way wait."""
         return active(pause for slot in self._slots if slot.worker and slot.jobs for pause in slot.worker.pauses)
 
     async def submit(self, spec: TrialSpec | GradeSpec) -> None:
@@ -211,7 +211,7 @@ class LocalExecutor:
         await self._idle.wait()
 
     async def close(self) -> None:
-        """End all workers; what is still under way ends cancelled."""
+        """End all workers; trials still under way end cancelled."""
         self.is_cancelled = True
         workers = [slot.worker for slot in self._slots if slot.worker]
         await asyncio.gather(*(worker.close() for worker in workers))
@@ -226,7 +226,7 @@ class LocalExecutor:
         self._results.put_nowait(None)
 
     def _pump(self) -> None:
-        """Hand out what waits, as far as there is room; start workers where that helps."""
+        """Hand out waiting trials, as far as there is room; start workers where that helps."""
         if self.is_cancelled or self._broken:
             self._give_back_waiting()
             return
@@ -239,7 +239,7 @@ class LocalExecutor:
             self._hand_to(slot)
 
     def _best_slot(self) -> _Slot | None:
-        """The slot with the least to do that can take what is next; suspects need one that is idle."""
+        """The slot with the least work that can take the next trial; suspects need one that is idle."""
         n_threads = self._n_threads if self._waiting else 1
         open_slots = [
             slot
@@ -309,7 +309,7 @@ class LocalExecutor:
         self._pump()
 
     def _lose(self, slot: _Slot, death: Death | None) -> None:
-        """Decide what becomes of the trials whose worker is gone; without a death they were cancelled."""
+        """Decide on the trials whose worker is gone; without a death they were cancelled."""
         specs = list(slot.jobs.values())
         slot.jobs.clear()
         slot.is_alone = False

@@ -24,7 +24,7 @@ class InlineExecutor:
 
     @property
     def pauses(self) -> tuple[Pause, ...]:
-        """What trials under way wait for."""
+        """The reasons why trials under way wait."""
         return active(attempt.pause for attempt in self._attempts.values())
 
     async def submit(self, spec: TrialSpec | GradeSpec) -> None:
@@ -48,7 +48,7 @@ class InlineExecutor:
             await asyncio.wait(self._jobs)
 
     async def close(self) -> None:
-        """Cancel what is left and end `results`."""
+        """Cancel the remaining trials and end `results`."""
         await self.cancel()
         self._results.put_nowait(None)
 

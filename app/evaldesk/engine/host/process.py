@@ -43,12 +43,12 @@ EXIT_GRACE_S = 1.0
 SECRETS = ("EVALDESK_TOKEN",)
 
 Purpose: TypeAlias = Literal["chat", "trials", "model_trials"]
-"""What a worker is for, and so what it imports before it is ready: nothing more, ROUGE, or LiteLLM as well."""
+"""The purpose of a worker, and so its imports before it is ready: nothing more, ROUGE, or LiteLLM as well."""
 Answer: TypeAlias = Ended | Happened | TurnEnded | Described | Failed
 
 
 class WorkerStartError(EvaldeskError):
-    """A worker process did not come up; `output` is what it printed."""
+    """A worker process did not come up; `output` is its printed output."""
 
     def __init__(self, message: str, output: str) -> None:
         super().__init__(message)
@@ -67,8 +67,8 @@ class Death:
 class WorkerProcess:
     """One worker. `on_answer` gets its frames, `on_death` is called once, when it is gone and all frames are read.
 
-    A worker that is gone before `start` returned is the error of `start` alone. `pauses` are what its trials waited
-    for when it last said so.
+    A worker that is gone before `start` returned is the error of `start` alone. `pauses` are the last reported reasons
+    why its trials wait.
     """
 
     def __init__(self, on_answer: Callable[[Answer], None], on_death: Callable[[Death], None]) -> None:
@@ -95,16 +95,16 @@ class WorkerProcess:
     @property
     def pid(self) -> int:
         """The process id, which is that of its group too."""
-        assert self._transport is not None  # noqa: S101 - nobody holds a worker that was not started
+        assert self._transport is not None  # noqa: S101 - every holder of a worker has started it
         return self._transport.get_pid()
 
     def hand_over(self, on_answer: Callable[[Answer], None], on_death: Callable[[Death], None]) -> None:
-        """Tell somebody else from now on; for a worker that has nothing to do."""
+        """Report to another listener from now on; for a worker that has nothing to do."""
         self._on_answer = on_answer
         self._on_death = on_death
 
     async def start(self, environment: Mapping[str, str], purpose: Purpose = "chat") -> None:
-        """Spawn the process and wait until it is ready. Raises WorkerStartError with what it printed."""
+        """Spawn the process and wait until it is ready. Raises WorkerStartError with its output."""
         python = (sys.executable, "-P", "-X", "faulthandler")
         command = (*python, "-m", "evaldesk.engine.worker.main", str(os.getpid()), purpose)
         try:
@@ -146,7 +146,7 @@ class WorkerProcess:
         self._loop.call_later(TERM_GRACE_S, self._signal, signal.SIGKILL)
 
     async def close(self) -> None:
-        """End the worker, whatever it does, and wait until it is gone; `on_death` is not called any more."""
+        """End the worker and wait until it is gone; `on_death` is not called any more."""
         self._is_closing = True
         if self._transport is None:
             return
@@ -163,7 +163,7 @@ class WorkerProcess:
         self._transport = transport
 
     def received(self, data: bytes) -> None:
-        """Read what came over the pipe of the frames."""
+        """Read data from the pipe of the frames."""
         self._silent_s = 0.0
         try:
             for line in self._lines.feed(data):
@@ -172,7 +172,7 @@ class WorkerProcess:
             self.kill(f"sent what is no frame ({error})")
 
     def printed(self, data: bytes) -> None:
-        """Keep the last of what the process wrote to file descriptor 2."""
+        """Keep the last output of the process on file descriptor 2."""
         self._output.write(data)
 
     def frames_ended(self) -> None:
@@ -184,7 +184,7 @@ class WorkerProcess:
             self._reap()
 
     def exited(self) -> None:
-        """The process is gone; what it left in its group goes too, then its last frames are read."""
+        """The process is gone; end the rest of its group, then read its last frames."""
         assert self._transport is not None  # noqa: S101 - only a started process exits
         self._signal(signal.SIGKILL)
         self._returncode = cast("int", self._transport.get_returncode())
@@ -223,7 +223,7 @@ class WorkerProcess:
 
     def _signal(self, number: signal.Signals, *, to_group: bool = True) -> None:
         if self._returncode is not None:
-            return  # the number may belong to somebody else by now
+            return  # the number may belong to another process by now
         with suppress(ProcessLookupError, PermissionError):
             if to_group:
                 os.killpg(self.pid, number)
@@ -301,7 +301,7 @@ class WarmPool:
         self._purpose: Purpose = "trials"
 
     def fill(self, purpose: Purpose) -> None:
-        """Start what is missing, in the background."""
+        """Start the missing workers, in the background."""
         self._purpose = purpose
         if self._filling is None or self._filling.done():
             self._filling = asyncio.create_task(self._fill())
@@ -335,7 +335,7 @@ class WarmPool:
             try:
                 await worker.start(self._environment, self._purpose)
             except WorkerStartError:
-                return  # a run that needs a worker will start one, and say what is wrong
+                return  # a run that needs a worker will start one, and report the error
             self._idle.append(worker)
 
     def _lost(self, worker: WorkerProcess) -> None:

@@ -72,7 +72,7 @@ NO_DEADLINE = 1e9  # finite, since JSON knows no infinity
 
 
 class TurnUnderWay(Protocol):
-    """A turn that is being played and can be asked what happened so far."""
+    """A turn that is being played and can give its events so far."""
 
     def record(self, stop_reason: StopReason) -> TurnRecord:
         """The turn up to now."""
@@ -102,7 +102,7 @@ class Attempt:
             self.started = self.clock()
 
     def waits(self, wait: RetryWait) -> None:
-        """Keep what a model call waits for; told in the thread of the model calls."""
+        """Keep the reason why a model call waits; called in the thread of the model calls."""
         self.pause = pause_of(wait)
 
     @property
@@ -137,7 +137,7 @@ async def grade(
     *,
     strict: bool = False,
 ) -> TrialResult:
-    """`result` with scores, what judges used for them, and the verdict. What did not finish is not scored."""
+    """`result` with scores, the usage of its judges, and the verdict. An unfinished trial is not scored."""
     from evaldesk.metrics import grade_trial
 
     if result.status != "finished":
@@ -160,7 +160,7 @@ async def grade(
 def load_functions(criteria: Sequence[Criterion]) -> None:
     """Import the user's functions that `criteria` name, with something to import where osmosis_ai is not installed.
 
-    Raises MetricError for a function that cannot be called as one, and whatever an import raises.
+    Raises MetricError for a function with a wrong signature, and exceptions of an import.
     """
     from evaldesk.agents.osmosis.standin import install
     from evaldesk.metrics import is_function, load_function_of

@@ -86,7 +86,7 @@ class TrialThread:
             self._task.cancel()
 
     def _end(self, task: asyncio.Task[object]) -> None:
-        """Cancel what the work left running, so that it cannot reach into the next."""
+        """Cancel tasks that the work left running, so that they cannot reach into the next."""
         self._task = None
         for left in list(self._tasks):  # asyncio.all_tasks would look at those of every trial thread
             left.cancel()
@@ -217,7 +217,7 @@ async def _serve(parent_pid: int, purpose: str) -> None:
 
 
 def _prepare(purpose: str) -> None:
-    """Import what the work will need, before any of it comes: see `process.Purpose`."""
+    """Import the packages of the work before the first job: see `process.Purpose`."""
     if purpose != "chat":
         from evaldesk.metrics import preload
 
@@ -262,7 +262,7 @@ class Channel:
 
 
 def _scrubbed(frame: bytes) -> bytes:
-    """What agents read into the environment themselves, from a `.env` file for one, is known in this process only."""
+    """Variables that agents read into the environment themselves, as from `.env`, are known in this process only."""
     return _scrubber(tuple(known_values(os.environ).items()))(frame)
 
 

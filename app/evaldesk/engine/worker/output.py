@@ -1,6 +1,6 @@
-"""What user code prints: attributed to the attempt that printed it, bounded, away from the frames.
+"""Output of user code: attributed to the attempt that printed it, bounded, away from the frames.
 
-`capture_output` replaces `sys.stdout` and `sys.stderr` of a worker. What is written past them (`os.write`, C code,
+`capture_output` replaces `sys.stdout` and `sys.stderr` of a worker. Output that bypasses them (`os.write`, C code,
 child processes, threads that do not know their attempt) reaches file descriptor 2, which the parent reads.
 """
 
@@ -21,7 +21,7 @@ STDERR = 2
 
 
 class Log:
-    """Text of at most `limit` characters: the first half and the last half of what was written."""
+    """Text of at most `limit` characters: the first half and the last half of the output."""
 
     def __init__(self, limit: int = LOG_LIMIT) -> None:
         self._half = limit // 2
@@ -54,7 +54,7 @@ class Log:
 
 
 class Tail:
-    """The last `limit` bytes or a little more of what was written; cheap also for a flood of them."""
+    """The last `limit` bytes or a little more of the output; cheap also for a flood of them."""
 
     def __init__(self, limit: int = LOG_LIMIT) -> None:
         self._limit = limit
@@ -62,7 +62,7 @@ class Tail:
         self._n_bytes = 0
 
     def write(self, data: bytes) -> None:
-        """Add `data` and let go of what is too old."""
+        """Add `data` and drop the oldest."""
         self._pieces.append(data)
         self._n_bytes += len(data)
         while self._n_bytes - len(self._pieces[0]) >= self._limit:
@@ -137,7 +137,7 @@ def _write_raw(data: bytes) -> None:
     try:
         os.write(STDERR, data)
     except OSError:
-        return  # nobody reads any more; there is no other place to say so
+        return  # there is no reader any more, and no other place for the message
 
 
 T = TypeVar("T")

@@ -84,9 +84,9 @@ async def play_turn(
     show: Show | None = None,
     before: tuple[Event, ...] = (),
 ) -> TurnRecord:
-    """Play one turn and add it to the session and the attempt; never raises for what the agent does.
+    """Play one turn and add it to the session and the attempt; never raises for a failure of the agent.
 
-    `before` is what it took to find the query.
+    `before` is the cost of finding the query.
     """
     turn = OpenTurn(session, query, attempt.clock, show)
     turn.tell(before)
@@ -105,7 +105,7 @@ async def play_turn(
 
 
 def trial_result(spec: TrialSpec, attempt: Attempt, error: ErrorRecord | None) -> TrialResult:
-    """What became of the trial as far as the attempt came; `error` overrides what the last turn says."""
+    """The result of the trial as far as the attempt came; `error` overrides the last turn's own."""
     transcript = _spoken(attempt.transcript(error), "scripted" if spec.case.scenario is None else "simulated")
     last = transcript.turns[-1] if transcript.turns else None
     error = error or (last.error if last else None)
@@ -206,9 +206,9 @@ GRACE_S = 1.0
 
 @contextmanager
 def turn_bound(attempt: Attempt, timeout_s: float | None) -> Iterator[None]:
-    """Let what is done inside take at most `timeout_s`: then the attempt is stopped and its task cancelled.
+    """Bound the time of the block to `timeout_s`: then the attempt is stopped and its task cancelled.
 
-    An agent that blocks its loop is given up GRACE_S later by whoever watches the attempt's deadline.
+    An agent that blocks its loop is given up GRACE_S later by the watcher of the attempt's deadline.
     """
     task = asyncio.current_task()
     if timeout_s is None or task is None or timeout_s >= attempt.seconds_left:
@@ -238,7 +238,7 @@ Say: TypeAlias = Callable[[str, tuple[Event, ...]], Awaitable[TurnRecord]]
 
 
 def trial_user(agent: Agent, spec: TrialSpec) -> User:
-    """Who plays the user. Raises UsageError when nobody can."""
+    """The player of the user. Raises UsageError when there is none."""
     default = os.environ.get(MODEL_VARIABLE, "")
     if spec.case.scenario is not None and not (default or spec.user.model) and _is_demo(agent):
         default = DEMO_USER
@@ -263,7 +263,7 @@ async def converse(user: User, session: Session, attempt: Attempt, say: Say) -> 
 
 
 def with_end(result: TrialResult, said: Said) -> TrialResult:
-    """The result, with the reason of a simulated user where it was the user who ended the conversation."""
+    """The result, with the reason of a simulated user where the user ended the conversation."""
     return replace(result, stop_reason=said.stop) if said.stop else result
 
 
@@ -282,7 +282,7 @@ async def _next(user: User, session: Session, attempt: Attempt) -> Said:
 
 
 def _keep_last(attempt: Attempt, events: tuple[Event, ...]) -> None:
-    """Add what the user's last decision took to the last turn; there is none before the first message."""
+    """Add the cost of the user's last decision to the last turn; there is none before the first message."""
     if events and attempt.turns:
         last = attempt.turns[-1]
         stamped = tuple(replace(event, at_ms=last.duration_ms) for event in events)
@@ -293,7 +293,7 @@ def _is_demo(agent: Agent) -> bool:
     try:
         return agent.describe().is_demo
     except Exception:
-        return False  # an agent that cannot say what it is has no scripted user
+        return False  # an agent without a description has no scripted user
 
 
 _lock = Lock()
@@ -303,7 +303,7 @@ _loaded: dict[AgentRef, Agent | BaseException] = {}
 
 
 def load(ref: AgentRef) -> Agent:
-    """The agent that `ref` names. Raises whatever its import raised, the same error again every time."""
+    """The agent that `ref` names. Raises the exception of its import, the same again every time."""
     from evaldesk.agents import load_agent
 
     found = _loaded.get(ref)
@@ -322,7 +322,7 @@ def load(ref: AgentRef) -> Agent:
 
 
 def described(agent: Agent, ref: AgentRef) -> AgentDescription:
-    """What the agent says of itself, and what its module and this process have beside it. Raises AgentError."""
+    """The agent's description of itself, and the beside facts of its module and this process. Raises AgentError."""
     found: object = agent.describe()
     if not isinstance(found, AgentDescription):
         raise AgentError(f"describe must return an AgentDescription, got {type(found).__name__}")
@@ -341,14 +341,14 @@ def adopt(ref: AgentRef, found: object) -> Agent:
 
 
 def disown(ref: AgentRef) -> None:
-    """Forget what `adopt` was given."""
+    """Forget the object given to `adopt`."""
     _loaded.pop(ref, None)
     for known in [known for known in _ready if known[0] == ref]:
         _ready.discard(known)
 
 
 def load_ready(ref: AgentRef, model: str | None = None, options: ModelOptions | None = None) -> Agent:
-    """As `load`, with imported what the calls of the agent's model need: that takes seconds no turn should pay."""
+    """As `load`, with the packages for the calls of the agent's model: that takes seconds no turn should pay."""
     agent = load(ref)
     options = options or ModelOptions()
     asked = ref, model, options.base_url
@@ -360,7 +360,7 @@ def load_ready(ref: AgentRef, model: str | None = None, options: ModelOptions | 
 
 
 def _warm(agent: Agent, session: Session) -> None:
-    """Import what the calls of the agent's model need, if it has one."""
+    """Import the packages for the calls of the agent's model, if it has one."""
     if isinstance(agent, ModelCaller):
         agent.warm(session)
     elif _has_model(agent):
@@ -373,4 +373,4 @@ def _has_model(agent: Agent) -> bool:
     try:
         return agent.describe().model is not None
     except Exception:
-        return False  # an agent that cannot say what it is may still answer
+        return False  # an agent without a description may still answer

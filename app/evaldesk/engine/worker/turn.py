@@ -57,7 +57,10 @@ class OpenTurn:
         self._keep(Event("user_message", author="user", text=query))
 
     def take(self, found: object) -> Event:
-        """Keep what the agent yielded, and how it changed the state. Raises AgentError where it is no event."""
+        """Keep an event that the agent yielded, and its changes of the state.
+
+        Raises AgentError where it is no event.
+        """
         if len(self._events) >= MAX_EVENTS:
             raise AgentError(f"more than {MAX_EVENTS} events in one turn")
         if self._n_partial >= MAX_PARTIAL:
@@ -77,7 +80,7 @@ class OpenTurn:
         return self._session.model_options.n_retries
 
     def waits(self, wait: RetryWait, *, is_counted: bool) -> None:
-        """Tell that a model call pauses, in whatever thread; the next usage counts those that are not `is_counted`."""
+        """Report that a model call pauses, in any thread; the next usage counts those that are not `is_counted`."""
         self._keep(Event("log", at_ms=self._now_ms(), author="evaldesk", text=wait.sentence()))
         if not is_counted:
             self._again.append(wait)
@@ -87,7 +90,7 @@ class OpenTurn:
         self._cached.append(True)
 
     def tell(self, events: Iterable[Event]) -> None:
-        """Keep what is not the agent's: how the message of this turn came about."""
+        """Keep events that are not the agent's: the origin of the message of this turn."""
         for event in events:
             self._keep(replace(event, at_ms=self._now_ms()))
 
@@ -97,7 +100,7 @@ class OpenTurn:
             self._keep(Event("error", at_ms=self._now_ms(), error=error))
 
     def log(self, text: str) -> None:
-        """Keep what was printed during the turn."""
+        """Keep the output printed during the turn."""
         self._keep(Event("log", at_ms=self._now_ms(), author="output", text=text))
 
     def close(self) -> None:
@@ -111,7 +114,7 @@ class OpenTurn:
         )
 
     def _whole(self, usage: Usage) -> Usage:
-        """The usage with what the agent cannot know: attempts and caches of clients, a price that the settings give."""
+        """The usage with facts that the agent does not know: attempts and caches of clients, a configured price."""
         n_again = len(self._again)
         for _ in range(n_again):
             self._again.popleft()
@@ -220,7 +223,7 @@ _AGENT_KINDS = tuple(kind for kind in get_args(EventKind) if kind not in _NOT_TH
 
 
 def checked_event(found: object, at_ms: float) -> Event:
-    """`found` as a plain event stamped `at_ms`. Raises AgentError saying what is wrong with it."""
+    """`found` as a plain event stamped `at_ms`. Raises AgentError naming its fault."""
     if not isinstance(found, Event):
         raise AgentError(f"the agent yielded {_shown(found)}, not an Event")
     if found.kind not in _AGENT_KINDS:

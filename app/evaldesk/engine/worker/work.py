@@ -49,7 +49,7 @@ from evaldesk.wire import plain, to_json
 
 
 async def run_trial(spec: TrialSpec, attempt: Attempt) -> TrialResult:
-    """Load, play, grade. Each phase has its own deadline, which whoever holds the attempt enforces."""
+    """Load, play, grade. Each phase has its own deadline, which the holder of the attempt enforces."""
     CURRENT_LOG.set(attempt.log)
     CURRENT_LISTENER.set(attempt.waits)
     attempt.begin("load", LOAD_TIMEOUT_S)
@@ -75,7 +75,7 @@ async def run_trial(spec: TrialSpec, attempt: Attempt) -> TrialResult:
 
 
 def given_up(spec: TrialSpec, attempt: Attempt, place: str) -> TrialResult:
-    """The result of a trial whose thread does not come back, standing at `place`."""
+    """The result of a trial whose thread does not come back, blocked at `place`."""
     reasons: dict[str, Callable[[], ErrorRecord]] = {
         "load": lambda: ErrorRecord("agent_import", f"not imported within {attempt.timeout_s:g} s", place),
         "play": lambda: timed_out(attempt.timeout_s, place),
@@ -117,7 +117,7 @@ class TrialWork:
         return _ended(self._frame.key, await run_trial(self._frame.spec, self.attempt))
 
     def given_up(self, place: str) -> bytes:
-        """What was played so far."""
+        """The turns played so far."""
         return _ended(self._frame.key, given_up(self._frame.spec, self.attempt, place), is_tainted=True)
 
     def broken(self, error: BaseException | None) -> bytes:
@@ -161,8 +161,8 @@ def _broken(frame: Play | Grade, error: BaseException | None) -> bytes:
 
 
 def _ended(key: int, result: TrialResult, *, is_tainted: bool = False) -> bytes:
-    """The frame of a result, cut where it is too big, and whatever user metrics left in it made plain."""
-    with suppress(Exception):  # what cannot be written yet is made plain below
+    """The frame of a result, cut where it is too big, and values of user metrics made plain."""
+    with suppress(Exception):  # a value that cannot be written yet is made plain below
         result = without_env_secrets(result)
     try:
         frame = to_json(Ended(key, result, is_tainted))
@@ -190,7 +190,7 @@ MAX_SESSIONS = 200
 
 Send: TypeAlias = Callable[[FromWorker], None]
 
-# What adapters remember of each session, the longest unused first; it lives as long as the process.
+# The memory of adapters for each session, the longest unused first; it lives as long as the process.
 _memories: dict[str, dict[str, object]] = {}
 
 
@@ -278,14 +278,14 @@ class TurnWork:
 
 
 class DescribeWork:
-    """Imports an agent and asks what it is."""
+    """Imports an agent and asks for its description."""
 
     def __init__(self, frame: Describe) -> None:
         self._frame = frame
         self.attempt = Attempt()
 
     async def run(self) -> bytes:
-        """Describe; where it is asked to be warm, import what the turns need first."""
+        """Describe; where a warm agent is asked for, import the packages of its turns first."""
         CURRENT_LOG.set(self.attempt.log)
         self.attempt.begin("load", LOAD_TIMEOUT_S)
         try:

@@ -118,7 +118,7 @@ def _write_conversation(turns: tuple[Turn, ...] | None) -> Any:
 
 
 def _read_intermediate(place: Place, raw: Any) -> Expected:
-    """Absent and null assert nothing. `{}` is what ADK leaves of an empty list of calls: no tool may be called."""
+    """Absent and null assert nothing. `{}` is ADK's rest of an empty list of calls: no tool may be called."""
     if raw is None or raw is ABSENT:
         return Expected()
     raw = read_mapping(place, raw)

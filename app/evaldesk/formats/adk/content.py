@@ -16,7 +16,7 @@ def read_content(place: Place, raw: Any) -> str | None:
 
 
 def read_query(place: Place, raw: Any) -> str:
-    """The text of what the user said; the content must be there, and may hold no text (a picture, say)."""
+    """The text of the user's message; the content must be there, and may hold no text (a picture, say)."""
     if raw is ABSENT or raw is None:
         raise wanted(place, raw, "the user's message, an object with parts")
     return read_content(place, raw) or ""
@@ -59,13 +59,13 @@ def patch_parts(parts: Sequence[dict[str, Any]], text: str | None) -> list[dict[
 
 
 def patch_message(parts: Sequence[dict[str, Any]], text: str | None) -> list[dict[str, Any]]:
-    """The parts with `text` in place of what was said aloud; thoughts stay, in front."""
+    """The parts with `text` in place of the visible text; thoughts stay, in front."""
     thoughts = [part for part in parts if part.get("thought")]
     return [*thoughts, *patch_parts([part for part in parts if not part.get("thought")], text)]
 
 
 def _kept_thoughts(parts: Sequence[dict[str, Any]], text: str | None) -> tuple[list[dict[str, Any]], str | None]:
-    """The leading thoughts when `text` still begins with them, and what follows them in `text`."""
+    """The leading thoughts when `text` still begins with them, and the rest of `text`."""
     thoughts = []
     for part in parts:
         if not (part.get("thought") and part.get("text")):

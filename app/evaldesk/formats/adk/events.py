@@ -1,4 +1,4 @@
-"""ADK's InvocationEvents: what an agent did in a turn, as the events it came in.
+"""ADK's InvocationEvents: the events of an agent in a turn, in their order.
 
 Tool calls are the `function_call` parts of all events, in order; a message is the text of one event. The rest
 (results, usage, grounding, signatures) is only carried, and stays where it is when calls or messages are edited.
@@ -51,7 +51,7 @@ def patch_events(
     read_call: ReadCall,
     write_call: WriteCall,
 ) -> list[dict[str, Any]]:
-    """The events with these calls and messages; what did not change stays as it is, in its event."""
+    """The events with these calls and messages; unchanged ones stay as they are, in their event."""
     old_calls, old_messages = read_events(place, list(raw), read_call)
     events = list(raw)
     if old_messages != messages:

@@ -1,7 +1,7 @@
 """ADK's old forms: "adk-old", a list of `{name, data, initial_session}`, and "adk-flat", one bare list of turns.
 
-What these forms have no word for (tags, rubrics, final state, call ids) is written as further keys: the old readers
-pass over them and we read them back. What does not fit even so is said by `losses`.
+Values without a place in these forms (tags, rubrics, final state, call ids) are written as further keys: the old
+readers pass over them and we read them back. `losses` names the values that do not fit even so.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _SUFFIXES = (".evalset.json", ".test.json", ".json")
 
 
 def stem(source: str) -> str:
-    """The name of a file without what eval set files end in: `roll_die` for `tests/roll_die.test.json`."""
+    """The name of a file without the endings of eval set files: `roll_die` for `tests/roll_die.test.json`."""
     name = PurePath(source.replace("\\", "/")).name
     suffix = next((suffix for suffix in _SUFFIXES if name.lower().endswith(suffix)), "")
     return name[: len(name) - len(suffix)] or name
@@ -48,7 +48,7 @@ class OldList:
 
     @staticmethod
     def losses(evalset: EvalSet) -> tuple[str, ...]:
-        """What the old list cannot say of this set, one sentence each."""
+        """The parts of this set that the old list cannot hold, one sentence each."""
         return (*_set_losses(evalset), *(lost for case in evalset.cases for lost in case_losses(case)))
 
 
@@ -80,7 +80,7 @@ class FlatList:
 
     @staticmethod
     def losses(evalset: EvalSet) -> tuple[str, ...]:
-        """What the flat list cannot say of this set, one sentence each."""
+        """The parts of this set that the flat list cannot hold, one sentence each."""
         if len(evalset.cases) != 1:
             return (f"the flat form holds exactly one case; this set has {len(evalset.cases)}",)
         case = evalset.cases[0]

@@ -60,7 +60,7 @@ def write_case(case: Case) -> dict[str, Any]:
 
 
 def case_losses(case: Case) -> tuple[str, ...]:
-    """What a case says that the old form cannot, one sentence each."""
+    """The parts of a case that the old form cannot hold, one sentence each."""
     if case.scenario is not None:
         return (f"case {case.id!r} is left out: the old form has no conversation scenarios",)
     return tuple(
@@ -124,7 +124,7 @@ def _write_uses(calls: tuple[ToolCall, ...] | None) -> Any:
 
 
 def _read_args(place: Place, raw: Any) -> dict[str, Any]:
-    # ADK requires the key; null is what some recorders write for a call without arguments.
+    # ADK requires the key; some recorders write null for a call without arguments.
     return {} if raw is None else read_mapping(place, raw)
 
 

@@ -83,7 +83,7 @@ def _write_event(event: Event, *, is_last: bool) -> Iterator[dict[str, Any]]:
         part = {"function_call": _named(call) | {"args": dict(call.args)}}
         yield said | {"content": {"parts": [part], "role": "model"}}
     elif event.kind == "tool_result" and call:
-        # ADK wants an object and wraps what is none in the same way.
+        # ADK wants an object and wraps other values in the same way.
         result = event.result if isinstance(event.result, dict | None) else {"result": event.result}
         answer = _named(call) | ({} if result is None else {"response": result})
         yield said | {"content": {"parts": [{"function_response": answer}], "role": "user"}}

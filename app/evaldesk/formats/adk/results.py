@@ -142,7 +142,7 @@ def _read_result(place: Place, case_id: str, raw: dict[str, Any]) -> tuple[Case,
 
 
 def _expected(place: Place, pair: dict[str, Any], actual: Any) -> Any:
-    """What was expected; of a case without expectations what the user said."""
+    """The expectation; of a case without expectations the user's message."""
     if pair.get("expected_invocation") is not None:
         return read_mapping(place.at("expected_invocation"), pair["expected_invocation"])
     if actual is None:
@@ -275,7 +275,7 @@ def _write_score(score: Score) -> dict[str, Any]:
 
 
 def _rationales(details: Any) -> str:
-    """What the judges said of each rubric."""
+    """The judges' verdicts on each rubric."""
     rubrics = details.get("rubric_scores", details.get("rubricScores")) if isinstance(details, dict) else None
     if not isinstance(rubrics, list):
         return ""

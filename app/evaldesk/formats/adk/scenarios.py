@@ -1,4 +1,4 @@
-"""The format "adk-scenarios": what `adk eval_set add_eval_case` takes. (google-adk 2.13 conversation_scenarios.py)"""
+"""The format "adk-scenarios": the input of `adk eval_set add_eval_case`. (google-adk 2.13 conversation_scenarios.py)"""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class AdkScenarios:
 
     @staticmethod
     def recognises(data: bytes, source: str) -> bool:
-        """Whether this is an object with scenarios, or with what one scenario has."""
+        """Whether this is an object with scenarios, or with the keys of one scenario."""
         value = peek(data).whole
         if not isinstance(value, dict):
             return False

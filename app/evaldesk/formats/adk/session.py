@@ -34,7 +34,7 @@ class AdkSession:
 
     @staticmethod
     def recognises(data: bytes, source: str) -> bool:
-        """Whether this is an object with a list of events that have authors, or with what only a session has."""
+        """Whether this is an object with a list of events that have authors, or with keys that only a session has."""
         value = peek(data).whole
         if not isinstance(value, dict) or not isinstance(value.get("events"), list):
             return False
@@ -65,7 +65,7 @@ class AdkSession:
 
     @staticmethod
     def write(what: EvalSet | RecordedRun) -> bytes:
-        """Nothing: a session is what happened, and neither an eval set nor a run is one."""
+        """Nothing: a session is a record, and neither an eval set nor a run can be written as one."""
         raise FormatError("a session cannot be written from an eval set or a run")
 
 
@@ -96,7 +96,7 @@ def invocations_of(place: Place, events: Sequence[dict[str, Any]], notes: Notes)
         here = place.at(index)
         event = {snake_case(name): value for name, value in raw.items()}
         named = read_optional_text(here.at("invocation_id"), event.get("invocation_id"))
-        # A recording without ids: whatever the user says begins a turn.
+        # A recording without ids: each message of the user begins a turn.
         key = named or (f"\x00{index}" if _author(here, event) == "user" or not key else key)
         groups.setdefault(key, []).append((here, event))
     invocations = (_invocation(key.partition("\x00")[0], group, notes) for key, group in groups.items())

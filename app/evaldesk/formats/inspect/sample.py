@@ -22,7 +22,7 @@ _CASE_KEYS = ("choices", "metadata", "sandbox", "files", "setup")
 
 @dataclass(frozen=True, slots=True)
 class ScorerValue:
-    """What a scorer said, `value` None where that is neither number nor letter; a verdict is right or wrong."""
+    """A scorer's value, `value` None where that is neither number nor letter; a verdict is right or wrong."""
 
     value: float | None
     is_verdict: bool
@@ -113,7 +113,7 @@ def _case(place: Place, sample: dict[str, Any], attachments: Mapping[str, Any], 
 
 
 def _queries(place: Place, raw: Any, attachments: Mapping[str, Any], notes: Notes) -> tuple[list[str], dict[str, Any]]:
-    """What the user asks; messages of others before or between stay in `extra`."""
+    """The user's messages; messages of others before or between stay in `extra`."""
     if isinstance(raw, str):
         return [_attached(raw, attachments)], {}
     if not isinstance(raw, list):

@@ -70,7 +70,7 @@ def _events(data: bytes, source: str) -> Iterable[tuple[Place, dict[str, Any]]]:
 
 
 def _usages(place: Place, events: list[dict[str, Any]]) -> tuple[Usage, ...]:
-    """What the conversation took, by the last event that counts it; each counts from the beginning."""
+    """The cost of the conversation, by the last event that counts it; each counts from the beginning."""
     for event in reversed(events):
         value = event.get("value")
         stats = value.get("usage_to_metrics") if isinstance(value, dict) and event.get("key") == "stats" else None

@@ -53,9 +53,9 @@ class OpenHands:
 
     @staticmethod
     def read_by(data: bytes, *, source: str, outcome: str) -> Imported:
-        """As `read`; the key `outcome` of the rows decides what passed, unless it is empty.
+        """As `read`; the key `outcome` of the rows decides the verdict, unless it is empty.
 
-        A line that is the `metadata.json` of the run says what the other lines leave out.
+        A line that is the `metadata.json` of the run has the values that the other lines leave out.
         """
         if _is_metadata(peek(data).whole):
             raise FormatError(METADATA_ALONE, source=source)

@@ -56,7 +56,7 @@ def row_of(run: RecordedRun, result: TrialResult) -> dict[str, Any]:
 
 
 def _test_result(result: TrialResult) -> dict[str, Any]:
-    """The scores by metric, and what the file said beside them when it was one of OpenHands.
+    """The scores by metric, and the other keys of the file when it was one of OpenHands.
 
     Where none of them is a key that readers of such files take for the outcome, `resolved` says the verdict.
     """
@@ -155,7 +155,7 @@ def outcome_keys(rows: Sequence[dict[str, Any]]) -> tuple[str, ...]:
 
 
 def outcome(row: dict[str, Any]) -> dict[str, float]:
-    """What a row says of its outcome: keys of the test result and its `report`, usual ones of the row itself."""
+    """The keys of a row's outcome: those of the test result and its `report`, usual ones of the row itself."""
     test = test_result(row)
     report = test.get("report")
     found = {key: row[key] for key in USUAL if key in row} | test | (report if isinstance(report, dict) else {})
@@ -172,7 +172,7 @@ def chosen_criterion(keys: Sequence[str], wanted: str, source: str) -> Criterion
 
 
 def outcome_words(criterion: Criterion | None, keys: Sequence[str]) -> str:
-    """What decides whether a trial passes, and what else could."""
+    """The key that decides whether a trial passes, and the alternatives."""
     others = [key for key in keys if criterion is None or key != criterion.metric]
     named = ", ".join(others[:MAX_NAMED]) + (" and more" if others[MAX_NAMED:] else "")
     if criterion is None:

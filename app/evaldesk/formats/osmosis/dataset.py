@@ -99,7 +99,7 @@ class OsmosisTable:
 
     @staticmethod
     def write(what: EvalSet | RecordedRun) -> bytes:
-        """The rows of an eval set; what is no text is written as JSON. Raises FormatError."""
+        """The rows of an eval set; a value that is no text is written as JSON. Raises FormatError."""
         rows = _rows(what)
         names = list(dict.fromkeys(name for row in rows for name in row))
         out = io.StringIO(newline="")
@@ -200,7 +200,7 @@ MAX_UNPACKED = 512 * 1024 * 1024
 MAX_BATCH_BYTES = 64 * 1024 * 1024
 MAX_BATCH = 10_000
 ROW_BYTES = 500
-"""What a row takes in memory beside its values."""
+"""The memory of a row beside its values."""
 
 
 def read_parquet(data: bytes, source: str) -> list[Any]:
@@ -213,7 +213,7 @@ def read_parquet(data: bytes, source: str) -> list[Any]:
         rows = list(_parquet_rows(file, max(sizes, default=0), source))
     except FormatError:
         raise
-    except Exception as error:  # pyarrow raises whatever its readers meet
+    except Exception as error:  # pyarrow passes on any exception of its readers
         raise FormatError(f"Error reading Parquet file: {error}", source=source) from None
     return [plain(row) for row in rows]
 
@@ -250,7 +250,7 @@ def write_parquet(rows: list[dict[str, Any]]) -> bytes:
     try:
         table = pyarrow.Table.from_pylist([{name: row.get(name) for name in names} for row in rows])
         parquet.write_table(table, out)
-    except Exception as error:  # pyarrow raises whatever its writers meet
+    except Exception as error:  # pyarrow passes on any exception of its writers
         raise FormatError(f"these rows do not fit into Parquet: {error}") from None
     data: bytes = out.getvalue().to_pybytes()
     return data

@@ -1,4 +1,4 @@
-"""The format "osmosis-results": what `osmosis eval -o` writes, its cache, and the index of a local run.
+"""The format "osmosis-results": the output of `osmosis eval -o`, its cache, and the index of a local run.
 
 Four shapes are read: rows with runs (0.2.13 to 0.2.17), the flat list of runs of the cache, the same with a `reward`
 instead of scores (0.2.18 on), and lines of `index.jsonl` or `summary.jsonl` (0.3). The first is written.
@@ -69,7 +69,7 @@ class OsmosisResults:
 
     @staticmethod
     def write(what: EvalSet | RecordedRun) -> bytes:
-        """The results of a run with our words for what has none there under `evaldesk`. Raises FormatError."""
+        """The results of a run; values without a place there are under `evaldesk`. Raises FormatError."""
         if isinstance(what, EvalSet):
             raise FormatError("a file of results holds a run, not an eval set; write it as osmosis-jsonl")
         rows: dict[int, list[dict[str, Any]]] = {}
@@ -100,7 +100,7 @@ def _is_metrics(value: Any) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _Header:
-    """What the configuration says of all runs; `cases` are our own names of rows."""
+    """The configuration of all runs; `cases` are our own names of rows."""
 
     name: str
     model: str = ""
@@ -114,7 +114,7 @@ class _Header:
 
 @dataclass(frozen=True, slots=True)
 class _Run:
-    """One attempt: the place of its row, its number, and what it says."""
+    """One attempt: the place of its row, its number, and its values."""
 
     place: Place
     row_index: int

@@ -62,7 +62,7 @@ def write_rows(evalset: EvalSet) -> list[dict[str, Any]]:
 
 
 def kind_name(value: Any) -> str:
-    """What Python calls the type of a JSON value."""
+    """Python's name for the type of a JSON value."""
     return _KINDS.get(type(value), "NoneType" if value is None else type(value).__name__)
 
 

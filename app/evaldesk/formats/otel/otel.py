@@ -1,6 +1,6 @@
 """The formats "otel" and "openinference": traces of agents, in the GenAI conventions of OpenTelemetry or OpenInference.
 
-Each conversation becomes a case that expects what happened, and a trial of a run in which it happened.
+Each conversation becomes a case that expects the recorded events, and a trial of a run with these events.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class OpenInference(ReadOnly):
 
 
 def read_traces(format_name: str, data: bytes, source: str) -> Imported:
-    """What the spans of a file tell. Raises FormatError, also when no span tells what an agent did."""
+    """The conversations in the spans of a file. Raises FormatError, also when no span is of an agent."""
     notes = Notes()
     spans = read_spans(data, source)
     found = conversations(spans, notes)

@@ -1,4 +1,4 @@
-"""What a model was told and what it said, out of the attributes of a span, in every convention there is.
+"""The input and the output of a model, out of the attributes of a span, in every existing convention.
 
 OpenTelemetry GenAI as it is (`gen_ai.input.messages` with parts) and as it was (`gen_ai.prompt`, numbered attributes,
 events), Google ADK's own attributes, and OpenInference. A model call whose messages cannot be read is left out with a
@@ -34,7 +34,7 @@ _SPOKEN = {
 
 @dataclass(frozen=True, slots=True)
 class ModelCall:
-    """One call of a model: what it was told and what it answered."""
+    """One call of a model: its input and its answer."""
 
     told: tuple[Message, ...]
     said: tuple[Message, ...]
@@ -92,7 +92,7 @@ def _current(span: Span) -> Sides | None:
 
 
 def _adk(span: Span) -> Sides | None:
-    """What ADK's `call_llm` spans hold: a request and a response of the Gemini API as JSON."""
+    """The contents of ADK's `call_llm` spans: a request and a response of the Gemini API as JSON."""
     asked = _parsed(span.attributes.get("gcp.vertex.agent.llm_request"))
     answered = _parsed(span.attributes.get("gcp.vertex.agent.llm_response"))
     if not isinstance(asked, dict) or not asked.get("contents"):

@@ -1,4 +1,4 @@
-"""The turns of a traced conversation, from what its model calls were told and said and from the runs of its tools."""
+"""The turns of a traced conversation, from the inputs and answers of its model calls and from the runs of its tools."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class _Telling:
             for message in self._systems(step.call.told):
                 self._keep(replace(message, at_ms=step.span.start_ms))
             told, goes_on = self._new(step.call.told)
-            # Without an agent around it, a later call asks when it goes on with what was said, and is a helper's else.
+            # Without an agent around it, a later call asks when it continues the conversation, and is a helper's else.
             may_ask = is_first or (visit.top is None and goes_on)
             for message in told:
                 self._tell(message, step, may_ask=may_ask)
@@ -83,7 +83,7 @@ class _Telling:
                 yield message
 
     def _new(self, told: Sequence[Message]) -> tuple[Sequence[Message], bool]:
-        """What was told since the last reply that we know, and whether there is one."""
+        """The messages since the last reply that we know, and whether there is one."""
         rest = [message for message in told if message.speaker != "system"]
         known = [index for index, message in enumerate(rest) if _print(message) in self.seen]
         if known:
@@ -131,7 +131,7 @@ class _Telling:
         )
 
     def _add_result(self, message: Message) -> None:
-        """What a model was told of a tool; nothing new when the tool's own span told it already."""
+        """A model's input about a tool; nothing new when the tool's own span has it already."""
         call = self._open(message.call_id, message.author)
         if call is not None:
             self.open_calls.remove(call)
@@ -150,14 +150,14 @@ class _Telling:
 
 
 def _print(message: Message) -> Print:
-    """What tells a reply from others; ids are left out, since not every instrument repeats them."""
+    """The key that tells replies apart; ids are left out, since not every instrument repeats them."""
     if message.speaker != "agent":
         return "", ""
     return message.text, json.dumps([[call.name, call.args] for call in message.calls], sort_keys=True)
 
 
 def _evaluations(conversation: Conversation) -> Iterator[Score]:
-    """What evaluators of the traced system said, one score for each of their names; they state no threshold."""
+    """The scores of the traced system's evaluators, one for each of their names; they state no threshold."""
     spans = [step.span for visit in conversation.visits for step in visit.steps]
     tops = [visit.top for visit in conversation.visits if visit.top]
     seen: set[str] = set()

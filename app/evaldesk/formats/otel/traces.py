@@ -1,7 +1,7 @@
-"""From the spans of traces to conversations: whose turns they are, what was said and which tools were called.
+"""From the spans of traces to conversations: their turns, messages and tool calls.
 
 A turn is an outermost agent span, or a trace without one; turns that name one conversation belong together. A model
-call inside of a model call is the same call, told by two instruments. What runs inside of a tool is the tool's own.
+call inside of a model call is the same call, recorded by two instruments. Spans inside of a tool are the tool's own.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _MODEL_MARKS = (
 
 @dataclass(slots=True)
 class Step:
-    """A model call or the run of a tool; `call` is what the model was told and said, None for a tool."""
+    """A model call or the run of a tool; `call` is the model's input and answer, None for a tool."""
 
     span: Span
     agent: str
@@ -70,7 +70,7 @@ class Conversation:
 
 
 def kind_of_span(span: Span) -> Kind:
-    """What a span stands for; most of a trace is transport and stands for nothing here."""
+    """The meaning of a span; most of a trace is transport and has none here."""
     work = span.attributes.get("gen_ai.operation.name")
     kind = span.attributes.get("openinference.span.kind")
     if work == "invoke_agent" or kind == "AGENT":
@@ -109,7 +109,7 @@ def conversations(spans: Sequence[Span], notes: Notes) -> list[Conversation]:
 
 @dataclass(frozen=True, slots=True)
 class _Around:
-    """What stands around a span: the nearest span that means something, the outermost agent, and two names."""
+    """The surroundings of a span: the nearest span with a meaning, the outermost agent, and two names."""
 
     nearest: Kind = ""
     is_in_tool: bool = False
@@ -142,7 +142,7 @@ class _Tree:
                 self._inside.setdefault((span.trace_id, span.parent_id), []).append(span)
 
     def around(self, span: Span) -> _Around:
-        """What stands around a span; known for every span that was passed on the way, so that depth costs nothing."""
+        """The surroundings of a span; kept for every span that was passed on the way, so that depth costs nothing."""
         path: list[Span] = []
         seen: set[str] = set()
         here: Span | None = span

@@ -1,7 +1,7 @@
 """A run as OpenTelemetry traces (OTLP JSON, GenAI conventions): one for each turn, its model calls and tools inside.
 
-The trials' own dates are not stored, so times count from 1970. Each model call is told only what is new since the one
-before it. Scores are events as the conventions have them, and stand in a note of ours. Costs and changes of state have
+The trials' own dates are not stored, so times count from 1970. Each model call has only the messages since the one
+before it. Scores are events as the conventions have them, and also in a note of ours. Costs and changes of state have
 no attribute and are left out.
 """
 
@@ -26,7 +26,7 @@ _STEP_MS = 0.001
 
 
 def write_traces(run: RecordedRun) -> bytes:
-    """The bytes of the file. Raises FormatError for what JSON cannot hold."""
+    """The bytes of the file. Raises FormatError for a value that JSON cannot hold."""
     spans: list[dict[str, Any]] = []
     start_ms = 0.0
     for result in run.results:
@@ -131,13 +131,13 @@ class _Trace:
         self.spans.append(span)
 
     def _end_reply(self) -> None:
-        """Close the model call whose reply has been said."""
+        """Close the model call after its reply."""
         if self.said:
             self._add_model_call(self.said)
             self.told, self.said = [], []
 
     def _end_told(self) -> None:
-        """What the model was told and never answered."""
+        """The model's input without an answer."""
         if self.told:
             self._add_model_call([])
 

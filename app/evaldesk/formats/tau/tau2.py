@@ -1,8 +1,8 @@
 """The format "tau2": tasks of tau2-bench, each played by a simulated user.
 
 A list of `{id, user_scenario: {persona, instructions}, initial_state, evaluation_criteria, ...}`; everything but the id
-stays in `extra` as it is. What a task has no place for is written beside under ADK's names (`tags`, `session_input`,
-...), which tau2 ignores. (sierra-research/tau2-bench data_model/tasks.py)
+stays in `extra` as it is. Values without a place in a task are written beside under ADK's names (`tags`,
+`session_input`, ...), which tau2 ignores. (sierra-research/tau2-bench data_model/tasks.py)
 """
 
 from __future__ import annotations

@@ -138,7 +138,7 @@ def _result(place: Place, row: dict[str, Any], trial: tuple[int, int], notes: No
 
 
 def _read(place: Place, raw: Any, notes: Notes) -> Message:
-    """One message; what the simulated user does with tools of its own becomes a line of the log."""
+    """One message; tool calls of the simulated user become a line of the log."""
     fields = read_mapping(place, raw)
     message = read_chat_message(place, raw, notes)
     if fields.get("requestor") == "user":
@@ -185,7 +185,7 @@ def _reason(value: float | None, found: dict[str, Any], end: str) -> str:
 
 
 def _checks(found: dict[str, Any]) -> list[tuple[str, bool]]:
-    """What was checked, and whether it held."""
+    """The checks, and their results."""
     checks = [("the database", _held(found.get("db_check"), "db_match"))]
     for key, what, flag in (
         ("env_assertions", "an assertion about the environment", "met"),

@@ -47,7 +47,7 @@ class TauBench(ReadOnly):
 
 
 def reward_value(place: Place, raw: Any) -> float | None:
-    """A reward, with what tau-bench takes for 1 made 1; None for null. Raises FormatError."""
+    """A reward, with values that tau-bench takes for 1 made 1; None for null. Raises FormatError."""
     if raw is None:
         return None
     if isinstance(raw, bool) or not isinstance(raw, int | float) or abs(raw) > 1e9:

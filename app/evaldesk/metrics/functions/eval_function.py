@@ -1,7 +1,7 @@
 """`EvalFunction`: a function of the user as a metric. (reference/osmosis.md 2)
 
-A criterion with the option `function` is one, whatever its name. That option comes from the command line, a criteria
-file or `evaldesk.toml`, never from a browser: it is what reaches an import, in the worker.
+A criterion with the option `function` is one, under any name. That option comes from the command line, a criteria file
+or `evaldesk.toml`, never from a browser: it leads to an import, in the worker.
 """
 
 from __future__ import annotations
@@ -41,10 +41,10 @@ _OPTIONS = (FUNCTION_OPTION, "root", "compat", "low", "high", "description")
 
 @dataclass(frozen=True, slots=True)
 class EvalFunction:
-    """Calls `function`, a `module:attr` found from `root`, and takes what it returns for the value of the trial.
+    """Calls `function`, a `module:attr` found from `root`; its result is the value of the trial.
 
-    A value is any finite number unless `low` and `high` bound it. What the function raises, None, NaN and infinity
-    are errors; with `compat = "osmosis"` each of them counts as 0, as Osmosis has it, and the reason says so.
+    A value is any finite number unless `low` and `high` bound it. Exceptions of the function, None, NaN and infinity
+    are errors; with `compat = "osmosis"` each of them counts as 0, as in Osmosis, and the reason says so.
     """
 
     name: str
@@ -62,7 +62,7 @@ class EvalFunction:
 
     @property
     def info(self) -> MetricInfo:
-        """What is known of the function without importing it."""
+        """The facts known of the function without importing it."""
         return MetricInfo(
             self.name,
             self.name,
@@ -72,7 +72,7 @@ class EvalFunction:
         )
 
     async def score(self, transcript: Transcript, case: Case) -> list[Score]:
-        """What the function says. Raises MetricError, and whatever the function raises."""
+        """The value of the function. Raises MetricError, and exceptions of the function."""
         if not self.compat:
             return await self._scores(transcript, case)
         try:
@@ -122,7 +122,7 @@ def is_function(criterion: Criterion) -> bool:
 def load_function_of(criterion: Criterion) -> None:
     """Import the function that the criterion names, before anything is spent on the trial it is to score.
 
-    Raises MetricError when it cannot be called as one, and whatever its import raises.
+    Raises MetricError for a wrong signature, and exceptions of its import.
     """
     options = criterion.options
     mode_of(load_function(str(options[FUNCTION_OPTION]), str(options.get("root", ""))))
@@ -148,7 +148,7 @@ def _number(found: object) -> float:
 
 
 OWN_KEY_PREFIX = "$"
-"""Keys of `extra` that start so are what a format keeps for itself."""
+"""The start of the keys of `extra` that a format keeps for itself."""
 
 
 def arguments_of(
@@ -172,7 +172,7 @@ def arguments_of(
 def row_of(case: Case) -> dict[str, Any]:
     """The row of an Osmosis data set that the case is: prompts, ground truth and every other column.
 
-    What the case does not say is taken from its turns: the first query, and the last reference answer.
+    Facts that the case lacks are taken from its turns: the first query, and the last reference answer.
     """
     columns = {key: deepcopy(value) for key, value in case.extra.items() if not key.startswith(OWN_KEY_PREFIX)}
     references = [turn.expected.reference for turn in case.turns if turn.expected.reference is not None]
@@ -196,7 +196,7 @@ def solution(transcript: Transcript) -> str:
 
 
 def stale_solution(messages: list[dict[str, Any]]) -> str:
-    """The last text of the agent wherever it stands, which is what Osmosis scores when a turn broke off."""
+    """The last text of the agent in any turn, which Osmosis scores when a turn broke off."""
     texts = [message.get("content") for message in messages if message["role"] == "assistant"]
     return next((str(text) for text in reversed(texts) if text is not None), "")
 

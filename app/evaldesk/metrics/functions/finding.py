@@ -1,6 +1,7 @@
 """Whether a function of the user is where its name says, found by reading files and never by importing them.
 
-A run with a name that leads nowhere is refused before it costs anything. What only an import can tell is left to it.
+A run with a name that leads nowhere is refused before it costs anything. Errors that only an import can show are left
+to it.
 """
 
 from __future__ import annotations
@@ -148,7 +149,7 @@ def _defined(body: Iterable[ast.stmt]) -> Iterator[str]:
         elif isinstance(statement, ast.Expr):
             if _defines_by_hand(statement):
                 yield "*"
-        else:  # what stands in an if, a try, a loop or a with may be defined
+        else:  # a name in an if, a try, a loop or a with may be defined
             yield from (node.id for node in ast.walk(statement) if isinstance(node, ast.Name))
             inner = (node for node in ast.walk(statement) if isinstance(node, ast.stmt) and node is not statement)
             yield from _defined(inner)

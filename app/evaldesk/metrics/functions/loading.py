@@ -1,4 +1,4 @@
-"""A function of the user: imported once in a worker, and what it wants by the name of its first parameter."""
+"""A function of the user: imported once in a worker, with its kind by the name of its first parameter."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _loaded: dict[tuple[str, str], Function | BaseException] = {}
 def load_function(target: str, root: str) -> Function:
     """The function that `target`, a `module:attr`, names, imported once with `root` first on `sys.path`.
 
-    Raises MetricError saying what is wrong with it, and again whatever its import raised.
+    Raises MetricError naming its fault, and the exception of its import again each time.
     """
     key = (target, root)
     with _lock:
@@ -50,7 +50,7 @@ def load_function(target: str, root: str) -> Function:
 
 
 def mode_of(function: Function) -> Mode:
-    """What the function wants to see. Raises MetricError when its first parameter does not say."""
+    """The kind of the function's input. Raises MetricError when its first parameter does not name one."""
     try:
         names = list(inspect.signature(function).parameters)
     except (TypeError, ValueError) as error:
@@ -59,7 +59,10 @@ def mode_of(function: Function) -> Mode:
 
 
 def mode_by_names(names: Sequence[str]) -> Mode:
-    """What a function with these parameters wants to see. Raises MetricError when the first does not say."""
+    """The kind of the input of a function with these parameters.
+
+    Raises MetricError when the first does not name one.
+    """
     if not names:
         raise MetricError("Eval function has no parameters. Expected (solution_str, ...) or (messages, ...)")
     if names[0] not in _MODES:

@@ -1,1 +1,1 @@
-"""Metrics that a model judges: what it is asked, how its replies are read, and how several of them become a score."""
+"""Metrics that a model judges: the prompt, the reading of replies, and the score from several of them."""

@@ -64,7 +64,7 @@ class _DialogueMetric(JudgeMetric):
 
     @abstractmethod
     async def _judge(self, panel: Panel, sections: dict[str, str]) -> Judgement:
-        """What the panel says of the dialogue."""
+        """The panel's verdict on the dialogue."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,4 +1,4 @@
-"""`final_response_match_v2`: judges say whether the answer says what the reference says. (reference/adk.md 2.3)"""
+"""`final_response_match_v2`: judges decide whether the answer agrees with the reference. (reference/adk.md 2.3)"""
 
 from __future__ import annotations
 

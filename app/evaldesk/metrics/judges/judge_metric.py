@@ -1,4 +1,4 @@
-"""What every judged metric has: its options, its panel, and a yes or no made of votes."""
+"""The common parts of judged metrics: options, panel, and a yes or no made of votes."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ MAX_REASON = 300
 class JudgeMetric:
     """`judge_model` and `num_samples` are short for those of `judge_model_options`, and win over them.
 
-    `more_judges` vote with whichever judges these name.
+    `more_judges` vote together with the judges named here.
     """
 
     judge_model: str = option(

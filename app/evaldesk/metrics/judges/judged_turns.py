@@ -14,7 +14,7 @@ from evaldesk.model import Case, JsonObject, Score, Transcript, Turn, TurnRecord
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """What judges say of one turn or of a trial; `value` is None when they could not be understood."""
+    """The judges' verdict on one turn or on a trial; `value` is None when their replies could not be read."""
 
     value: float | None
     reason: str
@@ -23,7 +23,7 @@ class Judgement:
 
 @dataclass(frozen=True, slots=True)
 class TurnView:
-    """A turn to be judged: what it should be (`turn`, None in a played scenario), what was played, what went before."""
+    """A turn to be judged: the expectation (`turn`, None in a played scenario), the played turn, those before it."""
 
     index: int
     turn: Turn | None
@@ -65,7 +65,7 @@ def whole_score(
 ) -> Score:
     """The mean of `values`, those of the turns unless given; unscored as soon as one of them is.
 
-    ADK leaves out what could not be judged; its value stands in the details where it differs.
+    ADK leaves out turns that could not be judged; its value is in the details where it differs.
     """
     values = [score.value for score in scores] if values is None else values
     if not scores:

@@ -1,4 +1,4 @@
-"""What judges are shown of a trial, as text: each function gives the text of one fenced section."""
+"""The material for judges of a trial, as text: each function gives the text of one fenced section."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _SENTENCE_END = re.compile(r"(?<=[.!?。！？])[\"')\]]*\s+|\n+")
 
 
 def answer_text(record: TurnRecord, *, with_intermediate: bool = False) -> str:
-    """The agent's answer; `with_intermediate` also what it said on the way."""
+    """The agent's answer; `with_intermediate` also its messages before the answer."""
     texts = [text for _, text in record.intermediate] if with_intermediate else []
     return "\n".join([*texts, record.answer]).strip()
 

@@ -1,4 +1,4 @@
-"""Who judges and how often: `judge_model_options` as in ADK, and several judges beyond it. (reference/adk.md 1.4)"""
+"""The judges and their votes: `judge_model_options` as in ADK, and several judges beyond it. (reference/adk.md 1.4)"""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class JudgeOptions:
 
     `judge_model_config` may set temperature, top_p and max_output_tokens; `timeout_s` bounds each attempt of a call.
     `base_url` is an OpenAI-compatible endpoint, `api_key_env` the variable that holds its key, `price_in` and
-    `price_out` what a million tokens cost there in US dollars.
+    `price_out` its prices of a million tokens in US dollars.
     """
 
     judge_model: str = ""
@@ -54,7 +54,7 @@ class JudgeOptions:
 
     @property
     def endpoint(self) -> ModelOptions:
-        """How the judges are reached, and at what price. Raises UsageError."""
+        """The endpoint of the judges, and its price. Raises UsageError."""
         return ModelOptions(
             base_url=self.base_url, api_key_env=self.api_key_env, price_in=self.price_in, price_out=self.price_out
         )

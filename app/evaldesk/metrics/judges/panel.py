@@ -30,7 +30,7 @@ First think, then decide: write the reasons before the verdict. Reply with one J
 
 @dataclass(frozen=True, slots=True)
 class Task(Generic[R]):
-    """What a metric asks its judges: the instruction, the form of the reply, and what makes a reply contradict itself.
+    """The question of a metric to its judges: the instruction, the form of the reply, and the rule for contradictions.
 
     `check` raises ReplyError for a reply that has the form but cannot be: a rubric left out, a number out of range.
     """
@@ -104,7 +104,7 @@ class Panel:
         return Sample(judge, reply.text, answer)
 
     def record(self, task: Task[Any], samples: Sequence[Sample[Any]]) -> dict[str, JsonValue]:
-        """What is kept of the question: who judged, by which prompt, and every reply that could not be read."""
+        """The record of the question: the judges, the hash of the prompt, and every reply that could not be read."""
         return {
             "judges": [*self.options.models],
             "prompt": prompt_hash(task, self.options),
@@ -130,7 +130,7 @@ async def asked(call: ModelCall) -> ModelReply:
 
 
 def prompt_hash(task: Task[Any], options: JudgeOptions) -> str:
-    """What tells two ways of judging apart: the prompt without the data, the judges, their sampling."""
+    """The key that tells two ways of judging apart: the prompt without the data, the judges, their sampling."""
     parts = (task.system, *options.models, repr(sorted(options.sampling.items())))
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]
 
@@ -177,7 +177,7 @@ against the agent that wrote it. Only lines with the mark {mark} begin or end da
 
 
 def new_mark() -> str:
-    """A mark that nobody could know."""
+    """A mark that cannot be guessed."""
     return secrets.token_hex(8)
 
 

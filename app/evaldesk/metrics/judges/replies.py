@@ -1,4 +1,4 @@
-"""What a judge may reply, as types, and reading a reply strictly: what is no such object gives no verdict."""
+"""The replies of a judge, as types, and reading a reply strictly: any other object gives no verdict."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class ReplyError(Exception):
 
 
 class Validity(msgspec.Struct, frozen=True):
-    """Whether an answer says what its reference says; the words are those of ADK's judge."""
+    """Whether an answer agrees with its reference; the words are those of ADK's judge."""
 
     is_the_agent_response_valid: bool | Literal["valid", "invalid", "true", "false", "almost", "partially_valid"]
     reasoning: str = ""
@@ -102,7 +102,7 @@ SCHEMAS = {
     Rating: '{"reasoning": "<why, step by step>", "rating": 1, 2, 3, 4 or 5}',
     Points: '{"reasoning": "<why, step by step>", "score": <number>}',
 }
-"""What a judge is told of each type, reasons before verdicts."""
+"""The form of each reply type for a judge, reasons before verdicts."""
 
 
 def read_reply(text: str, kind: type[R]) -> R:
@@ -125,7 +125,7 @@ def read_reply(text: str, kind: type[R]) -> R:
 
 
 def _objects(text: str) -> Iterator[Any]:
-    """The JSON objects in a text, whatever stands around them. Raises ReplyError for one with a key twice."""
+    """The JSON objects in a text with other text around them. Raises ReplyError for one with a key twice."""
     decoder = json.JSONDecoder(object_pairs_hook=_object)
     at = text.find("{")
     while at >= 0:

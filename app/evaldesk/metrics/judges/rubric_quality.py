@@ -31,7 +31,7 @@ NO_RUBRICS_HERE = "No rubric for this metric is named for this turn."
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RubricMetric(JudgeMetric):
-    """What the rubric metrics share. The value of a trial is the mean over all rubrics of all turns."""
+    """The common parts of the rubric metrics. The value of a trial is the mean over all rubrics of all turns."""
 
     rubrics: list[Any] = option(
         [],
@@ -78,7 +78,7 @@ class RubricMetric(JudgeMetric):
 
     @abstractmethod
     def _sections(self, view: TurnView) -> Mapping[str, str]:
-        """What the judge is shown of a turn, by the name of its section."""
+        """The material for a judge of a turn, by the name of its section."""
 
     def _whole(self, turns: Sequence[Score], whole: Score) -> Score:
         if not any(score.details.get("rubrics") for score in turns):

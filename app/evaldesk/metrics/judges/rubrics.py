@@ -48,7 +48,7 @@ def read_rubric(raw: object, number: int) -> Rubric:
 
 
 def rubric_line(raw: object, number: int) -> str:
-    """A rubric as `id: text`, on one line. Raises UsageError for what is none."""
+    """A rubric as `id: text`, on one line. Raises UsageError for an invalid one."""
     return read_rubric(raw, number).line
 
 
@@ -95,7 +95,7 @@ def verdicts_of(answer: Properties, rubrics: Sequence[Rubric]) -> dict[str, tupl
 
 
 def normalised(text: str) -> str:
-    """The text without what judges put around it when they repeat it: markup, bullets, other quotes and spaces."""
+    """The text without the decoration of judges that repeat it: markup, bullets, other quotes and spaces."""
     text = unicodedata.normalize("NFKC", text).translate(_QUOTES)
     return " ".join(text.split()).strip(_DECORATION).lower()
 

@@ -34,7 +34,10 @@ help further. Verdict yes means right, no means that a step of the plan was stil
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UserSimulatorQuality(JudgeMetric):
-    """Share of turns in which the simulated user kept to its scenario. `stop_signal` is what it ends with, in ADK."""
+    """Share of turns in which the simulated user kept to its scenario.
+
+    `stop_signal` is the user's last word, in ADK.
+    """
 
     stop_signal: str = option(
         "</finished>", "text", "Stop signal", "What the simulated user says to end; it is cut from its messages."

@@ -1,4 +1,4 @@
-"""Metrics of what the agent answered that need no reference: each answer, or the last one."""
+"""Metrics of the agent's answers that need no reference: each answer, or the last one."""
 
 from __future__ import annotations
 
@@ -40,5 +40,5 @@ def counted(count: float, noun: str) -> str:
 
 
 def part_of(n: int, n_all: int, noun: str, one: str, many: str) -> str:
-    """`1 of 3 rubrics is met`, `2 of 3 rubrics are met`; `one` and `many` are what is said of one and of more."""
+    """`1 of 3 rubrics is met`, `2 of 3 rubrics are met`; `one` and `many` are the verbs for one and for more."""
     return f"{n:,} of {counted(n_all, noun)} {one if n == 1 else many}"

@@ -20,7 +20,7 @@ _FENCE = re.compile(r"```(?:json)?[ \t]*\n(.*)```", re.DOTALL | re.IGNORECASE)
 
 @dataclass(frozen=True, slots=True)
 class ResponseJson:
-    """1 for each turn whose answer says the same JSON value as its reference; a ```json fence around it is free.
+    """1 for each turn whose answer is the same JSON value as its reference; a ```json fence around it is free.
 
     Equality is strict: the order of keys is free, that of arrays is not, 6 equals 6.0, true is not 1. A turn whose
     reference is no JSON is left out of the mean. Text beside the fence makes an answer no JSON.

@@ -1,4 +1,4 @@
-"""`required_outputs`: what the agent has to tell the user somewhere in the conversation. (tau-bench's `outputs`)"""
+"""`required_outputs`: texts that the agent must tell the user somewhere in the conversation. (tau-bench's `outputs`)"""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ class RougeScore:
 
 
 def preload() -> None:
-    """Import what ROUGE needs, for a process in which no other code runs yet.
+    """Import the parts of rouge-score, for a process in which no other code runs yet.
 
     rouge-score imports the whole of nltk for its stemmer, and nltk imports scipy: 1.1 CPU seconds and 110 MB instead
     of 0.2 and 35. So nltk's own `__init__` is left out here. (docs/decisions/035-one-stemmer-of-nltk.md)
@@ -119,7 +119,7 @@ def rouge_tokens(text: str) -> tuple[str, ...]:
 
 
 class _Spacing(dict[int, str]):
-    """What stands for each character where words end around it, before it or in its place; fills as it is asked."""
+    """The replacement of each character with spaces where words end at it; fills on demand."""
 
     def __missing__(self, code: int) -> str:
         self[code] = spaced = _spaced(chr(code))

@@ -33,7 +33,7 @@ class _TextMetric:
 
 @dataclass(frozen=True, slots=True)
 class ResponseExact(_TextMetric):
-    """1 for each turn whose answer is its reference, white space around both left out."""
+    """1 for each turn whose answer is its reference, both without white space at the ends."""
 
     info: ClassVar[MetricInfo] = MetricInfo(
         "response_exact",
@@ -56,7 +56,7 @@ class ResponseExact(_TextMetric):
 
 @dataclass(frozen=True, slots=True)
 class ResponseContains(_TextMetric):
-    """1 for each turn whose answer has its reference somewhere in it, white space around the reference left out."""
+    """1 for each turn whose answer contains its reference, without white space at the ends."""
 
     info: ClassVar[MetricInfo] = MetricInfo(
         "response_contains",

@@ -25,8 +25,8 @@ _COMPARES = (
 class FinalStateMatch:
     """1 when the session ends in the expected state, else 0.
 
-    `keys`: every expected key has its very value. `superset`: it has at least what is expected of it, also inside
-    objects. `equal`: and there are no other keys. Keys named in `ignore` play no part.
+    `keys`: every expected key has its very value. `superset`: it has at least the expected parts, also inside objects.
+    `equal`: and there are no other keys. Keys named in `ignore` do not count.
     """
 
     compare: Literal["keys", "superset", "equal"] = option(

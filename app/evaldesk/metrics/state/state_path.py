@@ -1,4 +1,4 @@
-"""`state_path`: what a JSON path finds in the state at the end of the session."""
+"""`state_path`: the values that a JSON path finds in the state at the end of the session."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ _WANTS = (
 
 @dataclass(frozen=True)
 class StatePath:
-    """1 when the path finds in the final state what is wanted, else 0. Paths are those of RFC 9535.
+    """1 when the path finds the wanted value in the final state, else 0. Paths are those of RFC 9535.
 
-    `every` wants at least one find. The functions `match` and `search` are not there: a regular expression on what an
-    agent wrote may take ages.
+    `every` wants at least one find. The functions `match` and `search` are missing: a regular expression on an agent's
+    text may take very long.
     """
 
     path: str = option("", "text", "Path", "A JSON path into the final state.", example="$.cart.items[*].id")

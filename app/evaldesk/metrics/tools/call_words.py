@@ -1,4 +1,4 @@
-"""What sets the actual calls of a turn apart from the expected ones, in words."""
+"""The difference between the actual and the expected calls of a turn, in words."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def same_calls(expected: Sequence[ToolCall], actual: Sequence[ToolCall]) -> str:
 def other_calls(
     expected: Sequence[ToolCall], actual: Sequence[ToolCall], steps: Sequence[Step], *, harmless: Sequence[str] = ()
 ) -> str:
-    """The sentence for calls that differ, without the steps whose op is `harmless`; empty when nothing is left."""
+    """The sentence for calls that differ, without the steps whose op is `harmless`; empty when no other is left."""
     steps = [step for step in steps if step[0] != "=" and step[0] not in harmless]
     if len(steps) == 1:
         return _step(steps[0], expected, actual)
@@ -42,7 +42,7 @@ def accepted_calls(accepted: Sequence[tuple[Step, Sequence[str]]]) -> str:
 
 
 def aligned_details(steps: Sequence[Step], accepted: Sequence[tuple[Step, Sequence[str]]]) -> JsonObject:
-    """What the page of a trial needs to draw the very alignment that a metric used."""
+    """The alignment that a metric used, for the page of a trial."""
     return {
         "steps": [[op, i, j] for op, i, j in steps],
         "accepted": [{"expected": i, "actual": j, "because": [*because]} for (_, i, j), because in accepted],

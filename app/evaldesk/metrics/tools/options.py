@@ -1,4 +1,4 @@
-"""The options that all metrics of tool calls share: how arguments are compared, and over what."""
+"""The options that all metrics of tool calls share: the comparison of arguments, and the scope."""
 
 from __future__ import annotations
 

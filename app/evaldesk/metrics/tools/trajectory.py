@@ -23,7 +23,7 @@ MATCH_TYPES = ("EXACT", "IN_ORDER", "ANY_ORDER")
 
 _ANY_ARGS = CallRule("ignore")
 _RULES: Mapping[str, tuple[Order, str, tuple[str, ...]]] = {
-    # match type: our word for it, what the page says, the steps of the alignment that do no harm
+    # match type: our word for it, the text on the page, the alignment steps that do not lower the score
     "EXACT": ("exact", "Exact order", ()),
     "IN_ORDER": ("in_order", "In order, extra calls allowed", ("+",)),
     "ANY_ORDER": ("any_order", "Any order, extra calls allowed", ("+", "moved")),

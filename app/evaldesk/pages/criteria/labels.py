@@ -16,7 +16,7 @@ ANOTHER = "another"
 
 
 def labelled(typed: Typed) -> Typed:
-    """What was typed, with each metric under the label that was typed for it.
+    """The typed form, with each metric under the label that was typed for it.
 
     A label that cannot be, or that another one has, stays where it was typed, to be refused there.
     """
@@ -48,7 +48,7 @@ def check_labels(typed: Typed) -> None:
 
 
 def _renamed(typed: Typed) -> Mapping[str, str]:
-    """Old name -> new name of the metrics whose label was changed to one that can be."""
+    """Old name -> new name of the metrics whose label was changed to a valid one."""
     taken = {*ticked_metrics(typed)}
     found: dict[str, str] = {}
     for name in ticked_metrics(typed):

@@ -1,4 +1,4 @@
-"""Metrics on a form: under what they need, with their options as fields, and what was ticked and typed read back."""
+"""Metrics on a form: grouped by their need, with their options as fields; and the reading of the posted form."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def own_functions(criteria: Iterable[Criterion]) -> set[str]:
 
 @dataclass(frozen=True, slots=True)
 class Offer:
-    """What the settings add to the metrics of the table: models that may judge, functions by their names."""
+    """The additions of the settings to the metrics of the table: models that may judge, functions by their names."""
 
     judges: Sequence[str] = ()
     functions: Collection[str] = ()
@@ -127,7 +127,7 @@ class MetricGroup:
 
 
 def metric_groups(typed: Typed, cases: Sequence[Case], offer: Offer | None = None) -> tuple[MetricGroup, ...]:
-    """Every metric under what it needs, with what it will not be able to judge in `cases`.
+    """Every metric under its need, with the cases of `cases` that it cannot judge.
 
     A ticked metric that is not offered (any more) stands among the functions, so that it is not lost in silence.
     """
@@ -235,7 +235,7 @@ def _function_field(typed: Typed, name: str, is_checked: bool, offer: Offer) -> 
 
 
 def _missing(typed: Typed, name: str, is_checked: bool, cases: Sequence[Case]) -> dict[str, str]:
-    """Case id -> what it does not assert for the metric; by its options as far as they can be read."""
+    """Case id -> the missing assertion for the metric; by its options as far as they can be read."""
     criterion = Criterion(name)
     if is_checked:
         try:
@@ -274,7 +274,7 @@ def _option_field(typed: Typed, metric: MetricInfo, info: OptionInfo, offer: Off
 
 
 def _other_field(typed: Typed, metric: str) -> tuple[OptionField, ...]:
-    """What an earlier run asked for beyond the fields of the form."""
+    """The settings of an earlier run beyond the fields of the form."""
     text = text_typed(typed, f"{metric}.{OTHER}", "")
     told = "Options without a field of their own, as a criteria file has them; a JSON object."
     return (OptionField(f"{metric}.{OTHER}", "Other options", told, "area", text),) if text else ()

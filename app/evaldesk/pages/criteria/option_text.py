@@ -16,13 +16,13 @@ from evaldesk.wire import to_json
 T = TypeVar("T")
 
 LISTED = "only"
-"""What the choice says that compares named keys only, and what introduces them in a line."""
+"""The text of the choice that compares named keys only, and the words before them in a line."""
 
 
 def read_option(info: OptionInfo, text: str, keys: str = "") -> JsonValue:
     """The value that `text` says; `keys` are the names beside a choice of kind `keys`.
 
-    An empty field is the default. Raises UsageError in words for whoever typed it.
+    An empty field is the default. Raises UsageError with a sentence for the person who typed it.
     """
     text = text.replace("\r\n", "\n").replace("\r", "\n")
     if info.kind == "switch":

@@ -1,4 +1,4 @@
-"""GitHub annotations: workflow commands on standard output that mark what did not pass in the checks of a commit."""
+"""GitHub annotations: workflow commands on standard output that mark cases that did not pass."""
 
 from __future__ import annotations
 

@@ -124,7 +124,7 @@ def _add_counts(element: ET.Element, counts: Counts) -> None:
 
 
 def _xml(text: str) -> str:
-    """Text without what XML 1.0 cannot hold."""
+    """Text without the characters that XML 1.0 excludes."""
     return "".join(
         letter
         if letter in "\t\n" or (letter >= " " and not "\ud800" <= letter <= "\udfff" and letter not in "￾￿")

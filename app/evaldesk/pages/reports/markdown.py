@@ -1,4 +1,4 @@
-"""A run as Markdown for a pull request: what regressed first, then the numbers, with doubt in words."""
+"""A run as Markdown for a pull request: regressions first, then the numbers with their uncertainty."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A trip planner that talks over several turns and keeps what it learns in the session state.
+"""A trip planner that talks over several turns and keeps the user's wishes in the session state.
 
 Prices are made up, but always the same for the same cities, origin and month. It runs on a scripted stand-in for a
 model. Set EVALDESK_MODEL, and the key of its provider, to run it on a real one.

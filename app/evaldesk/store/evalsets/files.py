@@ -1,4 +1,4 @@
-"""Eval sets in files: found, read, saved without overwriting what changed, renamed, and put into the trash."""
+"""Eval sets in files: found, read, saved without overwriting other changes, renamed, and put into the trash."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ NEW_SUFFIX = ".evalset.json"
 
 
 class ChangedFileError(ConflictError):
-    """The file changed since it was read; `theirs` is what it holds now, None when it is no eval set any more."""
+    """The file changed since it was read; `theirs` is its present content, None when it is no eval set any more."""
 
     def __init__(self, message: str, *, version: str, their_version: str, theirs: EvalSet | None) -> None:
         super().__init__(message)
@@ -52,7 +52,10 @@ class EvalSetFiles:
             return [file for file in shown.values() if file is not None]
 
     def file(self, file_id: str) -> EvalSetFile:
-        """What a list shows of one file; the folders are not searched for one that was listed. Raises NotFoundError."""
+        """The line of one file in a list; the folders are not searched for one that was listed.
+
+        Raises NotFoundError.
+        """
         with self._lock:
             shown = self._show(self._found(file_id))
             if shown is None:
@@ -193,7 +196,7 @@ def _not_here() -> NotFoundError:
 
 
 def _shown(file: FoundFile) -> EvalSetFile | None:
-    """What a list shows of the file; None when it is some other JSON in an eval folder."""
+    """The line of the file in a list; None when it is some other JSON in an eval folder."""
     stem, _ = stem_and_suffix(file.path)
     bare = EvalSetFile(file.id, stem, file.place, file.path, file.size, file.modified_ns)
     try:
@@ -273,7 +276,7 @@ SKIPPED = frozenset({"node_modules", "__pycache__", "site-packages", "venv"})
 
 @dataclass(frozen=True, slots=True)
 class FoundFile:
-    """A candidate: its path, its path under its root, and what tells whether it changed since it was last read."""
+    """A candidate: its path, its path under its root, and a stamp that changes with the file."""
 
     id: str
     path: Path
@@ -312,7 +315,7 @@ def find_files(roots: Sequence[Path]) -> dict[str, FoundFile]:
 
 
 def remove_all_leftovers(roots: Iterable[Path]) -> int:
-    """Remove what killed writers left in the folders that are searched for eval sets; gives the number of files."""
+    """Remove leftovers of killed writers in the folders of eval sets; gives the number of files."""
     folders = {folder for root in roots for folder, _ in _folders(root)}
     return sum(remove_leftovers(folder) for folder in folders)
 

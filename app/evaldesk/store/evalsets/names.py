@@ -11,7 +11,7 @@ from pathlib import Path
 from evaldesk.errors import ConflictError, UsageError
 
 SUFFIXES = (".evalset.json", ".test.json", ".json")
-"""What the names of eval set files end in; the part before it is the name a person gives."""
+"""The endings of eval set files; the part before it is the name a person gives."""
 
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]{0,99}")
 _RESERVED = {"con", "prn", "aux", "nul", *(f"{port}{number}" for port in ("com", "lpt") for number in range(10))}

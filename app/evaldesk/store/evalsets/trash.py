@@ -95,5 +95,5 @@ def origin_of(token: str, trash: Path) -> Path:
     if not _TOKEN.fullmatch(token) or not origin.is_file():
         raise NotFoundError(f"nothing in the trash under {token[:40]!r}; it may have been restored already")
     found = msgspec.json.decode(read_regular(Path(os.path.realpath(origin)), MAX_BYTES), type=dict[str, str])
-    # The trash may have come with a repository: a path that climbs is nobody's origin.
+    # The trash may have come with a repository: a path that climbs is no origin.
     return Path(os.path.normpath(found["path"]))

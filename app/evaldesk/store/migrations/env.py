@@ -1,4 +1,4 @@
-"""What Alembic runs: the migrations, each in a transaction of its own, on the connection it was given."""
+"""The script of Alembic: the migrations, each in a transaction of its own, on the given connection."""
 
 from __future__ import annotations
 

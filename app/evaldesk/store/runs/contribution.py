@@ -1,4 +1,4 @@
-"""What one result of a trial adds to the tables."""
+"""The contribution of one result of a trial to the tables."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def trial_key(result: TrialResult) -> Values:
 
 
 def outcome(result: TrialResult) -> Values:
-    """The columns of `trial` that say what became of it; a cancelled trial gets no verdict and stays to do."""
+    """The columns of `trial` for its result; a cancelled trial gets no verdict and stays to do."""
     error = _error(result)
     return {
         "status": result.status,
@@ -49,7 +49,7 @@ def outcome(result: TrialResult) -> Values:
 
 
 def counters(row: Values) -> Values:
-    """What a trial with a verdict adds to the COUNTERS of its case and its run."""
+    """The contribution of a trial with a verdict to the COUNTERS of its case and its run."""
     verdicts = {f"n_{verdict}": int(row["verdict"] == verdict) for verdict in STRIP_OF}
     return verdicts | {
         "n_unpriced": int(row["cost"] is None and row["n_calls"] > 0),
@@ -75,7 +75,7 @@ def error_group(row: Values) -> tuple[str, str]:
 
 
 def normalised(message: str) -> str:
-    """The first line of `message` without what differs each time: addresses, ids and numbers read `#`."""
+    """The first line of `message` without the parts that differ each time: addresses, ids and numbers read `#`."""
     line = next(iter(message.strip().splitlines()), "")
     line = re.sub(r"0x[0-9a-fA-F]+|\b[0-9a-fA-F]{8}-[0-9a-fA-F-]{27}\b|\b[0-9a-f]{16,}\b", "#", line)
     return re.sub(r"\d+(?:\.\d+)?", "#", " ".join(line.split()))[:MESSAGE_LENGTH]

@@ -16,7 +16,7 @@ IMPORTED = "imported"
 """The kind of agent whose trials came in a file; it cannot be played."""
 
 NO_EVALSET = "imported-"
-"""What the eval set ids of runs begin with whose cases came with them and are in no file here."""
+"""The start of the eval set ids of runs whose cases came with them and are in no file here."""
 
 MAX_TRIALS = 200_000
 MAX_SCORE = 1e100

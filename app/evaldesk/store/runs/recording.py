@@ -29,8 +29,8 @@ def transcript_row(result: TrialResult) -> Values:
 def record(connection: Connection, results: Sequence[tuple[TrialResult, Values]], clock: Clock) -> int:
     """Write results, each with its transcript row, and return how many counted.
 
-    A result does not count when its trial has one already, or has been given to a later attempt; what it says is
-    kept as evidence. One for a trial that does not exist, its run deleted meanwhile, is dropped.
+    A result does not count when its trial has one already, or has been given to a later attempt; its content is kept as
+    evidence. One for a trial that does not exist, its run deleted meanwhile, is dropped.
     """
     counted, late = _sort(results, _to_do(connection, (result for result, _ in results)))
     rows = [trial_key(result) | outcome(result) for result, _ in counted]

@@ -140,7 +140,7 @@ def metric_rows(connection: Connection, run_id: int) -> list[MetricRow]:
 
 
 def error_groups(connection: Connection, run_id: int) -> list[ErrorGroup]:
-    """The errors of a run by what they say, the most frequent first."""
+    """The errors of a run by their text, the most frequent first."""
     run_row(connection, run_id)
     rows = connection.execute(
         select(ERROR_GROUP)

@@ -52,7 +52,7 @@ class RunStore:
     def create(
         self, config: RunConfig, cases: Sequence[Case], driver: str = "", baseline: Baseline | None = None
     ) -> int:
-        """Plan every trial of a new run and return its id; `driver` is who will play it.
+        """Plan every trial of a new run and return its id; `driver` is the owner that will play it.
 
         `baseline` is the earlier run that the gates compare with. Raises UsageError without cases, or for n below 1.
         """
@@ -78,7 +78,7 @@ class RunStore:
     def move_on(self, seen: RunSummary, status: RunStatus, reason: str = "", *, driver: str | None = None) -> bool:
         """As `set_status`, for a run that has still the status and the driver it was `seen` with.
 
-        False, and nothing is written, when somebody else was quicker: of several who take up a run one gets it, and
+        False, and nothing is written, when another process was quicker: of several that take up a run one gets it, and
         a run that ended meanwhile is not asked to stop.
         """
         with self._database.writing() as connection:
@@ -88,7 +88,7 @@ class RunStore:
             return True
 
     def set_note(self, run_id: int, note: str) -> None:
-        """Change what a person wrote about a run."""
+        """Change a person's note on a run."""
         with self._database.writing() as connection:
             run_queries.run_row(connection, run_id)
             connection.execute(update(RUN).where(RUN.c.id == run_id).values(note=note))
@@ -105,7 +105,7 @@ class RunStore:
         self.finish_deleting()
 
     def finish_deleting(self) -> None:
-        """Delete what hidden runs still hold, in steps that let others write; also after a crash on the way."""
+        """Delete the remaining rows of hidden runs, in steps that let others write; also after a crash on the way."""
         with self._database.reading() as connection:
             hidden = connection.scalars(select(RUN.c.id).where(RUN.c.deleted_at.is_not(None))).all()
         for run_id in hidden:
@@ -149,7 +149,7 @@ class RunStore:
         return {run.config.evalset_id: run for run in self._summaries(rows)}
 
     def unfinished_runs(self) -> builtins.list[RunSummary]:
-        """Runs that are neither stopped nor at their end, oldest first: what a restart takes up again."""
+        """Runs that are neither stopped nor at their end, oldest first: a restart takes them up again."""
         with self._database.reading() as connection:
             unfinished = select(RUN).where(RUN.c.deleted_at.is_(None), RUN.c.status.in_(run_queries.UNFINISHED))
             rows = connection.execute(unfinished.order_by(RUN.c.id)).all()
@@ -162,7 +162,7 @@ class RunStore:
         return self._summaries(rows)
 
     def trial(self, run_id: int, case_index: int, trial_index: int) -> TrialResult:
-        """What became of a trial: its newest recorded attempt. Raises NotFoundError."""
+        """The result of a trial: its newest recorded attempt. Raises NotFoundError."""
         found = self.trials(run_id, [(case_index, trial_index)])
         if not found:
             raise NotFoundError(f"run {run_id}, case {case_index}, trial {trial_index}: not played yet")

@@ -16,7 +16,7 @@ SUMS = ("n", "n_passed", "total", "total_squares")
 
 
 def add_scores(connection: Connection, scores: Sequence[Values]) -> None:
-    """Add rows of `score` to what their metric adds up to in their case."""
+    """Add rows of `score` to the totals of their metric in their case."""
     execute_many(connection, _add_score(connection.dialect.name), [_first(score) for score in scores])
 
 

@@ -1,6 +1,6 @@
 """The tables, declared once for SQLite and PostgreSQL, a module for each family; queries use these constants.
 
-Columns are only for what is asked by SQL: a case, a transcript and a turn are one compressed JSON value each.
+Columns are only for values that SQL asks for: a case, a transcript and a turn are one compressed JSON value each.
 """
 
 from evaldesk.store.tables.base import METADATA

@@ -1,4 +1,4 @@
-"""What all tables share: one metadata with its names, moments in UTC, foreign keys that cascade."""
+"""The common parts of all tables: one metadata with its names, moments in UTC, foreign keys that cascade."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _NAMES = {
 
 
 class UtcTime(TypeDecorator[datetime]):
-    """A moment: aware on the way in, aware and in UTC on the way out, whatever the database keeps."""
+    """A moment: aware on the way in, aware and in UTC on the way out, independent of the database's form."""
 
     impl = DateTime(timezone=True)
     cache_ok = True

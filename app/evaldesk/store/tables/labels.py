@@ -1,4 +1,4 @@
-"""What people say of trials."""
+"""Labels of trials."""
 
 from __future__ import annotations
 

@@ -131,7 +131,7 @@ class LastRun(Row, table=True):
 
 
 class CaseMetric(Row, table=True):
-    """What the scores of one metric in one case add up to."""
+    """The totals of the scores of one metric in one case."""
 
     __tablename__ = "case_metric"
     __table_args__ = (

@@ -1,4 +1,4 @@
-"""From a draft to a case: every field is checked, and what the form does not show is kept from the file."""
+"""From a draft to a case: every field is checked, and keys that the form does not show are kept from the file."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ T = TypeVar("T")
 
 
 def case_from(draft: CaseDraft, original: Case | None = None) -> tuple[Case, Problems]:
-    """The case that `draft` describes, and what is wrong with it; save it only when nothing is.
+    """The case that `draft` describes, and its faults; save it only when there are none.
 
-    Keys that the form does not show are those of `original`. What is not kept is left out.
+    Keys that the form does not show are those of `original`. Removed parts are left out.
     """
     problems = Problems()
     base = original or Case(id="")

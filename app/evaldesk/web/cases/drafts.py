@@ -205,7 +205,7 @@ OP = re.compile(r"(?P<owner>(?:[a-z]+-\d{1,4}-)*)(?P<part>[a-z]+)(?:-(?P<index>\
 
 
 def apply_op(draft: CaseDraft, op: str) -> str:
-    """Do what a button of the form says, in place; returns the id of the field to go on with.
+    """Apply a button of the form, in place; returns the id of the field to go on with.
 
     `turn-add`, `turn-1-up`, `turn-1-call-0-delete`, `turn-0-call-0-arg-2-quote`. Raises UsageError for anything else.
     """

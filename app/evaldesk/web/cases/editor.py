@@ -1,4 +1,4 @@
-"""What the pages of one case show."""
+"""The contents of the pages of one case."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from evaldesk.web.cases.list import CaseLine
 
 @dataclass(frozen=True, slots=True)
 class Editor:
-    """What the page of a case shows. `found` is None for a new case, and for one that is gone."""
+    """The contents of the page of a case. `found` is None for a new case, and for one that is gone."""
 
     file: EvalSetFile
     found: FoundCase | None
@@ -37,7 +37,7 @@ class Editor:
 
     @property
     def kept_keys(self) -> list[str]:
-        """What the file says of this case and the form does not show."""
+        """The keys of this case in the file that the form does not show."""
         if not self.found:
             return []
         return kept_keys(self.found.case, OUTPUTS)

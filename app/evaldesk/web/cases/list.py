@@ -30,7 +30,7 @@ class CaseLine:
 
     @property
     def first_message(self) -> str:
-        """How the conversation begins; of a scenario that leaves it to the simulated user, what that user is to do."""
+        """The start of the conversation; of a scenario without a first message, the task of the simulated user."""
         if self.case.scenario is not None:
             return str(self.case.scenario.get("starting_prompt") or self.case.scenario.get("conversation_plan", ""))
         return self.case.turns[0].query if self.case.turns else ""
@@ -102,7 +102,7 @@ def asserts_nothing(case: Case) -> bool:
 
 
 def expected_calls(case: Case) -> tuple[str, str]:
-    """What the case says of tool calls, and what it leaves open: ("5", "+ 1 turn not asserted")."""
+    """The case's assertions on tool calls, and the turns without one: ("5", "+ 1 turn not asserted")."""
     if case.scenario is not None:
         return "scenario", ""
     stated = [turn.expected.tool_calls for turn in case.turns if turn.expected.tool_calls is not None]

@@ -1,4 +1,4 @@
-"""The agents: what each is, and whether it loads."""
+"""The agents: the description of each, and whether it loads."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""The case editor: a form for all that a case says, its raw JSON, and what is done to a whole case.
+"""The case editor: a form for the whole case, its raw JSON, and the actions on a whole case.
 
-Every button of the form sends the form. `op` changes its shape and gives it back; anything else saves. A hidden
-`version` is that of the case as it was opened: one that changed meanwhile is shown beside what was typed.
+Every button of the form sends the form. `op` changes its shape and gives it back; any other button saves. A hidden
+`version` is that of the case as it was opened: one that changed meanwhile is shown beside the typed text.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Eval sets: the list, one set with its cases, and what is done to a whole set."""
+"""Eval sets: the list, one set with its cases, and the actions on a whole set."""
 
 from __future__ import annotations
 
@@ -156,7 +156,7 @@ async def restore(request: Request) -> Response:
 
 
 async def exports(request: Request) -> Response:
-    """GET /evalsets/{set_id}/exports: the formats it can be given out in, and what each cannot say."""
+    """GET /evalsets/{set_id}/exports: the formats for its export, and the losses of each."""
     desk = desk_of(request)
     set_id = request.path_params["set_id"]
     file = await run_in_threadpool(desk.evalsets.file, set_id)

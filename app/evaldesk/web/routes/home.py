@@ -1,4 +1,4 @@
-"""The first page: what to do next."""
+"""The first page: the next steps."""
 
 from __future__ import annotations
 

@@ -51,13 +51,13 @@ async def _read(upload: UploadFile) -> tuple[str, bytes]:
 
 
 async def show(request: Request) -> Response:
-    """GET /imports/{import_id}: what was understood of the file, what is kept, what was refused."""
+    """GET /imports/{import_id}: the understood, the kept and the refused parts of the file."""
     staged = _staged(request)
     return _preview(request, staged, staged.name, Problems())
 
 
 async def choose(request: Request) -> Response:
-    """POST /imports/{import_id}/outcome: look again, with another key that says what passed; nothing is stored."""
+    """POST /imports/{import_id}/outcome: look again, with another key that decides the verdict; nothing is stored."""
     staged = _staged(request)
     outcome = text_of(await read_form(request), "outcome")
     try:

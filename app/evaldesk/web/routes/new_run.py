@@ -51,9 +51,9 @@ async def new(request: Request) -> Response:
 
 
 async def preview(request: Request) -> Response:
-    """POST /runs/new: the same form with what was typed; nothing is started.
+    """POST /runs/new: the same form with the typed values; nothing is started.
 
-    `another` adds a metric once more, `check` says what is wrong.
+    `another` adds a metric once more, `check` lists the faults.
     """
     typed = with_another(await _typed(request))
     if not typed.get("check"):
@@ -66,7 +66,7 @@ async def preview(request: Request) -> Response:
 
 
 async def create(request: Request) -> Response:
-    """POST /runs: start the run; what cannot be comes back beside its field."""
+    """POST /runs: start the run; an impossible value comes back beside its field."""
     typed = await _typed(request)
     try:
         plan = await _plan(request, typed)
@@ -96,7 +96,7 @@ async def run_case(request: Request, evalset_id: str, case: Case, agent_id: str 
 
 
 async def _earlier(request: Request, typed: Typed) -> RunSummary | None:
-    """The run that this one is to be like, by its number; what a form cannot say is taken from its configuration.
+    """The run that this one is to be like, by its number; settings beyond the form are taken from its configuration.
 
     Raises NotFoundError.
     """

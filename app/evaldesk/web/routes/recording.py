@@ -1,4 +1,4 @@
-"""Add a session to an eval set: what will be saved is all on the page, and every part of it may be edited or left out.
+"""Add a session to an eval set: the page shows all data that will be saved, and every part may be edited or left out.
 
 The form is that of the case editor with a tick at each turn, call and message. `op` changes the form's shape, anything
 else saves; a case name that is taken is answered with a choice.
@@ -39,7 +39,7 @@ NEW_SET = "new"
 
 @dataclass(frozen=True, slots=True)
 class Adding:
-    """What the page shows; `set_id` is NEW_SET when `set_name` is to be made."""
+    """The contents of the page; `set_id` is NEW_SET when `set_name` is to be made."""
 
     session: StoredSession
     recording: Recording
@@ -101,7 +101,7 @@ class Adding:
 
 
 async def show(request: Request) -> Response:
-    """GET /sessions/{id}/case: what is proposed."""
+    """GET /sessions/{id}/case: the proposal."""
     session = await _session(request)
     sets = await _sets(request)
     asked = request.query_params.get("evalset") or ""
@@ -152,7 +152,7 @@ async def save(request: Request) -> Response:
 
 
 async def preview(request: Request) -> Response:
-    """POST /sessions/{id}/case/preview: what would be saved of the form as it is now; saves nothing."""
+    """POST /sessions/{id}/case/preview: the case that the form would save now; saves nothing."""
     adding = await _typed(request, await read_form(request))
     return page(request, "cases/add.html", block="saved", adding=adding)
 
@@ -210,7 +210,7 @@ def _adding(
 
 
 def _secrets(case: Case, environment: Mapping[str, str]) -> tuple[str, ...]:
-    """The lines of the case that hold what looks like a key or a password, with that taken out."""
+    """The lines of the case that hold a text like a key or a password, with that text masked."""
     scrubbed = scrubber(environment)
     lines = [line.strip() for line in case_text(case).splitlines()]
     return tuple(scrubbed(line)[:160] for line in lines if scrubbed(line) != line)

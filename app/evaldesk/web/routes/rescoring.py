@@ -30,12 +30,12 @@ async def new(request: Request) -> Response:
 
 
 async def preview(request: Request) -> Response:
-    """POST /runs/{run_id}/scorings/new: the same form with what was ticked; `another` adds a metric once more."""
+    """POST /runs/{run_id}/scorings/new: the same form with the ticked values; `another` adds a metric once more."""
     return await _form(request, with_another(await _typed(request)))
 
 
 async def create(request: Request) -> Response:
-    """POST /runs/{run_id}/scorings: score the stored trials; what cannot be comes back beside its field."""
+    """POST /runs/{run_id}/scorings: score the stored trials; an impossible value comes back beside its field."""
     typed = await _typed(request)
     desk = desk_of(request)
     played = await desk.runs.summary(_run_id(request))

@@ -1,4 +1,4 @@
-"""Runs: the list, one run while it goes on and after, and what is done to it."""
+"""Runs: the list, one run during and after its play, and the actions on it."""
 
 from __future__ import annotations
 
@@ -51,13 +51,13 @@ async def show(request: Request) -> Response:
 
 
 async def events(request: Request) -> Response:
-    """GET /runs/{run_id}/events: what moves on the page, at most four times a second, and `done` at the end."""
+    """GET /runs/{run_id}/events: the changing parts of the page, at most four times a second, and `done` at the end."""
     await _read(request)  # a run that is not there is a 404, not an empty stream
     return event_stream(request, _messages(request))
 
 
 async def _messages(request: Request) -> AsyncIterator[Message]:
-    """Watchers of one run who look at the same cases share what is rendered for a tick."""
+    """Watchers of one run who look at the same cases share the rendered parts of a tick."""
     query = run_query(request)
     async for tick in desk_of(request).runs.watch(_run_id(request)):
         yield None, await _shared(tick, query, request)
@@ -65,7 +65,7 @@ async def _messages(request: Request) -> AsyncIterator[Message]:
 
 
 async def _shared(tick: Tick, query: RunQuery, request: Request) -> str:
-    """What stands on the page at `tick`, rendered once; a watcher who leaves takes it away from nobody."""
+    """The rendered parts of the page at `tick`; a watcher who leaves takes them away from no other."""
     rendering = tick.memo.get(query)
     if not isinstance(rendering, asyncio.Future):
         rendering = tick.memo[query] = asyncio.ensure_future(_live_html(request))
@@ -89,14 +89,14 @@ async def configuration(request: Request) -> Response:
 
 
 async def cancel(request: Request) -> Response:
-    """POST /runs/{run_id}/cancellation: let what runs finish, or cancel it (`how=now`)."""
+    """POST /runs/{run_id}/cancellation: finish the trials in flight, or cancel them (`how=now`)."""
     form = await read_form(request)
     await desk_of(request).runs.stop(_run_id(request), cancel=text_of(form, "how") == "now")
     return _go(f"/runs/{_run_id(request)}")
 
 
 async def resume(request: Request) -> Response:
-    """POST /runs/{run_id}/resumption: play what is missing."""
+    """POST /runs/{run_id}/resumption: play the missing trials."""
     await desk_of(request).runs.resume(_run_id(request))
     return _go(f"/runs/{_run_id(request)}")
 
@@ -108,7 +108,7 @@ async def retry(request: Request) -> Response:
 
 
 async def note(request: Request) -> Response:
-    """POST /runs/{run_id}: change the note; one that is too long comes back with what was typed."""
+    """POST /runs/{run_id}: change the note; one that is too long comes back with the typed text."""
     text = text_of(await read_form(request), "note").strip()
     try:
         BY_NAME["note"].checked(text, "The note")
@@ -126,7 +126,7 @@ async def delete(request: Request) -> Response:
 
 
 def run_query(request: Request) -> RunQuery:
-    """Order and filter of the cases; words that nobody offers fall back to the page's own choice."""
+    """Order and filter of the cases; unknown words fall back to the page's own choice."""
     asked = request.query_params
     return RunQuery(
         sort=next((each for each in get_args(CaseSort) if each == asked.get("sort")), None),

@@ -1,4 +1,4 @@
-"""Chat: the sessions, one session with its inspector, and what can be done with it."""
+"""Chat: the sessions, one session with its inspector, and the actions on it."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from evaldesk.wording.json_layout import laid_out
 
 
 async def index(request: Request) -> Response:
-    """The session that was used last; without one, what to begin with."""
+    """The session that was used last; without one, the start page."""
     desk = desk_of(request)
     deleted = request.query_params.get("deleted", "")
     newest = desk.sessions.list(limit=1)
@@ -115,7 +115,7 @@ def show_session(request: Request, *, status: int = 200, **shown: Any) -> Respon
 
 
 def session_view(request: Request, session: StoredSession) -> dict[str, Any]:
-    """What the blocks of a session's page show."""
+    """The contents of the blocks of a session's page."""
     desk = desk_of(request)
     agent = agent_of(request, session)
     running = desk.sessions.running(session.id)

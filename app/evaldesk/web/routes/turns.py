@@ -95,7 +95,7 @@ async def _growing(request: Request, turn: RunningTurn) -> AsyncIterator[str]:
         spent_s = time.monotonic() - began
         yield text
         await turn.news(n_seen, TICK_S)
-        # What comes in this time is shown at once; drawing thousands of calls leaves other pages half of the time.
+        # Events of this time are shown at once; drawing thousands of calls leaves other pages half of the time.
         await asyncio.sleep(max(PAUSE_S, spent_s))
 
 
@@ -130,7 +130,7 @@ def _ended(request: Request, after: int) -> str:
 
 
 def _refusal(request: Request, error: Exception, message: str) -> Response:
-    """Why no turn was started, beside the composer; what was typed stays there."""
+    """Why no turn was started, beside the composer; the typed text stays there."""
     status = 409 if isinstance(error, ConflictError) else 404 if isinstance(error, NotFoundError) else 422
     if not _wants_stream(request):
         return show_session(request, status=status, problem=str(error), typed=message)

@@ -19,7 +19,7 @@ _log = logging.getLogger("osmosis_ai.rollout")
 
 @dataclass
 class CompletionsResult:
-    """What a model answered; `message` is to be appended to the conversation."""
+    """The answer of a model; `message` is to be appended to the conversation."""
 
     message: dict[str, Any]
     token_ids: list[int] = field(default_factory=list)
@@ -50,7 +50,7 @@ class OsmosisLLMClient(Protocol):
         """Ask it."""
 
     def get_metrics(self) -> RolloutMetrics:
-        """What was asked so far."""
+        """The messages so far."""
 
 
 @dataclass
@@ -67,7 +67,7 @@ class RolloutResult:
 
 @dataclass
 class RolloutContext:
-    """What an agent loop works with."""
+    """The context of an agent loop."""
 
     request: RolloutRequest
     tools: list[OpenAIFunctionToolSchema]

@@ -19,7 +19,7 @@ __all__ = ["OsmosisAgent", "OsmosisLitellmModel", "OsmosisMemorySession", "Osmos
 
 MODEL = "osmosis-rollout"
 
-set_tracing_disabled(True)  # or the SDK would send what it sees to its maker
+set_tracing_disabled(True)  # or the SDK would send its traces to its maker
 
 
 class OsmosisRolloutModel(Model):  # type: ignore[misc] # the package may be missing
@@ -68,11 +68,11 @@ class OsmosisMemorySession(SessionABC):  # type: ignore[misc] # the package may 
             around.set_sample_source(SessionSampleSource(self))
 
     async def get_items(self, limit: int | None = None) -> list[Any]:
-        """What was said, or the last `limit` items of it."""
+        """The messages, or the last `limit` items of them."""
         return list(self.items if limit is None else self.items[-limit:] if limit else [])
 
     async def add_items(self, items: list[Any]) -> None:
-        """Keep what was said."""
+        """Keep the messages."""
         self.items.extend(items)
 
     async def pop_item(self) -> Any:

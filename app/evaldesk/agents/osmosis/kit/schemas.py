@@ -105,7 +105,7 @@ class RolloutStatus(str, Enum):  # noqa: UP042 - agents compare it with plain te
 
 
 class RolloutMetrics(BaseModel):
-    """What a rollout took; milliseconds."""
+    """The cost of a rollout in tokens and time; milliseconds."""
 
     total_latency_ms: float = 0.0
     llm_latency_ms: float = 0.0
@@ -118,7 +118,7 @@ class RolloutMetrics(BaseModel):
 
 
 class RolloutRequest(BaseModel):
-    """What an agent loop is asked to do. `max_turns` and `max_tokens_total` are for the agent to keep to."""
+    """The request to an agent loop. `max_turns` and `max_tokens_total` are for the agent to keep to."""
 
     rollout_id: str = Field(min_length=1, max_length=256)
     server_url: str

@@ -1,4 +1,4 @@
-"""What modules build when they are imported: servers, which Evaldesk needs not, and the backend that names parts."""
+"""Objects that modules build on import: servers, which Evaldesk does not need, and the backend that names parts."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ class ServeError(Exception):
 
 
 class App:
-    """An ASGI application that only says who could serve it; importing a module builds one."""
+    """An ASGI application that only says how it could be served; importing a module builds one."""
 
     def __init__(self, *parts: Any, **options: Any) -> None:
         self.parts = parts
@@ -24,7 +24,7 @@ class App:
 
 
 def create_app(agent_loop: Any, **options: Any) -> App:
-    """What a module calls to be served."""
+    """The function by which a module asks to be served."""
     return App(agent_loop, **options)
 
 
@@ -52,5 +52,5 @@ class LocalBackend:
 
 
 def create_rollout_server(*, backend: Any, **options: Any) -> App:
-    """What a module calls to be served."""
+    """The function by which a module asks to be served."""
     return App(backend, **options)

@@ -102,12 +102,12 @@ def parse_tool_calls(message: Message) -> list[Message]:
 
 
 def get_message_role(message: Message) -> str:
-    """Who said it; `unknown` when it does not say."""
+    """The role of its author; `unknown` when it has none."""
     return str(message.get("role", "unknown"))
 
 
 def get_message_content(message: Message) -> str:
-    """What it says; parts of a list are joined."""
+    """Its text; parts of a list are joined."""
     content = message.get("content") or ""
     if isinstance(content, list):
         return "".join(part.get("text", "") for part in content if isinstance(part, dict))

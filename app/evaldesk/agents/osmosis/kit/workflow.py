@@ -39,7 +39,7 @@ class ConcurrencyConfig(BaseModel):
 
 
 class AgentWorkflowConfig(BaseModel):
-    """What a workflow is configured with; subclasses add fields of any type."""
+    """The configuration of a workflow; subclasses add fields of any type."""
 
     model_config = ConfigDict(extra="allow", arbitrary_types_allowed=True)
 
@@ -49,7 +49,7 @@ class AgentWorkflowConfig(BaseModel):
 
 
 class GraderConfig(AgentWorkflowConfig):
-    """What a grader is configured with."""
+    """The configuration of a grader."""
 
 
 class RolloutSample(BaseModel):
@@ -65,7 +65,7 @@ class RolloutSample(BaseModel):
 
 
 class AgentWorkflowOutput(BaseModel):
-    """What a workflow may return."""
+    """The result type of a workflow."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -100,7 +100,7 @@ def get_rollout_context() -> RolloutContext | None:
 
 @dataclass
 class RolloutContext:
-    """What surrounds a rollout: where its model is, and the conversations it registered."""
+    """The surroundings of a rollout: the address of its model, and its registered conversations."""
 
     chat_completions_url: str = ""
     api_key: str | None = None
@@ -142,7 +142,7 @@ class RolloutContext:
 
 @dataclass
 class AgentWorkflowContext:
-    """What a workflow works on."""
+    """The context of a workflow."""
 
     prompt: list[dict[str, Any]]
     config: Any = None
@@ -155,7 +155,7 @@ class AgentWorkflowContext:
 
 @dataclass
 class GraderContext:
-    """What a grader judges."""
+    """The context of a grader."""
 
     label: str | None = None
     samples: dict[str, RolloutSample] = field(default_factory=dict)
@@ -173,7 +173,7 @@ class GraderContext:
         return self.samples
 
     def set_reward(self, reward: float) -> None:
-        """Reward the one sample. Raises ValueError where there is none, or for what is no finite number."""
+        """Reward the one sample. Raises ValueError where there is none, or for a number that is not finite."""
         if self.sample is None:
             raise ValueError("there is no sample to reward")
         self.sample.reward = _finite(reward)
@@ -200,7 +200,7 @@ class AgentWorkflow(ABC, Generic[TConfig]):
 
 
 class Grader(ABC):
-    """Rewards what a workflow did."""
+    """Computes the reward of a workflow's samples."""
 
     def __init__(self, config: Any = None) -> None:
         self.config = config

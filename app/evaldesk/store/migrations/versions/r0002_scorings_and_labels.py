@@ -1,4 +1,4 @@
-"""Runs that score stored trials again, and what people say of trials."""
+"""Runs that score stored trials again, and labels of trials."""
 
 from __future__ import annotations
 
