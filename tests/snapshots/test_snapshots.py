@@ -71,6 +71,8 @@ def test_the_help_of_every_command_is_what_it_was() -> None:
 
 def test_the_frames_between_processes_are_what_they_were() -> None:
     _, parts = msgspec.json.schema_components((frames.ToWorker, frames.FromWorker))
+    for part in parts.values():
+        part.pop("description", None)  # a docstring, which no process reads
 
     check_snapshot("frames", json.dumps(parts, indent=1, sort_keys=True) + "\n")
 
