@@ -14,6 +14,7 @@ from evaldesk.agents import agent_ref, load_agent
 from evaldesk.agents.remote.remote import checked_ref, remote_ref
 from evaldesk.errors import AgentError, BadNumberError, UsageError
 from evaldesk.model import Session, TurnRecord
+from evaldesk.model.transcript import FATAL_KINDS
 
 pytestmark = pytest.mark.anyio
 
@@ -113,6 +114,16 @@ async def test_an_error_event_is_told(answers: Any, play: Any) -> None:
     [event] = await play(load_agent(agent_ref(address)), Session("s"), "hi")
 
     assert (event.error.kind, event.error.message) == ("no_dice", "out of dice")
+
+
+@pytest.mark.parametrize("code", sorted(FATAL_KINDS))
+async def test_no_word_of_a_server_ends_the_run(answers: Any, play: Any, code: str) -> None:
+    address, server = answers
+    server.gives({"events": [{"kind": "error", "message": "no more", "code": code}]})
+
+    [event] = await play(load_agent(agent_ref(address)), Session("s"), "hi")
+
+    assert (event.error.kind, event.error.message) == ("agent_error", f"{code}: no more")
 
 
 async def test_a_server_that_is_not_there_is_named(play: Any) -> None:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Callable
 from contextlib import closing
-from math import nan
+from math import inf, isfinite, nan
 from pathlib import Path
+from re import search
 from typing import Any
 
 import pytest
@@ -65,6 +66,50 @@ def test_one_transaction_takes_results_of_several_runs(store: Store, plan: Plan,
     store.runs.record([end(run, 0, 0, verdict) for run, verdict in zip(runs, ("passed", "failed"), strict=True)])
 
     assert [store.runs.summary(run).n_passed for run in runs] == [1, 0]
+
+
+def forged_usage(**numbers: Any) -> Usage:
+    """A usage with numbers that none can have."""
+    usage = Usage("demo")
+    for name, number in numbers.items():
+        object.__setattr__(usage, name, number)
+    return usage
+
+
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [
+        ({"usages": (forged_usage(tokens_in=2**63),)}, "tokens_in is an integer of 64 bits; at most"),
+        ({"usages": (forged_usage(tokens_out=-(2**70)),)}, "tokens_out is an integer of 71 bits; at most"),
+        ({"usages": (forged_usage(cost=inf),)}, "cost is inf; only finite numbers are stored"),
+        ({"duration_ms": nan}, "duration_ms is nan; only finite numbers are stored"),
+        ({"error": ErrorRecord("crash", "half \ud800")}, "error_message holds half of a character"),
+        ({"logs": "half \ud800"}, "surrogates not allowed"),
+        ({"logs": object()}, "Encoding objects of type object is unsupported"),
+        ({"duration_ms": "soon"}, "cannot be stored"),
+        ({"values": {"m": [1.0]}}, "cannot be stored"),
+    ],
+    ids=["tokens", "negative", "cost", "time", "error", "half", "object", "text", "list"],
+)
+def test_what_the_store_cannot_hold_errs_alone(
+    store: Store, plan: Plan, end: End, fields: dict[str, Any], said: str
+) -> None:
+    run = plan(n_cases=2)
+    values = fields.pop("values", None)
+    scores = {"scores": (Score("m", values["m"], threshold=0.5),)} if values else {}
+    bad = end(run, 0, 1, **(fields | scores))
+
+    n_counted = store.runs.record([end(run, 0, 0), bad, end(run, 1, 0, "failed"), end(run, 1, 1)])
+
+    summary = store.runs.summary(run)
+    stored = store.runs.trial(run, 0, 1)
+    assert (n_counted, summary.n_passed, summary.n_failed, summary.n_errored) == (4, 2, 1, 1)
+    assert stored.error
+    assert (stored.verdict, stored.error.kind) == ("errored", "unstorable")
+    assert search(said, stored.error.message)
+    assert store.runs.pending(run) == []
+    assert isfinite(summary.cost)
+    assert store.runs.trial(run, 1, 1) == end(run, 1, 1)
 
 
 def test_a_cancelled_trial_stays_to_do(store: Store, plan: Plan, end: End) -> None:

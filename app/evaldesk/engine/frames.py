@@ -12,6 +12,7 @@ from typing import TypeAlias
 import msgspec
 
 from evaldesk.engine.worker.attempt import Pause
+from evaldesk.errors import BadNumberError
 from evaldesk.model import (
     AgentDescription,
     AgentRef,
@@ -20,6 +21,7 @@ from evaldesk.model import (
     ErrorRecord,
     Event,
     Limits,
+    Transcript,
     TrialResult,
     TrialSpec,
     TrialStatus,
@@ -27,6 +29,7 @@ from evaldesk.model import (
     TurnSpec,
     trial_verdict,
 )
+from evaldesk.model.bounds import check_result
 
 MAX_FRAME = 64 * 1024 * 1024
 
@@ -175,6 +178,22 @@ class Lines:
         return complete
 
 
+def accepted(spec: TrialSpec | GradeSpec, result: TrialResult) -> TrialResult:
+    """The result that a worker gave for `spec`; an errored one where it is of another trial or cannot be.
+
+    The transcript of a trial that was to be graded was stored before, and is not checked again.
+    """
+    asked, found = _key(spec.result if isinstance(spec, GradeSpec) else spec), _key(result)
+    if found != asked:
+        said = f"the worker answered for {_words(found)}; it was given {_words(asked)}"
+        return unplayed(spec, "errored", ErrorRecord("wrong_trial", said))
+    try:
+        check_result(replace(result, transcript=Transcript()) if isinstance(spec, GradeSpec) else result)
+    except BadNumberError as error:
+        return unplayed(spec, "errored", ErrorRecord("bad_number", str(error)))
+    return result
+
+
 def cancelled(spec: TrialSpec | GradeSpec) -> TrialResult:
     """The result of a trial that was ended, or never begun, because its run was."""
     return unplayed(spec, "cancelled", None)
@@ -195,3 +214,11 @@ def unplayed(spec: TrialSpec | GradeSpec, status: TrialStatus, error: ErrorRecor
         error=error,
         attempt=spec.attempt,
     )
+
+
+def _key(trial: TrialSpec | TrialResult) -> tuple[int, int, int, int]:
+    return trial.run_id, trial.case_index, trial.trial_index, trial.attempt
+
+
+def _words(key: tuple[int, int, int, int]) -> str:
+    return "run {}, case {}, trial {}, attempt {}".format(*key)

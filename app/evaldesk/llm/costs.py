@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from evaldesk.llm.client import DEMO_PREFIX, UNPRICED, open_litellm
 from evaldesk.model import Usage
-from evaldesk.model.transcript import checked_count
+from evaldesk.model.bounds import checked_count
 
 TOKENS = 1_000_000
 
@@ -22,7 +22,7 @@ def price(model: str, tokens_in: int, tokens_out: int) -> float | None:
 
     Raises BadNumberError, before LiteLLM takes a number that cannot be for a model without a price.
     """
-    tokens_in, tokens_out = checked_count("tokens_in", tokens_in), checked_count("tokens_out", tokens_out)
+    tokens_in, tokens_out = checked_count("usage.tokens_in", tokens_in), checked_count("usage.tokens_out", tokens_out)
     if model.startswith(DEMO_PREFIX):
         return 0.0
     bare_gemini = model.startswith("gemini-")

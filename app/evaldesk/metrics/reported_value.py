@@ -9,6 +9,7 @@ from typing import ClassVar
 from evaldesk.metrics.metric import MetricInfo
 from evaldesk.metrics.option import option
 from evaldesk.model import Case, JsonValue, Score, Transcript
+from evaldesk.model.bounds import is_score
 from evaldesk.model.reports import reported_values
 
 
@@ -46,6 +47,6 @@ class ReportedValue:
                 listed = ", ".join(sorted(reported)) or "nothing"
                 return None, f"The agent reported no {self.path}; it reported {listed}."
             value = value[name]
-        if not isinstance(value, bool | int | float) or not math.isfinite(value):
-            return None, f"The agent reported {self.path}, but it is no finite number: {str(value)[:80]!r}."
+        if not (isinstance(value, bool) or is_score(value)):
+            return None, f"The agent reported {self.path}, but it is no finite number up to 2**53: {str(value)[:80]!r}."
         return float(value), f"The agent reported {self.path} {value}."

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-import math
 import traceback
 from collections.abc import Awaitable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -17,6 +16,7 @@ from evaldesk.metrics.criteria import build_metric, missing_of, missing_of_turn,
 from evaldesk.metrics.functions.eval_function import is_function
 from evaldesk.metrics.metric import Metric, MetricInfo
 from evaldesk.model import Case, Criterion, ErrorRecord, Score, Transcript, Usage, plain_number
+from evaldesk.model.bounds import is_score
 from evaldesk.wire import plain, plain_text
 
 NO_TIMEOUTS: Mapping[str, float] = {}
@@ -132,9 +132,7 @@ def _plain_score(score: Any) -> Any:
 
 
 def _is_in_range(value: object, info: MetricInfo) -> bool:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-        return False
-    return info.low <= value <= info.high
+    return is_score(value) and info.low <= value <= info.high
 
 
 def _judged(score: Score, criterion: Criterion, info: MetricInfo) -> Score:

@@ -143,6 +143,21 @@ class TrialResult:
     logs: str = ""
     attempt: int = 1
 
+    def without_content(self, error: ErrorRecord) -> TrialResult:
+        """The trial errored for that reason, without what it said and scored, its time and its usages."""
+        return replace(
+            self,
+            status="errored",
+            verdict="errored",
+            stop_reason="error",
+            transcript=Transcript(),
+            scores=(),
+            usages=(),
+            duration_ms=0.0,
+            error=error,
+            logs="",
+        )
+
     @property
     def tokens(self) -> int:
         """Tokens in and out of every model call."""

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from decimal import Decimal
-from numbers import Real
 from typing import Literal, TypeAlias
 
-from evaldesk.errors import BadNumberError
+from evaldesk.model.bounds import checked_amount, checked_count
 from evaldesk.model.evalset import JsonObject, JsonValue, ToolCall
 from evaldesk.model.options import Limits, ModelOptions
 
@@ -26,8 +24,10 @@ StopReason: TypeAlias = Literal["answered", "max_iterations", "max_turns", "erro
 Role: TypeAlias = Literal["agent", "user", "judge"]
 AskedBy: TypeAlias = Literal["person", "simulated", "scripted"]
 
-MAX_NUMBER = 2**53
-"""The largest number of tokens, dollars or milliseconds: what a float still counts by ones."""
+FATAL_KINDS: frozenset[str] = frozenset(
+    {"agent_import", "metric_import", "authentication", "quota", "unknown_model", "no_model"}
+)
+"""Kinds of errors that every other trial of a run would meet; only Evaldesk itself says that one is so."""
 BOUNDS: frozenset[str] = frozenset({"max_turns", "max_iterations"})
 """Stop reasons of a turn in which the agent went on until its bound and never answered."""
 
@@ -50,33 +50,10 @@ class Usage:
 
     def __post_init__(self) -> None:
         for name in ("tokens_in", "tokens_out", "n_attempts"):
-            object.__setattr__(self, name, checked_count(name, getattr(self, name)))
-        object.__setattr__(self, "duration_ms", checked_amount("duration_ms", self.duration_ms))
+            object.__setattr__(self, name, checked_count(f"usage.{name}", getattr(self, name)))
+        object.__setattr__(self, "duration_ms", checked_amount("usage.duration_ms", self.duration_ms))
         if self.cost is not None:
-            object.__setattr__(self, "cost", checked_amount("cost", self.cost))
-
-
-def checked_amount(name: str, value: object) -> float:
-    """The number, from 0 to 2**53, of any numeric type. Raises BadNumberError naming the field of a usage."""
-    number = value if type(value) in {int, float} else _number(value)
-    if not isinstance(number, int | float) or not 0 <= number <= MAX_NUMBER:
-        shown = value if isinstance(value, int | float) else f"{type(value).__name__} {str(value)[:40]!r}"
-        raise BadNumberError(f"usage.{name} must be a number from 0 to 2**53, got {str(shown)[:80]}")
-    return number
-
-
-def checked_count(name: str, value: object) -> int:
-    """As `checked_amount`, for a whole number."""
-    number = checked_amount(name, value)
-    if number != int(number):
-        raise BadNumberError(f"usage.{name} must be a whole number, got {number}")
-    return int(number)
-
-
-def _number(value: object) -> float | None:
-    """A number of another library as a float; None for any other value, a truth value among them."""
-    is_number = isinstance(value, Real | Decimal) and not isinstance(value, bool)
-    return float(value) if is_number else None  # type: ignore[arg-type] # both can be made a float
+            object.__setattr__(self, "cost", checked_amount("usage.cost", self.cost))
 
 
 @dataclass(frozen=True, slots=True)

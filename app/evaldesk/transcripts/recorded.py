@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -21,7 +20,7 @@ from evaldesk.model import (
     Usage,
     trial_verdict,
 )
-from evaldesk.model.transcript import checked_amount, checked_count
+from evaldesk.model.bounds import checked_amount, checked_count, is_score
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +41,7 @@ class RecordedRun:
 
 def recorded_score(criterion: Criterion, value: float | None, reason: str = "", details: JsonObject = {}) -> Score:  # noqa: B006
     """The score of a whole trial; no value, or one that is no number, is unscored with `reason`."""
-    if value is None or not math.isfinite(value):
+    if value is None or not is_score(value):
         return Score(criterion.metric, threshold=criterion.threshold, reason=reason or "The file has no value.")
     passed = None if criterion.threshold is None else value >= criterion.threshold
     return Score(criterion.metric, value, None, criterion.threshold, passed, reason, details)
@@ -155,16 +154,14 @@ def whole_number(value: object, name: str = "tokens") -> int:
     if isinstance(value, bool) or not isinstance(value, int | float):
         return 0
     try:
-        return checked_count(name, value)
+        return checked_count(f"usage.{name}", value)
     except BadNumberError as error:
         raise FormatError(str(error)) from error
 
 
 def read_number(value: object) -> float | None:
     """A score as a file states it; None for any value that is no number, or one beyond a float's precision."""
-    if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) < 1e300:
-        return None
-    return float(value)
+    return float(value) if is_score(value) else None
 
 
 def known_cost(value: object, name: str = "cost") -> float | None:
@@ -172,7 +169,7 @@ def known_cost(value: object, name: str = "cost") -> float | None:
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
     try:
-        return float(checked_amount(name, value))
+        return float(checked_amount(f"usage.{name}", value))
     except BadNumberError as error:
         raise FormatError(str(error)) from error
 

@@ -13,6 +13,7 @@ from evaldesk.desk.runs import writer as run_writer
 from evaldesk.desk.runs.plan import RunOptions
 from evaldesk.errors import WorkspaceError
 from evaldesk.model import Case, ErrorRecord, TrialResult
+from evaldesk.model.transcript import FATAL_KINDS
 from evaldesk.store import Store
 
 pytestmark = pytest.mark.anyio
@@ -104,6 +105,37 @@ async def test_a_model_that_refuses_for_good_stops_the_run_once(open_desk: OpenD
         "The model's provider does not accept the key, so no more trials were started: Incorrect API key provided."
     )
     assert (summary.n_errored, summary.n_todo) == (1, 9)
+
+
+def test_every_error_that_ends_a_run_has_its_words() -> None:
+    assert set(run_driver.FATAL_WORDS) == FATAL_KINDS
+
+
+async def test_no_other_word_for_an_error_stops_a_run(open_desk: OpenDesk) -> None:
+    executor = HandExecutor()
+    desk = open_desk(executor)
+    run_id = await started(desk, n_cases=4, concurrency=4)
+    await executor.holds(4)
+
+    executor.end(1, "errored", error=ErrorRecord("fatal_x", "the agent behind the address says so"))
+    executor.end(3)
+    summary = await over(desk, run_id)
+
+    assert (summary.status, summary.n_errored, summary.n_passed) == ("finished", 1, 3)
+
+
+async def test_a_result_that_cannot_be_scrubbed_errs_alone(open_desk: OpenDesk, store: Store) -> None:
+    executor = HandExecutor()
+    desk = open_desk(executor)
+    run_id = await started(desk, n_cases=3, concurrency=3)
+    await executor.holds(3)
+
+    executor.end(1, logs="half \ud800")
+    executor.end(2)
+    summary = await over(desk, run_id)
+
+    assert (summary.status, summary.n_errored, summary.n_passed) == ("finished", 1, 2)
+    assert [group.kind for group in store.runs.error_groups(run_id)] == ["unstorable"]
 
 
 async def test_finished_trials_wait_for_a_full_disk(

@@ -8,10 +8,12 @@ from typing import Any
 
 from evaldesk.errors import AgentError
 from evaldesk.model import AgentDescription, ErrorRecord, Event, JsonObject, Session, ToolCall, ToolDescription, Usage
+from evaldesk.model.transcript import FATAL_KINDS
 from evaldesk.wire import plain
 
 MAX_BYTES = 32 * 1024 * 1024
 VERSION = 1
+MAX_CODE = 80
 
 
 def turn_body(session: Session, message: str) -> dict[str, Any]:
@@ -106,14 +108,13 @@ def _tool_call(found: Mapping[str, Any], author: str) -> Event:
 
 
 def _tool_result(found: Mapping[str, Any], author: str) -> Event:
-    duration = found.get("duration_ms")
     return Event(
         "tool_result",
         author=author,
         call=_call(found),
         result=plain(found.get("result")),
         is_error=found.get("is_error") is True,
-        duration_ms=float(duration) if isinstance(duration, int | float) else None,
+        duration_ms=found.get("duration_ms"),
     )
 
 
@@ -130,7 +131,11 @@ def _usage(found: Mapping[str, Any], _: str) -> Event:
 
 
 def _error(found: Mapping[str, Any], _: str) -> Event:
-    return Event("error", error=ErrorRecord(_text(found, "code") or "agent_error", _text(found, "message")))
+    """The code is the agent's own word; one that would end the whole run is none that an agent may say."""
+    code, message = _text(found, "code")[:MAX_CODE] or "agent_error", _text(found, "message")
+    if code in FATAL_KINDS:
+        code, message = "agent_error", f"{code}: {message}"
+    return Event("error", error=ErrorRecord(code, message))
 
 
 _MAKERS: Mapping[str, Callable[[Mapping[str, Any], str], Event]] = {

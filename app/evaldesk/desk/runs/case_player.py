@@ -6,14 +6,13 @@ import asyncio
 import itertools
 import os
 import threading
-from collections.abc import Callable
 from concurrent.futures import Future
 
 from evaldesk.desk.runs.driver import trial_spec
 from evaldesk.desk.runs.model_check import check_models
 from evaldesk.desk.runs.plan import RunOptions, RunPlan, frozen, recordings_folder, with_defaults
 from evaldesk.desk.runs.run_result import CaseResult
-from evaldesk.desk.runs.scrubbing import value_scrubber
+from evaldesk.desk.runs.scrubbing import result_scrubber
 from evaldesk.engine import AgentHost, LocalExecutor
 from evaldesk.model import AgentDescription, AgentRef, Case, RunConfig, TrialResult
 from evaldesk.model.recording import Recording
@@ -29,7 +28,7 @@ class CasePlayer:
         self._concurrency = concurrency
         self._numbers = itertools.count(1)
         self._waiting: dict[tuple[int, int], asyncio.Future[TrialResult]] = {}
-        self._scrubbed: Callable[[TrialResult], TrialResult] = value_scrubber(settings.environment)
+        self._scrubbed = result_scrubber(settings.environment)
         self._loop = asyncio.new_event_loop()
         self._executor: LocalExecutor | None = None
         self._description: AgentDescription | None = None

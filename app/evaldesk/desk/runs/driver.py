@@ -17,6 +17,7 @@ from evaldesk.engine import Executor, GradeSpec, drive_batches
 from evaldesk.engine.worker.attempt import pauses_sentence
 from evaldesk.model import Case, ErrorRecord, RunConfig, RunStatus, TrialResult, TrialSpec
 from evaldesk.model.stored import PendingTrial, TrialKey
+from evaldesk.model.transcript import FATAL_KINDS
 from evaldesk.store import Store
 from evaldesk.store.runs.recorded_runs import is_imported
 
@@ -24,7 +25,7 @@ BATCH_SIZE = 100
 BATCH_S = 0.05
 PAUSE_S = 0.5
 MAX_UNSTORED = 1_000
-FATAL_KINDS: Mapping[str, str] = {
+FATAL_WORDS: Mapping[str, str] = {
     "agent_import": "The agent could not be imported",
     "metric_import": "A function of the criteria could not be imported",
     "authentication": "The model's provider does not accept the key",
@@ -247,7 +248,7 @@ def fatal_sentence(result: TrialResult) -> str:
     error = _fatal_error(result)
     if error is None:
         return ""
-    words = FATAL_KINDS.get(error.kind, "The model refused for good")
+    words = FATAL_WORDS.get(error.kind, "The model refused for good")
     lines = error.message.strip().splitlines()
     return f"{words}, so no more trials were started: {lines[0] if lines else error.kind}"[:500]
 
@@ -255,4 +256,4 @@ def fatal_sentence(result: TrialResult) -> str:
 def _fatal_error(result: TrialResult) -> ErrorRecord | None:
     """The error of the trial, or of one of its judges, that every other trial would meet."""
     errors = (result.error, *(score.error for score in result.scores))
-    return next((each for each in errors if each and (each.kind.startswith("fatal") or each.kind in FATAL_KINDS)), None)
+    return next((each for each in errors if each and each.kind in FATAL_KINDS), None)

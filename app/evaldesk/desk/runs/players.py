@@ -11,11 +11,11 @@ from dataclasses import dataclass, field
 from evaldesk.desk.runs.driver import RunDriver
 from evaldesk.desk.runs.live import LiveRun
 from evaldesk.desk.runs.owner import current_owner
-from evaldesk.desk.runs.scrubbing import value_scrubber
+from evaldesk.desk.runs.scrubbing import result_scrubber
 from evaldesk.desk.runs.writer import RunWriter
 from evaldesk.engine import Executor
 from evaldesk.errors import ConflictError, EvaldeskError, NotFoundError, WorkspaceError
-from evaldesk.model import RunConfig, RunStatus, TrialResult
+from evaldesk.model import RunConfig, RunStatus
 from evaldesk.model.stored import RunSummary
 from evaldesk.settings import Settings
 from evaldesk.store import Store
@@ -49,7 +49,7 @@ class RunPlayers:
         self.writer = RunWriter()
         self._store = store
         self._open_executor = open_executor
-        self._scrubbed: Callable[[TrialResult], TrialResult] = value_scrubber(settings.environment)
+        self._scrubbed = result_scrubber(settings.environment)
         self._slots = asyncio.Semaphore(MAX_RUNS_AT_ONCE)
         self._is_closing = False
 

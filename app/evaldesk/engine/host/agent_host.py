@@ -14,8 +14,9 @@ from evaldesk.engine.frames import Describe, Described, Failed, Happened, Stop, 
 from evaldesk.engine.host.fingerprint import fingerprint
 from evaldesk.engine.host.process import Answer, Death, WorkerProcess, WorkerStartError
 from evaldesk.engine.worker.attempt import LOAD_TIMEOUT_S
-from evaldesk.errors import AgentError, ConflictError
+from evaldesk.errors import AgentError, BadNumberError, ConflictError
 from evaldesk.model import AgentDescription, AgentRef, ErrorRecord, Event, TurnRecord, TurnSpec
+from evaldesk.model.bounds import check_event, check_turn
 from evaldesk.model.transcript import broken_turn
 
 MAX_WORKERS = 4
@@ -130,16 +131,20 @@ class AgentHost:
                 async for answer in answers:
                     if isinstance(answer, Happened):
                         for event in answer.events:
+                            check_event(event)
                             if not event.is_partial:
                                 told.append(event)
                             yield event
                     elif isinstance(answer, TurnEnded):
+                        check_turn(answer.record)
                         yield answer.record
                     elif isinstance(answer, Death):
                         kind = "timed_out" if answer.is_timeout else "worker_died"
                         error = ErrorRecord(kind, answer.message, answer.output)
         except WorkerStartError as failed:
             error = ErrorRecord("worker_start", str(failed), failed.output)
+        except BadNumberError as bad:
+            error = ErrorRecord("bad_number", str(bad))
         if error:
             for item in _broken_off(spec, told, turn, error):
                 yield item

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Protocol
 
-from evaldesk.engine.frames import Ended, Grade, GradeSpec, Play, Stop, cancelled, unplayed
+from evaldesk.engine.frames import Ended, Grade, GradeSpec, Play, Stop, accepted, cancelled, unplayed
 from evaldesk.engine.host.process import Answer, Death, WarmPool, WorkerProcess, WorkerStartError
 from evaldesk.engine.worker.attempt import Pause, active, grading_timeout_s
 from evaldesk.errors import UsageError
@@ -293,14 +293,15 @@ class LocalExecutor:
         self._pump()
 
     def _on_answer(self, slot: _Slot, frame: Answer) -> None:
-        if not isinstance(frame, Ended) or slot.jobs.pop(frame.key, None) is None:
+        spec = slot.jobs.pop(frame.key, None) if isinstance(frame, Ended) else None
+        if spec is None or not isinstance(frame, Ended):
             return
         slot.is_tainted |= frame.is_tainted
         slot.is_alone = False
         if slot.is_tainted and not slot.jobs and slot.worker:
             self._do(slot.worker.close())
             slot.worker = None
-        self._give_back(frame.result)
+        self._give_back(accepted(spec, frame.result))
         self._pump()
 
     def _on_death(self, slot: _Slot, death: Death) -> None:

@@ -40,6 +40,7 @@ OVERDUE_S = 2.0
 LONG_OVERDUE_S = 15.0
 TERM_GRACE_S = 0.5
 EXIT_GRACE_S = 1.0
+MAX_REASON = 500
 SECRETS = ("EVALDESK_TOKEN",)
 
 Purpose: TypeAlias = Literal["chat", "trials", "model_trials"]
@@ -168,8 +169,8 @@ class WorkerProcess:
         try:
             for line in self._lines.feed(data):
                 self._act(frame_from_worker(line))
-        except (ValueError, msgspec.MsgspecError) as error:
-            self.kill(f"sent what is no frame ({error})")
+        except (ValueError, msgspec.MsgspecError, RecursionError) as error:
+            self.kill(f"sent what is no frame ({str(error)[:MAX_REASON]})")
 
     def printed(self, data: bytes) -> None:
         """Keep the last output of the process on file descriptor 2."""

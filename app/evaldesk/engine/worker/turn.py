@@ -25,6 +25,7 @@ from evaldesk.model import (
     TurnRecord,
     Usage,
 )
+from evaldesk.model.bounds import checked_amount
 from evaldesk.model.reports import is_artefact
 from evaldesk.model.transcript import broken_turn
 from evaldesk.wire import plain, plain_text, to_json
@@ -241,7 +242,7 @@ def checked_event(found: object, at_ms: float) -> Event:
         result=found.result if is_artefact(found) else plain(found.result),
         is_error=found.is_error is True,
         is_partial=found.is_partial is True,
-        duration_ms=_number(found.duration_ms, "duration_ms") if found.duration_ms is not None else None,
+        duration_ms=None if found.duration_ms is None else checked_amount("event.duration_ms", found.duration_ms),
         usage=_usage(found.usage) if found.usage is not None else None,
         error=_error(found.error) if found.error is not None else None,
     )
@@ -283,13 +284,6 @@ def _text(found: Any, name: str) -> str:
     if not isinstance(found, str):
         raise AgentError(f"the {name} of an event must be a string, got {_shown(found)}")
     return plain_text(found)
-
-
-def _number(found: Any, name: str) -> float:
-    number = plain(found)
-    if isinstance(number, bool) or not isinstance(number, int | float):
-        raise AgentError(f"the {name} of an event must be a number, got {_shown(found)}")
-    return number
 
 
 def _shown(found: object) -> str:

@@ -32,6 +32,7 @@ from evaldesk.model import (
     TurnRecord,
     plain_number,
 )
+from evaldesk.model.bounds import is_score
 from evaldesk.model.chat import chat_messages
 from evaldesk.wire import plain
 
@@ -141,10 +142,10 @@ async def _called(function: Function, arguments: Mapping[str, Any]) -> object:
 
 def _number(found: object) -> float:
     number = plain_number(found)
-    if isinstance(number, bool | int | float) and math.isfinite(number):
+    if isinstance(number, bool) or is_score(number):
         return float(number)
     said = f"{found!r:.80}" if isinstance(number, int | float) or found is None else type(found).__name__
-    raise MetricError(f"the function returned {said}; wanted true, false or a finite number")
+    raise MetricError(f"the function returned {said}; wanted true, false or a finite number up to 2**53")
 
 
 OWN_KEY_PREFIX = "$"

@@ -10,7 +10,8 @@ from evaldesk.model import AgentRef, Case, RunConfig, TrialResult
 from evaldesk.store.clock import Clock
 from evaldesk.store.database import Database
 from evaldesk.store.runs import planning
-from evaldesk.store.runs.recording import record, transcript_row
+from evaldesk.store.runs.recording import record
+from evaldesk.store.runs.storable import storable_rows
 
 IMPORTED = "imported"
 """The kind of agent whose trials came in a file; it cannot be played."""
@@ -42,7 +43,7 @@ class RecordedRunStore:
             run_id = planning.plan(connection, replace(config, n=n), cases, self._clock())
             for start in range(0, len(results), BATCH):
                 batch = [replace(result, run_id=run_id, attempt=1) for result in results[start : start + BATCH]]
-                record(connection, [(result, transcript_row(result)) for result in batch], self._clock)
+                record(connection, storable_rows(batch), self._clock)
             planning.set_status(connection, run_id, "finished", reason, "", self._clock)
         return run_id
 

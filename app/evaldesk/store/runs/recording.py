@@ -10,7 +10,6 @@ from typing import Any, TypeAlias
 from sqlalchemy import Connection, bindparam, func, select, update
 
 from evaldesk.model import TrialResult
-from evaldesk.store.blobs import pack
 from evaldesk.store.clock import Clock
 from evaldesk.store.database import execute_many, upsert
 from evaldesk.store.runs.contribution import COUNTERS, Values, counters, outcome, scores, trial_key
@@ -18,12 +17,6 @@ from evaldesk.store.runs.totals import add_errors, add_scores
 from evaldesk.store.tables import RUN, RUN_CASE, SCORE, STRIP_OF, TRANSCRIPT, TRIAL
 
 Key: TypeAlias = tuple[int, int, int]
-
-
-def transcript_row(result: TrialResult) -> Values:
-    """The whole result as a row; made before the transaction, so that the write lock is held briefly."""
-    codec, data = pack(result)
-    return trial_key(result) | {"attempt": result.attempt, "codec": codec, "data": data}
 
 
 def record(connection: Connection, results: Sequence[tuple[TrialResult, Values]], clock: Clock) -> int:

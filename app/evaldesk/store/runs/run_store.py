@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import builtins
+import logging
 from collections.abc import Sequence
 from typing import Any
 
 from sqlalchemy import Connection, Row, select, update
+from sqlalchemy.exc import OperationalError, StatementError
 
 from evaldesk.errors import NotFoundError
 from evaldesk.model import Case, RunConfig, RunStatus, TrialResult
@@ -15,8 +17,12 @@ from evaldesk.model.stored import RunSummary
 from evaldesk.store.clock import Clock
 from evaldesk.store.database import Database, reading
 from evaldesk.store.runs import case_queries, planning, run_queries
-from evaldesk.store.runs.recording import record, transcript_row
+from evaldesk.store.runs.contribution import Values
+from evaldesk.store.runs.recording import record
+from evaldesk.store.runs.storable import KIND, storable_rows, unstorable
 from evaldesk.store.tables import RUN
+
+log = logging.getLogger("evaldesk.store")
 
 CASES_DELETED_AT_ONCE = 100
 
@@ -62,13 +68,26 @@ class RunStore:
     def record(self, results: Sequence[TrialResult]) -> int:
         """Make results durable in one transaction and return how many counted.
 
-        A result for a trial that has one already does not count; a cancelled trial counts and stays to do.
+        A result for a trial that has one already does not count; a cancelled trial counts and stays to do. One that
+        the database cannot hold is stored as errored and says why; the others are stored as they are.
         """
-        if not results:
-            return 0
-        rows = [(result, transcript_row(result)) for result in results]
-        with self._database.writing() as connection:
-            return record(connection, rows, self._clock)
+        return self._record(storable_rows(results)) if results else 0
+
+    def _record(self, rows: Sequence[tuple[TrialResult, Values]]) -> int:
+        try:
+            with self._database.writing() as connection:
+                return record(connection, rows, self._clock)
+        except OperationalError:
+            raise
+        except (StatementError, OverflowError, ValueError, TypeError) as error:
+            if len(rows) > 1:
+                return sum(self._record([row]) for row in rows)
+            result = rows[0][0]
+            if result.error and result.error.kind == KIND:
+                raise
+            cause = getattr(error, "orig", None) or error  # without the statement and what was to be written by it
+            log.warning("run %s, case %s: a result cannot be stored: %s", result.run_id, result.case_index, cause)
+            return self._record([unstorable(result, f"{type(cause).__name__}: {str(cause)[:300]}")])
 
     def set_status(self, run_id: int, status: RunStatus, reason: str = "", *, driver: str | None = None) -> None:
         """Move a run on; `driver` names the process that plays it, None leaves the name as it is."""

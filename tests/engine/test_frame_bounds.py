@@ -1,0 +1,143 @@
+"""A worker is believed only as far as its job goes: a result that cannot be is the error of its trial alone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from evaldesk.engine import AgentHost, LocalExecutor
+from evaldesk.engine.frames import accepted
+from evaldesk.model import (
+    AgentRef,
+    Case,
+    Event,
+    Score,
+    Transcript,
+    TrialResult,
+    TrialSpec,
+    Turn,
+    TurnRecord,
+    TurnSpec,
+    Usage,
+)
+from evaldesk.model.bounds import MAX_NUMBER
+
+SPEC = TrialSpec(1, 2, 3, Case("c", (Turn("hello"),)), AgentRef("a", "a:a"))
+RESULT = TrialResult(1, 2, 3, "finished", "passed", transcript=Transcript((TurnRecord("hello"),)))
+
+# The agent shares a process with the player, so it can change what the player sends.
+FORGING = """
+import re
+import evaldesk.engine.worker.work as work
+
+real = work.to_json
+
+def forged(frame):
+    data = real(frame)
+    return re.sub({pattern!r}, {forged!r}, data, count=1) if b'"query":"forge"' in data else data
+
+work.to_json = forged
+
+def agent(message):
+    return message
+"""
+DEEP = b'"logs":"","deep":' + b"[" * 10_000 + b"]" * 10_000
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(
+    ("pattern", "forged", "said"),
+    [
+        (rb'"case_index":\d+', b'"case_index":1', r"answered for run 1, case 1.* it was given run 1, case 0"),
+        (rb'"attempt":\d+', rb'"attempt":77', "attempt 77; it was given"),
+        (rb'"duration_ms":[\d.]+', b'"duration_ms":-5', "duration_ms must be a number from 0 to 2.*53, got -5"),
+        (rb'"at_ms":[\d.]+', b'"at_ms":1e300', r"event\.at_ms must be a number from 0 to 2.*53, got 1e\+300"),
+        (rb'"value":[\d.]+', b'"value":1e200', r"score\.value must be a number from -2.*53 to 2.*53, got 1e\+200"),
+        (rb'"usages":\[\]', b'"usages":[{"model":"m","cost":-1000}]', r"usage\.cost must be a number from 0 to 2.*53"),
+        (rb'"usages":\[\]', b'"usages":[{"model":"m","tokens_in":%d}]' % 2**70, r"usage\.tokens_in must be"),
+        (rb'"logs":""', DEEP, "what is no frame .maximum recursion depth"),
+        (rb'"logs":""', b'"logs":"\\\\ud800"', "what is no frame"),
+        (rb'"duration_ms":[\d.]+', b'"duration_ms":1e400', "what is no frame"),
+        (rb'"duration_ms":[\d.]+', b'"duration_ms":NaN', "what is no frame"),
+    ],
+    ids=[
+        "other case",
+        "other attempt",
+        "duration",
+        "time",
+        "score",
+        "cost",
+        "tokens",
+        "depth",
+        "surrogate",
+        "too large",
+        "NaN",
+    ],
+)
+async def test_a_forged_result_errs_alone(
+    write_agent: Callable[..., AgentRef], trial: Any, play: Any, pattern: bytes, forged: bytes, said: str
+) -> None:
+    agent = write_agent(FORGING.format(pattern=pattern, forged=forged))
+    specs = [trial(agent, 0, ("forge",)), trial(agent, 1, ("honest",)), trial(agent, 2, ("honest",))]
+
+    results = await play(LocalExecutor(1, 3), specs)
+
+    assert [results[index].status for index in range(3)] == ["errored", "finished", "finished"]
+    assert results[0].error
+    with pytest.raises(ValueError, match=said):
+        raise ValueError(results[0].error.message)
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("bad", ["duration_ms", "at_ms"])
+async def test_a_forged_time_ends_a_turn_of_a_chat(write_agent: Callable[..., AgentRef], bad: str) -> None:
+    agent = write_agent(f"""
+        import re
+        import evaldesk.engine.worker.work as work
+
+        real = work.to_json
+        work.to_json = lambda frame: re.sub(rb'"{bad}":[0-9.]+', b'"{bad}":-1', real(frame))
+
+        def agent(message):
+            return message
+        """)
+    host = AgentHost()
+
+    items = [item async for item in host.play_turn(TurnSpec("s", agent, "hello"))]
+
+    await host.close()
+    assert isinstance(items[-1], TurnRecord)
+    assert items[-1].error
+    assert items[-1].error.kind == "bad_number"
+    assert f"{bad} must be a number from 0 to 2**53, got -1" in items[-1].error.message
+
+
+numbers = st.one_of(st.floats(), st.integers(-(2**80), 2**80))
+
+
+@given(numbers, numbers, numbers, st.lists(st.integers(0, MAX_NUMBER), max_size=4))
+def test_what_is_accepted_holds_only_numbers_that_can_be(
+    duration: float, at: float, value: float, tokens: list[int]
+) -> None:
+    turn = TurnRecord("hello", (Event("agent_message", at_ms=at, text="hi"),))
+    usages = tuple(Usage("m", tokens_in=n, cost=float(n)) for n in tokens)
+    scores = (Score("m", value),)
+    given = replace(RESULT, duration_ms=duration, transcript=Transcript((turn,)), scores=scores, usages=usages)
+
+    result = accepted(SPEC, given)
+
+    if result.error:
+        assert (result.status, result.verdict, result.error.kind) == ("errored", "errored", "bad_number")
+        return
+    assert result is given
+    assert all(0 <= number <= MAX_NUMBER for number in (duration, at, result.tokens, result.cost or 0))
+    assert abs(value) <= MAX_NUMBER
+
+
+def test_a_result_that_can_be_is_taken_as_it_is() -> None:
+    assert accepted(SPEC, RESULT) is RESULT
