@@ -1,0 +1,161 @@
+"""`evaldesk gate`: how the gates of a run behave, computed before anything is played."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import click
+
+from evaldesk.cli.eval.options import RATE, k_and_rates
+from evaldesk.cli.lazy import refusing_repeats
+from evaldesk.cli.runs.shared import json_option, named_run, opened_store, workspace_option
+from evaldesk.desk.runs.gate_chances import (
+    ASSUMED_RATES,
+    DROPS,
+    TOLERATED,
+    GateChance,
+    Subject,
+    assumed_subject,
+    gate_chances,
+    played_subject,
+)
+from evaldesk.errors import UsageError
+from evaldesk.model import Gates
+
+
+@click.group()
+def gate() -> None:
+    """Compute how often the gates of a run fail or hold.
+
+    \b
+    evaldesk gate explain --cases 20 --rate 0.9 --n 5 --max-regressions 0
+    evaldesk gate explain --from 12 --min-pass-rate 0.9
+    """
+
+
+@gate.command()
+@click.option("--from", "run", metavar="RUN", help="Take cases, trials and pass rates from this run.")
+@click.option("--cases", "n_cases", type=click.IntRange(1, 100_000), metavar="N", help="Number of cases.")
+@click.option("--rate", type=RATE, metavar="R", help="Pass rate of each case; default: 0.99, 0.95, 0.9 and 0.8.")
+@click.option("--n", "-n", type=click.IntRange(1, 1000), metavar="N", help="Trials per case; default 1.")
+@click.option("--pass-threshold", type=RATE, metavar="R", help="Pass rate that a case must reach; default 1.")
+@click.option("--min-pass-rate", type=RATE, metavar="R", help="Least pass rate of the scored trials.")
+@click.option("--min-case-pass-rate", type=RATE, metavar="R", help="Least pass rate of each case.")
+@click.option("--pass-at", metavar="K=R", multiple=True, callback=k_and_rates, help="At least one of K trials passes.")
+@click.option("--pass-hat", metavar="K=R", multiple=True, callback=k_and_rates, help="All of K trials pass.")
+@click.option("--max-regressions", type=click.IntRange(0), metavar="N", help="Most cases that may regress.")
+@json_option
+@workspace_option
+def explain(
+    run: str | None,
+    n_cases: int | None,
+    rate: float | None,
+    n: int | None,
+    pass_threshold: float | None,
+    is_json: bool,
+    workspace: str | None,
+    **asked: Any,
+) -> None:
+    """Show how often a gate fails although nothing changed, and how often a worse agent passes it.
+
+    Nothing is played. Without a gate, the gate is that every trial must pass.
+
+    \b
+    evaldesk gate explain --cases 20 --rate 0.9 --n 5 --max-regressions 0
+    evaldesk gate explain --from 12 --min-pass-rate 0.9
+    """
+    gates = Gates(**asked)
+    if run is not None:
+        if n_cases is not None or rate is not None:
+            raise UsageError("--from takes cases and rates from the run; leave --cases and --rate out")
+        with opened_store(workspace) as store:
+            stored = named_run(store, run)
+            subject = played_subject(store.runs, stored, n, pass_threshold)
+        subjects: dict[str, Subject] = {f"run {stored.id}": subject}
+    elif n_cases is None:
+        raise UsageError("name a run by --from, or the number of cases by --cases")
+    else:
+        threshold = 1.0 if pass_threshold is None else pass_threshold
+        rates = ASSUMED_RATES if rate is None else (rate,)
+        subjects = {f"{each:g}": assumed_subject(n_cases, each, n or 1, threshold) for each in rates}
+    _refuse_undefined(gates, next(iter(subjects.values())).n)
+    found = {name: gate_chances(gates, subject) for name, subject in subjects.items()}
+    if is_json:
+        click.echo(json.dumps(_as_json(subjects, found), indent=2))
+    else:
+        _show(subjects, found)
+
+
+refusing_repeats(explain)
+
+
+def _refuse_undefined(gates: Gates, n: int) -> None:
+    for option, word, pairs in (("--pass-at", "pass@", gates.pass_at), ("--pass-hat", "pass^", gates.pass_hat)):
+        for k, _ in pairs:
+            if k > n:
+                raise UsageError(f"{option} {k}: {word}{k} with --n {n} is never defined; say --n {k} or more")
+
+
+def _as_json(subjects: Mapping[str, Subject], found: Mapping[str, tuple[GateChance, ...]]) -> dict[str, Any]:
+    """One object a rate under `by_rate`; with one gate and one rate also its two numbers on top."""
+    first = next(iter(subjects.values()))
+    objects = {
+        name: [
+            {
+                "name": each.name,
+                "holds": each.holds,
+                "false_alarm": each.false_alarm,
+                "holds_when_worse": {f"{drop:g}": chance for drop, chance in each.slips},
+                "repairs": dict(each.repairs),
+            }
+            for each in chances
+        ]
+        for name, chances in found.items()
+    }
+    only = [each for chances in found.values() for each in chances]
+    top = {"false_alarm": only[0].false_alarm, "holds": only[0].holds} if len(only) == 1 else {}
+    shape = {"cases": first.n_cases, "n": first.n, "pass_threshold": first.pass_threshold}
+    return {**top, **shape, "by_rate": objects}
+
+
+def _show(subjects: Mapping[str, Subject], found: Mapping[str, tuple[GateChance, ...]]) -> None:
+    first = next(iter(subjects.values()))
+    cases = "1 case" if first.n_cases == 1 else f"{first.n_cases:,} cases"
+    trials = "1 trial" if first.n == 1 else f"{first.n} trials"
+    share = "every trial" if first.pass_threshold == 1 else f"at least {first.pass_threshold:g} of its trials"
+    click.echo(f"{cases}, {trials} each. A case passes when it passes {share}.")
+    for name, chances in found.items():
+        click.echo(f"\n{_origin(name)}")
+        for each in chances:
+            _show_gate(each)
+
+
+def _origin(name: str) -> str:
+    return f"With the pass rates of {name}" if name.startswith("run ") else f"With a pass rate of {name} in every case"
+
+
+def _show_gate(chance: GateChance) -> None:
+    if chance.false_alarm is None:
+        click.echo(f"  {chance.name}: not computed; there are too many possible values")
+        return
+    words = f"  {chance.name}: if nothing changes, this gate fails {_share(chance.false_alarm)} of builds."
+    click.echo(click.style(words, fg="red") if chance.false_alarm > TOLERATED else words)
+    slips = dict(chance.slips)
+    worse = ", ".join(f"{100 * drop:.0f} points worse {_share(slips[drop])}" for drop in DROPS if drop in slips)
+    click.echo(f"    A worse agent passes it: {worse} of builds.")
+    if chance.hint:
+        click.echo(f"    {chance.hint}.")
+    for name, alarm in chance.repairs:
+        click.echo(f"    {name} fails {_share(alarm)} of builds.")
+
+
+def _share(chance: float) -> str:
+    """`85 %`, `0.3 %`, `less than 0.1 %`; never 0 or 100 for a chance that is neither."""
+    percent = 100 * chance
+    if 0 < percent < 0.1:
+        return "less than 0.1 %"
+    if 99.9 < percent < 100:
+        return "more than 99.9 %"
+    return f"{percent:.0f} %" if 10 <= percent <= 90 or percent in (0, 100) else f"{percent:.1f} %"

@@ -1,0 +1,198 @@
+"""How the gates of a run behave before it is played: false alarms, and worse agents that they let pass."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+
+from evaldesk.desk.runs.gates import ALL_PASSED
+from evaldesk.errors import UsageError
+from evaldesk.model import Gates
+from evaldesk.model.stored import RunSummary
+from evaldesk.statistics.gate_chances import (
+    ROUNDING,
+    Rates,
+    chance_of_at_least,
+    curve_holds,
+    every_case_holds,
+    more_than,
+    needed_passes,
+    pass_rate_holds,
+    regressed_by_chance,
+    regressed_in_draws,
+)
+from evaldesk.statistics.pass_k import CaseCounts
+from evaldesk.store import RunStore
+
+TOLERATED = 0.05
+"""Above this share of false alarms a build loses its readers' trust."""
+DROPS = (0.05, 0.15, 0.3)
+"""By how much a worse agent is worse: in each case, as a difference of pass rates."""
+ASSUMED_RATES = (0.99, 0.95, 0.9, 0.8)
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """The cases that a gate judges: `n` trials of each, and the share of them that a case must pass.
+
+    `drawn` are the stored outcomes of these cases, from which two runs of an unchanged agent are drawn.
+    """
+
+    rates: Rates
+    n: int = 1
+    pass_threshold: float = 1.0
+    drawn: tuple[CaseCounts, ...] = ()
+
+    @property
+    def n_cases(self) -> int:
+        """How many cases there are."""
+        return sum(n_cases for _, n_cases in self.rates)
+
+    def dropped(self, drop: float) -> Subject:
+        """The same cases played by an agent whose pass rate is lower by `drop` in each of them."""
+        return replace(self, rates=[(max(0.0, p - drop), n_cases) for p, n_cases in self.rates], drawn=())
+
+
+@dataclass(frozen=True, slots=True)
+class GateChance:
+    """How one gate behaves. `holds` is its chance to hold for an unchanged agent, None where it is not known.
+
+    `slips` are (drop of the pass rate, chance to hold all the same). `hint` names a gate that is stricter than it
+    looks; `repairs` are other settings with few false alarms, each with its chance of one.
+    """
+
+    name: str
+    holds: float | None
+    slips: tuple[tuple[float, float], ...] = ()
+    hint: str = ""
+    repairs: tuple[tuple[str, float], ...] = ()
+
+    @property
+    def false_alarm(self) -> float | None:
+        """The chance to fail although nothing changed."""
+        return None if self.holds is None else max(0.0, 1.0 - self.holds)
+
+
+@dataclass(frozen=True, slots=True)
+class _Gate:
+    name: str
+    holds: Callable[[Subject, Subject], float | None]
+    hint: str = ""
+    milder: Callable[[Subject], Iterator[tuple[str, float | None]]] | None = None
+
+
+def assumed_subject(n_cases: int, rate: float, n: int, pass_threshold: float) -> Subject:
+    """Cases that all pass with the same chance."""
+    return Subject([(rate, n_cases)], n, pass_threshold)
+
+
+def played_subject(runs: RunStore, run: RunSummary, n: int | None, pass_threshold: float | None) -> Subject:
+    """The cases of a stored run with the pass rates that they had. Raises UsageError when none was scored."""
+    drawn = tuple(row for row in runs.outcome_counts(run.id) if row[0])
+    if not drawn:
+        raise UsageError(f"run {run.id} has no scored trials to estimate pass rates from; name another run")
+    rates = [(passed / scored, n_cases) for scored, passed, n_cases in drawn]
+    threshold = run.config.pass_threshold if pass_threshold is None else pass_threshold
+    return Subject(rates, n or run.config.n, threshold, drawn)
+
+
+def gate_chances(gates: Gates, subject: Subject) -> tuple[GateChance, ...]:
+    """How each gate about verdicts behaves, in the order of a conclusion."""
+    return tuple(_chance(gate, subject) for gate in _gates(gates, subject))
+
+
+def _chance(gate: _Gate, subject: Subject) -> GateChance:
+    holds = gate.holds(subject, subject)
+    slips = [(drop, gate.holds(subject, subject.dropped(drop))) for drop in DROPS]
+    known = tuple((drop, chance) for drop, chance in slips if chance is not None)
+    repairs = []
+    if gate.milder and holds is not None and 1 - holds > TOLERATED:
+        for name, chance in gate.milder(subject):
+            if chance is not None and 1 - chance <= TOLERATED:
+                repairs.append((name, max(0.0, 1 - chance)))
+                break
+    return GateChance(gate.name, holds, known, gate.hint, tuple(repairs))
+
+
+def _gates(gates: Gates, subject: Subject) -> Iterator[_Gate]:
+    n, n_trials = subject.n, subject.n * subject.n_cases
+    if not gates.asks_for_verdicts:
+        yield _Gate(ALL_PASSED, lambda _, now: every_case_holds(now.rates, now.n, 1.0), milder=_milder_rates)
+    if gates.min_pass_rate is not None:
+        least = gates.min_pass_rate
+        yield _Gate(
+            f"--min-pass-rate {least:g}",
+            lambda _, now: pass_rate_holds(now.rates, now.n, least),
+            _all_needed(n_trials, least, "trials", "every trial must pass"),
+            _milder_rates,
+        )
+    if gates.min_case_pass_rate is not None:
+        share = gates.min_case_pass_rate
+        yield _Gate(
+            f"--min-case-pass-rate {share:g}",
+            lambda _, now: every_case_holds(now.rates, now.n, share),
+            _all_needed(n, share, "trials of a case", "every trial must pass"),
+            lambda now: (
+                (f"--min-case-pass-rate {each:g}", every_case_holds(now.rates, now.n, each)) for each in _lower(share)
+            ),
+        )
+    for k, least in gates.pass_at:
+        yield _curve("--pass-at", k, least, is_hat=False)
+    for k, least in gates.pass_hat:
+        yield _curve("--pass-hat", k, least, is_hat=True)
+    if gates.max_regressions is not None:
+        allowed = gates.max_regressions
+        yield _Gate(
+            f"--max-regressions {allowed}",
+            lambda before, now: 1 - more_than(allowed, _regressions(before, now)),
+            milder=lambda now: (
+                (f"--max-regressions {each}", 1 - more_than(each, _regressions(now, now)))
+                for each in range(allowed + 1, now.n_cases + 1)
+            ),
+        )
+
+
+def _curve(option: str, k: int, least: float, *, is_hat: bool) -> _Gate:
+    return _Gate(
+        f"{option} {k}={least:g}",
+        lambda _, now: curve_holds(now.rates, now.n, k, least, is_hat=is_hat),
+        milder=lambda now: (
+            (f"{option} {k}={each:g}", curve_holds(now.rates, now.n, k, each, is_hat=is_hat)) for each in _lower(least)
+        ),
+    )
+
+
+def _milder_rates(subject: Subject) -> Iterator[tuple[str, float]]:
+    for least in _lower(1.0):
+        yield f"--min-pass-rate {least:g}", pass_rate_holds(subject.rates, subject.n, least)
+
+
+def _lower(least: float) -> Iterator[float]:
+    """Bars below `least` in steps of 0.05, the highest first."""
+    for step in range(int(least * 20 - ROUNDING), 0, -1):
+        yield step / 20
+
+
+def _all_needed(n: int, share: float, what: str, so: str) -> str:
+    """Say where a bar below 1 needs every trial: `4 of 5 trials are 80 %, less than 90 %: every trial must pass`."""
+    if n < 2 or share >= 1 or needed_passes(n, share) < n:
+        return ""
+    return f"{n - 1} of {n} {what} are {100 * (n - 1) / n:.3g} %, less than {100 * share:.3g} %: {so}"
+
+
+def _regressions(before: Subject, now: Subject) -> list[tuple[float, int]]:
+    """The chance of each case to pass in the baseline and not to pass now: (chance, how many such cases)."""
+    if now is before and before.drawn:
+        drawn = [
+            (regressed_in_draws(scored, passed, before.n, before.pass_threshold), n_cases)
+            for scored, passed, n_cases in before.drawn
+        ]
+        return [
+            (regressed_by_chance(p, before.n, before.pass_threshold) if chance is None else chance, n_cases)
+            for (chance, n_cases), (p, _) in zip(drawn, before.rates, strict=True)
+        ]
+    needed = needed_passes(now.n, now.pass_threshold)
+    return [
+        (chance_of_at_least(needed, before.n, p) * (1 - chance_of_at_least(needed, now.n, worse)), n_cases)
+        for (p, n_cases), (worse, _) in zip(before.rates, now.rates, strict=True)
+    ]

@@ -1,0 +1,168 @@
+"""How often a gate holds, and how often it fails although nothing changed: exact, from pass rates of cases.
+
+Cases are independent; a trial of a case passes with the chance of its case. (reference/decisions.md 2.1)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from functools import lru_cache
+from math import ceil, comb, exp, fsum, lgamma, log, log1p
+from typing import TypeAlias
+
+Rates: TypeAlias = Sequence[tuple[float, int]]
+"""Cases by the chance of one of their trials to pass, 0 to 1: (chance, number of such cases)."""
+
+ROUNDING = 1e-9
+_TAIL = 1e-20
+_EXACT_UP_TO = 1000
+_MAX_VALUES = 200_000
+
+
+def needed_passes(n: int, share: float) -> int:
+    """The fewest of `n` trials that must pass to reach `share`, 0 to 1."""
+    return ceil(n * share - ROUNDING)
+
+
+@lru_cache(maxsize=4096)
+def chance_of_at_least(needed: int, n: int, p: float) -> float:
+    """The chance that at least `needed` of `n` trials pass, each with chance `p`."""
+    if needed <= 0:
+        return 1.0
+    return min(1.0, fsum(binomial(n, p, passes) for passes in range(needed, n + 1)))
+
+
+def binomial(n: int, p: float, passes: int) -> float:
+    """The chance that exactly `passes` of `n` trials pass."""
+    if not 0 <= passes <= n:
+        return 0.0
+    if p in (0.0, 1.0):
+        return 1.0 if passes == n * p else 0.0
+    if n <= _EXACT_UP_TO:
+        return comb(n, passes) * p**passes * (1 - p) ** (n - passes)
+    ways = lgamma(n + 1) - lgamma(passes + 1) - lgamma(n - passes + 1)
+    return exp(ways + passes * log(p) + (n - passes) * log1p(-p))
+
+
+def pass_rate_holds(rates: Rates, n: int, least: float) -> float:
+    """The chance that the pass rate of all trials reaches `least`, with `n` trials a case."""
+    n_trials = n * sum(n_cases for _, n_cases in rates)
+    first, chances = 0, [1.0]
+    for p, n_cases in rates:
+        group_first, group = _passes(n * n_cases, p)
+        first, chances = first + group_first, _sum_of(chances, group)
+    return min(1.0, fsum(chances[max(0, needed_passes(n_trials, least) - first) :]))
+
+
+def every_case_holds(rates: Rates, n: int, least: float) -> float:
+    """The chance that every case passes at least the share `least` of its `n` trials."""
+    needed, chance = needed_passes(n, least), 1.0
+    for p, n_cases in rates:
+        chance *= chance_of_at_least(needed, n, p) ** n_cases
+    return chance
+
+
+def curve_holds(rates: Rates, n: int, k: int, least: float, *, is_hat: bool) -> float | None:
+    """The chance that the mean pass@k, or pass^k, reaches `least`; None when k exceeds n, and for too many values."""
+    n_cases = sum(times for _, times in rates)
+    if not 1 <= k <= n or not n_cases:
+        return None
+    whole = comb(n, k)
+    of_case = [comb(c, k) if is_hat else whole - comb(n - c, k) for c in range(n + 1)]
+    sums = {0: 1.0}
+    for p, times in rates:
+        case: dict[int, float] = {}
+        for c, value in enumerate(of_case):
+            case[value] = case.get(value, 0.0) + binomial(n, p, c)
+        found = _repeated(case, times)
+        if found is None or len(found) * len(sums) > 25 * _MAX_VALUES:
+            return None
+        sums = _sum_of_values(sums, found)
+    needed = n_cases * whole * least - n_cases * whole * ROUNDING
+    return min(1.0, fsum(chance for value, chance in sums.items() if value >= needed))
+
+
+def regressed_by_chance(p: float, n: int, threshold: float) -> float:
+    """The chance that an unchanged case passes in one run of `n` trials and does not pass in the next."""
+    passes = chance_of_at_least(needed_passes(n, threshold), n, p)
+    return passes * (1 - passes)
+
+
+def regressed_in_draws(scored: int, passed: int, m: int, threshold: float) -> float | None:
+    """The chance that a case passes in m of its trials and does not pass in m others, drawn without replacement.
+
+    None for fewer than 2 m scored trials.
+    """
+    if m < 1 or scored < 2 * m:
+        return None
+    needed, failed = needed_passes(m, threshold), scored - passed
+    pairs = 0
+    for a in range(max(needed, m - failed), min(m, passed) + 1):
+        second = sum(
+            comb(passed - a, b) * comb(failed - (m - a), m - b)
+            for b in range(min(needed, m + 1))
+            if m - b <= failed - (m - a)
+        )
+        pairs += comb(passed, a) * comb(failed, m - a) * second
+    return pairs / (comb(scored, m) * comb(scored - m, m))
+
+
+def more_than(allowed: int, chances: Iterable[tuple[float, int]]) -> float:
+    """The chance that more than `allowed` of independent events happen: (chance of one, how many such events)."""
+    sums = [1.0]
+    for p, n in chances:
+        sums = _sum_of(sums, [binomial(n, p, happened) for happened in range(min(allowed, n) + 1)])[: allowed + 1]
+    return max(0.0, 1.0 - fsum(sums))
+
+
+def false_alarm_of_regressions(rates: Rates, n: int, threshold: float, allowed: int) -> float:
+    """The chance that more than `allowed` unchanged cases seem to have regressed, with `n` trials in both runs."""
+    return more_than(allowed, [(regressed_by_chance(p, n, threshold), n_cases) for p, n_cases in rates])
+
+
+def _passes(n: int, p: float) -> tuple[int, list[float]]:
+    """The chances of all counts of passes that are not negligible, and the first of these counts."""
+    middle = min(n, int(n * p + 0.5))
+    low, high = _reach(middle, -1, n, p), _reach(middle, 1, n, p)
+    return low, [binomial(n, p, passes) for passes in range(low, high + 1)]
+
+
+def _reach(start: int, step: int, n: int, p: float) -> int:
+    here = start
+    while 0 <= here + step <= n and binomial(n, p, here + step) > _TAIL:
+        here += step
+    return here
+
+
+def _sum_of(one: Sequence[float], other: Sequence[float]) -> list[float]:
+    """The chances of the sum of two independent counts."""
+    sums = [0.0] * (len(one) + len(other) - 1)
+    for place, chance in enumerate(one):
+        for step, other_chance in enumerate(other, place):
+            sums[step] += chance * other_chance
+    return sums
+
+
+def _repeated(case: dict[int, float], times: int) -> dict[int, float] | None:
+    """The chances of the sum over `times` equal cases, by repeated doubling; None for too many values."""
+    sums, power = {0: 1.0}, case
+    add: Callable[[dict[int, float], dict[int, float]], dict[int, float]] = _sum_of_values
+    while times:
+        if len(power) * max(len(sums), len(power)) > 25 * _MAX_VALUES:
+            return None
+        if times & 1:
+            sums = add(sums, power)
+        times >>= 1
+        if times:
+            power = add(power, power)
+    return sums
+
+
+def _sum_of_values(one: dict[int, float], other: dict[int, float]) -> dict[int, float]:
+    sums: dict[int, float] = {}
+    for value, chance in one.items():
+        for other_value, other_chance in other.items():
+            both = chance * other_chance
+            if both > _TAIL:
+                sums[value + other_value] = sums.get(value + other_value, 0.0) + both
+    return sums

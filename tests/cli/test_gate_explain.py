@@ -1,0 +1,104 @@
+"""`evaldesk gate explain`: how often a gate fails although nothing changed, before anything is played."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from evaldesk.cli import cli
+from evaldesk.desk.runs.gate_chances import ASSUMED_RATES, DROPS
+
+AGENT = "def root_agent(message):\n    return message\n"
+SET = {
+    "eval_set_id": "echo",
+    "eval_cases": [
+        {
+            "eval_id": f"case_{index}",
+            "conversation": [
+                {
+                    "user_content": {"parts": [{"text": "hello"}]},
+                    "final_response": {"parts": [{"text": "hello" if index else "bye"}]},
+                }
+            ],
+        }
+        for index in range(3)
+    ],
+}
+
+
+def explain(arguments: str) -> Result:
+    return CliRunner().invoke(cli, ["gate", "explain", *arguments.split()])
+
+
+def test_an_unchanged_agent_fails_a_baseline_gate_as_often_as_is_known() -> None:
+    result = explain("--cases 20 --rate 0.9 --n 5 --pass-threshold 1 --max-regressions 0 --json")
+
+    found = json.loads(result.output)
+    assert found["false_alarm"] == pytest.approx(0.9960595740, abs=1e-9)
+    assert found["holds"] == pytest.approx(1 - 0.9960595740, abs=1e-9)
+
+
+def test_the_words_name_the_false_alarms_and_another_gate() -> None:
+    result = explain("--cases 20 --rate 0.9 --max-regressions 0")
+
+    assert "--max-regressions 0: if nothing changes, this gate fails 85 % of builds." in result.output
+    assert "--max-regressions 4 fails 2.9 % of builds." in result.output
+
+
+def test_a_worse_agent_passes_a_gate_less_often_the_worse_it_is() -> None:
+    result = explain("--cases 20 --rate 0.9 --n 2 --min-pass-rate 0.8 --json")
+
+    (gate,) = json.loads(result.output)["by_rate"]["0.9"]
+    chances = [gate["holds"], *(gate["holds_when_worse"][f"{drop:g}"] for drop in DROPS)]
+    assert chances == sorted(chances, reverse=True)
+
+
+def test_without_a_rate_usual_rates_are_shown() -> None:
+    result = explain("--cases 10 --min-pass-rate 0.9")
+
+    for rate in ASSUMED_RATES:
+        assert f"With a pass rate of {rate:g} in every case" in result.output
+
+
+def test_a_gate_that_is_stricter_than_it_looks_says_so() -> None:
+    result = explain("--cases 4 --rate 0.9 --n 5 --min-case-pass-rate 0.9")
+
+    assert "4 of 5 trials of a case are 80 %, less than 90 %: every trial must pass." in result.output
+
+
+def test_without_a_gate_every_trial_must_pass() -> None:
+    found = json.loads(explain("--cases 3 --rate 0.9 --n 2 --json").output)
+
+    assert found["holds"] == pytest.approx(0.9**6)
+    assert found["by_rate"]["0.9"][0]["name"] == "every trial must pass"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ("--cases 20 --n 5 --pass-hat 8=0.8", "pass^8 with --n 5 is never defined; say --n 8 or more"),
+        ("--min-pass-rate 0.9", "name a run by --from, or the number of cases by --cases"),
+        ("--from 1 --cases 3", "leave --cases and --rate out"),
+    ],
+)
+def test_what_cannot_be_computed_is_refused(arguments: str, words: str) -> None:
+    result = explain(arguments)
+
+    assert result.exception is not None
+    assert words in str(result.exception)
+
+
+def test_a_stored_run_gives_cases_trials_and_rates(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "agent.py").write_text(AGENT)
+    (tmp_path / "echo.evalset.json").write_text(json.dumps(SET))
+    monkeypatch.chdir(tmp_path)
+    CliRunner().invoke(cli, ["eval", ".", "echo.evalset.json", "--n", "2"])
+
+    found = json.loads(explain("--from 1 --max-regressions 0 --json").output)
+
+    assert (found["cases"], found["n"]) == (3, 2)
+    assert found["false_alarm"] == 0  # its cases always pass, or never
+    assert list(found["by_rate"]) == ["run 1"]

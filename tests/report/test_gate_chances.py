@@ -1,0 +1,147 @@
+"""How often a gate holds, against known answers, enumeration and simulation."""
+
+from __future__ import annotations
+
+import json
+from itertools import combinations, product
+from math import prod
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+
+from evaldesk.statistics.gate_chances import (
+    chance_of_at_least,
+    curve_holds,
+    every_case_holds,
+    false_alarm_of_regressions,
+    more_than,
+    needed_passes,
+    pass_rate_holds,
+    regressed_in_draws,
+)
+from evaldesk.statistics.pass_k import pass_at_k, pass_hat_k
+
+
+@pytest.fixture(scope="module")
+def golden(shared: Path) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((shared / "golden" / "decisions.json").read_text())
+    return found
+
+
+def test_the_rule_of_a_case_has_the_known_chances(golden: dict[str, Any]) -> None:
+    for row in golden["case_rule"]:
+        needed = needed_passes(row["n"], row["threshold"])
+        assert needed == row["need"]
+        assert chance_of_at_least(needed, row["n"], row["p"]) == pytest.approx(row["pass_"], abs=1e-12)
+
+
+def test_no_change_fails_as_often_as_is_known(golden: dict[str, Any]) -> None:
+    for row in golden["no_change_baseline"]:
+        found = false_alarm_of_regressions([(row["p"], row["cases"])], row["n"], row["threshold"], row["allowed"])
+        assert found == pytest.approx(row["false_alarm"], abs=1e-10)
+
+
+def test_draws_from_one_run_have_the_known_chances(golden: dict[str, Any]) -> None:
+    for row in golden["aa_case"]:
+        found = regressed_in_draws(row["n"], row["c"], row["m"], row["threshold"])
+        assert found == pytest.approx(row["value"], abs=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("threshold", "at_least_one", "expected"), [(1.0, 0.9623413923, 2.4484126984), (0.6, 0.5, 0.5)]
+)
+def test_draws_of_a_whole_run_have_the_known_chances(threshold: float, at_least_one: float, expected: float) -> None:
+    suite = [(10, 10, 12), (10, 9, 4), (10, 8, 2), (10, 5, 1), (10, 0, 1)]
+    chances = [(regressed_in_draws(n, c, 5, threshold) or 0.0, times) for n, c, times in suite]
+
+    assert more_than(0, chances) == pytest.approx(at_least_one, abs=1e-9)
+    assert sum(chance * times for chance, times in chances) == pytest.approx(expected, abs=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("rates", "n", "least", "holds"),
+    [
+        ([(0.9, 20)], 5, 0.9, 0.583155512266493),
+        ([(1.0, 18), (0.5, 2)], 5, 0.95, 0.623046875),
+        ([(0.9, 20)], 1, 0.9, 0.6769268051894668),
+        ([(0.95, 20)], 5, 0.9, 0.9885275899325136),
+        ([(0.99, 49), (0.0, 1)], 10, 0.9, 0.9999999999999977),
+        ([(0.8, 20)], 1, 0.9, 0.2060847),
+    ],
+)
+def test_a_pass_rate_holds_as_often_as_is_known(
+    rates: list[tuple[float, int]], n: int, least: float, holds: float
+) -> None:
+    assert pass_rate_holds(rates, n, least) == pytest.approx(holds, abs=1e-7)
+
+
+def test_every_case_holds_as_often_as_is_known() -> None:
+    assert every_case_holds([(0.9, 20)], 5, 0.8) == pytest.approx(0.1827938031412104, abs=1e-12)
+    assert every_case_holds([(0.99, 49), (0.0, 1)], 10, 0.8) == 0.0
+
+
+def test_the_chance_of_a_draw_is_that_of_all_draws() -> None:
+    for scored, m in [(2, 1), (4, 2), (5, 2), (6, 3), (8, 3)]:
+        for passed, threshold in product(range(scored + 1), (1.0, 0.6, 0.5)):
+            trials = [index < passed for index in range(scored)]
+            needed, seen = needed_passes(m, threshold), []
+            for first in combinations(range(scored), m):
+                rest = [index for index in range(scored) if index not in first]
+                for second in combinations(rest, m):
+                    held = sum(trials[index] for index in first) >= needed
+                    seen.append(held and sum(trials[index] for index in second) < needed)
+            assert regressed_in_draws(scored, passed, m, threshold) == pytest.approx(sum(seen) / len(seen))
+
+
+@pytest.mark.parametrize("is_hat", [False, True], ids=["at", "hat"])
+@pytest.mark.parametrize("least", [0.0, 0.4, 0.7, 1.0])
+def test_a_curve_holds_as_often_as_all_outcomes_say(is_hat: bool, least: float) -> None:
+    n, k, chances = 3, 2, (0.9, 0.9, 0.4)
+    one = pass_hat_k if is_hat else pass_at_k
+    total = 0.0
+    for passed in product(range(n + 1), repeat=3):
+        mean = sum(one(n, c, k) or 0.0 for c in passed) / 3
+        if mean >= least - 1e-9:
+            exact = [
+                chance_of_at_least(c, n, p) - chance_of_at_least(c + 1, n, p)
+                for c, p in zip(passed, chances, strict=True)
+            ]
+            total += prod(exact)
+
+    assert curve_holds([(0.9, 2), (0.4, 1)], n, k, least, is_hat=is_hat) == pytest.approx(total, abs=1e-12)
+
+
+def test_a_curve_beyond_the_trials_is_undefined() -> None:
+    assert curve_holds([(0.9, 20)], 5, 8, 0.5, is_hat=True) is None
+
+
+def test_more_than_counts_independent_events() -> None:
+    chances = [0.1, 0.1, 0.5, 0.0, 1.0]
+    for allowed in range(6):
+        total = sum(
+            prod(p if happened else 1 - p for p, happened in zip(chances, outcome, strict=True))
+            for outcome in product((0, 1), repeat=5)
+            if sum(outcome) > allowed
+        )
+        grouped = [(0.1, 2), (0.5, 1), (0.0, 1), (1.0, 1)]
+        assert more_than(allowed, grouped) == pytest.approx(total, abs=1e-12)
+
+
+def test_the_formula_of_no_change_agrees_with_simulated_builds() -> None:
+    chance, n, needed, n_cases, n_builds = Random(7), 3, 2, 10, 4_000
+
+    def passes(p: float) -> bool:
+        return sum(chance.random() < p for _ in range(n)) >= needed
+
+    failed = sum(any(passes(0.7) and not passes(0.7) for _ in range(n_cases)) for _ in range(n_builds))
+
+    assert failed / n_builds == pytest.approx(false_alarm_of_regressions([(0.7, n_cases)], n, 0.6, 0), abs=0.03)
+
+
+def test_ten_thousand_cases_are_computed() -> None:
+    rates = [(0.2 * step, 2_000) for step in range(6)]
+
+    assert pass_rate_holds(rates, 5, 0.49) > 0.99
+    assert pass_rate_holds(rates, 5, 0.51) < 0.01
