@@ -24,7 +24,7 @@ from evaldesk.desk.runs.file import NAMED_ELSEWHERE, OPTIONS, OWN_KEYS, read_run
 from evaldesk.desk.runs.plan import RunOptions, frozen, with_defaults
 from evaldesk.errors import UsageError
 from evaldesk.model import AgentRef, Case, Expected, Gates, Limits, ModelOptions, RunConfig, Turn
-from evaldesk.model.recording import MODES
+from evaldesk.model.options import MODES
 from evaldesk.model.run import option_value, option_values, with_options
 from evaldesk.pages.comparison import config_difference
 from evaldesk.pages.run_facts import options_line, run_facts, run_fingerprint

@@ -13,8 +13,7 @@ import msgspec
 
 from evaldesk.errors import UsageError
 from evaldesk.model import Limits, ModelOptions
-from evaldesk.model.recording import MODES, Recording
-from evaldesk.model.user import UserConfig
+from evaldesk.model.options import MODES, Recording, UserConfig
 from evaldesk.run_options import RUN_OPTIONS, check_fields
 
 T = TypeVar("T")

@@ -14,7 +14,7 @@ from tests.agents.installed import skip_without
 from evaldesk.engine import play_trial
 from evaldesk.llm.recording import CURRENT_RECORDER
 from evaldesk.model import AgentRef, Case, JsonValue, Limits, TrialResult, TrialSpec, Turn
-from evaldesk.model.recording import Recording
+from evaldesk.model.options import Recording
 
 skip_without("google.adk")
 

@@ -18,7 +18,7 @@ from evaldesk.engine import play_trial
 from evaldesk.engine.worker.player import load_ready
 from evaldesk.errors import AgentError, UsageError
 from evaldesk.model import AgentRef, Case, Event, Limits, TrialResult, TrialSpec, Turn
-from evaldesk.model.reports import reported_values
+from evaldesk.model.transcript import reported_values
 
 pytestmark = pytest.mark.anyio
 

@@ -13,7 +13,7 @@ import pytest
 from evaldesk.agents.openhands.output import output_events, sent_output
 from evaldesk.errors import AgentError
 from evaldesk.model import Event, Transcript, TurnRecord
-from evaldesk.model.reports import artefact_text
+from evaldesk.model.transcript import artefact_text
 
 
 @dataclass

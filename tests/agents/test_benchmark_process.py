@@ -19,7 +19,7 @@ from evaldesk.agents.openhands.child import failure_said
 from evaldesk.engine import play_trial
 from evaldesk.engine.worker.attempt import Attempt
 from evaldesk.errors import AgentError, ModelError
-from evaldesk.model.reports import reported_values
+from evaldesk.model.transcript import reported_values
 
 pytestmark = pytest.mark.anyio
 

@@ -17,7 +17,7 @@ from evaldesk.agents.osmosis.standin import is_standin
 from evaldesk.engine import play_trial
 from evaldesk.errors import AgentError, ModelError
 from evaldesk.model import ModelOptions, Session, TrialSpec
-from evaldesk.model.reports import reported_values
+from evaldesk.model.transcript import reported_values
 
 pytestmark = [
     pytest.mark.anyio,

@@ -13,7 +13,7 @@ from evaldesk.agents.model_bridge import streamed
 from evaldesk.agents.osmosis.standin import is_standin
 from evaldesk.engine import play_trial
 from evaldesk.errors import AgentError
-from evaldesk.model.reports import reported_values
+from evaldesk.model.transcript import reported_values
 
 skip_without("agents")
 

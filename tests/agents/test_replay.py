@@ -23,7 +23,7 @@ from evaldesk.model import (
     TrialSpec,
     Turn,
 )
-from evaldesk.model.recording import Recording
+from evaldesk.model.options import Recording
 from evaldesk.settings import read_settings
 
 pytestmark = pytest.mark.anyio

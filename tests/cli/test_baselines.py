@@ -11,8 +11,8 @@ from evaldesk.desk.runs.gates import CaseNumbers, Ending, RunNumbers, conclude
 from evaldesk.desk.runs.rescoring import plan_rescoring
 from evaldesk.errors import UsageError
 from evaldesk.model import Counts, Criterion, Gates
-from evaldesk.model.case_key import CaseKey
 from evaldesk.model.comparison import PlayedCase
+from evaldesk.model.evalset import CaseKey
 from evaldesk.statistics.case_comparison import compare_cases
 
 if TYPE_CHECKING:

@@ -36,7 +36,7 @@ from evaldesk.model import (
     Turn,
 )
 from evaldesk.model.comparison import Baseline
-from evaldesk.model.score import VERDICTS
+from evaldesk.model.conclusion import VERDICTS
 from evaldesk.model.stored import RunSummary
 from evaldesk.pages.home import home
 from evaldesk.pages.reports.markdown import TITLES

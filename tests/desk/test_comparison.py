@@ -11,7 +11,7 @@ import pytest
 
 from evaldesk.errors import NotFoundError, UsageError
 from evaldesk.model import AgentRef, Case, Criterion, ErrorRecord, Expected, RunConfig, Score, TrialResult, Turn, Usage
-from evaldesk.model.recording import Recording
+from evaldesk.model.options import Recording
 from evaldesk.pages.comparison import ComparisonPage, read_comparison
 from evaldesk.pages.comparison_choice import read_choice
 from evaldesk.pages.run import read_run

@@ -18,8 +18,7 @@ from evaldesk.errors import UsageError
 from evaldesk.llm import missing_keys
 from evaldesk.llm.keys import set_variables
 from evaldesk.model import AgentDescription, AgentRef, Case, Criterion, JsonObject, ModelOptions, RunConfig, Turn
-from evaldesk.model.recording import Recording
-from evaldesk.model.user import UserConfig
+from evaldesk.model.options import Recording, UserConfig
 
 pytestmark = pytest.mark.anyio
 

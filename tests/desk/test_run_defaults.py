@@ -6,8 +6,7 @@ from pathlib import Path
 
 from evaldesk.desk.runs.plan import RunOptions, frozen, with_defaults
 from evaldesk.model import AgentRef, Limits, ModelOptions, RunConfig
-from evaldesk.model.recording import Recording
-from evaldesk.model.user import UserConfig
+from evaldesk.model.options import Recording, UserConfig
 from evaldesk.settings import Settings
 
 SETTINGS = Settings(

@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 
 from evaldesk.model import AgentRef, RunConfig
-from evaldesk.model.recording import Recording
-from evaldesk.model.user import UserConfig
+from evaldesk.model.options import Recording, UserConfig
 from evaldesk.pages.run_facts import recording_sentence, repeats_recorded, user_sentence
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import get_args
 
 from evaldesk.model import TrialResult, Usage
-from evaldesk.model.user import UserStop
+from evaldesk.model.options import UserStop
 from evaldesk.wording.endings import ENDINGS, ending_sentence
 
 

@@ -26,7 +26,7 @@ from evaldesk.model import (
     TurnRecord,
     TurnSpec,
 )
-from evaldesk.model.user import UserConfig
+from evaldesk.model.options import UserConfig
 from evaldesk.settings import Settings
 from evaldesk.store import Store
 

@@ -15,7 +15,7 @@ from evaldesk.engine import play_trial
 from evaldesk.model import (
     JsonValue,
 )
-from evaldesk.model.user import UserConfig
+from evaldesk.model.options import UserConfig
 
 pytestmark = pytest.mark.anyio
 

@@ -13,7 +13,7 @@ from tests.engine.simulated import SCENARIO
 from evaldesk.agents.users.model import instructions_of
 from evaldesk.agents.users.users import UserState
 from evaldesk.errors import UsageError
-from evaldesk.model.user import UserConfig, UserStop
+from evaldesk.model.options import UserConfig, UserStop
 from evaldesk.settings import read_settings
 from evaldesk.wire import from_json, to_json
 

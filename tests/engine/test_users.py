@@ -23,7 +23,7 @@ from evaldesk.model import (
     Session,
     Usage,
 )
-from evaldesk.model.user import UserConfig
+from evaldesk.model.options import UserConfig
 
 pytestmark = pytest.mark.anyio
 

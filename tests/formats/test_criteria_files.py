@@ -22,7 +22,7 @@ from evaldesk.desk.criteria.criteria import (
 from evaldesk.errors import EvaldeskError, FormatError, UsageError
 from evaldesk.formats.criteria_file import CriteriaFile, read_criteria_file, write_criteria_file
 from evaldesk.model import Criterion, ModelOptions
-from evaldesk.model.user import UserConfig
+from evaldesk.model.options import UserConfig
 
 SEVERAL = """{
   "criteria": {

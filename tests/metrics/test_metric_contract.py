@@ -22,7 +22,7 @@ from evaldesk.metrics import (
     missing_reasons,
 )
 from evaldesk.model import Case, Criterion, Event, Expected, Score, ToolCall, Transcript, Turn, TurnRecord, Usage
-from evaldesk.model.reports import report
+from evaldesk.model.transcript import report
 from evaldesk.wire import from_json, to_json
 
 from .judging import PANEL, scripted

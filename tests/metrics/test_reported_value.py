@@ -8,7 +8,7 @@ import pytest
 
 from evaldesk.metrics.reported_value import ReportedValue
 from evaldesk.model import Case, Transcript, TurnRecord
-from evaldesk.model.reports import report
+from evaldesk.model.transcript import report
 
 
 def played(*values: Any) -> Transcript:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from evaldesk.model.interval import Interval
+from evaldesk.model.conclusion import Interval
 from evaldesk.statistics.agreement import Agreement, JudgeSkill, agreement, judge_skill, nominal_alpha
 from evaldesk.wording.agreement import alpha_sentence, enough_sentence, kappa_words, skill_sentence
 from evaldesk.wording.noise import corrected_sentence

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from evaldesk.desk.runs.gates import RunNumbers, conclude
 from evaldesk.model import Case, Expected, Gates, Turn
-from evaldesk.model.case_key import CaseKey, assertions, case_names, numbered_keys, renamed_repeats, repeats_words
 from evaldesk.model.comparison import PlayedCase, RunChange
+from evaldesk.model.evalset import CaseKey, assertions, case_names, numbered_keys, renamed_repeats, repeats_words
 from evaldesk.statistics.case_comparison import compare_cases
 from evaldesk.wording.comparison import change_sentence, flips_words, stand_out_sentence
 

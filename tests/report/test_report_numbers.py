@@ -13,7 +13,7 @@ import scipy
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evaldesk.model.interval import Interval
+from evaldesk.model.conclusion import Interval
 from evaldesk.statistics.intervals import clustered_error, mean_interval, rate_interval, t_95, wilson
 from evaldesk.statistics.pass_k import curve_point, pass_at_k, pass_curve, pass_hat_k
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from evaldesk.model.interval import Interval
+from evaldesk.model.conclusion import Interval
 from evaldesk.statistics.intervals import rate_interval, wilson
 from evaldesk.statistics.pass_k import CaseCounts
 from evaldesk.wording.words import (

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from evaldesk.model.interval import Interval
+from evaldesk.model.conclusion import Interval
 from evaldesk.statistics.flakiness import Flakiness, chance_to_see, disagreement, flakiness
 from evaldesk.statistics.intervals import anytime_interval, clopper_pearson, failure_bound, wilson
 from evaldesk.statistics.judge_rate import CorrectedRate, correct_rate

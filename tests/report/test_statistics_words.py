@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from evaldesk.model.case_key import CaseKey
 from evaldesk.model.comparison import Comparison, PlayedCase, RunChange
-from evaldesk.model.interval import Interval
+from evaldesk.model.conclusion import Interval
+from evaldesk.model.evalset import CaseKey
 from evaldesk.statistics.case_comparison import compare_cases
 from evaldesk.statistics.comparison import compare_scores
 from evaldesk.statistics.flakiness import Flakiness

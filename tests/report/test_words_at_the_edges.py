@@ -6,7 +6,7 @@ import pytest
 
 from evaldesk.desk.runs.gates import CaseNumbers, RunNumbers, conclude
 from evaldesk.model import Counts, Gates
-from evaldesk.model.interval import Interval
+from evaldesk.model.conclusion import Interval
 from evaldesk.statistics.intervals import failure_bound
 from evaldesk.statistics.noise import smallest_gap
 from evaldesk.wording.comparison import gap_sentence

@@ -31,7 +31,7 @@ from evaldesk.model import (
     Turn,
     TurnRecord,
 )
-from evaldesk.model.reports import artefact_text, reported_values
+from evaldesk.model.transcript import artefact_text, reported_values
 from evaldesk.reading.notes import Notes
 from evaldesk.reading.strict_json import Document, Place
 from evaldesk.transcripts.adk import AdkEvents

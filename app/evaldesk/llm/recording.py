@@ -21,7 +21,7 @@ from evaldesk.durable_files import make_folder, replace_file
 from evaldesk.errors import ModelError
 from evaldesk.llm.call import ModelCall, ModelReply
 from evaldesk.model import JsonObject
-from evaldesk.model.recording import Recording
+from evaldesk.model.options import Recording
 from evaldesk.secrets import scrubber
 
 NOT_RECORDED = "not_recorded"

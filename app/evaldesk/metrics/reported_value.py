@@ -10,7 +10,7 @@ from evaldesk.metrics.metric import MetricInfo
 from evaldesk.metrics.option import option
 from evaldesk.model import Case, JsonValue, Score, Transcript
 from evaldesk.model.bounds import is_score
-from evaldesk.model.reports import reported_values
+from evaldesk.model.transcript import reported_values
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,13 +4,20 @@ from evaldesk.model.conclusion import (
     ANSWERS,
     EXIT_CODES,
     OUTCOMES,
+    VERDICTS,
     Answer,
     Conclusion,
     Counted,
     Counts,
+    Criterion,
     GateOutcome,
     Gates,
     Outcome,
+    Score,
+    ScoreVerdict,
+    Verdict,
+    adk_verdict,
+    trial_verdict,
 )
 from evaldesk.model.evalset import (
     Case,
@@ -37,7 +44,6 @@ from evaldesk.model.run import (
     TurnSpec,
     default_criteria,
 )
-from evaldesk.model.score import VERDICTS, Criterion, Score, ScoreVerdict, Verdict, adk_verdict, trial_verdict
 from evaldesk.model.transcript import (
     AskedBy,
     Change,

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, TypeGuard
 from evaldesk.errors import BadNumberError
 
 if TYPE_CHECKING:
+    from evaldesk.model.conclusion import Score
     from evaldesk.model.run import TrialResult
-    from evaldesk.model.score import Score
     from evaldesk.model.transcript import Event, TurnRecord
 
 MAX_NUMBER = 2**53

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal, TypeAlias, get_args
 
-from evaldesk.model.case_key import CaseKey
-from evaldesk.model.interval import Interval
+from evaldesk.model.conclusion import Interval
+from evaldesk.model.evalset import CaseKey
 
 CaseState: TypeAlias = Literal["same", "edited since", "lost its reference", "lost its verdict", "gone", "new"]
 Kind: TypeAlias = Literal[

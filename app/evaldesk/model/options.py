@@ -1,14 +1,15 @@
-"""How an agent's model is reached and sampled, and the bounds of a trial."""
+"""The options of a run that concern models: of the agent, its recording, its simulated user; and its bounds."""
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
+from typing import Literal, TypeAlias
 from urllib.parse import urlsplit
 
 from evaldesk.errors import UsageError
 from evaldesk.model.evalset import JsonObject
-from evaldesk.run_options import MODEL_CALL, check_fields
+from evaldesk.run_options import BY_NAME, MODEL_CALL, check_fields
 
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
@@ -87,3 +88,57 @@ def _check_url(url: str) -> None:
         raise UsageError(
             "base_url must not carry a name, a password or a query; name the key's variable instead", field="base_url"
         )
+
+
+RecordingMode: TypeAlias = Literal["off", "record", "replay", "auto"]
+MODES: tuple[RecordingMode, ...] = ("off", "record", "replay", "auto")
+
+
+@dataclass(frozen=True, slots=True)
+class Recording:
+    """`record` asks and keeps the answers, `replay` never asks, `auto` asks only for answers that are not recorded yet.
+
+    `folder` is where the answers are; the desk fills it. `tools` says whether tool calls are recorded as well.
+    """
+
+    mode: RecordingMode = "off"
+    folder: str = ""
+    tools: bool = True
+
+    @property
+    def may_replay(self) -> bool:
+        """Whether answers of the run may come from a recording."""
+        return self.mode in {"replay", "auto"}
+
+
+UserStop: TypeAlias = Literal[
+    "user_satisfied", "user_gave_up", "user_out_of_scope", "user_transferred", "user_cap", "user_error"
+]
+
+
+@dataclass(frozen=True, slots=True)
+class UserConfig:
+    """The simulated user of a run. It comes from the command line or the configuration file, never from a browser.
+
+    `model` is any LiteLLM name, reached as `options` say; empty leaves it to the desk's default. `max_turns` bounds
+    the messages of the user, None without a bound. `instructions` replaces our own wording: it must hold
+    `{{ conversation_plan }}` and `{{ stop_signal }}`, and may hold `{{ persona }}`. Raises UsageError.
+    """
+
+    model: str = ""
+    options: ModelOptions = field(default_factory=ModelOptions)
+    max_turns: int | None = 20
+    stop_signal: str = "</finished>"
+    instructions: str = ""
+
+    def __post_init__(self) -> None:
+        BY_NAME["user_max_turns"].checked(self.max_turns, "max_turns of the simulated user")
+        if not self.stop_signal.strip():
+            raise UsageError("the stop signal of the simulated user must not be empty", field="user")
+        missing = [name for name in ("conversation_plan", "stop_signal") if not _is_in(name, self.instructions)]
+        if self.instructions and missing:
+            raise UsageError(f"the instructions of the simulated user lack {{{{ {missing[0]} }}}}", field="user")
+
+
+def _is_in(name: str, text: str) -> bool:
+    return f"{{{{{name}}}}}" in text.replace(" ", "")

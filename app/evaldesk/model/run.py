@@ -6,13 +6,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, is_dataclass, replace
 from typing import Any, Literal, TypeAlias
 
-from evaldesk.model.conclusion import Gates
+from evaldesk.model.conclusion import Criterion, Gates, Score, Verdict
 from evaldesk.model.evalset import Case, JsonObject
-from evaldesk.model.options import Limits, ModelOptions
-from evaldesk.model.recording import Recording
-from evaldesk.model.score import Criterion, Score, Verdict
+from evaldesk.model.options import Limits, ModelOptions, Recording, UserConfig
 from evaldesk.model.transcript import ErrorRecord, Transcript, TurnRecord, Usage
-from evaldesk.model.user import UserConfig
 from evaldesk.run_options import BY_NAME, OWN, RUN_OPTIONS, RunOption
 
 TrialStatus: TypeAlias = Literal["finished", "errored", "timed_out", "cancelled"]

@@ -11,8 +11,8 @@ from evaldesk.desk.runs.names import run_title
 from evaldesk.diff.text_diff import TextDiff, diff_text
 from evaldesk.errors import UsageError
 from evaldesk.model import Case
-from evaldesk.model.case_key import Place, assertions, numbered_keys
 from evaldesk.model.comparison import KINDS, CaseChange, Comparison, Kind, PlayedCase, RunChange
+from evaldesk.model.evalset import Place, assertions, numbered_keys
 from evaldesk.model.run import LIVE
 from evaldesk.model.stored import CaseOutcome, RunSummary
 from evaldesk.pages.run_facts import all_facts, repeats_recorded, run_facts

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from evaldesk.desk.imports.importing import Staged
 from evaldesk.formats.import_words import counted
 from evaldesk.model import VERDICTS, Case, JsonObject, Verdict
-from evaldesk.model.case_key import repeats_words
+from evaldesk.model.evalset import repeats_words
 from evaldesk.transcripts.recorded import RecordedRun
 
 MAX_CASES = 50

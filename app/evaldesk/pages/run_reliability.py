@@ -8,7 +8,7 @@ from typing import Any
 
 from evaldesk.desk.runs.charts import pass_figure
 from evaldesk.model import Counts
-from evaldesk.model.interval import Interval
+from evaldesk.model.conclusion import Interval
 from evaldesk.model.run import LIVE
 from evaldesk.model.stored import MetricRow, RunSummary
 from evaldesk.pages.run_facts import repeats_recorded

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from urllib.parse import urlencode
 
 from evaldesk.model import Conclusion, Counts, Outcome, RunStatus
-from evaldesk.model.interval import Interval
+from evaldesk.model.conclusion import Interval
 from evaldesk.model.stored import CaseFilter, CaseRow, CaseSort, RunSummary, TrialKey
 from evaldesk.statistics.intervals import wilson
 from evaldesk.statistics.pass_k import pass_at_k, pass_hat_k

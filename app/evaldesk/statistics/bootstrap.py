@@ -12,7 +12,7 @@ from math import ceil, erfc, fsum, sqrt
 from operator import mul
 from random import Random
 
-from evaldesk.model.interval import Interval
+from evaldesk.model.conclusion import Interval
 from evaldesk.statistics.intervals import mean_interval, t_95
 from evaldesk.statistics.pass_k import CaseCounts, CurvePoint, curve_ks, curve_point, curve_rows, pass_at_k, pass_hat_k
 

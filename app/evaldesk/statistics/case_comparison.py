@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from evaldesk.model.case_key import case_names
 from evaldesk.model.comparison import KINDS, ROUNDING, CaseChange, CaseState, Kind, PlayedCase, RunChange
+from evaldesk.model.evalset import case_names
 from evaldesk.statistics.comparison import benjamini_hochberg, compare_scores
 from evaldesk.statistics.exact_tests import fisher
 

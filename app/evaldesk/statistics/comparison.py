@@ -8,7 +8,7 @@ from statistics import fmean
 from typing import TypeVar
 
 from evaldesk.model.comparison import ROUNDING, Comparison, Test
-from evaldesk.model.interval import Interval
+from evaldesk.model.conclusion import Interval
 from evaldesk.statistics.exact_tests import mcnemar, sign_flips
 from evaldesk.statistics.intervals import chance_beyond, t_95
 

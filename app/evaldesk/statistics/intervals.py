@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from functools import lru_cache
 from math import atan, cos, expm1, fsum, isfinite, lgamma, log, log1p, pi, sin, sqrt
 
-from evaldesk.model.interval import Interval
+from evaldesk.model.conclusion import Interval
 from evaldesk.statistics.pass_k import CaseCounts
 
 Z_95 = 1.959963984540054

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import sqrt
 
-from evaldesk.model.interval import Interval
+from evaldesk.model.conclusion import Interval
 from evaldesk.statistics.intervals import Z_95
 
 

@@ -9,7 +9,7 @@ from math import comb, fsum
 from typing import TYPE_CHECKING, TypeAlias
 
 if TYPE_CHECKING:
-    from evaldesk.model.interval import Interval
+    from evaldesk.model.conclusion import Interval
 
 
 from math import ceil

@@ -12,8 +12,7 @@ from typing import Any, Final, cast
 
 from evaldesk.errors import FormatError
 from evaldesk.model import ErrorRecord, Event, JsonObject, JsonValue, StopReason, TurnRecord, Usage
-from evaldesk.model.reports import artefact, report
-from evaldesk.model.transcript import BOUNDS
+from evaldesk.model.transcript import BOUNDS, artefact, report
 from evaldesk.reading.notes import Notes
 from evaldesk.reading.strict_json import Place
 from evaldesk.reading.values import read_list, read_mapping, read_optional_mapping, read_optional_text, wanted

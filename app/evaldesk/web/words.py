@@ -14,7 +14,7 @@ from evaldesk.model.json_text import json_line
 from evaldesk.wording.json_layout import as_json
 
 if TYPE_CHECKING:
-    from evaldesk.model.interval import Interval
+    from evaldesk.model.conclusion import Interval
 
 
 def ago(moment: datetime | None, now: datetime | None = None) -> str:
@@ -76,7 +76,7 @@ def plural(number: int, noun: str) -> str:
 
 def rate_label(rate: float, low: float, high: float) -> str:
     """The text of a rate's bar for people who cannot see it."""
-    from evaldesk.model.interval import Interval
+    from evaldesk.model.conclusion import Interval
     from evaldesk.wording.words import rate_words
 
     return rate_words(rate, Interval(low, high))

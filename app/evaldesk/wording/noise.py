@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from math import ceil, floor, log10
 
-from evaldesk.model.interval import Interval
+from evaldesk.model.conclusion import Interval
 from evaldesk.statistics.flakiness import RARE_FAILURE, Flakiness, chance_to_see
 from evaldesk.statistics.judge_rate import CorrectedRate
 from evaldesk.statistics.noise import NoiseSplit

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from math import floor, isclose, log10
 
 from evaldesk.model import Conclusion, Counts
-from evaldesk.model.interval import Interval
+from evaldesk.model.conclusion import Interval
 from evaldesk.statistics.histogram import Bin
 from evaldesk.statistics.intervals import wilson
 from evaldesk.statistics.pass_k import CaseCounts, CurvePoint

@@ -20,7 +20,7 @@ from evaldesk.agents.tools.time_limit import TOOL_LIMIT
 from evaldesk.agents.trial_context import CURRENT_TRIAL, trial_columns
 from evaldesk.errors import AgentError
 from evaldesk.model import AgentDescription, AgentRef, ErrorRecord, Event, JsonObject, Session, ToolDescription
-from evaldesk.model.reports import report
+from evaldesk.model.transcript import report
 from evaldesk.wire import plain
 
 DEFAULT_MAX_TURNS = 10

@@ -18,7 +18,7 @@ from evaldesk.agents.remote.message_events import MessageEvents
 from evaldesk.agents.trial_context import CURRENT_TRIAL, trial_columns
 from evaldesk.errors import AgentError
 from evaldesk.model import AgentDescription, AgentRef, ErrorRecord, Event, Session
-from evaldesk.model.reports import report
+from evaldesk.model.transcript import report
 from evaldesk.wire import plain
 
 _PROMPTS = frozenset({"system_prompt", "user_prompt", "ground_truth", "label"})

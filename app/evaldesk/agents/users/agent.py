@@ -15,7 +15,7 @@ from evaldesk.agents.agent import Agent
 from evaldesk.agents.kinds import AGENTS
 from evaldesk.agents.users.users import User, user_of
 from evaldesk.model import AgentDescription, AgentRef, Case, Event, JsonValue, Session
-from evaldesk.model.user import UserConfig
+from evaldesk.model.options import UserConfig
 from evaldesk.wire import from_json, to_json
 
 KIND = "evaldesk.agents.users.agent:adapt"

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from evaldesk.agents.users.users import N_TRIES, Said, remark
 from evaldesk.llm import PATIENT, ModelCall, ModelReply, complete
 from evaldesk.model import ErrorRecord, Event, JsonObject, JsonValue, Session
-from evaldesk.model.user import UserConfig, UserStop
+from evaldesk.model.options import UserConfig, UserStop
 
 GREETING = "Hello! How can I help you today?"
 OPENED = "Your first message is said already."

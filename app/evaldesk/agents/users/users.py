@@ -16,7 +16,7 @@ from typing import Any, Protocol
 from evaldesk.agents.remote.message_events import chat_messages
 from evaldesk.errors import UsageError
 from evaldesk.model import Case, ErrorRecord, Event, JsonValue, Session, Turn
-from evaldesk.model.user import UserConfig, UserStop
+from evaldesk.model.options import UserConfig, UserStop
 
 EXIT = "/exit"
 N_TRIES = 2  # an empty answer is asked for once more

@@ -22,8 +22,8 @@ from evaldesk.durable_files import append_file, make_folder, replace_file
 from evaldesk.errors import NotFoundError, UsageError
 from evaldesk.formats.openhands.writing import row_of
 from evaldesk.model import AgentRef, Case, Criterion, EvalSet, TrialResult, Turn
-from evaldesk.model.reports import artefact_text, reported_values
 from evaldesk.model.stored import RunSummary
+from evaldesk.model.transcript import artefact_text, reported_values
 from evaldesk.paths import did_you_mean
 from evaldesk.reading.json_lines import read_lines
 from evaldesk.store import Store

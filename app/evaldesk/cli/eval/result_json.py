@@ -16,9 +16,9 @@ from evaldesk.desk.runs.gates import CaseNumbers, RunNumbers
 from evaldesk.desk.runs.numbers import other_verdicts, played_cases, run_numbers
 from evaldesk.errors import NotFoundError, UsageError
 from evaldesk.model import Conclusion, Counts
-from evaldesk.model.case_key import CaseKey
 from evaldesk.model.comparison import Baseline, PlayedCase, RunChange
-from evaldesk.model.interval import Interval
+from evaldesk.model.conclusion import Interval
+from evaldesk.model.evalset import CaseKey
 from evaldesk.model.run import option_values
 from evaldesk.model.stored import MetricRow, RunSummary
 from evaldesk.pages.run_facts import run_fingerprint

@@ -12,7 +12,7 @@ from evaldesk.cli.runs.list import run_item
 from evaldesk.cli.runs.shared import json_option, named_run, opened_store, run_name, workspace_option
 from evaldesk.desk.runs.gates import conclude
 from evaldesk.desk.runs.numbers import read_change, read_conclusion, read_outcome, run_numbers
-from evaldesk.model.interval import Interval
+from evaldesk.model.conclusion import Interval
 from evaldesk.model.run import LIVE
 from evaldesk.model.stored import MetricRow, RunSummary
 from evaldesk.pages.run_facts import options_line, run_fingerprint

@@ -12,8 +12,8 @@ from evaldesk.desk.chat.sessions import SessionDesk, TurnPlayer
 from evaldesk.engine.worker.player import DEMO_USER, MODEL_VARIABLE
 from evaldesk.errors import EvaldeskError, UsageError
 from evaldesk.model import AgentRef, Case, TurnRecord, TurnSpec
+from evaldesk.model.options import UserConfig
 from evaldesk.model.stored import StoredSession
-from evaldesk.model.user import UserConfig
 from evaldesk.wire import to_json
 from evaldesk.wording.endings import ENDINGS
 

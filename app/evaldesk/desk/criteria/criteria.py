@@ -21,7 +21,7 @@ from evaldesk.formats.criteria_file import (
 from evaldesk.metrics import check_criteria, function_options, is_function, metric_options
 from evaldesk.metrics.judges.options import CONFIG_KEYS, full_name
 from evaldesk.model import Criterion, JsonObject, JsonValue, ModelOptions
-from evaldesk.model.user import UserConfig
+from evaldesk.model.options import UserConfig
 from evaldesk.paths import did_you_mean
 from evaldesk.reading.strict_json import Document
 from evaldesk.reading.values import snake_case

@@ -22,7 +22,7 @@ from evaldesk.formats.exchange import EXCHANGE, Imported
 from evaldesk.formats.files import as_one_file, read_file, title_of
 from evaldesk.formats.process import Answer, Request
 from evaldesk.model import RunConfig, TrialResult
-from evaldesk.model.case_key import renamed_repeats, repeats_words
+from evaldesk.model.evalset import renamed_repeats, repeats_words
 from evaldesk.settings import Settings
 from evaldesk.store import Store
 from evaldesk.store.runs.recorded_runs import NO_EVALSET, check_trials, imported_agent

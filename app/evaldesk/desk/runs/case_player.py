@@ -15,7 +15,7 @@ from evaldesk.desk.runs.run_result import CaseResult
 from evaldesk.desk.runs.scrubbing import result_scrubber
 from evaldesk.engine import AgentHost, LocalExecutor
 from evaldesk.model import AgentDescription, AgentRef, Case, RunConfig, TrialResult
-from evaldesk.model.recording import Recording
+from evaldesk.model.options import Recording
 from evaldesk.settings import Settings
 
 

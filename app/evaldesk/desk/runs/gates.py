@@ -6,9 +6,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from evaldesk.model import Answer, Conclusion, Counts, GateOutcome, Gates, Outcome, RunStatus
-from evaldesk.model.case_key import CaseKey
 from evaldesk.model.comparison import RunChange
-from evaldesk.model.interval import Interval
+from evaldesk.model.conclusion import Interval
+from evaldesk.model.evalset import CaseKey
 from evaldesk.statistics.bootstrap import point_at, sure_curve
 from evaldesk.statistics.intervals import rate_interval
 from evaldesk.statistics.pass_k import CaseCounts, CurvePoint

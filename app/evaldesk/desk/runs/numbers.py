@@ -13,8 +13,8 @@ from evaldesk.desk.runs.names import evalset_name
 from evaldesk.desk.runs.plan import RunPlan
 from evaldesk.desk.runs.run_result import CaseResult, RunResult
 from evaldesk.model import Conclusion, Counts, Outcome
-from evaldesk.model.case_key import CaseKey, assertions, case_names, numbered_keys
 from evaldesk.model.comparison import Baseline, PlayedCase, RunChange
+from evaldesk.model.evalset import CaseKey, assertions, case_names, numbered_keys
 from evaldesk.model.run import LIVE
 from evaldesk.model.stored import CaseRow, RunSummary
 from evaldesk.statistics.case_comparison import compare_cases

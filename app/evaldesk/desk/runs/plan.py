@@ -29,11 +29,10 @@ from evaldesk.model import (
     RunConfig,
     default_criteria,
 )
-from evaldesk.model.case_key import repeats_words
 from evaldesk.model.comparison import Baseline
-from evaldesk.model.recording import Recording
+from evaldesk.model.evalset import repeats_words
+from evaldesk.model.options import Recording, UserConfig
 from evaldesk.model.run import option_values, with_options
-from evaldesk.model.user import UserConfig
 from evaldesk.run_options import BY_NAME, OWN, RUN_OPTIONS, Asked, checked_options, has_door, offered
 from evaldesk.settings import Settings
 

@@ -14,7 +14,7 @@ from evaldesk.desk.runs.trial_rows import trial_row
 from evaldesk.errors import NotFoundError
 from evaldesk.model import Case, Conclusion, Counted, Counts, RunConfig, RunStatus, TrialResult
 from evaldesk.model.comparison import RunChange
-from evaldesk.model.interval import Interval
+from evaldesk.model.conclusion import Interval
 from evaldesk.statistics.bootstrap import point_at, sure_curve
 from evaldesk.statistics.intervals import rate_interval
 from evaldesk.statistics.pass_k import CaseCounts, CurvePoint

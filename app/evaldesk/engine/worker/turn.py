@@ -26,8 +26,7 @@ from evaldesk.model import (
     Usage,
 )
 from evaldesk.model.bounds import checked_amount
-from evaldesk.model.reports import is_artefact
-from evaldesk.model.transcript import broken_turn
+from evaldesk.model.transcript import broken_turn, is_artefact
 from evaldesk.wire import plain, plain_text, to_json
 
 MAX_EVENTS = 10_000

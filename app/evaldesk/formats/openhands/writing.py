@@ -10,7 +10,7 @@ from typing import Any
 from evaldesk.errors import FormatError
 from evaldesk.model import Criterion, Event, TrialResult, TurnRecord
 from evaldesk.model.json_text import json_or_text
-from evaldesk.model.reports import artefact_text
+from evaldesk.model.transcript import artefact_text
 from evaldesk.reading.json_lines import write_lines
 from evaldesk.transcripts.openhands_rows import FORM, USUAL, test_result
 from evaldesk.transcripts.recorded import RecordedRun

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from evaldesk.desk.runs.gates import CaseNumbers, RunNumbers
 from evaldesk.model import Answer, Conclusion, Counts, Outcome
 from evaldesk.model.comparison import RunChange
-from evaldesk.model.interval import Interval
+from evaldesk.model.conclusion import Interval
 from evaldesk.wording.comparison import change_sentence, flips_words, states_words
 from evaldesk.wording.printable import in_one_line
 from evaldesk.wording.words import asides_words, cost_words, passed_sentence, share_range
