@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from evaldesk.cli.eval.report import show_result
+from evaldesk.desk.runs.stored_runs import StoredRuns
 from evaldesk.model import (
     AgentRef,
     Case,
@@ -46,7 +47,7 @@ def _played(store: Store, *, sides: int, answer: str = "Done.") -> int:
 
 
 def test_a_failed_case_names_the_place_where_it_went_wrong(store: Store, capsys: pytest.CaptureFixture[str]) -> None:
-    show_result(store, store.runs.summary(_played(store, sides=20)))
+    show_result(StoredRuns(store.runs), store.runs.summary(_played(store, sides=20)))
 
     lines = capsys.readouterr().out.splitlines()
     assert lines[0] == "✗  roll_16"
@@ -57,7 +58,7 @@ def test_a_failed_case_names_the_place_where_it_went_wrong(store: Store, capsys:
 def test_a_passed_case_takes_one_line(store: Store, capsys: pytest.CaptureFixture[str]) -> None:
     run_id = _played(store, sides=16)
 
-    show_result(store, store.runs.summary(run_id))
+    show_result(StoredRuns(store.runs), store.runs.summary(run_id))
 
     lines = capsys.readouterr().out.splitlines()
     assert lines[0] == "✓  roll_16"
@@ -68,6 +69,6 @@ def test_what_an_agent_named_cannot_steer_the_terminal(store: Store, capsys: pyt
     config = RunConfig(AgentRef("dice", "agent:root_agent"), "dice")
     run_id = store.runs.create(config, [Case("a\x1b[2Jb", (Turn("Hello"),))])
 
-    show_result(store, store.runs.summary(run_id))
+    show_result(StoredRuns(store.runs), store.runs.summary(run_id))
 
     assert "\x1b" not in capsys.readouterr().out

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from evaldesk.cli.handover import hand_over
 from evaldesk.desk.desk import Desk
 from evaldesk.desk.runs import runs as runs_module
+from evaldesk.desk.runs.handover import hand_over
 from evaldesk.desk.serving import desk_address
 from evaldesk.errors import WorkspaceError
 from evaldesk.settings import Settings
@@ -57,7 +57,7 @@ async def test_the_desk_that_is_open_plays_a_submitted_run(
     place: Place, toml: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(runs_module, "POLL_S", 0.02)
-    monkeypatch.setattr("evaldesk.cli.handover.WAIT_S", 300.0)
+    monkeypatch.setattr("evaldesk.desk.runs.handover.WAIT_S", 300.0)
     settings = _settings(place)
     with hold_workspace(settings.state_folder, url="http://127.0.0.1:1/"):
         desk = Desk.open(settings)
@@ -85,7 +85,9 @@ def started(monkeypatch: pytest.MonkeyPatch) -> list[tuple[list[str], dict[str, 
         def __init__(self, command: list[str], **options: Any) -> None:
             found.append((command, options))
 
-    monkeypatch.setattr("evaldesk.cli.handover.subprocess", SimpleNamespace(Popen=Process, DEVNULL=subprocess.DEVNULL))
+    monkeypatch.setattr(
+        "evaldesk.desk.runs.handover.subprocess", SimpleNamespace(Popen=Process, DEVNULL=subprocess.DEVNULL)
+    )
     return found
 
 

@@ -20,9 +20,9 @@ from evaldesk.cli.eval.outcome import end, nothing_more
 from evaldesk.cli.eval.playing import Played
 from evaldesk.cli.eval.request import EvalRequest, Job
 from evaldesk.desk.desk import Desk
-from evaldesk.desk.runs.numbers import played_cases, read_conclusion, read_outcome, read_result
 from evaldesk.desk.runs.plan import RunOptions
 from evaldesk.desk.runs.run_result import CaseResult, RunResult
+from evaldesk.desk.runs.stored_runs import StoredRuns
 from evaldesk.model import (
     EXIT_CODES,
     AgentRef,
@@ -131,7 +131,7 @@ def told(
     )
     (folder / "set.jsonl").touch()
     job = Job(AGENT, EvalSet("set", cases=(CASE,)), folder / "set.jsonl", RunOptions())
-    desk = cast("Desk", SimpleNamespace(store=store))
+    desk = cast("Desk", SimpleNamespace(stored_runs=StoredRuns(store.runs)))
     text = io.StringIO()
     with redirect_stdout(text), redirect_stderr(io.StringIO()):
         against = baseline if gate == REGRESSIONS else None
@@ -154,7 +154,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
 @pytest.fixture(scope="module")
 def baseline(store: Store) -> Baseline:
     """A run in which the case passed."""
-    return Baseline("run 1", played_cases(store.runs, [stored(store, (1, 0, 0, 0, 0), "finished")]))
+    return Baseline("run 1", StoredRuns(store.runs).played_cases([stored(store, (1, 0, 0, 0, 0), "finished")]))
 
 
 def statuses(ended: Ended, gate: str) -> tuple[RunStatus, ...]:
@@ -199,15 +199,15 @@ def assert_pages_agree(store: Store, run: RunSummary, outcome: str) -> None:
     page = read_run(store.runs, run.id, RunQuery())
     line = run_line(store.runs, run)
     newest = home(store, [], []).runs[0]
-    result = read_result(store, run.id)
+    result = StoredRuns(store.runs).result(run.id)
     assert page.conclusion is not None
     outcomes = {
         page.conclusion.outcome,
         line.conclusion.partition(":")[0],
         newest.conclusion.partition(":")[0],
         result.conclusion.outcome,
-        read_conclusion(store.runs, run).outcome,
-        read_outcome(store.runs, run),
+        StoredRuns(store.runs).conclusion(run).outcome,
+        StoredRuns(store.runs).outcome(run),
     }
     assert outcomes == {outcome}, (run.counts, outcome)
     if run.status == "finished":
@@ -216,8 +216,8 @@ def assert_pages_agree(store: Store, run: RunSummary, outcome: str) -> None:
 
 def osmosis_outcome(store: Store, run: RunSummary, found: Told, folder: Path) -> str:
     job = Job(AGENT, EvalSet("set", cases=(CASE,)), folder / "set.jsonl", RunOptions())
-    conclusion = read_result(store, run.id).conclusion
-    whole = json.loads(osmosis_json(store, [Played(job, run)], conclusion))
+    conclusion = StoredRuns(store.runs).result(run.id).conclusion
+    whole = json.loads(osmosis_json(StoredRuns(store.runs), [Played(job, run)], conclusion))
     assert whole["evaldesk"]["conclusion"]["gates"] == found.value["gates"]
     return str(whole["evaldesk"]["conclusion"]["outcome"])
 

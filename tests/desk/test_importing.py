@@ -15,6 +15,7 @@ from evaldesk.desk.evalsets.evalsets import EvalSetDesk, SetNameTakenError
 from evaldesk.desk.evalsets.exporting import export_run, recorded_run
 from evaldesk.desk.imports.importing import MAX_STAGED, ImportDesk, proposed_name
 from evaldesk.desk.runs.runs import check_playable
+from evaldesk.desk.runs.stored_runs import StoredRuns
 from evaldesk.errors import ConflictError, FormatError, NotFoundError, UsageError
 from evaldesk.formats.exchange import Imported
 from evaldesk.formats.files import names_for, read_file
@@ -159,7 +160,7 @@ def test_secrets_are_taken_out_of_what_is_stored(desk: ImportDesk, store: Store)
 def test_the_criteria_of_a_run_are_given_out_for_the_next_one(desk: ImportDesk, store: Store, tmp_path: Path) -> None:
     (run_id,) = desk.take_in(sample("adk-results"), source="x", name="").run_ids
 
-    export = export_run(store, run_id, "criteria")
+    export = export_run(StoredRuns(store.runs), run_id, "criteria")
 
     (tmp_path / export.file_name).write_bytes(export.data)
     assert export.file_name.endswith(".test_config.json")
@@ -171,13 +172,13 @@ def test_every_run_can_be_given_out_in_every_format_of_runs(desk: ImportDesk, st
     for each in ("adk-results", "osmosis-results", "openhands"):
         (run_id,) = desk.take_in(sample(each), source="x", name="").run_ids
 
-        export = export_run(store, run_id, name)
+        export = export_run(StoredRuns(store.runs), run_id, name)
 
         assert export.data
         assert export.file_name.startswith(f"run_{run_id}_")
         if name in ("adk-results", "osmosis-results", "openhands"):
             again = read_file(export.data, export.file_name, name)
-            assert len(again.runs[0].results) == len(recorded_run(store, run_id).results)
+            assert len(again.runs[0].results) == len(recorded_run(StoredRuns(store.runs), run_id).results)
 
 
 def test_a_stored_run_is_what_the_file_said(desk: ImportDesk, store: Store) -> None:
@@ -185,7 +186,7 @@ def test_a_stored_run_is_what_the_file_said(desk: ImportDesk, store: Store) -> N
 
     (run_id,) = desk.take_in(imported, source="x", name="").run_ids
 
-    found = recorded_run(store, run_id)
+    found = recorded_run(StoredRuns(store.runs), run_id)
     assert (found.cases, found.results, found.criteria) == (
         imported.runs[0].cases,
         imported.runs[0].results,

@@ -16,6 +16,7 @@ from evaldesk.cli.files.exchange_files import visible
 from evaldesk.desk.evalsets.exporting import export_run
 from evaldesk.desk.runs.gates import CaseNumbers, RunNumbers, conclude
 from evaldesk.desk.runs.run_result import CaseResult
+from evaldesk.desk.runs.stored_runs import StoredRuns
 from evaldesk.desk.runs.trial_rows import cell
 from evaldesk.errors import UsageError
 from evaldesk.model import (
@@ -79,8 +80,8 @@ def test_a_long_text_of_empty_lines_is_read_once() -> None:
 
 
 def test_a_report_in_a_terminal_steers_nothing(store: Store, capsys: pytest.CaptureFixture[str]) -> None:
-    show_result(store, store.runs.summary(1))
-    show_details(store, store.runs.summary(1))
+    show_result(StoredRuns(store.runs), store.runs.summary(1))
+    show_details(StoredRuns(store.runs), store.runs.summary(1))
 
     said = capsys.readouterr().out
     assert "forged" in said
@@ -138,7 +139,7 @@ def test_a_cell_is_no_formula(first: str) -> None:
 
 
 def test_a_table_of_a_run_has_no_formula_not_even_as_a_column(store: Store) -> None:
-    rows = list(csv.reader(export_run(store, 1, "csv").data.decode().splitlines()))
+    rows = list(csv.reader(export_run(StoredRuns(store.runs), 1, "csv").data.decode().splitlines()))
 
     assert "'=metric" in rows[0]
     assert not [text for row in rows for text in row if text.startswith("=")]

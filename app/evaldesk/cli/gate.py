@@ -10,7 +10,7 @@ import click
 
 from evaldesk.cli.eval.options import RATE, k_and_rates
 from evaldesk.cli.lazy import refusing_repeats
-from evaldesk.cli.runs.shared import json_option, named_run, opened_store, workspace_option
+from evaldesk.cli.runs.shared import json_option, stored_runs, workspace_option
 from evaldesk.desk.runs.gate_chances import (
     ASSUMED_RATES,
     DROPS,
@@ -70,9 +70,9 @@ def explain(
     if run is not None:
         if n_cases is not None or rate is not None:
             raise UsageError("--from takes cases and rates from the run; leave --cases and --rate out")
-        with opened_store(workspace) as store:
-            stored = named_run(store, run)
-            subject = played_subject(store.runs, stored, n, pass_threshold)
+        with stored_runs(workspace) as runs:
+            stored = runs.named(run)
+            subject = played_subject(runs, stored, n, pass_threshold)
         subjects: dict[str, Subject] = {f"run {stored.id}": subject}
     elif n_cases is None:
         raise UsageError("name a run by --from, or the number of cases by --cases")

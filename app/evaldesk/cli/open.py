@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 
 from evaldesk.cli.files.exchange_files import open_home
-from evaldesk.cli.runs.shared import named_run, opened_store, workspace_option
+from evaldesk.cli.runs.shared import stored_runs, workspace_option
 from evaldesk.errors import WorkspaceError
 
 
@@ -30,8 +30,8 @@ def open_run(run_name: str, no_open: bool, workspace: str | None) -> None:
     from evaldesk.web.guard import LOOPBACK_NAMES
     from evaldesk.web.server import ADDRESS_NAME, Address, open_in_browser, serve
 
-    with opened_store(workspace) as store:
-        page = f"runs/{named_run(store, run_name).id}"
+    with stored_runs(workspace) as runs:
+        page = f"runs/{runs.named(run_name).id}"
     settings = open_home(workspace)
     is_person = sys.stdout.isatty() and not no_open and has_screen(sys.platform, os.environ)
     if desk_address(settings):

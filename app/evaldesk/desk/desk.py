@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from evaldesk.desk.chat.simulation import SimulationDesk
     from evaldesk.desk.imports.importing import ImportDesk
     from evaldesk.desk.runs.runs import RunDesk
+    from evaldesk.desk.runs.stored_runs import StoredRuns
 
 log = logging.getLogger("evaldesk.desk")
 
@@ -73,6 +74,13 @@ class Desk:
         from evaldesk.desk.runs.runs import RunDesk
 
         return RunDesk(self.settings, self.store, self.agents, self.evalsets)
+
+    @cached_property
+    def stored_runs(self) -> StoredRuns:
+        """The runs as they are stored, to be read."""
+        from evaldesk.desk.runs.stored_runs import StoredRuns
+
+        return StoredRuns(self.store.runs)
 
     async def start(self) -> None:
         """Look for agents, and have the first ready to talk."""

@@ -11,9 +11,9 @@ from typing import Any
 
 from evaldesk.desk.evalsets.exporting import run_formats
 from evaldesk.desk.runs.names import run_title
-from evaldesk.desk.runs.numbers import read_conclusion
 from evaldesk.desk.runs.rescoring import Scoring, scorings
 from evaldesk.desk.runs.runs import RunDesk
+from evaldesk.desk.runs.stored_runs import StoredRuns
 from evaldesk.model import Conclusion
 from evaldesk.model.run import LIVE
 from evaldesk.model.stored import CaseFilter, CaseRow, CaseSort, RunSummary, TrialKey
@@ -174,7 +174,7 @@ def read_run(
     outcomes = runs.outcome_counts(run_id)
     k = columns_k(summary.config.n)
     found_reliability, point = reliability(outcomes, summary, k, _run_before(runs, summary) if is_live else None)
-    conclusion = None if is_live else read_conclusion(runs, summary, outcomes)
+    conclusion = None if is_live else StoredRuns(runs).conclusion(summary, outcomes)
     badge, word = run_badge(summary.status, conclusion)
     can_go_on = not is_live and is_playable(summary.config)
     can_repeat = not is_live and not is_imported(summary.config)

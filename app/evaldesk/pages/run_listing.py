@@ -9,7 +9,7 @@ from functools import lru_cache
 from urllib.parse import urlencode
 
 from evaldesk.desk.runs.names import evalset_name, run_title
-from evaldesk.desk.runs.numbers import read_conclusion
+from evaldesk.desk.runs.stored_runs import StoredRuns
 from evaldesk.model import Counts, RunStatus
 from evaldesk.model.run import LIVE
 from evaldesk.model.stored import RunSummary
@@ -90,7 +90,7 @@ def read_listing(
 def run_line(runs: RunStore, summary: RunSummary) -> RunLine:
     """A run as one line; also for the home page."""
     outcomes = _outcomes(runs, summary.id, summary.counts)
-    conclusion = None if summary.status in LIVE else read_conclusion(runs, summary, outcomes)
+    conclusion = None if summary.status in LIVE else StoredRuns(runs).conclusion(summary, outcomes)
     badge, word = run_badge(summary.status, conclusion)
     return RunLine(
         id=summary.id,

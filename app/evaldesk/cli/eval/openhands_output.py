@@ -17,7 +17,7 @@ from evaldesk.cli.eval.outcome import play_and_judge
 from evaldesk.cli.eval.request import EvalRequest, Job
 from evaldesk.desk.criteria.criteria import given_criteria
 from evaldesk.desk.runs.file_places import git_head
-from evaldesk.desk.runs.numbers import case_rows
+from evaldesk.desk.runs.stored_runs import StoredRuns
 from evaldesk.durable_files import append_file, make_folder, replace_file
 from evaldesk.errors import NotFoundError, UsageError
 from evaldesk.formats.openhands.writing import row_of
@@ -26,7 +26,6 @@ from evaldesk.model.stored import RunSummary
 from evaldesk.model.transcript import artefact_text, reported_values
 from evaldesk.paths import did_you_mean
 from evaldesk.reading.json_lines import read_lines
-from evaldesk.store import Store
 from evaldesk.transcripts.openhands_rows import FORM, test_result
 from evaldesk.transcripts.recorded import RecordedRun
 from evaldesk.wire import plain
@@ -74,19 +73,19 @@ class InstanceOutput:
             kept = [row for row in rows if _id(row) not in todo]
             replace_file(folder / OUTPUT, "".join(map(_line, kept)).encode())
 
-    def update(self, store: Store, run: RunSummary) -> None:
+    def update(self, runs: StoredRuns, run: RunSummary) -> None:
         """Append the rows of the trials that ended since the last call; the first one begins the files."""
         if not self._has_begun:
             self._has_begun = True
-            self._begin(set(store.runs.case_ids(run.id).values()))
+            self._begin(set(runs.case_ids(run.id)))
         if run.n_done == len(self._written):
             return
-        for row in case_rows(store, run.id):
+        for row in runs.rows(run.id):
             for index, mark in enumerate(row.strip):
                 key = (row.case_index, index)
                 if mark != "." and key not in self._written:
                     self._written.add(key)
-                    self._append(index, row.case_id, store.runs.trial(run.id, *key))
+                    self._append(index, row.case_id, runs.case(run.id, row, index)[0])
 
     def _append(self, index: int, case_id: str, result: TrialResult) -> None:
         folder = self._folders[index]

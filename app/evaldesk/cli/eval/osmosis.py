@@ -16,10 +16,10 @@ from evaldesk.cli.eval.playing import Played
 from evaldesk.cli.eval.request import EvalRequest, Job
 from evaldesk.cli.files.exchange_files import read_path
 from evaldesk.desk.criteria.criteria import function_criterion, given_criteria
+from evaldesk.desk.runs.stored_runs import StoredRuns
 from evaldesk.errors import UsageError
 from evaldesk.model import Criterion, EvalSet
 from evaldesk.paths import did_you_mean
-from evaldesk.store import Store
 from evaldesk.wording.comparison import comparison_sentence, pairing_note
 from evaldesk.wording.printable import printable
 
@@ -112,14 +112,14 @@ def _with_key(request: EvalRequest) -> EvalRequest:
     return replace(request, api_key=None, asked={**request.asked, "api_key_env": KEY_VARIABLE})
 
 
-def _show_summary(store: Store, played: Sequence[Played]) -> None:
+def _show_summary(runs: StoredRuns, played: Sequence[Played]) -> None:
     """Each function as Osmosis reckons it, then the two models row by row."""
-    for each, summary in zip(played, summary_objects(store, played), strict=True):
+    for each, summary in zip(played, summary_objects(runs, played), strict=True):
         model = each.run.config.model or each.run.config.agent_model or "the agent's own model"
         click.echo(click.style(f"{printable(model)}", bold=True) + " (as Osmosis counts: an errored run scores 0)")
         for name, found in summary["eval_fns"].items():
             numbers = ", ".join(f"{key.replace('pass_at_', 'pass@')} {value:.3f}" for key, value in found.items())
             click.echo(f"  {printable(name)}: {numbers}")
-    for name, comparison in compared(store, played).items():
+    for name, comparison in compared(runs, played).items():
         note = pairing_note(comparison) if comparison else ""
         click.echo(f"{printable(name)} against the baseline: {comparison_sentence(comparison)}. {note}".rstrip())

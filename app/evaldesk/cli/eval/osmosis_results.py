@@ -11,55 +11,47 @@ from typing import Any
 from evaldesk.cli.eval.playing import Played
 from evaldesk.cli.eval.result_json import conclusion_object, counts_object, metric_objects
 from evaldesk.desk.evalsets.exporting import export_run
-from evaldesk.desk.runs.numbers import case_rows, read_cases, run_numbers
+from evaldesk.desk.runs.stored_runs import StoredRuns
 from evaldesk.model import Conclusion
 from evaldesk.model.comparison import Comparison
-from evaldesk.statistics.comparison import compare_scores
-from evaldesk.store import Store
 
 
-def osmosis_json(store: Store, played: Sequence[Played], conclusion: Conclusion) -> bytes:
+def osmosis_json(runs: StoredRuns, played: Sequence[Played], conclusion: Conclusion) -> bytes:
     """The first run; a second one is its baseline, told apart by `model_tag` as version 0.2.17 does."""
-    found = [_results(store, each) for each in played]
+    found = [_results(runs, each) for each in played]
     whole = found[0]
     if len(found) > 1:
         _add_baseline(whole, found[1])
-    whole["evaldesk"] |= _ours(store, played, conclusion)
+    whole["evaldesk"] |= _ours(runs, played, conclusion)
     return json.dumps(whole, indent=2, ensure_ascii=False).encode() + b"\n"
 
 
-def summary_objects(store: Store, played: Sequence[Played]) -> list[dict[str, Any]]:
+def summary_objects(runs: StoredRuns, played: Sequence[Played]) -> list[dict[str, Any]]:
     """The `summary` of each run."""
-    return [_results(store, each)["summary"] for each in played]
+    return [_results(runs, each)["summary"] for each in played]
 
 
-def row_results(store: Store, each: Played) -> list[dict[str, Any]]:
+def row_results(runs: StoredRuns, each: Played) -> list[dict[str, Any]]:
     """Every trial of a run with its row, in one flat list; `error` is null where there is none."""
     return [
         {"row_index": row["row_index"], **run, "error": run.get("error")}
-        for row in _results(store, each)["rows"]
+        for row in _results(runs, each)["rows"]
         for run in row["runs"]
     ]
 
 
-def compared(store: Store, played: Sequence[Played]) -> dict[str, Comparison | None]:
+def compared(runs: StoredRuns, played: Sequence[Played]) -> dict[str, Comparison | None]:
     """For each metric the first run against the second, paired by row; empty without a second."""
     if len(played) < 2:
         return {}
-    own, baseline = ({row.case_id: row.means for row in case_rows(store, each.run.id)} for each in played[:2])
-    names = [criterion.metric for criterion in played[0].run.config.criteria]
-    return {name: compare_scores(_means(baseline, name), _means(own, name)) for name in names}
+    return runs.metric_changes(before=played[1].run, after=played[0].run)
 
 
-def _means(rows: dict[str, Any], metric: str) -> dict[str, float]:
-    return {case_id: means[metric] for case_id, means in rows.items() if metric in means}
-
-
-def _results(store: Store, each: Played) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(export_run(store, each.run.id, "osmosis-results").data)
+def _results(runs: StoredRuns, each: Played) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(export_run(runs, each.run.id, "osmosis-results").data)
     found["config"]["n_runs"] = each.run.config.n
     place = {case.id: index for index, case in enumerate(each.job.evalset.cases)}
-    chosen = list(store.runs.case_ids(each.run.id).values())
+    chosen = runs.case_ids(each.run.id)
     for row in found["rows"]:
         row["row_index"] = place[chosen[row["row_index"]]]
     return found
@@ -89,12 +81,12 @@ def _add_baseline(whole: dict[str, Any], baseline: dict[str, Any]) -> None:
     whole["summary"]["stopped_early"] = False
 
 
-def _ours(store: Store, played: Sequence[Played], conclusion: Conclusion) -> dict[str, Any]:
+def _ours(runs: StoredRuns, played: Sequence[Played], conclusion: Conclusion) -> dict[str, Any]:
     """Values without a place in Osmosis: verdicts, errors of functions, doubt, gates, the paired difference."""
     first = played[0]
-    numbers = run_numbers(store, first.run)
+    numbers = runs.numbers(first.run)
     interval = numbers.interval
-    comparisons = {name: found and asdict(found) for name, found in compared(store, played).items()}
+    comparisons = {name: found and asdict(found) for name, found in compared(runs, played).items()}
     return {
         "run_ids": [each.run.id for each in played],
         "statuses": [each.run.status for each in played],
@@ -105,15 +97,15 @@ def _ours(store: Store, played: Sequence[Played], conclusion: Conclusion) -> dic
         },
         **counts_object(numbers.counts),
         "interval": [interval.low, interval.high] if interval else None,
-        "metrics": metric_objects(store, first.run),
+        "metrics": metric_objects(runs, first.run),
         "conclusion": conclusion_object(conclusion),
         "gates": conclusion_object(conclusion)["gates"],
         "against_baseline": comparisons,
-        "not_passed": [found for each in played for found in _not_passed(store, each)],
+        "not_passed": [found for each in played for found in _not_passed(runs, each)],
     }
 
 
-def _not_passed(store: Store, each: Played) -> list[dict[str, Any]]:
+def _not_passed(runs: StoredRuns, each: Played) -> list[dict[str, Any]]:
     place = {case.id: index for index, case in enumerate(each.job.evalset.cases)}
     return [
         {
@@ -125,7 +117,7 @@ def _not_passed(store: Store, each: Played) -> list[dict[str, Any]]:
             "error": trial.error.message if trial.error else None,
             "score_errors": {score.metric: score.error.message for score in trial.scores if score.error},
         }
-        for case in read_cases(store, each.run.id)
+        for case in runs.cases(each.run.id)
         for trial in case
         if trial.verdict != "passed"
     ]

@@ -16,31 +16,29 @@ from evaldesk.cli.eval.output_files import check_outputs, show_annotations, writ
 from evaldesk.cli.eval.playing import EXIT_INTERRUPTED, Played, plan_job, play_jobs, resume_command
 from evaldesk.cli.eval.report import report_error, show_details, show_result
 from evaldesk.cli.eval.request import EvalRequest, Job
-from evaldesk.cli.eval.result_json import read_baseline, result_json
+from evaldesk.cli.eval.result_json import result_json
 from evaldesk.desk.desk import Desk
 from evaldesk.desk.other_tools import CALLED
 from evaldesk.desk.runs.gates import Ending, RunNumbers, conclude
-from evaldesk.desk.runs.numbers import joined_numbers, other_verdicts, planned_numbers, played_cases, run_numbers
 from evaldesk.desk.runs.plan import RunPlan, Unjudged
+from evaldesk.desk.runs.stored_runs import StoredRuns, joined_numbers, planned_numbers
 from evaldesk.errors import AgentError, UsageError
 from evaldesk.model import Conclusion, Gates
 from evaldesk.model.comparison import Baseline
 from evaldesk.run_options import OWN
-from evaldesk.statistics.case_comparison import compare_cases
-from evaldesk.store import Store
 from evaldesk.wording.metrics import needs_words
 from evaldesk.wording.printable import in_one_line
 from evaldesk.wording.words import conclusion_words
 
 P = ParamSpec("P")
 T = TypeVar("T")
-ShowMore: TypeAlias = Callable[[Store, Sequence[Played]], None]
+ShowMore: TypeAlias = Callable[[StoredRuns, Sequence[Played]], None]
 EXIT_ERRORS = 3
 COLOURS = {"passed": "green", "failed": "red", "undecided": "yellow", "interrupted": "yellow"}
 MARKS = {"held": ("✓ held  ", "green"), "failed": ("✗ failed", "red"), "undecided": ("? open  ", "yellow")}
 
 
-def nothing_more(store: Store, played: Sequence[Played]) -> None:
+def nothing_more(runs: StoredRuns, played: Sequence[Played]) -> None:
     """There is nothing else to show."""
 
 
@@ -50,12 +48,7 @@ def play_and_judge(request: EvalRequest, jobs: Sequence[Job], *, show_more: Show
     check_outputs(request)
     desk = Desk.open(request.settings())
     try:
-        baseline = read_baseline(desk.store, request.baseline) if request.baseline is not None else None
-    except BaseException:
-        desk.store.close()
-        raise
-    try:
-        return asyncio.run(_play_and_judge(desk, request, jobs, gates, baseline, show_more))
+        return asyncio.run(_play_and_judge(desk, request, jobs, gates, show_more))
     except asyncio.CancelledError:
         click.echo("Stopped before anything was played.", err=True)
         return EXIT_INTERRUPTED
@@ -66,10 +59,11 @@ async def _play_and_judge(
     request: EvalRequest,
     jobs: Sequence[Job],
     gates: Gates,
-    baseline: Baseline | None,
     show_more: ShowMore,
 ) -> int:
     try:
+        given = request.baseline
+        baseline = None if given is None else await asyncio.to_thread(desk.stored_runs.baseline, given)
         try:
             if request.check:
                 is_cost_limited = gates.max_cost is not None
@@ -100,24 +94,24 @@ def end(
 ) -> int:
     """Conclude, write the requested files, and show the trials until the reader leaves."""
     own = [each for each in played if not each.job.is_baseline]
-    cases = played_cases(desk.store.runs, [each.run for each in own]) if baseline else ()
-    change = compare_cases(baseline.name, baseline.cases, cases) if baseline else None
+    runs = desk.stored_runs
+    change = runs.change_since(baseline, [each.run for each in own]) if baseline else None
     conclusion = conclude(request.gates, _numbers(desk, played, left_out), change)
     trouble: UsageError | None = None
     try:
-        write_outputs(desk.store, request, played, conclusion, change)
+        write_outputs(runs, request, played, conclusion, change)
     except UsageError as error:  # said after the verdict, which is worth more
         trouble = error
     with reader_may_leave():
         if request.is_json:
-            click.echo(result_json(desk.store, own, conclusion, change))
+            click.echo(result_json(runs, own, conclusion, change))
         else:
             _show(desk, request, played)
-            show_more(desk.store, played)
-            show_other_verdicts(desk.store, played, request.spelled)
+            show_more(runs, played)
+            show_other_verdicts(runs, played, request.spelled)
             show_conclusion(conclusion, has_gates=not request.gates.asks_nothing)
         if request.annotations:
-            show_annotations(desk.store, own, conclusion, is_json=request.is_json)
+            show_annotations(runs, own, conclusion, is_json=request.is_json)
     stopped = next((each for each in played if each.run.status == "stopped"), None)
     if stopped:
         _say_how_to_resume(stopped, request)
@@ -128,7 +122,7 @@ def end(
 
 def _numbers(desk: Desk, played: Sequence[Played], left_out: Sequence[RunPlan]) -> RunNumbers:
     """The planned trials of the command. Of a second model only how its run ended counts."""
-    own = [run_numbers(desk.store, each.run) for each in played if not each.job.is_baseline]
+    own = [desk.stored_runs.numbers(each.run) for each in played if not each.job.is_baseline]
     own += [planned_numbers(plan) for plan in left_out]
     others = [each for each in played if each.job.is_baseline and not each.is_overspent]
     numbers = joined_numbers(own)
@@ -151,16 +145,16 @@ def _show(desk: Desk, request: EvalRequest, played: Sequence[Played]) -> None:
         if len(played) > 1:
             click.echo(click.style(in_one_line(each.job.evalset.name or each.job.evalset.id), bold=True))
         if request.print_detailed_results:
-            show_details(desk.store, each.run)
-        show_result(desk.store, each.run, is_quiet=request.quiet)
+            show_details(desk.stored_runs, each.run)
+        show_result(desk.stored_runs, each.run, is_quiet=request.quiet)
 
 
-def show_other_verdicts(store: Store, played: Sequence[Played], spelled: str) -> None:
+def show_other_verdicts(runs: StoredRuns, played: Sequence[Played], spelled: str) -> None:
     """Every verdict that ADK, Osmosis or OpenHands would not give, where their rules apply."""
     for each in played:
         if each.run.config.compat != OWN:
             click.echo(f"Judged as {CALLED[each.run.config.compat]} does.")
-        for found in other_verdicts(store, each.run, spelled):
+        for found in runs.other_verdicts(each.run, spelled):
             click.echo(in_one_line(str(found)))
 
 

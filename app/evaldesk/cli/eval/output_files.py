@@ -21,7 +21,7 @@ from evaldesk.cli.eval.playing import Played
 from evaldesk.cli.eval.request import EvalRequest
 from evaldesk.cli.eval.result_json import result_json
 from evaldesk.desk.runs.names import evalset_name
-from evaldesk.desk.runs.numbers import joined_numbers, read_cases, run_numbers
+from evaldesk.desk.runs.stored_runs import StoredRuns, joined_numbers
 from evaldesk.desk.runs.trial_rows import SCORE_COLUMNS, TRIAL_COLUMNS, Cell, cell, score_row, trial_row
 from evaldesk.durable_files import append_file, make_folder, write_output
 from evaldesk.errors import DiskError, UsageError
@@ -30,7 +30,6 @@ from evaldesk.model.comparison import RunChange
 from evaldesk.pages.reports.annotations import MOST_CASES, case_annotation, conclusion_annotations
 from evaldesk.pages.reports.junit import gate_suite, junit_suite, junit_xml
 from evaldesk.pages.reports.markdown import SummaryPart, markdown_summary
-from evaldesk.store import Store
 from evaldesk.wording.trial_text import first_words
 
 Rows = Iterator[dict[str, Cell]]
@@ -63,7 +62,7 @@ def _check_place(path: Path) -> None:
 
 
 def write_outputs(
-    store: Store,
+    runs: StoredRuns,
     request: EvalRequest,
     played: Sequence[Played],
     conclusion: Conclusion,
@@ -73,46 +72,46 @@ def write_outputs(
     every, played = played, [each for each in played if not each.job.is_baseline]
     for name in request.outputs:
         if request.module and is_folder(name):
-            path, data = folder_results(store, request, every, name)
+            path, data = folder_results(runs, request, every, name)
             _write(path, data)
             click.echo(f"Results: {path}", err=True)
         elif request.module and _ending(name) == ".json":
             from evaldesk.cli.eval.osmosis_results import osmosis_json
 
-            _write(Path(name), osmosis_json(store, every, conclusion))
+            _write(Path(name), osmosis_json(runs, every, conclusion))
         else:
-            _write(Path(name), WRITERS[_ending(name)](store, played, conclusion, change))
+            _write(Path(name), WRITERS[_ending(name)](runs, played, conclusion, change))
     if request.junit:
-        names = (case.id for case in joined_numbers([run_numbers(store, each.run) for each in played]).cases)
-        suites = [_suite(store, each, conclusion, names) for each in played]
+        names = (case.id for case in joined_numbers([runs.numbers(each.run) for each in played]).cases)
+        suites = [_suite(runs, each, conclusion, names) for each in played]
         _write(Path(request.junit), junit_xml([*suites, gate_suite(conclusion)]))
     if request.summary:
-        parts = [_part(store, each) for each in played]
+        parts = [_part(runs, each) for each in played]
         text = markdown_summary(parts, conclusion, change)
         is_shared = request.summary == os.environ.get("GITHUB_STEP_SUMMARY")
         _write(Path(request.summary), text.encode(), is_appended=is_shared)
 
 
-def show_annotations(store: Store, played: Sequence[Played], conclusion: Conclusion, *, is_json: bool) -> None:
+def show_annotations(runs: StoredRuns, played: Sequence[Played], conclusion: Conclusion, *, is_json: bool) -> None:
     """Print the workflow commands that mark the trials that did not pass."""
-    for line in (*conclusion_annotations(conclusion), *_annotations(store, played, conclusion)):
+    for line in (*conclusion_annotations(conclusion), *_annotations(runs, played, conclusion)):
         click.echo(line, err=is_json)
 
 
-def _json(store: Store, played: Sequence[Played], conclusion: Conclusion, change: RunChange | None) -> bytes:
-    return result_json(store, played, conclusion, change).encode() + b"\n"
+def _json(runs: StoredRuns, played: Sequence[Played], conclusion: Conclusion, change: RunChange | None) -> bytes:
+    return result_json(runs, played, conclusion, change).encode() + b"\n"
 
 
-def _json_lines(store: Store, played: Sequence[Played], _: Conclusion, __: RunChange | None) -> bytes:
-    return "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in trial_rows(store, played)).encode()
+def _json_lines(runs: StoredRuns, played: Sequence[Played], _: Conclusion, __: RunChange | None) -> bytes:
+    return "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in trial_rows(runs, played)).encode()
 
 
-def _csv_of(rows: Callable[[Store, Sequence[Played]], Rows], columns: Sequence[str]) -> Writer:
-    def write(store: Store, played: Sequence[Played], _: Conclusion, __: RunChange | None) -> bytes:
+def _csv_of(rows: Callable[[StoredRuns, Sequence[Played]], Rows], columns: Sequence[str]) -> Writer:
+    def write(runs: StoredRuns, played: Sequence[Played], _: Conclusion, __: RunChange | None) -> bytes:
         import csv
         import io
 
-        found = list(rows(store, played))
+        found = list(rows(runs, played))
         names = dict.fromkeys((*columns, *(name for row in found for name in row)))
         text = io.StringIO(newline="")
         writer = csv.writer(text)
@@ -123,36 +122,36 @@ def _csv_of(rows: Callable[[Store, Sequence[Played]], Rows], columns: Sequence[s
     return write
 
 
-def _parquet_of(rows: Callable[[Store, Sequence[Played]], Rows]) -> Writer:
-    def write(store: Store, played: Sequence[Played], _: Conclusion, __: RunChange | None) -> bytes:
+def _parquet_of(rows: Callable[[StoredRuns, Sequence[Played]], Rows]) -> Writer:
+    def write(runs: StoredRuns, played: Sequence[Played], _: Conclusion, __: RunChange | None) -> bytes:
         import io
 
         import pandas as pd
 
         data = io.BytesIO()
-        pd.DataFrame(list(rows(store, played))).to_parquet(data, index=False)
+        pd.DataFrame(list(rows(runs, played))).to_parquet(data, index=False)
         return data.getvalue()
 
     return write
 
 
-def trial_rows(store: Store, played: Sequence[Played]) -> Rows:
+def trial_rows(runs: StoredRuns, played: Sequence[Played]) -> Rows:
     """A row for each trial that was played."""
     for each in played:
-        for case in read_cases(store, each.run.id):
+        for case in runs.cases(each.run.id):
             for trial in case:
                 yield trial_row(case.case, trial, each.run.config)
 
 
-def score_rows(store: Store, played: Sequence[Played]) -> Rows:
+def score_rows(runs: StoredRuns, played: Sequence[Played]) -> Rows:
     """A row for each score."""
     for each in played:
-        for case in read_cases(store, each.run.id):
+        for case in runs.cases(each.run.id):
             for trial in case:
                 yield from (score_row(case.case, trial, score, each.run.config) for score in trial.scores)
 
 
-Writer = Callable[[Store, Sequence[Played], Conclusion, RunChange | None], bytes]
+Writer = Callable[[StoredRuns, Sequence[Played], Conclusion, RunChange | None], bytes]
 WRITERS: Mapping[str, Writer] = {
     ".json": _json,
     ".jsonl": _json_lines,
@@ -181,28 +180,28 @@ def _write(path: Path, data: bytes, *, is_appended: bool = False) -> None:
         ) from error
 
 
-def _suite(store: Store, each: Played, conclusion: Conclusion, names: Iterator[str]) -> Any:
+def _suite(runs: StoredRuns, each: Played, conclusion: Conclusion, names: Iterator[str]) -> Any:
     run = each.run
-    cases = read_cases(store, run.id)
+    cases = runs.cases(run.id)
     name = f"{run.config.agent.id}.{each.job.evalset.id}"
     return junit_suite(name, zip(cases, names, strict=False), conclusion, started_at=run.started_at)
 
 
-def _part(store: Store, each: Played) -> SummaryPart:
+def _part(runs: StoredRuns, each: Played) -> SummaryPart:
     reasons = {}
-    for case in read_cases(store, each.run.id):
+    for case in runs.cases(each.run.id):
         worst = next((trial for trial in case if trial.verdict != "passed"), None)
         if worst:
             reasons[case.id] = first_words(case.case, worst)
     title = f"{each.run.config.agent.id} on {each.job.evalset.name or each.job.evalset.id}"
-    return SummaryPart(title, run_numbers(store, each.run), reasons, evalset_name(each.run.config))
+    return SummaryPart(title, runs.numbers(each.run), reasons, evalset_name(each.run.config))
 
 
-def _annotations(store: Store, played: Sequence[Played], conclusion: Conclusion) -> Iterator[str]:
+def _annotations(runs: StoredRuns, played: Sequence[Played], conclusion: Conclusion) -> Iterator[str]:
     n_left = MOST_CASES
     for each in played:
         path = _relative(each.job.path)
-        for case in read_cases(store, each.run.id):
+        for case in runs.cases(each.run.id):
             line = case_annotation(case, path, is_passed=conclusion.is_passed)
             if line and n_left:
                 n_left -= 1
@@ -228,7 +227,9 @@ def is_folder(name: str) -> bool:
     return name.endswith("/") or Path(name).is_dir() or not Path(name).suffix
 
 
-def folder_results(store: Store, request: EvalRequest, played: Sequence[Played], folder: str) -> tuple[Path, bytes]:
+def folder_results(
+    stored: StoredRuns, request: EvalRequest, played: Sequence[Played], folder: str
+) -> tuple[Path, bytes]:
     """The file of the runs and its contents: every trial of every model in one flat list, and the totals."""
     first = played[0]
     config = _config(request, first)
@@ -236,7 +237,7 @@ def folder_results(store: Store, request: EvalRequest, played: Sequence[Played],
     runs = [
         {**run, "model_tag": tag}
         for each, tag in zip(played, ("primary", "baseline"), strict=False)
-        for run in row_results(store, each)
+        for run in row_results(stored, each)
     ]
     finished = max(each.run.finished_at or each.run.created_at for each in played)
     whole = {

@@ -19,9 +19,9 @@ from evaldesk.desk.desk import Desk
 from evaldesk.desk.runs.budget import is_more
 from evaldesk.desk.runs.evaluating import subject_of
 from evaldesk.desk.runs.model_check import check_prices
-from evaldesk.desk.runs.numbers import compared_plans
 from evaldesk.desk.runs.plan import RunPlan
 from evaldesk.desk.runs.runs import RunDesk
+from evaldesk.desk.runs.stored_runs import compared_plans
 from evaldesk.model.comparison import Baseline
 from evaldesk.model.stored import RunSummary
 
@@ -115,7 +115,7 @@ async def _play(
 
         def on_progress(summary: RunSummary) -> None:
             interruption.run_id = summary.id
-            job.on_progress(desk.store, summary)
+            job.on_progress(desk.stored_runs, summary)
             show(summary, desk.runs.trouble(summary.id) or desk.runs.pause(summary.id))
 
         with on_interrupt(interruption):

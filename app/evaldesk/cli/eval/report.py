@@ -6,13 +6,11 @@ import os
 
 import click
 
-from evaldesk.desk.runs.numbers import case_rows
+from evaldesk.desk.runs.stored_runs import StoredRuns
 from evaldesk.errors import AgentError
 from evaldesk.model.stored import CaseRow, RunSummary
 from evaldesk.pages.run_facts import recording_sentence, repeats_recorded
 from evaldesk.secrets import scrub
-from evaldesk.statistics.intervals import rate_interval
-from evaldesk.store import Store
 from evaldesk.wording.metrics import asserted_lines
 from evaldesk.wording.printable import in_one_line, printable
 from evaldesk.wording.trial_text import first_words, trial_text
@@ -33,14 +31,14 @@ def report_error(agent_id: str, error: AgentError) -> None:
         click.echo(printable(scrub(error.trace, os.environ)), err=True)
 
 
-def show_result(store: Store, summary: RunSummary, *, is_quiet: bool = False) -> None:
+def show_result(runs: StoredRuns, summary: RunSummary, *, is_quiet: bool = False) -> None:
     """Cases in the order of the file, then the answer in words; when quiet the answer alone."""
     if not is_quiet:
-        for row in case_rows(store, summary.id):
-            _show_case(store, summary, row)
-        for group in store.runs.error_groups(summary.id):
+        for row in runs.rows(summary.id):
+            _show_case(runs, summary, row)
+        for group in runs.errors(summary.id):
             click.echo(click.style(f"{group.n} × {group.kind}: ", fg="yellow") + in_one_line(group.example))
-    interval = rate_interval(store.runs.outcome_counts(summary.id))
+    interval = runs.numbers(summary).interval
     click.echo(passed_sentence(summary.counts.passed, summary.counts.scored, interval), nl=False)
     asides = [
         f"{n} {word}" for n, word in ((summary.counts.errored, "errored"), (summary.counts.unscored, "unscored")) if n
@@ -55,25 +53,21 @@ def show_result(store: Store, summary: RunSummary, *, is_quiet: bool = False) ->
     click.echo(f"Run {summary.id}. `evaldesk open {summary.id}` shows it turn by turn.")
 
 
-def show_details(store: Store, summary: RunSummary) -> None:
+def show_details(runs: StoredRuns, summary: RunSummary) -> None:
     """Every turn of every trial, expected beside actual."""
-    for row in case_rows(store, summary.id):
-        case = store.runs.case(summary.id, row.case_index)
-        for index, mark in enumerate(row.strip):
-            if mark in GLYPHS and mark != ".":
-                trial = store.runs.trial(summary.id, row.case_index, index)
-                click.echo(f"{in_one_line(row.case_id)}, trial {index + 1} {trial.verdict}")
-                for line in trial_text(case, trial, is_whole=True).splitlines():
-                    click.echo(f"    {line}")
+    for case in runs.cases(summary.id):
+        for trial in case:
+            click.echo(f"{in_one_line(case.id)}, trial {trial.trial_index + 1} {trial.verdict}")
+            for line in trial_text(case.case, trial, is_whole=True).splitlines():
+                click.echo(f"    {line}")
 
 
-def _show_case(store: Store, summary: RunSummary, row: CaseRow) -> None:
+def _show_case(runs: StoredRuns, summary: RunSummary, row: CaseRow) -> None:
     squares = " ".join(click.style(GLYPHS[mark][0], fg=GLYPHS[mark][1]) for mark in row.strip)
     click.echo(f"{squares}  {in_one_line(row.case_id)}")
     index = next((index for index, mark in enumerate(row.strip) if mark in WORDS), None)
     if index is None:
         return
-    trial = store.runs.trial(summary.id, row.case_index, index)
-    case = store.runs.case(summary.id, row.case_index)
-    text = first_words(case, trial)
+    case = runs.case(summary.id, row, index)
+    text = first_words(case.case, case[0])
     click.echo(click.style(f"    trial {index + 1} {WORDS[row.strip[index]]}: ", dim=True) + text)

@@ -11,12 +11,12 @@ from typing import Any
 from evaldesk.desk.criteria.criteria import criteria_of
 from evaldesk.desk.other_tools import gates_of
 from evaldesk.desk.runs.plan import RunOptions
+from evaldesk.desk.runs.stored_runs import StoredRuns
 from evaldesk.errors import UsageError
 from evaldesk.model import AgentRef, Criterion, EvalSet, Gates
 from evaldesk.model.stored import RunSummary
 from evaldesk.run_options import BY_NAME, OWN, Asked
 from evaldesk.settings import Settings, read_settings
-from evaldesk.store import Store
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +130,7 @@ def _baseline_name(given: str | None) -> str:
     return f"run {given}" if given and given.isdecimal() else Path(given or "").name
 
 
-def _nothing(store: Store, run: RunSummary) -> None:
+def _nothing(runs: StoredRuns, run: RunSummary) -> None:
     """No listener."""
 
 
@@ -143,4 +143,4 @@ class Job:
     path: Path
     options: RunOptions
     is_baseline: bool = False
-    on_progress: Callable[[Store, RunSummary], None] = _nothing
+    on_progress: Callable[[StoredRuns, RunSummary], None] = _nothing

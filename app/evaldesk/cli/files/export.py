@@ -2,18 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import click
 
 from evaldesk.cli.files.exchange_files import open_home, write_bytes
-from evaldesk.errors import NotFoundError
-
-if TYPE_CHECKING:
-    from evaldesk.settings import Settings
-
-
-from evaldesk.cli.runs.shared import named_run, opened_store, workspace_option
+from evaldesk.cli.runs.shared import stored_runs, workspace_option
 
 DEFAULT_EVALSET, DEFAULT_RUN = "adk", "adk-results"
 
@@ -35,32 +27,14 @@ def export(what: str, format_name: str | None, output: str | None, force: bool, 
     evaldesk export 12 --format csv -o run.csv
     evaldesk export 12 --format criteria -o test_config.json
     """
-    settings = open_home(workspace)
+    from evaldesk.desk.evalsets.exporting import export_evalset, export_run
+
     if what.isdecimal():
-        data = _run(settings, int(what), format_name or DEFAULT_RUN)
+        with stored_runs(workspace) as runs:
+            data = export_run(runs, int(what), format_name or DEFAULT_RUN).data
     else:
-        data = _evalset(settings, what, format_name or DEFAULT_EVALSET)
+        data = export_evalset(open_home(workspace), what, format_name or DEFAULT_EVALSET)
     write_bytes(data, output, is_forced=force)
-
-
-def _run(settings: Settings, run_id: int, format_name: str) -> bytes:
-    from evaldesk.desk.evalsets.exporting import export_run
-    from evaldesk.store import Store
-
-    with Store.open(settings.database, must_exist=True) as store:
-        return export_run(store, run_id, format_name).data
-
-
-def _evalset(settings: Settings, name: str, format_name: str) -> bytes:
-    from evaldesk.formats.files import write_file
-    from evaldesk.store.evalsets.files import EvalSetFiles
-
-    files = EvalSetFiles(settings.roots, settings.evalset_folder, settings.state_folder / "trash")
-    found = files.list()
-    file = next((each for each in found if name in (each.name, each.id)), None)
-    if file is None:
-        raise NotFoundError.among("eval set", name, [each.name for each in found])
-    return write_file(files.read(file.id)[0], format_name)
 
 
 @click.command(name="export")
@@ -80,6 +54,6 @@ def export_run_command(name: str, format_name: str, output: str | None, force: b
     """
     from evaldesk.desk.evalsets.exporting import export_run
 
-    with opened_store(workspace) as store:
-        data = export_run(store, named_run(store, name).id, format_name).data
+    with stored_runs(workspace) as runs:
+        data = export_run(runs, runs.named(name).id, format_name).data
     write_bytes(data, output, is_forced=force)

@@ -14,9 +14,8 @@ from evaldesk.cli.eval.playing import Interruption, on_interrupt, resume_command
 from evaldesk.cli.eval.progress import shown_progress
 from evaldesk.cli.eval.report import show_result
 from evaldesk.cli.files.exchange_files import open_home
-from evaldesk.cli.runs.shared import n_workers, named_run, opened_store, workspace_option
+from evaldesk.cli.runs.shared import n_workers, stored_runs, workspace_option
 from evaldesk.desk.desk import Desk
-from evaldesk.desk.runs.numbers import read_conclusion
 from evaldesk.errors import ConflictError, UsageError
 from evaldesk.model.run import LIVE
 from evaldesk.model.stored import RunSummary
@@ -121,8 +120,8 @@ def remove(names: tuple[str, ...], yes: bool, workspace: str | None) -> None:
     evaldesk run rm 12 13 --yes
     """
     settings = open_home(workspace)
-    with opened_store(workspace) as store:
-        runs = {run.id: run for run in (named_run(store, name) for name in names)}
+    with stored_runs(workspace) as stored:
+        runs = {run.id: run for run in map(stored.named, names)}
     n = sum(run.n_done for run in runs.values())
     listed = ", ".join(map(str, runs))
     trials = "1 trial" if n == 1 else f"{n:,} trials"
@@ -141,7 +140,7 @@ def remove(names: tuple[str, ...], yes: bool, workspace: str | None) -> None:
 
 
 def _in_background(settings: Settings, name: str) -> None:
-    from evaldesk.cli.handover import hand_over
+    from evaldesk.desk.runs.handover import hand_over
 
     async def offer(desk: Desk, run: RunSummary) -> int:
         _check_left(run)
@@ -164,7 +163,7 @@ def _with_desk(settings: Settings, name: str, work: RunCall) -> int:
     async def carry_out() -> int:
         desk = Desk.open(settings)
         try:
-            return await work(desk, await asyncio.to_thread(named_run, desk.store, name))
+            return await work(desk, await asyncio.to_thread(desk.stored_runs.named, name))
         finally:
             await desk.close()
 
@@ -174,8 +173,8 @@ def _with_desk(settings: Settings, name: str, work: RunCall) -> int:
 def _followed(settings: Settings, name: str, begin: RunCall) -> int:
     """Begin with a run and follow it to its end, as `evaldesk eval` does; gives the exit code."""
 
-    with opened_store(str(settings.workspace)) as store:
-        run = named_run(store, name)
+    with stored_runs(str(settings.workspace)) as runs:
+        run = runs.named(name)
     settings = replace(settings, n_workers=n_workers(run.config.concurrency))
     return asyncio.run(follow_run(Desk.open(settings), run, begin))
 
@@ -192,8 +191,8 @@ async def follow_run(desk: Desk, run: RunSummary, begin: Callable[[Desk, RunSumm
                     waits = desk.runs.trouble(run_id) or desk.runs.pause(run_id)
                     show(await desk.runs.summary(run_id), waits)
         summary = await desk.runs.summary(run_id)
-        conclusion = read_conclusion(desk.store.runs, summary)
-        show_result(desk.store, summary)
+        conclusion = desk.stored_runs.conclusion(summary)
+        show_result(desk.stored_runs, summary)
         show_conclusion(conclusion)
         if summary.status == "stopped":
             click.echo(f"Stopped. Continue with: {resume_command(run_id, desk.settings.workspace)}", err=True)

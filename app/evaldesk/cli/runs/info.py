@@ -9,15 +9,15 @@ import click
 from evaldesk.cli.eval.progress import duration_words
 from evaldesk.cli.eval.result_json import conclusion_object, mean_unscored_as_0, metric_objects, run_object
 from evaldesk.cli.runs.list import run_item
-from evaldesk.cli.runs.shared import json_option, named_run, opened_store, run_name, workspace_option
+from evaldesk.cli.runs.shared import json_option, stored_runs, workspace_option
 from evaldesk.desk.runs.gates import conclude
-from evaldesk.desk.runs.numbers import read_change, read_conclusion, read_outcome, run_numbers
+from evaldesk.desk.runs.names import run_name
+from evaldesk.desk.runs.stored_runs import StoredRuns
 from evaldesk.model.conclusion import Interval
 from evaldesk.model.run import LIVE
 from evaldesk.model.stored import MetricRow, RunSummary
 from evaldesk.pages.run_facts import options_line, run_fingerprint
 from evaldesk.pages.run_reliability import exact_interval, metric_interval
-from evaldesk.store import Store
 from evaldesk.wording.metrics import asserted_lines
 from evaldesk.wording.noise import exact_words
 from evaldesk.wording.printable import printable
@@ -42,19 +42,19 @@ def info(name: str, is_json: bool, workspace: str | None) -> None:
     evaldesk run info 12
     evaldesk run info my-run --json
     """
-    with opened_store(workspace) as store:
-        run = named_run(store, name)
+    with stored_runs(workspace) as runs:
+        run = runs.named(name)
         if is_json:
-            numbers = run_numbers(store, run)
+            numbers = runs.numbers(run)
             results = {
                 **run_object(run, numbers),
-                **conclusion_object(conclude(run.config.gates, numbers, read_change(store.runs, run))),
-                "metrics": metric_objects(store, run),
+                **conclusion_object(conclude(run.config.gates, numbers, runs.change(run))),
+                "metrics": metric_objects(runs, run),
             }
-            found = {**run_item(run, read_outcome(store.runs, run)), "results": results}
+            found = {**run_item(run, runs.outcome(run)), "results": results}
             click.echo(json.dumps({"data": found}, indent=2, ensure_ascii=False))
             return
-        lines = _lines(store, run)
+        lines = _lines(runs, run)
         width = max(len(label) for label, _ in lines) + 2
         for label, text in lines:
             click.echo(click.style(label.ljust(width), dim=True) + printable(text))
@@ -62,8 +62,8 @@ def info(name: str, is_json: bool, workspace: str | None) -> None:
             click.echo(hint)
 
 
-def _lines(store: Store, run: RunSummary) -> list[tuple[str, str]]:
-    config, numbers = run.config, run_numbers(store, run)
+def _lines(runs: StoredRuns, run: RunSummary) -> list[tuple[str, str]]:
+    config, numbers = run.config, runs.numbers(run)
     curve = numbers.curve
     found = [
         ("Run", str(run.id) + (f", {run_name(run)}" if run_name(run) != str(run.id) else "")),
@@ -72,7 +72,7 @@ def _lines(store: Store, run: RunSummary) -> list[tuple[str, str]]:
         ("Duration", duration_words(run.active_ms / 1000) if run.active_ms else "–"),
         ("Result", passed_sentence(run.counts.passed, run.counts.scored, numbers.interval)),
         *_lower_bound(run),
-        ("Conclusion", conclusion_words(read_conclusion(store.runs, run)) if run.status not in LIVE else "not yet"),
+        ("Conclusion", conclusion_words(runs.conclusion(run)) if run.status not in LIVE else "not yet"),
         ("Not counted", f"{run.counts.errored:,} errored, {run.counts.unscored:,} unscored"),
         *(("Asserted", line) for line in asserted_lines(config, run.n_cases)),
         ("Agent", f"{config.agent.id} ({config.agent.target})"),
@@ -86,7 +86,7 @@ def _lines(store: Store, run: RunSummary) -> list[tuple[str, str]]:
         ("Started", run.started_at.isoformat(" ", "seconds") if run.started_at else "–"),
         ("Completed", run.finished_at.isoformat(" ", "seconds") if run.finished_at else "–"),
     ]
-    found += [(row.metric, _metric_words(row, run)) for row in store.runs.metric_rows(run.id)]
+    found += [(row.metric, _metric_words(row, run)) for row in runs.metrics(run.id)]
     if len(curve) > 1:
         found.append(("pass@k", ", ".join(_point(each.k, each.pass_at_k, each.at_interval) for each in curve)))
         found.append(("pass^k", ", ".join(_point(each.k, each.pass_hat_k, each.hat_interval) for each in curve)))

@@ -8,8 +8,8 @@ from typing import Any
 
 import click
 
-from evaldesk.cli.runs.shared import json_option, opened_store, run_name, workspace_option
-from evaldesk.desk.runs.numbers import read_outcome
+from evaldesk.cli.runs.shared import json_option, stored_runs, workspace_option
+from evaldesk.desk.runs.names import run_name
 from evaldesk.model import Outcome, RunStatus
 from evaldesk.model.stored import RunSummary
 from evaldesk.wording.printable import printable
@@ -32,11 +32,9 @@ def list_runs(limit: int, is_all: bool, status: RunStatus | None, is_json: bool,
     evaldesk run list
     evaldesk run list --status running --json
     """
-    with opened_store(workspace) as store:
-        counts = store.runs.counts_by_status()
-        n_all = counts.get(status, 0) if status else sum(counts.values())
-        runs = store.runs.list(status=status, limit=max(1, n_all) if is_all else limit)
-        listed_runs = [(run, read_outcome(store.runs, run)) for run in runs]
+    with stored_runs(workspace) as stored:
+        runs, n_all = stored.newest(status, None if is_all else limit)
+        listed_runs = [(run, stored.outcome(run)) for run in runs]
     if is_json:
         listed = {
             "items": [run_item(run, outcome) for run, outcome in listed_runs],

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import click
 
-from evaldesk.cli.runs.shared import json_option, named_run, opened_store, workspace_option
-from evaldesk.desk.runs.numbers import read_cases
-from evaldesk.model.stored import RunSummary
-from evaldesk.store import Store
+from evaldesk.cli.runs.shared import json_option, stored_runs, workspace_option
+from evaldesk.desk.runs.run_result import CaseResult
 from evaldesk.wording.printable import in_one_line, printable
 
 
@@ -28,9 +26,9 @@ def logs(name: str, limit: int, is_errors: bool, is_json: bool, workspace: str |
     evaldesk run logs 12
     evaldesk run logs 12 --errors --limit 5
     """
-    with opened_store(workspace) as store:
-        run = named_run(store, name)
-        for number, entry in enumerate(_entries(store, run, is_errors=is_errors)):
+    with stored_runs(workspace) as runs:
+        cases = runs.cases(runs.named(name).id)
+        for number, entry in enumerate(_entries(cases, is_errors=is_errors)):
             if number == limit:
                 click.echo(f"More than {limit} trials; --limit shows more.", err=True)
                 break
@@ -45,8 +43,8 @@ def logs(name: str, limit: int, is_errors: bool, is_json: bool, workspace: str |
                     click.echo(f"    {line}")
 
 
-def _entries(store: Store, run: RunSummary, *, is_errors: bool) -> Iterator[dict[str, Any]]:
-    for case in read_cases(store, run.id):
+def _entries(cases: Iterable[CaseResult], *, is_errors: bool) -> Iterator[dict[str, Any]]:
+    for case in cases:
         for trial in case:
             if not (trial.error or (trial.logs and not is_errors)):
                 continue

@@ -20,10 +20,10 @@ from evaldesk.cli.eval.playing import plan_job
 from evaldesk.cli.eval.report import report_error
 from evaldesk.cli.eval.request import Job
 from evaldesk.cli.files.exchange_files import open_home
-from evaldesk.cli.handover import hand_over
 from evaldesk.cli.runs.shared import json_option, n_workers, workspace_option
 from evaldesk.desk.runs.file import AT_ONCE, RunFile, read_run_file
 from evaldesk.desk.runs.file_places import agent_of, check_commit, dataset_path, read_secrets, secrets_of
+from evaldesk.desk.runs.handover import hand_over
 from evaldesk.desk.runs.plan import RunOptions
 from evaldesk.errors import AgentError, UsageError
 from evaldesk.model import EvalSet

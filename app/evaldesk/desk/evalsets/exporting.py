@@ -9,14 +9,15 @@ from dataclasses import dataclass, replace
 
 from evaldesk.desk.evalsets.evalsets import Export
 from evaldesk.desk.runs.names import evalset_name
-from evaldesk.desk.runs.numbers import read_cases
+from evaldesk.desk.runs.stored_runs import StoredRuns
 from evaldesk.desk.runs.trial_rows import TRIAL_COLUMNS, cell, trial_row
 from evaldesk.errors import FormatError, NotFoundError
 from evaldesk.formats import FORMATS, losses
 from evaldesk.formats.criteria_file import CriteriaFile, write_criteria_file
 from evaldesk.formats.files import names_for, suffix_of, title_of, write_file
 from evaldesk.model import EvalSet
-from evaldesk.store import Store
+from evaldesk.settings import Settings
+from evaldesk.store.evalsets.files import EvalSetFiles
 from evaldesk.transcripts.recorded import RecordedRun
 
 CSV = "csv"
@@ -58,7 +59,17 @@ def run_formats() -> tuple[tuple[str, str], ...]:
     return (*((name, title_of(name)) for name in names_for("run")), (CSV, CSV_TITLE), (CRITERIA, CRITERIA_TITLE))
 
 
-def export_run(store: Store, run_id: int, format_name: str) -> Export:
+def export_evalset(settings: Settings, name: str, format_name: str) -> bytes:
+    """The eval set of that name or id as a file. Raises NotFoundError, and FormatError when it cannot be said so."""
+    files = EvalSetFiles(settings.roots, settings.evalset_folder, settings.state_folder / "trash")
+    found = files.list()
+    file = next((each for each in found if name in (each.name, each.id)), None)
+    if file is None:
+        raise NotFoundError.among("eval set", name, [each.name for each in found])
+    return write_file(files.read(file.id)[0], format_name)
+
+
+def export_run(runs: StoredRuns, run_id: int, format_name: str) -> Export:
     """The finished trials of a run, or its criteria, as a file.
 
     Raises NotFoundError for the run or the format, and FormatError.
@@ -66,21 +77,21 @@ def export_run(store: Store, run_id: int, format_name: str) -> Export:
     names = [name for name, _ in run_formats()]
     if format_name not in names:
         raise NotFoundError.among("format", format_name[:100], names)
-    config = store.runs.summary(run_id).config
+    config = runs.summary(run_id).config
     stem = f"run_{run_id}_{_plain(evalset_name(config))}"
     if format_name == CRITERIA:
         return Export(f"{stem}.test_config.json", write_criteria_file(CriteriaFile(config.criteria)))
     if format_name == CSV:
-        return Export(f"{stem}.csv", _table(store, run_id))
-    return Export(f"{stem}{suffix_of(format_name)}", write_file(recorded_run(store, run_id), format_name))
+        return Export(f"{stem}.csv", _table(runs, run_id))
+    return Export(f"{stem}{suffix_of(format_name)}", write_file(recorded_run(runs, run_id), format_name))
 
 
-def recorded_run(store: Store, run_id: int) -> RecordedRun:
+def recorded_run(runs: StoredRuns, run_id: int) -> RecordedRun:
     """A stored run as a value of the formats; trials that were not played are not in it. Raises NotFoundError."""
-    summary = store.runs.summary(run_id)
+    summary = runs.summary(run_id)
     config = summary.config
     cases, results = [], []
-    for index, played in enumerate(read_cases(store, run_id)):
+    for index, played in enumerate(runs.cases(run_id)):
         cases.append(played.case)
         results += [replace(trial, run_id=0, case_index=index) for trial in played]
     return RecordedRun(
@@ -100,13 +111,13 @@ def media_type(file_name: str) -> str:
     return MEDIA_TYPES.get(ending, "application/octet-stream")
 
 
-def _table(store: Store, run_id: int) -> bytes:
-    config = store.runs.summary(run_id).config
+def _table(runs: StoredRuns, run_id: int) -> bytes:
+    config = runs.summary(run_id).config
     columns = [*TRIAL_COLUMNS, *(criterion.metric for criterion in config.criteria)]
     out = io.StringIO(newline="")
     writer = csv.writer(out, lineterminator="\r\n")
     writer.writerow([cell(name) for name in columns])
-    for played in read_cases(store, run_id):
+    for played in runs.cases(run_id):
         for trial in played:
             row = trial_row(played.case, trial, config)
             writer.writerow([cell(row[name]) for name in columns])

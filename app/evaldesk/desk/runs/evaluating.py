@@ -20,10 +20,10 @@ from evaldesk.agents import named_ref
 from evaldesk.desk.agents import AgentDesk
 from evaldesk.desk.criteria.criteria import GivenCriteria, given_criteria, given_user
 from evaldesk.desk.evalsets.evalsets import EvalSetDesk
-from evaldesk.desk.runs.numbers import read_result
 from evaldesk.desk.runs.plan import RunOptions, RunSubject
 from evaldesk.desk.runs.run_result import RunResult
 from evaldesk.desk.runs.runs import RunDesk
+from evaldesk.desk.runs.stored_runs import StoredRuns
 from evaldesk.engine import AgentHost, Executor, InlineExecutor, LocalExecutor
 from evaldesk.engine.host.fingerprint import agent_version
 from evaldesk.engine.worker.player import adopt, described, disown
@@ -162,7 +162,7 @@ async def _evaluate(
         async with _opened(settings, who, options.asked.get("model")) as (runs, store, description):
             plan = runs.plan_for(subject_of(who.ref, evalset, path, description), chosen)
             summary = await runs.run_to_end(plan, on_progress)
-            result = await asyncio.to_thread(read_result, store, summary.id)
+            result = await asyncio.to_thread(StoredRuns(store.runs).result, summary.id)
             return replace(result, status=summary.status, reason=summary.reason)
 
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
 from evaldesk.desk.runs.gates import ALL_PASSED
+from evaldesk.desk.runs.stored_runs import StoredRuns
 from evaldesk.errors import UsageError
 from evaldesk.model import Gates
 from evaldesk.model.stored import RunSummary
@@ -22,7 +23,6 @@ from evaldesk.statistics.gate_chances import (
     regressed_in_draws,
 )
 from evaldesk.statistics.pass_k import CaseCounts
-from evaldesk.store import RunStore
 
 TOLERATED = 0.05
 """Above this share of false alarms a build loses its readers' trust."""
@@ -86,9 +86,9 @@ def assumed_subject(n_cases: int, rate: float, n: int, pass_threshold: float) ->
     return Subject([(rate, n_cases)], n, pass_threshold)
 
 
-def played_subject(runs: RunStore, run: RunSummary, n: int | None, pass_threshold: float | None) -> Subject:
+def played_subject(runs: StoredRuns, run: RunSummary, n: int | None, pass_threshold: float | None) -> Subject:
     """The cases of a stored run with the pass rates that they had. Raises UsageError when none was scored."""
-    drawn = tuple(row for row in runs.outcome_counts(run.id) if row[0])
+    drawn = tuple(row for row in runs.outcomes(run.id) if row[0])
     if not drawn:
         raise UsageError(f"run {run.id} has no scored trials to estimate pass rates from; name another run")
     rates = [(passed / scored, n_cases) for scored, passed, n_cases in drawn]

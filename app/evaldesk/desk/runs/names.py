@@ -21,3 +21,9 @@ def evalset_name(config: RunConfig) -> str:
         if name.endswith(ending) and name != ending:
             return name.removesuffix(ending)
     return name or config.evalset_id
+
+
+def run_name(run: RunSummary) -> str:
+    """The name of the run: the first line of its note, else its number."""
+    lines = run.note.strip().splitlines()
+    return lines[0][:96] if lines else str(run.id)

@@ -108,7 +108,7 @@ async def discard(request: Request) -> Response:
 async def download_run(request: Request) -> Response:
     """GET /runs/{run_id}/file?format=csv: the finished trials of a run as a file."""
     name = request.query_params.get("format", "adk-results")
-    export = await run_in_threadpool(export_run, desk_of(request).store, request.path_params["run_id"], name)
+    export = await run_in_threadpool(export_run, desk_of(request).stored_runs, request.path_params["run_id"], name)
     disposition = f'attachment; filename="{export.file_name}"'
     headers = {"Content-Disposition": disposition}
     return Response(export.data, media_type=media_type(export.file_name), headers=headers)

@@ -9,9 +9,9 @@ import time
 from collections.abc import Mapping
 
 from evaldesk.desk.runs.owner import is_owner_alive
+from evaldesk.desk.runs.stored_runs import open_stored_runs
 from evaldesk.desk.serving import desk_address
 from evaldesk.settings import Settings
-from evaldesk.store import Store
 
 WAIT_S = 5.0
 LOOK_S = 0.1
@@ -51,10 +51,10 @@ def start_driver(settings: Settings, run_id: int, environment: Mapping[str, str]
 
 def _is_taken_up(settings: Settings, run_id: int) -> bool:
     """Wait until a living process has taken the run up; False when none does within seconds."""
-    with Store.open(settings.database) as store:
+    with open_stored_runs(settings) as runs:
         end = time.monotonic() + WAIT_S
         while time.monotonic() < end:
-            summary = store.runs.summary(run_id)
+            summary = runs.summary(run_id)
             if is_owner_alive(summary.driver) or summary.status not in ("pending", "running"):
                 return True
             time.sleep(LOOK_S)

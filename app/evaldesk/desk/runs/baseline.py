@@ -1,0 +1,94 @@
+"""A run as a baseline: the facts of its cases in a JSON file, and the reader of that file."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from evaldesk.errors import UsageError
+from evaldesk.model.comparison import Baseline, PlayedCase
+from evaldesk.model.evalset import CaseKey
+
+VERSION = 2
+_OF_PATH = re.compile(r"-[0-9a-f]{8}$")
+"""Ends the id of an eval set: a digest of its path, which is another one on another machine."""
+
+
+def read_baseline_file(given: str) -> Baseline | None:
+    """The cases in the JSON file of an earlier run; None for a number. Raises UsageError for another content."""
+    path = Path(given)
+    if path.is_file():
+        return _of_file(path)
+    if not given.isdecimal():
+        raise UsageError(f"--baseline {given}: neither a file nor the number of a run; `evaldesk run list` shows them")
+    return None
+
+
+def case_object(case: PlayedCase) -> dict[str, Any]:
+    """The facts of a case that a later baseline needs; `_played_case` reads them."""
+    return {
+        "evalset": case.key.evalset,
+        "case_id": case.key.case_id,
+        "ordinal": case.key.ordinal,
+        "digest": case.key.digest,
+        "trials": case.strip,
+        "pass_threshold": case.pass_threshold,
+        "errors_are_failures": case.errors_are_failures,
+        "asserted": dict(case.asserted or {}),
+    }
+
+
+def _of_file(path: Path) -> Baseline:
+    try:
+        value = json.loads(path.read_text("utf-8-sig"))
+        version = value.get("version", 1)
+        cases = tuple(_first_version(value)) if version == 1 else ()
+        if version == VERSION:
+            cases = tuple(_played_case(case) for run in value["runs"] for case in run["cases"])
+    except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
+        said = f"this is not JSON: {error}" if isinstance(error, ValueError) else "this holds no runs"
+        raise UsageError(f"--baseline {path}: {said}; name a file that `evaldesk eval -o FILE.json` wrote") from error
+    if version not in (1, VERSION):
+        raise UsageError(f"--baseline {path}: version {version!r} is not known, versions 1 to {VERSION} are")
+    return Baseline(path.name, cases)
+
+
+def _played_case(case: Any) -> PlayedCase:
+    key = CaseKey(str(case["evalset"]), str(case["case_id"]), int(case["ordinal"]), str(case["digest"]))
+    return PlayedCase(
+        key=key,
+        strip=str(case["trials"]),
+        pass_threshold=float(case["pass_threshold"]),
+        errors_are_failures=bool(case["errors_are_failures"]),
+        asserted={str(kind): int(n) for kind, n in case["asserted"].items()},
+    )
+
+
+def _first_version(value: Any) -> Iterator[PlayedCase]:
+    """Cases by counts: the order of their trials and their content are not known."""
+    for run in value["runs"]:
+        evalset = _OF_PATH.sub("", str(run.get("evalset_id", "")))
+        seen: dict[str, int] = {}
+        for case in run["cases"]:
+            name = str(case["case_id"])
+            ordinal = seen[name] = seen.get(name, -1) + 1
+            yield _by_counts(CaseKey(evalset, name, ordinal), case)
+
+
+def _by_counts(key: CaseKey, case: Any) -> PlayedCase:
+    """`is_passed` alone says which share of the trials had to pass, `pass_rate` whether errors were failures."""
+    n_passed, is_passed, rate = int(case.get("n_passed", case["is_passed"])), case["is_passed"], case.get("pass_rate")
+    n_failed = int(case.get("n_failed", is_passed is False))
+    n_errored = int(case.get("n_errored", 0))
+    n_scored = n_passed + n_failed
+    counts_errors = rate is not None and abs(rate * n_scored - n_passed) > 1e-9
+    return PlayedCase(
+        key=key,
+        strip="p" * n_passed + "f" * n_failed + "e" * n_errored,
+        pass_threshold=float(rate) if is_passed and rate is not None else 1.0,
+        errors_are_failures=counts_errors or (not n_scored and rate is not None),
+        is_ordered=False,
+    )

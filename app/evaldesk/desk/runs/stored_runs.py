@@ -1,0 +1,282 @@
+"""The runs of a workspace as they are stored: their numbers and conclusions from the totals, their trials on demand."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import lru_cache
+
+from evaldesk.desk.other_tools import difference, may_differ, tools_beside
+from evaldesk.desk.runs.baseline import read_baseline_file
+from evaldesk.desk.runs.gates import CaseNumbers, Ending, RunNumbers, conclude
+from evaldesk.desk.runs.names import evalset_name, run_name
+from evaldesk.desk.runs.plan import RunPlan
+from evaldesk.desk.runs.run_result import CaseResult, RunResult
+from evaldesk.errors import NotFoundError, UsageError
+from evaldesk.model import Conclusion, Counts, Outcome, RunStatus, TrialResult
+from evaldesk.model.comparison import Baseline, Comparison, PlayedCase, RunChange
+from evaldesk.model.evalset import CaseKey, assertions, case_names, numbered_keys
+from evaldesk.model.run import LIVE
+from evaldesk.model.stored import CaseRow, RunSummary
+from evaldesk.settings import Settings
+from evaldesk.statistics.case_comparison import compare_cases
+from evaldesk.statistics.comparison import compare_scores
+from evaldesk.statistics.pass_k import CaseCounts
+from evaldesk.store import RunStore, Store
+
+ROWS_AT_ONCE = 200
+NOT_PLAYED = "."
+MOST_SEARCHED = 1000
+MOST_LISTED = 10
+
+
+@contextmanager
+def open_stored_runs(settings: Settings) -> Iterator[StoredRuns]:
+    """The runs of the workspace. Raises WorkspaceError when it has no database yet."""
+    with Store.open(settings.database, must_exist=True) as store:
+        yield StoredRuns(store.runs)
+
+
+class StoredRuns:
+    """The runs of a workspace, read and never changed. Raises NotFoundError for a run that is not there."""
+
+    def __init__(self, store: RunStore) -> None:
+        self._store = store
+        self.summary: Callable[[int], RunSummary] = store.summary
+        self.metrics = store.metric_rows
+        self.errors = store.error_groups
+        self.outcomes = store.outcome_counts
+
+    def named(self, name: str) -> RunSummary:
+        """The run with that number, or the newest whose name is `name`, or begins so where only one name does.
+
+        Raises NotFoundError, and UsageError where several names begin so.
+        """
+        if name.isdecimal():
+            return self.summary(int(name))
+        runs: dict[str, RunSummary] = {}
+        for run in self._store.list(limit=MOST_SEARCHED):
+            runs.setdefault(run_name(run), run)
+        names = [name] if name in runs else [known for known in runs if name.strip() and known.startswith(name)]
+        if len(names) > 1:
+            listed = ", ".join(f"{known} ({runs[known].id})" for known in names[:MOST_LISTED])
+            more = ", …" if len(names) > MOST_LISTED else ""
+            raise UsageError(
+                f"{len(names):,} runs begin with {name!r}: {listed}{more}; give more of the name, or a number"
+            )
+        if not names:
+            raise _unknown_run(name, [known for known, run in runs.items() if run.note.strip()])
+        return runs[names[0]]
+
+    def newest(self, status: RunStatus | None = None, limit: int | None = None) -> tuple[Sequence[RunSummary], int]:
+        """The newest runs, `limit` of them or all, and how many there are."""
+        counts = self._store.counts_by_status()
+        n_all = counts.get(status, 0) if status else sum(counts.values())
+        return self._store.list(status=status, limit=max(1, n_all) if limit is None else limit), n_all
+
+    def numbers(self, run: RunSummary) -> RunNumbers:
+        """The numbers of one run."""
+        outcomes = self._store.case_outcomes(run.id)
+        keys = numbered_keys((evalset_name(run.config), each.case_id, each.digest) for each in outcomes)
+        cases = [
+            CaseNumbers(
+                id=each.case_id,
+                counts=each.counts,
+                pass_threshold=run.config.pass_threshold,
+                key=key,
+            )
+            for each, key in zip(outcomes, keys, strict=True)
+        ]
+        endings = (Ending(run.status, run.reason),)
+        numbers = RunNumbers.of_cases(_named(cases, keys), cost=run.cost, n_unpriced=run.n_unpriced, endings=endings)
+        return replace(numbers, counts=replace(numbers.counts, not_applicable=run.counts.not_applicable))
+
+    def conclusion(self, run: RunSummary, outcomes: Sequence[CaseCounts] | None = None) -> Conclusion:
+        """The conclusion of a run, by the gates it was started with; no case is read by name."""
+        rows = self.outcomes(run.id) if outcomes is None else outcomes
+        endings = (Ending(run.status, run.reason),)
+        numbers = RunNumbers(run.counts, tuple(rows), cost=run.cost, n_unpriced=run.n_unpriced, endings=endings)
+        return conclude(run.config.gates, numbers, self.change(run))
+
+    def outcome(self, run: RunSummary) -> Outcome | None:
+        """The conclusion of a run, in one word; None while it goes on."""
+        return None if run.status in LIVE else self.conclusion(run).outcome
+
+    def change(self, run: RunSummary) -> RunChange | None:
+        """The change of a run against the baseline it was started with; None without one."""
+        return None if run.config.gates.max_regressions is None else _change(self._store, run.id, run.counts)
+
+    def change_since(self, baseline: Baseline, runs: Sequence[RunSummary]) -> RunChange:
+        """The change of the runs of one command against a baseline."""
+        return compare_cases(baseline.name, baseline.cases, self.played_cases(runs))
+
+    def baseline(self, given: str) -> Baseline:
+        """The cases of an earlier run, by its number or its JSON file. Raises UsageError for another content."""
+        if found := read_baseline_file(given):
+            return found
+        try:
+            summary = self.summary(int(given))
+        except NotFoundError as error:
+            raise NotFoundError(f"--baseline {given}: {error}") from error
+        return Baseline(f"run {given}", self.played_cases([summary]))
+
+    def played_cases(self, runs: Sequence[RunSummary]) -> tuple[PlayedCase, ...]:
+        """The cases of runs that belong together, as they are compared with those of a baseline."""
+        found = [case for run in runs for case in _played(self._store, run)]
+        keys = _renumbered([case.key for case in found])
+        return tuple(replace(case, key=key) for case, key in zip(found, keys, strict=True))
+
+    def metric_changes(self, before: RunSummary, after: RunSummary) -> dict[str, Comparison | None]:
+        """For each metric the scores of two runs of the same cases, paired by case."""
+        old, new = ({row.case_id: row.means for row in self.rows(run.id)} for run in (before, after))
+        names = [criterion.metric for criterion in after.config.criteria]
+        return {name: compare_scores(_means(old, name), _means(new, name)) for name in names}
+
+    def result(self, run_id: int) -> RunResult:
+        """The whole run with every transcript."""
+        run = self.summary(run_id)
+        return RunResult(run_id, run.config, tuple(self.cases(run_id)), run.status, run.reason, self.change(run))
+
+    def cases(self, run_id: int) -> Iterator[CaseResult]:
+        """The cases of a run in the order of the file, each with its trials."""
+        config = self.summary(run_id).config
+        for row in self.rows(run_id):
+            yield CaseResult(
+                case=self._store.case(run_id, row.case_index),
+                trials=tuple(self._trials(run_id, row)),
+                n_planned=config.n,
+                errors_are_failures=config.errors_are_failures,
+            )
+
+    def rows(self, run_id: int) -> Iterator[CaseRow]:
+        """The line of every case, in the order of the file."""
+        after = ""
+        while rows := self._store.case_rows(run_id, sort="file", after=after, limit=ROWS_AT_ONCE):
+            yield from rows
+            after = rows[-1].cursor
+
+    def case_ids(self, run_id: int) -> list[str]:
+        """The ids of the cases of a run, in the order of the file."""
+        return list(self._store.case_ids(run_id).values())
+
+    def case(self, run_id: int, row: CaseRow, trial_index: int) -> CaseResult:
+        """A case of a run with one of its trials."""
+        trial = self._store.trial(run_id, row.case_index, trial_index)
+        return CaseResult(self._store.case(run_id, row.case_index), (trial,), n_planned=len(row.strip))
+
+    def other_verdicts(self, run: RunSummary, spelled: str = "") -> Iterator[OtherVerdict]:
+        """Every verdict of the run that another tool would not give, in either direction, by case and reason."""
+        config = run.config
+        tools = tools_beside(config, spelled)
+        for row in self.rows(run.id) if tools else ():
+            case = self._store.case(run.id, row.case_index)
+            asked = [tool for tool in tools if may_differ(tool, config, case, row.strip)]
+            trials = self._trials(run.id, row) if asked else []
+            for tool in asked:
+                said = Counter(difference(tool, case, trial, config.criteria) for trial in trials)
+                yield from (
+                    OtherVerdict(tool, row.case_id, text, n, len(row.strip)) for text, n in said.items() if text
+                )
+
+    def _trials(self, run_id: int, row: CaseRow) -> list[TrialResult]:
+        """The trials of a case that were played, by index."""
+        played = [(row.case_index, index) for index, mark in enumerate(row.strip) if mark != NOT_PLAYED]
+        trials = self._store.trials(run_id, played) if played else {}
+        return [trials[key] for key in played]
+
+
+def _unknown_run(name: str, known: Sequence[str]) -> NotFoundError:
+    said = str(NotFoundError.among("run", name, known)) if known else f"no run named {name!r}"
+    return NotFoundError(f"{said}{'' if said.endswith('?') else '; `evaldesk run list` shows them'}")
+
+
+def _means(rows: dict[str, Mapping[str, float]], metric: str) -> dict[str, float]:
+    return {case_id: means[metric] for case_id, means in rows.items() if metric in means}
+
+
+@lru_cache(maxsize=256)
+def _change(store: RunStore, run_id: int, _: Counts) -> RunChange | None:
+    """The comparison with the baseline; kept as long as the counts of the run stay the same."""
+    baseline = store.baseline(run_id)
+    return None if baseline is None else StoredRuns(store).change_since(baseline, [store.summary(run_id)])
+
+
+def planned_numbers(plan: RunPlan) -> RunNumbers:
+    """The numbers of a run that was not begun."""
+    name = evalset_name(plan.config)
+    numbers = RunNumbers.of_cases(
+        CaseNumbers(case.id, Counts(plan.config.n), key=CaseKey(name, case.id)) for case in plan.cases
+    )
+    n = plan.config.n_partly_asserted * plan.config.n
+    return replace(numbers, counts=replace(numbers.counts, not_applicable=n))
+
+
+def compared_plans(plans: Sequence[RunPlan], baseline: Baseline) -> list[RunPlan]:
+    """The plans of one command, each with the baseline without the cases that belong to another of them."""
+    names = [evalset_name(plan.config) for plan in plans]
+    n_before: Counter[tuple[str, str]] = Counter()
+    compared = []
+    for plan, name in zip(plans, names, strict=True):
+        others = [case for case in baseline.cases if case.key.evalset not in names]
+        own = [
+            replace(case, key=replace(case.key, ordinal=0))
+            for case in baseline.cases
+            if case.key.evalset == name and case.key.ordinal == n_before[name, case.key.case_id]
+        ]
+        n_before.update((name, case.id) for case in plan.cases)
+        compared.append(replace(plan, baseline=Baseline(baseline.name, (*own, *others))))
+    return compared
+
+
+def joined_numbers(runs: Sequence[RunNumbers]) -> RunNumbers:
+    """Several runs as one; a case id that occurs again is named with its eval set, so that no case hides another."""
+    cases = [case for run in runs for case in run.cases]
+    named = _named(cases, _renumbered([case.key for case in cases]))
+    found = RunNumbers.of_cases(
+        named,
+        cost=sum(run.cost for run in runs),
+        n_unpriced=sum(run.n_unpriced for run in runs),
+        endings=[ending for run in runs for ending in run.endings],
+    )
+    return replace(found, counts=Counts.total(run.counts for run in runs))
+
+
+def _played(store: RunStore, run: RunSummary) -> list[PlayedCase]:
+    outcomes, snapshots = store.case_outcomes(run.id), store.cases(run.id)
+    return [
+        PlayedCase(
+            key=CaseKey(evalset_name(run.config), each.case_id, 0, each.digest),
+            strip=each.strip,
+            pass_threshold=run.config.pass_threshold,
+            errors_are_failures=run.config.errors_are_failures,
+            asserted=assertions(case),
+        )
+        for each, case in zip(outcomes, snapshots, strict=True)
+    ]
+
+
+def _named(cases: Sequence[CaseNumbers], keys: Sequence[CaseKey]) -> tuple[CaseNumbers, ...]:
+    names = case_names(keys)
+    return tuple(replace(case, id=names[key.place], key=key) for case, key in zip(cases, keys, strict=True))
+
+
+def _renumbered(keys: Sequence[CaseKey]) -> list[CaseKey]:
+    """Keys of several runs: two files may give their eval sets the same id."""
+    return numbered_keys((key.evalset, key.case_id, key.digest) for key in keys)
+
+
+@dataclass(frozen=True, slots=True)
+class OtherVerdict:
+    """A case of which a tool says something else than this run: in `n` of `n_trials` trials, for one reason."""
+
+    tool: str
+    case_id: str
+    sentence: str
+    n: int
+    n_trials: int
+
+    def __str__(self) -> str:
+        of = f" ({self.n} of {self.n_trials} trials)" if self.n_trials > 1 else ""
+        return f"{self.case_id}{of}: {self.sentence}"
