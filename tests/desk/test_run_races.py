@@ -24,7 +24,7 @@ from evaldesk.model import AgentRef, Case, EvalSet, Turn
 from evaldesk.model.stored import RunSummary
 from evaldesk.settings import Settings
 from evaldesk.store import Store
-from evaldesk.store.clock import utc_now
+from evaldesk.store.database import utc_now
 from evaldesk.store.runs.planning import hide
 from evaldesk.store.tables import RUN
 

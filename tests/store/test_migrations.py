@@ -16,10 +16,10 @@ from alembic.script import ScriptDirectory
 from sqlalchemy import create_engine
 
 from evaldesk.errors import WorkspaceError
-from evaldesk.store import Store, schema, upgrade
+from evaldesk.store import Store, store, upgrade
 from evaldesk.store.tables import METADATA
 
-TODAY = schema.HEAD
+TODAY = store.HEAD
 NEXT, LATER = (f"{int(TODAY) + by:04}" for by in (1, 2))
 MIGRATION = '''"""A step that a test takes."""
 from alembic import op
@@ -35,7 +35,7 @@ def upgrade():
 
 
 def test_the_head_in_the_code_is_the_last_migration() -> None:
-    assert ScriptDirectory.from_config(upgrade.alembic_config()).get_heads() == [schema.HEAD]
+    assert ScriptDirectory.from_config(upgrade.alembic_config()).get_heads() == [store.HEAD]
 
 
 def test_migrations_make_the_declared_tables(tmp_path: Path) -> None:
@@ -56,7 +56,7 @@ def test_a_new_database_is_to_the_letter_what_all_migrations_lead_to(database: P
     Store.open(database).close()
 
     assert _statements(database) == _statements(tmp_path / "migrated.db")
-    assert schema.stored_revision(database) == schema.stored_revision(tmp_path / "migrated.db") == TODAY
+    assert store.stored_revision(database) == store.stored_revision(tmp_path / "migrated.db") == TODAY
 
 
 def test_a_database_that_was_left_while_it_was_made_is_made_again(database: Path) -> None:
@@ -66,18 +66,18 @@ def test_a_database_that_was_left_while_it_was_made_is_made_again(database: Path
 
     Store.open(database).close()
 
-    assert schema.stored_revision(database) == TODAY
+    assert store.stored_revision(database) == TODAY
 
 
 def test_a_new_database_is_made_whole_or_not_at_all(database: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patch:
-        patch.setattr(schema, "_REVISIONS", "CREATE TABLE twice, twice")
+        patch.setattr(store, "_REVISIONS", "CREATE TABLE twice, twice")
         with pytest.raises(WorkspaceError, match="syntax error"):
             Store.open(database)
 
     assert _statements(database) == {}
     Store.open(database).close()
-    assert schema.stored_revision(database) == TODAY
+    assert store.stored_revision(database) == TODAY
 
 
 def test_a_newer_database_is_refused_and_not_touched(database: Path) -> None:
@@ -100,7 +100,7 @@ def test_an_upgrade_keeps_a_private_copy_of_what_was_there(database: Path, next_
 
     copy = database.with_name(f"evaldesk.db.before-{LATER}")
     assert copy.stat().st_mode & 0o777 == 0o600
-    assert schema.stored_revision(copy) == TODAY
+    assert store.stored_revision(copy) == TODAY
     assert _kept_session(copy) == _kept_session(database) == "kept"
 
 
@@ -112,7 +112,7 @@ def test_a_migration_that_fails_leaves_the_step_before_it(database: Path, next_m
         Store.open(database)
 
     statement = _statements(database)["run"]
-    assert schema.stored_revision(database) == NEXT
+    assert store.stored_revision(database) == NEXT
     assert "colour" in statement
     assert "weight" not in statement
 
@@ -124,20 +124,20 @@ def test_a_migration_may_not_leave_rows_that_belong_to_nothing(database: Path, n
     with pytest.raises(WorkspaceError, match="belong to nothing"):
         Store.open(database)
 
-    assert schema.stored_revision(database) == TODAY
+    assert store.stored_revision(database) == TODAY
 
 
 @pytest.fixture
 def next_migrations(database: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A database of today with a session in it, and a folder for the migrations of tomorrow."""
-    with Store.open(database) as store:
-        store.sessions.create("hello", "kept")
+    with Store.open(database) as opened:
+        opened.sessions.create("hello", "kept")
     folder = tmp_path / "migrations"
     shutil.copytree(Path(upgrade.__file__).parent / "migrations", folder, ignore=shutil.ignore_patterns("__pycache__"))
     config = Config()
     config.set_main_option("script_location", str(folder))
     monkeypatch.setattr(upgrade, "alembic_config", lambda: config)
-    monkeypatch.setattr(schema, "HEAD", LATER)
+    monkeypatch.setattr(store, "HEAD", LATER)
     return folder / "versions"
 
 

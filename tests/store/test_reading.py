@@ -10,11 +10,11 @@ from sqlalchemy.exc import OperationalError
 
 from evaldesk.store import RunStore, Store
 from evaldesk.store.database import reading
-from evaldesk.store.runs import case_queries, run_queries
+from evaldesk.store.runs import run_queries
 
 
 def test_a_question_keeps_the_words_and_options_of_its_query() -> None:
-    assert inspect.getdoc(RunStore.case_rows) == inspect.getdoc(case_queries.case_rows)
+    assert inspect.getdoc(RunStore.case_rows) == inspect.getdoc(run_queries.case_rows)
     assert inspect.signature(RunStore.trials) == inspect.signature(run_queries.trials)
 
 

@@ -10,7 +10,7 @@ from evaldesk.errors import UsageError
 from evaldesk.model import Case, Criterion, RunConfig, TrialResult, Turn
 from evaldesk.statistics.pass_k import curve_point
 from evaldesk.store import Store
-from evaldesk.store.runs.recorded_runs import imported_agent, is_imported
+from evaldesk.store.runs.run_store import imported_agent, is_imported
 
 CASES = [Case(name, turns=(Turn("Roll."),)) for name in ("a", "b")]
 CONFIG = RunConfig(imported_agent("gpt-4o"), "imported-airline", criteria=(Criterion("reward", 1.0),))

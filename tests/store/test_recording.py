@@ -17,7 +17,7 @@ from evaldesk.errors import NotFoundError
 from evaldesk.model import ErrorRecord, Score, TrialResult, Usage
 from evaldesk.model.stored import PendingTrial
 from evaldesk.store import Store
-from evaldesk.store.runs.contribution import normalised
+from evaldesk.store.runs.recording import normalised
 
 Plan = Callable[..., int]
 End = Callable[..., TrialResult]

@@ -13,8 +13,7 @@ import pytest
 
 from evaldesk.model import ErrorRecord, TrialResult, Usage, Verdict
 from evaldesk.store import Store
-from evaldesk.store.runs.contribution import normalised
-from evaldesk.store.runs.totals import recount
+from evaldesk.store.runs.recording import normalised, recount
 
 Plan = Callable[..., int]
 End = Callable[..., TrialResult]

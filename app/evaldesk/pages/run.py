@@ -33,7 +33,7 @@ from evaldesk.pages.run_view import (
 )
 from evaldesk.statistics.pass_k import CurvePoint
 from evaldesk.store import RunStore
-from evaldesk.store.runs.recorded_runs import is_imported, is_playable
+from evaldesk.store.runs.run_store import is_imported, is_playable
 from evaldesk.wording.metrics import asserted_lines, needs_words, short_title
 from evaldesk.wording.words import NOTHING_SCORED, errors_sentence, passed_words, undefined_words
 

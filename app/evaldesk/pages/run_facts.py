@@ -13,7 +13,7 @@ from evaldesk.model.json_text import json_line
 from evaldesk.model.run import option_value, option_values
 from evaldesk.model.stored import RunSummary
 from evaldesk.run_options import RUN_OPTIONS, RunOption
-from evaldesk.store.runs.recorded_runs import has_evalset, is_imported
+from evaldesk.store.runs.run_store import has_evalset, is_imported
 from evaldesk.wire import to_json
 from evaldesk.wording.metrics import asserted_lines, needs_words
 

@@ -1,4 +1,4 @@
-"""The SQLite file: how it is opened, read and written, and its permissions.
+"""The SQLite file: how it is opened, read and written, its permissions, and the clock of its runs.
 
 Readers and the writer have connections of their own. A reader cannot write (`query_only`), so no read transaction
 is ever upgraded, which SQLite refuses at once whatever the time-out. Every write begins with BEGIN IMMEDIATE.
@@ -10,6 +10,7 @@ import os
 import sqlite3
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
+from datetime import UTC, datetime, timedelta
 from functools import wraps
 from pathlib import Path
 from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
@@ -20,6 +21,52 @@ from sqlalchemy.exc import TimeoutError as QueueTimeoutError
 from sqlalchemy.pool import QueuePool
 
 from evaldesk.errors import WorkspaceError
+
+
+def utc_now() -> datetime:
+    """This moment in UTC."""
+    return datetime.now(UTC)
+
+
+class Clock:
+    """Tells this moment, and how long the runs of this process go on.
+
+    That is not read off the time of day, which people set and which goes on while the machine sleeps: `seconds` says
+    how much has passed. A run's time is written down again and again, together with the moment.
+    """
+
+    def __init__(self, now: Callable[[], datetime], seconds: Callable[[], float]) -> None:
+        self._now = now
+        self._seconds = seconds
+        self._laps: dict[int, dict[datetime, float]] = {}
+
+    def __call__(self) -> datetime:
+        """This moment in UTC."""
+        return self._now()
+
+    def lap(self, run_id: int, was: datetime | None, now: datetime) -> float | None:
+        """Milliseconds since `was`, when the run's time was last written down; the next lap begins `now`.
+
+        0 for a run that begins and has no such moment; None where another process wrote it down. A lap that could not
+        be written after all is asked for again, with the moment that still stands.
+        """
+        seconds = self._seconds()
+        known = self._laps.get(run_id, {})
+        begun = seconds if was is None else known.get(was)
+        if begun is None:
+            return None
+        self._laps[run_id] = {moment: at for moment, at in known.items() if moment == was} | {now: seconds}
+        return (seconds - begun) * 1000
+
+    def ms_since(self, run_id: int, was: datetime | None) -> float:
+        """Milliseconds since `was`, by the time of day where another process wrote it; 0 without such a moment."""
+        if was is None:
+            return 0.0
+        begun = self._laps.get(run_id, {}).get(was)
+        if begun is None:
+            return max((self() - was) / timedelta(milliseconds=1), 0.0)
+        return (self._seconds() - begun) * 1000
+
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -180,3 +227,23 @@ def _begin(connection: Connection, statement: str) -> None:
                 raise WorkspaceError(f"another process has been writing for {waited_s} s; try again later") from error
         else:
             return
+
+
+def check_no_links(folder: Path) -> None:
+    """Raise WorkspaceError when the folder is a link, or holds one: writes would land elsewhere.
+
+    An entry that is neither a file nor a folder, as a named pipe, is refused as well: opening it may wait without end.
+    """
+    if folder.is_symlink():
+        raise WorkspaceError(f"{folder} is a link, which is not followed; go where it leads to, or remove it")
+    if not folder.is_dir():
+        return
+    with os.scandir(folder) as entries:
+        odd = {entry.path: entry.is_symlink() for entry in entries if not _is_plain(entry)}
+    for path, is_link in sorted(odd.items()):
+        what = "is a link, which is not followed" if is_link else "is neither a file nor a folder"
+        raise WorkspaceError(f"{path} {what}; remove it, or name another workspace")
+
+
+def _is_plain(entry: os.DirEntry[str]) -> bool:
+    return entry.is_file(follow_symlinks=False) or entry.is_dir(follow_symlinks=False)

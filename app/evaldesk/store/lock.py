@@ -11,9 +11,8 @@ from time import sleep
 from types import TracebackType
 
 from evaldesk.errors import WorkspaceError
-from evaldesk.store.database import make_private_folder
+from evaldesk.store.database import check_no_links, make_private_folder
 from evaldesk.store.network_disk import disk_warning
-from evaldesk.store.own_folder import check_no_links
 
 log = logging.getLogger("evaldesk.store")
 

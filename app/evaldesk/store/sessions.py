@@ -13,10 +13,9 @@ from sqlalchemy import Connection, Row, func, insert, select, tuple_, update
 from evaldesk.errors import NotFoundError
 from evaldesk.model import JsonObject, TurnRecord
 from evaldesk.model.stored import AddedCase, SessionSummary, StoredSession
-from evaldesk.store.blobs import pack, unpack_all
 from evaldesk.store.database import Database, upsert
-from evaldesk.store.runs.contribution import Values
-from evaldesk.store.tables import SESSION, SESSION_CASE, SESSION_TURN
+from evaldesk.store.runs.recording import Values
+from evaldesk.store.tables import SESSION, SESSION_CASE, SESSION_TURN, pack, unpack_all
 from evaldesk.wire import from_json, to_json
 
 

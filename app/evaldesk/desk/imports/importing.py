@@ -25,7 +25,7 @@ from evaldesk.model import RunConfig, TrialResult
 from evaldesk.model.evalset import renamed_repeats, repeats_words
 from evaldesk.settings import Settings
 from evaldesk.store import Store
-from evaldesk.store.runs.recorded_runs import NO_EVALSET, check_trials, imported_agent
+from evaldesk.store.runs.run_store import NO_EVALSET, check_trials, imported_agent
 from evaldesk.transcripts.recorded import RecordedRun
 from evaldesk.wire import from_json, to_json
 

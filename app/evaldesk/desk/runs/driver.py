@@ -19,7 +19,7 @@ from evaldesk.model import Case, ErrorRecord, RunConfig, RunStatus, TrialResult,
 from evaldesk.model.stored import PendingTrial, TrialKey
 from evaldesk.model.transcript import FATAL_KINDS
 from evaldesk.store import Store
-from evaldesk.store.runs.recorded_runs import is_imported
+from evaldesk.store.runs.run_store import is_imported
 
 BATCH_SIZE = 100
 BATCH_S = 0.05

@@ -36,7 +36,7 @@ from evaldesk.model.run import LIVE
 from evaldesk.model.stored import RunSummary, TrialKey
 from evaldesk.settings import Settings
 from evaldesk.store import RunStore, Store
-from evaldesk.store.runs.recorded_runs import is_playable
+from evaldesk.store.runs.run_store import is_playable
 
 log = logging.getLogger("evaldesk.runs")
 

@@ -12,12 +12,9 @@ from evaldesk.errors import ConflictError, UsageError
 from evaldesk.model import Case, RunConfig, RunStatus
 from evaldesk.model.comparison import Baseline
 from evaldesk.model.stored import PendingTrial
-from evaldesk.store.blobs import pack
-from evaldesk.store.clock import Clock
-from evaldesk.store.database import execute_many, upsert
-from evaldesk.store.runs.contribution import Values
+from evaldesk.store.database import Clock, execute_many, upsert
+from evaldesk.store.runs.recording import Values, recount
 from evaldesk.store.runs.run_queries import run_row
-from evaldesk.store.runs.totals import recount
 from evaldesk.store.tables import (
     CASE_SNAPSHOT,
     LAST_RUN,
@@ -29,6 +26,7 @@ from evaldesk.store.tables import (
     TO_DO,
     TRANSCRIPT,
     TRIAL,
+    pack,
 )
 from evaldesk.wire import to_json
 

@@ -2,21 +2,34 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from functools import cache
+from math import isfinite
 from typing import Any, TypeAlias
 
-from sqlalchemy import Connection, bindparam, func, select, update
+from sqlalchemy import ColumnElement, Connection, bindparam, case, delete, func, insert, select, update
 
-from evaldesk.model import TrialResult
-from evaldesk.store.clock import Clock
-from evaldesk.store.database import execute_many, upsert
-from evaldesk.store.runs.contribution import COUNTERS, Values, counters, outcome, scores, trial_key
-from evaldesk.store.runs.totals import add_errors, add_scores
-from evaldesk.store.tables import RUN, RUN_CASE, SCORE, STRIP_OF, TRANSCRIPT, TRIAL
+from evaldesk.model import ErrorRecord, Score, TrialResult
+from evaldesk.store.database import Clock, execute_many, upsert
+from evaldesk.store.tables import CASE_METRIC, ERROR_GROUP, RUN, RUN_CASE, SCORE, STRIP_OF, TO_DO, TRANSCRIPT, TRIAL
 
-Key: TypeAlias = tuple[int, int, int]
+Values: TypeAlias = dict[str, Any]
+
+COUNTERS = (
+    "n_passed",
+    "n_failed",
+    "n_errored",
+    "n_unscored",
+    "n_unpriced",
+    "tokens_in",
+    "tokens_out",
+    "cost",
+    "duration_ms",
+)
+MESSAGE_LENGTH = 200
+SUMS = ("n", "n_passed", "total", "total_squares")
 
 
 def record(connection: Connection, results: Sequence[tuple[TrialResult, Values]], clock: Clock) -> int:
@@ -139,3 +152,169 @@ _ADD_TO_RUN = (
     .where(RUN.c.id == bindparam("at_run_id"))
     .values({name: RUN.c[name] + bindparam(f"add_{name}") for name in (*COUNTERS, "active_ms", "n_duplicates")})
 )
+
+
+def trial_key(result: TrialResult) -> Values:
+    """The three columns that name the trial."""
+    return {"run_id": result.run_id, "case_index": result.case_index, "trial_index": result.trial_index}
+
+
+def outcome(result: TrialResult) -> Values:
+    """The columns of `trial` for its result; a cancelled trial gets no verdict and stays to do."""
+    error = _error(result)
+    return {
+        "status": result.status,
+        "attempt": result.attempt,
+        "verdict": result.verdict if result.status != "cancelled" else None,
+        "n_calls": len(result.usages),
+        "tokens_in": sum(usage.tokens_in for usage in result.usages),
+        "tokens_out": sum(usage.tokens_out for usage in result.usages),
+        "cost": result.cost,
+        "duration_ms": result.duration_ms,
+        "error_kind": error.kind if error else None,
+        "error_message": error.message if error else None,
+    }
+
+
+def counters(row: Values) -> Values:
+    """The contribution of a trial with a verdict to the COUNTERS of its case and its run."""
+    verdicts = {f"n_{verdict}": int(row["verdict"] == verdict) for verdict in STRIP_OF}
+    return verdicts | {
+        "n_unpriced": int(row["cost"] is None and row["n_calls"] > 0),
+        "tokens_in": row["tokens_in"],
+        "tokens_out": row["tokens_out"],
+        "cost": row["cost"] or 0.0,
+        "duration_ms": row["duration_ms"],
+    }
+
+
+def scores(result: TrialResult) -> list[Values]:
+    """Rows of `score`: each metric's value for the whole trial, where it has one."""
+    whole = {score.metric: score for score in result.scores if score.turn is None and _is_number(score)}
+    return [
+        trial_key(result) | {"metric": score.metric, "value": score.value, "passed": score.passed}
+        for score in whole.values()
+    ]
+
+
+def error_group(row: Values) -> tuple[str, str]:
+    """The kind and the normalised message under which an errored trial is counted."""
+    return row["error_kind"] or row["status"], normalised(row["error_message"] or "")
+
+
+def normalised(message: str) -> str:
+    """The first line of `message` without the parts that differ each time: addresses, ids and numbers read `#`."""
+    line = next(iter(message.strip().splitlines()), "")
+    line = re.sub(r"0x[0-9a-fA-F]+|\b[0-9a-fA-F]{8}-[0-9a-fA-F-]{27}\b|\b[0-9a-f]{16,}\b", "#", line)
+    return re.sub(r"\d+(?:\.\d+)?", "#", " ".join(line.split()))[:MESSAGE_LENGTH]
+
+
+def _is_number(score: Score) -> bool:
+    return score.value is not None and isfinite(score.value)
+
+
+def _error(result: TrialResult) -> ErrorRecord | None:
+    errors: Sequence[ErrorRecord | None] = (result.error, *(score.error for score in result.scores))
+    return next((error for error in errors if error), None)
+
+
+def add_scores(connection: Connection, scores: Sequence[Values]) -> None:
+    """Add rows of `score` to the totals of their metric in their case."""
+    execute_many(connection, _add_score(connection.dialect.name), [_first(score) for score in scores])
+
+
+def add_errors(connection: Connection, trials: Sequence[Values]) -> None:
+    """Count errored trials among the errors of their run that say the same."""
+    execute_many(connection, _add_error(connection.dialect.name), [_group(trial) for trial in trials])
+
+
+def recount(connection: Connection, run_id: int) -> None:
+    """Count every total of a run again from its trials and scores."""
+    _recount_cases(connection, run_id)
+    _recount_metrics(connection, run_id)
+    _recount_errors(connection, run_id)
+    sums = {name: func.coalesce(func.sum(RUN_CASE.c[name]), 0) for name in COUNTERS}
+    totals = connection.execute(
+        select(*(total.label(name) for name, total in sums.items())).where(RUN_CASE.c.run_id == run_id)
+    ).one()
+    connection.execute(update(RUN).where(RUN.c.id == run_id).values(totals._asdict()))
+
+
+@cache
+def _add_score(dialect: str) -> Any:
+    statement = upsert(dialect, CASE_METRIC)
+    held, new = CASE_METRIC.c, statement.excluded
+    sums = {name: held[name] + new[name] for name in SUMS}
+    low = case((new.low < held.low, new.low), else_=held.low)
+    high = case((new.high > held.high, new.high), else_=held.high)
+    fresh = sums | {"low": low, "high": high}
+    return statement.on_conflict_do_update(index_elements=list(CASE_METRIC.primary_key), set_=fresh)
+
+
+@cache
+def _add_error(dialect: str) -> Any:
+    more = {"n": ERROR_GROUP.c.n + 1}
+    key = list(ERROR_GROUP.primary_key)
+    return upsert(dialect, ERROR_GROUP).on_conflict_do_update(index_elements=key, set_=more)
+
+
+def _recount_cases(connection: Connection, run_id: int) -> None:
+    done = TRIAL.c.verdict.is_not(None)
+    unpriced = done & TRIAL.c.cost.is_(None) & (TRIAL.c.n_calls > 0)
+    sums = {f"n_{verdict}": _count(TRIAL.c.verdict == verdict) for verdict in STRIP_OF}
+    sums |= {"n_unpriced": _count(unpriced)}
+    for name in ("tokens_in", "tokens_out", "cost", "duration_ms"):
+        sums[name] = func.coalesce(func.sum(case((done, TRIAL.c[name]))), 0)
+    of_run = TRIAL.c.run_id == run_id
+    totals = connection.execute(
+        select(TRIAL.c.case_index, *(total.label(name) for name, total in sums.items()))
+        .where(of_run)
+        .group_by(TRIAL.c.case_index)
+    ).all()
+    letters: dict[int, str] = {}
+    verdicts = select(TRIAL.c.case_index, TRIAL.c.verdict).where(of_run)
+    for index, verdict in connection.execute(verdicts.order_by(TRIAL.c.case_index, TRIAL.c.trial_index)):
+        letters[index] = letters.get(index, "") + STRIP_OF.get(verdict, TO_DO)
+    rows = [
+        {"at_case_index": index, "strip": letters[index]} | dict(zip(sums, values, strict=True))
+        for index, *values in totals
+    ]
+    at = (RUN_CASE.c.run_id == run_id) & (RUN_CASE.c.case_index == bindparam("at_case_index"))
+    execute_many(connection, update(RUN_CASE).where(at), rows)
+
+
+def _recount_metrics(connection: Connection, run_id: int) -> None:
+    value = SCORE.c.value
+    sums = [func.count(), _count(SCORE.c.passed.is_(True)), func.sum(value), func.sum(value * value)]
+    names = ["run_id", "case_index", "metric"]
+    key = [SCORE.c[name] for name in names]
+    totals = select(*key, *sums, func.min(value), func.max(value)).where(SCORE.c.run_id == run_id).group_by(*key)
+    connection.execute(delete(CASE_METRIC).where(CASE_METRIC.c.run_id == run_id))
+    connection.execute(insert(CASE_METRIC).from_select([*names, *SUMS, "low", "high"], totals))
+
+
+def _recount_errors(connection: Connection, run_id: int) -> None:
+    connection.execute(delete(ERROR_GROUP).where(ERROR_GROUP.c.run_id == run_id))
+    errored = select(TRIAL).where(TRIAL.c.run_id == run_id, TRIAL.c.verdict == "errored")
+    rows = connection.execute(errored.order_by(TRIAL.c.recorded_at, TRIAL.c.case_index, TRIAL.c.trial_index))
+    add_errors(connection, [row._asdict() for row in rows])
+
+
+def _first(score: Values) -> Values:
+    value = score["value"]
+    key = {name: score[name] for name in ("run_id", "case_index", "metric")}
+    sums = {"n": 1, "n_passed": int(score["passed"] is True), "total": value, "total_squares": value * value}
+    return key | sums | {"low": value, "high": value}
+
+
+def _group(trial: Values) -> Values:
+    kind, message = error_group(trial)
+    first = {name: trial[name] for name in ("run_id", "case_index", "trial_index")}
+    return first | {"kind": kind, "message": message, "example": trial["error_message"] or "", "n": 1}
+
+
+def _count(condition: ColumnElement[bool]) -> ColumnElement[int]:
+    return func.coalesce(func.sum(case((condition, 1), else_=0)), 0)
+
+
+Key: TypeAlias = tuple[int, int, int]

@@ -8,8 +8,8 @@ from collections.abc import Iterable
 import msgspec
 
 from evaldesk.model import ErrorRecord, TrialResult
-from evaldesk.store.blobs import pack
-from evaldesk.store.runs.contribution import Values, outcome, scores, trial_key
+from evaldesk.store.runs.recording import Values, outcome, scores, trial_key
+from evaldesk.store.tables import pack
 
 MAX_INTEGER = 2**63 - 1
 KIND = "unstorable"
