@@ -1,4 +1,4 @@
-"""An attempt at a trial or a turn: how far it is, what it waits for, and how what was played is graded.
+"""An attempt at a trial or a turn: its progress, its pauses, and its grading.
 
 Its trial thread writes, the main thread of the worker reads.
 """

@@ -1,6 +1,6 @@
 """Loads an agent and plays it: one turn of a session, or all turns of a case with the user who says them.
 
-What goes wrong in the agent becomes a value.
+A failure of the agent becomes a value.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Work on trials, on turns of a chat, and on what an agent says of itself, as a worker does it.
+"""Work on trials, on turns of a chat and on the description of an agent, as a worker does it.
 
 Each piece is carried out in a trial thread and answered by one encoded frame.
 """
