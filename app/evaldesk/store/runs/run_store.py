@@ -17,8 +17,7 @@ from evaldesk.model.comparison import Baseline
 from evaldesk.model.stored import RunSummary
 from evaldesk.store.database import Clock, Database, reading
 from evaldesk.store.runs import planning, run_queries
-from evaldesk.store.runs.recording import Values, record
-from evaldesk.store.runs.storable import KIND, storable_rows, unstorable
+from evaldesk.store.runs.recording import KIND, Values, record, storable_rows, unstorable
 from evaldesk.store.tables import RUN
 
 log = logging.getLogger("evaldesk.store")
