@@ -22,17 +22,24 @@ def serving(server: ThreadingHTTPServer) -> Iterator[str]:
 
 
 class Answers:
-    """A server that gives prepared answers (status, content type, body) and keeps what it was asked."""
+    """A server that gives prepared answers (status, content type, body, other headers) and keeps what it was asked."""
 
     def __init__(self) -> None:
-        self.answers: list[tuple[int, str, bytes]] = []
+        self.answers: list[tuple[int, str, bytes, dict[str, str]]] = []
         self.asked: list[tuple[str, Any, dict[str, str]]] = []
 
-    def gives(self, *objects: object, status: int = 200, kind: str = "application/json", raw: bytes = b"") -> None:
+    def gives(
+        self,
+        *objects: object,
+        status: int = 200,
+        kind: str = "application/json",
+        raw: bytes = b"",
+        headers: dict[str, str] | None = None,
+    ) -> None:
         lines = [json.dumps(item).encode() for item in objects]
         if kind == "text/event-stream":
             lines = [b"data: " + line + b"\n" for line in lines]
-        self.answers.append((status, kind, raw or b"\n".join(lines)))
+        self.answers.append((status, kind, raw or b"\n".join(lines), headers or {}))
 
 
 @contextmanager
@@ -49,8 +56,10 @@ def answering() -> Iterator[tuple[str, Answers]]:
 
         def _answer(self, body: Any) -> None:
             kept.asked.append((self.path, body, {name.lower(): value for name, value in self.headers.items()}))
-            status, kind, data = kept.answers.pop(0)
+            status, kind, data, headers = kept.answers.pop(0)
             self.send_response(status)
+            for name, value in headers.items():
+                self.send_header(name, value)
             self.send_header("content-type", kind)
             self.send_header("content-length", str(len(data)))
             self.end_headers()

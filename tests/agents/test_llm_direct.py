@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -13,11 +14,12 @@ from tests.agents.model_calls import HASTE, MESSAGES, TOOL, call_of
 
 from evaldesk.engine.host.inline import InlineExecutor
 from evaldesk.errors import BadNumberError, ModelError
-from evaldesk.llm import ModelCall, complete, direct, is_direct, warm
+from evaldesk.llm import ModelCall, Patience, complete, direct, is_direct, warm
 from evaldesk.llm.client import open_litellm
 from evaldesk.llm.endpoints import PROVIDERS
 from evaldesk.llm.loop import on_loop
 from evaldesk.model import AgentRef, Case, TrialSpec, Turn
+from evaldesk.unpacking import MAX_ANSWER
 
 pytestmark = pytest.mark.anyio
 
@@ -148,25 +150,72 @@ async def test_a_refused_key_is_named_by_its_variable(endpoint: Endpoint, monkey
         await complete(call_of(endpoint, api_key_env="MINE"))
 
 
-async def test_a_redirect_to_elsewhere_does_not_take_the_key_along(endpoint: Endpoint, elsewhere: Endpoint) -> None:
-    endpoint.fails(307, location=f"{elsewhere.address}/chat/completions")
+@pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
+@pytest.mark.parametrize("tell", [None, print], ids=["whole", "streamed"])
+async def test_a_redirect_is_not_followed(endpoint: Endpoint, elsewhere: Endpoint, status: int, tell: Any) -> None:
+    endpoint.fails(status, location=f"{elsewhere.address}/chat/completions?key=hidden")
     elsewhere.says("hello")
 
-    reply = await complete(call_of(endpoint))
+    with pytest.raises(ModelError, match=f"answered {status}, a redirect to {elsewhere.address[:-3]}. Red") as caught:
+        await complete(call_of(endpoint), tell)
 
-    assert reply.text == "hello"
-    assert "authorization" in endpoint.headers[0]
-    assert "authorization" not in elsewhere.headers[0]
+    assert caught.value.kind == "redirect"
+    assert "keys would be sent there" in str(caught.value)
+    assert (len(endpoint.asked), elsewhere.asked) == (1, [])
 
 
-async def test_redirects_in_a_circle_end(endpoint: Endpoint) -> None:
-    for _ in range(10):
-        endpoint.fails(307, location=f"{endpoint.address}/chat/completions")
+@pytest.mark.parametrize("tell", [None, print], ids=["whole", "streamed"])
+@pytest.mark.parametrize("status", [200, 500])
+async def test_an_answer_that_unpacks_to_too_much_is_an_error(endpoint: Endpoint, status: int, tell: Any) -> None:
+    headers = {"content-encoding": "gzip", "content-type": "text/event-stream" if tell else "application/json"}
+    endpoint.gives(gzip.compress(b" " * (MAX_ANSWER + 1)), status=status, headers=headers)
 
-    with pytest.raises(ModelError):
-        await complete(call_of(endpoint), patience=HASTE)
+    with pytest.raises(ModelError, match="unpacks to more than 32 MiB, which is refused") as caught:
+        await complete(call_of(endpoint), tell)
 
-    assert len(endpoint.asked) < 10
+    assert (caught.value.kind, len(endpoint.asked)) == ("too_big", 1)
+
+
+async def test_a_packed_answer_is_read(endpoint: Endpoint) -> None:
+    body = gzip.compress(json.dumps(completion("hello")).encode())
+    endpoint.gives(body, headers={"content-encoding": "gzip"})
+
+    assert (await complete(call_of(endpoint))).text == "hello"
+    assert endpoint.headers[0]["accept-encoding"] == "identity"
+
+
+DEEP = b"[" * 10_000 + b"]" * 10_000
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b'{"choices": [{"message": {"content": ' + DEEP + b"}}]}",
+        b'{"error": ' + DEEP + b"}",
+        b'{"choices": [{"message": {"content": "half \\ud800"}}]}',
+        b'{"choices": [{"message": {"content": NaN}}]}',
+        b'{"choices": [{"message": {"content": 1e400}}]}',
+        b'{"choices": [{"message": {"content": "\xff"}}]}',
+    ],
+    ids=["deep", "deep error", "half", "NaN", "1e400", "Latin-1"],
+)
+@pytest.mark.parametrize("status", [200, 500])
+async def test_an_answer_that_is_no_json_is_an_error_of_its_call(endpoint: Endpoint, body: bytes, status: int) -> None:
+    endpoint.gives(body, status=status)
+
+    with pytest.raises(ModelError) as caught:
+        await complete(call_of(endpoint), patience=Patience(n_attempts=1))
+
+    assert caught.value.kind == ("broken_answer" if status == 200 else "server_error")
+
+
+@pytest.mark.parametrize("count", ["-1", "1e30", str(2**70), "true", '"3"'])
+async def test_a_count_that_cannot_be_is_an_error_of_its_call(endpoint: Endpoint, count: str) -> None:
+    body = json.dumps(completion("hello")).replace('"prompt_tokens": 11', f'"prompt_tokens": {count}')
+    endpoint.gives(body.encode())
+
+    with pytest.raises((ModelError, BadNumberError)):
+        await complete(call_of(endpoint), patience=Patience(n_attempts=1))
 
 
 @pytest.mark.parametrize(("no_proxy", "is_asked"), [("", True), ("127.0.0.1", False)])

@@ -15,9 +15,11 @@ from urllib.request import getproxies, proxy_bypass
 
 import msgspec
 
+from evaldesk.errors import FormatError, ModelError
 from evaldesk.llm.call import ModelCall, ModelReply
 from evaldesk.llm.endpoints import KEY_OF, OPENAI, OwnEndpoint
 from evaldesk.llm.refusals import BrokenAnswerError, EndpointError
+from evaldesk.unpacking import ASKED_FOR, LineCutter, Unpacker, redirect_refusal
 
 if TYPE_CHECKING:
     from aiohttp import ClientResponse, ClientSession
@@ -32,7 +34,6 @@ from evaldesk.llm.call import RequestedCall
 from evaldesk.model import Usage
 
 IDLE_S = 4.0  # servers commonly close a connection that was idle for five
-MAX_REDIRECTS = 3
 UNAUTHORIZED = 401
 _PROXIES = tuple(name for kind in ("http", "https", "all", "no") for name in (f"{kind}_proxy", f"{kind}_PROXY".upper()))
 
@@ -67,26 +68,31 @@ async def ask(
     from aiohttp import ClientPayloadError, ClientResponseError
 
     _check_key(at)
-    headers = {"content-type": "application/json"}
+    headers = {"content-type": "application/json", "accept-encoding": ASKED_FOR}
     if at.key:
         headers["authorization"] = f"Bearer {at.key}"
     body = msgspec.json.encode(_body(call, at, unknown, is_streamed=tell is not None))
     options: dict[str, Any] = {
         "data": body,
         "headers": headers,
-        "max_redirects": MAX_REDIRECTS,
+        "allow_redirects": False,
         **_way_to(at.url, _proxies()),
     }
-    try:  # aiohttp follows a redirect to another host without the key
+    try:
         async with _opened().post(at.url, **options) as response:
+            if 300 <= response.status < 400:
+                said = redirect_refusal(response.status, response.headers.get("location", ""))
+                raise ModelError(f"{call.model}: {at.url} {said}", kind="redirect", is_fatal=True)
             if not response.ok:
-                raise EndpointError(response.status, await response.read(), response.headers, at.key_name)
+                raise EndpointError(response.status, await _body_of(response), response.headers, at.key_name)
             if tell is None or response.content_type != "text/event-stream":
-                return _told(whole_reply(call, await response.read()), tell)
+                return _told(whole_reply(call, await _body_of(response)), tell)
             return await _streamed(call, response, tell)
+    except FormatError as error:
+        raise ModelError(f"{call.model}: {at.url}: {error}", kind="too_big", is_fatal=True) from None
     except ClientPayloadError as error:
         raise BrokenAnswerError(f"the answer broke off: {error}") from None
-    except ClientResponseError as error:  # of a proxy, or after too many redirects
+    except ClientResponseError as error:  # of a proxy
         raise EndpointError(error.status, (error.message or type(error).__name__).encode()) from None
 
 
@@ -109,7 +115,7 @@ def _opened() -> ClientSession:
 
         connector = TCPConnector(limit=0, keepalive_timeout=IDLE_S)
         jar, timeout = DummyCookieJar(), ClientTimeout(total=None)  # each attempt has its own bound
-        _here.session = ClientSession(connector=connector, cookie_jar=jar, timeout=timeout)
+        _here.session = ClientSession(connector=connector, cookie_jar=jar, timeout=timeout, auto_decompress=False)
         if _here.home is None:
             atexit.register(_close_at_exit, asyncio.get_running_loop())
     return _here.session
@@ -153,13 +159,19 @@ async def _streamed(call: ModelCall, response: ClientResponse, tell: Callable[[s
 
 
 async def _lines(response: ClientResponse) -> AsyncIterator[bytes]:
-    """The lines of a stream, however long they are."""
-    rest = b""
+    """The lines of a stream that are not blank. Raises FormatError beyond MAX_ANSWER bytes of them."""
+    unpacker, lines = Unpacker(response.headers.get("content-encoding")), LineCutter()
     async for data in response.content.iter_any():
-        *lines, rest = (rest + data).split(b"\n")
-        for line in lines:
+        for line in lines.feed(unpacker.feed(data)):
             yield line
-    yield rest
+    for line in lines.rest():
+        yield line
+
+
+async def _body_of(response: ClientResponse) -> bytes:
+    """The whole body. Raises FormatError beyond MAX_ANSWER bytes, packed or not."""
+    unpacker = Unpacker(response.headers.get("content-encoding"))
+    return b"".join([unpacker.feed(data) async for data in response.content.iter_any()])
 
 
 def _told(reply: ModelReply, tell: Callable[[str], object] | None) -> ModelReply:
@@ -305,7 +317,7 @@ class _Pending:
 def _decoded(body: bytes) -> _Answer:
     try:
         answer = _decoder.decode(body)
-    except msgspec.MsgspecError as error:
+    except (msgspec.MsgspecError, ValueError, RecursionError) as error:
         raise BrokenAnswerError(
             f"the answer cannot be read: {error}: {body[:200].decode('utf-8', 'replace')}"
         ) from None

@@ -33,7 +33,7 @@ def _message(answer: bytes) -> str:
     """The sentence in OpenAI's, vLLM's or Ollama's shape of an error; empty where there is none."""
     try:
         found: Any = msgspec.json.decode(answer)
-    except msgspec.MsgspecError:
+    except (msgspec.MsgspecError, ValueError, RecursionError):
         return ""
     for name in ("error", "message"):
         found = found.get(name, found) if isinstance(found, Mapping) else found

@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import AsyncIterator, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 from urllib.parse import quote
 
 from evaldesk.agents.agent import Agent, ModelCaller
-from evaldesk.agents.remote.http_protocol import Options, bounded_lines, headers_from, http_client, read_options
+from evaldesk.agents.remote.http_protocol import (
+    Options,
+    bounded_lines,
+    headers_from,
+    http_client,
+    parsed,
+    read_options,
+    refusal_of,
+    whole_body,
+)
 from evaldesk.errors import AgentError, FormatError
 from evaldesk.llm import price
 from evaldesk.llm.client import open_litellm
@@ -74,7 +82,7 @@ class AdkServerAgent(ModelCaller):
                 }
                 async with client.stream("POST", f"{self.address}/run_sse", json=body) as got:
                     if got.status_code != 200:
-                        raise AgentError(await self._refusal(got, "/run_sse"))
+                        raise AgentError(await refusal_of(got, f"{self.address}/run_sse"))
                     async for line in bounded_lines(got):
                         if line.startswith(b"data:"):
                             for event in self.events_of(line.removeprefix(b"data:"), session, reader):
@@ -84,24 +92,18 @@ class AdkServerAgent(ModelCaller):
 
     async def _create(self, client: Any, session: Session) -> str:
         path = f"/apps/{quote(self.app, safe='')}/users/{quote(session.user_id, safe='')}/sessions"
-        got = await client.post(f"{self.address}{path}", json={"state": plain(session.state)})
-        if got.status_code != 200:
-            raise AgentError(f"{self.address}{path} answered {got.status_code}: {got.text[:300]!r}")
-        found = got.json()
+        async with client.stream("POST", f"{self.address}{path}", json={"state": plain(session.state)}) as got:
+            if got.status_code != 200:
+                raise AgentError(await refusal_of(got, f"{self.address}{path}"))
+            body = await whole_body(got)
+        found = parsed(body, f"{self.address}{path}")
         if not isinstance(found, dict) or not isinstance(found.get("id"), str):
-            raise AgentError(f"{self.address}{path} gave no session: {got.text[:300]!r}")
+            raise AgentError(f"{self.address}{path} gave no session: {body[:300].decode('utf-8', 'replace')!r}")
         return str(found["id"])
-
-    async def _refusal(self, response: Any, path: str) -> str:
-        said = b" ".join([line async for line in bounded_lines(response)])[:300].decode("utf-8", "replace")
-        return f"{self.address}{path} answered {response.status_code}: {said!r}"
 
     def events_of(self, data: bytes, session: Session, reader: AdkEvents) -> Iterator[Event]:
         """The events in one event of the stream; `session` takes its changes of the state. Raises AgentError."""
-        try:
-            found = json.loads(data)
-        except ValueError as error:
-            raise AgentError(f"{self.address}/run_sse sent what is no JSON: {data[:80]!r}") from error
+        found = parsed(data, f"{self.address}/run_sse")
         if not isinstance(found, Mapping):
             return
         if "error" in found and "content" not in found:

@@ -27,11 +27,11 @@ from evaldesk.agents.group_guard import end_group, kill_group, watch
 from evaldesk.agents.in_thread import called
 from evaldesk.agents.openhands.metadata import Options, Task, parameters
 from evaldesk.agents.openhands.output import output_events
-from evaldesk.agents.remote.protocol import MAX_BYTES
 from evaldesk.agents.trial_context import CURRENT_TRIAL
 from evaldesk.agents.workspaces import LABEL, Workspace, open_workspace
 from evaldesk.errors import AgentError, ModelError, UsageError
 from evaldesk.model import AgentDescription, AgentRef, ErrorRecord, Event, JsonObject, Session
+from evaldesk.unpacking import MAX_ANSWER
 from evaldesk.wire import plain, plain_text, to_json
 
 KIND = "benchmark"
@@ -282,13 +282,13 @@ class InstanceProcess:
 
     def _read(self) -> dict[str, Any]:
         assert self._process.stdout  # noqa: S101 - it was asked for
-        line = self._process.stdout.readline(MAX_BYTES)
+        line = self._process.stdout.readline(MAX_ANSWER)
         if not line:
             raise AgentError(self._ending())
         try:
             found: dict[str, Any] = json.loads(line)
-        except ValueError as error:
-            raise AgentError(f"process_instance returned more than {MAX_BYTES // 2**20} MiB") from error
+        except (ValueError, RecursionError) as error:
+            raise AgentError(f"process_instance returned more than {MAX_ANSWER // 2**20} MiB") from error
         return found
 
     def _ending(self) -> str:

@@ -6,7 +6,6 @@ It is started when a session begins, kept for all of its turns, and killed with 
 
 from __future__ import annotations
 
-import json
 import os
 import shlex
 import subprocess
@@ -24,9 +23,11 @@ from evaldesk.agents.event_pump import Say, events_of
 from evaldesk.agents.group_guard import end_group, watch
 from evaldesk.agents.in_thread import called
 from evaldesk.agents.remote.http_protocol import read_options
-from evaldesk.agents.remote.protocol import MAX_BYTES, Calls, event_of, turn_body
-from evaldesk.errors import AgentError
+from evaldesk.agents.remote.protocol import Calls, event_of, turn_body
+from evaldesk.errors import AgentError, FormatError
 from evaldesk.model import AgentDescription, AgentRef, Event, Session
+from evaldesk.reading.strict_json import parse_json
+from evaldesk.unpacking import MAX_ANSWER
 from evaldesk.wire import plain_text, to_json
 
 KIND = "command"
@@ -144,14 +145,18 @@ class CommandProcess(Kept):
 
     def _read(self) -> object:
         assert self._process.stdout  # noqa: S101 - it was asked for
-        line = self._process.stdout.readline(MAX_BYTES)
+        line = self._process.stdout.readline(MAX_ANSWER)
         if not line:
             raise AgentError(self._ending())
+        if len(line) >= MAX_ANSWER:
+            raise AgentError(f"the command wrote a line of more than {MAX_ANSWER // 2**20} MiB")
         try:
-            found: object = json.loads(line)
-        except ValueError as error:
-            raise AgentError(f"the command wrote what is no JSON object: {line[:80]!r}") from error
-        return found
+            return parse_json(line, source="", max_bytes=MAX_ANSWER).value
+        except FormatError as error:
+            where = f"column {error.column}: {error.path}: " if error.column else ""
+            raise AgentError(
+                f"the command wrote what is no JSON object: {line[:80]!r}: {where}{error.reason}"
+            ) from None
 
     def _printed(self) -> str:
         lines = [self._stderr.popleft() for _ in range(len(self._stderr))]

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-import json
 import os
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
 
 from evaldesk.agents.agent import Agent
-from evaldesk.agents.remote.protocol import MAX_BYTES, Calls, description_of, event_of, turn_body
-from evaldesk.errors import AgentError
+from evaldesk.agents.remote.protocol import Calls, description_of, event_of, turn_body
+from evaldesk.errors import AgentError, FormatError
 from evaldesk.model import AgentDescription, AgentRef, Event, Session
+from evaldesk.reading.strict_json import parse_json
+from evaldesk.unpacking import ASKED_FOR, MAX_ANSWER, LineCutter, Unpacker, redirect_refusal
 
 KIND = "http"
 DESCRIBE_TIMEOUT_S = 10.0
@@ -75,20 +76,20 @@ class HttpAgent:
                 client.stream("POST", f"{self.ref.target}/turn", json=turn_body(session, message)) as got,
             ):
                 if got.status_code != 200:
-                    raise AgentError(await _refusal(got, self.ref))
+                    raise AgentError(await refusal_of(got, f"{self.ref.target}/turn"))
                 if "ndjson" in got.headers.get("content-type", ""):
                     async for line in bounded_lines(got):
-                        event = event_of(_parsed(line, self.ref), session, self.ref.id)
+                        event = event_of(parsed(line, self.ref.target), session, self.ref.id)
                         if event:
                             yield calls.known(event)
                 else:
-                    for event in self._whole(await _body(got), session):
+                    for event in self._whole(await whole_body(got), session):
                         yield calls.known(event)
         except httpx.HTTPError as error:
             raise AgentError(f"{self.ref.target}: {type(error).__name__}: {error}") from error
 
     def _whole(self, body: bytes, session: Session) -> list[Event]:
-        found = _parsed(body, self.ref)
+        found = parsed(body, self.ref.target)
         listed = found.get("events") if isinstance(found, dict) else None
         if not isinstance(listed, list):
             raise AgentError(f"{self.ref.target}/turn answered without a list of events: {body[:80]!r}")
@@ -100,15 +101,20 @@ class HttpAgent:
     def _asked(self) -> object:
         import httpx
 
-        headers = headers_from(self.headers_env, self.ref.id)
+        address = f"{self.ref.target}/agent"
+        headers = {"accept-encoding": ASKED_FOR, **headers_from(self.headers_env, self.ref.id)}
         try:
-            with httpx.Client(timeout=DESCRIBE_TIMEOUT_S, trust_env=False) as client:
-                got = client.get(f"{self.ref.target}/agent", headers=headers)
+            with (
+                httpx.Client(timeout=DESCRIBE_TIMEOUT_S, trust_env=False) as client,
+                client.stream("GET", address, headers=headers) as got,
+            ):
+                unpacked = _unpacker(got)
+                body = b"".join(unpacked(data) for data in got.iter_raw())
         except httpx.HTTPError as error:
             raise AgentError(f"{self.ref.target}: {type(error).__name__}: {error}") from error
         if got.status_code != 200:
-            raise AgentError(f"{self.ref.target}/agent answered {got.status_code}: {got.text[:200]!r}")
-        return _parsed(got.content, self.ref)
+            raise AgentError(_refusal(got, address, body))
+        return parsed(body, self.ref.target)
 
 
 def http_client(address: str, headers: dict[str, str]) -> Any:
@@ -117,36 +123,54 @@ def http_client(address: str, headers: dict[str, str]) -> Any:
 
     is_secure = address.startswith("https:")  # certificates take 20 ms to read
     timeout = httpx.Timeout(None, connect=CONNECT_TIMEOUT_S)
+    headers = {"accept-encoding": ASKED_FOR, **headers}
     return httpx.AsyncClient(timeout=timeout, trust_env=False, headers=headers, verify=is_secure)
 
 
 async def bounded_lines(response: Any) -> AsyncIterator[bytes]:
-    """The lines of an answer that are not blank. Raises AgentError beyond MAX_BYTES."""
-    rest, n_bytes = b"", 0
-    async for data in response.aiter_bytes():
-        n_bytes += len(data)
-        if n_bytes > MAX_BYTES:
-            raise AgentError(f"the answer of the agent is bigger than {MAX_BYTES // 2**20} MiB")
-        *lines, rest = (rest + data).split(b"\n")
-        for line in lines:
-            if line.strip():
-                yield line
-    if rest.strip():
-        yield rest
+    """The lines of an answer that are not blank. Raises AgentError beyond MAX_ANSWER bytes, packed or not."""
+    unpacked, lines = _unpacker(response), LineCutter()
+    async for data in response.aiter_raw():
+        for line in lines.feed(unpacked(data)):
+            yield line
+    for line in lines.rest():
+        yield line
 
 
-async def _body(response: Any) -> bytes:
+async def whole_body(response: Any) -> bytes:
+    """The answer without its blank lines. Raises AgentError as `bounded_lines` does."""
     return b"\n".join([line async for line in bounded_lines(response)])
 
 
-async def _refusal(response: Any, ref: AgentRef) -> str:
-    said = (await _body(response))[:300].decode("utf-8", "replace")
-    return f"{ref.target}/turn answered {response.status_code}: {said!r}"
+async def refusal_of(response: Any, address: str) -> str:
+    """The sentence for an answer of `address` that is no success."""
+    return _refusal(response, address, await whole_body(response))
 
 
-def _parsed(data: bytes, ref: AgentRef) -> object:
+def parsed(data: bytes, address: str) -> Any:
+    """The JSON that `address` answered, read strictly. Raises AgentError that says where it is wrong."""
     try:
-        found: object = json.loads(data)
-    except ValueError as error:
-        raise AgentError(f"{ref.target} answered with what is no JSON ({error}): {data[:80]!r}") from error
-    return found
+        return parse_json(data, source=address, max_bytes=MAX_ANSWER).value
+    except FormatError as error:
+        raise AgentError(f"{error}; the answer is no JSON that can be read: {data[:80]!r}") from None
+
+
+def _refusal(response: Any, address: str, body: bytes) -> str:
+    if 300 <= response.status_code < 400:
+        return f"{address} {redirect_refusal(response.status_code, response.headers.get('location', ''))}"
+    return f"{address} answered {response.status_code}: {body[:300].decode('utf-8', 'replace')!r}"
+
+
+def _unpacker(response: Any) -> Callable[[bytes], bytes]:
+    address = str(response.url)[:200]
+    unpacker: Unpacker | None = None
+
+    def unpacked(data: bytes) -> bytes:
+        nonlocal unpacker
+        try:
+            unpacker = unpacker or Unpacker(response.headers.get("content-encoding"))
+            return unpacker.feed(data)
+        except FormatError as error:
+            raise AgentError(f"{address}: {error}") from None
+
+    return unpacked

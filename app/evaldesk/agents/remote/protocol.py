@@ -11,7 +11,6 @@ from evaldesk.model import AgentDescription, ErrorRecord, Event, JsonObject, Ses
 from evaldesk.model.transcript import FATAL_KINDS
 from evaldesk.wire import plain
 
-MAX_BYTES = 32 * 1024 * 1024
 VERSION = 1
 MAX_CODE = 80
 
