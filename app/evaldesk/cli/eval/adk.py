@@ -10,8 +10,8 @@ import click
 from evaldesk import paths
 from evaldesk.cli.eval.outcome import play_and_judge
 from evaldesk.cli.eval.request import EvalRequest, Job
-from evaldesk.cli.files.exchange_files import read_path
 from evaldesk.desk.criteria.criteria import find_criteria_file, read_criteria, read_user
+from evaldesk.desk.imports.files import read_path
 from evaldesk.desk.named_agents import named_agent
 from evaldesk.errors import NotFoundError, UsageError
 from evaldesk.model import EvalSet

@@ -8,7 +8,7 @@ from typing import Any, TypeAlias, cast
 
 import click
 
-from evaldesk.errors import FormatError, UsageError
+from evaldesk.errors import EvaldeskError, UsageError
 from evaldesk.run_options import LIMITS, MODELS, RUN, Asked, RunOption, offered
 
 Command: TypeAlias = Callable[..., Any]
@@ -43,19 +43,12 @@ def metrics_and_criteria(
 
 
 def _metric_and_criterion(value: str) -> tuple[str, object]:
-    from evaldesk.reading.strict_json import parse_json
+    from evaldesk.desk.criteria.criteria import metric_and_criterion
 
-    metric, _, told = value.partition("=")
-    if told.lstrip().startswith("{"):
-        try:
-            return metric.strip(), parse_json(told.encode("utf-8", "replace"), source=metric).value
-        except FormatError as error:
-            raise click.BadParameter(str(error)) from None
     try:
-        return metric.strip(), {"threshold": float(told)}
-    except ValueError:
-        wanted = """METRIC=T, such as response_match_score=0.8, or METRIC={"threshold": T, "option": ...}"""
-        raise click.BadParameter(f"{value!r}: wanted {wanted}") from None
+        return metric_and_criterion(value)
+    except EvaldeskError as error:
+        raise click.BadParameter(str(error)) from None
 
 
 def k_and_rates(ctx: click.Context, param: click.Parameter, values: Sequence[str]) -> tuple[tuple[int, float], ...]:

@@ -9,13 +9,13 @@ from pathlib import Path
 
 import click
 
-from evaldesk.agents import agent_ref
 from evaldesk.cli.eval.osmosis_results import compared, summary_objects
 from evaldesk.cli.eval.outcome import play_and_judge
 from evaldesk.cli.eval.playing import Played
 from evaldesk.cli.eval.request import EvalRequest, Job
-from evaldesk.cli.files.exchange_files import read_path
 from evaldesk.desk.criteria.criteria import function_criterion, given_criteria
+from evaldesk.desk.imports.files import read_path
+from evaldesk.desk.named_agents import named_agent
 from evaldesk.desk.runs.stored_runs import StoredRuns
 from evaldesk.errors import UsageError
 from evaldesk.model import Criterion, EvalSet
@@ -34,7 +34,7 @@ def eval_osmosis(request: EvalRequest) -> int:
     evalset = read_dataset(path)
     chosen = _chosen_ids(evalset, request)
     request = _with_key(request)
-    agent = agent_ref(str(request.module))
+    agent = named_agent(str(request.module), request.workspace)
     # The threshold is one of scores here, not the share of trials that must pass.
     options = request.options(chosen, _criteria(request)).but(pass_threshold=1.0)
     jobs = [Job(agent, evalset, path, options)]

@@ -3,52 +3,17 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from evaldesk.errors import EvaldeskError, UsageError
-from evaldesk.paths import did_you_mean
 from evaldesk.secrets import scrub
 
 if TYPE_CHECKING:
-    from evaldesk.formats.exchange import Imported
     from evaldesk.settings import Settings
-
-MAX_FILE = 512 * 1024 * 1024
-
-
-RUN_FILES = ("output.jsonl", "metadata.json")
-"""The contents of the folder of an OpenHands run, the trials first."""
-
-
-def read_path(path: Path, format_name: str | None = None, outcome: str = "") -> Imported:
-    """The contents of the file at `path`, or of an OpenHands run's folder; `outcome` is the key of the verdict.
-
-    Raises FormatError, and UsageError when it cannot be read.
-    """
-    from evaldesk.formats.files import as_one_file, read_file
-
-    if not path.is_dir():
-        return read_file(_bytes_of(path), str(path), format_name, outcome)
-    parts = [found for name in RUN_FILES if (found := path / name).is_file()]
-    if not parts or parts[0].name != RUN_FILES[0]:
-        raise UsageError(f"{path} is a folder without an output.jsonl; name the file that holds the results")
-    source, data = as_one_file([(str(part), _bytes_of(part)) for part in parts])
-    return read_file(data, source, format_name, outcome)
-
-
-def _bytes_of(path: Path) -> bytes:
-    try:
-        with path.open("rb") as file:
-            data = file.read(MAX_FILE + 1)
-    except OSError as error:
-        hint = did_you_mean(path, "") if isinstance(error, FileNotFoundError) else ""
-        raise UsageError(f"{path} cannot be read: {error.strerror}{hint and f'; {hint}'}") from None
-    if len(data) > MAX_FILE:
-        raise UsageError(f"{path} has more than {MAX_FILE // 1024 // 1024} MiB")
-    return data
 
 
 def open_home(workspace: str | None) -> Settings:
@@ -61,13 +26,15 @@ def open_home(workspace: str | None) -> Settings:
     return read_settings(home, (home,), environment=os.environ)
 
 
-def show_words(imported: Imported, *, indent: str = "  ") -> None:
-    """The parts that were understood, kept as they are, and refused."""
-    for sentence in imported.understood:
+def show_words(
+    understood: Sequence[str], kept: Sequence[str] = (), refused: Sequence[str] = (), *, indent: str = "  "
+) -> None:
+    """The sentences about the contents of a file: understood, kept, refused."""
+    for sentence in understood:
         click.echo(indent + visible(sentence))
-    for sentence in imported.kept:
+    for sentence in kept:
         click.echo(indent + click.style("kept: ", dim=True) + visible(sentence))
-    for sentence in imported.refused:
+    for sentence in refused:
         click.echo(indent + click.style("refused: ", fg="yellow") + visible(sentence))
 
 

@@ -2,18 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
-from evaldesk.cli.files.exchange_files import open_home, read_path, show_words, visible
+from evaldesk.cli.files.exchange_files import open_home, show_words, visible
 from evaldesk.errors import UsageError
-
-if TYPE_CHECKING:
-    from evaldesk.desk.imports.importing import ImportDesk
-    from evaldesk.formats.exchange import Imported
 
 
 @click.command(name="import")
@@ -48,41 +42,20 @@ def import_(
     """
     if name and len(files) > 1:
         raise UsageError("--name is for one file; import them one by one")
+
+    from evaldesk.desk.imports.files import as_one_run, read_path
+    from evaldesk.desk.imports.importing import open_imports, proposed_name
+
     read = [(path, read_path(path, format_name, outcome)) for path in files]
     if as_trials:
-        read = [(files[0], _as_one(read))]
-
-    from evaldesk.desk.evalsets.evalsets import EvalSetDesk
-    from evaldesk.desk.imports.importing import ImportDesk
-    from evaldesk.store import Store
-
-    settings = open_home(workspace)
-    with Store.open(settings.database) as store:
-        desk = ImportDesk(settings, store, EvalSetDesk(settings, store))
+        read = [(files[0], as_one_run(read))]
+    with open_imports(open_home(workspace)) as imports:
         for path, imported in read:
-            _take_in(desk, path, imported, name, replaces=replaces, renames=renames)
-
-
-def _as_one(read: list[tuple[Path, Imported]]) -> Imported:
-    from evaldesk.transcripts.recorded import as_trials
-
-    without = next((path for path, imported in read if not imported.runs), None)
-    if without:
-        raise UsageError(f"{without} holds no run; --as-trials puts runs together")
-    run = as_trials([run for _, imported in read for run in imported.runs])
-    return replace(read[0][1], evalset=None, runs=(run,))
-
-
-def _take_in(
-    desk: ImportDesk, path: Path, imported: Imported, name: str | None, *, replaces: bool, renames: bool
-) -> None:
-    from evaldesk.desk.imports.importing import proposed_name
-
-    chosen = name or proposed_name(path.name)
-    taken = desk.take_in(imported, source=path.name, name=chosen, replaces=replaces, renames=renames)
-    click.echo(f"{visible(str(path))}:")
-    show_words(imported)
-    if taken.evalset_id:
-        click.echo(f"  Eval set {chosen}.")
-    for run_id in taken.run_ids:
-        click.echo(f"  Run {run_id}. `evaldesk open {run_id}` shows it.")
+            chosen = name or proposed_name(path.name)
+            taken = imports.take_in(imported, source=path.name, name=chosen, replaces=replaces, renames=renames)
+            click.echo(f"{visible(str(path))}:")
+            show_words(imported.understood, imported.kept, imported.refused)
+            if taken.evalset_id:
+                click.echo(f"  Eval set {chosen}.")
+            for run_id in taken.run_ids:
+                click.echo(f"  Run {run_id}. `evaldesk open {run_id}` shows it.")

@@ -23,7 +23,7 @@ from evaldesk.metrics.judges.options import CONFIG_KEYS, full_name
 from evaldesk.model import Criterion, JsonObject, JsonValue, ModelOptions
 from evaldesk.model.options import UserConfig
 from evaldesk.paths import did_you_mean
-from evaldesk.reading.strict_json import Document
+from evaldesk.reading.strict_json import Document, parse_json
 from evaldesk.reading.values import snake_case
 
 ADK_ONLY = "include_intermediate_responses_in_final"
@@ -64,6 +64,18 @@ def open_criteria_file(path: Path | str) -> CriteriaFile:
         return load_criteria_file(Path(path))
     except OSError as error:
         raise UsageError(_not_there(Path(path), error), field="criteria") from error
+
+
+def metric_and_criterion(text: str) -> tuple[str, object]:
+    """A metric and its value in a criteria file, from `METRIC=T` or `METRIC={...}`. Raises UsageError, FormatError."""
+    metric, _, value = text.partition("=")
+    if value.lstrip().startswith("{"):
+        return metric.strip(), parse_json(value.encode("utf-8", "replace"), source=metric).value
+    try:
+        return metric.strip(), {"threshold": float(value)}
+    except ValueError:
+        wanted = """METRIC=T, such as response_match_score=0.8, or METRIC={"threshold": T, "option": ...}"""
+        raise UsageError(f"{text!r}: wanted {wanted}") from None
 
 
 def criteria_of(mapping: Mapping[str, object]) -> tuple[Criterion, ...]:

@@ -6,7 +6,8 @@ import secrets
 import subprocess
 import sys
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from threading import Lock
 
@@ -59,6 +60,13 @@ class TakenIn:
 def file_titles() -> list[str]:
     """The names of the files that can be imported."""
     return [title_of(name) for name in (*FORMATS, *EXCHANGE)]
+
+
+@contextmanager
+def open_imports(settings: Settings) -> Iterator[ImportDesk]:
+    """The imports of a workspace, whose database is made when needed. Raises WorkspaceError."""
+    with Store.open(settings.database) as store:
+        yield ImportDesk(settings, store, EvalSetDesk(settings, store))
 
 
 class ImportDesk:

@@ -1,0 +1,175 @@
+"""Files of other tools: read from the disk, examined, converted, put together as trials of one run."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from evaldesk.desk.criteria.criteria import holds_criteria, read_criteria, read_user
+from evaldesk.desk.named_agents import declared_agents
+from evaldesk.desk.runs.file import is_run_file, read_run_file
+from evaldesk.errors import UsageError
+from evaldesk.formats import FORMATS, losses
+from evaldesk.formats.exchange import Imported
+from evaldesk.formats.files import as_one_file, names_for, read_file, suffix_of, title_of, write_file
+from evaldesk.model import EvalSet
+from evaldesk.paths import did_you_mean
+from evaldesk.settings import CONFIG_NAME, read_settings
+from evaldesk.transcripts.recorded import RecordedRun, as_trials
+from evaldesk.wording.metrics import needs_words
+
+MAX_FILE = 512 * 1024 * 1024
+
+
+RUN_FILES = ("output.jsonl", "metadata.json")
+"""The contents of the folder of an OpenHands run, the trials first."""
+
+
+def read_path(path: Path, format_name: str | None = None, outcome: str = "") -> Imported:
+    """The contents of the file at `path`, or of an OpenHands run's folder; `outcome` is the key of the verdict.
+
+    Raises FormatError, and UsageError when it cannot be read.
+    """
+    if not path.is_dir():
+        return read_file(_bytes_of(path), str(path), format_name, outcome)
+    parts = [found for name in RUN_FILES if (found := path / name).is_file()]
+    if not parts or parts[0].name != RUN_FILES[0]:
+        raise UsageError(f"{path} is a folder without an output.jsonl; name the file that holds the results")
+    source, data = as_one_file([(str(part), _bytes_of(part)) for part in parts])
+    return read_file(data, source, format_name, outcome)
+
+
+def _bytes_of(path: Path) -> bytes:
+    try:
+        with path.open("rb") as file:
+            data = file.read(MAX_FILE + 1)
+    except OSError as error:
+        hint = did_you_mean(path, "") if isinstance(error, FileNotFoundError) else ""
+        raise UsageError(f"{path} cannot be read: {error.strerror}{hint and f'; {hint}'}") from None
+    if len(data) > MAX_FILE:
+        raise UsageError(f"{path} has more than {MAX_FILE // 1024 // 1024} MiB")
+    return data
+
+
+def as_one_run(read: Sequence[tuple[Path, Imported]]) -> Imported:
+    """The runs of several files as the trials of one run. Raises UsageError for a file without a run."""
+    without = next((path for path, imported in read if not imported.runs), None)
+    if without:
+        raise UsageError(f"{without} holds no run; --as-trials puts runs together")
+    run = as_trials([run for _, imported in read for run in imported.runs])
+    return replace(read[0][1], evalset=None, runs=(run,))
+
+
+@dataclass(frozen=True, slots=True)
+class Converted:
+    """A file in another format; `left_out` has a sentence for each value that this format does not hold."""
+
+    data: bytes
+    left_out: tuple[str, ...]
+
+
+def convert_file(path: Path, target: str, from_name: str | None = None, to_name: str | None = None) -> Converted:
+    """The eval set or the run of a file in the format `to_name`, by default that of the name `target`.
+
+    Raises FormatError, UsageError.
+    """
+    imported = read_path(path, from_name)
+    name = to_name or _format_of(target, imported)
+    what = _chosen(imported, name)
+    lost = losses(what, name) if name in FORMATS and isinstance(what, EvalSet) else ()
+    return Converted(write_file(what, name), (*imported.refused, *lost))
+
+
+def _format_of(target: str, imported: Imported) -> str:
+    """The one format that the ending of a name says, of a run only where it says none of an eval set.
+
+    Raises UsageError when it says none, or several.
+    """
+    of_sets, of_runs = names_for("evalset") if imported.evalset else (), names_for("run") if imported.runs else ()
+    named = {name: suffix_of(name) for name in (*of_sets, *of_runs)}
+    fitting = [name for name, suffix in named.items() if target.lower().endswith(suffix)]
+    longest = max((len(named[name]) for name in fitting), default=0)
+    best = [name for name in fitting if len(named[name]) == longest]
+    best = [name for name in best if name in of_sets] or best
+    if len(best) == 1:
+        return best[0]
+    why = f"could be {', '.join(best)}" if best else f"says none of {', '.join(named)}"
+    raise UsageError(f"{target}: the name {why}; choose one with --to")
+
+
+def _chosen(imported: Imported, name: str) -> EvalSet | RecordedRun:
+    """The part of the file that is written: a run where the format holds runs only, else the eval set."""
+    if imported.evalset and name in names_for("evalset"):
+        return imported.evalset
+    if len(imported.runs) > 1:
+        raise UsageError(f"the file holds {len(imported.runs)} runs; import it, and export them one by one")
+    if imported.runs:
+        return imported.runs[0]
+    if imported.evalset:
+        return imported.evalset
+    raise UsageError("the file holds neither an eval set nor a run")
+
+
+@dataclass(frozen=True, slots=True)
+class Examined:
+    """The contents of a file. `n_cases` is None for one of settings; `runs` has name, cases and trials of each run."""
+
+    format: str
+    title: str
+    understood: Sequence[str]
+    kept: Sequence[str] = ()
+    refused: Sequence[str] = ()
+    n_cases: int | None = None
+    runs: tuple[tuple[str, int, int], ...] = ()
+
+
+def examine_file(path: Path, format_name: str | None = None) -> Examined:
+    """The contents of a file of cases, runs, criteria or settings. Raises FormatError, UsageError."""
+    if format_name is None and holds_criteria(path):
+        return _examined_criteria(path)
+    if format_name is None and path.suffix == ".toml" and path.is_file():
+        return _examined_toml(path)
+    found = read_path(path, format_name)
+    n_cases = len(found.evalset.cases) if found.evalset else 0
+    runs = tuple((run.name, len(run.cases), len(run.results)) for run in found.runs)
+    title = title_of(found.format)
+    return Examined(found.format, title, found.understood, found.kept, found.refused, n_cases, runs)
+
+
+def _examined_criteria(path: Path) -> Examined:
+    """A criteria file: the conditions of a passed trial. Raises FormatError with line and path."""
+    criteria, user = read_criteria(path), read_user(path)
+    understood = [f"{each.metric}: {needs_words(each.metric, each.threshold)}." for each in criteria]
+    understood += [f"A simulated user by {user.model or 'the model of the desk'}."] if user else []
+    return Examined("criteria", "criteria file", understood)
+
+
+def _examined_toml(path: Path) -> Examined:
+    """The settings of a workspace, or a run file. Raises UsageError with the fault."""
+    if path.name == CONFIG_NAME:
+        return Examined("settings", "settings of a workspace", _settings_sentences(path))
+    if not is_run_file(path):
+        raise UsageError(
+            f"{path}: of TOML, {CONFIG_NAME} and the run files of `evaldesk run submit` are validated, which have the "
+            "sections experiment and evaluation; this is neither"
+        )
+    asked = read_run_file(path)
+    understood = [
+        f"{asked.rollout} ({asked.entrypoint}) with {asked.model_path} on {asked.dataset}.",
+        f"A trial passes from a reward of {asked.pass_threshold:g} on.",
+    ]
+    return Examined("run-file", "run file", understood)
+
+
+def _settings_sentences(path: Path) -> list[str]:
+    home = path.resolve().parent
+    settings = read_settings(home, (), environment={})
+    agents = declared_agents(settings, home)
+    lists = (
+        ("Agents", [ref.id for ref in agents]),
+        ("Models", settings.models),
+        ("Judges", settings.judges),
+        ("Metrics", list(settings.functions)),
+    )
+    return [f"{title}: {', '.join(names)}." for title, names in lists if names]
