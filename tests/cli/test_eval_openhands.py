@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from click.testing import Result
 
-from evaldesk.cli.eval.openhands_output import _kept_rows
+from evaldesk.desk.runs.benchmark_output import _kept_rows
 from evaldesk.errors import EvaldeskError
 from evaldesk.formats.files import read_file
 

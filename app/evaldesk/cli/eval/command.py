@@ -56,7 +56,7 @@ def evaluate(words: tuple[str, ...], **given: Any) -> None:
 def _form(given: dict[str, Any]) -> Callable[[EvalRequest], int]:
     """Which tool the command is spelled as."""
     if given["benchmark"]:
-        from evaldesk.cli.eval.openhands_output import eval_openhands
+        from evaldesk.cli.eval.openhands import eval_openhands
 
         return eval_openhands
     if given["module"] or given["dataset"]:

@@ -4,24 +4,19 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Container
+from collections.abc import Container, Mapping
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-import click
-
 from evaldesk.agents import agent_ref
-from evaldesk.cli.eval.outcome import play_and_judge
-from evaldesk.cli.eval.request import EvalRequest, Job
-from evaldesk.desk.criteria.criteria import given_criteria
 from evaldesk.desk.runs.file_places import git_head
 from evaldesk.desk.runs.stored_runs import StoredRuns
 from evaldesk.durable_files import append_file, make_folder, replace_file
-from evaldesk.errors import NotFoundError, UsageError
+from evaldesk.errors import UsageError
 from evaldesk.formats.openhands.writing import row_of
-from evaldesk.model import AgentRef, Case, Criterion, EvalSet, TrialResult, Turn
+from evaldesk.model import AgentRef, Case, EvalSet, TrialResult, Turn
 from evaldesk.model.stored import RunSummary
 from evaldesk.model.transcript import artefact_text, reported_values
 from evaldesk.paths import did_you_mean
@@ -30,9 +25,9 @@ from evaldesk.transcripts.openhands_rows import FORM, test_result
 from evaldesk.transcripts.recorded import RecordedRun
 from evaldesk.wire import plain
 
-DEFAULT_ROOT = "evaluation/evaluation_outputs/outputs"
 AGENT_CLASS = "CodeActAgent"
 MASK = "**********"
+QUESTIONS = ("instruction", "question", "problem_statement", "prompt")
 OUTPUT, METADATA, ERRORED = "output.jsonl", "metadata.json", "output_errored.jsonl"
 
 
@@ -111,11 +106,11 @@ def instance_row(case: Case, result: TrialResult, metadata: dict[str, Any]) -> s
     return _line({**row, **changed, **added}) if changed or added else f"{text}\n"
 
 
-def metadata_of(request: EvalRequest, dataset: str, max_iterations: int) -> dict[str, Any]:
-    """The EvalMetadata of OpenHands; the key of the model is masked. Raises UsageError for an unknown profile."""
+def metadata_of(dataset: str, max_iterations: int, llm_config: Mapping[str, Any]) -> dict[str, Any]:
+    """The EvalMetadata of OpenHands."""
     return {
         "agent_class": AGENT_CLASS,
-        "llm_config": _llm_config(request),
+        "llm_config": llm_config,
         "agent_config": None,
         "max_iterations": max_iterations,
         "eval_output_dir": "",
@@ -129,24 +124,19 @@ def metadata_of(request: EvalRequest, dataset: str, max_iterations: int) -> dict
     }
 
 
-def output_folder(request: EvalRequest, metadata: dict[str, Any]) -> Path:
+def output_folder(root: Path, metadata: Mapping[str, Any], note: str = "") -> Path:
     """`<root>/<dataset>/<agent>/<model>_maxiter_<N>[_N_<note>]`."""
     model = str(metadata["llm_config"]["model"]).rpartition("/")[2].replace(":", "_").replace("@", "-")
-    note = f"_N_{request.eval_note}" if request.eval_note else ""
+    note = f"_N_{note}" if note else ""
     name = f"{model}_maxiter_{metadata['max_iterations']}{note}".replace(os.sep, "_")
-    return Path(request.eval_output_dir or DEFAULT_ROOT) / str(metadata["dataset"]) / AGENT_CLASS / name
+    return root / str(metadata["dataset"]) / AGENT_CLASS / name
 
 
-def _llm_config(request: EvalRequest) -> dict[str, Any]:
-    if not request.llm_config:
-        return {
-            "model": request.asked.get("model") or "none",
-            "base_url": request.asked.get("base_url"),
-            "api_key": None,
-        }
+def masked_profile(config_file: Path, name: str) -> dict[str, Any]:
+    """The LLM profile of that name without its key. Raises UsageError for an unknown one."""
     from evaldesk.agents.openhands.llm_profiles import read_profile
 
-    profile = read_profile(Path(request.config_file), request.llm_config, os.environ)
+    profile = read_profile(config_file, name, os.environ)
     shown = {
         "model": profile.model,
         "api_key": MASK if profile.api_key else None,
@@ -160,6 +150,47 @@ def _llm_config(request: EvalRequest) -> dict[str, Any]:
         "seed": profile.seed,
     }
     return shown | {name: value for name, value in profile.extra.items() if "key" not in name.lower()}
+
+
+def benchmark_agent(
+    spec: str, folder: Path, metadata: Mapping[str, Any], *, llm: str, config_file: Path, note: str
+) -> AgentRef:
+    """The function `spec` of a benchmark as an agent that writes under `folder`. Raises UsageError."""
+    from evaldesk.agents.openhands.benchmark import KIND, declared_options
+
+    named = {
+        "llm": llm,
+        "config_file": str(config_file.resolve()),
+        "max_iterations": metadata["max_iterations"],
+        "dataset": metadata["dataset"],
+        "note": note,
+        "output_folder": str(folder),
+    }
+    return replace(agent_ref(spec), kind=KIND, declared=declared_options(**named))
+
+
+def read_instances(path: Path) -> EvalSet:
+    """Rows with `instance_id` as cases; every column is kept. Raises UsageError, FormatError with the line."""
+    if not path.is_file():
+        hint = did_you_mean(path, "name the instances, one JSON object a line")
+        raise UsageError(f"{path} is not a file; {hint}")
+    cases: dict[str, Case] = {}
+    for line in read_lines(path.read_bytes(), str(path)):
+        row = line.value
+        if not isinstance(row, dict) or not isinstance(row.get("instance_id"), str | int):
+            raise line.error("wanted an object with instance_id")
+        case = _case(row)
+        if case.id in cases:
+            raise line.error(f"the instance_id {case.id!r} is there twice")
+        cases[case.id] = case
+    if not cases:
+        raise UsageError(f"{path} holds no instance")
+    return EvalSet(path.stem, cases=tuple(cases.values()))
+
+
+def _case(row: dict[str, Any]) -> Case:
+    query = next((row[name] for name in QUESTIONS if isinstance(row.get(name), str)), str(row["instance_id"]))
+    return Case(str(row["instance_id"]), (Turn(query),), extra=row)
 
 
 def _kept_rows(path: Path) -> list[dict[str, Any]]:
@@ -200,103 +231,3 @@ def _id(row: dict[str, Any]) -> str:
 
 def _line(row: dict[str, Any]) -> str:
     return json.dumps(row, ensure_ascii=False) + "\n"
-
-
-DEFAULT_ITERATIONS = 30
-SAMPLE_SEED = 42  # that of OpenHands, so that the same instances are drawn
-QUESTIONS = ("instruction", "question", "problem_statement", "prompt")
-
-
-def eval_openhands(request: EvalRequest) -> int:
-    """Process the instances that `output.jsonl` does not have yet; gives the exit code."""
-    if not request.dataset:
-        raise UsageError("--benchmark needs -d: the instances, such as -d instances.jsonl")
-    if request.words or request.module:
-        raise UsageError("the benchmark is named by --benchmark and the instances by -d; leave the rest out")
-    path = Path(request.dataset)
-    evalset = read_instances(path)
-    chosen = _chosen(evalset, request)
-    metadata = metadata_of(request, path.stem, request.max_iterations or DEFAULT_ITERATIONS)
-    folder = output_folder(request, metadata)
-    output = InstanceOutput(folder, metadata, evalset, n=request.value("n"))
-    todo = [case_id for case_id in chosen if case_id not in output.finished]
-    if not todo:
-        every = "The one instance is" if len(chosen) == 1 else f"All {len(chosen):,} instances are"
-        click.echo(f"{every} done already; nothing to do. Output: {output.place}")
-        return 0
-    if output.finished:
-        click.echo(
-            f"{len(chosen) - len(todo):,} of {len(chosen):,} instances are done; continuing with the rest.", err=True
-        )
-    agent = _agent(request, metadata, folder)
-    options = request.options(tuple(todo), _criteria(request))
-    if request.eval_num_workers:
-        options = options.but(concurrency=request.eval_num_workers)
-    job = Job(agent, evalset, path, options, on_progress=output.update)
-    code = play_and_judge(request, [job])
-    if output.place:
-        click.echo(f"Output: {output.place}", err=request.is_json)
-    return code
-
-
-def read_instances(path: Path) -> EvalSet:
-    """Rows with `instance_id` as cases; every column is kept. Raises UsageError, FormatError with the line."""
-    if not path.is_file():
-        hint = did_you_mean(path, "name the instances, one JSON object a line")
-        raise UsageError(f"{path} is not a file; {hint}")
-    cases: dict[str, Case] = {}
-    for line in read_lines(path.read_bytes(), str(path)):
-        row = line.value
-        if not isinstance(row, dict) or not isinstance(row.get("instance_id"), str | int):
-            raise line.error("wanted an object with instance_id")
-        case = _case(row)
-        if case.id in cases:
-            raise line.error(f"the instance_id {case.id!r} is there twice")
-        cases[case.id] = case
-    if not cases:
-        raise UsageError(f"{path} holds no instance")
-    return EvalSet(path.stem, cases=tuple(cases.values()))
-
-
-def _case(row: dict[str, Any]) -> Case:
-    query = next((row[name] for name in QUESTIONS if isinstance(row.get(name), str)), str(row["instance_id"]))
-    return Case(str(row["instance_id"]), (Turn(query),), extra=row)
-
-
-def _chosen(evalset: EvalSet, request: EvalRequest) -> list[str]:
-    """The ids to process: those named, else a sample of `--eval-n-limit`, else all."""
-    ids = [case.id for case in evalset.cases]
-    if request.eval_ids:
-        named = [name.strip() for name in request.eval_ids.split(",") if name.strip()]
-        for name in named:
-            if name not in ids:
-                raise NotFoundError.among("instance", name, ids)
-        return named
-    if not request.eval_n_limit or request.eval_n_limit >= len(ids):
-        return ids
-    import pandas as pd
-
-    drawn = pd.Series(ids).sample(request.eval_n_limit, random_state=SAMPLE_SEED)
-    return [str(each) for each in drawn]
-
-
-def _criteria(request: EvalRequest) -> tuple[Criterion, ...]:
-    if request.criteria:
-        return request.named_criteria
-    if request.config_file_path:
-        return given_criteria(request.config_file_path)
-    return (Criterion("reported_value", 1.0, {"path": f"test_result.{request.score_key}"}),)
-
-
-def _agent(request: EvalRequest, metadata: dict[str, Any], folder: Path) -> AgentRef:
-    from evaldesk.agents.openhands.benchmark import KIND, declared_options
-
-    named = {
-        "llm": request.llm_config or "",
-        "config_file": str(Path(request.config_file).resolve()),
-        "max_iterations": metadata["max_iterations"],
-        "dataset": metadata["dataset"],
-        "note": request.eval_note or "",
-        "output_folder": str(folder),
-    }
-    return replace(agent_ref(str(request.benchmark)), kind=KIND, declared=declared_options(**named))

@@ -1,0 +1,98 @@
+"""`evaldesk eval --benchmark bench:process_instance -d instances.jsonl`, as a benchmark of OpenHands."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from evaldesk.cli.eval.outcome import play_and_judge
+from evaldesk.cli.eval.request import EvalRequest, Job
+from evaldesk.desk.criteria.criteria import given_criteria
+from evaldesk.desk.runs.benchmark_output import (
+    InstanceOutput,
+    benchmark_agent,
+    masked_profile,
+    metadata_of,
+    output_folder,
+    read_instances,
+)
+from evaldesk.errors import NotFoundError, UsageError
+from evaldesk.model import Criterion, EvalSet
+
+DEFAULT_ROOT = "evaluation/evaluation_outputs/outputs"
+DEFAULT_ITERATIONS = 30
+SAMPLE_SEED = 42  # that of OpenHands, so that the same instances are drawn
+
+
+def eval_openhands(request: EvalRequest) -> int:
+    """Process the instances that `output.jsonl` does not have yet; gives the exit code."""
+    if not request.dataset:
+        raise UsageError("--benchmark needs -d: the instances, such as -d instances.jsonl")
+    if request.words or request.module:
+        raise UsageError("the benchmark is named by --benchmark and the instances by -d; leave the rest out")
+    path = Path(request.dataset)
+    evalset = read_instances(path)
+    chosen = _chosen(evalset, request)
+    metadata = metadata_of(path.stem, request.max_iterations or DEFAULT_ITERATIONS, _llm_config(request))
+    root, note = Path(request.eval_output_dir or DEFAULT_ROOT), request.eval_note or ""
+    folder = output_folder(root, metadata, note)
+    output = InstanceOutput(folder, metadata, evalset, n=request.value("n"))
+    todo = [case_id for case_id in chosen if case_id not in output.finished]
+    if not todo:
+        every = "The one instance is" if len(chosen) == 1 else f"All {len(chosen):,} instances are"
+        click.echo(f"{every} done already; nothing to do. Output: {output.place}")
+        return 0
+    if output.finished:
+        click.echo(
+            f"{len(chosen) - len(todo):,} of {len(chosen):,} instances are done; continuing with the rest.", err=True
+        )
+    agent = benchmark_agent(
+        str(request.benchmark),
+        folder,
+        metadata,
+        llm=request.llm_config or "",
+        config_file=Path(request.config_file),
+        note=note,
+    )
+    options = request.options(tuple(todo), _criteria(request))
+    if request.eval_num_workers:
+        options = options.but(concurrency=request.eval_num_workers)
+    job = Job(agent, evalset, path, options, on_progress=output.update)
+    code = play_and_judge(request, [job])
+    if output.place:
+        click.echo(f"Output: {output.place}", err=request.is_json)
+    return code
+
+
+def _llm_config(request: EvalRequest) -> dict[str, Any]:
+    if request.llm_config:
+        return masked_profile(Path(request.config_file), request.llm_config)
+    model, url = request.asked.get("model") or "none", request.asked.get("base_url")
+    return {"model": model, "base_url": url, "api_key": None}
+
+
+def _chosen(evalset: EvalSet, request: EvalRequest) -> list[str]:
+    """The ids to process: those named, else a sample of `--eval-n-limit`, else all."""
+    ids = [case.id for case in evalset.cases]
+    if request.eval_ids:
+        named = [name.strip() for name in request.eval_ids.split(",") if name.strip()]
+        for name in named:
+            if name not in ids:
+                raise NotFoundError.among("instance", name, ids)
+        return named
+    if not request.eval_n_limit or request.eval_n_limit >= len(ids):
+        return ids
+    import pandas as pd
+
+    drawn = pd.Series(ids).sample(request.eval_n_limit, random_state=SAMPLE_SEED)
+    return [str(each) for each in drawn]
+
+
+def _criteria(request: EvalRequest) -> tuple[Criterion, ...]:
+    if request.criteria:
+        return request.named_criteria
+    if request.config_file_path:
+        return given_criteria(request.config_file_path)
+    return (Criterion("reported_value", 1.0, {"path": f"test_result.{request.score_key}"}),)
