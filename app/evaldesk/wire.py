@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from evaldesk.model import JsonValue, plain_number
+from evaldesk.model import ErrorRecord, JsonValue, TrialResult, plain_number
 from evaldesk.secrets import known_values, may_hold_key, scrubber
 
 T = TypeVar("T")
@@ -156,3 +156,29 @@ def _described(value: object, depth: int, room: _Room) -> JsonValue:
         return plain_text(repr(value))
     except Exception as error:
         return f"<{type(value).__name__}, whose repr failed: {type(error).__name__}>"
+
+
+def result_scrubber(environment: Mapping[str, str]) -> Callable[[TrialResult], TrialResult]:
+    """As `value_scrubber`; a result that cannot be scrubbed becomes an errored one without its content."""
+    scrub: Callable[[TrialResult], TrialResult] = value_scrubber(environment)
+
+    def scrubbed(result: TrialResult) -> TrialResult:
+        try:
+            return scrub(result)
+        except Exception as error:
+            said = f"the result cannot be searched for secrets: {type(error).__name__}: {error}"
+            return result.without_content(ErrorRecord("unstorable", said[:500]))
+
+    return scrubbed
+
+
+def value_scrubber(environment: Mapping[str, str]) -> Callable[[T], T]:
+    """A function that gives a value of `evaldesk.model` back with every text in it, keys included, scrubbed."""
+    scrub = json_scrubber(environment)
+
+    def scrubbed(value: T) -> T:
+        data = to_json(value)
+        clean = scrub(data)
+        return value if clean is data else from_json(clean, type(value))
+
+    return scrubbed

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from evaldesk.desk.criteria.allowed import allowed_criteria, ready_criteria
+from evaldesk.desk.criteria.criteria import allowed_criteria, ready_criteria
 from evaldesk.errors import UsageError
 from evaldesk.model import Criterion
 from evaldesk.settings import CONFIG_NAME, Settings, read_settings

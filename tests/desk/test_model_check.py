@@ -11,8 +11,7 @@ from typing import Any, cast
 import pytest
 
 from evaldesk.agents import AGENTS, AgentKind
-from evaldesk.desk.runs.model_check import check_models, check_prices
-from evaldesk.desk.runs.plan import RunPlan
+from evaldesk.desk.runs.plan import RunPlan, check_models, check_prices
 from evaldesk.engine import AgentHost
 from evaldesk.errors import UsageError
 from evaldesk.llm import missing_keys

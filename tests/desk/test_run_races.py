@@ -12,10 +12,10 @@ import pytest
 
 from evaldesk.desk.desk import Desk
 from evaldesk.desk.runs import driver as run_driver
-from evaldesk.desk.runs import writer as run_writer
+from evaldesk.desk.runs import driver as run_writer
 from evaldesk.desk.runs.driver import RunDriver
-from evaldesk.desk.runs.owner import current_owner
 from evaldesk.desk.runs.plan import RunOptions, RunPlan, RunSubject
+from evaldesk.desk.runs.players import current_owner
 from evaldesk.desk.runs.runs import WAITING, RunDesk
 from evaldesk.engine import InlineExecutor
 from evaldesk.engine.worker.player import adopt, disown

@@ -11,11 +11,11 @@ from typing import Literal, Protocol, TypeAlias
 
 from evaldesk import paths
 from evaldesk.agents import declared_refs, find_agents, with_declared
-from evaldesk.desk.runs.scrubbing import value_scrubber
 from evaldesk.engine.host.fingerprint import agent_files
 from evaldesk.errors import EvaldeskError, NotFoundError
 from evaldesk.model import AgentDescription, AgentRef, ErrorRecord
 from evaldesk.settings import Settings
+from evaldesk.wire import value_scrubber
 
 AgentState: TypeAlias = Literal["unknown", "loading", "ready", "failed"]
 Fingerprint: TypeAlias = tuple[tuple[str, int, int], ...]

@@ -8,8 +8,8 @@ import pytest
 from tests.desk.runs_by_hand import HandExecutor, OpenDesk, over, started, subject
 
 from evaldesk.desk.runs import driver as run_driver
+from evaldesk.desk.runs import driver as run_writer
 from evaldesk.desk.runs import runs
-from evaldesk.desk.runs import writer as run_writer
 from evaldesk.desk.runs.plan import RunOptions
 from evaldesk.errors import WorkspaceError
 from evaldesk.model import Case, ErrorRecord, TrialResult

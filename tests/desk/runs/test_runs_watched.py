@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from tests.desk.runs_by_hand import HandExecutor, OpenDesk, over, started
 
-from evaldesk.desk.runs import live as run_live
+from evaldesk.desk.runs import driver as run_live
 
 pytestmark = pytest.mark.anyio
 

@@ -12,7 +12,7 @@ from typing import Any, cast
 import pytest
 from starlette.requests import Request
 
-from evaldesk.desk.runs.live import Tick
+from evaldesk.desk.runs.driver import Tick
 from evaldesk.model.stored import RunSummary
 from evaldesk.pages.run_view import RunQuery
 from evaldesk.web.routes import runs

@@ -16,10 +16,9 @@ import click
 from evaldesk.cli.eval.progress import shown_progress
 from evaldesk.cli.eval.request import Job
 from evaldesk.desk.desk import Desk
-from evaldesk.desk.runs.budget import is_more
+from evaldesk.desk.runs.driver import is_more
 from evaldesk.desk.runs.evaluating import subject_of
-from evaldesk.desk.runs.model_check import check_prices
-from evaldesk.desk.runs.plan import RunPlan
+from evaldesk.desk.runs.plan import RunPlan, check_prices
 from evaldesk.desk.runs.runs import RunDesk
 from evaldesk.desk.runs.stored_runs import compared_plans
 from evaldesk.model.comparison import Baseline

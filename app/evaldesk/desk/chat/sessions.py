@@ -9,12 +9,12 @@ from typing import Protocol
 
 from evaldesk.desk.agents import AgentDesk, error_record
 from evaldesk.desk.chat.running_turn import RunningTurn
-from evaldesk.desk.runs.scrubbing import value_scrubber
 from evaldesk.errors import ConflictError, FormatError, UsageError
 from evaldesk.model import AskedBy, ErrorRecord, Event, JsonObject, TurnRecord, TurnSpec
 from evaldesk.model.stored import SessionSummary, StoredSession
 from evaldesk.reading.strict_json import kind_of, parse_json
 from evaldesk.store import Store
+from evaldesk.wire import value_scrubber
 
 MAX_MESSAGE = 200_000
 MAX_TITLE = 120

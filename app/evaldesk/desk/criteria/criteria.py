@@ -1,4 +1,4 @@
-"""Criteria from files and from mappings, checked against the metrics there are."""
+"""Criteria from files, mappings and pages: checked against the metrics there are, and made ready for a run."""
 
 from __future__ import annotations
 
@@ -18,13 +18,24 @@ from evaldesk.formats.criteria_file import (
     is_criteria_file,
     load_criteria_file,
 )
-from evaldesk.metrics import check_criteria, function_options, is_function, metric_options
+from evaldesk.metrics import (
+    FUNCTION_OPTION,
+    METRICS,
+    check_criteria,
+    check_function,
+    function_options,
+    is_function,
+    is_metric,
+    metric_info,
+    metric_options,
+)
 from evaldesk.metrics.judges.options import CONFIG_KEYS, full_name
 from evaldesk.model import Criterion, JsonObject, JsonValue, ModelOptions
 from evaldesk.model.options import UserConfig
 from evaldesk.paths import did_you_mean
 from evaldesk.reading.strict_json import Document, parse_json
 from evaldesk.reading.values import snake_case
+from evaldesk.settings import Settings
 
 ADK_ONLY = "include_intermediate_responses_in_final"
 """ADK lets every criterion have this option, also where it has no meaning."""
@@ -211,3 +222,90 @@ def _whole(value: object) -> int:
     if isinstance(value, bool) or not isinstance(value, int):
         raise UsageError(f"user_simulator_config.max_allowed_invocations must be a whole number, got {value!r:.40}")
     return value
+
+
+JUDGE, MORE_JUDGES, JUDGE_OPTIONS = "judge_model", "more_judges", "judge_model_options"
+
+
+def allowed_criteria(
+    criteria: Sequence[Criterion], settings: Settings, known: Sequence[Criterion] = ()
+) -> tuple[Criterion, ...]:
+    """The criteria that a browser named, each checked against the settings.
+
+    A function is named as in `[metrics]` of `evaldesk.toml`, or as one of `known`, the criteria of a stored run; its
+    imports are looked up there. A judge is one of the allowed models, or as that run had it. Raises UsageError naming
+    the field.
+    """
+    return tuple(_allowed(each, settings, {found.metric: found for found in known}) for each in criteria)
+
+
+def ready_criteria(criteria: Sequence[Criterion], settings: Settings, root: str) -> tuple[Criterion, ...]:
+    """The criteria as a run keeps them: functions with the root they are imported from, judges by their names.
+
+    A judge that the criterion leaves open is the first of the allowed judges; without any it stays open, and ADK's
+    own is asked. Raises UsageError for a function that is not where its name says.
+    """
+    return tuple(_ready(each, settings, root) for each in criteria)
+
+
+def judges_of(criterion: Criterion) -> tuple[str, ...]:
+    """The judges that the criterion names first; empty when it leaves them open, or has none."""
+    given: Any = criterion.options.get(JUDGE_OPTIONS)
+    nested: Mapping[str, Any] = given if isinstance(given, Mapping) else {}
+    names = [criterion.options.get(JUDGE), nested.get(JUDGE), *_listed(nested.get("judge_models"))]
+    return tuple(name for name in names if isinstance(name, str) and name)
+
+
+def _allowed(criterion: Criterion, settings: Settings, known: Mapping[str, Criterion]) -> Criterion:
+    if is_function(criterion):
+        raise UsageError("a page cannot name a function by its module", field="metric")
+    if not is_metric(criterion.metric):
+        return replace(criterion, options=_function(criterion.metric, settings, known))
+    if not metric_info(criterion.metric).has_judge:
+        return criterion
+    stored = known.get(criterion.metric, Criterion("")).options
+    place = f"{criterion.metric}.{JUDGE}"
+    if JUDGE_OPTIONS in criterion.options and criterion.options[JUDGE_OPTIONS] != stored.get(JUDGE_OPTIONS):
+        raise UsageError(
+            f"{JUDGE_OPTIONS} are for criteria files; a page chooses among the allowed judges", field=place
+        )
+    _check_judges([criterion.options.get(JUDGE)], [stored.get(JUDGE)], settings, place)
+    more = _listed(criterion.options.get(MORE_JUDGES))
+    _check_judges(more, _listed(stored.get(MORE_JUDGES)), settings, f"{criterion.metric}.{MORE_JUDGES}")
+    if not settings.allowed_judges and not judges_of(criterion):
+        raise UsageError(f"{criterion.metric} needs a judge; name one under judges in evaldesk.toml", field=place)
+    return criterion
+
+
+def _check_judges(judges: Sequence[object], stored: Sequence[object], settings: Settings, place: str) -> None:
+    for judge in judges:
+        if judge and judge not in stored and judge not in settings.allowed_judges:
+            listed = ", ".join(settings.allowed_judges) or "none; add some under judges in evaldesk.toml"
+            raise UsageError(f"{str(judge)[:80]!r} is not among the allowed judges: {listed}", field=place)
+
+
+def _function(name: str, settings: Settings, known: Mapping[str, Criterion]) -> JsonObject:
+    if name in settings.functions:
+        return function_options(settings.functions[name])
+    if name in known and is_function(known[name]):
+        return known[name].options
+    error = NotFoundError.among("metric", name, [*METRICS, *settings.functions])
+    error.field = "metric"
+    raise error
+
+
+def _ready(criterion: Criterion, settings: Settings, root: str) -> Criterion:
+    options: dict[str, JsonValue] = dict(criterion.options)
+    if is_function(criterion):
+        options |= {"root": options.get("root") or root} if options.get("root") or root else {}
+        check_function(str(options[FUNCTION_OPTION]), str(options.get("root", "")), Path.cwd())
+        return replace(criterion, options=options)
+    if not is_metric(criterion.metric) or not metric_info(criterion.metric).has_judge:
+        return criterion
+    if judges_of(criterion) or not settings.allowed_judges:
+        return criterion
+    return replace(criterion, options={**options, JUDGE: settings.allowed_judges[0]})
+
+
+def _listed(value: object) -> list[object]:
+    return value if isinstance(value, list) else []

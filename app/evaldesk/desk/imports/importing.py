@@ -16,7 +16,6 @@ import msgspec
 from evaldesk import __version__
 from evaldesk.desk.evalsets.evalsets import EvalSetDesk
 from evaldesk.desk.evalsets.names import slug
-from evaldesk.desk.runs.scrubbing import value_scrubber
 from evaldesk.errors import FormatError, NotFoundError, UsageError
 from evaldesk.formats import FORMATS
 from evaldesk.formats.exchange import EXCHANGE, Imported
@@ -28,7 +27,7 @@ from evaldesk.settings import Settings
 from evaldesk.store import Store
 from evaldesk.store.runs.run_store import NO_EVALSET, check_trials, imported_agent
 from evaldesk.transcripts.recorded import RecordedRun
-from evaldesk.wire import from_json, to_json
+from evaldesk.wire import from_json, to_json, value_scrubber
 
 MAX_STAGED = 4
 MAX_AGENT_NAME = 200

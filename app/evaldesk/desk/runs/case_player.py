@@ -9,14 +9,13 @@ import threading
 from concurrent.futures import Future
 
 from evaldesk.desk.runs.driver import trial_spec
-from evaldesk.desk.runs.model_check import check_models
-from evaldesk.desk.runs.plan import RunOptions, RunPlan, frozen, recordings_folder, with_defaults
+from evaldesk.desk.runs.plan import RunOptions, RunPlan, check_models, frozen, recordings_folder, with_defaults
 from evaldesk.desk.runs.run_result import CaseResult
-from evaldesk.desk.runs.scrubbing import result_scrubber
 from evaldesk.engine import AgentHost, LocalExecutor
 from evaldesk.model import AgentDescription, AgentRef, Case, RunConfig, TrialResult
 from evaldesk.model.options import Recording
 from evaldesk.settings import Settings
+from evaldesk.wire import result_scrubber
 
 
 class CasePlayer:

@@ -1,25 +1,34 @@
-"""Drives one run: hands its pending trials to an executor and commits each result before it is shown."""
+"""The driver of one run: hands out its pending trials within its cost, and commits each result before it is shown.
+
+Its writer goes on trying while the disk takes nothing; its watchers share a tick.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import functools
+import logging
+import math
+import time
 import zlib
 from collections import deque
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import aclosing
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
+from typing import TypeVar
 
 from evaldesk.desk.other_tools import as_tool_judges
-from evaldesk.desk.runs.budget import Metered, overspent_sentence
 from evaldesk.desk.runs.rescoring import StoredTrials
-from evaldesk.desk.runs.writer import RunWriter
 from evaldesk.engine import Executor, GradeSpec, drive_batches
-from evaldesk.engine.worker.attempt import pauses_sentence
+from evaldesk.engine.worker.attempt import Pause, pauses_sentence
+from evaldesk.errors import WorkspaceError
 from evaldesk.model import Case, ErrorRecord, RunConfig, RunStatus, TrialResult, TrialSpec
 from evaldesk.model.stored import PendingTrial, TrialKey
 from evaldesk.model.transcript import FATAL_KINDS
 from evaldesk.store import Store
 from evaldesk.store.runs.run_store import is_imported
+from evaldesk.wording.words import cost_words
 
 BATCH_SIZE = 100
 BATCH_S = 0.05
@@ -257,3 +266,162 @@ def _fatal_error(result: TrialResult) -> ErrorRecord | None:
     """The error of the trial, or of one of its judges, that every other trial would meet."""
     errors = (result.error, *(score.error for score in result.scores))
     return next((each for each in errors if each and each.kind in FATAL_KINDS), None)
+
+
+ROUNDING = 1e-9
+
+
+class Metered:
+    """An executor that adds up its trials' cost in US dollars, and tells `on_end` when each of them ends."""
+
+    def __init__(self, executor: Executor, on_end: Callable[[TrialResult], None]) -> None:
+        self.spent = 0.0
+        self._executor = executor
+        self._on_end = on_end
+
+    @property
+    def is_cancelled(self) -> bool:
+        """As the executor says."""
+        return self._executor.is_cancelled
+
+    @property
+    def pauses(self) -> Sequence[Pause]:
+        """The pauses of trials, where the executor knows them."""
+        return getattr(self._executor, "pauses", ())
+
+    async def submit(self, spec: TrialSpec | GradeSpec) -> None:
+        """Hand the trial on."""
+        await self._executor.submit(spec)
+
+    async def results(self) -> AsyncIterator[TrialResult]:
+        """The results, each counted before anybody sees it; an unknown cost counts nothing."""
+        async for result in self._executor.results():
+            self.spent += result.cost or 0.0
+            self._on_end(result)
+            yield result
+
+    async def cancel(self) -> None:
+        """Hand it on."""
+        await self._executor.cancel()
+
+    async def close(self) -> None:
+        """Hand it on."""
+        await self._executor.close()
+
+    def has_spent_more_than(self, max_cost: float | None) -> bool:
+        """Whether the trials cost more; never where there is no limit."""
+        return is_more(self.spent, max_cost)
+
+
+def is_more(cost: float, max_cost: float | None) -> bool:
+    """Whether a cost is above the limit by more than rounding."""
+    return max_cost is not None and cost > max_cost + ROUNDING
+
+
+def overspent_sentence(spent: float, max_cost: float, n_left: int) -> str:
+    """Why a run was stopped, in one sentence."""
+    trials = "1 trial was" if n_left == 1 else f"{n_left:,} trials were"
+    return f"The trials cost {cost_words(spent)}, more than the limit of ${max_cost:g}, so {trials} not started."
+
+
+log = logging.getLogger("evaldesk.runs")
+
+RETRY_S = 2.0
+T = TypeVar("T")
+
+
+class RunWriter:
+    """Writes one thing after the other; `patience_s` bounds the retries, without end by default."""
+
+    def __init__(self) -> None:
+        self.patience_s = math.inf
+        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="evaldesk-writer")
+        self._refused_since: float | None = None
+
+    async def write(self, call: Callable[..., T], *args: object, **options: object) -> T:
+        """Carry out `call` in the thread."""
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._thread, functools.partial(call, *args, **options))
+
+    async def write_with_retry(
+        self, call: Callable[..., T], *args: object, on_refusal: Callable[[Exception], None] = lambda _: None
+    ) -> T:
+        """As `write`, but go on trying while the disk or the database says no: finished trials are never dropped.
+
+        Raises WorkspaceError after the last retry; the next write is then tried once.
+        """
+        while True:
+            try:
+                done = await self.write(call, *args)
+            except (WorkspaceError, OSError) as error:
+                self._note_failure(error)
+                on_refusal(error)
+                await asyncio.sleep(RETRY_S)
+            else:
+                self._refused_since = None
+                return done
+
+    async def close(self) -> None:
+        """End the thread after its present write."""
+        await asyncio.to_thread(self._thread.shutdown)
+
+    def _note_failure(self, error: Exception) -> None:
+        now = time.monotonic()
+        if self._refused_since is None:
+            log.warning("runs cannot be stored, which is tried again: %s", error)
+            self._refused_since = now
+        if now - self._refused_since >= self.patience_s:
+            waited = f"given up after {self.patience_s / 60:.0f} min"
+            raise WorkspaceError(f"{error}; {waited}: make room, then resume the run") from error
+
+
+TICK_S = 0.25
+
+
+@dataclass(frozen=True, slots=True)
+class Tick:
+    """A moment of a run. `memo` is where watchers of the same tick share expensive values."""
+
+    number: int
+    is_last: bool = False
+    memo: dict[object, object] = field(default_factory=dict)
+
+
+class LiveRun:
+    """Turns many changes into few ticks, and wakes every watcher at each."""
+
+    def __init__(self) -> None:
+        self.tick = Tick(0)
+        self._is_dirty = asyncio.Event()
+        self._moved = asyncio.Condition()
+
+    def touch(self) -> None:
+        """Something changed."""
+        self._is_dirty.set()
+
+    async def beat(self) -> None:
+        """Tick while there are changes; runs as a task beside the driver."""
+        while True:
+            await self._is_dirty.wait()
+            self._is_dirty.clear()
+            await self._move(is_last=False)
+            await asyncio.sleep(TICK_S)
+
+    async def end(self) -> None:
+        """The last tick: the run is over, and its watchers leave."""
+        await self._move(is_last=True)
+
+    async def ticks(self) -> AsyncIterator[Tick]:
+        """The present moment at once, then every later one; slow watchers skip."""
+        seen = self.tick
+        yield seen
+        while not seen.is_last:
+            async with self._moved:
+                await self._moved.wait_for(lambda seen=seen: self.tick is not seen)  # type: ignore[misc]
+            seen = self.tick
+            yield seen
+
+    async def _move(self, *, is_last: bool) -> None:
+        async with self._moved:
+            self.tick = Tick(self.tick.number + 1, is_last)
+            self._moved.notify_all()

@@ -12,21 +12,20 @@ from dataclasses import replace
 from sqlalchemy.exc import SQLAlchemyError
 
 from evaldesk.desk.agents import AgentDesk
-from evaldesk.desk.criteria.allowed import allowed_criteria, ready_criteria
+from evaldesk.desk.criteria.criteria import allowed_criteria, ready_criteria
 from evaldesk.desk.evalsets.evalsets import EvalSetDesk
-from evaldesk.desk.runs.live import Tick
-from evaldesk.desk.runs.model_check import check_models
-from evaldesk.desk.runs.owner import current_owner, host_of, is_elsewhere, is_owner_alive
+from evaldesk.desk.runs.driver import Tick
 from evaldesk.desk.runs.plan import (
     RunOptions,
     RunPlan,
     RunSubject,
+    check_models,
     plan_run,
     read_subject,
     recordings_folder,
     with_defaults,
 )
-from evaldesk.desk.runs.players import Playing, RunPlayers
+from evaldesk.desk.runs.players import Playing, RunPlayers, current_owner, host_of, is_elsewhere, is_owner_alive
 from evaldesk.desk.runs.rescoring import plan_rescoring
 from evaldesk.engine import Executor, LocalExecutor, WarmPool
 from evaldesk.engine.host.fingerprint import agent_change

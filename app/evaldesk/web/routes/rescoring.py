@@ -10,7 +10,7 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
-from evaldesk.desk.criteria.allowed import allowed_criteria
+from evaldesk.desk.criteria.criteria import allowed_criteria
 from evaldesk.desk.runs.names import run_title
 from evaldesk.errors import UsageError
 from evaldesk.model.run import LIVE

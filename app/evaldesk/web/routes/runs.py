@@ -11,7 +11,7 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
-from evaldesk.desk.runs.live import Tick
+from evaldesk.desk.runs.driver import Tick
 from evaldesk.errors import UsageError
 from evaldesk.model import RunStatus
 from evaldesk.model.stored import CaseFilter, CaseSort
