@@ -3,13 +3,23 @@
 from __future__ import annotations
 
 import random
+import sqlite3
 from collections.abc import Callable
+from contextlib import closing
+from math import inf
 from typing import Any
 from urllib.parse import quote_from_bytes
 
 import pytest
 
 N_ROUNDS = 6
+NUMBERS = {
+    "run": ("cost", "tokens_in", "tokens_out", "duration_ms", "active_ms"),
+    "trial": ("cost", "tokens_in", "tokens_out", "duration_ms"),
+    "run_case": ("cost", "tokens_in", "tokens_out", "duration_ms"),
+    "case_metric": ("total", "total_squares", "low", "high"),
+    "score": ("value",),
+}
 MULTIPART = "multipart/form-data; boundary=b"
 URLENCODED = "application/x-www-form-urlencoded"
 ODD_TYPES = (
@@ -113,6 +123,21 @@ def test_no_page_breaks_on_an_odd_query(fort: Any) -> None:
                 answer = fort.get(f"{fort.address(route)}?{'&'.join(pairs)}")
                 if answer.status_code >= 500:
                     broken.append((route.path, pairs))
+
+    assert broken == []
+
+
+@pytest.mark.parametrize("value", [-1000, 2**63 - 1, 1e308, inf], ids=["negative", "largest", "huge", "infinite"])
+def test_no_page_breaks_on_a_number_that_only_an_early_version_stored(fort: Any, value: float) -> None:
+    broken = []
+
+    for table, names in NUMBERS.items():
+        for name in names:
+            with closing(sqlite3.connect(fort.desk.settings.database)) as connection:
+                connection.execute(f"UPDATE {table} SET {name} = ?", (value,))  # noqa: S608 - names of our own
+                connection.commit()
+            pages = [page for page in fort.pages() if page.startswith(("/runs", "/compare")) or page == "/"]
+            broken += [(table, name, page) for page in pages if fort.get(page).status_code >= 500]
 
     assert broken == []
 

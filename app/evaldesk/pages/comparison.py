@@ -149,7 +149,7 @@ def _side(runs: RunStore, letter: str, summary: RunSummary, k: int) -> Side:
         pass_hat_k=point.pass_hat_k,
         pass_hat_k_range=share_range(point.hat_interval),
         cost=known_cost(summary, summary.cost, summary.n_unpriced),
-        mean_ms=summary.duration_ms / summary.n_done if summary.duration_ms else None,
+        mean_ms=summary.duration_ms / summary.n_done if summary.n_done and summary.duration_ms else None,
     )
 
 

@@ -15,6 +15,7 @@ from evaldesk.desk.runs.rescoring import Scoring, scorings
 from evaldesk.desk.runs.runs import RunDesk
 from evaldesk.desk.runs.stored_runs import StoredRuns
 from evaldesk.model import Conclusion
+from evaldesk.model.bounds import MAX_NUMBER
 from evaldesk.model.run import LIVE
 from evaldesk.model.stored import CaseFilter, CaseRow, CaseSort, RunSummary, TrialKey
 from evaldesk.pages.run_facts import Fact, run_facts
@@ -267,7 +268,7 @@ def _figures(summary: RunSummary) -> list[tuple[str, str, object]]:
     figures: list[tuple[str, str, object]] = [("known cost" if summary.n_unpriced else "cost", "dollars", cost)]
     if summary.n_unpriced:
         figures.append(("cost unknown", "trials", summary.n_unpriced))
-    mean_ms = summary.duration_ms / summary.n_done if summary.duration_ms else None
+    mean_ms = summary.duration_ms / summary.n_done if summary.n_done and summary.duration_ms else None
     is_told = summary.tokens_in or summary.tokens_out or not is_imported(summary.config)
     n_in, n_out = (summary.tokens_in, summary.tokens_out) if is_told else (None, None)
     return [
@@ -288,7 +289,7 @@ def _total(summary: RunSummary, found: Reliability, lines: Sequence[MetricLine],
         pass_hat_k=point.pass_hat_k,
         means=tuple((short_title(each.metric), means.get(each.metric)) for each in summary.config.criteria),
         cost=known_cost(summary, summary.cost, summary.n_unpriced),
-        mean_ms=summary.duration_ms / summary.n_done if summary.duration_ms else None,
+        mean_ms=summary.duration_ms / summary.n_done if summary.n_done and summary.duration_ms else None,
     )
 
 
@@ -344,7 +345,7 @@ def progress(summary: RunSummary, n_running: int, pause: str = "") -> Progress:
         parts.append(f"{summary.n_todo:,} not played.")
     clock = f"{_seconds(summary.active_ms / 1000)} so far." if summary.status in LIVE else ""
     if not clock and summary.active_ms:
-        clock = f"It took {_seconds(round(summary.active_ms / 1000))}."
+        clock = f"It took {_seconds(round(min(summary.active_ms, MAX_NUMBER) / 1000))}."
     quarter = f"{25 * (4 * done // n)} % of the trials are done" if n else ""
     return Progress(played, " ".join(parts), clock, quarter)
 

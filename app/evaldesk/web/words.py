@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from evaldesk.model import AskedBy
+from evaldesk.model.bounds import MAX_NUMBER
 from evaldesk.model.json_text import json_line
 from evaldesk.wording.json_layout import as_json
 
@@ -33,8 +34,8 @@ def ago(moment: datetime | None, now: datetime | None = None) -> str:
 
 
 def duration(ms: float | None) -> str:
-    """Milliseconds in the unit a person would use; a dash for None."""
-    if ms is None:
+    """Milliseconds in the unit a person would use; a dash for None, and for a time that cannot be."""
+    if ms is None or not 0 <= ms <= MAX_NUMBER:
         return "–"
     if ms < 1000:
         return f"{ms:.0f} ms"

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from math import floor, isclose, log10
 
 from evaldesk.model import Conclusion, Counts
+from evaldesk.model.bounds import MAX_NUMBER
 from evaldesk.model.conclusion import Interval
 from evaldesk.statistics.histogram import Bin
 from evaldesk.statistics.intervals import wilson
@@ -141,9 +142,14 @@ def beside_words(value: float, bound: float) -> str:
 
 
 def cost_words(cost: float) -> str:
-    """`$0.0123`, `$0.50`, `$1,204.50`, `$0`; a sum too small for four places has as many as it needs."""
+    """`$0.0123`, `$0.50`, `$1,204.50`, `$0`; a sum too small for four places has as many as it needs.
+
+    A dash for a cost that cannot be, which a database of an early version may hold.
+    """
     if not cost:
         return "$0"
+    if not 0 < cost <= MAX_NUMBER:
+        return "–"
     is_in_cents = cost >= 1 or (cost >= 0.01 and round(cost, 4) == round(cost, 2))
     return f"${cost:,.{2 if is_in_cents else max(4, 1 - floor(log10(cost)))}f}"
 

@@ -195,7 +195,7 @@ def _matching(
 def _metric_row(row: Row[Any], threshold: float | None) -> MetricRow:
     values = row._asdict()
     # Sums of squares leave a trace of rounding; equal values have no spread at all.
-    squares = 0.0 if row.low == row.high else max(row.total_squares - row.n * row.mean**2, 0.0)
+    squares = 0.0 if row.low == row.high else max(row.total_squares - row.n * row.mean * row.mean, 0.0)
     del values["total_squares"]
     return MetricRow(threshold=threshold, squares=squares, **values)
 
