@@ -14,6 +14,7 @@ from typing import Any, cast
 from xml.etree import ElementTree as ET
 
 import pytest
+from tests.desk.stored_desk import desk_on
 
 from evaldesk.cli.eval.osmosis_results import osmosis_json
 from evaldesk.cli.eval.outcome import end, nothing_more
@@ -198,7 +199,7 @@ def assert_pages_agree(store: Store, run: RunSummary, outcome: str) -> None:
     """The pages, `run list`, `run submit --follow`, `run info` and `evaluate()`."""
     page = read_run(store.runs, run.id, RunQuery())
     line = run_line(store.runs, run)
-    newest = home(store, [], []).runs[0]
+    newest = home(desk_on(store), []).runs[0]
     result = StoredRuns(store.runs).result(run.id)
     assert page.conclusion is not None
     outcomes = {

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.desk.stored_desk import desk_on
 
 from evaldesk.errors import NotFoundError, UsageError
 from evaldesk.model import AgentRef, Case, Criterion, ErrorRecord, Expected, RunConfig, Score, TrialResult, Turn, Usage
@@ -87,7 +88,7 @@ def test_what_broke_comes_first_and_the_worst_of_it_before_all(store: Store) -> 
     a = played(store, {"fixed": "fff", "steady": "ppp", "broken": "ppp", "ruined": "ppp", "better": "pff"})
     b = played(store, {"fixed": "ppp", "steady": "ppp", "broken": "ppf", "ruined": "fff", "better": "ppf"})
 
-    found = read_comparison(store.runs, a, b)
+    found = read_comparison(desk_on(store), a, b)
 
     assert kinds(found) == [
         ("ruined", "broken"),
@@ -96,7 +97,7 @@ def test_what_broke_comes_first_and_the_worst_of_it_before_all(store: Store) -> 
         ("better", "steadier"),
     ]
     assert found.flips == "1 fixed, 2 broken"
-    assert kinds(read_comparison(store.runs, a, b, "same")) == [("steady", "same")]
+    assert kinds(read_comparison(desk_on(store), a, b, "same")) == [("steady", "same")]
     assert found.changes[1].before_href == f"/runs/{a}/cases/2/trials/0"
     assert found.changes[1].after_href == f"/runs/{b}/cases/2/trials/2"
 
@@ -105,11 +106,11 @@ def test_cases_of_one_run_only_are_counted_and_not_compared(store: Store) -> Non
     a = played(store, {"both": "pp", "old": "ff"})
     b = played(store, {"new": "pp", "both": "pp"})
 
-    found = read_comparison(store.runs, a, b)
+    found = read_comparison(desk_on(store), a, b)
 
     assert found.notes[0] == "Left out: 1 only in the earlier run, 1 only in the later run."
-    assert kinds(read_comparison(store.runs, a, b, "only in A")) == [("old", "only in A")]
-    assert kinds(read_comparison(store.runs, a, b, "only in B")) == [("new", "only in B")]
+    assert kinds(read_comparison(desk_on(store), a, b, "only in A")) == [("old", "only in A")]
+    assert kinds(read_comparison(desk_on(store), a, b, "only in B")) == [("new", "only in B")]
     assert found.verdict == "Not distinguishable: no difference in the mean. 1 case, p 1.00"
 
 
@@ -117,16 +118,16 @@ def test_an_error_is_no_failure_unless_its_run_says_so(store: Store) -> None:
     a = played(store, {"c": "pp", "d": "ee"})
     lenient, strict = (played(store, {"c": "pe", "d": "pp"}, errors_are_failures=flag) for flag in (False, True))
 
-    assert kinds(read_comparison(store.runs, a, lenient)) == []
-    assert kinds(read_comparison(store.runs, a, strict)) == [("c", "broken")]
-    assert kinds(read_comparison(store.runs, a, lenient, "not scored")) == [("d", "not scored")]
+    assert kinds(read_comparison(desk_on(store), a, lenient)) == []
+    assert kinds(read_comparison(desk_on(store), a, strict)) == [("c", "broken")]
+    assert kinds(read_comparison(desk_on(store), a, lenient, "not scored")) == [("d", "not scored")]
 
 
 def test_a_difference_is_called_by_what_it_is_of(store: Store) -> None:
     strips = {f"c{index}": "pp" for index in range(8)}
     a, b = played(store, strips, ms=900.0), played(store, strips, ms=2400.0, cost=0.04, calls=3.0)
 
-    found = {each.title: each for each in read_comparison(store.runs, a, b).differences}
+    found = {each.title: each for each in read_comparison(desk_on(store), a, b).differences}
 
     assert found["Time of a trial"].words == "Slower by 1.5 s in every case"
     assert found["Cost of a trial"].words == "More expensive by $0.0300 in every case"
@@ -140,7 +141,7 @@ def test_single_cases_stand_out_only_after_correction(store: Store) -> None:
     before = {f"c{index}": ones for index in range(6)}
     a, b = played(store, before), played(store, before | {"c1": zeros, "c2": ones[:-1] + "f"})
 
-    found = read_comparison(store.runs, a, b)
+    found = read_comparison(desk_on(store), a, b)
 
     assert [(line.change.name, line.change.stands_out) for line in found.changes] == [("c1", True), ("c2", False)]
     assert found.notes[-1] == "1 of 6 cases changed significantly (Benjamini-Hochberg)."
@@ -149,7 +150,7 @@ def test_single_cases_stand_out_only_after_correction(store: Store) -> None:
 def test_one_trial_a_case_proves_nothing_about_a_case(store: Store) -> None:
     a, b = played(store, {"c": "p", "d": "p"}), played(store, {"c": "f", "d": "p"})
 
-    assert read_comparison(store.runs, a, b).notes == []
+    assert read_comparison(desk_on(store), a, b).notes == []
 
 
 def test_what_makes_runs_hard_to_compare_is_said(store: Store) -> None:
@@ -158,7 +159,7 @@ def test_what_makes_runs_hard_to_compare_is_said(store: Store) -> None:
         store, {"c": "p", "d": "p"}, queries={"c": "Roll twice."}, evalset_id="other", concurrency=8, criteria=(STRICT,)
     )
 
-    assert read_comparison(store.runs, a, b).warnings == [
+    assert read_comparison(desk_on(store), a, b).warnings == [
         "The runs are of different eval sets; only cases with the same id are compared.",
         "1 case was edited between the runs: c; it is not compared.",
         "The runs have different criteria; their verdicts are not directly comparable.",
@@ -171,7 +172,7 @@ def test_the_same_trials_scored_twice_are_told_from_two_runs(store: Store) -> No
     a = played(store, {"c": "pp"})
     b = played(store, {"c": "pp"}, source_run_id=a, criteria=(STRICT,))
 
-    found = read_comparison(store.runs, a, b)
+    found = read_comparison(desk_on(store), a, b)
 
     assert found.warnings == ["Both runs score the same stored trials; every difference comes from the criteria."]
     assert [line.name for line in found.config.lines] == ["Criteria"]
@@ -182,7 +183,7 @@ def test_answers_that_are_played_again_are_no_evidence_of_chance(store: Store) -
     a = played(store, {"c": "pp"}, recording=Recording("record"))
     b = played(store, {"c": "pp"}, recording=Recording("replay"))
 
-    assert read_comparison(store.runs, a, b).warnings == [
+    assert read_comparison(desk_on(store), a, b).warnings == [
         f"Run {b} replays recorded answers. If they come from run {a}, the two runs are not independent "
         "and the interval does not hold."
     ]
@@ -194,8 +195,8 @@ def test_many_cases_come_a_page_at_a_time(store: Store) -> None:
     ids = [f"c{index:03}" for index in range(130)]
     a, b = played(store, dict.fromkeys(ids, "p")), played(store, dict.fromkeys(ids, "f"))
 
-    first = read_comparison(store.runs, a, b)
-    second = read_comparison(store.runs, a, b, start=100)
+    first = read_comparison(desk_on(store), a, b)
+    second = read_comparison(desk_on(store), a, b, start=100)
 
     assert (len(first.changes), first.n_fitting, len(second.changes)) == (100, 130, 30)
     assert first.more_href == f"/compare?a={a}&b={b}&from=100"
@@ -207,9 +208,9 @@ def test_a_run_is_not_compared_with_itself_nor_with_none(store: Store) -> None:
     a = played(store, {"c": "p"})
 
     with pytest.raises(UsageError, match="choose two different runs"):
-        read_comparison(store.runs, a, a)
+        read_comparison(desk_on(store), a, a)
     with pytest.raises(NotFoundError):
-        read_comparison(store.runs, a, 99)
+        read_comparison(desk_on(store), a, 99)
 
 
 def test_the_run_before_on_the_same_eval_set_is_proposed(store: Store) -> None:
@@ -217,20 +218,20 @@ def test_the_run_before_on_the_same_eval_set_is_proposed(store: Store) -> None:
     a, b = played(store, {"c": "p"}), played(store, {"c": "f"})
     stranger = played(store, {"c": "p"}, evalset_id="other")
 
-    assert (read_choice(store.runs, [b]).a, read_choice(store.runs, [b]).b) == (a, b)
-    assert read_choice(store.runs, []).b == stranger
-    assert [offer.id for offer in read_choice(store.runs, [b]).offers] == [b, a, stranger, other]
+    assert (read_choice(desk_on(store), [b]).a, read_choice(desk_on(store), [b]).b) == (a, b)
+    assert read_choice(desk_on(store), []).b == stranger
+    assert [offer.id for offer in read_choice(desk_on(store), [b]).offers] == [b, a, stranger, other]
 
 
 def test_an_edited_case_is_compared_in_no_table(store: Store) -> None:
     a = played(store, {"same": "pp", "edited": "pp"})
     b = played(store, {"same": "pp", "edited": "ff"}, queries={"edited": "Roll twice."})
 
-    found = read_comparison(store.runs, a, b)
+    found = read_comparison(desk_on(store), a, b)
 
     assert found.verdict == "Not distinguishable: no difference in the mean. 1 case, p 1.00"
     assert kinds(found) == []
-    assert kinds(read_comparison(store.runs, a, b, "edited")) == [("edited", "edited")]
+    assert kinds(read_comparison(desk_on(store), a, b, "edited")) == [("edited", "edited")]
     assert {each.n_cases for each in found.differences} == {1}
 
 
@@ -238,16 +239,16 @@ def test_a_case_that_lost_its_reference_is_said_to_have_lost_it(store: Store) ->
     a = played(store, {"same": "pp", "bare": "pp"}, references={"bare": "Six."})
     b = played(store, {"same": "pp", "bare": "pp"})
 
-    found = read_comparison(store.runs, a, b)
+    found = read_comparison(desk_on(store), a, b)
 
     assert found.warnings == ["1 case lost a reference: bare; it is not compared."]
-    assert kinds(read_comparison(store.runs, a, b, "lost its reference")) == [("bare", "lost its reference")]
+    assert kinds(read_comparison(desk_on(store), a, b, "lost its reference")) == [("bare", "lost its reference")]
 
 
 def test_time_is_the_mean_of_a_trial_in_every_table(store: Store) -> None:
     a, b = played(store, {"c": "pp"}, ms=100.0), played(store, {"c": "pp"}, ms=300.0)
 
-    found = read_comparison(store.runs, a, b)
+    found = read_comparison(desk_on(store), a, b)
     time = next(each for each in found.differences if each.title == "Time of a trial")
     run = read_run(store.runs, b, RunQuery())
 
@@ -259,7 +260,7 @@ def test_time_is_the_mean_of_a_trial_in_every_table(store: Store) -> None:
 def test_fewer_than_five_scored_trials_name_a_rate_in_no_list(store: Store) -> None:
     few, many = played(store, {"c": "ppff"}), played(store, {"c": "ppfff"})
     again = played(store, {"c": "ppff"}, source_run_id=few)
-    page, shown = read_comparison(store.runs, few, many), read_run(store.runs, few, RunQuery())
+    page, shown = read_comparison(desk_on(store), few, many), read_run(store.runs, few, RunQuery())
     lines = {line.id: line for line in (run_line(store.runs, store.runs.summary(run)) for run in (few, many))}
 
     said = [lines[few].doubt, page.a.doubt, shown.answer.doubt, *(each.doubt for each in shown.scorings)]

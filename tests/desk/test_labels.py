@@ -9,8 +9,9 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
+from tests.desk.stored_desk import desk_on
 
-from evaldesk.desk.labels import TypedLabel, default_labeller, put_label, read_panel
+from evaldesk.desk.labels import LabelDesk, TypedLabel
 from evaldesk.errors import NotFoundError, UsageError
 from evaldesk.model import AgentRef, Case, Criterion, RunConfig, Score, TrialResult, Turn, Verdict
 from evaldesk.model.stored import LabelFilter
@@ -50,29 +51,29 @@ def label(store: Store, run_id: int, strip: str, who: str = "Ana") -> None:
     said = {"p": "passed", "f": "failed", "u": "unsure"}
     for index, letter in enumerate(strip):
         if letter != " ":
-            put_label(store, run_id, (index, 0), TypedLabel(who, said[letter]), 1)
+            LabelDesk(store).put(run_id, (index, 0), TypedLabel(who, said[letter]), 1)
 
 
 def test_a_label_takes_the_place_of_an_earlier_one_of_the_same_person(store: Store) -> None:
     run = played(store, "pf")
 
-    put_label(store, run, (1, 0), ANA, 1)
-    put_label(store, run, (1, 0), replace(ANA, verdict="failed", note=""), 1)
-    put_label(store, run, (1, 0), TypedLabel("Ben", "unsure"), 1)
-    put_label(store, run, (1, 0), TypedLabel("Ana", "", "odd wording", "0"), 1)
+    LabelDesk(store).put(run, (1, 0), ANA, 1)
+    LabelDesk(store).put(run, (1, 0), replace(ANA, verdict="failed", note=""), 1)
+    LabelDesk(store).put(run, (1, 0), TypedLabel("Ben", "unsure"), 1)
+    LabelDesk(store).put(run, (1, 0), TypedLabel("Ana", "", "odd wording", "0"), 1)
 
-    found = [(each.labeller, each.verdict, each.note, each.turn) for each in read_panel(store, run, (1, 0)).labels]
+    found = [(each.labeller, each.verdict, each.note, each.turn) for each in LabelDesk(store).panel(run, (1, 0)).labels]
     assert found == [("Ana", "failed", "", None), ("Ben", "unsure", "", None), ("Ana", None, "odd wording", 0)]
-    assert default_labeller(store) == "Ana"
+    assert LabelDesk(store).default_labeller() == "Ana"
 
 
 def test_a_label_can_be_taken_away(store: Store) -> None:
     run = played(store, "p")
-    put_label(store, run, (0, 0), ANA, 1)
+    LabelDesk(store).put(run, (0, 0), ANA, 1)
 
-    put_label(store, run, (0, 0), TypedLabel("Ana", op="remove"), 1)
+    LabelDesk(store).put(run, (0, 0), TypedLabel("Ana", op="remove"), 1)
 
-    assert read_panel(store, run, (0, 0)).labels == []
+    assert LabelDesk(store).panel(run, (0, 0)).labels == []
 
 
 @pytest.mark.parametrize(
@@ -92,7 +93,7 @@ def test_what_is_no_label_is_refused_beside_its_field(store: Store, typed: Typed
     run = played(store, "p")
 
     with pytest.raises(UsageError) as caught:
-        put_label(store, run, (0, 0), typed, 1)
+        LabelDesk(store).put(run, (0, 0), typed, 1)
 
     assert caught.value.field == field
     assert store.labels.count(LabelFilter()) == 0
@@ -103,36 +104,38 @@ def test_labels_of_trials_that_do_not_exist_are_refused(store: Store) -> None:
 
     for at, key in ((run, (5, 0)), (run, (0, 3)), (99, (0, 0))):
         with pytest.raises(NotFoundError):
-            put_label(store, at, key, ANA, 1)
+            LabelDesk(store).put(at, key, ANA, 1)
 
 
 def test_a_trial_that_is_scored_again_shares_the_labels_of_the_one_that_was_played(store: Store) -> None:
     source = played(store, "pp")
     again = played(store, "fp", source_run_id=source)
 
-    put_label(store, again, (0, 0), ANA, 1)
+    LabelDesk(store).put(again, (0, 0), ANA, 1)
 
-    assert [each.labeller for each in read_panel(store, source, (0, 0)).labels] == ["Ana"]
-    assert read_panel(store, again, (0, 0)).where == source
-    verdicts = {run: read_labels(store, LabelFilter(run_id=run)).agreements[0].skill for run in (source, again)}
+    assert [each.labeller for each in LabelDesk(store).panel(source, (0, 0)).labels] == ["Ana"]
+    assert LabelDesk(store).panel(again, (0, 0)).where == source
+    verdicts = {
+        run: read_labels(desk_on(store), LabelFilter(run_id=run)).agreements[0].skill for run in (source, again)
+    }
     assert verdicts[source] == "The verdict agrees with the labels 1 time of 1"
     assert verdicts[again] == "The verdict agrees with the labels 0 times of 1"
 
 
 def test_labels_go_with_their_run(store: Store) -> None:
     run = played(store, "p")
-    put_label(store, run, (0, 0), ANA, 1)
+    LabelDesk(store).put(run, (0, 0), ANA, 1)
 
     store.runs.delete(run)
 
-    assert read_labels(store, LabelFilter()).n_all == 0
+    assert read_labels(desk_on(store), LabelFilter()).n_all == 0
 
 
 def test_a_metric_is_measured_by_the_labels_and_its_rate_corrected(store: Store) -> None:
     run = played(store, "pppppppfff" * 2)
     label(store, run, "ppppppfffp" * 2)
 
-    found = read_labels(store, LabelFilter(run_id=run))
+    found = read_labels(desk_on(store), LabelFilter(run_id=run))
 
     verdict, metric = found.agreements
     assert verdict.skill == "The verdict agrees with the labels 16 times of 20; on failures 4 of 6"
@@ -149,7 +152,7 @@ def test_people_are_compared_with_one_another_where_they_labelled_the_same(store
     label(store, run, "ppf ", "Ben")
     label(store, run, "u  p", "Cleo")
 
-    found = read_labels(store, LabelFilter())
+    found = read_labels(desk_on(store), LabelFilter())
 
     assert (
         found.alpha == "3 people labelled 4 trials in common: Krippendorff's alpha 0.53, too low to rely on the labels"
@@ -162,7 +165,7 @@ def test_labels_are_filtered_and_come_a_page_at_a_time(store: Store) -> None:
     label(store, run, "f" + "p" * 59)
     label(store, other, "u", "Ben")
 
-    everything = read_labels(store, LabelFilter())
+    everything = read_labels(desk_on(store), LabelFilter())
 
     assert [(each.text, each.n) for each in everything.filters] == [
         ("All", 61),
@@ -172,11 +175,11 @@ def test_labels_are_filtered_and_come_a_page_at_a_time(store: Store) -> None:
         ("metrics disagree", 1),
     ]
     assert (len(everything.lines), everything.lines[0].found.label.labeller) == (50, "Ben")
-    older = read_labels(store, LabelFilter(), cursor_time(everything.older_href.rpartition("=")[2]))
+    older = read_labels(desk_on(store), LabelFilter(), cursor_time(everything.older_href.rpartition("=")[2]))
     assert (len(older.lines), older.older_href) == (11, "")
-    wrong = read_labels(store, LabelFilter(is_disagreement=True)).lines
+    wrong = read_labels(desk_on(store), LabelFilter(is_disagreement=True)).lines
     assert [(line.found.case_id, line.is_disagreement) for line in wrong] == [("c0", True)]
-    assert [line.found.run_id for line in read_labels(store, LabelFilter(labeller="Ben")).lines] == [other]
+    assert [line.found.run_id for line in read_labels(desk_on(store), LabelFilter(labeller="Ben")).lines] == [other]
 
 
 @pytest.mark.parametrize("text", ["", "soon", "-1", "9" * 18, "9" * 400])

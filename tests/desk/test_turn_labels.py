@@ -7,8 +7,9 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from tests.desk.stored_desk import desk_on
 
-from evaldesk.desk.labels import TypedLabel, put_label
+from evaldesk.desk.labels import LabelDesk, TypedLabel
 from evaldesk.model import AgentRef, Case, Criterion, RunConfig, Score, TrialResult, Turn
 from evaldesk.model.stored import LabelFilter
 from evaldesk.pages import labels as label_agreement
@@ -44,7 +45,7 @@ def label(store: Store, run_id: int, case: int, strip: str, who: str = "Ana") ->
     for turn, letter in enumerate(strip):
         if letter != " ":
             verdict = {"p": "passed", "f": "failed", "u": "unsure"}[letter]
-            put_label(store, run_id, (case, 0), TypedLabel(who, verdict, "", str(turn)), len(strip))
+            LabelDesk(store).put(run_id, (case, 0), TypedLabel(who, verdict, "", str(turn)), len(strip))
 
 
 def test_turns_are_compared_with_the_scores_of_the_same_turns(store: Store) -> None:
@@ -53,7 +54,7 @@ def test_turns_are_compared_with_the_scores_of_the_same_turns(store: Store) -> N
     label(store, run, 1, "uffp")
 
     for wanted in (LabelFilter(run_id=run), LabelFilter()):
-        found = read_labels(store, wanted)
+        found = read_labels(desk_on(store), wanted)
 
         (metric,) = found.turn_agreements
         assert metric.skill == "Response match agrees with the labels 5 times of 6; on failures 2 of 2"
@@ -68,7 +69,7 @@ def test_people_who_labelled_the_same_turns_are_compared(store: Store) -> None:
     label(store, run, 0, "ppf ", "Ben")
     label(store, run, 0, "  pf", "Cleo")
 
-    found = read_labels(store, LabelFilter())
+    found = read_labels(desk_on(store), LabelFilter())
 
     assert found.turn_alpha.startswith("3 people labelled 4 turns in common: Krippendorff's alpha")
     assert found.alpha == ""
@@ -79,7 +80,9 @@ def test_a_run_that_was_scored_again_has_its_new_scores_compared(store: Store) -
     again = played(store, "ff", source_run_id=source)
     label(store, again, 0, "pp")
 
-    found = {run: read_labels(store, LabelFilter(run_id=run)).turn_agreements[0].skill for run in (source, again)}
+    found = {
+        run: read_labels(desk_on(store), LabelFilter(run_id=run)).turn_agreements[0].skill for run in (source, again)
+    }
 
     assert found[source] == "Response match agrees with the labels 2 times of 2"
     assert found[again] == "Response match agrees with the labels 0 times of 2"
@@ -91,7 +94,7 @@ def test_of_very_many_labelled_trials_the_newest_are_read(store: Store, monkeypa
     label(store, run, 0, "ff")
     label(store, run, 1, "pf")
 
-    found = read_labels(store, LabelFilter())
+    found = read_labels(desk_on(store), LabelFilter())
 
     (metric,) = found.turn_agreements
     assert metric.skill == "Response match agrees with the labels 2 times of 2; on failures 1 of 1"
@@ -100,8 +103,8 @@ def test_of_very_many_labelled_trials_the_newest_are_read(store: Store, monkeypa
 
 def test_without_labels_of_turns_there_is_nothing_to_say(store: Store) -> None:
     run = played(store, "p")
-    put_label(store, run, (0, 0), TypedLabel("Ana", "passed"), 1)
+    LabelDesk(store).put(run, (0, 0), TypedLabel("Ana", "passed"), 1)
 
-    found = read_labels(store, LabelFilter())
+    found = read_labels(desk_on(store), LabelFilter())
 
     assert (found.turn_agreements, found.turn_alpha, found.turn_bound) == ([], "", "")

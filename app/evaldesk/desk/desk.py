@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from evaldesk.desk.chat.sessions import SessionDesk
     from evaldesk.desk.chat.simulation import SimulationDesk
     from evaldesk.desk.imports.importing import ImportDesk
+    from evaldesk.desk.labels import LabelDesk
     from evaldesk.desk.runs.runs import RunDesk
     from evaldesk.desk.runs.stored_runs import StoredRuns
 
@@ -74,6 +75,13 @@ class Desk:
         from evaldesk.desk.runs.runs import RunDesk
 
         return RunDesk(self.settings, self.store, self.agents, self.evalsets)
+
+    @cached_property
+    def labels(self) -> LabelDesk:
+        """The labels of trials."""
+        from evaldesk.desk.labels import LabelDesk
+
+        return LabelDesk(self.store)
 
     @cached_property
     def stored_runs(self) -> StoredRuns:

@@ -38,44 +38,50 @@ class LabelPanel:
     field: str = ""
 
 
-def read_panel(
-    store: Store, run_id: int, key: TrialKey, typed: TypedLabel | None = None, error: UsageError | None = None
-) -> LabelPanel:
-    """The labels of a trial, also of one that is scored again: they judge the agent's work. Raises NotFoundError."""
-    played = played_run_id(store.runs, run_id)
-    return LabelPanel(
-        labels=store.labels.of_trial(played, key),
-        typed=typed or TypedLabel(labeller=default_labeller(store)),
-        where=None if played == run_id else played,
-        problem=str(error or ""),
-        field=(error.field or "") if error else "",
-    )
+class LabelDesk:
+    """The labels of the trials of a workspace. Works on the database: from pages, call it in a thread."""
 
+    def __init__(self, store: Store) -> None:
+        self._store = store
 
-def put_label(store: Store, run_id: int, key: TrialKey, typed: TypedLabel, n_turns: int) -> None:
-    """Write a label over the labeller's earlier one, or take that away. Raises UsageError naming the field."""
-    labeller, note = " ".join(typed.labeller.split()), typed.note.strip()
-    if not labeller or len(labeller) > MAX_NAME or not labeller.isprintable():
-        raise UsageError(f"Enter your name, at most {MAX_NAME} letters.", field="labeller")
-    if typed.verdict and typed.verdict not in VERDICTS:
-        raise UsageError(f"A label is {', '.join(VERDICTS)}, or nothing.", field="verdict")
-    if len(note) > MAX_NOTE:
-        raise UsageError(f"The note has {len(note):,} characters; {MAX_NOTE:,} fit.", field="note")
-    if not typed.verdict and not note and typed.op != "remove":
-        raise UsageError("Choose a verdict, or write a note.", field="note")
-    turn = _turn(typed.turn, n_turns)
-    store.labels.put(played_run_id(store.runs, run_id), key, turn, labeller, typed.verdict or None, note)
+    def panel(
+        self, run_id: int, key: TrialKey, typed: TypedLabel | None = None, error: UsageError | None = None
+    ) -> LabelPanel:
+        """The labels of a trial, also of a re-scored one: they judge the agent's work. Raises NotFoundError."""
+        played = played_run_id(self._store.runs, run_id)
+        return LabelPanel(
+            labels=self._store.labels.of_trial(played, key),
+            typed=typed or TypedLabel(labeller=self.default_labeller()),
+            where=None if played == run_id else played,
+            problem=str(error or ""),
+            field=(error.field or "") if error else "",
+        )
 
+    def put(self, run_id: int, key: TrialKey, typed: TypedLabel, n_turns: int) -> None:
+        """Write a label over the labeller's earlier one, or take that away. Raises UsageError naming the field."""
+        labeller, note = " ".join(typed.labeller.split()), typed.note.strip()
+        if not labeller or len(labeller) > MAX_NAME or not labeller.isprintable():
+            raise UsageError(f"Enter your name, at most {MAX_NAME} letters.", field="labeller")
+        if typed.verdict and typed.verdict not in VERDICTS:
+            raise UsageError(f"A label is {', '.join(VERDICTS)}, or nothing.", field="verdict")
+        if len(note) > MAX_NOTE:
+            raise UsageError(f"The note has {len(note):,} characters; {MAX_NOTE:,} fit.", field="note")
+        if not typed.verdict and not note and typed.op != "remove":
+            raise UsageError("Choose a verdict, or write a note.", field="note")
+        turn = _turn(typed.turn, n_turns)
+        self._store.labels.put(
+            played_run_id(self._store.runs, run_id), key, turn, labeller, typed.verdict or None, note
+        )
 
-def default_labeller(store: Store) -> str:
-    """The last labeller; before the first label, the user of this process."""
-    known = store.labels.labellers()
-    if known:
-        return known[0]
-    try:
-        return getpass.getuser()
-    except (KeyError, OSError, ImportError):  # no such user, as in some containers
-        return ""
+    def default_labeller(self) -> str:
+        """The last labeller; before the first label, the user of this process."""
+        known = self._store.labels.labellers()
+        if known:
+            return known[0]
+        try:
+            return getpass.getuser()
+        except (KeyError, OSError, ImportError):  # no such user, as in some containers
+            return ""
 
 
 def _turn(text: str, n_turns: int) -> int | None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 from urllib.parse import urlencode
 
+from evaldesk.desk.desk import Desk
 from evaldesk.desk.runs.names import run_title
 from evaldesk.diff.text_diff import TextDiff, diff_text
 from evaldesk.errors import UsageError
@@ -103,10 +104,11 @@ class ComparisonPage:
         return self.a, self.b
 
 
-def read_comparison(runs: RunStore, a_id: int, b_id: int, show: str = "", start: int = 0) -> ComparisonPage:
+def read_comparison(desk: Desk, a_id: int, b_id: int, show: str = "", start: int = 0) -> ComparisonPage:
     """Run `b_id` against run `a_id`. Raises NotFoundError; UsageError for a run and itself."""
     if a_id == b_id:
         raise UsageError(f"run {a_id} is the same as itself; choose two different runs", field="b")
+    runs = desk.store.runs
     a, b = runs.summary(a_id), runs.summary(b_id)
     olds, news = runs.case_outcomes(a_id), runs.case_outcomes(b_id)
     before, after = by_place(olds), by_place(news)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from evaldesk.desk.desk import Desk
 from evaldesk.desk.runs.names import run_title
 from evaldesk.model.stored import RunSummary
-from evaldesk.store import RunStore
 from evaldesk.wording.words import passed_words
 
 N_OFFERED = 100
@@ -31,9 +31,9 @@ class ComparisonChoice:
     problem: str = ""
 
 
-def read_choice(runs: RunStore, chosen: Sequence[int], problem: str = "") -> ComparisonChoice:
+def read_choice(desk: Desk, chosen: Sequence[int], problem: str = "") -> ComparisonChoice:
     """The candidates for the comparison with the chosen run: the run of the same eval set before it is proposed."""
-    newest = runs.list(limit=N_OFFERED)
+    newest = desk.store.runs.list(limit=N_OFFERED)
     b = next((run for run in newest if run.id in chosen), newest[0] if newest else None)
     if b is None:
         return ComparisonChoice((), 0, 0, problem)

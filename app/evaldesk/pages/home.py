@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from evaldesk.desk.agents import FoundAgent
+from evaldesk.desk.desk import Desk
 from evaldesk.desk.evalsets.evalsets import own_evalsets
 from evaldesk.model.stored import EvalSetFile, RunSummary, SessionSummary
 from evaldesk.pages.run_listing import RunLine, run_line
@@ -38,8 +39,9 @@ class Home:
     n_runs: int
 
 
-def home(store: Store, agents: Sequence[FoundAgent], evalsets: Sequence[EvalSetFile]) -> Home:
-    """The home page of a workspace. Reads the database."""
+def home(desk: Desk, agents: Sequence[FoundAgent]) -> Home:
+    """The home page of a workspace. Reads files and the database."""
+    store, evalsets = desk.store, desk.evalsets.list()
     runs = store.runs.list(limit=N_RUNS)
     newest = next(iter(store.sessions.list(limit=1)), None)
     steps = [

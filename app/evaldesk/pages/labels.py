@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from urllib.parse import urlencode
 
+from evaldesk.desk.desk import Desk
 from evaldesk.desk.labels import VERDICTS
 from evaldesk.desk.runs.names import run_title
 from evaldesk.desk.runs.rescoring import played_run_id
@@ -54,9 +55,9 @@ class LabelListing:
     older_href: str
 
 
-def read_labels(store: Store, wanted: LabelFilter, before: datetime | None = None) -> LabelListing:
+def read_labels(desk: Desk, wanted: LabelFilter, before: datetime | None = None) -> LabelListing:
     """A page of labels, newest first, and the agreement over all of a run or of the workspace. Raises NotFoundError."""
-    run_id = wanted.run_id
+    store, run_id = desk.store, wanted.run_id
     run = store.runs.summary(run_id) if run_id is not None else None
     kept = replace(wanted, run_id=played_run_id(store.runs, run.id) if run else None)
     found = store.labels.list(kept, before=before, limit=PAGE_SIZE + 1)

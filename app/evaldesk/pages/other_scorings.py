@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from evaldesk.desk.desk import Desk
 from evaldesk.desk.runs.rescoring import scorings
 from evaldesk.errors import NotFoundError
 from evaldesk.model.stored import TrialKey
@@ -36,9 +37,9 @@ class OtherScoring:
     scores: Sequence[OtherScore]
 
 
-def other_scorings(runs: RunStore, run_id: int, key: TrialKey) -> list[OtherScoring]:
+def other_scorings(desk: Desk, run_id: int, key: TrialKey) -> list[OtherScoring]:
     """The other scorings of a trial, the one it was played with first; none where it was scored once."""
-    return list(_other_scorings(runs, run_id, key))
+    return list(_other_scorings(desk.store.runs, run_id, key))
 
 
 def _other_scorings(runs: RunStore, run_id: int, key: TrialKey) -> Iterator[OtherScoring]:

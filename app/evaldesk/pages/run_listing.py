@@ -8,6 +8,7 @@ from datetime import datetime
 from functools import lru_cache
 from urllib.parse import urlencode
 
+from evaldesk.desk.desk import Desk
 from evaldesk.desk.runs.names import evalset_name, run_title
 from evaldesk.desk.runs.stored_runs import StoredRuns
 from evaldesk.model import Counts, RunStatus
@@ -63,9 +64,10 @@ class RunListing:
 
 
 def read_listing(
-    runs: RunStore, *, status: RunStatus | None, agent: str | None, evalset: str | None, text: str, before: int | None
+    desk: Desk, *, status: RunStatus | None, agent: str | None, evalset: str | None, text: str, before: int | None
 ) -> RunListing:
     """A page of runs, newest first."""
+    runs = desk.store.runs
     found = runs.list(status=status, agent_id=agent, evalset_id=evalset, text=text, before=before, limit=PAGE_SIZE + 1)
     shown = found[:PAGE_SIZE]
     counts = runs.counts_by_status(agent_id=agent, evalset_id=evalset, text=text)

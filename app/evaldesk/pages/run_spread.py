@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import fsum
 
+from evaldesk.desk.desk import Desk
 from evaldesk.desk.runs.names import run_title
 from evaldesk.model.stored import MetricRow, RunSummary
 from evaldesk.pages.run_reliability import metric_interval, metric_range
@@ -77,8 +78,9 @@ class RunSpread:
     median_ms: float | None
 
 
-def read_spread(runs: RunStore, run_id: int) -> RunSpread:
+def read_spread(desk: Desk, run_id: int) -> RunSpread:
     """The spread of a run. Unlike its page, this reads the scores of all trials. Raises NotFoundError."""
+    runs = desk.store.runs
     summary = runs.summary(run_id)
     outcomes = runs.outcome_counts(run_id)
     counted = runs.score_counts(run_id)

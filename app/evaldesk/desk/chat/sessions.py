@@ -73,6 +73,10 @@ class SessionDesk:
         """Bring a deleted session back."""
         self._store.sessions.restore(session_id)
 
+    def note_case(self, session_id: str, evalset_id: str, case_id: str) -> None:
+        """Remember that a session was added to an eval set as a case."""
+        self._store.sessions.note_case(session_id, evalset_id, case_id)
+
     def set_state(self, session_id: str, state_text: str) -> None:
         """The initial state of the next turn. Raises FormatError, and ConflictError while a turn runs."""
         state = parse_state(state_text)

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from evaldesk.model.stored import RunSummary
+from evaldesk.desk.runs.stored_runs import StoredRuns
 from evaldesk.statistics.noise import smallest_gap
-from evaldesk.store import Store
 from evaldesk.wording.comparison import gap_sentence, points_words
 
 
@@ -34,9 +33,9 @@ class Estimate:
     rows: tuple[VisibleRow, ...]
 
 
-def estimate(store: Store, agent_id: str, evalset_id: str, *, n_cases: int, n: int, concurrency: int) -> Estimate:
+def estimate(runs: StoredRuns, agent_id: str, evalset_id: str, *, n_cases: int, n: int, concurrency: int) -> Estimate:
     """The cost of a run of `n_cases` cases with `n` trials each, and the difference it can show."""
-    last = _last_run(store, agent_id, evalset_id)
+    last = runs.last_played(agent_id, evalset_id)
     n_trials = n_cases * n
     return Estimate(
         n_trials=n_trials,
@@ -59,8 +58,3 @@ def _rows(n_cases: int, n: int) -> tuple[VisibleRow, ...]:
 def _visible(n_cases: int, n: int) -> str:
     gap = smallest_gap(n_cases, n)
     return "none" if gap is None or gap > 1 else points_words(gap)
-
-
-def _last_run(store: Store, agent_id: str, evalset_id: str) -> RunSummary | None:
-    runs = store.runs.list(agent_id=agent_id, evalset_id=evalset_id, limit=5)
-    return next((run for run in runs if run.n_done and run.config.source_run_id is None), None)

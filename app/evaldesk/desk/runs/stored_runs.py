@@ -48,6 +48,9 @@ class StoredRuns:
         self.metrics = store.metric_rows
         self.errors = store.error_groups
         self.outcomes = store.outcome_counts
+        self.snapshots = store.cases
+        self.last_strips = store.last_strips
+        self.newest_of_evalsets = store.newest_of_evalsets
 
     def named(self, name: str) -> RunSummary:
         """The run with that number, or the newest whose name is `name`, or begins so where only one name does.
@@ -75,6 +78,11 @@ class StoredRuns:
         counts = self._store.counts_by_status()
         n_all = counts.get(status, 0) if status else sum(counts.values())
         return self._store.list(status=status, limit=max(1, n_all) if limit is None else limit), n_all
+
+    def last_played(self, agent_id: str, evalset_id: str) -> RunSummary | None:
+        """The newest run of an agent and an eval set with a played trial, re-scored runs left out."""
+        runs = self._store.list(agent_id=agent_id, evalset_id=evalset_id, limit=5)
+        return next((run for run in runs if run.n_done and run.config.source_run_id is None), None)
 
     def numbers(self, run: RunSummary) -> RunNumbers:
         """The numbers of one run."""

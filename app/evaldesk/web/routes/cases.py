@@ -168,7 +168,7 @@ async def _open(request: Request) -> tuple[EvalSetFile, FoundCase]:
 
 
 async def _line(request: Request, found: FoundCase) -> CaseLine:
-    strips = await run_in_threadpool(desk_of(request).store.runs.last_strips, _set_id(request))
+    strips = await run_in_threadpool(desk_of(request).stored_runs.last_strips, _set_id(request))
     return case_list([found.case], strips).lines[0]
 
 

@@ -18,21 +18,21 @@ TWO = "Tick two runs, not {n}: a comparison is of one run against another."
 
 async def show(request: Request) -> Response:
     """GET /compare: run `b` against run `a`; without both, or with other than two `run`, the form to choose them."""
-    query, runs = request.query_params, desk_of(request).store.runs
+    query, desk = request.query_params, desk_of(request)
     ticked = [int(each) for each in query.getlist("run") if _is_number(each)]
     named = [int(query[name]) for name in ("a", "b") if _is_number(query.get(name, ""))]
     if len(set(ticked)) == 2:
         return RedirectResponse(f"/compare?a={min(ticked)}&b={max(ticked)}", status_code=303)
     if len(named) < 2:
         problem = TWO.format(n=len(set(ticked))) if len(ticked) > 2 else ""
-        choice = await asyncio.to_thread(read_choice, runs, ticked or named, problem)
+        choice = await asyncio.to_thread(read_choice, desk, ticked or named, problem)
         return page(request, "comparison/choose.html", status=422 if problem else 200, choice=choice)
     if named[0] == named[1]:
         problem = f"Run {named[0]} is the same as itself: choose two different runs."
-        choice = await asyncio.to_thread(read_choice, runs, named, problem)
+        choice = await asyncio.to_thread(read_choice, desk, named, problem)
         return page(request, "comparison/choose.html", status=422, choice=choice)
     start = int(query["from"]) if _is_number(query.get("from", "")) else 0
-    found = await asyncio.to_thread(read_comparison, runs, named[0], named[1], query.get("show", ""), start)
+    found = await asyncio.to_thread(read_comparison, desk, named[0], named[1], query.get("show", ""), start)
     return page(request, "comparison/show.html", comparison=found)
 
 

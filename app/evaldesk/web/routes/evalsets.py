@@ -35,7 +35,7 @@ async def index(request: Request) -> Response:
     """GET /evalsets: every eval set that was found; those that cannot be read say why."""
     desk = desk_of(request)
     files = await run_in_threadpool(desk.evalsets.list)
-    last_runs = await run_in_threadpool(desk.store.runs.newest_of_evalsets)
+    last_runs = await run_in_threadpool(desk.stored_runs.newest_of_evalsets)
     token = _token(request.query_params.get("trashed", ""))
     trashed = await run_in_threadpool(desk.evalsets.trashed, token) if token else ""
     changed = {each.id: moment(each.modified_ns) for each in files}
@@ -79,7 +79,7 @@ async def show(request: Request) -> Response:
     query = {name: request.query_params.get(name, "")[:500] for name in ("q", "tag", "only", "start")}
     cases = case_list(
         evalset.cases,
-        await run_in_threadpool(desk.store.runs.last_strips, set_id),
+        await run_in_threadpool(desk.stored_runs.last_strips, set_id),
         text=query["q"],
         tag=query["tag"],
         only=query["only"],

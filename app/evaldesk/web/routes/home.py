@@ -15,8 +15,7 @@ from evaldesk.web.render import desk_of, page
 async def index(request: Request) -> Response:
     """Next steps, the newest runs, eval sets and agents."""
     desk = desk_of(request)
-    evalsets = await asyncio.to_thread(desk.evalsets.list)
-    view = await asyncio.to_thread(home, desk.store, desk.agents.list(), evalsets)
+    view = await asyncio.to_thread(home, desk, desk.agents.list())
     return page(request, "home/index.html", home=view, is_demo=desk.settings.is_demo)
 
 

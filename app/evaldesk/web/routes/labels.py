@@ -9,7 +9,7 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
-from evaldesk.desk.labels import VERDICTS, TypedLabel, put_label
+from evaldesk.desk.labels import VERDICTS, TypedLabel
 from evaldesk.errors import UsageError
 from evaldesk.model.stored import LabelFilter
 from evaldesk.pages import trial as pages
@@ -30,7 +30,7 @@ async def index(request: Request) -> Response:
         is_disagreement=only == "disagreements",
     )
     before = cursor_time(query.get("before", ""))
-    listing = await asyncio.to_thread(read_labels, desk_of(request).store, wanted, before)
+    listing = await asyncio.to_thread(read_labels, desk_of(request), wanted, before)
     return page(request, "labels/index.html", listing=listing)
 
 
@@ -44,7 +44,7 @@ async def put(request: Request) -> Response:
     typed = TypedLabel(*(text_of(form, name) for name in ("labeller", "verdict", "note", "turn", "op")))
     trial = await pages.trial_page(desk_of(request).runs, run_id, key)
     try:
-        await asyncio.to_thread(put_label, desk_of(request).store, run_id, key, typed, len(trial.turns))
+        await asyncio.to_thread(desk_of(request).labels.put, run_id, key, typed, len(trial.turns))
     except UsageError as error:
         return await trial_page(request, typed, error)
     if target_of(request) == "labels":

@@ -38,6 +38,8 @@ from evaldesk.web.run_form import (
 )
 from evaldesk.web.words import plural
 
+LAST_USED = 50
+"""Runs among which the agent that was used last is looked for."""
 GONE = "The one asked for is not here: deleted, renamed, or in a folder that is not served. Choose another."
 
 
@@ -119,7 +121,7 @@ def _selected_by(desk: Desk, run: RunSummary) -> Collection[str]:
     """The cases of a run that left out some of its eval set; none when it ran them all."""
     files = {file.id: file for file in desk.evalsets.list()}
     file = files.get(run.config.evalset_id)
-    return desk.store.runs.case_ids(run.id).values() if file and run.n_cases < file.n_cases else ()
+    return desk.stored_runs.case_ids(run.id) if file and run.n_cases < file.n_cases else ()
 
 
 async def _typed(request: Request) -> Typed:
@@ -174,7 +176,7 @@ async def _filled(request: Request, typed: Typed) -> RunForm:
     fields = option_fields(typed, desk.settings, earlier.config if earlier else None)
     plan = await asyncio.to_thread(
         estimate,
-        desk.store,
+        desk.stored_runs,
         agent.id if agent else "",
         evalset_id,
         n_cases=len(cases),
@@ -220,8 +222,8 @@ async def _groups(desk: Desk, typed: Typed, cases: Sequence[Case]) -> tuple[Metr
 def _proposed(desk: Desk, agent_id: str, agents: Sequence[FoundAgent]) -> tuple[str, str]:
     """The eval set that is usual for the agent, and the agent: the one used last, unless `agent_id` names another."""
     ids = [agent.id for agent in agents]
-    used = [run.config.agent.id for run in desk.store.runs.list()]
-    used += [session.agent_id for session in desk.store.sessions.list(limit=1)]
+    used = [run.config.agent.id for run in desk.stored_runs.newest(limit=LAST_USED)[0]]
+    used += [session.agent_id for session in desk.sessions.list(limit=1)]
     agent_id = next((each for each in (agent_id, *used, *ids) if each and (each == agent_id or each in ids)), "")
     return desk.evalsets.usual(agent_id), agent_id
 

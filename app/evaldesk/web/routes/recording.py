@@ -166,7 +166,7 @@ def _store(request: Request, adding: Adding, choice: str, form: FormData) -> tup
         case = replace(case, id=free_name(case.id, {each.id for each in evalset.cases}))
     put = desk.evalsets.cases.put if choice == "overwrite" else desk.evalsets.cases.add
     saved = put(set_id, case, as_new_form=text_of(form, "form") == "adk")
-    desk.store.sessions.note_case(adding.session.id, set_id, case.id)
+    desk.sessions.note_case(adding.session.id, set_id, case.id)
     return set_id, saved
 
 

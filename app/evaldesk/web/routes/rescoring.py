@@ -50,9 +50,8 @@ async def create(request: Request) -> Response:
 
 async def _form(request: Request, typed: Typed, error: UsageError | None = None) -> Response:
     desk = desk_of(request)
-    runs = desk.store.runs
-    run = await asyncio.to_thread(runs.summary, _run_id(request))
-    cases = await asyncio.to_thread(runs.cases, run.id)
+    run = await desk.runs.summary(_run_id(request))
+    cases = await asyncio.to_thread(desk.stored_runs.snapshots, run.id)
     functions = {*desk.settings.functions, *own_functions(run.config.criteria)}
     problems = defaultdict(str, {(error.field or "") if error else "": str(error or "")})
     return page(

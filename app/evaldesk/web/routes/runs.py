@@ -35,7 +35,7 @@ async def index(request: Request) -> Response:
     before = query.get("before", "")
     listing = await asyncio.to_thread(
         read_listing,
-        desk_of(request).store.runs,
+        desk_of(request),
         status=status,
         agent=query.get("agent") or None,
         evalset=query.get("evalset") or None,
@@ -78,7 +78,7 @@ async def _live_html(request: Request) -> str:
 
 async def spread(request: Request) -> Response:
     """GET /runs/{run_id}/spread: distributions, noise and the flakiest cases; the run page fetches the block."""
-    found = await asyncio.to_thread(read_spread, desk_of(request).store.runs, _run_id(request))
+    found = await asyncio.to_thread(read_spread, desk_of(request), _run_id(request))
     return page(request, "runs/spread.html", block="spread" if target_of(request) == "spread" else None, spread=found)
 
 

@@ -10,7 +10,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from evaldesk.desk.evalsets.cases import case_key
-from evaldesk.desk.labels import TypedLabel, read_panel
+from evaldesk.desk.labels import TypedLabel
 from evaldesk.errors import UsageError
 from evaldesk.model.stored import TrialKey
 from evaldesk.pages import trial as pages
@@ -35,8 +35,8 @@ async def trial_page(request: Request, typed: TypedLabel | None = None, error: U
     """The page of a trial; with a label that could not be kept, as it was typed."""
     run_id, key = trial_key(request)
     trial = await pages.trial_page(desk_of(request).runs, run_id, key)
-    labels = await asyncio.to_thread(read_panel, desk_of(request).store, run_id, key, typed, error)
-    beside = await asyncio.to_thread(other_scorings, desk_of(request).store.runs, run_id, key)
+    labels = await asyncio.to_thread(desk_of(request).labels.panel, run_id, key, typed, error)
+    beside = await asyncio.to_thread(other_scorings, desk_of(request), run_id, key)
     config = trial.summary.config
     evalset = evalset_href(config)
     again = {"agent": config.agent.id, "evalset": config.evalset_id, "case": trial.case.id, "n": str(config.n)}
