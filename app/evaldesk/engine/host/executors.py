@@ -13,10 +13,11 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Protocol
 
+from evaldesk.engine.failures import failure
 from evaldesk.engine.frames import Ended, Grade, GradeSpec, Play, Stop, accepted, cancelled, unplayed
 from evaldesk.engine.host.process import Answer, Death, WarmPool, WorkerProcess, WorkerStartError
 from evaldesk.engine.worker.attempt import Pause, active, grading_timeout_s
-from evaldesk.errors import UsageError
+from evaldesk.errors import EvaldeskError, UsageError
 from evaldesk.model import ErrorRecord, TrialResult, TrialSpec
 
 
@@ -94,8 +95,11 @@ class _Driver:
                 if not n_under_way:
                     return
                 ended = await anext(results, None)
+                if ended is None and self._executor.is_cancelled:
+                    return  # it was closed
                 if ended is None:
-                    return  # the executor was closed
+                    trials = "1 trial" if n_under_way == 1 else f"{n_under_way} trials"
+                    raise EvaldeskError(f"the executor ended while {trials} had no result")
                 self._ended.append(ended)
                 n_under_way -= 1
                 self._has_news.set()
@@ -256,10 +260,15 @@ class LocalExecutor:
         self._idle.clear()
         if slot.worker is None:
             raise AssertionError("only a slot with a worker is given work")
-        if isinstance(spec, GradeSpec):
-            slot.worker.send(Grade(key, spec), grading_timeout_s(spec.criteria, spec.limits))
-        else:
-            slot.worker.send(Play(key, spec), spec.limits.trial_timeout_s)
+        try:
+            if isinstance(spec, GradeSpec):
+                slot.worker.send(Grade(key, spec), grading_timeout_s(spec.criteria, spec.limits))
+            else:
+                slot.worker.send(Play(key, spec), spec.limits.trial_timeout_s)
+        except Exception as error:  # no frame says it: no worker would ever answer
+            del slot.jobs[key]
+            slot.is_alone = False
+            self._give_back(unplayed(spec, "errored", failure(error, "engine")))
 
     def _start_one(self) -> bool:
         """Fill an empty slot, if that helps; True when its worker is ready at once."""
@@ -287,6 +296,10 @@ class LocalExecutor:
             self._n_failed_starts += 1
             if self._n_failed_starts >= MAX_FAILED_STARTS and not self.worker_pids:
                 self._broken = ErrorRecord("worker_start", str(error), error.output)
+        except Exception as error:  # of our own code, which would fail again
+            slot.worker = None
+            self._broken = failure(error, "worker_start")
+            await worker.close()
         slot.is_starting = False
         if self.is_cancelled:
             await worker.close()

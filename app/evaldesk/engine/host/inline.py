@@ -6,7 +6,8 @@ import asyncio
 from collections.abc import AsyncIterator
 from typing import Literal
 
-from evaldesk.engine.frames import GradeSpec, cancelled
+from evaldesk.engine.failures import failure
+from evaldesk.engine.frames import GradeSpec, cancelled, unplayed
 from evaldesk.engine.worker.attempt import Attempt, Pause, active, grade
 from evaldesk.engine.worker.work import run_trial
 from evaldesk.model import TrialResult, TrialSpec
@@ -53,14 +54,19 @@ class InlineExecutor:
         self._results.put_nowait(None)
 
     async def _carry_out(self, spec: TrialSpec | GradeSpec) -> None:
-        if self.is_cancelled:
-            result = cancelled(spec)
-        elif isinstance(spec, GradeSpec):
-            result = await grade(spec.result, spec.case, spec.criteria, spec.limits, strict=spec.strict)
-        else:
-            result = await self._play(spec)
+        try:
+            result = await self._result(spec)
+        except Exception as error:  # of our own code: without a result the run would wait for ever
+            result = unplayed(spec, "errored", failure(error, "engine"))
         self._room.release()
         self._results.put_nowait(result)
+
+    async def _result(self, spec: TrialSpec | GradeSpec) -> TrialResult:
+        if self.is_cancelled:
+            return cancelled(spec)
+        if isinstance(spec, GradeSpec):
+            return await grade(spec.result, spec.case, spec.criteria, spec.limits, strict=spec.strict)
+        return await self._play(spec)
 
     async def _play(self, spec: TrialSpec) -> TrialResult:
         attempt = Attempt()

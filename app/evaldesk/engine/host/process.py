@@ -130,9 +130,10 @@ class WorkerProcess:
 
     def send(self, frame: ToWorker, timeout_s: float | None = None) -> None:
         """Send a frame; one with a timeout is expected to be answered by then."""
+        line = to_json(frame)
         if timeout_s is not None:
             self._deadlines[frame.key] = self._loop.time() + timeout_s
-        self._waiting.append(to_json(frame))
+        self._waiting.append(line)
         if len(self._waiting) == 1:
             self._loop.call_soon(self._flush)
 

@@ -146,9 +146,14 @@ class Worker:
         return Beat(left, active(job.attempt.pause for job in self._jobs.values()))
 
     def _begin(self, frame: Play | Grade | Talk | Describe) -> None:
-        job = _Job(self._work(frame), self._trial_thread())
-        self._jobs[frame.key] = job
-        job.trial_thread.start(job.work.run(), partial(self._done_in_thread, frame.key))
+        work = self._work(frame)
+        try:
+            trial_thread = self._trial_thread()
+        except Exception as error:  # no thread can be started
+            self._channel.send_raw(work.broken(error))
+            return
+        self._jobs[frame.key] = _Job(work, trial_thread)
+        trial_thread.start(work.run(), partial(self._done_in_thread, frame.key))
         if not self._is_ticking:
             self._is_ticking = True
             self._loop.call_later(TICK_S, self._tick)
@@ -179,7 +184,14 @@ class Worker:
         if job is None:
             return  # given up before; the trial thread is not used again
         self._free.append(job.trial_thread)
-        self._channel.send_raw(frame if frame is not None else job.work.broken(error))
+        self._answer(job.work, lambda: frame if frame is not None else job.work.broken(error))
+
+    def _answer(self, work: Work, frame: Callable[[], bytes]) -> None:
+        """Send the frame; where making it or taking secrets out of it fails, that is what became of the work."""
+        try:
+            self._channel.send_raw(frame())
+        except Exception as error:
+            self._channel.send_raw(work.broken(error))
 
     def _stop(self, key: int, reason: Literal["timed_out", "cancelled"]) -> None:
         job = self._jobs.get(key)
@@ -195,7 +207,7 @@ class Worker:
                 self._stop(key, "timed_out")
             elif job.give_up_at is not None and now > job.give_up_at:
                 del self._jobs[key]
-                self._channel.send_raw(job.work.given_up(job.trial_thread.place()))
+                self._answer(job.work, partial(job.work.given_up, job.trial_thread.place()))
         self._is_ticking = bool(self._jobs)
         if self._is_ticking:
             self._loop.call_later(TICK_S, self._tick)
