@@ -15,6 +15,7 @@ from evaldesk.errors import UsageError
 from evaldesk.model import Limits, ModelOptions
 from evaldesk.model.options import MODES, Recording, UserConfig
 from evaldesk.run_options import RUN_OPTIONS, check_fields
+from evaldesk.wire import converted
 
 T = TypeVar("T")
 
@@ -131,7 +132,7 @@ def _converted(value: object, kind: type[T], path: Path, name: str) -> T:
     if not isinstance(value, dict) or set(value) - known:
         raise UsageError(f"{path}: [{name}] may have the keys {', '.join(sorted(known))}")
     try:
-        return msgspec.convert(value, kind)
+        return converted(value, kind)
     except (msgspec.ValidationError, UsageError) as error:
         raise UsageError(f"{path}: [{name}]: {error}") from error
 

@@ -46,6 +46,12 @@ def converted(value: object, kind: type[T], *, strict: bool = True) -> T:
     return msgspec.convert(value, kind, strict=strict)
 
 
+def learn(kind: Any) -> None:
+    """Let msgspec learn a type that threads will convert values to. Raises TypeError for no type of JSON."""
+    with _building:
+        msgspec.json.Decoder(kind)
+
+
 def _new_decoder(kind: type[T]) -> msgspec.json.Decoder[T]:
     with _building:
         return _decoders.setdefault(kind, msgspec.json.Decoder(kind))

@@ -23,6 +23,7 @@ from evaldesk.reading.notes import Notes
 from evaldesk.reading.strict_json import Document, Place
 from evaldesk.transcripts.chat_messages import read_chat
 from evaldesk.transcripts.messages import turns_of
+from evaldesk.wire import converted
 
 KIND = "replay"
 MAX_BYTES = 64 * 1024 * 1024
@@ -126,9 +127,9 @@ def _trials(found: Any) -> Iterator[Trial]:
     if isinstance(found, list):
         yield Trial(_transcript_of(found))
     elif isinstance(found, dict) and "turns" in found:
-        yield Trial(msgspec.convert(found, Transcript))
+        yield Trial(converted(found, Transcript))
     elif isinstance(found, dict) and isinstance(found.get("trials"), list):
-        yield from msgspec.convert(found["trials"], list[Trial])
+        yield from converted(found["trials"], list[Trial])
     else:
         raise ValueError(f"it is {type(found).__name__} without turns or trials")
 

@@ -23,6 +23,7 @@ from evaldesk.llm.call import ModelCall, ModelReply
 from evaldesk.model import JsonObject
 from evaldesk.model.options import Recording
 from evaldesk.secrets import scrubber
+from evaldesk.wire import converted
 
 NOT_RECORDED = "not_recorded"
 
@@ -49,7 +50,7 @@ class Recorder:
             reply = await ask()
             self.keep(key, asdict(reply))
             return reply
-        reply = msgspec.convert(found, ModelReply)
+        reply = converted(found, ModelReply)
         if on_text and reply.text:
             on_text(reply.text)
         return replace(reply, usage=replace(reply.usage, cost=0.0, n_attempts=0, duration_ms=0.0, is_replayed=True))

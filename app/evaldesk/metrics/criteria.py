@@ -17,6 +17,7 @@ from evaldesk.metrics.responses.number import is_number_reference
 from evaldesk.metrics.table import metric_class, metric_info, metric_kind
 from evaldesk.metrics.turn_scores import has_calls, has_reference
 from evaldesk.model import Case, Criterion, Expected, JsonValue, Turn
+from evaldesk.wire import converted
 
 _NEEDS_OF_TURNS: Mapping[Need, tuple[Callable[[Expected], bool], str, str]] = {
     "tool_calls": (has_calls, "says which tools should be called", "does not say which tools should be called"),
@@ -65,7 +66,7 @@ def build_metric(criterion: Criterion) -> Metric:
         if option not in known:
             raise UsageError(_unknown_option(criterion.metric, option, known), field=f"{criterion.metric}.{option}")
     try:
-        return msgspec.convert(dict(criterion.options), kind)
+        return converted(dict(criterion.options), kind)
     except (msgspec.ValidationError, UsageError) as error:
         named = (name for name in criterion.options if f"$.{name}" in str(error) or name in str(error))
         option = getattr(error, "field", None) or next(named, "")

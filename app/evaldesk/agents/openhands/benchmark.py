@@ -32,7 +32,7 @@ from evaldesk.agents.workspaces import LABEL, Workspace, open_workspace
 from evaldesk.errors import AgentError, ModelError, UsageError
 from evaldesk.model import AgentDescription, AgentRef, ErrorRecord, Event, JsonObject, Session
 from evaldesk.unpacking import MAX_ANSWER
-from evaldesk.wire import plain, plain_text, to_json
+from evaldesk.wire import converted, from_json, plain, plain_text, to_json
 
 KIND = "benchmark"
 
@@ -44,7 +44,7 @@ def adapt(found: object, ref: AgentRef) -> Agent | None:
     if ref.kind != KIND and parameters(found)[:1] != ["instance"]:
         return None
     try:
-        options = msgspec.json.decode(ref.declared or "{}", type=Options)
+        options = from_json(ref.declared or "{}", Options)
     except msgspec.ValidationError as error:
         raise AgentError(f"{ref.id}: {error}") from error
     return BenchmarkAgent(found, ref, options, _target(found, ref))
@@ -189,7 +189,7 @@ def _write_files(workspace: Workspace, instance: JsonObject) -> None:
 def declared_options(**values: Any) -> str:
     """The options of a benchmark as the text that `AgentRef.declared` holds; raises UsageError for unknown ones."""
     try:
-        msgspec.convert(values, Options)
+        converted(values, Options)
     except msgspec.ValidationError as error:
         raise UsageError(f"benchmark: {error}") from error
     return json.dumps(values)

@@ -35,7 +35,7 @@ from evaldesk.agents.traces import user_trace
 from evaldesk.errors import AgentError, UsageError
 from evaldesk.model import AgentRef
 from evaldesk.registry import import_target
-from evaldesk.wire import from_json, to_json
+from evaldesk.wire import converted, from_json, to_json
 
 CONFIG_NAME = "evaldesk.toml"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}", re.ASCII)
@@ -145,7 +145,7 @@ def _remote_kind(said: object, target: str) -> AgentKind | None:
 
 def _llm(place: str, name: str, table: dict[str, Any], workspace: Path) -> AgentRef:
     try:
-        found = msgspec.convert(table, LlmTable)
+        found = converted(table, LlmTable)
     except msgspec.ValidationError as error:
         raise UsageError(f"{place}: {error}") from error
     folders = [workspace.joinpath(*tool.partition(":")[0].split(".")[:-1]) for tool in found.tools]

@@ -15,6 +15,7 @@ from evaldesk.errors import AgentError, FormatError
 from evaldesk.model import AgentDescription, AgentRef, Event, Session
 from evaldesk.reading.strict_json import parse_json
 from evaldesk.unpacking import ASKED_FOR, MAX_ANSWER, LineCutter, Unpacker, redirect_refusal
+from evaldesk.wire import from_json
 
 KIND = "http"
 DESCRIBE_TIMEOUT_S = 10.0
@@ -37,7 +38,7 @@ def adapt(found: object, ref: AgentRef) -> Agent | None:
 def read_options(ref: AgentRef, kind: type[Any]) -> Any:
     """The agent's table as `kind`. Raises AgentError."""
     try:
-        return msgspec.json.decode(ref.declared or "{}", type=kind)
+        return from_json(ref.declared or "{}", kind)
     except msgspec.ValidationError as error:
         raise AgentError(f"{ref.id}: {error}") from error
 

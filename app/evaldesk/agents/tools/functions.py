@@ -19,7 +19,7 @@ from evaldesk.agents.in_thread import in_thread
 from evaldesk.agents.traces import user_trace
 from evaldesk.errors import UsageError
 from evaldesk.model import JsonObject, JsonValue, ToolDescription
-from evaldesk.wire import plain
+from evaldesk.wire import learn, plain
 
 STATE = "state"  # the parameter that receives the session state and that no model sees
 
@@ -167,6 +167,7 @@ def _shape(hints: dict[str, Any], name: str, definitions: dict[str, JsonValue]) 
     if name not in hints:
         return {}
     try:
+        learn(hints[name])
         (schema,), found = msgspec.json.schema_components([hints[name]], ref_template="#/$defs/{name}")
     except TypeError:
         del hints[name]

@@ -34,7 +34,7 @@ from evaldesk.model import (
 )
 from evaldesk.model.bounds import is_score
 from evaldesk.model.chat import chat_messages
-from evaldesk.wire import plain
+from evaldesk.wire import converted, plain
 
 FUNCTION_OPTION = "function"
 _OPTIONS = (FUNCTION_OPTION, "root", "compat", "low", "high", "description")
@@ -110,7 +110,7 @@ def build_function(criterion: Criterion) -> Metric:
             raise unknown
     given = {**criterion.options, "name": criterion.metric, "threshold": criterion.threshold}
     try:
-        return cast("Metric", msgspec.convert(given, EvalFunction))
+        return cast("Metric", converted(given, EvalFunction))
     except (msgspec.ValidationError, UsageError) as error:
         raise UsageError(f"{criterion.metric}: {error}", field=criterion.metric) from error
 
