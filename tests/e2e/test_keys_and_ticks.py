@@ -78,6 +78,73 @@ def test_keys_pressed_while_the_next_page_loads_are_never_taken_for_this_one(som
     assert _labels(someone, trials)[0] == "failed"
 
 
+def test_labels_set_by_key_are_stored_on_the_way_back_too(someone: Visitor, trials: str) -> None:
+    page = someone.page
+    someone.goto(f"{trials}/{N - 1}")
+
+    for index in range(N - 1, 0, -1):
+        page.keyboard.press("1")
+        page.keyboard.press("p")
+        page.wait_for_url(f"**{trials}/{index - 1}")
+    page.keyboard.press("3")
+    page.go_back()
+    page.wait_for_url(f"**{trials}/1")
+    someone.goto(f"{trials}/0")
+    page.wait_for_function("async () => (await (await fetch(location.href)).text()).includes('data-plain>unsure<')")
+
+    assert _labels(someone, trials) == ["unsure", *["passed"] * (N - 1)]
+
+
+def test_a_label_set_by_key_is_counted_in_the_outline_and_leaves_the_current_turn(
+    someone: Visitor, trials: str
+) -> None:
+    page = someone.page
+    someone.goto(f"{trials}/0")
+    outline = page.get_by_role("navigation", name="Turns").get_by_role("link", name=re.compile("^Labels"))
+    expect(outline).to_contain_text("none yet")
+
+    for key in ("j", "2", "k", "j"):
+        page.keyboard.press(key)
+
+    expect(page.locator("ul.labels li")).to_contain_text("failed")
+    expect(outline).to_contain_text("1")
+    expect(page.locator("article.turn[data-current]")).to_have_count(1)
+    page.get_by_role("button", name=re.compile("Remove the label")).click()
+    expect(outline).to_contain_text("none yet")
+
+
+def test_two_windows_on_one_trial_show_the_label_that_is_stored(visit: Visit, trials: str) -> None:
+    first, second = visit(), visit()
+    for each in (first, second):
+        each.goto(f"{trials}/0")
+
+    first.page.keyboard.press("1")
+    expect(first.page.locator("ul.labels li")).to_contain_text("passed")
+    second.page.keyboard.press("2")
+
+    expect(second.page.locator("ul.labels li")).to_contain_text("failed")
+    expect(second.page.locator("ul.labels li")).to_have_count(1)
+    assert _labels(first, trials)[0] == "failed"
+
+
+def test_a_label_set_without_a_connection_says_so_and_can_be_set_again(someone: Visitor, trials: str) -> None:
+    page = someone.page
+    someone.goto(f"{trials}/0")
+    page.context.set_offline(True)
+
+    page.keyboard.press("2")
+    page.keyboard.press("n")
+
+    expect(page.get_by_role("alert")).to_contain_text("The label was not stored")
+    assert page.url.endswith(f"{trials}/0")
+    page.context.set_offline(False)
+    page.keyboard.press("2")
+    expect(page.locator("ul.labels li")).to_contain_text("failed")
+    expect(page.get_by_role("alert")).to_have_count(0)
+    assert all("ERR_INTERNET_DISCONNECTED" in each or "htmx:error" in each for each in someone.complaints)
+    someone.complaints.clear()
+
+
 def test_a_label_that_could_not_be_stored_says_so_and_the_page_stays(someone: Visitor, trials: str) -> None:
     page = someone.page
     someone.goto(f"{trials}/0")

@@ -26,7 +26,7 @@ class Ending(HandExecutor):
     """Takes trials and has results of none."""
 
     async def results(self) -> AsyncIterator[TrialResult]:
-        for each in ():
+        for each in tuple[TrialResult]():
             yield each
 
 

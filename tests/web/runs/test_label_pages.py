@@ -67,3 +67,14 @@ def test_labels_need_a_trial_and_a_run(pages: Any) -> None:
     assert pages.post(f"{run}/cases/9/trials/0/labels", **SAID).status_code == 404
     assert pages.post("/runs/99/cases/0/trials/0/labels", **SAID).status_code == 404
     assert pages.get("/labels?run=99").status_code == 404
+
+
+def test_the_panel_of_a_script_brings_the_count_of_the_outline(pages: Any) -> None:
+    trial = f"{pages.finish(n='1')}/cases/0/trials/0"
+    assert '<small id="n-labels">none yet</small>' in pages.get(trial).text
+
+    panel = pages.client.post(f"{trial}/labels", data=SAID, headers={"HX-Target": "section#labels"}).text
+
+    assert '<div hx-swap-oob="innerHTML:#n-labels">1</div>' in panel
+    assert '<small id="n-labels">1</small>' in pages.get(trial).text
+    assert "hx-swap-oob" not in pages.get(trial).text

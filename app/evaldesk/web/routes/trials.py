@@ -47,6 +47,7 @@ async def trial_page(request: Request, typed: TypedLabel | None = None, error: U
         status=422 if error else 200,
         trial=trial,
         labels=labels,
+        is_swap=target_of(request) == "labels",
         beside=beside,
         run_href=f"/runs/{run_id}",
         edit_href=f"{evalset}/cases/{case_key(trial.case.id)}" if evalset else "",
