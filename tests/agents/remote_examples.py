@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from evaldesk.agents import Agent, load_agent
+from evaldesk.agents.finding import checked_ref
 from evaldesk.agents.remote.protocol import event_of
-from evaldesk.agents.remote.remote import checked_ref
 from evaldesk.model import Change, Event, Session, TurnRecord
 from evaldesk.wire import to_json
 

@@ -14,8 +14,7 @@ import pytest
 
 from evaldesk import registry
 from evaldesk.agents import AGENTS, AgentKind, agent_ref, declared_refs, load_agent
-from evaldesk.agents.frameworks import missing_package
-from evaldesk.agents.kinds import AgentKinds
+from evaldesk.agents.agent import AgentKinds, missing_package
 from evaldesk.agents.loading import adapt_object
 from evaldesk.model import AgentRef
 from evaldesk.pages.agents import kind_words
@@ -177,7 +176,7 @@ def test_no_other_list_of_kinds_is_kept() -> None:
             "adk",
             "python",
         }
-        if len(found) > 3 and path.name != "kinds.py":
+        if len(found) > 3 and path.name != "agent.py":
             lists[str(path)] = found
 
     assert not lists

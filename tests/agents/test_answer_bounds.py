@@ -18,8 +18,8 @@ from hypothesis import strategies as st
 from tests.agents.answering import Answers, answering
 
 from evaldesk.agents import agent_ref, load_agent
+from evaldesk.agents.finding import checked_ref
 from evaldesk.agents.remote.protocol import event_of
-from evaldesk.agents.remote.remote import checked_ref
 from evaldesk.errors import AgentError, BadNumberError, FormatError
 from evaldesk.model import Event, Session
 from evaldesk.unpacking import MAX_ANSWER, LineCutter, Unpacker

@@ -11,7 +11,7 @@ import pytest
 from tests.agents.answering import Answers, answering, serving
 
 from evaldesk.agents import agent_ref, load_agent
-from evaldesk.agents.remote.remote import checked_ref, remote_ref
+from evaldesk.agents.finding import checked_ref, remote_ref
 from evaldesk.errors import AgentError, BadNumberError, UsageError
 from evaldesk.model import Session, TurnRecord
 from evaldesk.model.transcript import FATAL_KINDS

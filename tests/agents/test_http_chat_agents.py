@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from evaldesk.agents import agent_ref, load_agent
-from evaldesk.agents.remote.remote import checked_ref
+from evaldesk.agents.finding import checked_ref
 from evaldesk.errors import ModelError
 from evaldesk.model import ModelOptions, Session
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from evaldesk.agents import find_agents, load_agent
-from evaldesk.agents.environment import load_environment
+from evaldesk.agents.loading import load_environment
 from evaldesk.errors import AgentError
 from evaldesk.model import AgentRef, Session
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from evaldesk.agents import environment
+from evaldesk.agents import loading
 from evaldesk.engine.frames import Play
 from evaldesk.engine.worker.attempt import Attempt
 from evaldesk.engine.worker.output import without_env_secrets
@@ -22,7 +22,7 @@ AGENT = "import os\ndef root_agent(message): return os.environ['SHOP_API_KEY'] +
 
 @pytest.fixture
 def agent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AgentRef:
-    monkeypatch.setattr(environment, "_from_files", set())
+    monkeypatch.setattr(loading, "_from_files", set())
     for name in ("SHOP_API_KEY", "SHOP_NAME"):
         monkeypatch.setenv(name, "")
         monkeypatch.delenv(name)
@@ -46,7 +46,7 @@ async def test_a_key_from_the_file_is_named_instead_of_told(agent: AgentRef) -> 
 
 
 def test_without_a_file_nothing_is_touched(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(environment, "_from_files", set())
+    monkeypatch.setattr(loading, "_from_files", set())
     event = Event("agent_message", text=SECRET)
 
     assert without_env_secrets(event) is event

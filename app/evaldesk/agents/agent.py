@@ -1,12 +1,20 @@
-"""The interface of every agent to the rest of Evaldesk."""
+"""The protocol of an agent, and the kinds of agents, one line each, with their traits.
+
+A package brings a kind of its own by an entry point of the group `evaldesk.agents`. It names an `AgentKind` in a module
+that imports nothing heavy, or the adapter alone.
+"""
 
 from __future__ import annotations
 
+import inspect
+import sys
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Mapping
-from typing import Protocol
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal, Protocol, TypeAlias, cast
 
-from evaldesk.model import AgentDescription, Event, Session
+from evaldesk.model import AgentDescription, AgentRef, Event, Session
+from evaldesk.registry import Registry, import_target
 
 
 class Agent(Protocol):
@@ -49,3 +57,256 @@ def close_kept(memory: Mapping[str, object]) -> None:
     for kept in memory.values():
         if isinstance(kept, Kept):
             kept.close()
+
+
+Adapt: TypeAlias = Callable[[object, AgentRef], Agent | None]
+Target: TypeAlias = Literal["object", "address", "command", "file"]
+
+
+@dataclass(frozen=True, slots=True)
+class AgentKind:
+    """A kind of agent and its traits.
+
+    - `adapter` is the `package.module:attr` of a function that gives the agent around an object, or None.
+    - `target` is the way the agent is named: by an object that is imported, or by something remote, which never is.
+    - `prefix` stands in front of a remote target: `adk:http://127.0.0.1:8000/weather`. An address without a prefix is
+      of the kind with the longest `address_end` that it has; None is no address's end.
+    - `options` is the `package.module:attr` of a function (table, workspace) that gives `AgentRef.declared`, for a kind
+      that `[agents.NAME]` may name beside a target.
+    - `sees_tools`: the calls of tools are made or seen here, so that the time limit of a tool holds.
+    - `prices_calls`: the model calls are seen here, so that the price of the model is the price of the agent.
+    - `asks_by_name`: a model that a run names is asked with the key of the environment, not with the agent's own key.
+    - `is_recording`: it answers from a file and asks no model.
+    - `is_last`: its adapter takes nearly any object, so that every other adapter looks first.
+    - `home` are the modules of which one is imported wherever an object of the kind is, `first_parameter` is that of a
+      function of the kind; empty where that cannot be said. The adapter is not imported for any other object.
+    - `extra` of Evaldesk installs `package`, whose modules are `modules`.
+    """
+
+    name: str
+    title: str
+    adapter: str
+    target: Target = "object"
+    prefix: str = ""
+    address_end: str | None = None
+    options: str = ""
+    sees_tools: bool = False
+    prices_calls: bool = False
+    asks_by_name: bool = False
+    is_recording: bool = False
+    is_last: bool = False
+    home: tuple[str, ...] = ()
+    first_parameter: str = ""
+    extra: str = ""
+    package: str = ""
+    modules: tuple[str, ...] = ()
+
+    @property
+    def is_remote(self) -> bool:
+        """Whether the agent is reached and not imported: behind an address, a command, or in a file."""
+        return self.target != "object"
+
+    def may_take(self, found: object) -> bool:
+        """Whether the object may be of the kind, told without its adapter."""
+        if self.is_remote and found is not None:
+            return False
+        if self.first_parameter:
+            return self.first_parameter == next(iter(_parameters(found)), "")
+        return not self.home or any(module in sys.modules for module in self.home)
+
+    def adapt(self) -> Adapt:
+        """The adapter, imported."""
+        return cast("Adapt", import_target(self.adapter))
+
+
+_KINDS = (
+    AgentKind(
+        "adk",
+        "google-adk",
+        "evaldesk.agents.adk.adapter:adapt_any",
+        sees_tools=True,
+        prices_calls=True,
+        asks_by_name=True,
+        extra="adk",
+        package="google-adk",
+        modules=("google.adk", "google.genai", "google"),
+        home=("google.adk",),
+    ),
+    AgentKind("adk_server", "google-adk over HTTP", "evaldesk.agents.adk.server:adapt", "address", "adk"),
+    AgentKind(
+        "benchmark",
+        "OpenHands-style benchmark",
+        "evaldesk.agents.openhands.benchmark:adapt",
+        options="evaldesk.agents.openhands.benchmark:table_options",
+        first_parameter="instance",
+    ),
+    AgentKind("command", "command", "evaldesk.agents.remote.command:adapt", "command", "command"),
+    AgentKind("http", "JSON over HTTP", "evaldesk.agents.remote.http_protocol:adapt", "address", "json", ""),
+    AgentKind(
+        "http_chat",
+        "chat endpoint",
+        "evaldesk.agents.remote.http_chat:adapt",
+        "address",
+        "chat",
+        "/v1",
+        prices_calls=True,
+    ),
+    AgentKind(
+        "litellm",
+        "LiteLLM",
+        "evaldesk.agents.own.litellm:adapt",
+        sees_tools=True,
+        prices_calls=True,
+        asks_by_name=True,
+        home=("evaldesk.agents.own.litellm",),
+    ),
+    AgentKind(
+        "langgraph",
+        "LangGraph",
+        "evaldesk.agents.langgraph.adapter:adapt",
+        sees_tools=True,
+        prices_calls=True,
+        extra="langgraph",
+        package="langgraph",
+        modules=("langgraph", "langchain_core"),
+        home=("langgraph",),
+    ),
+    AgentKind(
+        "openai_agents",
+        "OpenAI Agents SDK",
+        "evaldesk.agents.openai_agents.adapter:adapt",
+        sees_tools=True,
+        prices_calls=True,
+        extra="openai-agents",
+        package="openai-agents",
+        modules=("agents",),
+        home=("agents",),
+    ),
+    AgentKind(
+        "osmosis",
+        "Osmosis",
+        "evaldesk.agents.osmosis.adapter:adapt",
+        sees_tools=True,
+        prices_calls=True,
+        home=("osmosis_ai", "evaldesk.agents.osmosis.kit"),
+    ),
+    AgentKind(
+        "pydantic_ai",
+        "pydantic-ai",
+        "evaldesk.agents.pydantic_ai.adapter:adapt",
+        sees_tools=True,
+        prices_calls=True,
+        extra="pydantic-ai",
+        package="pydantic-ai-slim",
+        modules=("pydantic_ai",),
+        home=("pydantic_ai",),
+    ),
+    AgentKind("python", "Python", "evaldesk.agents.python:adapt", is_last=True),
+    AgentKind(
+        "replay",
+        "recording",
+        "evaldesk.agents.replay:adapt",
+        "file",
+        "replay",
+        sees_tools=True,
+        prices_calls=True,
+        is_recording=True,
+    ),
+)
+
+
+class AgentKinds:
+    """The kinds by name: those above, then those that installed packages bring."""
+
+    def __init__(self, kinds: Sequence[AgentKind]) -> None:
+        self.builtin = tuple(kinds)
+        self._kinds = {kind.name: kind for kind in kinds}
+        self._registry = Registry("agent kind", "evaldesk.agents", {kind.name: kind.adapter for kind in kinds})
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._registry)
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._registry
+
+    def __getitem__(self, name: str) -> AgentKind:
+        """The kind of that name; a name with a colon is that of an adapter. Raises NotFoundError."""
+        if name not in self._kinds:
+            target = name if ":" in name else self._registry.target(name)
+            found = self._registry.load(name)
+            brought = found if isinstance(found, AgentKind) else AgentKind(name, name, target)
+            self._kinds[name] = replace(brought, name=name)
+        return self._kinds[name]
+
+    def known(self, name: str) -> AgentKind | None:
+        """The kind that an agent says it is; None where there is none. Only what is installed is imported."""
+        if name in self._kinds:
+            return self._kinds[name]
+        try:
+            return self[name] if ":" not in name and name in self else None
+        except Exception:  # a package that cannot be imported here, which its agents will say
+            return None
+
+    def title(self, name: str) -> str:
+        """The kind as a person says it; a name that is no kind's as it is."""
+        kind = self.known(name)
+        return kind.title if kind else name
+
+    def is_remote(self, name: str) -> bool:
+        """Whether agents of the kind are never imported; the empty name is that of any object."""
+        return bool(name) and self[name].is_remote
+
+    def at_prefix(self, prefix: str) -> AgentKind | None:
+        """The remote kind with that prefix; a kind that a package brings has its name as one."""
+        found = next((kind for kind in self.builtin if kind.prefix == prefix), None) or self.known(prefix)
+        return found if found and found.is_remote else None
+
+    def at_address(self, address: str) -> AgentKind:
+        """The kind of an agent behind an address without a prefix."""
+        ends = [(kind.address_end, kind) for kind in self.builtin if kind.address_end is not None]
+        fitting = [(len(end), kind) for end, kind in ends if address.rstrip("/").endswith(end)]
+        return max(fitting, key=lambda found: found[0])[1]
+
+    def prefixes(self) -> list[str]:
+        """The prefixes of the kinds that come with Evaldesk."""
+        return [kind.prefix for kind in self.builtin if kind.prefix]
+
+    def looking(self, found: object) -> list[AgentKind]:
+        """The kinds that may take an object, in the order in which their adapters look at it.
+
+        There is none of a package that is broken here.
+        """
+        kinds = (self.known(name) for name in self)
+        return sorted((kind for kind in kinds if kind and kind.may_take(found)), key=lambda kind: kind.is_last)
+
+    def of_module(self, module: str) -> AgentKind | None:
+        """The kind of the framework that a module belongs to."""
+        tops = [(top, kind) for kind in self.builtin for top in kind.modules]
+        fitting = [(len(top), kind) for top, kind in tops if module == top or module.startswith(f"{top}.")]
+        return max(fitting, key=lambda found: found[0])[1] if fitting else None
+
+
+def _parameters(found: object) -> list[str]:
+    """The names of the parameters of a function; none where it has no signature."""
+    try:
+        return list(inspect.signature(cast("Callable[..., object]", found)).parameters)
+    except (TypeError, ValueError):
+        return []
+
+
+AGENTS = AgentKinds(_KINDS)
+
+
+def is_from(found: object, package: str) -> bool:
+    """Whether the type of `found`, or one it is derived from, is defined in `package`."""
+    kinds = type(found).__mro__
+    return any(kind.__module__ == package or kind.__module__.startswith(f"{package}.") for kind in kinds)
+
+
+def missing_package(error: BaseException) -> str:
+    """The package to install for an import that failed; empty when no framework of ours is missing."""
+    name = error.name if isinstance(error, ModuleNotFoundError) else None
+    if name and name.startswith("osmosis_ai."):
+        return f"Evaldesk's stand-in for osmosis_ai has no {name}; pip install osmosis-ai where Evaldesk is started"
+    kind = AGENTS.of_module(name) if name else None
+    return f"it needs {kind.title}, which is not installed: pip install 'evaldesk[{kind.extra}]'" if kind else ""

@@ -1,4 +1,4 @@
-"""Agents on disk, found by looking at files and never by importing them, the way `adk web DIR` does."""
+"""Agents that a person names: on disk, found without an import as `adk web DIR` does, or at an address or a command."""
 
 from __future__ import annotations
 
@@ -6,9 +6,10 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from evaldesk import paths
-from evaldesk.agents.remote.remote import remote_ref
+from evaldesk.agents.agent import AGENTS
 from evaldesk.errors import NotFoundError, UsageError
 from evaldesk.model import AgentRef
 
@@ -138,3 +139,53 @@ def _with_unique_ids(refs: Iterable[AgentRef]) -> list[AgentRef]:
             agent_id = f"{ref.id}-{number}"
         unique[agent_id] = replace(ref, id=agent_id)
     return list(unique.values())
+
+
+def remote_ref(spec: str) -> AgentRef | None:
+    """The agent that `spec` names by an address, a command or a recording; None for any other spec.
+
+    An address alone is an OpenAI-compatible endpoint when it ends in `/v1`, else it speaks docs/protocol.md. Raises
+    UsageError for an address or a command that cannot be.
+    """
+    if spec.startswith(("http://", "https://")):
+        return checked_ref(AGENTS.at_address(spec).name, spec)
+    prefix, separator, rest = spec.partition(":")
+    kind = AGENTS.at_prefix(prefix) if separator else None
+    if kind is None or (kind.target == "address" and not rest.startswith("http")):
+        return None
+    return checked_ref(kind.name, rest.strip())
+
+
+def checked_ref(kind: str, target: str, agent_id: str = "", declared: str = "") -> AgentRef:
+    """The agent of that remote kind at `target`. Raises UsageError."""
+    form = AGENTS[kind].target
+    if form == "command":
+        if not target:
+            raise UsageError("command: needs a command, such as command:python my_agent.py", field="agent")
+        name = agent_id or _remote_id(target.rsplit(maxsplit=1)[-1])
+        return AgentRef(name, target, root=str(Path.cwd()), kind=kind, declared=declared)
+    if form == "file":
+        path = Path(target).expanduser().resolve()
+        if not path.is_file():
+            raise UsageError(f"{target}: no file to replay", field="agent")
+        return AgentRef(
+            agent_id or _remote_id(path.stem), str(path), root=str(path.parent), kind=kind, declared=declared
+        )
+    return AgentRef(agent_id or _remote_id(_checked_url(target)), target.rstrip("/"), kind=kind, declared=declared)
+
+
+def _checked_url(url: str) -> str:
+    try:
+        parts = urlsplit(url)
+        port = parts.port
+    except ValueError as error:
+        raise UsageError(f"{url[:200]!r} is no address: {error}", field="agent") from error
+    if parts.scheme not in {"http", "https"} or not parts.hostname:
+        raise UsageError(f"an address must look like http://127.0.0.1:8000, not {url[:200]!r}", field="agent")
+    if parts.username or parts.password or parts.query or parts.fragment:
+        raise UsageError("an address must not carry a name, a password or a query; name the key's variable instead")
+    return f"{parts.hostname}{f'-{port}' if port else ''}{parts.path}"
+
+
+def _remote_id(name: str) -> str:
+    return re.sub(r"[^A-Za-z0-9_.-]+", "-", name).strip("-.")[:80] or "agent"

@@ -1,19 +1,17 @@
-"""Import the user's agent, in a worker process only, and let an adapter translate it."""
+"""Import the user's agent with its `.env`, in a worker process only, and let an adapter translate it."""
 
 from __future__ import annotations
 
 import importlib
+import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, MutableMapping, Sequence
 from difflib import get_close_matches
 from pathlib import Path
 from types import ModuleType
 
-from evaldesk.agents.agent import Agent
-from evaldesk.agents.environment import load_environment
+from evaldesk.agents.agent import AGENTS, Agent, AgentKind, is_from, missing_package
 from evaldesk.agents.finding import FACTORY, YAML_NAME
-from evaldesk.agents.frameworks import is_from, missing_package
-from evaldesk.agents.kinds import AGENTS, AgentKind
 from evaldesk.agents.osmosis import standin as osmosis_standin
 from evaldesk.agents.traces import user_place, user_trace
 from evaldesk.errors import AgentError, NotFoundError, UsageError
@@ -136,3 +134,37 @@ def _places(module: ModuleType) -> list[str]:
     """The file of a module; the folders of a package that has no file."""
     file = getattr(module, "__file__", None)
     return [file] if file else list(getattr(module, "__path__", ()))
+
+
+NAME = ".env"
+OFF = "ADK_DISABLE_LOAD_DOTENV"
+
+_from_files: set[str] = set()
+
+
+def load_environment(folder: str, environment: MutableMapping[str, str] = os.environ) -> None:
+    """Set the variables of the nearest `.env` at or above `folder`.
+
+    It overrides an earlier `.env`, no other variable.
+    """
+    if not folder or environment.get(OFF, "").lower() in {"1", "true"}:
+        return
+    path = nearest(Path(folder))
+    if path is None:
+        return
+    from dotenv import dotenv_values
+
+    for name, value in dotenv_values(path).items():
+        if value is not None and (name not in environment or name in _from_files):
+            environment[name] = value
+            _from_files.add(name)
+
+
+def file_environment(environment: Mapping[str, str] = os.environ) -> dict[str, str]:
+    """The variables that came from `.env` files, with their values now; only this process knows them."""
+    return {name: environment[name] for name in _from_files if name in environment}
+
+
+def nearest(folder: Path) -> Path | None:
+    """The first `.env` at or above `folder`."""
+    return next((place / NAME for place in (folder, *folder.parents) if (place / NAME).is_file()), None)

@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 
 from evaldesk.agents.agent import Agent
-from evaldesk.agents.tools.recorded import RECORDING
+from evaldesk.agents.tools.doubles import RECORDING
 from evaldesk.agents.trial_context import CURRENT_TRIAL
 from evaldesk.errors import AgentError, FormatError
 from evaldesk.model import AgentDescription, AgentRef, ErrorRecord, Event, Session, Transcript, TurnRecord

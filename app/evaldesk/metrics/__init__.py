@@ -1,22 +1,31 @@
 """Metrics: ways to score a trial. A new one is a file here and a line in `METRICS`."""
 
-from evaldesk.metrics.criteria import build_metric, check_criteria, missing_of, missing_reasons, unset_option
 from evaldesk.metrics.functions.eval_function import FUNCTION_OPTION, function_options, is_function, load_function_of
 from evaldesk.metrics.functions.finding import check_function
 from evaldesk.metrics.judges.rubrics import rubric_line
-from evaldesk.metrics.metric import Metric, MetricInfo
-from evaldesk.metrics.option import OptionInfo
-from evaldesk.metrics.responses.required_outputs import case_outputs
-from evaldesk.metrics.responses.rouge import preload, rouge1
-from evaldesk.metrics.scoring import Grading, grade_trial, score_trial
-from evaldesk.metrics.table import (
+from evaldesk.metrics.metric import (
     METRICS,
+    Metric,
+    MetricInfo,
     is_label,
     is_metric,
     metric_info,
     metric_kind,
     metric_label,
     metric_options,
+)
+from evaldesk.metrics.option import OptionInfo
+from evaldesk.metrics.responses.required_outputs import case_outputs
+from evaldesk.metrics.responses.rouge import preload, rouge1
+from evaldesk.metrics.scoring import (
+    Grading,
+    build_metric,
+    check_criteria,
+    grade_trial,
+    missing_of,
+    missing_reasons,
+    score_trial,
+    unset_option,
 )
 
 __all__ = [

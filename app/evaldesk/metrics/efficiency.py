@@ -10,9 +10,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
-from evaldesk.metrics.metric import MetricInfo
+from evaldesk.metrics.metric import MetricInfo, mean
 from evaldesk.metrics.responses.answers import counted, part_of
-from evaldesk.metrics.turn_scores import mean
 from evaldesk.model import Case, Score, Transcript, TurnRecord, Usage
 
 

@@ -14,8 +14,8 @@ from typing import Any
 
 from evaldesk.agents.adk.loading import app_of, part_of, reset_data_of, yaml_agent
 from evaldesk.agents.adk.models import is_litellm, model_name
+from evaldesk.agents.agent import is_from
 from evaldesk.agents.finding import FACTORY
-from evaldesk.agents.frameworks import is_from
 from evaldesk.agents.own.instruction import placeholders
 from evaldesk.agents.tools.time_limit import TOOL_LIMIT
 from evaldesk.errors import AgentError

@@ -6,8 +6,7 @@ import json
 from dataclasses import dataclass, field
 from typing import Any
 
-from evaldesk.agents.tools.doubles import double_of
-from evaldesk.agents.tools.recorded import RECORDING
+from evaldesk.agents.tools.doubles import RECORDING, double_of
 from evaldesk.errors import ModelError, NoDoubleError
 from evaldesk.llm.recording import CURRENT_RECORDER, Recorder
 from evaldesk.model import Event

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-from evaldesk.agents.frameworks import is_from
+from evaldesk.agents.agent import is_from
 from evaldesk.agents.remote.message_events import chat_messages, events_of_message, readable
 from evaldesk.agents.shared_loop import Tell, events_told
 from evaldesk.agents.tools.frameworks import tool_result, watched

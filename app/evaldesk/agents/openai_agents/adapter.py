@@ -11,7 +11,7 @@ from functools import cache, partial, wraps
 from types import new_class
 from typing import Any
 
-from evaldesk.agents.frameworks import is_from
+from evaldesk.agents.agent import is_from
 from evaldesk.agents.remote.message_events import chat_messages
 from evaldesk.agents.shared_loop import Tell, events_told
 from evaldesk.agents.tools.frameworks import tool_result, watched

@@ -27,10 +27,9 @@ from typing import Any, cast
 
 import msgspec
 
-from evaldesk.agents.finding import agent_ref
-from evaldesk.agents.kinds import AGENTS, AgentKind
+from evaldesk.agents.agent import AGENTS, AgentKind
+from evaldesk.agents.finding import agent_ref, checked_ref
 from evaldesk.agents.loading import import_from
-from evaldesk.agents.remote.remote import checked_ref
 from evaldesk.agents.traces import user_trace
 from evaldesk.errors import AgentError, UsageError
 from evaldesk.model import AgentRef

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import cache, partial
 from typing import Any
 
-from evaldesk.agents.frameworks import is_from
+from evaldesk.agents.agent import is_from
 from evaldesk.agents.shared_loop import Tell, events_told
 from evaldesk.agents.tools.doubles import CURRENT_DOUBLES
 from evaldesk.agents.tools.frameworks import tool_result, watched

@@ -7,7 +7,8 @@ A case says so under `tool_doubles` (docs/tool-doubles.md):
                              {"function": "cheapest", "delay_ms": 50}]},
      "unmatched": "refuse"}
 
-For each tool the first unused answer with matching arguments counts.
+For each tool the first unused answer with matching arguments counts. Calls without a double may be answered from the
+recording of the run, or added to it.
 """
 
 from __future__ import annotations
@@ -24,12 +25,12 @@ from typing import Any, Literal, TypeAlias
 import msgspec
 
 from evaldesk.agents.tools.functions import Outcome, tool_of
-from evaldesk.agents.tools.recorded import recorded
 from evaldesk.agents.tools.time_limit import TOOL_LIMIT
 from evaldesk.errors import FormatError, NoDoubleError, UsageError
+from evaldesk.llm.recording import CURRENT_RECORDER
 from evaldesk.matching.json_equality import json_equal, objects_equal
 from evaldesk.model import Case, JsonObject, JsonValue
-from evaldesk.wire import converted
+from evaldesk.wire import converted, plain
 
 KEY = "tool_doubles"
 DOUBLE = "double"  # the mark in a transcript of a call that a double answered
@@ -193,3 +194,29 @@ def _offered(target: str) -> Mapping[str, Callable[..., Any]]:
             continue
         offered[str(name)] = function
     return offered
+
+
+RECORDING = "recording"  # the mark in a transcript of an answer that comes from it
+
+
+async def recorded(
+    name: str, args: JsonObject, state: dict[str, JsonValue], call: Callable[[], Awaitable[Outcome]]
+) -> Outcome:
+    """The tool's recorded answer, with the state it left behind; otherwise the result of `call`.
+
+    Raises ModelError in a replay that lacks it.
+    """
+    recorder = CURRENT_RECORDER.get()
+    if recorder is None or not recorder.recording.tools:
+        return await call()
+    key = recorder.key("tool", {"name": name, "args": dict(args), "state": plain(state)})
+    found = recorder.found(key, f"the call of the tool {name}")
+    if found is None:
+        outcome = await call()
+        kept = {"result": outcome.result, "is_error": outcome.is_error, "trace": outcome.trace, "state": plain(state)}
+        recorder.keep(key, kept)
+        return outcome
+    state.clear()
+    state.update(found["state"])
+    note = f"{name} was answered from the recording"
+    return Outcome(found["result"], found["is_error"], found["trace"], note=note, source=RECORDING)

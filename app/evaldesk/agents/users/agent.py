@@ -11,8 +11,7 @@ from typing import Any
 
 import msgspec
 
-from evaldesk.agents.agent import Agent
-from evaldesk.agents.kinds import AGENTS
+from evaldesk.agents.agent import AGENTS, Agent
 from evaldesk.agents.users.users import User, user_of
 from evaldesk.model import AgentDescription, AgentRef, Case, Event, JsonValue, Session
 from evaldesk.model.options import UserConfig

@@ -145,7 +145,7 @@ T = TypeVar("T")
 
 def without_env_secrets(value: T) -> T:
     """`value` with the secret values that came from `.env` files replaced by the names of their variables."""
-    from evaldesk.agents.environment import file_environment
+    from evaldesk.agents.loading import file_environment
 
     environment = file_environment()
     if not environment:

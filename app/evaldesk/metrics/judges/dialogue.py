@@ -14,8 +14,7 @@ from evaldesk.metrics.judges.judged_turns import Judgement
 from evaldesk.metrics.judges.material import conversation_text
 from evaldesk.metrics.judges.panel import Panel, Task
 from evaldesk.metrics.judges.replies import Rating, Verdict
-from evaldesk.metrics.metric import MetricInfo
-from evaldesk.metrics.turn_scores import NOT_PLAYED
+from evaldesk.metrics.metric import NOT_PLAYED, MetricInfo
 from evaldesk.model import Case, Score, Transcript
 
 SUCCESS = Task(

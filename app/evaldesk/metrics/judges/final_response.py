@@ -10,9 +10,8 @@ from evaldesk.metrics.judges.judged_turns import Judgement, TurnView, judge_turn
 from evaldesk.metrics.judges.material import answer_text, conversation_text
 from evaldesk.metrics.judges.panel import Panel, Task
 from evaldesk.metrics.judges.replies import Validity
-from evaldesk.metrics.metric import MetricInfo
+from evaldesk.metrics.metric import MetricInfo, has_reference
 from evaldesk.metrics.option import option
-from evaldesk.metrics.turn_scores import has_reference
 from evaldesk.model import Case, Score, Transcript
 
 TASK = Task(

@@ -8,7 +8,7 @@ from typing import TypeAlias
 
 from evaldesk.metrics.judges.panel import gathered
 from evaldesk.metrics.judges.voting import mean_of
-from evaldesk.metrics.turn_scores import NOT_PLAYED
+from evaldesk.metrics.metric import NOT_PLAYED
 from evaldesk.model import Case, JsonObject, Score, Transcript, Turn, TurnRecord
 
 

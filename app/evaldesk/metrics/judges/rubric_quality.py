@@ -14,10 +14,9 @@ from evaldesk.metrics.judges.panel import MAX_KEPT, Panel, Sample, Task, kept, p
 from evaldesk.metrics.judges.replies import Properties
 from evaldesk.metrics.judges.rubrics import Rubric, read_rubric, rubrics_for, verdicts_of
 from evaldesk.metrics.judges.voting import by_rubric, mean_of
-from evaldesk.metrics.metric import MetricInfo
+from evaldesk.metrics.metric import NOT_PLAYED, MetricInfo
 from evaldesk.metrics.option import option
 from evaldesk.metrics.responses.answers import part_of
-from evaldesk.metrics.turn_scores import NOT_PLAYED
 from evaldesk.model import Case, JsonValue, Score, Transcript, Turn
 
 _INSTRUCTION = """

@@ -13,8 +13,7 @@ from evaldesk.metrics.judges.judged_turns import Judgement, TurnView, judge_turn
 from evaldesk.metrics.judges.material import answer_text, conversation_text
 from evaldesk.metrics.judges.panel import Task
 from evaldesk.metrics.judges.replies import Rating, Verdict
-from evaldesk.metrics.metric import MetricInfo
-from evaldesk.metrics.turn_scores import has_reference
+from evaldesk.metrics.metric import MetricInfo, has_reference
 from evaldesk.model import Case, Score, Transcript
 
 SAFE = Task(

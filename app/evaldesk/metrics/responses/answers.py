@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Literal, TypeAlias
 
-from evaldesk.metrics.turn_scores import NOT_PLAYED, Judgement, whole_score
+from evaldesk.metrics.metric import NOT_PLAYED, Judgement, whole_score
 from evaldesk.model import Case, Score, Transcript, TurnRecord
 
 Turns: TypeAlias = Literal["each", "last"]

@@ -9,8 +9,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, NoReturn
 
 from evaldesk.matching import diff_args, json_equal
-from evaldesk.metrics.metric import MetricInfo
-from evaldesk.metrics.turn_scores import Judgement, score_turns
+from evaldesk.metrics.metric import Judgement, MetricInfo, score_turns
 from evaldesk.model import Case, Expected, JsonObject, JsonValue, Score, Transcript, TurnRecord
 
 MAX_NAMED = 3

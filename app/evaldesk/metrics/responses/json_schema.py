@@ -10,11 +10,10 @@ from typing import Any, ClassVar
 
 from evaldesk.errors import MetricError, UsageError
 from evaldesk.matching import pattern_found
-from evaldesk.metrics.metric import MetricInfo
+from evaldesk.metrics.metric import Judgement, MetricInfo
 from evaldesk.metrics.option import option
 from evaldesk.metrics.responses.answers import TURNS, Turns, score_answers
 from evaldesk.metrics.responses.json_match import read_json
-from evaldesk.metrics.turn_scores import Judgement
 from evaldesk.model import Case, JsonValue, Score, Transcript, TurnRecord
 
 MAX_ERRORS = 20

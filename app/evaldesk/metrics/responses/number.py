@@ -9,9 +9,8 @@ from decimal import MAX_EMAX, MIN_EMIN, Context, Decimal
 from typing import ClassVar
 
 from evaldesk.errors import UsageError
-from evaldesk.metrics.metric import MetricInfo
+from evaldesk.metrics.metric import Judgement, MetricInfo, score_turns
 from evaldesk.metrics.option import option
-from evaldesk.metrics.turn_scores import Judgement, score_turns
 from evaldesk.model import Case, Expected, Score, Transcript, TurnRecord
 
 _SEPARATORS = ",'’_\u00a0\u2009\u202f"

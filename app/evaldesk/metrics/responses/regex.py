@@ -6,10 +6,9 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 from evaldesk.matching import check_pattern, pattern_found
-from evaldesk.metrics.metric import MetricInfo
+from evaldesk.metrics.metric import Judgement, MetricInfo
 from evaldesk.metrics.option import option
 from evaldesk.metrics.responses.answers import TURNS, Turns, score_answers
-from evaldesk.metrics.turn_scores import Judgement
 from evaldesk.model import Case, Score, Transcript, TurnRecord
 
 _WANTS = (("found", "somewhere in it"), ("whole", "all of it"), ("absent", "nowhere in it"))

@@ -6,9 +6,8 @@ from abc import abstractmethod
 from dataclasses import dataclass
 from typing import ClassVar
 
-from evaldesk.metrics.metric import MetricInfo
+from evaldesk.metrics.metric import Judgement, MetricInfo, has_reference, score_turns
 from evaldesk.metrics.option import option
-from evaldesk.metrics.turn_scores import Judgement, has_reference, score_turns
 from evaldesk.model import Case, Expected, Score, Transcript, TurnRecord
 
 _LONGEST = 30

@@ -8,11 +8,10 @@ from functools import cached_property
 from typing import ClassVar, Literal
 
 from evaldesk.matching import CallRule, Order, Step, TrajectoryMatch, match_by_rule
-from evaldesk.metrics.metric import MetricInfo
+from evaldesk.metrics.metric import NOT_PLAYED, Judgement, MetricInfo, has_calls, score_turns
 from evaldesk.metrics.responses.answers import part_of
 from evaldesk.metrics.tools.call_words import accepted_calls, aligned_details, other_calls, same_calls
 from evaldesk.metrics.tools.options import ToolOptions
-from evaldesk.metrics.turn_scores import NOT_PLAYED, Judgement, has_calls, score_turns
 from evaldesk.model import Case, Expected, JsonObject, Score, ToolCall, Transcript, TurnRecord
 
 _HARMLESS: Mapping[str, tuple[str, ...]] = {

@@ -13,10 +13,9 @@ from typing import ClassVar
 
 from evaldesk.errors import NotFoundError, UsageError
 from evaldesk.matching import CallRule, Order, Step, align, match_trajectory
-from evaldesk.metrics.metric import MetricInfo
+from evaldesk.metrics.metric import Judgement, MetricInfo, has_calls, mean, score_turns
 from evaldesk.metrics.option import option
 from evaldesk.metrics.tools.call_words import aligned_details, other_calls, same_calls
-from evaldesk.metrics.turn_scores import Judgement, has_calls, mean, score_turns
 from evaldesk.model import Case, Expected, JsonObject, Score, ToolCall, Transcript, Turn, TurnRecord
 
 MATCH_TYPES = ("EXACT", "IN_ORDER", "ANY_ORDER")

@@ -6,10 +6,9 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from evaldesk.errors import UsageError
-from evaldesk.metrics.metric import MetricInfo
+from evaldesk.metrics.metric import NOT_PLAYED, MetricInfo, mean
 from evaldesk.metrics.option import option
 from evaldesk.metrics.tools.options import SCOPES, Scope
-from evaldesk.metrics.turn_scores import NOT_PLAYED, mean
 from evaldesk.model import Case, Score, Transcript
 
 
