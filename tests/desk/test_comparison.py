@@ -54,8 +54,8 @@ def played(
     store.runs.record(
         [
             _result((run_id, case_index, index), letter, cost, ms, calls)
-            for case_index, strip in enumerate(strips.values())
-            for index, letter in enumerate(strip)
+            for case_index, verdicts in enumerate(strips.values())
+            for index, letter in enumerate(verdicts)
         ]
     )
     store.runs.set_status(run_id, "finished")

@@ -31,12 +31,12 @@ def store(tmp_path: Path) -> Iterator[Store]:
         yield opened
 
 
-def played(store: Store, strip: str, **config: object) -> int:
+def played(store: Store, verdicts: str, **config: object) -> int:
     """A run of one trial for each letter: `p` passed, `f` failed."""
-    cases = [Case(f"c{index}", (Turn("Roll."),)) for index in range(len(strip))]
+    cases = [Case(f"c{index}", (Turn("Roll."),)) for index in range(len(verdicts))]
     frozen = replace(RunConfig(AgentRef("dice", "dice:agent"), "set", criteria=(METRIC,)), **config)  # type: ignore[arg-type]
     run_id = store.runs.create(frozen, cases)
-    store.runs.record([_result(run_id, index, letter == "p") for index, letter in enumerate(strip)])
+    store.runs.record([_result(run_id, index, letter == "p") for index, letter in enumerate(verdicts)])
     return run_id
 
 
@@ -46,10 +46,10 @@ def _result(run_id: int, case_index: int, is_passed: bool) -> TrialResult:
     return TrialResult(run_id, case_index, 0, status="finished", verdict=verdict, scores=(score,))
 
 
-def label(store: Store, run_id: int, strip: str, who: str = "Ana") -> None:
+def label(store: Store, run_id: int, verdicts: str, who: str = "Ana") -> None:
     """Label the first trials of a run; a space leaves one out, `u` is unsure."""
     said = {"p": "passed", "f": "failed", "u": "unsure"}
-    for index, letter in enumerate(strip):
+    for index, letter in enumerate(verdicts):
         if letter != " ":
             LabelDesk(store).put(run_id, (index, 0), TypedLabel(who, said[letter]), 1)
 

@@ -173,7 +173,7 @@ async def test_the_last_verdicts_of_an_eval_set_are_those_of_what_was_played(des
     source = played(store, "four it is")
     await over(desk, await desk.rescore(source, (ROUGE,)))
 
-    assert {strip.run_id for strip in store.runs.last_strips("dice").values()} == {source}
+    assert {verdicts.run_id for verdicts in store.runs.last_verdicts("dice").values()} == {source}
 
 
 async def test_an_old_fatal_error_does_not_stop_a_scoring_but_a_judge_without_a_key_does(

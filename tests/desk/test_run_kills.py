@@ -59,7 +59,7 @@ def test_kills_at_random_moments_lose_nothing_and_double_nothing(tmp_path: Path)
 
     with Store.open(tmp_path / "evaldesk.db") as store:
         summary = store.runs.summary(1)
-        strips = {row.strip for row in store.runs.case_rows(1, sort="file", limit=N_CASES)}
+        strips = {row.verdicts for row in store.runs.case_rows(1, sort="file", limit=N_CASES)}
         attempts = [store.runs.trial(1, case, trial).attempt for case in range(N_CASES) for trial in range(N)]
     assert n_kills > 1
     assert (summary.status, summary.n_passed, summary.n_duplicates) == ("finished", N_CASES * N, 0)

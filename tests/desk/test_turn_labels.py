@@ -28,12 +28,12 @@ def store(tmp_path: Path) -> Iterator[Store]:
 
 def played(store: Store, *strips: str, **config: object) -> int:
     """A run with one trial for each strip, and a turn for each letter: what the metric said of it, ` ` for nothing."""
-    cases = [Case(f"c{at}", tuple(Turn("Roll.") for _ in strip)) for at, strip in enumerate(strips)]
+    cases = [Case(f"c{at}", tuple(Turn("Roll.") for _ in verdicts)) for at, verdicts in enumerate(strips)]
     run_id = store.runs.create(replace(CONFIG, **config), cases)  # type: ignore[arg-type]
-    for at, strip in enumerate(strips):
+    for at, verdicts in enumerate(strips):
         scores = [
             Score(METRIC, float(letter == "p"), turn, 0.8, letter == "p")
-            for turn, letter in enumerate(strip)
+            for turn, letter in enumerate(verdicts)
             if letter != " "
         ]
         whole = (*scores, Score(METRIC, 0.5, None, 0.8, False))
@@ -41,11 +41,11 @@ def played(store: Store, *strips: str, **config: object) -> int:
     return run_id
 
 
-def label(store: Store, run_id: int, case: int, strip: str, who: str = "Ana") -> None:
-    for turn, letter in enumerate(strip):
+def label(store: Store, run_id: int, case: int, verdicts: str, who: str = "Ana") -> None:
+    for turn, letter in enumerate(verdicts):
         if letter != " ":
             verdict = {"p": "passed", "f": "failed", "u": "unsure"}[letter]
-            LabelDesk(store).put(run_id, (case, 0), TypedLabel(who, verdict, "", str(turn)), len(strip))
+            LabelDesk(store).put(run_id, (case, 0), TypedLabel(who, verdict, "", str(turn)), len(verdicts))
 
 
 def test_turns_are_compared_with_the_scores_of_the_same_turns(store: Store) -> None:

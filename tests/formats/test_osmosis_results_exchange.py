@@ -127,7 +127,7 @@ def test_an_index_of_a_local_run_gives_the_published_numbers(shared: Path, name:
     verdicts = Counter(trial.verdict for trial in run.results)
     assert verdicts["passed"] == golden["expected"]["passed"]
     for point in golden["expected"].get("pass_at_k", []):
-        rates = [pass_at_k(len(strip), strip.count("p"), point["k"]) or 0.0 for strip in strips(run)]
+        rates = [pass_at_k(len(verdicts), verdicts.count("p"), point["k"]) or 0.0 for verdicts in strips(run)]
         assert sum(rates) / len(rates) == pytest.approx(point["value"])
     summary = json.loads(write_file(run, "osmosis-results"))["summary"]
     assert (summary["total_runs"], summary["total_tokens"]) == (

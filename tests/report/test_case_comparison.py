@@ -23,10 +23,10 @@ sides = st.one_of(st.none(), st.tuples(strips, st.sampled_from(["d", "e"])))
 tables = st.lists(st.tuples(sides, sides), max_size=12)
 
 
-def case(name: str, strip: str, **values: object) -> PlayedCase:
+def case(name: str, verdicts: str, **values: object) -> PlayedCase:
     given_values = {"digest": DIGEST} | values
     key = CaseKey("set", name, 0, str(given_values.pop("digest")))
-    return PlayedCase(key, strip, **given_values)  # type: ignore[arg-type]  # by keyword, as each test needs
+    return PlayedCase(key, verdicts, **given_values)  # type: ignore[arg-type]  # by keyword, as each test needs
 
 
 def changed(before: Sequence[PlayedCase], after: Sequence[PlayedCase]) -> RunChange:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from evaldesk.model.stored import LastStrip
+from evaldesk.model.stored import LastVerdicts
 from evaldesk.store import Store
 
 PLACE = Path("evalsets") / "dice.evalset.json"
@@ -23,10 +23,10 @@ def test_runs_verdicts_and_sessions_follow(store: Store, plan: Callable[..., int
     assert [each.id for each in store.runs.list(evalset_id="dice")] == [run]
     assert store.runs.summary(run).config.evalset_id == "dice"
     assert store.runs.summary(run).config.evalset_path == str(PLACE)
-    assert store.runs.last_strips("dice") == {"c0": LastStrip(run, 0, "p")}
+    assert store.runs.last_verdicts("dice") == {"c0": LastVerdicts(run, 0, "p")}
     assert [case.evalset_id for case in store.sessions.get(session).added_to] == ["dice"]
     assert store.runs.list(evalset_id="calc") == []
-    assert store.runs.last_strips("calc") == {}
+    assert store.runs.last_verdicts("calc") == {}
 
 
 def test_another_set_keeps_what_it_has(store: Store, plan: Callable[..., int]) -> None:
@@ -36,7 +36,7 @@ def test_another_set_keeps_what_it_has(store: Store, plan: Callable[..., int]) -
     store.move_evalset("calc", "dice", PLACE)
 
     assert [each.id for each in store.runs.list(evalset_id="other")] == [other]
-    assert store.runs.last_strips("other") == {"c0": LastStrip(other, 0, ".")}
+    assert store.runs.last_verdicts("other") == {"c0": LastVerdicts(other, 0, ".")}
 
 
 def test_verdicts_of_a_file_that_stood_there_before_go(store: Store, plan: Callable[..., int]) -> None:
@@ -48,7 +48,7 @@ def test_verdicts_of_a_file_that_stood_there_before_go(store: Store, plan: Calla
 
     store.move_evalset("calc", "dice", PLACE)
 
-    assert store.runs.last_strips("dice") == {"a": LastStrip(moved, 0, ".")}
+    assert store.runs.last_verdicts("dice") == {"a": LastVerdicts(moved, 0, ".")}
     assert [case.evalset_id for case in store.sessions.get(session).added_to] == ["dice"]
     assert store.runs.summary(gone).config.evalset_path == ""
 

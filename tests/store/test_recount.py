@@ -75,7 +75,7 @@ def _totals(store: Store, run: int) -> dict[str, Any]:
         "run": [getattr(summary, f"n_{name}") for name in names]
         + [summary.n_unpriced, summary.tokens_in, summary.tokens_out, summary.cost, summary.duration_ms],
         "cases": {
-            row.case_index: [row.strip, *(getattr(row, f"n_{name}") for name in names), row.cost, row.n_unpriced]
+            row.case_index: [row.verdicts, *(getattr(row, f"n_{name}") for name in names), row.cost, row.n_unpriced]
             for row in store.runs.case_rows(run)
         },
         "means": {row.case_index: dict(row.means) for row in store.runs.case_rows(run)},
@@ -113,8 +113,8 @@ def _recounted(database: Path, run: int) -> dict[str, Any]:
 def _case(trials: list[sqlite3.Row], index: int) -> list[Any]:
     own = [trial for trial in trials if trial["case_index"] == index]
     done = [trial for trial in own if trial["verdict"]]
-    strip = "".join((trial["verdict"] or ".")[0] for trial in own)
-    return [strip, *_verdicts(done), sum(trial["cost"] or 0 for trial in done), _unpriced(done)]
+    verdicts = "".join((trial["verdict"] or ".")[0] for trial in own)
+    return [verdicts, *_verdicts(done), sum(trial["cost"] or 0 for trial in done), _unpriced(done)]
 
 
 def _verdicts(trials: list[sqlite3.Row]) -> list[int]:

@@ -27,12 +27,12 @@ def play(store: Store, plan: Plan, end: End) -> Callable[..., int]:
 
     def play_strips(*strips: str, cost: float = 0.5, **config: object) -> int:
         run = plan(n_cases=len(strips), n=len(strips[0]), **config)
-        for index, strip in enumerate(strips):
+        for index, verdicts in enumerate(strips):
             usage = Usage("m", cost=cost * (index % 3))
             store.runs.record(
                 [
                     end(run, index, trial, LETTERS[letter], usages=(usage,), duration_ms=100.0 * (index % 4))
-                    for trial, letter in enumerate(strip)
+                    for trial, letter in enumerate(verdicts)
                     if letter != "."
                 ]
             )
@@ -41,15 +41,15 @@ def play(store: Store, plan: Plan, end: End) -> Callable[..., int]:
     return play_strips
 
 
-STRIPS = ("pppp", "pffp", "ffff", "eeee", "....", "uuuu", "pefp", "fffe", "pppf")
+VERDICTS = ("pppp", "pffp", "ffff", "eeee", "....", "uuuu", "pefp", "fffe", "pppf")
 
 
 def test_the_worst_cases_come_first(store: Store, play: Callable[..., int]) -> None:
-    run = play(*STRIPS)
+    run = play(*VERDICTS)
 
     rows = store.runs.case_rows(run)
 
-    assert [row.strip for row in rows] == [
+    assert [row.verdicts for row in rows] == [
         *("eeee", "fffe", "ffff", "pffp", "pefp", "pppf", "pppp", "uuuu", "...."),
     ]
 
@@ -59,7 +59,7 @@ def test_flaky_cases_come_first_when_asked(store: Store, play: Callable[..., int
 
     rows = store.runs.case_rows(run, sort="flaky")
 
-    assert [row.strip for row in rows] == ["ppff", "pppf", "pppp", "ffff"]
+    assert [row.verdicts for row in rows] == ["ppff", "pppf", "pppp", "ffff"]
 
 
 @pytest.mark.parametrize(
@@ -87,7 +87,7 @@ def test_the_middle_time_is_that_of_the_trials_whose_time_is_known(store: Store,
 def test_pages_follow_each_other_without_gap_or_overlap(
     store: Store, play: Callable[..., int], sort: CaseSort, only: CaseFilter | None
 ) -> None:
-    run = play(*STRIPS, *STRIPS)
+    run = play(*VERDICTS, *VERDICTS)
     whole = store.runs.case_rows(run, sort=sort, only=only)
 
     pages, after = [], ""
@@ -112,11 +112,11 @@ def test_pages_follow_each_other_without_gap_or_overlap(
 def test_filters_show_what_their_count_says(
     store: Store, play: Callable[..., int], only: CaseFilter, expected: list[str]
 ) -> None:
-    run = play(*STRIPS, pass_threshold=0.75)
+    run = play(*VERDICTS, pass_threshold=0.75)
 
     rows = store.runs.case_rows(run, sort="file", only=only)
 
-    assert [row.strip for row in rows] == expected
+    assert [row.verdicts for row in rows] == expected
     assert store.runs.case_counts(run)[only] == len(expected)
 
 
@@ -197,7 +197,7 @@ def test_one_value_has_no_sample_deviation(store: Store, plan: Plan, end: End) -
 def test_a_run_without_results_has_rows_and_no_metrics(store: Store, plan: Plan) -> None:
     run = plan(n_cases=2)
 
-    assert [(row.strip, row.mean_ms, row.means) for row in store.runs.case_rows(run)] == [("..", None, {})] * 2
+    assert [(row.verdicts, row.mean_ms, row.means) for row in store.runs.case_rows(run)] == [("..", None, {})] * 2
     assert store.runs.metric_rows(run) == []
     assert store.runs.outcome_counts(run) == [(0, 0, 2)]
 
@@ -238,7 +238,7 @@ def test_one_case_reads_as_it_does_in_its_page(store: Store, play: Callable[...,
 
 
 def test_a_run_page_never_reads_trials(store: Store, play: Callable[..., int]) -> None:
-    run = play(*STRIPS)
+    run = play(*VERDICTS)
     statements: list[str] = []
 
     def note(_c: object, _cursor: object, statement: str, *_: object) -> None:

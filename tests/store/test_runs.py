@@ -12,7 +12,7 @@ import pytest
 
 from evaldesk.errors import ConflictError, NotFoundError, UsageError
 from evaldesk.model import AgentRef, Case, Expected, RunConfig, SessionInit, ToolCall, TrialResult, Turn
-from evaldesk.model.stored import LastStrip
+from evaldesk.model.stored import LastVerdicts
 from evaldesk.store import RunStore, Store
 
 Plan = Callable[..., int]
@@ -181,13 +181,13 @@ def test_each_case_shows_the_newest_run_it_was_in(store: Store, plan: Plan, end:
     only_b = plan(ids=["b"], n=2)
     store.runs.record([end(both, 0, 0), end(both, 1, 0, "failed"), end(only_b, 0, 1, "errored"), end(other, 0, 0)])
 
-    before = store.runs.last_strips("calc")
+    before = store.runs.last_verdicts("calc")
     store.runs.delete(only_b)
-    after = store.runs.last_strips("calc")
+    after = store.runs.last_verdicts("calc")
 
-    assert before == {"a": LastStrip(both, 0, "p"), "b": LastStrip(only_b, 0, ".e")}
-    assert after == {"a": LastStrip(both, 0, "p"), "b": LastStrip(both, 1, "f")}
-    assert store.runs.last_strips("none") == {}
+    assert before == {"a": LastVerdicts(both, 0, "p"), "b": LastVerdicts(only_b, 0, ".e")}
+    assert after == {"a": LastVerdicts(both, 0, "p"), "b": LastVerdicts(both, 1, "f")}
+    assert store.runs.last_verdicts("none") == {}
 
 
 @pytest.mark.parametrize(

@@ -93,7 +93,7 @@ def test_a_killed_process_loses_no_trial_it_acknowledged(store: Store, plan: Pla
     assert all(store.runs.trial(run, case, trial).verdict == "passed" for case, trial in keys)
     assert len(keys) <= summary.n_passed <= len(keys) + 3
     assert summary.n_passed + len(store.runs.pending(run)) == 800
-    strips = "".join(row.strip for row in store.runs.case_rows(run, limit=400))
+    strips = "".join(row.verdicts for row in store.runs.case_rows(run, limit=400))
     assert strips.count("p") == summary.n_passed == store.runs.metric_rows(run)[0].n
 
 

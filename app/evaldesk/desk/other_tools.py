@@ -69,9 +69,9 @@ def difference(tool: str, case: Case, trial: TrialResult, criteria: Sequence[Cri
     return f"{trial.verdict} here, {theirs.verdict} by {CALLED[tool]}: {_why(tool, case, trial, theirs, criteria)}"
 
 
-def may_differ(tool: str, config: RunConfig, case: Case, strip: str) -> bool:
-    """Whether the tool may judge a trial of the case otherwise, told without reading one; `strip` has its verdicts."""
-    if "e" in strip or "u" in strip or config.n_asserted or config.strict or config.compat != OWN:
+def may_differ(tool: str, config: RunConfig, case: Case, verdicts: str) -> bool:
+    """Whether the tool may judge a trial of the case otherwise; `verdicts` has a letter for each, none is read."""
+    if "e" in verdicts or "u" in verdicts or config.n_asserted or config.strict or config.compat != OWN:
         return True
     deciding = [each for each in config.criteria if each.threshold is not None]
     if not all(decides(tool, each) for each in deciding):

@@ -65,13 +65,13 @@ class Comparison:
 class PlayedCase:
     """A case of a run and its trials.
 
-    `strip` has one letter a trial, by trial index: `p`, `f`, `e`, `u` for the verdicts, `.` for a trial to play. A file
-    may tell only how many trials ended how: then the strip `is_ordered` no longer. `asserted` is what `assertions`
-    gives, None where it is not known.
+    `verdicts` has one letter a trial, by trial index: `p`, `f`, `e`, `u`, and `.` for a trial to play. A file may hold
+    only the counts: then they are not `is_ordered`. `asserted` is the result of `assertions`, None where it is not
+    known.
     """
 
     key: CaseKey
-    strip: str
+    verdicts: str
     pass_threshold: float = 1.0
     errors_are_failures: bool = False
     asserted: Mapping[str, int] | None = None
@@ -81,13 +81,13 @@ class PlayedCase:
     def scored(self) -> str:
         """The letters of the scored trials, by trial index."""
         if self.errors_are_failures:
-            return self.strip.replace("e", "f").replace("u", "").replace(".", "")
-        return self.strip.replace("e", "").replace("u", "").replace(".", "")
+            return self.verdicts.replace("e", "f").replace("u", "").replace(".", "")
+        return self.verdicts.replace("e", "").replace("u", "").replace(".", "")
 
     @property
     def is_without_verdict(self) -> bool:
         """Whether every trial was played and none was scored."""
-        return not self.scored and TO_PLAY not in self.strip
+        return not self.scored and TO_PLAY not in self.verdicts
 
     def is_passed(self, scored: str) -> bool:
         """Whether enough of these scored trials passed; there is at least one."""

@@ -66,7 +66,7 @@ class CaseRow(Counted):
 
     case_index: int
     case_id: str
-    strip: str
+    verdicts: str
     counts: Counts
     n_unpriced: int
     cost: float
@@ -85,7 +85,7 @@ class CaseOutcome(Counted):
     case_index: int
     case_id: str
     digest: str
-    strip: str
+    verdicts: str
     counts: Counts
     n_unpriced: int
     tokens_in: int
@@ -156,12 +156,12 @@ class Neighbours:
 
 
 @dataclass(frozen=True, slots=True)
-class LastStrip:
-    """A case in the newest run it took part in; `strip` has a letter for each of its trials."""
+class LastVerdicts:
+    """A case in the newest run it took part in; `verdicts` has a letter for each of its trials."""
 
     run_id: int
     case_index: int
-    strip: str
+    verdicts: str
 
 
 @dataclass(frozen=True, slots=True)

@@ -277,7 +277,7 @@ def played(run: RunSummary, cases: Sequence[CaseOutcome], snapshots: Sequence[Ca
     keys = numbered_keys(("", case.case_id, case.digest) for case in cases)
     asserted: Sequence[Mapping[str, int] | None] = [assertions(case) for case in snapshots] or [None] * len(cases)
     return [
-        PlayedCase(key, case.strip, config.pass_threshold, config.errors_are_failures, kinds)
+        PlayedCase(key, case.verdicts, config.pass_threshold, config.errors_are_failures, kinds)
         for key, case, kinds in zip(keys, cases, asserted, strict=True)
     ]
 
@@ -298,12 +298,12 @@ def _passed(case: PlayedCase | None) -> str:
     if case is None:
         return "–"
     scored = case.scored
-    return f"{scored.count('p')} of {len(scored)}" if scored else f"none of {len(case.strip)} scored"
+    return f"{scored.count('p')} of {len(scored)}" if scored else f"none of {len(case.verdicts)} scored"
 
 
 def _case_href(run: RunSummary, case: CaseOutcome | None) -> str:
     """The trial of a case that tells most; empty where the run does not have the case."""
-    return f"/runs/{run.id}/cases/{case.case_index}/trials/{first_problem(case.strip)}" if case else ""
+    return f"/runs/{run.id}/cases/{case.case_index}/trials/{first_problem(case.verdicts)}" if case else ""
 
 
 MAX_NAMED = 3

@@ -73,11 +73,11 @@ def _worst_case(store: Store, run: RunSummary) -> list[Step]:
     if not rows:
         return []
     row = rows[0]
-    trial_index = row.strip.find(only[0])
+    trial_index = row.verdicts.find(only[0])
     n = row.counts.failed if run.counts.failed else row.counts.errored
     return [
         Step(
-            title=f"{row.case_id}: {counted_words(n, len(row.strip), 'trial')} {only}",
+            title=f"{row.case_id}: {counted_words(n, len(row.verdicts), 'trial')} {only}",
             text=f"Worst case of run {run.id}, agent {run.config.agent.id}.",
             button="Show first divergence" if run.counts.failed else "Show error",
             address=f"/runs/{run.id}/cases/{row.case_index}/trials/{trial_index}",

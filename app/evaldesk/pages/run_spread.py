@@ -141,7 +141,7 @@ def _no_failure(summary: RunSummary) -> str:
 def _flaky(runs: RunStore, summary: RunSummary) -> list[FlakyCase]:
     found = []
     for row in runs.case_rows(summary.id, sort="flaky", only="flaky", limit=MAX_FLAKY):
-        trial = next((at for at, letter in enumerate(row.strip) if letter in "fe"), 0)
+        trial = next((at for at, letter in enumerate(row.verdicts) if letter in "fe"), 0)
         href = f"/runs/{summary.id}/cases/{row.case_index}/trials/{trial}"
         found.append(FlakyCase(row.case_id, flaky_words(row.counts.scored, row.counts.passed), href))
     return found

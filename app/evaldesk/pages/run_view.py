@@ -114,13 +114,13 @@ def _matrix_row(
 ) -> MatrixRow:
     n_scored = row.counts.scored
     base = f"{summary.id}/cases/{row.case_index}/trials/"
-    shown = row.strip[:MAX_SQUARES]
+    shown = row.verdicts[:MAX_SQUARES]
     letters = ["r" if (row.case_index, index) in in_flight else letter for index, letter in enumerate(shown)]
     return MatrixRow(
         case_id=row.case_id,
-        href=f"{base}{first_problem(row.strip)}",
+        href=f"{base}{first_problem(row.verdicts)}",
         squares=tuple(Square(at + 1, STATUS_OF[letter], f"{base}{at}") for at, letter in enumerate(letters)),
-        n_hidden=len(row.strip) - len(shown),
+        n_hidden=len(row.verdicts) - len(shown),
         hidden_href=f"{base}{len(shown)}",
         passed=f"{row.counts.passed} of {n_scored}" if n_scored else "–",
         bar=bar(row.counts.passed, n_scored),
@@ -168,6 +168,6 @@ def columns_k(n: int) -> int:
     return min(n, 3) if n > 1 else 0
 
 
-def first_problem(strip: str) -> int:
+def first_problem(verdicts: str) -> int:
     """The trial that a case's name leads to: the first that did not pass, else the first."""
-    return next((at for at, letter in enumerate(strip) if letter in "feu"), 0)
+    return next((at for at, letter in enumerate(verdicts) if letter in "feu"), 0)

@@ -22,7 +22,7 @@ from evaldesk.wording.endings import ending_sentence
 from evaldesk.wording.metrics import short_title
 from evaldesk.wording.words import passed_words
 
-MAX_STRIP = 100
+MAX_SQUARES = 100
 ACCOUNTS: Mapping[Role, str] = {"agent": "agent", "user": "simulated user", "judge": "judges"}
 
 
@@ -61,8 +61,8 @@ class TrialPage:
     status: str
     is_again: bool
     result: TrialResult | None
-    strip: Sequence[Square]
-    strip_words: str
+    squares: Sequence[Square]
+    verdict_words: str
     divergence: Divergence | None
     turns: Sequence[TurnPanel]
     conversation: Sequence[CallRow]
@@ -111,9 +111,9 @@ def read_trial(runs: RunStore, run_id: int, key: TrialKey, in_flight: Collection
     summary, neighbours = runs.summary(run_id), runs.neighbours(run_id, *key)
     case, row = runs.case(run_id, case_index), runs.case_row(run_id, case_index)
     result = _result(runs, run_id, key)
-    letters = ["r" if (case_index, at) in in_flight else letter for at, letter in enumerate(row.strip)]
+    letters = ["r" if (case_index, at) in in_flight else letter for at, letter in enumerate(row.verdicts)]
     status = STATUS_OF[letters[trial_index]]
-    is_done = row.strip[trial_index] != "."
+    is_done = row.verdicts[trial_index] != "."
     scores = result.scores if result else ()
     return TrialPage(
         summary=summary,
@@ -123,8 +123,10 @@ def read_trial(runs: RunStore, run_id: int, key: TrialKey, in_flight: Collection
         status=status,
         is_again=result is not None and not is_done,
         result=result,
-        strip=_strip(run_id, case_index, letters, trial_index),
-        strip_words=_strip_words(row.counts.passed, row.counts.passed + row.counts.failed, trial_index, len(letters)),
+        squares=_squares(run_id, case_index, letters, trial_index),
+        verdict_words=_verdict_words(
+            row.counts.passed, row.counts.passed + row.counts.failed, trial_index, len(letters)
+        ),
         divergence=first_divergence(case, result.transcript, _gating(scores, summary)) if result else None,
         turns=turn_panels(case, result),
         conversation=conversation_rows(case, result.transcript, scores) if result else (),
@@ -144,17 +146,17 @@ def _result(runs: RunStore, run_id: int, key: TrialKey) -> TrialResult | None:
         return None
 
 
-def _strip(run_id: int, case_index: int, letters: Sequence[str], current: int) -> list[Square]:
+def _squares(run_id: int, case_index: int, letters: Sequence[str], current: int) -> list[Square]:
     """The trials of the case; of very many those around the current one."""
-    start = max(0, min(current - MAX_STRIP // 2, len(letters) - MAX_STRIP))
+    start = max(0, min(current - MAX_SQUARES // 2, len(letters) - MAX_SQUARES))
     return [
         Square(at + 1, STATUS_OF[letter], _href(run_id, (case_index, at)))
         for at, letter in enumerate(letters)
-        if start <= at < start + MAX_STRIP
+        if start <= at < start + MAX_SQUARES
     ]
 
 
-def _strip_words(n_passed: int, n_scored: int, trial_index: int, n: int) -> str:
+def _verdict_words(n_passed: int, n_scored: int, trial_index: int, n: int) -> str:
     place = f"Trial {trial_index + 1} of {n}"
     if not n_scored or n == 1:
         return place

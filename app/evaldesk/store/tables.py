@@ -1,7 +1,7 @@
 """The tables, declared once for SQLite and PostgreSQL; queries use the constants behind them.
 
 Columns are only for what is asked by SQL: a case, a transcript and a turn are one compressed JSON value each. Verdicts
-of a case's trials are its `strip`: one character a trial, `.` to do, `p` `f` `e` `u` for the four verdicts.
+of a case's trials are in its column `strip`: one character a trial, `.` to do, `p` `f` `e` `u` for the four verdicts.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ METADATA = Row.metadata
 
 
 TO_DO = "."
-STRIP_OF = {"passed": "p", "failed": "f", "errored": "e", "unscored": "u"}
+LETTERS = {"passed": "p", "failed": "f", "errored": "e", "unscored": "u"}
 
 
 class Run(Row, table=True):

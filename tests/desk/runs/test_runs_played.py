@@ -59,7 +59,7 @@ async def test_a_trial_stays_in_flight_until_it_is_stored(open_desk: OpenDesk, s
 
     executor.end(4)
     async for _ in desk.watch(run_id):
-        strips = {row.case_index: row.strip for row in store.runs.case_rows(run_id, sort="file")}
+        strips = {row.case_index: row.verdicts for row in store.runs.case_rows(run_id, sort="file")}
         shown = {(spec.case_index, spec.trial_index) for spec in executor.specs} - desk.in_flight(run_id)
         shown_early += [key for key in shown if strips[key[0]][key[1]] == "."]
 

@@ -86,8 +86,10 @@ def test_keys_lead_to_the_trials_beside_it_and_to_the_next_mismatch(pages: Any) 
 def test_the_strip_marks_where_one_is(pages: Any) -> None:
     page = pages.get(f"{pages.finish()}/cases/0/trials/1").text
 
-    strip = re.findall(r'<a class="square" data-status="(\w+)" href="[^"]*/trials/(\d)"( aria-current="page")?>', page)
-    assert strip == [("passed", "0", ""), ("passed", "1", ' aria-current="page"')]
+    verdicts = re.findall(
+        r'<a class="square" data-status="(\w+)" href="[^"]*/trials/(\d)"( aria-current="page")?>', page
+    )
+    assert verdicts == [("passed", "0", ""), ("passed", "1", ' aria-current="page"')]
 
 
 def test_a_trial_that_is_not_played_yet_shows_what_is_expected(open_runs: Callable[..., Any]) -> None:

@@ -63,11 +63,11 @@ def show_details(runs: StoredRuns, summary: RunSummary) -> None:
 
 
 def _show_case(runs: StoredRuns, summary: RunSummary, row: CaseRow) -> None:
-    squares = " ".join(click.style(GLYPHS[mark][0], fg=GLYPHS[mark][1]) for mark in row.strip)
+    squares = " ".join(click.style(GLYPHS[mark][0], fg=GLYPHS[mark][1]) for mark in row.verdicts)
     click.echo(f"{squares}  {in_one_line(row.case_id)}")
-    index = next((index for index, mark in enumerate(row.strip) if mark in WORDS), None)
+    index = next((index for index, mark in enumerate(row.verdicts) if mark in WORDS), None)
     if index is None:
         return
     case = runs.case(summary.id, row, index)
     text = first_words(case.case, case[0])
-    click.echo(click.style(f"    trial {index + 1} {WORDS[row.strip[index]]}: ", dim=True) + text)
+    click.echo(click.style(f"    trial {index + 1} {WORDS[row.verdicts[index]]}: ", dim=True) + text)

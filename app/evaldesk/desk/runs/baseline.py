@@ -34,7 +34,7 @@ def case_object(case: PlayedCase) -> dict[str, Any]:
         "case_id": case.key.case_id,
         "ordinal": case.key.ordinal,
         "digest": case.key.digest,
-        "trials": case.strip,
+        "trials": case.verdicts,
         "pass_threshold": case.pass_threshold,
         "errors_are_failures": case.errors_are_failures,
         "asserted": dict(case.asserted or {}),
@@ -60,7 +60,7 @@ def _played_case(case: Any) -> PlayedCase:
     key = CaseKey(str(case["evalset"]), str(case["case_id"]), int(case["ordinal"]), str(case["digest"]))
     return PlayedCase(
         key=key,
-        strip=str(case["trials"]),
+        verdicts=str(case["trials"]),
         pass_threshold=float(case["pass_threshold"]),
         errors_are_failures=bool(case["errors_are_failures"]),
         asserted={str(kind): int(n) for kind, n in case["asserted"].items()},
@@ -87,7 +87,7 @@ def _by_counts(key: CaseKey, case: Any) -> PlayedCase:
     counts_errors = rate is not None and abs(rate * n_scored - n_passed) > 1e-9
     return PlayedCase(
         key=key,
-        strip="p" * n_passed + "f" * n_failed + "e" * n_errored,
+        verdicts="p" * n_passed + "f" * n_failed + "e" * n_errored,
         pass_threshold=float(rate) if is_passed and rate is not None else 1.0,
         errors_are_failures=counts_errors or (not n_scored and rate is not None),
         is_ordered=False,

@@ -76,7 +76,7 @@ class InstanceOutput:
         if run.n_done == len(self._written):
             return
         for row in runs.rows(run.id):
-            for index, mark in enumerate(row.strip):
+            for index, mark in enumerate(row.verdicts):
                 key = (row.case_index, index)
                 if mark != "." and key not in self._written:
                     self._written.add(key)

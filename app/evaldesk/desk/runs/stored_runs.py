@@ -49,7 +49,7 @@ class StoredRuns:
         self.errors = store.error_groups
         self.outcomes = store.outcome_counts
         self.snapshots = store.cases
-        self.last_strips = store.last_strips
+        self.last_verdicts = store.last_verdicts
         self.newest_of_evalsets = store.newest_of_evalsets
 
     def named(self, name: str) -> RunSummary:
@@ -172,7 +172,7 @@ class StoredRuns:
     def case(self, run_id: int, row: CaseRow, trial_index: int) -> CaseResult:
         """A case of a run with one of its trials."""
         trial = self._store.trial(run_id, row.case_index, trial_index)
-        return CaseResult(self._store.case(run_id, row.case_index), (trial,), n_planned=len(row.strip))
+        return CaseResult(self._store.case(run_id, row.case_index), (trial,), n_planned=len(row.verdicts))
 
     def other_verdicts(self, run: RunSummary, spelled: str = "") -> Iterator[OtherVerdict]:
         """Every verdict of the run that another tool would not give, in either direction, by case and reason."""
@@ -180,17 +180,17 @@ class StoredRuns:
         tools = tools_beside(config, spelled)
         for row in self.rows(run.id) if tools else ():
             case = self._store.case(run.id, row.case_index)
-            asked = [tool for tool in tools if may_differ(tool, config, case, row.strip)]
+            asked = [tool for tool in tools if may_differ(tool, config, case, row.verdicts)]
             trials = self._trials(run.id, row) if asked else []
             for tool in asked:
                 said = Counter(difference(tool, case, trial, config.criteria) for trial in trials)
                 yield from (
-                    OtherVerdict(tool, row.case_id, text, n, len(row.strip)) for text, n in said.items() if text
+                    OtherVerdict(tool, row.case_id, text, n, len(row.verdicts)) for text, n in said.items() if text
                 )
 
     def _trials(self, run_id: int, row: CaseRow) -> list[TrialResult]:
         """The trials of a case that were played, by index."""
-        played = [(row.case_index, index) for index, mark in enumerate(row.strip) if mark != NOT_PLAYED]
+        played = [(row.case_index, index) for index, mark in enumerate(row.verdicts) if mark != NOT_PLAYED]
         trials = self._store.trials(run_id, played) if played else {}
         return [trials[key] for key in played]
 
@@ -256,7 +256,7 @@ def _played(store: RunStore, run: RunSummary) -> list[PlayedCase]:
     return [
         PlayedCase(
             key=CaseKey(evalset_name(run.config), each.case_id, 0, each.digest),
-            strip=each.strip,
+            verdicts=each.verdicts,
             pass_threshold=run.config.pass_threshold,
             errors_are_failures=run.config.errors_are_failures,
             asserted=assertions(case),

@@ -18,10 +18,10 @@ from evaldesk.store.database import Clock, execute_many, upsert
 from evaldesk.store.tables import (
     CASE_METRIC,
     ERROR_GROUP,
+    LETTERS,
     RUN,
     RUN_CASE,
     SCORE,
-    STRIP_OF,
     TO_DO,
     TRANSCRIPT,
     TRIAL,
@@ -134,7 +134,7 @@ def _gain(rows: Sequence[Values]) -> Values:
 
 
 def _letter(row: Values) -> Values:
-    return {"letter": STRIP_OF[row["verdict"]], "n_before": row["trial_index"], "after": row["trial_index"] + 2}
+    return {"letter": LETTERS[row["verdict"]], "n_before": row["trial_index"], "after": row["trial_index"] + 2}
 
 
 _TRIAL_KEY = (TRIAL.c.run_id, TRIAL.c.case_index, TRIAL.c.trial_index)
@@ -191,7 +191,7 @@ def outcome(result: TrialResult) -> Values:
 
 def counters(row: Values) -> Values:
     """The contribution of a trial with a verdict to the COUNTERS of its case and its run."""
-    verdicts = {f"n_{verdict}": int(row["verdict"] == verdict) for verdict in STRIP_OF}
+    verdicts = {f"n_{verdict}": int(row["verdict"] == verdict) for verdict in LETTERS}
     return verdicts | {
         "n_unpriced": int(row["cost"] is None and row["n_calls"] > 0),
         "tokens_in": row["tokens_in"],
@@ -274,7 +274,7 @@ def _add_error(dialect: str) -> Any:
 def _recount_cases(connection: Connection, run_id: int) -> None:
     done = TRIAL.c.verdict.is_not(None)
     unpriced = done & TRIAL.c.cost.is_(None) & (TRIAL.c.n_calls > 0)
-    sums = {f"n_{verdict}": _count(TRIAL.c.verdict == verdict) for verdict in STRIP_OF}
+    sums = {f"n_{verdict}": _count(TRIAL.c.verdict == verdict) for verdict in LETTERS}
     sums |= {"n_unpriced": _count(unpriced)}
     for name in ("tokens_in", "tokens_out", "cost", "duration_ms"):
         sums[name] = func.coalesce(func.sum(case((done, TRIAL.c[name]))), 0)
@@ -287,7 +287,7 @@ def _recount_cases(connection: Connection, run_id: int) -> None:
     letters: dict[int, str] = {}
     verdicts = select(TRIAL.c.case_index, TRIAL.c.verdict).where(of_run)
     for index, verdict in connection.execute(verdicts.order_by(TRIAL.c.case_index, TRIAL.c.trial_index)):
-        letters[index] = letters.get(index, "") + STRIP_OF.get(verdict, TO_DO)
+        letters[index] = letters.get(index, "") + LETTERS.get(verdict, TO_DO)
     rows = [
         {"at_case_index": index, "strip": letters[index]} | dict(zip(sums, values, strict=True))
         for index, *values in totals

@@ -1,4 +1,4 @@
-"""Questions about runs and their cases, answered from their totals and strips."""
+"""Questions about runs and their cases, answered from their totals and verdicts."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from evaldesk.model.stored import (
     CaseRow,
     CaseSort,
     ErrorGroup,
-    LastStrip,
+    LastVerdicts,
     MetricRow,
     Neighbours,
     RunSummary,
@@ -169,12 +169,12 @@ def error_groups(connection: Connection, run_id: int) -> list[ErrorGroup]:
     return [ErrorGroup(row.kind, row.message, row.n, (row.case_index, row.trial_index), row.example) for row in rows]
 
 
-def last_strips(connection: Connection, evalset_id: str) -> dict[str, LastStrip]:
-    """For each case id of an eval set that ever ran: its newest run and its strip there."""
+def last_verdicts(connection: Connection, evalset_id: str) -> dict[str, LastVerdicts]:
+    """For each case id of an eval set that ever ran: its newest run and its verdicts there."""
     place = (RUN_CASE.c.run_id == LAST_RUN.c.run_id) & (RUN_CASE.c.case_index == LAST_RUN.c.case_index)
     rows = select(LAST_RUN.c.case_id, LAST_RUN.c.run_id, LAST_RUN.c.case_index, RUN_CASE.c.strip).join(RUN_CASE, place)
     rows = rows.where(LAST_RUN.c.evalset_id == evalset_id)
-    return {case_id: LastStrip(*strip) for case_id, *strip in connection.execute(rows)}
+    return {case_id: LastVerdicts(*last) for case_id, *last in connection.execute(rows)}
 
 
 def _distinct(connection: Connection, column: ColumnElement[str]) -> list[str]:
@@ -227,7 +227,7 @@ def _metrics_query() -> Any:
 _METRICS = _metrics_query()
 
 
-_COMPARED = tuple(name for name in CaseOutcome.__dataclass_fields__ if name not in ("counts", "means"))
+_COMPARED = tuple(name for name in CaseOutcome.__dataclass_fields__ if name not in ("counts", "means", "verdicts"))
 
 
 def case_outcomes(connection: Connection, run_id: int) -> list[CaseOutcome]:
@@ -243,6 +243,7 @@ def case_outcomes(connection: Connection, run_id: int) -> list[CaseOutcome]:
         CaseOutcome(
             counts=counts_of(row, config.n, config),
             means=means[row.case_index],
+            verdicts=row.strip,
             **{name: row._mapping[name] for name in _COMPARED},
         )
         for row in rows
@@ -279,7 +280,7 @@ _MISMATCHES = _C.n_failed + _C.n_errored + _C.n_unscored
 _MEAN_MS = _C.duration_ms / func.nullif(_DONE, 0)
 _OF_RUN = _C.run_id == bindparam("run_id")
 _PLACES = ("place_0", "place_1", "place_2")
-_SHOWN = tuple(name for name in CaseRow.__dataclass_fields__ if name not in ("counts", "means", "cursor"))
+_SHOWN = tuple(name for name in CaseRow.__dataclass_fields__ if name not in ("counts", "means", "verdicts", "cursor"))
 
 
 def case_rows(
@@ -451,7 +452,8 @@ def _case_row(row: Row[Any], means: Mapping[str, float], sort: CaseSort, config:
     values = row._asdict()
     place = [values[name] for name in _PLACES if name in values]
     counts = counts_of(row, config.n, config)
-    return CaseRow(counts=counts, means=means, cursor=_cursor(sort, place), **{name: values[name] for name in _SHOWN})
+    shown = {name: values[name] for name in _SHOWN}
+    return CaseRow(counts=counts, verdicts=row.strip, means=means, cursor=_cursor(sort, place), **shown)
 
 
 def _cursor(sort: CaseSort, place: Sequence[float]) -> str:
@@ -473,5 +475,5 @@ def _trials(row: Any) -> list[TrialKey]:
     return [(row.case_index, index) for index in _mismatches(row.strip)] if row else []
 
 
-def _mismatches(strip: str) -> list[int]:
-    return [index for index, letter in enumerate(strip) if letter not in (TO_DO, "p")]
+def _mismatches(verdicts: str) -> list[int]:
+    return [index for index, letter in enumerate(verdicts) if letter not in (TO_DO, "p")]

@@ -39,7 +39,7 @@ class RunStore:
     metric_rows = reading(run_queries.metric_rows)
     error_groups = reading(run_queries.error_groups)
     trials = reading(run_queries.trials)
-    last_strips = reading(run_queries.last_strips)
+    last_verdicts = reading(run_queries.last_verdicts)
     baseline = reading(run_queries.baseline)
     case = reading(run_queries.snapshot)
     cases = reading(run_queries.snapshots)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from evaldesk.desk.evalsets.cases import case_keys
 from evaldesk.model import Case
-from evaldesk.model.stored import LastStrip
+from evaldesk.model.stored import LastVerdicts
 from evaldesk.web.words import plural
 
 PAGE = 200
@@ -18,13 +18,13 @@ STATUS_OF = {"p": "passed", "f": "failed", "e": "errored", "u": "unscored", ".":
 
 @dataclass(frozen=True, slots=True)
 class CaseLine:
-    """One case. `strip` has a status for each trial of the last run, `run_id` is None when it never ran."""
+    """One case. `verdicts` has a status for each trial of the last run, `run_id` is None when it never ran."""
 
     key: str
     case: Case
     calls: str
     unasserted: str
-    strip: tuple[str, ...] = ()
+    verdicts: tuple[str, ...] = ()
     run_id: int | None = None
     case_index: int = 0
 
@@ -38,8 +38,8 @@ class CaseLine:
     @property
     def passed(self) -> str:
         """Passed trials of those with a verdict that counts; empty when there is none."""
-        n_scored = sum(status in {"passed", "failed"} for status in self.strip)
-        return f"{self.strip.count('passed')} of {n_scored}" if n_scored else ""
+        n_scored = sum(status in {"passed", "failed"} for status in self.verdicts)
+        return f"{self.verdicts.count('passed')} of {n_scored}" if n_scored else ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +68,7 @@ class CaseList:
 
 def case_list(
     cases: Sequence[Case],
-    strips: Mapping[str, LastStrip],
+    last_verdicts: Mapping[str, LastVerdicts],
     *,
     text: str = "",
     tag: str = "",
@@ -81,14 +81,14 @@ def case_list(
     start = start if 0 <= start < len(found) else 0
     shown = found[start : start + PAGE]
     return CaseList(
-        lines=tuple(_line(keys[index], cases[index], strips) for index in shown),
+        lines=tuple(_line(keys[index], cases[index], last_verdicts) for index in shown),
         tags=_common_tags(cases, tag),
         n_all=len(cases),
         n_found=len(found),
         n_asserting_nothing=sum(asserts_nothing(case) for case in cases),
         start=start,
         end=start + len(shown),
-        run_id=max((last.run_id for last in strips.values()), default=None),
+        run_id=max((last.run_id for last in last_verdicts.values()), default=None),
     )
 
 
@@ -116,13 +116,13 @@ def expected_calls(case: Case) -> tuple[str, str]:
     return words, f"+ {plural(n_open, 'turn')} not asserted" if n_open else ""
 
 
-def _line(key: str, case: Case, strips: Mapping[str, LastStrip]) -> CaseLine:
-    last = strips.get(case.id)
+def _line(key: str, case: Case, last_verdicts: Mapping[str, LastVerdicts]) -> CaseLine:
+    last = last_verdicts.get(case.id)
     line = CaseLine(key, case, *expected_calls(case))
     if last is None:
         return line
-    strip = tuple(STATUS_OF.get(letter, "queued") for letter in last.strip)
-    return replace(line, strip=strip, run_id=last.run_id, case_index=last.case_index)
+    verdicts = tuple(STATUS_OF.get(letter, "queued") for letter in last.verdicts)
+    return replace(line, verdicts=verdicts, run_id=last.run_id, case_index=last.case_index)
 
 
 def _common_tags(cases: Sequence[Case], chosen: str) -> tuple[tuple[str, int], ...]:

@@ -168,8 +168,8 @@ async def _open(request: Request) -> tuple[EvalSetFile, FoundCase]:
 
 
 async def _line(request: Request, found: FoundCase) -> CaseLine:
-    strips = await run_in_threadpool(desk_of(request).stored_runs.last_strips, _set_id(request))
-    return case_list([found.case], strips).lines[0]
+    last_verdicts = await run_in_threadpool(desk_of(request).stored_runs.last_verdicts, _set_id(request))
+    return case_list([found.case], last_verdicts).lines[0]
 
 
 async def _add(request: Request, form: FormData, editor: Editor) -> Response:

@@ -79,7 +79,7 @@ async def show(request: Request) -> Response:
     query = {name: request.query_params.get(name, "")[:500] for name in ("q", "tag", "only", "start")}
     cases = case_list(
         evalset.cases,
-        await run_in_threadpool(desk.stored_runs.last_strips, set_id),
+        await run_in_threadpool(desk.stored_runs.last_verdicts, set_id),
         text=query["q"],
         tag=query["tag"],
         only=query["only"],
