@@ -161,3 +161,23 @@ def test_a_cost_that_is_not_known_does_not_hold(dear: Place) -> None:
 
     assert result.exit_code == 3
     assert "the price of 1 trial is not known" in result.stdout
+
+
+SILENT = """
+def root_agent(message):
+    return message
+"""
+
+
+def test_prices_do_not_make_the_cost_of_calls_that_are_not_seen_known(dear: Place) -> None:
+    (dear.agent / "agent.py").write_text(SILENT)
+    (dear.folder / "evaldesk.toml").write_text("[model]\nprice_in = 1\nprice_out = 2\n")
+    path = dear.evalset("words", {"one": "one"})
+
+    refused = dear.eval(path, "--max-cost", 1)
+    played = dear.eval(path, "--json")
+    listed = dear.run("run", "info", "1")
+
+    assert "let it say tells_cost (docs/agents.md), or leave --max-cost out" in str(refused.exception)
+    assert json.loads(played.stdout)["runs"][0]["cost"] is None
+    assert "not known" in next(line for line in listed.stdout.splitlines() if line.startswith("Cost"))

@@ -63,11 +63,14 @@ async def test_a_model_without_a_price_is_refused_in_every_kind_that_asks_one(ki
         assert bool(await refusal(agent)) == (not kind.is_recording)
 
 
-async def test_a_price_that_is_said_or_told_is_enough_for_every_kind(kind: AgentKind) -> None:
+async def test_a_price_that_is_said_is_enough_where_the_tokens_are_known(kind: AgentKind) -> None:
     told = AgentDescription("shop", kind.name, tells_cost=True)
 
-    assert not await refusal(AgentDescription("shop", kind.name), model_options=PRICES)
+    is_refused = bool(await refusal(AgentDescription("shop", kind.name), model_options=PRICES))
+
+    assert is_refused == (not (kind.prices_calls or kind.counts_tokens))
     assert not await refusal(told)
+    assert not await refusal(told, model_options=PRICES)
 
 
 async def test_a_kind_that_nobody_knows_is_refused() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import AsyncIterator, Callable
 from decimal import Decimal
 from fractions import Fraction
@@ -17,7 +18,7 @@ from tests.engine.scripted import REF, Scripted
 from evaldesk.agents.remote.protocol import event_of
 from evaldesk.engine import InlineExecutor
 from evaldesk.engine.worker.player import play_trial
-from evaldesk.errors import BadNumberError, FormatError
+from evaldesk.errors import BadNumberError
 from evaldesk.formats.files import read_file
 from evaldesk.llm import cost_at, price
 from evaldesk.model import AgentRef, Event, Session, TrialResult, Usage
@@ -77,7 +78,7 @@ def test_the_protocol_of_commands_and_addresses_names_a_bad_number(field: str, v
 
 @pytest.mark.parametrize("value", BAD)
 def test_a_count_of_a_foreign_form_names_a_bad_number(value: float) -> None:
-    with pytest.raises(FormatError, match=r"usage\.prompt_token_count"):
+    with pytest.raises(BadNumberError, match=r"usage\.prompt_token_count"):
         whole_number(value, "prompt_token_count")
 
 
@@ -137,18 +138,97 @@ async def test_the_other_trials_of_the_batch_are_not_touched(
     assert all("usage.cost must be" in results[n].error.message for n in (0, 2, 3, 5))
 
 
-@pytest.mark.parametrize("value", [-1, -0.5, 2**53 + 1, 1e300])
+@pytest.mark.parametrize("value", [-1, -0.5, 2**53 + 1, 1e300, "12", "free", [1], True], ids=str)
 @pytest.mark.parametrize("field", ["cost", "prompt"])
-def test_a_bad_number_of_an_imported_file_is_refused_by_name(field: str, value: float) -> None:
+def test_a_bad_number_of_an_imported_row_is_the_error_of_its_trial_alone(field: str, value: object) -> None:
+    def row(query: str) -> dict[str, Any]:
+        return {
+            "vars": {"q": query},
+            "success": True,
+            "response": {"output": "yes", "tokenUsage": {"prompt": 1, "completion": 1}},
+            "cost": 0.5,
+        }
+
+    bad, good = row("bad"), row("good")
+    (bad if field == "cost" else bad["response"]["tokenUsage"])[field] = value
+    data = json.dumps({"results": {"version": 3, "results": [bad, good]}}).encode()
+
+    [run] = read_file(data, "results.json", "promptfoo").runs
+
+    errored, fine = run.results
+    assert errored.error is not None
+    assert (errored.verdict, errored.error.kind, errored.cost) == ("errored", "bad_number", None)
+    assert re.match(rf"usage\.{field} must be a (whole )?number", errored.error.message)
+    assert (fine.verdict, fine.cost) == ("passed", 0.5)
+
+
+IMPORTED: dict[str, Any] = {
+    "tau2-results": lambda tokens: {
+        "tasks": [{"id": "a", "user_scenario": {"instructions": "Ask."}, "evaluation_criteria": None}],
+        "info": {},
+        "simulations": [
+            {
+                "task_id": "a",
+                "trial": 0,
+                "termination_reason": "user_stop",
+                "reward_info": {"reward": 1.0},
+                "messages": [
+                    {"role": "user", "content": "hi"},
+                    {"role": "assistant", "content": "yes", "usage": {"prompt_tokens": tokens, "completion_tokens": 1}},
+                ],
+            }
+        ],
+    },
+    "swe-agent": lambda tokens: {
+        "environment": "e",
+        "trajectory": [],
+        "history": [{"role": "user", "content": "hi"}, {"role": "assistant", "content": "yes"}],
+        "info": {"model_stats": {"tokens_sent": tokens, "tokens_received": 1, "instance_cost": 0.1}},
+    },
+    "atif": lambda tokens: {
+        "schema_version": "ATIF-v1.4",
+        "agent": {"name": "a", "version": "1"},
+        "steps": [
+            {"step_id": 1, "source": "user", "message": "hi"},
+            {
+                "step_id": 2,
+                "source": "agent",
+                "message": "yes",
+                "metrics": {"prompt_tokens": tokens, "completion_tokens": 1},
+            },
+        ],
+    },
+}
+
+
+@pytest.mark.parametrize("format_name", IMPORTED)
+def test_text_for_tokens_is_never_zero_tokens(format_name: str) -> None:
+    def imported(tokens: object) -> TrialResult:
+        data = json.dumps(IMPORTED[format_name](tokens)).encode()
+        [result] = read_file(data, "file.json", format_name).runs[0].results
+        return result
+
+    known, wrong = imported(12), imported("12")
+
+    assert (known.error, known.usages[0].tokens_in) == (None, 12)
+    assert wrong.error is not None
+    assert (wrong.verdict, wrong.usages) == ("errored", ())
+    assert "must be a number from 0 to 2**53, got str '12'" in wrong.error.message
+
+
+def test_a_time_and_a_score_that_are_text_are_said_to_be_left_out() -> None:
     row = {
         "vars": {"q": "hi"},
         "success": True,
-        "response": {"output": "yes", "tokenUsage": {"prompt": 1, "completion": 1}},
-        "cost": 0.5,
+        "score": "0.9",
+        "latencyMs": "long",
+        "response": {"output": "yes"},
     }
-    holder: dict[str, Any] = row if field == "cost" else row["response"]["tokenUsage"]  # type: ignore[index]
-    holder[field] = value
-    data = json.dumps({"results": {"version": 3, "results": [row]}}).encode()
 
-    with pytest.raises(FormatError, match=rf"results\.json: .*usage\.{field} must be a number from 0 to 2\*\*53, got"):
-        read_file(data, "results.json", "promptfoo")
+    found = read_file(json.dumps({"results": {"version": 3, "results": [row]}}).encode(), "results.json", "promptfoo")
+
+    assert [score.metric for score in found.runs[0].results[0].scores] == ["promptfoo"]
+    assert {sentence.partition(",")[0] for sentence in found.refused} == {
+        "Left out: a score that is no number",
+        "Left out: a time that is no number of at least 0",
+    }

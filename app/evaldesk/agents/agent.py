@@ -75,6 +75,7 @@ class AgentKind:
       that `[agents.NAME]` may name beside a target.
     - `sees_tools`: the calls of tools are made or seen here, so that the time limit of a tool holds.
     - `prices_calls`: the model calls are seen here, so that the price of the model is the price of the agent.
+    - `counts_tokens`: the tokens of every model call are told, so that configured prices give the cost.
     - `asks_by_name`: a model that a run names is asked with the key of the environment, not with the agent's own key.
     - `is_recording`: it answers from a file and asks no model.
     - `is_last`: its adapter takes nearly any object, so that every other adapter looks first.
@@ -92,6 +93,7 @@ class AgentKind:
     options: str = ""
     sees_tools: bool = False
     prices_calls: bool = False
+    counts_tokens: bool = False
     asks_by_name: bool = False
     is_recording: bool = False
     is_last: bool = False
@@ -132,7 +134,14 @@ _KINDS = (
         modules=("google.adk", "google.genai", "google"),
         home=("google.adk",),
     ),
-    AgentKind("adk_server", "google-adk over HTTP", "evaldesk.agents.adk.server:adapt", "address", "adk"),
+    AgentKind(
+        "adk_server",
+        "google-adk over HTTP",
+        "evaldesk.agents.adk.server:adapt",
+        "address",
+        "adk",
+        counts_tokens=True,
+    ),
     AgentKind(
         "benchmark",
         "OpenHands-style benchmark",

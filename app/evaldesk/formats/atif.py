@@ -13,7 +13,7 @@ from typing import Any
 from evaldesk.errors import FormatError
 from evaldesk.formats.exchange import Holding, Imported
 from evaldesk.formats.import_words import counted
-from evaldesk.model import EvalSet, Event, ToolCall, TrialResult, Usage
+from evaldesk.model import ErrorRecord, EvalSet, Event, ToolCall, TrialResult, Usage
 from evaldesk.model.json_text import json_or_text
 from evaldesk.reading.fields import read_documents
 from evaldesk.reading.json_lines import write_lines
@@ -32,7 +32,7 @@ from evaldesk.reading.values import (
 )
 from evaldesk.transcripts.chat_messages import read_arguments, read_content
 from evaldesk.transcripts.messages import Message, Speaker, turns_of
-from evaldesk.transcripts.recorded import RecordedRun, file_stem, iso_ms, known_cost, whole_number
+from evaldesk.transcripts.recorded import RecordedRun, file_stem, iso_ms, recorded_usage
 from evaldesk.transcripts.recorded_sessions import Session, run_of_sessions, session_note
 
 _SOURCES: dict[str, Speaker] = {"system": "system", "user": "user", "agent": "agent"}
@@ -171,15 +171,10 @@ def _results(place: Place, raw: Any, notes: Notes) -> Iterator[Message]:
         yield Message("tool", call_id=call_id, result=text)
 
 
-def _usage(raw: Any, model: str | None, tokens_in: str, tokens_out: str, cost: str) -> Usage | None:
+def _usage(raw: Any, model: str | None, tokens_in: str, tokens_out: str, cost: str) -> Usage | ErrorRecord | None:
     if not isinstance(raw, dict) or not {tokens_in, tokens_out, cost} & set(raw):
         return None
-    return Usage(
-        model or "",
-        tokens_in=whole_number(raw.get(tokens_in), tokens_in),
-        tokens_out=whole_number(raw.get(tokens_out), tokens_out),
-        cost=known_cost(raw.get(cost), cost),
-    )
+    return recorded_usage(model or "", raw, tokens_in, tokens_out, cost=raw.get(cost))
 
 
 NOTE = "evaldesk"

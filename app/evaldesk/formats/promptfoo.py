@@ -41,13 +41,12 @@ from evaldesk.transcripts.recorded import (
     RecordedRun,
     file_stem,
     free_name,
-    known_cost,
     known_time,
     read_number,
     recorded_score,
     recorded_trial,
+    recorded_usage,
     trial_places,
-    whole_number,
 )
 
 _ROW = {"promptIdx", "testIdx"}
@@ -186,7 +185,7 @@ class Row:
     extra: JsonObject
     turns: tuple[TurnRecord, ...]
     scores: tuple[Score, ...]
-    usage: Usage | None
+    usage: Usage | ErrorRecord | None
     duration_ms: float | None
     error: ErrorRecord | None
     is_cached: bool
@@ -225,9 +224,9 @@ def read_row(place: Place, raw: Any, notes: Notes) -> Row:
         ),
         extra={"vars": given, **extra} if given else extra,
         turns=turns_of(_spoken(place.at("response"), asked, response, notes), error),
-        scores=() if error else tuple(_scores(place, row)),
+        scores=() if error else tuple(_scores(place, row, notes)),
         usage=_usage(row, response),
-        duration_ms=known_time(row.get("latencyMs")),
+        duration_ms=known_time(place.at("latencyMs"), row.get("latencyMs"), notes),
         error=error,
         is_cached=response.get("cached") is True,
     )
@@ -272,22 +271,23 @@ def _answer(place: Place, output: Any) -> Message:
     return Message("agent", json_or_text(output))
 
 
-def _scores(place: Place, row: dict[str, Any]) -> Iterator[Score]:
+def _scores(place: Place, row: dict[str, Any], notes: Notes) -> Iterator[Score]:
     graded = read_optional_mapping(place.at("gradingResult"), row.get("gradingResult")) or {}
     success = row.get("success", graded.get("pass"))
     reason = graded.get("reason")
     value = None if not isinstance(success, bool) else float(success)
     yield recorded_score(PASS, value, reason if isinstance(reason, str) else "")
-    yield from _informing("score", row.get("score", graded.get("score")), "")
+    yield from _informing(place.at("score"), "score", row.get("score", graded.get("score")), "", notes)
     named = row.get("namedScores") or graded.get("namedScores")
     for name, part in named.items() if isinstance(named, dict) else ():
-        yield from _informing(name, part, "")
+        yield from _informing(place.at("namedScores", name), name, part, "", notes)
     components = graded.get("componentResults")
     seen = {PASS.metric, "score", *(named if isinstance(named, dict) else ())}
     for component in components[:_MAX_ASSERTIONS] if isinstance(components, list) else ():
         if isinstance(component, dict):
-            why = component.get("reason")
-            yield from _informing(_name(component, seen), component.get("score"), why if isinstance(why, str) else "")
+            why, at = component.get("reason"), place.at("gradingResult", "componentResults")
+            said = why if isinstance(why, str) else ""
+            yield from _informing(at, _name(component, seen), component.get("score"), said, notes)
 
 
 def _name(component: dict[str, Any], seen: set[str]) -> str:
@@ -302,8 +302,10 @@ def _name(component: dict[str, Any], seen: set[str]) -> str:
     return name
 
 
-def _informing(name: str, value: Any, reason: str) -> Iterator[Score]:
+def _informing(place: Place, name: str, value: Any, reason: str, notes: Notes) -> Iterator[Score]:
     number = read_number(value)
+    if number is None and value is not None:
+        notes.refuse("a score that is no number", place)
     if number is not None:
         yield recorded_score(Criterion(name), number, reason)
 
@@ -316,18 +318,13 @@ def _error(row: dict[str, Any], response: dict[str, Any]) -> ErrorRecord | None:
     return ErrorRecord("recorded", str(message)[:2000])
 
 
-def _usage(row: dict[str, Any], response: dict[str, Any]) -> Usage | None:
+def _usage(row: dict[str, Any], response: dict[str, Any]) -> Usage | ErrorRecord | None:
     used = response.get("tokenUsage") or row.get("tokenUsage")
-    cost = known_cost(row.get("cost", response.get("cost")))
+    cost = row.get("cost", response.get("cost"))
     if not isinstance(used, dict) and cost is None:
         return None
     counts = used if isinstance(used, dict) else {}
-    return Usage(
-        _provider(row.get("provider")),
-        tokens_in=whole_number(counts.get("prompt"), "prompt"),
-        tokens_out=whole_number(counts.get("completion"), "completion"),
-        cost=cost,
-    )
+    return recorded_usage(_provider(row.get("provider")), counts, "prompt", "completion", cost=cost)
 
 
 def _provider(raw: Any) -> str:

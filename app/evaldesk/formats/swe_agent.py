@@ -7,14 +7,14 @@ from dataclasses import replace
 from typing import Any
 
 from evaldesk.formats.exchange import Imported, ReadOnly
-from evaldesk.model import Case, EvalSet, ToolCall, Turn, Usage
+from evaldesk.model import Case, ErrorRecord, EvalSet, ToolCall, Turn, Usage
 from evaldesk.reading.notes import Notes
 from evaldesk.reading.sniffing import peek
 from evaldesk.reading.strict_json import MAX_RECORDED_BYTES, Place, parse_json
 from evaldesk.reading.values import ABSENT, read_list, read_mapping, read_optional_mapping, read_optional_text
 from evaldesk.transcripts.chat_messages import read_chat_message
 from evaldesk.transcripts.messages import Message, turns_of
-from evaldesk.transcripts.recorded import RecordedRun, file_stem, known_cost, recorded_trial, whole_number
+from evaldesk.transcripts.recorded import RecordedRun, file_stem, recorded_trial, recorded_usage
 
 
 class SweAgent(ReadOnly):
@@ -80,17 +80,10 @@ def _messages(history: tuple[tuple[Place, dict[str, Any]], ...], notes: Notes) -
         yield message
 
 
-def _usages(raw: Any) -> tuple[Usage, ...]:
+def _usages(raw: Any) -> tuple[Usage | ErrorRecord, ...]:
     """The sum of the model calls; a replay counts no tokens, and its cost of 0 is none."""
     stats = raw if isinstance(raw, dict) else {}
     if not stats.get("tokens_sent"):
         return ()
-    cost = known_cost(stats.get("instance_cost", stats.get("total_cost")))
-    return (
-        Usage(
-            "",
-            tokens_in=whole_number(stats.get("tokens_sent"), "tokens_sent"),
-            tokens_out=whole_number(stats.get("tokens_received"), "tokens_received"),
-            cost=cost,
-        ),
-    )
+    cost = stats.get("instance_cost", stats.get("total_cost"))
+    return (recorded_usage("", stats, "tokens_sent", "tokens_received", cost=cost),)

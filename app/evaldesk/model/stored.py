@@ -56,6 +56,16 @@ class RunSummary(Counted):
         """Trials still to play; a cancelled one is to do again."""
         return self.counts.unplayed
 
+    @property
+    def has_models(self) -> bool:
+        """Whether a model call was seen; where none was, the cost is not known."""
+        return self.tokens_in + self.tokens_out + self.n_unpriced > 0 or self.cost > 0
+
+    @property
+    def whole_cost(self) -> float | None:
+        """US dollars of all trials; None where a price is not known, or no model call was seen."""
+        return self.cost if self.has_models and not self.n_unpriced else None
+
 
 @dataclass(frozen=True, slots=True)
 class CaseRow(Counted):

@@ -159,8 +159,7 @@ def bar(n_passed: int, n_scored: int, interval: Interval | None = None) -> Bar |
 
 def known_cost(summary: RunSummary, cost: float, n_unpriced: int) -> float | None:
     """US dollars; None where no model was called, or no price is known."""
-    has_models = summary.tokens_in + summary.tokens_out + summary.n_unpriced > 0
-    return cost if has_models and (cost or not n_unpriced) else None
+    return cost if summary.has_models and (cost or not n_unpriced) else None
 
 
 def columns_k(n: int) -> int:

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from evaldesk.errors import BadNumberError
 from evaldesk.model import ErrorRecord, Event, JsonObject, JsonValue, ToolCall, Usage
 from evaldesk.reading.strict_json import Place
 from evaldesk.reading.values import (
@@ -21,7 +22,10 @@ from evaldesk.reading.values import (
     snake_case,
     wanted,
 )
-from evaldesk.transcripts.recorded import whole_number
+from evaldesk.transcripts.recorded import bad_number, usage_event, whole_number
+
+_TOKENS_IN = ("prompt_token_count", "tool_use_prompt_token_count")
+_TOKENS_OUT = ("candidates_token_count", "thoughts_token_count")
 
 
 @dataclass(slots=True)
@@ -95,14 +99,15 @@ class AdkEvents:
         if raw is None:
             return
         counts = spelled(raw)
-        tokens_in = sum(
-            whole_number(counts.get(key), key) for key in ("prompt_token_count", "tool_use_prompt_token_count")
-        )
-        tokens_out = sum(
-            whole_number(counts.get(key), key) for key in ("candidates_token_count", "thoughts_token_count")
-        )
         model = read_optional_text(place.at("model_version"), event.get("model_version")) or ""
-        yield Event("usage", author=author, usage=Usage(model, tokens_in=tokens_in, tokens_out=tokens_out))
+        try:
+            tokens_in, tokens_out = (
+                sum(whole_number(counts.get(key), key) for key in keys) for keys in (_TOKENS_IN, _TOKENS_OUT)
+            )
+            usage: Usage | ErrorRecord = Usage(model, tokens_in=tokens_in, tokens_out=tokens_out)
+        except BadNumberError as error:
+            usage = bad_number(error)
+        yield usage_event(usage, author)
 
 
 def spelled(raw: dict[str, Any]) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Literal, TypeAlias
 
 from evaldesk.model import ErrorRecord, Event, JsonValue, ToolCall, TurnRecord, Usage
+from evaldesk.transcripts.recorded import usage_event
 
 _FAREWELLS = ("###STOP###", "###TRANSFER###", "###OUT-OF-SCOPE###")
 
@@ -19,7 +20,7 @@ class Message:
     """One message: the user's or the agent's words, calls of tools, or the result of a tool.
 
     `call_id` names the call that a tool answers; without it, it answers the oldest open one. `thought` is the agent's
-    own thinking. `at_ms` counts on any clock.
+    own thinking. `at_ms` counts on any clock. `usage` is an error where one of its numbers cannot be.
     """
 
     speaker: Speaker
@@ -30,7 +31,7 @@ class Message:
     call_id: str | None = None
     result: JsonValue = None
     is_error: bool = False
-    usage: Usage | None = None
+    usage: Usage | ErrorRecord | None = None
     at_ms: float | None = None
     duration_ms: float | None = None
 
@@ -81,7 +82,7 @@ class TurnEvents:
         self._tick(message)
         if message.speaker == "user":
             if message.usage:
-                self._keep(Event("usage", usage=message.usage))
+                self._keep(usage_event(message.usage))
             self._keep(Event("user_message", author="user", text=message.text))
             if not is_last_word:
                 self.queries.append(message.text)
@@ -110,7 +111,7 @@ class TurnEvents:
     def _add_reply(self, message: Message) -> None:
         self.is_answered = True
         if message.usage:
-            self._keep(Event("usage", usage=message.usage))
+            self._keep(usage_event(message.usage))
         if message.thought:
             self._keep(Event("log", author="thought", text=message.thought))
         if message.text:

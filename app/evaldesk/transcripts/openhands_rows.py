@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Final, cast
 
-from evaldesk.errors import FormatError
+from evaldesk.errors import BadNumberError, FormatError
 from evaldesk.model import ErrorRecord, Event, JsonObject, JsonValue, StopReason, TurnRecord, Usage
 from evaldesk.model.transcript import BOUNDS, artefact, report
 from evaldesk.reading.notes import Notes
@@ -85,7 +85,7 @@ def read_usages(place: Place, raw: dict[str, Any]) -> tuple[Usage, ...]:
     """One usage for each model call where they are listed and their costs add up to the total, else one for all.
 
     The total that the metrics state wins over the sum of its parts; a cost of 0 for tokens is unknown. Raises
-    FormatError for a cost that no cost can be.
+    FormatError for a cost that no cost can be, BadNumberError for tokens.
     """
     total = _cost(place.at("accumulated_cost"), raw.get("accumulated_cost")) or None
     calls = read_list(place.at("token_usages"), raw.get("token_usages") or [], read_mapping)
@@ -130,6 +130,8 @@ def _events(place: Place, row: dict[str, Any], text: str, turn: TurnEvents, more
             yield Event("usage", usage=usage)
     except FormatError as wrong:
         error = error or ErrorRecord("bad_metrics", f"{wrong.path or place.at('metrics').path}: {wrong.reason}")
+    except BadNumberError as wrong:
+        error = error or ErrorRecord("bad_metrics", f"metrics: {wrong}")
     result = {**test_result(row), **more}
     if result and not any(event.kind == "agent_message" for event in turn.events):
         yield Event("agent_message", text=to_json(result).decode()[:MAX_SUMMARY])
@@ -156,7 +158,7 @@ def _share(place: Place, raw: Any) -> float | None:
 def _cost(place: Place, raw: Any) -> float | None:
     try:
         found = known_cost(raw)
-    except FormatError:
+    except BadNumberError:
         found = None
     if found is None and raw is not None:
         raise wanted(place, raw, "a cost in US dollars, 0 or more")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import PurePath
@@ -12,6 +12,7 @@ from evaldesk.model import (
     Case,
     Criterion,
     ErrorRecord,
+    Event,
     JsonObject,
     Score,
     Transcript,
@@ -21,6 +22,9 @@ from evaldesk.model import (
     trial_verdict,
 )
 from evaldesk.model.bounds import checked_amount, checked_count, is_score
+from evaldesk.model.transcript import Role
+from evaldesk.reading.notes import Notes
+from evaldesk.reading.strict_json import Place
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +41,9 @@ class RecordedRun:
     criteria: tuple[Criterion, ...] = ()
     model: str | None = None
     note: str = ""
+
+
+BAD_NUMBER = "bad_number"
 
 
 def recorded_score(criterion: Criterion, value: float | None, reason: str = "", details: JsonObject = {}) -> Score:  # noqa: B006
@@ -56,13 +63,17 @@ def recorded_trial(
     error: ErrorRecord | None = None,
     stop_reason: str = "",
     duration_ms: float | None = None,
-    usages: Sequence[Usage] | None = None,
+    usages: Sequence[Usage | ErrorRecord] | None = None,
 ) -> TrialResult:
     """The trial at `place`, its case index and trial index.
 
-    Without `duration_ms` and `usages`, those of the turns are added up.
+    Without `duration_ms` and `usages`, those of the turns are added up. A number that cannot be is its error.
     """
     case_index, trial_index = place
+    stated = [usage for turn in turns for usage in turn.usages] if usages is None else usages
+    wrong = error or next(_bad_numbers(turns, stated), None)
+    if wrong is not error:
+        error, stop_reason = wrong, "error"
     return TrialResult(
         run_id=0,
         case_index=case_index,
@@ -72,10 +83,16 @@ def recorded_trial(
         stop_reason=stop_reason,
         transcript=Transcript(turns),
         scores=tuple(scores),
-        usages=tuple(usage for turn in turns for usage in turn.usages) if usages is None else tuple(usages),
+        usages=tuple(usage for usage in stated if isinstance(usage, Usage)),
         duration_ms=sum(turn.duration_ms for turn in turns) if duration_ms is None else duration_ms,
         error=error,
     )
+
+
+def _bad_numbers(turns: Iterable[TurnRecord], usages: Iterable[Usage | ErrorRecord]) -> Iterator[ErrorRecord]:
+    events = (event for turn in turns for event in turn.events)
+    yield from (event.error for event in events if event.error and event.error.kind == BAD_NUMBER)
+    yield from (usage for usage in usages if isinstance(usage, ErrorRecord))
 
 
 def as_trials(runs: Sequence[RecordedRun]) -> RecordedRun:
@@ -149,14 +166,45 @@ def iso_ms(text: object) -> float | None:
         return None
 
 
-def whole_number(value: object, name: str = "tokens") -> int:
-    """A count as a file states it; 0 for what is no number. Raises FormatError for one that no count can be."""
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return 0
+def recorded_usage(
+    model: str,
+    counts: Mapping[str, object],
+    tokens_in: str,
+    tokens_out: str,
+    *,
+    cost: object = None,
+    role: Role = "agent",
+    duration_ms: float = 0.0,
+) -> Usage | ErrorRecord:
+    """The usage whose tokens stand in `counts` under two keys; the error of its trial where a number cannot be."""
     try:
-        return checked_count(f"usage.{name}", value)
+        return Usage(
+            model,
+            role,
+            whole_number(counts.get(tokens_in), tokens_in),
+            whole_number(counts.get(tokens_out), tokens_out),
+            known_cost(cost),
+            duration_ms=duration_ms,
+        )
     except BadNumberError as error:
-        raise FormatError(str(error)) from error
+        return bad_number(error)
+
+
+def bad_number(error: BadNumberError) -> ErrorRecord:
+    """The error of a trial with a number that cannot be, which the others of its file do not share."""
+    return ErrorRecord(BAD_NUMBER, str(error))
+
+
+def usage_event(usage: Usage | ErrorRecord, author: str = "") -> Event:
+    """The event of a usage, or of the number that kept it from being one."""
+    if isinstance(usage, Usage):
+        return Event("usage", author=author, usage=usage)
+    return Event("error", author=author, error=usage)
+
+
+def whole_number(value: object, name: str = "tokens") -> int:
+    """A count as a file states it; 0 where it states none. Raises BadNumberError for text and other values."""
+    return 0 if value is None else checked_count(f"usage.{name}", value)
 
 
 def read_number(value: object) -> float | None:
@@ -164,19 +212,17 @@ def read_number(value: object) -> float | None:
     return float(value) if is_score(value) else None
 
 
-def known_cost(value: object, name: str = "cost") -> float | None:
-    """US dollars as a file states them; None for what is no number. Raises FormatError for one that no cost can be."""
-    if isinstance(value, bool) or not isinstance(value, int | float):
+def known_cost(value: object) -> float | None:
+    """US dollars as a file states them; None where it states none. Raises BadNumberError for text and other values."""
+    return None if value is None else float(checked_amount("usage.cost", value))
+
+
+def known_time(place: Place, value: object, notes: Notes) -> float | None:
+    """A duration as a file states it; None, with a note, for a value that is no number of at least 0."""
+    if value is None:
         return None
-    try:
-        return float(checked_amount(f"usage.{name}", value))
-    except BadNumberError as error:
-        raise FormatError(str(error)) from error
-
-
-def known_time(value: object) -> float | None:
-    """A duration as a file states it; None for any value that is no number of at least 0."""
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < 1e12:
+        notes.refuse("a time that is no number of at least 0", place)
         return None
     return float(value)
 

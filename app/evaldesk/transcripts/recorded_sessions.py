@@ -34,7 +34,7 @@ class Session:
     turns: tuple[TurnRecord, ...]
     error: ErrorRecord | None = None
     extra: JsonObject = field(default_factory=dict)
-    usages: Sequence[Usage] | None = None
+    usages: Sequence[Usage | ErrorRecord] | None = None
     scores: tuple[Score, ...] = ()
     note: Any = None
 

@@ -24,6 +24,7 @@ from evaldesk.llm.client import open_litellm
 from evaldesk.model import AgentDescription, AgentRef, ErrorRecord, Event, Session, Usage
 from evaldesk.reading.strict_json import Document, Place
 from evaldesk.transcripts.adk import AdkEvents
+from evaldesk.transcripts.recorded import BAD_NUMBER
 from evaldesk.wire import plain
 
 KIND = "adk_server"
@@ -110,12 +111,15 @@ class AdkServerAgent(ModelCaller):
             yield Event("error", error=ErrorRecord("adk_server", str(found["error"])))
             return
         raw = plain({"author": self.app, **{key: value for key, value in found.items() if value is not None}})
-        if isinstance(raw, dict):  # in text, which `plain` makes of a NaN, a count would be read as 0
+        if isinstance(raw, dict):  # `plain` makes text of a NaN
             raw |= {key: found[key] for key in ("usageMetadata", "usage_metadata") if found.get(key) is not None}
         try:
             events = list(reader.read(Place(Document(raw)), raw))
         except FormatError as error:
             raise AgentError(f"{self.address}/run_sse sent an event that cannot be read: {error}") from error
+        wrong = next((event.error for event in events if event.error and event.error.kind == BAD_NUMBER), None)
+        if wrong:
+            raise AgentError(f"{self.address}/run_sse sent an event that cannot be read: {wrong.message}")
         yield from (replace(event, usage=event.usage and _priced(event.usage)) for event in events)
         if found.get("partial") is not True:
             delta = plain(_mapping(_mapping(found.get("actions")).get("stateDelta")))

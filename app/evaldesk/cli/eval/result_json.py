@@ -107,7 +107,7 @@ def run_object(run: RunSummary, numbers: RunNumbers) -> dict[str, Any]:
         "pass_hat_k": {str(point.k): point.pass_hat_k for point in curve},
         "pass_hat_k_interval": {str(point.k): ends(point.hat_interval) for point in curve},
         "tokens": run.tokens_in + run.tokens_out,
-        "cost": None if run.n_unpriced else run.cost,
+        "cost": run.whole_cost,
         "n_unpriced": run.n_unpriced,
         "duration_ms": run.duration_ms,
         "active_ms": run.active_ms,

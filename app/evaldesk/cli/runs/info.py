@@ -81,7 +81,7 @@ def _lines(runs: StoredRuns, run: RunSummary) -> list[tuple[str, str]]:
         ("Settings", options_line(config)),
         ("Fingerprint", run_fingerprint(config)),
         ("Tokens", f"{run.tokens_in + run.tokens_out:,}"),
-        ("Cost", "not known" if run.n_unpriced else cost_words(run.cost)),
+        ("Cost", "not known" if run.whole_cost is None else cost_words(run.whole_cost)),
         ("Submitted", run.created_at.isoformat(" ", "seconds")),
         ("Started", run.started_at.isoformat(" ", "seconds") if run.started_at else "–"),
         ("Completed", run.finished_at.isoformat(" ", "seconds") if run.finished_at else "–"),

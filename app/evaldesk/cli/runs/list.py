@@ -75,7 +75,7 @@ def run_item(run: RunSummary, outcome: Outcome | None) -> dict[str, Any]:
             "graded": run.counts.scored,
             "pass_rate": run.counts.passed / run.counts.scored if run.counts.scored else None,
             "tokens": run.tokens_in + run.tokens_out,
-            "cost": None if run.n_unpriced else run.cost,
+            "cost": run.whole_cost,
             "progress": {"completed": run.n_done, "total": run.n_trials, "unit": "trials"},
         },
     }

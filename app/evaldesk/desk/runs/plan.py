@@ -455,15 +455,17 @@ async def check_prices(host: AgentHost, plan: RunPlan, agent: AgentDescription) 
 def _unknowable(plan: RunPlan, agent: AgentDescription) -> str:
     """Why the agent's cost cannot be known with any model; empty where it can be known."""
     config, kind = plan.config, AGENTS.known(agent.kind)
-    if agent.tells_cost or config.model_options.prices is not None or (kind and kind.is_recording):
+    is_priced = config.model_options.prices is not None
+    if agent.tells_cost or (kind and (kind.is_recording or (is_priced and kind.counts_tokens))):
         return ""
     about = f"{config.agent.id!r} ({AGENTS.title(agent.kind)})"
     if kind is None or not kind.prices_calls:
+        say_it = f", say {_PRICES} [model] in evaldesk.toml" if kind and kind.counts_tokens else ""
         return (
             f"what {about} costs is not known before it is played, since it makes its model calls itself; "
-            f"let it say tells_cost (docs/agents.md), say {_PRICES} [model] in evaldesk.toml, or leave --max-cost out"
+            f"let it say tells_cost (docs/agents.md){say_it}, or leave --max-cost out"
         )
-    if config.recording.mode == "replay" or config.model or any(_models(agent)):
+    if is_priced or config.recording.mode == "replay" or config.model or any(_models(agent)):
         return ""
     return f"{about} names no model, so its price is not known; {_say_it('model')}"
 

@@ -12,7 +12,7 @@ from evaldesk.reading.strict_json import Place
 from evaldesk.reading.values import ABSENT, read_mapping, read_optional_mapping, wanted
 from evaldesk.transcripts.chat_messages import read_chat
 from evaldesk.transcripts.messages import Message, turns_of
-from evaldesk.transcripts.recorded import known_cost, known_time, recorded_score, whole_number
+from evaldesk.transcripts.recorded import known_time, recorded_score, recorded_usage
 
 _LETTERS = {"C": 1.0, "P": 0.5, "I": 0.0, "N": 0.0}
 """Correct, partly correct, incorrect, no answer; the numbers are those Inspect counts with."""
@@ -42,7 +42,7 @@ class InspectSample:
     epoch: int
     turns: tuple[TurnRecord, ...]
     scores: Mapping[str, Any]
-    usages: tuple[Usage, ...]
+    usages: tuple[Usage | ErrorRecord, ...]
     duration_ms: float | None
     error: ErrorRecord | None
     stop_reason: str
@@ -59,7 +59,7 @@ def read_sample(place: Place, raw: Any, notes: Notes) -> InspectSample:
     if turns and store:
         turns = (*turns[:-1], replace(turns[-1], state_after=store))
     limit = sample.get("limit")
-    seconds = known_time(sample.get("total_time"))
+    seconds = known_time(place.at("total_time"), sample.get("total_time"), notes)
     return InspectSample(
         case=_case(place, sample, attachments, notes),
         epoch=_epoch(place.at("epoch"), sample.get("epoch", 1)),
@@ -136,16 +136,11 @@ def _epoch(place: Place, raw: Any) -> int:
     return raw
 
 
-def _usages(raw: Any) -> tuple[Usage, ...]:
+def _usages(raw: Any) -> tuple[Usage | ErrorRecord, ...]:
     """One entry for each model: Inspect adds up the calls of a sample."""
     used = {model: row for model, row in raw.items() if isinstance(row, dict)} if isinstance(raw, dict) else {}
     return tuple(
-        Usage(
-            model,
-            tokens_in=whole_number(row.get("input_tokens"), "input_tokens"),
-            tokens_out=whole_number(row.get("output_tokens"), "output_tokens"),
-            cost=known_cost(row.get("total_cost"), "total_cost"),
-        )
+        recorded_usage(model, row, "input_tokens", "output_tokens", cost=row.get("total_cost"))
         for model, row in used.items()
     )
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from evaldesk.errors import FormatError
+from evaldesk.errors import BadNumberError, FormatError
 from evaldesk.formats.exchange import Imported, ReadOnly
-from evaldesk.model import EvalSet, Usage
+from evaldesk.model import ErrorRecord, EvalSet, Usage
 from evaldesk.reading.json_lines import read_lines
 from evaldesk.reading.notes import Notes
 from evaldesk.reading.sniffing import peek
@@ -19,7 +19,7 @@ from evaldesk.reading.values import read_list, read_mapping, read_optional_mappi
 from evaldesk.transcripts.messages import Message, turns_of
 from evaldesk.transcripts.openhands_events import read_event
 from evaldesk.transcripts.openhands_rows import read_usages
-from evaldesk.transcripts.recorded import file_stem
+from evaldesk.transcripts.recorded import bad_number, file_stem
 from evaldesk.transcripts.recorded_sessions import Session, run_of_sessions
 
 AGENT = "OpenHands"
@@ -57,7 +57,7 @@ class OpenHandsLog(ReadOnly):
             raise FormatError("no event says anything: the log holds no turn", source=source)
         name = file_stem(source)
         usages = _usages(Place(Document(None, source=source)), events)
-        model = next((usage.model for usage in usages if usage.model != "unknown"), None)
+        model = next((each.model for each in usages if isinstance(each, Usage) and each.model != "unknown"), None)
         run = run_of_sessions(name, AGENT, model, [Session(name, turns, usages=usages)])
         return Imported("openhands-log", EvalSet(name, cases=run.cases), (run,), refused=notes.sentences)
 
@@ -69,7 +69,15 @@ def _events(data: bytes, source: str) -> Iterable[tuple[Place, dict[str, Any]]]:
     return ((Place(line), read_mapping(Place(line), line.value)) for line in read_lines(data, source))
 
 
-def _usages(place: Place, events: list[dict[str, Any]]) -> tuple[Usage, ...]:
+def _usages(place: Place, events: list[dict[str, Any]]) -> tuple[Usage | ErrorRecord, ...]:
+    """The cost of the conversation, or the number in it that cannot be."""
+    try:
+        return _known_usages(place, events)
+    except BadNumberError as error:
+        return (bad_number(error),)
+
+
+def _known_usages(place: Place, events: list[dict[str, Any]]) -> tuple[Usage, ...]:
     """The cost of the conversation, by the last event that counts it; each counts from the beginning."""
     for event in reversed(events):
         value = event.get("value")

@@ -13,13 +13,13 @@ from typing import Any
 
 from evaldesk.errors import FormatError
 from evaldesk.formats.otel.spans import Span
-from evaldesk.model import Usage
+from evaldesk.model import ErrorRecord, Usage
 from evaldesk.model.json_text import json_or_text
 from evaldesk.reading.notes import Notes
 from evaldesk.reading.strict_json import Document, Place, parse_json
 from evaldesk.transcripts.messages import Message
 from evaldesk.transcripts.part_messages import in_order, json_value, read_part_message
-from evaldesk.transcripts.recorded import whole_number
+from evaldesk.transcripts.recorded import recorded_usage
 
 UNREADABLE = "the messages of a model call, which cannot be read (cut off?)"
 _DETAILS = "gen_ai.client.inference.operation.details"
@@ -54,7 +54,7 @@ def model_call(span: Span, notes: Notes) -> ModelCall | None:
     return None
 
 
-def usage_of(span: Span, ended_ms: float) -> Usage | None:
+def usage_of(span: Span, ended_ms: float) -> Usage | ErrorRecord | None:
     """Tokens and duration of a model call; None when the span counts no tokens."""
     attributes = span.attributes
     tokens_in = _first(attributes, "gen_ai.usage.input_tokens", "gen_ai.usage.prompt_tokens", "llm.token_count.prompt")
@@ -63,10 +63,11 @@ def usage_of(span: Span, ended_ms: float) -> Usage | None:
     )
     if tokens_in is None and tokens_out is None:
         return None
-    return Usage(
+    return recorded_usage(
         model_of(span),
-        tokens_in=whole_number(_integer(tokens_in)),
-        tokens_out=whole_number(_integer(tokens_out)),
+        {"tokens_in": _integer(tokens_in), "tokens_out": _integer(tokens_out)},
+        "tokens_in",
+        "tokens_out",
         duration_ms=max(0.0, round(ended_ms - span.start_ms, 3)),
     )
 

@@ -27,12 +27,11 @@ from evaldesk.transcripts.recorded import (
     RecordedRun,
     file_stem,
     iso_ms,
-    known_cost,
     known_time,
     recorded_score,
     recorded_trial,
+    recorded_usage,
     trial_places,
-    whole_number,
 )
 
 _NOT_THE_AGENT = ("infrastructure_error", "context_window_exceeded", "unexpected_error", "user_error")
@@ -125,7 +124,7 @@ def _result(place: Place, row: dict[str, Any], trial: tuple[int, int], notes: No
     end = read_optional_text(place.at("termination_reason"), row.get("termination_reason")) or ""
     error = ErrorRecord("recorded", f"tau2 ended the simulation: {end}") if end in _NOT_THE_AGENT else None
     scores = () if error else _scores(place, row, end)
-    duration_s = known_time(row.get("duration"))
+    duration_s = known_time(place.at("duration"), row.get("duration"), notes)
     return recorded_trial(
         trial,
         turns_of(messages, error),
@@ -148,18 +147,19 @@ def _read(place: Place, raw: Any, notes: Notes) -> Message:
     return replace(message, usage=_usage(fields), at_ms=iso_ms(fields.get("timestamp")))
 
 
-def _usage(fields: dict[str, Any]) -> Usage | None:
-    used, cost = fields.get("usage"), known_cost(fields.get("cost"), "cost")
+def _usage(fields: dict[str, Any]) -> Usage | ErrorRecord | None:
+    used, cost = fields.get("usage"), fields.get("cost")
     used = used if isinstance(used, dict) else {}
     if not used and cost is None:
         return None
     model = (fields.get("raw_data") or {}).get("model") if isinstance(fields.get("raw_data"), dict) else None
-    return Usage(
-        model=model if isinstance(model, str) else "",
-        role="user" if fields.get("role") == "user" else "agent",
-        tokens_in=whole_number(used.get("prompt_tokens"), "prompt_tokens"),
-        tokens_out=whole_number(used.get("completion_tokens"), "completion_tokens"),
+    return recorded_usage(
+        model if isinstance(model, str) else "",
+        used,
+        "prompt_tokens",
+        "completion_tokens",
         cost=cost,
+        role="user" if fields.get("role") == "user" else "agent",
     )
 
 
