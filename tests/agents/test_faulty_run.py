@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
@@ -37,7 +37,7 @@ async def desk(tmp_path: Path) -> AsyncIterator[RunDesk]:
     folder.mkdir()
     with Store.open(folder / "evaldesk.db") as store:
         settings = Settings(workspace=tmp_path, roots=())
-        desk = RunDesk(settings, store, cast("Any", None), cast("Any", None), open_executor=lambda _: InlineExecutor(1))
+        desk = RunDesk(settings, store, open_executor=lambda _: InlineExecutor(1))
         yield desk
         await desk.close()
 

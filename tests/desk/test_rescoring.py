@@ -53,8 +53,6 @@ async def desk(store: Store, tmp_path: Path) -> AsyncIterator[RunDesk]:
     opened = RunDesk(
         Settings(workspace=tmp_path, roots=()),
         store,
-        cast("Any", None),
-        cast("Any", None),
         open_executor=lambda config: cast("Executor", InlineExecutor(config.concurrency)),
     )
     yield opened

@@ -28,7 +28,7 @@ from evaldesk.store import Store
 
 async def main(folder):
     store = Store.open(folder / "evaldesk.db")
-    desk = RunDesk(Settings(folder, ()), store, None, None, open_executor=lambda config: InlineExecutor(8))
+    desk = RunDesk(Settings(folder, ()), store, open_executor=lambda config: InlineExecutor(8))
     if not store.runs.list():
         cases = tuple(Case(f"c{i}", (Turn("hi", Expected((), (), "hi")),)) for i in range(%d))
         subject = RunSubject(AgentRef("echo", "echo_agent:agent", root=str(folder)), EvalSet("set", cases=cases), "set")

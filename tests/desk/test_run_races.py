@@ -36,13 +36,10 @@ ECHO = AgentRef("echo", "this process:echo of races")
 @pytest.fixture
 async def desk(tmp_path: Path) -> AsyncIterator[RunDesk]:
     adopt(ECHO, lambda message: message)
-    nobody = cast("Any", None)
     with Store.open(tmp_path / "evaldesk.db") as store:
         opened = RunDesk(
             Settings(tmp_path, ()),
             store,
-            nobody,
-            nobody,
             open_executor=lambda config: InlineExecutor(config.concurrency),
         )
         yield opened

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from evaldesk.desk.chat.simulation import SimulationDesk
     from evaldesk.desk.imports.importing import ImportDesk
     from evaldesk.desk.labels import LabelDesk
+    from evaldesk.desk.runs.plan import RunOptions, RunPlan
     from evaldesk.desk.runs.runs import RunDesk
     from evaldesk.desk.runs.stored_runs import StoredRuns
 
@@ -74,7 +75,14 @@ class Desk:
         """The runs, and the drivers that play them in this process."""
         from evaldesk.desk.runs.runs import RunDesk
 
-        return RunDesk(self.settings, self.store, self.agents, self.evalsets)
+        return RunDesk(self.settings, self.store)
+
+    async def plan_run(self, agent_id: str, evalset_id: str, options: RunOptions) -> RunPlan:
+        """The run of an agent and an eval set by their ids. Raises UsageError naming the field at fault."""
+        from evaldesk.desk.runs.plan import read_subject
+
+        subject = await read_subject(self.agents, self.evalsets, agent_id, evalset_id)
+        return self.runs.plan_allowed(subject, options)
 
     @cached_property
     def labels(self) -> LabelDesk:

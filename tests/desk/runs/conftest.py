@@ -34,8 +34,6 @@ async def open_desk(store: Store, tmp_path: Path) -> AsyncIterator[OpenDesk]:
         desk = RunDesk(
             Settings(workspace=tmp_path, roots=(), models=("openai/big",)),
             store,
-            cast("Any", None),
-            cast("Any", None),
             open_executor=lambda _: cast("Executor", waiting.pop(0)),
             chance=random.Random(3),
         )

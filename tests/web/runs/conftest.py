@@ -166,8 +166,6 @@ def open_runs(tmp_path: Path) -> Iterator[Callable[..., RunPages]]:
         desk.runs = RunDesk(
             found,
             desk.store,
-            desk.agents,
-            desk.evalsets,
             open_executor=lambda config: (
                 GatedExecutor(config.concurrency, gate) if gate else InlineExecutor(config.concurrency)
             ),

@@ -17,9 +17,7 @@ from typing import Any, ParamSpec, TypeAlias, TypeVar, Unpack
 
 from evaldesk import paths
 from evaldesk.agents import named_ref
-from evaldesk.desk.agents import AgentDesk
 from evaldesk.desk.criteria.criteria import GivenCriteria, given_criteria, given_user
-from evaldesk.desk.evalsets.evalsets import EvalSetDesk
 from evaldesk.desk.runs.plan import RunOptions, RunSubject
 from evaldesk.desk.runs.run_result import RunResult
 from evaldesk.desk.runs.runs import RunDesk
@@ -175,8 +173,7 @@ async def _opened(
         settings = replace(settings, models=(*settings.models, model))
     store = await asyncio.to_thread(Store.open, settings.database)
     host = AgentHost()
-    agents = AgentDesk(settings, host)
-    runs = RunDesk(settings, store, agents, EvalSetDesk(settings, store), open_executor=_executor_for(who))
+    runs = RunDesk(settings, store, open_executor=_executor_for(who))
     try:
         description = (
             described(adopt(who.ref, who.found), who.ref) if who.found is not None else await host.describe(who.ref)

@@ -11,9 +11,7 @@ from dataclasses import replace
 
 from sqlalchemy.exc import SQLAlchemyError
 
-from evaldesk.desk.agents import AgentDesk
 from evaldesk.desk.criteria.criteria import allowed_criteria, ready_criteria
-from evaldesk.desk.evalsets.evalsets import EvalSetDesk
 from evaldesk.desk.runs.driver import Tick
 from evaldesk.desk.runs.plan import (
     RunOptions,
@@ -21,7 +19,6 @@ from evaldesk.desk.runs.plan import (
     RunSubject,
     check_models,
     plan_run,
-    read_subject,
     recordings_folder,
     with_defaults,
 )
@@ -52,16 +49,12 @@ class RunDesk:
         self,
         settings: Settings,
         store: Store,
-        agents: AgentDesk,
-        evalsets: EvalSetDesk,
         *,
         open_executor: Callable[[RunConfig], Executor] | None = None,
         chance: random.Random | None = None,
     ) -> None:
         self._settings = settings
         self._store = store
-        self._agents = agents
-        self._evalsets = evalsets
         self._chance = chance or random.SystemRandom()
         self._warm_pool = WarmPool(settings.n_warm_workers)
         self._players = RunPlayers(settings, store, open_executor or self._local_executor)
@@ -72,9 +65,8 @@ class RunDesk:
         """Have workers ready before the first run; with LiteLLM imported where an agent has a model to call."""
         self._warm_pool.fill("model_trials" if has_models else "trials")
 
-    async def plan(self, agent_id: str, evalset_id: str, options: RunOptions) -> RunPlan:
-        """The run of an agent and an eval set by their ids. Raises UsageError naming the field at fault."""
-        subject = await read_subject(self._agents, self._evalsets, agent_id, evalset_id)
+    def plan_allowed(self, subject: RunSubject, options: RunOptions) -> RunPlan:
+        """The run of a page, with the criteria that it may name. Raises UsageError naming the field at fault."""
         if options.criteria is not None:
             options = options.but(criteria=allowed_criteria(options.criteria, self._settings))
         return self.plan_for(subject, options)

@@ -114,7 +114,7 @@ async def _plan(request: Request, typed: Typed) -> RunPlan:
         raise UsageError("choose an eval set", field="evalset")
     if typed.get("try"):
         options = await _only_one(request, typed, options)
-    return await desk_of(request).runs.plan(_chosen(typed, "agent"), _chosen(typed, "evalset"), options)
+    return await desk_of(request).plan_run(_chosen(typed, "agent"), _chosen(typed, "evalset"), options)
 
 
 def _selected_by(desk: Desk, run: RunSummary) -> Collection[str]:
