@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from evaldesk.engine.host.fingerprint import MAX_BYTES, agent_version
+from evaldesk.engine.host.agent_host import MAX_BYTES, agent_version
 from evaldesk.model import AgentRef
 
 

@@ -15,8 +15,7 @@ from evaldesk.desk.runs import driver as run_driver
 from evaldesk.desk.runs import driver as run_writer
 from evaldesk.desk.runs.driver import RunDriver
 from evaldesk.desk.runs.plan import RunOptions, RunPlan, RunSubject
-from evaldesk.desk.runs.players import current_owner
-from evaldesk.desk.runs.runs import WAITING, RunDesk
+from evaldesk.desk.runs.runs import WAITING, RunDesk, current_owner
 from evaldesk.engine import InlineExecutor
 from evaldesk.engine.worker.player import adopt, disown
 from evaldesk.errors import ConflictError, WorkspaceError

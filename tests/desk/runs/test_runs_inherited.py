@@ -10,7 +10,7 @@ from tests.desk.runs_by_hand import HandExecutor, OpenDesk, ended, over, started
 
 from evaldesk.desk.runs import runs as runs_module
 from evaldesk.desk.runs.plan import RunOptions
-from evaldesk.desk.runs.players import current_owner, is_owner_alive
+from evaldesk.desk.runs.runs import current_owner, is_owner_alive
 from evaldesk.errors import ConflictError
 from evaldesk.model import AgentRef, Case, TrialSpec
 from evaldesk.store import Store

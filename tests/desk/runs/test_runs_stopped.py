@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from tests.desk.runs_by_hand import HandExecutor, OpenDesk, over, started, subject
 
-from evaldesk.desk.runs import players as run_players
+from evaldesk.desk.runs import runs as run_players
 from evaldesk.desk.runs.plan import RunOptions
 from evaldesk.errors import ConflictError
 

@@ -23,7 +23,7 @@ from evaldesk.desk.runs.run_result import RunResult
 from evaldesk.desk.runs.runs import RunDesk
 from evaldesk.desk.runs.stored_runs import StoredRuns
 from evaldesk.engine import AgentHost, Executor, InlineExecutor, LocalExecutor
-from evaldesk.engine.host.fingerprint import agent_version
+from evaldesk.engine.host.agent_host import agent_version
 from evaldesk.engine.worker.player import adopt, described, disown
 from evaldesk.errors import NotFoundError, UsageError
 from evaldesk.formats import load_evalset

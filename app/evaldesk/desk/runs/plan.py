@@ -16,7 +16,7 @@ from evaldesk.desk.criteria.criteria import JUDGE_OPTIONS, MORE_JUDGES, judges_o
 from evaldesk.desk.evalsets.evalsets import EvalSetDesk
 from evaldesk.desk.other_tools import as_osmosis_calls, gates_of
 from evaldesk.engine import AgentHost
-from evaldesk.engine.host.fingerprint import agent_version
+from evaldesk.engine.host.agent_host import agent_version
 from evaldesk.errors import NotFoundError, UsageError
 from evaldesk.llm import missing_keys
 from evaldesk.metrics import check_criteria, is_metric, metric_info, missing_reasons, unset_option

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from evaldesk.engine.host.fingerprint import fingerprint
+from evaldesk.engine.host.agent_host import fingerprint
 
 
 @pytest.fixture
