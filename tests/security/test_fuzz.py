@@ -142,6 +142,24 @@ def test_no_page_breaks_on_a_number_that_only_an_early_version_stored(fort: Any,
     assert broken == []
 
 
+@pytest.mark.parametrize("value", ["-5", "1e300", "1180591620717411303424", '"12"'])
+def test_no_page_breaks_on_a_trial_with_a_number_that_only_an_early_version_stored(fort: Any, value: str) -> None:
+    usage = f'"usages":[{{"model":"m","tokens_in":{value}}}]'
+    with closing(sqlite3.connect(fort.desk.settings.database)) as connection:
+        run, case, index = connection.execute(
+            "SELECT run_id, case_index, trial_index FROM transcript WHERE run_id = ?", (fort.run,)
+        ).fetchone()
+        place = f'"run_id":{run},"case_index":{case},"trial_index":{index}'
+        data = f'{{{place},"status":"finished","verdict":"passed",{usage}}}'
+        connection.execute("UPDATE transcript SET codec = 0, data = ?", (data.encode(),))
+        connection.commit()
+
+    pages = [page for page in fort.pages() if page.startswith(("/runs", "/compare", "/labels"))]
+
+    assert [page for page in pages if fort.get(page).status_code >= 500] == []
+    assert "The stored trial cannot be read" in fort.get(f"/runs/{run}/cases/{case}/trials/{index}").text
+
+
 @pytest.mark.parametrize("content_type", [URLENCODED, MULTIPART])
 def test_a_million_fields_are_refused_soon(fort: Any, content_type: str) -> None:
     part = b'--b\r\nContent-Disposition: form-data; name="a"\r\n\r\n\r\n'

@@ -10,10 +10,11 @@ from dataclasses import replace
 from functools import cache
 from typing import Any, get_args
 
+from msgspec import ValidationError
 from sqlalchemy import ColumnElement, Connection, Float, Row, and_, bindparam, case, func, or_, select, tuple_
 
 from evaldesk.errors import NotFoundError, UsageError
-from evaldesk.model import Case, Counts, RunConfig, RunStatus, TrialResult
+from evaldesk.model import Case, Counts, ErrorRecord, RunConfig, RunStatus, TrialResult
 from evaldesk.model.comparison import Baseline
 from evaldesk.model.stored import (
     CaseFilter,
@@ -126,7 +127,16 @@ def trials(connection: Connection, run_id: int, keys: Sequence[TrialKey]) -> dic
         held.trial_index.in_({trial_index for _, trial_index in wanted}),
     )
     newest = {(row.case_index, row.trial_index): row for row in connection.execute(rows.order_by(held.attempt))}
-    return {key: unpack(row.codec, row.data, TrialResult) for key, row in newest.items() if key in wanted}
+    return {key: _trial(run_id, key, row) for key, row in newest.items() if key in wanted}
+
+
+def _trial(run_id: int, key: TrialKey, row: Any) -> TrialResult:
+    """The stored trial; one with a number that an early version took and that cannot be has that as its error."""
+    try:
+        return unpack(row.codec, row.data, TrialResult)
+    except ValidationError as error:
+        record = ErrorRecord("unreadable", f"The stored trial cannot be read: {error}")
+        return TrialResult(run_id, *key, "errored", "errored", stop_reason="error", error=record)
 
 
 def counts_by_status(
