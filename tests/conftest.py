@@ -7,6 +7,7 @@ import os
 import shutil
 import signal
 import sys
+import tempfile
 from collections.abc import Generator, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -18,6 +19,12 @@ if TYPE_CHECKING:
     from playwright.sync_api import Browser
 
 os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "True")
+
+# The folders that tests make are trusted, but for the tests of trust; no test writes into the state of a person.
+os.environ["EVALDESK_TRUST"] = "1"
+if not os.environ.get("EVALDESK_TEST_STATE"):
+    _STATE = tempfile.TemporaryDirectory(prefix="evaldesk-state-")
+    os.environ["EVALDESK_TEST_STATE"] = os.environ["XDG_STATE_HOME"] = _STATE.name
 
 # Hundreds of processes import the same modules: without bytecode each compiles them again.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)

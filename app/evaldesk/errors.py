@@ -11,6 +11,7 @@ EvaldeskError
 ├── BadNumberError      tokens, a cost or a time that cannot be, by the name of its field
 ├── MetricError         a metric cannot judge what it was given
 ├── ModelError          a model call failed for good
+├── TrustError          a person has not said yet that this folder may run code (exit code 2, HTTP 403)
 └── WorkspaceError      the workspace cannot be used: held by another desk, newer schema, not writable
 """
 
@@ -120,6 +121,10 @@ class ModelError(EvaldeskError):
         super().__init__(message)
         self.kind = kind
         self.is_fatal = is_fatal
+
+
+class TrustError(EvaldeskError):
+    """Something of a folder would run that nobody has trusted; nothing of it ran."""
 
 
 class WorkspaceError(EvaldeskError):

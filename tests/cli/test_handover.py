@@ -98,7 +98,7 @@ def test_where_no_desk_is_open_a_process_of_its_own_plays_it(
 
     assert "Run 1 is played in the background." in said
     command, options = started[0]
-    assert command[1:] == ["-m", "evaldesk", "run", "drive", "1", "--workspace", str(place.folder)]
+    assert command[1:] == ["-P", "-m", "evaldesk", "run", "drive", "1", "--workspace", str(place.folder), "--trust"]
     assert options["start_new_session"] is True
     assert (place.folder / ".evaldesk/logs/run-1.log").stat().st_mode & 0o777 == 0o600
 
@@ -114,7 +114,7 @@ def test_a_stopped_run_is_offered_before_anybody_waits_for_it(
     said = place.run("run", "resume", run_id, "--background").output
 
     assert f"Run {run_id} continues in the background." in said
-    assert [command[4:6] for command, _ in started] == [["drive", str(run_id)]]
+    assert [command[5:7] for command, _ in started] == [["drive", str(run_id)]]
     with place.store() as store:
         offered = store.runs.summary(run_id)
     assert (offered.status, offered.driver) == ("pending", "waiting")

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from evaldesk.cli.runs.shared import json_option, workspace_option
+from evaldesk.cli.trust import answered, trust_option
 from evaldesk.errors import UsageError
 
 if TYPE_CHECKING:
@@ -20,16 +21,19 @@ if TYPE_CHECKING:
     from evaldesk.settings import Settings
 
 EXIT_BROKEN = 1
+STATES = {"ready": ("ready", "green"), "untrusted": ("not trusted", "yellow")}
 
 
 @click.command(name="agents")
 @click.argument("folders", nargs=-1, metavar="[DIR]...")
 @json_option
+@trust_option
 @workspace_option
-def agents(folders: tuple[str, ...], is_json: bool, workspace: str | None) -> None:
+def agents(folders: tuple[str, ...], is_json: bool, is_trusted: bool, workspace: str | None) -> None:
     """List the agents with kind, model, tools, sub-agents, missing keys and load errors.
 
     Reads DIR (default: the current folder) and evaldesk.toml; without agents it lists the samples.
+    Those of a folder that you have not trusted are listed and not imported.
     Exit code 0: all load; 1: at least one does not.
 
     \b
@@ -38,7 +42,8 @@ def agents(folders: tuple[str, ...], is_json: bool, workspace: str | None) -> No
     """
     from evaldesk.desk.doctor import ask_agents
 
-    found = asyncio.run(ask_agents(settings_of(folders, workspace)))
+    settings = settings_of(folders, workspace)
+    found = asyncio.run(ask_agents(settings, answered(settings, is_trusted=is_trusted)))
     if is_json:
         from evaldesk.pages.agents import agent_facts
 
@@ -46,7 +51,11 @@ def agents(folders: tuple[str, ...], is_json: bool, workspace: str | None) -> No
         click.echo(json.dumps(facts, ensure_ascii=False, separators=(",", ":")))
     else:
         _show(found)
-    sys.exit(EXIT_BROKEN if any(agent.state == "failed" for agent in found) else 0)
+    if any(agent.state == "untrusted" for agent in found):
+        from evaldesk.desk.trust.trust import NEXT_STEP
+
+        click.echo(f"evaldesk: the folder is not trusted; {NEXT_STEP}", err=True)
+    sys.exit(EXIT_BROKEN if any(agent.state in {"failed", "untrusted"} for agent in found) else 0)
 
 
 def settings_of(folders: tuple[str, ...], workspace: str | None) -> Settings:
@@ -68,7 +77,8 @@ def _show(found: Sequence[FoundAgent]) -> None:
     for agent in found:
         facts: dict[str, Any] = agent_facts(agent)
         is_ready = agent.state == "ready"
-        state = click.style("ready", fg="green") if is_ready else click.style("does not load", fg="red")
+        words, colour = STATES.get(agent.state, ("does not load", "red"))
+        state = click.style(words, fg=colour)
         kind = kind_words(facts["kind"]) if is_ready else ""
         model = (facts.get("model") or "") if is_ready else ""
         words = "  ".join(filter(None, [click.style(agent.id, bold=True), state, kind, printable(model)]))

@@ -10,9 +10,11 @@ import click
 
 from evaldesk.cli.agents import settings_of
 from evaldesk.cli.runs.shared import workspace_option
+from evaldesk.cli.trust import answered, trust_option
 
 if TYPE_CHECKING:
     from evaldesk.desk.doctor import Finding
+    from evaldesk.desk.trust.trust import Trust
     from evaldesk.settings import Settings
 
 EXIT_TROUBLE = 1
@@ -22,8 +24,9 @@ MARKS = {"good": ("ok", "green"), "warning": ("look", "yellow"), "bad": ("bad", 
 @click.command(name="doctor")
 @click.argument("folders", nargs=-1, metavar="[DIR]...")
 @click.option("--call", "is_called", is_flag=True, help="Send one small request to each model; has a small cost.")
+@trust_option
 @workspace_option
-def doctor(folders: tuple[str, ...], is_called: bool, workspace: str | None) -> None:
+def doctor(folders: tuple[str, ...], is_called: bool, is_trusted: bool, workspace: str | None) -> None:
     """Check the workspace, the agents, the models and the environment; starts no run.
 
     Unfinished files that killed writers left beside eval sets are removed; nothing else is written.
@@ -34,7 +37,11 @@ def doctor(folders: tuple[str, ...], is_called: bool, workspace: str | None) -> 
     evaldesk doctor
     evaldesk doctor --call
     """
-    findings = asyncio.run(_findings(settings_of(folders, workspace), is_called))
+    settings = settings_of(folders, workspace)
+    trust = answered(settings, is_trusted=is_trusted)
+    if is_called:
+        trust.check_all()
+    findings = asyncio.run(_findings(settings, trust, is_called))
     width = max(len(found.about) for found in findings)
     from evaldesk.wording.printable import printable
 
@@ -44,15 +51,16 @@ def doctor(folders: tuple[str, ...], is_called: bool, workspace: str | None) -> 
     sys.exit(EXIT_TROUBLE if any(found.state == "bad" for found in findings) else 0)
 
 
-async def _findings(settings: Settings, is_called: bool) -> list[Finding]:
+async def _findings(settings: Settings, trust: Trust, is_called: bool) -> list[Finding]:
     from evaldesk.desk import doctor as look
     from evaldesk.desk.doctor import ask_agents
 
-    agents = await ask_agents(settings)
+    agents = await ask_agents(settings, trust)
     models = look.models_of(settings, agents)
     return [
         *look.look_at_environment(),
         *look.look_at_workspace(settings),
+        *look.look_at_trust(trust),
         *look.look_at_agents(agents),
         *look.look_at_limits(settings, agents),
         *(await look.call_models(models, settings.model_options) if is_called else look.look_at_keys(models)),

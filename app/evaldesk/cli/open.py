@@ -10,21 +10,23 @@ import click
 
 from evaldesk.cli.files.exchange_files import open_home
 from evaldesk.cli.runs.shared import stored_runs, workspace_option
+from evaldesk.cli.trust import trust_option
 from evaldesk.errors import WorkspaceError
 
 
 @click.command(name="open")
 @click.argument("run_name", metavar="RUN")
 @click.option("--no-open", is_flag=True, help="Print the address; open no browser.")
+@trust_option
 @workspace_option
-def open_run(run_name: str, no_open: bool, workspace: str | None) -> None:
+def open_run(run_name: str, no_open: bool, is_trusted: bool, workspace: str | None) -> None:
     """Show RUN, by its number or its name, in the browser; starts the desk if necessary.
 
     \b
     evaldesk open 12
     evaldesk open my-run --no-open
     """
-    from evaldesk.cli.ui import LOOPBACK, has_screen
+    from evaldesk.cli.ui import LOOPBACK, has_screen, trust_of_desk
     from evaldesk.desk.serving import desk_address
     from evaldesk.desk.workspace import open_settings
     from evaldesk.web.guard import LOOPBACK_NAMES
@@ -41,7 +43,9 @@ def open_run(run_name: str, no_open: bool, workspace: str | None) -> None:
             open_in_browser(url, settings.state_folder)
         return
     address = Address(host=LOOPBACK[0], port=0, names=LOOPBACK_NAMES, page=page)
-    serve(open_settings((), workspace=workspace), address, is_person_there=is_person)
+    settings = open_settings((), workspace=workspace)
+    trust = trust_of_desk(settings, is_trusted=is_trusted)
+    serve(settings, address, is_person_there=is_person, trust=trust)
 
 
 def page_address(file: Path, page: str) -> str:

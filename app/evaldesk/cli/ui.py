@@ -7,11 +7,17 @@ import re
 import sys
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import click
 
+from evaldesk.cli.trust import answered, question_lines, trust_option
 from evaldesk.errors import UsageError
 from evaldesk.gc_control import freeze, gc_paused
+
+if TYPE_CHECKING:
+    from evaldesk.desk.trust.trust import Trust
+    from evaldesk.settings import Settings
 
 DEFAULT_PORT = 8420
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
@@ -30,6 +36,7 @@ LOOPBACK = ("127.0.0.1", "localhost", "::1")
 @click.option("--base-url", help="An OpenAI-compatible endpoint for the agents' models.")
 @click.option("--listen-beyond-loopback", is_flag=True, help="Let other machines connect. Needs --allowed-host.")
 @click.option("--allowed-host", multiple=True, metavar="NAME", help="A name that browsers may use for this desk.")
+@trust_option
 def ui(
     folders: tuple[str, ...],
     port: int,
@@ -41,6 +48,7 @@ def ui(
     base_url: str | None,
     listen_beyond_loopback: bool,
     allowed_host: tuple[str, ...],
+    is_trusted: bool,
 ) -> None:
     """Chat with the agents under DIR and evaluate them in the browser.
 
@@ -60,8 +68,18 @@ def ui(
         freeze()
     settings = open_settings(folders, workspace=workspace, is_demo=demo)
     settings = replace(settings, model_options=settings.model_options | ModelOptions(base_url=base_url))
+    trust = trust_of_desk(settings, is_trusted=is_trusted)
     is_person = sys.stdout.isatty() and not no_open and has_screen(sys.platform, os.environ)
-    serve(settings, Address(host=host, port=port, names=names, token=token), is_person_there=is_person)
+    serve(settings, Address(host=host, port=port, names=names, token=token), is_person_there=is_person, trust=trust)
+
+
+def trust_of_desk(settings: Settings, *, is_trusted: bool) -> Trust:
+    """The trust in the workspace; a page asks the question, and the terminal says so."""
+    trust = answered(settings, is_trusted=is_trusted, asks=False)
+    if trust.is_restricted:
+        for line in (*question_lines(trust), "Nothing of it runs. The page asks whether to trust it; --trust does so."):
+            click.echo(line, err=True)
+    return trust
 
 
 def has_screen(platform: str, environment: Mapping[str, str]) -> bool:

@@ -11,13 +11,14 @@ from typing import Literal, Protocol, TypeAlias
 
 from evaldesk import paths
 from evaldesk.agents import declared_refs, find_agents, with_declared
+from evaldesk.desk.trust.trust import Trust
 from evaldesk.engine.host.agent_host import agent_files
 from evaldesk.errors import EvaldeskError, NotFoundError
 from evaldesk.model import AgentDescription, AgentRef, ErrorRecord
 from evaldesk.settings import Settings
 from evaldesk.wire import value_scrubber
 
-AgentState: TypeAlias = Literal["unknown", "loading", "ready", "failed"]
+AgentState: TypeAlias = Literal["unknown", "loading", "ready", "failed", "untrusted"]
 Fingerprint: TypeAlias = tuple[tuple[str, int, int], ...]
 
 MAX_AT_ONCE = 2
@@ -38,6 +39,8 @@ class Describer(Protocol):
 @dataclass(frozen=True, slots=True)
 class FoundAgent:
     """An agent that was found. `description` is there when `state` is ready, `error` when it is failed.
+
+    One that is untrusted was found by its file and is not imported.
 
     `n_files` and `changed_ns` (nanoseconds since 1970) are of the agent's own files.
     """
@@ -69,7 +72,8 @@ class FoundAgent:
 class AgentDesk:
     """The agents under the settings' roots, or the samples that ship with Evaldesk when there is none."""
 
-    def __init__(self, settings: Settings, host: Describer) -> None:
+    def __init__(self, settings: Settings, host: Describer, trust: Trust | None = None) -> None:
+        self._trust = trust
         self.models = settings.models
         self.model_options = settings.model_options
         self.limits = settings.limits
@@ -83,6 +87,11 @@ class AgentDesk:
         self._room = asyncio.Semaphore(MAX_AT_ONCE)
         self._is_looked = False
         self._scrubbed: Callable[[ErrorRecord], ErrorRecord] = value_scrubber(settings.environment)
+
+    @property
+    def has_untrusted(self) -> bool:
+        """Whether an agent was found that may not be imported."""
+        return any(agent.state == "untrusted" for agent in self._found.values())
 
     @property
     def is_sample(self) -> bool:
@@ -143,10 +152,15 @@ class AgentDesk:
             await asyncio.wait({task}, timeout=timeout_s)
         return self.get(agent_id)
 
+    def check_trusted(self, agent: FoundAgent) -> None:
+        """Raise TrustError for an agent that may not be imported."""
+        if self._trust:
+            self._trust.check_agent(agent.ref)
+
     def warm(self, agent_id: str) -> None:
         """Have the agent's worker ready before its first message, in the background."""
         agent = self._found.get(agent_id)
-        if agent and agent.state != "failed" and agent_id not in self._warming:
+        if agent and agent.state not in {"failed", "untrusted"} and agent_id not in self._warming:
             task = asyncio.create_task(self._host.warm(agent.ref))
             self._warming[agent_id] = task
             task.add_done_callback(lambda _: self._warming.pop(agent_id, None))
@@ -161,7 +175,10 @@ class AgentDesk:
         for ref in refs:
             known = self._found.get(ref.id)
             is_same = known and known.ref == ref and self._fingerprints.get(ref.id) == fingerprints[ref.id]
-            found[ref.id] = known if known and is_same else _fresh(ref, fingerprints[ref.id])
+            is_allowed = self._trust is None or self._trust.allows(ref)
+            if not (known and is_same and (known.state == "untrusted") != is_allowed):
+                known = _fresh(ref, fingerprints[ref.id], is_allowed=is_allowed)
+            found[ref.id] = known
         self._found = found
         self._fingerprints = fingerprints
 
@@ -215,9 +232,9 @@ def _look(settings: Settings) -> tuple[Sequence[AgentRef], dict[str, Fingerprint
     return refs, {ref.id: _fingerprint(ref) for ref in refs}
 
 
-def _fresh(ref: AgentRef, fingerprint: Fingerprint) -> FoundAgent:
+def _fresh(ref: AgentRef, fingerprint: Fingerprint, *, is_allowed: bool) -> FoundAgent:
     changed_ns = max((modified for _, modified, _ in fingerprint), default=0)
-    return FoundAgent(ref, n_files=len(fingerprint), changed_ns=changed_ns)
+    return FoundAgent(ref, "unknown" if is_allowed else "untrusted", n_files=len(fingerprint), changed_ns=changed_ns)
 
 
 def _fingerprint(ref: AgentRef) -> Fingerprint:

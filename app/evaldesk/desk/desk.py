@@ -12,6 +12,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from evaldesk.desk.agents import AgentDesk
 from evaldesk.desk.evalsets.evalsets import EvalSetDesk
+from evaldesk.desk.trust.trust import Trust
 from evaldesk.engine import AgentHost
 from evaldesk.errors import EvaldeskError, WorkspaceError
 from evaldesk.settings import Settings
@@ -35,19 +36,26 @@ class Desk:
     Modules that the first page does not need are imported on first use.
     """
 
-    def __init__(self, settings: Settings, store: Store, host: AgentHost) -> None:
+    def __init__(self, settings: Settings, store: Store, host: AgentHost, trust: Trust | None = None) -> None:
         self.settings = settings
+        self.trust = trust or Trust(settings)
         self.store = store
         self.host = host
-        self.agents = AgentDesk(settings, host)
+        self.agents = AgentDesk(settings, host, self.trust)
         self.evalsets = EvalSetDesk(settings, store)
         self._warming: asyncio.Task[None] | None = None
         self._polling: asyncio.Task[None] | None = None
 
     @classmethod
-    def open(cls, settings: Settings) -> Desk:
+    def open(cls, settings: Settings, trust: Trust | None = None) -> Desk:
         """A desk on the workspace's database, which is made or migrated when needed. Raises WorkspaceError."""
-        return cls(settings, Store.open(settings.database), AgentHost())
+        trust = trust or Trust(settings)
+        return cls(settings, trust.opened_store(), AgentHost(check=trust.check_agent), trust)
+
+    @property
+    def is_restricted(self) -> bool:
+        """Whether something of the workspace waits for the answer of a person, and nothing of it runs."""
+        return not self.trust.is_given and (self.trust.is_restricted or self.agents.has_untrusted)
 
     @cached_property
     def sessions(self) -> SessionDesk:
@@ -75,7 +83,7 @@ class Desk:
         """The runs, and the drivers that play them in this process."""
         from evaldesk.desk.runs.runs import RunDesk
 
-        return RunDesk(self.settings, self.store)
+        return RunDesk(self.settings, self.store, trust=self.trust)
 
     async def plan_run(self, agent_id: str, evalset_id: str, options: RunOptions) -> RunPlan:
         """The run of an agent and an eval set by their ids. Raises UsageError naming the field at fault."""
@@ -110,6 +118,16 @@ class Desk:
             log.warning("runs that were left behind cannot be taken up: %s", error)
         self._warming = asyncio.create_task(self._warm_runs())
         self._polling = asyncio.create_task(self.runs.poll_requests(takes_up=True))
+
+    async def give_trust(self) -> bool:
+        """Trust the folders of the workspace, ask their agents and take up their runs; False where it is not kept."""
+        is_kept = await asyncio.to_thread(self.trust.give)
+        await self.agents.start()
+        try:
+            await self.runs.start_up()
+        except (EvaldeskError, SQLAlchemyError) as error:
+            log.warning("runs that were left behind cannot be taken up: %s", error)
+        return is_kept
 
     def poll_requests(self) -> None:
         """Let other processes stop the runs of this one; `go_on` does so, and takes up submitted runs."""

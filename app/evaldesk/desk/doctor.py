@@ -13,6 +13,7 @@ from typing import Literal, TypeAlias
 from evaldesk import __version__
 from evaldesk.agents import AGENTS
 from evaldesk.desk.agents import AgentDesk, FoundAgent
+from evaldesk.desk.trust.trust import NEXT_STEP, Trust
 from evaldesk.durable_files import remove_leftovers
 from evaldesk.engine import AgentHost
 from evaldesk.errors import EvaldeskError, ModelError
@@ -78,12 +79,19 @@ def _n_leftovers(settings: Settings) -> int:
     return searched + sum(remove_leftovers(folder) for folder in kept)
 
 
+def look_at_trust(trust: Trust) -> list[Finding]:
+    """Whether the folder holds something that nobody has trusted."""
+    return [Finding("trust", "warning", f"this folder is not trusted; {NEXT_STEP}")] if trust.is_restricted else []
+
+
 def look_at_agents(agents: Sequence[FoundAgent]) -> list[Finding]:
     """Whether each agent loads and has the keys it needs."""
     found = []
     for agent in agents:
         about = f"agent {agent.id}"
-        if agent.error or agent.description is None:
+        if agent.state == "untrusted":
+            found.append(Finding(about, "warning", f"{agent.ref.folder or CONFIG_NAME} is not trusted; {NEXT_STEP}"))
+        elif agent.error or agent.description is None:
             said = agent.error.message if agent.error else "it did not describe itself in time"
             found.append(Finding(about, "bad", said))
         elif agent.description.missing:
@@ -162,10 +170,10 @@ def _version(name: str) -> str:
         return ""
 
 
-async def ask_agents(settings: Settings) -> Sequence[FoundAgent]:
-    """The agents, each described or failed, in the order of their ids."""
-    host = AgentHost()
-    desk = AgentDesk(settings, host)
+async def ask_agents(settings: Settings, trust: Trust) -> Sequence[FoundAgent]:
+    """The agents, each described, failed or not trusted, in the order of their ids."""
+    host = AgentHost(check=trust.check_agent)
+    desk = AgentDesk(settings, host, trust)
     try:
         await desk.look_again()
         await desk.settled()

@@ -116,7 +116,7 @@ def _of_beginning(
 ) -> list[Step]:
     """The first steps of a new workspace: chat with an agent, then run an eval set."""
     steps = []
-    ready = next((agent for agent in agents if not agent.error), None)
+    ready = next((agent for agent in agents if agent.state not in {"failed", "untrusted"}), None)
     if ready and newest is None:
         text = "Press “Add current session” to save a chat as a case."
         steps.append(Step(f"Chat with {ready.name}", text, "Chat", f"/sessions/new?agent={ready.id}", "chat"))

@@ -23,7 +23,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from evaldesk import paths
 from evaldesk.desk.desk import Desk
-from evaldesk.errors import ConflictError, DiskError, EvaldeskError, NotFoundError
+from evaldesk.errors import ConflictError, DiskError, EvaldeskError, NotFoundError, TrustError
 from evaldesk.gc_control import gc_paused
 from evaldesk.registry import import_target
 from evaldesk.web.guard import Guard, GuardSettings
@@ -35,6 +35,7 @@ _adding = Lock()
 
 ROUTES: tuple[str, ...] = (
     "evaldesk.web.routes.home:routes",
+    "evaldesk.web.routes.trust:routes",
     "evaldesk.web.routes.agents:routes",
     "evaldesk.web.routes.recording:routes",
     "evaldesk.web.routes.turns:routes",
@@ -167,6 +168,8 @@ def _evaldesk_error(request: Request, error: Exception) -> Response:
         return _error_page(request, 409, "It changed meanwhile", str(error))
     if isinstance(error, DiskError):
         return _error_page(request, 507, "The disk did not take this", str(error))
+    if isinstance(error, TrustError):
+        return _error_page(request, 403, "This folder is not trusted", str(error))
     return _error_page(request, 422, "This cannot be done", str(error))
 
 

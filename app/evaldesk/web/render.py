@@ -53,7 +53,12 @@ def page(
     """
     env: Environment = request.app.state.templates
     found = env.get_template(template)
-    values = {"nonce": request.state.nonce, "path": request.url.path, **context}
+    values = {
+        "nonce": request.state.nonce,
+        "path": request.url.path,
+        "is_restricted": _is_restricted(request),
+        **context,
+    }
     if block and target_of(request) == block:
         body = "".join(found.blocks[block](found.new_context(values)))
     else:
@@ -67,6 +72,11 @@ def fragment(request: Request, template: str, block: str, **context: object) -> 
     found = env.get_template(template)
     values = {"nonce": request.state.nonce, "path": request.url.path, **context}
     return "".join(found.blocks[block](found.new_context(values)))
+
+
+def _is_restricted(request: Request) -> bool:
+    """Whether the page says that nothing of this folder runs."""
+    return desk_of(request).is_restricted
 
 
 def target_of(request: Request) -> str:

@@ -23,6 +23,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from evaldesk.desk.desk import Desk
 from evaldesk.desk.serving import hold_desk
+from evaldesk.desk.trust.trust import Trust
 from evaldesk.errors import WorkspaceError
 from evaldesk.gc_control import freeze, gc_paused
 from evaldesk.settings import Settings
@@ -48,7 +49,7 @@ class Address:
     page: str = ""
 
 
-def serve(settings: Settings, address: Address, *, is_person_there: bool) -> None:
+def serve(settings: Settings, address: Address, *, is_person_there: bool, trust: Trust | None = None) -> None:
     """Serve the desk until it is told to stop. Raises WorkspaceError when the workspace or the port is taken."""
     token = address.token or secrets.token_urlsafe(24)
     with hold_desk(settings) as hold, _bound(address) as listener:
@@ -56,7 +57,7 @@ def serve(settings: Settings, address: Address, *, is_person_there: bool) -> Non
         home = f"http://{_shown(address.host)}:{port}/"
         hold.update(home)
         with gc_paused():
-            app = create_app(Desk.open(settings), guard_settings(token, port, address.names))
+            app = create_app(Desk.open(settings, trust), guard_settings(token, port, address.names))
             freeze()
         closing = closing_of(cast("Starlette", app.app))
         browser_folder = settings.state_folder if is_person_there else None

@@ -96,6 +96,7 @@ async def play_jobs(
 
 async def plan_job(desk: Desk, job: Job, *, is_cost_limited: bool = False) -> RunPlan:
     """The run of a job, with the agent's description. Raises AgentError, UsageError."""
+    desk.trust.name(job.agent)
     description = await desk.host.describe(job.agent)
     path = job.path.resolve()
     known = next((file.id for file in await asyncio.to_thread(desk.evalsets.list) if file.path == path), "")

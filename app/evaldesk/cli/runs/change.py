@@ -15,7 +15,9 @@ from evaldesk.cli.eval.progress import shown_progress
 from evaldesk.cli.eval.report import show_result
 from evaldesk.cli.files.exchange_files import open_home
 from evaldesk.cli.runs.shared import n_workers, stored_runs, workspace_option
+from evaldesk.cli.trust import answered, trust_option
 from evaldesk.desk.desk import Desk
+from evaldesk.desk.trust.trust import Trust
 from evaldesk.errors import ConflictError, UsageError
 from evaldesk.model.run import LIVE
 from evaldesk.model.stored import RunSummary
@@ -47,8 +49,9 @@ def stop(name: str, workspace: str | None) -> None:
 @click.command()
 @click.argument("name")
 @click.option("--background", "-b", is_flag=True, help="Return at once; the run continues.")
+@trust_option
 @workspace_option
-def resume(name: str, background: bool, workspace: str | None) -> None:
+def resume(name: str, background: bool, is_trusted: bool, workspace: str | None) -> None:
     """Play the remaining trials of the run NAME with the same settings.
 
     \b
@@ -57,7 +60,7 @@ def resume(name: str, background: bool, workspace: str | None) -> None:
     """
     settings = open_home(workspace)
     if background:
-        _in_background(settings, name)
+        _in_background(settings, name, is_trusted)
         return
 
     async def begin(desk: Desk, run: RunSummary) -> int:
@@ -65,13 +68,14 @@ def resume(name: str, background: bool, workspace: str | None) -> None:
         await desk.runs.resume(run.id)
         return run.id
 
-    sys.exit(_followed(settings, name, begin))
+    sys.exit(_followed(settings, name, begin, is_trusted=is_trusted))
 
 
 @click.command()
 @click.argument("name")
+@trust_option
 @workspace_option
-def retry(name: str, workspace: str | None) -> None:
+def retry(name: str, is_trusted: bool, workspace: str | None) -> None:
     """Retry the errored trials of the run NAME.
 
     \b
@@ -84,7 +88,7 @@ def retry(name: str, workspace: str | None) -> None:
         await desk.runs.retry(run.id)
         return run.id
 
-    sys.exit(_followed(open_home(workspace), name, begin))
+    sys.exit(_followed(open_home(workspace), name, begin, is_trusted=is_trusted))
 
 
 @click.command()
@@ -92,8 +96,9 @@ def retry(name: str, workspace: str | None) -> None:
 @click.option(
     "--config-file-path", required=True, metavar="FILE", help="The criteria, in the format of test_config.json."
 )
+@trust_option
 @workspace_option
-def rescore(name: str, config_file_path: str, workspace: str | None) -> None:
+def rescore(name: str, config_file_path: str, is_trusted: bool, workspace: str | None) -> None:
     """Re-score the stored trials of the run NAME with other criteria, as a new run; no agent is called.
 
     \b
@@ -106,7 +111,7 @@ def rescore(name: str, config_file_path: str, workspace: str | None) -> None:
     async def begin(desk: Desk, run: RunSummary) -> int:
         return await desk.runs.rescore(run.id, criteria)
 
-    sys.exit(_followed(open_home(workspace), name, begin))
+    sys.exit(_followed(open_home(workspace), name, begin, is_trusted=is_trusted))
 
 
 @click.command(name="rm")
@@ -139,7 +144,7 @@ def remove(names: tuple[str, ...], yes: bool, workspace: str | None) -> None:
         click.echo(f"Run {run_id} is deleted.")
 
 
-def _in_background(settings: Settings, name: str) -> None:
+def _in_background(settings: Settings, name: str, is_trusted: bool) -> None:
     from evaldesk.desk.runs.handover import hand_over
 
     async def offer(desk: Desk, run: RunSummary) -> int:
@@ -147,7 +152,8 @@ def _in_background(settings: Settings, name: str) -> None:
         await desk.runs.offer(run.id)
         return run.id
 
-    run_id = _with_desk(settings, name, offer)
+    trust = answered(settings, is_trusted=is_trusted, needs_runs_only=True)
+    run_id = _with_desk(settings, name, offer, trust)
     hand_over(settings, run_id)
     click.echo(f"Run {run_id} continues in the background. `evaldesk run info {run_id}` shows its progress.")
 
@@ -157,11 +163,11 @@ def _check_left(run: RunSummary) -> None:
         raise ConflictError(f"run {run.id} has no trial left to play; `evaldesk run retry {run.id}` for errors")
 
 
-def _with_desk(settings: Settings, name: str, work: RunCall) -> int:
+def _with_desk(settings: Settings, name: str, work: RunCall, trust: Trust | None = None) -> int:
     """Open the desk for one call on a run; gives the id."""
 
     async def carry_out() -> int:
-        desk = Desk.open(settings)
+        desk = Desk.open(settings, trust)
         try:
             return await work(desk, await asyncio.to_thread(desk.stored_runs.named, name))
         finally:
@@ -170,13 +176,14 @@ def _with_desk(settings: Settings, name: str, work: RunCall) -> int:
     return asyncio.run(carry_out())
 
 
-def _followed(settings: Settings, name: str, begin: RunCall) -> int:
+def _followed(settings: Settings, name: str, begin: RunCall, *, is_trusted: bool) -> int:
     """Begin with a run and follow it to its end, as `evaldesk eval` does; gives the exit code."""
 
     with stored_runs(str(settings.workspace)) as runs:
         run = runs.named(name)
     settings = replace(settings, n_workers=n_workers(run.config.concurrency))
-    return asyncio.run(follow_run(Desk.open(settings), run, begin))
+    trust = answered(settings, is_trusted=is_trusted, needs_runs_only=True)
+    return asyncio.run(follow_run(Desk.open(settings, trust), run, begin))
 
 
 async def follow_run(desk: Desk, run: RunSummary, begin: Callable[[Desk, RunSummary], Awaitable[int]]) -> int:

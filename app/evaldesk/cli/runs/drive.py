@@ -17,8 +17,9 @@ from evaldesk.settings import Settings, read_settings
 
 @click.command(hidden=True)
 @click.argument("run_id", type=int)
+@click.option("--trust", "is_trusted", is_flag=True, help="The command that submitted the run had the consent.")
 @workspace_option
-def drive(run_id: int, workspace: str | None) -> None:
+def drive(run_id: int, is_trusted: bool, workspace: str | None) -> None:
     """Play the run RUN_ID to its end.
 
     \b
@@ -26,15 +27,17 @@ def drive(run_id: int, workspace: str | None) -> None:
     """
     home = Path(workspace).resolve() if workspace else Path.cwd()
     settings = read_settings(home, (home,), environment=os.environ)
-    asyncio.run(_drive(replace(settings, n_workers=n_workers(4)), run_id))
+    asyncio.run(_drive(replace(settings, n_workers=n_workers(4)), run_id, is_trusted=is_trusted))
 
 
-async def _drive(settings: Settings, run_id: int) -> None:
+async def _drive(settings: Settings, run_id: int, *, is_trusted: bool) -> None:
     from evaldesk.desk.desk import Desk
 
     desk = Desk.open(settings)
     desk.poll_requests()
     try:
+        if is_trusted:
+            desk.trust.name((await desk.runs.summary(run_id)).config.agent)
         with suppress(ConflictError):  # another process plays it: no error
             await desk.runs.resume(run_id)
             async for _ in desk.runs.watch(run_id):

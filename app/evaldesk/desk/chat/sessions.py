@@ -98,6 +98,7 @@ class SessionDesk:
         message = self._checked(message, model)
         session = await asyncio.to_thread(self._store.sessions.get, session_id)
         agent = self._agents.get(session.agent_id)
+        self._agents.check_trusted(agent)
         self._refuse_while_running(session_id)
         turn = RunningTurn(session_id, len(session.turns), message, session.state, asked_by=asked_by)
         spec = TurnSpec(

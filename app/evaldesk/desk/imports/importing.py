@@ -16,6 +16,7 @@ import msgspec
 from evaldesk import __version__
 from evaldesk.desk.evalsets.evalsets import EvalSetDesk
 from evaldesk.desk.evalsets.names import slug
+from evaldesk.desk.trust.trust import Trust
 from evaldesk.errors import FormatError, NotFoundError, UsageError
 from evaldesk.formats import FORMATS
 from evaldesk.formats.exchange import EXCHANGE, Imported
@@ -64,7 +65,7 @@ def file_titles() -> list[str]:
 @contextmanager
 def open_imports(settings: Settings) -> Iterator[ImportDesk]:
     """The imports of a workspace, whose database is made when needed. Raises WorkspaceError."""
-    with Store.open(settings.database) as store:
+    with Trust(settings).opened_store() as store:
         yield ImportDesk(settings, store, EvalSetDesk(settings, store))
 
 

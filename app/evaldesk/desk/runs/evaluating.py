@@ -12,6 +12,7 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, ParamSpec, TypeAlias, TypeVar, Unpack
 
@@ -22,6 +23,7 @@ from evaldesk.desk.runs.plan import RunOptions, RunSubject
 from evaldesk.desk.runs.run_result import RunResult
 from evaldesk.desk.runs.runs import RunDesk
 from evaldesk.desk.runs.stored_runs import StoredRuns
+from evaldesk.desk.trust.trust import Trust
 from evaldesk.engine import AgentHost, Executor, InlineExecutor, LocalExecutor
 from evaldesk.engine.host.agent_host import agent_version
 from evaldesk.engine.worker.player import adopt, described, disown
@@ -157,7 +159,8 @@ async def _evaluate(
     with tempfile.TemporaryDirectory(prefix="evaldesk-", ignore_cleanup_errors=True) as passing:
         if workspace is None:
             settings = replace(settings, workspace=Path(passing).resolve())
-        async with _opened(settings, who, options.asked.get("model")) as (runs, store, description):
+        is_kept = workspace is not None
+        async with _opened(settings, who, options.asked.get("model"), is_kept=is_kept) as (runs, store, description):
             plan = runs.plan_for(subject_of(who.ref, evalset, path, description), chosen)
             summary = await runs.run_to_end(plan, on_progress)
             result = await asyncio.to_thread(StoredRuns(store.runs).result, summary.id)
@@ -166,12 +169,12 @@ async def _evaluate(
 
 @asynccontextmanager
 async def _opened(
-    settings: Settings, who: _Agent, model: str | None
+    settings: Settings, who: _Agent, model: str | None, *, is_kept: bool
 ) -> AsyncIterator[tuple[RunDesk, Store, AgentDescription]]:
     """The runs of a workspace, and the agent's description of itself. Raises AgentError."""
     if model:
         settings = replace(settings, models=(*settings.models, model))
-    store = await asyncio.to_thread(Store.open, settings.database)
+    store = await asyncio.to_thread(Trust(settings).opened_store if is_kept else partial(Store.open, settings.database))
     host = AgentHost()
     runs = RunDesk(settings, store, open_executor=_executor_for(who))
     try:

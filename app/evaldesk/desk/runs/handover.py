@@ -33,10 +33,10 @@ def start_driver(settings: Settings, run_id: int, environment: Mapping[str, str]
     folder = settings.state_folder / "logs"
     folder.mkdir(mode=0o700, exist_ok=True)
     descriptor = os.open(folder / f"run-{run_id}.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW, 0o600)
-    arguments = ["run", "drive", str(run_id), "--workspace", str(settings.workspace)]
+    arguments = ["run", "drive", str(run_id), "--workspace", str(settings.workspace), "--trust"]
     try:
         process = subprocess.Popen(
-            [sys.executable, "-m", "evaldesk", *arguments],
+            [sys.executable, "-P", "-m", "evaldesk", *arguments],
             env=dict(environment),
             cwd=settings.workspace,
             stdin=subprocess.DEVNULL,

@@ -27,6 +27,7 @@ from evaldesk.desk.runs.plan import (
     with_defaults,
 )
 from evaldesk.desk.runs.rescoring import plan_rescoring
+from evaldesk.desk.trust.trust import Trust
 from evaldesk.engine import Executor, LocalExecutor, WarmPool
 from evaldesk.engine.host.agent_host import agent_change
 from evaldesk.errors import ConflictError, EvaldeskError, NotFoundError, WorkspaceError
@@ -56,7 +57,9 @@ class RunDesk:
         *,
         open_executor: Callable[[RunConfig], Executor] | None = None,
         chance: random.Random | None = None,
+        trust: Trust | None = None,
     ) -> None:
+        self._trust = trust
         self._settings = settings
         self._store = store
         self._chance = chance or random.SystemRandom()
@@ -88,26 +91,33 @@ class RunDesk:
 
     async def start(self, plan: RunPlan) -> int:
         """Store the run with all its planned trials, and play it in the background; gives its id."""
+        self._check_agent(plan.config)
         run_id, _ = await self._begin(plan)
         return run_id
 
     async def submit(self, plan: RunPlan) -> int:
         """Store the run for the process that takes it up: the desk that is open, or a driver of its own."""
+        self._check_agent(plan.config)
         return await self._write(self._store.runs.create, plan.config, plan.cases, WAITING, plan.baseline)
 
     async def offer(self, run_id: int) -> None:
         """Let the process that takes it up resume a run. Raises ConflictError, NotFoundError."""
         seen = await self.summary(run_id)
         check_playable(seen)
+        self._check_stored(seen)
         self._check_nobody_drives(seen)
         if not await self._write(self._store.runs.move_on, seen, "pending", seen.reason, driver=WAITING):
             raise ConflictError(f"run {run_id} was taken up, stopped or deleted by another process just now")
 
     async def rescore(self, run_id: int, criteria: Sequence[Criterion]) -> int:
         """Score a run's stored trials again as a new run; gives its id. Raises NotFoundError, Conflict-, UsageError."""
-        root = (await self.summary(run_id)).config.agent.root
+        seen = await self.summary(run_id)
+        self._check_stored(seen)
+        root = seen.config.agent.root
         ready = ready_criteria(criteria, self._settings, root)
-        return await self.start(await asyncio.to_thread(plan_rescoring, self._store.runs, run_id, ready))
+        plan = await asyncio.to_thread(plan_rescoring, self._store.runs, run_id, ready)
+        new_id, _ = await self._begin(plan)
+        return new_id
 
     async def run_to_end(
         self, plan: RunPlan, on_progress: Callable[[RunSummary], None], *, max_cost: float | None = None
@@ -117,6 +127,7 @@ class RunDesk:
         Once its trials cost more than `max_cost` US dollars it starts no others, and ends stopped. A waiting caller may
         be unable to empty a full disk: after PATIENCE_S the run is failed, and the stored part can be resumed.
         """
+        self._check_agent(plan.config)
         self._players.writer.patience_s = PATIENCE_S
         run_id, playing = await self._begin(plan, max_cost)
         try:
@@ -160,6 +171,7 @@ class RunDesk:
             return
         summary = await self.summary(run_id)
         check_playable(summary)
+        self._check_stored(summary)
         if run_id in self._playing:  # another task here was quicker
             return
         self._check_nobody_drives(summary)
@@ -171,6 +183,7 @@ class RunDesk:
             raise ConflictError(f"run {run_id} is still running; stop it first, or wait for its end")
         summary = await self.summary(run_id)
         check_playable(summary)
+        self._check_stored(summary)
         self._check_nobody_drives(summary)
         n = await self._write(self._store.runs.retry_errored, run_id)
         await self.resume(run_id)
@@ -227,7 +240,7 @@ class RunDesk:
     async def start_up(self) -> None:
         """Go on with the runs that a dead desk left behind; those of a living process are left alone."""
         for summary in await asyncio.to_thread(self._store.runs.unfinished_runs):
-            if is_owner_alive(summary.driver):
+            if is_owner_alive(summary.driver) or not self._may_play(summary):
                 continue
             try:
                 if summary.status == "stopping":
@@ -252,7 +265,7 @@ class RunDesk:
                 if not playing.is_stopped and (await self.summary(run_id)).status == "stopping":
                     await self.stop(run_id)
         for summary in await asyncio.to_thread(self._store.runs.unfinished_runs) if takes_up else ():
-            if summary.driver == WAITING and summary.status == "pending":
+            if summary.driver == WAITING and summary.status == "pending" and self._may_play(summary):
                 with contextlib.suppress(ConflictError):
                     await self._players.take_up(summary)
 
@@ -260,6 +273,17 @@ class RunDesk:
         """End the runs of this process without a verdict; they stay `running` and go on at the next start."""
         await self._players.close()
         await self._warm_pool.close()
+
+    def _check_agent(self, config: RunConfig) -> None:
+        if self._trust:
+            self._trust.check_agent(config.agent)
+
+    def _check_stored(self, summary: RunSummary) -> None:
+        if self._trust:
+            self._trust.check_run(summary.config.agent)
+
+    def _may_play(self, summary: RunSummary) -> bool:
+        return self._trust is None or self._trust.allows_run(summary.config.agent)
 
     async def _is_going(self, run_id: int) -> bool:
         """Whether this process plays the run; a run whose end is stored already is closed first."""

@@ -9,7 +9,7 @@ import asyncio
 import hashlib
 import itertools
 import os
-from collections.abc import AsyncGenerator, Coroutine, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import aclosing, suppress
 from dataclasses import dataclass
 from itertools import islice
@@ -37,9 +37,19 @@ class _Turn:
 
 
 class AgentHost:
-    """Workers by agent; those that were idle longest are closed beyond `max_workers`."""
+    """Workers by agent; those that were idle longest are closed beyond `max_workers`.
 
-    def __init__(self, *, environment: Mapping[str, str] | None = None, max_workers: int = MAX_WORKERS) -> None:
+    `check` raises for an agent that may not be imported.
+    """
+
+    def __init__(
+        self,
+        *,
+        environment: Mapping[str, str] | None = None,
+        max_workers: int = MAX_WORKERS,
+        check: Callable[[AgentRef], None] = lambda _: None,
+    ) -> None:
+        self._check = check
         self._environment = os.environ if environment is None else environment
         self._max_workers = max_workers
         self._hosted: dict[AgentRef, HostedAgent] = {}
@@ -175,6 +185,7 @@ class AgentHost:
 
     async def _agent(self, ref: AgentRef) -> HostedAgent:
         """The agent's worker, started anew when its files changed. Raises WorkerStartError."""
+        self._check(ref)
         async with self._locks.setdefault(ref, asyncio.Lock()):
             if self._is_closed:
                 raise WorkerStartError("the desk is closing and starts no worker any more", "")

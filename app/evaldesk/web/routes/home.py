@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from starlette.requests import Request
-from starlette.responses import Response
+from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
 from evaldesk.pages.home import home
@@ -15,6 +15,8 @@ from evaldesk.web.render import desk_of, page
 async def index(request: Request) -> Response:
     """Next steps, the newest runs, eval sets and agents."""
     desk = desk_of(request)
+    if desk.is_restricted and not desk.trust.is_look_only:
+        return RedirectResponse("/trust", 303)
     view = await asyncio.to_thread(home, desk, desk.agents.list())
     return page(request, "home/index.html", home=view, is_demo=desk.settings.is_demo)
 

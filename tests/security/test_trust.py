@@ -1,0 +1,360 @@
+"""A folder that nobody has trusted is shown; nothing of it is imported, played or resumed by any command."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, cast
+
+import click
+import httpx
+import pytest
+
+from evaldesk.agents import agent_ref
+from evaldesk.cli import cli
+from evaldesk.desk.agents import AgentDesk
+from evaldesk.desk.desk import Desk
+from evaldesk.desk.runs.runs import WAITING
+from evaldesk.desk.trust.answers import Answers
+from evaldesk.desk.trust.trust import Trust
+from evaldesk.errors import TrustError
+from evaldesk.model import AgentRef, Case, RunConfig, Turn
+from evaldesk.settings import Settings, read_settings
+from evaldesk.store import Store
+
+RUNS_CODE = "import pathlib; pathlib.Path({place!r}, 'ran-{name}').touch()\n"
+SERVED = ("/", "/trust", "/agents", "/runs", "/runs/1", "/evalsets", "/sessions/new", "/runs/new", "/labels")
+
+COMMANDS: Mapping[str, tuple[tuple[str, ...], ...]] = {
+    "ui": (("--port", "0", "--no-open"), (".", "shop", "--port", "0", "--no-open")),
+    "open": (("1", "--no-open"),),
+    "eval": ((), ("samples/hello_world", "hello_world:roll_16", "--n", "1")),
+    "run submit": (("missing.toml", "--yes"),),
+    "run list": ((), ("--json",)),
+    "run info": (("1",), ("1", "--json")),
+    "run logs": (("1",),),
+    "run stop": (("1",),),
+    "run resume": (("1",), ("1", "--background"), ("2",)),
+    "run retry": (("3",),),
+    "run rescore": (("3", "--config-file-path", "test_config.json"),),
+    "run export": (("3",),),
+    "run rm": (("2", "--yes"),),
+    "run drive": (("1",),),
+    "agents": ((), ("--json",), ("shop",)),
+    "doctor": ((), ("--call",), ("shop",)),
+    "metrics": ((), ("evil",)),
+    "rubric": (("-d", "talks.jsonl", "-r", "Polite.", "--model", "demo/judge"),),
+    "import": (("set.csv",),),
+    "export": (("shop",), ("3",)),
+    "convert": (("set.csv", "-", "--to", "adk"),),
+    "validate": (("evaldesk.toml", "test_config.json", "shop.evalset.json"),),
+    "completion": (("bash",),),
+}
+"""Arguments for each command, in the cloned repository."""
+
+
+@pytest.fixture(scope="module")
+def repository(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A repository that its author made to run code on the machine of the person who clones it."""
+    folder = tmp_path_factory.mktemp("hostile") / "repository"
+    for name in ("shop", "evaldesk", "rollouts"):
+        (folder / name).mkdir(parents=True)
+    with Store.open(folder / ".evaldesk" / "evaldesk.db") as store:
+        for driver, status in ((WAITING, "pending"), ("999999 gone 1", "running"), ("", "stopped")):
+            config = RunConfig(agent=AgentRef("evil", ""), evalset_id="shop", n=1)
+            run_id = store.runs.create(config, [Case("one", turns=(Turn("Hello"),))], driver)
+            store.runs.set_status(run_id, cast("Any", status))
+    return folder
+
+
+@pytest.fixture
+def clone(repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A clone of it, for a user who has answered no question yet."""
+    home = tmp_path / "clone"
+    shutil.copytree(repository, home)
+    write_hostile_files(home, tmp_path)
+    monkeypatch.delenv("EVALDESK_TRUST")
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    monkeypatch.chdir(home)
+    return home
+
+
+def write_hostile_files(home: Path, marks: Path) -> None:
+    """All files that run code when they are imported or played; each leaves a mark."""
+
+    def code(name: str) -> str:
+        return RUNS_CODE.format(place=str(marks), name=name)
+
+    for path in ("agent.py", "shop/agent.py", "evil.py", "conftest.py", "sitecustomize.py", "click.py", "starlette.py"):
+        (home / path).write_text(code(path.replace("/", "-")) + "root_agent = lambda message, state: 'hello'\n")
+    (home / "evaldesk" / "__init__.py").write_text(code("evaldesk"))
+    command = json.dumps([sys.executable, "-c", code("command")])
+    (home / "evaldesk.toml").write_text(
+        f'models = ["demo/scripted"]\n[agents.evil]\ncommand = {command}\n[metrics]\nevil = "evil:root_agent"\n'
+    )
+    (home / ".env").write_text("OPENAI_BASE_URL=http://127.0.0.1:9\n")
+    (home / "test_config.json").write_text('{"criteria": {"evil": 0.5}}')
+    (home / "set.csv").write_text("question,answer\nHello,Hi\n")
+    (home / "talks.jsonl").write_text('{"solution_str": "Hello"}\n')
+    cases = [{"eval_id": "one", "conversation": [{"user_content": {"parts": [{"text": "Hello"}]}}]}]
+    (home / "shop.evalset.json").write_text(json.dumps({"eval_set_id": "shop", "eval_cases": cases}))
+    with Store.open(home / ".evaldesk" / "evaldesk.db") as store:
+        settings = read_settings(home, (home,), environment={})
+        ref = next(ref for ref in Trust(settings).question().agents if ref.id == "evil")
+
+        for run in store.runs.list():
+            change_agent(store, run.id, ref)
+
+
+def change_agent(store: Store, run_id: int, ref: AgentRef) -> None:
+    """Let a stored run be one of this agent."""
+    from sqlalchemy import update
+
+    from evaldesk.store.tables import RUN
+    from evaldesk.wire import to_json
+
+    config = replace(store.runs.summary(run_id).config, agent=ref)
+    with store._database.writing() as connection:
+        connection.execute(update(RUN).where(RUN.c.id == run_id).values(config=to_json(config).decode()))
+
+
+def marks_in(clone: Path) -> list[str]:
+    """The things that ran."""
+    return sorted(path.name for path in clone.parent.glob("ran-*"))
+
+
+def commands(group: click.Group, words: tuple[str, ...] = ()) -> Iterator[str]:
+    """Every command by its words, hidden ones too."""
+    context = click.Context(group)
+    for name in group.list_commands(context):
+        command = group.get_command(context, name)
+        if isinstance(command, click.Group):
+            yield from commands(command, (*words, name))
+        else:
+            yield " ".join((*words, name))
+
+
+def test_every_command_is_under_test() -> None:
+    assert set(COMMANDS) == set(commands(cli))
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments"), [(name, each) for name, rows in COMMANDS.items() for each in rows], ids=str
+)
+def test_nothing_of_a_cloned_repository_runs(name: str, arguments: tuple[str, ...], clone: Path) -> None:
+    command = [sys.executable, "-P", "-m", "evaldesk", *name.split(), *arguments]
+
+    if name in ("ui", "open"):
+        look_at_all_pages(command)
+    else:
+        done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+        assert "Traceback" not in done.stderr, done.stderr
+
+    assert marks_in(clone) == []
+    if name not in ("run stop", "run rm"):
+        with Store.open(clone / ".evaldesk" / "evaldesk.db") as store:
+            assert [store.runs.summary(number).n_done for number in (1, 2, 3)] == [0, 0, 0]
+            assert [store.runs.summary(number).status for number in (1, 2, 3)] == ["pending", "running", "stopped"]
+
+
+def look_at_all_pages(command: list[str]) -> None:
+    """Start the desk, look at its pages as a person does, and end it."""
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+    try:
+        assert process.stdout
+        found = re.search(r"(http://\S+?/)(?:runs/\d+)?\?token=(\S+)", process.stdout.readline())
+        assert found
+        home, token = found.groups()
+        with httpx.Client(base_url=home, headers={"Sec-Fetch-Site": "same-origin"}, follow_redirects=True) as browser:
+            browser.get(f"/?token={token}", headers={"Sec-Fetch-Site": "none"})
+            for path in SERVED:
+                assert "rust" in browser.get(path).text
+    finally:
+        process.send_signal(signal.SIGTERM)
+        process.communicate()
+
+
+@pytest.mark.anyio
+async def test_a_desk_takes_up_nothing_before_the_answer(clone: Path) -> None:
+    desk = opened(clone)
+    await desk.start()
+    await desk.go_on()
+    await desk.agents.settled()
+
+    states = {agent.id: agent.state for agent in desk.agents.list()}
+    statuses = [(await desk.runs.summary(number)).status for number in (1, 2)]
+    await desk.close()
+
+    assert set(states.values()) == {"untrusted"}
+    assert statuses == ["pending", "running"]
+    assert marks_in(clone) == []
+
+
+@pytest.mark.anyio
+async def test_every_way_to_play_is_refused_with_the_next_step(clone: Path) -> None:
+    desk = opened(clone)
+    await desk.start()
+    evil = desk.agents.get("evil")
+    session = desk.sessions.create("evil")
+    ways: dict[str, Callable[[], Awaitable[object]]] = {
+        "chat": lambda: desk.sessions.start_turn(session.id, "Hello"),
+        "resume": lambda: desk.runs.resume(1),
+        "offer": lambda: desk.runs.offer(3),
+        "retry": lambda: desk.runs.retry(3),
+        "rescore": lambda: desk.runs.rescore(3, ()),
+        "describe": lambda: desk.host.describe(evil.ref),
+        "unpriced": lambda: desk.host.unpriced(evil.ref, ["a"]),
+    }
+
+    refusals = {}
+    for name, way in ways.items():
+        with pytest.raises(TrustError) as caught:
+            await way()
+        refusals[name] = str(caught.value)
+    await desk.close()
+
+    assert all("--trust" in said and "EVALDESK_TRUST=1" in said for said in refusals.values())
+    assert marks_in(clone) == []
+
+
+@pytest.mark.anyio
+async def test_after_the_answer_everything_runs_and_it_is_kept_outside(clone: Path) -> None:
+    (clone / "evaldesk.toml").unlink()
+    desk = opened(clone)
+    await desk.start()
+
+    assert await desk.give_trust()
+    await desk.agents.settled()
+    states = {agent.state for agent in desk.agents.list()}
+    await desk.close()
+
+    assert "untrusted" not in states
+    assert "ran-agent.py" in marks_in(clone)
+    assert Trust(settings_of(clone)).is_given
+    answers = list((clone.parent / "state" / "evaldesk" / "trusted").glob("*.json"))
+    assert [json.loads(path.read_text())["folder"] for path in answers] == [str(clone)]
+
+
+def test_the_variable_trusts_one_process_and_keeps_nothing(clone: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("EVALDESK_TRUST", "1")
+
+    assert Trust(settings_of(clone)).is_given
+
+    monkeypatch.delenv("EVALDESK_TRUST")
+    assert Trust(settings_of(clone)).is_restricted
+
+
+def test_the_option_trusts_from_now_on(clone: Path) -> None:
+    command = [sys.executable, "-P", "-m", "evaldesk", "agents", "--trust"]
+
+    subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, check=False)
+
+    assert "ran-agent.py" in marks_in(clone)
+    assert Trust(settings_of(clone)).is_given
+
+
+def test_another_folder_at_the_same_path_is_asked_about_again(clone: Path) -> None:
+    Trust(settings_of(clone)).give()
+    shutil.rmtree(clone / ".evaldesk")
+
+    assert Trust(settings_of(clone)).is_restricted
+
+
+def test_a_copy_of_a_trusted_folder_is_asked_about(clone: Path) -> None:
+    Trust(settings_of(clone)).give()
+    copy = clone.with_name("copy")
+    shutil.copytree(clone, copy)
+
+    assert Trust(settings_of(copy)).is_restricted
+
+
+def test_a_mark_or_an_answer_of_somebody_else_counts_nothing(clone: Path) -> None:
+    (clone / ".evaldesk" / "owner").write_text("0" * 64)
+    assert Trust(settings_of(clone)).has_foreign_runs
+
+    Trust(settings_of(clone)).give()
+    for path in (clone.parent / "state" / "evaldesk" / "trusted").glob("*.json"):
+        path.chmod(0o666)
+    assert Trust(settings_of(clone)).is_restricted
+
+
+def test_a_named_agent_runs_and_the_others_wait(clone: Path) -> None:
+    trust = Trust(settings_of(clone))
+    named, other = agent_ref("shop"), agent_ref(".")
+
+    trust.name(named)
+
+    assert trust.allows(named)
+    assert not trust.allows(other)
+
+
+def test_an_empty_folder_asks_nothing_and_its_own_agents_neither(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("EVALDESK_TRUST")
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    home = tmp_path / "mine"
+    home.mkdir()
+    trust = Trust(settings_of(home))
+    trust.opened_store().close()
+    (home / "agent.py").write_text("root_agent = None\n")
+
+    assert not trust.is_restricted
+    assert not Trust(settings_of(home)).is_restricted
+    assert Trust(settings_of(home)).allows(agent_ref(str(home)))
+
+
+def test_a_repository_cloned_into_a_folder_of_ones_own_is_asked_about(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("EVALDESK_TRUST")
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    home = tmp_path / "sources"
+    home.mkdir()
+    Trust(settings_of(home)).opened_store().close()
+    (home / "cloned" / ".git").mkdir(parents=True)
+    (home / "cloned" / "agent.py").write_text("root_agent = None\n")
+
+    desk = AgentDesk(settings_of(home), cast("Any", None), Trust(settings_of(home)))
+
+    assert [agent.state for agent in desk.list()] == ["untrusted"]
+
+
+def test_a_run_that_this_user_submitted_is_resumed_without_a_question(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("EVALDESK_TRUST")
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    home = tmp_path / "mine"
+    home.mkdir()
+    (home / "agent.py").write_text("root_agent = None\n")
+    Trust(settings_of(home)).opened_store().close()
+
+    trust = Trust(settings_of(home))
+
+    assert trust.is_restricted
+    trust.check_run(agent_ref(str(home)))
+
+
+def test_without_a_home_nothing_is_kept_and_nothing_breaks(tmp_path: Path) -> None:
+    answers = Answers({})
+
+    assert not answers.trust(tmp_path)
+    assert not answers.is_trusted(tmp_path)
+    assert not answers.mark_own(tmp_path / ".evaldesk")
+
+
+def settings_of(home: Path) -> Settings:
+    return read_settings(home, (home,), environment=os.environ)
+
+
+def opened(home: Path) -> Desk:
+    return Desk.open(settings_of(home))
