@@ -167,9 +167,11 @@ def _target(function: Callable[..., Any], ref: AgentRef) -> str:
 
 
 def _instance(message: str) -> JsonObject:
-    """The row of the case, with an id and the message as the task where the row has none."""
+    """The row of the case as it is; of a case that was no instance its id, and its message as the task."""
     trial = CURRENT_TRIAL.get()
     row = trial.columns if trial else {}
+    if "instance_id" in row:
+        return dict(row)
     return {
         "instance_id": trial.case.id if trial else "chat",
         "question": message,

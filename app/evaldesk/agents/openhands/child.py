@@ -18,7 +18,8 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from evaldesk.agents.loading import import_from
-from evaldesk.agents.openhands.metadata import Instance, Task, arguments_of, metadata_of
+from evaldesk.agents.openhands import standin as openhands_standin
+from evaldesk.agents.openhands.metadata import Instance, Task, arguments_of, metadata_of, profile_of
 from evaldesk.agents.openhands.output import sent_output
 from evaldesk.agents.osmosis import standin as osmosis_standin
 from evaldesk.agents.traces import user_trace
@@ -28,6 +29,7 @@ from evaldesk.wire import from_json, plain, to_json
 
 SETUPS = ("setup", "initialize_runtime")
 TEARDOWNS = ("teardown", "complete_runtime")
+"""Names of the hooks. A benchmark that imports OpenHands calls the second of each itself."""
 
 
 def main() -> None:
@@ -57,24 +59,40 @@ def main() -> None:
 def _done(task: Task, tell: Callable[..., None], asked: BinaryIO) -> dict[str, object]:
     sys.path[:] = task.path
     osmosis_standin.install()
+    openhands_standin.install()
     function: Any = import_from(task.target, task.root)
     module = sys.modules.get(getattr(function, "__module__", ""))
-    workspace, instance = Workspace(Path(task.folder), task.command_env), Instance(task.instance)
+    workspace, instance = Workspace(Path(task.folder), task.command_env), _row(task.instance)
+    n_hooks = 1 if "openhands" in sys.modules else 2
+
+    def log(text: object) -> None:
+        tell(log=str(plain(str(text))))
+
     try:
-        metadata = metadata_of(task, workspace, lambda text: tell(log=str(plain(str(text)))))
-        _hook(module, SETUPS, workspace, instance)
+        metadata = metadata_of(task, workspace, log)
+        if openhands_standin.OPENHANDS.name in sys.modules:
+            from evaldesk.agents.openhands.kit.trial import InstanceTrial, begin
+
+            begin(InstanceTrial(workspace, profile_of(task), log, task.seed))
+        _hook(module, SETUPS[:n_hooks], workspace, instance)
         tell(ready=True)
         asked.readline()  # the parent has seen the existing files
         output = sent_output(_called(function, arguments_of(function, instance, metadata)))
     finally:
         try:
-            more = _hook(module, TEARDOWNS, workspace, instance)
+            more = _hook(module, TEARDOWNS[:n_hooks], workspace, instance)
         finally:
             workspace.kill()
     return {"output": output, "more": more}
 
 
-def _hook(module: object, names: tuple[str, ...], workspace: Workspace, instance: Instance) -> dict[str, Any]:
+def _row(instance: Mapping[str, Any]) -> Any:
+    """The row of the instance: a Series of pandas for a benchmark that imports pandas, as OpenHands gives it."""
+    pandas = sys.modules.get("pandas")
+    return pandas.Series(dict(instance), dtype=object) if pandas else Instance(instance)
+
+
+def _hook(module: object, names: tuple[str, ...], workspace: Workspace, instance: Any) -> dict[str, Any]:
     """Call the hook of that name in the module of the function; the dict it returns."""
     hook = next((found for name in names if callable(found := getattr(module, name, None))), None)
     if hook is None:

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import inspect
 import os
+import subprocess
+import sys
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -16,13 +19,18 @@ from evaldesk.agents.workspaces import Workspace
 from evaldesk.model import JsonObject, ModelOptions
 
 DEFAULT_MAX_ITERATIONS = 30
+KEY_VARIABLE = "EVALDESK_INSTANCE_API_KEY"
+"""The key of a model that is in no file, for the process of an instance alone."""
+SCORE_KEY = "EVALDESK_SCORE_KEY"
+"""The key of a test result that decides the verdict, for the runs that a script starts."""
 
 
 class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The settings of a benchmark in the agent's table or on the command line.
 
     `llm` names a group of `config_file`, `workspace` a folder that each trial begins with a copy of.
-    `tells_cost`: its metrics have the cost of every model call.
+    `tells_cost`: its metrics have the cost of every model call. `metadata` is the EvalMetadata of the benchmark's own
+    script, without a key.
     """
 
     llm: str = ""
@@ -35,6 +43,7 @@ class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     workspace: str = ""
     output_folder: str = ""
     tells_cost: bool = False
+    metadata: dict[str, Any] = {}
 
 
 class Instance(dict[str, Any]):
@@ -73,6 +82,15 @@ class Metadata:
     instruction_template_name: str | None = None
     eval_note: str = ""
 
+    def model_dump(self) -> dict[str, Any]:
+        """The facts that OpenHands has, as a dict; without a key."""
+        ours = {"workspace", "log", "trial_index", "seed", "llm_config"}
+        found = {each.name: getattr(self, each.name) for each in fields(self) if each.name not in ours}
+        return {**found, "llm_config": {"model": self.llm_config.model} if self.llm_config else None}
+
+
+_FACTS = frozenset(each.name for each in fields(Metadata))
+
 
 @dataclass(frozen=True, slots=True)
 class Task:
@@ -95,22 +113,54 @@ class Task:
     trial_index: int = 0
 
 
-def metadata_of(task: Task, workspace: Workspace, log: Callable[[str], None]) -> Metadata:
-    """The metadata of a task. Raises UsageError for a group of models that is not there."""
-    options = task.options
-    return Metadata(
-        agent_class=options.agent_class,
-        llm_config=_profile(task),
-        max_iterations=task.model_options.max_turns or options.max_iterations,
-        workspace=workspace,
-        log=log,
-        trial_index=task.trial_index,
-        seed=task.seed,
-        eval_output_dir=options.output_folder,
-        dataset=options.dataset or None,
-        data_split=options.data_split or None,
-        eval_note=options.note,
-    )
+def metadata_of(task: Task, workspace: Workspace, log: Callable[[str], None]) -> Any:
+    """The metadata of a task, in the type of the kit where the benchmark imported that, or of OpenHands itself.
+
+    Raises UsageError for a group of models that is not there.
+    """
+    options, profile = task.options, profile_of(task)
+    facts: dict[str, Any] = {
+        "agent_class": options.agent_class,
+        "eval_output_dir": options.output_folder,
+        "start_time": datetime.now().astimezone().strftime("%Y-%m-%d %H:%M:%S"),
+        "git_commit": git_commit(Path(task.root)),
+        "dataset": options.dataset or None,
+        "data_split": options.data_split or None,
+        "eval_note": options.note,
+        "details": {},
+        **options.metadata,
+        "max_iterations": task.model_options.max_turns or options.max_iterations,
+    }
+    asked = facts.pop("llm_config", None) or {}
+    shared = sys.modules.get("evaluation.utils.shared")
+    if shared is None:
+        known = {name: facts[name] for name in facts if name in _FACTS}
+        return Metadata(
+            llm_config=profile, workspace=workspace, log=log, trial_index=task.trial_index, seed=task.seed, **known
+        )
+    from evaldesk.agents.openhands.kit.config import LLMConfig, llm_config_of
+    from evaldesk.agents.openhands.kit.shared import EvalMetadata
+
+    if shared.EvalMetadata is not EvalMetadata:  # OpenHands itself is here
+        config = sys.modules["openhands.core.config"].get_llm_config_arg(options.llm, options.config_file)
+        return shared.EvalMetadata(llm_config=config, **facts)
+    asked.pop("api_key", None)
+    llm = llm_config_of(profile, options.config_file).model_copy(update=asked) if profile else None
+    if llm is None and asked:
+        llm = LLMConfig.model_validate({**asked, "api_key": os.environ.get(KEY_VARIABLE)})
+    found = EvalMetadata(llm_config=llm, **facts)
+    found.attach(workspace, log, task.trial_index, task.seed)
+    return found
+
+
+def git_commit(folder: Path) -> str:
+    """The commit of the checkout around `folder`; empty without one."""
+    command = ["git", "rev-parse", "HEAD"]
+    try:
+        found = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False, timeout=10)
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    return found.stdout.strip() if found.returncode == 0 else ""
 
 
 def arguments_of(function: Callable[..., Any], instance: Instance, metadata: Metadata) -> dict[str, Any]:
@@ -129,7 +179,7 @@ def parameters(function: Callable[..., Any]) -> list[str]:
         return []
 
 
-def _profile(task: Task) -> LlmProfile | None:
+def profile_of(task: Task) -> LlmProfile | None:
     """The group that was named, else the model of the run, else none."""
     if task.options.llm:
         return read_profile(Path(task.root, task.options.config_file), task.options.llm, os.environ)

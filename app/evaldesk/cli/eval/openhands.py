@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -37,7 +38,9 @@ def eval_openhands(request: EvalRequest) -> int:
     chosen = _chosen(evalset, request)
     metadata = metadata_of(path.stem, request.max_iterations or DEFAULT_ITERATIONS, _llm_config(request))
     root, note = Path(request.eval_output_dir or DEFAULT_ROOT), request.eval_note or ""
-    folder = output_folder(root, metadata, note)
+    given = _given_metadata(request.eval_metadata)
+    metadata = {**metadata, **given}
+    folder = Path(given["eval_output_dir"]) if given else output_folder(root, metadata, note)
     output = InstanceOutput(folder, metadata, evalset, n=request.value("n"))
     todo = [case_id for case_id in chosen if case_id not in output.finished]
     if not todo:
@@ -55,6 +58,7 @@ def eval_openhands(request: EvalRequest) -> int:
         llm=request.llm_config or "",
         config_file=Path(request.config_file),
         note=note,
+        given=given,
     )
     options = request.options(tuple(todo), _criteria(request))
     if request.eval_num_workers:
@@ -64,6 +68,11 @@ def eval_openhands(request: EvalRequest) -> int:
     if output.place:
         click.echo(f"Output: {output.place}", err=request.is_json)
     return code
+
+
+def _given_metadata(path: str | None) -> dict[str, Any]:
+    """The EvalMetadata that the script of a benchmark wrote; empty without one."""
+    return dict(json.loads(Path(path).read_text("utf-8"))) if path else {}
 
 
 def _llm_config(request: EvalRequest) -> dict[str, Any]:

@@ -262,6 +262,7 @@ def openhands_options(command: Command) -> Command:
             help="The key of test_result that says 1 or 0.",
         ),
         click.option("--eval-output-dir", metavar="DIR", help="Where output.jsonl goes."),
+        click.option("--eval-metadata", hidden=True),
     )
 
 

@@ -63,6 +63,7 @@ class EvalRequest:
     eval_ids: str | None = None
     eval_note: str | None = None
     eval_output_dir: str | None = None
+    eval_metadata: str | None = None
     score_key: str = "success"
 
     @property

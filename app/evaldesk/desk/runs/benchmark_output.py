@@ -153,9 +153,19 @@ def masked_profile(config_file: Path, name: str) -> dict[str, Any]:
 
 
 def benchmark_agent(
-    spec: str, folder: Path, metadata: Mapping[str, Any], *, llm: str, config_file: Path, note: str
+    spec: str,
+    folder: Path,
+    metadata: Mapping[str, Any],
+    *,
+    llm: str,
+    config_file: Path,
+    note: str,
+    given: Mapping[str, Any],
 ) -> AgentRef:
-    """The function `spec` of a benchmark as an agent that writes under `folder`. Raises UsageError."""
+    """The function `spec` of a benchmark as an agent that writes under `folder`; `given` is its script's metadata.
+
+    Raises UsageError.
+    """
     from evaldesk.agents.openhands.benchmark import KIND, declared_options
 
     named = {
@@ -165,6 +175,7 @@ def benchmark_agent(
         "dataset": metadata["dataset"],
         "note": note,
         "output_folder": str(folder),
+        **({"metadata": dict(given)} if given else {}),
     }
     return replace(agent_ref(spec), kind=KIND, declared=declared_options(**named))
 

@@ -1,0 +1,323 @@
+"""`evaluation.utils.shared` of OpenHands: what a benchmark is given, what it returns, and what its script calls.
+
+(All-Hands-AI/OpenHands evaluation/utils/shared.py; reference/openhands_tau.md sections 1 and 2)
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+from collections.abc import Callable, Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pydantic import BaseModel, ConfigDict, PrivateAttr
+
+from evaldesk.agents.openhands.kit.config import LLMConfig, OpenHandsConfig, SandboxConfig
+from evaldesk.agents.openhands.kit.events import Event, MessageAction, event_to_dict, get_pairs_from_events
+from evaldesk.agents.openhands.kit.logger import openhands_logger
+from evaldesk.agents.openhands.kit.state import State
+from evaldesk.agents.openhands.metadata import git_commit
+from evaldesk.agents.workspaces import Workspace
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = [
+    "EvalException",
+    "EvalMetadata",
+    "EvalOutput",
+    "EvalTimeoutException",
+    "assert_and_raise",
+    "codeact_user_response",
+    "compatibility_for_eval_history_pairs",
+    "get_default_sandbox_config_for_eval",
+    "get_metrics",
+    "get_openhands_config_for_eval",
+    "is_fatal_evaluation_error",
+    "is_fatal_runtime_error",
+    "make_metadata",
+    "prepare_dataset",
+    "reset_logger_for_multiprocessing",
+    "run_evaluation",
+    "update_llm_config_for_completions_logging",
+]
+
+SEED = 42
+"""The seed by which OpenHands draws instances."""
+FINISHED_FILE = "output.jsonl"
+_CONTINUE = (
+    "Please go on with the task in the way that you think best.\n"
+    "When you have solved it, send your answer as a message and call finish.\n"
+    "IMPORTANT: never ask for human help.\n"
+)
+_GIVE_UP = "If you want to give up, call finish.\n"
+
+
+class EvalException(Exception):  # noqa: N818 - the name of OpenHands
+    """A benchmark could not judge an instance."""
+
+
+class EvalTimeoutException(Exception):  # noqa: N818 - the name of OpenHands
+    """An instance took too long."""
+
+
+class EvalMetadata(BaseModel):
+    """The facts of a run for a benchmark. A dump has no key, and none of our own additions.
+
+    `workspace`, `log`, `trial_index` and `seed` are ours; they are there while an instance is processed.
+    """
+
+    model_config = ConfigDict(extra="allow", arbitrary_types_allowed=True, protected_namespaces=())
+
+    agent_class: str
+    llm_config: LLMConfig | None = None
+    agent_config: Any = None
+    max_iterations: int
+    eval_output_dir: str = ""
+    start_time: str = ""
+    git_commit: str = ""
+    dataset: str | None = None
+    data_split: str | None = None
+    details: dict[str, Any] | None = None
+    condenser_config: Any = None
+    instruction_template_name: str | None = None
+    eval_note: str | None = None
+    _workspace: Workspace | None = PrivateAttr(None)
+    _log: Callable[[str], None] = PrivateAttr(print)
+    _trial_index: int = PrivateAttr(0)
+    _seed: int | None = PrivateAttr(None)
+
+    def attach(self, workspace: Workspace, log: Callable[[str], None], trial_index: int, seed: int | None) -> None:
+        """Give it the facts of its trial."""
+        self._workspace, self._log, self._trial_index, self._seed = workspace, log, trial_index, seed
+
+    @property
+    def workspace(self) -> Workspace | None:
+        """The workspace of the trial."""
+        return self._workspace
+
+    @property
+    def log(self) -> Callable[[str], None]:
+        """Add a line to the log of the trial."""
+        return self._log
+
+    @property
+    def trial_index(self) -> int:
+        """The number of the trial of its case, from 0."""
+        return self._trial_index
+
+    @property
+    def seed(self) -> int | None:
+        """The seed of the trial."""
+        return self._seed
+
+
+class EvalOutput(BaseModel):
+    """The result of an instance: a line of `output.jsonl`."""
+
+    model_config = ConfigDict(extra="ignore", arbitrary_types_allowed=True, protected_namespaces=())
+
+    instance_id: str
+    test_result: dict[str, Any]
+    instruction: str | None = None
+    metadata: EvalMetadata | None = None
+    history: list[dict[str, Any]] | list[tuple[dict[str, Any], dict[str, Any]]] | None = None
+    metrics: dict[str, Any] | None = None
+    error: str | None = None
+    instance: dict[str, Any] | None = None
+
+
+def codeact_user_response(
+    state: State | None,
+    encapsulate_solution: bool = False,
+    try_parse: Callable[[Any], str | None] | None = None,
+) -> str:
+    """The user of most benchmarks: asks to go on, and from the second message on offers to give up.
+
+    With `try_parse` the user leaves (`/exit`) as soon as the last action of the agent holds an answer.
+    """
+    wrapped = (
+        "Put your final answer, and nothing else, between <solution> and </solution>.\n" if encapsulate_solution else ""
+    )
+    if state is None or not state.history:
+        return _CONTINUE + wrapped
+    if try_parse is not None:
+        last = next((event for event in reversed(state.history) if hasattr(event, "action")), None)
+        if last is not None and try_parse(last) is not None:
+            return "/exit"
+    asked = [event for event in state.history if isinstance(event, MessageAction) and event.source == "user"]
+    return _CONTINUE + wrapped + (_GIVE_UP if len(asked) >= 2 else "")
+
+
+def compatibility_for_eval_history_pairs(history: Sequence[Event]) -> list[tuple[dict[str, Any], dict[str, Any]]]:
+    """The history as pairs of an action and its observation."""
+    return [(event_to_dict(action), event_to_dict(seen)) for action, seen in get_pairs_from_events(history)]
+
+
+def get_metrics(state: State) -> dict[str, Any]:
+    """The metrics of a run."""
+    return state.metrics.get() if state.metrics else {}
+
+
+def get_default_sandbox_config_for_eval() -> SandboxConfig:
+    """The sandbox of most benchmarks: 300 seconds for a command."""
+    return SandboxConfig(timeout=300)
+
+
+def get_openhands_config_for_eval(
+    metadata: EvalMetadata | None = None,
+    sandbox_config: SandboxConfig | None = None,
+    **options: Any,
+) -> OpenHandsConfig:
+    """The configuration of most benchmarks, with the agent and the iterations of `metadata`."""
+    given = {name: value for name, value in options.items() if value is not None}
+    if metadata is not None:
+        given = {"default_agent": metadata.agent_class, "max_iterations": metadata.max_iterations, **given}
+    found = OpenHandsConfig(sandbox=sandbox_config or get_default_sandbox_config_for_eval(), **given)
+    found.set_llm_config(metadata.llm_config if metadata else None)
+    return found
+
+
+def update_llm_config_for_completions_logging(
+    llm_config: LLMConfig, eval_output_dir: str, instance_id: str
+) -> LLMConfig:
+    """The same: every model call is in the trial's transcript."""
+    return llm_config
+
+
+def assert_and_raise(condition: bool, msg: str) -> None:
+    """Raise EvalException with `msg` unless the condition holds."""
+    if not condition:
+        raise EvalException(msg)
+
+
+def is_fatal_evaluation_error(error: str | None) -> bool:
+    """Whether the error is one of the runtime, which OpenHands plays again."""
+    return is_fatal_runtime_error(error)
+
+
+def is_fatal_runtime_error(error: str | None) -> bool:
+    """Whether the error names a failure of the runtime."""
+    return bool(error) and any(name in str(error) for name in ("AgentRuntime", "ConnectionError"))
+
+
+def reset_logger_for_multiprocessing(logger: logging.Logger, instance_id: str, log_dir: str) -> None:
+    """Say which instance begins; the output of each process is the log of its own trial."""
+    logger.info("Starting evaluation for instance %s.", instance_id)
+
+
+def make_metadata(
+    llm_config: LLMConfig,
+    dataset_name: str,
+    agent_class: str,
+    max_iterations: int,
+    eval_note: str | None,
+    eval_output_dir: str,
+    data_split: str | None = None,
+    details: dict[str, Any] | None = None,
+    agent_config: Any = None,
+    condenser_config: Any = None,
+) -> EvalMetadata:
+    """The metadata of a run.
+
+    Its results are in `<root>/<dataset>/<agent>/<model>_maxiter_<N>[_N_<note>]`.
+    """
+    model = llm_config.model.rpartition("/")[2].replace(":", "_").replace("@", "-")
+    note = f"_N_{eval_note}" if eval_note else ""
+    folder = Path(eval_output_dir, dataset_name, agent_class, f"{model}_maxiter_{max_iterations}{note}")
+    found = EvalMetadata(
+        agent_class=agent_class,
+        llm_config=llm_config,
+        agent_config=agent_config,
+        max_iterations=max_iterations,
+        eval_output_dir=str(folder),
+        start_time=start_time(),
+        git_commit=git_commit(Path.cwd()),
+        dataset=dataset_name,
+        data_split=data_split,
+        details=details,
+        condenser_config=condenser_config,
+        instruction_template_name=os.environ.get("INSTRUCTION_TEMPLATE_NAME"),
+        eval_note=eval_note,
+    )
+    openhands_logger.info("Results go to %s", folder)
+    return found
+
+
+def start_time() -> str:
+    """This moment, as OpenHands writes it: local time without a zone."""
+    return datetime.now().astimezone().strftime("%Y-%m-%d %H:%M:%S")
+
+
+def prepare_dataset(
+    dataset: pd.DataFrame,
+    output_file: str,
+    eval_n_limit: int | None,
+    eval_ids: list[str] | None = None,
+    skip_num: int | None = None,
+    filter_func: Callable[[pd.DataFrame], pd.DataFrame] | None = None,
+) -> pd.DataFrame:
+    """The instances to run: those named, or a sample drawn with seed 42; without those that `output_file` has.
+
+    Rows of `output_file` with an error are run again. Raises ValueError for an id that is not there.
+    """
+    if "instance_id" not in dataset.columns:
+        raise ValueError("Expected 'instance_id' column in the dataset.")
+    ids = dataset["instance_id"].astype(str)
+    if eval_ids:
+        unknown = [each for each in eval_ids if str(each) not in set(ids)]
+        if unknown:
+            raise ValueError(f"the data set has no instance {', '.join(map(str, unknown))}")
+        chosen = dataset[ids.isin([str(each) for each in eval_ids])]
+    else:
+        chosen = dataset.iloc[skip_num:] if skip_num and skip_num > 0 else dataset
+        if eval_n_limit and eval_n_limit > 0:
+            chosen = chosen.sample(min(eval_n_limit, len(chosen)), random_state=SEED, replace=False)
+        if filter_func is not None:
+            chosen = filter_func(chosen)
+    finished = _finished(Path(output_file))
+    rest = chosen[~chosen["instance_id"].astype(str).isin(finished)]
+    openhands_logger.info("Finished instances: %d, remaining instances: %d", len(chosen) - len(rest), len(rest))
+    return rest.reset_index(drop=True)
+
+
+def _finished(path: Path) -> set[str]:
+    found: set[str] = set()
+    if not path.is_file():
+        return found
+    for line in path.read_text("utf-8", "replace").splitlines():
+        try:
+            row = json.loads(line)
+        except ValueError:
+            continue  # a last line that was torn
+        if isinstance(row, dict) and not row.get("error"):
+            found.add(str(row.get("instance_id")))
+    return found
+
+
+def run_evaluation(
+    dataset: pd.DataFrame,
+    metadata: EvalMetadata | None,
+    output_file: str,
+    num_workers: int,
+    process_instance_func: Callable[..., Any],
+    max_retries: int = 5,
+    timeout_seconds: int | None = None,
+) -> Finished:
+    """Run the instances by the engine, and write their rows to `output_file`. May be awaited, as the guide does."""
+    from evaldesk.agents.openhands.kit.launch import launch
+
+    if len(dataset):
+        launch(dataset, metadata, Path(output_file), num_workers, process_instance_func, timeout_seconds)
+    return Finished()
+
+
+class Finished:
+    """A run that is over; awaiting it gives None at once."""
+
+    def __await__(self) -> Any:
+        return
+        yield

@@ -1,0 +1,37 @@
+"""The trial of this process: an instance has a process of its own, so there is one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from evaldesk.agents.openhands.llm_profiles import LlmProfile
+from evaldesk.agents.workspaces import Workspace
+from evaldesk.errors import AgentError
+
+
+@dataclass(frozen=True, slots=True)
+class InstanceTrial:
+    """The workspace of the trial, the model of its run, the log of the trial, and its seed."""
+
+    workspace: Workspace
+    profile: LlmProfile | None
+    log: Callable[[str], None]
+    seed: int | None = None
+
+
+_current: list[InstanceTrial] = []
+
+
+def begin(trial: InstanceTrial) -> None:
+    """Make `trial` the one of this process."""
+    _current[:] = [trial]
+
+
+def current() -> InstanceTrial:
+    """The trial of this process. Raises AgentError outside of one."""
+    if not _current:
+        raise AgentError(
+            "there is no trial in this process: a runtime and an agent exist only while process_instance runs"
+        )
+    return _current[0]

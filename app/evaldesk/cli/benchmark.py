@@ -1,0 +1,31 @@
+"""`evaldesk benchmark`: runs the script of an OpenHands benchmark unchanged."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from evaldesk.desk.runs.benchmark_script import run_script
+
+
+@click.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
+@click.option(
+    "--score-key",
+    metavar="KEY",
+    default="success",
+    show_default=True,
+    help="The key of test_result that says 1 or 0. Options of ours stand before SCRIPT.",
+)
+@click.argument("script", metavar="SCRIPT", type=click.Path(path_type=Path))
+@click.argument("arguments", metavar="[ARGUMENTS]...", nargs=-1, type=click.UNPROCESSED)
+def benchmark(score_key: str, script: Path, arguments: tuple[str, ...]) -> None:
+    """Run the SCRIPT of an OpenHands benchmark, such as run_infer.py, unchanged.
+
+    The imports `openhands` and `evaluation.utils.shared` find stand-ins where OpenHands is not installed.
+    `run_evaluation` plays the instances in this workspace and writes `output.jsonl`.
+
+    \b
+    evaldesk benchmark --score-key resolved run_infer.py -l eval_gpt -i 30 --eval-n-limit 10 --eval-num-workers 4
+    """
+    run_script(script, arguments, score_key)

@@ -1,0 +1,28 @@
+"""The script of an OpenHands benchmark, run as it is: its imports are served and its runs are played here."""
+
+from __future__ import annotations
+
+import os
+import runpy
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from evaldesk.errors import UsageError
+
+
+def run_script(path: Path, arguments: Sequence[str], score_key: str) -> None:
+    """Run the script as `python path arguments` does; `score_key` of a test result decides the verdict.
+
+    Raises UsageError when there is no such file, and the exceptions of the script.
+    """
+    from evaldesk.agents.openhands import standin
+    from evaldesk.agents.openhands.metadata import SCORE_KEY
+
+    if not path.is_file():
+        raise UsageError(f"{path} is not a file; name the script of the benchmark, such as run_infer.py")
+    standin.install()
+    os.environ[SCORE_KEY] = score_key
+    sys.argv = [str(path), *arguments]
+    sys.path.insert(0, str(path.resolve().parent))
+    runpy.run_path(str(path), run_name="__main__")
