@@ -228,6 +228,38 @@ def test_a_comparison_of_three_runs_cannot_be_asked_for(someone: Visitor, trials
     page.wait_for_url("**/compare?a=*&b=*")
 
 
+def test_ticks_that_follow_each_other_at_once_all_bring_their_options(someone: Visitor) -> None:
+    page = someone.page
+    names = ("tool_f1", "tool_exact", "tool_precision", "tool_recall")
+    someone.goto(f"/runs/new?evalset={someone.evalset('wrong')}")
+
+    for name in names:
+        page.locator(f"input[name=metric][value={name}]").click(no_wait_after=True)
+
+    for name in names:
+        expect(page.locator(f'[name="{name}.threshold"]')).to_be_visible()
+        expect(page.locator(f"input[name=metric][value={name}]")).to_be_checked()
+    page.locator('[name="tool_f1.threshold"]').fill("0.33")
+    page.locator("input[name=metric][value=tool_f1]").uncheck()
+    expect(page.locator('[name="tool_f1.threshold"]')).to_be_hidden()
+    page.locator("input[name=metric][value=tool_f1]").check()
+    expect(page.locator('[name="tool_f1.threshold"]')).to_have_value("0.33")
+
+
+def test_options_of_a_metric_are_reached_without_scripts(visit: Visit) -> None:
+    someone = visit(has_scripts=False)
+    page = someone.page
+    someone.goto(f"/runs/new?evalset={someone.evalset('wrong')}")
+
+    page.locator("input[name=metric][value=tool_f1]").check()
+    page.get_by_role("button", name="Show the options of the selected metrics").click()
+
+    expect(page.locator("input[name=metric][value=tool_f1]")).to_be_checked()
+    page.locator('[name="tool_f1.args"]').select_option("ignore")
+    page.get_by_role("button", name=re.compile("^Start [0-9]")).click()
+    expect(page.get_by_role("heading", level=1)).to_contain_text("Run")
+
+
 def _shown_lines(page: Page, selector: str) -> int:
     """How many lines high the text is."""
     lines = """box => {

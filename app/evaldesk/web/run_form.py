@@ -28,7 +28,7 @@ from evaldesk.pages.criteria.form import (
     write_criteria,
 )
 from evaldesk.pages.criteria.labels import check_labels
-from evaldesk.pages.criteria.metric_form import MAX_NAMED, MetricGroup
+from evaldesk.pages.criteria.metric_form import MAX_NAMED, MetricField, MetricGroup
 from evaldesk.pages.criteria.option_text import number_text
 from evaldesk.run_options import RUN_OPTIONS, Asked, RunOption, has_door, offered
 from evaldesk.settings import Settings
@@ -99,6 +99,7 @@ class RunForm:
     n_all: int
     n_selected: int
     groups: Sequence[MetricGroup] = ()
+    revealed: Sequence[MetricField] = ()
     unscored: Sequence[str] = ()
     not_applicable: Sequence[str] = ()
     estimate: Estimate | None = None

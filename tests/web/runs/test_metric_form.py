@@ -43,7 +43,7 @@ def test_metrics_stand_under_what_they_need(pages: Any) -> None:
 
 
 def test_every_option_is_a_field_with_a_label_and_an_explanation(pages: Any) -> None:
-    page = pages.get("/runs/new").text
+    page = pages.post("/runs/new", **pages.form(metric=[*METRICS])).text
 
     for name in METRICS:
         shown = metric(page, name)
@@ -55,6 +55,50 @@ def test_every_option_is_a_field_with_a_label_and_an_explanation(pages: Any) -> 
             assert re.search(rf'<label[^>]*( for="{field}"|><input[^>]* id="{field}")', shown)
             assert f'id="{name}.{option.name}-hint">{option.explanation}' in unescape(shown)
             assert all(f'<option value="{value}"' in shown for value, _ in option.choices)
+
+
+def test_only_ticked_metrics_have_their_options_on_the_form(pages: Any) -> None:
+    fresh = pages.get("/runs/new").text
+    unticked = pages.post("/runs/new", **pages.form(metric=["tool_exact"])).text
+
+    assert 'name="tool_trajectory_avg_score.match_type"' in metric(fresh, "tool_trajectory_avg_score")
+    assert "tool_f1." not in metric(fresh, "tool_f1")
+    assert 'name="tool_exact.args"' in metric(unticked, "tool_exact")
+    assert 'name="response_match_score.threshold"' in metric(unticked, "response_match_score")  # it was ticked before
+    assert '<noscript><button class="button" data-size="small" type="submit" formaction="/runs/new"' in fresh
+
+
+def test_a_ticked_metric_brings_its_options_with_the_estimate_and_no_other(pages: Any) -> None:
+    form = pages.form(metric=["tool_trajectory_avg_score", "tool_f1"])
+    target = {"HX-Target": "aside#estimate"}
+
+    answer = pages.client.post("/runs/new", data=form, headers=target).text
+    again = pages.client.post("/runs/new", data=form | {"tool_f1.threshold": "1"}, headers=target).text
+
+    assert re.findall(r'hx-swap-oob="innerHTML:#([\w-]+)"', answer) == ["tool_f1-options"]
+    assert 'name="tool_f1.args"' in answer
+    assert "hx-swap-oob" not in again
+    assert "hx-swap-oob" not in pages.get("/runs/new").text
+
+
+def test_a_metric_that_is_ticked_without_a_script_has_its_usual_threshold_and_options(pages: Any) -> None:
+    for name in METRICS:
+        typed = ImmutableMultiDict([("filled", "1"), ("metric", name)])
+
+        (criterion,) = read_criteria(typed) or ()
+
+        usual = metric(pages.post("/runs/new", filled="1", metric=name).text, name)
+        shown = re.search(r'name="[\w.]+threshold"[^>]* value="([^"]*)"', usual)
+        assert criterion.options == {}
+        assert shown is not None
+        assert shown[1] == ("" if criterion.threshold is None else f"{criterion.threshold:g}")
+
+
+def test_the_run_form_stays_within_its_budget(pages: Any) -> None:
+    page = pages.get("/runs/new")
+
+    assert len(page.content) < 40_000
+    assert 'name="case"' not in page.text  # listed once only some are to run
 
 
 SAMPLES: dict[str, list[Any]] = {
@@ -227,7 +271,8 @@ def test_beside_the_form_stands_where_a_metric_judges_nothing(pages: Any, strict
     form = pages.form(
         strict=strict,
         metric=["tool_exact", "final_state_match", "required_outputs", "tool_used"],
-        **{"tool_exact.threshold": "1", "required_outputs.outputs": "hello", "tool_used.at_least": "x"},
+        **{"tool_exact.threshold": "1", "final_state_match.threshold": ""},
+        **{"required_outputs.outputs": "hello", "tool_used.at_least": "x"},
     )
 
     answer = pages.client.post("/runs/new", data=form, headers={"HX-Target": "aside#estimate"})

@@ -38,7 +38,7 @@ def test_it_says_to_which_cases_a_metric_does_not_apply_and_why(pages: Any) -> N
 
 
 def test_metrics_of_which_less_is_better_inform_until_they_get_a_limit(pages: Any) -> None:
-    page = pages.get("/runs/new").text
+    page = pages.post("/runs/new", filled="1", metric=["token_usage_v1", "tool_f1"]).text
 
     assert re.search(r'"token_usage_v1.threshold">at most</label>[^>]*value="" placeholder="none"', page)
     assert re.search(r'"tool_f1.threshold">at least</label>', page)

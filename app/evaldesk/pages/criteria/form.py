@@ -9,8 +9,8 @@ from typing import TypeAlias
 from starlette.datastructures import ImmutableMultiDict
 
 from evaldesk.errors import EvaldeskError, UsageError
-from evaldesk.metrics import OptionInfo, build_metric, is_function, is_metric, metric_options
-from evaldesk.model import Case, Criterion, JsonValue, default_criteria
+from evaldesk.metrics import OptionInfo, build_metric, is_function, is_metric, metric_info, metric_options
+from evaldesk.model import DEFAULT_CRITERIA, Case, Criterion, JsonValue, default_criteria
 from evaldesk.pages.criteria.option_text import number_text, read_option, write_option
 from evaldesk.pages.typed import json_object
 from evaldesk.run_options import OWN
@@ -86,9 +86,22 @@ def ticked_metrics(typed: Typed, cases: Sequence[Case] = ()) -> list[str]:
     return [str(name) for name in typed.getlist("metric")]
 
 
+def was_shown(typed: Typed, name: str) -> bool:
+    """Whether the form had the threshold and the options of a metric: it has them once the metric is ticked."""
+    return f"{name}.threshold" in typed
+
+
+def threshold_text(typed: Typed, name: str) -> str:
+    """The threshold as it was typed; the usual one where the form had no field for it yet."""
+    usual = next((each.threshold for each in DEFAULT_CRITERIA if each.metric == name), None)
+    if usual is None:
+        usual = metric_info(name).default_threshold if is_metric(name) else 1.0
+    return text_typed(typed, f"{name}.threshold", "" if usual is None else f"{usual:g}")
+
+
 def typed_criterion(typed: Typed, name: str) -> Criterion:
     """One metric with threshold and options as typed. Raises UsageError naming the field."""
-    text = text_typed(typed, f"{name}.threshold", "").strip()
+    text = threshold_text(typed, name).strip()
     threshold = number_typed(text, f"{name}.threshold") if text else None
     if not is_metric(name):
         return Criterion(name, threshold)
@@ -102,7 +115,7 @@ def typed_criterion(typed: Typed, name: str) -> Criterion:
 
 def _typed_option(typed: Typed, place: str, info: OptionInfo) -> JsonValue:
     if place not in typed:
-        return False if info.kind == "switch" and FILLED in typed else info.default
+        return False if info.kind == "switch" and was_shown(typed, place.rpartition(".")[0]) else info.default
     try:
         return read_option(info, text_typed(typed, place, ""), text_typed(typed, f"{place}.keys", ""))
     except UsageError as error:

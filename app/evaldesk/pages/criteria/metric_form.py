@@ -19,16 +19,17 @@ from evaldesk.metrics import (
     metric_options,
     missing_reasons,
 )
-from evaldesk.model import DEFAULT_CRITERIA, Case, Criterion
+from evaldesk.model import Case, Criterion
 from evaldesk.pages.criteria.form import (
-    FILLED,
     LABEL,
     OTHER,
     Typed,
     is_strict,
     text_typed,
+    threshold_text,
     ticked_metrics,
     typed_criterion,
+    was_shown,
 )
 from evaldesk.pages.criteria.option_text import LISTED, write_option
 from evaldesk.wording.words import counted_words
@@ -91,6 +92,7 @@ class MetricField:
     """A metric on the form; `rare` are options behind a disclosure, `unjudged` says which cases it will not judge.
 
     `label` is the one in its name, as it was typed; None for the metric itself, of which there can be more.
+    `was_shown` says that the form had its threshold and options before, as it has once the metric is ticked.
     """
 
     name: str
@@ -105,6 +107,12 @@ class MetricField:
     unjudged: str
     is_unavailable: bool
     label: str | None = None
+    was_shown: bool = False
+
+    @property
+    def is_shown(self) -> bool:
+        """Whether the form has its threshold and options."""
+        return self.is_checked or self.was_shown
 
     def has_rare(self, problems: Mapping[str, str]) -> bool:
         """Whether the options behind the disclosure say anything, or are wrong."""
@@ -150,6 +158,11 @@ def metric_groups(typed: Typed, cases: Sequence[Case], offer: Offer | None = Non
         for group, metrics in found.items()
         if metrics
     )
+
+
+def revealed_metrics(groups: Iterable[MetricGroup]) -> tuple[MetricField, ...]:
+    """The ticked metrics whose threshold and options were not on the form yet."""
+    return tuple(each for group in groups for each in group.metrics if each.is_checked and not each.was_shown)
 
 
 def unjudged_words(missing: Mapping[str, str], n_cases: int, *, is_strict: bool) -> str:
@@ -199,13 +212,12 @@ def _metric_field(
 ) -> MetricField:
     missing = _missing(typed, info.name, is_checked, cases)
     fields = [(each.kind, _option_field(typed, info, each, offer)) for each in metric_options(info.name)]
-    default = next((each.threshold for each in DEFAULT_CRITERIA if each.metric == info.name), info.default_threshold)
     usual_range = (info.low, info.high) == (0.0, 1.0) or math.isinf(info.high)
     return MetricField(
         name=info.name,
         title=info.title,
         summary=info.summary if usual_range else f"{info.summary} Scores {info.low:g} to {info.high:g}.",
-        threshold=text_typed(typed, f"{info.name}.threshold", "" if default is None else f"{default:g}"),
+        threshold=threshold_text(typed, info.name),
         is_higher_better=info.is_higher_better,
         is_checked=is_checked,
         options=tuple([field for kind, field in fields if kind not in RARE]),
@@ -214,6 +226,7 @@ def _metric_field(
         unjudged=unjudged_words(missing, len(cases), is_strict=is_strict),
         is_unavailable=bool(cases) and len(missing) == len(cases),
         label=text_typed(typed, f"{info.name}.{LABEL}", metric_label(info.name)) if metric_label(info.name) else None,
+        was_shown=was_shown(typed, info.name),
     )
 
 
@@ -223,7 +236,7 @@ def _function_field(typed: Typed, name: str, is_checked: bool, offer: Offer) -> 
         name=name,
         title=name,
         summary="A function named under metrics in evaldesk.toml." if is_known else "No longer among the metrics here.",
-        threshold=text_typed(typed, f"{name}.threshold", "1"),
+        threshold=threshold_text(typed, name),
         is_higher_better=True,
         is_checked=is_checked,
         options=(),
@@ -231,6 +244,7 @@ def _function_field(typed: Typed, name: str, is_checked: bool, offer: Offer) -> 
         met="",
         unjudged="",
         is_unavailable=not is_known,
+        was_shown=was_shown(typed, name),
     )
 
 
@@ -249,7 +263,7 @@ def _missing(typed: Typed, name: str, is_checked: bool, cases: Sequence[Case]) -
 def _option_field(typed: Typed, metric: MetricInfo, info: OptionInfo, offer: Offer) -> OptionField:
     place = f"{metric.name}.{info.name}"
     text, keys = write_option(info, info.default)
-    if info.kind == "switch" and FILLED in typed:
+    if info.kind == "switch" and was_shown(typed, metric.name):
         text = ""  # a box that is not ticked sends nothing
     choices = info.choices
     if info.kind == "keys":

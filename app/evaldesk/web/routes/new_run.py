@@ -18,9 +18,9 @@ from evaldesk.desk.runs.plan import RunOptions, RunPlan
 from evaldesk.errors import EvaldeskError, FormatError, NotFoundError, UsageError
 from evaldesk.model import Case, EvalSet
 from evaldesk.model.stored import RunSummary
-from evaldesk.pages.criteria.form import Typed
+from evaldesk.pages.criteria.form import Typed, ticked_metrics, was_shown
 from evaldesk.pages.criteria.labels import labelled, with_another
-from evaldesk.pages.criteria.metric_form import MetricGroup, Offer, metric_groups
+from evaldesk.pages.criteria.metric_form import MetricGroup, Offer, metric_groups, revealed_metrics
 from evaldesk.web.cases.editor import run_address
 from evaldesk.web.forms import read_form
 from evaldesk.web.render import desk_of, page, target_of
@@ -183,6 +183,9 @@ async def _filled(request: Request, typed: Typed) -> RunForm:
         n=_or_one(fields["n"].value),
         concurrency=_or_one(fields["concurrency"].value),
     )
+    is_small = target_of(request) == "estimate"
+    has_new = any(not was_shown(typed, name) for name in ticked_metrics(typed, cases))
+    groups = await _groups(desk, typed, cases) if has_new or not is_small else ()
     listed = all_cases if len(all_cases) <= MAX_LISTED else tuple(case for case in all_cases if case.id in ticked)
     found = {"agent": agent.id if agent else "", "evalset": evalset_id}
     gone = [name for name, value in found.items() if _chosen(typed, name) not in ("", value)]
@@ -197,10 +200,11 @@ async def _filled(request: Request, typed: Typed) -> RunForm:
         fields=fields,
         kept=kept_of(earlier) if earlier else None,
         is_selection=is_selection,
-        choices=[(case.id, case.id in ticked) for case in listed],
+        choices=[(case.id, case.id in ticked) for case in listed] if is_selection or ticked else (),
         n_all=len(all_cases),
         n_selected=len(ticked),
-        groups=() if target_of(request) == "estimate" else await _groups(desk, typed, cases),
+        groups=groups,
+        revealed=revealed_metrics(groups) if is_small else (),
         unscored=unscored,
         not_applicable=not_applicable,
         estimate=plan,

@@ -16,7 +16,7 @@ from evaldesk.errors import UsageError
 from evaldesk.model.run import LIVE
 from evaldesk.pages.criteria.form import Typed, read_criteria
 from evaldesk.pages.criteria.labels import check_labels, labelled, with_another
-from evaldesk.pages.criteria.metric_form import Offer, metric_groups, own_functions
+from evaldesk.pages.criteria.metric_form import Offer, metric_groups, own_functions, revealed_metrics
 from evaldesk.web.addresses import number
 from evaldesk.web.forms import read_form
 from evaldesk.web.render import desk_of, page, target_of
@@ -54,15 +54,19 @@ async def _form(request: Request, typed: Typed, error: UsageError | None = None)
     cases = await asyncio.to_thread(desk.stored_runs.snapshots, run.id)
     functions = {*desk.settings.functions, *own_functions(run.config.criteria)}
     problems = defaultdict(str, {(error.field or "") if error else "": str(error or "")})
+    offer = Offer(desk.settings.allowed_judges, functions)
+    groups = await asyncio.to_thread(metric_groups, typed, cases, offer)
+    target = target_of(request)
     return page(
         request,
         "runs/rescore.html",
-        block="plan" if target_of(request) == "plan" else None,
+        block=target if target in ("plan", "revealed") else None,
         status=422 if error else 200,
         run=run,
         title=run_title(run),
         is_live=run.status in LIVE,
-        groups=await asyncio.to_thread(metric_groups, typed, cases, Offer(desk.settings.allowed_judges, functions)),
+        groups=groups,
+        revealed=revealed_metrics(groups) if target == "revealed" else (),
         problems=problems,
         problem=str(error or ""),
     )
