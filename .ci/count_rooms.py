@@ -157,6 +157,7 @@ def _followed(folder: Path) -> tuple[list[str], list[str]]:
     (folder / "tracer").mkdir()
     (folder / "tracer/sitecustomize.py").write_text(TRACER)
     clean = {name: value for name, value in os.environ.items() if not name.startswith("EVALDESK_")}
+    clean |= {"EVALDESK_TRUST": "1", "XDG_STATE_HOME": str(folder / "state")}
     trial, page = folder / "trial", folder / "page"
 
     program = TRIALS.replace("TRACED", repr(_traced(folder, trial)))

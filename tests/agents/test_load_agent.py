@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import sys
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import Any
 import pytest
 
 from evaldesk.agents import find_agents, load_agent
-from evaldesk.agents.loading import load_environment
+from evaldesk.agents.loading import _check_owner, load_environment
 from evaldesk.errors import AgentError
 from evaldesk.model import AgentRef, Session
 
@@ -129,6 +130,35 @@ def test_the_env_file_can_be_switched_off(tmp_path: Path) -> None:
     load_environment(str(tmp_path), environment)
 
     assert "NEAR" not in environment
+
+
+@pytest.mark.parametrize(
+    ("mode", "owner", "said"),
+    [
+        pytest.param(0o100644, 12345, "belongs to another user", id="another owner"),
+        pytest.param(0o100666, os.geteuid(), "can be written by other users", id="everybody"),
+        pytest.param(0o100664, os.geteuid(), "can be written by other users", id="a group"),
+    ],
+)
+def test_an_env_file_that_others_own_or_write_is_not_read(tmp_path: Path, mode: int, owner: int, said: str) -> None:
+    group_of_nobody = 54321
+    seen = os.stat_result((mode, 1, 1, 1, owner, group_of_nobody, 1, 0, 0, 0))
+
+    with pytest.raises(AgentError, match=said):
+        _check_owner(tmp_path / ".env", seen)
+
+
+@pytest.mark.parametrize("owner", [os.geteuid(), 0], ids=["this user", "root"])
+def test_an_env_file_of_this_user_or_root_is_read(tmp_path: Path, owner: int) -> None:
+    _check_owner(tmp_path / ".env", os.stat_result((0o100644, 1, 1, 1, owner, 54321, 1, 0, 0, 0)))
+
+
+def test_a_writable_env_file_stops_its_agent(tmp_path: Path) -> None:
+    (tmp_path / ".env").write_text("NEAR=1\n")
+    (tmp_path / ".env").chmod(0o666)
+
+    with pytest.raises(AgentError, match="chmod go-w"):
+        load_environment(str(tmp_path), {})
 
 
 async def test_agents_of_the_same_name_in_different_roots_do_not_meet(loaded: Any, play: Any) -> None:

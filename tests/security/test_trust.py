@@ -18,19 +18,21 @@ import click
 import httpx
 import pytest
 
-from evaldesk.agents import agent_ref
+from evaldesk.agents import agent_ref, find_agents
 from evaldesk.cli import cli
 from evaldesk.desk.agents import AgentDesk
 from evaldesk.desk.desk import Desk
 from evaldesk.desk.runs.runs import WAITING
 from evaldesk.desk.trust.answers import Answers
 from evaldesk.desk.trust.trust import Trust
+from evaldesk.desk.workspace import open_settings
 from evaldesk.errors import TrustError
 from evaldesk.model import AgentRef, Case, RunConfig, Turn
 from evaldesk.settings import Settings, read_settings
 from evaldesk.store import Store
 
 RUNS_CODE = "import pathlib; pathlib.Path({place!r}, 'ran-{name}').touch()\n"
+CHECKOUT = Path(__file__).resolve().parents[2]
 SERVED = ("/", "/trust", "/agents", "/runs", "/runs/1", "/evalsets", "/sessions/new", "/runs/new", "/labels")
 
 COMMANDS: Mapping[str, tuple[tuple[str, ...], ...]] = {
@@ -327,6 +329,27 @@ def test_a_repository_cloned_into_a_folder_of_ones_own_is_asked_about(
     desk = AgentDesk(settings_of(home), cast("Any", None), Trust(settings_of(home)))
 
     assert [agent.state for agent in desk.list()] == ["untrusted"]
+
+
+def test_the_samples_ask_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("EVALDESK_TRUST")
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    home = tmp_path / "mine"
+    home.mkdir()
+
+    for is_demo in (False, True):  # the second finds the database of the first
+        settings = open_settings((), workspace=str(home), is_demo=is_demo)
+        trust = Trust(settings)
+        trust.opened_store().close()
+
+        assert settings.is_demo
+        assert not trust.is_restricted
+        assert trust.allows(agent_ref("samples/hello_world"))
+
+
+def test_the_checkout_has_nothing_to_ask_about() -> None:
+    assert not find_agents([CHECKOUT])
+    assert not (CHECKOUT / "evaldesk.toml").exists()
 
 
 def test_a_run_that_this_user_submitted_is_resumed_without_a_question(

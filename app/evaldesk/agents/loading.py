@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import os
+import stat
 import sys
 from collections.abc import Mapping, MutableMapping, Sequence
 from difflib import get_close_matches
@@ -147,7 +148,7 @@ _from_files: set[str] = set()
 def load_environment(folder: str, environment: MutableMapping[str, str] = os.environ) -> None:
     """Set the variables of the nearest `.env` at or above `folder`.
 
-    It overrides an earlier `.env`, no other variable.
+    It overrides an earlier `.env`, no other variable. Raises AgentError for a file that another user owns or may write.
     """
     if not folder or environment.get(OFF, "").lower() in {"1", "true"}:
         return
@@ -156,10 +157,36 @@ def load_environment(folder: str, environment: MutableMapping[str, str] = os.env
         return
     from dotenv import dotenv_values
 
-    for name, value in dotenv_values(path).items():
+    with path.open(encoding="utf-8") as file:
+        _check_owner(path, os.fstat(file.fileno()))
+        found = dotenv_values(stream=file)
+    for name, value in found.items():
         if value is not None and (name not in environment or name in _from_files):
             environment[name] = value
             _from_files.add(name)
+
+
+def _check_owner(path: Path, seen: os.stat_result) -> None:
+    """Raise AgentError unless the file is of this user or root, and nobody else may write it."""
+    if sys.platform == "win32":
+        return
+    off = f"{OFF}=1 leaves it out"
+    if seen.st_uid not in {os.geteuid(), 0}:
+        raise AgentError(f"{path} belongs to another user (uid {seen.st_uid}), so it is not read; {off}")
+    if seen.st_mode & stat.S_IWOTH or (seen.st_mode & stat.S_IWGRP and not _is_group_of_one(seen.st_gid)):
+        raise AgentError(f"{path} can be written by other users, so it is not read; chmod go-w {path}, or {off}")
+
+
+def _is_group_of_one(group_id: int) -> bool:
+    """Whether the group is that of this user alone, as many systems make one for each user."""
+    import grp
+    import pwd
+
+    try:
+        group, person = grp.getgrgid(group_id), pwd.getpwuid(os.geteuid())
+    except KeyError:
+        return False
+    return group.gr_gid == person.pw_gid and set(group.gr_mem) <= {person.pw_name} and group.gr_name == person.pw_name
 
 
 def file_environment(environment: Mapping[str, str] = os.environ) -> dict[str, str]:
