@@ -1,65 +1,136 @@
-"""Secrets taken out of text before it reaches the database, a log, a page or an export."""
+"""Secrets taken out of text before it reaches the database, a log, a page or an export. (decision 043)"""
 
 from __future__ import annotations
 
+import json
+import math
 import re
-from collections.abc import Callable, Mapping
+from base64 import b64encode
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
 from functools import lru_cache
+from urllib.parse import quote, quote_plus, unquote
 
-_NAMES = re.compile(r"(?:API_?KEY|ACCESS_?KEY|_TOKEN|_SECRET|_PASSWORD|_CREDENTIALS)$", re.IGNORECASE)
 _MIN_LENGTH = 8
-_WORD = re.compile(r"[a-z_]{1,15}")
+_WORD = re.compile(r"[a-z_]{1,15}|[A-Z_]{1,15}|[A-Z][a-z]{1,14}|\d{1,11}")
+_PARTS = re.compile(r"[A-Z0-9]+")
+_SECRET_PARTS = (
+    "SECRET",
+    "TOKEN",
+    "PASSWORD",
+    "PASSWD",
+    "PASSPHRASE",
+    "CREDENTIAL",
+    "APIKEY",
+    "ACCESSKEY",
+    "PRIVATEKEY",
+)
+_SECRET_WORDS = frozenset({"AUTH", "COOKIE", "DSN", "PASS", "PAT", "PWD"})
+# What stands behind such a name is a place, a size or a label: SSL_KEY_FILE, OAUTH_TOKEN_URL, TOKEN_LIMIT.
+_PLAIN_ENDS = frozenset(
+    {
+        *("COUNT", "DIR", "DIRECTORY", "ENABLED", "ENDPOINT", "ENV", "EXPIRY", "FILE", "FOLDER", "HOME", "HOST", "ID"),
+        *("LENGTH", "LIMIT", "LOCATION", "METHOD", "MODE", "NAME", "PARALLELISM", "PATH", "PORT", "PROVIDER", "SIZE"),
+        *("SOCK", "SOCKET", "TIMEOUT", "TTL", "TYPE", "URI", "URL", "USER", "USERNAME"),
+    }
+)
+_PLAIN_NAMES = frozenset({"GOOGLE_APPLICATION_CREDENTIALS", "OLDPWD", "PWD"})
+# What looks like chance under such a name identifies a thing, and answers may well name it.
+_IDENTITIES = (
+    *("BRANCH", "BUILD", "COLOR", "COMMIT", "DIGEST", "DISPLAY", "FINGERPRINT", "GUID", "HASH", "HOST", "IMAGE"),
+    *("PATH", "PYTHON", "RELEASE", "REVISION", "SHA", "TAG", "UUID", "VERSION"),
+)
+_RUN = re.compile(r"[A-Za-z0-9]{20,}")
+_ONE_TOKEN = re.compile(r"[\w+/=~-]{20,512}")
+_MIN_BITS = 3.2
+_USERINFO = re.compile(r"://([^\s/:@\"'\\]{0,64}):([^\s/@\"'\\]{3,128})@")
+_USER_TOKEN = re.compile(r"://([^\s/:@\"'\\]{8,256})@")
+_SETTING = re.compile(r"(?i)(?:password|pwd|secret|token|sig|accesskey|accountkey|api_?key)=([^;&\s\"']{8,})")
+_LONG_LINE = 20
 
-# The forms of the common providers' keys, under the text that is part of each of them: Google, GitHub, Hugging Face,
-# Groq, xAI, Slack, AWS, and any value after `Bearer`.
+# What keys of the common providers look like, under what stands in each of them: Google, GitHub, GitLab, Hugging Face,
+# Groq, xAI, Slack, AWS, Stripe, npm, PyPI, SendGrid, Databricks, private keys, and whatever stands behind `Bearer`.
 _SHAPES = {
-    "Bearer": re.compile(r"(?<=Bearer\s)[\w.~+/=-]{8,}"),
-    "AIza": re.compile(r"\bAIza[\w-]{30,}"),
-    **{f"gh{kind}_": re.compile(rf"\bgh{kind}_\w{{30,}}") for kind in "pousr"},
-    "github_pat_": re.compile(r"\bgithub_pat_\w{30,}"),
-    "hf_": re.compile(r"\bhf_\w{20,}"),
-    "gsk_": re.compile(r"\bgsk_\w{20,}"),
-    "xai-": re.compile(r"\bxai-\w{20,}"),
-    "xox": re.compile(r"\bxox[abprs]-[\w-]{10,}"),
-    "AKIA": re.compile(r"\bAKIA[A-Z0-9]{16}\b"),
-    "ASIA": re.compile(r"\bASIA[A-Z0-9]{16}\b"),
+    "Bearer": re.compile(r"(?<=Bearer\s)[\w.~+/=-]{8,}", re.A),
+    "AIza": re.compile(r"\bAIza[\w-]{30,}", re.A),
+    **{f"gh{kind}_": re.compile(rf"\bgh{kind}_\w{{30,}}", re.A) for kind in "pousr"},
+    "github_pat_": re.compile(r"\bgithub_pat_\w{30,}", re.A),
+    "glpat-": re.compile(r"\bglpat-[\w-]{20,}", re.A),
+    "hf_": re.compile(r"\bhf_\w{20,}", re.A),
+    "gsk_": re.compile(r"\bgsk_\w{20,}", re.A),
+    "xai-": re.compile(r"\bxai-\w{20,}", re.A),
+    "xox": re.compile(r"\bxox[abprs]-[\w-]{10,}", re.A),
+    "AKIA": re.compile(r"\bAKIA[A-Z0-9]{16}\b", re.A),
+    "ASIA": re.compile(r"\bASIA[A-Z0-9]{16}\b", re.A),
+    **{f"{kind}_live_": re.compile(rf"\b{kind}_live_\w{{16,}}") for kind in ("sk", "rk", "pk", re.A)},
+    "whsec_": re.compile(r"\bwhsec_[\w+/=]{16,}", re.A),
+    "npm_": re.compile(r"\bnpm_\w{30,}", re.A),
+    "pypi-A": re.compile(r"\bpypi-A[\w-]{30,}", re.A),
+    "SG.": re.compile(r"\bSG\.[\w-]{16,}\.[\w-]{16,}", re.A),
+    "dapi": re.compile(r"\bdapi[0-9a-f]{32}\b", re.A),
+    "PRIVATE KEY-----": re.compile(r"-----BEGIN [A-Z ]{0,20}PRIVATE KEY-----[\w+/=\s\\]{20,}", re.A),
 }
 
-# OpenAI's and Anthropic's, which have a digit, and JSON web tokens, which have three parts. A text that only begins
-# like one is matched as well, or a long text of such beginnings would be read to its end from each of them.
-_KEYS = re.compile(r"\b[spr]k-[\w-]{20,}")
+# OpenAI's and Anthropic's, which have a digit, and JSON web tokens, which have three parts. What only begins like one
+# is matched as well, or a long text of such beginnings would be read to its end from each of them.
+_KEYS = re.compile(r"\b[spr]k-[\w-]{20,}", re.A)
 _DIGIT = re.compile(r"\d")
-_WEB_TOKENS = re.compile(r"\beyJ[\w-]{10,}+(\.[\w-]{10,}+\.[\w-]{10,}+)?")
+_WEB_TOKENS = re.compile(r"\beyJ[\w-]{10,}+(\.[\w-]{10,}+\.[\w-]{10,}+)?", re.A)
 
 _MARKS = (*(mark.encode() for mark in _SHAPES), b"eyJ")
 _LONG_AFTER_K = re.compile(rb'[spr]k-[^\s"\\]{20}')
+_USERINFO_BYTES = re.compile(rb"://[^\s/:@\"'\\]{0,64}:[^\s/@\"'\\]{3,128}@")
+SHAPE = "a text like a key"
+"""The name of a secret that no variable holds."""
 
 
 def scrub(text: str, environment: Mapping[str, str]) -> str:
-    """`text` with the values of secret environment variables, and texts of the form of a provider's key, replaced."""
+    """`text` with the values of secret environment variables, and what looks like a provider's key, replaced."""
     return scrubber(environment)(text)
 
 
-def scrubber(environment: Mapping[str, str]) -> Callable[[str], str]:
+def scrubber(environment: Mapping[str, str], found: Counter[str] | None = None) -> Callable[[str], str]:
     """`scrub` for many texts with one environment; a known value is replaced by its name in brackets.
 
-    Secret are the variables whose names end in API_KEY, _TOKEN, _SECRET and the like; values shorter than 8
-    characters and single words ("postgres") are left alone, since they would be found in ordinary text.
+    `found` counts the masked values by the names of their variables.
     """
-    names = known_values(environment)
+    return scrubber_of(known_values(environment), found)
+
+
+def scrubber_of(known: Mapping[str, str], found: Counter[str] | None = None) -> Callable[[str], str]:
+    """As `scrubber`, for the values that `known_values` gave."""
+    names = {form: name for value, name in known.items() for form in forms(value)}
     longest_first = sorted(names, key=len, reverse=True)
     values = re.compile("|".join(re.escape(value) for value in longest_first)) if names else None
+    counted: Counter[str] = Counter() if found is None else found
+
+    def named(match: re.Match[str]) -> str:
+        name = names[match[0]]
+        counted[name] += 1
+        return f"[{name}]@" if match[0].endswith("@") else f"[{name}]"
+
+    def shaped(match: re.Match[str]) -> str:
+        counted[SHAPE] += 1
+        return "[secret]"
+
+    def userinfo(match: re.Match[str]) -> str:
+        if match[2].startswith("[") or not _is_strange(match[2], 6):
+            return match[0]
+        counted[SHAPE] += 1
+        return f"://{match[1]}:[secret]@"
 
     def scrubbed(text: str) -> str:
         if values:
-            text = values.sub(lambda found: f"[{names[found[0]]}]", text)
+            text = values.sub(named, text)
         if "k-" in text:
-            text = _KEYS.sub(lambda found: "[secret]" if _DIGIT.search(found[0]) else found[0], text)
+            text = _KEYS.sub(lambda match: shaped(match) if _DIGIT.search(match[0]) else match[0], text)
         if "eyJ" in text:
-            text = _WEB_TOKENS.sub(lambda found: "[secret]" if found[1] else found[0], text)
+            text = _WEB_TOKENS.sub(lambda match: shaped(match) if match[1] else match[0], text)
         for mark, shape in _SHAPES.items():
             if mark in text:
-                text = shape.sub("[secret]", text)
+                text = shape.sub(shaped, text)
+        if "://" in text and "@" in text:
+            text = _USERINFO.sub(userinfo, text)
         return text
 
     return scrubbed
@@ -67,15 +138,153 @@ def scrubber(environment: Mapping[str, str]) -> Callable[[str], str]:
 
 def known_values(environment: Mapping[str, str]) -> dict[str, str]:
     """The secret values of an environment, with the names of their variables."""
-    found = {environment.get(name, ""): name for name in environment if _is_secret(name)}
-    return {value: name for value, name in found.items() if len(value) >= _MIN_LENGTH and not _WORD.fullmatch(value)}
+    return {value: name for name, text in environment.items() for value in _secrets_in(name, text)}
 
 
-@lru_cache(maxsize=1_000)  # asked of every variable for every frame that a worker sends
+def forms(value: str) -> tuple[str, ...]:
+    """The ways in which a secret may stand in a text: as it is, escaped, and in hex, base64 and URL encoding."""
+    return _forms(value)
+
+
+@lru_cache(maxsize=4_000)  # asked of every variable for every frame that a worker sends
+def _secrets_in(name: str, text: str) -> tuple[str, ...]:
+    """The secrets in one variable: its value, lines of it, or the password of a URL or a connection string."""
+    if len(text) < 5 or name.upper() in _PLAIN_NAMES:
+        return ()
+    return tuple(dict.fromkeys(_found_in(name, text)))
+
+
+def _found_in(name: str, text: str) -> Iterator[str]:
+    if (_is_secret(name) and _is_strange(text, _MIN_LENGTH)) or _looks_random(name, text):
+        yield text
+        lines = text.splitlines() if "\n" in text else ()
+        yield from (line.strip() for line in lines if len(line.strip()) >= _LONG_LINE and "-----" not in line)
+    for user, password in _USERINFO.findall(text):
+        yield f"{user}:{password}@"
+        yield from (each for each in (password, unquote(password)) if _is_strange(each, _MIN_LENGTH))
+    yield from (user for user in _USER_TOKEN.findall(text) if _RUN.search(user))
+    if "=" in text:
+        yield from (value for value in _SETTING.findall(text) if _is_strange(value, _MIN_LENGTH))
+
+
 def _is_secret(name: str) -> bool:
-    return _NAMES.search(name) is not None
+    """Whether the name of a variable says that its value is a secret: a part such as TOKEN, or KEY at its end."""
+    upper = name.upper()
+    parts = _PARTS.findall(upper)
+    if not parts or parts[-1] in _PLAIN_ENDS:
+        return False
+    joined = "".join(parts)
+    return (
+        any(part in joined for part in _SECRET_PARTS)
+        or any(part in _SECRET_WORDS for part in parts)
+        or parts[-1] in {"KEY", "KEYS"}
+    )
+
+
+def _is_strange(value: str, shortest: int) -> bool:
+    """Whether a value would hardly be found in ordinary text: not short, no single word and no small number."""
+    return len(value) >= shortest and not _WORD.fullmatch(value)
+
+
+def _looks_random(name: str, value: str) -> bool:
+    """Whether a value under any name is made by chance, as keys are; what identifies a thing is no key."""
+    upper = name.upper()
+    if not _ONE_TOKEN.fullmatch(value) or value.startswith("/") or any(word in upper for word in _IDENTITIES):
+        return False
+    if upper.rpartition("_")[2] in _PLAIN_ENDS:
+        return False
+    return any(_is_random(run) for run in _RUN.findall(value))
+
+
+def _is_random(run: str) -> bool:
+    n_digits = sum(map(str.isdigit, run))
+    if n_digits < 3 or len(run) - n_digits < 3:
+        return False
+    shares = [n / len(run) for n in Counter(run).values()]
+    return -sum(share * math.log2(share) for share in shares) >= _MIN_BITS
+
+
+@lru_cache(maxsize=1_000)
+def _forms(value: str) -> tuple[str, ...]:
+    if value.endswith("@"):  # of a URL
+        return (value,)
+    raw = value.encode("utf-8", "replace")
+    escaped = (json.dumps(value)[1:-1], json.dumps(value, ensure_ascii=False)[1:-1])
+    in_url = (quote(value, safe=""), quote(value), quote_plus(value))
+    packed = tuple(_in_base64(raw, n_before) for n_before in range(3))
+    url_safe = tuple(text.replace("+", "-").replace("/", "_") for text in packed)
+    return tuple(dict.fromkeys((value, *escaped, *in_url, raw.hex(), raw.hex().upper(), *packed, *url_safe)))
+
+
+def _in_base64(raw: bytes, n_before: int) -> str:
+    """The characters that depend on `raw` alone where so many bytes, modulo three, stand before it."""
+    text = b64encode(b"\0" * n_before + raw).decode().rstrip("=")
+    n_bits = 8 * (n_before + len(raw))
+    return text[-(-8 * n_before // 6) : n_bits // 6]
 
 
 def may_hold_key(data: bytes) -> bool:
     """Whether something in JSON may look like a provider's key; in microseconds, and seldom yes for nothing."""
-    return any(mark in data for mark in _MARKS) or (b"k-" in data and bool(_LONG_AFTER_K.search(data)))
+    return (
+        any(mark in data for mark in _MARKS)
+        or (b"k-" in data and bool(_LONG_AFTER_K.search(data)))
+        or (b"://" in data and b"@" in data and bool(_USERINFO_BYTES.search(data)))
+    )
+
+
+class StreamScrubber:
+    """Scrubs a text that comes in pieces: what may be the beginning of a secret is held back until more of it comes."""
+
+    def __init__(self, known: Mapping[str, str]) -> None:
+        self._scrub = scrubber_of(known)
+        self._cut = [form for value in known for form in forms(value) if not _UNCUT.fullmatch(form)]
+        self._held = ""
+
+    def feed(self, piece: str) -> str:
+        """The text that is safe to be shown after this piece; empty while all of it is held back."""
+        text = self._held + piece
+        end = self._end(text)
+        self._held = text[end:]
+        return self._scrub(text[:end])
+
+    def rest(self) -> str:
+        """The text that was held back, at the end."""
+        text, self._held = self._held, ""
+        return self._scrub(text)
+
+    def _end(self, text: str) -> int:
+        """Where the text may be cut: before its last word, and before anything longer that it may belong to."""
+        if len(text) > MAX_HELD:
+            return len(text)
+        end = min([len(text), *(len(text) - _overlap(text, form) for form in self._cut)])
+        block = text.rfind("-----BEGIN")
+        if block >= 0 and "-----END" not in text[block:]:
+            end = min(end, block)
+        before = -1
+        while end != before:
+            before, end = end, self._before_whole(text, _word_start(text, end))
+        return end
+
+    def _before_whole(self, text: str, end: int) -> int:
+        """The place, or the beginning of a secret that would be cut there."""
+        places = (text.find(form, max(0, end - len(form) + 1), end + len(form) - 1) for form in self._cut)
+        return min([end, *(start for start in places if start >= 0)])
+
+
+MAX_HELD = 8_192
+_UNCUT = re.compile(r"[!-~]+")
+_PRINTABLE = "".join(map(chr, range(ord("!"), ord("~") + 1)))
+
+
+def _word_start(text: str, end: int) -> int:
+    """The beginning of the word that ends there; a word after `Bearer` begins with that."""
+    end = len(text[:end].rstrip(_PRINTABLE))
+    while text[:end].rstrip().endswith("Bearer"):
+        end = len(text[:end].rstrip().rstrip(_PRINTABLE))
+    return end
+
+
+def _overlap(text: str, form: str) -> int:
+    """How many characters at the end of `text` begin `form`."""
+    most = min(len(form) - 1, len(text))
+    return next((n for n in range(most, 0, -1) if text.endswith(form[:n])), 0)

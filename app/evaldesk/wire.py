@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 import threading
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -14,7 +15,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from evaldesk.model import ErrorRecord, JsonValue, TrialResult, plain_number
-from evaldesk.secrets import known_values, may_hold_key, scrubber
+from evaldesk.secrets import forms, known_values, may_hold_key, scrubber_of
 
 T = TypeVar("T")
 
@@ -62,8 +63,13 @@ def json_scrubber(environment: Mapping[str, str]) -> Callable[[bytes], bytes]:
 
     Values without secrets are returned as they are: that check takes microseconds, the walk a hundred times as long.
     """
-    scrub = scrubber(environment)
-    values = [to_json(value)[1:-1] for value in known_values(environment)]
+    return json_scrubber_of(known_values(environment))
+
+
+def json_scrubber_of(known: Mapping[str, str], found: Counter[str] | None = None) -> Callable[[bytes], bytes]:
+    """As `json_scrubber`, for values that `known_values` gave; `found` counts them by the names of their variables."""
+    scrub = scrubber_of(known, found)
+    values = list(dict.fromkeys(to_json(form)[1:-1] for value in known for form in forms(value)))
 
     def scrubbed(data: bytes) -> bytes:
         if not (may_hold_key(data) or any(value in data for value in values)):

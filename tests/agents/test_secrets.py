@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
-import pytest
+import base64
+import json
+import random
+from urllib.parse import quote, quote_plus
 
-from evaldesk.secrets import scrub
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from evaldesk.secrets import StreamScrubber, known_values, scrub
 from evaldesk.wire import from_json, json_scrubber, to_json
 
 ENVIRONMENT = {
@@ -67,3 +74,175 @@ def test_a_long_text_of_beginnings_of_keys_is_read_once(beginning: str) -> None:
     text = beginning * 50_000
 
     assert scrub(text, ENVIRONMENT) == text
+
+
+RANDOM = "9f8Kq2LmZx41TbVw7Rjd"
+SECRET_VARIABLES = {
+    "OPENAI_API_KEY": f"sk-proj-{RANDOM}",
+    "ANTHROPIC_API_KEY": RANDOM,
+    "AZURE_OPENAI_KEY": RANDOM,
+    "STRIPE_SECRET_KEY": RANDOM,
+    "DJANGO_SECRET": RANDOM,
+    "CLIENT_SECRET_V2": RANDOM,
+    "GITHUB_TOKEN": RANDOM,
+    "TOKEN_FOR_CI": RANDOM,
+    "SLACK_BOT_TOKEN_PROD": RANDOM,
+    "DB_PASSWORD": RANDOM,
+    "PASSWORD_OF_DB": RANDOM,
+    "PGPASSWORD": RANDOM,
+    "MYSQL_PWD": RANDOM,
+    "SMTP_PASS": RANDOM,
+    "SSH_PASSPHRASE": RANDOM,
+    "AWS_CREDENTIALS": RANDOM,
+    "JIRA_PAT": RANDOM,
+    "HTTP_BASIC_AUTH": RANDOM,
+    "SESSION_COOKIE": RANDOM,
+    "SENTRY_DSN": f"https://{RANDOM}@errors.example.com/1",
+    "DATABASE_URL": f"postgres://app:{RANDOM}@db:5432/shop",
+    "HTTPS_PROXY": f"http://me:{quote(RANDOM + '/+', safe='')}@proxy:3128",
+    "REPOSITORY": f"https://{RANDOM}@git.example.com/x.git",
+    "STORAGE": f"DefaultEndpointsProtocol=https;AccountName=shop;AccountKey={RANDOM}/x==;Suffix=core",
+    "STRIPE": f"sk_live_{RANDOM}",
+    "MY_SETTING": RANDOM,
+    "api-key": RANDOM,
+}
+PLAIN_VARIABLES = {
+    "PASSWORD": "test",
+    "DB_PASSWORD": "postgres",
+    "ADMIN_PASSWORD": "changeme",
+    "APP_SECRET": "SECRET",
+    "PIN_TOKEN": "12345678",
+    "MAX_TOKENS": "4096",
+    "TOKENIZERS_PARALLELISM": "false",
+    "TOKEN_LIMIT": "1234567890123",
+    "GOOGLE_APPLICATION_CREDENTIALS": "/srv/me/keys/project-1234.json",
+    "SSL_KEY_FILE": "/etc/ssl/private/server.key",
+    "OAUTH_TOKEN_URL": "https://login.example.com/oauth2/v2.0/token",
+    "SSH_AUTH_SOCK": "/tmp/ssh-XXXXabc123/agent.99",
+    "PWD": "/srv/me/evaldesk-1234567890",
+    "OLDPWD": "/srv/me/evaldesk-0987654321",
+    "HOME": "/srv/me",
+    "PATH": "/usr/local/bin:/usr/bin",
+    "HOSTNAME": "runner-abc123def456ghi789jkl-project-7",
+    "GITHUB_SHA": "da39a3ee5e6b4b0d3255bfef95601890afd80709",
+    "INVOCATION_ID": "0123456789abcdef0123456789abcdef",
+    "PYTHON_SHA256": "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855",
+    "LANG": "en_US.UTF-8",
+    "BASE_URL": "http://127.0.0.1:8000/v1",
+    "KEYBOARD": "pc105-layout-de-nodeadkeys",
+    "MONKEY": "a perfectly ordinary animal",
+}
+
+
+@pytest.mark.parametrize("name", SECRET_VARIABLES)
+def test_names_and_forms_of_variables_tell_what_is_secret(name: str) -> None:
+    environment = {name: SECRET_VARIABLES[name]}
+
+    said = scrub(f"it is {SECRET_VARIABLES[name]}.", environment)
+
+    assert RANDOM not in said
+    assert "it is" in said
+    assert known_values(environment)
+
+
+@pytest.mark.parametrize("name", PLAIN_VARIABLES)
+def test_other_variables_and_ordinary_words_are_left_alone(name: str) -> None:
+    text = f"it is {PLAIN_VARIABLES[name]}, {name.lower()} and a test of postgres."
+
+    assert scrub(text, {name: PLAIN_VARIABLES[name]}) == text
+
+
+def test_a_short_password_of_a_url_is_masked_in_the_url_only() -> None:
+    environment = {"DATABASE_URL": "postgres://app:cat@db/shop"}
+
+    assert scrub("the cat sat on postgres://app:cat@db/shop", environment) == (
+        "the cat sat on postgres://[DATABASE_URL]@db/shop"
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [
+        ("see https://me:hunter22@example.com/x", "see https://me:[secret]@example.com/x"),
+        ("see postgres://user:password@localhost/db", "see postgres://user:password@localhost/db"),
+        ("see http://127.0.0.1:8000/a@b and c://d:1@e", "see http://127.0.0.1:8000/a@b and c://d:1@e"),
+        (f"glpat-{RANDOM}", "[secret]"),
+        (f"sk_live_{RANDOM}", "[secret]"),
+        ("a hash is e3b0c44298fc1c149afbf4c8996fb92427ae41e4", "a hash is e3b0c44298fc1c149afbf4c8996fb92427ae41e4"),
+        ("-----BEGIN RSA PRIVATE KEY-----\nMIIEpAIBAAKCAQEA75Zx\n-----END", "[secret]-----END"),
+    ],
+)
+def test_a_text_like_a_key_is_masked_whatever_the_environment(text: str, wanted: str) -> None:
+    assert scrub(text, {}) == wanted
+
+
+VALUE = 'p+/&"é\n9f8Kq2LmZx'
+
+
+@pytest.mark.parametrize(
+    "form",
+    [
+        VALUE.encode().hex(),
+        VALUE.encode().hex().upper(),
+        quote(VALUE),
+        quote(VALUE, safe=""),
+        quote_plus(VALUE),
+        json.dumps(VALUE),
+        json.dumps(VALUE, ensure_ascii=False),
+        *(base64.b64encode(b"user:"[:n] + VALUE.encode() + b"!tail").decode() for n in range(4)),
+        *(base64.urlsafe_b64encode(b"user:"[:n] + VALUE.encode()).decode() for n in range(4)),
+    ],
+)
+def test_encoded_secrets_are_masked(form: str) -> None:
+    text = f"<{form}>"
+
+    said = scrub(text, {"MY_SECRET": VALUE})
+
+    assert "[MY_SECRET]" in said
+    assert from_json(json_scrubber({"MY_SECRET": VALUE})(to_json([text])), list) == [said]
+
+
+STREAMED = {"A_KEY": RANDOM, "B_SECRET": "with some\nwords 12 in it", "DATABASE_URL": f"db://me:{RANDOM}/x@host/y"}
+
+
+@given(
+    st.lists(st.sampled_from([*STREAMED.values(), " ", "\n", "word", "é", "Bearer ", f"ghp_{RANDOM * 2}", "some"])),
+    st.integers(1, 9),
+)
+def test_a_secret_is_masked_across_the_pieces_of_a_stream(parts: list[str], size: int) -> None:
+    text = "".join(parts)
+    stream = StreamScrubber(known_values(STREAMED))
+
+    told = [stream.feed(text[start : start + size]) for start in range(0, len(text), size)]
+    said = "".join([*told, stream.rest()])
+
+    assert said == scrub(text, STREAMED)
+
+
+def test_a_stream_shows_each_word_when_the_next_begins() -> None:
+    stream = StreamScrubber(known_values(STREAMED))
+
+    assert [stream.feed(piece) for piece in ("Hel", "lo ", "world", ", 你", "好")] == [
+        "",
+        "Hello ",
+        "",
+        "world, 你",
+        "好",
+    ]
+    assert stream.rest() == ""
+
+
+def test_a_long_stream_without_a_space_is_not_held_for_ever() -> None:
+    stream = StreamScrubber({})
+
+    assert sum(len(stream.feed("x" * 100)) for _ in range(1_000)) > 90_000
+
+
+def test_random_values_under_plain_names_are_secret_and_words_are_not() -> None:
+    chance = random.Random(4)
+    alphabet = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
+    made = ["".join(chance.choices(alphabet, k=32)) for _ in range(200)]
+
+    assert sum(bool(known_values({"SETTING": value})) for value in made) >= 170
+    for plain in ("a-long-name-of-some-machine-in-the-cloud-17", "gpt-4o-mini-2024-07-18-turbo-preview", "1" * 40):
+        assert not known_values({"SETTING": plain})

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from evaldesk.agents import loading
+from evaldesk.engine import AgentHost
 from evaldesk.engine.frames import Play
 from evaldesk.engine.worker.attempt import Attempt
 from evaldesk.engine.worker.output import without_env_secrets
 from evaldesk.engine.worker.work import TrialWork
-from evaldesk.model import AgentRef, Case, Event, TrialSpec, Turn
+from evaldesk.model import AgentRef, Case, Event, TrialSpec, Turn, TurnRecord, TurnSpec
 
 pytestmark = pytest.mark.anyio
 
@@ -43,6 +45,32 @@ async def test_a_key_from_the_file_is_named_instead_of_told(agent: AgentRef) -> 
     assert b"[SHOP_API_KEY]books-and-more" in frame
     os.environ.pop("SHOP_API_KEY")
     os.environ.pop("SHOP_NAME")
+
+
+async def test_a_secret_is_not_told_in_pieces_of_a_stream(
+    write_agent: Callable[..., AgentRef], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SHOP_TOKEN", SECRET)
+    agent = write_agent("""
+        import os
+        from evaldesk.model import Event
+
+        async def agent(message):
+            text = f"it is {os.environ['SHOP_TOKEN']}, and no other"
+            for start in range(0, len(text), 3):
+                yield Event("agent_message", text=text[start:start + 3], is_partial=True)
+            yield Event("agent_message", text=text)
+        """)
+    host = AgentHost()
+
+    items = [item async for item in host.play_turn(TurnSpec("s", agent, "hello"))]
+
+    await host.close()
+    pieces = [item.text for item in items if isinstance(item, Event) and item.is_partial]
+    assert "".join(pieces) == "it is [SHOP_TOKEN], and no other"
+    assert len(pieces) > 3
+    assert isinstance(items[-1], TurnRecord)
+    assert items[-1].answer == "it is [SHOP_TOKEN], and no other"
 
 
 def test_without_a_file_nothing_is_touched(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -69,7 +69,7 @@ async def played(host: AgentHost, spec: TurnSpec) -> tuple[list[Event], TurnReco
 async def test_a_turn_streams_its_events_and_ends_with_its_record(host: AgentHost, write_agent: Write) -> None:
     events, record = await played(host, replace(turn(write_agent(CHATTY), "hi"), state={"n": 4}))
 
-    assert [event.text for event in events if event.is_partial] == ["He", "llo"]
+    assert "".join(event.text for event in events if event.is_partial) == "Hello"
     assert tuple(event for event in events if not event.is_partial) == record.events
     assert (record.answer, record.stop_reason) == ("0 hi", "answered")
     assert (record.state_before, record.state_after) == ({"n": 4}, {"n": 5})

@@ -31,7 +31,7 @@ from evaldesk.engine.worker.work import DescribeWork, GradeWork, TrialWork, Turn
 from evaldesk.gc_control import freeze, gc_paused
 from evaldesk.llm.direct import use_loop
 from evaldesk.secrets import known_values
-from evaldesk.wire import json_scrubber, to_json
+from evaldesk.wire import json_scrubber_of, to_json
 
 Done: TypeAlias = Callable[[asyncio.Task[object]], None]
 
@@ -280,7 +280,7 @@ def _scrubbed(frame: bytes) -> bytes:
 
 @lru_cache(maxsize=8)
 def _scrubber(known: tuple[tuple[str, str], ...]) -> Callable[[bytes], bytes]:
-    return json_scrubber({name: value for value, name in known})
+    return json_scrubber_of(dict(known))
 
 
 class _Reader(asyncio.Protocol):

@@ -6,9 +6,12 @@ Each piece is carried out in a trial thread and answered by one encoded frame.
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
+from functools import cached_property
+from threading import Lock
 from typing import Protocol, TypeAlias
 
 from evaldesk.agents.agent import close_kept
@@ -45,6 +48,7 @@ from evaldesk.model import (
     TrialSpec,
     TurnRecord,
 )
+from evaldesk.secrets import StreamScrubber, known_values
 from evaldesk.wire import plain, to_json
 
 
@@ -200,6 +204,8 @@ class TurnWork:
     def __init__(self, frame: Talk, send: Send) -> None:
         self._frame = frame
         self._send = send
+        self._partial: Event | None = None
+        self._telling = Lock()
         self.attempt = Attempt()
 
     async def run(self) -> bytes:
@@ -254,7 +260,25 @@ class TurnWork:
         )
 
     def _show(self, event: Event) -> None:
+        """Tell an event; of a streamed text only the part that cannot belong to a secret that is still coming."""
+        with self._telling:
+            if event.is_partial:
+                self._partial = event
+                text = self._stream.feed(event.text)
+            else:
+                text = self._stream.rest()
+            if text and self._partial:
+                self._tell(replace(self._partial, text=text))
+            if not event.is_partial:
+                self._tell(event)
+
+    def _tell(self, event: Event) -> None:
         self._send(Happened(self._frame.key, (without_env_secrets(event),)))
+
+    @cached_property
+    def _stream(self) -> StreamScrubber:
+        """Made when the agent has been imported, and with it the variables that it sets."""
+        return StreamScrubber(known_values(os.environ))
 
     def _failed(self, error: ErrorRecord | None, *, is_tainted: bool = False) -> bytes:
         spec = self._frame.spec
