@@ -177,7 +177,7 @@ def test_no_code_is_made_of_data() -> None:
     assert found == {
         "matching/patterns.py: regex.compile",
         "metrics/state/state_path.py: _environment().compile",
-        "agents/environment.py: dotenv.dotenv_values",
+        "agents/loading.py: dotenv.dotenv_values",
     }
 
 

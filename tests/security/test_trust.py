@@ -59,6 +59,7 @@ COMMANDS: Mapping[str, tuple[tuple[str, ...], ...]] = {
     "convert": (("set.csv", "-", "--to", "adk"),),
     "validate": (("evaldesk.toml", "test_config.json", "shop.evalset.json"),),
     "completion": (("bash",),),
+    "benchmark": (("run_infer.py",),),
     "gate explain": (("--min-pass-rate", "0.9"),),
 }
 """Arguments for each command, in the cloned repository."""
