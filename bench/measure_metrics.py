@@ -10,7 +10,7 @@ from typing import Any
 from bench.row import Row, rounded
 from evaldesk.matching import match_trajectory
 from evaldesk.metrics import rouge1
-from evaldesk.statistics.pass_k import pass_curve
+from evaldesk.statistics.intervals import pass_curve
 
 Calls = list[dict[str, Any]]
 

@@ -16,8 +16,8 @@ _PUBLIC = {
     "evaluate_async": "evaldesk.desk.runs.evaluating",
     "load_evalset": "evaldesk.formats",
     "match_trajectory": "evaldesk.matching",
-    "pass_at_k": "evaldesk.statistics.pass_k",
-    "pass_hat_k": "evaldesk.statistics.pass_k",
+    "pass_at_k": "evaldesk.statistics.intervals",
+    "pass_hat_k": "evaldesk.statistics.intervals",
     "rouge1": "evaldesk.metrics",
 }
 

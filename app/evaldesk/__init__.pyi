@@ -6,8 +6,8 @@ from evaldesk.formats import dump_evalset as dump_evalset
 from evaldesk.formats import load_evalset as load_evalset
 from evaldesk.matching import match_trajectory as match_trajectory
 from evaldesk.metrics import rouge1 as rouge1
-from evaldesk.statistics.pass_k import pass_at_k as pass_at_k
-from evaldesk.statistics.pass_k import pass_hat_k as pass_hat_k
+from evaldesk.statistics.intervals import pass_at_k as pass_at_k
+from evaldesk.statistics.intervals import pass_hat_k as pass_hat_k
 from evaldesk.testing.agent_evaluator import AgentEvaluator as AgentEvaluator
 
 __all__: list[str]

@@ -17,8 +17,7 @@ from evaldesk.pages.comparison import ComparisonPage, read_comparison
 from evaldesk.pages.comparison_choice import read_choice
 from evaldesk.pages.run import read_run
 from evaldesk.pages.run_listing import run_line
-from evaldesk.pages.run_reliability import reliability
-from evaldesk.pages.run_view import RunQuery
+from evaldesk.pages.run_view import RunQuery, reliability
 from evaldesk.store import Store
 
 STRICT = Criterion("response_match_score", 0.8)

@@ -11,7 +11,7 @@ import pytest
 
 from evaldesk.errors import FormatError
 from evaldesk.formats.files import read_file, write_file
-from evaldesk.statistics.pass_k import pass_at_k
+from evaldesk.statistics.intervals import pass_at_k
 from evaldesk.transcripts.recorded import RecordedRun
 
 SAMPLE = Path(__file__).parent / "exchange_samples" / "osmosis-results.json"

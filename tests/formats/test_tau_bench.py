@@ -12,7 +12,7 @@ from evaldesk.errors import FormatError
 from evaldesk.formats.exchange import Imported
 from evaldesk.formats.tau.tau_bench import REWARD, TauBench
 from evaldesk.model import ToolCall
-from evaldesk.statistics.pass_k import curve_point
+from evaldesk.statistics.intervals import curve_point
 
 # Published by tau-bench for gpt-4o, airline, tool calling (its README).
 PUBLISHED = {1: 0.420, 2: 0.273, 3: 0.220, 4: 0.200}

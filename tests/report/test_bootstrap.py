@@ -13,9 +13,18 @@ import scipy
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from evaldesk.statistics.bootstrap import _binomial, expanded_level, point_at, sure_curve
-from evaldesk.statistics.intervals import mean_interval, rate_interval
-from evaldesk.statistics.pass_k import CaseCounts, pass_at_k, pass_curve, pass_hat_k
+from evaldesk.statistics.intervals import (
+    CaseCounts,
+    _binomial,
+    expanded_level,
+    mean_interval,
+    pass_at_k,
+    pass_curve,
+    pass_hat_k,
+    point_at,
+    rate_interval,
+    sure_curve,
+)
 
 outcomes = st.lists(st.integers(0, 12).flatmap(lambda n: st.tuples(st.just(n), st.integers(0, n))), max_size=15)
 

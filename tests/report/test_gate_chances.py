@@ -21,7 +21,7 @@ from evaldesk.statistics.gate_chances import (
     pass_rate_holds,
     regressed_in_draws,
 )
-from evaldesk.statistics.pass_k import pass_at_k, pass_hat_k
+from evaldesk.statistics.intervals import pass_at_k, pass_hat_k
 
 
 @pytest.fixture(scope="module")

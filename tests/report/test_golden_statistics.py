@@ -20,12 +20,13 @@ from evaldesk.statistics.intervals import (
     clopper_pearson,
     clustered_error,
     failure_bound,
+    g_pass_at_k,
     rate_interval,
     t_95,
+    trials_needed,
 )
 from evaldesk.statistics.judge_rate import correct_rate
 from evaldesk.statistics.noise import smallest_gap, split_noise, split_pass_noise
-from evaldesk.statistics.pass_k import g_pass_at_k, trials_needed
 
 GOLDEN = Path(__file__).resolve().parents[3] / "shared" / "golden" / "stats.json"
 STATS: dict[str, Any] = json.loads(GOLDEN.read_text()) if GOLDEN.is_file() else {}

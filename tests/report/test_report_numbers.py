@@ -14,8 +14,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evaldesk.model.conclusion import Interval
-from evaldesk.statistics.intervals import clustered_error, mean_interval, rate_interval, t_95, wilson
-from evaldesk.statistics.pass_k import curve_point, pass_at_k, pass_curve, pass_hat_k
+from evaldesk.statistics.intervals import (
+    clustered_error,
+    curve_point,
+    mean_interval,
+    pass_at_k,
+    pass_curve,
+    pass_hat_k,
+    rate_interval,
+    t_95,
+    wilson,
+)
 
 GOLDEN = Path(__file__).resolve().parents[3] / "shared" / "golden"
 HAS_GOLDEN = GOLDEN.is_dir()

@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from evaldesk.model.conclusion import Interval
-from evaldesk.statistics.intervals import rate_interval, wilson
-from evaldesk.statistics.pass_k import CaseCounts
+from evaldesk.statistics.intervals import CaseCounts, rate_interval, wilson
 from evaldesk.wording.words import (
     basis_sentence,
     basis_why,

@@ -10,10 +10,18 @@ from hypothesis import strategies as st
 
 from evaldesk.model.conclusion import Interval
 from evaldesk.statistics.flakiness import Flakiness, chance_to_see, disagreement, flakiness
-from evaldesk.statistics.intervals import anytime_interval, clopper_pearson, failure_bound, wilson
+from evaldesk.statistics.intervals import (
+    anytime_interval,
+    clopper_pearson,
+    failure_bound,
+    g_pass_at_k,
+    pass_at_k,
+    pass_hat_k,
+    trials_needed,
+    wilson,
+)
 from evaldesk.statistics.judge_rate import CorrectedRate, correct_rate
 from evaldesk.statistics.noise import smallest_gap, split_noise, split_pass_noise
-from evaldesk.statistics.pass_k import g_pass_at_k, pass_at_k, pass_hat_k, trials_needed
 
 
 def test_g_pass_at_k_lies_between_pass_at_k_and_pass_hat_k() -> None:

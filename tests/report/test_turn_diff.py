@@ -15,7 +15,7 @@ from evaldesk.diff.state import state_diff, state_rows
 from evaldesk.diff.text_diff import Segment, diff_text
 from evaldesk.diff.turn_diff import call_outcomes, turn_diff
 from evaldesk.model import Case, Change, Event, Expected, Score, ToolCall, Transcript, Turn, TurnRecord
-from evaldesk.statistics.pass_k import pass_curve
+from evaldesk.statistics.intervals import pass_curve
 
 ROLL, CHECK = ToolCall("roll_die", {"sides": 20}), ToolCall("check_prime", {"nums": [7, 12, 17]})
 

@@ -27,8 +27,8 @@ from evaldesk.model import (
 )
 from evaldesk.settings import Settings
 from evaldesk.store import Store
-from evaldesk.web.app import add_pages, create_app
 from evaldesk.web.guard import guard_settings
+from evaldesk.web.server import add_pages, create_app
 
 PORT = 8420
 TOKEN = "a-token-of-enough-letters"

@@ -8,7 +8,7 @@ import pytest
 
 from evaldesk.errors import UsageError
 from evaldesk.model import Case, Criterion, RunConfig, TrialResult, Turn
-from evaldesk.statistics.pass_k import curve_point
+from evaldesk.statistics.intervals import curve_point
 from evaldesk.store import Store
 from evaldesk.store.runs.run_store import imported_agent, is_imported
 

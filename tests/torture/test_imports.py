@@ -21,7 +21,7 @@ from starlette.testclient import TestClient
 
 from evaldesk.desk.workspace import open_settings
 from evaldesk.desk.desk import Desk
-from evaldesk.web.app import create_app
+from evaldesk.web.server import create_app
 from evaldesk.web.guard import guard_settings
 
 token = "a-token-of-enough-letters"

@@ -19,8 +19,8 @@ from evaldesk.model import AgentDescription, AgentRef, Event, StopReason, ToolDe
 from evaldesk.settings import Settings
 from evaldesk.store import Store
 from evaldesk.store.database import Database
-from evaldesk.web.app import create_app
 from evaldesk.web.guard import guard_settings
+from evaldesk.web.server import create_app
 
 PORT = 8420
 TOKEN = "a-token-of-enough-letters"
@@ -129,7 +129,7 @@ def host() -> ScriptedHost:
 @pytest.fixture
 def open_chat(tmp_path: Path, host: ScriptedHost, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., ChatDesk]]:
     """Opens the desk on one workspace; calling it again closes the one before, as a restart does."""
-    monkeypatch.setattr("evaldesk.web.app.ROUTES", tuple(f"evaldesk.web.routes.{name}:routes" for name in PAGES))
+    monkeypatch.setattr("evaldesk.web.server.ROUTES", tuple(f"evaldesk.web.routes.{name}:routes" for name in PAGES))
     root = tmp_path / "agents"
     for name in ("dice", "broken"):
         (root / name).mkdir(parents=True)

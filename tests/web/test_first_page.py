@@ -12,8 +12,8 @@ from starlette.testclient import TestClient
 from evaldesk.desk.desk import Desk
 from evaldesk.settings import Settings
 from evaldesk.store import Store
-from evaldesk.web.app import create_app
 from evaldesk.web.guard import guard_settings
+from evaldesk.web.server import create_app
 
 if TYPE_CHECKING:
     from evaldesk.engine import AgentHost

@@ -19,8 +19,8 @@ from evaldesk.engine import AgentHost
 from evaldesk.formats.files import read_file
 from evaldesk.settings import Settings
 from evaldesk.store import Store
-from evaldesk.web.app import create_app
 from evaldesk.web.guard import guard_settings
+from evaldesk.web.server import create_app
 
 PORT = 8420
 TOKEN = "a-token-of-enough-letters"

@@ -27,7 +27,7 @@ SET = {
 @pytest.fixture
 def talks(tmp_path: Path, open_chat: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> Any:
     names = ("agents", "sessions", "turns", "watching", "cases")
-    monkeypatch.setattr("evaldesk.web.app.ROUTES", tuple(f"evaldesk.web.routes.{name}:routes" for name in names))
+    monkeypatch.setattr("evaldesk.web.server.ROUTES", tuple(f"evaldesk.web.routes.{name}:routes" for name in names))
     folder = tmp_path / "evalsets"
     folder.mkdir()
     (folder / "talks.evalset.json").write_text(json.dumps(SET))

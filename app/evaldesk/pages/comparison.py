@@ -8,7 +8,7 @@ from typing import TypeAlias
 from urllib.parse import urlencode
 
 from evaldesk.desk.desk import Desk
-from evaldesk.desk.runs.names import run_title
+from evaldesk.desk.runs.stored_runs import run_title
 from evaldesk.diff.text_diff import TextDiff, diff_text
 from evaldesk.errors import UsageError
 from evaldesk.model import Case
@@ -17,8 +17,7 @@ from evaldesk.model.evalset import Place, assertions, numbered_keys
 from evaldesk.model.run import LIVE
 from evaldesk.model.stored import CaseOutcome, RunSummary
 from evaldesk.pages.run_facts import all_facts, repeats_recorded, run_facts
-from evaldesk.pages.run_reliability import reliability
-from evaldesk.pages.run_view import Bar, Filter, columns_k, first_problem, known_cost, tally
+from evaldesk.pages.run_view import Bar, Filter, columns_k, first_problem, known_cost, reliability, tally
 from evaldesk.statistics.case_comparison import compare_cases
 from evaldesk.statistics.comparison import compare_scores
 from evaldesk.store import RunStore

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from evaldesk.desk.desk import Desk
-from evaldesk.desk.runs.names import run_title
+from evaldesk.desk.runs.stored_runs import run_title
 from evaldesk.model.stored import RunSummary
 from evaldesk.wording.words import passed_words
 

@@ -10,8 +10,8 @@ from urllib.parse import urlencode
 
 from evaldesk.desk.desk import Desk
 from evaldesk.desk.labels import VERDICTS
-from evaldesk.desk.runs.names import run_title
 from evaldesk.desk.runs.rescoring import played_run_id
+from evaldesk.desk.runs.stored_runs import run_title
 from evaldesk.model.stored import LabelFilter, LabelledTrial, LabelPair, RunSummary, TrialKey, TurnLabel
 from evaldesk.pages.run_view import Filter
 from evaldesk.statistics.agreement import agreement, judge_skill, nominal_alpha

@@ -10,29 +10,31 @@ from math import ceil
 from typing import Any
 
 from evaldesk.desk.evalsets.exporting import run_formats
-from evaldesk.desk.runs.names import run_title
 from evaldesk.desk.runs.rescoring import Scoring, scorings
 from evaldesk.desk.runs.runs import RunDesk
-from evaldesk.desk.runs.stored_runs import StoredRuns
+from evaldesk.desk.runs.stored_runs import StoredRuns, run_title
 from evaldesk.model import Conclusion
 from evaldesk.model.bounds import MAX_NUMBER
 from evaldesk.model.run import LIVE
 from evaldesk.model.stored import CaseFilter, CaseRow, CaseSort, RunSummary, TrialKey
 from evaldesk.pages.run_facts import Fact, run_facts
-from evaldesk.pages.run_reliability import MetricLine, Reliability, metric_lines, reliability
 from evaldesk.pages.run_view import (
     PAGE_SIZE,
     SORTS,
     Bar,
     Filter,
     MatrixRow,
+    MetricLine,
+    Reliability,
     RunQuery,
     columns_k,
     known_cost,
     matrix_rows,
+    metric_lines,
+    reliability,
     run_badge,
 )
-from evaldesk.statistics.pass_k import CurvePoint
+from evaldesk.statistics.intervals import CurvePoint
 from evaldesk.store import RunStore
 from evaldesk.store.runs.run_store import is_imported, is_playable
 from evaldesk.wording.metrics import asserted_lines, needs_words, short_title

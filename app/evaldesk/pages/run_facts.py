@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from evaldesk.agents import AGENTS
-from evaldesk.desk.runs.names import evalset_name
+from evaldesk.desk.runs.stored_runs import evalset_name
 from evaldesk.model import Criterion, RunConfig
 from evaldesk.model.json_text import json_line
 from evaldesk.model.run import option_value, option_values

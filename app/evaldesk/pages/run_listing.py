@@ -9,14 +9,12 @@ from functools import lru_cache
 from urllib.parse import urlencode
 
 from evaldesk.desk.desk import Desk
-from evaldesk.desk.runs.names import evalset_name, run_title
-from evaldesk.desk.runs.stored_runs import StoredRuns
+from evaldesk.desk.runs.stored_runs import StoredRuns, evalset_name, run_title
 from evaldesk.model import Counts, RunStatus
 from evaldesk.model.run import LIVE
 from evaldesk.model.stored import RunSummary
 from evaldesk.pages.run_view import BADGES, Filter, known_cost, run_badge, tally
-from evaldesk.statistics.intervals import rate_interval
-from evaldesk.statistics.pass_k import CaseCounts
+from evaldesk.statistics.intervals import CaseCounts, rate_interval
 from evaldesk.store import RunStore
 from evaldesk.wording.words import conclusion_words, doubt_cell
 

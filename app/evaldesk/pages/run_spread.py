@@ -7,14 +7,13 @@ from dataclasses import dataclass
 from math import fsum
 
 from evaldesk.desk.desk import Desk
-from evaldesk.desk.runs.names import run_title
+from evaldesk.desk.runs.stored_runs import run_title
 from evaldesk.model.stored import MetricRow, RunSummary
-from evaldesk.pages.run_reliability import metric_interval, metric_range
+from evaldesk.pages.run_view import metric_interval, metric_range
 from evaldesk.statistics.flakiness import flakiness
 from evaldesk.statistics.histogram import Bin, histogram
-from evaldesk.statistics.intervals import failure_bound
+from evaldesk.statistics.intervals import CaseCounts, failure_bound, g_pass_at_k
 from evaldesk.statistics.noise import split_pass_noise
-from evaldesk.statistics.pass_k import CaseCounts, g_pass_at_k
 from evaldesk.store import RunStore
 from evaldesk.wording.metrics import needs_words, short_title
 from evaldesk.wording.noise import (

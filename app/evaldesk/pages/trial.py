@@ -7,8 +7,8 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from evaldesk.desk.other_tools import difference, tools_beside
-from evaldesk.desk.runs.names import run_title
 from evaldesk.desk.runs.runs import RunDesk
+from evaldesk.desk.runs.stored_runs import run_title
 from evaldesk.diff.conversation_diff import conversation_rows
 from evaldesk.diff.divergence import Divergence, first_divergence
 from evaldesk.diff.turn_diff import CallRow

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from math import expm1, log1p
 
-from evaldesk.statistics.pass_k import CaseCounts
+from evaldesk.statistics.intervals import CaseCounts
 
 RARE_FAILURE = 0.1
 

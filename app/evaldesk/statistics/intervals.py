@@ -1,13 +1,22 @@
-"""95 % intervals: Wilson for one rate, clustered by case for repeated trials. (reference/reliability_stats.md C1)"""
+"""95 % intervals of the rates and means of repeated trials, and pass@k and pass^k with theirs.
+
+Wilson for one rate, clustered by case for repeated trials (reference/reliability_stats.md C1). Those of pass@k and
+pass^k, means over cases, by drawing the cases again (Efron 1979; Hesterberg 2015): not from scipy or numpy, which would
+be imported into the process that answers pages. Tests compare with scipy.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from functools import lru_cache
-from math import atan, cos, expm1, fsum, isfinite, lgamma, log, log1p, pi, sin, sqrt
+from math import atan, ceil, comb, cos, erfc, expm1, fsum, isfinite, lgamma, log, log1p, pi, sin, sqrt
+from operator import mul
+from random import Random
+from typing import TypeAlias
 
 from evaldesk.model.conclusion import Interval
-from evaldesk.statistics.pass_k import CaseCounts
 
 Z_95 = 1.959963984540054
 
@@ -188,3 +197,209 @@ def _anytime_low(c: int, n: int) -> float:
         failures = (n - c) * log1p(-middle) if n > c else 0.0
         low, high = (middle, high) if bound - c * log(middle) - failures > 0 else (low, middle)
     return high
+
+
+CaseCounts: TypeAlias = tuple[int, int, int]
+"""Cases with the same outcome: scored trials of each, passed trials of each, how many such cases."""
+
+_DENSE_UP_TO = 20
+
+
+@dataclass(frozen=True, slots=True)
+class CurvePoint:
+    """Means over the `n_cases` cases that have at least `k` scored trials; None when there is no such case.
+
+    The intervals are None where none was asked for, and below two cases.
+    """
+
+    k: int
+    pass_at_k: float | None
+    pass_hat_k: float | None
+    n_cases: int
+    at_interval: Interval | None = None
+    hat_interval: Interval | None = None
+
+
+def pass_at_k(n: int, c: int, k: int) -> float | None:
+    """Chance that at least one of k trials passes, drawn from n of which c passed; None when k exceeds n.
+
+    1 - C(n-c, k) / C(n, k) (Chen et al. 2021). None, too, for k below 1 or c outside of 0 to n.
+    """
+    if not _is_defined(n, c, k):
+        return None
+    whole = comb(n, k)
+    # Whole numbers are subtracted first: exact, where 1 - C / C would round twice.
+    return (whole - comb(n - c, k)) / whole
+
+
+def pass_hat_k(n: int, c: int, k: int) -> float | None:
+    """Chance that all of k trials pass, drawn from n of which c passed; None when k exceeds n.
+
+    C(c, k) / C(n, k) (tau-bench). None, too, for k below 1 or c outside of 0 to n.
+    """
+    return comb(c, k) / comb(n, k) if _is_defined(n, c, k) else None
+
+
+def pass_curve(counts: Iterable[CaseCounts]) -> tuple[CurvePoint, ...]:
+    """A point for each k, all over the same cases: those with trials enough for the last one.
+
+    It ends where more than half of the scored cases have trials enough. Beyond 20 only powers of two and the last k.
+    """
+    rows, last = curve_rows(counts)
+    return tuple(curve_point(rows, k) for k in curve_ks(last))
+
+
+def curve_rows(counts: Iterable[CaseCounts]) -> tuple[list[CaseCounts], int]:
+    """The cases that the curve is over, those with the same outcome put together, and its last k; 0 without a case."""
+    rows = _alike(counts)
+    last = _last_k(rows)
+    return [row for row in rows if row[0] >= last], last
+
+
+def curve_point(counts: Sequence[CaseCounts], k: int) -> CurvePoint:
+    """pass@k and pass^k as means over cases, never pooled; cases with fewer than k scored trials are left out."""
+    eligible = [(n, c, n_cases) for n, c, n_cases in counts if _is_defined(n, c, k) and n_cases > 0]
+    n_cases = sum(times for _, _, times in eligible)
+    if not n_cases:
+        return CurvePoint(k, None, None, 0)
+    at_k = fsum((pass_at_k(n, c, k) or 0.0) * times for n, c, times in eligible) / n_cases
+    hat_k = fsum((pass_hat_k(n, c, k) or 0.0) * times for n, c, times in eligible) / n_cases
+    return CurvePoint(k, at_k, hat_k, n_cases)
+
+
+def _alike(counts: Iterable[CaseCounts]) -> list[CaseCounts]:
+    """The scored cases in order, those with the same outcome put together."""
+    alike: Counter[tuple[int, int]] = Counter()
+    for n, c, n_cases in counts:
+        if n > 0 and n_cases > 0:
+            alike[n, c] += n_cases
+    return [(n, c, times) for (n, c), times in sorted(alike.items())]
+
+
+def _last_k(rows: Sequence[CaseCounts]) -> int:
+    """The largest k for which more than half of the cases have trials; 0 without a case."""
+    left = sum(times for _, _, times in rows) // 2 + 1
+    for n, _, times in reversed(rows):
+        left -= times
+        if left <= 0:
+            return n
+    return 0
+
+
+def _is_defined(n: int, c: int, k: int) -> bool:
+    return 1 <= k <= n and 0 <= c <= n
+
+
+def curve_ks(largest: int) -> list[int]:
+    """The k of a curve that ends at `largest`."""
+    powers = [2**power for power in range(largest.bit_length()) if _DENSE_UP_TO < 2**power < largest]
+    dense = range(1, min(largest, _DENSE_UP_TO) + 1)
+    return [*dense, *powers, *([largest] if largest > _DENSE_UP_TO else [])]
+
+
+def g_pass_at_k(n: int, c: int, k: int, share: float) -> float | None:
+    """Chance that at least `share` of k trials pass, drawn from n of which c passed; None when k exceeds n.
+
+    `share` is above 0 and at most 1: share 1 is pass^k, share 1/k is pass@k. None, too, for another share, k below 1
+    or c outside of 0 to n.
+    """
+    if not (1 <= k <= n and 0 <= c <= n and 0 < share <= 1):
+        return None
+    ways = (comb(c, i) * comb(n - c, k - i) for i in range(trials_needed(k, share), min(c, k) + 1))
+    return sum(ways) / comb(n, k)
+
+
+def trials_needed(k: int, share: float) -> int:
+    """How many of k trials make up `share`: 3 of 4 for 0.75. Not fooled by 0.7 x 10 being just above 7."""
+    return max(1, ceil(share * k - 1e-9))
+
+
+N_DRAWS = 1_000
+SEED = 20_260_101
+Series = tuple[float, ...]
+
+
+def sure_curve(counts: Iterable[CaseCounts]) -> tuple[CurvePoint, ...]:
+    """`pass_curve` with an interval at each point."""
+    rows, last = curve_rows(counts)
+    return _sure([curve_point(rows, k) for k in curve_ks(last)], rows)
+
+
+def point_at(counts: Iterable[CaseCounts], k: int) -> CurvePoint:
+    """The point of the curve at `k` with its intervals; undefined where the curve ends before `k`."""
+    counts = list(counts)
+    rows, last = curve_rows(counts)
+    if not 1 <= k <= last:
+        return CurvePoint(k, None, None, sum(times for n, _, times in counts if n >= k > 0))
+    return _sure([curve_point(rows, k)], rows)[0]
+
+
+@lru_cache(maxsize=256)
+def case_intervals(times: tuple[int, ...], series: tuple[Series, ...]) -> tuple[Interval | None, ...]:
+    """An interval, 0 to 1, of the mean of each series over cases; None below two cases.
+
+    `times` is the number of equal cases, `series` the trials of each. The percentiles are those that make the interval
+    of few cases as wide as Student's. Where Student's leaves the range, its ends take part: ten cases without a failure
+    are not certainty.
+    """
+    n_cases = sum(times)
+    if n_cases < 2:
+        return tuple(None for _ in series)
+    draws = _draws(times)
+    return tuple(_interval(values, times, n_cases, draws) for values in series)
+
+
+def expanded_level(n_cases: int) -> float:
+    """The share of draws below the interval, at most 2.5 %, for at least two cases. (Hesterberg 2015, section 3.3)"""
+    return erfc(t_95(n_cases - 1) * sqrt(n_cases / (n_cases - 1)) / sqrt(2)) / 2
+
+
+def _sure(points: Sequence[CurvePoint], rows: Sequence[CaseCounts]) -> tuple[CurvePoint, ...]:
+    series = [
+        tuple(value(n, c, point.k) or 0.0 for n, c, _ in rows) for value in (pass_at_k, pass_hat_k) for point in points
+    ]
+    found = case_intervals(tuple(times for _, _, times in rows), tuple(series))
+    return tuple(
+        replace(point, at_interval=at, hat_interval=hat)
+        for point, at, hat in zip(points, found[: len(points)], found[len(points) :], strict=True)
+    )
+
+
+def _interval(values: Series, times: tuple[int, ...], n_cases: int, draws: Sequence[Sequence[int]]) -> Interval:
+    mean = fsum(map(mul, values, times)) / n_cases
+    squares = fsum(n * (value - mean) ** 2 for value, n in zip(values, times, strict=True))
+    means = sorted(sum(map(mul, values, draw)) for draw in draws)
+    at = min(len(means) - 1, ceil(expanded_level(n_cases) * len(means)))
+    low, high = means[at] / n_cases, means[-1 - at] / n_cases
+    student = mean_interval(mean=mean, n=n_cases, n_cases=n_cases, squares=squares, cluster_squares=squares)
+    if student is not None and (squares < 1e-12 or min(student.low, 1 - student.high) <= 0):
+        low, high = min(low, student.low), max(high, student.high)
+    return Interval(min(max(low, 0.0), mean), max(min(high, 1.0), mean))
+
+
+def _draws(times: tuple[int, ...]) -> list[list[int]]:
+    """How often each kind of case is drawn when as many cases as there are are drawn with replacement."""
+    chance = Random(SEED)  # noqa: S311
+    n_cases = sum(times)
+    draws = []
+    for _ in range(N_DRAWS):
+        left, weight, draw = n_cases, n_cases, []
+        for n in times[:-1]:
+            drawn = _binomial(chance, left, n / weight)
+            draw.append(drawn)
+            left, weight = left - drawn, weight - n
+        draws.append([*draw, left])
+    return draws
+
+
+def _binomial(chance: Random, n: int, p: float) -> int:
+    """Successes of n draws with chance p, exactly: the bits of all n draws are compared with those of p at once."""
+    found = 0
+    while n and p > 0:
+        p *= 2
+        below = chance.getrandbits(n).bit_count()
+        if p >= 1:
+            found, n, p = found + below, n - below, p - 1
+        else:
+            n = below
+    return found

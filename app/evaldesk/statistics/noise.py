@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from math import fsum, inf, sqrt
 from statistics import NormalDist, fmean
 
-from evaldesk.statistics.pass_k import CaseCounts
+from evaldesk.statistics.intervals import CaseCounts
 
 
 @dataclass(frozen=True, slots=True)

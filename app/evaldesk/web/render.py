@@ -6,6 +6,7 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from starlette.convertors import Convertor, register_url_convertor
 from starlette.responses import HTMLResponse, Response
 
 from evaldesk import paths
@@ -82,3 +83,23 @@ def _is_restricted(request: Request) -> bool:
 def target_of(request: Request) -> str:
     """The id of the element that an htmx request replaces; empty for any other request. (htmx 4: `tag#id`)"""
     return request.headers.get("HX-Target", "").partition("#")[2]
+
+
+class _NumberConvertor(Convertor[int]):
+    """Starlette's own takes any number of digits, and Python refuses to read more than 4,300."""
+
+    regex = "[0-9]{1,15}"
+
+    def convert(self, value: str) -> int:
+        return int(value)
+
+    def to_string(self, value: int) -> str:
+        return str(value)
+
+
+def number(name: str) -> str:
+    """The part of a route's path that takes a number as the path parameter `name`."""
+    return f"{{{name}:number}}"
+
+
+register_url_convertor("number", _NumberConvertor())

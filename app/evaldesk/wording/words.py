@@ -9,8 +9,7 @@ from evaldesk.model import Conclusion, Counts
 from evaldesk.model.bounds import MAX_NUMBER
 from evaldesk.model.conclusion import Interval
 from evaldesk.statistics.histogram import Bin
-from evaldesk.statistics.intervals import wilson
-from evaldesk.statistics.pass_k import CaseCounts, CurvePoint
+from evaldesk.statistics.intervals import CaseCounts, CurvePoint, wilson
 
 FEW_TRIALS = 5
 FEW_CASES = 10

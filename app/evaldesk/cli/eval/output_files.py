@@ -20,8 +20,7 @@ from evaldesk.cli.eval.osmosis_results import row_results
 from evaldesk.cli.eval.playing import Played
 from evaldesk.cli.eval.request import EvalRequest
 from evaldesk.cli.eval.result_json import result_json
-from evaldesk.desk.runs.names import evalset_name
-from evaldesk.desk.runs.stored_runs import StoredRuns, joined_numbers
+from evaldesk.desk.runs.stored_runs import StoredRuns, evalset_name, joined_numbers
 from evaldesk.desk.runs.trial_rows import SCORE_COLUMNS, TRIAL_COLUMNS, Cell, cell, score_row, trial_row
 from evaldesk.durable_files import append_file, make_folder, write_output
 from evaldesk.errors import DiskError, UsageError

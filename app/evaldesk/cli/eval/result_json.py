@@ -19,7 +19,7 @@ from evaldesk.model.conclusion import Interval
 from evaldesk.model.run import option_values
 from evaldesk.model.stored import MetricRow, RunSummary
 from evaldesk.pages.run_facts import run_fingerprint
-from evaldesk.pages.run_reliability import metric_interval
+from evaldesk.pages.run_view import metric_interval
 from evaldesk.wording.comparison import change_sentence
 from evaldesk.wording.metrics import asserted_lines
 

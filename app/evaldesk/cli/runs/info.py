@@ -11,13 +11,12 @@ from evaldesk.cli.eval.result_json import conclusion_object, mean_unscored_as_0,
 from evaldesk.cli.runs.list import run_item
 from evaldesk.cli.runs.shared import json_option, stored_runs, workspace_option
 from evaldesk.desk.runs.gates import conclude
-from evaldesk.desk.runs.names import run_name
-from evaldesk.desk.runs.stored_runs import StoredRuns
+from evaldesk.desk.runs.stored_runs import StoredRuns, run_name
 from evaldesk.model.conclusion import Interval
 from evaldesk.model.run import LIVE
 from evaldesk.model.stored import MetricRow, RunSummary
 from evaldesk.pages.run_facts import options_line, run_fingerprint
-from evaldesk.pages.run_reliability import exact_interval, metric_interval
+from evaldesk.pages.run_view import exact_interval, metric_interval
 from evaldesk.wording.metrics import asserted_lines
 from evaldesk.wording.noise import exact_words
 from evaldesk.wording.printable import printable

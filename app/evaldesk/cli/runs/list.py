@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from evaldesk.cli.runs.shared import json_option, stored_runs, workspace_option
-from evaldesk.desk.runs.names import run_name
+from evaldesk.desk.runs.stored_runs import run_name
 from evaldesk.model import Outcome, RunStatus
 from evaldesk.model.stored import RunSummary
 from evaldesk.wording.printable import printable

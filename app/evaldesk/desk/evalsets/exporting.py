@@ -8,8 +8,7 @@ import re
 from dataclasses import dataclass, replace
 
 from evaldesk.desk.evalsets.evalsets import Export
-from evaldesk.desk.runs.names import evalset_name
-from evaldesk.desk.runs.stored_runs import StoredRuns
+from evaldesk.desk.runs.stored_runs import StoredRuns, evalset_name
 from evaldesk.desk.runs.trial_rows import TRIAL_COLUMNS, cell, trial_row
 from evaldesk.errors import FormatError, NotFoundError
 from evaldesk.formats import FORMATS, losses

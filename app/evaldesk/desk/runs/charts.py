@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from evaldesk.statistics.pass_k import CurvePoint
+from evaldesk.statistics.intervals import CurvePoint
 
 _CLEAR = "rgba(0,0,0,0)"
 

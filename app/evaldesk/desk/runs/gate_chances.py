@@ -22,7 +22,7 @@ from evaldesk.statistics.gate_chances import (
     regressed_by_chance,
     regressed_in_draws,
 )
-from evaldesk.statistics.pass_k import CaseCounts
+from evaldesk.statistics.intervals import CaseCounts
 
 TOLERATED = 0.05
 """Above this share of false alarms a build loses its readers' trust."""

@@ -9,9 +9,7 @@ from evaldesk.model import Answer, Conclusion, Counts, GateOutcome, Gates, Outco
 from evaldesk.model.comparison import RunChange
 from evaldesk.model.conclusion import Interval
 from evaldesk.model.evalset import CaseKey
-from evaldesk.statistics.bootstrap import point_at, sure_curve
-from evaldesk.statistics.intervals import rate_interval
-from evaldesk.statistics.pass_k import CaseCounts, CurvePoint
+from evaldesk.statistics.intervals import CaseCounts, CurvePoint, point_at, rate_interval, sure_curve
 from evaldesk.wording.comparison import change_sentence, flips_words, named_words, states_words
 from evaldesk.wording.words import (
     CI,

@@ -15,9 +15,7 @@ from evaldesk.errors import NotFoundError
 from evaldesk.model import Case, Conclusion, Counted, Counts, RunConfig, RunStatus, TrialResult
 from evaldesk.model.comparison import RunChange
 from evaldesk.model.conclusion import Interval
-from evaldesk.statistics.bootstrap import point_at, sure_curve
-from evaldesk.statistics.intervals import rate_interval
-from evaldesk.statistics.pass_k import CaseCounts, CurvePoint
+from evaldesk.statistics.intervals import CaseCounts, CurvePoint, point_at, rate_interval, sure_curve
 from evaldesk.wording.trial_text import trial_text
 from evaldesk.wording.words import asides_words, passed_sentence
 

@@ -1,4 +1,4 @@
-"""The runs of a workspace as they are stored: their numbers and conclusions from the totals, their trials on demand."""
+"""The runs of a workspace as they are stored: names, numbers and conclusions from the totals, trials on demand."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from pathlib import PurePath
 
 from evaldesk.desk.other_tools import difference, may_differ, tools_beside
 from evaldesk.desk.runs.baseline import read_baseline_file
 from evaldesk.desk.runs.gates import CaseNumbers, Ending, RunNumbers, conclude
-from evaldesk.desk.runs.names import evalset_name, run_name
 from evaldesk.desk.runs.plan import RunPlan
 from evaldesk.desk.runs.run_result import CaseResult, RunResult
 from evaldesk.errors import NotFoundError, UsageError
-from evaldesk.model import Conclusion, Counts, Outcome, RunStatus, TrialResult
+from evaldesk.model import Conclusion, Counts, Outcome, RunConfig, RunStatus, TrialResult
 from evaldesk.model.comparison import Baseline, Comparison, PlayedCase, RunChange
 from evaldesk.model.evalset import CaseKey, assertions, case_names, numbered_keys
 from evaldesk.model.run import LIVE
@@ -23,8 +23,9 @@ from evaldesk.model.stored import CaseRow, RunSummary
 from evaldesk.settings import Settings
 from evaldesk.statistics.case_comparison import compare_cases
 from evaldesk.statistics.comparison import compare_scores
-from evaldesk.statistics.pass_k import CaseCounts
+from evaldesk.statistics.intervals import CaseCounts
 from evaldesk.store import RunStore, Store
+from evaldesk.store.evalsets.names import SUFFIXES
 
 ROWS_AT_ONCE = 200
 NOT_PLAYED = "."
@@ -288,3 +289,23 @@ class OtherVerdict:
     def __str__(self) -> str:
         of = f" ({self.n} of {self.n_trials} trials)" if self.n_trials > 1 else ""
         return f"{self.case_id}{of}: {self.sentence}"
+
+
+def run_title(summary: RunSummary) -> str:
+    """The name of a run: its number and its eval set."""
+    return f"Run {summary.id}, {evalset_name(summary.config)}"
+
+
+def evalset_name(config: RunConfig) -> str:
+    """The name of the eval set's file when the run started, without its endings."""
+    name = PurePath(config.evalset_path).name
+    for ending in SUFFIXES:
+        if name.endswith(ending) and name != ending:
+            return name.removesuffix(ending)
+    return name or config.evalset_id
+
+
+def run_name(run: RunSummary) -> str:
+    """The name of the run: the first line of its note, else its number."""
+    lines = run.note.strip().splitlines()
+    return lines[0][:96] if lines else str(run.id)

@@ -16,9 +16,8 @@ from evaldesk.desk.imports.importing import Staged, TakenIn, file_titles
 from evaldesk.errors import ConflictError, EvaldeskError, FormatError, UsageError
 from evaldesk.pages.import_view import import_view
 from evaldesk.pages.typed import Problems
-from evaldesk.web.addresses import number
 from evaldesk.web.forms import read_form, text_of
-from evaldesk.web.render import desk_of, page
+from evaldesk.web.render import desk_of, number, page
 
 
 async def new(request: Request) -> Response:

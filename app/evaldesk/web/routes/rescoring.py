@@ -11,15 +11,14 @@ from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
 from evaldesk.desk.criteria.criteria import allowed_criteria
-from evaldesk.desk.runs.names import run_title
+from evaldesk.desk.runs.stored_runs import run_title
 from evaldesk.errors import UsageError
 from evaldesk.model.run import LIVE
 from evaldesk.pages.criteria.form import Typed, read_criteria
 from evaldesk.pages.criteria.labels import check_labels, labelled, with_another
 from evaldesk.pages.criteria.metric_form import Offer, metric_groups, own_functions, revealed_metrics
-from evaldesk.web.addresses import number
 from evaldesk.web.forms import read_form
-from evaldesk.web.render import desk_of, page, target_of
+from evaldesk.web.render import desk_of, number, page, target_of
 from evaldesk.web.run_form import like_run
 
 

@@ -21,10 +21,9 @@ from evaldesk.pages.run_listing import read_listing
 from evaldesk.pages.run_spread import read_spread
 from evaldesk.pages.run_view import RunQuery
 from evaldesk.run_options import BY_NAME
-from evaldesk.web.addresses import number
 from evaldesk.web.forms import read_form, text_of
 from evaldesk.web.live import Message, event_stream
-from evaldesk.web.render import desk_of, fragment, page, target_of
+from evaldesk.web.render import desk_of, fragment, number, page, target_of
 from evaldesk.web.routes.new_run import create, new, preview
 
 

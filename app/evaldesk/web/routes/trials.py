@@ -16,8 +16,7 @@ from evaldesk.model.stored import TrialKey
 from evaldesk.pages import trial as pages
 from evaldesk.pages.other_scorings import other_scorings
 from evaldesk.pages.run_facts import evalset_href
-from evaldesk.web.addresses import number
-from evaldesk.web.render import desk_of, page, target_of
+from evaldesk.web.render import desk_of, number, page, target_of
 
 
 async def show(request: Request) -> Response:
