@@ -316,3 +316,14 @@ def test_a_key_that_is_not_set_is_a_usage_error_before_the_first_trial(
 
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     assert "OPENAI_API_KEY is not set" in result.stdout.str() + result.stderr.str()
+
+
+def test_a_function_with_a_wrong_signature_is_a_usage_error_before_the_first_trial(project: pytest.Pytester) -> None:
+    config = {"criteria": {"mine": 0.5}, "custom_metrics": {"mine": {"code_config": {"name": "rewards_wrong.wrong"}}}}
+    (project.path / "rewards_wrong.py").write_text("def wrong(answer):\n    return 1.0\n")
+    (project.path / "evalsets" / "test_config.json").write_text(json.dumps(config))
+
+    result = _run(project, "evalsets")
+
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    assert "Cannot detect eval function mode: first parameter is 'answer'" in result.stdout.str() + result.stderr.str()

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from click.testing import Result
 
+from evaldesk.cli import _in_words
 from evaldesk.desk.runs.file import read_run_file
 from evaldesk.desk.runs.file_places import agent_of, check_commit, dataset_path, read_secrets, secrets_of
 from evaldesk.desk.runs.plan import RunOptions
@@ -294,3 +295,44 @@ def test_osmosis_spelling_is_understood(place: Place, handed: list[Any]) -> None
     assert "Evaluation run submitted" in result.output, repr(result.exception)
     assert "pending" in place.run("eval", "list").output
     assert len(handed) == 1
+
+
+@pytest.mark.parametrize(
+    ("source", "changes", "said"),
+    [
+        (WORKFLOW, {"required": '["OPENAI_API_KEY"]'}, "the environment has no OPENAI_API_KEY"),
+        (
+            WORKFLOW,
+            {"text": GOOD.format(experiment="", evaluation="", more="", required="[]").replace("model_path", "#")},
+            "model_path",
+        ),
+    ],
+    ids=["no key", "no model"],
+)
+def test_what_no_trial_could_do_without_is_refused_before_anything_is_stored(
+    place: Place, handed: list[Any], source: str, changes: dict[str, str], said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    _write_project(place.folder, source)
+    path = _write(place.folder, **changes)
+
+    result = _submit(place, path, "--yes")
+
+    assert isinstance(result.exception, Exception)
+    words, code = _in_words(result.exception)
+    assert (code, said in words) == (2, True), words + result.output
+    assert handed == []
+    assert not (place.folder / ".evaldesk/evaldesk.db").exists()
+
+
+@pytest.mark.parametrize("method", ["run", "grade"])
+def test_a_method_that_does_not_take_the_context_is_refused_before_anything_is_stored(
+    place: Place, handed: list[Any], method: str
+) -> None:
+    path = _write_project(place.folder, WORKFLOW.replace(f"def {method}(self, ctx)", f"def {method}(self)"))
+
+    result = _submit(place, path, "--yes")
+
+    assert (result.exit_code, handed) == (3, [])
+    assert f"{method} must take the context, as in {method}(self, ctx)" in result.stderr
+    assert not place.store().runs.counts_by_status()

@@ -6,6 +6,7 @@ import contextlib
 import re
 from collections.abc import Callable
 from html import unescape
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -345,3 +346,17 @@ def test_every_metric_has_a_group() -> None:
         "final_state",
         "nothing",
     }
+
+
+def test_a_function_with_a_wrong_signature_is_said_in_the_form_before_anything_is_stored(
+    open_runs: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "rewards_wrong.py").write_text("def wrong(answer):\n    return 1.0\n")
+    monkeypatch.chdir(tmp_path)
+    pages = open_runs(functions={"mine": "rewards_wrong:wrong"})
+
+    answer = pages.post("/runs", **pages.form(metric=["mine"], **{"mine.threshold": "0.5"}))
+
+    assert answer.status_code == 422
+    assert "Cannot detect eval function mode: first parameter is &#39;answer&#39;" in answer.text
+    assert pages.desk.store.runs.list() == []

@@ -101,15 +101,30 @@ def workflow_agent(found: object, ref: AgentRef) -> WorkflowAgent | None:
         return workflow_agent(backend, ref) if backend is not None else None
     if is_kind(found, "LocalBackend"):
         part = {name: _part(found, name) for name in ("workflow", "workflow_config", "grader", "grader_config")}
-        return WorkflowAgent(ref, **part) if part["workflow"] is not None else None
+        return _checked(WorkflowAgent(ref, **part)) if part["workflow"] is not None else None
     module = sys.modules[ref.target.partition(":")[0]]
-    return WorkflowAgent(
+    agent = WorkflowAgent(
         ref,
         found,
         _only(module, "AgentWorkflowConfig", is_class=False, but="GraderConfig"),
         _only(module, "Grader", is_class=True),
         _only(module, "GraderConfig", is_class=False),
     )
+    return _checked(agent)
+
+
+def _checked(agent: WorkflowAgent) -> WorkflowAgent:
+    """The agent. Raises AgentError for a method that every trial would call in vain."""
+    for found, method in ((agent.workflow, "run"), (agent.grader, "grade")):
+        call = getattr(found, method, None)
+        if not callable(call) or isinstance(inspect.getattr_static(found, method), staticmethod | classmethod):
+            continue
+        try:
+            inspect.signature(call).bind(*(None, None) if inspect.isclass(found) else (None,))
+        except TypeError as error:
+            name = getattr(found, "__name__", type(found).__name__)
+            raise AgentError(f"{name}.{method} must take the context, as in {method}(self, ctx): {error}") from error
+    return agent
 
 
 def _only(module: ModuleType, kind: str, *, is_class: bool, but: str = "") -> Any:
