@@ -91,7 +91,8 @@ def test_a_full_disk_is_told_in_the_progress_of_a_command(
         def pause(self, run_id: int) -> str:
             return ""
 
-    desk, job = SimpleNamespace(store=None, runs=Runs()), SimpleNamespace(on_progress=lambda *_: None)
+    desk = SimpleNamespace(stored_runs=None, runs=Runs())
+    job = SimpleNamespace(on_progress=lambda *_: None)
 
     asyncio.run(playing._play(cast("Any", desk), cast("Any", job), cast("Any", None), is_quiet=False, max_cost=None))
 
