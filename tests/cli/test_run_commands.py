@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from click.testing import Result
 
-from evaldesk.desk.runs.runs import current_owner
+from evaldesk.desk.process_owner import current_owner
 from evaldesk.errors import EvaldeskError
 from evaldesk.model import AgentRef, Case, RunConfig, Turn
 

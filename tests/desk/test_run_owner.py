@@ -6,9 +6,9 @@ import os
 import subprocess
 import sys
 
-from evaldesk.desk.runs.runs import is_owner_alive
+from evaldesk.desk.process_owner import is_owner_alive
 
-CURRENT_OWNER = "from evaldesk.desk.runs.runs import current_owner; print(current_owner(), flush=True)"
+CURRENT_OWNER = "from evaldesk.desk.process_owner import current_owner; print(current_owner(), flush=True)"
 
 
 def test_a_process_that_ended_is_dead_though_nobody_asked_for_its_exit_code() -> None:

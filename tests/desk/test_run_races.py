@@ -11,11 +11,12 @@ from typing import Any, cast
 import pytest
 
 from evaldesk.desk.desk import Desk
+from evaldesk.desk.process_owner import current_owner
 from evaldesk.desk.runs import driver as run_driver
 from evaldesk.desk.runs import driver as run_writer
 from evaldesk.desk.runs.driver import RunDriver
 from evaldesk.desk.runs.plan import RunOptions, RunPlan, RunSubject
-from evaldesk.desk.runs.runs import WAITING, RunDesk, current_owner
+from evaldesk.desk.runs.runs import WAITING, RunDesk
 from evaldesk.engine import InlineExecutor
 from evaldesk.engine.worker.player import adopt, disown
 from evaldesk.errors import ConflictError, WorkspaceError

@@ -9,7 +9,7 @@ from math import sqrt
 from pathlib import Path
 from typing import Literal, TypeAlias
 
-from evaldesk.model import Counted, Counts, JsonObject, RunConfig, RunStatus, TurnRecord
+from evaldesk.model import AskedBy, Counted, Counts, Event, JsonObject, RunConfig, RunStatus, TurnRecord
 
 CaseSort: TypeAlias = Literal["worst", "flaky", "slow", "cost", "file"]
 CaseFilter: TypeAlias = Literal["failed", "errored", "unscored", "flaky", "passed"]
@@ -256,8 +256,21 @@ class SessionSummary:
 
 
 @dataclass(frozen=True, slots=True)
+class OpenTurn:
+    """A turn that is being played, or was when its process died; `events` are those that were stored by then."""
+
+    turn_index: int
+    owner: str
+    message: str
+    model: str
+    asked_by: AskedBy
+    started_at: datetime
+    events: tuple[Event, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class StoredSession:
-    """A chat session with its turns, as it is reopened."""
+    """A chat session with its turns, as it is reopened; `open_turn` comes after them."""
 
     id: str
     agent_id: str
@@ -268,6 +281,7 @@ class StoredSession:
     added_to: tuple[AddedCase, ...]
     created_at: datetime
     updated_at: datetime
+    open_turn: OpenTurn | None = None
 
 
 @dataclass(frozen=True, slots=True)

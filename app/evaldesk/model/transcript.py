@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal, TypeAlias
 
 from evaldesk.model.bounds import checked_amount, checked_count
@@ -20,7 +20,9 @@ EventKind: TypeAlias = Literal[
     "log",
     "error",
 ]
-StopReason: TypeAlias = Literal["answered", "max_iterations", "max_turns", "error", "timed_out", "cancelled"]
+StopReason: TypeAlias = Literal[
+    "answered", "max_iterations", "max_turns", "error", "timed_out", "cancelled", "interrupted"
+]
 Role: TypeAlias = Literal["agent", "user", "judge"]
 AskedBy: TypeAlias = Literal["person", "simulated", "scripted"]
 
@@ -190,6 +192,22 @@ def broken_turn(
         if change.is_present:
             state[change.key] = change.after
     return TurnRecord(query, tuple(seen), state_before, state, duration_ms, stop_reason)
+
+
+def interrupted_turn(query: str, events: Sequence[Event], state: JsonObject, asked_by: AskedBy) -> TurnRecord:
+    """The record of a turn whose desk died: its events so far, and the pieces of an unfinished answer as one message.
+
+    The state is the one before the turn: the agent's changes were not the state of a finished turn.
+    """
+    pieces: list[Event] = []
+    for event in events:
+        if event.kind == "agent_message":
+            pieces = [*pieces, event] if event.is_partial else []
+    if pieces:
+        said = replace(pieces[0], text="".join(piece.text for piece in pieces), is_partial=False)
+        events = (*events, said)
+    record = broken_turn(query, events, state, "interrupted", duration_ms=events[-1].at_ms if events else 0.0)
+    return replace(record, state_after=state, asked_by=asked_by)
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from evaldesk.desk.chat.running_turn import RunningTurn
 from evaldesk.diff.state import state_diff
 from evaldesk.model import AskedBy, Change, ErrorRecord, Event, JsonObject, JsonValue, ToolCall, TurnRecord
 from evaldesk.model.json_text import json_line
-from evaldesk.model.stored import StoredSession
+from evaldesk.model.stored import OpenTurn, StoredSession
 from evaldesk.wording.json_layout import laid_out
 
 MAX_SHOWN = 20_000
@@ -110,6 +110,13 @@ def live_view(
         agent=agent,
         asked_by=running.asked_by,
     )
+
+
+def open_view(turn: OpenTurn, agent: str) -> TurnView:
+    """A turn that another process plays, as far as it is stored."""
+    parts = parts_of(turn.events, is_live=True)
+    ms = turn.events[-1].at_ms if turn.events else 0.0
+    return TurnView(turn.turn_index + 1, turn.message, parts, ms, is_live=True, agent=agent, asked_by=turn.asked_by)
 
 
 def changes_of(session: StoredSession) -> tuple[Change, ...]:

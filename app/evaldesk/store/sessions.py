@@ -4,18 +4,27 @@ from __future__ import annotations
 
 import builtins
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import datetime
+from itertools import chain
 from typing import Any
 
-from sqlalchemy import Connection, Row, func, insert, select, tuple_, update
+from sqlalchemy import Connection, Row, delete, func, insert, select, tuple_, update
 
-from evaldesk.errors import NotFoundError
-from evaldesk.model import JsonObject, TurnRecord
-from evaldesk.model.stored import AddedCase, SessionSummary, StoredSession
+from evaldesk.errors import ConflictError, NotFoundError
+from evaldesk.model import Event, JsonObject, TurnRecord
+from evaldesk.model.stored import AddedCase, OpenTurn, SessionSummary, StoredSession
 from evaldesk.store.database import Database, upsert
 from evaldesk.store.runs.recording import Values
-from evaldesk.store.tables import SESSION, SESSION_CASE, SESSION_TURN, pack, unpack_all
+from evaldesk.store.tables import (
+    OPEN_TURN,
+    OPEN_TURN_EVENTS,
+    SESSION,
+    SESSION_CASE,
+    SESSION_TURN,
+    pack,
+    unpack_all,
+)
 from evaldesk.wire import from_json, to_json
 
 
@@ -70,21 +79,52 @@ class SessionStore:
         if not changed.rowcount:
             raise _not_found(session_id)
 
-    def append_turn(self, session_id: str, turn: TurnRecord, *, title: str = "") -> int:
+    def begin_turn(
+        self, session_id: str, turn: OpenTurn, *, title: str = "", left: str = "", kept: TurnRecord | None = None
+    ) -> None:
+        """Store a turn before it is played; `title` is for a session that has none.
+
+        `left` is the owner of an open turn that its process left; it goes, or becomes the finished turn `kept`. Raises
+        ConflictError when the session has another open turn, or has grown by a turn meanwhile.
+        """
+        row = {"session_id": session_id} | {name: getattr(turn, name) for name in _TURN_COLUMNS}
+        with self._database.writing() as connection:
+            session = _row(connection, session_id)
+            found = _owner(connection, session_id)
+            if found and found != left:
+                raise ConflictError("This session is still answering. Wait for the answer, or stop it.")
+            if session.n_turns + bool(found and kept) != turn.turn_index:
+                raise ConflictError("This session has another turn by now. Reload the page.")
+            _close_turn(connection, session_id)
+            if found and kept:
+                _insert_turn(connection, session, kept)
+            connection.execute(insert(OPEN_TURN), row)
+            _change(connection, session_id, {"title": session.title or title, "updated_at": self._clock()})
+
+    def append_events(self, session_id: str, owner: str, batch_index: int, events: Sequence[Event]) -> None:
+        """Add events to the open turn. Raises ConflictError when it is another's, or over."""
+        codec, data = pack(tuple(events))
+        place = {"session_id": session_id, "batch_index": batch_index}
+        with self._database.writing() as connection:
+            _check_owner(connection, session_id, owner)
+            connection.execute(insert(OPEN_TURN_EVENTS), place | {"codec": codec, "data": data})
+
+    def append_turn(self, session_id: str, turn: TurnRecord, *, title: str = "", owner: str = "") -> int:
         """Add a turn, which also sets the state to the one it ended with; return its index.
 
-        `title` is for a session that has none by then.
+        `title` is for a session that has none by then. It takes the place of the open turn of `owner`; raises
+        ConflictError when that one is gone.
         """
-        codec, data = pack(turn)
         state = to_json(turn.state_after).decode()
         with self._database.writing() as connection:
             session = _row(connection, session_id)
-            index: int = session.n_turns
-            place = {"session_id": session_id, "turn_index": index}
-            connection.execute(insert(SESSION_TURN), place | {"codec": codec, "data": data})
-            end = {"state": state, "n_turns": index + 1, "ended_in_error": turn.error is not None}
-            _change(connection, session_id, end | {"title": session.title or title, "updated_at": self._clock()})
-        return index
+            if owner:
+                _check_owner(connection, session_id, owner)
+                _close_turn(connection, session_id)
+            _insert_turn(connection, session, turn)
+            end = {"state": state, "title": session.title or title, "updated_at": self._clock()}
+            _change(connection, session_id, end)
+        return int(session.n_turns)
 
     def set_state(self, session_id: str, state: JsonObject) -> None:
         """Replace the state; before the first turn this is also the state the session starts from."""
@@ -119,6 +159,7 @@ class SessionStore:
             connection.execute(statement.on_conflict_do_update(index_elements=key, set_=again), case)
 
 
+_TURN_COLUMNS = ("turn_index", "owner", "message", "model", "asked_by", "started_at")
 _PLACE = tuple_(SESSION.c.updated_at, SESSION.c.id)
 
 
@@ -127,6 +168,41 @@ def _row(connection: Connection, session_id: str) -> Row[Any]:
     if row is None:
         raise _not_found(session_id)
     return row
+
+
+def _owner(connection: Connection, session_id: str) -> str:
+    """The owner of the open turn; empty when there is none."""
+    found = select(OPEN_TURN.c.owner).where(OPEN_TURN.c.session_id == session_id)
+    return connection.execute(found).scalar() or ""
+
+
+def _check_owner(connection: Connection, session_id: str, owner: str) -> None:
+    if _owner(connection, session_id) != owner:
+        raise ConflictError("Another process took this turn over.")
+
+
+def _close_turn(connection: Connection, session_id: str) -> None:
+    for table in (OPEN_TURN_EVENTS, OPEN_TURN):
+        connection.execute(delete(table).where(table.c.session_id == session_id))
+
+
+def _insert_turn(connection: Connection, session: Row[Any], turn: TurnRecord) -> None:
+    codec, data = pack(turn)
+    place = {"session_id": session.id, "turn_index": session.n_turns}
+    connection.execute(insert(SESSION_TURN), place | {"codec": codec, "data": data})
+    end = {"n_turns": session.n_turns + 1, "ended_in_error": turn.error is not None}
+    _change(connection, session.id, end)
+
+
+def _open_turn(connection: Connection, session_id: str) -> OpenTurn | None:
+    row = connection.execute(select(OPEN_TURN).where(OPEN_TURN.c.session_id == session_id)).first()
+    if row is None:
+        return None
+    batches = select(OPEN_TURN_EVENTS.c.codec, OPEN_TURN_EVENTS.c.data)
+    batches = batches.where(OPEN_TURN_EVENTS.c.session_id == session_id).order_by(OPEN_TURN_EVENTS.c.batch_index)
+    stored = unpack_all([(codec, data) for codec, data in connection.execute(batches)], tuple[Event, ...])
+    columns = {name: row._mapping[name] for name in _TURN_COLUMNS}
+    return OpenTurn(**columns, events=tuple(chain.from_iterable(stored)))
 
 
 def _change(connection: Connection, session_id: str, values: Values) -> None:
@@ -150,6 +226,7 @@ def _stored(connection: Connection, session_id: str) -> StoredSession:
         added_to=tuple(AddedCase(*case) for case in connection.execute(cases)),
         created_at=row.created_at,
         updated_at=row.updated_at,
+        open_turn=_open_turn(connection, session_id),
     )
 
 

@@ -294,6 +294,33 @@ class SessionTurn(Row, table=True):
     data: bytes = Field(sa_type=LargeBinary)
 
 
+class OpenTurn(Row, table=True):
+    """The turn of a session that is being played, or that a dead process left; `owner` names who plays it."""
+
+    __tablename__ = "open_turn"
+    __table_args__ = (cascade(["session_id"], "session", ["id"]),)
+
+    session_id: str = Field(primary_key=True)
+    turn_index: int
+    owner: str
+    message: str = Field(sa_type=Text)
+    model: str = ""
+    asked_by: str
+    started_at: datetime = Field(sa_type=UtcTime)
+
+
+class OpenTurnEvents(Row, table=True):
+    """Some events of an open turn, as they came; they go when the whole turn is stored."""
+
+    __tablename__ = "open_turn_events"
+    __table_args__ = (cascade(["session_id"], "open_turn", ["session_id"]),)
+
+    session_id: str = Field(primary_key=True)
+    batch_index: int = Field(primary_key=True)
+    codec: int
+    data: bytes = Field(sa_type=LargeBinary)
+
+
 class SessionCase(Row, table=True):
     """A case that was made from a chat session."""
 
@@ -339,6 +366,8 @@ SCORE = METADATA.tables["score"]
 TRANSCRIPT = METADATA.tables["transcript"]
 SESSION = METADATA.tables["session"]
 SESSION_TURN = METADATA.tables["session_turn"]
+OPEN_TURN = METADATA.tables["open_turn"]
+OPEN_TURN_EVENTS = METADATA.tables["open_turn_events"]
 SESSION_CASE = METADATA.tables["session_case"]
 LABEL = METADATA.tables["label"]
 

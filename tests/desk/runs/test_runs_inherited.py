@@ -8,9 +8,9 @@ import os
 import pytest
 from tests.desk.runs_by_hand import HandExecutor, OpenDesk, ended, over, started, subject
 
+from evaldesk.desk.process_owner import current_owner, is_owner_alive
 from evaldesk.desk.runs import runs as runs_module
 from evaldesk.desk.runs.plan import RunOptions
-from evaldesk.desk.runs.runs import current_owner, is_owner_alive
 from evaldesk.errors import ConflictError
 from evaldesk.model import AgentRef, Case, TrialSpec
 from evaldesk.store import Store

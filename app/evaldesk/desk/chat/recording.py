@@ -13,6 +13,7 @@ from evaldesk.model.stored import StoredSession
 LEFT_OUT = {
     "error": "the agent did not finish this turn: it ended in an error",
     "timed_out": "the agent did not finish this turn: its time was up",
+    "interrupted": "Evaldesk ended before the agent had answered",
     "cancelled": "this turn was stopped before the agent answered",
     "max_turns": "the agent was stopped: it called tools until the limit and never answered",
     "max_iterations": "the agent was stopped: it called tools until the limit and never answered",

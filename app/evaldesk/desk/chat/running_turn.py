@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 
 from evaldesk.model import AskedBy, ErrorRecord, Event, JsonObject, StopReason, TurnRecord
 from evaldesk.model.transcript import broken_turn
@@ -89,10 +89,13 @@ class RunningTurn:
                 return
             await self.news(n_seen)
 
-    def broken_off(self, error: ErrorRecord | None) -> TurnRecord:
-        """A record of the events so far, for a turn whose player gave none; without an `error` it was stopped."""
+    def broken_off(self, error: ErrorRecord | None, unseen: Sequence[Event] = ()) -> TurnRecord:
+        """A record of the events so far, for a turn whose player gave none; without an `error` it was stopped.
+
+        `unseen` are its last events, which the readers have not seen yet.
+        """
         reason: StopReason = "error" if error else "cancelled"
-        return broken_turn(self.message, self.events, self.state, reason, error, self.elapsed_ms)
+        return broken_turn(self.message, [*self.events, *unseen], self.state, reason, error, self.elapsed_ms)
 
     def _tell(self) -> None:
         news, self._news = self._news, asyncio.Event()

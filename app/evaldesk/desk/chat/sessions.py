@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import replace
-from typing import Protocol
+from datetime import UTC, datetime
+from typing import Protocol, TypeAlias
 
 from evaldesk.desk.agents import AgentDesk, error_record
+from evaldesk.desk.chat.journal import TurnJournal, is_turn_played, owning_turn
 from evaldesk.desk.chat.running_turn import RunningTurn
 from evaldesk.errors import ConflictError, FormatError, UsageError
 from evaldesk.model import AskedBy, ErrorRecord, Event, JsonObject, TurnRecord, TurnSpec
-from evaldesk.model.stored import SessionSummary, StoredSession
+from evaldesk.model.stored import OpenTurn, SessionSummary, StoredSession
+from evaldesk.model.transcript import interrupted_turn
 from evaldesk.reading.strict_json import kind_of, parse_json
 from evaldesk.store import Store
 from evaldesk.wire import value_scrubber
@@ -22,6 +25,9 @@ PAGE_SIZE = 200
 PROPOSED_TITLE = 56
 TURN_TIMEOUT_S = 300.0
 STOP_S = 5.0
+ANSWERING = "This session is still answering. Wait for the answer, or stop it."
+Begin: TypeAlias = Callable[[str], None]
+"""Stores the turn of an owner, before it is played."""
 
 
 class TurnPlayer(Protocol):
@@ -55,8 +61,8 @@ class SessionDesk:
         return self._store.sessions.list(before=before, limit=limit)
 
     def get(self, session_id: str) -> StoredSession:
-        """A session with its turns. Raises NotFoundError."""
-        return self._store.sessions.get(session_id)
+        """A session with its turns; an open turn that nobody plays is the last of them. Raises NotFoundError."""
+        return _with_left_turn(self._store.sessions.get(session_id))
 
     def rename(self, session_id: str, title: str) -> None:
         """Give a session another title. Raises UsageError for a blank one."""
@@ -66,7 +72,7 @@ class SessionDesk:
 
     def delete(self, session_id: str) -> None:
         """Put a session aside; `restore` brings it back. Raises ConflictError while a turn of it runs."""
-        self._refuse_while_running(session_id)
+        self._refuse_while_played(session_id)
         self._store.sessions.delete(session_id)
 
     def restore(self, session_id: str) -> None:
@@ -80,7 +86,7 @@ class SessionDesk:
     def set_state(self, session_id: str, state_text: str) -> None:
         """The initial state of the next turn. Raises FormatError, and ConflictError while a turn runs."""
         state = parse_state(state_text)
-        self._refuse_while_running(session_id)
+        self._refuse_while_played(session_id)
         self._store.sessions.set_state(session_id, state)
 
     def running(self, session_id: str) -> RunningTurn | None:
@@ -90,13 +96,33 @@ class SessionDesk:
     async def start_turn(
         self, session_id: str, message: str, model: str | None = None, *, asked_by: AskedBy = "person"
     ) -> RunningTurn:
-        """Start a turn; it goes on when its listener leaves.
+        """Store a turn and start it; it goes on when its listener leaves.
 
         `model` is one of the settings' models, or None for the agent's own. Raises NotFoundError for the session or
         its agent, UsageError for the message or model, ConflictError while another turn of the session runs.
         """
         message = self._checked(message, model)
-        session = await asyncio.to_thread(self._store.sessions.get, session_id)
+        stored = await asyncio.to_thread(self._store.sessions.get, session_id)
+        return await self._start(stored, message, model, asked_by, keeps=True)
+
+    async def ask_again(self, session_id: str) -> RunningTurn:
+        """Play an interrupted turn anew, from its message and the state before it.
+
+        Raises as `start_turn`, and ConflictError when the last turn is not an interrupted one.
+        """
+        stored = await asyncio.to_thread(self._store.sessions.get, session_id)
+        left = stored.open_turn
+        if left is None or is_turn_played(left.owner):
+            raise ConflictError("The last turn was not interrupted, so there is nothing to ask again.")
+        model = left.model if left.model in self._agents.models else None
+        return await self._start(stored, left.message, model, left.asked_by, keeps=False)
+
+    async def _start(
+        self, stored: StoredSession, message: str, model: str | None, asked_by: AskedBy, *, keeps: bool
+    ) -> RunningTurn:
+        """Start a turn after those of the session; an interrupted one is kept before it, or goes."""
+        session = _with_left_turn(stored) if keeps else replace(stored, open_turn=None)
+        session_id = session.id
         agent = self._agents.get(session.agent_id)
         self._agents.check_trusted(agent)
         self._refuse_while_running(session_id)
@@ -113,8 +139,19 @@ class SessionDesk:
             limits=self._agents.limits,
             timeout_s=self._agents.limits.turn_timeout_s or TURN_TIMEOUT_S,
         )
+        kept = session.turns[-1] if len(session.turns) > len(stored.turns) else None
+        left = stored.open_turn.owner if stored.open_turn and not session.open_turn else ""
+        stored_message = value_scrubber(self._environment)(message)
+
+        def begin(owner: str) -> None:
+            row = OpenTurn(turn.turn_index, owner, stored_message, model or "", asked_by, datetime.now(UTC))
+            title = propose_title(stored_message)
+            self._store.sessions.begin_turn(session_id, row, title=title, left=left, kept=kept)
+
         self._running[session_id] = turn
-        self._tasks[session_id] = asyncio.create_task(self._play(turn, spec))
+        begun = asyncio.get_running_loop().create_future()
+        self._tasks[session_id] = asyncio.create_task(self._play(turn, spec, begin, begun))
+        await asyncio.shield(begun)
         return turn
 
     async def stop(self, session_id: str) -> None:
@@ -133,34 +170,48 @@ class SessionDesk:
             task.cancel()
         await asyncio.gather(*late, return_exceptions=True)
 
-    async def _play(self, turn: RunningTurn, spec: TurnSpec) -> None:
-        try:
-            record = replace(await self._record(turn, spec), asked_by=turn.asked_by)
-            title = propose_title(turn.message)
-            await asyncio.to_thread(self._store.sessions.append_turn, turn.session_id, record, title=title)
-        except Exception as error:  # the listeners of the turn get the error; the session goes on
-            turn.fail(error)
-        else:
-            turn.finish(record)
-        finally:
-            self._running.pop(turn.session_id, None)
-            self._tasks.pop(turn.session_id, None)
+    async def _play(self, turn: RunningTurn, spec: TurnSpec, begin: Begin, begun: asyncio.Future[None]) -> None:
+        """Store the turn, play it, and store its record; `begun` is told whether the first was done."""
+        sessions = self._store.sessions
+        with owning_turn() as owner:
+            try:
+                await asyncio.to_thread(begin, owner)
+                begun.set_result(None)
+                journal = TurnJournal(sessions, turn, owner)
+                record = replace(await self._record(turn, spec, journal), asked_by=turn.asked_by)
+                await asyncio.to_thread(sessions.append_turn, turn.session_id, record, owner=owner)
+            except Exception as error:  # the listeners of the turn get the error; the session goes on
+                if not begun.done():
+                    begun.set_exception(error)
+                turn.fail(error)
+            else:
+                journal.show(len(journal.unseen))
+                turn.finish(record)
+            finally:
+                if not begun.done():
+                    begun.cancel()
+                self._running.pop(turn.session_id, None)
+                self._tasks.pop(turn.session_id, None)
 
-    async def _record(self, turn: RunningTurn, spec: TurnSpec) -> TurnRecord:
+    async def _record(self, turn: RunningTurn, spec: TurnSpec, journal: TurnJournal) -> TurnRecord:
         """Play the turn to its end; there is always a record of it."""
         record = None
         scrubbed = value_scrubber(self._environment)
+        writing = asyncio.create_task(journal.write())
         try:
             async for item in self._host.play_turn(spec):
                 if isinstance(item, TurnRecord):
                     record = scrubbed(item)
                 else:
-                    turn.add(scrubbed(item))
+                    journal.take(scrubbed(item))
         except asyncio.CancelledError:
-            return turn.broken_off(None)
+            return turn.broken_off(None, journal.unseen)
         except Exception as error:  # the user's agent is not ours: any exception becomes a value
-            return turn.broken_off(scrubbed(error_record(error)))
-        return record or turn.broken_off(ErrorRecord("worker", "the agent's process ended before the turn did"))
+            return turn.broken_off(scrubbed(error_record(error)), journal.unseen)
+        finally:
+            writing.cancel()
+        ended = ErrorRecord("worker", "the agent's process ended before the turn did")
+        return record or turn.broken_off(ended, journal.unseen)
 
     def _checked(self, message: str, model: str | None) -> str:
         message = message.replace("\r\n", "\n").strip()
@@ -174,7 +225,21 @@ class SessionDesk:
 
     def _refuse_while_running(self, session_id: str) -> None:
         if session_id in self._running:
-            raise ConflictError("This session is still answering. Wait for the answer, or stop it.")
+            raise ConflictError(ANSWERING)
+
+    def _refuse_while_played(self, session_id: str) -> None:
+        self._refuse_while_running(session_id)
+        if self.get(session_id).open_turn:
+            raise ConflictError(ANSWERING)
+
+
+def _with_left_turn(session: StoredSession) -> StoredSession:
+    """The session with an open turn that nobody plays any more as its last turn, which is interrupted."""
+    left = session.open_turn
+    if left is None or is_turn_played(left.owner):
+        return session
+    record = interrupted_turn(left.message, left.events, session.state, left.asked_by)
+    return replace(session, turns=(*session.turns, record), open_turn=None)
 
 
 def parse_state(text: str) -> JsonObject:

@@ -8,7 +8,7 @@ import sys
 import time
 from collections.abc import Mapping
 
-from evaldesk.desk.runs.runs import is_owner_alive
+from evaldesk.desk.process_owner import is_owner_alive
 from evaldesk.desk.runs.stored_runs import open_stored_runs
 from evaldesk.desk.serving import desk_address
 from evaldesk.settings import Settings

@@ -5,17 +5,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import os
 import random
-import socket
-import sys
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 
 from sqlalchemy.exc import SQLAlchemyError
 
 from evaldesk.desk.criteria.criteria import allowed_criteria, ready_criteria
+from evaldesk.desk.process_owner import current_owner, host_of, is_elsewhere, is_owner_alive
 from evaldesk.desk.runs.driver import LiveRun, RunDriver, RunWriter, Tick
 from evaldesk.desk.runs.plan import (
     RunOptions,
@@ -454,60 +451,3 @@ class RunPlayers:
             max_cost=playing.max_cost,
         )
         return await playing.driver.drive()
-
-
-def current_owner() -> str:
-    """This process, as the driver of a run."""
-    return f"{os.getpid()} {socket.gethostname()} {_started(os.getpid())}"
-
-
-def is_owner_alive(owner: str) -> bool:
-    """Whether the process `owner` still runs. Another machine's process counts as alive: we cannot see it."""
-    pid, _, rest = owner.partition(" ")
-    host, _, started = rest.rpartition(" ")
-    if not pid.isdecimal() or not host:
-        return False
-    if host != socket.gethostname():
-        return True
-    return _exists(int(pid)) and not _is_zombie(int(pid)) and _started(int(pid)) in {started, "-"}
-
-
-def host_of(owner: str) -> str:
-    """The machine of the process; empty for a text that names no process."""
-    return owner.partition(" ")[2].rpartition(" ")[0]
-
-
-def is_elsewhere(owner: str) -> bool:
-    """Whether the process is on another machine, so that its life cannot be checked here."""
-    return host_of(owner) not in ("", socket.gethostname())
-
-
-def _exists(pid: int) -> bool:
-    if sys.platform == "win32":  # os.kill would end the process there
-        return pid == os.getpid()
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True
-    return True
-
-
-def _is_zombie(pid: int) -> bool:
-    """Whether the process is over and its exit code was not collected, as often happens in containers."""
-    return _stat(pid)[:1] == ["Z"]
-
-
-def _started(pid: int) -> str:
-    """When the process started, in ticks since boot, so that a reused pid is not mistaken; `-` where unknown."""
-    return (_stat(pid)[19:20] or ["-"])[0]
-
-
-def _stat(pid: int) -> list[str]:
-    """The fields of /proc/PID/stat after the command, state first; none where there is no /proc."""
-    try:
-        stat = Path(f"/proc/{pid}/stat").read_text("utf-8", errors="replace")
-    except OSError:
-        return []
-    return stat.rpartition(")")[2].split()

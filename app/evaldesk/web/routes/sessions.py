@@ -15,12 +15,14 @@ from evaldesk.desk.chat.sessions import PAGE_SIZE
 from evaldesk.errors import ConflictError, FormatError, NotFoundError, UsageError
 from evaldesk.model import AgentRef, ErrorRecord
 from evaldesk.model.stored import StoredSession
-from evaldesk.pages.conversation import changes_of, gist, live_view, turn_views
+from evaldesk.pages.conversation import changes_of, gist, live_view, open_view, turn_views
 from evaldesk.pages.typed import said
 from evaldesk.web.forms import read_form, text_of
 from evaldesk.web.render import desk_of, page
 from evaldesk.web.timing import bars, timings, total_cost
 from evaldesk.wording.json_layout import laid_out
+
+ELSEWHERE = "Another Evaldesk plays this turn. Reload the page to see more of it."
 
 
 async def index(request: Request) -> Response:
@@ -121,6 +123,8 @@ def session_view(request: Request, session: StoredSession) -> dict[str, Any]:
     running = desk.sessions.running(session.id)
     rows = timings(session.turns)
     sessions = desk.sessions.list(request.query_params.get("older", ""))
+    elsewhere = None if running else session.open_turn
+    live = live_view(running, agent.name, session.turns, session.initial_state) if running else None
     used = [usage.model for turn in session.turns[-1:] for usage in turn.usages]
     return {
         "session": session,
@@ -131,7 +135,9 @@ def session_view(request: Request, session: StoredSession) -> dict[str, Any]:
         "agent_model": agent.description.model if agent.description else None,
         "is_demo": agent.is_demo,
         "turns": turn_views(session.turns, session.initial_state, agent.name),
-        "live": live_view(running, agent.name, session.turns, session.initial_state) if running else None,
+        "live": open_view(elsewhere, agent.name) if elsewhere else live,
+        "is_elsewhere": elsewhere is not None,
+        "is_interrupted": bool(session.turns) and session.turns[-1].stop_reason == "interrupted",
         "models": desk.agents.models,
         "model": used[-1] if used else "",
         "state_text": laid_out(session.state, width=0),
@@ -143,7 +149,7 @@ def session_view(request: Request, session: StoredSession) -> dict[str, Any]:
         "cost": total_cost(rows),
         "problem": "",
         "is_simulated": desk.simulation.is_simulated(session.id),
-        "notice": desk.simulation.ending(session.id),
+        "notice": ELSEWHERE if elsewhere else desk.simulation.ending(session.id),
         "typed": "",
         "deleted": "",
         "gist": gist,

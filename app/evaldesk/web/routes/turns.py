@@ -12,7 +12,7 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.routing import Route
 
 from evaldesk.desk.chat.running_turn import RunningTurn
-from evaldesk.errors import ConflictError, NotFoundError, UsageError
+from evaldesk.errors import ConflictError, NotFoundError, UsageError, WorkspaceError
 from evaldesk.pages.conversation import live_view, turn_views
 from evaldesk.web.forms import read_form, text_of
 from evaldesk.web.live import Message, event_stream, has_room
@@ -34,11 +34,21 @@ async def send(request: Request) -> Response:
         return _note(request, "Too many windows of Evaldesk are open. Close a few and send again.", 503)
     try:
         turn = await desk_of(request).sessions.start_turn(session_id, message, model or None)
-    except (UsageError, ConflictError) as error:
+    except (UsageError, ConflictError, WorkspaceError) as error:
         return _refusal(request, error, message)
     if not _wants_stream(request):
         return RedirectResponse(f"/sessions/{session_id}#turn-{turn.turn_index + 1}", 303)
     return event_stream(request, _messages(request, turn, after=_shown(text_of(form, "after"), turn.turn_index)))
+
+
+async def send_again(request: Request) -> Response:
+    """Play the interrupted turn anew; the page shows it from its start."""
+    session_id = request.path_params["session_id"]
+    try:
+        turn = await desk_of(request).sessions.ask_again(session_id)
+    except (UsageError, ConflictError, WorkspaceError) as error:
+        return _refusal(request, error, "")
+    return RedirectResponse(f"/sessions/{session_id}#turn-{turn.turn_index + 1}", 303)
 
 
 async def events(request: Request) -> Response:
@@ -101,8 +111,9 @@ async def _growing(request: Request, turn: RunningTurn) -> AsyncIterator[str]:
 
 def _began(request: Request) -> str:
     """The parts of the page that change when a turn begins."""
-    actions = fragment(request, TEMPLATE, "composer_actions", live=True, turns=())
-    swaps = [("composer-actions", actions), ("composer-note", ""), ("opening", ""), ("announcement", "")]
+    actions = fragment(request, TEMPLATE, "composer_actions", live=True, is_elsewhere=False, turns=())
+    emptied = ("composer-note", "opening", "interrupted", "announcement")
+    swaps = [("composer-actions", actions), *((element_id, "") for element_id in emptied)]
     return "".join(_out_of_band("innerHTML", element_id, html) for element_id, html in swaps)
 
 
@@ -123,6 +134,7 @@ def _ended(request: Request, after: int) -> str:
         ("innerHTML", "add-session", fragment(request, TEMPLATE, "add_session", **view)),
         ("innerHTML", "composer-actions", fragment(request, TEMPLATE, "composer_actions", **(view | {"live": None}))),
         ("innerMorph", "inspector-body", fragment(request, TEMPLATE, "inspector_body", **view)),
+        ("innerHTML", "interrupted", fragment(request, TEMPLATE, "interrupted", **view)),
         ("innerHTML", "announcement", escape(f"{name}: {answer or 'no answer'}") if fresh else ""),
     ]
     document_title = f"<title>{title}, chat · Evaldesk</title>"
@@ -146,7 +158,7 @@ def _problem(request: Request, problem: str) -> str:
 
 
 def _unsaved(failure: Exception) -> str:
-    return f"The turn could not be stored, so it is lost: {failure}"
+    return f"The end of the turn could not be stored: {failure}"
 
 
 def _shown(text: str, n_turns: int) -> int:
@@ -165,6 +177,7 @@ def _wants_stream(request: Request) -> bool:
 
 routes = [
     Route("/sessions/{session_id}/turns", send, methods=["POST"]),
+    Route("/sessions/{session_id}/interrupted-turn", send_again, methods=["POST"]),
     Route("/sessions/{session_id}/events", events),
     Route("/sessions/{session_id}/cancellation", cancel, methods=["POST"]),
 ]

@@ -1,0 +1,104 @@
+"""The page of a session whose turn was interrupted, or is played by another process."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import UTC, datetime
+
+import pytest
+from tests.web.conftest import STREAM, ChatDesk, ScriptedHost
+
+from evaldesk.desk.process_owner import current_owner
+from evaldesk.model import Event
+from evaldesk.model.stored import OpenTurn
+
+HERE = current_owner().split(" ")[1]
+
+
+def leave(chat: ChatDesk, session: str) -> None:
+    """Store a turn as a process that died leaves it."""
+    session_id = session.rpartition("/")[2]
+    owner = f"mark 999999999 {HERE} 1"
+    turn = OpenTurn(0, owner, "Roll a die", "", "person", datetime(2026, 11, 23, tzinfo=UTC))
+    chat.desk.store.sessions.begin_turn(session_id, turn, title="Dice")
+    pieces = [Event("agent_message", text=text, is_partial=True) for text in ("It is ", "a <b>4</b>")]
+    chat.desk.store.sessions.append_events(session_id, owner, 0, pieces)
+
+
+def test_the_page_shows_what_was_said_and_offers_to_ask_again(chat: ChatDesk) -> None:
+    session = chat.new_session()
+    leave(chat, session)
+
+    page = chat.client.get(session).text
+
+    assert "Roll a die" in page
+    assert "It is a &lt;b&gt;4&lt;/b&gt;" in page
+    assert f'action="{session}/interrupted-turn"' in page
+    assert "/events?after=" not in page
+
+
+def test_asking_again_replaces_the_turn(chat: ChatDesk, host: ScriptedHost) -> None:
+    session = chat.new_session()
+    leave(chat, session)
+    host.events = [Event("agent_message", text="A 6")]
+
+    answer = chat.client.post(f"{session}/interrupted-turn")
+    chat.client.get(f"{session}/events?after=0", headers=STREAM)
+    page = chat.client.get(session).text
+
+    assert (answer.status_code, answer.headers["location"]) == (303, f"{session}#turn-1")
+    assert [spec.message for spec in host.specs] == ["Roll a die"]
+    assert page.count('id="turn-1"') == 1
+    assert "It is a" not in page
+    assert "A 6" in page
+    assert "interrupted-turn" not in page
+
+
+def test_another_message_keeps_the_turn_and_takes_the_offer_away(chat: ChatDesk, host: ScriptedHost) -> None:
+    session = chat.new_session()
+    leave(chat, session)
+    host.events = [Event("agent_message", text="A 6")]
+
+    stream = chat.say(session, "And now?")
+    page = chat.client.get(session).text
+
+    assert 'hx-swap-oob="innerHTML:#interrupted"></div>' in stream
+    assert page.index("It is a") < page.index("And now?")
+    assert "interrupted-turn" not in page
+
+
+def test_asking_again_without_an_interrupted_turn_is_refused(chat: ChatDesk) -> None:
+    session = chat.new_session()
+
+    answer = chat.client.post(f"{session}/interrupted-turn")
+
+    assert answer.status_code == 409
+    assert "was not interrupted" in answer.text
+    assert chat.client.post("/sessions/nothing/interrupted-turn").status_code == 404
+    assert chat.client.get(f"{session}/interrupted-turn").status_code == 405
+
+
+def test_the_turn_of_another_living_process_is_shown_and_not_offered(
+    chat: ChatDesk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session = chat.new_session()
+    leave(chat, session)
+    monkeypatch.setattr("evaldesk.desk.chat.journal.is_owner_alive", lambda _: True)
+
+    page = chat.client.get(session).text
+    refused = chat.client.post(f"{session}/turns", data={"message": "Hi"})
+
+    assert "interrupted-turn" not in page
+    assert "Another Evaldesk plays this turn" in page
+    assert "/events?after=" not in page
+    assert refused.status_code == 409
+
+
+def test_a_restarted_desk_finds_the_turn(open_chat: Callable[..., ChatDesk]) -> None:
+    first = open_chat()
+    session = first.new_session()
+    leave(first, session)
+
+    page = open_chat().client.get(session).text
+
+    assert "Ask again" in page
