@@ -35,7 +35,7 @@ RUNS_CODE = "import pathlib; pathlib.Path({place!r}, 'ran-{name}').touch()\n"
 CHECKOUT = Path(__file__).resolve().parents[2]
 SERVED = ("/", "/trust", "/agents", "/runs", "/runs/1", "/evalsets", "/sessions/new", "/runs/new", "/labels")
 
-COMMANDS: Mapping[str, tuple[tuple[str, ...], ...]] = {
+ARGUMENTS: Mapping[str, tuple[tuple[str, ...], ...]] = {
     "ui": (("--port", "0", "--no-open"), (".", "shop", "--port", "0", "--no-open")),
     "open": (("1", "--no-open"),),
     "eval": ((), ("samples/hello_world", "hello_world:roll_16", "--n", "1")),
@@ -62,7 +62,9 @@ COMMANDS: Mapping[str, tuple[tuple[str, ...], ...]] = {
     "benchmark": (("run_infer.py",),),
     "gate explain": (("--min-pass-rate", "0.9"),),
 }
-"""Arguments for each command, in the cloned repository."""
+"""Arguments for commands, in the cloned repository; any other command is called with each of USUAL."""
+
+USUAL: tuple[tuple[str, ...], ...] = ((), ("evil",))
 
 
 @pytest.fixture(scope="module")
@@ -146,13 +148,16 @@ def commands(group: click.Group, words: tuple[str, ...] = ()) -> Iterator[str]:
             yield " ".join((*words, name))
 
 
+def calls() -> list[tuple[str, tuple[str, ...]]]:
+    """Every command with its arguments, so that a new one is under test."""
+    return [(name, each) for name in commands(cli) for each in ARGUMENTS.get(name, USUAL)]
+
+
 def test_every_command_is_under_test() -> None:
-    assert set(COMMANDS) == set(commands(cli))
+    assert set(ARGUMENTS) <= {name for name, _ in calls()} == set(commands(cli))
 
 
-@pytest.mark.parametrize(
-    ("name", "arguments"), [(name, each) for name, rows in COMMANDS.items() for each in rows], ids=str
-)
+@pytest.mark.parametrize(("name", "arguments"), calls(), ids=str)
 def test_nothing_of_a_cloned_repository_runs(name: str, arguments: tuple[str, ...], clone: Path) -> None:
     command = [sys.executable, "-P", "-m", "evaldesk", *name.split(), *arguments]
 
