@@ -132,9 +132,9 @@ async def test_one_agent_is_warm_at_the_start_and_another_once_somebody_turns_to
     desk = agent_desk(tmp_path, host)
 
     await desk.start()
-    await desk.settled()
+    await desk.wait_until_ready()
     at_start = list(host.warmed)
     desk.warm("trips")
-    await desk.settled()
+    await desk.wait_until_ready()
 
     assert (sorted(host.asked), at_start, host.warmed) == (["dice", "trips", "words"], ["dice"], ["dice", "trips"])

@@ -81,7 +81,7 @@ async def desk(tmp_path: Path) -> AsyncIterator[tuple[SimulationDesk, SessionDes
     store = Store.open(settings.database)
     agents = AgentDesk(settings, host)
     await agents.start()
-    await agents.settled()
+    await agents.wait_until_ready()
     sessions = SessionDesk(store, agents, host)
     simulation = SimulationDesk(sessions, agents, host, UserConfig(max_turns=5))
     yield simulation, sessions, host

@@ -196,7 +196,7 @@ async def test_a_desk_takes_up_nothing_before_the_answer(clone: Path) -> None:
     desk = opened(clone)
     await desk.start()
     await desk.go_on()
-    await desk.agents.settled()
+    await desk.agents.wait_until_ready()
 
     states = {agent.id: agent.state for agent in desk.agents.list()}
     statuses = [(await desk.runs.summary(number)).status for number in (1, 2)]
@@ -241,7 +241,7 @@ async def test_after_the_answer_everything_runs_and_it_is_kept_outside(clone: Pa
     await desk.start()
 
     assert await desk.give_trust()
-    await desk.agents.settled()
+    await desk.agents.wait_until_ready()
     states = {agent.state for agent in desk.agents.list()}
     await desk.close()
 

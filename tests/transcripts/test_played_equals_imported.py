@@ -14,7 +14,7 @@ from evaldesk.agents import agent_ref, load_agent
 from evaldesk.agents.adk.plugin import Witness
 from evaldesk.agents.adk.server import AdkServerAgent
 from evaldesk.agents.adk.translation import translated
-from evaldesk.agents.langgraph.adapter import Teller
+from evaldesk.agents.langgraph.adapter import EventSender
 from evaldesk.agents.remote.message_events import MessageEvents
 from evaldesk.engine import play_trial
 from evaldesk.formats.adk.played import read_played
@@ -360,10 +360,10 @@ async def test_messages_of_langchain_equal_the_imported_ones() -> None:
     ]
     events: list[Event] = []
 
-    async def tell(event: Event) -> None:
+    async def send(event: Event) -> None:
         events.append(event)
 
-    await Teller(tell, {}, model="m").updates({"node": {"messages": said}})
+    await EventSender(send, {}, model="m").updates({"node": {"messages": said}})
 
     raw = messages.utils.convert_to_openai_messages([messages.HumanMessage("Roll."), *said])
     [imported] = turns_of(read_chat(Place(Document(None)), json.loads(json.dumps(raw)), Notes()))

@@ -9,10 +9,10 @@ from typing import TypeAlias
 
 from evaldesk.model import Event
 
-Say: TypeAlias = Callable[[Event], None]
+SendEvent: TypeAlias = Callable[[Event], None]
 
 
-async def events_of(work: Callable[[Say], Awaitable[None]]) -> AsyncIterator[Event]:
+async def events_of(work: Callable[[SendEvent], Awaitable[None]]) -> AsyncIterator[Event]:
     """Yield the events of `work` while it runs, then raise its exception. Ends `work` when the listener leaves.
 
     `work` may say things from other threads.
@@ -20,14 +20,14 @@ async def events_of(work: Callable[[Say], Awaitable[None]]) -> AsyncIterator[Eve
     loop = asyncio.get_running_loop()
     said: asyncio.Queue[Event | None] = asyncio.Queue()
 
-    def say(event: Event | None) -> None:
+    def send(event: Event | None) -> None:
         if _is_in(loop):
             said.put_nowait(event)
         else:
             loop.call_soon_threadsafe(said.put_nowait, event)
 
     async def finished() -> None:
-        await work(say)
+        await work(send)
 
     task = asyncio.create_task(finished())
     task.add_done_callback(lambda _: said.put_nowait(None))

@@ -34,13 +34,13 @@ _guard: subprocess.Popen[bytes] | None = None
 
 def watch(group: int) -> None:
     """Have the group killed when this process ends."""
-    _tell(f"+{group}")
+    _write(f"+{group}")
 
 
 def end_group(group: int) -> None:
     """Kill the group, which this process started, and forget it."""
     kill_group(group)
-    _tell(f"-{group}")
+    _write(f"-{group}")
 
 
 def kill_group(group: int) -> None:
@@ -49,7 +49,7 @@ def kill_group(group: int) -> None:
         os.killpg(group, signal.SIGKILL)
 
 
-def _tell(line: str) -> None:
+def _write(line: str) -> None:
     with _lock:
         guard = _running()
         with suppress(OSError, ValueError):  # a guard that was killed guards nothing; the groups still end in order

@@ -36,18 +36,18 @@ class Bridge:
     address: str
     key: str
     session: Session
-    told: MessageEvents
+    events: MessageEvents
     loop: asyncio.AbstractEventLoop
 
     async def answer(self, body: dict[str, Any]) -> dict[str, Any]:
         """One chat completion. Raises EvaldeskError."""
         messages = body.get("messages") or []
-        self.told.catch_up(messages)
+        self.events.catch_up(messages)
         options = {name: value for name, value in body.items() if name not in {"messages", "tools", "model"}}
         reply = await ask(self.session, model_call(self.session, messages, body.get("tools") or (), options))
-        self.told.say(Event("usage", usage=reply.usage))
+        self.events.send(Event("usage", usage=reply.usage))
         message = {"content": None, **reply_message(reply)}
-        self.told.answer(message)
+        self.events.answer(message)
         return {
             "id": "chatcmpl-evaldesk",
             "object": "chat.completion",
@@ -59,10 +59,10 @@ class Bridge:
 
 
 @asynccontextmanager
-async def opened_bridge(session: Session, told: MessageEvents) -> AsyncIterator[Bridge]:
+async def opened_bridge(session: Session, events: MessageEvents) -> AsyncIterator[Bridge]:
     """An endpoint for as long as the turn lasts."""
     host, port = _address()
-    bridge = Bridge(f"http://{host}:{port}/v1", secrets.token_urlsafe(16), session, told, asyncio.get_running_loop())
+    bridge = Bridge(f"http://{host}:{port}/v1", secrets.token_urlsafe(16), session, events, asyncio.get_running_loop())
     _bridges[bridge.key] = bridge
     try:
         yield bridge

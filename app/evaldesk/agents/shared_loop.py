@@ -14,34 +14,34 @@ from typing import Any, TypeAlias
 
 from evaldesk.model import Event
 
-Tell: TypeAlias = Callable[[Event], Awaitable[None]]
+SendEvent: TypeAlias = Callable[[Event], Awaitable[None]]
 
 _lock = threading.Lock()
 _running: asyncio.AbstractEventLoop | None = None
 
 
-async def events_told(work: Callable[[Tell], Coroutine[Any, Any, None]]) -> AsyncIterator[Event]:
+async def events_sent(work: Callable[[SendEvent], Coroutine[Any, Any, None]]) -> AsyncIterator[Event]:
     """Yield the events of `work`, on the shared loop, while it runs; then raise its exception.
 
     `work` goes on after each event only when its listener asks for the next one, so that both may change the state of
     the session. It is cancelled when the listener leaves.
     """
     shared, own = _loop(), asyncio.get_running_loop()
-    told: asyncio.Queue[tuple[Event, asyncio.Future[None]] | None] = asyncio.Queue()
+    queue: asyncio.Queue[tuple[Event, asyncio.Future[None]] | None] = asyncio.Queue()
 
-    async def tell(event: Event) -> None:
+    async def send(event: Event) -> None:
         is_taken = shared.create_future()
-        own.call_soon_threadsafe(told.put_nowait, (event, is_taken))
+        own.call_soon_threadsafe(queue.put_nowait, (event, is_taken))
         await is_taken
 
     def end(_: object) -> None:
         with suppress(RuntimeError):  # the trial thread's loop is closed: there is no listener
-            own.call_soon_threadsafe(told.put_nowait, None)
+            own.call_soon_threadsafe(queue.put_nowait, None)
 
-    running = asyncio.run_coroutine_threadsafe(work(tell), shared)
+    running = asyncio.run_coroutine_threadsafe(work(send), shared)
     running.add_done_callback(end)
     try:
-        while (item := await told.get()) is not None:
+        while (item := await queue.get()) is not None:
             event, is_taken = item
             yield event
             shared.call_soon_threadsafe(_release, is_taken)

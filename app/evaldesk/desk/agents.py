@@ -107,7 +107,7 @@ class AgentDesk:
         for agent in self.list()[:WARM_AT_START]:
             self.warm(agent.id)
 
-    async def settled(self) -> None:
+    async def wait_until_ready(self) -> None:
         """Wait until nothing is being asked or warmed any more."""
         while tasks := [*self._tasks.values(), *self._warming.values()]:
             await asyncio.wait(tasks)

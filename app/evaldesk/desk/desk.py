@@ -147,7 +147,7 @@ class Desk:
 
     async def _warm_runs(self) -> None:
         """Start workers for the first run, once the agents are ready to talk; then finish interrupted deletions."""
-        await self.agents.settled()
+        await self.agents.wait_until_ready()
         found = [agent.description for agent in self.agents.list() if agent.description]
         self.runs.warm(has_models=any(each.model and not each.is_direct for each in found))
         with contextlib.suppress(WorkspaceError):  # the next start tries again

@@ -176,7 +176,7 @@ async def ask_agents(settings: Settings, trust: Trust) -> Sequence[FoundAgent]:
     desk = AgentDesk(settings, host, trust)
     try:
         await desk.look_again()
-        await desk.settled()
+        await desk.wait_until_ready()
         return desk.list()
     finally:
         await desk.close()

@@ -13,7 +13,7 @@ from evaldesk.llm.call import ModelCall, ModelReply
 from evaldesk.llm.endpoints import own_endpoint
 
 
-async def attempt(call: ModelCall, tell: Callable[[str], object] | None) -> ModelReply:
+async def attempt(call: ModelCall, on_text: Callable[[str], object] | None) -> ModelReply:
     """One request, streamed when `tell` is given; another where the endpoint refused a field of ours.
 
     Raises ModelError, TimeoutError, and exceptions of the client.
@@ -25,7 +25,7 @@ async def attempt(call: ModelCall, tell: Callable[[str], object] | None) -> Mode
         at = own_endpoint(call)
         try:
             async with asyncio.timeout(call.timeout_s):
-                return await (direct.ask(call, at, tell, unknown) if at else client.ask(call, tell, unknown))
+                return await (direct.ask(call, at, on_text, unknown) if at else client.ask(call, on_text, unknown))
         except TimeoutError as error:
             raise TimeoutError(str(error) or f"no answer within {call.timeout_s:g} s") from None
         except Exception as error:

@@ -61,14 +61,14 @@ def _opened() -> Any:
     return litellm
 
 
-async def ask(call: ModelCall, tell: Callable[[str], object] | None, unknown: frozenset[str]) -> ModelReply:
+async def ask(call: ModelCall, on_text: Callable[[str], object] | None, unknown: frozenset[str]) -> ModelReply:
     """One request, streamed when `tell` is given, without the fields that are `unknown` to the provider.
 
     Passes on the exceptions of LiteLLM.
     """
     litellm = open_litellm()
     arguments = {name: value for name, value in _arguments(call).items() if name not in unknown}
-    if tell is None:
+    if on_text is None:
         return _reply(call, await litellm.acompletion(**arguments))
     options: dict[str, Any] = {"stream": True}
     if "stream_options" not in unknown:
@@ -79,7 +79,7 @@ async def ask(call: ModelCall, tell: Callable[[str], object] | None, unknown: fr
         chunks.append(chunk)
         text = chunk.choices[0].delta.content if chunk.choices else None
         if text:
-            tell(text)
+            on_text(text)
     whole = litellm.stream_chunk_builder(chunks, messages=list(call.messages))
     return _reply(call, whole, was_cached=is_cached(stream))
 

@@ -59,7 +59,7 @@ def is_home() -> bool:
 
 
 async def ask(
-    call: ModelCall, at: OwnEndpoint, tell: Callable[[str], object] | None, unknown: frozenset[str]
+    call: ModelCall, at: OwnEndpoint, on_text: Callable[[str], object] | None, unknown: frozenset[str]
 ) -> ModelReply:
     """One request, streamed when `tell` is given, without the fields that are `unknown` there.
 
@@ -71,7 +71,7 @@ async def ask(
     headers = {"content-type": "application/json", "accept-encoding": ASKED_FOR}
     if at.key:
         headers["authorization"] = f"Bearer {at.key}"
-    body = msgspec.json.encode(_body(call, at, unknown, is_streamed=tell is not None))
+    body = msgspec.json.encode(_body(call, at, unknown, is_streamed=on_text is not None))
     options: dict[str, Any] = {
         "data": body,
         "headers": headers,
@@ -85,9 +85,9 @@ async def ask(
                 raise ModelError(f"{call.model}: {at.url} {said}", kind="redirect", is_fatal=True)
             if not response.ok:
                 raise EndpointError(response.status, await _body_of(response), response.headers, at.key_name)
-            if tell is None or response.content_type != "text/event-stream":
-                return _told(whole_reply(call, await _body_of(response)), tell)
-            return await _streamed(call, response, tell)
+            if on_text is None or response.content_type != "text/event-stream":
+                return _sent(whole_reply(call, await _body_of(response)), on_text)
+            return await _streamed(call, response, on_text)
     except FormatError as error:
         raise ModelError(f"{call.model}: {at.url}: {error}", kind="too_big", is_fatal=True) from None
     except ClientPayloadError as error:
@@ -149,12 +149,12 @@ def _body(call: ModelCall, at: OwnEndpoint, unknown: frozenset[str], *, is_strea
     return {**asked, **call.extra}
 
 
-async def _streamed(call: ModelCall, response: ClientResponse, tell: Callable[[str], object]) -> ModelReply:
+async def _streamed(call: ModelCall, response: ClientResponse, on_text: Callable[[str], object]) -> ModelReply:
     pieces = Pieces()
     async for line in _lines(response):
         text = pieces.take(line)
         if text:
-            tell(text)
+            on_text(text)
     return pieces.reply(call)
 
 
@@ -174,10 +174,10 @@ async def _body_of(response: ClientResponse) -> bytes:
     return b"".join([unpacker.feed(data) async for data in response.content.iter_any()])
 
 
-def _told(reply: ModelReply, tell: Callable[[str], object] | None) -> ModelReply:
+def _sent(reply: ModelReply, on_text: Callable[[str], object] | None) -> ModelReply:
     """The reply in one piece, for a caller that wanted it streamed."""
-    if tell and reply.text:
-        tell(reply.text)
+    if on_text and reply.text:
+        on_text(reply.text)
     return reply
 
 

@@ -36,7 +36,7 @@ def missing_keys(model: str, environment: Mapping[str, str]) -> tuple[str, ...]:
     an address of its own, or in LiteLLM's settings, where the user's code put it.
     """
     provider = provider_of(model)
-    names = () if provider in _ELSEWHERE or _is_told(provider) else KEYS.get(provider, ())
+    names = () if provider in _ELSEWHERE or _is_known(provider) else KEYS.get(provider, ())
     if any(environment.get(f"{provider.upper()}_{end}") for end in ("API_BASE", "BASE_URL")):
         return ()
     if provider == "gemini" and any(environment.get(name, "").lower() in {"1", "true"} for name in _VERTEX):
@@ -48,11 +48,11 @@ def missing_keys(model: str, environment: Mapping[str, str]) -> tuple[str, ...]:
 
 def set_variables(environment: Mapping[str, str]) -> tuple[str, ...]:
     """The names of the variables that are set, and of those whose value the user's code gave LiteLLM."""
-    told = (name for provider, names in KEYS.items() if _is_told(provider) for name in names)
-    return tuple(sorted({name for name, value in environment.items() if value} | {*told}))
+    known = (name for provider, names in KEYS.items() if _is_known(provider) for name in names)
+    return tuple(sorted({name for name, value in environment.items() if value} | {*known}))
 
 
-def _is_told(provider: str) -> bool:
+def _is_known(provider: str) -> bool:
     """Whether user code set `litellm.api_key` or `litellm.openai_key`."""
     litellm = sys.modules.get("litellm")
     return any(getattr(litellm, name, None) for name in ("api_key", f"{provider}_key"))

@@ -47,9 +47,9 @@ async def complete(
         if is_home() and is_direct(call):
             with muted():
                 return await complete_patiently(call, on_text, patience, on_wait)
-        return await on_loop(complete_patiently(call, tell, patience, on_wait))
+        return await on_loop(complete_patiently(call, send, patience, on_wait))
 
-    tell = (lambda text: caller.call_soon_threadsafe(on_text, text)) if on_text else None
+    send = (lambda text: caller.call_soon_threadsafe(on_text, text)) if on_text else None
     on_wait = notifier(is_counted=True)
     return await (recorder.reply(call, on_text, ask) if recorder else ask())
 

@@ -37,8 +37,8 @@ class Patience:
         if not failure.is_passing or n_tried >= self.n_attempts:
             return None
         if failure.retry_after_s is not None:
-            is_bearable = failure.retry_after_s <= self.longest_wait_s
-            return failure.retry_after_s * (1 + chance() / 10) if is_bearable else None
+            is_short = failure.retry_after_s <= self.longest_wait_s
+            return failure.retry_after_s * (1 + chance() / 10) if is_short else None
         return float(min(self.longest_wait_s, self.first_wait_s * 2 ** (n_tried - 1)) * (0.5 + chance() / 2))
 
 
@@ -46,27 +46,27 @@ PATIENT = Patience()
 
 
 async def complete_patiently(
-    call: ModelCall, tell: Callable[[str], object] | None, patience: Patience, on_wait: OnRetryWait
+    call: ModelCall, on_text: Callable[[str], object] | None, patience: Patience, on_wait: OnRetryWait
 ) -> ModelReply:
     """The reply, with all attempts and waits in its usage. Raises ModelError.
 
-    A streamed answer of which a piece was told already is not begun again.
+    A streamed answer of which a piece was sent already is not begun again.
     """
     started = time.perf_counter()
-    n_told = 0
+    n_sent = 0
 
-    def tell_on(text: str) -> None:
-        nonlocal n_told
-        n_told += 1
-        if tell:
-            tell(text)
+    def send_on(text: str) -> None:
+        nonlocal n_sent
+        n_sent += 1
+        if on_text:
+            on_text(text)
 
     reply, n_tried = await patiently(
-        lambda: attempt(call, tell_on if tell else None),
+        lambda: attempt(call, send_on if on_text else None),
         call.model,
         patience,
         on_wait=on_wait,
-        is_begun=lambda: n_told > 0,
+        is_begun=lambda: n_sent > 0,
     )
     duration_ms = (time.perf_counter() - started) * 1000
     cost = cost_at(call.prices, reply.usage)

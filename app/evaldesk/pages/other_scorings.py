@@ -37,7 +37,7 @@ class OtherScoring:
     scores: Sequence[OtherScore]
 
 
-def other_scorings(desk: Desk, run_id: int, key: TrialKey) -> list[OtherScoring]:
+def read_other_scorings(desk: Desk, run_id: int, key: TrialKey) -> list[OtherScoring]:
     """The other scorings of a trial, the one it was played with first; none where it was scored once."""
     return list(_other_scorings(desk.store.runs, run_id, key))
 

@@ -75,10 +75,10 @@ def row_events(place: Place, row: dict[str, Any], text: str, query: str, more: J
 def test_result(row: Mapping[str, Any]) -> dict[str, Any]:
     """The test result of a row; the resolver, and others without one, say the outcome beside it."""
     found = row.get("test_result")
-    beside = {key: row[key] for key in USUAL if key in row}
+    usual = {key: row[key] for key in USUAL if key in row}
     if found is None:
-        return beside
-    return beside | (found if isinstance(found, dict) else {"value": found})
+        return usual
+    return usual | (found if isinstance(found, dict) else {"value": found})
 
 
 def read_usages(place: Place, raw: dict[str, Any]) -> tuple[Usage, ...]:

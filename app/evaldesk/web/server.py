@@ -244,7 +244,7 @@ ROUTES: tuple[str, ...] = (
     "evaldesk.web.routes.recording:routes",
     "evaldesk.web.routes.turns:routes",
     "evaldesk.web.routes.sessions:routes",
-    "evaldesk.web.routes.watching:routes",
+    "evaldesk.web.routes.simulation:routes",
     "evaldesk.web.routes.cases:routes",
     "evaldesk.web.routes.evalsets:routes",
     "evaldesk.web.routes.imports:routes",

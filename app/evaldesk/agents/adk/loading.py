@@ -26,8 +26,8 @@ def app_of(found: object, ref: AgentRef) -> Any:
         return found
     if not (isinstance(found, BaseAgent) or _is_node(found)):
         return None
-    beside = (vars(module).get("app") for module in _modules(ref))
-    own = next((app for app in beside if isinstance(app, App) and app.root_agent is found), None)
+    apps = (vars(module).get("app") for module in _modules(ref))
+    own = next((app for app in apps if isinstance(app, App) and app.root_agent is found), None)
     return own or App(name="evaldesk", root_agent=found)
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from evaldesk.agents.agent import is_from
 from evaldesk.agents.remote.message_events import chat_messages, events_of_message, readable
-from evaldesk.agents.shared_loop import Tell, events_told
+from evaldesk.agents.shared_loop import SendEvent, events_sent
 from evaldesk.agents.tools.frameworks import tool_result, watched
 from evaldesk.agents.tools.time_limit import ToolFailedError
 from evaldesk.errors import AgentError
@@ -31,11 +31,11 @@ from evaldesk.wire import plain, to_json
 _CALL_BLOCKS = ("tool_use", "tool_call", "function_call", "server_tool_call", "invalid_tool_call", "input_json_delta")
 
 
-class Teller:
+class EventSender:
     """Reports the messages of a graph's nodes, each once, and keeps `state` equal to the graph's."""
 
-    def __init__(self, tell: Tell, state: dict[str, JsonValue], *, model: str) -> None:
-        self._tell = tell
+    def __init__(self, send: SendEvent, state: dict[str, JsonValue], *, model: str) -> None:
+        self._send = send
         self._state = state
         self._model = model
         self._seen: set[str] = set()
@@ -56,7 +56,7 @@ class Teller:
     async def piece(self, chunk: Any, about: Any) -> None:
         """Tell a piece of a streamed answer."""
         if type(chunk).__name__ == "AIMessageChunk" and (text := _text(chunk)):
-            await self._tell(Event("agent_message", author=about.get("langgraph_node", ""), text=text, is_partial=True))
+            await self._send(Event("agent_message", author=about.get("langgraph_node", ""), text=text, is_partial=True))
 
     async def _messages(self, found: Any, node: str) -> None:
         for message in found if isinstance(found, list) else [found]:
@@ -71,11 +71,11 @@ class Teller:
     async def _told(self, message: Any, author: str) -> None:
         found = readable(_plain_message(message))
         if isinstance(found, Event):
-            await self._tell(found)
+            await self._send(found)
             return
         usage = self._usage(message) if getattr(message, "usage_metadata", None) else None
         for event in events_of_message(self._turn, replace(found, usage=usage), author):
-            await self._tell(event)
+            await self._send(event)
 
     def _usage(self, message: Any) -> Usage:
         spent = message.usage_metadata
@@ -155,29 +155,29 @@ class GraphAgent:
         """Run the graph to its end. Raises AgentError when its state has no messages, or no model can be chosen."""
         if MESSAGES not in _properties(self.graph.get_input_jsonschema()):
             raise AgentError(f"the state of {self.ref.target} has no `messages`; wrap the graph in a function")
-        async for event in events_told(lambda tell: self._run(session, message, tell)):
+        async for event in events_sent(lambda send: self._run(session, message, send)):
             yield event
 
-    async def _run(self, session: Session, message: str, tell: Tell) -> None:
+    async def _run(self, session: Session, message: str, send: SendEvent) -> None:
         from langgraph.errors import GraphRecursionError
 
-        calls = watched(session, tell)
-        teller = Teller(tell, session.state, model=session.model or "")
+        calls = watched(session, send)
+        sender = EventSender(send, session.state, model=session.model or "")
         before = self._before(session)
-        teller.know(before)
+        sender.know(before)
         modes = ["updates", "messages"] if session.is_streaming else ["updates"]
         given = {**self._own_state(session), MESSAGES: [*before, {"role": "user", "content": message}]}
         config = self._config(session)
         try:
             async for mode, found in self.graph.astream(given, config, stream_mode=modes):
                 if mode == "updates":
-                    await teller.updates(found)
+                    await sender.updates(found)
                 else:
-                    await teller.piece(*found)
+                    await sender.piece(*found)
         except GraphRecursionError as error:
             kind = "max_turns" if session.model_options.max_turns else "max_iterations"
             said = str(error).partition("\n")[0]
-            await tell(Event("error", error=ErrorRecord(kind, f"the agent never answered: {said}")))
+            await send(Event("error", error=ErrorRecord(kind, f"the agent never answered: {said}")))
         except Exception as error:
             calls.check()
             refused = model_error(error, session.model or self.ref.id)
@@ -244,7 +244,7 @@ _MARK = "_is_watched"
 
 
 def watch_tool_nodes(graph: Any) -> None:
-    """Let the tool nodes of the graph, and of the graphs inside it, heed doubles, and end their calls in time.
+    """Let the tool nodes of the graph, and of the graphs inside it, use doubles, and end their calls in time.
 
     A double sees the state of the graph and cannot change it. Tools that a node of the user's calls by itself are not
     seen, nor those of a node with a synchronous wrapper.

@@ -13,7 +13,7 @@ from typing import Any
 
 from evaldesk.agents.agent import is_from
 from evaldesk.agents.remote.message_events import chat_messages
-from evaldesk.agents.shared_loop import Tell, events_told
+from evaldesk.agents.shared_loop import SendEvent, events_sent
 from evaldesk.agents.tools.frameworks import tool_result, watched
 from evaldesk.agents.tools.time_limit import ToolFailedError
 from evaldesk.errors import ModelError
@@ -67,13 +67,13 @@ class OpenAIAgent:
 
     async def reply(self, session: Session, message: str) -> AsyncIterator[Event]:
         """Run the agent that spoke last. Raises ModelError for a refusal of the provider."""
-        async for event in events_told(lambda tell: self._run(session, message, tell)):
+        async for event in events_sent(lambda send: self._run(session, message, send)):
             yield event
 
-    async def _run(self, session: Session, message: str, tell: Tell) -> None:
+    async def _run(self, session: Session, message: str, send: SendEvent) -> None:
         from agents import MaxTurnsExceeded, RunConfig, Runner
 
-        calls = watched(session, tell)
+        calls = watched(session, send)
         starting, items = self._before(session)
         model = model_of(session)
         wrap_clients()  # LiteLLM may just have been imported
@@ -82,7 +82,7 @@ class OpenAIAgent:
             "input": [*items, {"role": "user", "content": message}],
             "context": session.state,
             "max_turns": session.model_options.max_turns or DEFAULT_TURNS,
-            "hooks": hooks_of(tell),
+            "hooks": hooks_of(send),
             "run_config": RunConfig(tracing_disabled=True, **model),
         }
         try:
@@ -90,12 +90,12 @@ class OpenAIAgent:
                 result = Runner.run_streamed(**options)
                 async for event in result.stream_events():
                     if getattr(getattr(event, "data", None), "type", "") == "response.output_text.delta":
-                        await tell(Event("agent_message", text=event.data.delta, is_partial=True))
+                        await send(Event("agent_message", text=event.data.delta, is_partial=True))
             else:
                 result = await Runner.run(**options)
         except MaxTurnsExceeded as error:
             kind = "max_turns" if session.model_options.max_turns else "max_iterations"
-            await tell(Event("error", error=ErrorRecord(kind, f"the agent never answered: {error}")))
+            await send(Event("error", error=ErrorRecord(kind, f"the agent never answered: {error}")))
             return
         except Exception as error:
             calls.check()
@@ -106,7 +106,7 @@ class OpenAIAgent:
         calls.check()
         if not isinstance(result.final_output, str):
             text = json.dumps(plain(as_json(result.final_output)), ensure_ascii=False)
-            await tell(Event("log", author=result.last_agent.name, text=f"final output: {text}"))
+            await send(Event("log", author=result.last_agent.name, text=f"final output: {text}"))
         session.memory[MEMORY] = (len(session.turns) + 1, result.last_agent, result.to_input_list())
 
     def _before(self, session: Session) -> tuple[Any, list[Any]]:
@@ -160,9 +160,9 @@ def _tool(tool: Any) -> ToolDescription:
     return ToolDescription(str(tool.name), description, schema if isinstance(schema, dict) else {})
 
 
-def hooks_of(tell: Tell) -> Any:
+def hooks_of(send: SendEvent) -> Any:
     """RunHooks that report events."""
-    return _hooks_class()(tell)
+    return _hooks_class()(send)
 
 
 def model_name(agent: Any) -> str:
@@ -188,8 +188,8 @@ def _hooks_class() -> Any:
 
 
 class _Telling:
-    def __init__(self, tell: Tell) -> None:
-        self._tell = tell
+    def __init__(self, send: SendEvent) -> None:
+        self._send = send
         self._calls: dict[str, ToolCall] = {}
         self._started: dict[str, float] = {}
         self._asked = 0.0
@@ -199,16 +199,16 @@ class _Telling:
 
     async def on_llm_end(self, context: Any, agent: Any, response: Any) -> None:
         took_ms = (time.perf_counter() - self._asked) * 1000
-        await self._tell(Event("usage", author=agent.name, usage=_usage(model_name(agent), response.usage, took_ms)))
+        await self._send(Event("usage", author=agent.name, usage=_usage(model_name(agent), response.usage, took_ms)))
         for item in response.output:
             if item.type == "message":
                 text = "".join(getattr(part, "text", "") or getattr(part, "refusal", "") for part in item.content)
                 if text:
-                    await self._tell(Event("agent_message", author=agent.name, text=text))
+                    await self._send(Event("agent_message", author=agent.name, text=text))
         for item in response.output:
             if item.type == "function_call":
                 call = self._calls[item.call_id] = tool_call(item.name, item.arguments, item.call_id)
-                await self._tell(Event("tool_call", author=agent.name, call=call))
+                await self._send(Event("tool_call", author=agent.name, call=call))
 
     async def on_tool_start(self, context: Any, agent: Any, tool: Any) -> None:
         self._started[getattr(context, "tool_call_id", "")] = time.perf_counter()
@@ -226,7 +226,7 @@ class _Telling:
         took_ms = (time.perf_counter() - self._started.get(call_id, time.perf_counter())) * 1000
         call = self._calls.get(call_id) or ToolCall(name, id=call_id)
         is_error = isinstance(result, str) and result.startswith(FAILED)
-        await self._tell(
+        await self._send(
             Event(
                 "tool_result",
                 author=agent.name,

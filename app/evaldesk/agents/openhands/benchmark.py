@@ -22,7 +22,7 @@ from typing import Any
 import msgspec
 
 from evaldesk.agents.agent import Agent, ModelCaller
-from evaldesk.agents.event_pump import Say, events_of
+from evaldesk.agents.event_pump import SendEvent, events_of
 from evaldesk.agents.group_guard import end_group, kill_group, watch
 from evaldesk.agents.in_thread import called
 from evaldesk.agents.openhands.metadata import Options, Task, parameters
@@ -79,35 +79,35 @@ class BenchmarkAgent(ModelCaller):
     async def reply(self, session: Session, message: str) -> AsyncIterator[Event]:
         """Process one instance; `teardown` is always called. Raises ModelError and AgentError."""
 
-        async def work(say: Say) -> None:
-            await self._process(session, message, say)
+        async def work(send: SendEvent) -> None:
+            await self._process(session, message, send)
 
         async for event in events_of(work):
             yield event
 
-    async def _process(self, session: Session, message: str, say: Say) -> None:
+    async def _process(self, session: Session, message: str, send: SendEvent) -> None:
         instance = _instance(message)
         folder = Path(self.options.workspace) if self.options.workspace else None
         workspace = open_workspace(os.environ, folder)
         try:
             _write_files(workspace, instance)
             workspace.remember()
-            said = await self._done(self._task(session, workspace, instance), workspace, say)
+            said = await self._done(self._task(session, workspace, instance), workspace, send)
             if "failed" in said:
-                fail(said["failed"], say)
+                fail(said["failed"], send)
                 return
             for event in output_events(said["output"], said["more"], message):
-                say(event)
+                send(event)
         finally:
             workspace.close()
 
-    async def _done(self, task: Task, workspace: Workspace, say: Say) -> dict[str, Any]:
+    async def _done(self, task: Task, workspace: Workspace, send: SendEvent) -> dict[str, Any]:
         """The last message of its process, after its changes to the workspace were reported."""
         process = InstanceProcess(task, os.environ)
         try:
 
             def talk() -> dict[str, Any]:
-                return process.talk(workspace.remember, lambda text: say(Event("log", author=self.ref.id, text=text)))
+                return process.talk(workspace.remember, lambda text: send(Event("log", author=self.ref.id, text=text)))
 
             found: dict[str, Any] = await called(talk, {}, on_cancel=process.interrupt)
             return found
@@ -115,7 +115,7 @@ class BenchmarkAgent(ModelCaller):
             process.close()
             changed, diff = workspace.changes()
             text = f"{len(changed)} files changed in the workspace ({LABEL})"
-            say(Event("log", author="workspace", text=text, result=plain({"changed": changed, "diff": diff})))
+            send(Event("log", author="workspace", text=text, result=plain({"changed": changed, "diff": diff})))
 
     def _task(self, session: Session, workspace: Workspace, instance: JsonObject) -> Task:
         trial = CURRENT_TRIAL.get()
@@ -140,14 +140,14 @@ def _absolute(options: Options) -> Options:
     return msgspec.structs.replace(options, output_folder=str(Path(folder).absolute()) if folder else "")
 
 
-def fail(said: dict[str, Any], say: Say) -> None:
+def fail(said: dict[str, Any], send: SendEvent) -> None:
     """Report the failure of an instance as its process describes it.
 
     Raises ModelError for a refusal of the provider.
     """
     if "is_fatal" in said:
         raise ModelError(said["message"], kind=said["kind"], is_fatal=said["is_fatal"])
-    say(Event("error", error=ErrorRecord(said["kind"], said["message"], said.get("trace", ""))))
+    send(Event("error", error=ErrorRecord(said["kind"], said["message"], said.get("trace", ""))))
 
 
 def _target(function: Callable[..., Any], ref: AgentRef) -> str:

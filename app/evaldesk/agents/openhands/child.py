@@ -34,29 +34,29 @@ TEARDOWNS = ("teardown", "complete_runtime")
 
 def main() -> None:
     """Do the task of the parent."""
-    asked, told = _own_pipes()
+    tasks, reports = _own_pipes()
     sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr] # it is the interpreter's own
     signal.signal(signal.SIGINT, signal.default_int_handler)  # the parent of the worker may have it ignored
 
     lock = threading.Lock()
 
-    def tell(**said: object) -> None:
+    def report(**fields: object) -> None:
         with lock:
-            told.write(to_json(said) + b"\n")
-            told.flush()
+            reports.write(to_json(fields) + b"\n")
+            reports.flush()
 
     try:
-        tell(started=True)
-        tell(**_done(from_json(asked.readline(), Task), tell, asked))
+        report(started=True)
+        report(**_done(from_json(tasks.readline(), Task), report, tasks))
     except KeyboardInterrupt:
-        tell(failed={"kind": "cancelled", "message": "stopped"})
+        report(failed={"kind": "cancelled", "message": "stopped"})
     except BaseException as error:
-        tell(failed=failure_said(error))
+        report(failed=failure_said(error))
     for stream in (sys.stdout, sys.stderr):
         stream.flush()
 
 
-def _done(task: Task, tell: Callable[..., None], asked: BinaryIO) -> dict[str, object]:
+def _done(task: Task, report: Callable[..., None], tasks: BinaryIO) -> dict[str, object]:
     sys.path[:] = task.path
     osmosis_standin.install()
     openhands_standin.install()
@@ -66,7 +66,7 @@ def _done(task: Task, tell: Callable[..., None], asked: BinaryIO) -> dict[str, o
     n_hooks = 1 if "openhands" in sys.modules else 2
 
     def log(text: object) -> None:
-        tell(log=str(plain(str(text))))
+        report(log=str(plain(str(text))))
 
     try:
         metadata = metadata_of(task, workspace, log)
@@ -75,8 +75,8 @@ def _done(task: Task, tell: Callable[..., None], asked: BinaryIO) -> dict[str, o
 
             begin(InstanceTrial(workspace, profile_of(task), log, task.seed))
         _hook(module, SETUPS[:n_hooks], workspace, instance)
-        tell(ready=True)
-        asked.readline()  # the parent has seen the existing files
+        report(ready=True)
+        tasks.readline()  # the parent has seen the existing files
         output = sent_output(_called(function, arguments_of(function, instance, metadata)))
     finally:
         try:
@@ -120,19 +120,19 @@ def failure_said(error: BaseException) -> dict[str, object]:
     refused = model_error(error, "the model")
     if refused:
         return {"kind": refused.kind, "message": str(refused), "is_fatal": refused.is_fatal}
-    said = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+    fields = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
     kind = "bad_output" if isinstance(error, AgentError) else "agent_raised"
-    return {"kind": kind, "message": str(error) if kind == "bad_output" else said, "trace": user_trace(error)}
+    return {"kind": kind, "message": str(error) if kind == "bad_output" else fields, "trace": user_trace(error)}
 
 
 def _own_pipes() -> tuple[BinaryIO, BinaryIO]:
     """Standard input and output for us alone: no process that user code starts inherits them."""
-    asked, told = os.dup(0), os.dup(1)
+    tasks, reports = os.dup(0), os.dup(1)
     nothing = os.open(os.devnull, os.O_RDONLY)
     os.dup2(nothing, 0)
     os.close(nothing)
     os.dup2(2, 1)
-    return os.fdopen(asked, "rb"), os.fdopen(told, "wb")
+    return os.fdopen(tasks, "rb"), os.fdopen(reports, "wb")
 
 
 if __name__ == "__main__":

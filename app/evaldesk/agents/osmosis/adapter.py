@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from evaldesk.agents.agent import Agent
-from evaldesk.agents.event_pump import Say, events_of
+from evaldesk.agents.event_pump import SendEvent, events_of
 from evaldesk.agents.own.model_calls import ask, model_call, reply_message, reply_usage
 from evaldesk.agents.remote.message_events import MessageEvents, chat_messages
 from evaldesk.agents.tools.time_limit import TOOL_LIMIT
@@ -74,30 +74,30 @@ class LoopAgent:
     async def reply(self, session: Session, message: str) -> AsyncIterator[Event]:
         """Run the loop on the conversation so far. Raises ModelError, AgentError, and the exceptions of the loop."""
 
-        async def work(say: Say) -> None:
-            await self._run(session, message, say)
+        async def work(send: SendEvent) -> None:
+            await self._run(session, message, send)
 
         async for event in events_of(work):
             yield event
 
-    async def _run(self, session: Session, message: str, say: Say) -> None:
+    async def _run(self, session: Session, message: str, send: SendEvent) -> None:
         TOOL_LIMIT.set(session.limits.tool_timeout_s)
         package = importlib.import_module("osmosis_ai.rollout")
         request = package.RolloutRequest(**request_values(session, message))
         tools = list(self.loop.get_tools(request))
-        told = MessageEvents(say, self.loop.name)
-        told.skip(request.messages)
-        client = ModelClient(session, [checked_tool(tool) for tool in tools], told, package)
+        events = MessageEvents(send, self.loop.name)
+        events.skip(request.messages)
+        client = ModelClient(session, [checked_tool(tool) for tool in tools], events, package)
         result = await self.loop.run(package.RolloutContext(request=request, tools=tools, llm=client))
-        told.catch_up(result.final_messages)
+        events.catch_up(result.final_messages)
         if result.reward is not None:
-            say(report({"reward": plain(result.reward)}))
+            send(report({"reward": plain(result.reward)}))
         if result.status != "COMPLETED":
             said = result.error_message or "the agent loop ended with an error and no message"
-            say(Event("error", error=ErrorRecord("rollout_error", str(said))))
+            send(Event("error", error=ErrorRecord("rollout_error", str(said))))
         elif result.finish_reason == "max_turns":
             said = f"{self.loop.name} reached max_turns ({request.max_turns}) without an answer"
-            say(Event("error", error=ErrorRecord("max_turns", said)))
+            send(Event("error", error=ErrorRecord("max_turns", said)))
 
     def _offered_blindly(self) -> Sequence[Any]:
         """The tools for a request without messages; none where the loop wants to see more."""
@@ -114,7 +114,7 @@ class ModelClient:
 
     session: Session
     tools: Sequence[JsonObject]
-    told: MessageEvents
+    events: MessageEvents
     package: Any
     n_calls: int = 0
     tokens_in: int = 0
@@ -123,16 +123,16 @@ class ModelClient:
 
     async def chat_completions(self, messages: Sequence[Mapping[str, Any]], **options: Any) -> Any:
         """One call; `options` are those of a chat completion. Raises ModelError."""
-        self.told.catch_up(messages)
+        self.events.catch_up(messages)
         reply = await ask(self.session, model_call(self.session, messages, options.pop("tools", self.tools), options))
         usage = reply.usage
         self.n_calls += 1
         self.tokens_in += usage.tokens_in
         self.tokens_out += usage.tokens_out
         self.duration_ms += usage.duration_ms
-        self.told.say(Event("usage", usage=usage))
+        self.events.send(Event("usage", usage=usage))
         message = reply_message(reply)
-        self.told.answer(message)
+        self.events.answer(message)
         return self.package.CompletionsResult(
             message=message, token_ids=[], logprobs=[], usage=reply_usage(reply), finish_reason=reply.finish_reason
         )

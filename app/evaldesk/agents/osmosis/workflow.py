@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
 
-from evaldesk.agents.event_pump import Say, events_of
+from evaldesk.agents.event_pump import SendEvent, events_of
 from evaldesk.agents.model_bridge import opened_bridge
 from evaldesk.agents.osmosis.adapter import is_kind, prompt_messages
 from evaldesk.agents.remote.message_events import MessageEvents
@@ -45,18 +45,18 @@ class WorkflowAgent:
     async def reply(self, session: Session, message: str) -> AsyncIterator[Event]:
         """Run the workflow, report its conversation, grade it. Exceptions of both pass through."""
 
-        async def work(say: Say) -> None:
-            await self._run(session, message, say)
+        async def work(send: SendEvent) -> None:
+            await self._run(session, message, send)
 
         async for event in events_of(work):
             yield event
 
-    async def _run(self, session: Session, message: str, say: Say) -> None:
+    async def _run(self, session: Session, message: str, send: SendEvent) -> None:
         module = importlib.import_module("osmosis_ai.rollout.context")
         prompt = prompt_messages(session, message)
-        told = MessageEvents(say, self.describe().name)
-        told.skip(prompt)
-        async with opened_bridge(session, told) as bridge:
+        events = MessageEvents(send, self.describe().name)
+        events.skip(prompt)
+        async with opened_bridge(session, events) as bridge:
             around = module.RolloutContext(
                 chat_completions_url=bridge.address, api_key=bridge.key, rollout_id=session.id[:256]
             )
@@ -66,14 +66,14 @@ class WorkflowAgent:
                 )
                 output = await _made(self.workflow, self.workflow_config).run(context)
                 samples = await _samples(around, output, module)
-        told.catch_up([*prompt, *(said for sample in samples.values() for said in _after(sample.messages, prompt))])
+        events.catch_up([*prompt, *(said for sample in samples.values() for said in _after(sample.messages, prompt))])
         values = _reported(output)
         if self.grader is not None and CURRENT_TRIAL.get() is not None:
-            values |= await self._graded(module, samples, say)
+            values |= await self._graded(module, samples, send)
         if values:
-            say(report(values))
+            send(report(values))
 
-    async def _graded(self, module: Any, samples: Mapping[str, Any], say: Say) -> dict[str, Any]:
+    async def _graded(self, module: Any, samples: Mapping[str, Any], send: SendEvent) -> dict[str, Any]:
         trial = CURRENT_TRIAL.get()
         label = trial.ground_truth if trial else None
         if label is None and not _metadata():
@@ -84,11 +84,11 @@ class WorkflowAgent:
         await _made(self.grader, self.grader_config).grade(context)
         kept = [sample for sample in samples.values() if not getattr(sample, "remove_sample", False)]
         if not kept:
-            say(Event("log", author="grader", text="the grader removed the sample: it is not to be scored"))
+            send(Event("log", author="grader", text="the grader removed the sample: it is not to be scored"))
             return {}
         rewards = [sample.reward for sample in kept if sample.reward is not None]
         if not rewards:
-            say(Event("error", error=ErrorRecord("no_reward", "the sample has no reward after grading")))
+            send(Event("error", error=ErrorRecord("no_reward", "the sample has no reward after grading")))
             return {}
         mean = math.fsum(map(float, rewards)) / len(rewards)
         return {"reward": mean if math.isfinite(mean) else repr(mean)}

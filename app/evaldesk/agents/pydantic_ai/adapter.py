@@ -12,7 +12,7 @@ from functools import cache, partial
 from typing import Any
 
 from evaldesk.agents.agent import is_from
-from evaldesk.agents.shared_loop import Tell, events_told
+from evaldesk.agents.shared_loop import SendEvent, events_sent
 from evaldesk.agents.tools.doubles import CURRENT_DOUBLES
 from evaldesk.agents.tools.frameworks import tool_result, watched
 from evaldesk.agents.tools.time_limit import TOOL_LIMIT, ToolFailedError
@@ -67,15 +67,15 @@ class PydanticAgent:
 
     async def reply(self, session: Session, message: str) -> AsyncIterator[Event]:
         """Run the agent. An output that is no text is its answer as JSON. Raises ModelError."""
-        async for event in events_told(lambda tell: self._run(session, message, tell)):
+        async for event in events_sent(lambda send: self._run(session, message, send)):
             yield event
 
-    async def _run(self, session: Session, message: str, tell: Tell) -> None:
+    async def _run(self, session: Session, message: str, send: SendEvent) -> None:
         from pydantic_ai import UsageLimitExceeded, UsageLimits
 
-        calls = watched(session, tell)
+        calls = watched(session, send)
         model = session.model or _model_name(self.found)
-        teller = Teller(tell, author=self.found.name or self.ref.id, model=model)
+        sender = EventSender(send, author=self.found.name or self.ref.id, model=model)
         asked = session.model_options
         options: dict[str, Any] = {
             "message_history": self._before(session),
@@ -90,10 +90,10 @@ class PydanticAgent:
             with with_watched_tools(self.found):
                 async with self.found.iter(message, **options) as run:
                     async for node in run:
-                        await teller.node(node, run.ctx if session.is_streaming else None)
+                        await sender.node(node, run.ctx if session.is_streaming else None)
         except UsageLimitExceeded as error:
             kind = "max_turns" if asked.max_turns else "max_iterations"
-            await tell(Event("error", error=ErrorRecord(kind, f"the agent never answered: {error}")))
+            await send(Event("error", error=ErrorRecord(kind, f"the agent never answered: {error}")))
             return
         except Exception as error:
             calls.check()
@@ -104,7 +104,7 @@ class PydanticAgent:
         calls.check()
         if not isinstance(run.result.output, str):
             text = json.dumps(plain(_as_json(run.result.output)), ensure_ascii=False)
-            await tell(Event("agent_message", author=teller.author, text=text))
+            await send(Event("agent_message", author=sender.author, text=text))
         session.memory[MEMORY] = (len(session.turns) + 1, run.result.all_messages())
 
     def _before(self, session: Session) -> list[Any]:
@@ -178,7 +178,7 @@ def model_of(name: str | None, asked: ModelOptions, found: Any, *, own: str) -> 
 
 
 def with_watched_tools(agent: Any) -> AbstractContextManager[Any]:
-    """Let the agent's tools heed doubles and end in time inside of it, in a turn that has either."""
+    """Let the agent's tools use doubles and end in time inside of it, in a turn that has either."""
     if TOOL_LIMIT.get() is None and CURRENT_DOUBLES.get() is None:
         return nullcontext()
     seen: AbstractContextManager[Any] = agent.override(
@@ -207,12 +207,12 @@ def _watched_class() -> Any:
 OUTPUT_TOOL = "final_result"  # by which a model gives a structured output
 
 
-class Teller:
+class EventSender:
     """Reports the events of a run's nodes."""
 
-    def __init__(self, tell: Tell, *, author: str, model: str) -> None:
+    def __init__(self, send: SendEvent, *, author: str, model: str) -> None:
         self.author = author
-        self._tell = tell
+        self._send = send
         self._model = model
         self._calls: dict[str, ToolCall] = {}
         self._asked = time.perf_counter()
@@ -234,17 +234,17 @@ class Teller:
             async for event in stream:
                 text = _piece(event)
                 if text:
-                    await self._tell(Event("agent_message", author=self.author, text=text, is_partial=True))
+                    await self._send(Event("agent_message", author=self.author, text=text, is_partial=True))
 
     async def _said(self, response: Any) -> None:
-        await self._tell(Event("usage", author=self.author, usage=self._usage(response)))
+        await self._send(Event("usage", author=self.author, usage=self._usage(response)))
         text = "".join(part.content for part in response.parts if part.part_kind == "text")
         if text:
-            await self._tell(Event("agent_message", author=self.author, text=text))
+            await self._send(Event("agent_message", author=self.author, text=text))
         for part in response.parts:
             if part.part_kind == "tool-call" and not part.tool_name.startswith(OUTPUT_TOOL):
                 call = self._calls[part.tool_call_id] = tool_call(part.tool_name, plain(part.args), part.tool_call_id)
-                await self._tell(Event("tool_call", author=self.author, call=call))
+                await self._send(Event("tool_call", author=self.author, call=call))
 
     async def _gave(self, part: Any) -> None:
         is_retry = part.part_kind == "retry-prompt" and part.tool_name
@@ -255,7 +255,7 @@ class Teller:
         result = part.model_response() if is_retry else _as_json(part.content)
         took_ms = (time.perf_counter() - self._asked) * 1000
         call = self._calls.get(part.tool_call_id) or ToolCall(part.tool_name, id=part.tool_call_id)
-        await self._tell(
+        await self._send(
             Event(
                 "tool_result",
                 author=self.author,

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 import msgspec
 
 from evaldesk.agents.agent import Agent, Kept
-from evaldesk.agents.event_pump import Say, events_of
+from evaldesk.agents.event_pump import SendEvent, events_of
 from evaldesk.agents.group_guard import end_group, watch
 from evaldesk.agents.in_thread import called
 from evaldesk.agents.remote.http_protocol import read_options
@@ -73,9 +73,9 @@ class CommandAgent:
         kept = session.memory.get(_MEMORY)
         process = kept if isinstance(kept, CommandProcess) and kept.is_alive else self._start(session)
 
-        async def work(say: Say) -> None:
+        async def work(send: SendEvent) -> None:
             def talk() -> None:
-                process.talk(session, message, say, self.ref.id)
+                process.talk(session, message, send, self.ref.id)
 
             await called(talk, {}, on_cancel=process.close)
 
@@ -118,7 +118,7 @@ class CommandProcess(Kept):
         """Kill it with its process group."""
         self._ended()
 
-    def talk(self, session: Session, message: str, say: Say, author: str) -> None:
+    def talk(self, session: Session, message: str, send: SendEvent, author: str) -> None:
         """One turn. Raises AgentError when the command ends early or writes a line that is no event."""
         calls = Calls()
         try:
@@ -129,11 +129,11 @@ class CommandProcess(Kept):
                     return
                 event = event_of(found, session, author)
                 if event:
-                    say(calls.known(event))
+                    send(calls.known(event))
         finally:
             printed = self._printed()
             if printed:
-                say(Event("log", author="stderr", text=printed))
+                send(Event("log", author="stderr", text=printed))
 
     def _write(self, body: object) -> None:
         assert self._process.stdin  # noqa: S101 - it was asked for

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import msgspec
 
 from evaldesk.agents.agent import Agent, ModelCaller
-from evaldesk.agents.event_pump import Say, events_of
+from evaldesk.agents.event_pump import SendEvent, events_of
 from evaldesk.agents.remote.http_protocol import read_options
 from evaldesk.agents.remote.message_events import chat_messages
 from evaldesk.llm import PATIENT, ModelCall, complete, is_direct, warm
@@ -59,28 +59,28 @@ class HttpChatAgent(ModelCaller):
     async def reply(self, session: Session, message: str) -> AsyncIterator[Event]:
         """Ask once. Raises ModelError."""
 
-        async def work(say: Say) -> None:
-            await self._ask(session, message, say)
+        async def work(send: SendEvent) -> None:
+            await self._ask(session, message, send)
 
         async for event in events_of(work):
             yield event
 
-    async def _ask(self, session: Session, message: str, say: Say) -> None:
-        def tell(text: str) -> None:
-            say(Event("agent_message", author=self.ref.id, text=text, is_partial=True))
+    async def _ask(self, session: Session, message: str, send: SendEvent) -> None:
+        def send_text(text: str) -> None:
+            send(Event("agent_message", author=self.ref.id, text=text, is_partial=True))
 
         reply = await complete(
             self._call(session, message),
-            tell if session.is_streaming else None,
+            send_text if session.is_streaming else None,
             patience=PATIENT.with_retries(session.model_options.n_retries),
         )
-        say(Event("usage", usage=reply.usage))
+        send(Event("usage", usage=reply.usage))
         if reply.text:
-            say(Event("agent_message", author=self.ref.id, text=reply.text))
+            send(Event("agent_message", author=self.ref.id, text=reply.text))
         if reply.tool_calls:
             names = ", ".join(call.name for call in reply.tool_calls)
             said = f"the endpoint wants us to call {names}; an agent behind an endpoint calls its tools itself"
-            say(Event("error", error=ErrorRecord("wants_tools", said)))
+            send(Event("error", error=ErrorRecord("wants_tools", said)))
 
     def _call(self, session: Session, message: str) -> ModelCall:
         asked, own = session.model_options, self.options

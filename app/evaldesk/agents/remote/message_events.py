@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from evaldesk.agents.event_pump import Say
+from evaldesk.agents.event_pump import SendEvent
 from evaldesk.errors import FormatError
 from evaldesk.model import Event, JsonValue
 from evaldesk.model.chat import assistant_message, chat_messages, tool_message
@@ -24,7 +24,7 @@ class MessageEvents:
     Messages of the system and the user begin a turn, and are not reported.
     """
 
-    say: Say
+    send: SendEvent
     author: str = ""
     _turn: TurnEvents = field(default_factory=TurnEvents)
     _ids: set[str] = field(default_factory=set)
@@ -41,7 +41,7 @@ class MessageEvents:
         if found is not None:
             if found.text:
                 self._texts.append(found.text)
-            self._tell(found)
+            self._send_parts(found)
 
     def catch_up(self, messages: Sequence[object]) -> None:
         """Report the messages that were not reported yet."""
@@ -53,19 +53,19 @@ class MessageEvents:
             if found.text and found.text in self._texts:
                 self._texts.remove(found.text)
                 found = replace(found, text="", thought="")
-            self._tell(replace(found, calls=tuple(call for call in found.calls if call.id not in self._ids)))
+            self._send_parts(replace(found, calls=tuple(call for call in found.calls if call.id not in self._ids)))
 
     def _read(self, message: object) -> Message | None:
         found = readable(plain(message))
         if isinstance(found, Event):
-            self.say(found)
+            self.send(found)
             return None
         return found
 
-    def _tell(self, message: Message) -> None:
+    def _send_parts(self, message: Message) -> None:
         self._ids.update(call.id for call in message.calls if call.id is not None)
         for event in events_of_message(self._turn, message, self.author):
-            self.say(event)
+            self.send(event)
 
 
 def readable(raw: JsonValue) -> Message | Event:

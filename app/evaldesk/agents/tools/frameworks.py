@@ -10,7 +10,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any
 
-from evaldesk.agents.shared_loop import Tell
+from evaldesk.agents.shared_loop import SendEvent
 from evaldesk.agents.tools.doubles import double_of
 from evaldesk.agents.tools.time_limit import TOOL_LIMIT, ToolFailedError, in_time
 from evaldesk.errors import NoDoubleError
@@ -21,7 +21,7 @@ from evaldesk.model import Event, JsonObject, JsonValue, Session
 class ToolCalls:
     """The calls of one turn; `failure` is kept, since frameworks show a model the exceptions of a tool."""
 
-    tell: Tell
+    send: SendEvent
     failure: NoDoubleError | None = None
 
     def check(self) -> None:
@@ -33,10 +33,10 @@ class ToolCalls:
 _CURRENT: ContextVar[ToolCalls | None] = ContextVar("current_tool_calls", default=None)
 
 
-def watched(session: Session, tell: Tell) -> ToolCalls:
+def watched(session: Session, send: SendEvent) -> ToolCalls:
     """The calls of the turn that begins now, with its limit for each."""
     TOOL_LIMIT.set(session.limits.tool_timeout_s)
-    calls = ToolCalls(tell)
+    calls = ToolCalls(send)
     _CURRENT.set(calls)
     return calls
 
@@ -55,7 +55,7 @@ async def tool_result(
     if outcome is None:
         return await in_time(name, call)
     if calls:
-        await calls.tell(Event("log", author=outcome.source, text=outcome.note))
+        await calls.send(Event("log", author=outcome.source, text=outcome.note))
     if outcome.is_error:
         raise ToolFailedError(str(outcome.result))
     return outcome.result

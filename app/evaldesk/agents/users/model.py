@@ -51,7 +51,7 @@ Rules:
 
 @dataclass(slots=True)
 class ModelUser:
-    """Asks a model for each message. A stop signal beside other text is heeded after the agent's answer."""
+    """Asks a model for each message. A stop signal beside other text counts after the agent's answer."""
 
     model: str
     instructions: str

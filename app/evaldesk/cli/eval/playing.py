@@ -42,11 +42,11 @@ class Interruption:
     The third ends this process, should the second wait for something such as a full disk.
     """
 
-    def __init__(self, runs: RunDesk, say: Callable[[str], None]) -> None:
+    def __init__(self, runs: RunDesk, show: Callable[[str], None]) -> None:
         self.n = 0
         self.run_id: int | None = None
         self._runs = runs
-        self._say = say
+        self._show = show
         self._task = asyncio.current_task()
         self._stops: set[asyncio.Task[None]] = set()
 
@@ -59,7 +59,7 @@ class Interruption:
             return
         if self.n > 2:
             os._exit(EXIT_INTERRUPTED)  # finished trials are stored, and workers end with their parent
-        self._say("Finishing what is in flight; press Ctrl-C again to stop at once" if self.n == 1 else "Stopping")
+        self._show("Finishing what is in flight; press Ctrl-C again to stop at once" if self.n == 1 else "Stopping")
         stop = asyncio.create_task(self._runs.stop(self.run_id, cancel=self.n > 1))
         self._stops.add(stop)
         stop.add_done_callback(self._stops.discard)

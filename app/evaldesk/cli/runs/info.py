@@ -95,8 +95,8 @@ def _lines(runs: StoredRuns, run: RunSummary) -> list[tuple[str, str]]:
 def _metric_words(row: MetricRow, run: RunSummary) -> str:
     """The mean of the scored trials; beside it the one of Osmosis' results.json, where trials were not scored."""
     interval = metric_interval(row)
-    beside = f" ({number_words(interval.low)}–{number_words(interval.high)})" if interval else ""
-    words = f"mean {row.mean:.3f}{beside}, std {row.std_population:.3f}, min {row.low:.3f}, max {row.high:.3f}"
+    interval_text = f" ({number_words(interval.low)}–{number_words(interval.high)})" if interval else ""
+    words = f"mean {row.mean:.3f}{interval_text}, std {row.std_population:.3f}, min {row.low:.3f}, max {row.high:.3f}"
     if row.n >= run.n_done:
         return words
     whole = mean_unscored_as_0(row, run)
@@ -104,8 +104,8 @@ def _metric_words(row: MetricRow, run: RunSummary) -> str:
 
 
 def _point(k: int, value: float | None, interval: Interval | None) -> str:
-    beside = f" ({interval_words(interval)})" if interval else ""
-    return f"{k}: {value or 0.0:.1%}{beside}"
+    interval_text = f" ({interval_words(interval)})" if interval else ""
+    return f"{k}: {value or 0.0:.1%}{interval_text}"
 
 
 def _lower_bound(run: RunSummary) -> list[tuple[str, str]]:

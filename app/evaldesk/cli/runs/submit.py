@@ -90,7 +90,7 @@ def submit(
         report_error(agent.id, error)
         sys.exit(3)
     who = hand_over(open_home(workspace), run.id, environment=own or None)
-    _tell(run, called, who, is_json=is_json)
+    _show_submitted(run, called, who, is_json=is_json)
 
 
 def _settings(workspace: str | None, asked: RunFile) -> Settings:
@@ -183,7 +183,7 @@ def _show_plan(asked: RunFile, called: str, path: Path, words: str, commit: str)
         click.echo(click.style(f"{label:<16}", dim=True) + in_one_line(text))
 
 
-def _tell(run: RunSummary, called: str, who: str, *, is_json: bool) -> None:
+def _show_submitted(run: RunSummary, called: str, who: str, *, is_json: bool) -> None:
     if is_json:
         created = run.created_at.isoformat()
         click.echo(json.dumps({"id": run.id, "name": called, "status": run.status, "created_at": created}))

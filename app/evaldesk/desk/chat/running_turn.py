@@ -50,17 +50,17 @@ class RunningTurn:
     def add(self, event: Event) -> None:
         """Take one more event."""
         self.events.append(event)
-        self._tell()
+        self._notify()
 
     def finish(self, record: TurnRecord) -> None:
         """End with the stored record."""
         self.record = record
-        self._tell()
+        self._notify()
 
     def fail(self, failure: Exception) -> None:
         """End without a stored turn."""
         self.failure = failure
-        self._tell()
+        self._notify()
 
     async def news(self, n_seen: int, timeout_s: float | None = None) -> None:
         """Return once there are more than `n_seen` events or the turn is over, or after `timeout_s`."""
@@ -97,6 +97,6 @@ class RunningTurn:
         reason: StopReason = "error" if error else "cancelled"
         return broken_turn(self.message, [*self.events, *unseen], self.state, reason, error, self.elapsed_ms)
 
-    def _tell(self) -> None:
+    def _notify(self) -> None:
         news, self._news = self._news, asyncio.Event()
         news.set()

@@ -175,12 +175,12 @@ class RunDriver:
             self._on_change()
 
     async def _record(self, batch: Sequence[TrialResult]) -> None:
-        def tell(error: Exception) -> None:
+        def note_refusal(error: Exception) -> None:
             trials = "1 finished trial waits" if len(batch) == 1 else f"{len(batch)} finished trials wait"
             self.trouble = f"{trials} to be stored: {error}"
             self._on_change()
 
-        await self._writer.write_with_retry(self._store.runs.record, batch, on_refusal=tell)
+        await self._writer.write_with_retry(self._store.runs.record, batch, on_refusal=note_refusal)
         self.trouble = ""
 
     def _ended(self, result: TrialResult) -> None:

@@ -64,12 +64,12 @@ async def play_trial(agent: Agent, spec: TrialSpec, *, attempt: Attempt | None =
         return trial_result(spec, attempt, ErrorRecord("no_user", str(error)))
     session = _session_of(spec)
 
-    async def say(text: str, events: tuple[Event, ...]) -> TurnRecord:
+    async def play_message(text: str, events: tuple[Event, ...]) -> TurnRecord:
         with turn_bound(attempt, spec.limits.turn_timeout_s):
             return await play_turn(agent, session, text, attempt=attempt, before=events)
 
     try:
-        said = await converse(user, session, attempt, say)
+        said = await converse(user, session, attempt, play_message)
     finally:
         close_kept(session.memory)
     return with_end(trial_result(spec, attempt, said.error), said)
@@ -89,7 +89,7 @@ async def play_turn(
     `before` is the cost of finding the query.
     """
     turn = OpenTurn(session, query, attempt.clock, show)
-    turn.tell(before)
+    turn.keep(before)
     attempt.turn = turn
     wrap_clients()
     token = CURRENT_TURN.set(turn)
@@ -234,7 +234,7 @@ def turn_bound(attempt: Attempt, timeout_s: float | None) -> Iterator[None]:
 MODEL_VARIABLE = "EVALDESK_USER_MODEL"
 DEMO_USER = "demo/user"
 
-Say: TypeAlias = Callable[[str, tuple[Event, ...]], Awaitable[TurnRecord]]
+PlayMessage: TypeAlias = Callable[[str, tuple[Event, ...]], Awaitable[TurnRecord]]
 
 
 def trial_user(agent: Agent, spec: TrialSpec) -> User:
@@ -245,7 +245,7 @@ def trial_user(agent: Agent, spec: TrialSpec) -> User:
     return user_of(spec.case, spec.agent.target, spec.user, default)
 
 
-async def converse(user: User, session: Session, attempt: Attempt, say: Say) -> Said:
+async def converse(user: User, session: Session, attempt: Attempt, play_message: PlayMessage) -> Said:
     """Hold the conversation; the user's last word says how it ended, and is empty where the agent or a limit did.
 
     An agent that reached its bound in a turn is asked nothing more: there is no answer to go on from.
@@ -257,7 +257,7 @@ async def converse(user: User, session: Session, attempt: Attempt, say: Say) -> 
         if said.text is None:
             _keep_last(attempt, said.events)
             return said
-        record = await say(plain_text(said.text), said.events)
+        record = await play_message(plain_text(said.text), said.events)
         if record.error or attempt.stop or record.stop_reason in BOUNDS:
             return Said()
 

@@ -89,7 +89,7 @@ class OpenTurn:
         """Mark the next usage as replayed."""
         self._cached.append(True)
 
-    def tell(self, events: Iterable[Event]) -> None:
+    def keep(self, events: Iterable[Event]) -> None:
         """Keep events that are not the agent's: the origin of the message of this turn."""
         for event in events:
             self._keep(replace(event, at_ms=self._now_ms()))

@@ -69,7 +69,7 @@ class _Telling:
             # Without an agent around it, a later call asks when it continues the conversation, and is a helper's else.
             may_ask = is_first or (visit.top is None and goes_on)
             for message in told:
-                self._tell(message, step, may_ask=may_ask)
+                self._add_message(message, step, may_ask=may_ask)
             # ADK's span of a model call ends only after the tools that it called.
             ended = min(step.span.end_ms, following.span.start_ms) if following else step.span.end_ms
             self._add_reply(step, ended)
@@ -93,7 +93,7 @@ class _Telling:
             rest = rest[replies[-1] + 1 :] if replies else rest
         return rest, False
 
-    def _tell(self, message: Message, step: Step, *, may_ask: bool) -> None:
+    def _add_message(self, message: Message, step: Step, *, may_ask: bool) -> None:
         if message.speaker == "tool":
             self._add_result(message)
         elif message.speaker != "user" or may_ask:

@@ -14,7 +14,7 @@ from evaldesk.desk.labels import TypedLabel
 from evaldesk.errors import UsageError
 from evaldesk.model.stored import TrialKey
 from evaldesk.pages import trial as pages
-from evaldesk.pages.other_scorings import other_scorings
+from evaldesk.pages.other_scorings import read_other_scorings
 from evaldesk.pages.run_facts import evalset_href
 from evaldesk.web.render import desk_of, number, page, target_of
 
@@ -35,7 +35,7 @@ async def trial_page(request: Request, typed: TypedLabel | None = None, error: U
     run_id, key = trial_key(request)
     trial = await pages.trial_page(desk_of(request).runs, run_id, key)
     labels = await asyncio.to_thread(desk_of(request).labels.panel, run_id, key, typed, error)
-    beside = await asyncio.to_thread(other_scorings, desk_of(request), run_id, key)
+    other_scorings = await asyncio.to_thread(read_other_scorings, desk_of(request), run_id, key)
     config = trial.summary.config
     evalset = evalset_href(config)
     again = {"agent": config.agent.id, "evalset": config.evalset_id, "case": trial.case.id, "n": str(config.n)}
@@ -47,7 +47,7 @@ async def trial_page(request: Request, typed: TypedLabel | None = None, error: U
         trial=trial,
         labels=labels,
         is_swap=target_of(request) == "labels",
-        beside=beside,
+        other_scorings=other_scorings,
         run_href=f"/runs/{run_id}",
         edit_href=f"{evalset}/cases/{case_key(trial.case.id)}" if evalset else "",
         again_href=f"/runs/new?{urlencode(again)}",

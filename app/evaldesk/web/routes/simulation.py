@@ -1,4 +1,4 @@
-"""Watching a simulated user talk to an agent."""
+"""A simulated user that talks to an agent in a new chat session."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from evaldesk.web.forms import read_form, text_of
 from evaldesk.web.render import desk_of
 
 
-async def watch(request: Request) -> Response:
-    """POST …/cases/{key}/watching: play the scenario in a new chat session, and go there."""
+async def simulate(request: Request) -> Response:
+    """POST …/cases/{key}/simulation: play the scenario in a new chat session, and go there."""
     desk = desk_of(request)
     form = await read_form(request)
     file = await run_in_threadpool(desk.evalsets.file, request.path_params["set_id"])
@@ -21,4 +21,4 @@ async def watch(request: Request) -> Response:
     return RedirectResponse(f"/sessions/{session.id}", status_code=303)
 
 
-routes = [Route("/evalsets/{set_id}/cases/{key}/watching", watch, methods=["POST"])]
+routes = [Route("/evalsets/{set_id}/cases/{key}/simulation", simulate, methods=["POST"])]

@@ -26,7 +26,7 @@ SET = {
 
 @pytest.fixture
 def talks(tmp_path: Path, open_chat: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> Any:
-    names = ("agents", "sessions", "turns", "watching", "cases")
+    names = ("agents", "sessions", "turns", "simulation", "cases")
     monkeypatch.setattr("evaldesk.web.server.ROUTES", tuple(f"evaldesk.web.routes.{name}:routes" for name in names))
     folder = tmp_path / "evalsets"
     folder.mkdir()
@@ -49,7 +49,7 @@ def test_the_page_of_a_scenario_offers_to_watch_it_with_an_agent(talks: Any) -> 
 
 
 def test_watching_opens_a_session_that_says_how_it_ended(talks: Any) -> None:
-    answer = talks.client.post(f"{case_path(talks, 'asks')}/watching", data={"agent": "dice"})
+    answer = talks.client.post(f"{case_path(talks, 'asks')}/simulation", data={"agent": "dice"})
     session = talks.client.get(answer.headers["location"]).text
 
     assert answer.status_code == 303
@@ -64,7 +64,7 @@ def test_watching_opens_a_session_that_says_how_it_ended(talks: Any) -> None:
     [("asks", "os:system", 404), ("asks", "", 404), ("scripted", "dice", 422), ("missing", "dice", 404)],
 )
 def test_what_cannot_be_watched_is_refused(talks: Any, case_id: str, agent: str, status: int) -> None:
-    answer = talks.client.post(f"{case_path(talks, case_id)}/watching", data={"agent": agent})
+    answer = talks.client.post(f"{case_path(talks, case_id)}/simulation", data={"agent": agent})
 
     assert answer.status_code == status
     assert talks.host.specs == []
