@@ -20,6 +20,8 @@ from evaldesk.cli.eval.osmosis_results import row_results
 from evaldesk.cli.eval.playing import Played
 from evaldesk.cli.eval.request import EvalRequest
 from evaldesk.cli.eval.result_json import result_json
+from evaldesk.cli.files.exchange_files import show_masked
+from evaldesk.desk.evalsets.masking import masked
 from evaldesk.desk.runs.stored_runs import StoredRuns, evalset_name, joined_numbers
 from evaldesk.desk.runs.trial_rows import SCORE_COLUMNS, TRIAL_COLUMNS, Cell, cell, score_row, trial_row
 from evaldesk.durable_files import append_file, make_folder, write_output
@@ -167,6 +169,10 @@ def _ending(name: str) -> str:
 
 
 def _write(path: Path, data: bytes, *, is_appended: bool = False) -> None:
+    if path.suffix != ".parquet":
+        found = masked(data, os.environ)
+        data = found.data
+        show_masked(f"{path.name}: {found.words}" if found.words else "")
     try:
         make_folder(path.parent)
         if is_appended:

@@ -43,6 +43,12 @@ def report(error: EvaldeskError) -> None:
     click.echo(f"evaldesk: {visible(scrub(str(error), os.environ)).replace(chr(10), ' ')}", err=True)
 
 
+def show_masked(words: str) -> None:
+    """List the secrets that a file does not hold, on the stream for errors."""
+    if words:
+        click.echo(f"evaldesk: {visible(words)}", err=True)
+
+
 def visible(text: str) -> str:
     """Text of a file without terminal control characters."""
     from evaldesk.wording.printable import printable

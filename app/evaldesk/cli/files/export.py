@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from evaldesk.cli.files.exchange_files import open_home, write_bytes
+from evaldesk.cli.files.exchange_files import open_home, show_masked, write_bytes
 from evaldesk.cli.runs.shared import stored_runs, workspace_option
 
 DEFAULT_EVALSET, DEFAULT_RUN = "adk", "adk-results"
@@ -31,10 +31,13 @@ def export(what: str, format_name: str | None, output: str | None, force: bool, 
 
     if what.isdecimal():
         with stored_runs(workspace) as runs:
-            data = export_run(runs, int(what), format_name or DEFAULT_RUN).data
+            found = export_run(runs, int(what), format_name or DEFAULT_RUN)
+            data, words = found.data, found.masked
     else:
-        data = export_evalset(open_home(workspace), what, format_name or DEFAULT_EVALSET)
+        evalset = export_evalset(open_home(workspace), what, format_name or DEFAULT_EVALSET)
+        data, words = evalset.data, evalset.words
     write_bytes(data, output, is_forced=force)
+    show_masked(words)
 
 
 @click.command(name="export")
@@ -55,5 +58,6 @@ def export_run_command(name: str, format_name: str, output: str | None, force: b
     from evaldesk.desk.evalsets.exporting import export_run
 
     with stored_runs(workspace) as runs:
-        data = export_run(runs, runs.named(name).id, format_name).data
-    write_bytes(data, output, is_forced=force)
+        found = export_run(runs, runs.named(name).id, format_name)
+    write_bytes(found.data, output, is_forced=force)
+    show_masked(found.masked)

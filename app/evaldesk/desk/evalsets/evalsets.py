@@ -9,6 +9,7 @@ from pathlib import Path
 from threading import Lock
 
 from evaldesk.desk.evalsets.cases import CaseDesk
+from evaldesk.desk.evalsets.masking import masked, masking_parts
 from evaldesk.desk.evalsets.names import candidates
 from evaldesk.errors import ConflictError, FormatError, NotFoundError, UsageError
 from evaldesk.formats.files import names_for, suffix_of, write_file
@@ -35,10 +36,11 @@ class SetNameTakenError(ConflictError):
 
 @dataclass(frozen=True, slots=True)
 class Export:
-    """A file to give out; `file_name` is plain ASCII without quotes."""
+    """A file to give out; `file_name` is plain ASCII without quotes, `masked` lists the secrets taken out of it."""
 
     file_name: str
     data: bytes
+    masked: str = ""
 
 
 def own_evalsets(files: Sequence[EvalSetFile], agent_id: str) -> Sequence[EvalSetFile]:
@@ -58,6 +60,7 @@ class EvalSetDesk:
         self._trash = settings.state_folder / "trash"
         self._files = EvalSetFiles(settings.roots, settings.evalset_folder, self._trash)
         self._store = store
+        self._environment = settings.environment
         self._cached: dict[str, tuple[str, EvalSet]] = {}
         self._lock = Lock()
         self.cases = CaseDesk(self._files, self.evalset, self._trash)
@@ -161,7 +164,8 @@ class EvalSetDesk:
             raise NotFoundError.among("format", format_name[:100], names)
         evalset, _, _ = self.read(evalset_id)
         stem = re.sub(r"[^A-Za-z0-9_-]+", "_", self.file(evalset_id).name).strip("_")[:100] or "evalset"
-        return Export(f"{stem}{suffix_of(format_name)}", write_file(evalset, format_name))
+        found = masked(write_file(evalset, format_name), self._environment, masking_parts(evalset))
+        return Export(f"{stem}{suffix_of(format_name)}", found.data, found.words)
 
     def free_name(self, name: str) -> str:
         """`name`, or the nearest that no eval set has; some file systems take `Calc` for `calc`."""

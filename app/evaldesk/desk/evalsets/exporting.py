@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import csv
 import io
+import os
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from evaldesk.desk.evalsets.evalsets import Export
+from evaldesk.desk.evalsets.masking import Masked, masked, masking_parts
 from evaldesk.desk.runs.stored_runs import StoredRuns, evalset_name
 from evaldesk.desk.runs.trial_rows import TRIAL_COLUMNS, cell, trial_row
 from evaldesk.errors import FormatError, NotFoundError
@@ -58,31 +61,39 @@ def run_formats() -> tuple[tuple[str, str], ...]:
     return (*((name, title_of(name)) for name in names_for("run")), (CSV, CSV_TITLE), (CRITERIA, CRITERIA_TITLE))
 
 
-def export_evalset(settings: Settings, name: str, format_name: str) -> bytes:
+def export_evalset(settings: Settings, name: str, format_name: str) -> Masked:
     """The eval set of that name or id as a file. Raises NotFoundError, and FormatError when it cannot be said so."""
     files = EvalSetFiles(settings.roots, settings.evalset_folder, settings.state_folder / "trash")
     found = files.list()
     file = next((each for each in found if name in (each.name, each.id)), None)
     if file is None:
         raise NotFoundError.among("eval set", name, [each.name for each in found])
-    return write_file(files.read(file.id)[0], format_name)
+    evalset = files.read(file.id)[0]
+    return masked(write_file(evalset, format_name), settings.environment, masking_parts(evalset))
 
 
-def export_run(runs: StoredRuns, run_id: int, format_name: str) -> Export:
-    """The finished trials of a run, or its criteria, as a file.
+def export_run(runs: StoredRuns, run_id: int, format_name: str, environment: Mapping[str, str] = os.environ) -> Export:
+    """The finished trials of a run, or its criteria, as a file without the secrets of the environment.
 
     Raises NotFoundError for the run or the format, and FormatError.
     """
     names = [name for name, _ in run_formats()]
     if format_name not in names:
         raise NotFoundError.among("format", format_name[:100], names)
-    config = runs.summary(run_id).config
-    stem = f"run_{run_id}_{_plain(evalset_name(config))}"
+    ending, data = _run_file(runs, run_id, format_name)
+    played = ((each.case.id, (each.case, tuple(each))) for each in runs.cases(run_id))
+    found = masked(data, environment, () if format_name == CRITERIA else played)
+    stem = f"run_{run_id}_{_plain(evalset_name(runs.summary(run_id).config))}"
+    return Export(f"{stem}{ending}", found.data, found.words)
+
+
+def _run_file(runs: StoredRuns, run_id: int, format_name: str) -> tuple[str, bytes]:
+    """The ending of the file's name, and the file."""
     if format_name == CRITERIA:
-        return Export(f"{stem}.test_config.json", write_criteria_file(CriteriaFile(config.criteria)))
+        return ".test_config.json", write_criteria_file(CriteriaFile(runs.summary(run_id).config.criteria))
     if format_name == CSV:
-        return Export(f"{stem}.csv", _table(runs, run_id))
-    return Export(f"{stem}{suffix_of(format_name)}", write_file(recorded_run(runs, run_id), format_name))
+        return ".csv", _table(runs, run_id)
+    return suffix_of(format_name), write_file(recorded_run(runs, run_id), format_name)
 
 
 def recorded_run(runs: StoredRuns, run_id: int) -> RecordedRun:

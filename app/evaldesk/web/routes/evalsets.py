@@ -162,7 +162,8 @@ async def exports(request: Request) -> Response:
     file = await run_in_threadpool(desk.evalsets.file, set_id)
     evalset, _, _ = await run_in_threadpool(desk.evalsets.read, set_id)
     forms = await run_in_threadpool(export_forms, evalset, file.format)
-    return page(request, "evalsets/export.html", file=file, evalset=evalset, forms=forms)
+    masked = (await run_in_threadpool(desk.evalsets.export, set_id, "adk")).masked
+    return page(request, "evalsets/export.html", file=file, evalset=evalset, forms=forms, masked=masked)
 
 
 async def download(request: Request) -> Response:

@@ -107,7 +107,8 @@ async def discard(request: Request) -> Response:
 async def download_run(request: Request) -> Response:
     """GET /runs/{run_id}/file?format=csv: the finished trials of a run as a file."""
     name = request.query_params.get("format", "adk-results")
-    export = await run_in_threadpool(export_run, desk_of(request).stored_runs, request.path_params["run_id"], name)
+    desk, run_id = desk_of(request), request.path_params["run_id"]
+    export = await run_in_threadpool(export_run, desk.stored_runs, run_id, name, desk.settings.environment)
     disposition = f'attachment; filename="{export.file_name}"'
     headers = {"Content-Disposition": disposition}
     return Response(export.data, media_type=media_type(export.file_name), headers=headers)

@@ -1,0 +1,61 @@
+"""Secrets in a file that leaves the workspace: masked once more with the variables of today, and listed."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from evaldesk.model import EvalSet
+from evaldesk.secrets import known_values, scrubber_of
+from evaldesk.wire import json_scrubber_of, to_json
+
+MAX_PLACES = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Masked:
+    """A file without its secrets; `words` names the masked values and their cases, empty where there are none."""
+
+    data: bytes
+    words: str = ""
+
+
+def masked(data: bytes, environment: Mapping[str, str], cases: Iterable[tuple[str, object]] = ()) -> Masked:
+    """The text file with the secrets of the environment masked; `cases` are the ids and values that it was made of."""
+    known = known_values(environment)
+    found: Counter[str] = Counter()
+    clean = scrubber_of(known, found)(data.decode("utf-8", "surrogateescape"))
+    if not found:
+        return Masked(data)
+    return Masked(clean.encode("utf-8", "surrogateescape"), masked_words(found, _places(known, cases)))
+
+
+def masking_parts(evalset: EvalSet) -> Iterable[tuple[str, object]]:
+    """The cases of an eval set by their ids."""
+    return ((case.id, case) for case in evalset.cases)
+
+
+def masked_words(found: Mapping[str, int], places: Mapping[str, list[str]]) -> str:
+    """`2 values masked: OPENAI_API_KEY in case a and case b.`"""
+    n = sum(found.values())
+    each = ", ".join(f"{name}{_where(places.get(name, []))}" for name in sorted(found))
+    return f"{n:,} value{'' if n == 1 else 's'} masked: {each}."
+
+
+def _places(known: Mapping[str, str], cases: Iterable[tuple[str, object]]) -> dict[str, list[str]]:
+    places: dict[str, list[str]] = {}
+    for case_id, value in cases:
+        found: Counter[str] = Counter()
+        json_scrubber_of(known, found)(to_json(value))
+        for name in found:
+            places.setdefault(name, []).append(case_id)
+    return places
+
+
+def _where(cases: list[str]) -> str:
+    if not cases:
+        return ""
+    named = [f"case {case_id[:80]}" for case_id in dict.fromkeys(cases)]
+    more = f" and {len(named) - MAX_PLACES} more" if len(named) > MAX_PLACES else ""
+    return f" in {', '.join(named[:MAX_PLACES])}{more}"

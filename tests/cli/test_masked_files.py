@@ -1,0 +1,121 @@
+"""No secret of the environment leaves by any way: database, log, pages, reports, exports, terminal."""
+
+from __future__ import annotations
+
+import json
+from base64 import b64encode
+from typing import TYPE_CHECKING
+
+import pytest
+from starlette.testclient import TestClient
+from tests.agents.test_secrets import RANDOM, SECRET_VARIABLES
+
+from evaldesk.desk.desk import Desk
+from evaldesk.desk.evalsets.exporting import run_formats
+from evaldesk.settings import read_settings
+from evaldesk.web.guard import guard_settings
+from evaldesk.web.server import create_app
+from evaldesk.wire import to_json
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from tests.cli.conftest import Place
+
+CORES = {name: f"{RANDOM[:-4]}{number:04d}" for number, name in enumerate(SECRET_VARIABLES)}
+ENVIRONMENT = {name: text.replace(RANDOM, CORES[name]) for name, text in SECRET_VARIABLES.items()}
+TELLING = """
+import os
+from base64 import b64encode
+
+NAMES = {names!r}
+
+def root_agent(message, state):
+    values = [os.environ[name] for name in NAMES]
+    said = " and ".join([*values, *(b64encode(value.encode()).decode() for value in values)])
+    state["said"] = values
+    if message == "raise":
+        raise ValueError(said)
+    return f"{{message}}: {{said}}"
+"""
+TOKEN = "a-token-of-enough-letters"
+
+
+@pytest.fixture
+def telling(place: Place, monkeypatch: pytest.MonkeyPatch) -> Place:
+    """A place whose agent tells every secret; one case was typed with a secret in it."""
+    for name, text in ENVIRONMENT.items():
+        monkeypatch.setenv(name, text)
+    (place.agent / "agent.py").write_text(TELLING.format(names=list(ENVIRONMENT)))
+    place.evalset("first", {"one": "one", "raise": f"the key is {ENVIRONMENT['OPENAI_API_KEY']}"})
+    return place
+
+
+@pytest.fixture
+def ways(telling: Place) -> Mapping[str, str]:
+    """What leaves, by the way it takes."""
+    files = ("results.json", "rows.jsonl", "rows.csv")
+    outputs = [word for name in files for word in ("-o", name)]
+    played = telling.eval("first.evalset.json", *outputs, "--junit", "junit.xml", "--summary", "summary.md")
+    found = {"terminal": played.output + played.stderr}
+    found |= {name: (telling.folder / name).read_text() for name in (*files, "junit.xml", "summary.md")}
+    found |= {f"run as {name}": telling.run("export", 1, "--format", name).output for name, _ in run_formats()}
+    found |= {f"set as {name}": telling.run("export", "first", "--format", name).output for name in ("adk", "adk-old")}
+    found |= {f"run {verb}": telling.run("run", verb, 1).output for verb in ("info", "logs")}
+    with telling.store() as store:
+        found["database"] = to_json(list(store.runs.trials(1, [(0, 0), (1, 0)]).values())).decode()
+    return found | _pages(telling)
+
+
+def _pages(place: Place) -> dict[str, str]:
+    settings = read_settings(place.folder, (place.folder,), environment=ENVIRONMENT)
+    desk = Desk.open(settings)
+    headers = {"Authorization": f"Bearer {TOKEN}"}
+    with TestClient(
+        create_app(desk, guard_settings(TOKEN, 80)), base_url="http://127.0.0.1", headers=headers
+    ) as client:
+        addresses = ("/runs/1", "/runs/1/cases/0/trials/0", "/runs/1/cases/1/trials/0", "/runs/1/file?format=csv")
+        found = {f"page {address}": client.get(address).text for address in addresses}
+        evalset = next(each.id for each in desk.evalsets.list() if each.name == "first")
+        found["page of the export"] = client.get(f"/evalsets/{evalset}/exports").text
+        found["download"] = client.get(f"/evalsets/{evalset}/file?format=adk").text
+    return found
+
+
+def test_no_secret_variable_leaves_by_any_way(ways: Mapping[str, str], telling: Place) -> None:
+    typed = {"page /runs/1/cases/1/trials/0"}  # shows the case as a person typed it
+
+    leaks = [
+        f"{name} in {way}"
+        for way, text in ways.items()
+        for name, core in CORES.items()
+        for form in (core, b64encode(ENVIRONMENT[name].encode()).decode().rstrip("="), core.encode().hex())
+        if form in text and not (way in typed and name == "OPENAI_API_KEY")
+    ]
+
+    assert len(CORES) >= 20
+    assert len(ways) >= 20
+    assert not leaks, "\n".join(leaks)
+    assert "[DB_PASSWORD]" in ways["database"]
+    assert "[MY_SETTING]" in ways["run as adk-results"]
+    json.loads(ways["results.json"])
+
+
+def test_an_export_lists_what_it_masked(telling: Place, ways: Mapping[str, str]) -> None:
+    said = telling.run("export", "first", "-o", "out.json")
+
+    assert said.stderr.strip() == "evaldesk: 1 value masked: OPENAI_API_KEY in case case_2."
+    assert "the key is [OPENAI_API_KEY]" in (telling.folder / "out.json").read_text()
+    assert ENVIRONMENT["OPENAI_API_KEY"] in (telling.folder / "first.evalset.json").read_text()
+    assert (
+        "1 value masked: OPENAI_API_KEY in case case_2. The eval set itself is unchanged." in ways["page of the export"]
+    )
+
+
+def test_an_export_without_secrets_lists_nothing_and_is_unchanged(place: Place) -> None:
+    place.evalset("plain", {"one": "a test of a password, Password=test"})
+
+    said = place.run("export", "plain")
+
+    assert said.stderr == ""
+    assert "a test of a password, Password=test" in said.output
