@@ -13,6 +13,7 @@ EvaldeskError
 ├── ModelError          a model call failed for good
 ├── TrustError          a person has not said yet that this folder may run code (exit code 2, HTTP 403)
 └── WorkspaceError      the workspace cannot be used: held by another desk, newer schema, not writable
+    └── LostDatabaseError   the database was deleted or replaced while it was open (exit code 3)
 """
 
 from __future__ import annotations
@@ -137,3 +138,7 @@ class LossError(UsageError):
     def __init__(self, message: str, lost: tuple[str, ...]) -> None:
         super().__init__(message)
         self.losses = lost
+
+
+class LostDatabaseError(WorkspaceError):
+    """The database was deleted or replaced while it was open: nothing more can be stored, and no retry helps."""

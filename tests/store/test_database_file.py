@@ -15,7 +15,7 @@ import pytest
 from sqlalchemy import Engine, event
 from sqlalchemy.exc import OperationalError
 
-from evaldesk.errors import WorkspaceError
+from evaldesk.errors import LostDatabaseError, WorkspaceError
 from evaldesk.store import Store
 from evaldesk.store import database as database_module
 from evaldesk.store.database import Database
@@ -210,3 +210,16 @@ def test_a_queue_of_writers_in_this_process_has_an_end(
         pass
 
     opened.close()
+
+
+@pytest.mark.parametrize("how", ["deleted", "replaced"])
+def test_a_database_that_is_gone_is_neither_read_nor_written(store: Store, database: Path, how: str) -> None:
+    session = store.sessions.create("hello")
+    database.rename(database.with_name("kept.db"))
+    if how == "replaced":
+        database.touch()
+
+    with pytest.raises(LostDatabaseError, match=how):
+        store.sessions.get(session.id)
+    with pytest.raises(LostDatabaseError, match=how):
+        store.sessions.create("hello")

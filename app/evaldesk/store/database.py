@@ -20,7 +20,8 @@ from sqlalchemy.exc import OperationalError
 from sqlalchemy.exc import TimeoutError as QueueTimeoutError
 from sqlalchemy.pool import QueuePool
 
-from evaldesk.errors import WorkspaceError
+from evaldesk.errors import LostDatabaseError, WorkspaceError
+from evaldesk.store.network_disk import network_disk
 
 
 def utc_now() -> datetime:
@@ -87,10 +88,14 @@ _REFUSALS = {
 
 
 class Database:
-    """Two engines on one SQLite file; both may be used from any thread."""
+    """Two engines on one SQLite file; both may be used from any thread.
+
+    Every transaction raises LostDatabaseError when the file was deleted or replaced since it was opened.
+    """
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        self._identity = _identity(path)
         self._reader = reading_engine(path)
         self._writer = writing_engine(path)
         self._is_closed = False
@@ -98,6 +103,7 @@ class Database:
     @contextmanager
     def reading(self) -> Iterator[Connection]:
         """A transaction that sees one state of the database throughout."""
+        self._check_identity()
         with self._reader.begin() as connection:
             yield connection
 
@@ -107,9 +113,11 @@ class Database:
 
         Raises WorkspaceError when the machine does not let it be written: nothing is, then, and it may be tried again.
         """
+        self._check_identity()
         try:
             with self._writer.begin() as connection:
                 yield connection
+            self._check_identity()
         except OperationalError as error:
             reason = _REFUSALS.get(getattr(error.orig, "sqlite_errorcode", 0) & 0xFF)
             if reason is None:
@@ -117,6 +125,17 @@ class Database:
             raise WorkspaceError(f"{self.path}: {reason} ({error.orig}); nothing that was stored is lost") from error
         except QueueTimeoutError as error:
             raise WorkspaceError(f"this process has been writing for {QUEUE_S} s; try again later") from error
+
+    def _check_identity(self) -> None:
+        """Raise LostDatabaseError when the path leads to another file; the numbers of a network disk may change."""
+        found = _identity(self.path)
+        if found == self._identity or (found and network_disk(self.path.parent)):
+            return
+        what = "replaced" if found else "deleted"
+        raise LostDatabaseError(
+            f"{self.path} was {what} while it was in use; trials that finish now are not stored. "
+            "Put the file back, or start again"
+        )
 
     def close(self) -> None:
         """Close every connection; committed data is durable already. May be called again."""
@@ -129,6 +148,15 @@ class Database:
             connection.cursor().execute("PRAGMA optimize").close()
         self._reader.dispose()
         self._writer.dispose()
+
+
+def _identity(path: Path) -> tuple[int, int] | None:
+    """The file behind a path; None for none."""
+    try:
+        seen = path.stat()
+    except FileNotFoundError:
+        return None
+    return seen.st_dev, seen.st_ino
 
 
 class HasDatabase(Protocol):

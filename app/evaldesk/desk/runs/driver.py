@@ -22,7 +22,7 @@ from evaldesk.desk.other_tools import as_tool_judges
 from evaldesk.desk.runs.rescoring import StoredTrials
 from evaldesk.engine import Executor, GradeSpec, drive_batches
 from evaldesk.engine.worker.attempt import Pause, pauses_sentence
-from evaldesk.errors import WorkspaceError
+from evaldesk.errors import LostDatabaseError, WorkspaceError
 from evaldesk.model import Case, ErrorRecord, RunConfig, RunStatus, TrialResult, TrialSpec
 from evaldesk.model.stored import PendingTrial, TrialKey
 from evaldesk.model.transcript import FATAL_KINDS
@@ -353,6 +353,8 @@ class RunWriter:
         while True:
             try:
                 done = await self.write(call, *args)
+            except LostDatabaseError:
+                raise
             except (WorkspaceError, OSError) as error:
                 self._note_failure(error)
                 on_refusal(error)
