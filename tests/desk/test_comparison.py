@@ -93,7 +93,7 @@ def test_what_broke_comes_first_and_the_worst_of_it_before_all(store: Store) -> 
         ("ruined", "broken"),
         ("broken", "broken"),
         ("fixed", "fixed"),
-        ("better", "steadier"),
+        ("better", "more stable"),
     ]
     assert found.flips == "1 fixed, 2 broken"
     assert kinds(read_comparison(desk_on(store), a, b, "same")) == [("steady", "same")]
@@ -110,7 +110,7 @@ def test_cases_of_one_run_only_are_counted_and_not_compared(store: Store) -> Non
     assert found.notes[0] == "Left out: 1 only in the earlier run, 1 only in the later run."
     assert kinds(read_comparison(desk_on(store), a, b, "only in A")) == [("old", "only in A")]
     assert kinds(read_comparison(desk_on(store), a, b, "only in B")) == [("new", "only in B")]
-    assert found.verdict == "Not distinguishable: no difference in the mean. 1 case, p 1.00"
+    assert found.verdict == "No difference in the mean. 1 case, p 1.00"
 
 
 def test_an_error_is_no_failure_unless_its_run_says_so(store: Store) -> None:
@@ -228,7 +228,7 @@ def test_an_edited_case_is_compared_in_no_table(store: Store) -> None:
 
     found = read_comparison(desk_on(store), a, b)
 
-    assert found.verdict == "Not distinguishable: no difference in the mean. 1 case, p 1.00"
+    assert found.verdict == "No difference in the mean. 1 case, p 1.00"
     assert kinds(found) == []
     assert kinds(read_comparison(desk_on(store), a, b, "edited")) == [("edited", "edited")]
     assert {each.n_cases for each in found.differences} == {1}

@@ -30,6 +30,7 @@ from evaldesk.wording.noise import (
     g_pass_words,
     no_failure_sentence,
     noise_sentence,
+    noise_why,
     stop_sentence,
 )
 
@@ -56,21 +57,21 @@ def changed(n_fixed: int, n_broken: int, n_lost: int = 0, n_same: int = 4) -> Ru
         (compared(0.012, 0.003, 0.021, 0.0001, 1200), "Better by 1 point; 95 % CI 0.3–2.1. 1,200 cases, p < 0.001"),
         (
             compared(0.03, -0.04, 0.1, 0.4),
-            "Not distinguishable: 3 points better; 95 % CI 4 worse to 10 better. 12 cases, p 0.40",
+            "3 points better, not significant; 95 % CI 4 worse to 10 better. 12 cases, p 0.40",
         ),
         (
             compared(-0.03, -0.06, 0.001, 0.058),
-            "Not distinguishable: 3 points worse; 95 % CI 6 worse to 0.1 better. 12 cases, p 0.058",
+            "3 points worse, not significant; 95 % CI 6 worse to 0.1 better. 12 cases, p 0.058",
         ),
         (
             compared(0.59, 0.1, 1.08, 0.125, 6),
-            "Not distinguishable: 59 points better; too few cases moved to tell. 6 cases, p 0.12",
+            "59 points better, not significant: too few cases changed. 6 cases, p 0.12",
         ),
         (compare_scores({}, {"a": 1.0}), "No case has a score in both runs"),
-        (compare_scores({"a": 0.5}, {"a": 0.6}), "Not distinguishable: 10 points better. 1 case, p 1.00"),
+        (compare_scores({"a": 0.5}, {"a": 0.6}), "10 points better, not significant. 1 case, p 1.00"),
         (
             compare_scores({"a": 0.5, "b": 0.1}, {"a": 0.5, "b": 0.1}),
-            "Not distinguishable: no difference in the mean. 2 cases, p 1.00",
+            "No difference in the mean. 2 cases, p 1.00",
         ),
         (
             compare_scores(dict.fromkeys("abcdef", 0.1), dict.fromkeys("abcdef", 0.3)),
@@ -146,29 +147,31 @@ def test_small_numbers_keep_a_digit() -> None:
 
 
 @pytest.mark.parametrize(
-    ("counts", "said"),
+    ("counts", "said", "why"),
     [
         (
             [(2, 2, 6), (2, 1, 6), (2, 0, 3)],
-            "Noise: 80 % between trials of a case, 20 % between cases. Twice the trials would narrow the interval "
-            "by 18 %, twice the cases by about 29 %: add cases.",
+            "80 % between trials of a case, 20 % between cases. Add cases.",
+            "Twice the trials would narrow the interval by 18 %, twice the cases by about 29 %.",
         ),
         (
             [(5, 5, 5), (5, 0, 4), (5, 3, 2)],
-            "Noise: 20 % between trials of a case, 80 % between cases. Twice the trials would narrow the interval "
-            "by 1 %, twice the cases by about 29 %: more trials hardly help, add cases.",
+            "20 % between trials of a case, 80 % between cases. Add cases, not trials.",
+            "Twice the trials would narrow the interval by 1 %, twice the cases by about 29 %.",
         ),
         (
             [(4, 2, 5)],
-            "Noise: 100 % between trials of a case, 0 % between cases. Twice the trials would narrow the interval by "
-            "29 %, twice the cases by about 29 %: more trials help about as much as more cases.",
+            "100 % between trials of a case, 0 % between cases. Add trials or cases.",
+            "Twice the trials would narrow the interval by 29 %, twice the cases by about 29 %.",
         ),
-        ([(5, 5, 3)], "No noise seen: every trial of every case scored the same."),
-        ([(1, 1, 3), (1, 0, 3)], ""),
+        ([(5, 5, 3)], "No noise seen: every trial of every case scored the same.", ""),
+        ([(1, 1, 3), (1, 0, 3)], "", ""),
     ],
 )
-def test_noise_says_what_would_help(counts: list[tuple[int, int, int]], said: str) -> None:
-    assert noise_sentence(split_pass_noise(counts)) == said
+def test_noise_says_what_would_help_and_why(counts: list[tuple[int, int, int]], said: str, why: str) -> None:
+    split = split_pass_noise(counts)
+
+    assert (noise_sentence(split), noise_why(split)) == (said, why)
 
 
 @pytest.mark.parametrize(

@@ -14,9 +14,9 @@ CaseState: TypeAlias = Literal["same", "edited since", "lost its reference", "lo
 Kind: TypeAlias = Literal[
     "broken",
     "lost its verdict",
-    "shakier",
+    "less stable",
     "fixed",
-    "steadier",
+    "more stable",
     "lost its reference",
     "edited",
     "same",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from evaldesk.agents import AGENTS
 from evaldesk.desk.agents import FoundAgent
+from evaldesk.desk.runs.stored_runs import StoredRuns
 from evaldesk.model import AgentDescription, JsonObject, JsonValue
 from evaldesk.model.json_text import json_line
 from evaldesk.wire import plain
@@ -25,6 +26,16 @@ def agent_facts(agent: FoundAgent) -> dict[str, JsonValue]:
     if agent.error:
         facts["error"] = {"kind": agent.error.kind, "message": agent.error.message, "trace": agent.error.trace}
     return facts
+
+
+def errored_words(runs: StoredRuns, agent_id: str) -> str:
+    """`5 of the last 200 trials`, of the newest runs of an agent; empty where none of its trials was played."""
+    counts = runs.recent_trials(agent_id)
+    if not counts.done:
+        return ""
+    return (
+        f"{counts.errored:,} of the last {counts.done:,} trials" if counts.done > 1 else f"{counts.errored} of 1 trial"
+    )
 
 
 def signature(parameters: JsonObject) -> str:

@@ -242,7 +242,7 @@ def _href(a_id: int, b_id: int, show: str = "", start: int = 0) -> str:
     return f"/compare?{urlencode({name: value for name, value in parts.items() if value})}"
 
 
-CHANGED: tuple[Kind, ...] = ("broken", "lost its verdict", "shakier", "fixed", "steadier")
+CHANGED: tuple[Kind, ...] = ("broken", "lost its verdict", "less stable", "fixed", "more stable")
 Outcomes: TypeAlias = Mapping[Place, CaseOutcome]
 
 

@@ -38,7 +38,7 @@ from evaldesk.statistics.intervals import CurvePoint
 from evaldesk.store import RunStore
 from evaldesk.store.runs.run_store import is_imported, is_playable
 from evaldesk.wording.metrics import asserted_lines, needs_words, short_title
-from evaldesk.wording.words import NOTHING_SCORED, errors_sentence, passed_words, undefined_words
+from evaldesk.wording.words import NOTHING_SCORED, errors_sentence, in_page_words, passed_words, undefined_words
 
 MAX_ERROR_GROUPS = 20
 ONLY_WORDS: Mapping[CaseFilter, str] = {
@@ -188,7 +188,7 @@ def read_run(
         title=run_title(summary),
         badge=badge,
         status_word=word,
-        conclusion=conclusion,
+        conclusion=in_page_words(conclusion) if conclusion else None,
         is_live=is_live,
         can_stop=summary.status in ("running", "pending"),
         can_resume=can_go_on and summary.n_todo > 0,

@@ -16,7 +16,7 @@ from evaldesk.model.stored import RunSummary
 from evaldesk.pages.run_view import BADGES, Filter, known_cost, run_badge, tally
 from evaldesk.statistics.intervals import CaseCounts, rate_interval
 from evaldesk.store import RunStore
-from evaldesk.wording.words import conclusion_words, doubt_cell
+from evaldesk.wording.words import conclusion_words, doubt_cell, in_page_words
 
 PAGE_SIZE = 50
 STATUSES: tuple[RunStatus, ...] = ("running", "pending", "stopping", "finished", "stopped", "failed")
@@ -101,7 +101,7 @@ def run_line(runs: RunStore, summary: RunSummary) -> RunLine:
         source="" if summary.config.source_run_id is None else f"re-score of run {summary.config.source_run_id}",
         agent=summary.config.agent.id,
         shape=f"{summary.n_cases:,} × {summary.config.n}",
-        conclusion=conclusion_words(conclusion) if conclusion else "",
+        conclusion=conclusion_words(in_page_words(conclusion)) if conclusion else "",
         counts=tally(summary.counts),
         n_trials=summary.n_trials,
         passed=f"{summary.counts.passed:,} of {summary.counts.scored:,}" if summary.counts.scored else "–",

@@ -22,6 +22,7 @@ from evaldesk.wording.noise import (
     g_pass_words,
     no_failure_sentence,
     noise_sentence,
+    noise_why,
 )
 from evaldesk.wording.words import bin_words, errors_sentence, mean_sentence
 
@@ -70,6 +71,7 @@ class RunSpread:
     errors: str
     metrics: Sequence[MetricSpread]
     noise: str
+    noise_why: str
     no_failure: str
     flakiness: str
     flaky: Sequence[FlakyCase]
@@ -83,6 +85,7 @@ def read_spread(desk: Desk, run_id: int) -> RunSpread:
     summary = runs.summary(run_id)
     outcomes = runs.outcome_counts(run_id)
     counted = runs.score_counts(run_id)
+    split = split_pass_noise(outcomes)
     return RunSpread(
         summary=summary,
         title=run_title(summary),
@@ -90,7 +93,8 @@ def read_spread(desk: Desk, run_id: int) -> RunSpread:
             summary.counts.passed, summary.counts.scored, summary.counts.errored, summary.config.errors_are_failures
         ),
         metrics=[_metric(row, counted.get(row.metric, ())) for row in runs.metric_rows(run_id)],
-        noise=noise_sentence(split_pass_noise(outcomes)),
+        noise=noise_sentence(split),
+        noise_why=noise_why(split),
         no_failure=_no_failure(summary),
         flakiness=flakiness_sentence(flakiness(outcomes)),
         flaky=_flaky(runs, summary),

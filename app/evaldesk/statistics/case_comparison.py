@@ -79,7 +79,7 @@ def _kind(before: PlayedCase, after: PlayedCase, points: float, p: float | None)
         return "fixed"
     if abs(points) < ROUNDING:
         return "same"
-    return "steadier" if points > 0 else "shakier"
+    return "more stable" if points > 0 else "less stable"
 
 
 def _rate(case: PlayedCase) -> float:

@@ -32,7 +32,7 @@ class Unit:
 
 
 def comparison_sentence(comparison: Comparison | None, unit: Unit | None = None) -> str:
-    """`Better by 17 points; 95 % CI 5–29. 12 cases, p 0.027`, or that the runs are not distinguishable.
+    """`Better by 17 points; 95 % CI 5–29. 12 cases, p 0.027`, or `3 points better, not significant; …`.
 
     In points, 1 % of a rate or of a 0-to-1 score, unless the difference has another unit.
     """
@@ -59,12 +59,13 @@ def difference_words(comparison: Comparison, unit: Unit | None = None) -> str:
         near, far = unit.say(*sorted((abs(interval.low), abs(interval.high))))
         return f"{by}; {CI} {near}–{far}"
     is_moved = abs(difference) > 1e-9
-    apart = f"{unit.amount(difference)} {unit.way(difference)}" if is_moved else "no difference in the mean"
+    apart = f"{unit.amount(difference)} {unit.way(difference)}, not significant"
+    apart = apart if is_moved else "No difference in the mean"
     if interval is None:
-        return f"Not distinguishable: {apart}"
+        return apart
     if interval.low > 0 or interval.high < 0:
-        return f"Not distinguishable: {apart}; too few cases moved to tell"
-    return f"Not distinguishable: {apart}; {CI} {_end(interval.low, unit)} to {_end(interval.high, unit)}"
+        return f"{apart}: too few cases changed"
+    return f"{apart}; {CI} {_end(interval.low, unit)} to {_end(interval.high, unit)}"
 
 
 def change_sentence(change: RunChange) -> str:

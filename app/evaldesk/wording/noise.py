@@ -16,17 +16,28 @@ _HARDLY = 0.25
 
 
 def noise_sentence(split: NoiseSplit | None) -> str:
-    """How the noise is split and whether more trials or more cases would help more; empty where that is unknown."""
+    """The split of the noise, and whether to add trials or cases; empty where that is unknown."""
     if split is None:
         return ""
     if split.within_share is None:
         return "No noise seen: every trial of every case scored the same."
     within = round(100 * split.within_share)
-    return f"Noise: {within} % between trials of a case, {100 - within} % between cases. {_advice(split)}"
+    return f"{within} % between trials of a case, {100 - within} % between cases. {_advice(split)}"
+
+
+def noise_why(split: NoiseSplit | None) -> str:
+    """What the advice of `noise_sentence` rests on; empty where there is no advice."""
+    if split is None or split.within_share is None:
+        return ""
+    by_trials, by_cases = _narrowing(split)
+    return (
+        f"Twice the trials would narrow the interval by {share_words(by_trials)}, "
+        f"twice the cases by about {share_words(by_cases)}."
+    )
 
 
 def flaky_words(n: int, c: int) -> str:
-    """The steadiness of one case over n scored trials: `flaky: 3 of 5 passed`."""
+    """The flakiness of one case over n scored trials: `flaky: 3 of 5 passed`."""
     if n == 0:
         return "not scored"
     if n == 1:
@@ -93,13 +104,14 @@ def g_pass_words(k: int, share: float) -> str:
 
 
 def _advice(split: NoiseSplit) -> str:
-    """Doubling the cases always narrows by the same 29 %; the effect of more trials is in the split."""
+    by_trials, by_cases = _narrowing(split)
+    if by_trials >= _AS_GOOD * by_cases:
+        return "Add trials or cases."
+    return "Add cases." if by_trials >= _HARDLY * by_cases else "Add cases, not trials."
+
+
+def _narrowing(split: NoiseSplit) -> tuple[float, float]:
+    """By how much twice the trials and twice the cases narrow the interval; the latter is always the same 29 %."""
     now = split.error(split.n_cases, split.n_trials)
     by_trials = 1 - split.error(split.n_cases, 2 * split.n_trials) / now
-    by_cases = 1 - split.error(2 * split.n_cases, split.n_trials) / now
-    twice = f"Twice the trials would narrow the interval by {share_words(by_trials)}, twice the cases by about"
-    if by_trials >= _AS_GOOD * by_cases:
-        return f"{twice} {share_words(by_cases)}: more trials help about as much as more cases."
-    if by_trials < _HARDLY * by_cases:
-        return f"{twice} {share_words(by_cases)}: more trials hardly help, add cases."
-    return f"{twice} {share_words(by_cases)}: add cases."
+    return by_trials, 1 - split.error(2 * split.n_cases, split.n_trials) / now

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from math import floor, isclose, log10
 
 from evaldesk.model import Conclusion, Counts
@@ -22,6 +23,7 @@ SENTENCES: Mapping[str, tuple[str, ...]] = {
         "passed_words",
         "asides_words",
         "conclusion_words",
+        "in_page_words",
         "doubt_words",
         "doubt_cell",
         "live_doubt_words",
@@ -46,6 +48,7 @@ SENTENCES: Mapping[str, tuple[str, ...]] = {
     ),
     "noise": (
         "noise_sentence",
+        "noise_why",
         "flaky_words",
         "flakiness_sentence",
         "no_failure_sentence",
@@ -84,6 +87,32 @@ def passed_sentence(n_passed: int, n_scored: int, interval: Interval | None) -> 
 def conclusion_words(conclusion: Conclusion) -> str:
     """`passed`, or `failed` with the first reason."""
     return f"{conclusion.outcome}: {conclusion.reason}" if conclusion.reason else conclusion.outcome
+
+
+GATE_TITLES: Mapping[str, str] = {
+    "--min-pass-rate": "pass rate",
+    "--min-case-pass-rate": "share of passed cases",
+    "--pass-at": "pass@k",
+    "--pass-hat": "pass^k",
+    "--min-scored": "",
+    "--max-error-rate": "",
+    "--max-unscored-rate": "",
+    "--max-cost": "cost",
+    "--max-regressions": "",
+}
+"""The gates of a run by the options that set them, in the words of a page; empty where the sentence needs none."""
+
+
+def in_page_words(conclusion: Conclusion) -> Conclusion:
+    """The conclusion with its gates in words, not by the options of the command line: `2 of 8 trials errored …`."""
+    return replace(conclusion, reasons=tuple(map(_reason_words, conclusion.reasons)))
+
+
+def _reason_words(reason: str) -> str:
+    gate, colon, said = reason.partition(": ")
+    if not colon or gate not in GATE_TITLES:
+        return reason
+    return f"{GATE_TITLES[gate]}: {said}" if GATE_TITLES[gate] else said
 
 
 def asides_words(counts: Counts) -> str:

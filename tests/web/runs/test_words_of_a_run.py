@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import html
+import inspect
 import re
 import threading
 from typing import Any
@@ -11,8 +12,9 @@ from typing import Any
 import pytest
 
 from evaldesk.cli.runs.info import info
+from evaldesk.desk.runs import gates
 from evaldesk.statistics.intervals import rate_interval
-from evaldesk.wording.words import passed_sentence
+from evaldesk.wording.words import GATE_TITLES, passed_sentence
 
 
 def test_the_command_line_and_the_page_say_the_same(pages: Any, capsys: pytest.CaptureFixture[str]) -> None:
@@ -52,6 +54,38 @@ def test_the_page_the_list_and_home_show_the_conclusion(pages: Any) -> None:
     shown = [html.unescape(re.sub(r"<[^>]+>", "", pages.get(address).text)) for address in (run, "/runs", "/")]
 
     page, runs, home = (re.sub(r"\s+", " ", text) for text in shown)
-    assert "Undecided. --max-error-rate: 1 of 4 trials errored (25 %), more than the tolerated 0." in page
-    assert "undecided: --max-error-rate: 1 of 4 trials errored" in runs
-    assert "undecided: --max-error-rate: 1 of 4 trials errored" in home
+    assert "Undecided. 1 of 4 trials errored (25 %), more than the tolerated 0." in page
+    assert "undecided: 1 of 4 trials errored" in runs
+    assert "undecided: 1 of 4 trials errored" in home
+
+
+def test_no_page_names_a_gate_by_an_option_of_the_command_line(pages: Any) -> None:
+    run = pages.finish()
+
+    for address in ("/", "/runs", run, "/agents"):
+        text = pages.get(address).text
+        assert "--m" not in text.partition("<main")[2], address
+    assert "undecided: 2 of 8 trials errored (25 %)" in pages.get("/runs").text
+
+
+def test_the_agents_page_says_how_many_of_its_last_trials_errored(pages: Any) -> None:
+    assert "<dt>Errored</dt>" not in pages.get("/agents").text
+
+    pages.finish()
+    pages.finish()
+
+    assert "<dt>Errored</dt><dd>4 of the last 16 trials</dd>" in pages.get("/agents").text
+
+
+def test_the_noise_has_its_advice_first_and_the_reason_folded_up(pages: Any) -> None:
+    text = pages.get(f"{pages.finish()}/spread").text
+
+    said = re.search(r"<p>(\d+ % between trials .*?)</p>\s*<details class=\"disclosure\"><summary>Why", text)
+    assert "Noise:" not in text
+    assert said or "No noise seen" in text
+
+
+def test_every_gate_has_words_for_the_pages() -> None:
+    text = inspect.getsource(gates)
+
+    assert {*re.findall(r'"(--[a-z-]+)"', text)} == {*GATE_TITLES}

@@ -26,11 +26,14 @@ from evaldesk.statistics.comparison import compare_scores
 from evaldesk.statistics.intervals import CaseCounts
 from evaldesk.store import RunStore, Store
 from evaldesk.store.evalsets.names import SUFFIXES
+from evaldesk.store.runs.run_store import is_imported
 
 ROWS_AT_ONCE = 200
 NOT_PLAYED = "."
 MOST_SEARCHED = 1000
 MOST_LISTED = 10
+RECENT_TRIALS = 200
+RECENT_RUNS = 20
 
 
 @contextmanager
@@ -84,6 +87,15 @@ class StoredRuns:
         """The newest run of an agent and an eval set with a played trial, re-scored runs left out."""
         runs = self._store.list(agent_id=agent_id, evalset_id=evalset_id, limit=5)
         return next((run for run in runs if run.n_done and run.config.source_run_id is None), None)
+
+    def recent_trials(self, agent_id: str) -> Counts:
+        """The verdicts of the newest played runs of an agent that hold RECENT_TRIALS trials, or of all it has."""
+        found = Counts()
+        for run in self._store.list(agent_id=agent_id, limit=RECENT_RUNS):
+            is_played = run.config.source_run_id is None and not is_imported(run.config)
+            if is_played and found.done < RECENT_TRIALS:
+                found += run.counts
+        return found
 
     def numbers(self, run: RunSummary) -> RunNumbers:
         """The numbers of one run."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from datetime import UTC, datetime
 
 from starlette.requests import Request
@@ -9,7 +10,7 @@ from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
 from evaldesk.desk.agents import FoundAgent
-from evaldesk.pages.agents import kind_words, signature
+from evaldesk.pages.agents import errored_words, kind_words, signature
 from evaldesk.web.render import desk_of, page
 
 
@@ -18,6 +19,7 @@ async def index(request: Request) -> Response:
     desk = desk_of(request)
     await desk.agents.look_again()
     agents = desk.agents.list()
+    recent = await asyncio.to_thread(lambda: {each.id: errored_words(desk.stored_runs, each.id) for each in agents})
     return page(
         request,
         "agents/index.html",
@@ -26,6 +28,7 @@ async def index(request: Request) -> Response:
         is_loading=any(agent.state in {"unknown", "loading"} for agent in agents),
         is_sample=desk.agents.is_sample,
         changed_at=changed_at,
+        recent=recent,
         signature=signature,
         kind_words=kind_words,
     )
