@@ -121,6 +121,20 @@ def test_a_description_is_bounded_as_well(answers: Any) -> None:
         load_agent(agent_ref(address)).describe()
 
 
+def test_texts_and_tools_of_a_description_are_limited(answers: Any) -> None:
+    address, server = answers
+    long = {"name": "n" * 1_000_000, "description": "d" * 1_000_000, "tools": [{"name": "t" * 1_000}]}
+    server.gives(long)
+    server.gives({"name": "many", "tools": [{"name": str(number)} for number in range(1_001)]})
+
+    described = load_agent(agent_ref(address)).describe()
+    with pytest.raises(AgentError, match="tools: 1,001 are more than the 1,000 that an agent may have"):
+        load_agent(agent_ref(address)).describe()
+
+    assert max(len(described.name), len(described.tools[0].name)) <= 201
+    assert len(described.description) == 100_001
+
+
 @pytest.mark.anyio
 @pytest.mark.parametrize("status", [301, 307])
 async def test_a_redirect_of_an_agent_is_not_followed(answers: Any, play: Any, status: int) -> None:

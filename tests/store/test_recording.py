@@ -11,13 +11,15 @@ from re import search
 from typing import Any
 
 import pytest
+import zstandard
 from sqlalchemy import Engine, event
 
-from evaldesk.errors import NotFoundError
+from evaldesk.errors import NotFoundError, WorkspaceError
 from evaldesk.model import ErrorRecord, Score, TrialResult, Usage
 from evaldesk.model.stored import PendingTrial
 from evaldesk.store import Store
 from evaldesk.store.runs.recording import normalised
+from evaldesk.store.tables import MAX_UNPACKED, ZSTD, unpack
 
 Plan = Callable[..., int]
 End = Callable[..., TrialResult]
@@ -233,3 +235,10 @@ def _kept(database: Path) -> list[int]:
     with closing(sqlite3.connect(database)) as connection:
         rows = connection.execute("SELECT attempt FROM transcript WHERE case_index = 0 ORDER BY attempt")
         return [attempt for (attempt,) in rows]
+
+
+def test_a_value_that_unpacks_to_too_much_is_refused() -> None:
+    bomb = zstandard.ZstdCompressor().compress(b" " * (MAX_UNPACKED + 1))
+
+    with pytest.raises(WorkspaceError, match="unpacks to more than 256 MiB"):
+        unpack(ZSTD, bomb, TrialResult)

@@ -377,6 +377,9 @@ T = TypeVar("T")
 PLAIN = 0
 ZSTD = 1
 
+MAX_UNPACKED = 256 * 1024 * 1024
+"""More than any frame of a worker and any file that is imported."""
+
 # A compressor must not be used by two threads at once, and making one costs as much as using it.
 _of_thread = threading.local()
 
@@ -389,9 +392,11 @@ def pack(value: object) -> tuple[int, bytes]:
 
 
 def unpack(codec: int, data: bytes, kind: type[T]) -> T:
-    """The value that `pack` was given. Raises WorkspaceError for a codec of a newer Evaldesk."""
+    """The value that `pack` was given. Raises WorkspaceError for a codec of a newer Evaldesk, and for a packed bomb."""
     if codec not in (PLAIN, ZSTD):
         raise WorkspaceError(f"the database holds a value packed with codec {codec}; a newer Evaldesk can read it")
+    if codec == ZSTD and zstandard.frame_content_size(data) > MAX_UNPACKED:
+        raise WorkspaceError(f"the database holds a value that unpacks to more than {MAX_UNPACKED // 2**20} MiB")
     return from_json(zstandard.ZstdDecompressor().decompress(data) if codec == ZSTD else data, kind)
 
 

@@ -13,6 +13,9 @@ from evaldesk.wire import plain
 
 VERSION = 1
 MAX_CODE = 80
+MAX_NAME = 200
+MAX_SAID = 100_000
+MAX_TOOLS = 1_000
 
 
 def turn_body(session: Session, message: str) -> dict[str, Any]:
@@ -78,20 +81,30 @@ def description_of(found: object, name: str, kind: str) -> AgentDescription:
     tools = found.get("tools") or []
     if not isinstance(tools, list) or not all(isinstance(tool, Mapping) and "name" in tool for tool in tools):
         raise AgentError("the tools of an agent must be a list of objects with a name")
+    if len(tools) > MAX_TOOLS:
+        raise AgentError(f"tools: {len(tools):,} are more than the {MAX_TOOLS:,} that an agent may have")
     model = found.get("model")
     return AgentDescription(
-        name=_text(found, "name") or name,
+        name=_cut(_text(found, "name"), MAX_NAME) or name,
         kind=kind,
-        description=_text(found, "description"),
-        instruction=_text(found, "instruction"),
-        model=model if isinstance(model, str) else None,
+        description=_cut(_text(found, "description"), MAX_SAID),
+        instruction=_cut(_text(found, "instruction"), MAX_SAID),
+        model=_cut(model, MAX_NAME) if isinstance(model, str) else None,
         tools=tuple(
-            ToolDescription(str(tool["name"]), str(tool.get("description", "")), _given(tool, "parameters"))
+            ToolDescription(
+                _cut(str(tool["name"]), MAX_NAME),
+                _cut(str(tool.get("description", "")), MAX_SAID),
+                _given(tool, "parameters"),
+            )
             for tool in tools
         ),
         initial_state=_given(found, "initial_state"),
         tells_cost=found.get("tells_cost") is True,
     )
+
+
+def _cut(text: str, limit: int) -> str:
+    return text if len(text) <= limit else f"{text[:limit]}…"
 
 
 def _message(found: Mapping[str, Any], author: str) -> Event:
