@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections import Counter
+from collections.abc import Callable, Sequence
+from math import fsum
 from random import Random
 from statistics import fmean
 
@@ -13,11 +16,11 @@ import scipy
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from evaldesk.model.stored import MetricRow
 from evaldesk.statistics.intervals import (
     CaseCounts,
     _binomial,
     expanded_level,
-    mean_interval,
     pass_at_k,
     pass_curve,
     pass_hat_k,
@@ -25,6 +28,7 @@ from evaldesk.statistics.intervals import (
     rate_interval,
     sure_curve,
 )
+from evaldesk.statistics.score_interval import MAX_KINDS, score_interval, speaks_by_sums
 
 outcomes = st.lists(st.integers(0, 12).flatmap(lambda n: st.tuples(st.just(n), st.integers(0, n))), max_size=15)
 
@@ -61,16 +65,109 @@ def test_the_interval_is_that_of_scipy(n_cases: int, k: int) -> None:
         assert found.low <= fmean(values) <= found.high
 
 
-def test_the_interval_of_a_mean_score_is_that_of_drawing_the_cases_again() -> None:
-    values = [0.2 + 0.6 * (at * 37 % 61) / 61 for at in range(61)]
+def scored(cases: Sequence[Sequence[float]]) -> MetricRow:
+    """The scores of a metric by case, as the store adds them up."""
+    values = [value for case in cases for value in case]
     mean = fmean(values)
-    squares = sum((value - mean) ** 2 for value in values)
-    drawn = scipy.stats.bootstrap((values,), np.mean, n_resamples=9999, rng=np.random.default_rng(1))
+    apart = [fsum(case) - len(case) * mean for case in cases]
+    kinds = tuple((*kind, times) for kind, times in sorted(Counter((len(case), fsum(case)) for case in cases).items()))
+    squares, cubes, fourths = (fsum(each**power for each in apart) for power in (2, 3, 4))
+    return MetricRow(
+        metric="m",
+        threshold=None,
+        n=len(values),
+        n_passed=0,
+        n_cases=len(cases),
+        mean=mean,
+        low=min(values),
+        high=max(values),
+        squares=fsum((value - mean) ** 2 for value in values),
+        cluster_squares=squares,
+        cluster_cubes=cubes,
+        cluster_fourths=fourths,
+        kinds=() if speaks_by_sums(len(cases), squares, cubes) or len(kinds) > MAX_KINDS else kinds,
+    )
 
-    found = mean_interval(mean=mean, n=61, n_cases=61, squares=squares, cluster_squares=squares)
+
+def cases_of(draw: Callable[[], float], n_cases: int) -> list[list[float]]:
+    """Cases that score alike in their trials, of which they have 2 or 3."""
+    return [[draw()] * (2 + at % 2) for at in range(n_cases)]
+
+
+@pytest.mark.parametrize("n_cases", [12, 40, 90, 400])
+@pytest.mark.parametrize("name", ["even", "lopsided", "rare"])
+def test_the_interval_of_a_mean_score_is_that_of_drawing_its_cases_again(name: str, n_cases: int) -> None:
+    chance = Random(n_cases)
+    shapes: dict[str, Callable[[], float]] = {
+        "even": lambda: chance.uniform(2, 8),
+        "lopsided": lambda: chance.expovariate(1 / 3) + 4,
+        "rare": lambda: 9.0 if chance.random() < 0.1 else 5.0,
+    }
+    cases = [[5.0, 9.0], *cases_of(shapes[name], n_cases - 1)]
+    sums, ns = np.array([sum(case) for case in cases]), np.array([len(case) for case in cases])
+    drawn = scipy.stats.bootstrap(
+        (sums, ns),
+        lambda totals, each, axis: totals.sum(axis) / each.sum(axis),
+        paired=True,
+        vectorized=True,
+        confidence_level=1 - 2 * expanded_level(n_cases),
+        method="percentile",
+        n_resamples=9999,
+        rng=np.random.default_rng(1),
+    ).confidence_interval
+
+    found = score_interval(scored(cases), 0, 100)
 
     assert found is not None
-    assert (found.low, found.high) == pytest.approx(tuple(drawn.confidence_interval), abs=0.006)
+    slack = 0.09 * (drawn.high - drawn.low)
+    assert (found.low, found.high) == pytest.approx((drawn.low, drawn.high), abs=slack)
+
+
+@pytest.mark.parametrize("n_cases", [5, 20, 60])
+@pytest.mark.parametrize("name", ["share", "steps", "few wrong"])
+def test_about_19_of_20_intervals_hold_the_mean_score(name: str, n_cases: int) -> None:
+    chance = Random(n_cases)
+    draw, mean = {
+        "share": (lambda: chance.betavariate(5, 2), 5 / 7),
+        "steps": (lambda: chance.choice([0.0, 0.5, 1.0, 1.0, 1.0]), 0.7),
+        "few wrong": (lambda: float(chance.random() < 0.9), 0.9),
+    }[name]
+    n_runs, n_held = 200, 0
+
+    for _ in range(n_runs):
+        found = score_interval(scored(cases_of(draw, n_cases)), 0.0, 1.0)
+        n_held += found is not None and found.low <= mean <= found.high
+
+    assert n_held / n_runs >= 0.9
+
+
+def test_a_mean_score_of_one_case_is_judged_by_its_trials_and_of_one_value_by_none() -> None:
+    one = score_interval(scored([[0.2, 0.8, 0.5, 0.5]]), 0.0, 1.0)
+
+    assert one is not None
+    assert one.low < 0.5 < one.high
+    assert score_interval(scored([[0.5]]), 0.0, 1.0) is None
+    assert score_interval(scored([[3.0]] * 8), 0.0, math.inf) is None
+
+
+@pytest.mark.parametrize("n_cases", [1, 2, 5, 60, 500])
+def test_a_perfect_mean_score_is_no_certainty(n_cases: int) -> None:
+    found = score_interval(scored([[1.0, 1.0]] * n_cases), 0.0, 1.0)
+
+    assert found is not None
+    assert found.low < found.high == 1.0
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.lists(st.lists(st.floats(0, 1), min_size=1, max_size=3), min_size=2, max_size=70))
+def test_the_interval_of_a_mean_score_holds_it_and_is_the_same_each_time(cases: list[list[float]]) -> None:
+    row = scored(cases)
+
+    found = score_interval(row, 0.0, 1.0)
+
+    assert found is not None
+    assert 0 <= found.low <= row.mean <= found.high <= 1
+    assert found == score_interval(row, 0.0, 1.0)
 
 
 def test_pass_at_1_of_equally_many_trials_is_as_sure_as_the_pass_rate() -> None:

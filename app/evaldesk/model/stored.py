@@ -105,12 +105,18 @@ class CaseOutcome(Counted):
     means: Mapping[str, float]
 
 
+CaseScores: TypeAlias = tuple[int, float, int]
+"""Cases that scored the same: values of each, their sum, how many such cases."""
+
+
 @dataclass(frozen=True, slots=True)
 class MetricRow:
     """The scores of one metric over a run.
 
     `n` values from `n_cases` cases. `cluster_squares` is the sum over cases of (sum of its values - n of its values
-    x mean) squared, from which an interval clustered by case is made; the squares add up to `squares` around the mean.
+    x mean) squared, `cluster_cubes` and `cluster_fourths` those of its higher powers, from which an interval clustered
+    by case is made; the squares add up to `squares` around the mean. `kinds` are the cases by what they scored, for a
+    run of few cases or one in which few of them make the difference; empty for others.
     """
 
     metric: str
@@ -123,6 +129,9 @@ class MetricRow:
     high: float
     squares: float
     cluster_squares: float
+    cluster_cubes: float = 0.0
+    cluster_fourths: float = 0.0
+    kinds: tuple[CaseScores, ...] = ()
 
     @property
     def std(self) -> float | None:

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from functools import lru_cache
 from math import ceil
 from typing import Any
 
@@ -16,7 +17,7 @@ from evaldesk.desk.runs.stored_runs import StoredRuns, run_title
 from evaldesk.model import Conclusion
 from evaldesk.model.bounds import MAX_NUMBER
 from evaldesk.model.run import LIVE
-from evaldesk.model.stored import CaseFilter, CaseRow, CaseSort, RunSummary, TrialKey
+from evaldesk.model.stored import CaseFilter, CaseRow, CaseSort, MetricRow, RunSummary, TrialKey
 from evaldesk.pages.run_facts import Fact, run_facts
 from evaldesk.pages.run_view import (
     PAGE_SIZE,
@@ -38,7 +39,14 @@ from evaldesk.statistics.intervals import CurvePoint
 from evaldesk.store import RunStore
 from evaldesk.store.runs.run_store import is_imported, is_playable
 from evaldesk.wording.metrics import asserted_lines, needs_words, short_title
-from evaldesk.wording.words import NOTHING_SCORED, errors_sentence, in_page_words, passed_words, undefined_words
+from evaldesk.wording.words import (
+    NOTHING_SCORED,
+    errors_sentence,
+    in_page_words,
+    passed_words,
+    share_range,
+    undefined_words,
+)
 
 MAX_ERROR_GROUPS = 20
 ONLY_WORDS: Mapping[CaseFilter, str] = {
@@ -71,13 +79,15 @@ class ErrorLine:
 
 @dataclass(frozen=True, slots=True)
 class Total:
-    """The last line of the matrix: the whole run."""
+    """The last line of the matrix: the whole run. Doubts are intervals, `means` title, mean and doubt of a metric."""
 
     passed: str
     bar: Bar | None
     pass_at_k: float | None
+    at_doubt: str
     pass_hat_k: float | None
-    means: tuple[tuple[str, float | None], ...]
+    hat_doubt: str
+    means: tuple[tuple[str, float | None, str], ...]
     cost: float | None
     mean_ms: float | None
 
@@ -172,7 +182,7 @@ def read_run(
     n_running = min(len(in_flight), summary.config.concurrency)
     sort: CaseSort = query.sort or ("file" if is_live else "worst")
     found = runs.case_rows(run_id, sort=sort, only=query.only, after=query.after, limit=PAGE_SIZE + 1)
-    metric_rows = runs.metric_rows(run_id)
+    metric_rows = _metric_rows(runs, run_id, (summary.counts, summary.duration_ms, summary.n_duplicates))
     names = [criterion.metric for criterion in summary.config.criteria]
     outcomes = runs.outcome_counts(run_id)
     k = columns_k(summary.config.n)
@@ -181,7 +191,7 @@ def read_run(
     badge, word = run_badge(summary.status, conclusion)
     can_go_on = not is_live and is_playable(summary.config)
     can_repeat = not is_live and not is_imported(summary.config)
-    lines = metric_lines(metric_rows)
+    lines = metric_lines(metric_rows, is_live=is_live)
     more = query.href(run_id, sort=sort, after=found[PAGE_SIZE - 1].cursor) if len(found) > PAGE_SIZE else ""
     return RunPage(
         summary=summary,
@@ -220,6 +230,12 @@ def read_run(
         facts=run_facts(summary),
         scorings=scorings(runs, summary),
     )
+
+
+@lru_cache(maxsize=256)
+def _metric_rows(runs: RunStore, run_id: int, _: object) -> Sequence[MetricRow]:
+    """The scores of a run; kept as long as no trial ended."""
+    return runs.metric_rows(run_id)
 
 
 def _run_before(runs: RunStore, summary: RunSummary) -> RunSummary | None:
@@ -283,13 +299,17 @@ def _figures(summary: RunSummary) -> list[tuple[str, str, object]]:
 
 
 def _total(summary: RunSummary, found: Reliability, lines: Sequence[MetricLine], point: CurvePoint) -> Total:
-    means = {line.name: line.mean for line in lines}
+    means = {line.name: (line.mean, line.doubt) for line in lines}
     return Total(
         passed=f"{summary.counts.passed:,} of {summary.counts.scored:,}" if summary.counts.scored else "–",
         bar=found.bar,
         pass_at_k=point.pass_at_k,
+        at_doubt=share_range(point.at_interval),
         pass_hat_k=point.pass_hat_k,
-        means=tuple((short_title(each.metric), means.get(each.metric)) for each in summary.config.criteria),
+        hat_doubt=share_range(point.hat_interval),
+        means=tuple(
+            (short_title(each.metric), *means.get(each.metric, (None, ""))) for each in summary.config.criteria
+        ),
         cost=known_cost(summary, summary.cost, summary.n_unpriced),
         mean_ms=summary.duration_ms / summary.n_done if summary.n_done and summary.duration_ms else None,
     )

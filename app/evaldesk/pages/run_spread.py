@@ -7,9 +7,8 @@ from dataclasses import dataclass
 from math import fsum
 
 from evaldesk.desk.desk import Desk
-from evaldesk.desk.runs.stored_runs import run_title
+from evaldesk.desk.runs.stored_runs import metric_interval, metric_range, run_title
 from evaldesk.model.stored import MetricRow, RunSummary
-from evaldesk.pages.run_view import metric_interval, metric_range
 from evaldesk.statistics.flakiness import flakiness
 from evaldesk.statistics.histogram import Bin, histogram
 from evaldesk.statistics.intervals import CaseCounts, failure_bound, g_pass_at_k

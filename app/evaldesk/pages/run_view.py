@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 from urllib.parse import urlencode
 
 from evaldesk.desk.runs.charts import pass_figure
+from evaldesk.desk.runs.stored_runs import metric_interval
 from evaldesk.model import Conclusion, Counts, Outcome, RunStatus
 from evaldesk.model.conclusion import Interval
 from evaldesk.model.run import LIVE
@@ -17,7 +18,6 @@ from evaldesk.statistics.intervals import (
     CurvePoint,
     anytime_interval,
     clopper_pearson,
-    mean_interval,
     pass_at_k,
     pass_curve,
     pass_hat_k,
@@ -25,7 +25,7 @@ from evaldesk.statistics.intervals import (
     sure_curve,
     wilson,
 )
-from evaldesk.wording.metrics import known_metric, needs_words, short_title
+from evaldesk.wording.metrics import needs_words, short_title
 from evaldesk.wording.noise import stop_sentence
 from evaldesk.wording.words import (
     FEW_TRIALS,
@@ -35,7 +35,7 @@ from evaldesk.wording.words import (
     curve_sentence,
     doubt_words,
     live_doubt_words,
-    number_words,
+    range_words,
 )
 
 STATUS_OF = {"p": "passed", "f": "failed", "e": "errored", "u": "unscored", "r": "running", ".": "queued"}
@@ -291,18 +291,17 @@ class MetricLine:
     n: int
 
 
-def metric_lines(rows: Sequence[MetricRow]) -> tuple[MetricLine, ...]:
-    """A line for each metric that gave any value."""
-    return tuple(_line(row) for row in rows)
+def metric_lines(rows: Sequence[MetricRow], *, is_live: bool = False) -> tuple[MetricLine, ...]:
+    """A line for each metric that gave any value; nothing is drawn for a run that goes on, at each of its looks."""
+    return tuple(_line(replace(row, kinds=()) if is_live else row) for row in rows)
 
 
 def _line(row: MetricRow) -> MetricLine:
-    interval = metric_interval(row)
     return MetricLine(
         name=row.metric,
         title=short_title(row.metric),
         mean=row.mean,
-        doubt=f"{number_words(interval.low)}–{number_words(interval.high)}" if interval else "–",
+        doubt=range_words(metric_interval(row)),
         std=row.std,
         low=row.low,
         high=row.high,
@@ -310,26 +309,6 @@ def _line(row: MetricRow) -> MetricLine:
         reached=f"{row.n_passed:,} of {row.n:,}" if row.threshold is not None else "–",
         n=row.n,
     )
-
-
-def metric_interval(row: MetricRow) -> Interval | None:
-    """The interval of the mean, within the range of the metric; None without one."""
-    low, high = metric_range(row)
-    return mean_interval(
-        mean=row.mean,
-        n=row.n,
-        n_cases=row.n_cases,
-        squares=row.squares,
-        cluster_squares=row.cluster_squares,
-        low=low,
-        high=high,
-    )
-
-
-def metric_range(row: MetricRow) -> tuple[float, float]:
-    """The range of the metric; of the values seen when the metric is gone."""
-    info = known_metric(row.metric)
-    return (info.low, info.high) if info else (min(row.low, 0.0), max(row.high, 1.0))
 
 
 def exact_interval(counts: Counts) -> Interval:

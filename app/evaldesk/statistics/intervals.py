@@ -345,7 +345,7 @@ def case_intervals(times: tuple[int, ...], series: tuple[Series, ...]) -> tuple[
     n_cases = sum(times)
     if n_cases < 2:
         return tuple(None for _ in series)
-    draws = _draws(times)
+    draws = case_draws(times)
     return tuple(_interval(values, times, n_cases, draws) for values in series)
 
 
@@ -377,7 +377,7 @@ def _interval(values: Series, times: tuple[int, ...], n_cases: int, draws: Seque
     return Interval(min(max(low, 0.0), mean), max(min(high, 1.0), mean))
 
 
-def _draws(times: tuple[int, ...]) -> list[list[int]]:
+def case_draws(times: tuple[int, ...]) -> list[list[int]]:
     """How often each kind of case is drawn when as many cases as there are are drawn with replacement."""
     chance = Random(SEED)  # noqa: S311
     n_cases = sum(times)

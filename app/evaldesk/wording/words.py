@@ -29,6 +29,7 @@ SENTENCES: Mapping[str, tuple[str, ...]] = {
         "live_doubt_words",
         "interval_words",
         "share_range",
+        "range_words",
         "rate_words",
         "share_words",
         "beside_words",
@@ -201,9 +202,14 @@ def share_range(interval: Interval | None) -> str:
     return f"{interval.low:.2f}–{interval.high:.2f}" if interval else ""
 
 
+def range_words(interval: Interval | None) -> str:
+    """`0.89–0.99`, `12.50–104`: an interval of scores; empty without one."""
+    return f"{number_words(interval.low)}–{number_words(interval.high)}" if interval else ""
+
+
 def mean_sentence(mean: float, interval: Interval | None, n: int, n_keeping: int | None, needs: str) -> str:
     """`Mean 0.94 of 57; 95 % CI 0.89–0.99. 54 of 57 are at least 0.50.`; `n_keeping` None where it only informs."""
-    could = f"; {CI} {number_words(interval.low)}–{number_words(interval.high)}" if interval else ""
+    could = f"; {CI} {range_words(interval)}" if interval else ""
     kept = "" if n_keeping is None else f" {n_keeping:,} of {n:,} {'is' if n_keeping == 1 else 'are'} {needs}."
     return f"Mean {number_words(mean)} of {n:,}{could}.{kept}"
 

@@ -12,14 +12,13 @@ from evaldesk import __version__
 from evaldesk.cli.eval.playing import Played
 from evaldesk.desk.runs.baseline import VERSION, case_object
 from evaldesk.desk.runs.gates import CaseNumbers, RunNumbers
-from evaldesk.desk.runs.stored_runs import StoredRuns
+from evaldesk.desk.runs.stored_runs import StoredRuns, metric_interval
 from evaldesk.model import Conclusion, Counts
 from evaldesk.model.comparison import PlayedCase, RunChange
 from evaldesk.model.conclusion import Interval
 from evaldesk.model.run import option_values
 from evaldesk.model.stored import MetricRow, RunSummary
 from evaldesk.pages.run_facts import run_fingerprint
-from evaldesk.pages.run_view import metric_interval
 from evaldesk.wording.comparison import change_sentence
 from evaldesk.wording.metrics import asserted_lines
 

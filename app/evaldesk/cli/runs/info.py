@@ -11,12 +11,12 @@ from evaldesk.cli.eval.result_json import conclusion_object, mean_unscored_as_0,
 from evaldesk.cli.runs.list import run_item
 from evaldesk.cli.runs.shared import json_option, stored_runs, workspace_option
 from evaldesk.desk.runs.gates import conclude
-from evaldesk.desk.runs.stored_runs import StoredRuns, run_name
+from evaldesk.desk.runs.stored_runs import StoredRuns, metric_interval, run_name
 from evaldesk.model.conclusion import Interval
 from evaldesk.model.run import LIVE
 from evaldesk.model.stored import MetricRow, RunSummary
 from evaldesk.pages.run_facts import options_line, run_fingerprint
-from evaldesk.pages.run_view import exact_interval, metric_interval
+from evaldesk.pages.run_view import exact_interval
 from evaldesk.wording.metrics import asserted_lines
 from evaldesk.wording.noise import exact_words
 from evaldesk.wording.printable import printable
@@ -25,8 +25,8 @@ from evaldesk.wording.words import (
     cost_words,
     counted_words,
     interval_words,
-    number_words,
     passed_sentence,
+    range_words,
 )
 
 
@@ -95,7 +95,7 @@ def _lines(runs: StoredRuns, run: RunSummary) -> list[tuple[str, str]]:
 def _metric_words(row: MetricRow, run: RunSummary) -> str:
     """The mean of the scored trials; beside it the one of Osmosis' results.json, where trials were not scored."""
     interval = metric_interval(row)
-    interval_text = f" ({number_words(interval.low)}–{number_words(interval.high)})" if interval else ""
+    interval_text = f" ({range_words(interval)})" if interval else ""
     words = f"mean {row.mean:.3f}{interval_text}, std {row.std_population:.3f}, min {row.low:.3f}, max {row.high:.3f}"
     if row.n >= run.n_done:
         return words

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 
 from evaldesk import __version__
 from evaldesk.desk.runs.plan import RunPlan, check_deciding, foreseen_plan
+from evaldesk.desk.runs.stored_runs import metric_interval
 from evaldesk.engine import GradeSpec
 from evaldesk.errors import ConflictError, NotFoundError, UsageError
 from evaldesk.model import Case, Criterion, RunConfig, TrialResult
@@ -16,7 +17,7 @@ from evaldesk.model.stored import PendingTrial, RunSummary, TrialKey
 from evaldesk.statistics.intervals import rate_interval
 from evaldesk.store import RunStore
 from evaldesk.wording.metrics import needs_words, short_title
-from evaldesk.wording.words import doubt_cell
+from evaldesk.wording.words import doubt_cell, range_words
 
 READ_AHEAD = 16
 GRADING_FAILED = "grading_failed"
@@ -27,14 +28,15 @@ MAX_NAMED = 3
 class Scoring:
     """One scoring of the same trials, and its results.
 
-    `doubt` is empty while nothing is scored; `means` are title and mean of each metric, in the order of its criteria.
+    `doubt` is empty while nothing is scored; `means` are the mean and its interval of each metric
+    by its title, in the order of the criteria.
     """
 
     run_id: int
     words: str
     passed: str
     doubt: str
-    means: Mapping[str, float]
+    means: Mapping[str, tuple[float, str]]
     is_played: bool
     is_current: bool
     compare_href: str
@@ -86,7 +88,10 @@ def scorings(runs: RunStore, shown: RunSummary) -> list[Scoring]:
             words=criteria_words(run.config.criteria),
             passed=f"{run.counts.passed:,} of {run.counts.scored:,}",
             doubt=_doubt(runs, run),
-            means={short_title(row.metric): row.mean for row in runs.metric_rows(run.id)},
+            means={
+                short_title(row.metric): (row.mean, range_words(metric_interval(row)))
+                for row in runs.metric_rows(run.id)
+            },
             is_played=run.config.source_run_id is None,
             is_current=run.id == shown.id,
             compare_href=f"/compare?a={min(run.id, shown.id)}&b={max(run.id, shown.id)}",

@@ -17,16 +17,19 @@ from evaldesk.desk.runs.run_result import CaseResult, RunResult
 from evaldesk.errors import NotFoundError, UsageError
 from evaldesk.model import Conclusion, Counts, Outcome, RunConfig, RunStatus, TrialResult
 from evaldesk.model.comparison import Baseline, Comparison, PlayedCase, RunChange
+from evaldesk.model.conclusion import Interval
 from evaldesk.model.evalset import CaseKey, assertions, case_names, numbered_keys
 from evaldesk.model.run import LIVE
-from evaldesk.model.stored import CaseRow, RunSummary
+from evaldesk.model.stored import CaseRow, MetricRow, RunSummary
 from evaldesk.settings import Settings
 from evaldesk.statistics.case_comparison import compare_cases
 from evaldesk.statistics.comparison import compare_scores
 from evaldesk.statistics.intervals import CaseCounts
+from evaldesk.statistics.score_interval import score_interval
 from evaldesk.store import RunStore, Store
 from evaldesk.store.evalsets.names import SUFFIXES
 from evaldesk.store.runs.run_store import is_imported
+from evaldesk.wording.metrics import known_metric
 
 ROWS_AT_ONCE = 200
 NOT_PLAYED = "."
@@ -286,6 +289,18 @@ def _named(cases: Sequence[CaseNumbers], keys: Sequence[CaseKey]) -> tuple[CaseN
 def _renumbered(keys: Sequence[CaseKey]) -> list[CaseKey]:
     """Keys of several runs: two files may give their eval sets the same id."""
     return numbered_keys((key.evalset, key.case_id, key.digest) for key in keys)
+
+
+def metric_interval(row: MetricRow) -> Interval | None:
+    """The interval of the mean, within the range of the metric; None without one."""
+    low, high = metric_range(row)
+    return score_interval(row, low, high)
+
+
+def metric_range(row: MetricRow) -> tuple[float, float]:
+    """The range of the metric; of the values seen when the metric is gone."""
+    info = known_metric(row.metric)
+    return (info.low, info.high) if info else (min(row.low, 0.0), max(row.high, 1.0))
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,6 +20,7 @@ from evaldesk.model.stored import (
     CaseFilter,
     CaseOutcome,
     CaseRow,
+    CaseScores,
     CaseSort,
     ErrorGroup,
     LastVerdicts,
@@ -28,6 +29,7 @@ from evaldesk.model.stored import (
     RunSummary,
     TrialKey,
 )
+from evaldesk.statistics.score_interval import MAX_KINDS, speaks_by_sums
 from evaldesk.store.database import Clock
 from evaldesk.store.tables import (
     CASE_METRIC,
@@ -163,8 +165,11 @@ def metric_rows(connection: Connection, run_id: int) -> list[MetricRow]:
     config = from_json(run_row(connection, run_id).config, RunConfig)
     thresholds = {criterion.metric: criterion.threshold for criterion in config.criteria}
     order = {name: place for place, name in enumerate(thresholds)}
-    rows = connection.execute(_METRICS, {"run_id": run_id}).all()
-    values = [_metric_row(row, thresholds.get(row.metric)) for row in rows]
+    rows = connection.execute(_TOTALS, {"run_id": run_id}).all()
+    values = [_metric_row(connection, run_id, row, thresholds.get(row.metric)) for row in rows]
+    lopsided = [row.metric for row in values if not speaks_by_sums(row.n_cases, row.cluster_squares, row.cluster_cubes)]
+    kinds = _kinds(connection, run_id, lopsided) if lopsided else {}
+    values = [replace(row, kinds=kinds.get(row.metric, ())) for row in values]
     return sorted(values, key=lambda row: (order.get(row.metric, len(order)), row.metric))
 
 
@@ -202,39 +207,49 @@ def _matching(
     return conditions
 
 
-def _metric_row(row: Row[Any], threshold: float | None) -> MetricRow:
+def _kinds(connection: Connection, run_id: int, metrics: Sequence[str]) -> dict[str, tuple[CaseScores, ...]]:
+    """The cases by what they scored, of the metrics that have few different ones."""
+    held = CASE_METRIC.c
+    found: dict[str, tuple[CaseScores, ...]] = {}
+    for metric in metrics:
+        rows = select(held.n, held.total, func.count()).where(held.run_id == run_id, held.metric == metric)
+        grouped = rows.group_by(held.n, held.total).order_by(held.n, held.total).limit(MAX_KINDS + 1)
+        kinds = tuple((n, total, times) for n, total, times in connection.execute(grouped))
+        found[metric] = kinds if len(kinds) <= MAX_KINDS else ()
+    return found
+
+
+def _metric_row(connection: Connection, run_id: int, row: Row[Any], threshold: float | None) -> MetricRow:
     values = row._asdict()
     # Sums of squares leave a trace of rounding; equal values have no spread at all.
     squares = 0.0 if row.low == row.high else max(row.total_squares - row.n * row.mean * row.mean, 0.0)
     del values["total_squares"]
-    return MetricRow(threshold=threshold, squares=squares, **values)
+    powers = connection.execute(_POWERS, {"run_id": run_id, "metric": row.metric, "mean": row.mean}).one()
+    sums: dict[str, Any] = {name: power or 0.0 for name, power in powers._mapping.items()}
+    return MetricRow(threshold=threshold, squares=squares, **values, **sums)
 
 
-def _metrics_query() -> Any:
-    of_run = CASE_METRIC.c.run_id == bindparam("run_id")
-    held, each = CASE_METRIC.c, CASE_METRIC.alias("each").c
-    total = (
-        select(
-            held.metric,
-            func.sum(held.n).label("n"),
-            func.sum(held.n_passed).label("n_passed"),
-            func.count().label("n_cases"),
-            (func.sum(held.total) / func.sum(held.n)).label("mean"),
-            func.sum(held.total_squares).label("total_squares"),
-            func.min(held.low).label("low"),
-            func.max(held.high).label("high"),
-        )
-        .where(of_run)
-        .group_by(held.metric)
-        .subquery()
+_HELD = CASE_METRIC.c
+_APART = _HELD.total - _HELD.n * bindparam("mean", type_=Float)
+_TOTALS = (
+    select(
+        _HELD.metric,
+        func.sum(_HELD.n).label("n"),
+        func.sum(_HELD.n_passed).label("n_passed"),
+        func.count().label("n_cases"),
+        (func.sum(_HELD.total) / func.sum(_HELD.n)).label("mean"),
+        func.sum(_HELD.total_squares).label("total_squares"),
+        func.min(_HELD.low).label("low"),
+        func.max(_HELD.high).label("high"),
     )
-    apart = each.total - each.n * total.c.mean
-    of_metric = (each.run_id == bindparam("run_id")) & (each.metric == total.c.metric)
-    squares = select(func.sum(apart * apart)).where(of_metric).scalar_subquery()
-    return select(*total.c, squares.label("cluster_squares"))
-
-
-_METRICS = _metrics_query()
+    .where(_HELD.run_id == bindparam("run_id"))
+    .group_by(_HELD.metric)
+)
+_POWERS = select(
+    func.sum(_APART * _APART).label("cluster_squares"),
+    func.sum(_APART * _APART * _APART).label("cluster_cubes"),
+    func.sum(_APART * _APART * _APART * _APART).label("cluster_fourths"),
+).where(_HELD.run_id == bindparam("run_id"), _HELD.metric == bindparam("metric"))
 
 
 _COMPARED = tuple(name for name in CaseOutcome.__dataclass_fields__ if name not in ("counts", "means", "verdicts"))
