@@ -55,7 +55,7 @@ def read():
     asyncio.run(call())
 """
 CRITERION = """
-from evaldesk.metrics.criteria import build_metric
+from evaldesk.metrics.scoring import build_metric
 from evaldesk.model import Criterion
 
 def read():
