@@ -161,3 +161,21 @@ def test_secrets_are_neither_stored_nor_shown(open_chat: Callable[..., Any], hos
 
     assert "hunter2" not in shown
     assert "[SOME_API_KEY]" in shown
+
+
+def test_a_state_of_5_mb_is_shown_by_its_keys_and_read_in_parts(chat: Any) -> None:
+    state = {"notes": "n" * 3_000_000 + "the end", "log": ["<e>" * 30] * 20_000, "few": 1}
+    session = chat.desk.store.sessions.create("dice", "Large", state)
+
+    page = chat.client.get(f"/sessions/{session.id}")
+    part = chat.client.get(f"/sessions/{session.id}/state/value?key=notes&from=2990000")
+    last = chat.client.get(f"/sessions/{session.id}/state/value?key=notes&from=99999999999")
+
+    assert len(page.content) < 60_000
+    assert 'name="state"' not in page.text
+    assert f'href="/sessions/{session.id}/state/value?key=notes"' in page.text
+    assert "the end" in part.text
+    assert len(part.content) < 80_000
+    assert last.status_code == 200
+    assert chat.client.get(f"/sessions/{session.id}/state/value?key=none").status_code == 404
+    assert chat.client.post(f"/sessions/{session.id}/state/value").status_code == 405

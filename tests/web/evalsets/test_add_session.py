@@ -203,3 +203,52 @@ def test_a_session_that_is_not_there_is_404(pages: Pages) -> None:
     assert pages.get("/sessions/nothing/case").status_code == 404
     assert pages.post("/sessions/nothing/case").status_code == 404
     assert pages.get("/sessions/nothing/case/preview").status_code == 405
+
+
+@pytest.fixture
+def large_session(pages: Pages) -> str:
+    """The id of a session with a state of 5 MB, of which a turn changed a key of 2 MB."""
+    start: dict[str, Any] = {"notes": "n" * 3_000_000, "log": ["e" * 100] * 20_000, "rolls": []}
+    made = pages.desk.store.sessions.create("dice", "Large", start)
+    answer = Event("agent_message", 1, "dice", "Done.")
+    after = {**start, "log": ["f" * 100] * 20_000}
+    pages.desk.store.sessions.append_turn(made.id, TurnRecord("Roll", (answer,), start, after))
+    return str(made.id)
+
+
+def test_a_state_of_5_mb_becomes_a_case_and_never_travels(pages: Pages, calc: str, large_session: str) -> None:
+    address = f"/sessions/{large_session}/case"
+    page = pages.get(address)
+    fields = pages.fields(address)
+
+    answer = pages.post(address, fields | {"evalset": calc, "case": "large"})
+
+    assert len(page.content) < 150_000
+    assert sum(map(len, fields.values())) < 5_000
+    assert answer.status_code == 303
+    saved = next(case for case in pages.stored()["eval_cases"] if case["eval_id"] == "large")
+    assert saved["session_input"]["state"]["notes"] == "n" * 3_000_000
+    assert saved["final_session_state"] == {"log": ["f" * 100] * 20_000}
+
+
+def test_a_large_state_that_is_unticked_is_left_out(pages: Pages, calc: str, large_session: str) -> None:
+    address = f"/sessions/{large_session}/case"
+    fields = pages.fields(address)
+    del fields["initial-kept"], fields["final-kept"]
+
+    pages.post(address, fields | {"evalset": calc, "case": "small"})
+
+    saved = next(case for case in pages.stored()["eval_cases"] if case["eval_id"] == "small")
+    assert "final_session_state" not in saved
+    assert not saved["session_input"].get("state")
+
+
+def test_a_large_state_that_changed_meanwhile_is_not_saved(pages: Pages, calc: str, large_session: str) -> None:
+    address = f"/sessions/{large_session}/case"
+    fields = pages.fields(address)
+
+    answer = pages.post(address, fields | {"evalset": calc, "case": "large", "initial-digest": "0" * 64})
+
+    assert answer.status_code == 422
+    assert "changed meanwhile" in answer.text
+    assert all(case["eval_id"] != "large" for case in pages.stored()["eval_cases"])

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 from urllib.parse import urlencode
 
 from starlette.concurrency import run_in_threadpool
@@ -21,9 +22,10 @@ from evaldesk.desk.evalsets.cases import CaseNameTakenError, FoundCase
 from evaldesk.desk.evalsets.evalsets import SetNameTakenError
 from evaldesk.desk.evalsets.names import free_name, slug
 from evaldesk.errors import LossError, UsageError
-from evaldesk.model import Case
+from evaldesk.model import Case, JsonObject, SessionInit
 from evaldesk.model.stored import EvalSetFile, StoredSession
 from evaldesk.pages.case_text import case_text
+from evaldesk.pages.large_state import LargeState, large_state
 from evaldesk.pages.typed import Problems
 from evaldesk.secrets import scrubber
 from evaldesk.web.cases.checks import case_from
@@ -34,6 +36,8 @@ from evaldesk.web.routes.new_run import GONE, run_case
 from evaldesk.web.words import plural
 
 EDITOR = "editor"
+MAX_SECRETS = 20
+MAX_SHOWN = 100_000
 NEW_SET = "new"
 
 
@@ -55,6 +59,8 @@ class Adding:
     taken: CaseNameTakenError | None = None
     lost: tuple[str, ...] = ()
     is_run_next: bool = False
+    large_initial: LargeState | None = None
+    large_final: LargeState | None = None
 
     @property
     def file(self) -> EvalSetFile | None:
@@ -96,8 +102,9 @@ class Adding:
 
     @property
     def json_text(self) -> str:
-        """The case as it will stand in the file."""
-        return case_text(self.case)
+        """The case as it will stand in the file, as much of it as a page shows."""
+        text = case_text(self.case)
+        return text if len(text) <= MAX_SHOWN else f"{text[:MAX_SHOWN]}\n… {len(text) - MAX_SHOWN:,} more characters"
 
 
 async def show(request: Request) -> Response:
@@ -108,11 +115,12 @@ async def show(request: Request) -> Response:
     set_id = asked or await run_in_threadpool(_usual_set, request, session, sets)
     taken = await _taken(request, set_id, sets)
     recording = record_session(session, app_name=session.agent_id, taken=taken)
-    draft = draft_of(recording.case)
+    draft = draft_of(_without_large(recording).case)
     for turn, recorded in zip(draft.turns, recording.turns, strict=True):
         turn.is_kept = not recorded.why_left_out
     free = await run_in_threadpool(desk_of(request).evalsets.free_name, slug(session.agent_id, default="evalset"))
     adding = _adding(request, session, recording, sets, set_id, free, draft)
+    adding = replace(adding, case=_with_large(adding.case, recording, None, Problems()))
     return _render(request, adding, 404 if adding.problems else 200)
 
 
@@ -122,12 +130,13 @@ async def save(request: Request) -> Response:
     adding = await _typed(request, form)
     if text_of(form, "op"):
         focus = apply_op(adding.draft, text_of(form, "op"))
-        case = case_from(adding.draft)[0]
+        case = _with_large(case_from(adding.draft)[0], adding.recording, form, Problems())
         secrets = _secrets(case, desk_of(request).settings.environment)
         return _render(request, replace(adding, focus=focus, case=case, secrets=secrets))
     choice, _, then = text_of(form, "choice").partition(" ")
     adding = replace(adding, is_run_next="run" in (then, text_of(form, "then")))
     case, problems = case_from(adding.draft)
+    case = _with_large(case, adding.recording, form, problems)
     for name, label, message in adding.problems:
         problems.add(name, label, message)
     await run_in_threadpool(_check_set, request, adding, problems)
@@ -176,7 +185,8 @@ async def _typed(request: Request, form: FormData) -> Adding:
     draft = read_draft(form)
     set_id = text_of(form, "evalset") or NEW_SET
     recording = record_session(session, app_name=session.agent_id)
-    return _adding(request, session, recording, sets, set_id, text_of(form, "new-set").strip(), draft)
+    adding = _adding(request, session, recording, sets, set_id, text_of(form, "new-set").strip(), draft)
+    return replace(adding, case=_with_large(adding.case, recording, form, Problems()))
 
 
 def _adding(
@@ -195,6 +205,7 @@ def _adding(
         problems.add("evalset", "Eval set", GONE)
         set_id = NEW_SET
     running = desk.sessions.running(session.id)
+    large = [large_state(state) for state in (recording.initial_state, recording.final_state)]
     return Adding(
         session,
         recording,
@@ -206,14 +217,47 @@ def _adding(
         problems,
         running_message=running.message if running else "",
         secrets=_secrets(case, desk.settings.environment),
+        large_initial=large[0],
+        large_final=large[1],
     )
+
+
+def _without_large(recording: Recording) -> Recording:
+    """The proposal without the states that are too large for its form."""
+    initial, final = recording.initial_state, recording.final_state
+    return replace(
+        recording,
+        initial_state={} if large_state(initial) else initial,
+        final_state={} if large_state(final) else final,
+    )
+
+
+def _with_large(case: Case, recording: Recording, form: FormData | None, problems: Problems) -> Case:
+    """The case with the states that its form names by their digest, as the session has them now."""
+    initial = _named_state(form, "initial", recording.initial_state, problems)
+    final = _named_state(form, "final", recording.final_state, problems)
+    if initial is not None:
+        session = case.initial_session or SessionInit(recording.app_name, recording.user_id)
+        case = replace(case, initial_session=replace(session, state=initial))
+    return case if final is None else replace(case, final_state=final)
+
+
+def _named_state(form: FormData | None, name: str, state: JsonObject, problems: Problems) -> JsonObject | None:
+    """The state that stayed at the server and is kept; None where the form holds one itself, or leaves it out."""
+    large = large_state(state)
+    if large is None or (form is not None and f"{name}-kept" not in form):
+        return None
+    if form is not None and text_of(form, f"{name}-digest") != large.digest:
+        problems.add(name, f"{name.title()} state", "The state of the session changed meanwhile. Open this page again.")
+    return state
 
 
 def _secrets(case: Case, environment: Mapping[str, str]) -> tuple[str, ...]:
     """The lines of the case that hold a text like a key or a password, with that text masked."""
     scrubbed = scrubber(environment)
     lines = [line.strip() for line in case_text(case).splitlines()]
-    return tuple(scrubbed(line)[:160] for line in lines if scrubbed(line) != line)
+    found = (scrubbed(line)[:160] for line in lines if scrubbed(line) != line)
+    return tuple(islice(found, MAX_SECRETS))
 
 
 def _check_set(request: Request, adding: Adding, problems: Problems) -> None:

@@ -16,6 +16,7 @@ from evaldesk.errors import ConflictError, FormatError, NotFoundError, UsageErro
 from evaldesk.model import AgentRef, ErrorRecord
 from evaldesk.model.stored import StoredSession
 from evaldesk.pages.conversation import changes_of, gist, live_view, open_view, turn_views
+from evaldesk.pages.large_state import large_state, value_part
 from evaldesk.pages.typed import said
 from evaldesk.web.forms import read_form, text_of
 from evaldesk.web.render import desk_of, page
@@ -108,6 +109,15 @@ async def set_state(request: Request) -> Response:
     return RedirectResponse(f"/sessions/{session_id}#state", 303)
 
 
+async def show_value(request: Request) -> Response:
+    """One value of the state, part by part: `key`, and `from` the character that the part begins with."""
+    session = await run_in_threadpool(desk_of(request).sessions.get, request.path_params["session_id"])
+    text = request.query_params.get("from", "")
+    start = int(text) if text.isdecimal() and len(text) < 12 else 0
+    part = await run_in_threadpool(value_part, session.state, request.query_params.get("key", ""), start)
+    return page(request, "sessions/value.html", session=session, part=part)
+
+
 def show_session(request: Request, *, status: int = 200, **shown: Any) -> Response:
     """The page of the session that the address names."""
     desk = desk_of(request)
@@ -123,6 +133,7 @@ def session_view(request: Request, session: StoredSession) -> dict[str, Any]:
     running = desk.sessions.running(session.id)
     rows = timings(session.turns)
     sessions = desk.sessions.list(request.query_params.get("older", ""))
+    large = large_state(session.state)
     elsewhere = None if running else session.open_turn
     live = live_view(running, agent.name, session.turns, session.initial_state) if running else None
     used = [usage.model for turn in session.turns[-1:] for usage in turn.usages]
@@ -140,7 +151,8 @@ def session_view(request: Request, session: StoredSession) -> dict[str, Any]:
         "is_interrupted": bool(session.turns) and session.turns[-1].stop_reason == "interrupted",
         "models": desk.agents.models,
         "model": used[-1] if used else "",
-        "state_text": laid_out(session.state, width=0),
+        "state_text": "" if large else laid_out(session.state, width=0),
+        "large": large,
         "state_error": "",
         "changes": changes_of(session),
         "n_events": sum(len(turn.events) for turn in session.turns),
@@ -185,4 +197,5 @@ routes = [
     Route("/sessions/{session_id}/deletion", delete, methods=["POST"]),
     Route("/sessions/{session_id}/restoration", restore, methods=["POST"]),
     Route("/sessions/{session_id}/state", set_state, methods=["POST"]),
+    Route("/sessions/{session_id}/state/value", show_value),
 ]
