@@ -49,22 +49,27 @@ FLAGS = [
 # The files that take longest, first the longest: they begin, so that all workers of pytest-xdist end at the same time.
 LONGEST = (
     "test_every_page.py",
+    "test_keys_and_ticks.py",
+    "test_evalset_files.py",
     "test_journey.py",
+    "test_one_conclusion.py",
     "test_hostile_agents.py",
     "test_eval_command.py",
     "test_servers.py",
-    "test_hostile_pages.py",
     "test_fuzz.py",
-    "test_evalset_files.py",
+    "test_evalset_faults.py",
+    "test_long_run.py",
+    "test_hostile_pages.py",
     "test_crashes.py",
     "test_hostile_text.py",
-    "test_long_run.py",
     "test_readme_commands.py",
-    "test_run_kills.py",
+    "test_agent_contract.py",
+    "test_eval_openhands.py",
+    "test_docs_played.py",
     "test_format_properties.py",
-    "test_browser_chooses_ids.py",
 )
-NAMES = ("chromium", "chromium-browser", "google-chrome")
+# The first is the same browser without its window, which takes a third of the time to open a page.
+NAMES = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome")
 SHARED = Path(__file__).resolve().parents[2] / "shared"
 
 
