@@ -47,7 +47,8 @@ bench: $(READY) ## Measure speed and size
 	$(BIN)/python -m bench.run
 
 browser: ## Install Chromium (Debian, as root)
-	apt-get -o Acquire::Retries=3 update -qq && apt-get -o Acquire::Retries=3 install -y -qq chromium
+	apt-get -o Acquire::Retries=3 update -qq
+	apt-get -o Acquire::Retries=3 install -y -qq chromium chromium-headless-shell || apt-get -o Acquire::Retries=3 install -y -qq chromium
 
 build: $(READY) ## Build the wheel and the source archive
 	$(BIN)/uv build
