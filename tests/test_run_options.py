@@ -398,7 +398,7 @@ def test_the_page_of_a_run_tells_every_option_that_is_not_at_its_default(option:
 
     told = {fact.name: fact.text or fact.code for fact in run_facts(run)}
 
-    assert told[option.title] == option.said(value)
+    assert told[option.title] == option.shown(value)
     assert option.name == "note" or f"{option.name}=" in options_line(run.config)
 
 

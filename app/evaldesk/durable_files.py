@@ -166,10 +166,10 @@ def _in_words(path: Path) -> Iterator[None]:
     except (ConflictError, DiskError):
         raise
     except OSError as error:
-        said = error.strerror or str(error)
-        why, advice = _WORDS.get(error.errno or 0, (said, "see to that and try again"))
-        reason = why if why == said else f"{why} ({said})"
-        raise DiskError(error.errno or 0, said, f"{path.name} cannot be written: {reason}; {advice}") from error
+        message = error.strerror or str(error)
+        why, advice = _WORDS.get(error.errno or 0, (message, "see to that and try again"))
+        reason = why if why == message else f"{why} ({message})"
+        raise DiskError(error.errno or 0, message, f"{path.name} cannot be written: {reason}; {advice}") from error
 
 
 @contextmanager

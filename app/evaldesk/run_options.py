@@ -102,7 +102,7 @@ class RunOption(NamedTuple):
         found = f"{value:.10g}" if is_number else f"{value!r:.40}"
         return UsageError(f"{self._subject(called)} {wanted}, not {found}", field=self.name)
 
-    def said(self, value: Any) -> str:
+    def shown(self, value: Any) -> str:
         """The value in words: `120 s`, `yes`, or the meaning of None."""
         if value is None:
             return self.unset

@@ -178,8 +178,8 @@ def result_scrubber(environment: Mapping[str, str]) -> Callable[[TrialResult], T
         try:
             return scrub(result)
         except Exception as error:
-            said = f"the result cannot be searched for secrets: {type(error).__name__}: {error}"
-            return result.without_content(ErrorRecord("unstorable", said[:500]))
+            message = f"the result cannot be searched for secrets: {type(error).__name__}: {error}"
+            return result.without_content(ErrorRecord("unstorable", message[:500]))
 
     return scrubbed
 

@@ -118,8 +118,8 @@ def main() -> None:
     except Exception as error:
         if is_debug:
             raise
-        said, code = _in_words(error)
-        click.echo(f"evaldesk: {_shown(said)}", err=True)
+        message, code = _in_words(error)
+        click.echo(f"evaldesk: {_shown(message)}", err=True)
         sys.exit(code)
 
 
@@ -146,12 +146,12 @@ def _in_words(error: Exception) -> tuple[str, int]:
     return f"broke off: {error!r}; add {DEBUG} for the trace", EXIT_ERRORS
 
 
-def _shown(said: str) -> str:
+def _shown(message: str) -> str:
     """The line without keys and terminal control characters: it may quote an agent, a file, a provider."""
     from evaldesk.secrets import scrub
     from evaldesk.wording.printable import in_one_line
 
-    return in_one_line(scrub(said, os.environ))
+    return in_one_line(scrub(message, os.environ))
 
 
 def _sentence(text: str) -> str:

@@ -92,8 +92,8 @@ def look_at_agents(agents: Sequence[FoundAgent]) -> list[Finding]:
         if agent.state == "untrusted":
             found.append(Finding(about, "warning", f"{agent.ref.folder or CONFIG_NAME} is not trusted; {NEXT_STEP}"))
         elif agent.error or agent.description is None:
-            said = agent.error.message if agent.error else "it did not describe itself in time"
-            found.append(Finding(about, "bad", said))
+            message = agent.error.message if agent.error else "it did not describe itself in time"
+            found.append(Finding(about, "bad", message))
         elif agent.description.missing:
             names = ", ".join(agent.description.missing)
             found.append(Finding(about, "warning", f"{names} not set; its model calls will be refused"))
@@ -108,8 +108,8 @@ def look_at_limits(settings: Settings, agents: Sequence[FoundAgent]) -> list[Fin
     unseen = [agent.id for agent in agents if agent.description and not _sees_tools(agent.description.kind)]
     if limit is None or not unseen:
         return []
-    said = f"tool_timeout_s = {limit:g} does not hold for {', '.join(unseen)}, whose own calls of tools are not seen"
-    return [Finding("limits", "warning", f"{said}; turn_timeout_s holds for all")]
+    message = f"tool_timeout_s = {limit:g} does not hold for {', '.join(unseen)}, whose own calls of tools are not seen"
+    return [Finding("limits", "warning", f"{message}; turn_timeout_s holds for all")]
 
 
 def models_of(settings: Settings, agents: Iterable[FoundAgent]) -> list[str]:
@@ -148,8 +148,8 @@ async def call_models(models: Iterable[str], options: ModelOptions) -> list[Find
             found.append(Finding(f"call {model}", "bad", str(error)))
         else:
             cost = "at an unknown price" if reply.usage.cost is None else f"for ${reply.usage.cost:.6f}"
-            said = f"answers in {reply.usage.duration_ms:.0f} ms {cost}"
-            found.append(Finding(f"call {model}", "good", said))
+            words = f"answers in {reply.usage.duration_ms:.0f} ms {cost}"
+            found.append(Finding(f"call {model}", "good", words))
     return found
 
 

@@ -202,16 +202,16 @@ def _scores_or_0(tool: str, trial: TrialResult, criteria: Sequence[Criterion]) -
         whole = next((score for score in own if score.turn is None), Score(criterion.metric))
         if decides(tool, criterion) and (whole.value is None or whole.error or not math.isfinite(whole.value)):
             error = whole.error or trial.error
-            said = error.message if error else whole.reason
+            why = error.message if error else whole.reason
             found += [score for score in own if score.turn is not None]
-            found.append(_zero(tool, criterion, said))
+            found.append(_zero(tool, criterion, why))
         else:
             found += own
     return tuple(found)
 
 
-def _zero(tool: str, criterion: Criterion, said: str) -> Score:
-    reason = f"Counted as 0, as {CALLED[tool]} does: {said or 'there is no score'}"
+def _zero(tool: str, criterion: Criterion, why: str) -> Score:
+    reason = f"Counted as 0, as {CALLED[tool]} does: {why or 'there is no score'}"
     passed = _passes(criterion, 0.0)
     return Score(criterion.metric, 0.0, threshold=criterion.threshold, passed=passed, reason=reason)
 
@@ -233,13 +233,13 @@ def _why(tool: str, case: Case, trial: TrialResult, theirs: TrialResult, criteri
         if score.turn is not None or score.metric not in known or score.value is None or ours is None:
             continue
         if ours.passed is not score.passed:
-            said = f"{score.metric} is {score.value:{ROUND}} there"
+            reason = f"{score.metric} is {score.value:{ROUND}} there"
             is_open = any(leaves_open(turn.expected) for turn in case.turns)
             if tool == "adk" and metric_kind(score.metric) in READ_OTHERWISE and is_open:
-                said += ", where a turn that asserts nothing expects no tool call and an empty answer"
+                reason += ", where a turn that asserts nothing expects no tool call and an empty answer"
             elif tool != "adk":
-                said += ", where what is missing or raises counts as 0"
-            return said
+                reason += ", where what is missing or raises counts as 0"
+            return reason
     unknown = [each.metric for each in criteria if each.threshold is not None and each.metric not in known]
     if unknown:
         return f"it does not decide by {', '.join(unknown)}"

@@ -25,16 +25,16 @@ class Alignment:
 def agreed_alignment(expected: Sequence[ToolCall], actual: Sequence[ToolCall], scores: Sequence[Score]) -> Alignment:
     """The steps that every metric of the calls used on this turn; those of strict equality where they differ."""
     details = [score.details for score in scores if judges_calls(score)]
-    told = [(each.get("steps"), each.get("accepted")) for each in details]
-    if not told or any(each != told[0] for each in told):
+    pairs = [(each.get("steps"), each.get("accepted")) for each in details]
+    if not pairs or any(each != pairs[0] for each in pairs):
         return Alignment(align(expected, actual))
-    steps = _steps(told[0][0])
+    steps = _steps(pairs[0][0])
     # Steps of another tool, or of a user's own metric, may be of other calls.
     if sorted(i for _, i, _ in steps if i is not None) != list(range(len(expected))):
         return Alignment(align(expected, actual))
     if sorted(j for _, _, j in steps if j is not None) != list(range(len(actual))):
         return Alignment(align(expected, actual))
-    return Alignment(tuple(steps), _because(told[0][1]))
+    return Alignment(tuple(steps), _because(pairs[0][1]))
 
 
 def judges_calls(score: Score) -> bool:
@@ -47,21 +47,21 @@ def pair_of(i: int | None, j: int | None) -> Pair:
     return (-1 if i is None else i, -1 if j is None else j)
 
 
-def _steps(told: Any) -> list[Step]:
-    if not isinstance(told, list):
+def _steps(value: Any) -> list[Step]:
+    if not isinstance(value, list):
         return []
-    return [(op, i, j) for op, i, j in (each for each in told if _is_step(each))]
+    return [(op, i, j) for op, i, j in (each for each in value if _is_step(each))]
 
 
-def _is_step(told: Any) -> bool:
-    if not isinstance(told, list) or len(told) != 3 or told[0] not in _OPS:
+def _is_step(value: Any) -> bool:
+    if not isinstance(value, list) or len(value) != 3 or value[0] not in _OPS:
         return False
-    return all(index is None or type(index) is int for index in told[1:])
+    return all(index is None or type(index) is int for index in value[1:])
 
 
-def _because(told: Any) -> dict[Pair, tuple[str, ...]]:
+def _because(value: Any) -> dict[Pair, tuple[str, ...]]:
     found: dict[Pair, tuple[str, ...]] = {}
-    for each in told if isinstance(told, list) else ():
+    for each in value if isinstance(value, list) else ():
         if isinstance(each, Mapping) and isinstance(each.get("because"), list):
             i, j = each.get("expected"), each.get("actual")
             if isinstance(i, int) and isinstance(j, int):

@@ -184,11 +184,11 @@ def renamed_repeats(cases: Sequence[Case]) -> tuple[Case, ...]:
 
 def repeats_words(cases: Iterable[Case]) -> str:
     """`"greeting" (cases 1 and 3)`: the ids that several cases have; empty where each has its own."""
-    said = [
+    parts = [
         f'"{case_id}" (cases {", ".join(map(str, numbers[:-1]))} and {numbers[-1]})'
         for case_id, numbers in repeated_ids(cases).items()
     ]
-    return ", ".join(said[:MOST_NAMED]) + (f" and {len(said) - MOST_NAMED} more" if len(said) > MOST_NAMED else "")
+    return ", ".join(parts[:MOST_NAMED]) + (f" and {len(parts) - MOST_NAMED} more" if len(parts) > MOST_NAMED else "")
 
 
 def assertions(case: Case) -> Mapping[str, int]:

@@ -55,9 +55,9 @@ class ModelOptions:
 
     def __or__(self, other: ModelOptions) -> ModelOptions:
         """These options, with those of `other` where it says something."""
-        said = {name: value for name in _NAMES if (value := getattr(other, name)) is not None}
+        given = {name: value for name in _NAMES if (value := getattr(other, name)) is not None}
         mine = {name: getattr(self, name) for name in _NAMES}
-        return ModelOptions(**{**mine, **said}, extra={**self.extra, **other.extra})
+        return ModelOptions(**{**mine, **given}, extra={**self.extra, **other.extra})
 
 
 _NAMES = tuple(option.name for option in MODEL_CALL if option.name != "extra")

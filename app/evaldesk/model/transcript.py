@@ -158,13 +158,13 @@ class TurnRecord:
         if self.stop_reason in BOUNDS:
             return False
         kinds = [event.kind for event in self.events if not (event.is_partial or event.within)]
-        said = [kind for kind in kinds if kind in {"agent_message", "tool_call"}]
-        return bool(said) and said[-1] == "agent_message"
+        answers = [kind for kind in kinds if kind in {"agent_message", "tool_call"}]
+        return bool(answers) and answers[-1] == "agent_message"
 
     @property
     def _messages(self) -> list[Event]:
-        said = (event for event in self.events if event.kind == "agent_message")
-        return [event for event in said if not (event.is_partial or event.within)]
+        answers = (event for event in self.events if event.kind == "agent_message")
+        return [event for event in answers if not (event.is_partial or event.within)]
 
 
 def broken_turn(
@@ -204,8 +204,8 @@ def interrupted_turn(query: str, events: Sequence[Event], state: JsonObject, ask
         if event.kind == "agent_message":
             pieces = [*pieces, event] if event.is_partial else []
     if pieces:
-        said = replace(pieces[0], text="".join(piece.text for piece in pieces), is_partial=False)
-        events = (*events, said)
+        message = replace(pieces[0], text="".join(piece.text for piece in pieces), is_partial=False)
+        events = (*events, message)
     record = broken_turn(query, events, state, "interrupted", duration_ms=events[-1].at_ms if events else 0.0)
     return replace(record, state_after=state, asked_by=asked_by)
 

@@ -217,8 +217,8 @@ def _costs(cases: Outcomes) -> dict[Place, float]:
 def _left_out(change: RunChange) -> str:
     """How many cases are in one run only; empty where both have the same."""
     counts = [(len(change.named("only in A")), "earlier"), (len(change.named("only in B")), "later")]
-    said = [f"{n:,} only in the {which} run" for n, which in counts if n]
-    return f"Left out: {', '.join(said)}." if said else ""
+    parts = [f"{n:,} only in the {which} run" for n, which in counts if n]
+    return f"Left out: {', '.join(parts)}." if parts else ""
 
 
 def _only(cases: Outcomes, places: Container[Place]) -> Outcomes:
@@ -332,34 +332,34 @@ def config_difference(a: RunSummary, b: RunSummary) -> ConfigDifference:
     before, after = _facts(a), _facts(b)
     names = list({**before, **after})
     differing = [name for name in names if before.get(name) != after.get(name)]
-    told = {fact.name for run in (a, b) for fact in run_facts(run)}
+    known = {fact.name for run in (a, b) for fact in run_facts(run)}
     lines = [ConfigLine(name, diff_text(before.get(name, ""), after.get(name, ""))) for name in differing]
-    return ConfigDifference(lines, [name for name in names if name not in differing and name in told])
+    return ConfigDifference(lines, [name for name in names if name not in differing and name in known])
 
 
 def warnings(a: RunSummary, b: RunSummary, change: RunChange) -> list[str]:
     """Why a difference between the runs may not be one between the agents; most important first."""
-    said = [f"Run {run.id} is still running; its numbers may change." for run in (a, b) if run.status in LIVE]
+    notes = [f"Run {run.id} is still running; its numbers may change." for run in (a, b) if run.status in LIVE]
     if _played(a) == _played(b):
-        said.append("Both runs score the same stored trials; every difference comes from the criteria.")
-    said += [
+        notes.append("Both runs score the same stored trials; every difference comes from the criteria.")
+    notes += [
         f"Run {run.id} replays recorded answers. If they come from run {other.id}, the two runs are not independent "
         "and the interval does not hold."
         for run, other in ((a, b), (b, a))
         if repeats_recorded(run.config)
     ]
     if a.config.evalset_id != b.config.evalset_id:
-        said.append("The runs are of different eval sets; only cases with the same id are compared.")
-    said += _edited(change.in_state("edited since"), "was edited between the runs", "were edited between the runs")
-    said += _edited(change.in_state("lost its reference"), "lost a reference", "lost a reference")
+        notes.append("The runs are of different eval sets; only cases with the same id are compared.")
+    notes += _edited(change.in_state("edited since"), "was edited between the runs", "were edited between the runs")
+    notes += _edited(change.in_state("lost its reference"), "lost a reference", "lost a reference")
     if _rules(a) != _rules(b) and _played(a) != _played(b):
-        said.append("The runs have different criteria; their verdicts are not directly comparable.")
+        notes.append("The runs have different criteria; their verdicts are not directly comparable.")
     if a.config.n != b.config.n:
-        said.append(f"Run {a.id} has {_trials(a)} of each case, run {b.id} {_trials(b)}.")
+        notes.append(f"Run {a.id} has {_trials(a)} of each case, run {b.id} {_trials(b)}.")
     if a.config.concurrency != b.config.concurrency and _played(a) != _played(b):
         at_once = f"{a.config.concurrency} trials at once, run {b.id} {b.config.concurrency}"
-        said.append(f"Run {a.id} played {at_once}: times are not directly comparable.")
-    return said
+        notes.append(f"Run {a.id} played {at_once}: times are not directly comparable.")
+    return notes
 
 
 def _edited(names: Sequence[str], was: str, were: str) -> list[str]:

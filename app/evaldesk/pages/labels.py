@@ -92,14 +92,14 @@ def cursor_time(text: str) -> datetime | None:
 def _line(found: LabelledTrial) -> LabelLine:
     case_index, trial_index = found.key
     turn = found.label.turn
-    verdict, said = found.trial_verdict, found.label.verdict
+    verdict, labelled = found.trial_verdict, found.label.verdict
     return LabelLine(
         found=found,
         href=f"/runs/{found.run_id}/cases/{case_index}/trials/{trial_index}"
         + ("" if turn is None else f"#turn-{turn + 1}"),
         where=f"trial {trial_index + 1}" + ("" if turn is None else f", turn {turn + 1}"),
-        badge=BADGES.get(said or "", ""),
-        is_disagreement=turn is None and {verdict, said} == {"passed", "failed"},
+        badge=BADGES.get(labelled or "", ""),
+        is_disagreement=turn is None and {verdict, labelled} == {"passed", "failed"},
     )
 
 
@@ -201,8 +201,8 @@ def _pairs(label: TurnLabel, scores: Mapping[tuple[int, ...], Mapping[str, bool]
 
 def _agreement(metric: str, pairs: Sequence[LabelPair], rates: Mapping[str, float]) -> MetricAgreement:
     title = short_title(metric) if metric else "The verdict"
-    said = _by_majority(pairs)
-    compared = [(is_passed, said[trial]) for trial, is_passed in _passed(pairs).items() if trial in said]
+    majority = _by_majority(pairs)
+    compared = [(is_passed, majority[trial]) for trial, is_passed in _passed(pairs).items() if trial in majority]
     skill = judge_skill(compared)
     corrected = skill.corrected(rates[metric]) if metric in rates and skill.n_good and skill.n_bad else None
     return MetricAgreement(
@@ -219,7 +219,7 @@ def _by_majority(pairs: Sequence[LabelPair]) -> dict[tuple[int, ...], bool]:
     votes: dict[tuple[int, ...], list[bool]] = defaultdict(list)
     for pair in pairs:
         votes[pair.trial].append(pair.is_good)
-    return {trial: 2 * sum(said) > len(said) for trial, said in votes.items() if 2 * sum(said) != len(said)}
+    return {trial: 2 * sum(passed) > len(passed) for trial, passed in votes.items() if 2 * sum(passed) != len(passed)}
 
 
 def _passed(pairs: Sequence[LabelPair]) -> dict[tuple[int, ...], bool]:

@@ -9,7 +9,7 @@ from evaldesk.desk.desk import Desk
 from evaldesk.desk.runs.rescoring import scorings
 from evaldesk.errors import NotFoundError
 from evaldesk.model.stored import TrialKey
-from evaldesk.pages.trial_turns import said_verdict, shown_needs, shown_value
+from evaldesk.pages.trial_turns import shown_needs, shown_value, verdict_words
 from evaldesk.store import RunStore
 from evaldesk.wording.metrics import short_title
 
@@ -59,7 +59,7 @@ def _other_scorings(runs: RunStore, run_id: int, key: TrialKey) -> Iterator[Othe
                     title=short_title(score.metric),
                     value=shown_value(score),
                     needs=shown_needs(score),
-                    verdict=said_verdict(score),
+                    verdict=verdict_words(score),
                 )
                 for score in result.scores
                 if score.turn is None

@@ -81,8 +81,8 @@ def run_fingerprint(config: RunConfig) -> str:
 def options_line(config: RunConfig) -> str:
     """`n=5, concurrency=4, temperature=0.2`: the options that are always told, and those that are not at default."""
     values = option_values(config)
-    told = [option for option in RUN_OPTIONS if option.name != "note" and not _is_usual(option, values[option.name])]
-    return ", ".join(f"{option.name}={_plain(values[option.name])}" for option in told)
+    shown = [option for option in RUN_OPTIONS if option.name != "note" and not _is_usual(option, values[option.name])]
+    return ", ".join(f"{option.name}={_plain(values[option.name])}" for option in shown)
 
 
 def _has(config: RunConfig, option: RunOption) -> bool:
@@ -92,7 +92,7 @@ def _has(config: RunConfig, option: RunOption) -> bool:
 
 def _option_fact(option: RunOption, config: RunConfig) -> Fact:
     value = option_value(config, option)
-    return Fact(option.title, option.said(value), is_usual=_is_usual(option, value))
+    return Fact(option.title, option.shown(value), is_usual=_is_usual(option, value))
 
 
 def _is_usual(option: RunOption, value: object) -> bool:
@@ -121,8 +121,8 @@ def _criteria(config: RunConfig) -> list[Fact]:
 
 def _criterion(criterion: Criterion) -> str:
     own = {"function": criterion.metric, "root": criterion.options.get("root")}  # said by the name, and by the agent
-    told = {name: value for name, value in criterion.options.items() if name not in own or value != own[name]}
-    options = ", ".join(_option(name, value) for name, value in told.items())
+    shown = {name: value for name, value in criterion.options.items() if name not in own or value != own[name]}
+    options = ", ".join(_option(name, value) for name, value in shown.items())
     ending = f" ({options})" if options else ""
     if criterion.threshold is None:
         return f"{criterion.metric}, no threshold{ending}"

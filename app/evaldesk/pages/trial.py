@@ -16,7 +16,7 @@ from evaldesk.errors import NotFoundError
 from evaldesk.model import Case, Role, RunConfig, Score, TrialResult
 from evaldesk.model.stored import RunSummary, TrialKey
 from evaldesk.pages.run_view import STATUS_OF, Square
-from evaldesk.pages.trial_turns import TurnPanel, said_verdict, shown_needs, shown_value, turn_panels
+from evaldesk.pages.trial_turns import TurnPanel, shown_needs, shown_value, turn_panels, verdict_words
 from evaldesk.store import RunStore
 from evaldesk.wording.endings import ending_sentence
 from evaldesk.wording.metrics import short_title
@@ -179,7 +179,7 @@ def _line(score: Score, *, is_told: bool) -> ScoreLine:
         title=short_title(score.metric),
         value=shown_value(score),
         needs=shown_needs(score),
-        verdict=said_verdict(score),
+        verdict=verdict_words(score),
         why="" if is_told and score.value is not None else score.reason,
         trace=score.error.trace if score.error else "",
     )
@@ -190,7 +190,7 @@ def _elsewhere(case: Case, result: TrialResult | None, config: RunConfig) -> str
     if result is None:
         return ""
     found = (difference(tool, case, result, config.criteria) for tool in tools_beside(config))
-    return " ".join(f"{said[0].upper()}{said[1:]}." for said in found if said)
+    return " ".join(f"{sentence[0].upper()}{sentence[1:]}." for sentence in found if sentence)
 
 
 def _sum(costs: Iterable[float | None]) -> float | None:

@@ -150,13 +150,13 @@ def _score(score: Score) -> TurnScore:
         title=short_title(score.metric),
         value=shown_value(score),
         needs=shown_needs(score),
-        verdict=said_verdict(score),
+        verdict=verdict_words(score),
         reason=score.reason,
         judge=judge_panel(score.details),
     )
 
 
-def said_verdict(score: Score) -> str:
+def verdict_words(score: Score) -> str:
     """The verdict of a score; empty where it only informs, or does not apply."""
     is_silent = not score.is_applicable or (score.threshold is None and score.value is not None)
     return "" if is_silent else score.verdict
@@ -182,8 +182,8 @@ def _state_words(rows: Sequence[StateRow]) -> str:
     n_changed = sum(row.is_changed for row in rows)
     n_wrong = sum(row.is_as_expected is False for row in rows)
     keys = "key" if len(rows) == 1 else "keys"
-    said = f"State: {n_changed or 'none'} of {len(rows)} {keys} changed"
-    return f"{said}, {n_wrong} not as expected" if n_wrong else said
+    summary = f"State: {n_changed or 'none'} of {len(rows)} {keys} changed"
+    return f"{summary}, {n_wrong} not as expected" if n_wrong else summary
 
 
 MAX_SHOWN = 2_000

@@ -36,7 +36,7 @@ def json_value(text: str) -> JsonValue:
     try:
         return parse_json(text.encode("utf-8", "replace"), source="").value
     except FormatError as error:
-        raise UsageError(said(error)) from error
+        raise UsageError(error_sentence(error)) from error
 
 
 def json_object(text: str) -> JsonObject:
@@ -49,7 +49,7 @@ def json_object(text: str) -> JsonObject:
     return value
 
 
-def said(error: FormatError) -> str:
+def error_sentence(error: FormatError) -> str:
     """A format error as a sentence of a form: line and column first, no file name."""
     place = f"Line {error.line}, column {error.column}: " if error.line else ""
     path = f"{error.path}: " if error.path else ""

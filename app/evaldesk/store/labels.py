@@ -44,9 +44,9 @@ class LabelStore:
             if not verdict and not note:
                 connection.execute(delete(LABEL).where(*(_L[name] == value for name, value in place.items())))
                 return
-            said = {"verdict": verdict, "note": note, "labelled_at": self._clock()}
-            statement = upsert(connection.dialect.name, LABEL).values(place | said)
-            connection.execute(statement.on_conflict_do_update(index_elements=list(LABEL.primary_key), set_=said))
+            values = {"verdict": verdict, "note": note, "labelled_at": self._clock()}
+            statement = upsert(connection.dialect.name, LABEL).values(place | values)
+            connection.execute(statement.on_conflict_do_update(index_elements=list(LABEL.primary_key), set_=values))
 
     def of_trial(self, run_id: int, key: TrialKey) -> builtins.list[Label]:
         """The labels of one trial: of the whole trial first, then turn by turn."""

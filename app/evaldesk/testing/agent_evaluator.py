@@ -241,8 +241,8 @@ def conclude(
     failures = [failure for result in results for case in result if (failure := failure_text(case, result))]
     if failures:
         raise AssertionError("\n\n".join([f"{agent_module} did not pass. {POOLED}", *failures]))
-    for said in (said for result in results for case in result for said in _missing(case, result)):
-        warnings.warn(said, NotJudgedWarning, stacklevel=2)
+    for sentence in (sentence for result in results for case in result for sentence in _missing(case, result)):
+        warnings.warn(sentence, NotJudgedWarning, stacklevel=2)
 
 
 def failure_text(case: CaseResult, result: RunResult) -> str:
@@ -250,11 +250,11 @@ def failure_text(case: CaseResult, result: RunResult) -> str:
     reasons = adk_failures(case, result.config.criteria)
     if not reasons:
         return ""
-    said = "\n".join([f"{result.config.evalset_id} / {case.id}: {case.n_passed} of {case.n_planned} passed", *reasons])
+    text = "\n".join([f"{result.config.evalset_id} / {case.id}: {case.n_passed} of {case.n_planned} passed", *reasons])
     first = next((trial for trial in case if trial.verdict != "passed"), None)
     if first is None:
-        return said if len(case) else f"{said}; {result.reason or 'the run was stopped before they were played'}"
-    head = f"{said}\ntrial {first.trial_index + 1} {first.verdict}: {first_words(case.case, first)}"
+        return text if len(case) else f"{text}; {result.reason or 'the run was stopped before they were played'}"
+    head = f"{text}\ntrial {first.trial_index + 1} {first.verdict}: {first_words(case.case, first)}"
     return f"{head}\n{trial_text(case.case, first)}"
 
 

@@ -34,7 +34,7 @@ class EvalSetCollecting:
         self._config = config
         self._case_player: CasePlayer | None = None
         try:
-            least = BY_NAME["pass_threshold"].read(self.said("min-pass-rate"), "--evaldesk-min-pass-rate")
+            least = BY_NAME["pass_threshold"].read(self.given("min-pass-rate"), "--evaldesk-min-pass-rate")
             self.min_pass_rate = 1.0 if least is None else least
             self.gates = Gates(
                 min_pass_rate=self.min_pass_rate,
@@ -48,7 +48,7 @@ class EvalSetCollecting:
         except EvaldeskError as error:
             raise pytest.UsageError(f"evaldesk: {error}") from error
 
-    def said(self, name: str) -> str:
+    def given(self, name: str) -> str:
         """The option, or the value of the ini file."""
         given = self._config.getoption(f"--evaldesk-{name}")
         return str(given or self._config.getini(f"evaldesk_{name.replace('-', '_')}"))
@@ -58,18 +58,18 @@ class EvalSetCollecting:
         found = {}
         for option in offered("pytest"):
             name = option.flags[0].removeprefix("--")
-            found[option.name] = option.read(self.said(name), f"--evaldesk-{name}")
+            found[option.name] = option.read(self.given(name), f"--evaldesk-{name}")
         return cast("Asked", found)
 
     def _rate(self, name: str) -> float:
-        rate = BY_NAME["pass_threshold"].read(self.said(name), f"--evaldesk-{name}")
+        rate = BY_NAME["pass_threshold"].read(self.given(name), f"--evaldesk-{name}")
         return float(rate or 0.0)
 
     def _number(self, name: str) -> int:
-        said = self.said(name)
-        if not said.isdecimal():
-            raise UsageError(f"--evaldesk-{name} is a whole number from 0 on, not {said!r}")
-        return int(said)
+        given = self.given(name)
+        if not given.isdecimal():
+            raise UsageError(f"--evaldesk-{name} is a whole number from 0 on, not {given!r}")
+        return int(given)
 
     @property
     def case_player(self) -> CasePlayer:
@@ -83,7 +83,7 @@ class EvalSetCollecting:
 
         Raises UsageError, FormatError.
         """
-        named = self.said("config")
+        named = self.given("config")
         file = self._config.invocation_params.dir / named if named else find_criteria_file(path)
         if file is None:
             return self._options
@@ -183,20 +183,20 @@ def _item(file: EvalSetFile, evalset: EvalSet, case: Case, options: RunOptions) 
 
 def _failure(result: CaseResult, conclusion: Conclusion, gates: Gates) -> str:
     counts = result.counts
-    said = f"{counts.passed} of {counts.scored} scored trials passed" if counts.scored else "no trial was scored"
-    said += f", {gates.min_pass_rate:.0%} must{asides_words(counts)}"
+    words = f"{counts.passed} of {counts.scored} scored trials passed" if counts.scored else "no trial was scored"
+    words += f", {gates.min_pass_rate:.0%} must{asides_words(counts)}"
     reasons = [f"{gate.name}: {gate.sentence}" for gate in conclusion.gates if not gate.is_held and gate.is_of_evidence]
     first = next((trial for trial in result if trial.verdict != "passed"), None)
     if first is None:
-        return "\n".join([said, *conclusion.reasons])
+        return "\n".join([words, *conclusion.reasons])
     head = f"trial {first.trial_index + 1} {first.verdict}: {first_words(result.case, first)}"
-    return "\n".join([said, *reasons, head, trial_text(result.case, first)])
+    return "\n".join([words, *reasons, head, trial_text(result.case, first)])
 
 
 def _agent(config: pytest.Config, settings: Settings) -> AgentRef:
     """The agent of the option, or of the ini file, whose folders are resolved from the ini file's own."""
     named = config.getoption("--evaldesk-agent")
-    said = str(named or config.getini("evaldesk_agent"))
-    folder = config.rootpath / said
-    is_folder = not named and said not in settings.agents and folder.is_dir()
-    return named_agent(str(folder) if is_folder else said, str(config.rootpath))
+    name = str(named or config.getini("evaldesk_agent"))
+    folder = config.rootpath / name
+    is_folder = not named and name not in settings.agents and folder.is_dir()
+    return named_agent(str(folder) if is_folder else name, str(config.rootpath))

@@ -127,7 +127,12 @@ class RunForm:
     def fault(self) -> str:
         """The field that the problem is about, for a link to it; empty where it has no plain name."""
         return next(
-            (name for name, said in self.problems.items() if self.problem and said and _PLAIN_NAME.fullmatch(name)), ""
+            (
+                name
+                for name, problem in self.problems.items()
+                if self.problem and problem and _PLAIN_NAME.fullmatch(name)
+            ),
+            "",
         )
 
 
@@ -139,7 +144,7 @@ def option_fields(typed: Typed, settings: Settings, like: RunConfig | None) -> d
         value = usual[option.name]
         is_first = option.form == "first"
         start = FORM_DEFAULTS.get(option.name, _typed_text(option, value) if is_first else "")
-        found[option.name] = OptionField(option, text_typed(typed, option.name, start), option.said(value))
+        found[option.name] = OptionField(option, text_typed(typed, option.name, start), option.shown(value))
     return found
 
 
@@ -178,8 +183,8 @@ def kept_of(run: RunSummary) -> Kept:
     """The options of a run that are not at their default and that no form offers."""
     options = [option for option in RUN_OPTIONS if not has_door(option, "form")]
     values = option_values(run.config, tuple(options))
-    said = [f"{each.title}: {each.said(values[each.name])}" for each in options if values[each.name] != each.default]
-    return Kept(run.id, "; ".join(said))
+    lines = [f"{each.title}: {each.shown(values[each.name])}" for each in options if values[each.name] != each.default]
+    return Kept(run.id, "; ".join(lines))
 
 
 def chosen_of(typed: Typed, evalset: EvalSet | None) -> tuple[bool, set[str]]:

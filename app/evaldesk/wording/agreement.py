@@ -14,8 +14,8 @@ def skill_sentence(name: str, skill: JudgeSkill) -> str:
     if not skill.n:
         return f"{name} has no verdict on a labelled trial"
     times = "time" if skill.n_agreed == 1 else "times"
-    said = f"{name} agrees with the labels {skill.n_agreed:,} {times} of {skill.n:,}"
-    return f"{said}; on failures {skill.n_bad_failed:,} of {skill.n_bad:,}" if skill.n_bad else said
+    sentence = f"{name} agrees with the labels {skill.n_agreed:,} {times} of {skill.n:,}"
+    return f"{sentence}; on failures {skill.n_bad_failed:,} of {skill.n_bad:,}" if skill.n_bad else sentence
 
 
 def kappa_words(found: Agreement) -> str:
@@ -36,10 +36,10 @@ def alpha_sentence(n_labellers: int, n_units: int, alpha: float | None, noun: st
     if n_labellers < 2 or not n_units:
         return ""
     units = f"1 {noun}" if n_units == 1 else f"{n_units:,} {noun}s"
-    said = f"{n_labellers} people labelled {units} in common"
+    sentence = f"{n_labellers} people labelled {units} in common"
     if alpha is None:
-        return f"{said}, all equal: Krippendorff's alpha is not measurable"
-    return f"{said}: Krippendorff's alpha {_signed(alpha)}, {_reliance(alpha)}"
+        return f"{sentence}, all equal: Krippendorff's alpha is not measurable"
+    return f"{sentence}: Krippendorff's alpha {_signed(alpha)}, {_reliance(alpha)}"
 
 
 def enough_sentence(skill: JudgeSkill) -> str:

@@ -23,8 +23,8 @@ class Unit:
 
     def amount(self, value: float) -> str:
         """`17 points`."""
-        said = self.say(value)[0]
-        return f"{said} {self.nouns[0] if said == '1' else self.nouns[1]}".rstrip()
+        amount = self.say(value)[0]
+        return f"{amount} {self.nouns[0] if amount == '1' else self.nouns[1]}".rstrip()
 
     def way(self, value: float) -> str:
         """The word for a difference of that sign."""
@@ -83,8 +83,8 @@ def change_sentence(change: RunChange) -> str:
         found = [f"{word} in {n:,}" for word, n in (("better", change.n_up), ("worse", change.n_down)) if n]
         return f"Mixed: {', '.join(found)} of {_cases(rates.n_cases)}; {mean}"
     n = change.n_up or change.n_down
-    said = f"{change.way.capitalize()} in {counted_words(n, rates.n_cases, 'case')}"
-    return f"{said}; {mean}, other cases may differ"
+    sentence = f"{change.way.capitalize()} in {counted_words(n, rates.n_cases, 'case')}"
+    return f"{sentence}; {mean}, other cases may differ"
 
 
 def flips_words(change: RunChange) -> str:
@@ -95,13 +95,13 @@ def flips_words(change: RunChange) -> str:
     lost = len(change.named("lost its verdict"))
     if not lost and not any(n for n, _ in counts):
         return "No verdict changed"
-    said = [f"{n:,} {kind}" for n, kind in counts]
-    return ", ".join(said + ([f"{lost:,} lost {_its(lost)} verdict"] if lost else []))
+    parts = [f"{n:,} {kind}" for n, kind in counts]
+    return ", ".join(parts + ([f"{lost:,} lost {_its(lost)} verdict"] if lost else []))
 
 
 def states_words(change: RunChange, most: int = 10) -> list[str]:
     """A sentence for each state in which cases are not compared, with their names."""
-    said = []
+    parts = []
     lost = tuple(name for name in change.in_state("lost its verdict") if name not in change.named("lost its verdict"))
     for words, names in (
         ("edited since, not compared", change.in_state("edited since")),
@@ -111,8 +111,8 @@ def states_words(change: RunChange, most: int = 10) -> list[str]:
         (f"new since {change.name}", change.in_state("new")),
     ):
         if names:
-            said.append(f"{len(names):,} {words}: {named_words(names, most)}")
-    return said
+            parts.append(f"{len(names):,} {words}: {named_words(names, most)}")
+    return parts
 
 
 def named_words(names: Sequence[str], most: int = 10) -> str:
@@ -130,8 +130,8 @@ def stand_out_sentence(change: RunChange) -> str:
 def pairing_note(compared: Comparison) -> str:
     """Said where the runs do not have the same cases; else empty."""
     alone = [(compared.n_only_before, "earlier"), (compared.n_only_after, "later")]
-    said = [f"{n:,} only in the {which} run" for n, which in alone if n]
-    return f"Left out: {', '.join(said)}." if said else ""
+    parts = [f"{n:,} only in the {which} run" for n, which in alone if n]
+    return f"Left out: {', '.join(parts)}." if parts else ""
 
 
 def gap_sentence(n_cases: int, n_trials: int, gap: float | None) -> str:
@@ -177,10 +177,10 @@ def _points(*rates: float) -> list[str]:
     """
     rates = tuple(min(abs(rate), 1.0) for rate in rates)
     for digits in (0, 1, 2):
-        said = [f"{100 * rate:.{digits}f}" for rate in rates]
-        if len(set(said)) == len(said) and all(float(one) for one, rate in zip(said, rates, strict=True) if rate):
+        texts = [f"{100 * rate:.{digits}f}" for rate in rates]
+        if len(set(texts)) == len(texts) and all(float(one) for one, rate in zip(texts, rates, strict=True) if rate):
             break
-    return said
+    return texts
 
 
 def _numbers(*values: float) -> list[str]:

@@ -23,14 +23,14 @@ def ending_sentence(result: TrialResult | None) -> str:
     """Empty for a trial with scripted turns and answers of its own, the last of which was given, all at once."""
     if result is None:
         return ""
-    said = NEVER_ANSWERED if result.stop_reason in BOUNDS else ENDINGS.get(result.stop_reason, "")
+    text = NEVER_ANSWERED if result.stop_reason in BOUNDS else ENDINGS.get(result.stop_reason, "")
     n_replayed = sum(usage.is_replayed for usage in result.usages)
     if n_replayed:
         share = "All" if n_replayed == len(result.usages) else f"{n_replayed:,} of {len(result.usages):,}"
-        said = f"{said} {share} model calls were answered from a recording or a cache."
+        text = f"{text} {share} model calls were answered from a recording or a cache."
     n_again = sum(max(usage.n_attempts - 1, 0) for usage in result.usages)
     if n_again:
-        said = (
-            f"{said} Model calls retried {'once' if n_again == 1 else f'{n_again:,} times'}; the log has the reasons."
+        text = (
+            f"{text} Model calls retried {'once' if n_again == 1 else f'{n_again:,} times'}; the log has the reasons."
         )
-    return said.strip()
+    return text.strip()

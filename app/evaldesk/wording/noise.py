@@ -57,10 +57,10 @@ def flakiness_sentence(flakiness: Flakiness) -> str:
     if not flakiness.n_known or flakiness.disagreement is None:
         return "Flakiness unknown: no case has two scored trials"
     n, known = flakiness.n_flaky, flakiness.n_known
-    said = f"{n:,} of {known:,} {'case is' if known == 1 else 'cases are'} flaky"
+    sentence = f"{n:,} of {known:,} {'case is' if known == 1 else 'cases are'} flaky"
     if n:
-        said += f"; two trials of a case disagree {share_words(flakiness.disagreement)} of the time"
-    return f"{said}; {flakiness.n_unknown:,} unknown, with one trial" if flakiness.n_unknown else said
+        sentence += f"; two trials of a case disagree {share_words(flakiness.disagreement)} of the time"
+    return f"{sentence}; {flakiness.n_unknown:,} unknown, with one trial" if flakiness.n_unknown else sentence
 
 
 def no_failure_sentence(n: int, bound: float) -> str:
@@ -79,22 +79,22 @@ def exact_words(interval: Interval) -> str:
 
 def stop_sentence(interval: Interval, bar: float) -> str:
     """Whether a run that is watched may stop, by its anytime interval and the rate that it must reach."""
-    said = f"{100 * bar:.3g} %"
+    share = f"{100 * bar:.3g} %"
     if interval.high < bar:
-        return f"Enough to stop: below {said}, {CI} {interval_words(interval)}"
+        return f"Enough to stop: below {share}, {CI} {interval_words(interval)}"
     if interval.low > bar:
-        return f"Enough to stop: above {said}, {CI} {interval_words(interval)}"
-    return f"Too close to {said} to stop; {CI} {interval_words(interval)}"
+        return f"Enough to stop: above {share}, {CI} {interval_words(interval)}"
+    return f"Too close to {share} to stop; {CI} {interval_words(interval)}"
 
 
 def corrected_sentence(rate: CorrectedRate | None, name: str = "The judge") -> str:
     """`The judge says 78 %; corrected about 84 %, 95 % CI 71–95 %`, and when no correction holds."""
     if rate is None:
         return f"Not measurable: {name[:1].lower()}{name[1:]} is no better than chance on the labelled answers"
-    said = f"{name} says {share_words(rate.judged)}; corrected about {share_words(rate.corrected)}"
+    sentence = f"{name} says {share_words(rate.judged)}; corrected about {share_words(rate.corrected)}"
     if rate.is_clipped:
-        return f"{said}, the limit: its error rates do not fit this run"
-    return f"{said}, {CI} {interval_words(rate.interval)}" if rate.interval else said
+        return f"{sentence}, the limit: its error rates do not fit this run"
+    return f"{sentence}, {CI} {interval_words(rate.interval)}" if rate.interval else sentence
 
 
 def g_pass_words(k: int, share: float) -> str:

@@ -18,11 +18,11 @@ _INDENT = "    "
 def first_words(case: Case, result: TrialResult) -> str:
     """Why a trial did not pass, on one line: its error, the first divergence, or the reasons of its metrics."""
     if result.error:
-        said = result.error.message or result.error.kind
+        text = result.error.message or result.error.kind
     else:
         divergence = first_divergence(case, result.transcript, result.scores)
-        said = str(divergence) if divergence else next(_reasons(result.scores), _why_bare(result))
-    return in_one_line(said)
+        text = str(divergence) if divergence else next(_reasons(result.scores), _why_bare(result))
+    return in_one_line(text)
 
 
 def trial_text(case: Case, result: TrialResult, *, is_whole: bool = False) -> str:

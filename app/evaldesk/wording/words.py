@@ -118,8 +118,8 @@ def _reason_words(reason: str) -> str:
 
 def asides_words(counts: Counts) -> str:
     """` (2 errored, 1 unscored)`: the trials that neither passed nor failed; empty when there are none."""
-    said = ", ".join(f"{n:,} {word}" for word, n in counts.asides)
-    return f" ({said})" if said else ""
+    asides = ", ".join(f"{n:,} {word}" for word, n in counts.asides)
+    return f" ({asides})" if asides else ""
 
 
 def passed_words(n_passed: int, n_scored: int) -> str:
@@ -153,10 +153,10 @@ def rate_words(rate: float, interval: Interval) -> str:
 def share_words(rate: float) -> str:
     """`8 %`, with more digits only where it would read as none or all: `0.2 %`, `99.6 %`."""
     for digits in range(17):
-        said = f"{100 * rate:.{digits}f}"
-        if float(said) not in (0, 100) or rate in (0, 1):
+        percent = f"{100 * rate:.{digits}f}"
+        if float(percent) not in (0, 100) or rate in (0, 1):
             break
-    return f"{said} %"
+    return f"{percent} %"
 
 
 def beside_words(value: float, bound: float) -> str:
@@ -164,10 +164,10 @@ def beside_words(value: float, bound: float) -> str:
     if isclose(value, bound, abs_tol=1e-9):
         value = bound
     for digits in range(3, 17):
-        said = f"{value:.{digits}g}"
-        if (float(said) < bound, float(said) > bound) == (value < bound, value > bound):
+        text = f"{value:.{digits}g}"
+        if (float(text) < bound, float(text) > bound) == (value < bound, value > bound):
             break
-    return said
+    return text
 
 
 def cost_words(cost: float) -> str:
@@ -277,12 +277,12 @@ def threshold_words(threshold: float | None, *, is_higher_better: bool = True) -
 
 def score_words(value: float, threshold: float | None, *, is_higher_better: bool = True) -> str:
     """The value with two digits; one that misses its threshold never reads as if it kept to it: `<0.80`, `>3.00`."""
-    said = number_words(value)
-    if threshold is None or said != number_words(threshold):
-        return said
+    number = number_words(value)
+    if threshold is None or number != number_words(threshold):
+        return number
     if is_higher_better:
-        return f"<{said}" if value < threshold else said
-    return f">{said}" if value > threshold else said
+        return f"<{number}" if value < threshold else number
+    return f">{number}" if value > threshold else number
 
 
 def number_words(value: float) -> str:
@@ -311,5 +311,5 @@ def curve_note(n_cases: int, n_all_cases: int, k: int, *, is_live: bool = False)
     if n_cases >= n_all_cases:
         return ""
     ending = "these rows may change." if is_live else "the others are left out of these rows."
-    said = f"{counted_words(n_cases, n_all_cases, 'case')} {'has' if n_cases == 1 else 'have'}"
-    return f"{said} {k} scored {'trial' if k == 1 else 'trials'}; {ending}"
+    words = f"{counted_words(n_cases, n_all_cases, 'case')} {'has' if n_cases == 1 else 'have'}"
+    return f"{words} {k} scored {'trial' if k == 1 else 'trials'}; {ending}"

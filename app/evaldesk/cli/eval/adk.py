@@ -80,8 +80,8 @@ def _check_names(path: Path, names: Sequence[str] | None, known: Sequence[str]) 
     unknown = [name for name in names or () if name not in known]
     if not unknown:
         return
-    said = "; ".join(str(NotFoundError.among("case", name, known)) for name in unknown)
-    if "there are: " in said:
-        raise NotFoundError(f"{path}: {said}")
+    message = "; ".join(str(NotFoundError.among("case", name, known)) for name in unknown)
+    if "there are: " in message:
+        raise NotFoundError(f"{path}: {message}")
     more = ", …" if len(known) > MOST_LISTED else ""
-    raise NotFoundError(f"{path}: {said} There are: {', '.join(known[:MOST_LISTED])}{more}")
+    raise NotFoundError(f"{path}: {message} There are: {', '.join(known[:MOST_LISTED])}{more}")

@@ -165,9 +165,9 @@ def show_conclusion(conclusion: Conclusion, *, has_gates: bool = False) -> None:
         click.echo(f"{click.style(mark, fg=colour)} {gate.name}: {gate.sentence}")
     if conclusion.is_passed:
         return
-    said = in_one_line(conclusion_words(conclusion))
-    click.echo(click.style(said.capitalize()[: len(conclusion.outcome)], fg=COLOURS[conclusion.outcome]), nl=False)
-    click.echo(said[len(conclusion.outcome) :])
+    words = in_one_line(conclusion_words(conclusion))
+    click.echo(click.style(words.capitalize()[: len(conclusion.outcome)], fg=COLOURS[conclusion.outcome]), nl=False)
+    click.echo(words[len(conclusion.outcome) :])
 
 
 def _say_how_to_resume(left: Played, request: EvalRequest) -> None:
@@ -226,5 +226,5 @@ def _show_check(facts: dict[str, Any]) -> None:
         for each in facts[kind]:
             names = ", ".join(each["case_ids"][:MOST_NAMED]) + (", …" if len(each["case_ids"]) > MOST_NAMED else "")
             by = f" by {each['metric']}" if each["metric"] else ""
-            said = f"{len(each['case_ids']):,} of {n_cases:,}{by}: {each['reason']} ({names})"
-            click.echo(click.style(word, fg=color) + in_one_line(said))
+            line = f"{len(each['case_ids']):,} of {n_cases:,}{by}: {each['reason']} ({names})"
+            click.echo(click.style(word, fg=color) + in_one_line(line))

@@ -107,19 +107,19 @@ def shown_progress(*, is_quiet: bool) -> AbstractContextManager[Show]:
 def progress_words(summary: RunSummary, left_s: float | None, pause: str = "") -> str:
     """`12 of 100 done, 10 passed, 1 errored, 3,400 tokens, $0.012, about 2 min left`, then the reason of a pause."""
     counts = summary.counts
-    said = [f"{counts.done:,} of {counts.planned:,} done", f"{counts.passed:,} passed"]
+    parts = [f"{counts.done:,} of {counts.planned:,} done", f"{counts.passed:,} passed"]
     others = (("errored", counts.errored), ("unscored", counts.unscored))
-    said += [f"{n:,} {word}" for word, n in others if n]
+    parts += [f"{n:,} {word}" for word, n in others if n]
     tokens = summary.tokens_in + summary.tokens_out
     if tokens:
-        said.append(f"{tokens:,} tokens")
+        parts.append(f"{tokens:,} tokens")
     if summary.cost:
-        said.append(cost_words(summary.cost))
+        parts.append(cost_words(summary.cost))
     if summary.n_unpriced:
-        said.append("cost not known" if not summary.cost else "and more of unknown price")
+        parts.append("cost not known" if not summary.cost else "and more of unknown price")
     if left_s is not None:
-        said.append(f"about {duration_words(left_s)} left")
-    return "; ".join(filter(None, (", ".join(said), pause.removesuffix("."))))
+        parts.append(f"about {duration_words(left_s)} left")
+    return "; ".join(filter(None, (", ".join(parts), pause.removesuffix("."))))
 
 
 def remaining_s(summary: RunSummary, n_before: int, elapsed_s: float) -> float | None:

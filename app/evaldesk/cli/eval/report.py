@@ -25,8 +25,8 @@ def report_error(agent_id: str, error: AgentError) -> None:
     context = click.get_current_context(silent=True)
     is_debug = context is not None and context.find_root().obj is True
     hint = "; add --debug for the trace" if error.trace and not is_debug else ""
-    said = in_one_line(scrub(str(error), os.environ))
-    click.echo(f"evaldesk: {agent_id} cannot be loaded: {said}{hint}", err=True)
+    message = in_one_line(scrub(str(error), os.environ))
+    click.echo(f"evaldesk: {agent_id} cannot be loaded: {message}{hint}", err=True)
     if is_debug and error.trace:
         click.echo(printable(scrub(error.trace, os.environ)), err=True)
 

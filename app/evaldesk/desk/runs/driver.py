@@ -125,9 +125,9 @@ class RunDriver:
         """See, while the run goes on, when its trials begin and cease to wait for their models."""
         while True:
             await asyncio.sleep(PAUSE_S)
-            said = pauses_sentence(self._executor)
-            if said != self.pause:
-                self.pause = said
+            pause = pauses_sentence(self._executor)
+            if pause != self.pause:
+                self.pause = pause
                 self._on_change()
 
     def _look(self) -> None:

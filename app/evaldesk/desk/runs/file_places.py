@@ -143,9 +143,9 @@ def _attribute(path: Path) -> str:
         or [name for name in _names(tree) if name in ("root_agent", "agent")]
     )
     if len(found) != 1:
-        said = f"several ({', '.join(found)})" if found else f"no {' and no '.join(BASES)} subclass"
+        number = f"several ({', '.join(found)})" if found else f"no {' and no '.join(BASES)} subclass"
         raise UsageError(
-            f'{path} has {said}; keep one, or name it: entrypoint = "{path.stem}:{next(iter(found), "Name")}"'
+            f'{path} has {number}; keep one, or name it: entrypoint = "{path.stem}:{next(iter(found), "Name")}"'
         )
     return found[0]
 

@@ -206,10 +206,10 @@ def _case_pass_rate(run: RunNumbers, least: float) -> GateOutcome:
         words = f"{each} passed at least {least:g} of its trials{asides_words(run.counts)}"
         return GateOutcome(name, "undecided" if run.counts.unplayed else "held", words)
     below = [case for case in run.cases if case.counts.rate is None or case.counts.rate < least - ROUNDING]
-    said = named_words([f"{case.id} {_share(case.counts)}" for case in below], MOST_NAMED)
+    names = named_words([f"{case.id} {_share(case.counts)}" for case in below], MOST_NAMED)
     whose = "its" if n_below + n_unknown == 1 else "their"
     words = f"{counted_words(n_below + n_unknown, n, 'case')} passed less than {least:g} of {whose} trials"
-    words += f": {said}" if said else ""
+    words += f": {names}" if names else ""
     return GateOutcome(name, "failed" if n_below else "undecided", words, tuple(case.id for case in below))
 
 
@@ -223,8 +223,8 @@ def _curve(run: RunNumbers, name: str, word: str, k: int, least: float) -> GateO
     trials = f"{k} scored {'trial' if k == 1 else 'trials'}"
     if value is None:
         n = point.n_cases
-        said = f"only {counted_words(n, run.n_cases, 'case')} {'has' if n == 1 else 'have'}" if n else "no case has"
-        words = f"{word}{k} is undefined: {said} {trials}{asides_words(run.counts)}; raise --n"
+        count = f"only {counted_words(n, run.n_cases, 'case')} {'has' if n == 1 else 'have'}" if n else "no case has"
+        words = f"{word}{k} is undefined: {count} {trials}{asides_words(run.counts)}; raise --n"
         return GateOutcome(f"{name} {k}", "undecided", words)
     is_reached = value >= least - ROUNDING
     words = f"{word}{k} {beside_words(value, least)} {'is at least' if is_reached else 'is below'} {least:g}"
@@ -244,8 +244,8 @@ def _cost(run: RunNumbers, most: float) -> GateOutcome:
         words = f"the price of {trials} is not known, so the cost cannot be held to ${most:g}"
         return GateOutcome("--max-cost", "undecided", words)
     is_near = not is_within and run.cost < most + 0.005
-    said = f"${beside_words(run.cost, most)}" if is_near else cost_words(run.cost)
-    words = f"the run cost {said}, {'within' if is_within else 'more than'} ${most:g}"
+    amount = f"${beside_words(run.cost, most)}" if is_near else cost_words(run.cost)
+    words = f"the run cost {amount}, {'within' if is_within else 'more than'} ${most:g}"
     if not counts.unplayed:
         return GateOutcome("--max-cost", "held" if is_within else "failed", words)
     were = "was" if counts.unplayed == 1 else "were"
@@ -272,7 +272,7 @@ def _regressions(run: RunNumbers, change: RunChange | None, gates: Gates) -> Gat
     answer: Answer = "undecided" if run.counts.unplayed or not change.n_judged else "held"
     if len(names) > most:
         answer = "failed"
-    said = [
+    parts = [
         f"{counted_words(len(names), change.n_judged, 'case')} regressed against {change.name}, {most:,} allowed",
         flips_words(change),
         f"Pass rate: {change_sentence(change)}",
@@ -280,8 +280,8 @@ def _regressions(run: RunNumbers, change: RunChange | None, gates: Gates) -> Gat
     if names:
         lost = set(change.named("lost its verdict"))
         marked = [f"{name} (no verdict now)" if name in lost else name for name in names]
-        said.append(f"Regressed: {named_words(marked, MOST_NAMED)}")
-    return GateOutcome("--max-regressions", answer, ". ".join([*said, *states_words(change, MOST_NAMED)]), names)
+        parts.append(f"Regressed: {named_words(marked, MOST_NAMED)}")
+    return GateOutcome("--max-regressions", answer, ". ".join([*parts, *states_words(change, MOST_NAMED)]), names)
 
 
 def _tolerance(name: str, word: str, n: int, counts: Counts, most: float) -> GateOutcome:

@@ -427,8 +427,10 @@ def _lacking(names: tuple[str, ...], options: ModelOptions, agent: AgentDescript
 
 def _refuse(names: tuple[str, ...], about: str, field: str) -> None:
     if names:
-        said = f"{' and '.join(names)} {'is' if len(names) == 1 else 'are'} not set, so the calls of {about} would fail"
-        raise UsageError(f"{said}; set it where Evaldesk is started, or in the agent's .env", field=field)
+        words = (
+            f"{' and '.join(names)} {'is' if len(names) == 1 else 'are'} not set, so the calls of {about} would fail"
+        )
+        raise UsageError(f"{words}; set it where Evaldesk is started, or in the agent's .env", field=field)
 
 
 def _known(agent: AgentDescription) -> Mapping[str, str]:

@@ -199,9 +199,9 @@ class StoredRuns:
             asked = [tool for tool in tools if may_differ(tool, config, case, row.verdicts)]
             trials = self._trials(run.id, row) if asked else []
             for tool in asked:
-                said = Counter(difference(tool, case, trial, config.criteria) for trial in trials)
+                reasons = Counter(difference(tool, case, trial, config.criteria) for trial in trials)
                 yield from (
-                    OtherVerdict(tool, row.case_id, text, n, len(row.verdicts)) for text, n in said.items() if text
+                    OtherVerdict(tool, row.case_id, text, n, len(row.verdicts)) for text, n in reasons.items() if text
                 )
 
     def _trials(self, run_id: int, row: CaseRow) -> list[TrialResult]:
@@ -212,8 +212,8 @@ class StoredRuns:
 
 
 def _unknown_run(name: str, known: Sequence[str]) -> NotFoundError:
-    said = str(NotFoundError.among("run", name, known)) if known else f"no run named {name!r}"
-    return NotFoundError(f"{said}{'' if said.endswith('?') else '; `evaldesk run list` shows them'}")
+    message = str(NotFoundError.among("run", name, known)) if known else f"no run named {name!r}"
+    return NotFoundError(f"{message}{'' if message.endswith('?') else '; `evaldesk run list` shows them'}")
 
 
 def _means(rows: dict[str, Mapping[str, float]], metric: str) -> dict[str, float]:

@@ -130,7 +130,7 @@ class MetricGroup:
 
     def is_open(self, problems: Mapping[str, str]) -> bool:
         """Whether its metrics are in sight: those that most people take, ticked ones, wrong ones."""
-        names = {name.partition(".")[0] for name, said in problems.items() if said}
+        names = {name.partition(".")[0] for name, problem in problems.items() if problem}
         return self.is_usual or any(metric.is_checked or metric.name in names for metric in self.metrics)
 
 
@@ -290,8 +290,8 @@ def _option_field(typed: Typed, metric: MetricInfo, info: OptionInfo, offer: Off
 def _other_field(typed: Typed, metric: str) -> tuple[OptionField, ...]:
     """The settings of an earlier run beyond the fields of the form."""
     text = text_typed(typed, f"{metric}.{OTHER}", "")
-    told = "Options without a field of their own, as a criteria file has them; a JSON object."
-    return (OptionField(f"{metric}.{OTHER}", "Other options", told, "area", text),) if text else ()
+    hint = "Options without a field of their own, as a criteria file has them; a JSON object."
+    return (OptionField(f"{metric}.{OTHER}", "Other options", hint, "area", text),) if text else ()
 
 
 def _shape(info: OptionInfo, has_choices: bool) -> str:

@@ -20,8 +20,8 @@ def case_annotation(case: CaseResult, path: str, *, is_passed: bool = False) -> 
         return ""
     level = "error" if worst.verdict == "failed" and not is_passed else "warning"
     counts = case.counts
-    said = f"{counts.passed} of {counts.scored} passed" if counts.scored else "nothing was scored"
-    title = f"{case.id}: {said}"
+    passed = f"{counts.passed} of {counts.scored} passed" if counts.scored else "nothing was scored"
+    title = f"{case.id}: {passed}"
     place = f"file={_property(path)}," if path else ""
     words = _data(f"trial {worst.trial_index + 1} {worst.verdict}: {first_words(case.case, worst)}")
     return f"::{level} {place}title={_property(title)}::{words}"

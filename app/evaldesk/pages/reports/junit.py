@@ -38,8 +38,8 @@ def gate_suite(conclusion: Conclusion) -> ET.Element:
     """The suite of the gates: a test case for each, and one for the conclusion, which fails unless the run passed."""
     elements = [_gate(gate.name, gate.sentence, _tag(gate)) for gate in conclusion.gates]
     tags: dict[Outcome, str] = {"passed": "", "failed": "failure"}
-    said = "; ".join(conclusion.reasons) or conclusion.outcome
-    elements.append(_gate("conclusion", said, tags.get(conclusion.outcome, "error")))
+    reason = "; ".join(conclusion.reasons) or conclusion.outcome
+    elements.append(_gate("conclusion", reason, tags.get(conclusion.outcome, "error")))
     return _suite_of("gates", elements, None)
 
 
@@ -93,8 +93,8 @@ def _case(suite: str, case: CaseResult, is_broken: bool, is_troubled: bool) -> E
     if not tag and not counts.scored:
         tag = "skipped"
     worst = next((trial for trial in case if trial.verdict in ("failed", "errored")), case[0] if len(case) else None)
-    said = f"{counts.passed} of {counts.scored} passed" if counts.scored else "nothing was scored"
-    message = said + asides_words(counts)
+    words = f"{counts.passed} of {counts.scored} passed" if counts.scored else "nothing was scored"
+    message = words + asides_words(counts)
     if worst is None:
         ET.SubElement(element, tag, message="never played")
         return element

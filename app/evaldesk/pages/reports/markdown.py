@@ -60,8 +60,8 @@ def _regressions(parts: Sequence[SummaryPart], change: RunChange) -> Iterator[st
             yield f"- {_code(case.name)} {_escaped(next(filter(None, reasons), ''))}".rstrip()
         yield from _more(len(change.regressed) - MOST_ROWS)
         yield ""
-    said = [flips_words(change), f"Pass rate: {change_sentence(change)}", *states_words(change, MOST_ROWS)]
-    yield f"Against {_escaped(change.name)}: {_escaped('. '.join(said))}."
+    lines = [flips_words(change), f"Pass rate: {change_sentence(change)}", *states_words(change, MOST_ROWS)]
+    yield f"Against {_escaped(change.name)}: {_escaped('. '.join(lines))}."
     yield ""
 
 
@@ -105,8 +105,8 @@ def _badness(case: CaseNumbers) -> float:
 
 
 def _passed(counts: Counts) -> str:
-    said = [f"{counts.passed} of {counts.scored}"] if counts.scored else []
-    return ", ".join([*said, *(f"{n} {word}" for word, n in counts.asides)])
+    parts = [f"{counts.passed} of {counts.scored}"] if counts.scored else []
+    return ", ".join([*parts, *(f"{n} {word}" for word, n in counts.asides)])
 
 
 def _more(n: int) -> Iterator[str]:

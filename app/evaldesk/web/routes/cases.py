@@ -21,7 +21,7 @@ from evaldesk.errors import FormatError, LossError, NotFoundError, UsageError
 from evaldesk.model import Case, Turn
 from evaldesk.model.stored import EvalSetFile
 from evaldesk.pages.case_text import DiffLine, case_text, difference
-from evaldesk.pages.typed import Problems, said
+from evaldesk.pages.typed import Problems, error_sentence
 from evaldesk.web.cases.checks import case_from
 from evaldesk.web.cases.drafts import CaseDraft, TurnDraft, apply_op, draft_of, read_draft
 from evaldesk.web.cases.editor import Editor, run_address
@@ -106,7 +106,7 @@ async def save_json(request: Request) -> Response:
     try:
         case = retyped(found.case, text)
     except (FormatError, UsageError) as error:
-        sentence = said(error) if isinstance(error, FormatError) else f"eval_id: {error}"
+        sentence = error_sentence(error) if isinstance(error, FormatError) else f"eval_id: {error}"
         return _render_json(request, file, found, status=422, text=text, version=version, problem=sentence)
     cases = desk_of(request).evalsets.cases
     is_over = text_of(form, "choice") == "overwrite"

@@ -17,7 +17,7 @@ from evaldesk.model import AgentRef, ErrorRecord
 from evaldesk.model.stored import StoredSession
 from evaldesk.pages.conversation import changes_of, gist, live_view, open_view, turn_views
 from evaldesk.pages.large_state import large_state, value_part
-from evaldesk.pages.typed import said
+from evaldesk.pages.typed import error_sentence
 from evaldesk.web.forms import read_form, text_of
 from evaldesk.web.render import desk_of, page
 from evaldesk.web.timing import bars, timings, total_cost
@@ -61,7 +61,7 @@ async def create(request: Request) -> Response:
         session = await run_in_threadpool(desk.sessions.create, agent.id, state, title)
     except FormatError as error:
         typed = {"state_text": text_of(form, "state"), "title": text_of(form, "title")}
-        return _new_page(request, agent, status=422, state_error=said(error), **typed)
+        return _new_page(request, agent, status=422, state_error=error_sentence(error), **typed)
     return RedirectResponse(f"/sessions/{session.id}", 303)
 
 
@@ -103,7 +103,7 @@ async def set_state(request: Request) -> Response:
     try:
         await run_in_threadpool(desk_of(request).sessions.set_state, session_id, text)
     except FormatError as error:
-        return show_session(request, status=422, state_text=text, state_error=said(error))
+        return show_session(request, status=422, state_text=text, state_error=error_sentence(error))
     except ConflictError as error:
         return show_session(request, status=409, state_text=text, state_error=str(error))
     return RedirectResponse(f"/sessions/{session_id}#state", 303)
