@@ -32,6 +32,7 @@ COMMANDS: Mapping[str, str] = {
     "export": "evaldesk.cli.files.export:export",
     "convert": "evaldesk.cli.files.convert:convert",
     "validate": "evaldesk.cli.files.validate:validate",
+    "trash": "evaldesk.cli.trash:trash",
     "completion": "evaldesk.cli.completion:completion",
 }
 
@@ -50,6 +51,7 @@ WORDS: Mapping[str, str] = {
     "export": "Export an eval set by its name, or a run by its number.",
     "convert": "Convert the eval set or the run of IN to OUT; `-` is the stream.",
     "validate": "Show format, cases, trials, unused keys and errors of each FILE.",
+    "trash": "List, restore or remove deleted eval sets and chats.",
     "completion": "Print the completion script of SHELL.",
 }
 """The first sentence of the help of each command, so that a list of commands imports none of them."""

@@ -79,6 +79,20 @@ class SessionStore:
         if not changed.rowcount:
             raise _not_found(session_id)
 
+    def deleted(self) -> builtins.list[tuple[str, str, datetime]]:
+        """Id, title and time of deletion of each deleted session."""
+        rows = select(SESSION.c.id, SESSION.c.title, SESSION.c.deleted_at).where(SESSION.c.deleted_at.is_not(None))
+        with self._database.reading() as connection:
+            return [(row.id, row.title, row.deleted_at) for row in connection.execute(rows)]
+
+    def remove_deleted(self) -> None:
+        """Remove the deleted sessions with their turns for good."""
+        gone = select(SESSION.c.id).where(SESSION.c.deleted_at.is_not(None))
+        with self._database.writing() as connection:
+            for table in (OPEN_TURN_EVENTS, OPEN_TURN, SESSION_TURN, SESSION_CASE):
+                connection.execute(delete(table).where(table.c.session_id.in_(gone)))
+            connection.execute(delete(SESSION).where(SESSION.c.deleted_at.is_not(None)))
+
     def begin_turn(
         self, session_id: str, turn: OpenTurn, *, title: str = "", left: str = "", kept: TurnRecord | None = None
     ) -> None:

@@ -7,12 +7,13 @@ import re
 import secrets
 from contextlib import suppress
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 
 import msgspec
 
 from evaldesk.durable_files import copy_file, create_file, is_same_file, make_folder, remove_file, remove_folder
-from evaldesk.errors import ConflictError, DiskError, NotFoundError
+from evaldesk.errors import ConflictError, DiskError, EvaldeskError, NotFoundError
 from evaldesk.reading.strict_json import MAX_BYTES
 from evaldesk.store.regular_file import check_folder, check_regular, read_regular
 
@@ -97,3 +98,23 @@ def origin_of(token: str, trash: Path) -> Path:
     found = msgspec.json.decode(read_regular(Path(os.path.realpath(origin)), MAX_BYTES), type=dict[str, str])
     # The trash may have come with a repository: a path that climbs is no origin.
     return Path(os.path.normpath(found["path"]))
+
+
+def list_trash(trash: Path) -> list[tuple[str, str, datetime]]:
+    """Token, name and time of deletion of each file in the trash; a folder that is no part of it is left out."""
+    found = []
+    for folder in sorted(trash.glob("*")) if trash.is_dir() else ():
+        try:
+            origin = origin_of(folder.name, trash)
+            deleted_at = datetime.fromtimestamp((folder / _ORIGIN).stat().st_mtime, UTC)
+        except (EvaldeskError, OSError, ValueError, KeyError):
+            continue
+        if (folder / origin.name).is_file():
+            found.append((folder.name, origin.name, deleted_at))
+    return found
+
+
+def empty_trash(trash: Path) -> None:
+    """Remove the files in the trash for good; a disk that fails at one leaves it there."""
+    for token, name, _ in list_trash(trash):
+        InTrash(token, trash / token, name).discard()

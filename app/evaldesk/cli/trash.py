@@ -1,0 +1,116 @@
+"""`evaldesk trash`: the deleted eval sets and chats of a workspace."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import click
+
+from evaldesk.cli.files.exchange_files import open_home
+from evaldesk.cli.lazy import refusing_repeats
+from evaldesk.cli.runs.shared import json_option, workspace_option
+from evaldesk.errors import UsageError
+
+if TYPE_CHECKING:
+    from evaldesk.desk.desk import Desk
+
+
+@click.group()
+def trash() -> None:
+    """List, restore or remove deleted eval sets and chats.
+
+    \b
+    evaldesk trash list
+    evaldesk trash restore ID
+    evaldesk trash empty --yes
+    """
+
+
+@trash.command(name="list")
+@json_option
+@workspace_option
+def list_items(is_json: bool, workspace: str | None) -> None:
+    """List the deleted eval sets and chats, newest first.
+
+    \b
+    evaldesk trash list
+    """
+    from evaldesk.desk.trash import trash_items
+    from evaldesk.wording.printable import in_one_line
+
+    with _desk(workspace) as desk:
+        items = trash_items(desk)
+    if is_json:
+        rows = [
+            {"id": item.id, "kind": item.kind, "name": item.name, "deleted_at": item.deleted_at.isoformat()}
+            for item in items
+        ]
+        click.echo(json.dumps(rows, ensure_ascii=False))
+        return
+    for item in items:
+        when = item.deleted_at.isoformat(" ", "minutes")
+        click.echo(f"{item.id}  {when}  {item.kind:8}  {in_one_line(item.name)}")
+    if not items:
+        click.echo("The trash is empty.")
+
+
+@trash.command()
+@click.argument("item_id", metavar="ID")
+@workspace_option
+def restore(item_id: str, workspace: str | None) -> None:
+    """Bring the eval set or chat ID back.
+
+    \b
+    evaldesk trash restore 0123456789abcdef
+    """
+    from evaldesk.desk.trash import restore_item
+    from evaldesk.wording.printable import in_one_line
+
+    with _desk(workspace) as desk:
+        item = restore_item(desk, item_id)
+    click.echo(f"The {item.kind} {in_one_line(item.name)} is back.")
+
+
+@trash.command()
+@click.option("--yes", "-y", is_flag=True, help="Do not ask.")
+@workspace_option
+def empty(yes: bool, workspace: str | None) -> None:
+    """Remove everything in the trash for good.
+
+    \b
+    evaldesk trash empty --yes
+    """
+    from evaldesk.desk import trash as kept
+
+    if not yes and not sys.stdin.isatty():
+        raise UsageError("trash empty removes files for good; without a terminal add --yes")
+    with _desk(workspace) as desk:
+        n = len(kept.trash_items(desk))
+        items = "1 item" if n == 1 else f"{n:,} items"
+        if n and not yes:
+            click.confirm(f"Remove {items} for good?", abort=True)
+        n_removed = kept.empty(desk)
+    click.echo(f"Removed {n_removed:,} of {items}." if n else "The trash is empty.")
+
+
+@contextmanager
+def _desk(workspace: str | None) -> Iterator[Desk]:
+    from evaldesk.desk.desk import Desk
+    from evaldesk.errors import WorkspaceError
+
+    settings = open_home(workspace)
+    if not settings.database.exists():
+        raise WorkspaceError(f"{settings.database} does not exist; start a desk or a run in this workspace first")
+    desk = Desk.open(settings)
+    try:
+        yield desk
+    finally:
+        desk.store.close()
+
+
+for command in trash.commands.values():
+    refusing_repeats(command)

@@ -1,0 +1,52 @@
+"""The trash of a workspace: deleted eval sets and chat sessions, listed, restored, and removed for good."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from evaldesk.desk.desk import Desk
+from evaldesk.errors import NotFoundError
+from evaldesk.store.evalsets.trash import empty_trash, list_trash
+
+EVALSET, SESSION = "eval set", "chat"
+
+
+@dataclass(frozen=True, slots=True)
+class TrashItem:
+    """A deleted eval set or chat session."""
+
+    id: str
+    kind: str
+    name: str
+    deleted_at: datetime
+
+
+def trash_items(desk: Desk) -> Sequence[TrashItem]:
+    """Everything in the trash, the newest first."""
+    folder = desk.settings.state_folder / "trash"
+    found = [TrashItem(token, EVALSET, name, at) for token, name, at in list_trash(folder)]
+    found += [TrashItem(key, SESSION, title or "Untitled", at) for key, title, at in desk.store.sessions.deleted()]
+    return sorted(found, key=lambda item: (item.deleted_at, item.id), reverse=True)
+
+
+def restore_item(desk: Desk, item_id: str) -> TrashItem:
+    """Bring an item back. Raises NotFoundError, ConflictError, UsageError or DiskError."""
+    items = {item.id: item for item in trash_items(desk)}
+    if item_id not in items:
+        raise NotFoundError.among("item in the trash", item_id, items)
+    item = items[item_id]
+    if item.kind == EVALSET:
+        desk.evalsets.restore(item_id)
+    else:
+        desk.store.sessions.restore(item_id)
+    return item
+
+
+def empty(desk: Desk) -> int:
+    """Remove everything in the trash for good; gives the number of items."""
+    n = len(trash_items(desk))
+    empty_trash(desk.settings.state_folder / "trash")
+    desk.store.sessions.remove_deleted()
+    return n - len(trash_items(desk))
