@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import io
 import json
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import dataclass, replace
 from itertools import product
@@ -19,8 +20,11 @@ from tests.desk.stored_desk import desk_on
 from evaldesk.cli.eval.osmosis_results import osmosis_json
 from evaldesk.cli.eval.outcome import end, nothing_more
 from evaldesk.cli.eval.playing import Played
+from evaldesk.cli.eval.progress import progress_words
 from evaldesk.cli.eval.request import EvalRequest, Job
+from evaldesk.cli.runs.change import follow_run
 from evaldesk.desk.desk import Desk
+from evaldesk.desk.runs.benchmark_output import InstanceOutput, metadata_of
 from evaldesk.desk.runs.plan import RunOptions
 from evaldesk.desk.runs.run_result import CaseResult, RunResult
 from evaldesk.desk.runs.stored_runs import StoredRuns
@@ -213,6 +217,85 @@ def assert_pages_agree(store: Store, run: RunSummary, outcome: str) -> None:
     assert outcomes == {outcome}, (run.counts, outcome)
     if run.status == "finished":
         assert line.status_word == page.status_word == page.conclusion.outcome
+
+
+@pytest.mark.parametrize("gate", [gate for gate in ASKED if gate != REGRESSIONS])
+def test_a_run_that_is_followed_ends_as_the_command_that_started_it(
+    gate: str, store: Store, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for ended in COMBINATIONS:
+        for status in statuses(ended, gate):
+            run = stored(store, ended, status, gate)
+            code = told(store, run, tmp_path, gate).code
+            capsys.readouterr()
+
+            followed = asyncio.run(follow_run(followed_desk(store), run, lambda _, each: _id_of(each)))
+
+            shown = capsys.readouterr()
+            outcome = StoredRuns(store.runs).conclusion(run).outcome
+            assert followed == code == EXIT_CODES[outcome], (ended, status)
+            last = shown.out.splitlines()[-1]
+            assert last.startswith(outcome.capitalize()) != (outcome == "passed"), (ended, status, last)
+            assert ("Continue with" in shown.err) == (status == "stopped"), (ended, status)
+
+
+async def _id_of(run: RunSummary) -> int:
+    return run.id
+
+
+def followed_desk(store: Store) -> Desk:
+    """A desk on which the run is over at the first look."""
+
+    async def watch(run_id: int) -> AsyncIterator[None]:
+        yield
+
+    async def summary(run_id: int) -> RunSummary:
+        return store.runs.summary(run_id)
+
+    async def close() -> None:
+        """Nothing was opened."""
+
+    runs = SimpleNamespace(watch=watch, summary=summary, trouble=lambda _: "", pause=lambda _: "")
+    place = SimpleNamespace(workspace=Path.cwd())
+    return cast(
+        "Desk",
+        SimpleNamespace(
+            store=store,
+            stored_runs=StoredRuns(store.runs),
+            runs=runs,
+            settings=place,
+            poll_requests=lambda: None,
+            close=close,
+        ),
+    )
+
+
+def test_the_progress_of_a_run_that_is_over_counts_as_its_conclusion_does(store: Store) -> None:
+    for ended in COMBINATIONS:
+        run = stored(store, ended, "stopped" if ended[4] else "finished")
+
+        words = progress_words(run, None)
+
+        counts = StoredRuns(store.runs).conclusion(run).counts
+        assert words.startswith(f"{counts.done} of {counts.planned} done, {counts.passed} passed"), (ended, words)
+        assert ("errored" in words, "unscored" in words) == (counts.errored > 0, counts.unscored > 0), (ended, words)
+
+
+def test_the_output_of_a_benchmark_has_an_error_for_each_errored_trial_and_no_other(
+    store: Store, tmp_path: Path
+) -> None:
+    for number, ended in enumerate(COMBINATIONS):
+        run = stored(store, ended, "stopped" if ended[4] else "finished", OPENHANDS)
+        folder, n = tmp_path / str(number) / "out", sum(ended)
+        folder.parent.mkdir()
+        output = InstanceOutput(folder, metadata_of("set", 10, {}), EvalSet("set", cases=(CASE,)), n=n)
+
+        output.update(StoredRuns(store.runs), run)
+
+        files = sorted(folder.parent.glob("*/output.jsonl"))
+        rows = [json.loads(line) for file in files for line in file.read_text().splitlines()]
+        counts = StoredRuns(store.runs).conclusion(run).counts
+        assert (len(rows), sum(bool(row["error"]) for row in rows)) == (counts.done, counts.errored), ended
 
 
 def osmosis_outcome(store: Store, run: RunSummary, found: Told, folder: Path) -> str:
