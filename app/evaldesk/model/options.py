@@ -11,6 +11,10 @@ from evaldesk.errors import UsageError
 from evaldesk.model.evalset import JsonObject
 from evaldesk.run_options import BY_NAME, MODEL_CALL, check_fields
 
+ADK_JUDGE = "gemini-2.5-flash"
+"""The judge of a criterion that names none, where the settings name none either."""
+USER_VARIABLE = "EVALDESK_USER_MODEL"
+"""The environment variable that names the model of a simulated user where the run names none."""
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 

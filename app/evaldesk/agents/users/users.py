@@ -16,7 +16,7 @@ from typing import Any, Protocol
 from evaldesk.agents.remote.message_events import chat_messages
 from evaldesk.errors import UsageError
 from evaldesk.model import Case, ErrorRecord, Event, JsonValue, Session, Turn
-from evaldesk.model.options import UserConfig, UserStop
+from evaldesk.model.options import USER_VARIABLE, UserConfig, UserStop
 
 EXIT = "/exit"
 N_TRIES = 2  # an empty answer is asked for once more
@@ -177,7 +177,7 @@ def _model_user(scenario: Mapping[str, JsonValue], config: UserConfig, default_m
     if not model:
         raise UsageError(
             "the case has a scenario and no model plays its user; name one as `model` under [user] in evaldesk.toml, "
-            "or in EVALDESK_USER_MODEL, or offer a user_response_fn in the agent's module"
+            f"or in {USER_VARIABLE}, or offer a user_response_fn in the agent's module"
         )
     return ModelUser(model, instructions_of(scenario, config), config)
 

@@ -9,10 +9,10 @@ from evaldesk.agents.users.agent import END, user_ref
 from evaldesk.desk.agents import AgentDesk
 from evaldesk.desk.chat.running_turn import RunningTurn
 from evaldesk.desk.chat.sessions import SessionDesk, TurnPlayer
-from evaldesk.engine.worker.player import DEMO_USER, MODEL_VARIABLE
+from evaldesk.engine.worker.player import DEMO_USER
 from evaldesk.errors import EvaldeskError, UsageError
 from evaldesk.model import AgentRef, Case, TurnRecord, TurnSpec
-from evaldesk.model.options import UserConfig
+from evaldesk.model.options import USER_VARIABLE, UserConfig
 from evaldesk.model.stored import StoredSession
 from evaldesk.wire import to_json
 from evaldesk.wording.endings import ENDINGS
@@ -40,7 +40,7 @@ class SimulationDesk:
         if case.scenario is None:
             raise UsageError("Only a case with a scenario can be watched; this case has turns.")
         agent = await self._agents.described(agent_id)
-        default = os.environ.get(MODEL_VARIABLE, "") or (DEMO_USER if agent.is_demo else "")
+        default = os.environ.get(USER_VARIABLE, "") or (DEMO_USER if agent.is_demo else "")
         state = to_json(case.initial_state).decode()
         session = await asyncio.to_thread(self._sessions.create, agent.id, state, f"{case.id}, simulated")
         ref = user_ref(agent.ref, case.scenario, self._user, default)

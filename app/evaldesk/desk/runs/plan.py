@@ -34,7 +34,7 @@ from evaldesk.model import (
 )
 from evaldesk.model.comparison import Baseline
 from evaldesk.model.evalset import repeats_words
-from evaldesk.model.options import Recording, UserConfig
+from evaldesk.model.options import ADK_JUDGE, USER_VARIABLE, Recording, UserConfig
 from evaldesk.model.run import option_values, with_options
 from evaldesk.run_options import BY_NAME, OWN, RUN_OPTIONS, Asked, checked_options, has_door, offered
 from evaldesk.settings import Settings
@@ -351,9 +351,6 @@ def _at_field(name: str) -> Iterator[None]:
         error.field = name
         raise
 
-
-ADK_JUDGE = "gemini-2.5-flash"
-USER_VARIABLE = "EVALDESK_USER_MODEL"
 
 _PRICES = "price_in and price_out, in US dollars for a million tokens, under"
 

@@ -44,6 +44,7 @@ from evaldesk.model import (
     TurnRecord,
     trial_verdict,
 )
+from evaldesk.model.options import USER_VARIABLE
 from evaldesk.model.transcript import BOUNDS
 from evaldesk.wire import plain_text
 
@@ -231,7 +232,6 @@ def turn_bound(attempt: Attempt, timeout_s: float | None) -> Iterator[None]:
             attempt.timeout_s = whole[1]
 
 
-MODEL_VARIABLE = "EVALDESK_USER_MODEL"
 DEMO_USER = "demo/user"
 
 PlayMessage: TypeAlias = Callable[[str, tuple[Event, ...]], Awaitable[TurnRecord]]
@@ -239,7 +239,7 @@ PlayMessage: TypeAlias = Callable[[str, tuple[Event, ...]], Awaitable[TurnRecord
 
 def trial_user(agent: Agent, spec: TrialSpec) -> User:
     """The player of the user. Raises UsageError when there is none."""
-    default = os.environ.get(MODEL_VARIABLE, "")
+    default = os.environ.get(USER_VARIABLE, "")
     if spec.case.scenario is not None and not (default or spec.user.model) and _is_demo(agent):
         default = DEMO_USER
     return user_of(spec.case, spec.agent.target, spec.user, default)

@@ -11,11 +11,10 @@ import msgspec
 
 from evaldesk.errors import NotFoundError, UsageError
 from evaldesk.model import JsonObject, ModelOptions
+from evaldesk.model.options import ADK_JUDGE
 from evaldesk.wire import converted
 
 FIELD = "judge_model_options"
-ADK_JUDGE = "gemini-2.5-flash"
-"""The judge of a criterion that names none, where the settings name none either."""
 N_SAMPLES = 5
 MAX_SAMPLES = 100
 CONFIG_KEYS = {"temperature": "temperature", "top_p": "top_p", "max_output_tokens": "max_tokens"}
