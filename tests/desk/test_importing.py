@@ -13,12 +13,13 @@ import pytest
 from evaldesk.desk.criteria.criteria import read_criteria
 from evaldesk.desk.evalsets.evalsets import EvalSetDesk, SetNameTakenError
 from evaldesk.desk.evalsets.exporting import export_run, recorded_run
-from evaldesk.desk.imports.importing import MAX_STAGED, ImportDesk, proposed_name
+from evaldesk.desk.imports.importing import MAX_STAGED, AlreadyImportedError, ImportDesk, proposed_name
 from evaldesk.desk.runs.runs import check_playable
 from evaldesk.desk.runs.stored_runs import StoredRuns
 from evaldesk.errors import ConflictError, FormatError, NotFoundError, UsageError
 from evaldesk.formats.exchange import Imported
 from evaldesk.formats.files import names_for, read_file
+from evaldesk.model import EvalSet
 from evaldesk.pages.run import read_run
 from evaldesk.pages.run_view import RunQuery
 from evaldesk.settings import Settings
@@ -97,7 +98,7 @@ def test_a_taken_name_is_refused_before_anything_is_stored(desk: ImportDesk, sto
     desk.take_in(both, source="x", name="a")
 
     with pytest.raises(SetNameTakenError):
-        desk.take_in(both, source="x", name="a")
+        desk.take_in(both, source="x", name="a", again=True)
 
     assert len(store.runs.list()) == 1
 
@@ -214,3 +215,41 @@ def test_cases_with_the_same_id_are_refused_or_renamed(desk: ImportDesk, tmp_pat
 
     written = json.loads(next(tmp_path.rglob("set.evalset.json")).read_text())
     assert [case["eval_id"] for case in written["eval_cases"]] == ["greeting", "other", "greeting_2"]
+
+
+def test_a_run_that_was_imported_is_named_and_not_stored_twice(desk: ImportDesk, store: Store) -> None:
+    imported = sample("promptfoo")
+    first = desk.take_in(imported, source="a", name="first")
+
+    with pytest.raises(AlreadyImportedError, match=f"already imported as run {first.run_ids[0]}"):
+        desk.take_in(imported, source="b", name="second")
+    again = desk.take_in(imported, source="c", name="third", again=True)
+
+    assert len(store.runs.list()) == 2
+    assert again.run_ids != first.run_ids
+    store.runs.delete(again.run_ids[0])
+    store.runs.delete(first.run_ids[0])
+    assert desk.take_in(imported, source="d", name="fourth").run_ids
+
+
+def test_a_retry_finds_the_set_of_an_import_that_was_killed_before_its_runs(
+    desk: ImportDesk, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = sample("promptfoo")
+    imported = replace(found, evalset=EvalSet("both", cases=found.runs[0].cases))
+
+    class KilledError(BaseException):
+        pass
+
+    def kill(*_: object) -> int:
+        raise KilledError
+
+    with monkeypatch.context() as patch:
+        patch.setattr(type(store.recorded_runs), "add", kill)
+        with pytest.raises(KilledError):
+            desk.take_in(imported, source="a", name="both")
+    taken = desk.take_in(imported, source="a", name="both")
+
+    assert taken.evalset_id
+    assert len(store.runs.list()) == len(imported.runs)
+    assert store.runs.summary(taken.run_ids[0]).config.evalset_id == taken.evalset_id

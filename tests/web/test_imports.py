@@ -128,6 +128,19 @@ def test_results_become_a_run_and_its_page_is_next(visitor: Visitor) -> None:
     assert "Run again" not in trial
 
 
+def test_a_run_that_was_imported_before_needs_a_tick(visitor: Visitor) -> None:
+    visitor.yes(visitor.look_into(RESULTS.read_bytes(), "dice.evalset_result.json"))
+    address = visitor.look_into(RESULTS.read_bytes(), "dice.evalset_result.json")
+
+    refused = visitor.yes(address)
+    again = visitor.yes(address, again="on")
+
+    assert refused.status_code == 409
+    assert "Already imported as run 1." in refused.text
+    assert 'name="again"' in refused.text
+    assert again.headers["location"] == "/runs/2"
+
+
 @pytest.mark.parametrize("action", ["resumption", "retries"])
 def test_an_imported_run_is_not_played_again(visitor: Visitor, action: str) -> None:
     visitor.yes(visitor.look_into(RESULTS.read_bytes(), "r.evalset_result.json"))

@@ -102,7 +102,7 @@ def _moved(config: str, evalset_id: str, path: Path) -> str:
     return to_json(moved).decode()
 
 
-HEAD = "0004"
+HEAD = "0005"
 # As Alembic makes it, which reads from it where the database is.
 _REVISIONS = (
     "CREATE TABLE IF NOT EXISTS alembic_version "

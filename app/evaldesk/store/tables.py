@@ -121,6 +121,20 @@ class RunBaseline(Row, table=True):
     data: bytes = Field(sa_type=LargeBinary)
 
 
+class ImportedRun(Row, table=True):
+    """A run that came in a file; `digest` is of its content in the file, to find it again."""
+
+    __tablename__ = "imported_run"
+    __table_args__ = (
+        cascade(["run_id"], "run", ["id"]),
+        Index(None, "digest", "run_id"),
+        {"sqlite_with_rowid": False},
+    )
+
+    run_id: int = Field(primary_key=True)
+    digest: str
+
+
 class RunCase(Row, table=True):
     """A case of a run with the totals of its trials; `digest` is of the case's JSON, to tell an edited case."""
 
@@ -356,6 +370,7 @@ class TrialLabel(Row, table=True):
 RUN = METADATA.tables["run"]
 RUN_BASELINE = METADATA.tables["run_baseline"]
 RUN_SOURCE = METADATA.tables["run_source"]
+IMPORTED_RUN = METADATA.tables["imported_run"]
 RUN_CASE = METADATA.tables["run_case"]
 CASE_SNAPSHOT = METADATA.tables["case_snapshot"]
 LAST_RUN = METADATA.tables["last_run"]

@@ -17,6 +17,7 @@ from evaldesk.errors import UsageError
 @click.option("--name", help="Name of the eval set; default: the name of the file.")
 @click.option("--replace", "replaces", is_flag=True, help="Replace the eval set of that name.")
 @click.option("--rename-cases", "renames", is_flag=True, help="Rename cases with the same id, such as roll_2.")
+@click.option("--again", is_flag=True, help="Import runs that were imported before once more.")
 @click.option("--as-trials", is_flag=True, help="Merge the runs of the files as trials of one run.")
 @click.option("--workspace", help="The folder with .evaldesk; default: the current folder.")
 def import_(
@@ -26,6 +27,7 @@ def import_(
     name: str | None,
     replaces: bool,
     renames: bool,
+    again: bool,
     as_trials: bool,
     workspace: str | None,
 ) -> None:
@@ -52,7 +54,9 @@ def import_(
     with open_imports(open_home(workspace)) as imports:
         for path, imported in read:
             chosen = name or proposed_name(path.name)
-            taken = imports.take_in(imported, source=path.name, name=chosen, replaces=replaces, renames=renames)
+            taken = imports.take_in(
+                imported, source=path.name, name=chosen, replaces=replaces, renames=renames, again=again
+            )
             click.echo(f"{visible(str(path))}:")
             show_words(imported.understood, imported.kept, imported.refused)
             if taken.evalset_id:

@@ -111,13 +111,16 @@ class EvalSetDesk:
         self.check_new_name(name)
         return self._files.create(name, EvalSet(id=name, name=name, description=description or None))
 
-    def take_in(self, name: str, evalset: EvalSet, *, replaces: bool = False) -> str:
+    def take_in(self, name: str, evalset: EvalSet, *, replaces: bool = False, continues: bool = False) -> str:
         """A new eval set that came in a file; gives its id.
 
-        With `replaces` it is written over the file of the set of that name, which is kept in the trash. Raises
+        With `continues` a set of that name and content is the one, as an import that was killed leaves it. With
+        `replaces` it is written over the file of the set of that name, which is kept in the trash. Raises
         FormatError, UsageError, SetNameTakenError, DiskError.
         """
         known = self._named(name)
+        if known and continues and not known.error and self._files.holds(known.id, evalset):
+            return known.id
         if not (known and replaces):
             self.check_new_name(name)
             return self._files.create(name, evalset)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import secrets
 import subprocess
 import sys
@@ -17,7 +18,7 @@ from evaldesk import __version__
 from evaldesk.desk.evalsets.evalsets import EvalSetDesk
 from evaldesk.desk.evalsets.names import slug
 from evaldesk.desk.trust.trust import Trust
-from evaldesk.errors import FormatError, NotFoundError, UsageError
+from evaldesk.errors import ConflictError, FormatError, NotFoundError, UsageError
 from evaldesk.formats import FORMATS
 from evaldesk.formats.exchange import EXCHANGE, Imported
 from evaldesk.formats.files import as_one_file, read_file, title_of
@@ -55,6 +56,15 @@ class TakenIn:
 
     evalset_id: str | None
     run_ids: tuple[int, ...]
+
+
+class AlreadyImportedError(ConflictError):
+    """Every run of the file was imported before; `run_ids` are these runs."""
+
+    def __init__(self, run_ids: Sequence[int]) -> None:
+        names = ", ".join(map(str, run_ids))
+        super().__init__(f"already imported as run {names}; --again imports it once more")
+        self.run_ids = tuple(run_ids)
 
 
 def file_titles() -> list[str]:
@@ -121,15 +131,27 @@ class ImportDesk:
             self._staged.pop(token, None)
 
     def take_in(
-        self, imported: Imported, *, source: str, name: str, replaces: bool = False, renames: bool = False
+        self,
+        imported: Imported,
+        *,
+        source: str,
+        name: str,
+        replaces: bool = False,
+        renames: bool = False,
+        again: bool = False,
     ) -> TakenIn:
         """Store all that a file holds; the eval set, if there is one, as `name`.
 
-        With `renames` cases that share an id get one each. Raises UsageError, SetNameTakenError and DiskError before
-        anything is stored.
+        A retry after a kill goes on where it was: the set and the runs that are stored already stay. With `renames`
+        cases that share an id get one each. Raises AlreadyImportedError when every run is stored, unless `again`.
+        Raises UsageError, SetNameTakenError and DiskError before anything is stored.
         """
         for run in imported.runs:
             check_trials(run.cases, run.results)
+        digests = [_digest(run) for run in imported.runs]
+        known = [None if again else self._store.recorded_runs.known(digest) for digest in digests]
+        if known and None not in known:
+            raise AlreadyImportedError([run_id for run_id in known if run_id is not None])
         evalset_id = None
         if imported.evalset is not None:
             evalset = imported.evalset
@@ -140,11 +162,16 @@ class ImportDesk:
                 )
             if repeats:
                 evalset = replace(evalset, cases=renamed_repeats(evalset.cases))
-            evalset_id = self._evalsets.take_in(name, evalset, replaces=replaces)
-        run_ids = [self._add_run(run, imported.format, source, evalset_id) for run in imported.runs]
+            evalset_id = self._evalsets.take_in(
+                name, evalset, replaces=replaces, continues=bool(imported.runs) and not again
+            )
+        run_ids = [
+            self._add_run(run, imported.format, source, evalset_id, digest) if run_id is None else run_id
+            for run, digest, run_id in zip(imported.runs, digests, known, strict=True)
+        ]
         return TakenIn(evalset_id, tuple(run_ids))
 
-    def _add_run(self, run: RecordedRun, format_name: str, source: str, evalset_id: str | None) -> int:
+    def _add_run(self, run: RecordedRun, format_name: str, source: str, evalset_id: str | None, digest: str) -> int:
         path = str(self._evalsets.file(evalset_id).path) if evalset_id else run.name
         config = RunConfig(
             agent=imported_agent(run.agent[:MAX_AGENT_NAME] or "unknown"),
@@ -157,7 +184,12 @@ class ImportDesk:
         )
         results: tuple[TrialResult, ...] = tuple(self._scrubbed(result) for result in run.results)
         reason = f"Imported from {source} ({title_of(format_name)}). Verdicts and scores from the file."
-        return self._store.recorded_runs.add(config, run.cases, results, reason)
+        return self._store.recorded_runs.add(config, run.cases, results, reason, digest)
+
+
+def _digest(run: RecordedRun) -> str:
+    """A hash of all that a run says in its file."""
+    return hashlib.sha256(to_json(run)).hexdigest()
 
 
 def proposed_name(source: str) -> str:

@@ -93,6 +93,12 @@ class EvalSetFiles:
             make_folder(self._folder)
             return self._write_new(self._folder / f"{name}{NEW_SUFFIX}", _new_form(name, evalset))
 
+    def holds(self, file_id: str, evalset: EvalSet) -> bool:
+        """Whether the file is what `create` writes of this eval set. Raises NotFoundError, FormatError."""
+        with self._lock:
+            file = self._found(file_id)
+            return _read(file) == _new_form(stem_and_suffix(file.path)[0], evalset)
+
     def replace(self, file_id: str, evalset: EvalSet) -> None:
         """Write another eval set over a file, in ADK's new form; the old one is kept in the trash.
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from sqlalchemy import Connection, Row, select, update
+from sqlalchemy import Connection, Row, func, insert, select, update
 from sqlalchemy.exc import OperationalError, StatementError
 
 from evaldesk.errors import NotFoundError, UsageError
@@ -18,7 +18,7 @@ from evaldesk.model.stored import RunSummary
 from evaldesk.store.database import Clock, Database, reading
 from evaldesk.store.runs import planning, run_queries
 from evaldesk.store.runs.recording import KIND, Values, record, storable_rows, unstorable
-from evaldesk.store.tables import RUN
+from evaldesk.store.tables import IMPORTED_RUN, RUN
 
 log = logging.getLogger("evaldesk.store")
 
@@ -213,8 +213,19 @@ class RecordedRunStore:
         self._database = database
         self._clock = clock
 
-    def add(self, config: RunConfig, cases: Sequence[Case], results: Sequence[TrialResult], reason: str) -> int:
+    def known(self, digest: str) -> int | None:
+        """The newest run that was imported with this content and is not deleted."""
+        runs = select(func.max(IMPORTED_RUN.c.run_id)).join(RUN, RUN.c.id == IMPORTED_RUN.c.run_id)
+        with self._database.reading() as connection:
+            found = runs.where(IMPORTED_RUN.c.digest == digest, RUN.c.deleted_at.is_(None))
+            return connection.execute(found).scalar()
+
+    def add(
+        self, config: RunConfig, cases: Sequence[Case], results: Sequence[TrialResult], reason: str, digest: str = ""
+    ) -> int:
         """Store a finished run in one transaction and return its id; `reason` says where it came from.
+
+        `digest` is of its content, for `known`.
 
         A case with fewer trials than another has the rest of them unplayed. Raises UsageError without a trial, for
         more than MAX_TRIALS, and for a trial of a case that is not there.
@@ -227,6 +238,8 @@ class RecordedRunStore:
                 batch = [replace(result, run_id=run_id, attempt=1) for result in results[start : start + BATCH]]
                 record(connection, storable_rows(batch), self._clock)
             planning.set_status(connection, run_id, "finished", reason, "", self._clock)
+            if digest:
+                connection.execute(insert(IMPORTED_RUN).values(run_id=run_id, digest=digest))
         return run_id
 
 

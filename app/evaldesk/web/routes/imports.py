@@ -12,7 +12,7 @@ from starlette.routing import Route
 
 from evaldesk.desk.evalsets.evalsets import SetNameTakenError
 from evaldesk.desk.evalsets.exporting import export_run, media_type
-from evaldesk.desk.imports.importing import Staged, TakenIn, file_titles
+from evaldesk.desk.imports.importing import AlreadyImportedError, Staged, TakenIn, file_titles
 from evaldesk.errors import ConflictError, EvaldeskError, FormatError, UsageError
 from evaldesk.pages.import_view import import_view
 from evaldesk.pages.typed import Problems
@@ -87,10 +87,14 @@ async def confirm(request: Request) -> Response:
             name=name,
             replaces=choice == "replace",
             renames=text_of(form, "renames") == "on",
+            again=text_of(form, "again") == "on" or choice in ("both", "replace"),
         )
     except SetNameTakenError as error:
         problems.add("name", "Name", f"There is an eval set named {error.name} already. {error.free} is free.")
         return _preview(request, staged, name, problems, status=409, taken=error)
+    except AlreadyImportedError as error:
+        problems.add("again", "Import", f"Already imported as run {', '.join(map(str, error.run_ids))}.")
+        return _preview(request, staged, name, problems, status=409, is_known=True)
     except (UsageError, ConflictError, FormatError) as error:
         problems.add("name" if staged.imported.evalset else "import", "Import", str(error))
         return _preview(request, staged, name, problems, status=422)
@@ -130,8 +134,10 @@ def _preview(
     *,
     status: int = 200,
     taken: EvaldeskError | None = None,
+    is_known: bool = False,
 ) -> Response:
     values: dict[str, Any] = {"view": import_view(staged), "name": name, "problems": problems, "taken": taken}
+    values["is_known"] = is_known
     return page(request, "imports/show.html", status=status, address=f"/imports/{staged.token}", **values)
 
 
