@@ -8,7 +8,7 @@ from __future__ import annotations
 import sys
 from typing import Any
 
-from evaldesk.agents.osmosis.standin import NAME
+from evaldesk.agents.standins import OSMOSIS_NAME
 from evaldesk.model import AgentRef, Case, Expected, Limits, ModelOptions, TrialSpec, Turn
 
 
@@ -26,7 +26,7 @@ def spec_at(address: str, case: Case, **options: Any) -> TrialSpec:
 
 def forget_package() -> None:
     """Let the next agent import the stand-in anew, as a worker does."""
-    for name in [name for name in sys.modules if name.partition(".")[0] == NAME]:
+    for name in [name for name in sys.modules if name.partition(".")[0] == OSMOSIS_NAME]:
         del sys.modules[name]
 
 

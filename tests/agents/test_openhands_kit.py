@@ -14,7 +14,6 @@ import pandas as pd
 import pytest
 from pydantic import SecretStr
 
-from evaldesk.agents.openhands import standin
 from evaldesk.agents.openhands.kit import trial
 from evaldesk.agents.openhands.kit.config import LLMConfig, OpenHandsConfig, get_llm_config_arg, get_parser
 from evaldesk.agents.openhands.kit.controller import ControllerRun, call_async_from_sync
@@ -46,6 +45,7 @@ from evaldesk.agents.openhands.kit.shared import (
     prepare_dataset,
 )
 from evaldesk.agents.openhands.kit.state import State
+from evaldesk.agents.standins import EVALUATION, OPENHANDS
 from evaldesk.agents.workspaces import open_workspace
 from evaldesk.errors import AgentError, UsageError
 
@@ -237,7 +237,7 @@ def test_a_function_that_no_other_process_can_import_is_refused() -> None:
 
 
 def test_every_name_that_a_standin_gives_is_there() -> None:
-    for package in (standin.OPENHANDS, standin.EVALUATION):
+    for package in (OPENHANDS, EVALUATION):
         for sources in package.modules.values():
             for name in sources:
                 module = importlib.import_module(f"{package.kit}.{name}")

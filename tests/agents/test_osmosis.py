@@ -13,7 +13,7 @@ import pytest
 from tests.agents.osmosis_example import NEWER, OLDER, SERVER, forget_package, row, spec_at
 
 from evaldesk.agents import Agent
-from evaldesk.agents.osmosis.standin import is_standin
+from evaldesk.agents.standins import is_osmosis_standin
 from evaldesk.engine import play_trial
 from evaldesk.errors import AgentError, ModelError
 from evaldesk.model import ModelOptions, Session, TrialSpec
@@ -21,7 +21,7 @@ from evaldesk.model.transcript import reported_values
 
 pytestmark = [
     pytest.mark.anyio,
-    pytest.mark.skipif(not is_standin(), reason="osmosis-ai itself is installed: nothing stands in for it"),
+    pytest.mark.skipif(not is_osmosis_standin(), reason="osmosis-ai itself is installed: nothing stands in for it"),
 ]
 
 

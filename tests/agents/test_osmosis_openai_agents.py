@@ -10,7 +10,7 @@ from tests.agents.installed import skip_without
 from tests.agents.osmosis_example import forget_package, row, spec_at
 
 from evaldesk.agents.model_bridge import streamed
-from evaldesk.agents.osmosis.standin import is_standin
+from evaldesk.agents.standins import is_osmosis_standin
 from evaldesk.engine import play_trial
 from evaldesk.errors import AgentError
 from evaldesk.model.transcript import reported_values
@@ -20,7 +20,7 @@ skip_without("agents")
 pytestmark = [
     pytest.mark.anyio,
     pytest.mark.filterwarnings("ignore"),  # what the SDK warns of is not ours
-    pytest.mark.skipif(not is_standin(), reason="osmosis-ai itself is installed: nothing stands in for it"),
+    pytest.mark.skipif(not is_osmosis_standin(), reason="osmosis-ai itself is installed: nothing stands in for it"),
 ]
 
 

@@ -22,7 +22,7 @@ from evaldesk.errors import BadNumberError
 from evaldesk.formats.files import read_file
 from evaldesk.llm import cost_at, price
 from evaldesk.model import AgentRef, Event, Session, TrialResult, Usage
-from evaldesk.model.bounds import MAX_NUMBER
+from evaldesk.model.transcript import MAX_NUMBER
 from evaldesk.transcripts.recorded import whole_number
 from evaldesk.wire import from_json, to_json
 

@@ -25,7 +25,7 @@ from evaldesk.model import (
     TurnSpec,
     Usage,
 )
-from evaldesk.model.bounds import MAX_NUMBER
+from evaldesk.model.transcript import MAX_NUMBER
 
 SPEC = TrialSpec(1, 2, 3, Case("c", (Turn("hello"),)), AgentRef("a", "a:a"))
 RESULT = TrialResult(1, 2, 3, "finished", "passed", transcript=Transcript((TurnRecord("hello"),)))

@@ -23,8 +23,7 @@ from evaldesk.cli import cli
 from evaldesk.desk.agents import AgentDesk
 from evaldesk.desk.desk import Desk
 from evaldesk.desk.runs.runs import WAITING
-from evaldesk.desk.trust.answers import Answers
-from evaldesk.desk.trust.trust import Trust
+from evaldesk.desk.trust import Answers, Trust
 from evaldesk.desk.workspace import open_settings
 from evaldesk.errors import TrustError
 from evaldesk.model import AgentRef, Case, RunConfig, Turn

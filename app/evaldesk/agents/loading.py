@@ -13,8 +13,7 @@ from types import ModuleType
 
 from evaldesk.agents.agent import AGENTS, Agent, AgentKind, is_from, missing_package
 from evaldesk.agents.finding import FACTORY, YAML_NAME
-from evaldesk.agents.openhands import standin as openhands_standin
-from evaldesk.agents.osmosis import standin as osmosis_standin
+from evaldesk.agents.standins import EVALUATION, OPENHANDS, OSMOSIS, install
 from evaldesk.agents.traces import user_place, user_trace
 from evaldesk.errors import AgentError, NotFoundError, UsageError
 from evaldesk.llm.client import set_environment
@@ -82,8 +81,7 @@ def make_importable(module_name: str, root: str) -> None:
 
 
 def _import(ref: AgentRef) -> object:
-    osmosis_standin.install()
-    openhands_standin.install()
+    install(OSMOSIS, OPENHANDS, EVALUATION)
     try:
         return import_from(ref.target, ref.root)
     except UsageError as error:

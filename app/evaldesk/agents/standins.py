@@ -10,7 +10,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib.abc import Loader, MetaPathFinder
-from importlib.machinery import ModuleSpec
+from importlib.machinery import ModuleSpec, PathFinder
 from types import ModuleType
 
 
@@ -24,10 +24,17 @@ class StandinPackage:
     advice: str
 
 
-def install(package: StandinPackage) -> None:
-    """Let an import of the package find the stand-in from now on, after everything that is installed."""
-    if not any(isinstance(finder, _Finder) and finder.package is package for finder in sys.meta_path):
-        sys.meta_path.append(_Finder(package))
+def install(*packages: StandinPackage) -> None:
+    """Let imports of the packages find the stand-ins from now on, after everything that is installed."""
+    for package in packages:
+        if not any(isinstance(finder, _Finder) and finder.package is package for finder in sys.meta_path):
+            sys.meta_path.append(_Finder(package))
+
+
+def is_osmosis_standin() -> bool:
+    """Whether the `osmosis_ai` of this process is ours; a module that is not imported yet is only looked up."""
+    loaded = sys.modules.get(OSMOSIS_NAME)
+    return isinstance(loaded, StandinModule) if loaded else PathFinder.find_spec(OSMOSIS_NAME) is None
 
 
 class StandinModule(ModuleType):
@@ -70,3 +77,97 @@ class _Maker(Loader):
         for name in self._sources:
             source = importlib.import_module(f"{self._package.kit}.{name}")
             module.__dict__.update({public: getattr(source, public) for public in source.__all__})
+
+
+# Of reference/osmosis.md section 3, where `osmosis_ai` is not installed.
+OSMOSIS_NAME = "osmosis_ai"
+
+_LOOP = ("schemas", "exceptions", "loop", "tools", "serving")
+_FLOW = ("workflow", "serving")
+_OSMOSIS_MODULES: Mapping[str, Sequence[str]] = {
+    "": ("rewards",),
+    "utils": ("rewards",),
+    "rollout": (*_LOOP, "workflow_names"),
+    "rollout.core": ("schemas", "exceptions", "loop"),
+    "rollout.core.base": ("schemas", "loop"),
+    "rollout.core.schemas": ("schemas",),
+    "rollout.core.exceptions": ("exceptions",),
+    "rollout.core.llm_client": ("loop",),
+    "rollout.client": ("loop",),
+    "rollout.tools": ("tools", "exceptions"),
+    "rollout.utils": ("tools",),
+    "rollout.server": ("serving",),
+    "rollout.server.app": ("serving",),
+    "rollout.agent_workflow": _FLOW,
+    "rollout.grader": _FLOW,
+    "rollout.context": _FLOW,
+    "rollout.types": (*_FLOW, "schemas"),
+    "rollout.backend": _FLOW,
+    "rollout.backend.local": _FLOW,
+    "rollout.backend.local.backend": _FLOW,
+    "rollout.integrations": (),
+    "rollout.integrations.agents": (),
+    "rollout.integrations.agents.openai_agents": ("openai_agents",),
+    "rollout.integrations.openai_agents": ("openai_agents",),
+}
+
+
+OSMOSIS = StandinPackage(
+    OSMOSIS_NAME,
+    "evaldesk.agents.osmosis.kit",
+    _OSMOSIS_MODULES,
+    "install the real package with `pip install osmosis-ai` where Evaldesk is started",
+)
+
+# The names that the benchmarks of OpenHands import. (reference/openhands_tau.md sections 1 and 2)
+_OPENHANDS_KIT = "evaldesk.agents.openhands.kit"
+_OPENHANDS_ADVICE = "start Evaldesk in the environment of OpenHands, whose own packages are used then"
+_EVENTS, _CONFIG = ("events",), ("config",)
+
+EVALUATION = StandinPackage(
+    "evaluation", _OPENHANDS_KIT, {"": (), "utils": (), "utils.shared": ("shared",)}, _OPENHANDS_ADVICE
+)
+OPENHANDS = StandinPackage(
+    "openhands",
+    _OPENHANDS_KIT,
+    {
+        "": (),
+        "agenthub": (),
+        "controller": (),
+        "controller.state": (),
+        "controller.state.state": ("state",),
+        "core": (),
+        "core.config": _CONFIG,
+        "core.config.agent_config": _CONFIG,
+        "core.config.arg_utils": _CONFIG,
+        "core.config.condenser_config": _CONFIG,
+        "core.config.llm_config": _CONFIG,
+        "core.config.openhands_config": _CONFIG,
+        "core.config.sandbox_config": _CONFIG,
+        "core.config.utils": _CONFIG,
+        "core.logger": ("logger",),
+        "core.main": ("controller",),
+        "core.schema": ("state", "events"),
+        "events": _EVENTS,
+        "events.action": _EVENTS,
+        "events.action.agent": _EVENTS,
+        "events.action.commands": _EVENTS,
+        "events.action.files": _EVENTS,
+        "events.action.message": _EVENTS,
+        "events.event": _EVENTS,
+        "events.observation": _EVENTS,
+        "events.observation.commands": _EVENTS,
+        "events.observation.error": _EVENTS,
+        "events.serialization": _EVENTS,
+        "events.serialization.event": _EVENTS,
+        "events.utils": _EVENTS,
+        "llm": (),
+        "llm.metrics": ("state",),
+        "runtime": ("runtime",),
+        "runtime.base": ("runtime",),
+        "runtime.runtime": ("runtime",),
+        "utils": (),
+        "utils.async_utils": ("controller",),
+    },
+    _OPENHANDS_ADVICE,
+)

@@ -52,7 +52,7 @@ def agents(folders: tuple[str, ...], is_json: bool, is_trusted: bool, workspace:
     else:
         _show(found)
     if any(agent.state == "untrusted" for agent in found):
-        from evaldesk.desk.trust.trust import NEXT_STEP
+        from evaldesk.desk.trust import NEXT_STEP
 
         click.echo(f"evaldesk: the folder is not trusted; {NEXT_STEP}", err=True)
     sys.exit(EXIT_BROKEN if any(agent.state in {"failed", "untrusted"} for agent in found) else 0)

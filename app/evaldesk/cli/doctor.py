@@ -14,7 +14,7 @@ from evaldesk.cli.trust import answered, trust_option
 
 if TYPE_CHECKING:
     from evaldesk.desk.doctor import Finding
-    from evaldesk.desk.trust.trust import Trust
+    from evaldesk.desk.trust import Trust
     from evaldesk.settings import Settings
 
 EXIT_TROUBLE = 1

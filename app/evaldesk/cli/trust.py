@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 if TYPE_CHECKING:
-    from evaldesk.desk.trust.trust import Trust
+    from evaldesk.desk.trust import Trust
     from evaldesk.settings import Settings
 
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -26,7 +26,7 @@ def answered(settings: Settings, *, is_trusted: bool, needs_runs_only: bool = Fa
 
     Nobody is asked without `asks`. With `needs_runs_only` the agents of the folder do not matter, only the stored runs.
     """
-    from evaldesk.desk.trust.trust import Trust
+    from evaldesk.desk.trust import Trust
 
     trust = Trust(settings)
     if is_trusted:
@@ -43,7 +43,7 @@ def answered(settings: Settings, *, is_trusted: bool, needs_runs_only: bool = Fa
 
 def question_lines(trust: Trust) -> list[str]:
     """The things that would run after a yes."""
-    from evaldesk.desk.trust.words import question_words
+    from evaldesk.desk.trust import question_words
     from evaldesk.wording.printable import in_one_line
 
     asked = trust.question()

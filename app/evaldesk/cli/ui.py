@@ -16,7 +16,7 @@ from evaldesk.errors import UsageError
 from evaldesk.gc_control import freeze, gc_paused
 
 if TYPE_CHECKING:
-    from evaldesk.desk.trust.trust import Trust
+    from evaldesk.desk.trust import Trust
     from evaldesk.settings import Settings
 
 DEFAULT_PORT = 8420

@@ -11,7 +11,7 @@ from typing import Literal, Protocol, TypeAlias
 
 from evaldesk import paths
 from evaldesk.agents import declared_refs, find_agents, with_declared
-from evaldesk.desk.trust.trust import Trust
+from evaldesk.desk.trust import Trust
 from evaldesk.engine.host.agent_host import agent_files
 from evaldesk.errors import EvaldeskError, NotFoundError
 from evaldesk.model import AgentDescription, AgentRef, ErrorRecord

@@ -12,7 +12,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from evaldesk.desk.agents import AgentDesk
 from evaldesk.desk.evalsets.evalsets import EvalSetDesk
-from evaldesk.desk.trust.trust import Trust
+from evaldesk.desk.trust import Trust
 from evaldesk.engine import AgentHost
 from evaldesk.errors import EvaldeskError, WorkspaceError
 from evaldesk.settings import Settings

@@ -13,7 +13,7 @@ from typing import Literal, TypeAlias
 from evaldesk import __version__
 from evaldesk.agents import AGENTS
 from evaldesk.desk.agents import AgentDesk, FoundAgent
-from evaldesk.desk.trust.trust import NEXT_STEP, Trust
+from evaldesk.desk.trust import NEXT_STEP, Trust
 from evaldesk.durable_files import remove_leftovers
 from evaldesk.engine import AgentHost
 from evaldesk.errors import EvaldeskError, ModelError

@@ -29,7 +29,7 @@ from evaldesk.model import (
     TurnSpec,
     trial_verdict,
 )
-from evaldesk.model.bounds import check_result
+from evaldesk.model.transcript import check_result
 
 MAX_FRAME = 64 * 1024 * 1024
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from evaldesk.llm.client import DEMO_PREFIX, UNPRICED, open_litellm
 from evaldesk.model import Usage
-from evaldesk.model.bounds import checked_count
+from evaldesk.model.transcript import checked_count
 
 TOKENS = 1_000_000
 

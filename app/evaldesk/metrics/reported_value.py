@@ -9,8 +9,7 @@ from typing import ClassVar
 from evaldesk.metrics.metric import MetricInfo
 from evaldesk.metrics.option import option
 from evaldesk.model import Case, JsonValue, Score, Transcript
-from evaldesk.model.bounds import is_score
-from evaldesk.model.transcript import reported_values
+from evaldesk.model.transcript import is_score, reported_values
 
 
 @dataclass(frozen=True, slots=True)

@@ -41,7 +41,7 @@ from evaldesk.model import (
     Usage,
     plain_number,
 )
-from evaldesk.model.bounds import is_score
+from evaldesk.model.transcript import is_score
 from evaldesk.wire import converted, plain, plain_text
 
 NO_TIMEOUTS: Mapping[str, float] = {}

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import replace
 from datetime import datetime
+from functools import cached_property
 from pathlib import Path
 from types import TracebackType
 
@@ -41,10 +42,19 @@ class Store:
 
     def __init__(self, database: Database, clock: Clock) -> None:
         self._database = database
+        self._clock = clock
         self.runs = RunStore(database, clock)
         self.recorded_runs = RecordedRunStore(database, clock)
-        self.labels = LabelStore(database, clock)
-        self.sessions = SessionStore(database, clock)
+
+    @cached_property
+    def labels(self) -> LabelStore:
+        """The labels of trials."""
+        return LabelStore(self._database, self._clock)
+
+    @cached_property
+    def sessions(self) -> SessionStore:
+        """The chat sessions."""
+        return SessionStore(self._database, self._clock)
 
     @classmethod
     def open(

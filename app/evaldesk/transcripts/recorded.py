@@ -21,8 +21,7 @@ from evaldesk.model import (
     Usage,
     trial_verdict,
 )
-from evaldesk.model.bounds import checked_amount, checked_count, is_score
-from evaldesk.model.transcript import Role
+from evaldesk.model.transcript import Role, checked_amount, checked_count, is_score
 from evaldesk.reading.notes import Notes
 from evaldesk.reading.strict_json import Place
 

@@ -34,7 +34,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from evaldesk import paths
 from evaldesk.desk.desk import Desk
 from evaldesk.desk.serving import hold_desk
-from evaldesk.desk.trust.trust import Trust
+from evaldesk.desk.trust import Trust
 from evaldesk.errors import ConflictError, DiskError, EvaldeskError, NotFoundError, TrustError, WorkspaceError
 from evaldesk.gc_control import freeze, gc_paused
 from evaldesk.registry import import_target

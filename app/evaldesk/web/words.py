@@ -10,8 +10,8 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from evaldesk.model import AskedBy
-from evaldesk.model.bounds import MAX_NUMBER
 from evaldesk.model.json_text import json_line
+from evaldesk.model.transcript import MAX_NUMBER
 from evaldesk.wording.json_layout import as_json
 
 if TYPE_CHECKING:

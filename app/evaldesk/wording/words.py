@@ -7,8 +7,8 @@ from dataclasses import replace
 from math import floor, isclose, log10
 
 from evaldesk.model import Conclusion, Counts
-from evaldesk.model.bounds import MAX_NUMBER
 from evaldesk.model.conclusion import Interval
+from evaldesk.model.transcript import MAX_NUMBER
 from evaldesk.statistics.histogram import Bin
 from evaldesk.statistics.intervals import CaseCounts, CurvePoint, wilson
 

@@ -18,10 +18,9 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from evaldesk.agents.loading import import_from
-from evaldesk.agents.openhands import standin as openhands_standin
 from evaldesk.agents.openhands.metadata import Instance, Task, arguments_of, metadata_of, profile_of
 from evaldesk.agents.openhands.output import sent_output
-from evaldesk.agents.osmosis import standin as osmosis_standin
+from evaldesk.agents.standins import EVALUATION, OPENHANDS, OSMOSIS, install
 from evaldesk.agents.traces import user_trace
 from evaldesk.agents.workspaces import Workspace
 from evaldesk.errors import AgentError
@@ -58,8 +57,7 @@ def main() -> None:
 
 def _done(task: Task, report: Callable[..., None], tasks: BinaryIO) -> dict[str, object]:
     sys.path[:] = task.path
-    osmosis_standin.install()
-    openhands_standin.install()
+    install(OSMOSIS, OPENHANDS, EVALUATION)
     function: Any = import_from(task.target, task.root)
     module = sys.modules.get(getattr(function, "__module__", ""))
     workspace, instance = Workspace(Path(task.folder), task.command_env), _row(task.instance)
@@ -70,7 +68,7 @@ def _done(task: Task, report: Callable[..., None], tasks: BinaryIO) -> dict[str,
 
     try:
         metadata = metadata_of(task, workspace, log)
-        if openhands_standin.OPENHANDS.name in sys.modules:
+        if OPENHANDS.name in sys.modules:
             from evaldesk.agents.openhands.kit.trial import InstanceTrial, begin
 
             begin(InstanceTrial(workspace, profile_of(task), log, task.seed))

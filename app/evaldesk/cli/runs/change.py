@@ -17,7 +17,7 @@ from evaldesk.cli.files.exchange_files import open_home
 from evaldesk.cli.runs.shared import n_workers, stored_runs, workspace_option
 from evaldesk.cli.trust import answered, trust_option
 from evaldesk.desk.desk import Desk
-from evaldesk.desk.trust.trust import Trust
+from evaldesk.desk.trust import Trust
 from evaldesk.errors import ConflictError, UsageError
 from evaldesk.model.run import LIVE
 from evaldesk.model.stored import RunSummary

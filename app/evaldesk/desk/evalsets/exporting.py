@@ -8,6 +8,7 @@ import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import cache
 
 from evaldesk.desk.evalsets.evalsets import Export
 from evaldesk.desk.evalsets.masking import Masked, masked, masking_parts
@@ -56,6 +57,7 @@ def export_form(evalset: EvalSet, name: str) -> ExportForm:
     return ExportForm(name, title_of(name))
 
 
+@cache
 def run_formats() -> tuple[tuple[str, str], ...]:
     """The formats for the export of a run, each with its common name."""
     return (*((name, title_of(name)) for name in names_for("run")), (CSV, CSV_TITLE), (CRITERIA, CRITERIA_TITLE))

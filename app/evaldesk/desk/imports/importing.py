@@ -17,7 +17,7 @@ import msgspec
 from evaldesk import __version__
 from evaldesk.desk.evalsets.evalsets import EvalSetDesk
 from evaldesk.desk.evalsets.names import slug
-from evaldesk.desk.trust.trust import Trust
+from evaldesk.desk.trust import Trust
 from evaldesk.errors import ConflictError, FormatError, NotFoundError, UsageError
 from evaldesk.formats import FORMATS
 from evaldesk.formats.exchange import EXCHANGE, Imported

@@ -16,12 +16,12 @@ def run_script(path: Path, arguments: Sequence[str], score_key: str) -> None:
 
     Raises UsageError when there is no such file, and the exceptions of the script.
     """
-    from evaldesk.agents.openhands import standin
     from evaldesk.agents.openhands.metadata import SCORE_KEY
+    from evaldesk.agents.standins import EVALUATION, OPENHANDS, install
 
     if not path.is_file():
         raise UsageError(f"{path} is not a file; name the script of the benchmark, such as run_infer.py")
-    standin.install()
+    install(EVALUATION, OPENHANDS)
     os.environ[SCORE_KEY] = score_key
     sys.argv = [str(path), *arguments]
     sys.path.insert(0, str(path.resolve().parent))

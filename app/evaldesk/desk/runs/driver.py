@@ -76,7 +76,7 @@ class RunDriver:
         self._on_change = on_change
         self._todo: deque[PendingTrial] = deque()
         self._cases: dict[int, Case] = {}
-        self._stored = StoredTrials(store.runs, config, run_id, ())
+        self._stored: StoredTrials | None = None
         self._fatal = ""
         self._n_cancelled = 0
         self._n_missing = 0
@@ -133,7 +133,8 @@ class RunDriver:
     def _look(self) -> None:
         """The pending trials, and the cases as they were frozen."""
         self._todo.extend(self._store.runs.pending(self.run_id))
-        self._stored = StoredTrials(self._store.runs, self._config, self.run_id, self._todo)
+        if self._config.source_run_id is not None:
+            self._stored = StoredTrials(self._store.runs, self._config, self.run_id, self._todo)
         self._cases = dict(enumerate(self._store.runs.cases(self.run_id))) if self._todo else {}
 
     async def _hand_out(self) -> AsyncGenerator[TrialSpec | GradeSpec]:
@@ -159,7 +160,7 @@ class RunDriver:
 
     async def _spec(self, trial: PendingTrial) -> TrialSpec | GradeSpec | None:
         config, case = self._config, self._cases[trial.case_index]
-        if config.source_run_id is not None:
+        if self._stored is not None:
             return await asyncio.to_thread(self._stored.grade_spec, trial, case)
         return trial_spec(config, self.run_id, case, trial.case_index, trial.trial_index, trial.attempt)
 

@@ -24,7 +24,7 @@ from evaldesk.desk.runs.plan import (
     with_defaults,
 )
 from evaldesk.desk.runs.rescoring import plan_rescoring
-from evaldesk.desk.trust.trust import Trust
+from evaldesk.desk.trust import Trust
 from evaldesk.engine import Executor, LocalExecutor, WarmPool
 from evaldesk.engine.host.agent_host import agent_change
 from evaldesk.errors import ConflictError, EvaldeskError, NotFoundError, WorkspaceError

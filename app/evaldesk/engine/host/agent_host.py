@@ -21,8 +21,7 @@ from evaldesk.engine.host.process import Answer, Death, WorkerProcess, WorkerSta
 from evaldesk.engine.worker.attempt import LOAD_TIMEOUT_S
 from evaldesk.errors import AgentError, BadNumberError, ConflictError
 from evaldesk.model import AgentDescription, AgentRef, ErrorRecord, Event, RunConfig, TurnRecord, TurnSpec
-from evaldesk.model.bounds import check_event, check_turn
-from evaldesk.model.transcript import broken_turn
+from evaldesk.model.transcript import broken_turn, check_event, check_turn
 
 MAX_WORKERS = 4
 

@@ -162,11 +162,11 @@ def load_functions(criteria: Sequence[Criterion]) -> None:
 
     Raises MetricError for a function with a wrong signature, and exceptions of an import.
     """
-    from evaldesk.agents.osmosis.standin import install
+    from evaldesk.agents.standins import OSMOSIS, install
     from evaldesk.metrics import is_function, load_function_of
 
     for criterion in filter(is_function, criteria):
-        install()
+        install(OSMOSIS)
         load_function_of(criterion)
 
 

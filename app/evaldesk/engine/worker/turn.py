@@ -25,8 +25,7 @@ from evaldesk.model import (
     TurnRecord,
     Usage,
 )
-from evaldesk.model.bounds import checked_amount
-from evaldesk.model.transcript import broken_turn, is_artefact
+from evaldesk.model.transcript import broken_turn, checked_amount, is_artefact
 from evaldesk.wire import plain, plain_text, to_json
 
 MAX_EVENTS = 10_000

@@ -32,8 +32,8 @@ from evaldesk.model import (
     TurnRecord,
     plain_number,
 )
-from evaldesk.model.bounds import is_score
 from evaldesk.model.chat import chat_messages
+from evaldesk.model.transcript import is_score
 from evaldesk.wire import converted, plain
 
 FUNCTION_OPTION = "function"

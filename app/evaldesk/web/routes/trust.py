@@ -8,7 +8,7 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
-from evaldesk.desk.trust.words import question_words
+from evaldesk.desk.trust import question_words
 from evaldesk.web.render import desk_of, page
 
 
