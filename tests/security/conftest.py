@@ -12,6 +12,7 @@ from contextlib import closing
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, cast
+from urllib.parse import quote
 
 import pytest
 from httpx2 import Response
@@ -49,6 +50,7 @@ class Fort:
     texts: tuple[str, ...]
     token: str = TOKEN
     session: str = ""
+    state_key: str = ""
     evalset: str = ""
     run: int = 0
     staged: str = ""
@@ -95,7 +97,7 @@ class Fort:
             for shape in (f"{{{name}}}", f"{{{name}:int}}", f"{{{name}:number}}"):
                 path = path.replace(shape, known[name])
         assert "{" not in path, path
-        return path
+        return f"{path}?key={quote(self.state_key)}" if path.endswith("/state/value") else path
 
     def pages(self) -> list[str]:
         """The addresses of all pages on which somebody else's text stands."""
@@ -165,6 +167,7 @@ def fort_in(home: Path, texts: tuple[str, ...] = PLAIN, *, port: int = PORT, **s
     shutil.copytree(built.folder, home)
     fort = garrison(home, texts, port, **settings)
     fort.evalset, fort.cases, fort.session, fort.run = built.evalset, built.cases, built.session, built.run
+    fort.state_key = built.state_key
     return fort
 
 
@@ -220,6 +223,7 @@ def fill(fort: Fort) -> None:
     for text in texts:
         record = TurnRecord(text, tuple(events_of(text)), state, state | {text: [text]}, 10.0, "error")
         desk.store.sessions.append_turn(fort.session, record)
+    fort.state_key = next(iter(desk.store.sessions.get(fort.session).state))
     for case, text in zip(reversed(evalset.cases), (*texts, texts[0]), strict=True):
         config = RunConfig(agent=agent, evalset_id=fort.evalset, evalset_path=str(path), n=2, note=text, model=text)
         fort.run = desk.store.runs.create(config, [case])

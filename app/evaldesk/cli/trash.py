@@ -99,17 +99,14 @@ def empty(yes: bool, workspace: str | None) -> None:
 
 @contextmanager
 def _desk(workspace: str | None) -> Iterator[Desk]:
-    from evaldesk.desk.desk import Desk
+    from evaldesk.desk.trash import open_desk
     from evaldesk.errors import WorkspaceError
 
     settings = open_home(workspace)
     if not settings.database.exists():
         raise WorkspaceError(f"{settings.database} does not exist; start a desk or a run in this workspace first")
-    desk = Desk.open(settings)
-    try:
+    with open_desk(settings) as desk:
         yield desk
-    finally:
-        desk.store.close()
 
 
 for command in trash.commands.values():

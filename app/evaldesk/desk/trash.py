@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 
 from evaldesk.desk.desk import Desk
 from evaldesk.errors import NotFoundError
+from evaldesk.settings import Settings
 from evaldesk.store.evalsets.trash import empty_trash, list_trash
 
 EVALSET, SESSION = "eval set", "chat"
@@ -21,6 +23,16 @@ class TrashItem:
     kind: str
     name: str
     deleted_at: datetime
+
+
+@contextmanager
+def open_desk(settings: Settings) -> Iterator[Desk]:
+    """A desk whose database is open; it plays nothing."""
+    desk = Desk.open(settings)
+    try:
+        yield desk
+    finally:
+        desk.store.close()
 
 
 def trash_items(desk: Desk) -> Sequence[TrashItem]:

@@ -16,7 +16,7 @@ from evaldesk.store import SessionStore
 
 log = logging.getLogger("evaldesk.chat")
 
-BATCH_S = 0.1
+BATCH_S = 0.05
 """The time between two writes: each is one transaction that waits for the disk."""
 
 _played_here: set[str] = set()
