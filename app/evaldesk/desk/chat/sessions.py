@@ -9,8 +9,7 @@ from datetime import UTC, datetime
 from typing import Protocol, TypeAlias
 
 from evaldesk.desk.agents import AgentDesk, error_record
-from evaldesk.desk.chat.journal import TurnJournal, is_turn_played, owning_turn
-from evaldesk.desk.chat.running_turn import RunningTurn
+from evaldesk.desk.chat.running_turn import RunningTurn, TurnJournal, is_turn_played, owning_turn
 from evaldesk.errors import ConflictError, FormatError, UsageError
 from evaldesk.model import AskedBy, ErrorRecord, Event, JsonObject, TurnRecord, TurnSpec
 from evaldesk.model.stored import OpenTurn, SessionSummary, StoredSession
