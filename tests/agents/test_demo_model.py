@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
+from evaldesk.demo_model.answering import read_name
 from evaldesk.demo_model.conversation import Said
 from evaldesk.demo_model.dice import Wish, read_wish
 from evaldesk.demo_model.mistakes import Overloaded, Slips
-from evaldesk.demo_model.provider import read_name
 from evaldesk.demo_model.script import decide
 from evaldesk.demo_model.trips import read_wishes
 

@@ -16,7 +16,7 @@ from evaldesk.engine.host.inline import InlineExecutor
 from evaldesk.errors import BadNumberError, ModelError
 from evaldesk.llm import ModelCall, Patience, complete, direct, is_direct, warm
 from evaldesk.llm.client import open_litellm
-from evaldesk.llm.endpoints import PROVIDERS
+from evaldesk.llm.endpoints import PROVIDERS, own_endpoint
 from evaldesk.llm.loop import on_loop
 from evaldesk.model import AgentRef, Case, TrialSpec, Turn
 from evaldesk.unpacking import MAX_ANSWER
@@ -54,7 +54,7 @@ def elsewhere() -> Iterator[Endpoint]:
     ],
 )
 def test_names_without_a_price_at_an_address_of_ones_own_go_there(model: str, base: str | None, is_so: bool) -> None:
-    assert is_direct(ModelCall(model, MESSAGES, api_base=base)) is is_so
+    assert (own_endpoint(ModelCall(model, MESSAGES, api_base=base)) is not None) is is_so
 
 
 def test_no_provider_of_litellm_is_taken_for_a_name_of_a_model() -> None:

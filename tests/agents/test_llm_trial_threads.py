@@ -81,11 +81,15 @@ def test_calls_stay_in_the_thread_of_the_trial(trial_thread: OneThread, endpoint
     assert hops == []
 
 
-def test_what_litellm_asks_is_taken_to_its_one_loop(trial_thread: OneThread, hops: list[str]) -> None:
-    call = call_of(Endpoint(""), model="demo/dice", api_base=None)
+def test_what_litellm_asks_is_taken_to_its_one_loop(
+    trial_thread: OneThread, endpoint: Endpoint, hops: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "a-key")
+    endpoint.says("hello")
 
-    trial_thread.carry_out(complete(call))
+    reply = trial_thread.carry_out(complete(call_of(endpoint, model="openai/gpt-4o-mini")))
 
+    assert reply.text == "hello"
     assert hops == [trial_thread.trial_thread._thread.name]
 
 

@@ -13,7 +13,6 @@ from urllib.parse import urlencode
 import pytest
 from playwright.sync_api import Browser, ConsoleMessage, Page, Request, expect
 from tests.bound_processes import bound_python
-from tests.litellm_double import with_litellm_double
 
 SIZES = {"desktop": (1440, 900), "phone": (390, 844)}
 SHOTS = Path(__file__).resolve().parents[2] / "screenshots"
@@ -54,7 +53,7 @@ class RunningDesk:
         """Start and wait for the line that says where it is."""
         command = [*bound_python(*self.program), "ui", *(self.folders or ["--demo"]), "--no-open"]
         command += ["--token", self.token, "--port", str(self.port), "--workspace", str(self.workspace)]
-        environment = with_litellm_double(os.environ | ENVIRONMENT)
+        environment = os.environ | ENVIRONMENT
         self.process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=self.workspace, env=environment)
         assert self.process.stdout is not None
         line = self.process.stdout.readline()

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 DEFAULT_SHARE = 0.25
 OVERLOADED_SHARE = 0.06  # of the mistakes
 VARIABLE = "EVALDESK_DEMO_MISTAKES"
+OVERLOADED = "the scripted demo model pretends to be overloaded"
 
 
 class Overloaded(Exception):  # noqa: N818 - it is the error of the pretended provider

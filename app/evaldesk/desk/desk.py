@@ -15,6 +15,7 @@ from evaldesk.desk.evalsets.evalsets import EvalSetDesk
 from evaldesk.desk.trust import Trust
 from evaldesk.engine import AgentHost
 from evaldesk.errors import EvaldeskError, WorkspaceError
+from evaldesk.llm import needs_litellm
 from evaldesk.settings import Settings
 from evaldesk.store import Store
 
@@ -149,6 +150,8 @@ class Desk:
         """Start workers for the first run, once the agents are ready to talk; then finish interrupted deletions."""
         await self.agents.wait_until_ready()
         found = [agent.description for agent in self.agents.list() if agent.description]
-        self.runs.warm(has_models=any(each.model and not each.is_direct for each in found))
+        self.runs.warm(
+            has_models=any(each.model and not each.is_direct and needs_litellm(each.model) for each in found)
+        )
         with contextlib.suppress(WorkspaceError):  # the next start tries again
             await asyncio.to_thread(self.store.runs.finish_deleting)

@@ -12,6 +12,7 @@ from typing import Literal, TypeAlias
 
 from evaldesk import __version__
 from evaldesk.agents import AGENTS
+from evaldesk.demo_model import DEMO_PREFIX
 from evaldesk.desk.agents import AgentDesk, FoundAgent
 from evaldesk.desk.trust import NEXT_STEP, Trust
 from evaldesk.durable_files import remove_leftovers
@@ -25,7 +26,6 @@ from evaldesk.store.evalsets.files import remove_all_leftovers
 from evaldesk.store.network_disk import disk_warning
 
 State: TypeAlias = Literal["good", "warning", "bad"]
-DEMO_PREFIX = "demo/"
 CALL_S = 30.0
 
 

@@ -2,7 +2,7 @@
 
 from evaldesk.llm.attempts import is_direct, warm
 from evaldesk.llm.call import ModelCall, ModelReply, RequestedCall
-from evaldesk.llm.costs import cost_at, price
+from evaldesk.llm.costs import cost_at, needs_litellm, price
 from evaldesk.llm.failures import model_error
 from evaldesk.llm.keys import missing_keys, set_variables
 from evaldesk.llm.loop import complete, litellm_endpoint, litellm_response
@@ -23,6 +23,7 @@ __all__ = [
     "litellm_response",
     "missing_keys",
     "model_error",
+    "needs_litellm",
     "price",
     "set_variables",
     "warm",

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from evaldesk.errors import ModelError
-from evaldesk.llm import client
+from evaldesk.llm import client, demo
 from evaldesk.llm.call import ModelCall, ModelReply
 from evaldesk.llm.endpoints import own_endpoint
 
@@ -25,6 +25,8 @@ async def attempt(call: ModelCall, on_text: Callable[[str], object] | None) -> M
         at = own_endpoint(call)
         try:
             async with asyncio.timeout(call.timeout_s):
+                if demo.is_demo(call):
+                    return await demo.ask(call, on_text)
                 return await (direct.ask(call, at, on_text, unknown) if at else client.ask(call, on_text, unknown))
         except TimeoutError as error:
             raise TimeoutError(str(error) or f"no answer within {call.timeout_s:g} s") from None
@@ -35,6 +37,8 @@ async def attempt(call: ModelCall, on_text: Callable[[str], object] | None) -> M
 
 def warm(call: ModelCall) -> None:
     """Import the packages of such calls: LiteLLM takes 1.7 s, aiohttp 0.2."""
+    if demo.is_demo(call):
+        return
     if is_direct(call):
         from evaldesk.llm import direct
 
@@ -46,7 +50,7 @@ def warm(call: ModelCall) -> None:
 def is_direct(call: ModelCall) -> bool:
     """Whether such calls do without LiteLLM."""
     try:
-        return own_endpoint(call) is not None
+        return demo.is_demo(call) or own_endpoint(call) is not None
     except ModelError:
         return True  # there is no key, which the call itself will say
 

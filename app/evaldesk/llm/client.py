@@ -11,13 +11,12 @@ from dataclasses import replace
 from functools import cache
 from typing import Any
 
+from evaldesk.demo_model import DEMO_PREFIX
 from evaldesk.gc_control import gc_paused
 from evaldesk.llm.call import ModelCall, ModelReply, RequestedCall
 from evaldesk.llm.endpoints import key_of
 from evaldesk.llm.refusals import BrokenAnswerError
 from evaldesk.model import Usage
-
-DEMO_PREFIX = "demo/"
 
 _opening = threading.Lock()
 UNPRICED: set[str] = set()  # models that LiteLLM looked for in vain, which takes 2 ms each time

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from evaldesk.llm.client import DEMO_PREFIX, UNPRICED, open_litellm
+import sys
+
+from evaldesk.demo_model import DEMO_PREFIX
+from evaldesk.llm.client import UNPRICED, open_litellm
+from evaldesk.llm.price_list import listed_cost, listed_prices
 from evaldesk.model import Usage
 from evaldesk.model.transcript import checked_count
 
@@ -30,9 +34,21 @@ def price(model: str, tokens_in: int, tokens_out: int) -> float | None:
     return _price(model, tokens_in, tokens_out) if found is None else found
 
 
+def needs_litellm(model: str) -> bool:
+    """Whether an agent of a framework calls `model` through LiteLLM, or only LiteLLM knows its price.
+
+    Frameworks call models of a bare name themselves.
+    """
+    return "/" in model or listed_prices(f"gemini/{model}" if model.startswith("gemini-") else model) is None
+
+
 def _price(model: str, tokens_in: int, tokens_out: int) -> float | None:
     if model in UNPRICED:
         return None
+    if "litellm" not in sys.modules:  # where it is imported, the user's code may have given it prices
+        cost = listed_cost(model, tokens_in, tokens_out)
+        if cost is not None:
+            return cost
     try:
         return float(
             sum(open_litellm().cost_per_token(model=model, prompt_tokens=tokens_in, completion_tokens=tokens_out))

@@ -40,7 +40,7 @@ def own_endpoint(call: ModelCall) -> OwnEndpoint | None:
     """
     provider, name = _parts(call.model)
     base = call.api_base or (os.environ.get("HOSTED_VLLM_API_BASE", "") if provider == VLLM else "")
-    if not base or provider not in KEY_OF or _has_listeners():
+    if not base or provider not in KEY_OF or has_listeners():
         return None
     is_vllm = call.model.startswith(f"{VLLM}/")
     if not is_vllm and (_is_priced(name) or _is_openais(base)):
@@ -82,7 +82,8 @@ def _custom_providers() -> set[str]:
     return {"demo", *(entry["provider"] for entry in getattr(_litellm(), "custom_provider_map", ()))}
 
 
-def _has_listeners() -> bool:
+def has_listeners() -> bool:
+    """Whether the user's code hears of LiteLLM's calls: then it makes them all."""
     return any(getattr(_litellm(), name, None) for name in _LISTENERS)
 
 

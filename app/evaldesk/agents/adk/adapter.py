@@ -18,6 +18,7 @@ from evaldesk.agents.agent import is_from
 from evaldesk.agents.finding import FACTORY
 from evaldesk.agents.own.instruction import placeholders
 from evaldesk.agents.tools.time_limit import TOOL_LIMIT
+from evaldesk.demo_model import DEMO_PREFIX
 from evaldesk.errors import AgentError
 from evaldesk.llm import missing_keys, model_error
 from evaldesk.model import (
@@ -301,7 +302,6 @@ def _is_own(key: str) -> bool:
 
 
 MAX_DEPTH = 8
-DEMO_PREFIX = "demo/"
 
 
 def described(root: Any) -> AgentDescription:

@@ -15,6 +15,7 @@ from evaldesk.agents.own.instruction import MissingKey, filled
 from evaldesk.agents.remote.message_events import assistant_message, chat_messages, tool_message
 from evaldesk.agents.tools.doubles import doubled
 from evaldesk.agents.tools.functions import Outcome, Tool, tool_of
+from evaldesk.demo_model import DEMO_PREFIX
 from evaldesk.errors import UsageError
 from evaldesk.llm import PATIENT, ModelCall, ModelReply, RequestedCall, complete, is_direct, missing_keys, warm
 from evaldesk.model import (
@@ -29,8 +30,6 @@ from evaldesk.model import (
     ToolCall,
 )
 from evaldesk.model.json_text import json_or_text
-
-DEMO_PREFIX = "demo/"
 
 
 def adapt(found: object, ref: AgentRef) -> LlmAgent | None:

@@ -24,7 +24,7 @@ from evaldesk.engine.failures import failure
 from evaldesk.engine.worker.attempt import Attempt
 from evaldesk.engine.worker.turn import OpenTurn, Show
 from evaldesk.errors import AgentError, EvaldeskError, ModelError, UsageError
-from evaldesk.llm import set_variables
+from evaldesk.llm import needs_litellm, set_variables
 from evaldesk.llm.recording import CURRENT_RECORDER, Recorder
 from evaldesk.llm.retry_events import CURRENT_TURN
 from evaldesk.llm.third_party_clients import wrap_clients
@@ -363,14 +363,15 @@ def _warm(agent: Agent, session: Session) -> None:
     """Import the packages for the calls of the agent's model, if it has one."""
     if isinstance(agent, ModelCaller):
         agent.warm(session)
-    elif _has_model(agent):
+    elif _needs_litellm(agent, session):
         from evaldesk.llm.client import open_litellm
 
         open_litellm()
 
 
-def _has_model(agent: Agent) -> bool:
+def _needs_litellm(agent: Agent, session: Session) -> bool:
     try:
-        return agent.describe().model is not None
+        model = session.model or agent.describe().model
     except Exception:
         return False  # an agent without a description may still answer
+    return model is not None and needs_litellm(model)

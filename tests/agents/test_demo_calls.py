@@ -1,19 +1,20 @@
-"""The double of LiteLLM: the scripted model says the same through it as through LiteLLM itself."""
+"""Calls of the scripted model need no LiteLLM, and say the same through it."""
 
 from __future__ import annotations
 
 import asyncio
 import json
-import os
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
-from tests.litellm_double import with_litellm_double
+import pytest
 
 from evaldesk.errors import ModelError
-from evaldesk.llm import ModelCall, Patience, complete
+from evaldesk.llm import ModelCall, Patience, complete, is_direct
+from evaldesk.llm.client import open_litellm
+from evaldesk.llm.demo import is_demo
 from evaldesk.model import JsonObject
 
 CHECKOUT = Path(__file__).resolve().parents[2]
@@ -34,6 +35,7 @@ ROLLED: list[JsonObject] = [
     },
     {"role": "tool", "tool_call_id": "call_1_0", "content": "4"},
 ]
+FAULTS = ("pretends to be overloaded", "no scripted model 'nothing'")  # LiteLLM wraps the first in names of its own
 QUICK = Patience(n_attempts=2, first_wait_s=0.001)
 CALLS = [
     ModelCall(model, messages, TOOLS, seed=seed)
@@ -52,7 +54,9 @@ async def answers() -> list[Any]:
             try:
                 reply = await complete(call, pieces.append if is_streamed else None, patience=QUICK)
             except ModelError as error:
-                found.append(["error", str(error)])
+                found.append(
+                    ["error", next(words for words in FAULTS if words in str(error)), error.kind, error.is_fatal]
+                )
                 continue
             calls = [[each.id, each.name, each.arguments] for each in reply.tool_calls]
             usage = [reply.usage.tokens_in, reply.usage.tokens_out, reply.usage.cost, reply.usage.n_attempts]
@@ -62,27 +66,37 @@ async def answers() -> list[Any]:
 
 PROGRAM = """
 import asyncio, json, sys
-from tests.agents.test_litellm_double import answers
+from evaldesk.llm import warm
+from tests.agents.test_demo_calls import CALLS, answers
+for call in CALLS:
+    warm(call)
 found = asyncio.run(answers())
-json.dump([sys.modules["litellm"].__file__, found], sys.stdout)
+json.dump(["litellm" in sys.modules, found], sys.stdout)
 """
 
 
-def test_the_scripted_model_says_the_same_through_both() -> None:
-    environment = with_litellm_double(os.environ)
-
-    said = subprocess.run(
-        [sys.executable, "-c", PROGRAM], env=environment, cwd=CHECKOUT, capture_output=True, text=True, check=False
-    )
+def test_the_scripted_model_says_the_same_with_and_without_litellm(monkeypatch: pytest.MonkeyPatch) -> None:
+    said = subprocess.run([sys.executable, "-c", PROGRAM], cwd=CHECKOUT, capture_output=True, text=True, check=False)
 
     assert said.returncode == 0, said.stderr
-    module, through_double = json.loads(said.stdout)
+    has_litellm, without = json.loads(said.stdout)
+    monkeypatch.setattr("evaldesk.llm.demo.is_demo", lambda _: False)
     through_litellm = json.loads(json.dumps(asyncio.run(answers())))
-    assert "litellm_double" in module
-    assert through_double == through_litellm
+    assert not has_litellm
+    assert without == through_litellm
     kinds = [each[0] == "error" for each in through_litellm]
     assert any(kinds)
     assert not all(kinds)
-    assert any("overloaded" in each[1] for each in through_litellm if each[0] == "error")
+    assert {each[1] for each in through_litellm if each[0] == "error"} == set(FAULTS)
     assert any(each[1] for each in through_litellm if each[0] != "error")
     assert any(each[4] for each in through_litellm if each[0] != "error")
+
+
+def test_a_listener_of_litellm_hears_the_calls_of_the_scripted_model(monkeypatch: pytest.MonkeyPatch) -> None:
+    call = CALLS[0]
+    assert is_demo(call)
+
+    monkeypatch.setattr(open_litellm(), "success_callback", [print])
+
+    assert not is_demo(call)
+    assert not is_direct(call)

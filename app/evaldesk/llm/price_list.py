@@ -1,0 +1,52 @@
+"""Prices of the usual providers' models, read from LiteLLM's own list: importing LiteLLM takes 1.8 CPU-s."""
+
+from __future__ import annotations
+
+import importlib.util
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from evaldesk.llm.keys import provider_of
+
+LIST = "model_prices_and_context_window_backup.json"
+PROVIDERS = frozenset({"anthropic", "fireworks_ai", "gemini", "groq", "mistral", "openai", "xai"})
+MODES = frozenset({"chat", "completion", "responses"})
+MAX_TOKENS_IN = 100_000
+"""Beyond it some models have another price for a token."""
+
+
+def listed_cost(model: str, tokens_in: int, tokens_out: int) -> float | None:
+    """US dollars of a call that is priced by the token alone; None where LiteLLM has to say it."""
+    prices = listed_prices(model)
+    if prices is None or tokens_in > MAX_TOKENS_IN:
+        return None
+    return tokens_in * prices[0] + tokens_out * prices[1]
+
+
+@cache
+def listed_prices(model: str) -> tuple[float, float] | None:
+    """US dollars for a token in and out; None for a model that is not listed plainly."""
+    provider = provider_of(model)
+    if provider not in PROVIDERS:
+        return None
+    entries = _entries()
+    entry = entries.get(model) or entries.get(model.partition("/")[2], {})
+    is_plain = entry.get("litellm_provider") == provider and entry.get("mode") in MODES
+    is_bare_gemini = provider == "gemini" and "/" not in model  # one of Vertex AI for LiteLLM
+    if not is_plain or is_bare_gemini or any(name.startswith("tier") or "peak" in name for name in entry):
+        return None
+    price_in, price_out = entry.get("input_cost_per_token"), entry.get("output_cost_per_token")
+    return None if price_in is None or price_out is None else (float(price_in), float(price_out))
+
+
+def _entries() -> dict[str, dict[str, Any]]:
+    """The list of the LiteLLM that is installed; empty where it has none."""
+    found = importlib.util.find_spec("litellm")
+    try:
+        listed = Path(found.origin or "").with_name(LIST).read_bytes() if found else b"{}"
+        return msgspec.json.decode(listed, type=dict[str, dict[str, Any]])
+    except (OSError, ValueError, msgspec.MsgspecError):
+        return {}

@@ -1,0 +1,86 @@
+"""Prices that are read without LiteLLM are LiteLLM's, and where they cannot be it is asked."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from evaldesk.errors import BadNumberError
+from evaldesk.llm import needs_litellm, price
+from evaldesk.llm.client import open_litellm
+from evaldesk.llm.price_list import MAX_TOKENS_IN, PROVIDERS, listed_cost, listed_prices
+
+COUNTS = ((0, 0), (1, 1), (0, 7), (1234, 56), (MAX_TOKENS_IN, 3))
+PROGRAM = """
+import sys
+from evaldesk.llm import price
+found = [price(name, 1000, 100) for name in ("gpt-4o", "gemini-2.5-flash", "demo/dice")]
+print(*found, "litellm" in sys.modules)
+"""
+
+
+def test_every_listed_price_is_that_of_litellm() -> None:
+    litellm = open_litellm()
+    names = [
+        form
+        for name, entry in litellm.model_cost.items()
+        for form in (name, f"{entry.get('litellm_provider')}/{name}")
+        if listed_prices(form) is not None
+    ]
+    costs = [
+        sum(litellm.cost_per_token(model=name, prompt_tokens=n, completion_tokens=m))
+        for name in names
+        for n, m in COUNTS
+    ]
+
+    listed = [listed_cost(name, n, m) for name in names for n, m in COUNTS]
+
+    assert listed == pytest.approx(costs, rel=1e-12, abs=0)
+    assert {"gpt-4o", "openai/gpt-4o", "gemini/gemini-2.5-flash"} <= {*names}
+    assert {name.partition("/")[0] for name in names} >= PROVIDERS
+    assert len(names) > 500
+
+
+@pytest.mark.parametrize(
+    "model",
+    ["", "nobody/nothing", "gpt-99", "openai/gpt-99", "gemini-2.5-flash", "deepseek/deepseek-chat", "azure/gpt-4o"],
+)
+def test_other_models_are_left_to_litellm(model: str) -> None:
+    assert listed_prices(model) is None
+
+
+def test_long_inputs_are_left_to_litellm() -> None:
+    assert listed_cost("gpt-4o", MAX_TOKENS_IN + 1, 1) is None
+
+
+@pytest.mark.parametrize(
+    ("model", "is_so"),
+    [
+        ("gpt-4o", False),
+        ("gemini-2.5-flash", False),
+        ("anthropic/claude-sonnet-4-5", True),
+        ("gpt-99", True),
+        ("", True),
+    ],
+)
+def test_a_framework_needs_litellm_for_names_with_a_provider_and_unknown_ones(model: str, is_so: bool) -> None:
+    assert needs_litellm(model) is is_so
+
+
+def test_usual_prices_are_known_without_litellm() -> None:
+    said = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, check=True).stdout.split()
+
+    assert said == [str(price("gpt-4o", 1000, 100)), str(price("gemini-2.5-flash", 1000, 100)), "0.0", "False"]
+
+
+def test_where_litellm_is_imported_it_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(open_litellm(), "cost_per_token", lambda **_: (0.25, 0.5))
+
+    assert price("gpt-4o", 2, 2) == 0.75
+
+
+def test_impossible_counts_are_refused_first() -> None:
+    with pytest.raises(BadNumberError):
+        price("gpt-4o", -1, 0)
