@@ -8,7 +8,7 @@ from types import ModuleType
 from typing import Any
 
 import pytest
-from tests.agents.endpoint import Endpoint
+from tests.agents.endpoint import Endpoint, served
 from tests.agents.installed import skip_without
 
 from evaldesk.agents import adapt_object
@@ -163,6 +163,19 @@ async def test_as_many_retries_as_were_asked_for_are_made_counted_and_told(
     assert len(endpoint.asked) == 3
     assert [usage.n_attempts for usage in turn.usages] == [3]
     assert _waits(turn) == [("rate-limited", "attempt 2 of 3"), ("rate-limited", "attempt 3 of 3")]
+
+
+@pytest.mark.parametrize("name", SOURCES)
+async def test_no_key_goes_where_an_endpoint_redirects_to(name: str, endpoint: Endpoint, asked: Any) -> None:
+    with served() as elsewhere:
+        endpoint.fails(307, location=f"{elsewhere.address}/chat/completions?key=hidden")
+        _answer(elsewhere, name)
+
+        turn = await asked(name, None)
+
+    assert (len(endpoint.asked), elsewhere.headers) == (1, [])
+    assert turn.error.kind == "redirect"
+    assert f"a redirect to {elsewhere.address[:-3]}. Redirects are not followed" in turn.error.message
 
 
 @pytest.mark.parametrize("name", OWN)

@@ -37,6 +37,21 @@ def test_the_page_shows_what_was_said_and_offers_to_ask_again(chat: ChatDesk) ->
     assert "/events?after=" not in page
 
 
+def test_the_list_of_sessions_counts_the_turn(chat: ChatDesk, host: ScriptedHost) -> None:
+    session = chat.new_session()
+    leave(chat, session)
+    host.events = [Event("agent_message", text="A 6")]
+
+    before = chat.client.get(session).text
+    chat.client.post(f"{session}/interrupted-turn")
+    chat.client.get(f"{session}/events?after=0", headers=STREAM)
+    after = chat.client.get(session).text
+
+    assert "0 turns" not in before + after
+    assert ", 1 turn," in before
+    assert ", 1 turn," in after
+
+
 def test_asking_again_replaces_the_turn(chat: ChatDesk, host: ScriptedHost) -> None:
     session = chat.new_session()
     leave(chat, session)

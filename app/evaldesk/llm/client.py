@@ -44,6 +44,9 @@ def _opened() -> Any:
         for kind in (litellm.ModelResponse, litellm.types.utils.Delta):
             kind()  # its schema is built when it is first used, with warnings
     from evaldesk.demo_model.provider import demo_provider, prices
+    from evaldesk.llm.redirects import refuse_redirects
+
+    refuse_redirects()
 
     # left behind by a call that is cancelled before its first byte
     for left_behind in (r"coroutine 'BaseLLMHTTPHandler", r"coroutine '.*completion' was never awaited"):

@@ -79,6 +79,9 @@ def refusal(error: BaseException) -> ModelFailure | None:
 
 def failure_of(error: BaseException, model: str) -> ModelFailure:
     """`error`, in any form of LiteLLM or a provider's client, as a ModelFailure."""
+    refused = _refused_redirect(error)
+    if refused:
+        return ModelFailure(refused.kind, f"{model}: {refused}", is_fatal=True)
     names = {kind.__name__ for kind in type(error).__mro__}
     status = _status(error)
     text = f"{getattr(error, 'body', None) or ''} {error}"
@@ -155,6 +158,11 @@ def _unreachable(error: BaseException) -> str:
             said = os.strerror(cause.errno) if cause.errno and cause.errno > 0 else cause.strerror
             return f"cannot connect to {getattr(found, 'host', '')}:{getattr(found, 'port', '')}: {said}"
     return ""
+
+
+def _refused_redirect(error: BaseException) -> ModelError | None:
+    """The redirect that is the reason of a client's exception; None where another reason is."""
+    return next((e for e in _chain(error) if isinstance(e, ModelError) and e.kind == "redirect"), None)
 
 
 def _chain(error: BaseException) -> Iterator[BaseException]:

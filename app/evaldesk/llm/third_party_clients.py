@@ -1,7 +1,7 @@
 """Clients that agents bring of their own - OpenAI's and its kin, Google's, LiteLLM - in the turns that we play.
 
 Each is wrapped where it sends a request, once for the process: inside of a turn a request is tried again with our
-patience, as often as the run asks for, and the turn is told of each pause. Outside of turns nothing is changed.
+patience, as often as the run asks for, and the turn is told of each pause. Outside of turns only redirects are refused.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from typing import Any
 from evaldesk.llm.client import is_cached
 from evaldesk.llm.failures import failure_of
 from evaldesk.llm.loop import on_loop
+from evaldesk.llm.redirects import SAME_GENERATOR, refuse_redirects
 from evaldesk.llm.retries import PATIENT, Patience, wait_after
 from evaldesk.llm.retry_events import CURRENT_TURN, RetryWait, TurnListener, muted, notifier
 
-_SAME_GENERATOR = ("openai", "anthropic", "groq", "together", "cerebras.cloud.sdk")
 _WRAPPED = "_is_wrapped"
 
 _lock = threading.Lock()
@@ -44,6 +44,7 @@ class _Request:
 
 def wrap_clients() -> None:
     """Wrap the clients that were imported since the last call."""
+    refuse_redirects()
     for owner, name, read in _places():
         found = vars(owner).get(name)
         if found is not None and not hasattr(found, _WRAPPED):
@@ -55,7 +56,7 @@ def wrap_clients() -> None:
 
 def _places() -> Iterator[tuple[Any, str, Callable[..., _Request]]]:
     """The sender of requests: the class or module, the name of its function, and how a call of that is read."""
-    for kin in _SAME_GENERATOR:
+    for kin in SAME_GENERATOR:
         module = sys.modules.get(f"{kin}._base_client")
         for name in ("AsyncAPIClient", "SyncAPIClient"):
             if hasattr(module, name):

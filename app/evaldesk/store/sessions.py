@@ -52,9 +52,14 @@ class SessionStore:
             return _stored(connection, session_id)
 
     def list(self, *, before: str = "", limit: int = 50) -> builtins.list[SessionSummary]:
-        """Sessions, the last one used first; `before` is the id of the last one of the page before."""
+        """Sessions, the last one used first; `before` is the id of the last one of the page before.
+
+        An open turn counts as a turn.
+        """
         names = SessionSummary.__dataclass_fields__
-        rows = select(*(SESSION.c[name] for name in names)).where(SESSION.c.deleted_at.is_(None))
+        n_open = select(func.count()).where(OPEN_TURN.c.session_id == SESSION.c.id).scalar_subquery()
+        columns = [SESSION.c[name] if name != "n_turns" else (SESSION.c[name] + n_open).label(name) for name in names]
+        rows = select(*columns).where(SESSION.c.deleted_at.is_(None))
         rows = rows.order_by(SESSION.c.updated_at.desc(), SESSION.c.id.desc()).limit(limit)
         with self._database.reading() as connection:
             if before:

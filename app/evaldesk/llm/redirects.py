@@ -1,0 +1,132 @@
+"""Redirects of model endpoints, which no client may follow: the key would travel with the request.
+
+The clients of OpenAI and its kin, Google and LiteLLM follow redirects by default. The functions with which they send a
+request to a model are marked; while one of them runs, the HTTP library below it hands no redirect on. Other requests,
+such as those of an agent's own tools, are left alone.
+"""
+
+from __future__ import annotations
+
+import inspect
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextvars import ContextVar
+from functools import partial, wraps
+from typing import Any
+
+from evaldesk.errors import ModelError
+from evaldesk.unpacking import redirect_refusal
+
+SAME_GENERATOR = ("openai", "anthropic", "groq", "together", "cerebras.cloud.sdk")
+"""The packages whose clients OpenAI's generator made, with the same classes in `_base_client`."""
+
+_MARK = "_refuses_redirects"
+_is_asking: ContextVar[bool] = ContextVar("is_asking_a_model", default=False)
+_lock = threading.Lock()
+
+
+def refuse_redirects() -> None:
+    """Wrap the clients and the HTTP libraries that were imported since the last call."""
+    for owner, name in _senders():
+        _wrap(owner, name, _asking)
+    for owner, name, option in _libraries():
+        _wrap(owner, name, partial(_refusing, option=option))
+
+
+def _senders() -> Iterator[tuple[Any, str]]:
+    """The functions that send a request to a model: their class and their name."""
+    for kin in SAME_GENERATOR:
+        yield from _of(f"{kin}._base_client", ("AsyncAPIClient", "SyncAPIClient"), ("request",))
+    yield from _of("google.genai._api_client", ("BaseApiClient",), ("_async_request", "_request"))
+    custom = "litellm.llms.custom_httpx"
+    yield from _of(f"{custom}.http_handler", ("AsyncHTTPHandler", "HTTPHandler"), ("post", "put", "patch"))
+    common = ("_make_common_async_call", "_make_common_sync_call")
+    yield from _of(f"{custom}.aiohttp_handler", ("BaseLLMAIOHTTPHandler",), common)
+
+
+def _libraries() -> Iterator[tuple[Any, str, str]]:
+    """The functions of HTTP libraries that follow redirects, and the option that says whether they do."""
+    for library in ("httpx", "httpx2"):
+        for owner, name in _of(library, ("AsyncClient", "Client"), ("send",)):
+            yield owner, name, "follow_redirects"
+    for owner, name in _of("aiohttp", ("ClientSession",), ("_request",)):
+        yield owner, name, "allow_redirects"
+
+
+def _of(module: str, classes: tuple[str, ...], names: tuple[str, ...]) -> Iterator[tuple[Any, str]]:
+    found = sys.modules.get(module)
+    owners = (getattr(found, name, None) for name in classes)
+    yield from ((owner, name) for owner in owners if owner is not None for name in names)
+
+
+def _wrap(owner: Any, name: str, wrapper: Callable[[Any], Any]) -> None:
+    found = vars(owner).get(name)
+    if found is None or hasattr(found, _MARK):
+        return
+    with _lock:
+        found = vars(owner)[name]
+        if not hasattr(found, _MARK):
+            wrapped = wrapper(found)
+            setattr(wrapped, _MARK, True)
+            setattr(owner, name, wrapped)
+
+
+def _asking(send: Callable[..., Any]) -> Callable[..., Any]:
+    """`send`, known to ask a model as long as it runs."""
+
+    @wraps(send)
+    async def ask_soon(*args: Any, **options: Any) -> Any:
+        token = _is_asking.set(True)
+        try:
+            return await send(*args, **options)
+        finally:
+            _is_asking.reset(token)
+
+    @wraps(send)
+    def ask_now(*args: Any, **options: Any) -> Any:
+        token = _is_asking.set(True)
+        try:
+            return send(*args, **options)
+        finally:
+            _is_asking.reset(token)
+
+    return ask_soon if inspect.iscoroutinefunction(send) else ask_now
+
+
+def _refusing(send: Callable[..., Any], option: str) -> Callable[..., Any]:
+    """`send` of a library, which raises ModelError for a redirect while a model is asked."""
+
+    @wraps(send)
+    async def send_soon(*args: Any, **options: Any) -> Any:
+        if not _is_asking.get():
+            return await send(*args, **options)
+        response = await send(*args, **{**options, option: False})
+        refusal = _refusal(response)
+        if refusal:
+            await response.aclose() if hasattr(response, "aclose") else response.close()
+            raise refusal
+        return response
+
+    @wraps(send)
+    def send_now(*args: Any, **options: Any) -> Any:
+        if not _is_asking.get():
+            return send(*args, **options)
+        response = send(*args, **{**options, option: False})
+        refusal = _refusal(response)
+        if refusal:
+            response.close()
+            raise refusal
+        return response
+
+    return send_soon if inspect.iscoroutinefunction(send) else send_now
+
+
+def _refusal(response: Any) -> ModelError | None:
+    """Why the answer is not taken; None for an answer that is no redirect."""
+    status: int = response.status_code if hasattr(response, "status_code") else response.status
+    location = response.headers.get("location", "")
+    if not (300 <= status < 400 and location):
+        return None
+    asked = response.url.host if hasattr(response.url, "host") else response.url
+    return ModelError(f"{asked} {redirect_refusal(status, location)}", kind="redirect", is_fatal=True)
