@@ -147,7 +147,7 @@ def test_stopping_a_run_of_another_process_asks_that_process(place: Place) -> No
         run_id = store.runs.create(config, [Case("a", (Turn("hi"),))])
         store.runs.set_status(run_id, "running", driver=current_owner())
 
-    said = place.run("run", "stop", run_id).output
+    said = place.run("eval", "stop", run_id, "--yes").output
 
     assert f"Run {run_id} is being stopped." in said
     with place.store() as store:

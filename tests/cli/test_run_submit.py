@@ -65,7 +65,7 @@ def _write_project(root: Path, source: str = WORKFLOW) -> Path:
     rollout.mkdir(parents=True, exist_ok=True)
     data.mkdir(exist_ok=True)
     (rollout / "main.py").write_text(source)
-    rows = [{"user_prompt": f"{n}+{4 - n}", "ground_truth": "4"} for n in range(20)]
+    rows = [{"system_prompt": "Add.", "user_prompt": f"{n}+{4 - n}", "ground_truth": "4"} for n in range(20)]
     (data / "sums.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     return _write(root)
 
@@ -83,6 +83,12 @@ def test_defaults_are_those_of_osmosis(tmp_path: Path) -> None:
     assert RunOptions(**file.asked).value("n") == 1
     assert file.asked == {"concurrency": 1, "judge_timeout_s": 150.0}
     assert file.root == tmp_path
+
+
+def test_a_file_without_secrets_is_complete(tmp_path: Path) -> None:
+    text = GOOD.format(experiment="", evaluation="", more="", required="[]").partition("[secrets]")[0]
+
+    assert read_run_file(_write(tmp_path, text=text)).secrets == ()
 
 
 @pytest.mark.parametrize("version", ["sdk-v0.2.25", "sdk-v0.3.0"])

@@ -51,7 +51,8 @@ class Imported:
     """The contents of a file. `understood`, `kept` and `refused` are sentences for the person who imports it.
 
     `kept` stays as `extra` without a meaning here; `refused` was left out, each part with its place. Where several keys
-    of a file could decide the verdict, `outcomes` are these and `outcome` is the chosen one.
+    of a file could decide the verdict, `outcomes` are these and `outcome` is the chosen one. `warnings` are sentences
+    that a run of the eval set repeats.
     """
 
     format: str
@@ -62,6 +63,7 @@ class Imported:
     refused: tuple[str, ...] = field(default=())
     outcomes: tuple[str, ...] = ()
     outcome: str = ""
+    warnings: tuple[str, ...] = ()
 
 
 @runtime_checkable

@@ -17,7 +17,7 @@ MAX_KEYS = 12
 def with_words(imported: Imported) -> Imported:
     """The same with sentences about its contents, and about keys that it only keeps, before those of its format."""
     evalset = imported.evalset
-    understood = (*_understood(imported), *imported.understood)
+    understood = (*_understood(imported), *imported.understood, *imported.warnings)
     cases = evalset.cases if evalset else tuple(case for run in imported.runs for case in run.cases)
     kept = (*_kept(evalset.extra if evalset else {}, cases), *imported.kept)
     return replace(imported, understood=understood, kept=kept)

@@ -53,6 +53,8 @@ def read_dataset(path: Path) -> EvalSet:
     imported = read_path(path)
     if imported.evalset is None:
         raise UsageError(f"{path} holds results, not rows; name a data set: .jsonl, .json, .parquet or .csv")
+    for sentence in imported.warnings:
+        click.echo(f"{path}: {sentence}", err=True)
     return imported.evalset
 
 

@@ -28,21 +28,28 @@ RunCall = Callable[[Desk, RunSummary], Awaitable[int]]
 
 @click.command()
 @click.argument("name")
+@click.option("--yes", "-y", is_flag=True, help="Do not ask.")
 @workspace_option
-def stop(name: str, workspace: str | None) -> None:
+def stop(name: str, yes: bool, workspace: str | None) -> None:
     """Stop the run NAME in any process; running trials finish and count.
 
     \b
     evaldesk run stop 12
+    evaldesk run stop my-run --yes
     """
 
     async def work(desk: Desk, run: RunSummary) -> int:
-        if run.status not in LIVE:
-            raise ConflictError(f"run {run.id} is {run.status} already")
+        _check_live(run)
         await desk.runs.stop(run.id)
         return run.id
 
-    run_id = _with_desk(open_home(workspace), name, work)
+    settings = open_home(workspace)
+    if not yes and sys.stdin.isatty():
+        with stored_runs(workspace) as stored:
+            run = stored.named(name)
+        _check_live(run)
+        click.confirm(f"Stop run {run.id} after {run.n_done:,} of {run.n_trials:,} trials?", abort=True)
+    run_id = _with_desk(settings, name, work)
     click.echo(f"Run {run_id} is being stopped. `evaldesk run resume {run_id}` continues it.")
 
 
@@ -142,6 +149,11 @@ def remove(names: tuple[str, ...], yes: bool, workspace: str | None) -> None:
     for run_id in runs:
         _with_desk(settings, str(run_id), work)
         click.echo(f"Run {run_id} is deleted.")
+
+
+def _check_live(run: RunSummary) -> None:
+    if run.status not in LIVE:
+        raise ConflictError(f"run {run.id} is {run.status} already")
 
 
 def _in_background(settings: Settings, name: str, is_trusted: bool) -> None:

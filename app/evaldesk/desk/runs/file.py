@@ -116,7 +116,7 @@ def read_run_file(path: Path) -> RunFile:
         **{name: evaluation[name] for name in _OF_THE_FILE if name in evaluation},
         asked=_asked(evaluation, table.get("evaldesk", {})),
         env=table.get("env", {}),
-        secrets=tuple(table["secrets"]["required"]),
+        secrets=tuple(table.get("secrets", {}).get("required", ())),
         advanced=table.get("advanced", {}),
     )
 
@@ -155,9 +155,8 @@ def _issues(table: Mapping[str, Any], path: Path) -> Iterator[str]:
     for name in table:
         if name not in SECTIONS:
             yield f"{name}: Unrecognized section"
-    for name in ("experiment", "secrets"):
-        if name not in table:
-            yield f"Missing [{name}] section in {path}"
+    if "experiment" not in table:
+        yield f"Missing [experiment] section in {path}"
     for name in SECTIONS:
         if name in table and not isinstance(table[name], dict):
             yield f"{name}: must be a table, got {table[name]!r}"

@@ -53,6 +53,8 @@ class AdkSession:
         notes = Notes()
         events = read_list(place.at("events"), raw.get("events"), read_mapping)
         conversation = invocations_of(place.at("events"), events, notes)
+        if not events:
+            return Imported("adk-session", understood=_start_words(place, raw))
         if not conversation:
             raise place.at("events").error("no event says anything: the session holds no turn")
         name = stem(source).removesuffix(".session")
@@ -67,6 +69,17 @@ class AdkSession:
     def write(what: EvalSet | RecordedRun) -> bytes:
         """Nothing: a session is a record, and neither an eval set nor a run can be written as one."""
         raise FormatError("a session cannot be written from an eval set or a run")
+
+
+def _start_words(place: Place, raw: dict[str, Any]) -> tuple[str, ...]:
+    """Sentences on a session without events, the `initial.session.json` from which tests start."""
+    state = read_optional_mapping(place.at("state"), raw.get("state")) or {}
+    app, user = (read_optional_text(place.at(key), raw.get(key)) or "" for key in ("app_name", "user_id"))
+    keys = ", ".join(state) or "no key"
+    return (
+        f"A session to start from, without a turn: app {app!r}, user {user!r}, state with {keys}.",
+        "It is the `initial_session_file` of AgentEvaluator.evaluate; there is no eval set to import.",
+    )
 
 
 def _session(place: Place, raw: dict[str, Any], events: tuple[dict[str, Any], ...]) -> dict[str, Any]:

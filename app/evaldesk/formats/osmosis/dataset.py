@@ -145,7 +145,27 @@ def _imported(name: str, source: str, rows: Callable[[], Iterator[_Row]]) -> Imp
     if not cases:
         raise FormatError("No rows to evaluate", source=source)
     evalset = EvalSet(file_stem(source), cases=tuple(cases.values()))
-    return Imported(name, evalset, refused=notes.sentences)
+    return Imported(name, evalset, refused=notes.sentences, warnings=_missing_prompts(evalset))
+
+
+def _missing_prompts(evalset: EvalSet) -> tuple[str, ...]:
+    """A warning that names the rows without a `system_prompt`, which Osmosis requires; empty when every row has one.
+
+    Rows with `metadata` bring their own prompts.
+    """
+    lacking = [
+        index
+        for index, case in enumerate(evalset.cases)
+        if not case.extra.get("system_prompt") and "metadata" not in case.extra
+    ]
+    if not lacking:
+        return ()
+    n = len(lacking)
+    named = "row" if n == 1 else f"{n:,} of {len(evalset.cases):,} rows, first row"
+    return (
+        f"Warning: no system_prompt in {named} {lacking[0]}; Osmosis requires this column. "
+        "The agent gets no system message there.",
+    )
 
 
 def _lines(data: bytes, source: str) -> Iterator[_Row]:

@@ -38,13 +38,11 @@ def read_row(index: int, raw: Any, place: Place, fault: Fault, notes: Notes) -> 
     metadata = _metadata(index, row, fault)
     if metadata is not None:
         row["metadata"] = metadata
-    needs = () if metadata is not None else ("ground_truth", "user_prompt")
+    if metadata is None and "user_prompt" not in row:
+        raise fault(f"Row {index}: Missing required columns: ['user_prompt']")
     truth = "label" if "ground_truth" not in row and "label" in row else "ground_truth"
-    missing = [name for name in needs if (truth if name == "ground_truth" else name) not in row]
-    if missing:
-        raise fault(f"Row {index}: Missing required columns: {missing}")
     for name in (truth, "user_prompt", "system_prompt"):
-        _check_text(index, name, row, fault, is_needed=name != "system_prompt" and metadata is None)
+        _check_text(index, name, row, fault, is_needed=name == "user_prompt" and metadata is None)
     extra = {key: value for key, value in row.items() if key not in ("user_prompt", "ground_truth", "case_id")}
     own_id = row.get("case_id")
     return Case(
@@ -115,8 +113,6 @@ def _write_row(index: int, case: Case) -> dict[str, Any]:
     turn = case.turns[0]
     if turn.expected.tool_calls is not None:
         raise FormatError(f"{where} asserts tool calls; a row of Osmosis has no word for them")
-    if not (turn.expected.reference or "").strip() and "metadata" not in case.extra:
-        raise FormatError(f"{where} has no reference answer, which Osmosis needs as ground_truth")
     if not turn.query.strip() and "metadata" not in case.extra:
         raise FormatError(f"{where} has an empty query, which Osmosis does not take as user_prompt")
     if case.initial_state:
