@@ -8,9 +8,9 @@
                          [data-select-count] shows how many, [data-select-some] is shown only while there are some;
                          a button with data-select-most="2" works up to two, data-select-beyond="2" is shown with more
    .tabs                 links to ids on this page: aria-current follows the address (also of nested targets)
-   data-figure="ID"      <script type="application/json">: a Plotly figure drawn into the element with that id,
-                         where the page brings Plotly (a swap that brings a figure to a page without it loads the
-                         page anew); strings "var(--token)" in it become that colour
+   data-figure="ID"      <script type="application/json">: a Plotly figure. The element with that id shows a drawing
+                         until one points at it or presses [data-draw="ID"]: then Plotly is loaded from data-library
+                         and draws in its place; strings "var(--token)" become that colour
    <time datetime>       gets the local date and time as its title
    data-dismiss          a button that removes the .note it stands in
    data-dirty-guard      a form whose unsaved edits ask before the page is left; its buttons named "op" save nothing
@@ -260,9 +260,30 @@ function follow(box) {
 
 const darkness = window.matchMedia("(prefers-color-scheme: dark)");
 
+const drawn = new Set();
+function offer(script) {
+  const { figure, library } = script.dataset;
+  const [place, button] = [document.getElementById(figure), document.querySelector(`[data-draw="${figure}"]`)];
+  if (drawn.has(figure)) return draw(script);
+  button.hidden = false;
+  const ask = () => {
+    if (drawn.has(figure)) return;
+    drawn.add(figure);
+    import(library).then(
+      () => draw(document.querySelector(`script[data-figure="${figure}"]`) ?? script),
+      () => drawn.delete(figure),
+    );
+  };
+  button.addEventListener("click", ask);
+  place.addEventListener("pointerenter", (event) => event.pointerType === "mouse" && ask());
+}
+
 function draw(script) {
   const place = document.getElementById(script.dataset.figure);
   if (!place || !window.Plotly) return;
+  document.querySelector(`[data-draw="${script.dataset.figure}"]`).hidden = true;
+  place.querySelector("svg.chart")?.remove();
+  place.dataset.drawn = "";
   const { data, layout = {} } = coloured(JSON.parse(script.textContent));
   const ink = colour("var(--muted)");
   const axis = { gridcolor: colour("var(--line)"), linecolor: colour("var(--line)"), zerolinecolor: colour("var(--line)") };
@@ -290,7 +311,7 @@ function colour(text) {
   const [red, green, blue, alpha] = canvas.getImageData(0, 0, 1, 1).data;
   return `rgba(${red}, ${green}, ${blue}, ${alpha / 255})`;
 }
-darkness.addEventListener("change", () => $$("script[data-figure]").forEach(draw));
+darkness.addEventListener("change", () => $$("script[data-figure]").forEach((script) => drawn.has(script.dataset.figure) && draw(script)));
 
 /* Once at the start, and for whatever htmx brings in */
 
@@ -298,7 +319,7 @@ const begun = new WeakSet();
 function begin(root) {
   const fresh = (selector) => $$(selector, root).filter((element) => !begun.has(element) && begun.add(element));
   fresh("time[datetime]").forEach((element) => (element.title = new Date(element.dateTime).toLocaleString()));
-  fresh("script[data-figure]").forEach(draw);
+  fresh("script[data-figure]").forEach(offer);
   fresh("[data-follow]").forEach(follow);
   fresh("[data-enter]").forEach(grow);
   $$("[data-select]", root).forEach(count);
@@ -314,8 +335,6 @@ document.addEventListener("htmx:after:swap", () => {
   }
   unfolded.clear();
   begin(document);
-  // A figure that came to a page without Plotly: that page's policy does not allow it, the next one's does.
-  if (document.querySelector("script[data-figure]") && !window.Plotly) location.reload();
 });
 document.addEventListener("DOMContentLoaded", () => {
   begin(document);

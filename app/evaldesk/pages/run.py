@@ -156,8 +156,8 @@ class RunPage:
         return self.reliability.figure
 
     @property
-    def needs_plotly(self) -> bool:
-        """Whether there are curves to draw, or will be when the run is over."""
+    def may_draw(self) -> bool:
+        """Whether there are curves that Plotly may draw, or will be when the run is over."""
         return self.figure is not None or (self.is_live and self.k > 0)
 
 

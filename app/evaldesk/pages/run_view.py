@@ -13,6 +13,7 @@ from evaldesk.model import Conclusion, Counts, Outcome, RunStatus
 from evaldesk.model.conclusion import Interval
 from evaldesk.model.run import LIVE
 from evaldesk.model.stored import CaseFilter, CaseRow, CaseSort, MetricRow, RunSummary, TrialKey
+from evaldesk.pages.pass_chart import PassChart, pass_chart
 from evaldesk.pages.run_facts import repeats_recorded
 from evaldesk.statistics.intervals import (
     CurvePoint,
@@ -198,13 +199,17 @@ def first_problem(verdicts: str) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Reliability:
-    """The rate with its interval, and pass@k and pass^k by k; `figure` is for Plotly, None with fewer than 2 points."""
+    """The rate with its interval, and pass@k and pass^k by k.
+
+    `chart` is drawn by the page, `figure` by Plotly when somebody asks for it; both are None with fewer than 2 points.
+    """
 
     bar: Bar | None
     doubt: str
     detail: str
     why: str
     points: Sequence[CurvePoint]
+    chart: PassChart | None
     figure: dict[str, Any] | None
     words: str
     note: str
@@ -229,6 +234,7 @@ def reliability(
         detail=_stop_words(interval, earlier) if is_watched and interval else basis_sentence(outcomes, interval),
         why="" if is_watched else basis_why(outcomes, interval),
         points=points,
+        chart=pass_chart(points) if len(points) > 1 else None,
         figure=coloured(pass_figure(points)) if len(points) > 1 else None,
         words=curve_sentence(points),
         note=" ".join(filter(None, (_note(points, summary), _replay_note(summary)))),

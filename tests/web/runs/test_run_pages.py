@@ -53,7 +53,9 @@ def test_a_run_that_counts_errors_says_so(pages: Any) -> None:
 def test_pass_at_k_is_drawn_and_stands_in_a_table_with_its_reason(pages: Any) -> None:
     page = pages.get(pages.finish())
 
-    figure = re.search(r"<script type=\"application/json\"[^>]*data-figure=\"passk-plot\">(.*?)</script>", page.text)
+    figure = re.search(
+        r"<script type=\"application/json\"[^>]*data-figure=\"passk-plot\"[^>]*>(.*?)</script>", page.text
+    )
     assert figure is not None
     assert json.loads(figure[1])["data"][0]["y"] == [0.5, 0.5]
     assert "style-src 'self' 'unsafe-inline'" in page.headers["content-security-policy"]

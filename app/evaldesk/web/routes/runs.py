@@ -141,7 +141,7 @@ async def _read(request: Request) -> RunPage:
 async def _page_of(
     request: Request, run: RunPage, *, status: int = 200, note: str | None = None, problem: str = ""
 ) -> Response:
-    request.state.has_chart = run.needs_plotly
+    request.state.has_chart = run.may_draw
     target = target_of(request)
     return page(
         request,

@@ -1,0 +1,55 @@
+"""The drawing of pass@k and pass^k: every defined point is where its value is, and nothing leaves the box."""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from evaldesk.pages.pass_chart import BOTTOM, HEIGHT, LEFT, MAX_MARKS, RIGHT, TICK_WIDTH, TOP, WIDTH, pass_chart
+from evaldesk.statistics.intervals import CurvePoint
+
+VALUE = st.none() | st.floats(0, 1)
+POINTS = st.lists(st.tuples(VALUE, VALUE, st.integers(0, 3000)), min_size=2, max_size=300).map(
+    lambda rows: [CurvePoint(k, *row) for k, row in enumerate(rows, start=1)]
+)
+
+
+@given(POINTS)
+def test_points_stand_where_their_values_are(points: list[CurvePoint]) -> None:
+    chart = pass_chart(points)
+
+    for curve, values in zip(
+        chart.curves, ([p.pass_at_k for p in points], [p.pass_hat_k for p in points]), strict=True
+    ):
+        drawn = [tuple(map(float, pair.split(","))) for line in curve.lines for pair in line.split(" ")]
+        assert all(LEFT <= x <= RIGHT and TOP <= y <= BOTTOM for x, y in drawn)
+        assert len(curve.marks) <= MAX_MARKS
+        defined = [value for value in values if value is not None]
+        heights = [(BOTTOM - mark.y) / (BOTTOM - TOP) for mark in curve.marks]
+        step = max(1, math.ceil(len(defined) / MAX_MARKS))
+        assert all(abs(a - b) < 0.001 for a, b in zip(heights, defined[::step], strict=True))
+        assert all(f"{value:.2f}" in mark.text for value, mark in zip(defined[::step], curve.marks, strict=True))
+
+
+@given(POINTS)
+def test_lines_join_neighbours_only(points: list[CurvePoint]) -> None:
+    values = [point.pass_at_k for point in points]
+    neighbours = sum(a is not None and b is not None for a, b in itertools.pairwise(values))
+
+    assert sum(line.count(" ") for line in pass_chart(points).curves[0].lines) == neighbours
+
+
+@given(POINTS)
+def test_ticks_name_the_ends_and_have_room(points: list[CurvePoint]) -> None:
+    chart = pass_chart(points)
+    xs = [x for x, _ in chart.ks]
+
+    assert chart.ks[-1][1] == points[-1].k
+    assert xs == sorted(set(xs))
+    assert all(0 < x < WIDTH for x in xs)
+    assert all(b - a >= TICK_WIDTH for a, b in itertools.pairwise(xs))
+    assert [text for _, text in chart.levels] == ["0.00", "0.25", "0.50", "0.75", "1.00"]
+    assert all(0 < y < HEIGHT for y, _ in chart.levels)
