@@ -12,6 +12,8 @@ from tests.agents.test_secrets import RANDOM, SECRET_VARIABLES
 
 from evaldesk.desk.desk import Desk
 from evaldesk.desk.evalsets.exporting import run_formats
+from evaldesk.formats.files import read_file
+from evaldesk.formats.osmosis.dataset import read_parquet
 from evaldesk.settings import read_settings
 from evaldesk.web.guard import guard_settings
 from evaldesk.web.server import create_app
@@ -119,3 +121,41 @@ def test_an_export_without_secrets_lists_nothing_and_is_unchanged(place: Place) 
 
     assert said.stderr == ""
     assert "a test of a password, Password=test" in said.output
+
+
+@pytest.mark.parametrize("target", ["out.jsonl", "out.parquet", "out.csv", "out.evalset.json"])
+def test_a_converted_file_holds_no_secret_and_says_so(target: str, telling: Place) -> None:
+    pytest.importorskip("pyarrow")
+
+    said = telling.run("convert", "first.evalset.json", target)
+
+    assert said.exit_code == 0, said.stderr
+    assert "evaldesk: 1 value masked: OPENAI_API_KEY in case case_2." in said.stderr
+    found = read_file((telling.folder / target).read_bytes(), target).evalset
+    assert found
+    assert [case.turns[0].query for case in found.cases] == ["one", "raise"]
+    assert found.cases[1].turns[0].expected.reference == "the key is [OPENAI_API_KEY]"
+
+
+def test_a_packed_export_of_an_eval_set_holds_no_secret(telling: Place) -> None:
+    pytest.importorskip("pyarrow")
+
+    said = telling.run("export", "first", "--format", "osmosis-parquet", "-o", "out.parquet")
+
+    assert said.stderr.strip() == "evaldesk: 1 value masked: OPENAI_API_KEY in case case_2."
+    assert "[OPENAI_API_KEY]" in str(read_parquet((telling.folder / "out.parquet").read_bytes(), "out.parquet"))
+
+
+def test_packed_outputs_of_a_run_hold_no_secret(telling: Place) -> None:
+    pytest.importorskip("pyarrow")
+    path = telling.evalset("asked", {"one": "one"})
+    path.write_text(path.read_text().replace("case_1", ENVIRONMENT["OPENAI_API_KEY"]))  # as a person typed it
+
+    said = telling.eval(path, "-o", "rows.parquet", "-o", "rows.scores.parquet")
+
+    assert "evaldesk: rows.parquet: 1 value masked: OPENAI_API_KEY." in said.stderr
+    assert "evaldesk: rows.scores.parquet: 2 values masked: OPENAI_API_KEY." in said.stderr  # two scores
+    for name in ("rows.parquet", "rows.scores.parquet"):
+        rows = read_parquet((telling.folder / name).read_bytes(), name)
+        assert not [secret for secret, core in CORES.items() if core in str(rows)]
+        assert rows[0]["case_id"] == "[OPENAI_API_KEY]"

@@ -74,6 +74,13 @@ class OutcomeFormat(Protocol):
         """As `read`, with that key; the usual one where it is empty. Raises FormatError when the file has no such."""
 
 
+class PackedFormat(Protocol):
+    """A format whose files hold the rows of a text format in a packed form."""
+
+    def pack(self, text: bytes) -> bytes:
+        """The file of these rows. Raises FormatError."""
+
+
 class ExchangeFormat(Protocol):
     """A form in which another tool keeps eval sets, or trials, or both.
 

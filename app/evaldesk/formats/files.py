@@ -7,7 +7,7 @@ from typing import Any, cast
 
 from evaldesk.errors import BadNumberError, FormatError, NotFoundError
 from evaldesk.formats import FORMATS, Format, read_evalset, write_evalset
-from evaldesk.formats.exchange import EXCHANGE, ExchangeFormat, Holding, Imported, OutcomeFormat
+from evaldesk.formats.exchange import EXCHANGE, ExchangeFormat, Holding, Imported, OutcomeFormat, PackedFormat
 from evaldesk.formats.import_words import with_words
 from evaldesk.model import EvalSet
 from evaldesk.reading.json_lines import write_lines
@@ -22,6 +22,9 @@ FORMAT_TITLES = {
     "adk-flat": "ADK eval set before 2025, one flat list of turns",
 }
 """The names of the formats of `FORMATS`; those of `EXCHANGE` have their own."""
+
+PACKED = {"osmosis-parquet": "osmosis-jsonl"}
+"""Formats whose files are no text that can be searched, each with the text format that holds the same rows."""
 
 _SUFFIXES = {"adk": ".evalset.json", "adk-old": ".old.evalset.json", "adk-flat": ".test.json"}
 
@@ -116,6 +119,11 @@ def names_for(holding: Holding) -> tuple[str, ...]:
 def title_of(name: str) -> str:
     """The common name of the format."""
     return FORMAT_TITLES.get(name) or exchange_format(name).title
+
+
+def pack(text: bytes, name: str) -> bytes:
+    """The file of a format of `PACKED` that holds these rows. Raises FormatError."""
+    return cast("PackedFormat", exchange_format(name)).pack(text)
 
 
 def suffix_of(name: str) -> str:

@@ -8,6 +8,7 @@ import os
 import re
 import statistics
 import unicodedata
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from importlib.util import find_spec
 from math import comb, fsum
@@ -21,7 +22,7 @@ from evaldesk.cli.eval.playing import Played
 from evaldesk.cli.eval.request import EvalRequest
 from evaldesk.cli.eval.result_json import result_json
 from evaldesk.cli.files.exchange_files import show_masked
-from evaldesk.desk.evalsets.masking import masked
+from evaldesk.desk.evalsets.masking import Masked, masked, masked_words, without_secrets
 from evaldesk.desk.runs.stored_runs import StoredRuns, evalset_name, joined_numbers
 from evaldesk.desk.runs.trial_rows import SCORE_COLUMNS, TRIAL_COLUMNS, Cell, cell, score_row, trial_row
 from evaldesk.durable_files import append_file, make_folder, write_output
@@ -124,14 +125,16 @@ def _csv_of(rows: Callable[[StoredRuns, Sequence[Played]], Rows], columns: Seque
 
 
 def _parquet_of(rows: Callable[[StoredRuns, Sequence[Played]], Rows]) -> Writer:
-    def write(runs: StoredRuns, played: Sequence[Played], _: Conclusion, __: RunChange | None) -> bytes:
+    def write(runs: StoredRuns, played: Sequence[Played], _: Conclusion, __: RunChange | None) -> Masked:
         import io
 
         import pandas as pd
 
         data = io.BytesIO()
-        pd.DataFrame(list(rows(runs, played))).to_parquet(data, index=False)
-        return data.getvalue()
+        found: Counter[str] = Counter()
+        clean = list(without_secrets(rows(runs, played), os.environ, found))  # a packed file cannot be searched
+        pd.DataFrame(clean).to_parquet(data, index=False)
+        return Masked(data.getvalue(), masked_words(found, {}) if found else "")
 
     return write
 
@@ -152,7 +155,7 @@ def score_rows(runs: StoredRuns, played: Sequence[Played]) -> Rows:
                 yield from (score_row(case.case, trial, score, each.run.config) for score in trial.scores)
 
 
-Writer = Callable[[StoredRuns, Sequence[Played], Conclusion, RunChange | None], bytes]
+Writer = Callable[[StoredRuns, Sequence[Played], Conclusion, RunChange | None], bytes | Masked]
 WRITERS: Mapping[str, Writer] = {
     ".json": _json,
     ".jsonl": _json_lines,
@@ -168,17 +171,15 @@ def _ending(name: str) -> str:
     return "".join(path.suffixes[-2:]) if path.suffixes[-2:-1] == [".scores"] else path.suffix
 
 
-def _write(path: Path, data: bytes, *, is_appended: bool = False) -> None:
-    if path.suffix != ".parquet":
-        found = masked(data, os.environ)
-        data = found.data
-        show_masked(f"{path.name}: {found.words}" if found.words else "")
+def _write(path: Path, data: bytes | Masked, *, is_appended: bool = False) -> None:
+    found = data if isinstance(data, Masked) else masked(data, os.environ)
+    show_masked(f"{path.name}: {found.words}" if found.words else "")
     try:
         make_folder(path.parent)
         if is_appended:
-            append_file(path, data)
+            append_file(path, found.data)
         else:
-            write_output(path, data)
+            write_output(path, found.data)
     except DiskError as error:
         raise UsageError(
             f"{path}: {error.strerror}; the run is stored, name another file with `evaldesk run export`"

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from evaldesk.cli.files.exchange_files import visible, write_bytes
+from evaldesk.cli.files.exchange_files import show_masked, visible, write_bytes
 
 
 @click.command()
@@ -18,7 +18,8 @@ from evaldesk.cli.files.exchange_files import visible, write_bytes
 def convert(source: Path, target: str, from_name: str | None, to_name: str | None, force: bool) -> None:
     """Convert the eval set or the run of IN to OUT; `-` is the stream.
 
-    A value that the new format does not support is an error, or is listed as left out.
+    A value that the new format does not support is an error, or is listed as left out. Secrets of the environment
+    are masked, and listed.
 
     \b
     evaldesk convert questions.csv questions.evalset.json
@@ -30,3 +31,4 @@ def convert(source: Path, target: str, from_name: str | None, to_name: str | Non
     write_bytes(found.data, target, is_forced=force)
     for sentence in found.left_out:
         click.echo(f"evaldesk: left out: {visible(sentence.removeprefix('Left out: '))}", err=True)
+    show_masked(found.masked)

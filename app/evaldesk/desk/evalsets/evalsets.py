@@ -9,10 +9,10 @@ from pathlib import Path
 from threading import Lock
 
 from evaldesk.desk.evalsets.cases import CaseDesk
-from evaldesk.desk.evalsets.masking import masked, masking_parts
+from evaldesk.desk.evalsets.masking import masked_file
 from evaldesk.desk.evalsets.names import candidates
 from evaldesk.errors import ConflictError, FormatError, NotFoundError, UsageError
-from evaldesk.formats.files import names_for, suffix_of, write_file
+from evaldesk.formats.files import names_for, suffix_of
 from evaldesk.model import EvalSet
 from evaldesk.model.stored import EvalSetFile
 from evaldesk.settings import Settings
@@ -167,7 +167,7 @@ class EvalSetDesk:
             raise NotFoundError.among("format", format_name[:100], names)
         evalset, _, _ = self.read(evalset_id)
         stem = re.sub(r"[^A-Za-z0-9_-]+", "_", self.file(evalset_id).name).strip("_")[:100] or "evalset"
-        found = masked(write_file(evalset, format_name), self._environment, masking_parts(evalset))
+        found = masked_file(evalset, format_name, self._environment)
         return Export(f"{stem}{suffix_of(format_name)}", found.data, found.words)
 
     def free_name(self, name: str) -> str:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from functools import cache
 
 from evaldesk.desk.evalsets.evalsets import Export
-from evaldesk.desk.evalsets.masking import Masked, masked, masking_parts
+from evaldesk.desk.evalsets.masking import Masked, masked, masked_file
 from evaldesk.desk.runs.stored_runs import StoredRuns, evalset_name
 from evaldesk.desk.runs.trial_rows import TRIAL_COLUMNS, cell, trial_row
 from evaldesk.errors import FormatError, NotFoundError
@@ -71,7 +71,7 @@ def export_evalset(settings: Settings, name: str, format_name: str) -> Masked:
     if file is None:
         raise NotFoundError.among("eval set", name, [each.name for each in found])
     evalset = files.read(file.id)[0]
-    return masked(write_file(evalset, format_name), settings.environment, masking_parts(evalset))
+    return masked_file(evalset, format_name, settings.environment)
 
 
 def export_run(runs: StoredRuns, run_id: int, format_name: str, environment: Mapping[str, str] = os.environ) -> Export:

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from typing import TypeVar
 
+from evaldesk.formats.files import PACKED, pack, write_file
 from evaldesk.model import EvalSet
 from evaldesk.secrets import known_values, scrubber_of
-from evaldesk.wire import json_scrubber_of, to_json
+from evaldesk.transcripts.recorded import RecordedRun
+from evaldesk.wire import from_json, json_scrubber_of, to_json
+
+T = TypeVar("T")
 
 MAX_PLACES = 3
 
@@ -31,9 +36,30 @@ def masked(data: bytes, environment: Mapping[str, str], cases: Iterable[tuple[st
     return Masked(clean.encode("utf-8", "surrogateescape"), masked_words(found, _places(known, cases)))
 
 
-def masking_parts(evalset: EvalSet) -> Iterable[tuple[str, object]]:
-    """The cases of an eval set by their ids."""
-    return ((case.id, case) for case in evalset.cases)
+def masked_file(what: EvalSet | RecordedRun, format_name: str, environment: Mapping[str, str]) -> Masked:
+    """An eval set or a run as a file without the secrets of the environment.
+
+    A packed file cannot be searched, so it is made of the text of its rows. Raises FormatError, NotFoundError.
+    """
+    is_packed = format_name in PACKED
+    found = masked(write_file(what, PACKED.get(format_name, format_name)), environment, _parts(what))
+    return Masked(pack(found.data, format_name), found.words) if is_packed else found
+
+
+def without_secrets(values: Iterable[T], environment: Mapping[str, str], found: Counter[str]) -> Iterator[T]:
+    """The values with every text in them masked; `found` counts what was masked by the names of the variables."""
+    scrub = json_scrubber_of(known_values(environment), found)
+    for value in values:
+        data = to_json(value)
+        clean = scrub(data)
+        yield value if clean is data else from_json(clean, type(value))
+
+
+def _parts(what: EvalSet | RecordedRun) -> Iterator[tuple[str, object]]:
+    """The cases by their ids, and the trials by those of their cases."""
+    yield from ((case.id, case) for case in what.cases)
+    if isinstance(what, RecordedRun):
+        yield from ((what.cases[result.case_index].id, result) for result in what.results)
 
 
 def masked_words(found: Mapping[str, int], places: Mapping[str, list[str]]) -> str:

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import os
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from evaldesk.desk.criteria.criteria import holds_criteria, read_criteria, read_user
+from evaldesk.desk.evalsets.masking import masked_file
 from evaldesk.desk.named_agents import declared_agents
 from evaldesk.desk.runs.file import is_run_file, read_run_file
 from evaldesk.errors import UsageError
 from evaldesk.formats import FORMATS, losses
 from evaldesk.formats.exchange import Imported
-from evaldesk.formats.files import as_one_file, names_for, read_file, suffix_of, title_of, write_file
+from evaldesk.formats.files import as_one_file, names_for, read_file, suffix_of, title_of
 from evaldesk.model import EvalSet
 from evaldesk.paths import did_you_mean
 from evaldesk.settings import CONFIG_NAME, read_settings
@@ -63,22 +65,33 @@ def as_one_run(read: Sequence[tuple[Path, Imported]]) -> Imported:
 
 @dataclass(frozen=True, slots=True)
 class Converted:
-    """A file in another format; `left_out` has a sentence for each value that this format does not hold."""
+    """A file in another format, without secrets.
+
+    `left_out` has a sentence for each value that this format does not hold, `masked` lists the secrets taken out of it.
+    """
 
     data: bytes
     left_out: tuple[str, ...]
+    masked: str = ""
 
 
-def convert_file(path: Path, target: str, from_name: str | None = None, to_name: str | None = None) -> Converted:
+def convert_file(
+    path: Path,
+    target: str,
+    from_name: str | None = None,
+    to_name: str | None = None,
+    environment: Mapping[str, str] = os.environ,
+) -> Converted:
     """The eval set or the run of a file in the format `to_name`, by default that of the name `target`.
 
-    Raises FormatError, UsageError.
+    It is without the secrets of the environment. Raises FormatError, UsageError.
     """
     imported = read_path(path, from_name)
     name = to_name or _format_of(target, imported)
     what = _chosen(imported, name)
     lost = losses(what, name) if name in FORMATS and isinstance(what, EvalSet) else ()
-    return Converted(write_file(what, name), (*imported.refused, *lost))
+    file = masked_file(what, name, environment)
+    return Converted(file.data, (*imported.refused, *lost), file.words)
 
 
 def _format_of(target: str, imported: Imported) -> str:

@@ -16,7 +16,7 @@ from evaldesk.reading.json_text import to_text
 from evaldesk.reading.notes import Notes
 from evaldesk.reading.sniffing import peek
 from evaldesk.reading.strict_json import Document, Place, decoded, parse_json
-from evaldesk.reading.values import read_list
+from evaldesk.reading.values import read_list, read_mapping
 from evaldesk.transcripts.recorded import RecordedRun, file_stem
 from evaldesk.wire import plain
 
@@ -132,6 +132,11 @@ class OsmosisParquet:
     def write(what: EvalSet | RecordedRun) -> bytes:
         """The rows of an eval set. Raises FormatError."""
         return write_parquet(_rows(what))
+
+    @staticmethod
+    def pack(text: bytes) -> bytes:
+        """The file of rows that stand in JSON lines. Raises FormatError."""
+        return write_parquet([read_mapping(Place(line), line.value) for line in read_lines(text, "")])
 
 
 def _imported(name: str, source: str, rows: Callable[[], Iterator[_Row]]) -> Imported:
