@@ -11,7 +11,7 @@ import pytest
 from evaldesk.desk.imports import importing as reading_apart
 from evaldesk.desk.imports.importing import read_upload
 from evaldesk.errors import FormatError
-from evaldesk.formats.exchange import EXCHANGE
+from evaldesk.formats.exchange import FORMATS
 from evaldesk.formats.files import read_file
 from evaldesk.formats.process import Answer, Request, answer_to, main
 from evaldesk.wire import from_json, to_json
@@ -27,7 +27,7 @@ def apart(monkeypatch: pytest.MonkeyPatch, *command: str) -> None:
         monkeypatch.setattr(reading_apart, "COMMAND", (sys.executable, "-S", *command))
 
 
-@pytest.mark.parametrize("name", list(EXCHANGE))
+@pytest.mark.parametrize("name", list(FORMATS))
 def test_what_a_process_says_of_a_file_is_what_was_read(name: str) -> None:
     data, source = PATHS[name].read_bytes(), PATHS[name].name
     said = to_json(answer_to(Request(source), data))

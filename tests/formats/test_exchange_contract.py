@@ -1,4 +1,4 @@
-"""What holds for every format of `EXCHANGE`. A new format needs a small sample: exchange_samples/NAME.SUFFIX."""
+"""What holds for every format of `FORMATS`. A new format needs a small sample: exchange_samples/NAME.SUFFIX."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from evaldesk.errors import FormatError
-from evaldesk.formats import FORMATS
-from evaldesk.formats.exchange import EXCHANGE
-from evaldesk.formats.files import exchange_format, read_file, recognised, write_file
+from evaldesk.formats import EVALSET_FORMS
+from evaldesk.formats.exchange import FORMATS
+from evaldesk.formats.files import load_format, read_file, recognised, write_file
 from evaldesk.model import EvalSet
 from evaldesk.reading.sniffing import peek
 from evaldesk.transcripts.recorded import RecordedRun
@@ -26,7 +26,7 @@ ROOT = Path(__file__).resolve().parents[2]
 ODD: tuple[Any, ...] = (None, True, -1, 1e300, 2**80, "", "x", [], ["x"], [{}], {}, {"x": 1})
 MAX_CHANGES = 60
 
-every_format = pytest.mark.parametrize("name", list(EXCHANGE))
+every_format = pytest.mark.parametrize("name", list(FORMATS))
 
 
 def sample(name: str) -> tuple[bytes, str]:
@@ -36,7 +36,7 @@ def sample(name: str) -> tuple[bytes, str]:
 
 @every_format
 def test_a_format_describes_itself(name: str) -> None:
-    found = exchange_format(name)
+    found = load_format(name)
 
     assert found.title
     assert found.suffixes
@@ -48,16 +48,16 @@ def test_a_format_describes_itself(name: str) -> None:
 def test_a_file_is_recognised_by_its_own_format_and_by_no_other(name: str) -> None:
     data, source = sample(name)
 
-    found = [other for other in EXCHANGE if exchange_format(other).recognises(data, source)]
+    found = [other for other in FORMATS if load_format(other).recognises(data, source)]
 
     assert found == [name]
     assert recognised(data, source) == name
 
 
-@every_format
+@pytest.mark.parametrize("name", [name for name in FORMATS if name not in EVALSET_FORMS])
 @pytest.mark.parametrize("path", sorted((ROOT / "evalsets").glob("*.json")), ids=lambda path: path.name)
 def test_an_eval_set_of_adk_is_no_other_tools_file(name: str, path: Path) -> None:
-    assert not exchange_format(name).recognises(path.read_bytes(), path.name)
+    assert not load_format(name).recognises(path.read_bytes(), path.name)
 
 
 @every_format
@@ -86,7 +86,7 @@ def test_the_trials_of_a_run_name_its_cases(name: str) -> None:
 def test_reading_what_was_written_gives_the_same_value(name: str) -> None:
     data, source = sample(name)
     imported = read_file(data, source)
-    wanted = exchange_format(name).writes
+    wanted = load_format(name).writes
 
     if "evalset" in wanted and imported.evalset:
         assert read_file(write_file(imported.evalset, name), source).evalset == imported.evalset
@@ -102,9 +102,9 @@ def test_whatever_the_bytes_are_the_error_is_our_own(name: str, data: bytes, cut
     at = cut % (len(whole) + 1)
 
     for broken in (data, whole[:at] + data + whole[at + width :]):
-        exchange_format(name).recognises(broken, source)
+        load_format(name).recognises(broken, source)
         with suppress(FormatError):
-            exchange_format(name).read(broken, source=source)
+            load_format(name).read(broken, source=source)
 
 
 @every_format
@@ -112,7 +112,7 @@ def test_whatever_stands_in_place_of_a_value_it_is_refused_or_survives(name: str
     data, source = sample(name)
 
     for changed in _changed(data):
-        exchange_format(name).recognises(changed, source)
+        load_format(name).recognises(changed, source)
         with suppress(FormatError):
             for value in _held(changed, source, name):
                 (again,) = _held(write_file(value, name), source, name)
@@ -127,7 +127,7 @@ def test_no_file_reaches_what_evaldesk_keeps_for_itself(name: str) -> None:
     with suppress(FormatError):
         imported = read_file(_everywhere(data, own), source, name)
         for evalset in filter(None, [imported.evalset]):
-            for form in FORMATS:
+            for form in EVALSET_FORMS:
                 with suppress(FormatError):
                     write_file(evalset, form)
         for run in imported.runs:
@@ -152,7 +152,7 @@ def _marked(value: Any, own: Any) -> Any:
 
 def _held(data: bytes, source: str, name: str) -> list[EvalSet | RecordedRun]:
     """What the file holds that its format also writes: an eval set, or its first run."""
-    imported, writes = read_file(data, source, name), exchange_format(name).writes
+    imported, writes = read_file(data, source, name), load_format(name).writes
     if imported.evalset and "evalset" in writes:
         return [imported.evalset]
     return list(imported.runs[:1]) if "run" in writes else []

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from evaldesk.errors import FormatError
 from evaldesk.formats import (
-    FORMATS,
+    EVALSET_FORMS,
     case_from_json,
     case_to_json,
     evalset_format,
@@ -147,7 +147,7 @@ def test_whatever_is_read_is_written_back_in_full(turn: dict[str, Any]) -> None:
     assert read_evalset(written, source="x.json") == replace(evalset, extra={})
 
 
-@pytest.mark.parametrize("name", list(FORMATS))
+@pytest.mark.parametrize("name", list(EVALSET_FORMS))
 def test_every_format_keeps_its_contract(name: str) -> None:
     evalset = EvalSet("s", cases=(Case("s", (Turn("hi", Expected((ToolCall("f", {"a": 1}),), (), "r")),)),))
 

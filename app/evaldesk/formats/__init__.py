@@ -2,25 +2,25 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
-from typing import Any, Protocol, cast
+from typing import Any
 
 from evaldesk.durable_files import replace_file
+from evaldesk.errors import NotFoundError
 from evaldesk.formats.adk import case as adk_case
 from evaldesk.formats.adk import old_case as adk_old_case
+from evaldesk.formats.adk.evalset import Adk
+from evaldesk.formats.adk.form import AdkForm
+from evaldesk.formats.adk.old import FlatList, OldList
 from evaldesk.formats.case_keys import format_of_case
 from evaldesk.model import Case, EvalSet, JsonValue
-from evaldesk.reading.json_text import style_of, to_text
 from evaldesk.reading.refusals import refusal
-from evaldesk.reading.shape import FORM, form_of, shown_extra
+from evaldesk.reading.shape import form_of, shown_extra
 from evaldesk.reading.sniffing import peek
 from evaldesk.reading.strict_json import MAX_RECORDED_BYTES, Document, Place, parse_json
-from evaldesk.registry import Registry
 
 __all__ = [
-    "FORMATS",
-    "Format",
+    "EVALSET_FORMS",
     "case_from_json",
     "case_from_text",
     "case_to_json",
@@ -35,41 +35,14 @@ __all__ = [
     "write_evalset",
 ]
 
-FORMATS = Registry(
-    "format",
-    "evaldesk.formats",
-    {
-        "adk": "evaldesk.formats.adk.evalset:Adk",
-        "adk-old": "evaldesk.formats.adk.old:OldList",
-        "adk-flat": "evaldesk.formats.adk.old:FlatList",
-    },
-)
-
-
-class Format(Protocol):
-    """A form in which files hold eval sets."""
-
-    def recognises(self, value: Any) -> bool:
-        """Whether the JSON value means to be of this format, however wrong inside."""
-
-    def read(self, document: Document) -> EvalSet:
-        """The eval set. Raises FormatError."""
-
-    def to_json(self, evalset: EvalSet) -> JsonValue:
-        """The JSON value of the file. Raises FormatError when the format cannot hold this eval set at all."""
-
-    def losses(self, evalset: EvalSet) -> tuple[str, ...]:
-        """The parts of this eval set that the file would leave out, one sentence each."""
+EVALSET_FORMS: dict[str, type[AdkForm]] = {form.name: form for form in (Adk, OldList, FlatList)}
+"""Those of `FORMATS` in which a file of the eval set folder is kept: it is edited there, so nothing may be lost."""
 
 
 def read_evalset(data: bytes, *, source: str) -> EvalSet:
     """The eval set that a file holds. Raises FormatError with line and JSON path."""
     document = parse_json(data, source=source)
-    evalset = _format(_recognised(document)).read(document)
-    style = style_of(document.text)
-    if not style:
-        return evalset
-    return replace(evalset, extra={**evalset.extra, FORM: {**form_of(evalset.extra), "style": style}})
+    return _recognised(document).evalset_in(document)
 
 
 def write_evalset(evalset: EvalSet, format: str = "adk") -> bytes:  # noqa: A002
@@ -77,18 +50,17 @@ def write_evalset(evalset: EvalSet, format: str = "adk") -> bytes:  # noqa: A002
 
     Contents that the format cannot hold are left out; `losses` names them beforehand.
     """
-    style = form_of(evalset.extra).get("style", {}) if evalset_format(evalset) == format else {}
-    return to_text(_format(format).to_json(evalset), style, evalset.id)
+    return _form(format).write(evalset)
 
 
 def losses(evalset: EvalSet, format: str) -> tuple[str, ...]:  # noqa: A002
     """The parts of this eval set that a file of that format would leave out, one sentence each; empty for none."""
-    return _format(format).losses(evalset)
+    return _form(format).losses(evalset)
 
 
 def format_of(data: bytes, source: str) -> str:
     """The name of the format that the bytes mean to be in. Raises FormatError when they are no eval set at all."""
-    return _recognised(parse_json(data, source=source))
+    return _recognised(parse_json(data, source=source)).name
 
 
 def evalset_format(evalset: EvalSet) -> str:
@@ -104,7 +76,7 @@ def load_evalset(path: Path | str) -> EvalSet:
     with Path(path).open("rb") as file:
         data = file.read(MAX_RECORDED_BYTES + 1)
     whole = peek(data).whole
-    if any(_format(name).recognises(whole) for name in FORMATS):
+    if any(form.is_form_of(whole) for form in EVALSET_FORMS.values()):
         return read_evalset(data, source=str(path))
     from evaldesk.formats.files import read_other_evalset  # it builds on this module
 
@@ -139,12 +111,14 @@ def _read_case(document: Document) -> Case:
     return read(Place(document), value)
 
 
-def _recognised(document: Document) -> str:
-    name = next((name for name in FORMATS if _format(name).recognises(document.value)), None)
-    if name is None:
+def _recognised(document: Document) -> type[AdkForm]:
+    form = next((form for form in EVALSET_FORMS.values() if form.is_form_of(document.value)), None)
+    if form is None:
         raise document.error(refusal(document.value))
-    return name
+    return form
 
 
-def _format(name: str) -> Format:
-    return cast("Format", FORMATS.load(name))
+def _form(name: str) -> type[AdkForm]:
+    if name not in EVALSET_FORMS:
+        raise NotFoundError.among("format", name, EVALSET_FORMS)
+    return EVALSET_FORMS[name]

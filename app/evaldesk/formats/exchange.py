@@ -10,10 +10,13 @@ from evaldesk.model import EvalSet
 from evaldesk.registry import Registry
 from evaldesk.transcripts.recorded import RecordedRun
 
-EXCHANGE = Registry(
+FORMATS = Registry(
     "format",
     "evaldesk.exchange_formats",
     {
+        "adk": "evaldesk.formats.adk.evalset:Adk",
+        "adk-old": "evaldesk.formats.adk.old:OldList",
+        "adk-flat": "evaldesk.formats.adk.old:FlatList",
         "adk-session": "evaldesk.formats.adk.session:AdkSession",
         "adk-results": "evaldesk.formats.adk.results:AdkResults",
         "adk-scenarios": "evaldesk.formats.adk.scenarios:AdkScenarios",
@@ -38,9 +41,10 @@ EXCHANGE = Registry(
         "openinference": "evaldesk.formats.otel.otel:OpenInference",
     },
 )
-"""Formats of eval sets, data sets, runs and traces, by name; the formats of `FORMATS` are read there.
+"""Formats of eval sets, data sets, runs and traces, by name.
 
-The first that recognises a file reads it: BFCL's answers have a `ground_truth`, as rows of Osmosis do.
+The first that recognises a file reads it, and those of ADK's eval sets are asked last: BFCL's answers have a
+`ground_truth`, as rows of Osmosis do, and a row of any tool may have a `query`, as a turn of "adk-flat" has.
 """
 
 Holding: TypeAlias = Literal["evalset", "run"]
@@ -81,8 +85,8 @@ class PackedFormat(Protocol):
         """The file of these rows. Raises FormatError."""
 
 
-class ExchangeFormat(Protocol):
-    """A form in which another tool keeps eval sets, or trials, or both.
+class Format(Protocol):
+    """A form in which files hold eval sets, or trials, or both.
 
     `suffixes` are the ends of its files' names, the first for those we write; `writes` names the values that `write`
     takes.

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import Any, cast
 
 from evaldesk.errors import BadNumberError, FormatError, NotFoundError
-from evaldesk.formats import FORMATS, Format, read_evalset, write_evalset
-from evaldesk.formats.exchange import EXCHANGE, ExchangeFormat, Holding, Imported, OutcomeFormat, PackedFormat
+from evaldesk.formats import EVALSET_FORMS, read_evalset
+from evaldesk.formats.exchange import FORMATS, Format, Holding, Imported, OutcomeFormat, PackedFormat
 from evaldesk.formats.import_words import with_words
 from evaldesk.model import EvalSet
 from evaldesk.reading.json_lines import write_lines
@@ -16,17 +16,8 @@ from evaldesk.reading.sniffing import peek
 from evaldesk.reading.strict_json import MAX_RECORDED_BYTES, kind_of, parse_json
 from evaldesk.transcripts.recorded import RecordedRun
 
-FORMAT_TITLES = {
-    "adk": "ADK eval set",
-    "adk-old": "ADK eval set before 2025, list of cases",
-    "adk-flat": "ADK eval set before 2025, one flat list of turns",
-}
-"""The names of the formats of `FORMATS`; those of `EXCHANGE` have their own."""
-
 PACKED = {"osmosis-parquet": "osmosis-jsonl"}
 """Formats whose files are no text that can be searched, each with the text format that holds the same rows."""
-
-_SUFFIXES = {"adk": ".evalset.json", "adk-old": ".old.evalset.json", "adk-flat": ".test.json"}
 
 
 def read_file(data: bytes, source: str, format: str | None = None, outcome: str = "") -> Imported:  # noqa: A002
@@ -39,9 +30,7 @@ def read_file(data: bytes, source: str, format: str | None = None, outcome: str 
         name = format or recognised(data, source)
         if name is None:
             raise _refusal(data, source)
-        if name in FORMATS:
-            return with_words(Imported(name, read_evalset(data, source=source)))
-        return with_words(_read(exchange_format(name), data, source, outcome))
+        return with_words(_read(load_format(name), data, source, outcome))
     except FormatError as error:
         raise error if error.source else FormatError(error.reason, source=source, path=error.path) from error
     except BadNumberError as error:
@@ -68,7 +57,7 @@ def as_one_file(parts: Sequence[tuple[str, bytes]]) -> tuple[str, bytes]:
     return source, data.rstrip() + b"\n" + write_lines([metadata.value], source)
 
 
-def _read(found: ExchangeFormat, data: bytes, source: str, outcome: str) -> Imported:
+def _read(found: Format, data: bytes, source: str, outcome: str) -> Imported:
     if not outcome:
         return found.read(data, source=source)
     if not isinstance(found, OutcomeFormat):
@@ -79,9 +68,9 @@ def _read(found: ExchangeFormat, data: bytes, source: str, outcome: str) -> Impo
 def read_other_evalset(data: bytes, source: str) -> EvalSet:
     """The eval set in a file that is not ADK's own. Raises FormatError, also for a file that holds runs only."""
     name = recognised(data, source)
-    if name is None or name in FORMATS:
+    if name is None or name in EVALSET_FORMS:
         return read_evalset(data, source=source)
-    evalset = exchange_format(name).read(data, source=source).evalset
+    evalset = load_format(name).read(data, source=source).evalset
     if evalset is None:
         raise FormatError(f"{title_of(name)} hold runs and no eval set; `evaldesk import` takes them in", source=source)
     return evalset
@@ -89,46 +78,43 @@ def read_other_evalset(data: bytes, source: str) -> EvalSet:
 
 def write_file(what: EvalSet | RecordedRun, format: str) -> bytes:  # noqa: A002
     """The bytes of a file in that format. Raises FormatError naming the value it cannot hold, and NotFoundError."""
-    if format not in FORMATS:
-        return exchange_format(format).write(what)
-    if isinstance(what, EvalSet):
-        return write_evalset(what, format)
-    raise FormatError(f"{FORMAT_TITLES[format]}: holds no run; write a run as {', '.join(names_for('run'))}")
+    found = load_format(format)
+    if isinstance(what, RecordedRun) and found.writes == ("evalset",):
+        raise FormatError(f"{found.title}: holds no run; write a run as {', '.join(names_for('run'))}")
+    return found.write(what)
 
 
 def recognised(data: bytes, source: str) -> str | None:
     """The name of the format that the bytes mean to be in, however wrong inside; None when there is none."""
-    found = next((name for name in EXCHANGE if exchange_format(name).recognises(data, source)), None)
-    whole = peek(data).whole
-    return found or next((name for name in FORMATS if cast("Format", FORMATS.load(name)).recognises(whole)), None)
+    names = sorted(FORMATS, key=EVALSET_FORMS.__contains__)
+    return next((name for name in names if load_format(name).recognises(data, source)), None)
 
 
-def exchange_format(name: str) -> ExchangeFormat:
+def load_format(name: str) -> Format:
     """The format of that name. Raises NotFoundError; no name that is not in the table reaches an import."""
-    if name not in EXCHANGE:
-        raise NotFoundError.among("format", name, (*FORMATS, *EXCHANGE))
-    return cast("ExchangeFormat", EXCHANGE.load(name))
+    if name not in FORMATS:
+        raise NotFoundError.among("format", name, FORMATS)
+    return cast("Format", FORMATS.load(name))
 
 
 def names_for(holding: Holding) -> tuple[str, ...]:
     """The formats in which an eval set, or a run, can be written."""
-    own = tuple(FORMATS) if holding == "evalset" else ()
-    return own + tuple(name for name in EXCHANGE if holding in exchange_format(name).writes)
+    return tuple(name for name in FORMATS if holding in load_format(name).writes)
 
 
 def title_of(name: str) -> str:
     """The common name of the format."""
-    return FORMAT_TITLES.get(name) or exchange_format(name).title
+    return load_format(name).title
 
 
 def pack(text: bytes, name: str) -> bytes:
     """The file of a format of `PACKED` that holds these rows. Raises FormatError."""
-    return cast("PackedFormat", exchange_format(name)).pack(text)
+    return cast("PackedFormat", load_format(name)).pack(text)
 
 
 def suffix_of(name: str) -> str:
     """How the name of a file ends that we write in this format."""
-    return _SUFFIXES.get(name) or exchange_format(name).suffixes[0]
+    return load_format(name).suffixes[0]
 
 
 def _refusal(data: bytes, source: str) -> FormatError:
@@ -159,4 +145,4 @@ def _keys(value: Any) -> str:
 
 
 def _known() -> str:
-    return f"known are {', '.join((*FORMATS, *EXCHANGE))}"
+    return f"known are {', '.join(FORMATS)}"

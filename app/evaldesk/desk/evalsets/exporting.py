@@ -15,7 +15,7 @@ from evaldesk.desk.evalsets.masking import Masked, masked, masked_file
 from evaldesk.desk.runs.stored_runs import StoredRuns, evalset_name
 from evaldesk.desk.runs.trial_rows import TRIAL_COLUMNS, cell, trial_row
 from evaldesk.errors import FormatError, NotFoundError
-from evaldesk.formats import FORMATS, losses
+from evaldesk.formats import EVALSET_FORMS, losses
 from evaldesk.formats.criteria_file import CriteriaFile, write_criteria_file
 from evaldesk.formats.files import names_for, suffix_of, title_of, write_file
 from evaldesk.model import EvalSet
@@ -48,7 +48,7 @@ def export_forms(evalset: EvalSet, own_format: str) -> list[ExportForm]:
 
 def export_form(evalset: EvalSet, name: str) -> ExportForm:
     """The losses of the eval set in this format."""
-    if name in FORMATS:
+    if name in EVALSET_FORMS:
         return ExportForm(name, title_of(name), losses(evalset, name))
     try:
         write_file(evalset, name)

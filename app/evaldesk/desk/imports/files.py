@@ -12,7 +12,7 @@ from evaldesk.desk.evalsets.masking import masked_file
 from evaldesk.desk.named_agents import declared_agents
 from evaldesk.desk.runs.file import is_run_file, read_run_file
 from evaldesk.errors import UsageError
-from evaldesk.formats import FORMATS, losses
+from evaldesk.formats import EVALSET_FORMS, losses
 from evaldesk.formats.exchange import Imported
 from evaldesk.formats.files import as_one_file, names_for, read_file, suffix_of, title_of
 from evaldesk.model import EvalSet
@@ -89,7 +89,7 @@ def convert_file(
     imported = read_path(path, from_name)
     name = to_name or _format_of(target, imported)
     what = _chosen(imported, name)
-    lost = losses(what, name) if name in FORMATS and isinstance(what, EvalSet) else ()
+    lost = losses(what, name) if name in EVALSET_FORMS and isinstance(what, EvalSet) else ()
     file = masked_file(what, name, environment)
     return Converted(file.data, (*imported.refused, *lost), file.words)
 

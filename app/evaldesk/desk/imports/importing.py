@@ -19,8 +19,7 @@ from evaldesk.desk.evalsets.evalsets import EvalSetDesk
 from evaldesk.desk.evalsets.names import slug
 from evaldesk.desk.trust import Trust
 from evaldesk.errors import ConflictError, FormatError, NotFoundError, UsageError
-from evaldesk.formats import FORMATS
-from evaldesk.formats.exchange import EXCHANGE, Imported
+from evaldesk.formats.exchange import FORMATS, Imported
 from evaldesk.formats.files import as_one_file, read_file, title_of
 from evaldesk.formats.process import Answer, Request
 from evaldesk.model import RunConfig, TrialResult
@@ -69,7 +68,7 @@ class AlreadyImportedError(ConflictError):
 
 def file_titles() -> list[str]:
     """The names of the files that can be imported."""
-    return [title_of(name) for name in (*FORMATS, *EXCHANGE)]
+    return [title_of(name) for name in FORMATS]
 
 
 @contextmanager

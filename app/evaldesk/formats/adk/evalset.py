@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from evaldesk.formats.adk.case import read_case, write_case
+from evaldesk.formats.adk.form import AdkForm
 from evaldesk.model import Case, EvalSet
 from evaldesk.reading.fields import as_is, unless_none
 from evaldesk.reading.shape import Field, Shape, read_object, write_object
@@ -12,11 +13,15 @@ from evaldesk.reading.strict_json import Document, Place
 from evaldesk.reading.values import read_list, read_mapping, read_optional_text, read_text, snake_case
 
 
-class Adk:
+class Adk(AdkForm):
     """The format "adk"."""
 
+    name = "adk"
+    title = "ADK eval set"
+    suffixes = (".evalset.json",)
+
     @staticmethod
-    def recognises(value: Any) -> bool:
+    def is_form_of(value: Any) -> bool:
         """Whether this is an object that means to be an EvalSet, however wrong inside."""
         if not isinstance(value, dict):
             return False
@@ -24,7 +29,7 @@ class Adk:
         return bool(keys & {"eval_cases", "eval_set_id"}) and "eval_case_results" not in keys
 
     @staticmethod
-    def read(document: Document) -> EvalSet:
+    def from_json(document: Document) -> EvalSet:
         """The eval set of an ADK file. Raises FormatError."""
         values, extra = read_object(_SET, Place(document), _respelled(document))
         return EvalSet(values["eval_set_id"], values["name"], values["description"], values["eval_cases"], extra)

@@ -10,8 +10,9 @@ from pathlib import PurePath
 from typing import Any
 
 from evaldesk.errors import FormatError
+from evaldesk.formats.adk.form import AdkForm
 from evaldesk.formats.adk.old_case import OLD, case_losses, read_case, read_turn, write_case, write_turn
-from evaldesk.model import Case, EvalSet
+from evaldesk.model import Case, EvalSet, JsonValue
 from evaldesk.reading.shape import FORM, shown_extra
 from evaldesk.reading.strict_json import Document, Place
 from evaldesk.reading.values import read_list
@@ -27,22 +28,26 @@ def stem(source: str) -> str:
     return name[: len(name) - len(suffix)] or name
 
 
-class OldList:
+class OldList(AdkForm):
     """The format "adk-old"."""
 
+    name = OLD
+    title = "ADK eval set before 2025, list of cases"
+    suffixes = (".old.evalset.json",)
+
     @staticmethod
-    def recognises(value: Any) -> bool:
+    def is_form_of(value: Any) -> bool:
         """Whether this is a list of cases, or an empty list."""
         return isinstance(value, list) and (not value or any(_has(item, "data") for item in value))
 
     @staticmethod
-    def read(document: Document) -> EvalSet:
+    def from_json(document: Document) -> EvalSet:
         """The cases of an old list; the set is called after the file. Raises FormatError."""
         cases = read_list(Place(document), document.value, read_case)
         return EvalSet(stem(document.source), cases=cases, extra={FORM: {"format": OLD}})
 
     @staticmethod
-    def to_json(evalset: EvalSet) -> list[dict[str, Any]]:
+    def to_json(evalset: EvalSet) -> JsonValue:
         """The list of cases, without scenarios."""
         return [write_case(case) for case in evalset.cases if case.scenario is None]
 
@@ -52,17 +57,21 @@ class OldList:
         return (*_set_losses(evalset), *(lost for case in evalset.cases for lost in case_losses(case)))
 
 
-class FlatList:
+class FlatList(AdkForm):
     """The format "adk-flat"."""
 
+    name = FLAT
+    title = "ADK eval set before 2025, one flat list of turns"
+    suffixes = (".test.json",)
+
     @staticmethod
-    def recognises(value: Any) -> bool:
+    def is_form_of(value: Any) -> bool:
         """Whether this is a list of turns."""
-        is_list = isinstance(value, list) and not OldList.recognises(value)
+        is_list = isinstance(value, list) and not OldList.is_form_of(value)
         return is_list and any(_has(item, "query") or _has(item, "expected_tool_use") for item in value)
 
     @staticmethod
-    def read(document: Document) -> EvalSet:
+    def from_json(document: Document) -> EvalSet:
         """One case, called after the file, with the turns of the list. Raises FormatError."""
         turns = read_list(Place(document), document.value, read_turn)
         name = stem(document.source)
@@ -70,7 +79,7 @@ class FlatList:
         return EvalSet(name, cases=(case,), extra={FORM: {"format": FLAT}})
 
     @staticmethod
-    def to_json(evalset: EvalSet) -> list[dict[str, Any]]:
+    def to_json(evalset: EvalSet) -> JsonValue:
         """The turns of the only case. Raises FormatError when there is not exactly one, with turns."""
         if len(evalset.cases) != 1 or evalset.cases[0].scenario is not None:
             raise FormatError(
