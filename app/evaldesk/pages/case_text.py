@@ -12,6 +12,7 @@ from evaldesk.model import Case
 
 AROUND = 2
 MAX_LINES = 2_000
+MAX_LINE = 5_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,14 +33,20 @@ def diff_lines(first: str, second: str) -> tuple[DiffLine, ...]:
             found.append(DiffLine("…", ""))
         for op, start, stop, other_start, other_stop in group:
             if op == "equal":
-                found += [DiffLine("=", line) for line in before[start:stop]]
+                found += [_line("=", line) for line in before[start:stop]]
                 continue
-            found += [DiffLine("-", line) for line in before[start:stop]]
-            found += [DiffLine("+", line) for line in after[other_start:other_stop]]
+            found += [_line("-", line) for line in before[start:stop]]
+            found += [_line("+", line) for line in after[other_start:other_stop]]
         end = group[-1][2]
     if found and end < len(before):
         found.append(DiffLine("…", ""))
     return tuple(found)
+
+
+def _line(op: str, text: str) -> DiffLine:
+    return DiffLine(
+        op, text if len(text) <= MAX_LINE else f"{text[:MAX_LINE]}… {len(text) - MAX_LINE:,} more characters"
+    )
 
 
 def difference(theirs: Case, mine: Case) -> tuple[DiffLine, ...]:

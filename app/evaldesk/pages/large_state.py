@@ -1,18 +1,21 @@
-"""A session state that is too large for a form: its keys with their sizes, and one value part by part."""
+"""Values that are too large for a form: a state as its keys with their sizes, one value part by part, and digests."""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from evaldesk.errors import NotFoundError
-from evaldesk.model import JsonObject
+from evaldesk.model import Case, JsonObject, JsonValue
 from evaldesk.wire import to_json
 from evaldesk.wording.json_layout import laid_out
 
 MAX_TYPED = 64 * 1024
 """A state of so many bytes is typed and posted; a larger one stays at the server."""
+MAX_TYPED_IN_ALL = 1024 * 1024
+"""So many bytes of values are typed and posted in one form; beyond that, values from MIN_HELD on stay, too."""
+MIN_HELD = 1000
 MAX_KEYS = 100
 HEAD = 160
 PART = 50_000
@@ -34,12 +37,25 @@ class StateKey:
 
 @dataclass(frozen=True, slots=True)
 class LargeState:
-    """The facts of a large state; `keys` are its first MAX_KEYS of `n_keys`. `digest` is of its whole content."""
+    """The facts of a large state; `keys` are its first MAX_KEYS of `n_keys`."""
 
     n_bytes: int
     n_keys: int
-    digest: str
     keys: Sequence[StateKey]
+
+    @property
+    def size(self) -> str:
+        """The size in words."""
+        return _size(self.n_bytes)
+
+
+@dataclass(slots=True)
+class Held:
+    """A value that is too large for a form and stays at the server; `is_kept` is the tick beside a state."""
+
+    digest: str
+    n_bytes: int
+    is_kept: bool = True
 
     @property
     def size(self) -> str:
@@ -66,7 +82,45 @@ def large_state(state: JsonObject) -> LargeState | None:
     if len(data) <= MAX_TYPED:
         return None
     keys = [_state_key(key, to_json(state[key])) for key in list(state)[:MAX_KEYS]]
-    return LargeState(len(data), len(state), hashlib.sha256(data).hexdigest(), keys)
+    return LargeState(len(data), len(state), keys)
+
+
+def typed_limit(case: Case) -> int:
+    """The bytes of the largest value of `case` that its form holds itself; others stay at the server."""
+    sizes = [len(to_json(value)) for value in _values(case)]
+    typed = sum(size for size in sizes if size <= MAX_TYPED)
+    return MAX_TYPED if typed <= MAX_TYPED_IN_ALL else MIN_HELD
+
+
+def held_values(case: Case) -> dict[str, JsonValue]:
+    """The values of `case` that a form may name by a digest."""
+    written = ((to_json(value), value) for value in _values(case))
+    return {_digest(data): value for data, value in written if len(data) > MIN_HELD}
+
+
+def held_value(value: JsonValue, limit: int) -> Held | None:
+    """How a form names a value of more than `limit` bytes, None for another one."""
+    data = to_json(value)
+    return Held(_digest(data), len(data)) if len(data) > limit else None
+
+
+def _digest(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
+
+
+def _size(n_bytes: int) -> str:
+    if n_bytes < 1_000_000:
+        return f"{n_bytes / 1000:,.0f} kB"
+    return f"{n_bytes / 1_000_000:,.1f} MB"
+
+
+def _values(case: Case) -> Iterator[JsonValue]:
+    """The values of JSON that the form of a case shows."""
+    yield dict(case.initial_state)
+    yield dict(case.final_state or {})
+    for turn in case.turns:
+        for call in turn.expected.tool_calls or ():
+            yield from call.args.values()
 
 
 def value_part(state: JsonObject, key: str, start: int) -> ValuePart:
@@ -82,9 +136,3 @@ def value_part(state: JsonObject, key: str, start: int) -> ValuePart:
 
 def _state_key(key: str, data: bytes) -> StateKey:
     return StateKey(key, len(data), data[: HEAD * 4].decode("utf-8", "ignore")[:HEAD])
-
-
-def _size(n_bytes: int) -> str:
-    if n_bytes < 1_000_000:
-        return f"{n_bytes / 1000:,.0f} kB"
-    return f"{n_bytes / 1_000_000:,.1f} MB"

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 
-from starlette.datastructures import FormData
+from starlette.datastructures import FormData, UploadFile
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
-from evaldesk.errors import UsageError
+from evaldesk.errors import FormatError, UsageError
 from evaldesk.web.guard import MAX_BODY
 from evaldesk.web.render import target_of
 
@@ -37,6 +37,25 @@ def text_of(form: FormData, name: str, default: str = "") -> str:
     """The text of a field with line ends as files have them: browsers send CR LF. An uploaded file gives `default`."""
     value = form.get(name, default)
     return value.replace("\r\n", "\n").replace("\r", "\n") if isinstance(value, str) else default
+
+
+async def file_text_of(form: FormData, name: str) -> str | None:
+    """The text of an uploaded file; None where none was chosen. Raises FormatError for one that is not UTF-8."""
+    upload = form.get(name)
+    if not isinstance(upload, UploadFile) or not upload.filename:
+        return None
+    data = await upload.read()
+    await upload.close()
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise FormatError(f"the file is not UTF-8: byte {error.start + 1} is no part of a character") from None
+
+
+def attachment(text: str, file_name: str) -> Response:
+    """JSON as a download; `file_name` is plain."""
+    headers = {"Content-Disposition": f'attachment; filename="{file_name}"'}
+    return Response(text, media_type="application/json", headers=headers)
 
 
 def leave(request: Request, address: str, block: str) -> Response:

@@ -2,27 +2,36 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
-from typing import TypeVar
+from typing import TypeAlias, TypeVar
 
 from evaldesk.desk.evalsets.names import check_case_id
 from evaldesk.errors import UsageError
 from evaldesk.model import Case, Expected, JsonObject, JsonValue, SessionInit, ToolCall, Turn
 from evaldesk.pages.case_whole import with_whole
+from evaldesk.pages.large_state import Held, held_values
 from evaldesk.pages.typed import Problems, json_object, json_value
 from evaldesk.web.cases.drafts import CallDraft, CaseDraft, MessageDraft, TurnDraft
 
 MAX_TAGS = 50
 
 T = TypeVar("T")
+Values: TypeAlias = Mapping[str, JsonValue]
+"""The values that the form names by their digest."""
+
+CHANGED = "This value changed meanwhile, and its new form is not here. Open this page again."
 
 
-def case_from(draft: CaseDraft, original: Case | None = None) -> tuple[Case, Problems]:
+def case_from(draft: CaseDraft, original: Case | None = None, *, source: Case | None = None) -> tuple[Case, Problems]:
     """The case that `draft` describes, and its faults; save it only when there are none.
 
-    Keys that the form does not show are those of `original`. Removed parts are left out.
+    Keys that the form does not show are those of `original`. Removed parts are left out. Values that are too large for
+    the form are those of `source`, by default of `original`.
     """
     problems = Problems()
+    holder = source or original
+    values = held_values(holder) if holder else {}
     base = original or Case(id="")
     case_id = _as_before(draft.case_id, base.id)
     if case_id != base.id or not original:
@@ -36,15 +45,15 @@ def case_from(draft: CaseDraft, original: Case | None = None) -> tuple[Case, Pro
     case = replace(
         base,
         id=case_id,
-        turns=tuple(_turn(f"turn-{index}", index + 1, turn, base, problems) for index, turn in kept),
-        initial_session=_session(draft, base.initial_session, problems),
-        final_state=_final_state(draft, problems),
+        turns=tuple(_turn(f"turn-{index}", index + 1, turn, base, values, problems) for index, turn in kept),
+        initial_session=_session(draft, base.initial_session, values, problems),
+        final_state=_final_state(draft, values, problems),
         tags=_tags(draft.tags, problems),
     )
     return with_whole(case, draft.outputs, draft.rubrics, problems), problems
 
 
-def _turn(prefix: str, number: int, draft: TurnDraft, base: Case, problems: Problems) -> Turn:
+def _turn(prefix: str, number: int, draft: TurnDraft, base: Case, values: Values, problems: Problems) -> Turn:
     origin = _at(base.turns, draft.origin)
     before = origin or Turn(query="")
     query = _as_before(draft.query, before.query)
@@ -52,7 +61,7 @@ def _turn(prefix: str, number: int, draft: TurnDraft, base: Case, problems: Prob
         problems.add(f"{prefix}-query", f"Turn {number}, user message", "Say what the user says in this turn.")
     expected = replace(
         before.expected,
-        tool_calls=_calls(prefix, number, draft, before.expected, problems),
+        tool_calls=_calls(prefix, number, draft, before.expected, values, problems),
         intermediate=_intermediate(draft.intermediate, before.expected.intermediate),
         reference=_reference(draft.reference, before.expected.reference),
     )
@@ -66,7 +75,7 @@ def _reference(text: str, before: str | None) -> str | None:
 
 
 def _calls(
-    prefix: str, number: int, draft: TurnDraft, origin: Expected, problems: Problems
+    prefix: str, number: int, draft: TurnDraft, origin: Expected, values: Values, problems: Problems
 ) -> tuple[ToolCall, ...] | None:
     if draft.calls_mode == "not_asserted":
         return None
@@ -79,23 +88,28 @@ def _calls(
         problems.add(f"{prefix}-calls", label, sentence)
     calls = origin.tool_calls or ()
     return tuple(
-        _call(f"{prefix}-call-{index}", f"Turn {number}, call {index + 1}", call, calls, problems)
+        _call(f"{prefix}-call-{index}", f"Turn {number}, call {index + 1}", call, calls, values, problems)
         for index, call in kept
     )
 
 
-def _call(prefix: str, label: str, draft: CallDraft, originals: tuple[ToolCall, ...], problems: Problems) -> ToolCall:
+def _call(
+    prefix: str, label: str, draft: CallDraft, originals: tuple[ToolCall, ...], values: Values, problems: Problems
+) -> ToolCall:
     if not draft.name:
         problems.add(f"{prefix}-name", label, "Name the tool.")
     args: dict[str, JsonValue] = {}
     for index, arg in enumerate(draft.args):
         place = f"{prefix}-arg-{index}"
-        if not arg.name and not arg.value.strip():
+        if not arg.name and not arg.value.strip() and not arg.held:
             continue
         if not arg.name:
             problems.add(f"{place}-name", f"{label}, argument {index + 1}", "Name the argument.")
         elif arg.name in args:
             problems.add(f"{place}-name", f"{label}, {arg.name}", f"The argument {arg.name} is named twice.")
+        if arg.held:
+            args[arg.name] = _held(arg.held, f"{place}-value", f"{label}, {arg.name or 'argument'}", values, problems)
+            continue
         try:
             args[arg.name] = json_value(arg.value)
         except UsageError as error:
@@ -113,19 +127,23 @@ def _intermediate(drafts: list[MessageDraft], before: tuple[tuple[str, str], ...
     return tuple(known.get(pair, pair) for pair in kept)
 
 
-def _session(draft: CaseDraft, before: SessionInit | None, problems: Problems) -> SessionInit | None:
-    state = _object(draft.initial, "initial", "Initial state", problems)
+def _session(draft: CaseDraft, before: SessionInit | None, values: Values, problems: Problems) -> SessionInit | None:
+    state = _held_state(draft.initial_held, "initial", "Initial state", values, problems)
+    if draft.initial_held is None:
+        state = _object(draft.initial, "initial", "Initial state", problems)
     base = before or SessionInit()
     found = replace(
         base,
         app_name=_as_before(draft.app_name, base.app_name),
         user_id=_as_before(draft.user_id, base.user_id),
-        state=state,
+        state=state or {},
     )
     return None if before is None and found == SessionInit() else found
 
 
-def _final_state(draft: CaseDraft, problems: Problems) -> JsonObject | None:
+def _final_state(draft: CaseDraft, values: Values, problems: Problems) -> JsonObject | None:
+    if draft.final_held:
+        return _held_state(draft.final_held, "final", "Expected final state", values, problems)
     return _object(draft.final, "final", "Final state", problems) if draft.final.strip() else None
 
 
@@ -135,6 +153,20 @@ def _object(text: str, name: str, label: str, problems: Problems) -> JsonObject:
     except UsageError as error:
         problems.add(name, label, str(error))
         return {}
+
+
+def _held_state(held: Held | None, name: str, label: str, values: Values, problems: Problems) -> JsonObject | None:
+    """The state that stayed at the server; None where there is none, and where it is left out."""
+    if held is None or not held.is_kept:
+        return None
+    found = _held(held, name, label, values, problems)
+    return found if isinstance(found, dict) else None
+
+
+def _held(held: Held, name: str, label: str, values: Values, problems: Problems) -> JsonValue:
+    if held.digest not in values:
+        problems.add(name, label, CHANGED)
+    return values.get(held.digest)
 
 
 def _tags(text: str, problems: Problems) -> tuple[str, ...]:

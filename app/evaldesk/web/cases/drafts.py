@@ -1,14 +1,16 @@
 """A case while it is typed: every field as text, the buttons that change its shape, and the way back to a case.
 
 Field names say where they stand: `turn-0-call-1-arg-0-value`. A turn and a call carry `origin`, their place in the
-case as the file has it, so that keys we do not know are taken from the file and never travel through the browser.
+case as the file has it, so that keys we do not know are taken from the file and never travel through the browser. A
+large value does not travel either: the form has its digest.
 """
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import ClassVar, TypeAlias
 
 from starlette.datastructures import FormData
@@ -17,6 +19,7 @@ from evaldesk.errors import UsageError
 from evaldesk.model import Case, JsonObject, JsonValue, ToolCall, Turn
 from evaldesk.model.json_text import json_line
 from evaldesk.pages.case_whole import outputs_text, rubrics_text
+from evaldesk.pages.large_state import Held, held_value, typed_limit
 from evaldesk.web.forms import text_of
 from evaldesk.wording.json_layout import as_json
 
@@ -27,11 +30,12 @@ CALLS = ("calls", "no_tool", "not_asserted")
 
 @dataclass(slots=True)
 class ArgDraft:
-    """One argument of an expected call; `value` is JSON text."""
+    """One argument of an expected call; `value` is JSON text, unless the value is held."""
 
     PARTS: ClassVar[dict[str, tuple[str, type]]] = {}
     name: str = ""
     value: str = ""
+    held: Held | None = None
 
 
 @dataclass(slots=True)
@@ -74,7 +78,7 @@ class TurnDraft:
 
 @dataclass(slots=True)
 class CaseDraft:
-    """One case; `initial` and `final` are JSON text, `tags` are separated by commas.
+    """One case; `initial` and `final` are JSON text, unless they are held; `tags` are separated by commas.
 
     `outputs` and `rubrics` have one a line; None where the form has no such field.
     """
@@ -86,6 +90,8 @@ class CaseDraft:
     user_id: str = ""
     initial: str = ""
     final: str = ""
+    initial_held: Held | None = None
+    final_held: Held | None = None
     outputs: str | None = None
     rubrics: str | None = None
     turns: list[TurnDraft] = field(default_factory=list)
@@ -96,40 +102,48 @@ Part: TypeAlias = CaseDraft | TurnDraft | CallDraft | MessageDraft | ArgDraft
 
 def draft_of(case: Case) -> CaseDraft:
     """`case` as it stands in the form."""
-    session = case.initial_session
+    session, limit = case.initial_session, typed_limit(case)
+    initial_held = held_value(dict(case.initial_state), limit)
+    final_held = held_value(dict(case.final_state or {}), limit)
     return CaseDraft(
         case_id=case.id,
         tags=", ".join(case.tags),
         app_name=session.app_name if session else "",
         user_id=session.user_id if session else "",
-        initial=json_text(session.state) if session else "",
-        final="" if case.final_state is None else json_text(case.final_state),
+        initial=json_text(session.state) if session and not initial_held else "",
+        final="" if case.final_state is None or final_held else json_text(case.final_state),
+        initial_held=initial_held,
+        final_held=final_held,
         outputs=outputs_text(case),
         rubrics=rubrics_text(case),
-        turns=[turn_draft(turn, index) for index, turn in enumerate(case.turns)],
+        turns=[_turn_draft(turn, index, limit) for index, turn in enumerate(case.turns)],
     )
 
 
-def turn_draft(turn: Turn, origin: int | None) -> TurnDraft:
-    """`turn` as it stands in the form."""
+def size_of(draft: CaseDraft) -> int:
+    """The characters that the form sends, before it writes them as an address does."""
+    return len(json.dumps(asdict(draft), ensure_ascii=False))
+
+
+def _turn_draft(turn: Turn, origin: int, limit: int) -> TurnDraft:
     calls = turn.expected.tool_calls
     return TurnDraft(
         query=turn.query,
         calls_mode="not_asserted" if calls is None else "calls" if calls else "no_tool",
-        calls=[_call_draft(call, index) for index, call in enumerate(calls or ())],
+        calls=[_call_draft(call, index, limit) for index, call in enumerate(calls or ())],
         intermediate=[MessageDraft(author, text) for author, text in turn.expected.intermediate],
         reference=turn.expected.reference or "",
         origin=origin,
     )
 
 
-def _call_draft(call: ToolCall, origin: int) -> CallDraft:
-    return CallDraft(call.name, [ArgDraft(name, arg_text(value)) for name, value in call.args.items()], origin)
+def _call_draft(call: ToolCall, origin: int, limit: int) -> CallDraft:
+    return CallDraft(call.name, [_arg_draft(name, value, limit) for name, value in call.args.items()], origin)
 
 
-def arg_text(value: JsonValue) -> str:
-    """An argument's value as it stands in its field: JSON on one line."""
-    return json_line(value)
+def _arg_draft(name: str, value: JsonValue, limit: int) -> ArgDraft:
+    held = held_value(value, limit)
+    return ArgDraft(name, "" if held else json_line(value), held)
 
 
 def json_text(value: JsonObject) -> str:
@@ -152,6 +166,8 @@ def read_draft(form: FormData) -> CaseDraft:
         user_id=text_of(form, "user").strip(),
         initial=text_of(form, "initial"),
         final=text_of(form, "final"),
+        initial_held=_read_held(form, "initial"),
+        final_held=_read_held(form, "final"),
         outputs=text_of(form, "outputs") if "outputs" in form else None,
         rubrics=text_of(form, "rubrics") if "rubrics" in form else None,
         turns=[_read_turn(form, prefix) for prefix in _prefixes(form, "turn", "query", MAX_TURNS)],
@@ -173,8 +189,21 @@ def _read_turn(form: FormData, prefix: str) -> TurnDraft:
 
 def _read_call(form: FormData, prefix: str) -> CallDraft:
     names = _prefixes(form, f"{prefix}-arg", "name")
-    args = [ArgDraft(text_of(form, f"{name}-name").strip(), text_of(form, f"{name}-value")) for name in names]
+    args = [_read_arg(form, name) for name in names]
     return CallDraft(text_of(form, f"{prefix}-name").strip(), args, _origin(form, prefix), _is_kept(form, prefix))
+
+
+def _read_arg(form: FormData, prefix: str) -> ArgDraft:
+    name, value = text_of(form, f"{prefix}-name").strip(), text_of(form, f"{prefix}-value")
+    return ArgDraft(name, value, _read_held(form, f"{prefix}-value"))
+
+
+def _read_held(form: FormData, name: str) -> Held | None:
+    digest, size = text_of(form, f"{name}-digest"), text_of(form, f"{name}-size")
+    if not digest:
+        return None
+    n_bytes = int(size) if size.isdecimal() and len(size) < 12 else 0
+    return Held(digest[:64], n_bytes, _is_kept(form, name))
 
 
 def _read_message(form: FormData, prefix: str) -> MessageDraft:

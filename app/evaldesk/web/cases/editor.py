@@ -9,6 +9,7 @@ from evaldesk.desk.evalsets.cases import CaseNameTakenError, FoundCase
 from evaldesk.model.stored import EvalSetFile
 from evaldesk.pages.case_text import DiffLine, kept_keys
 from evaldesk.pages.case_whole import OUTPUTS
+from evaldesk.pages.large_state import LargeState, large_state
 from evaldesk.pages.typed import Problems
 from evaldesk.web.cases.drafts import CaseDraft
 from evaldesk.web.cases.list import CaseLine
@@ -34,6 +35,16 @@ class Editor:
     def run_address(self) -> str:
         """Where a run of this case begins."""
         return run_address(self.file.id, self.found.case.id) if self.found else ""
+
+    @property
+    def large_initial(self) -> LargeState | None:
+        """The keys of an initial state that is too large for the form."""
+        return large_state(self.found.case.initial_state) if self.found else None
+
+    @property
+    def large_final(self) -> LargeState | None:
+        """The keys of an expected final state that is too large for the form."""
+        return large_state(self.found.case.final_state or {}) if self.found else None
 
     @property
     def kept_keys(self) -> list[str]:

@@ -16,29 +16,36 @@ from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
 from evaldesk.desk.evalsets.cases import CaseChangedError, CaseNameTakenError, FoundCase, case_key, retyped
-from evaldesk.desk.evalsets.names import free_name
+from evaldesk.desk.evalsets.names import free_name, slug
 from evaldesk.errors import FormatError, LossError, NotFoundError, UsageError
 from evaldesk.model import Case, Turn
 from evaldesk.model.stored import EvalSetFile
 from evaldesk.pages.case_text import DiffLine, case_text, difference
 from evaldesk.pages.typed import Problems, error_sentence
 from evaldesk.web.cases.checks import case_from
-from evaldesk.web.cases.drafts import CaseDraft, TurnDraft, apply_op, draft_of, read_draft
+from evaldesk.web.cases.drafts import CaseDraft, TurnDraft, apply_op, draft_of, read_draft, size_of
 from evaldesk.web.cases.editor import Editor, run_address
 from evaldesk.web.cases.list import CaseLine, case_list
-from evaldesk.web.forms import SHOW_TOP, leave, read_form, text_of
+from evaldesk.web.forms import SHOW_TOP, attachment, file_text_of, leave, read_form, text_of
 from evaldesk.web.render import desk_of, page
 from evaldesk.web.routes.new_run import run_case
 
 EDITOR = "editor"
+MAX_RAW = 1_000_000
+"""A case of more characters is edited in a file: a form sends up to three bytes for each."""
+MAX_DRAFT = 2_000_000
+"""A form of more characters could not be sent; values that are too large stay at the server and do not count."""
 
 
 async def show(request: Request) -> Response:
-    """GET …/cases/{key}: the form; a scenario is shown as raw JSON."""
+    """GET …/cases/{key}: the form; a scenario, and a case whose texts are too large for it, is shown as raw JSON."""
     file, found = await _open(request)
     if found.case.scenario is not None:
         return RedirectResponse(f"{request.url.path}/json", status_code=303)
-    editor = Editor(file, found, draft_of(found.case), Problems(), found.version, line=await _line(request, found))
+    draft = draft_of(found.case)
+    if size_of(draft) > MAX_DRAFT:
+        return RedirectResponse(f"{request.url.path}/json", status_code=303)
+    editor = Editor(file, found, draft, Problems(), found.version, line=await _line(request, found))
     return _render(request, editor)
 
 
@@ -98,12 +105,20 @@ async def show_json(request: Request) -> Response:
     return _render_json(request, file, found, text=case_text(found.case), version=found.version)
 
 
+async def download(request: Request) -> Response:
+    """GET …/cases/{key}/file: the case as the file has it, to be edited elsewhere and put back."""
+    _, found = await _open(request)
+    return attachment(case_text(found.case), f"{slug(found.case.id, default='case')}.json")
+
+
 async def save_json(request: Request) -> Response:
-    """POST …/cases/{key}/json: save the case as it was typed."""
+    """POST …/cases/{key}/json: save the case as it was typed, or as an uploaded file has it."""
     form = await read_form(request)
     file, found = await _open(request)
     text, version = text_of(form, "raw"), text_of(form, "version")
     try:
+        uploaded = await file_text_of(form, "file")
+        text = text if uploaded is None else uploaded
         case = retyped(found.case, text)
     except (FormatError, UsageError) as error:
         sentence = error_sentence(error) if isinstance(error, FormatError) else f"eval_id: {error}"
@@ -231,7 +246,15 @@ def _render_json(
     lost: tuple[str, ...] = (),
 ) -> Response:
     note = request.query_params.get("note", "") if request.method == "GET" else ""
-    typed: dict[str, Any] = {"text": text, "version": version, "problem": problem, "theirs": theirs, "lost": lost}
+    is_large = len(text) > MAX_RAW or len(case_text(found.case)) > MAX_RAW
+    typed: dict[str, Any] = {
+        "text": text,
+        "is_large": is_large,
+        "version": version,
+        "problem": problem,
+        "theirs": theirs,
+        "lost": lost,
+    }
     typed["agents"] = desk_of(request).agents.list() if found.case.scenario is not None else ()
     where: dict[str, Any] = {"file": file, "found": found, "base": f"/evalsets/{file.id}/cases/{found.key}"}
     address = run_address(file.id, found.case.id)
@@ -267,6 +290,7 @@ routes = [
     Route(CASE, save, methods=["POST"]),
     Route(CASE + "/json", show_json),
     Route(CASE + "/json", save_json, methods=["POST"]),
+    Route(CASE + "/file", download),
     Route(CASE + "/copies", duplicate, methods=["POST"]),
     Route(CASE + "/position", move, methods=["POST"]),
     Route(CASE + "/trash", trash, methods=["POST"]),

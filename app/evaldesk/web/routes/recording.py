@@ -22,7 +22,7 @@ from evaldesk.desk.evalsets.cases import CaseNameTakenError, FoundCase
 from evaldesk.desk.evalsets.evalsets import SetNameTakenError
 from evaldesk.desk.evalsets.names import free_name, slug
 from evaldesk.errors import LossError, UsageError
-from evaldesk.model import Case, JsonObject, SessionInit
+from evaldesk.model import Case
 from evaldesk.model.stored import EvalSetFile, StoredSession
 from evaldesk.pages.case_text import case_text
 from evaldesk.pages.large_state import LargeState, large_state
@@ -115,12 +115,11 @@ async def show(request: Request) -> Response:
     set_id = asked or await run_in_threadpool(_usual_set, request, session, sets)
     taken = await _taken(request, set_id, sets)
     recording = record_session(session, app_name=session.agent_id, taken=taken)
-    draft = draft_of(_without_large(recording).case)
+    draft = draft_of(recording.case)
     for turn, recorded in zip(draft.turns, recording.turns, strict=True):
         turn.is_kept = not recorded.why_left_out
     free = await run_in_threadpool(desk_of(request).evalsets.free_name, slug(session.agent_id, default="evalset"))
     adding = _adding(request, session, recording, sets, set_id, free, draft)
-    adding = replace(adding, case=_with_large(adding.case, recording, None, Problems()))
     return _render(request, adding, 404 if adding.problems else 200)
 
 
@@ -130,13 +129,12 @@ async def save(request: Request) -> Response:
     adding = await _typed(request, form)
     if text_of(form, "op"):
         focus = apply_op(adding.draft, text_of(form, "op"))
-        case = _with_large(case_from(adding.draft)[0], adding.recording, form, Problems())
+        case, _ = case_from(adding.draft, source=adding.recording.case)
         secrets = _secrets(case, desk_of(request).settings.environment)
         return _render(request, replace(adding, focus=focus, case=case, secrets=secrets))
     choice, _, then = text_of(form, "choice").partition(" ")
     adding = replace(adding, is_run_next="run" in (then, text_of(form, "then")))
-    case, problems = case_from(adding.draft)
-    case = _with_large(case, adding.recording, form, problems)
+    case, problems = case_from(adding.draft, source=adding.recording.case)
     for name, label, message in adding.problems:
         problems.add(name, label, message)
     await run_in_threadpool(_check_set, request, adding, problems)
@@ -185,8 +183,7 @@ async def _typed(request: Request, form: FormData) -> Adding:
     draft = read_draft(form)
     set_id = text_of(form, "evalset") or NEW_SET
     recording = record_session(session, app_name=session.agent_id)
-    adding = _adding(request, session, recording, sets, set_id, text_of(form, "new-set").strip(), draft)
-    return replace(adding, case=_with_large(adding.case, recording, form, Problems()))
+    return _adding(request, session, recording, sets, set_id, text_of(form, "new-set").strip(), draft)
 
 
 def _adding(
@@ -198,7 +195,7 @@ def _adding(
     set_name: str,
     draft: CaseDraft,
 ) -> Adding:
-    case, _ = case_from(draft)
+    case, _ = case_from(draft, source=recording.case)
     desk = desk_of(request)
     problems = Problems()
     if set_id != NEW_SET and not any(each.id == set_id for each in sets):
@@ -220,36 +217,6 @@ def _adding(
         large_initial=large[0],
         large_final=large[1],
     )
-
-
-def _without_large(recording: Recording) -> Recording:
-    """The proposal without the states that are too large for its form."""
-    initial, final = recording.initial_state, recording.final_state
-    return replace(
-        recording,
-        initial_state={} if large_state(initial) else initial,
-        final_state={} if large_state(final) else final,
-    )
-
-
-def _with_large(case: Case, recording: Recording, form: FormData | None, problems: Problems) -> Case:
-    """The case with the states that its form names by their digest, as the session has them now."""
-    initial = _named_state(form, "initial", recording.initial_state, problems)
-    final = _named_state(form, "final", recording.final_state, problems)
-    if initial is not None:
-        session = case.initial_session or SessionInit(recording.app_name, recording.user_id)
-        case = replace(case, initial_session=replace(session, state=initial))
-    return case if final is None else replace(case, final_state=final)
-
-
-def _named_state(form: FormData | None, name: str, state: JsonObject, problems: Problems) -> JsonObject | None:
-    """The state that stayed at the server and is kept; None where the form holds one itself, or leaves it out."""
-    large = large_state(state)
-    if large is None or (form is not None and f"{name}-kept" not in form):
-        return None
-    if form is not None and text_of(form, f"{name}-digest") != large.digest:
-        problems.add(name, f"{name.title()} state", "The state of the session changed meanwhile. Open this page again.")
-    return state
 
 
 def _secrets(case: Case, environment: Mapping[str, str]) -> tuple[str, ...]:

@@ -16,9 +16,9 @@ from evaldesk.errors import ConflictError, FormatError, NotFoundError, UsageErro
 from evaldesk.model import AgentRef, ErrorRecord
 from evaldesk.model.stored import StoredSession
 from evaldesk.pages.conversation import changes_of, gist, live_view, open_view, turn_views
-from evaldesk.pages.large_state import large_state, value_part
+from evaldesk.pages.large_state import MAX_TYPED, large_state, value_part
 from evaldesk.pages.typed import error_sentence
-from evaldesk.web.forms import read_form, text_of
+from evaldesk.web.forms import attachment, file_text_of, read_form, text_of
 from evaldesk.web.render import desk_of, page
 from evaldesk.web.timing import bars, timings, total_cost
 from evaldesk.wording.json_layout import laid_out
@@ -99,14 +99,30 @@ async def restore(request: Request) -> Response:
 async def set_state(request: Request) -> Response:
     """Change the state before the next turn."""
     session_id = request.path_params["session_id"]
-    text = text_of(await read_form(request), "state")
+    form = await read_form(request)
+    text = text_of(form, "state")
     try:
+        uploaded = await file_text_of(form, "file")
+        if uploaded is None and "state" not in form:
+            return show_session(request, status=422, state_error="Choose a file first.")
+        text = text if uploaded is None else uploaded
         await run_in_threadpool(desk_of(request).sessions.set_state, session_id, text)
     except FormatError as error:
-        return show_session(request, status=422, state_text=text, state_error=error_sentence(error))
+        return show_session(request, status=422, **_typed_state(text, error_sentence(error)))
     except ConflictError as error:
-        return show_session(request, status=409, state_text=text, state_error=str(error))
+        return show_session(request, status=409, **_typed_state(text, str(error)))
     return RedirectResponse(f"/sessions/{session_id}#state", 303)
+
+
+def _typed_state(text: str, error: str) -> dict[str, Any]:
+    """A refused state beside its error; one that is too large for the page is in the person's own file."""
+    return {"state_error": error} if len(text) > MAX_TYPED else {"state_error": error, "state_text": text}
+
+
+async def download_state(request: Request) -> Response:
+    """GET …/state/file: the state as JSON, to be edited elsewhere and put back."""
+    session = await run_in_threadpool(desk_of(request).sessions.get, request.path_params["session_id"])
+    return attachment(laid_out(session.state, width=0), f"state-{session.id}.json")
 
 
 async def show_value(request: Request) -> Response:
@@ -198,4 +214,5 @@ routes = [
     Route("/sessions/{session_id}/restoration", restore, methods=["POST"]),
     Route("/sessions/{session_id}/state", set_state, methods=["POST"]),
     Route("/sessions/{session_id}/state/value", show_value),
+    Route("/sessions/{session_id}/state/file", download_state),
 ]
