@@ -15,6 +15,7 @@ from click.testing import Result
 from evaldesk.desk.process_owner import current_owner
 from evaldesk.errors import EvaldeskError
 from evaldesk.model import AgentRef, Case, RunConfig, Turn
+from evaldesk.store import Store
 
 if TYPE_CHECKING:
     from tests.cli.conftest import Place
@@ -61,7 +62,7 @@ def test_a_listing_is_cut_and_says_so(played: Place) -> None:
 
     assert "1 of 2; --all lists every one." in played.run("run", "list", "--limit", 1).output
     assert "--all lists" not in played.run("run", "list", "--limit", 1, "--all").output
-    assert played.run("run", "list", "--status", "running").output.startswith("No runs yet")
+    assert played.run("run", "list", "--status", "running").output.startswith("No matching runs")
 
 
 def test_a_listing_as_json(played: Place) -> None:
@@ -125,6 +126,24 @@ def test_errors_are_played_again_into_the_same_run(played: Place) -> None:
     with played.store() as store:
         assert store.runs.trial(1, 2, 0).attempt == 2
         assert store.runs.summary(1).n_trials == 3
+
+
+def test_runs_are_found_by_model_data_set_rollout_and_text(place: Place) -> None:
+    with Store.open(place.folder / ".evaldesk/evaldesk.db") as store:
+        for agent, evalset, model in (("calc", "sums", "openai/small"), ("trip", "tours", "openai/large")):
+            config = RunConfig(AgentRef(agent, f"{agent}:loop"), evalset, model=model)
+            store.runs.create(config, [Case("a", (Turn("hi"),))])
+
+    def listed(*options: str) -> list[int]:
+        found = json.loads(place.run("eval", "list", *options, "--json").stdout)
+        assert found["total_count"] == len(found["items"])
+        return [item["id"] for item in found["items"]]
+
+    assert listed("--model", "openai/small") == listed("--dataset", "sums") == listed("--rollout", "calc") == [1]
+    assert listed("--evalset", "tours") == listed("--agent", "trip") == listed("--search", "LARGE") == [2]
+    assert listed("--model", "openai/small", "--agent", "trip") == []
+    assert listed("--status", "pending", "--all") == [2, 1]
+    assert "No matching runs." in place.run("run", "list", "--model", "other").output
 
 
 def test_a_stopped_run_is_resumed_in_the_foreground(place: Place) -> None:

@@ -13,7 +13,7 @@ from click.testing import Result
 
 from evaldesk.cli import _in_words
 from evaldesk.desk.runs.file import read_run_file
-from evaldesk.desk.runs.file_places import agent_of, check_commit, dataset_path, read_secrets, secrets_of
+from evaldesk.desk.runs.file_places import agent_of, at_revision, dataset_path, read_secrets, secrets_of
 from evaldesk.desk.runs.plan import RunOptions
 from evaldesk.errors import EvaldeskError, UsageError
 
@@ -188,23 +188,74 @@ def test_what_is_named_and_not_there_is_said(tmp_path: Path) -> None:
         dataset_path(file)
 
 
-def test_the_commit_is_checked_against_the_working_tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A project with one commit on the branch `trunk`."""
     for name in ("GIT_AUTHOR_NAME", "GIT_AUTHOR_EMAIL", "GIT_COMMITTER_NAME", "GIT_COMMITTER_EMAIL"):
         monkeypatch.setenv(name, "somebody")
-    path = _write_project(tmp_path)
-    for command in (["init", "-q", "-b", "trunk"], ["add", "."], ["commit", "-qm", "first"]):
-        subprocess.run(["git", "-C", str(tmp_path), *command], check=True)  # noqa: S607
-    head = check_commit(read_run_file(path))
+    _write_project(tmp_path)
+    _git(tmp_path, "init", "-q", "-b", "trunk")
+    _commit(tmp_path, "first")
+    return tmp_path
 
-    assert check_commit(read_run_file(_write(tmp_path, experiment=f'commit_sha = "{head[:7]}"'))) == head
-    assert check_commit(read_run_file(_write(tmp_path, experiment='branch = "trunk"'))) == head
-    with pytest.raises(UsageError, match=rf"is abcdef1, the working tree is at {head[:7]}; git checkout abcdef1"):
-        check_commit(read_run_file(_write(tmp_path, experiment='commit_sha = "abcdef1"')))
-    with pytest.raises(UsageError, match="git switch other"):
-        check_commit(read_run_file(_write(tmp_path, experiment='branch = "other"')))
-    (tmp_path / "rollouts/calc/main.py").write_text("changed")
-    with pytest.raises(UsageError, match=r"has changes that .*calc/main\.py"):
-        check_commit(read_run_file(_write(tmp_path, experiment=f'commit_sha = "{head}"')))
+
+def _git(folder: Path, *command: str) -> str:
+    done = subprocess.run(["git", "-C", str(folder), *command], check=True, capture_output=True, text=True)  # noqa: S607
+    return done.stdout.strip()
+
+
+def _commit(folder: Path, name: str) -> str:
+    _git(folder, "add", "rollouts", "data")
+    _git(folder, "commit", "-qm", name)
+    return _git(folder, "rev-parse", "HEAD")
+
+
+def _code_of(root: Path, experiment: str) -> str:
+    file, _ = at_revision(read_run_file(_write(root, experiment=experiment)), root / ".evaldesk/revisions")
+    return (Path(agent_of(file).root) / "main.py").read_text()
+
+
+def test_a_revision_that_is_checked_out_is_played_where_it_is(checkout: Path) -> None:
+    head = _git(checkout, "rev-parse", "HEAD")
+
+    for experiment in ("", f'commit_sha = "{head[:7]}"', 'branch = "trunk"'):
+        file, commit = at_revision(read_run_file(_write(checkout, experiment=experiment)), checkout / "kept")
+        assert (file.code_root, commit) == (None, head)
+    assert not (checkout / "kept").exists()
+
+
+def test_another_revision_is_played_from_a_git_worktree_of_it(checkout: Path) -> None:
+    first = _git(checkout, "rev-parse", "HEAD")
+    source = checkout / "rollouts/calc/main.py"
+    source.write_text(WORKFLOW + "# second\n")
+    second = _commit(checkout, "second")
+    _git(checkout, "branch", "old", first)
+    source.write_text(WORKFLOW + "# not committed\n")
+
+    assert _code_of(checkout, f'commit_sha = "{first[:8]}"') == WORKFLOW
+    assert _code_of(checkout, 'branch = "old"') == WORKFLOW
+    assert _code_of(checkout, f'commit_sha = "{second}"') == WORKFLOW + "# second\n"
+    assert _code_of(checkout, "") == source.read_text() == WORKFLOW + "# not committed\n"
+
+
+def test_a_worktree_that_was_changed_is_made_again(checkout: Path) -> None:
+    first = _git(checkout, "rev-parse", "HEAD")
+    (checkout / "rollouts/calc/main.py").write_text("changed")
+    assert _code_of(checkout, f'commit_sha = "{first}"') == WORKFLOW
+    (checkout / f".evaldesk/revisions/{first}/rollouts/calc/main.py").write_text("changed too")
+
+    assert _code_of(checkout, f'commit_sha = "{first}"') == WORKFLOW
+
+
+def test_a_revision_that_is_not_there_is_named(checkout: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
+    with pytest.raises(UsageError, match=r"commit_sha: .* has no abcdef1; git fetch"):
+        _code_of(checkout, 'commit_sha = "abcdef1"')
+    with pytest.raises(UsageError, match=r"branch: .* has no other; git fetch"):
+        _code_of(checkout, 'branch = "other"')
+    bare = tmp_path_factory.mktemp("bare")
+    _write_project(bare)
+    with pytest.raises(UsageError, match="is no git checkout"):
+        _code_of(bare, 'commit_sha = "abcdef1"')
 
 
 def test_secrets_come_from_the_file_and_then_from_the_environment(tmp_path: Path) -> None:

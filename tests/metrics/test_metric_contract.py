@@ -29,10 +29,11 @@ from .judging import PANEL, scripted
 
 CALLS = (ToolCall("a", {"x": 1}), ToolCall("b", {}))
 # JSON, with a number and more than one word: what any metric of answers may need.
+STEP = "I look at both."
 ONE, THREE = '["one", 2]', '["three", 4]'
 FULL = Case(
     "full",
-    (Turn("q", Expected(CALLS, reference=ONE)), Turn("q", Expected((), reference=THREE))),
+    (Turn("q", Expected(CALLS, (("", STEP),), ONE)), Turn("q", Expected((), (("", STEP),), THREE))),
     final_state={"done": True},
 )
 BARE = Case("bare", (Turn("q"), Turn("q")))
@@ -60,7 +61,8 @@ def full(name: str) -> Case:
 
 def record(calls: tuple[ToolCall, ...], answer: str, **state: Any) -> TurnRecord:
     usage = Event("usage", usage=Usage("m", tokens_in=3, tokens_out=2, cost=0.01, duration_ms=4.0))
-    told = (Event("agent_message", text=answer), report({"reward": 0.5}))
+    said = () if answer == "four" else (Event("agent_message", text=STEP),)
+    told = (*said, Event("agent_message", text=answer), report({"reward": 0.5}))
     events = (usage, *(Event("tool_call", call=call) for call in calls), *told)
     return TurnRecord(QUERY, events, state_after=state, duration_ms=5.0)
 

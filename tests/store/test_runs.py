@@ -120,6 +120,20 @@ def test_runs_are_found_by_status_agent_eval_set_and_text(store: Store, plan: Pl
     assert store.runs.evalsets() == ["calc", "journeys"]
 
 
+def test_runs_are_found_by_their_model(store: Store, plan: Plan) -> None:
+    asked = plan(model="openai/gpt-5-mini", agent_model="gemini-flash")
+    own = plan(agent_model="gemini-flash")
+    plan(agent_model=None)
+
+    def found(**wanted: Any) -> list[int]:
+        return [run.id for run in store.runs.list(**wanted)]
+
+    assert found(model="openai/gpt-5-mini") == found(text="GPT-5") == [asked]
+    assert found(model="gemini-flash") == found(text="gemini") == [own]
+    assert store.runs.counts_by_status(model="gemini-flash") == {"pending": 1}
+    assert store.runs.models() == ["gemini-flash", "openai/gpt-5-mini"]
+
+
 def test_a_note_can_be_changed_and_found(store: Store, plan: Plan) -> None:
     run = plan(note="before")
 

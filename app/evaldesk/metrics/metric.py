@@ -17,7 +17,9 @@ from evaldesk.metrics.option import OptionInfo, option_infos
 from evaldesk.model import Case, Expected, JsonObject, Score, Transcript, TurnRecord
 from evaldesk.registry import Registry
 
-Need: TypeAlias = Literal["tool_calls", "reference", "reference_json", "reference_number", "final_state", "nothing"]
+Need: TypeAlias = Literal[
+    "tool_calls", "reference", "reference_json", "reference_number", "intermediate", "final_state", "nothing"
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +97,11 @@ def has_reference(expected: Expected) -> bool:
     return expected.reference is not None
 
 
+def has_intermediate(expected: Expected) -> bool:
+    """Whether the turn has expected intermediate responses; the empty list of ADK's old files asserts nothing."""
+    return bool(expected.intermediate)
+
+
 def mean(values: Sequence[float]) -> float:
     """The plain mean, added up from the left as ADK does: `sum` rounds otherwise from Python 3.12 on."""
     total = 0.0
@@ -136,6 +143,7 @@ METRICS = Registry(
         "tool_precision": "evaldesk.metrics.tools.match:ToolPrecision",
         "tool_recall": "evaldesk.metrics.tools.match:ToolRecall",
         "tool_f1": "evaldesk.metrics.tools.match:ToolF1",
+        "intermediate_response_match": "evaldesk.metrics.responses.intermediate:IntermediateResponseMatch",
         "response_rouge_2": "evaldesk.metrics.responses.rouge:ResponseRouge2",
         "response_rouge_l": "evaldesk.metrics.responses.rouge:ResponseRougeL",
         "response_exact": "evaldesk.metrics.responses.text:ResponseExact",

@@ -22,6 +22,7 @@ from evaldesk.metrics.metric import (
     MetricInfo,
     Need,
     has_calls,
+    has_intermediate,
     has_reference,
     metric_class,
     metric_info,
@@ -226,6 +227,7 @@ _NEEDS_OF_TURNS: Mapping[Need, tuple[Callable[[Expected], bool], str, str]] = {
         "has a reference answer with a number in it",
         "has no reference answer with a number in it",
     ),
+    "intermediate": (has_intermediate, "has expected intermediate responses", "has no expected intermediate responses"),
 }
 """The assertion that a turn must have for a metric with that need; a case needs one such turn."""
 _NO_FINAL_STATE = "The case has no expected final state."

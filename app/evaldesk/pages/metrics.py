@@ -13,6 +13,7 @@ NEEDS = {
     "reference": "a reference answer",
     "reference_json": "a reference answer in JSON",
     "reference_number": "a number in the reference answer",
+    "intermediate": "expected intermediate responses",
     "final_state": "an expected final state",
     "nothing": "",
 }

@@ -51,8 +51,10 @@ class RunListing:
     filters: Sequence[Filter]
     agents: Sequence[tuple[str, str]]
     evalsets: Sequence[tuple[str, str]]
+    models: Sequence[str]
     agent: str
     evalset: str
+    model: str
     status: str
     text: str
     n_all: int
@@ -62,22 +64,33 @@ class RunListing:
 
 
 def read_listing(
-    desk: Desk, *, status: RunStatus | None, agent: str | None, evalset: str | None, text: str, before: int | None
+    desk: Desk,
+    *,
+    status: RunStatus | None,
+    agent: str | None,
+    evalset: str | None,
+    model: str | None,
+    text: str,
+    before: int | None,
 ) -> RunListing:
     """A page of runs, newest first."""
     runs = desk.store.runs
-    found = runs.list(status=status, agent_id=agent, evalset_id=evalset, text=text, before=before, limit=PAGE_SIZE + 1)
+    found = runs.list(
+        status=status, agent_id=agent, evalset_id=evalset, model=model, text=text, before=before, limit=PAGE_SIZE + 1
+    )
     shown = found[:PAGE_SIZE]
-    counts = runs.counts_by_status(agent_id=agent, evalset_id=evalset, text=text)
-    query = {"q": text, "agent": agent, "evalset": evalset, "status": status}
+    counts = runs.counts_by_status(agent_id=agent, evalset_id=evalset, model=model, text=text)
+    query = {"q": text, "agent": agent, "evalset": evalset, "model": model, "status": status}
     n_fitting = counts.get(status, 0) if status else sum(counts.values())
     return RunListing(
         lines=[run_line(runs, summary) for summary in shown],
         filters=_filters(counts, status, query),
         agents=[(agent_id, agent_id) for agent_id in runs.agents()],
         evalsets=_evalsets(runs, shown),
+        models=runs.models(),
         agent=agent or "",
         evalset=evalset or "",
+        model=model or "",
         status=status or "",
         text=text,
         n_all=sum(runs.counts_by_status().values()),

@@ -23,6 +23,7 @@ from evaldesk.pages.criteria.option_text import read_option, write_option
 GROUPS = [
     "Needs expected calls",
     "Needs a reference answer",
+    "Needs intermediate responses",
     "Needs a final state",
     "Needs nothing of a case",
     "Needs a judge",
@@ -343,6 +344,7 @@ def test_every_metric_has_a_group() -> None:
         "reference",
         "reference_json",
         "reference_number",
+        "intermediate",
         "final_state",
         "nothing",
     }

@@ -13,6 +13,7 @@ import pytest
 from starlette.requests import Request
 
 from evaldesk.desk.runs.driver import Tick
+from evaldesk.model import AgentRef, Case, RunConfig, Turn
 from evaldesk.model.stored import RunSummary
 from evaldesk.pages.run_view import RunQuery
 from evaldesk.web.routes import runs
@@ -32,6 +33,20 @@ def test_a_finished_run_shows_its_answer_its_matrix_and_no_connection(pages: Any
     assert 'data-status="errored"' in page.text
     assert "hx-sse:connect" not in page.text
     assert "no such thing as &lt;b&gt;this&lt;/b&gt;" in page.text
+
+
+def test_the_list_is_filtered_and_searched_by_model(pages: Any) -> None:
+    for model in ("openai/small", "openai/large"):
+        config = RunConfig(AgentRef("dice", "dice:root_agent"), "calc", model=model)
+        pages.desk.store.runs.create(config, [Case("a", (Turn("hi"),))])
+
+    chosen = pages.get("/runs?model=openai%2Fsmall").text
+    found = pages.get("/runs?q=LARGE").text
+
+    assert '<option value="openai/small" selected>' in chosen
+    assert ('href="/runs/1"' in chosen, 'href="/runs/2"' in chosen) == (True, False)
+    assert ('href="/runs/1"' in found, 'href="/runs/2"' in found) == (False, True)
+    assert 'href="/runs?model=openai%2Fsmall&amp;status=pending"' in chosen
 
 
 def test_errors_and_unscored_trials_stay_out_of_the_rate(pages: Any) -> None:

@@ -23,17 +23,39 @@ STATUSES = ("pending", "running", "stopping", "stopped", "finished", "failed")
 @click.option("--limit", type=click.IntRange(1, 1000), default=20, show_default=True, help="Most runs to list.")
 @click.option("--all", "is_all", is_flag=True, help="List every run.")
 @click.option("--status", type=click.Choice(STATUSES), help="Only runs with this status.")
+@click.option("--model", help="Only runs of this model.")
+@click.option("--dataset", "--evalset", "evalset_id", metavar="NAME", help="Only runs of this eval set or data set.")
+@click.option("--rollout", "--agent", "agent_id", metavar="NAME", help="Only runs of this agent.")
+@click.option(
+    "--search",
+    "text",
+    default="",
+    metavar="TEXT",
+    help="Only runs whose name, note, agent, eval set or model has TEXT.",
+)
 @json_option
 @workspace_option
-def list_runs(limit: int, is_all: bool, status: RunStatus | None, is_json: bool, workspace: str | None) -> None:
+def list_runs(
+    limit: int,
+    is_all: bool,
+    status: RunStatus | None,
+    model: str | None,
+    evalset_id: str | None,
+    agent_id: str | None,
+    text: str,
+    is_json: bool,
+    workspace: str | None,
+) -> None:
     """List runs, newest first.
 
     \b
     evaldesk run list
     evaldesk run list --status running --json
+    evaldesk run list --model openai/gpt-5-mini --dataset sums --search nightly
     """
+    wanted = {"agent_id": agent_id, "evalset_id": evalset_id, "model": model}
     with stored_runs(workspace) as stored:
-        runs, n_all = stored.newest(status, None if is_all else limit)
+        runs, n_all = stored.newest(status, None if is_all else limit, **wanted, text=text)
         listed_runs = [(run, stored.outcome(run)) for run in runs]
     if is_json:
         listed = {
@@ -42,6 +64,9 @@ def list_runs(limit: int, is_all: bool, status: RunStatus | None, is_json: bool,
             "has_more": len(runs) < n_all,
         }
         click.echo(json.dumps(listed, indent=2, ensure_ascii=False))
+        return
+    if not runs and (status or text or any(wanted.values())):
+        click.echo("No matching runs. `evaldesk run list --all` lists every one.")
         return
     if not runs:
         click.echo("No runs yet. `evaldesk eval` and `evaldesk run submit` make some.")

@@ -22,7 +22,7 @@ from evaldesk.cli.eval.request import Job
 from evaldesk.cli.files.exchange_files import open_home
 from evaldesk.cli.runs.shared import json_option, n_workers, workspace_option
 from evaldesk.desk.runs.file import AT_ONCE, RunFile, read_run_file
-from evaldesk.desk.runs.file_places import agent_of, check_commit, dataset_path, read_secrets, secrets_of
+from evaldesk.desk.runs.file_places import agent_of, at_revision, dataset_path, read_secrets, secrets_of
 from evaldesk.desk.runs.handover import hand_over
 from evaldesk.desk.runs.plan import RunOptions
 from evaldesk.errors import AgentError, UsageError
@@ -66,7 +66,8 @@ def submit(
     evaldesk run submit configs/eval/my-run.toml --yes --secrets-file .env
     """
     asked = _with_given(read_run_file(file), asked_options(given))
-    agent, path, commit = agent_of(asked), dataset_path(asked), check_commit(asked)
+    asked, commit = at_revision(asked, open_home(workspace).state_folder / "revisions")
+    agent, path = agent_of(asked), dataset_path(asked)
     evalset = read_dataset(path)
     secrets = secrets_of(asked, _given_secrets(secrets_file), os.environ)
     may_ask = not (yes or is_json) and sys.stdin.isatty()
@@ -176,6 +177,7 @@ def _show_plan(asked: RunFile, called: str, path: Path, words: str, commit: str)
     ]
     rows += [("Branch", asked.branch)] if asked.branch else []
     rows += [("Commit", commit[:7])] if commit else []
+    rows += [("Code", f"{asked.code_root}, a git worktree of that commit")] if asked.code_root else []
     rows += [("Environment", ", ".join(f"{key}={value}" for key, value in asked.env.items()))] if asked.env else []
     rows += [("Secrets", ", ".join(asked.secrets))] if asked.secrets else []
     rows += [("Advanced", "recorded but not consumed: " + ", ".join(asked.advanced))] if asked.advanced else []

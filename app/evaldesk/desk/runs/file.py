@@ -27,6 +27,7 @@ _MODULE = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
 class RunFile:
     """The contents of a run file; `limit` None is omitted. `root` is the folder that holds `configs` and `rollouts`.
 
+    `code_root` is the folder that holds `rollouts` at the revision that the file asks for; None is `root`.
     `env` are variables for the workers, `secrets` the names of those that must come from elsewhere. `advanced` is kept
     and not used. `asked` are options of the table of run options: those that `[evaluation]` has under names of its own,
     then those of `[evaldesk]`. Times are in seconds.
@@ -46,6 +47,7 @@ class RunFile:
     asked: Asked = field(default_factory=Asked)
     env: Mapping[str, str] = field(default_factory=dict)
     secrets: tuple[str, ...] = ()
+    code_root: Path | None = None
     advanced: Mapping[str, Any] = field(default_factory=dict)
 
 

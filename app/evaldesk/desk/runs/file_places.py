@@ -6,6 +6,7 @@ import ast
 import shutil
 import subprocess
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from evaldesk.desk.runs.file import RunFile
@@ -25,7 +26,7 @@ def agent_of(file: RunFile) -> AgentRef:
 
     Raises UsageError with the target of the search.
     """
-    folder = file.root / "rollouts" / file.rollout
+    folder = (file.code_root or file.root) / "rollouts" / file.rollout
     if not folder.is_dir():
         names = sorted(each.name for each in folder.parent.glob("*/")) if folder.parent.is_dir() else []
         raise NotFoundError(
@@ -59,33 +60,49 @@ def dataset_path(file: RunFile) -> Path:
     return found
 
 
-def check_commit(file: RunFile) -> str:
-    """The commit of the working tree, empty outside of git.
+def at_revision(file: RunFile, kept: Path) -> tuple[RunFile, str]:
+    """The file with the code of the revision it asks for, and the commit; empty outside of git.
 
-    Raises UsageError when it is not the one the file asks for, or the rollout has changes of its own.
+    The revision that is checked out without changes is played where it is, any other from a git worktree of it under
+    `kept`. Raises UsageError when there is no such revision.
     """
-    head, branch = git_head(file.root), _git(file.root, "rev-parse", "--abbrev-ref", "HEAD")
-    if file.commit_sha is None and file.branch is None:
-        return head
+    head = git_head(file.root)
     wanted = file.commit_sha or file.branch
+    if wanted is None:
+        return file, head
     if not head:
         raise UsageError(f"{file.path}: asks for {wanted}, but {file.root} is no git checkout")
-    if file.commit_sha and not head.startswith(file.commit_sha.lower()):
+    commit = _commit_of(file)
+    if not commit:
+        key = "commit_sha" if file.commit_sha else "branch"
+        raise UsageError(f"{file.path}: experiment.{key}: {file.root} has no {wanted}; git fetch, or change the file")
+    if commit == head and not _git(file.root, "status", "--porcelain", "--", f"rollouts/{file.rollout}"):
+        return file, commit
+    tree = _worktree(file, commit, kept / commit)
+    return replace(file, code_root=tree / _git(file.root, "rev-parse", "--show-prefix")), commit
+
+
+def _commit_of(file: RunFile) -> str:
+    names = (
+        [file.commit_sha] if file.commit_sha else [f"refs/heads/{file.branch}", f"refs/remotes/origin/{file.branch}"]
+    )
+    found = (_git(file.root, "rev-parse", "--verify", "--quiet", f"{name}^{{commit}}") for name in names)
+    return next(filter(None, found), "")
+
+
+def _worktree(file: RunFile, commit: str, folder: Path) -> Path:
+    """A checkout of the commit; one that was made before is taken when nothing in it was changed."""
+    if git_head(folder) == commit and not _git(folder, "status", "--porcelain"):
+        return folder
+    if folder.exists():
+        _git(file.root, "worktree", "remove", "--force", str(folder))
+    _git(file.root, "worktree", "add", "--quiet", "--force", "--detach", str(folder), commit)
+    if git_head(folder) != commit:
         raise UsageError(
-            f"{file.path}: experiment.commit_sha is {file.commit_sha}, the working tree is at {head[:7]}; "
-            f"git checkout {file.commit_sha}, or change the file"
+            f"{file.path}: commit {commit[:7]} cannot be checked out to {folder}; "
+            f"`git worktree add --detach {folder} {commit[:7]}` tells the reason"
         )
-    if file.branch and branch != file.branch:
-        raise UsageError(
-            f"{file.path}: experiment.branch is {file.branch}, the working tree on {branch}; git switch {file.branch}"
-        )
-    changed = _git(file.root, "status", "--porcelain", "--", f"rollouts/{file.rollout}")
-    if changed:
-        raise UsageError(
-            f"{file.path}: rollouts/{file.rollout} has changes that {wanted} does not: {changed.split()[-1]}; "
-            "commit them, or leave the pin out"
-        )
-    return head
+    return folder
 
 
 def git_head(folder: Path) -> str:

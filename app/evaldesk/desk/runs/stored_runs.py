@@ -80,11 +80,27 @@ class StoredRuns:
             raise _unknown_run(name, [known for known, run in runs.items() if run.note.strip()])
         return runs[names[0]]
 
-    def newest(self, status: RunStatus | None = None, limit: int | None = None) -> tuple[Sequence[RunSummary], int]:
-        """The newest runs, `limit` of them or all, and how many there are."""
-        counts = self._store.counts_by_status()
+    def newest(
+        self,
+        status: RunStatus | None = None,
+        limit: int | None = None,
+        *,
+        agent_id: str | None = None,
+        evalset_id: str | None = None,
+        model: str | None = None,
+        text: str = "",
+    ) -> tuple[Sequence[RunSummary], int]:
+        """The newest of the matching runs, `limit` of them or all, and how many there are.
+
+        `text` is looked for in note, agent, eval set and model.
+        """
+        counts = self._store.counts_by_status(agent_id=agent_id, evalset_id=evalset_id, model=model, text=text)
         n_all = counts.get(status, 0) if status else sum(counts.values())
-        return self._store.list(status=status, limit=max(1, n_all) if limit is None else limit), n_all
+        n_listed = max(1, n_all) if limit is None else limit
+        found = self._store.list(
+            status=status, agent_id=agent_id, evalset_id=evalset_id, model=model, text=text, limit=n_listed
+        )
+        return found, n_all
 
     def last_played(self, agent_id: str, evalset_id: str) -> RunSummary | None:
         """The newest run of an agent and an eval set with a played trial, re-scored runs left out."""

@@ -40,6 +40,7 @@ RARE = frozenset({"modes", "values", "patterns", "tolerances"})
 GROUPS: Mapping[str, str] = {
     "tool_calls": "Needs expected calls",
     "reference": "Needs a reference answer",
+    "intermediate": "Needs intermediate responses",
     "final_state": "Needs a final state",
     "nothing": "Needs nothing of a case",
     "functions": "Your own functions",
@@ -52,6 +53,7 @@ _MET: Mapping[str, tuple[str, str, str]] = {
     "reference": ("has", "have", "a reference"),
     "reference_json": ("has", "have", "a reference in JSON"),
     "reference_number": ("has", "have", "a number in the reference"),
+    "intermediate": ("has", "have", "expected intermediate responses"),
     "final_state": ("has", "have", "an expected final state"),
 }
 

@@ -11,7 +11,23 @@ from functools import cache
 from typing import Any, get_args
 
 from msgspec import ValidationError
-from sqlalchemy import ColumnElement, Connection, Float, Row, and_, bindparam, case, func, or_, select, tuple_
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    Float,
+    Row,
+    String,
+    and_,
+    bindparam,
+    case,
+    func,
+    literal,
+    or_,
+    select,
+    tuple_,
+)
+from sqlalchemy.ext.compiler import compiles
+from sqlalchemy.sql.functions import FunctionElement
 
 from evaldesk.errors import NotFoundError, UsageError
 from evaldesk.model import Case, Counts, ErrorRecord, RunConfig, RunStatus, TrialResult
@@ -51,6 +67,33 @@ from evaldesk.wire import from_json
 UNFINISHED: tuple[RunStatus, ...] = ("pending", "running", "stopping")
 VERDICT_COLUMNS = ("n_passed", "n_failed", "n_errored", "n_unscored")
 _KEPT = RUN.c.deleted_at.is_(None)
+MODELS_OF = 1000
+"""Models are offered of so many newest runs: each is read from the configuration of its run."""
+
+
+class _OfConfig(FunctionElement[str]):
+    """A text of the run's configuration, by its key; null where there is none."""
+
+    inherit_cache = True
+    type = String()
+
+
+@compiles(_OfConfig)
+def _of_config(element: Any, compiler: Any, **options: Any) -> str:
+    column, key = element.clauses
+    return f"json_extract({compiler.process(column, **options)}, '$.' || {compiler.process(key, **options)})"
+
+
+@compiles(_OfConfig, "postgresql")
+def _of_config_on_postgresql(element: Any, compiler: Any, **options: Any) -> str:
+    column, key = element.clauses
+    return f"(({compiler.process(column, **options)})::json ->> {compiler.process(key, **options)})"
+
+
+_MODEL = func.coalesce(
+    func.nullif(_OfConfig(RUN.c.config, literal("model")), ""), _OfConfig(RUN.c.config, literal("agent_model")), ""
+)
+"""The model of a run: the one it asked for, else the agent's own; empty where it is not known."""
 
 
 def run_row(connection: Connection, run_id: int) -> Row[Any]:
@@ -89,12 +132,13 @@ def newest_runs(
     status: RunStatus | None,
     agent_id: str | None,
     evalset_id: str | None,
+    model: str | None,
     text: str,
     before: int | None,
     limit: int,
 ) -> Sequence[Row[Any]]:
     """Rows of runs, newest first."""
-    chosen = select(RUN).where(_KEPT, *_matching(status, agent_id, evalset_id, text))
+    chosen = select(RUN).where(_KEPT, *_matching(status, agent_id, evalset_id, model, text))
     if before is not None:
         chosen = chosen.where(RUN.c.id < before)
     return connection.execute(chosen.order_by(RUN.c.id.desc()).limit(limit)).all()
@@ -142,10 +186,16 @@ def _trial(run_id: int, key: TrialKey, row: Any) -> TrialResult:
 
 
 def counts_by_status(
-    connection: Connection, *, agent_id: str | None = None, evalset_id: str | None = None, text: str = ""
+    connection: Connection,
+    *,
+    agent_id: str | None = None,
+    evalset_id: str | None = None,
+    model: str | None = None,
+    text: str = "",
 ) -> dict[RunStatus, int]:
     """How many of the matching runs there are of each status that occurs."""
-    chosen = select(RUN.c.status, func.count().label("n")).where(_KEPT, *_matching(None, agent_id, evalset_id, text))
+    matching = _matching(None, agent_id, evalset_id, model, text)
+    chosen = select(RUN.c.status, func.count().label("n")).where(_KEPT, *matching)
     rows = connection.execute(chosen.group_by(RUN.c.status))
     return {row.status: row.n for row in rows}
 
@@ -158,6 +208,13 @@ def agents(connection: Connection) -> list[str]:
 def evalsets(connection: Connection) -> list[str]:
     """The eval sets that any run is of, in order."""
     return _distinct(connection, RUN.c.evalset_id)
+
+
+def models(connection: Connection) -> list[str]:
+    """The models that the newest runs name, in order; no run is left out among MODELS_OF."""
+    newest = select(_MODEL.label("model")).where(_KEPT).order_by(RUN.c.id.desc()).limit(MODELS_OF).subquery()
+    named = select(newest.c.model).where(newest.c.model != "").distinct()
+    return sorted(connection.scalars(named))
 
 
 def metric_rows(connection: Connection, run_id: int) -> list[MetricRow]:
@@ -197,12 +254,13 @@ def _distinct(connection: Connection, column: ColumnElement[str]) -> list[str]:
 
 
 def _matching(
-    status: RunStatus | None, agent_id: str | None, evalset_id: str | None, text: str
+    status: RunStatus | None, agent_id: str | None, evalset_id: str | None, model: str | None, text: str
 ) -> list[ColumnElement[bool]]:
-    wanted = ((RUN.c.status, status), (RUN.c.agent_id, agent_id), (RUN.c.evalset_id, evalset_id))
+    columns: tuple[ColumnElement[str], ...] = (RUN.c.status, RUN.c.agent_id, RUN.c.evalset_id, _MODEL)
+    wanted = zip(columns, (status, agent_id, evalset_id, model), strict=True)
     conditions: list[ColumnElement[bool]] = [column == value for column, value in wanted if value is not None]
     if text.strip():
-        columns = (RUN.c.note, RUN.c.agent_id, RUN.c.evalset_id)
+        columns = (RUN.c.note, RUN.c.agent_id, RUN.c.evalset_id, _MODEL)
         conditions.append(or_(*(column.icontains(text.strip(), autoescape=True) for column in columns)))
     return conditions
 

@@ -36,6 +36,7 @@ class RunStore:
     counts_by_status = reading(run_queries.counts_by_status)
     agents = reading(run_queries.agents)
     evalsets = reading(run_queries.evalsets)
+    models = reading(run_queries.models)
     metric_rows = reading(run_queries.metric_rows)
     error_groups = reading(run_queries.error_groups)
     trials = reading(run_queries.trials)
@@ -142,17 +143,19 @@ class RunStore:
         status: RunStatus | None = None,
         agent_id: str | None = None,
         evalset_id: str | None = None,
+        model: str | None = None,
         text: str = "",
         before: int | None = None,
         limit: int = 50,
     ) -> builtins.list[RunSummary]:
-        """Runs, newest first; `text` is looked for in note, agent and eval set, `before` is the last id of a page."""
+        """Runs, newest first; `text` is looked for in note, agent, eval set and model, `before` ends the last page."""
         with self._database.reading() as connection:
             rows = run_queries.newest_runs(
                 connection,
                 status=status,
                 agent_id=agent_id,
                 evalset_id=evalset_id,
+                model=model,
                 text=text,
                 before=before,
                 limit=limit,

@@ -38,6 +38,7 @@ async def index(request: Request) -> Response:
         status=status,
         agent=query.get("agent") or None,
         evalset=query.get("evalset") or None,
+        model=query.get("model") or None,
         text=query.get("q", "").strip()[:200],
         before=int(before) if re.fullmatch(r"[0-9]{1,15}", before) else None,
     )
