@@ -28,6 +28,7 @@ FORMATS = Registry(
         "osmosis-results": "evaldesk.formats.osmosis.results:OsmosisResults",
         "openai-messages": "evaldesk.formats.message_lists:OpenAiMessages",
         "anthropic-messages": "evaldesk.formats.message_lists:AnthropicMessages",
+        "pydantic-ai": "evaldesk.formats.message_lists:PydanticAiMessages",
         "openhands": "evaldesk.formats.openhands.rows:OpenHands",
         "openhands-log": "evaldesk.formats.openhands.log:OpenHandsLog",
         "tau-bench": "evaldesk.formats.tau.tau_bench:TauBench",

@@ -1,4 +1,4 @@
-"""Lists of messages in the shapes of OpenAI and of Anthropic: a conversation alone, a list of them, or one a line."""
+"""Lists of messages as OpenAI, Anthropic and pydantic-ai write them: one conversation, several, or one a line."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 from evaldesk.errors import FormatError
 from evaldesk.formats.adk.old import stem
-from evaldesk.formats.exchange import Holding, Imported
+from evaldesk.formats.exchange import Holding, Imported, ReadOnly
 from evaldesk.model import Case, EvalSet
 from evaldesk.reading.json_lines import read_lines, write_lines
 from evaldesk.reading.notes import Notes
@@ -15,9 +15,10 @@ from evaldesk.reading.sniffing import peek
 from evaldesk.reading.strict_json import Place, parse_json
 from evaldesk.reading.values import read_mapping
 from evaldesk.transcripts.anthropic_messages import has_blocks, read_anthropic, write_anthropic
-from evaldesk.transcripts.chat_messages import read_chat
+from evaldesk.transcripts.chat_messages import ITEMS, read_chat
 from evaldesk.transcripts.conversation_case import case_of, check_spoken, write_openai
 from evaldesk.transcripts.messages import Message, turns_of
+from evaldesk.transcripts.pydantic_messages import is_pydantic, read_pydantic
 from evaldesk.transcripts.recorded import RecordedRun
 
 _ROLES = {"system", "developer", "user", "assistant", "tool", "function"}
@@ -77,6 +78,24 @@ class AnthropicMessages:
         return _written(what, write_anthropic)
 
 
+class PydanticAiMessages(ReadOnly):
+    """`[{"kind": "request", "parts": [...]}, {"kind": "response", "parts": [...]}, ...]`, one conversation."""
+
+    title = "Messages of pydantic-ai"
+    suffixes = (".json",)
+    instead = "write an eval set as openai-messages"
+
+    @staticmethod
+    def recognises(data: bytes, source: str) -> bool:
+        """Whether the file is a list of requests and responses."""
+        return is_pydantic(peek(data).whole)
+
+    @staticmethod
+    def read(data: bytes, *, source: str) -> Imported:
+        """The one case of the conversation. Raises FormatError."""
+        return _imported("pydantic-ai", data, source, read_pydantic)
+
+
 def _first(data: bytes) -> Any:
     """The first conversation, a list or an object; None when the file is something else."""
     seen = peek(data)
@@ -86,9 +105,10 @@ def _first(data: bytes) -> Any:
     messages = value.get("messages") if isinstance(value, dict) and not _OTHERS & set(value) else value
     if not isinstance(messages, list) or not messages:
         return None
-    roles = [message.get("role") for message in messages if isinstance(message, dict)]
+    objects = [message for message in messages if isinstance(message, dict)]
+    roles = [message.get("role") for message in objects if message.get("type") not in ITEMS]
     is_chat = bool(roles) and all(isinstance(role, str) and role in _ROLES for role in roles)
-    return value if is_chat and any("content" in each for each in messages if isinstance(each, dict)) else None
+    return value if is_chat and any("content" in each for each in objects) else None
 
 
 def _imported(name: str, data: bytes, source: str, read: _Read) -> Imported:

@@ -25,6 +25,9 @@ _SPEAKERS: dict[str, Speaker] = {
 }
 _NOWHERE = Place(Document(None))
 
+ITEMS = ("function_call", "function_call_output", "reasoning")
+"""Items of the Responses API, which has them beside its messages."""
+
 NO_TEXT = "a part of a message that is no text"
 
 
@@ -34,8 +37,13 @@ def read_chat(place: Place, raw: Any, notes: Notes) -> tuple[Message, ...]:
 
 
 def read_chat_message(place: Place, raw: Any, notes: Notes) -> Message:
-    """One message: `role`, `content` (text, a list of parts, or null), `tool_calls`, `tool_call_id`, `name`."""
+    """One message: `role`, `content` (text, a list of parts, or null), `tool_calls`, `tool_call_id`, `name`.
+
+    An item of the Responses API is a message, too: a call, its output, or the reasoning before it.
+    """
     raw = read_mapping(place, raw)
+    if raw.get("type") in ITEMS and "role" not in raw:
+        return _read_item(place, raw, notes)
     speaker = read_speaker(place.at("role"), raw.get("role", ABSENT))
     text, thought = read_content(place.at("content"), raw.get("content"), notes)
     if speaker == "tool":
@@ -53,6 +61,15 @@ def read_chat_message(place: Place, raw: Any, notes: Notes) -> Message:
     if isinstance(said, str):
         thought = said
     return Message(speaker, text, thought=thought, calls=_read_calls(place, raw) if speaker == "agent" else ())
+
+
+def _read_item(place: Place, raw: dict[str, Any], notes: Notes) -> Message:
+    if raw["type"] == "function_call":
+        return Message("agent", calls=(read_tool_call(place, raw),))
+    if raw["type"] == "reasoning":
+        return Message("agent", thought=read_content(place.at("summary"), raw.get("summary"), notes)[0])
+    text, _ = read_content(place.at("output"), raw.get("output"), notes)
+    return Message("tool", call_id=read_optional_text(place.at("call_id"), raw.get("call_id")), result=text)
 
 
 def read_speaker(place: Place, raw: Any) -> Speaker:
@@ -87,7 +104,7 @@ def read_tool_call(place: Place, raw: Any) -> ToolCall:
     at, said = (place.at("function"), inner) if isinstance(inner, dict) else (place, raw)
     name = said.get("name", inner if isinstance(inner, str) else ABSENT)
     args, extra = read_arguments(at.at("arguments"), said.get("arguments", said.get("args", said.get("kwargs"))))
-    call_id = raw.get("id", raw.get("call_id"))
+    call_id = raw.get("call_id", raw.get("id"))  # an item of the Responses API has an `id` of its own beside it
     return ToolCall(read_text(at.at("name"), name), args, call_id if isinstance(call_id, str) else None, extra)
 
 
@@ -119,7 +136,9 @@ def _read_part(place: Place, raw: Any, notes: Notes) -> tuple[str, str]:
         return "text", raw
     part = read_mapping(place, raw)
     kind = read_optional_text(place.at("type"), part.get("type")) or "text"
-    key = next((key for key in ("text", "content", "reasoning", "thinking") if isinstance(part.get(key), str)), None)
+    key = next(
+        (key for key in ("text", "content", "reasoning", "thinking", "refusal") if isinstance(part.get(key), str)), None
+    )
     if key is not None:
         return kind, part[key]
     notes.refuse(NO_TEXT, place)

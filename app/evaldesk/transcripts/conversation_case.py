@@ -72,7 +72,9 @@ def _result_text(response: Any) -> str:
 def _turn(record: TurnRecord, *, has_tools: bool) -> Turn:
     results = [(event.call, event.result) for event in record.events if event.kind == "tool_result"]
     responses: list[Any] = [
-        {"name": call.name, "response": {"result": result}} for call, result in results if call and call.name
+        {"name": call.name, "response": result if isinstance(result, dict) else {"result": result}}
+        for call, result in results
+        if call and call.name
     ]
     expected = Expected(
         tuple(ToolCall(call.name, call.args) for call in record.tool_calls) if has_tools else None,

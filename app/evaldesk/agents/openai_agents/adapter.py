@@ -12,7 +12,7 @@ from types import new_class
 from typing import Any
 
 from evaldesk.agents.agent import is_from
-from evaldesk.agents.remote.message_events import chat_messages
+from evaldesk.agents.remote.message_events import chat_messages, events_of_message, readable
 from evaldesk.agents.shared_loop import SendEvent, events_sent
 from evaldesk.agents.tools.frameworks import tool_result, watched
 from evaldesk.agents.tools.time_limit import ToolFailedError
@@ -26,12 +26,12 @@ from evaldesk.model import (
     Event,
     ModelOptions,
     Session,
-    ToolCall,
     ToolDescription,
     TurnRecord,
     Usage,
 )
-from evaldesk.transcripts.chat_messages import tool_call
+from evaldesk.transcripts.chat_messages import ITEMS, tool_call
+from evaldesk.transcripts.messages import Message, TurnEvents
 from evaldesk.wire import plain
 
 MEMORY = "openai_agents"
@@ -190,7 +190,7 @@ def _hooks_class() -> Any:
 class _Telling:
     def __init__(self, send: SendEvent) -> None:
         self._send = send
-        self._calls: dict[str, ToolCall] = {}
+        self._turn = TurnEvents()
         self._started: dict[str, float] = {}
         self._asked = 0.0
 
@@ -201,14 +201,8 @@ class _Telling:
         took_ms = (time.perf_counter() - self._asked) * 1000
         await self._send(Event("usage", author=agent.name, usage=_usage(model_name(agent), response.usage, took_ms)))
         for item in response.output:
-            if item.type == "message":
-                text = "".join(getattr(part, "text", "") or getattr(part, "refusal", "") for part in item.content)
-                if text:
-                    await self._send(Event("agent_message", author=agent.name, text=text))
-        for item in response.output:
-            if item.type == "function_call":
-                call = self._calls[item.call_id] = tool_call(item.name, item.arguments, item.call_id)
-                await self._send(Event("tool_call", author=agent.name, call=call))
+            if item.type in ("message", *ITEMS):
+                await self._tell(agent, readable(plain(as_json(item))))
 
     async def on_tool_start(self, context: Any, agent: Any, tool: Any) -> None:
         self._started[getattr(context, "tool_call_id", "")] = time.perf_counter()
@@ -218,24 +212,21 @@ class _Telling:
         await self._gave(agent, call_id, tool.name, plain(as_json(result)))
 
     async def on_handoff(self, context: Any, from_agent: Any, to_agent: Any) -> None:
-        call = next((found for found in reversed(self._calls.values()) if "transfer_to" in found.name), None)
+        opened = reversed(self._turn.open_calls.values())
+        call = next((found for found in opened if "transfer_to" in found.name), None)
         if call is not None:
             await self._gave(from_agent, call.id or "", call.name, f"handed over to {to_agent.name}")
 
     async def _gave(self, agent: Any, call_id: str, name: str, result: Any) -> None:
         took_ms = (time.perf_counter() - self._started.get(call_id, time.perf_counter())) * 1000
-        call = self._calls.get(call_id) or ToolCall(name, id=call_id)
         is_error = isinstance(result, str) and result.startswith(FAILED)
-        await self._send(
-            Event(
-                "tool_result",
-                author=agent.name,
-                call=call,
-                result=result,
-                is_error=is_error,
-                duration_ms=took_ms,
-            )
-        )
+        found = Message("tool", "", name, call_id=call_id, result=result, is_error=is_error, duration_ms=took_ms)
+        await self._tell(agent, found)
+
+    async def _tell(self, agent: Any, found: Message | Event) -> None:
+        told = [found] if isinstance(found, Event) else events_of_message(self._turn, found, agent.name)
+        for event in told:
+            await self._send(event)
 
 
 def _usage(model: str, spent: Any, took_ms: float) -> Usage:

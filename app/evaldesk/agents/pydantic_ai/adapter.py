@@ -7,16 +7,17 @@ import os
 import time
 from collections.abc import AsyncIterator, Iterable, Iterator
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, partial
 from typing import Any
 
 from evaldesk.agents.agent import is_from
+from evaldesk.agents.remote.message_events import events_of_message, left_out
 from evaldesk.agents.shared_loop import SendEvent, events_sent
 from evaldesk.agents.tools.doubles import CURRENT_DOUBLES
 from evaldesk.agents.tools.frameworks import tool_result, watched
 from evaldesk.agents.tools.time_limit import TOOL_LIMIT, ToolFailedError
-from evaldesk.errors import ModelError
+from evaldesk.errors import FormatError, ModelError
 from evaldesk.llm import PATIENT, missing_keys, model_error, price
 from evaldesk.llm.third_party_clients import wrap_clients
 from evaldesk.model import (
@@ -26,12 +27,14 @@ from evaldesk.model import (
     Event,
     ModelOptions,
     Session,
-    ToolCall,
     ToolDescription,
     TurnRecord,
     Usage,
 )
-from evaldesk.transcripts.chat_messages import tool_call
+from evaldesk.reading.notes import Notes
+from evaldesk.reading.strict_json import Document, Place
+from evaldesk.transcripts.messages import TurnEvents
+from evaldesk.transcripts.pydantic_messages import OUTPUT_TOOL, read_pydantic_message
 from evaldesk.wire import plain
 
 MEMORY = "pydantic_ai"
@@ -204,9 +207,6 @@ def _watched_class() -> Any:
     return Watched
 
 
-OUTPUT_TOOL = "final_result"  # by which a model gives a structured output
-
-
 class EventSender:
     """Reports the events of a run's nodes."""
 
@@ -214,20 +214,21 @@ class EventSender:
         self.author = author
         self._send = send
         self._model = model
-        self._calls: dict[str, ToolCall] = {}
+        self._turn = TurnEvents()
         self._asked = time.perf_counter()
 
     async def node(self, node: Any, context: Any) -> None:
         """Tell results before a request, and the response after it; with a `context` its pieces as well."""
         kind = type(node).__name__
         if kind == "ModelRequestNode":
-            for part in node.request.parts:
-                await self._gave(part)
+            given = [part for part in node.request.parts if part.part_kind in ("tool-return", "retry-prompt")]
+            await self._tell("request", given)
             self._asked = time.perf_counter()
             if context is not None:
                 await self._pieces(node, context)
         elif kind == "CallToolsNode":
-            await self._said(node.model_response)
+            await self._send(Event("usage", author=self.author, usage=self._usage(node.model_response)))
+            await self._tell("response", node.model_response.parts)
 
     async def _pieces(self, node: Any, context: Any) -> None:
         async with node.stream(context) as stream:
@@ -236,35 +237,20 @@ class EventSender:
                 if text:
                     await self._send(Event("agent_message", author=self.author, text=text, is_partial=True))
 
-    async def _said(self, response: Any) -> None:
-        await self._send(Event("usage", author=self.author, usage=self._usage(response)))
-        text = "".join(part.content for part in response.parts if part.part_kind == "text")
-        if text:
-            await self._send(Event("agent_message", author=self.author, text=text))
-        for part in response.parts:
-            if part.part_kind == "tool-call" and not part.tool_name.startswith(OUTPUT_TOOL):
-                call = self._calls[part.tool_call_id] = tool_call(part.tool_name, plain(part.args), part.tool_call_id)
-                await self._send(Event("tool_call", author=self.author, call=call))
-
-    async def _gave(self, part: Any) -> None:
-        is_retry = part.part_kind == "retry-prompt" and part.tool_name
-        if part.part_kind != "tool-return" and not is_retry:
+    async def _tell(self, kind: str, parts: Iterable[Any]) -> None:
+        """Tell the parts of a message; those of an output tool are told as the answer when the run ends."""
+        shown = [_plain_part(part) for part in parts if not _is_output(part)]
+        raw: Any = {"kind": kind, "parts": shown}
+        try:
+            found = list(read_pydantic_message(Place(Document(raw)), raw, Notes()))
+        except FormatError as error:
+            await self._send(left_out(error))
             return
-        if part.tool_name.startswith(OUTPUT_TOOL):
-            return
-        result = part.model_response() if is_retry else _as_json(part.content)
         took_ms = (time.perf_counter() - self._asked) * 1000
-        call = self._calls.get(part.tool_call_id) or ToolCall(part.tool_name, id=part.tool_call_id)
-        await self._send(
-            Event(
-                "tool_result",
-                author=self.author,
-                call=call,
-                result=plain(result),
-                is_error=bool(is_retry) or getattr(part, "outcome", "success") != "success",
-                duration_ms=took_ms,
-            )
-        )
+        for message in found:
+            timed = replace(message, duration_ms=took_ms) if message.speaker == "tool" else message
+            for event in events_of_message(self._turn, timed, self.author):
+                await self._send(event)
 
     def _usage(self, response: Any) -> Usage:
         model = self._model or str(response.model_name or "unknown")
@@ -276,6 +262,17 @@ class EventSender:
             cost=price(model, tokens_in, tokens_out),
             duration_ms=(time.perf_counter() - self._asked) * 1000,
         )
+
+
+def _is_output(part: Any) -> bool:
+    return str(getattr(part, "tool_name", "") or "").startswith(OUTPUT_TOOL)
+
+
+def _plain_part(part: Any) -> dict[str, Any]:
+    """The part as pydantic-ai writes it; a prompt to retry has the words that the model reads."""
+    shown = plain(_as_json(part))
+    words = {"content": part.model_response()} if part.part_kind == "retry-prompt" and part.tool_name else {}
+    return {**shown, **words} if isinstance(shown, dict) else {}
 
 
 def past_messages(turns: Iterable[TurnRecord]) -> list[Any]:

@@ -73,7 +73,12 @@ def readable(raw: JsonValue) -> Message | Event:
     try:
         return read_chat_message(Place(Document(raw)), raw, Notes())
     except FormatError as error:
-        return Event("log", author="evaldesk", text=f"Left out: a message that cannot be read: {error}")
+        return left_out(error)
+
+
+def left_out(error: FormatError) -> Event:
+    """The remark on a message that cannot be read."""
+    return Event("log", author="evaldesk", text=f"Left out: a message that cannot be read: {error}")
 
 
 def events_of_message(turn: TurnEvents, message: Message, author: str) -> list[Event]:

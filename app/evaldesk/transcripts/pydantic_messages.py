@@ -1,0 +1,102 @@
+"""Messages of pydantic-ai as it writes them, `result.all_messages_json()`. (pydantic-ai 2.31 messages.py)"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+from evaldesk.model import ToolCall
+from evaldesk.reading.notes import Notes
+from evaldesk.reading.strict_json import Place
+from evaldesk.reading.values import ABSENT, read_list, read_mapping, read_optional_text, read_text, wanted
+from evaldesk.transcripts.chat_messages import NO_TEXT, read_arguments
+from evaldesk.transcripts.messages import Message
+
+OUTPUT_TOOL = "final_result"
+"""The start of the names of the tools by which a model gives a structured output."""
+
+
+def is_pydantic(conversation: Any) -> bool:
+    """Whether this is a list of requests and responses with parts of a kind."""
+    if not isinstance(conversation, list) or not conversation:
+        return False
+    messages = [each for each in conversation if isinstance(each, dict)]
+    return len(messages) == len(conversation) and all(
+        each.get("kind") in ("request", "response") and isinstance(each.get("parts"), list) for each in messages
+    )
+
+
+def read_pydantic(place: Place, raw: Any, notes: Notes) -> tuple[Message, ...]:
+    """The messages of a list. Raises FormatError."""
+    found = read_list(place, raw, lambda at, item: tuple(read_pydantic_message(at, item, notes)))
+    return tuple(message for messages in found for message in messages)
+
+
+def read_pydantic_message(place: Place, raw: Any, notes: Notes) -> Iterator[Message]:
+    """The messages of a request, one a part, or the one of a response. Raises FormatError."""
+    parts = read_mapping(place, raw).get("parts", ABSENT)
+    if raw.get("kind") == "response":
+        yield _read_response(place.at("parts"), parts, notes)
+    else:
+        for found in read_list(place.at("parts"), parts, lambda at, part: _read_given(at, part, notes)):
+            if found:
+                yield found
+
+
+def _read_response(place: Place, raw: Any, notes: Notes) -> Message:
+    texts: list[str] = []
+    thoughts: list[str] = []
+    calls: list[ToolCall] = []
+
+    def read_part(at: Place, part: Any) -> None:
+        fields = read_mapping(at, part)
+        kind = fields.get("part_kind")
+        if kind in ("text", "thinking"):
+            (texts if kind == "text" else thoughts).append(read_text(at.at("content"), fields.get("content", ABSENT)))
+        elif kind != "tool-call":
+            notes.refuse(NO_TEXT, at)
+        elif (call := _read_call(at, fields)).name.startswith(OUTPUT_TOOL):
+            texts.append(json.dumps(call.args, ensure_ascii=False))
+        else:
+            calls.append(call)
+
+    read_list(place, raw, read_part)
+    return Message("agent", "".join(texts), thought="\n".join(thoughts), calls=tuple(calls))
+
+
+def _read_call(place: Place, fields: dict[str, Any]) -> ToolCall:
+    name = read_text(place.at("tool_name"), fields.get("tool_name", ABSENT))
+    args, extra = read_arguments(place.at("args"), fields.get("args"))
+    return ToolCall(name, args, read_optional_text(place.at("tool_call_id"), fields.get("tool_call_id")), extra)
+
+
+def _read_given(place: Place, raw: Any, notes: Notes) -> Message | None:
+    """The user's or the system's words, or the result of a tool; None for a remark on an answer without a tool."""
+    fields = read_mapping(place, raw)
+    kind, content = fields.get("part_kind"), fields.get("content")
+    if kind in ("user-prompt", "system-prompt"):
+        return Message("user" if kind == "user-prompt" else "system", _read_words(place.at("content"), content, notes))
+    name = read_optional_text(place.at("tool_name"), fields.get("tool_name")) or ""
+    if kind not in ("tool-return", "retry-prompt"):
+        raise wanted(place.at("part_kind"), kind, "a part of a request")
+    if not name or name.startswith(OUTPUT_TOOL):
+        return None
+    return Message(
+        "tool",
+        author=name,
+        call_id=read_optional_text(place.at("tool_call_id"), fields.get("tool_call_id")),
+        result=content,
+        is_error=kind == "retry-prompt" or fields.get("outcome", "success") != "success",
+    )
+
+
+def _read_words(place: Place, raw: Any, notes: Notes) -> str:
+    if isinstance(raw, str):
+        return raw
+    words: list[str] = []
+    for index, part in enumerate(read_list(place, raw, lambda _, item: item)):
+        if not isinstance(part, str):
+            notes.refuse(NO_TEXT, place.at(index))
+        words.append(part if isinstance(part, str) else "[part]")
+    return "\n".join(words)
