@@ -62,7 +62,7 @@ _SHAPES = {
     "xox": re.compile(r"\bxox[abprs]-[\w-]{10,}", re.A),
     "AKIA": re.compile(r"\bAKIA[A-Z0-9]{16}\b", re.A),
     "ASIA": re.compile(r"\bASIA[A-Z0-9]{16}\b", re.A),
-    **{f"{kind}_live_": re.compile(rf"\b{kind}_live_\w{{16,}}") for kind in ("sk", "rk", "pk", re.A)},
+    **{f"{kind}_live_": re.compile(rf"\b{kind}_live_\w{{16,}}", re.A) for kind in ("sk", "rk", "pk")},
     "whsec_": re.compile(r"\bwhsec_[\w+/=]{16,}", re.A),
     "npm_": re.compile(r"\bnpm_\w{30,}", re.A),
     "pypi-A": re.compile(r"\bpypi-A[\w-]{30,}", re.A),

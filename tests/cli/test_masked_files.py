@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from base64 import b64encode
 from typing import TYPE_CHECKING
+from urllib.parse import quote
 
 import pytest
 from starlette.testclient import TestClient
@@ -29,12 +30,15 @@ ENVIRONMENT = {name: text.replace(RANDOM, CORES[name]) for name, text in SECRET_
 TELLING = """
 import os
 from base64 import b64encode
+from urllib.parse import quote
 
 NAMES = {names!r}
 
 def root_agent(message, state):
     values = [os.environ[name] for name in NAMES]
-    said = " and ".join([*values, *(b64encode(value.encode()).decode() for value in values)])
+    coded = [b64encode(value.encode()).decode() for value in values]
+    coded += [value.encode().hex() for value in values] + [quote(value, safe="") for value in values]
+    said = " and ".join([*values, *coded])
     state["said"] = values
     if message == "raise":
         raise ValueError(said)
@@ -76,12 +80,17 @@ def _pages(place: Place) -> dict[str, str]:
     with TestClient(
         create_app(desk, guard_settings(TOKEN, 80)), base_url="http://127.0.0.1", headers=headers
     ) as client:
-        addresses = ("/runs/1", "/runs/1/cases/0/trials/0", "/runs/1/cases/1/trials/0", "/runs/1/file?format=csv")
+        trials = ("/runs/1/cases/0/trials/0", "/runs/1/cases/1/trials/0")
+        addresses = ("/runs/1", *trials, "/runs/1/exports", "/runs/1/file?format=csv")
         found = {f"page {address}": client.get(address).text for address in addresses}
         evalset = next(each.id for each in desk.evalsets.list() if each.name == "first")
         found["page of the export"] = client.get(f"/evalsets/{evalset}/exports").text
         found["download"] = client.get(f"/evalsets/{evalset}/file?format=adk").text
     return found
+
+
+def _coded(value: str) -> tuple[str, str]:
+    return b64encode(value.encode()).decode().rstrip("="), quote(value, safe="")
 
 
 def test_no_secret_variable_leaves_by_any_way(ways: Mapping[str, str], telling: Place) -> None:
@@ -91,7 +100,7 @@ def test_no_secret_variable_leaves_by_any_way(ways: Mapping[str, str], telling: 
         f"{name} in {way}"
         for way, text in ways.items()
         for name, core in CORES.items()
-        for form in (core, b64encode(ENVIRONMENT[name].encode()).decode().rstrip("="), core.encode().hex())
+        for form in (core, *_coded(ENVIRONMENT[name]), core.encode().hex())
         if form in text and not (way in typed and name == "OPENAI_API_KEY")
     ]
 
@@ -105,6 +114,7 @@ def test_no_secret_variable_leaves_by_any_way(ways: Mapping[str, str], telling: 
 
 def test_an_export_lists_what_it_masked(telling: Place, ways: Mapping[str, str]) -> None:
     said = telling.run("export", "first", "-o", "out.json")
+    of_run = telling.run("export", 1, "-o", "run.json").stderr.strip().removeprefix("evaldesk: ")
 
     assert said.stderr.strip() == "evaldesk: 1 value masked: OPENAI_API_KEY in case case_2."
     assert "the key is [OPENAI_API_KEY]" in (telling.folder / "out.json").read_text()
@@ -112,6 +122,8 @@ def test_an_export_lists_what_it_masked(telling: Place, ways: Mapping[str, str])
     assert (
         "1 value masked: OPENAI_API_KEY in case case_2. The eval set itself is unchanged." in ways["page of the export"]
     )
+    assert "OPENAI_API_KEY in case case_2." in of_run
+    assert f"{of_run} Each file has the name in brackets" in ways["page /runs/1/exports"]
 
 
 def test_an_export_without_secrets_lists_nothing_and_is_unchanged(place: Place) -> None:

@@ -106,7 +106,14 @@ class Fort:
         return [
             *("/", "/agents", "/sessions/new", session, f"{session}/case", "/evalsets", evalset),
             *(f"{evalset}/settings", f"{evalset}/exports", case, f"{case}/json", f"/runs/new?evalset={self.evalset}"),
-            *("/runs", run, f"{run}/cases/0/trials/0", f"{run}/cases/0/trials/1", f"/imports/{self.staged}"),
+            *(
+                "/runs",
+                run,
+                f"{run}/exports",
+                f"{run}/cases/0/trials/0",
+                f"{run}/cases/0/trials/1",
+                f"/imports/{self.staged}",
+            ),
             *(
                 f"{run}/spread",
                 f"{run}/scorings/new",

@@ -237,7 +237,8 @@ def test_a_run_is_given_out(visitor: Visitor, name: str, kind: str) -> None:
 
     answer = visitor.client.get(f"/runs/1/file?format={name}")
 
-    assert f"/runs/1/file?format={name}" in visitor.text("/runs/1")
+    assert f"/runs/1/file?format={name}" in visitor.text("/runs/1/exports")
+    assert 'href="/runs/1/exports"' in visitor.text("/runs/1")
     assert answer.status_code == 200
     assert answer.headers["content-type"] == kind
     assert re.fullmatch(r'attachment; filename="run_1_dice\.[a-z_.]+"', answer.headers["content-disposition"])

@@ -10,7 +10,6 @@ from functools import lru_cache
 from math import ceil
 from typing import Any
 
-from evaldesk.desk.evalsets.exporting import run_formats
 from evaldesk.desk.runs.rescoring import Scoring, scorings
 from evaldesk.desk.runs.runs import RunDesk
 from evaldesk.desk.runs.stored_runs import StoredRuns, run_title
@@ -144,11 +143,6 @@ class RunPage:
     def n_columns(self) -> int:
         """Columns of the matrix."""
         return 6 + (2 if self.k else 0) + len(self.columns)
-
-    @property
-    def export_formats(self) -> Sequence[tuple[str, str]]:
-        """Name and title of each format the run can be given out in."""
-        return run_formats()
 
     @property
     def figure(self) -> dict[str, Any] | None:

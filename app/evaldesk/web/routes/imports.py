@@ -11,7 +11,7 @@ from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
 from evaldesk.desk.evalsets.evalsets import SetNameTakenError
-from evaldesk.desk.evalsets.exporting import export_run, media_type
+from evaldesk.desk.evalsets.exporting import export_run, media_type, run_formats
 from evaldesk.desk.imports.importing import AlreadyImportedError, Staged, TakenIn, file_titles
 from evaldesk.errors import ConflictError, EvaldeskError, FormatError, UsageError
 from evaldesk.pages.import_view import import_view
@@ -108,6 +108,16 @@ async def discard(request: Request) -> Response:
     return _go("/imports")
 
 
+async def run_exports(request: Request) -> Response:
+    """GET /runs/{run_id}/exports: the formats for the export of a run, and the secrets that every file leaves out."""
+    desk, run_id = desk_of(request), request.path_params["run_id"]
+    summary = await run_in_threadpool(desk.stored_runs.summary, run_id)
+    formats = run_formats()
+    first, _ = formats[0]
+    export = await run_in_threadpool(export_run, desk.stored_runs, run_id, first, desk.settings.environment)
+    return page(request, "runs/export.html", summary=summary, formats=formats, masked=export.masked)
+
+
 async def download_run(request: Request) -> Response:
     """GET /runs/{run_id}/file?format=csv: the finished trials of a run as a file."""
     name = request.query_params.get("format", "adk-results")
@@ -159,5 +169,6 @@ routes = [
     Route("/imports/{import_id}", confirm, methods=["POST"]),
     Route("/imports/{import_id}/outcome", choose, methods=["POST"]),
     Route("/imports/{import_id}/deletion", discard, methods=["POST"]),
+    Route("/runs/" + number("run_id") + "/exports", run_exports, methods=["GET"]),
     Route("/runs/" + number("run_id") + "/file", download_run, methods=["GET"]),
 ]
