@@ -18,6 +18,7 @@ FORMATS = Registry(
         "adk-old": "evaldesk.formats.adk.old:OldList",
         "adk-flat": "evaldesk.formats.adk.old:FlatList",
         "adk-session": "evaldesk.formats.adk.session:AdkSession",
+        "adk-session-db": "evaldesk.formats.adk.session_database:AdkSessionDatabase",
         "adk-results": "evaldesk.formats.adk.results:AdkResults",
         "adk-scenarios": "evaldesk.formats.adk.scenarios:AdkScenarios",
         "bfcl": "evaldesk.formats.bfcl:Bfcl",

@@ -13,7 +13,7 @@ from evaldesk.errors import FormatError
 from evaldesk.formats.adk.case import read_case
 from evaldesk.formats.adk.old import stem
 from evaldesk.formats.exchange import Holding, Imported
-from evaldesk.model import EvalSet, JsonObject
+from evaldesk.model import Case, EvalSet, JsonObject
 from evaldesk.reading.notes import Notes
 from evaldesk.reading.sniffing import peek
 from evaldesk.reading.strict_json import MAX_RECORDED_BYTES, Document, Place, parse_json
@@ -52,23 +52,31 @@ class AdkSession:
         raw = {snake_case(key): value for key, value in read_mapping(place, document.value).items()}
         notes = Notes()
         events = read_list(place.at("events"), raw.get("events"), read_mapping)
-        conversation = invocations_of(place.at("events"), events, notes)
         if not events:
             return Imported("adk-session", understood=_start_words(place, raw))
-        if not conversation:
-            raise place.at("events").error("no event says anything: the session holds no turn")
         name = stem(source).removesuffix(".session")
-        case = {"eval_id": name, "conversation": conversation, **_session(place, raw, events)}
-        rest = {key: value for key, value in raw.items() if key not in _KNOWN}
-        if rest:
-            case["recorded_session"] = rest
-        case_read = read_case(Place(Document(case, source=source)), case)
-        return Imported("adk-session", EvalSet(name, cases=(case_read,)), refused=notes.sentences)
+        case = case_of(place, raw, name, notes)
+        if case is None:
+            raise place.at("events").error("no event says anything: the session holds no turn")
+        return Imported("adk-session", EvalSet(name, cases=(case,)), refused=notes.sentences)
 
     @staticmethod
     def write(what: EvalSet | RecordedRun) -> bytes:
         """Nothing: a session is a record, and neither an eval set nor a run can be written as one."""
         raise FormatError("a session cannot be written from an eval set or a run")
+
+
+def case_of(place: Place, raw: dict[str, Any], name: str, notes: Notes) -> Case | None:
+    """The case of a session with keys in snake_case; None when no event says anything. Raises FormatError."""
+    events = read_list(place.at("events"), raw.get("events"), read_mapping)
+    conversation = invocations_of(place.at("events"), events, notes)
+    if not conversation:
+        return None
+    case = {"eval_id": name, "conversation": conversation, **_session(place, raw, events)}
+    rest = {key: value for key, value in raw.items() if key not in _KNOWN}
+    if rest:
+        case["recorded_session"] = rest
+    return read_case(Place(Document(case, source=place.document.source)), case)
 
 
 def _start_words(place: Place, raw: dict[str, Any]) -> tuple[str, ...]:

@@ -1,0 +1,144 @@
+"""The format "adk-session-db": the sessions that `adk web` keeps in `AGENT/.adk/session.db`.
+
+(google-adk 2.13 sessions/sqlite_session_service.py, and sessions/schemas/v1.py, whose tables have the same columns)
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from dataclasses import replace
+from typing import Any
+
+from evaldesk.errors import FormatError
+from evaldesk.formats.adk.session import case_of
+from evaldesk.formats.exchange import Holding, Imported
+from evaldesk.model import Case, EvalSet
+from evaldesk.reading.notes import Notes
+from evaldesk.reading.strict_json import MAX_RECORDED_BYTES, Document, Place, parse_json
+from evaldesk.reading.values import read_mapping
+from evaldesk.transcripts.recorded import RecordedRun, file_stem, free_name
+
+MAGIC = b"SQLite format 3\x00"
+OF_EVALUATIONS = ("___eval___session___", "adk-eval-session-")
+MAX_STEPS = 200_000_000
+"""Steps of SQLite's machine for one file: about ten seconds. A file may hold a view that never ends."""
+_STEPS_AT_ONCE = 1_000_000
+_JOURNAL = slice(18, 20)
+"""The bytes of the header that ask for a write-ahead log, which a file alone does not have."""
+_TABLES = {
+    "sessions": {"app_name", "user_id", "id", "state"},
+    "events": {"app_name", "user_id", "session_id", "timestamp", "event_data"},
+}
+_SESSIONS = "SELECT app_name, user_id, id, state FROM sessions ORDER BY create_time, id"
+_EVENTS = (
+    "SELECT event_data FROM events WHERE app_name = ? AND user_id = ? AND session_id = ? ORDER BY timestamp, rowid"
+)
+
+
+class AdkSessionDatabase:
+    """A SQLite file with the tables `sessions` and `events`."""
+
+    title = "ADK session database"
+    suffixes = (".db",)
+    writes: tuple[Holding, ...] = ()
+
+    @staticmethod
+    def recognises(data: bytes, source: str) -> bool:
+        """Whether this is a SQLite file."""
+        return data.startswith(MAGIC)
+
+    @staticmethod
+    def read(data: bytes, *, source: str) -> Imported:
+        """An eval set with a case for each session that has a turn. Raises FormatError."""
+        notes, taken = Notes(), dict[str, int]()
+        cases: list[Case] = []
+        try:
+            with _opened(data, source) as connection:
+                for session in _sessions(connection, source):
+                    place = Place(Document(session, source=f"{source}!session {session['id']}"))
+                    if session["id"].startswith(OF_EVALUATIONS):
+                        notes.refuse("a session of an evaluation", place)
+                    elif (case := case_of(place, session, session["id"], notes)) is not None:
+                        cases.append(replace(case, id=free_name(case.id, taken)))
+                    else:
+                        notes.refuse("a session without a turn", place)
+        except sqlite3.Error as error:
+            raise FormatError(f"this SQLite file cannot be read: {error}", source=source) from None
+        if not cases:
+            raise FormatError("the database holds no session with a turn", source=source)
+        evalset = EvalSet(file_stem(source), cases=tuple(cases))
+        return Imported("adk-session-db", evalset, refused=notes.sentences)
+
+    @staticmethod
+    def write(what: EvalSet | RecordedRun) -> bytes:
+        """Nothing: a session is a record, and neither an eval set nor a run can be written as one."""
+        raise FormatError("a session database cannot be written from an eval set or a run")
+
+
+@contextmanager
+def _opened(data: bytes, source: str) -> Iterator[sqlite3.Connection]:
+    """The database in memory, read only, bounded in its steps. Raises FormatError when it is not ADK's."""
+    with closing(sqlite3.connect(":memory:")) as connection:
+        connection.deserialize(data[: _JOURNAL.start] + b"\x01\x01" + data[_JOURNAL.stop :])
+        connection.execute("PRAGMA query_only = ON")
+        connection.execute("PRAGMA trusted_schema = OFF")
+        n_left = MAX_STEPS // _STEPS_AT_ONCE
+
+        def step() -> int:
+            nonlocal n_left
+            n_left -= 1
+            return n_left < 0
+
+        connection.set_progress_handler(step, _STEPS_AT_ONCE)
+        for table, columns in _TABLES.items():
+            _check_table(connection, table, columns, source)
+        yield connection
+
+
+def _check_table(connection: sqlite3.Connection, table: str, columns: set[str], source: str) -> None:
+    is_table = connection.execute("SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = ?", (table,)).fetchone()
+    found = {row[1] for row in connection.execute(f"PRAGMA table_info({table})")} if is_table else set()
+    if "actions" in found and "event_data" not in found:
+        raise FormatError(
+            "this session database has the tables of ADK before 1.22, with pickled actions; "
+            "`adk migrate session` writes it anew",
+            source=source,
+        )
+    if missing := ", ".join(sorted(columns - found)):
+        raise FormatError(f"this is no session database of ADK: the table {table} has no {missing}", source=source)
+
+
+def _sessions(connection: sqlite3.Connection, source: str) -> Iterator[dict[str, Any]]:
+    """Each session in the form in which `adk web` exports it; state of the app and of the user is part of its state."""
+    for app_name, user_id, session_id, state in connection.execute(_SESSIONS).fetchall():
+        part = f"session {session_id}"
+        shared = {f"app:{key}": value for key, value in _shared(connection, "app", (app_name,), source).items()}
+        shared |= {
+            f"user:{key}": value for key, value in _shared(connection, "user", (app_name, user_id), source).items()
+        }
+        rows = connection.execute(_EVENTS, (app_name, user_id, session_id))
+        yield {
+            "id": str(session_id),
+            "app_name": str(app_name),
+            "user_id": str(user_id),
+            "state": {**shared, **_object(state, source, f"{part}, state")},
+            "events": [_object(data, source, f"{part}, event {number}") for number, (data,) in enumerate(rows, 1)],
+        }
+
+
+def _shared(connection: sqlite3.Connection, of: str, key: tuple[str, ...], source: str) -> dict[str, Any]:
+    """The state of an app or of a user; empty where the database has no such table."""
+    table = f"{of}_states"
+    if not connection.execute("SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = ?", (table,)).fetchone():
+        return {}
+    where = "app_name = ? AND user_id = ?" if of == "user" else "app_name = ?"
+    row = connection.execute(f"SELECT state FROM {table} WHERE {where}", key).fetchone()  # noqa: S608 - two fixed names
+    return _object(row[0], source, table) if row else {}
+
+
+def _object(value: Any, source: str, part: str) -> dict[str, Any]:
+    data = value if isinstance(value, bytes) else str(value).encode("utf-8", "surrogatepass")
+    document = parse_json(data, source=f"{source}!{part}", max_bytes=MAX_RECORDED_BYTES)
+    return read_mapping(Place(document), document.value)
