@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 
 from evaldesk.model.stored import MetricRow
 from evaldesk.statistics.intervals import (
+    MAX_KINDS,
     CaseCounts,
     _binomial,
     expanded_level,
@@ -26,9 +27,10 @@ from evaldesk.statistics.intervals import (
     pass_hat_k,
     point_at,
     rate_interval,
+    score_interval,
+    speaks_by_sums,
     sure_curve,
 )
-from evaldesk.statistics.score_interval import MAX_KINDS, score_interval, speaks_by_sums
 
 outcomes = st.lists(st.integers(0, 12).flatmap(lambda n: st.tuples(st.just(n), st.integers(0, n))), max_size=15)
 

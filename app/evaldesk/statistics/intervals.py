@@ -17,8 +17,22 @@ from random import Random
 from typing import TypeAlias
 
 from evaldesk.model.conclusion import Interval
+from evaldesk.model.stored import CaseScores, MetricRow
+
+CaseCounts: TypeAlias = tuple[int, int, int]
+"""Cases with the same outcome: scored trials of each, passed trials of each, how many such cases."""
+Series = tuple[float, ...]
 
 Z_95 = 1.959963984540054
+N_DRAWS = 1_000
+SEED = 20_260_101
+MAX_KINDS = 50
+"""The most kinds of cases that are drawn."""
+FEW_CASES = 10
+_LOPSIDED = 0.3
+_ODDS = 20.0  # 1 / (1 - 95 %)
+_LEAST_RATE = 1e-300
+_DENSE_UP_TO = 20
 
 
 def wilson(c: float, n: int) -> Interval:
@@ -149,10 +163,6 @@ def _t_by_expansion(df: int) -> float:
     )
 
 
-_ODDS = 20.0  # 1 / (1 - 95 %)
-_LEAST_RATE = 1e-300
-
-
 def clopper_pearson(c: int, n: int) -> Interval:
     """The interval for c of n independent trials that covers the rate in at least 95 % of cases; 0 to 1 when n is 0.
 
@@ -197,12 +207,6 @@ def _anytime_low(c: int, n: int) -> float:
         failures = (n - c) * log1p(-middle) if n > c else 0.0
         low, high = (middle, high) if bound - c * log(middle) - failures > 0 else (low, middle)
     return high
-
-
-CaseCounts: TypeAlias = tuple[int, int, int]
-"""Cases with the same outcome: scored trials of each, passed trials of each, how many such cases."""
-
-_DENSE_UP_TO = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -314,11 +318,6 @@ def trials_needed(k: int, share: float) -> int:
     return max(1, ceil(share * k - 1e-9))
 
 
-N_DRAWS = 1_000
-SEED = 20_260_101
-Series = tuple[float, ...]
-
-
 def sure_curve(counts: Iterable[CaseCounts]) -> tuple[CurvePoint, ...]:
     """`pass_curve` with an interval at each point."""
     rows, last = curve_rows(counts)
@@ -375,6 +374,82 @@ def _interval(values: Series, times: tuple[int, ...], n_cases: int, draws: Seque
     if student is not None and (squares < 1e-12 or min(student.low, 1 - student.high) <= 0):
         low, high = min(low, student.low), max(high, student.high)
     return Interval(min(max(low, 0.0), mean), max(min(high, 1.0), mean))
+
+
+def speaks_by_sums(n_cases: int, squares: float, cubes: float) -> bool:
+    """Whether sums over many cases give the quantiles of their draws: where single cases do not make the mean lopsided.
+
+    `squares` and `cubes` are the sums of the powers of each case's deviation.
+    """
+    return n_cases > MAX_KINDS and abs(cubes) <= _LOPSIDED * squares * sqrt(squares)
+
+
+def score_interval(row: MetricRow, low: float, high: float) -> Interval | None:
+    """The interval of a mean score within its range, by drawing the cases again; None below two values.
+
+    A single case is judged by its trials. Where Student's interval leaves the range, its ends take part, as for pass@k,
+    and where the draws do not reach far enough: of few cases, and of many with a few that outweigh them.
+    """
+    student = mean_interval(
+        mean=row.mean,
+        n=row.n,
+        n_cases=row.n_cases,
+        squares=row.squares,
+        cluster_squares=row.cluster_squares,
+        low=low,
+        high=high,
+    )
+    if student is None or row.n_cases < 2 or row.cluster_squares <= 1e-24 * row.n**2:
+        return student
+    is_known = speaks_by_sums(row.n_cases, row.cluster_squares, row.cluster_cubes)
+    drawn = _drawn_mean(row.kinds) if row.kinds else _mean_by_sums(row) if row.n_cases > MAX_KINDS else student
+    ends = [max(drawn.low, low), min(drawn.high, high)]
+    is_short = row.n_cases < FEW_CASES or not (row.kinds or is_known)
+    if is_short or student.low <= low or student.high >= high:
+        ends = [min(ends[0], student.low), max(ends[1], student.high)]
+    return Interval(min(ends[0], row.mean), max(ends[1], row.mean))
+
+
+@lru_cache(maxsize=1024)
+def _drawn_mean(kinds: tuple[CaseScores, ...]) -> Interval:
+    """The quantiles of the mean over the draws: a ratio, where cases have different numbers of values."""
+    ns, totals, times = zip(*kinds, strict=True)
+    n_cases = sum(times)
+    drawn = _few_draws(times) if n_cases <= MAX_KINDS else case_draws(times)
+    means = sorted(sum(map(mul, totals, draw)) / sum(map(mul, ns, draw)) for draw in drawn)
+    at = min(len(means) - 1, ceil(expanded_level(n_cases) * len(means)))
+    return Interval(means[at], means[-1 - at])
+
+
+def _mean_by_sums(row: MetricRow) -> Interval:
+    """The same quantiles from the first four moments of the cases, exact to the order of 1 / their number.
+
+    (Cornish and Fisher 1938; Hall 1992, section 2.5)
+    """
+    n = row.n_cases
+    error = sqrt(row.cluster_squares) / row.n
+    skew = max(-_LOPSIDED, min(_LOPSIDED, row.cluster_cubes / row.cluster_squares / sqrt(row.cluster_squares)))
+    peak = max(-1.0, min(1.0, row.cluster_fourths / row.cluster_squares / row.cluster_squares - 3 / n))
+    z = t_95(n - 1) * sqrt(n / (n - 1))
+    low, high = (
+        at + skew * (at**2 - 1) / 6 + peak * (at**3 - 3 * at) / 24 - skew**2 * (2 * at**3 - 5 * at) / 36
+        for at in (-z, z)
+    )
+    return Interval(row.mean + error * low, row.mean + error * high)
+
+
+@lru_cache(maxsize=64)
+def _few_draws(times: tuple[int, ...]) -> list[list[int]]:
+    """`case_draws` of few cases, each drawn by itself, which is faster for many kinds."""
+    chance = Random(SEED)  # noqa: S311
+    kinds = [kind for kind, n in enumerate(times) for _ in range(n)]
+    drawn = []
+    for _ in range(N_DRAWS):
+        draw = [0] * len(times)
+        for kind in chance.choices(kinds, k=len(kinds)):
+            draw[kind] += 1
+        drawn.append(draw)
+    return drawn
 
 
 def case_draws(times: tuple[int, ...]) -> list[list[int]]:

@@ -24,8 +24,7 @@ from evaldesk.model.stored import CaseRow, MetricRow, RunSummary
 from evaldesk.settings import Settings
 from evaldesk.statistics.case_comparison import compare_cases
 from evaldesk.statistics.comparison import compare_scores
-from evaldesk.statistics.intervals import CaseCounts
-from evaldesk.statistics.score_interval import score_interval
+from evaldesk.statistics.intervals import CaseCounts, score_interval
 from evaldesk.store import RunStore, Store
 from evaldesk.store.evalsets.names import SUFFIXES
 from evaldesk.store.runs.run_store import is_imported

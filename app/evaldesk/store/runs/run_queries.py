@@ -45,7 +45,7 @@ from evaldesk.model.stored import (
     RunSummary,
     TrialKey,
 )
-from evaldesk.statistics.score_interval import MAX_KINDS, speaks_by_sums
+from evaldesk.statistics.intervals import MAX_KINDS, speaks_by_sums
 from evaldesk.store.database import Clock
 from evaldesk.store.tables import (
     CASE_METRIC,
