@@ -9,7 +9,7 @@ from typing import Any, Literal, TypeAlias, TypeVar
 
 import msgspec
 
-from evaldesk.wire import converted
+from evaldesk.wire import converted, to_json
 
 R = TypeVar("R", bound=msgspec.Struct)
 
@@ -19,6 +19,10 @@ Label: TypeAlias = Literal["supported", "unsupported", "contradictory", "dispute
 # The end is matched as well, or a reply of many thoughts that never end would be read to its end from each of them.
 _THINKING = re.compile(r"<think(?:ing)?>(?:.*?</think(?:ing)?>|(?P<endless>.*))", re.DOTALL | re.IGNORECASE)
 _MAX_REPLY = 100_000
+_MAX_READ = 1_000_000
+"""So many characters are read in vain, behind braces that begin no object; each such brace counts as _MIN_READ."""
+_MIN_READ = 1_000
+_MAX_NUMBER = 2**53
 
 
 class ReplyError(Exception):
@@ -114,9 +118,14 @@ def read_reply(text: str, kind: type[R]) -> R:
     problem = "the reply holds no JSON object"
     for item in _objects(text):
         try:
-            found.append(converted(item, kind))
+            answer = converted(item, kind)
+            to_json(answer)
         except msgspec.ValidationError as error:
             problem = f"the reply is not of the wanted form: {error}"
+        except UnicodeEncodeError:
+            problem = "the reply holds half of a character"
+        else:
+            found.append(answer)
     if not found:
         raise ReplyError(problem)
     if any(item != found[0] for item in found[1:]):
@@ -125,17 +134,37 @@ def read_reply(text: str, kind: type[R]) -> R:
 
 
 def _objects(text: str) -> Iterator[Any]:
-    """The JSON objects in a text with other text around them. Raises ReplyError for one with a key twice."""
-    decoder = json.JSONDecoder(object_pairs_hook=_object)
-    at = text.find("{")
+    """The JSON objects in a text with other text around them.
+
+    A number that cannot be is given as text, which no verdict takes. Raises ReplyError for an object with a key twice,
+    and for a text with so many braces without an object that reading on would take seconds.
+    """
+    decoder = json.JSONDecoder(
+        object_pairs_hook=_object, parse_int=_int, parse_float=_float, parse_constant=lambda name: name
+    )
+    at, n_read = text.find("{"), 0
     while at >= 0:
         try:
             value, end = decoder.raw_decode(text, at)
-        except (json.JSONDecodeError, RecursionError):
+        except (json.JSONDecodeError, RecursionError) as error:
+            n_read += max(_MIN_READ, error.pos - at if isinstance(error, json.JSONDecodeError) else 0)
+            if n_read > _MAX_READ:
+                raise ReplyError("the reply has too many braces that begin no JSON object") from None
             end = at + 1
         else:
             yield value
         at = text.find("{", end)
+
+
+def _int(text: str) -> int | str:
+    if len(text) > len(str(_MAX_NUMBER)) + 1 or abs(int(text)) > _MAX_NUMBER:
+        return text
+    return int(text)
+
+
+def _float(text: str) -> float | str:
+    number = float(text)
+    return number if abs(number) <= _MAX_NUMBER else text
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
