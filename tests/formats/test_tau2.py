@@ -11,8 +11,7 @@ import pytest
 
 from evaldesk.errors import FormatError
 from evaldesk.formats import read_evalset, write_evalset
-from evaldesk.formats.tau.tau2 import Tau2Tasks, write_task
-from evaldesk.formats.tau.tau2_results import Tau2Results
+from evaldesk.formats.tau.tau2 import Tau2Results, Tau2Tasks, write_task
 from evaldesk.model import Case, Criterion, EvalSet, SessionInit, ToolCall, Turn
 from evaldesk.transcripts.recorded import RecordedRun
 

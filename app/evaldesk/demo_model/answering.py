@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import parse_qs
 
-from evaldesk.demo_model import judge, user
+from evaldesk.demo_model import judge
 from evaldesk.demo_model.conversation import Reply
-from evaldesk.demo_model.script import NAMES, decide
+from evaldesk.demo_model.script import NAMES, decide, next_sentence
 
 DELAY_VARIABLE = "EVALDESK_DEMO_DELAY_MS"
 DEFAULT_DELAY_MS = 20.0
@@ -76,9 +76,9 @@ def read_name(model: str, default_delay_ms: float = DEFAULT_DELAY_MS) -> Name:
 def _reply(
     name: Name, messages: Sequence[Mapping[str, Any]], tools: Sequence[Mapping[str, Any]], seed: int | None
 ) -> Reply:
-    if name.script == user.NAME:
-        return user.answer(messages)
-    if name.script == judge.NAME:
+    if name.script == "user":
+        return next_sentence(messages)
+    if name.script == "judge":
         return Reply(judge.reply(messages, seed=seed, share=name.share or 0.0))
     return decide(messages, tools, seed=seed, share=name.share, environment=os.environ)
 

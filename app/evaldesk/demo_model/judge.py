@@ -13,7 +13,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-NAME = "judge"
 LABEL = "Scripted demo judge, which only counts words:"
 SLIPPED = " It says the opposite of what follows, on purpose."
 ENOUGH = 0.5

@@ -1,7 +1,8 @@
-"""The choice of the script: the one whose tools are offered."""
+"""The choice of the script, the one whose tools are offered, and the script of a simulated user."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -13,6 +14,15 @@ NAMES = ("dice", "trips", "scripted", "user", "judge")
 BEYOND = (
     "I am a scripted demo model, and I only know the tools of the sample agents. "
     "Set EVALDESK_MODEL, or the agent's own model, to a real one, and the key of its provider."
+)
+
+_PLAN = re.compile(r"<plan>\n(.*?)\n</plan>", re.DOTALL)
+_STOP = re.compile(r"answer with (\S+) alone")
+_SENTENCE = re.compile(r"(?<=[.!?])\s+|\n+")
+_PREFIX = re.compile(
+    r"^(?:[-*]|\d+[.)])?\s*(?:then |next |finally |and )?(?:you )?(?:ask|tell|want|get)s?"
+    r"(?: (?:the agent|it|them))?(?: to| for)? ",
+    re.I,
 )
 
 
@@ -37,3 +47,23 @@ def decide(
     if conversation.tools & trips.TOOLS:
         return trips.answer(conversation, slips)
     return Reply(BEYOND)
+
+
+def next_sentence(messages: Sequence[Mapping[str, Any]]) -> Reply:
+    """The next sentence of the plan of a simulated user; the stop signal when there is none left."""
+    system = "\n".join(str(message.get("content", "")) for message in messages if message["role"] == "system")
+    n_spoken = sum(message["role"] == "assistant" for message in messages)
+    if "first message is said already" in system:
+        n_spoken = max(0, n_spoken - 1)
+    lines = _lines(system)
+    if n_spoken < len(lines):
+        return Reply(lines[n_spoken])
+    stop = _STOP.search(system)
+    return Reply(stop[1] if stop else "###STOP###")
+
+
+def _lines(system: str) -> list[str]:
+    plan = _PLAN.search(system)
+    sentences = _SENTENCE.split(plan[1]) if plan else []
+    lines = [_PREFIX.sub("", sentence.strip()) for sentence in sentences]
+    return [line[0].upper() + line[1:] for line in lines if line]

@@ -34,7 +34,7 @@ FORMATS = Registry(
         "openhands-log": "evaldesk.formats.openhands.log:OpenHandsLog",
         "tau-bench": "evaldesk.formats.tau.tau_bench:TauBench",
         "tau2": "evaldesk.formats.tau.tau2:Tau2Tasks",
-        "tau2-results": "evaldesk.formats.tau.tau2_results:Tau2Results",
+        "tau2-results": "evaldesk.formats.tau.tau2:Tau2Results",
         "inspect": "evaldesk.formats.inspect.log:InspectLog",
         "promptfoo": "evaldesk.formats.promptfoo:Promptfoo",
         "atif": "evaldesk.formats.atif:Atif",
