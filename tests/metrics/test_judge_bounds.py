@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from evaldesk.metrics.judges.panel import Task
 from evaldesk.metrics.judges.replies import (
     Points,
     Properties,
@@ -19,12 +20,14 @@ from evaldesk.metrics.judges.replies import (
     Verdict,
     read_reply,
 )
+from evaldesk.metrics.judges.rubric_score import points_task
 from evaldesk.wire import to_json
 
 from .judged import details, graded
 from .judging import Told
 
 KINDS: tuple[type[Any], ...] = (Points, Properties, Rating, Sentences, Validity, Verdict)
+TASKS: Mapping[type[Any], Task[Any]] = {Points: points_task(0, 10)}
 VALID = json.dumps({"reasoning": "because", "is_the_agent_response_valid": "valid"})
 REFUSED: Mapping[str, tuple[type[Any], str]] = {
     "digits": (Points, '{"score": ' + "9" * 5_000 + "}"),
@@ -53,7 +56,7 @@ def test_a_reply_that_cannot_be_is_refused(name: str) -> None:
     kind, text = REFUSED[name]
 
     with pytest.raises(ReplyError) as caught:
-        read_reply(text, kind)
+        TASKS.get(kind, Task("", kind)).check(read_reply(text, kind))
 
     assert len(str(caught.value)) < 500
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Iterator
 from typing import Any, Literal, TypeAlias, TypeVar
@@ -136,12 +137,10 @@ def read_reply(text: str, kind: type[R]) -> R:
 def _objects(text: str) -> Iterator[Any]:
     """The JSON objects in a text with other text around them.
 
-    A number that cannot be is given as text, which no verdict takes. Raises ReplyError for an object with a key twice,
-    and for a text with so many braces without an object that reading on would take seconds.
+    A whole number beyond 2**53 is given as infinite, which no verdict takes. Raises ReplyError for an object with a key
+    twice, and for a text with so many braces without an object that reading on would take seconds.
     """
-    decoder = json.JSONDecoder(
-        object_pairs_hook=_object, parse_int=_int, parse_float=_float, parse_constant=lambda name: name
-    )
+    decoder = json.JSONDecoder(object_pairs_hook=_object, parse_int=_int)
     at, n_read = text.find("{"), 0
     while at >= 0:
         try:
@@ -156,15 +155,10 @@ def _objects(text: str) -> Iterator[Any]:
         at = text.find("{", end)
 
 
-def _int(text: str) -> int | str:
+def _int(text: str) -> int | float:
     if len(text) > len(str(_MAX_NUMBER)) + 1 or abs(int(text)) > _MAX_NUMBER:
-        return text
+        return math.inf
     return int(text)
-
-
-def _float(text: str) -> float | str:
-    number = float(text)
-    return number if abs(number) <= _MAX_NUMBER else text
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
