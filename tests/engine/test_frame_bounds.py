@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evaldesk.engine import AgentHost, LocalExecutor
-from evaldesk.engine.frames import accepted
+from evaldesk.engine.frames import grade_spec, graded, played
 from evaldesk.model import (
     AgentRef,
     Case,
@@ -57,7 +57,6 @@ DEEP = b'"logs":"","deep":' + b"[" * 10_000 + b"]" * 10_000
         (rb'"attempt":\d+', rb'"attempt":77', "attempt 77; it was given"),
         (rb'"duration_ms":[\d.]+', b'"duration_ms":-5', "duration_ms must be a number from 0 to 2.*53, got -5"),
         (rb'"at_ms":[\d.]+', b'"at_ms":1e300', r"event\.at_ms must be a number from 0 to 2.*53, got 1e\+300"),
-        (rb'"value":[\d.]+', b'"value":1e200', r"score\.value must be a number from -2.*53 to 2.*53, got 1e\+200"),
         (rb'"usages":\[\]', b'"usages":[{"model":"m","cost":-1000}]', r"usage\.cost must be a number from 0 to 2.*53"),
         (rb'"usages":\[\]', b'"usages":[{"model":"m","tokens_in":%d}]' % 2**70, r"usage\.tokens_in must be"),
         (rb'"logs":""', DEEP, "what is no frame .maximum recursion depth"),
@@ -70,7 +69,6 @@ DEEP = b'"logs":"","deep":' + b"[" * 10_000 + b"]" * 10_000
         "other attempt",
         "duration",
         "time",
-        "score",
         "cost",
         "tokens",
         "depth",
@@ -129,15 +127,22 @@ def test_what_is_accepted_holds_only_numbers_that_can_be(
     scores = (Score("m", value),)
     given = replace(RESULT, duration_ms=duration, transcript=Transcript((turn,)), scores=scores, usages=usages)
 
-    result = accepted(SPEC, given)
+    result = played(SPEC, given)
+    scored = graded(
+        grade_spec(SPEC, replace(RESULT, transcript=Transcript((turn,)))), replace(given, transcript=Transcript())
+    )
 
-    if result.error:
-        assert (result.status, result.verdict, result.error.kind) == ("errored", "errored", "bad_number")
-        return
-    assert result is given
-    assert all(0 <= number <= MAX_NUMBER for number in (duration, at, result.tokens, result.cost or 0))
-    assert abs(value) <= MAX_NUMBER
+    for found in (result, scored):
+        if found.error:
+            assert (found.status, found.verdict, found.error.kind) == ("errored", "errored", "bad_number")
+    if not result.error:
+        assert result == replace(given, scores=(), verdict="unscored")
+        assert all(0 <= number <= MAX_NUMBER for number in (duration, at, result.tokens, result.cost or 0))
+    if not scored.error:
+        assert scored == given
+        assert all(0 <= number <= MAX_NUMBER for number in (duration, scored.tokens, scored.cost or 0))
+        assert abs(value) <= MAX_NUMBER
 
 
 def test_a_result_that_can_be_is_taken_as_it_is() -> None:
-    assert accepted(SPEC, RESULT) is RESULT
+    assert played(SPEC, RESULT) == replace(RESULT, verdict="unscored")

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from evaldesk.engine import GradeSpec, InlineExecutor, LocalExecutor, drive
-from evaldesk.engine.frames import Ended, Play, frame_from_worker
+from evaldesk.engine.frames import Ended, Grade, Play, frame_from_worker, functions_check
 from evaldesk.engine.host.process import WorkerProcess
 from evaldesk.engine.worker import work
 from evaldesk.engine.worker.main import Worker
@@ -51,7 +51,7 @@ async def test_grading_again_that_raises_is_an_errored_trial(
 ) -> None:
     spec = trial(write_agent(ECHO))
     played = (await play(InlineExecutor(), [spec]))[0]
-    monkeypatch.setattr("evaldesk.engine.host.inline.grade", raises)
+    monkeypatch.setattr("evaldesk.engine.host.inline.run_graded", raises)
 
     again = await play(InlineExecutor(), [GradeSpec(played, spec.case, spec.criteria, spec.limits)])
 
@@ -80,7 +80,7 @@ async def test_a_grade_step_that_raises_in_a_worker_is_answered(
     pipe = Pipe()
     worker = Worker(pipe)  # type: ignore[arg-type]
 
-    worker.receive(to_json(Play(7, trial(write_agent(ECHO)))))
+    worker.receive(to_json(Grade(7, functions_check(trial(write_agent(ECHO))))))
 
     ended = await pipe.frames.get()
     assert isinstance(ended, Ended)

@@ -78,6 +78,7 @@ class AgentKind:
     - `counts_tokens`: the tokens of every model call are told, so that configured prices give the cost.
     - `asks_by_name`: a model that a run names is asked with the key of the environment, not with the agent's own key.
     - `is_recording`: it answers from a file and asks no model.
+    - `reads_case`: its own tool gives its code the whole row, ground truth included, or it answers from the case.
     - `is_last`: its adapter takes nearly any object, so that every other adapter looks first.
     - `home` are the modules of which one is imported wherever an object of the kind is, `first_parameter` is that of a
       function of the kind; empty where that cannot be said. The adapter is not imported for any other object.
@@ -96,6 +97,7 @@ class AgentKind:
     counts_tokens: bool = False
     asks_by_name: bool = False
     is_recording: bool = False
+    reads_case: bool = False
     is_last: bool = False
     home: tuple[str, ...] = ()
     first_parameter: str = ""
@@ -147,6 +149,7 @@ _KINDS = (
         "OpenHands-style benchmark",
         "evaldesk.agents.openhands.benchmark:adapt",
         options="evaldesk.agents.openhands.benchmark:table_options",
+        reads_case=True,
         first_parameter="instance",
     ),
     AgentKind("command", "command", "evaldesk.agents.remote.command:adapt", "command", "command"),
@@ -197,6 +200,7 @@ _KINDS = (
         "evaldesk.agents.osmosis.adapter:adapt",
         sees_tools=True,
         prices_calls=True,
+        reads_case=True,
         home=("osmosis_ai", "evaldesk.agents.osmosis.kit"),
     ),
     AgentKind(
@@ -220,6 +224,7 @@ _KINDS = (
         sees_tools=True,
         prices_calls=True,
         is_recording=True,
+        reads_case=True,
     ),
 )
 

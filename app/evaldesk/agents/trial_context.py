@@ -10,9 +10,9 @@ from copy import deepcopy
 from dataclasses import dataclass
 
 from evaldesk.model import Case, JsonObject, JsonValue
+from evaldesk.model.evalset import USER_SIDE_KEYS
 
 OWN_KEY_PREFIX = "$"  # keys of `extra` that Evaldesk itself wrote
-OWN_KEYS = frozenset({"tool_doubles", "simulated_user"})  # and those that only Evaldesk reads
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,8 +26,11 @@ class TrialContext:
     @property
     def columns(self) -> dict[str, JsonValue]:
         """The data of the case beside its conversation: the columns of its row."""
-        said = self.case.extra.items()
-        return {key: deepcopy(value) for key, value in said if not (key.startswith(OWN_KEY_PREFIX) or key in OWN_KEYS)}
+        return {
+            key: deepcopy(value)
+            for key, value in self.case.extra.items()
+            if not (key.startswith(OWN_KEY_PREFIX) or key in USER_SIDE_KEYS)
+        }
 
     @property
     def ground_truth(self) -> str | None:

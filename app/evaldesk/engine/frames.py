@@ -29,30 +29,37 @@ from evaldesk.model import (
     TurnSpec,
     trial_verdict,
 )
+from evaldesk.model.evalset import user_side
+from evaldesk.model.options import Recording
 from evaldesk.model.transcript import check_result
 
 MAX_FRAME = 64 * 1024 * 1024
 
 
 class GradeSpec(msgspec.Struct, frozen=True):
-    """A stored trial that is to be scored again, without playing it; of its run's `limits` that of judges holds."""
+    """A trial that was played and is to be scored; of its run's `limits` that of judges holds.
+
+    `is_first`: nobody scored it before. Judges are asked through the `recording`, where there is one.
+    """
 
     result: TrialResult
     case: Case
     criteria: tuple[Criterion, ...]
     limits: Limits | None = None
     strict: bool = False
+    recording: Recording = Recording()
+    is_first: bool = False
 
 
 class Play(msgspec.Struct, frozen=True, tag="play"):
-    """Play a trial and grade it; answered by Ended."""
+    """Play a trial; answered by Ended."""
 
     key: int
     spec: TrialSpec
 
 
 class Grade(msgspec.Struct, frozen=True, tag="grade"):
-    """Grade a trial that was played; answered by Ended."""
+    """Grade a trial that was played; answered by Ended, without the transcript."""
 
     key: int
     spec: GradeSpec
@@ -178,20 +185,52 @@ class Lines:
         return complete
 
 
-def accepted(spec: TrialSpec | GradeSpec, result: TrialResult) -> TrialResult:
-    """The result that a worker gave for `spec`; an errored one where it is of another trial or cannot be.
+def player_spec(spec: TrialSpec) -> TrialSpec:
+    """The part of a trial that its player gets: how to play it, and nothing about what is expected."""
+    return replace(spec, case=spec.case if spec.shows_case else user_side(spec.case), criteria=(), strict=False)
 
-    The transcript of a trial that was to be graded was stored before, and is not checked again.
-    """
-    asked, found = _key(spec.result if isinstance(spec, GradeSpec) else spec), _key(result)
-    if found != asked:
-        said = f"the worker answered for {_words(found)}; it was given {_words(asked)}"
-        return unplayed(spec, "errored", ErrorRecord("wrong_trial", said))
+
+def grade_spec(spec: TrialSpec, played: TrialResult) -> GradeSpec:
+    """The trial that was just played, for the grader."""
+    return GradeSpec(played, spec.case, spec.criteria, spec.limits, spec.strict, spec.recording, is_first=True)
+
+
+def functions_check(spec: TrialSpec) -> GradeSpec:
+    """A trial that was not played, for a grader that only imports the functions of the criteria."""
+    return grade_spec(spec, cancelled(spec))
+
+
+def played(spec: TrialSpec, result: TrialResult) -> TrialResult:
+    """The result of a player for `spec`, without anything that it has no say in; errored where it cannot be."""
+    problem = _problem(spec, result) or _bad_number(result)
+    if not problem and spec.case.scenario is None and len(result.transcript.turns) > len(spec.case.turns):
+        problem = ErrorRecord("wrong_trial", f"the player reports more turns than {spec.case.id} has")
+    if problem:
+        return unplayed(spec, "errored", problem)
+    return replace(result, scores=(), verdict=trial_verdict((), spec.criteria, result.error))
+
+
+def graded(spec: GradeSpec, result: TrialResult) -> TrialResult:
+    """The scores of a grader for `spec`, on the transcript that it was given; errored where they cannot be."""
+    problem = _problem(spec.result, result) or _bad_number(replace(result, transcript=Transcript()))
+    if problem:
+        return unplayed(spec, "errored", problem)
+    return replace(result, transcript=spec.result.transcript)
+
+
+def _problem(asked: TrialSpec | TrialResult, found: TrialResult) -> ErrorRecord | None:
+    if _key(found) == _key(asked):
+        return None
+    said = f"the worker answered for {_words(_key(found))}; it was given {_words(_key(asked))}"
+    return ErrorRecord("wrong_trial", said)
+
+
+def _bad_number(result: TrialResult) -> ErrorRecord | None:
     try:
-        check_result(replace(result, transcript=Transcript()) if isinstance(spec, GradeSpec) else result)
+        check_result(result)
     except BadNumberError as error:
-        return unplayed(spec, "errored", ErrorRecord("bad_number", str(error)))
-    return result
+        return ErrorRecord("bad_number", str(error))
+    return None
 
 
 def cancelled(spec: TrialSpec | GradeSpec) -> TrialResult:

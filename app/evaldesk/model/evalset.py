@@ -77,6 +77,21 @@ class Case:
         return self.initial_session.state if self.initial_session else {}
 
 
+USER_SIDE_KEYS = frozenset({"tool_doubles", "simulated_user"})
+"""Keys of a case's `extra` that its player needs: the answers of tools, and the user's own."""
+
+
+def user_side(case: Case) -> Case:
+    """The case as the process of the agent gets it: no expectation, reference, rubric or column of the data set."""
+    return Case(
+        id=case.id,
+        turns=tuple(Turn(turn.query) for turn in case.turns),
+        scenario=case.scenario,
+        initial_session=case.initial_session,
+        extra={key: value for key, value in case.extra.items() if key in USER_SIDE_KEYS},
+    )
+
+
 @dataclass(frozen=True, slots=True)
 class EvalSet:
     """A named list of cases, as one file holds it."""

@@ -86,7 +86,10 @@ class AgentDescription:
 
 @dataclass(frozen=True, slots=True)
 class TrialSpec:
-    """Everything a worker needs for one attempt at one case. `attempt` counts from 1."""
+    """Everything that one attempt at one case needs. `attempt` counts from 1.
+
+    With `shows_case` the player gets the whole case, and not only the user's side of it.
+    """
 
     run_id: int
     case_index: int
@@ -102,6 +105,7 @@ class TrialSpec:
     seed: int = 0
     attempt: int = 1
     strict: bool = False
+    shows_case: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,7 +182,7 @@ class RunConfig:
     in a case is unscored there, else it is not applicable; `n_asserted` is then the number of cases that it applies to,
     by metric, for those metrics that do not apply to all, and `n_partly_asserted` the number of cases to which at least
     one metric does not apply. `compat` names the tool by whose rules trials are judged. `gates` are the conditions of
-    the conclusion.
+    the conclusion. `shows_case` gives the agent's process the whole case, and not only the user's side of it.
     """
 
     agent: AgentRef
@@ -206,6 +210,7 @@ class RunConfig:
     n_asserted: Mapping[str, int] = field(default_factory=dict)
     n_partly_asserted: int = 0
     gates: Gates = field(default_factory=Gates)
+    shows_case: bool = True
 
     @property
     def is_strict(self) -> bool:

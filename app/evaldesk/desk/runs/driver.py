@@ -232,6 +232,7 @@ def trial_spec(
         seed=trial_seed(config.seed, case, trial_index),
         attempt=attempt,
         strict=config.is_strict,
+        shows_case=config.shows_case,
     )
 
 

@@ -191,10 +191,17 @@ def plan_run(
         seed=seed,
         evaldesk_version=__version__,
         gates=gates_of(options.value("compat"), options.gates),
+        shows_case=_shows_case(subject.description),
     )
     model = _allowed_model(options.asked.get("model"), subject.agent_model, models)
     own = {"model": model, "note": options.value("note").strip()}
     return foreseen_plan(with_options(frozen(config, options, cases), own), cases)
+
+
+def _shows_case(description: AgentDescription | None) -> bool:
+    """Whether agents of the kind are given the whole case, as their own tool does it."""
+    kind = AGENTS.known(description.kind) if description else None
+    return kind is not None and kind.reads_case
 
 
 def foreseen_plan(config: RunConfig, cases: tuple[Case, ...]) -> RunPlan:

@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-import itertools
-import math
 import os
-from collections import deque
-from collections.abc import AsyncGenerator, AsyncIterator, Coroutine, Iterable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping
 from contextlib import aclosing, suppress
-from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Protocol
 
-from evaldesk.engine.failures import failure
-from evaldesk.engine.frames import Ended, Grade, GradeSpec, Play, Stop, accepted, cancelled, unplayed
-from evaldesk.engine.host.process import Answer, Death, WarmPool, WorkerProcess, WorkerStartError
-from evaldesk.engine.worker.attempt import Pause, active, grading_timeout_s
+from evaldesk.engine.frames import GradeSpec, cancelled, functions_check, grade_spec, unplayed
+from evaldesk.engine.host.process import WarmPool
+from evaldesk.engine.host.worker_set import WorkerSet
+from evaldesk.engine.worker.attempt import Pause, active
 from evaldesk.errors import EvaldeskError, UsageError
 from evaldesk.model import ErrorRecord, TrialResult, TrialSpec
 
@@ -129,26 +125,15 @@ async def _each(specs: Iterable[TrialSpec | GradeSpec]) -> AsyncGenerator[TrialS
         yield spec
 
 
-MAX_FAILED_STARTS = 3
 CANCEL_GRACE_S = 4.0
-
-
-@dataclass(slots=True, eq=False)
-class _Slot:
-    """A place for one worker. `is_alone` while it plays a trial that may have killed the worker before it."""
-
-    worker: WorkerProcess | None = None
-    jobs: dict[int, TrialSpec | GradeSpec] = field(default_factory=dict)
-    is_starting: bool = False
-    is_alone: bool = False
-    is_tainted: bool = False
+GRADED_AT_ONCE = 8
 
 
 class LocalExecutor:
-    """A pool of `n_workers` processes that carries out up to `concurrency` trials at once.
+    """Carries out up to `concurrency` trials at once, in `n_workers` players and as many graders.
 
-    When a worker dies with several trials under way, each is played again alone, so that only the one that killed
-    it suffers.
+    A player has the agent and the user's side of a case; a grader has the expectations and the metrics, and never the
+    agent. The process of this executor hands the transcript from one to the other, and checks what both answer.
     """
 
     def __init__(
@@ -160,39 +145,42 @@ class LocalExecutor:
         warm_pool: WarmPool | None = None,
     ) -> None:
         self.is_cancelled = False
-        self._environment = os.environ if environment is None else environment
         self._warm_pool = warm_pool
-        self._slots = [_Slot() for _ in range(max(1, min(n_workers, concurrency)))]
-        self._n_threads = math.ceil(concurrency / len(self._slots))
+        shared = partial(
+            WorkerSet,
+            n_workers,
+            concurrency,
+            environment=os.environ if environment is None else environment,
+            warm_pool=warm_pool,
+        )
+        self._players = shared(self._played, purpose="chat")
+        self._graders = shared(self._graded, purpose="trials", n_before_next=GRADED_AT_ONCE)
         self._room = asyncio.Semaphore(concurrency)
-        self._waiting: deque[TrialSpec | GradeSpec] = deque()
-        self._suspects: deque[TrialSpec | GradeSpec] = deque()
         self._results: asyncio.Queue[TrialResult | None] = asyncio.Queue()
-        self._idle = asyncio.Event()
-        self._idle.set()
-        self._keys = itertools.count(1)
-        self._tasks: set[asyncio.Task[None]] = set()
-        self._n_failed_starts = 0
-        self._broken: ErrorRecord | None = None
+        self._check: tuple[GradeSpec, asyncio.Future[ErrorRecord | None]] | None = None
         self._is_closed = False
 
     @property
     def worker_pids(self) -> list[int]:
-        """Process ids of the workers that are up."""
-        return [slot.worker.pid for slot in self._slots if slot.worker and not slot.is_starting]
+        """Process ids of the players and graders that are up."""
+        return [*self._players.pids, *self._graders.pids]
 
     @property
     def pauses(self) -> tuple[Pause, ...]:
         """The reasons why trials under way wait."""
-        return active(pause for slot in self._slots if slot.worker and slot.jobs for pause in slot.worker.pauses)
+        return active([*self._players.pauses, *self._graders.pauses])
 
     async def submit(self, spec: TrialSpec | GradeSpec) -> None:
         """Take a trial once fewer than `concurrency` are under way. Raises UsageError after `close`."""
         await self._room.acquire()
         if self._is_closed:
             raise UsageError("the executor is closed and takes no trial any more")
-        self._waiting.append(spec)
-        self._pump()
+        if isinstance(spec, GradeSpec):
+            self._graders.submit(spec)
+        elif problem := await self._function_problem(spec):
+            self._give_back(unplayed(spec, "errored", problem))
+        else:
+            self._players.submit(spec)
 
     async def results(self) -> AsyncIterator[TrialResult]:
         """Results as they come, until `close`."""
@@ -202,164 +190,54 @@ class LocalExecutor:
     async def cancel(self) -> None:
         """Stop every trial under way; workers that do not listen are killed."""
         self.is_cancelled = True
-        self._pump()
-        for slot in self._slots:
-            for key in slot.jobs:
-                if slot.worker:
-                    slot.worker.send(Stop(key))
+        self._players.stop()
+        self._graders.stop()
         with suppress(TimeoutError):
-            await asyncio.wait_for(self._idle.wait(), CANCEL_GRACE_S)
-        for slot in self._slots:
-            if slot.worker and slot.jobs:
-                slot.worker.kill("did not stop when its run was cancelled")
-        await self._idle.wait()
+            await asyncio.wait_for(self._idle(), CANCEL_GRACE_S)
+        for workers in (self._players, self._graders):
+            workers.kill("did not stop when its run was cancelled")
+        await self._idle()
 
     async def close(self) -> None:
         """End all workers; trials still under way end cancelled."""
         self.is_cancelled = True
-        workers = [slot.worker for slot in self._slots if slot.worker]
-        await asyncio.gather(*(worker.close() for worker in workers))
-        if self._tasks:
-            await asyncio.wait(self._tasks)
-        for slot in self._slots:
-            self._lose(slot, None)
-        self._pump()
+        await self._players.close()
+        await self._graders.close()
         self._is_closed = True
         if self._warm_pool:
             self._warm_pool.refill()
         self._results.put_nowait(None)
 
-    def _pump(self) -> None:
-        """Hand out waiting trials, as far as there is room; start workers where that helps."""
-        if self.is_cancelled or self._broken:
-            self._give_back_waiting()
-            return
-        while self._waiting or self._suspects:
-            slot = self._best_slot()
-            if (slot is None or slot.jobs) and self._start_one():
-                continue
-            if slot is None:
-                return
-            self._hand_to(slot)
+    async def _idle(self) -> None:
+        await self._players.idle.wait()
+        await self._graders.idle.wait()
 
-    def _best_slot(self) -> _Slot | None:
-        """The slot with the least work that can take the next trial; suspects need one that is idle."""
-        n_threads = self._n_threads if self._waiting else 1
-        open_slots = [
-            slot
-            for slot in self._slots
-            if slot.worker and not (slot.is_starting or slot.is_alone or slot.is_tainted) and len(slot.jobs) < n_threads
-        ]
-        return min(open_slots, key=lambda slot: len(slot.jobs), default=None)
-
-    def _hand_to(self, slot: _Slot) -> None:
-        slot.is_alone = bool(self._suspects) and not slot.jobs
-        spec = (self._suspects if slot.is_alone else self._waiting).popleft()
-        key = next(self._keys)
-        slot.jobs[key] = spec
-        self._idle.clear()
-        if slot.worker is None:
-            raise AssertionError("only a slot with a worker is given work")
-        try:
-            if isinstance(spec, GradeSpec):
-                slot.worker.send(Grade(key, spec), grading_timeout_s(spec.criteria, spec.limits))
-            else:
-                slot.worker.send(Play(key, spec), spec.limits.trial_timeout_s)
-        except Exception as error:  # no frame says it: no worker would ever answer
-            del slot.jobs[key]
-            slot.is_alone = False
-            self._give_back(unplayed(spec, "errored", failure(error, "engine")))
-
-    def _start_one(self) -> bool:
-        """Fill an empty slot, if that helps; True when its worker is ready at once."""
-        n_starting = sum(slot.is_starting for slot in self._slots)
-        empty = next((slot for slot in self._slots if not slot.worker), None)
-        if empty is None or n_starting >= len(self._waiting) + len(self._suspects):
-            return False
-        empty.is_tainted = False
-        callbacks = partial(self._on_answer, empty), partial(self._on_death, empty)
-        empty.worker = self._warm_pool.take(*callbacks) if self._warm_pool else None
-        if empty.worker is not None:
-            return True
-        if self._n_failed_starts >= MAX_FAILED_STARTS and self.worker_pids:
-            return False  # those that are up do the work: nothing is won by trying without end
-        empty.worker, empty.is_starting = WorkerProcess(*callbacks), True
-        self._do(self._start(empty, empty.worker))
-        return False
-
-    async def _start(self, slot: _Slot, worker: WorkerProcess) -> None:
-        try:
-            await worker.start(self._environment, "trials")
-            self._n_failed_starts = 0
-        except WorkerStartError as error:
-            slot.worker = None
-            self._n_failed_starts += 1
-            if self._n_failed_starts >= MAX_FAILED_STARTS and not self.worker_pids:
-                self._broken = ErrorRecord("worker_start", str(error), error.output)
-        except Exception as error:  # of our own code, which would fail again
-            slot.worker = None
-            self._broken = failure(error, "worker_start")
-            await worker.close()
-        slot.is_starting = False
-        if self.is_cancelled:
-            await worker.close()
-        self._pump()
-
-    def _on_answer(self, slot: _Slot, frame: Answer) -> None:
-        spec = slot.jobs.pop(frame.key, None) if isinstance(frame, Ended) else None
-        if spec is None or not isinstance(frame, Ended):
-            return
-        slot.is_tainted |= frame.is_tainted
-        slot.is_alone = False
-        if slot.is_tainted and not slot.jobs and slot.worker:
-            self._do(slot.worker.close())
-            slot.worker = None
-        self._give_back(accepted(spec, frame.result))
-        self._pump()
-
-    def _on_death(self, slot: _Slot, death: Death) -> None:
-        slot.worker = None
-        self._lose(slot, death)
-        self._pump()
-
-    def _lose(self, slot: _Slot, death: Death | None) -> None:
-        """Decide on the trials whose worker is gone; without a death they were cancelled."""
-        specs = list(slot.jobs.values())
-        slot.jobs.clear()
-        slot.is_alone = False
-        if death is None or self.is_cancelled:
-            for spec in specs:
-                self._give_back(cancelled(spec))
-        elif len(specs) == 1:
-            self._give_back(_killed(specs[0], death))
+    def _played(self, spec: TrialSpec | GradeSpec, result: TrialResult) -> None:
+        """Hand a played trial to the graders; one that did not finish has nothing to grade."""
+        if result.status != "finished" or isinstance(spec, GradeSpec):
+            self._give_back(result)
+        elif self.is_cancelled:
+            self._give_back(cancelled(spec))
         else:
-            self._suspects.extend(_again(spec) for spec in specs)
+            self._graders.submit(grade_spec(spec, result))
 
-    def _give_back_waiting(self) -> None:
-        waiting = (*self._suspects, *self._waiting)
-        self._suspects.clear()
-        self._waiting.clear()
-        for spec in waiting:
-            is_broken = self._broken and not self.is_cancelled
-            self._give_back(unplayed(spec, "errored", self._broken) if is_broken else cancelled(spec))
+    def _graded(self, spec: TrialSpec | GradeSpec, result: TrialResult) -> None:
+        if self._check is not None and spec is self._check[0]:
+            self._check[1].set_result(result.error)
+        else:
+            self._give_back(result)
+
+    async def _function_problem(self, spec: TrialSpec) -> ErrorRecord | None:
+        """The error of importing the user's functions: a grader is asked once, before any trial costs something."""
+        from evaldesk.metrics import is_function
+
+        if not any(map(is_function, spec.criteria)):
+            return None
+        if self._check is None or self._check[0].criteria != spec.criteria:
+            self._check = functions_check(spec), asyncio.get_running_loop().create_future()
+            self._graders.submit(self._check[0])
+        return await self._check[1]
 
     def _give_back(self, result: TrialResult) -> None:
-        if not any(slot.jobs for slot in self._slots):
-            self._idle.set()
         self._room.release()
         self._results.put_nowait(result)
-
-    def _do(self, work: Coroutine[None, None, None]) -> None:
-        task = asyncio.create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-
-
-def _killed(spec: TrialSpec | GradeSpec, death: Death) -> TrialResult:
-    if death.is_timeout:
-        return unplayed(spec, "timed_out", ErrorRecord("timed_out", death.message, death.output))
-    return unplayed(spec, "errored", ErrorRecord("worker_died", death.message, death.output))
-
-
-def _again(spec: TrialSpec | GradeSpec) -> TrialSpec | GradeSpec:
-    return spec if isinstance(spec, GradeSpec) else replace(spec, attempt=spec.attempt + 1)

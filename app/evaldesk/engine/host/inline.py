@@ -7,9 +7,9 @@ from collections.abc import AsyncIterator
 from typing import Literal
 
 from evaldesk.engine.failures import failure
-from evaldesk.engine.frames import GradeSpec, cancelled, unplayed
-from evaldesk.engine.worker.attempt import Attempt, Pause, active, grade
-from evaldesk.engine.worker.work import run_trial
+from evaldesk.engine.frames import GradeSpec, cancelled, graded, unplayed
+from evaldesk.engine.worker.attempt import Attempt, Pause, active
+from evaldesk.engine.worker.work import run_graded, run_trial
 from evaldesk.model import TrialResult, TrialSpec
 
 
@@ -65,7 +65,7 @@ class InlineExecutor:
         if self.is_cancelled:
             return cancelled(spec)
         if isinstance(spec, GradeSpec):
-            return await grade(spec.result, spec.case, spec.criteria, spec.limits, strict=spec.strict)
+            return graded(spec, await run_graded(spec, Attempt()))
         return await self._play(spec)
 
     async def _play(self, spec: TrialSpec) -> TrialResult:

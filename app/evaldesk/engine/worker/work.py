@@ -29,6 +29,10 @@ from evaldesk.engine.frames import (
     Talk,
     TurnEnded,
     cancelled,
+    grade_spec,
+    graded,
+    played,
+    player_spec,
     unplayed,
 )
 from evaldesk.engine.worker.attempt import LOAD_TIMEOUT_S, Attempt, grade, grading_timeout_s, load_functions
@@ -36,6 +40,7 @@ from evaldesk.engine.worker.output import CURRENT_LOG, without_env_secrets
 from evaldesk.engine.worker.player import described, load, load_ready, play_trial, play_turn, timed_out, trial_result
 from evaldesk.engine.worker.turn import OpenTurn, cut
 from evaldesk.llm import price
+from evaldesk.llm.recording import CURRENT_RECORDER, Recorder
 from evaldesk.llm.retry_events import CURRENT_LISTENER
 from evaldesk.model import (
     AgentDescription,
@@ -53,7 +58,20 @@ from evaldesk.wire import plain, to_json
 
 
 async def run_trial(spec: TrialSpec, attempt: Attempt) -> TrialResult:
-    """Load, play, grade. Each phase has its own deadline, which the holder of the attempt enforces."""
+    """Play and grade in this process."""
+    try:
+        load_functions(spec.criteria)
+    except BaseException as error:
+        return unplayed(spec, "errored", failure(error, "metric_import"))
+    found = played(spec, await run_played(player_spec(spec), attempt))
+    if found.status != "finished" or attempt.stop:
+        return found
+    asked = grade_spec(spec, found)
+    return graded(asked, await run_graded(asked, attempt))
+
+
+async def run_played(spec: TrialSpec, attempt: Attempt) -> TrialResult:
+    """Load and play. Each phase has its own deadline, which the holder of the attempt enforces."""
     CURRENT_LOG.set(attempt.log)
     CURRENT_LISTENER.set(attempt.waits)
     attempt.begin("load", LOAD_TIMEOUT_S)
@@ -61,21 +79,38 @@ async def run_trial(spec: TrialSpec, attempt: Attempt) -> TrialResult:
         agent = load_ready(spec.agent, spec.model, spec.model_options)
     except BaseException as error:
         return trial_result(spec, attempt, failure(error, "agent_import"))
-    try:
-        load_functions(spec.criteria)
-    except BaseException as error:
-        return trial_result(spec, attempt, failure(error, "metric_import"))
-    result = await play_trial(agent, spec, attempt=attempt)
-    if attempt.stop:
-        return result
+    return await play_trial(agent, spec, attempt=attempt)
+
+
+async def run_graded(spec: GradeSpec, attempt: Attempt) -> TrialResult:
+    """Grade; of a trial that nobody scored before, what was printed meanwhile goes to its log."""
+    CURRENT_LOG.set(attempt.log)
+    CURRENT_LISTENER.set(attempt.waits)
+    is_recorded = spec.recording.mode != "off"
+    CURRENT_RECORDER.set(Recorder(spec.recording, spec.result.trial_index) if is_recorded else None)
     attempt.begin("grade", grading_timeout_s(spec.criteria, spec.limits))
+    if spec.is_first:
+        try:
+            load_functions(spec.criteria)
+        except BaseException as error:
+            return unplayed(spec, "errored", failure(error, "metric_import"))
     try:
-        graded = await grade(result, spec.case, spec.criteria, spec.limits, strict=spec.strict)
+        found = await grade(spec.result, spec.case, spec.criteria, spec.limits, strict=spec.strict)
     except asyncio.CancelledError:
         if attempt.stop != "timed_out":
             raise
-        return given_up(spec, attempt, "")
-    return replace(graded, logs=attempt.log.text())
+        return _not_graded(spec, attempt, "")
+    return replace(found, logs=_joined(found.logs, attempt.log.text())) if spec.is_first else found
+
+
+def _joined(played: str, graded: str) -> str:
+    """The log of both; that of one process goes on where playing ended."""
+    return graded if graded.startswith(played) else played + graded
+
+
+def _not_graded(spec: GradeSpec, attempt: Attempt, place: str) -> TrialResult:
+    error = ErrorRecord("grading_failed", f"not graded within {attempt.timeout_s:g} s", place)
+    return unplayed(spec, "errored", error)
 
 
 def given_up(spec: TrialSpec, attempt: Attempt, place: str) -> TrialResult:
@@ -83,7 +118,6 @@ def given_up(spec: TrialSpec, attempt: Attempt, place: str) -> TrialResult:
     reasons: dict[str, Callable[[], ErrorRecord]] = {
         "load": lambda: ErrorRecord("agent_import", f"not imported within {attempt.timeout_s:g} s", place),
         "play": lambda: timed_out(attempt.timeout_s, place),
-        "grade": lambda: ErrorRecord("grading_failed", f"not graded within {attempt.timeout_s:g} s", place),
     }
     if attempt.stop == "cancelled":
         return trial_result(spec, attempt, None)
@@ -110,15 +144,15 @@ class Work(Protocol):
 
 
 class TrialWork:
-    """Plays and grades a trial."""
+    """Plays a trial."""
 
     def __init__(self, frame: Play) -> None:
         self._frame = frame
         self.attempt = Attempt()
 
     async def run(self) -> bytes:
-        """Play, grade, encode."""
-        return _ended(self._frame.key, await run_trial(self._frame.spec, self.attempt))
+        """Play, encode."""
+        return _ended(self._frame.key, await run_played(self._frame.spec, self.attempt))
 
     def given_up(self, place: str) -> bytes:
         """The turns played so far."""
@@ -138,30 +172,26 @@ class GradeWork:
 
     async def run(self) -> bytes:
         """Grade, encode."""
-        CURRENT_LOG.set(self.attempt.log)
-        CURRENT_LISTENER.set(self.attempt.waits)
-        spec = self._frame.spec
-        self.attempt.begin("grade", grading_timeout_s(spec.criteria, spec.limits))
-        return _ended(self._frame.key, await _graded(spec))
+        return _ended(self._frame.key, _bare(await run_graded(self._frame.spec, self.attempt)))
 
     def given_up(self, place: str) -> bytes:
         """The trial as it was, without scores."""
-        error = ErrorRecord("grading_failed", f"not graded within {self.attempt.timeout_s:g} s", place)
-        return _ended(self._frame.key, unplayed(self._frame.spec, "errored", error), is_tainted=True)
+        return _ended(self._frame.key, _bare(_not_graded(self._frame.spec, self.attempt, place)), is_tainted=True)
 
     def broken(self, error: BaseException | None) -> bytes:
         """The trial as it was, without scores."""
         return _broken(self._frame, error)
 
 
-async def _graded(spec: GradeSpec) -> TrialResult:
-    return await grade(spec.result, spec.case, spec.criteria, spec.limits, strict=spec.strict)
+def _bare(result: TrialResult) -> TrialResult:
+    """The result without its transcript, which the driver has."""
+    return replace(result, transcript=Transcript())
 
 
 def _broken(frame: Play | Grade, error: BaseException | None) -> bytes:
     spec = frame.spec
     result = unplayed(spec, "errored", failure(error, "engine")) if error else cancelled(spec)
-    return _ended(frame.key, result)
+    return _ended(frame.key, result if isinstance(frame, Play) else _bare(result))
 
 
 def _ended(key: int, result: TrialResult, *, is_tainted: bool = False) -> bytes:

@@ -1,0 +1,277 @@
+"""Agents that cheat: none reads what is expected of it, and none gets a verdict that it did not earn."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+
+import pytest
+
+from evaldesk.agents.agent import AGENTS
+from evaldesk.engine import LocalExecutor, drive
+from evaldesk.model import AgentRef, Case, Criterion, Expected, Limits, TrialResult, TrialSpec, Turn
+from evaldesk.model.evalset import user_side
+
+pytestmark = pytest.mark.anyio
+
+REFERENCE = "treasure-" + "Q7XZ41KP"
+CASE = Case(
+    "cheated",
+    (Turn("What is the word?", Expected(None, (), REFERENCE), rubrics=({"rubric_id": REFERENCE},)),),
+    final_state={"word": REFERENCE},
+    rubrics=({"rubric_id": "r", "rubric_content": REFERENCE},),
+    tags=(REFERENCE,),
+    extra={"ground_truth": REFERENCE, "test_patch": REFERENCE},
+)
+CRITERIA = (Criterion("response_exact", 1.0), Criterion("response_match_score", 0.8))
+FIND = r"""
+import re
+PATTERN = re.compile(rb"treasure-[A-Z0-9]{8}")
+
+def found(data):
+    match = PATTERN.search(data)
+    return match[0].decode() if match else ""
+"""
+MEMORY = (
+    FIND
+    + """
+def agent(message):
+    with open("/proc/self/maps") as maps, open("/proc/self/mem", "rb") as memory:
+        for line in maps:
+            place, rights, *_ = line.split()
+            start, end = (int(part, 16) for part in place.split("-"))
+            if rights.startswith("rw") and "[v" not in line:
+                try:
+                    memory.seek(start)
+                    word = found(memory.read(end - start))
+                except (OSError, ValueError, OverflowError):
+                    continue
+                if word:
+                    return word
+    return "no word in memory"
+"""
+)
+OBJECTS = (
+    FIND
+    + """
+import gc, sys
+
+def agent(message):
+    kept = [each for each in gc.get_objects() if isinstance(each, (dict, list, tuple, set))]
+    seen = [repr(each).encode("utf-8", "replace") for each in kept]
+    frame, local = sys._getframe(), []
+    while frame:
+        local.append(repr(frame.f_locals).encode("utf-8", "replace"))
+        frame = frame.f_back
+    return next(filter(None, map(found, seen + local)), "no word in an object")
+"""
+)
+SURROUNDINGS = (
+    FIND
+    + """
+import os, sys
+from pathlib import Path
+
+def agent(message):
+    said = [repr((dict(os.environ), sys.argv, sys.orig_argv, sys.path)).encode()]
+    said += [path.read_bytes() for path in Path(__file__).parent.rglob("*") if path.is_file() and path.suffix != ".pyc"]
+    for name in ("cmdline", "environ"):
+        said += [Path(f"/proc/{pid}/{name}").read_bytes() for pid in ("self", os.getppid())]
+    for fd in range(3, 64):
+        try:
+            os.set_blocking(fd, False)
+            said.append(os.read(fd, 1 << 20))
+        except OSError:
+            pass
+    return next(filter(None, map(found, said)), "no word around here")
+"""
+)
+PATCHED_GRADER = """
+import evaldesk.engine.worker.attempt as attempt
+import evaldesk.engine.worker.work as work
+import evaldesk.metrics as metrics
+import evaldesk.metrics.scoring as scoring
+import evaldesk.model as model
+from dataclasses import replace
+
+async def generous(result, case, criteria, *_, **__):
+    scores = tuple(model.Score(each.metric, 1.0, passed=True) for each in criteria)
+    return replace(result, verdict="passed", scores=scores)
+
+async def graded(*_, **__):
+    return scoring.Grading((), ())
+
+for place in (attempt, work):
+    place.grade = generous
+for place in (metrics, scoring):
+    place.grade_trial = graded
+for place in (model, attempt, work):
+    place.trial_verdict = lambda *_: "passed"
+
+def agent(message):
+    return "nonsense"
+"""
+FORGING = """
+import evaldesk.engine.worker.work as work
+from dataclasses import replace
+from evaldesk.model import Score, Transcript
+from msgspec.structs import replace as changed
+
+real = work.to_json
+
+def forged(frame):
+    return real(changed(frame, result=lie(frame.result)) if hasattr(frame, "result") else frame)
+
+work.to_json = forged
+
+def agent(message):
+    return "nonsense"
+"""
+FORGED_VERDICT = (
+    FORGING
+    + """
+def lie(result):
+    scores = tuple(Score(name, 1.0, passed=True) for name in ("response_exact", "response_match_score"))
+    return replace(result, verdict="passed", scores=scores)
+"""
+)
+SIGNED_FOR_ANOTHER = (
+    FORGING
+    + """
+def lie(result):
+    return replace(result, case_index=result.case_index + 1)
+"""
+)
+MORE_TURNS = (
+    FORGING
+    + """
+def lie(result):
+    return replace(result, transcript=Transcript(result.transcript.turns * 3))
+"""
+)
+GUESSED_FRAMES = """
+import json, os, stat
+
+def agent(message):
+    result = {"run_id": 1, "case_index": 1, "trial_index": 0, "status": "finished", "verdict": "passed", "attempt": 1}
+    frames = [{"type": "ended", "key": key, "result": result} for key in range(1, 200)]
+    data = b"".join(json.dumps(frame).encode() + b"\\n" for frame in frames)
+    for fd in range(3, 64):
+        try:
+            if stat.S_ISFIFO(os.fstat(fd).st_mode):
+                os.write(fd, data)
+        except OSError:
+            pass
+    return "nonsense"
+"""
+TWICE = """
+import evaldesk.engine.worker.main as main
+
+real = main.Channel.send_raw
+
+def twice(channel, frame):
+    real(channel, frame)
+    real(channel, frame)
+
+main.Channel.send_raw = twice
+
+def agent(message):
+    return "nonsense"
+"""
+LATE = """
+import time
+
+def agent(message):
+    time.sleep(3)
+    return "treasure-" + "Q7XZ41KP"
+"""
+
+
+@pytest.fixture
+def write(tmp_path: Path) -> Callable[[str], AgentRef]:
+    def write_agent(source: str) -> AgentRef:
+        folder = tmp_path / "cheat"
+        folder.mkdir()
+        (folder / "cheat_agent.py").write_text(textwrap.dedent(source))
+        return AgentRef("cheat", "cheat_agent:agent", root=str(folder), folder=str(folder))
+
+    return write_agent
+
+
+@pytest.fixture
+async def executor() -> AsyncIterator[LocalExecutor]:
+    opened = LocalExecutor(1, 2)
+    yield opened
+    await opened.close()
+
+
+async def played(executor: LocalExecutor, ref: AgentRef, n: int = 1, timeout_s: float = 60.0) -> list[TrialResult]:
+    specs = [TrialSpec(1, index, 0, CASE, ref, CRITERIA, Limits(timeout_s)) for index in range(n)]
+    return [result async for result in drive(specs, executor, 2)]
+
+
+@pytest.mark.parametrize("source", [MEMORY, OBJECTS, SURROUNDINGS], ids=["memory", "objects", "surroundings"])
+async def test_what_is_expected_is_nowhere_in_the_process_of_the_agent(
+    source: str, write: Callable[[str], AgentRef], executor: LocalExecutor
+) -> None:
+    (result,) = await played(executor, write(source))
+
+    assert result.error is None
+    assert result.transcript.turns[0].answer.startswith("no word")
+    assert result.verdict == "failed"
+
+
+@pytest.mark.parametrize(
+    "source",
+    [PATCHED_GRADER, FORGED_VERDICT, GUESSED_FRAMES, TWICE],
+    ids=["patched grader", "forged verdict", "guessed frames", "answered twice"],
+)
+async def test_nonsense_fails_whatever_the_agent_does_to_its_own_process(
+    source: str, write: Callable[[str], AgentRef], executor: LocalExecutor
+) -> None:
+    results = await played(executor, write(source), n=2)
+
+    assert sorted(result.case_index for result in results) == [0, 1]
+    assert [result.verdict for result in results] == ["failed", "failed"]
+    assert all(score.value < 0.5 for result in results for score in result.scores if score.value is not None)
+    assert {result.transcript.turns[0].answer for result in results} == {"nonsense"}
+
+
+@pytest.mark.parametrize("source", [SIGNED_FOR_ANOTHER, MORE_TURNS], ids=["signed for another", "more turns"])
+async def test_an_answer_to_another_job_errs_its_own_trial(
+    source: str, write: Callable[[str], AgentRef], executor: LocalExecutor
+) -> None:
+    results = await played(executor, write(source), n=2)
+
+    assert sorted(result.case_index for result in results) == [0, 1]
+    assert {result.error.kind for result in results if result.error} == {"wrong_trial"}
+    assert {result.verdict for result in results} == {"errored"}
+
+
+async def test_an_answer_that_comes_late_does_not_count(
+    write: Callable[[str], AgentRef], executor: LocalExecutor
+) -> None:
+    (result,) = await played(executor, write(LATE), timeout_s=0.5)
+
+    assert (result.status, result.scores) == ("timed_out", ())
+    assert result.verdict != "passed"
+
+
+async def test_an_honest_agent_that_knows_the_word_passes(
+    write: Callable[[str], AgentRef], executor: LocalExecutor
+) -> None:
+    (result,) = await played(executor, write('def agent(message):\n    return "treasure-" + "Q7XZ41KP"\n'))
+
+    assert result.verdict == "passed"
+
+
+async def test_a_player_gets_the_side_of_the_user_only() -> None:
+    side = user_side(CASE)
+
+    assert (side.id, [turn.query for turn in side.turns]) == ("cheated", ["What is the word?"])
+    assert REFERENCE not in repr(side)
+
+
+async def test_three_kinds_are_given_the_case_as_their_own_tools_give_it() -> None:
+    assert {name for name in AGENTS if AGENTS[name].reads_case} == {"benchmark", "osmosis", "replay"}
