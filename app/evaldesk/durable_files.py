@@ -15,7 +15,7 @@ import secrets
 import stat
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 from evaldesk.errors import ConflictError, DiskError
@@ -39,25 +39,63 @@ _WORDS = {
 }
 
 
-def create_file(path: Path, data: bytes, *, mode: int | None = None) -> None:
-    """Write a new file. Raises ConflictError when `path` exists, and DiskError; a failure leaves nothing there."""
-    with _in_words(path), _temporary(path, data, mode) as temporary:
-        _link_new(temporary, path)
+class PreparedFile:
+    """New bytes beside `path`, down to the disk, that are not in place yet."""
 
+    def __init__(self, path: Path, temporary: Path) -> None:
+        self.path = path
+        self._temporary = temporary
+        self._own = os.lstat(temporary)
 
-def replace_file(path: Path, data: bytes, *, mode: int | None = None) -> None:
-    """Write `path` over the file that is there, or anew; the mode stays unless given. Raises DiskError.
+    def create(self) -> None:
+        """Put them in place as a new file. Raises ConflictError when `path` exists, and DiskError."""
+        with _in_words(self.path):
+            _link_new(self._temporary, self.path)
 
-    A folder that cannot be synced after the rename is logged and no error: readers see the new file already.
-    """
-    with _in_words(path):
-        mode = _mode(path) if mode is None else mode
-        with _temporary(path, data, mode) as temporary:
-            os.replace(temporary, path)
+    def replace(self) -> None:
+        """Put them in place of the file that is there. Raises DiskError.
+
+        A folder that cannot be synced after the rename is logged and no error: readers see the new file already.
+        """
+        path = self.path
+        with _in_words(path):
+            os.replace(self._temporary, path)
             try:
                 _sync_folder(path.parent)
             except OSError as error:
                 log.warning("%s is written, but %s may forget it in a power failure: %s", path, path.parent, error)
+
+    def take_back(self) -> None:
+        """Remove the file that `create` made; another one under its name stays. Raises DiskError."""
+        with _in_words(self.path), suppress(FileNotFoundError):
+            if os.path.samestat(os.lstat(self.path), self._own):
+                _remove(self.path)
+
+
+@contextmanager
+def prepared_file(path: Path, data: bytes, *, mode: int | None = None) -> Iterator[PreparedFile]:
+    """Write bytes beside `path`, to be put in place in one step later; they are gone afterwards if they are not.
+
+    Raises DiskError.
+    """
+    with ExitStack() as stack:
+        with _in_words(path):
+            file = PreparedFile(path, stack.enter_context(_temporary(path, data, mode)))
+        yield file
+
+
+def create_file(path: Path, data: bytes, *, mode: int | None = None) -> None:
+    """Write a new file. Raises ConflictError when `path` exists, and DiskError; a failure leaves nothing there."""
+    with prepared_file(path, data, mode=mode) as file:
+        file.create()
+
+
+def replace_file(path: Path, data: bytes, *, mode: int | None = None) -> None:
+    """Write `path` over the file that is there, or anew; the mode stays unless given. Raises DiskError."""
+    with _in_words(path):
+        mode = _mode(path) if mode is None else mode
+    with prepared_file(path, data, mode=mode) as file:
+        file.replace()
 
 
 def copy_file(source: Path, target: Path) -> None:

@@ -13,13 +13,13 @@ import pytest
 from evaldesk.desk.criteria.criteria import read_criteria
 from evaldesk.desk.evalsets.evalsets import EvalSetDesk, SetNameTakenError
 from evaldesk.desk.evalsets.exporting import export_run, recorded_run
-from evaldesk.desk.imports.importing import MAX_STAGED, AlreadyImportedError, ImportDesk, proposed_name
+from evaldesk.desk.imports import uploads
+from evaldesk.desk.imports.importing import MAX_READ, AlreadyImportedError, ImportDesk, proposed_name
 from evaldesk.desk.runs.runs import check_playable
 from evaldesk.desk.runs.stored_runs import StoredRuns
 from evaldesk.errors import ConflictError, FormatError, NotFoundError, UsageError
 from evaldesk.formats.exchange import Imported
 from evaldesk.formats.files import names_for, read_file
-from evaldesk.model import EvalSet
 from evaldesk.pages.run import read_run
 from evaldesk.pages.run_view import RunQuery
 from evaldesk.settings import Settings
@@ -70,11 +70,40 @@ def test_a_staged_file_waits_until_it_is_taken_in(desk: ImportDesk, tmp_path: Pa
     assert (tmp_path / "evalsets" / "add_numbers.evalset.json").is_file()
 
 
-def test_only_so_many_files_wait(desk: ImportDesk) -> None:
-    first, *_ = [desk.stage(ROWS, f"{number}.jsonl") for number in range(MAX_STAGED + 1)]
+def test_uploads_wait_until_they_are_dropped_also_for_the_next_desk(
+    desk: ImportDesk, settings: Settings, store: Store
+) -> None:
+    waiting = [desk.stage(ROWS, f"{number}.jsonl") for number in range(3 * MAX_READ)]
+
+    desk.drop(waiting[1].token)
+    later = ImportDesk(settings, store, EvalSetDesk(settings, store))
+
+    kept = [waiting[0], *waiting[2:]]
+    assert {each.token for each in later.uploads()} == {each.token for each in kept}
+    assert [later.staged(each.token) for each in kept] == kept
+    assert [desk.staged(each.token) for each in kept] == kept
+    with pytest.raises(NotFoundError, match="not here any more"):
+        later.staged(waiting[1].token)
+
+
+def test_more_uploads_than_can_be_kept_are_refused_and_none_is_dropped(
+    desk: ImportDesk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(uploads, "MAX_WAITING", 2)
+    waiting = [desk.stage(ROWS, f"{number}.jsonl") for number in range(2)]
+
+    with pytest.raises(UsageError, match="2 uploads wait already; import or discard one"):
+        desk.stage(ROWS, "2.jsonl")
+
+    assert [each.source for each in desk.uploads()] == [each.source for each in waiting]
+
+
+@pytest.mark.parametrize("token", ["../../evaldesk", "0" * 24, "", "x"])
+def test_a_token_that_was_not_given_leads_to_no_file(desk: ImportDesk, token: str) -> None:
+    desk.stage(ROWS, "a.jsonl")
 
     with pytest.raises(NotFoundError, match="not here any more"):
-        desk.staged(first.token)
+        desk.staged(token)
 
 
 def test_a_file_that_nobody_knows_is_not_staged(desk: ImportDesk) -> None:
@@ -230,26 +259,3 @@ def test_a_run_that_was_imported_is_named_and_not_stored_twice(desk: ImportDesk,
     store.runs.delete(again.run_ids[0])
     store.runs.delete(first.run_ids[0])
     assert desk.take_in(imported, source="d", name="fourth").run_ids
-
-
-def test_a_retry_finds_the_set_of_an_import_that_was_killed_before_its_runs(
-    desk: ImportDesk, store: Store, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    found = sample("promptfoo")
-    imported = replace(found, evalset=EvalSet("both", cases=found.runs[0].cases))
-
-    class KilledError(BaseException):
-        pass
-
-    def kill(*_: object) -> int:
-        raise KilledError
-
-    with monkeypatch.context() as patch:
-        patch.setattr(type(store.recorded_runs), "add", kill)
-        with pytest.raises(KilledError):
-            desk.take_in(imported, source="a", name="both")
-    taken = desk.take_in(imported, source="a", name="both")
-
-    assert taken.evalset_id
-    assert len(store.runs.list()) == len(imported.runs)
-    assert store.runs.summary(taken.run_ids[0]).config.evalset_id == taken.evalset_id

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import pytest
 
@@ -10,10 +10,23 @@ from evaldesk.errors import UsageError
 from evaldesk.model import Case, Criterion, RunConfig, TrialResult, Turn
 from evaldesk.statistics.intervals import curve_point
 from evaldesk.store import Store
+from evaldesk.store.runs.imports import new_run
 from evaldesk.store.runs.run_store import imported_agent, is_imported
 
 CASES = [Case(name, turns=(Turn("Roll."),)) for name in ("a", "b")]
 CONFIG = RunConfig(imported_agent("gpt-4o"), "imported-airline", criteria=(Criterion("reward", 1.0),))
+
+
+def add_run(store: Store, results: Sequence[TrialResult], reason: str) -> int:
+    """Import a run of these trials."""
+    run = new_run(CONFIG, CASES, results, reason, "digest")
+    import_id, (run_id,) = store.imports.begin("a.json", [run], "owner")
+    for _ in store.imports.add(import_id, run_id, run, lambda result: result):
+        pass
+    store.imports.make_ready(import_id)
+    store.imports.publish(import_id)
+    store.imports.name_last_runs(import_id)
+    return run_id
 
 
 def test_a_recorded_run_is_finished_and_counted_like_our_own(store: Store, end: Callable[..., TrialResult]) -> None:
@@ -23,7 +36,7 @@ def test_a_recorded_run_is_finished_and_counted_like_our_own(store: Store, end: 
         for key, verdict in verdicts.items()
     ]
 
-    run_id = store.recorded_runs.add(CONFIG, CASES, results, "Imported from airline.json.")
+    run_id = add_run(store, results, "Imported from airline.json.")
 
     summary = store.runs.summary(run_id)
     assert (summary.status, summary.driver, summary.reason) == ("finished", "", "Imported from airline.json.")
@@ -37,7 +50,7 @@ def test_a_recorded_run_is_finished_and_counted_like_our_own(store: Store, end: 
 def test_a_case_with_fewer_trials_has_the_rest_unplayed(store: Store, end: Callable[..., TrialResult]) -> None:
     results = [end(0, 0, 0), end(0, 0, 1), end(0, 1, 0)]
 
-    run_id = store.recorded_runs.add(CONFIG, CASES, results, "")
+    run_id = add_run(store, results, "")
 
     summary = store.runs.summary(run_id)
     assert (summary.status, summary.config.n, summary.n_done, summary.n_todo) == ("finished", 2, 3, 1)
@@ -47,18 +60,18 @@ def test_a_case_with_fewer_trials_has_the_rest_unplayed(store: Store, end: Calla
 @pytest.mark.parametrize("key", [(2, 0), (-1, 0), (0, -1), (0, 200_000)])
 def test_a_trial_of_no_case_stores_nothing(store: Store, end: Callable[..., TrialResult], key: tuple[int, int]) -> None:
     with pytest.raises(UsageError):
-        store.recorded_runs.add(CONFIG, CASES, [end(0, 0, 0), end(0, *key)], "")
+        add_run(store, [end(0, 0, 0), end(0, *key)], "")
 
     assert store.runs.list() == []
 
 
 def test_a_run_without_a_trial_is_refused(store: Store) -> None:
     with pytest.raises(UsageError, match="no trial"):
-        store.recorded_runs.add(CONFIG, CASES, [], "")
+        add_run(store, [], "")
 
 
 def test_a_score_that_breaks_every_sum_is_refused(store: Store, end: Callable[..., TrialResult]) -> None:
     with pytest.raises(UsageError, match="cannot be added up"):
-        store.recorded_runs.add(CONFIG, CASES, [end(0, 0, 0, values={"reward": 1e300})], "")
+        add_run(store, [end(0, 0, 0, values={"reward": 1e300})], "")
 
     assert store.runs.list() == []

@@ -46,6 +46,7 @@ class Desk:
         self.evalsets = EvalSetDesk(settings, store)
         self._warming: asyncio.Task[None] | None = None
         self._polling: asyncio.Task[None] | None = None
+        self._recovering: asyncio.Task[None] | None = None
 
     @classmethod
     def open(cls, settings: Settings, trust: Trust | None = None) -> Desk:
@@ -119,6 +120,15 @@ class Desk:
             log.warning("runs that were left behind cannot be taken up: %s", error)
         self._warming = asyncio.create_task(self._warm_runs())
         self._polling = asyncio.create_task(self.runs.poll_requests(takes_up=True))
+        self._recovering = asyncio.create_task(asyncio.to_thread(self._recover_imports))
+
+    def _recover_imports(self) -> None:
+        """End what dead processes left of their imports; the rows go with those of deleted runs."""
+        try:
+            if self.store.imports.list(1, is_unfinished=True):
+                self.imports.recover()
+        except (EvaldeskError, SQLAlchemyError) as error:
+            log.warning("imports that were left behind cannot be ended: %s", error)
 
     async def give_trust(self) -> bool:
         """Trust the folders of the workspace, ask their agents and take up their runs; False where it is not kept."""
@@ -136,9 +146,11 @@ class Desk:
 
     async def close(self) -> None:
         """Stop the runs of this process; finished trials are stored, the others stay planned."""
-        for task in (self._warming, self._polling):
+        for task in (self._warming, self._polling, self._recovering):
             if task:
                 task.cancel()
+        if "imports" in self.__dict__:
+            await asyncio.to_thread(self.imports.close)
         await self.runs.close()
         await self.simulation.close()
         await self.sessions.close()
@@ -153,5 +165,7 @@ class Desk:
         self.runs.warm(
             has_models=any(each.model and not each.is_direct and needs_litellm(each.model) for each in found)
         )
+        if self._recovering:
+            await self._recovering
         with contextlib.suppress(WorkspaceError):  # the next start tries again
             await asyncio.to_thread(self.store.runs.finish_deleting)

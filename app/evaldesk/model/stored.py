@@ -13,8 +13,34 @@ from evaldesk.model import AskedBy, Counted, Counts, Event, JsonObject, RunConfi
 
 CaseSort: TypeAlias = Literal["worst", "flaky", "slow", "cost", "file"]
 CaseFilter: TypeAlias = Literal["failed", "errored", "unscored", "flaky", "passed"]
+ImportStatus: TypeAlias = Literal["importing", "done", "failed", "cancelled"]
+ImportStage: TypeAlias = Literal["storing", "ready", "naming"]
 TrialKey: TypeAlias = tuple[int, int]
 """The case index and the trial index of a trial within its run."""
+
+
+@dataclass(frozen=True, slots=True)
+class ImportSummary:
+    """An import of runs, under way or over. `n_total` counts cases and trials, `n_done` those that are stored.
+
+    `set_id`, `set_path` and `set_version` are of the eval set of the file; empty without one. `run_ids` are the runs
+    that it gave and that are shown; `owner` is the process that imports.
+    """
+
+    id: int
+    status: ImportStatus
+    stage: ImportStage
+    source: str
+    owner: str
+    set_id: str
+    set_path: str
+    set_version: str
+    n_total: int
+    n_done: int
+    reason: str
+    created_at: datetime
+    finished_at: datetime | None
+    run_ids: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -81,7 +81,7 @@ def import_view(staged: Staged) -> ImportView:
         n_cases=len(evalset.cases) if evalset else None,
         cases=[_case_line(case) for case in evalset.cases[:MAX_CASES]] if evalset else [],
         runs=[_run_line(run) for run in imported.runs],
-        outcomes=imported.outcomes[:MAX_OUTCOMES] if staged.data else (),
+        outcomes=imported.outcomes[:MAX_OUTCOMES] if staged.has_choice else (),
         outcome=imported.outcome,
         repeats=repeats_words(evalset.cases) if evalset else "",
     )

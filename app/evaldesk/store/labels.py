@@ -12,7 +12,7 @@ from sqlalchemy import ColumnElement, Select, and_, delete, func, select
 from evaldesk.errors import NotFoundError
 from evaldesk.model.stored import Label, LabelFilter, LabelledTrial, LabelPair, TrialKey, TurnLabel
 from evaldesk.store.database import Database, upsert
-from evaldesk.store.tables import LABEL, RUN, RUN_CASE, SCORE, TRIAL
+from evaldesk.store.tables import LABEL, RUN, RUN_CASE, SCORE, TRIAL, VISIBLE
 
 WHOLE_TRIAL = -1
 _L = LABEL.c
@@ -21,7 +21,7 @@ _OF_TRIAL = (
     (TRIAL.c.run_id == _L.run_id) & (TRIAL.c.case_index == _L.case_index) & (TRIAL.c.trial_index == _L.trial_index)
 )
 _OF_CASE = (RUN_CASE.c.run_id == _L.run_id) & (RUN_CASE.c.case_index == _L.case_index)
-_OF_RUN = (RUN.c.id == _L.run_id) & RUN.c.deleted_at.is_(None)
+_OF_RUN = (RUN.c.id == _L.run_id) & VISIBLE
 
 
 class LabelStore:
@@ -39,7 +39,8 @@ class LabelStore:
         place = _place(run_id, key) | {"turn": WHOLE_TRIAL if turn is None else turn, "labeller": labeller}
         with self._database.writing() as connection:
             at = [TRIAL.c[name] == value for name, value in _place(run_id, key).items()]
-            if connection.execute(select(TRIAL.c.run_id).where(*at)).first() is None:
+            planned = select(TRIAL.c.run_id).join(RUN, RUN.c.id == TRIAL.c.run_id).where(*at, VISIBLE)
+            if connection.execute(planned).first() is None:
                 raise NotFoundError(f"run {run_id} has no trial {key[1]} of case {key[0]}")
             if not verdict and not note:
                 connection.execute(delete(LABEL).where(*(_L[name] == value for name, value in place.items())))

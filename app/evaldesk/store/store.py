@@ -31,7 +31,8 @@ from evaldesk.store.database import (
     writing_engine,
 )
 from evaldesk.store.labels import LabelStore
-from evaldesk.store.runs.run_store import RecordedRunStore, RunStore
+from evaldesk.store.runs.imports import ImportStore
+from evaldesk.store.runs.run_store import RunStore
 from evaldesk.store.sessions import SessionStore
 from evaldesk.store.tables import LAST_RUN, METADATA, RUN, SESSION_CASE
 from evaldesk.wire import from_json, to_json
@@ -44,7 +45,7 @@ class Store:
         self._database = database
         self._clock = clock
         self.runs = RunStore(database, clock)
-        self.recorded_runs = RecordedRunStore(database, clock)
+        self.imports = ImportStore(database, clock)
 
     @cached_property
     def labels(self) -> LabelStore:
@@ -112,7 +113,7 @@ def _moved(config: str, evalset_id: str, path: Path) -> str:
     return to_json(moved).decode()
 
 
-HEAD = "0005"
+HEAD = "0006"
 # As Alembic makes it, which reads from it where the database is.
 _REVISIONS = (
     "CREATE TABLE IF NOT EXISTS alembic_version "

@@ -58,7 +58,10 @@ LETTERS = {"passed": "p", "failed": "f", "errored": "e", "unscored": "u"}
 
 
 class Run(Row, table=True):
-    """A run with its totals. `ticked_at` is when `active_ms` was last brought up to date, None while it rests."""
+    """A run with its totals. `ticked_at` is when `active_ms` was last brought up to date, None while it rests.
+
+    `deleted_at` hides the run, since its deletion or until its import is finished.
+    """
 
     __tablename__ = "run"
     __table_args__ = (
@@ -133,6 +136,45 @@ class ImportedRun(Row, table=True):
 
     run_id: int = Field(primary_key=True)
     digest: str
+
+
+class ImportRecord(Row, table=True):
+    """An import of runs. `stage` is `storing`, `ready` (all rows are there, hidden), or `naming` (they are shown).
+
+    `owner` names the process that imports. The eval set of the file is at `set_path`, `set_version` is of its bytes;
+    both are empty without one.
+    """
+
+    __tablename__ = "import_record"
+    __table_args__ = (Index(None, "status"), {"sqlite_autoincrement": True})
+
+    id: int | None = Field(default=None, primary_key=True)
+    status: str
+    stage: str
+    source: str
+    owner: str
+    set_id: str = ""
+    set_path: str = ""
+    set_version: str = ""
+    n_total: int
+    n_done: int = 0
+    reason: str = Field(default="", sa_type=Text)
+    created_at: datetime = Field(sa_type=UtcTime)
+    finished_at: datetime | None = Field(default=None, sa_type=UtcTime)
+
+
+class ImportRun(Row, table=True):
+    """A run of an import; it is hidden until the whole import is there."""
+
+    __tablename__ = "import_run"
+    __table_args__ = (
+        cascade(["run_id"], "run", ["id"]),
+        Index(None, "import_id", "run_id"),
+        {"sqlite_with_rowid": False},
+    )
+
+    run_id: int = Field(primary_key=True)
+    import_id: int
 
 
 class RunCase(Row, table=True):
@@ -370,6 +412,11 @@ class TrialLabel(Row, table=True):
 RUN = METADATA.tables["run"]
 RUN_BASELINE = METADATA.tables["run_baseline"]
 RUN_SOURCE = METADATA.tables["run_source"]
+VISIBLE = RUN.c.deleted_at.is_(None)
+"""The one condition on runs that are shown: neither deleted nor part of an unfinished import."""
+
+IMPORT_RECORD = METADATA.tables["import_record"]
+IMPORT_RUN = METADATA.tables["import_run"]
 IMPORTED_RUN = METADATA.tables["imported_run"]
 RUN_CASE = METADATA.tables["run_case"]
 CASE_SNAPSHOT = METADATA.tables["case_snapshot"]

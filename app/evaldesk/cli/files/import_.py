@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import json
+import sys
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING, TypeAlias
 
 import click
 
 from evaldesk.cli.files.exchange_files import open_home, show_words, visible
-from evaldesk.errors import UsageError
+from evaldesk.errors import EvaldeskError, UsageError
+
+if TYPE_CHECKING:
+    from evaldesk.desk.imports.importing import TakenIn
 
 
 @click.command(name="import")
@@ -19,6 +26,7 @@ from evaldesk.errors import UsageError
 @click.option("--rename-cases", "renames", is_flag=True, help="Rename cases with the same id, such as roll_2.")
 @click.option("--again", is_flag=True, help="Import runs that were imported before once more.")
 @click.option("--as-trials", is_flag=True, help="Merge the runs of the files as trials of one run.")
+@click.option("--json", "is_json", is_flag=True, help="Print the progress and the results, a JSON object a line.")
 @click.option("--workspace", help="The folder with .evaldesk; default: the current folder.")
 def import_(
     files: tuple[Path, ...],
@@ -29,13 +37,15 @@ def import_(
     renames: bool,
     again: bool,
     as_trials: bool,
+    is_json: bool,
     workspace: str | None,
 ) -> None:
     """Import each FILE: the eval set into the folder of eval sets, the runs into the database.
 
     The folder of a run of OpenHands, with output.jsonl and metadata.json, is a FILE too.
 
-    All files are read before anything is stored.
+    All files are read before anything is stored. A file is stored whole or not at all: Ctrl-C cancels the import of a
+    file, a killed one is removed by the next start, and others can write meanwhile.
 
     \b
     evaldesk import airline.json
@@ -54,12 +64,98 @@ def import_(
     with open_imports(open_home(workspace)) as imports:
         for path, imported in read:
             chosen = name or proposed_name(path.name)
-            taken = imports.take_in(
-                imported, source=path.name, name=chosen, replaces=replaces, renames=renames, again=again
-            )
-            click.echo(f"{visible(str(path))}:")
-            show_words(imported.understood, imported.kept, imported.refused)
-            if taken.evalset_id:
-                click.echo(f"  Eval set {chosen}.")
-            for run_id in taken.run_ids:
-                click.echo(f"  Run {run_id}. `evaldesk open {run_id}` shows it.")
+            show = _JsonLines(path) if is_json else _Terminal(path)
+            try:
+                taken = imports.take_in(
+                    imported,
+                    source=path.name,
+                    name=chosen,
+                    replaces=replaces,
+                    renames=renames,
+                    again=again,
+                    watch=show.progress,
+                )
+            except (KeyboardInterrupt, EvaldeskError) as error:
+                show.broken_off("cancelled" if isinstance(error, KeyboardInterrupt) else "failed")
+                raise
+            show.stored(taken, chosen, (imported.understood, imported.kept, imported.refused))
+
+
+Words: TypeAlias = tuple[Sequence[str], Sequence[str], Sequence[str]]
+"""The understood, the kept and the refused parts of a file, in sentences."""
+
+
+class _Terminal:
+    """The import of one file for a person: a line that changes, and then the result."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._changed = _when_changed(self._line)
+        self._is_shown = False
+
+    def progress(self, n_done: int, n_total: int) -> None:
+        """So many cases and trials are stored."""
+        if sys.stderr.isatty():
+            self._changed(n_done, n_total)
+
+    def _line(self, n_done: int, n_total: int) -> None:
+        self._is_shown = True
+        words = f"{n_done:,} of {n_total:,} cases and trials, {100 * n_done // max(n_total, 1)} %; Ctrl-C cancels"
+        click.echo(f"\r\x1b[KImporting {visible(self._path.name)}: {words}", err=True, nl=False)
+
+    def _clear(self) -> None:
+        if self._is_shown:
+            click.echo("\r\x1b[K", err=True, nl=False)
+
+    def broken_off(self, status: str) -> None:
+        """Nothing of the file is stored."""
+        self._clear()
+        if status == "cancelled":
+            click.echo(f"evaldesk: cancelled; nothing of {visible(self._path.name)} is stored", err=True)
+
+    def stored(self, taken: TakenIn, name: str, words: Words) -> None:
+        """The eval set and the runs of the file are stored."""
+        self._clear()
+        click.echo(f"{visible(str(self._path))}:")
+        show_words(*words)
+        if taken.evalset_id:
+            click.echo(f"  Eval set {name}.")
+        for run_id in taken.run_ids:
+            click.echo(f"  Run {run_id}. `evaldesk open {run_id}` shows it.")
+
+
+class _JsonLines:
+    """The import of one file for a program: an object for each percent that is stored, and one for the result."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self.progress = _when_changed(self._line)
+
+    def _line(self, n_done: int, n_total: int) -> None:
+        self._say("importing", n_done=n_done, n_total=n_total)
+
+    def broken_off(self, status: str) -> None:
+        """Nothing of the file is stored."""
+        self._say(status)
+
+    def stored(self, taken: TakenIn, name: str, words: Words) -> None:
+        """The eval set and the runs of the file are stored."""
+        found = dict(zip(("understood", "kept", "refused"), words, strict=True))
+        self._say("done", evalset=name if taken.evalset_id else None, runs=taken.run_ids, **found)
+
+    def _say(self, status: str, **values: object) -> None:
+        click.echo(json.dumps({"file": str(self._path), "status": status} | values, ensure_ascii=False))
+
+
+def _when_changed(show: Callable[[int, int], None]) -> Callable[[int, int], None]:
+    """Show progress when its percentage changes."""
+    last = -1
+
+    def progress(n_done: int, n_total: int) -> None:
+        nonlocal last
+        percent = 100 * n_done // max(n_total, 1)
+        if percent != last:
+            last = percent
+            show(n_done, n_total)
+
+    return progress

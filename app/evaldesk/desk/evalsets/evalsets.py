@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from threading import Lock
@@ -17,7 +18,7 @@ from evaldesk.model import EvalSet
 from evaldesk.model.stored import EvalSetFile
 from evaldesk.settings import Settings
 from evaldesk.store import Store
-from evaldesk.store.evalsets.files import EvalSetFiles
+from evaldesk.store.evalsets.files import EvalSetFiles, PreparedSet
 from evaldesk.store.evalsets.names import check_name
 from evaldesk.store.evalsets.trash import origin_of
 
@@ -111,21 +112,32 @@ class EvalSetDesk:
         self.check_new_name(name)
         return self._files.create(name, EvalSet(id=name, name=name, description=description or None))
 
-    def take_in(self, name: str, evalset: EvalSet, *, replaces: bool = False, continues: bool = False) -> str:
-        """A new eval set that came in a file; gives its id.
+    def take_in(self, name: str, evalset: EvalSet, *, replaces: bool = False) -> str:
+        """A new eval set that came in a file; gives its id. Raises as `prepared` does."""
+        with self.prepared(name, evalset, replaces=replaces) as prepared:
+            prepared.put()
+            return prepared.id
 
-        With `continues` a set of that name and content is the one, as an import that was killed leaves it. With
-        `replaces` it is written over the file of the set of that name, which is kept in the trash. Raises
-        FormatError, UsageError, SetNameTakenError, DiskError.
+    @contextmanager
+    def prepared(
+        self, name: str, evalset: EvalSet, *, replaces: bool = False, continues: bool = False
+    ) -> Iterator[PreparedSet]:
+        """An eval set that came in a file, written and not in place yet.
+
+        With `continues` a set of that name and content is the one. With `replaces` it is written over the file of the
+        set of that name, which is kept in the trash. Raises FormatError, UsageError, SetNameTakenError, DiskError.
         """
         known = self._named(name)
         if known and continues and not known.error and self._files.holds(known.id, evalset):
-            return known.id
-        if not (known and replaces):
+            yield PreparedSet(known.id, known.path, known.version, put=_nothing, take_back=_nothing)
+            return
+        if known and replaces:
+            ready = self._files.prepared_over(known.id, evalset)
+        else:
             self.check_new_name(name)
-            return self._files.create(name, evalset)
-        self._files.replace(known.id, evalset)
-        return known.id
+            ready = self._files.prepared(name, evalset)
+        with ready as prepared:
+            yield prepared
 
     def change(self, evalset_id: str, name: str, description: str) -> str:
         """Rename and describe; gives the id under which the set is found from now on.
@@ -191,3 +203,7 @@ class EvalSetDesk:
 
     def _named(self, name: str) -> EvalSetFile | None:
         return next((each for each in self.list() if each.name.casefold() == name.casefold()), None)
+
+
+def _nothing() -> None:
+    """A set that is in place already needs no step."""

@@ -3,50 +3,91 @@
 from __future__ import annotations
 
 import hashlib
-import secrets
+import logging
 import subprocess
 import sys
 from collections import OrderedDict
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field, replace
-from threading import Lock
+from functools import cached_property
+from pathlib import Path
+from threading import Lock, RLock
 
 import msgspec
+from sqlalchemy.exc import SQLAlchemyError
 
 from evaldesk import __version__
 from evaldesk.desk.evalsets.evalsets import EvalSetDesk
 from evaldesk.desk.evalsets.names import slug
+from evaldesk.desk.imports.uploads import Label, Upload, Uploads
+from evaldesk.desk.process_owner import current_owner, is_owner_alive
 from evaldesk.desk.trust import Trust
-from evaldesk.errors import ConflictError, FormatError, NotFoundError, UsageError
+from evaldesk.errors import DiskError, EvaldeskError, FormatError, UsageError, WorkspaceError
 from evaldesk.formats.exchange import FORMATS, Imported
 from evaldesk.formats.files import as_one_file, read_file, title_of
 from evaldesk.formats.process import Answer, Request
-from evaldesk.model import RunConfig, TrialResult
+from evaldesk.model import EvalSet, RunConfig
 from evaldesk.model.evalset import renamed_repeats, repeats_words
+from evaldesk.model.stored import ImportSummary
+from evaldesk.reading.strict_json import MAX_BYTES
 from evaldesk.settings import Settings
 from evaldesk.store import Store
-from evaldesk.store.runs.run_store import NO_EVALSET, check_trials, imported_agent
+from evaldesk.store.evalsets.files import PreparedSet
+from evaldesk.store.regular_file import read_regular, version_of
+from evaldesk.store.runs.imports import AlreadyImportedError, ImportEndedError, ImportUnderWayError, NewRun, new_run
+from evaldesk.store.runs.run_store import NO_EVALSET, imported_agent
 from evaldesk.transcripts.recorded import RecordedRun
 from evaldesk.wire import from_json, to_json, value_scrubber
 
-MAX_STAGED = 4
+__all__ = [
+    "AlreadyImportedError",
+    "ImportDesk",
+    "ImportEndedError",
+    "ImportUnderWayError",
+    "Staged",
+    "StartedImport",
+    "TakenIn",
+    "file_titles",
+    "open_imports",
+    "proposed_name",
+    "read_upload",
+]
+
+log = logging.getLogger("evaldesk.desk")
+
+MAX_READ = 4
+"""Uploads that are kept as they were read; others are read again when they are looked at."""
+
 MAX_AGENT_NAME = 200
+N_AT_ONCE = 1_000
+"""An import of so few cases and trials is stored while its page is awaited; larger ones wait in line."""
+
+STOPPED = "the desk was stopped before the import was finished; import the file again"
+
+_going: set[tuple[Path, int]] = set()
+"""The imports that this process stores, by database and id."""
+
+_beginning = RLock()
+"""Held until an import that has begun is in `_going`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Staged:
-    """An uploaded file that is not confirmed yet; `name` is proposed for its eval set.
-
-    `data` are its bytes where it may have to be read again, by another outcome; empty otherwise.
-    """
+    """An uploaded file that is not confirmed yet; `name` is proposed for its eval set."""
 
     token: str
     source: str
     title: str
     name: str
     imported: Imported
-    data: bytes = field(default=b"", repr=False)
+
+    @property
+    def has_choice(self) -> bool:
+        """Whether another key could decide the verdict."""
+        imported = self.imported
+        return len(imported.outcomes) > 1 or bool(imported.outcomes and not imported.outcome)
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,13 +98,31 @@ class TakenIn:
     run_ids: tuple[int, ...]
 
 
-class AlreadyImportedError(ConflictError):
-    """Every run of the file was imported before; `run_ids` are these runs."""
+@dataclass(slots=True)
+class StartedImport:
+    """An import of which nothing is shown yet; `id` is None where no run is to be stored.
 
-    def __init__(self, run_ids: Sequence[int]) -> None:
-        names = ", ".join(map(str, run_ids))
-        super().__init__(f"already imported as run {names}; --again imports it once more")
-        self.run_ids = tuple(run_ids)
+    `known` are the runs of the file that were there before, None for each of `runs`, in the order of the file.
+    """
+
+    id: int | None
+    known: Sequence[int | None]
+    runs: Sequence[NewRun]
+    run_ids: Sequence[int]
+    prepared: PreparedSet | None
+    held: ExitStack = field(repr=False)
+
+    @property
+    def n_total(self) -> int:
+        """Cases and trials to store."""
+        return sum(len(run.cases) + len(run.results) for run in self.runs)
+
+    @property
+    def taken(self) -> TakenIn:
+        """The result, once it is stored."""
+        new = iter(self.run_ids)
+        run_ids = tuple(next(new) if known is None else known for known in self.known)
+        return TakenIn(self.prepared.id if self.prepared else None, run_ids)
 
 
 def file_titles() -> list[str]:
@@ -78,56 +137,70 @@ def open_imports(settings: Settings) -> Iterator[ImportDesk]:
         yield ImportDesk(settings, store, EvalSetDesk(settings, store))
 
 
+Watch = Callable[[int, int], None]
+"""Is told after each transaction how many of how many cases and trials are stored."""
+
+
 class ImportDesk:
     """Reads, stages and stores imported files. Works on files and the database: from pages, call it in a thread."""
 
     def __init__(self, settings: Settings, store: Store, evalsets: EvalSetDesk) -> None:
         self._store = store
+        self._database = settings.database
         self._evalsets = evalsets
         self._scrubbed = value_scrubber(settings.environment)
-        self._staged: OrderedDict[str, Staged] = OrderedDict()
+        self._uploads = Uploads(settings.state_folder / "uploads")
+        self._read: OrderedDict[str, Staged] = OrderedDict()
         self._lock = Lock()
+        self._is_closing = False
+        self._waiting: dict[int, StartedImport] = {}
 
     def stage(self, data: bytes, source: str) -> Staged:
-        """Keep the contents of the file until a person confirms them; of very many the oldest go.
-
-        Raises FormatError.
-        """
-        return self._keep(secrets.token_urlsafe(12), data, source, read_upload(data, source))
+        """Keep the contents of the file until a person confirms them. Raises FormatError, UsageError, DiskError."""
+        imported = read_upload(data, source)
+        return self._keep(self._uploads.add(Label(source), data), source, imported)
 
     def stage_parts(self, parts: Sequence[tuple[str, bytes]]) -> Staged:
-        """Keep several files that are one thing, as one: names and bytes. Raises FormatError."""
+        """Keep several files that are one thing, as one: names and bytes. Raises as `stage` does."""
         source, data = as_one_file(parts)
         return self.stage(data, source)
 
     def stage_by(self, token: str, outcome: str) -> Staged:
-        """Read a staged file again, by another of its outcomes. Raises NotFoundError, FormatError."""
+        """Read a staged file again, by another of its outcomes. Raises NotFoundError, FormatError, DiskError."""
         staged = self.staged(token)
-        if not staged.data or outcome == staged.imported.outcome:
+        if not staged.has_choice or outcome == staged.imported.outcome:
             return staged
-        return self._keep(token, staged.data, staged.source, read_upload(staged.data, staged.source, outcome))
+        label, data = self._uploads.read(token)
+        imported = read_upload(data, label.source, outcome)
+        self._uploads.change(token, Label(label.source, outcome), data)
+        return self._keep(token, label.source, imported)
 
-    def _keep(self, token: str, data: bytes, source: str, imported: Imported) -> Staged:
-        again = data if len(imported.outcomes) > 1 or (imported.outcomes and not imported.outcome) else b""
-        staged = Staged(token, source, title_of(imported.format), proposed_name(source), imported, again)
+    def _keep(self, token: str, source: str, imported: Imported) -> Staged:
+        staged = Staged(token, source, title_of(imported.format), proposed_name(source), imported)
         with self._lock:
-            self._staged[staged.token] = staged
-            while len(self._staged) > MAX_STAGED:
-                self._staged.popitem(last=False)
+            self._read[token] = staged
+            while len(self._read) > MAX_READ:
+                self._read.popitem(last=False)
         return staged
 
     def staged(self, token: str) -> Staged:
-        """The file that was staged under this token. Raises NotFoundError."""
+        """The file that was staged under this token. Raises NotFoundError, FormatError."""
         with self._lock:
-            found = self._staged.get(token)
-        if found is None:
-            raise NotFoundError("This upload is not here any more: it was imported, or others came after it.")
-        return found
+            found = self._read.get(token)
+        if found is not None:
+            return found
+        label, data = self._uploads.read(token)
+        return self._keep(token, label.source, read_upload(data, label.source, label.outcome))
+
+    def uploads(self) -> Sequence[Upload]:
+        """The files that wait for a yes, oldest first."""
+        return self._uploads.list()
 
     def drop(self, token: str) -> None:
-        """Forget a staged file."""
+        """Forget a staged file. Raises DiskError."""
         with self._lock:
-            self._staged.pop(token, None)
+            self._read.pop(token, None)
+        self._uploads.remove(token)
 
     def take_in(
         self,
@@ -138,57 +211,258 @@ class ImportDesk:
         replaces: bool = False,
         renames: bool = False,
         again: bool = False,
+        watch: Watch | None = None,
     ) -> TakenIn:
-        """Store all that a file holds; the eval set, if there is one, as `name`.
+        """Store all that a file holds; the eval set, if there is one, as `name`. Raises as `begin` and `finish` do."""
+        started = self.begin(imported, source=source, name=name, replaces=replaces, renames=renames, again=again)
+        return self.finish(started, watch)
 
-        A retry after a kill goes on where it was: the set and the runs that are stored already stay. With `renames`
-        cases that share an id get one each. Raises AlreadyImportedError when every run is stored, unless `again`.
-        Raises UsageError, SetNameTakenError and DiskError before anything is stored.
+    def begin(
+        self,
+        imported: Imported,
+        *,
+        source: str,
+        name: str,
+        replaces: bool = False,
+        renames: bool = False,
+        again: bool = False,
+    ) -> StartedImport:
+        """Check an import and begin it: nothing of it is shown before `finish`, which must follow.
+
+        With `renames` cases that share an id get one each. Raises AlreadyImportedError when every run is stored, and
+        ImportUnderWayError when one is being stored, unless `again`. Raises UsageError, SetNameTakenError and DiskError
+        before anything is stored.
         """
-        for run in imported.runs:
-            check_trials(run.cases, run.results)
+        self.recover()
         digests = [_digest(run) for run in imported.runs]
-        known = [None if again else self._store.recorded_runs.known(digest) for digest in digests]
+        known = [None if again else self._store.imports.known(digest) for digest in digests]
         if known and None not in known:
             raise AlreadyImportedError([run_id for run_id in known if run_id is not None])
-        evalset_id = None
-        if imported.evalset is not None:
-            evalset = imported.evalset
-            repeats = repeats_words(evalset.cases)
-            if repeats and not renames:
-                raise UsageError(
-                    f"several cases have the same id: {repeats}; let the import give each its own (--rename-cases)"
-                )
-            if repeats:
-                evalset = replace(evalset, cases=renamed_repeats(evalset.cases))
-            evalset_id = self._evalsets.take_in(
-                name, evalset, replaces=replaces, continues=bool(imported.runs) and not again
-            )
-        run_ids = [
-            self._add_run(run, imported.format, source, evalset_id, digest) if run_id is None else run_id
+        runs = [
+            self._new_run(run, imported.format, source, digest)
             for run, digest, run_id in zip(imported.runs, digests, known, strict=True)
+            if run_id is None
         ]
-        return TakenIn(evalset_id, tuple(run_ids))
+        with ExitStack() as stack:
+            prepared = None
+            if imported.evalset is not None:
+                evalset = _without_repeats(imported.evalset, renames=renames)
+                continues = bool(imported.runs) and not again
+                ready = self._evalsets.prepared(name, evalset, replaces=replaces, continues=continues)
+                prepared = stack.enter_context(ready)
+                runs = [_of_set(run, prepared) for run in runs]
+            started = StartedImport(None, known, runs, (), prepared, stack)
+            if runs:
+                set_id = prepared.id if prepared else ""
+                with _beginning, self._swept():
+                    begun = self._store.imports.begin(source, runs, current_owner(), set_id=set_id, is_again=again)
+                    started.id, started.run_ids = begun
+                    _going.add((self._database, started.id))
+            started.held = stack.pop_all()
+            return started
 
-    def _add_run(self, run: RecordedRun, format_name: str, source: str, evalset_id: str | None, digest: str) -> int:
-        path = str(self._evalsets.file(evalset_id).path) if evalset_id else run.name
+    @contextmanager
+    def _swept(self) -> Iterator[None]:
+        """Delete the rows of an import that cannot begin."""
+        try:
+            yield
+        except (Exception, KeyboardInterrupt):
+            with suppress(EvaldeskError, SQLAlchemyError):
+                self._store.runs.finish_deleting()
+            raise
+
+    def finish(self, started: StartedImport, watch: Watch | None = None) -> TakenIn:
+        """Store an import that has begun, and show all of it at its end.
+
+        An error, Ctrl-C and a cancellation remove all of it; a killed process leaves that to the next start. Raises
+        ImportEndedError, ConflictError, DiskError, WorkspaceError.
+        """
+        with started.held:
+            if started.id is None:
+                if started.prepared:
+                    started.prepared.put()
+                return started.taken
+            try:
+                self._store_rows(started.id, started, watch or (lambda _, __: None))
+                self._publish(started.id, started.prepared)
+            except (Exception, KeyboardInterrupt) as error:
+                if not (isinstance(error, KeyboardInterrupt) and self._is_shown(started.id)):
+                    self._give_up(started.id, error)
+                    raise
+                self._store.imports.name_last_runs(started.id)  # Ctrl-C came too late
+            finally:
+                _going.discard((self._database, started.id))
+            return started.taken
+
+    def _store_rows(self, import_id: int, started: StartedImport, watch: Watch) -> None:
+        n_done = 0
+        for run_id, run in zip(started.run_ids, started.runs, strict=True):
+            for n in self._store.imports.add(import_id, run_id, run, self._scrubbed):
+                n_done += n
+                watch(n_done, started.n_total)
+                if self._is_closing:
+                    raise WorkspaceError(STOPPED)
+
+    def _publish(self, import_id: int, prepared: PreparedSet | None) -> None:
+        imports = self._store.imports
+        if prepared is None:
+            imports.make_ready(import_id)
+            imports.publish(import_id)
+        else:
+            imports.make_ready(import_id, set_path=str(prepared.path), set_version=prepared.version)
+            try:
+                imports.publish(import_id, prepared.put)
+            except (Exception, KeyboardInterrupt):
+                if not self._is_shown(import_id):
+                    prepared.take_back()
+                raise
+        imports.name_last_runs(import_id)
+
+    def _is_shown(self, import_id: int) -> bool:
+        return self._store.imports.summary(import_id).stage == "naming"
+
+    def _give_up(self, import_id: int, error: BaseException) -> None:
+        """Remove an import that failed; where the disk does not let it, the next start does."""
+        is_asked = isinstance(error, KeyboardInterrupt | ImportEndedError)
+        reason = str(error) if isinstance(error, EvaldeskError) else f"{type(error).__name__}: {error}"
+        with suppress(EvaldeskError, SQLAlchemyError):
+            self._store.imports.end(import_id, "cancelled" if is_asked else "failed", reason)
+            if not self._is_closing:
+                self._store.runs.finish_deleting()
+
+    def start(self, started: StartedImport, token: str = "") -> None:
+        """Store an import in the background, after those that were started before; the upload goes at its end."""
+        if started.id is None:
+            raise ValueError("an import without runs is finished at once")
+        with self._lock:
+            self._waiting[started.id] = started
+        self._worker.submit(self._run, started.id, started, token)
+
+    def _run(self, import_id: int, started: StartedImport, token: str) -> None:
+        try:
+            self.finish(started)
+        except ImportEndedError:
+            log.info("import %s was cancelled", import_id)
+        except (EvaldeskError, SQLAlchemyError, OSError) as error:
+            log.warning("import %s of an upload failed: %s", import_id, error)
+        else:
+            if token:
+                with suppress(DiskError):
+                    self.drop(token)
+        finally:
+            with self._lock:
+                self._waiting.pop(import_id, None)
+
+    @cached_property
+    def _worker(self) -> ThreadPoolExecutor:
+        return ThreadPoolExecutor(1, "import")
+
+    def summary(self, import_id: int) -> ImportSummary:
+        """An import, under way or over. Raises NotFoundError."""
+        return self._store.imports.summary(import_id)
+
+    def list(self, limit: int = 20) -> Sequence[ImportSummary]:
+        """Imports of runs, newest first."""
+        return self._store.imports.list(limit)
+
+    def n_before(self, import_id: int) -> int:
+        """How many imports of this process are stored before this one begins."""
+        with self._lock:
+            return sum(each < import_id for each in self._waiting) if import_id in self._waiting else 0
+
+    def cancel(self, import_id: int) -> bool:
+        """Cancel an import of any process and remove all of it; False when it is over. Raises NotFoundError."""
+        self._store.imports.summary(import_id)
+        is_ended = self._store.imports.end(import_id, "cancelled", "Cancelled by a person.")
+        self._store.runs.finish_deleting()
+        return is_ended
+
+    def recover(self) -> None:
+        """Finish the imports of dead processes that were stored in full, and end the others; their rows go later."""
+        imports = self._store.imports
+        for each in imports.list(1_000, is_unfinished=True):
+            if not self._is_dead(each):
+                continue
+            with suppress(ImportEndedError):
+                if each.stage == "ready" and _is_in_place(each):
+                    imports.publish(each.id)
+                elif each.stage != "naming":
+                    imports.end(each.id, "failed", "The process that imported it ended. Nothing of it is stored.")
+                    continue
+                imports.name_last_runs(each.id)
+
+    def _is_dead(self, each: ImportSummary) -> bool:
+        if each.owner == current_owner():
+            with _beginning:
+                return (self._database, each.id) not in _going
+        return not is_owner_alive(each.owner)
+
+    def close(self) -> None:
+        """End the imports of this process; what is not stored in full is removed at the next start."""
+        self._is_closing = True
+        if "_worker" in self.__dict__:
+            self._worker.shutdown(cancel_futures=True)
+        with self._lock:
+            waiting, self._waiting = self._waiting, {}
+        for import_id, started in waiting.items():
+            started.held.close()
+            self._give_up(
+                import_id, WorkspaceError("the desk was stopped before the import began; import the file again")
+            )
+            _going.discard((self._database, import_id))
+
+    def _new_run(self, run: RecordedRun, format_name: str, source: str, digest: str) -> NewRun:
         config = RunConfig(
             agent=imported_agent(run.agent[:MAX_AGENT_NAME] or "unknown"),
-            evalset_id=evalset_id or f"{NO_EVALSET}{slug(run.name, default='run')}",
-            evalset_path=path,
+            evalset_id=f"{NO_EVALSET}{slug(run.name, default='run')}",
+            evalset_path=run.name,
             criteria=run.criteria,
             agent_model=run.model,
             note=run.note,
             evaldesk_version=__version__,
         )
-        results: tuple[TrialResult, ...] = tuple(self._scrubbed(result) for result in run.results)
         reason = f"Imported from {source} ({title_of(format_name)}). Verdicts and scores from the file."
-        return self._store.recorded_runs.add(config, run.cases, results, reason, digest)
+        return new_run(config, run.cases, run.results, reason, digest)
+
+
+def _of_set(run: NewRun, prepared: PreparedSet) -> NewRun:
+    return replace(run, config=replace(run.config, evalset_id=prepared.id, evalset_path=str(prepared.path)))
+
+
+def _without_repeats(evalset: EvalSet, *, renames: bool) -> EvalSet:
+    repeats = repeats_words(evalset.cases)
+    if repeats and not renames:
+        raise UsageError(
+            f"several cases have the same id: {repeats}; let the import give each its own (--rename-cases)"
+        )
+    return replace(evalset, cases=renamed_repeats(evalset.cases)) if repeats else evalset
+
+
+def _is_in_place(each: ImportSummary) -> bool:
+    """Whether the eval set of an import is the file that its import put there."""
+    if not each.set_path:
+        return True
+    try:
+        return version_of(read_regular(Path(each.set_path), MAX_BYTES)) == each.set_version
+    except (OSError, FormatError):
+        return False
 
 
 def _digest(run: RecordedRun) -> str:
-    """A hash of all that a run says in its file."""
-    return hashlib.sha256(to_json(run)).hexdigest()
+    """A hash of all that a run says in its file: that of its JSON, which is made a case and a trial at a time."""
+    found = hashlib.sha256()
+    before, _, after = to_json(replace(run, cases=(), results=())).partition(b'"cases":[],"results":[]')
+    found.update(before + b'"cases":[')
+    _add_all(found.update, run.cases)
+    found.update(b'],"results":[')
+    _add_all(found.update, run.results)
+    found.update(b"]" + after)
+    return found.hexdigest()
+
+
+def _add_all(update: Callable[[bytes], None], values: Sequence[object]) -> None:
+    for number, value in enumerate(values):
+        update(b"," + to_json(value) if number else to_json(value))
 
 
 def proposed_name(source: str) -> str:

@@ -3,19 +3,29 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
+from stat import S_IMODE
 from threading import RLock
 
-from evaldesk.durable_files import create_file, is_same_file, make_folder, move_file, remove_leftovers, replace_file
+from evaldesk.durable_files import (
+    create_file,
+    is_same_file,
+    make_folder,
+    move_file,
+    prepared_file,
+    remove_leftovers,
+    replace_file,
+)
 from evaldesk.errors import ConflictError, DiskError, FormatError, LossError, NotFoundError, UsageError
 from evaldesk.formats import evalset_format, format_of, losses, read_evalset, write_evalset
 from evaldesk.model import EvalSet
 from evaldesk.model.stored import EvalSetFile
 from evaldesk.reading.strict_json import MAX_BYTES
 from evaldesk.store.evalsets.names import check_free, check_name, evalset_file_id, stem_and_suffix
-from evaldesk.store.evalsets.trash import keep_in_trash, origin_of, put_in_trash, take_from_trash
+from evaldesk.store.evalsets.trash import InTrash, keep_in_trash, origin_of, put_in_trash, take_from_trash
 from evaldesk.store.regular_file import check_folder, read_regular, version_of
 
 NEW_SUFFIX = ".evalset.json"
@@ -29,6 +39,21 @@ class ChangedFileError(ConflictError):
         self.version = version
         self.their_version = their_version
         self.theirs = theirs
+
+
+@dataclass(frozen=True, slots=True)
+class PreparedSet:
+    """An eval set that is written and not in place yet.
+
+    `put` puts it in place in one step, `take_back` undoes that; `id` and `path` are those that it has then, `version`
+    is of its bytes.
+    """
+
+    id: str
+    path: Path
+    version: str
+    put: Callable[[], None]
+    take_back: Callable[[], None]
 
 
 class EvalSetFiles:
@@ -88,33 +113,59 @@ class EvalSetFiles:
 
     def create(self, name: str, evalset: EvalSet) -> str:
         """Write a new file in ADK's new form and give its id. Raises UsageError or ConflictError."""
+        with self.prepared(name, evalset) as prepared:
+            prepared.put()
+            return prepared.id
+
+    @contextmanager
+    def prepared(self, name: str, evalset: EvalSet) -> Iterator[PreparedSet]:
+        """A new file in ADK's new form, written and not in place yet. Raises as `create` does, and so may `put`."""
         check_name(name)
+        path = self._folder / f"{name}{NEW_SUFFIX}"
+        data = _new_form(name, evalset)
         with self._lock:
             make_folder(self._folder)
-            return self._write_new(self._folder / f"{name}{NEW_SUFFIX}", _new_form(name, evalset))
+            self._check_new(path, data)
+            file_id = id_of_new(path, self._roots)
+        with prepared_file(path, data) as file:
+            yield PreparedSet(file_id, path, version_of(data), file.create, file.take_back)
+
+    @contextmanager
+    def prepared_over(self, file_id: str, evalset: EvalSet) -> Iterator[PreparedSet]:
+        """Another eval set for a file, in ADK's new form; `put` keeps the old one in the trash.
+
+        Raises NotFoundError, FormatError or DiskError, and so may `put`; the file holds the old set then.
+        """
+        with self._lock:
+            path = self._found(file_id).path
+            data = _new_form(stem_and_suffix(path)[0], evalset)
+            read_evalset(data, source=path.name)
+            mode = S_IMODE(path.stat().st_mode)
+        kept: list[InTrash] = []
+
+        def put() -> None:
+            with self._lock:
+                kept.append(keep_in_trash(path, self._trash))
+                try:
+                    file.replace()
+                except DiskError:
+                    kept.pop().discard()
+                    raise
+
+        def take_back() -> None:
+            with self._lock:
+                for old in kept:
+                    replace_file(path, read_regular(old.folder / old.name, MAX_BYTES))
+                    old.discard()
+
+        with prepared_file(path, data, mode=mode) as file:
+            yield PreparedSet(file_id, path, version_of(data), put, take_back)
 
     def holds(self, file_id: str, evalset: EvalSet) -> bool:
         """Whether the file is what `create` writes of this eval set. Raises NotFoundError, FormatError."""
         with self._lock:
             file = self._found(file_id)
             return _read(file) == _new_form(stem_and_suffix(file.path)[0], evalset)
-
-    def replace(self, file_id: str, evalset: EvalSet) -> None:
-        """Write another eval set over a file, in ADK's new form; the old one is kept in the trash.
-
-        Raises NotFoundError, FormatError or DiskError; the file holds the old set then.
-        """
-        with self._lock:
-            path = self._found(file_id).path
-            stem, _ = stem_and_suffix(path)
-            data = _new_form(stem, evalset)
-            read_evalset(data, source=path.name)
-            kept = keep_in_trash(path, self._trash)
-            try:
-                replace_file(path, data)
-            except DiskError:
-                kept.discard()
-                raise
 
     def duplicate(self, file_id: str, name: str) -> str:
         """Copy a file beside itself under another name, in its own format, and give the copy's id."""
@@ -180,11 +231,14 @@ class EvalSetFiles:
         return file_id
 
     def _write_new(self, path: Path, data: bytes) -> str:
+        self._check_new(path, data)
+        create_file(path, data)
+        return self._id_of(path)
+
+    def _check_new(self, path: Path, data: bytes) -> None:
         check_folder(path)
         check_free(path.name, os.listdir(path.parent))
         read_evalset(data, source=path.name)
-        create_file(path, data)
-        return self._id_of(path)
 
     def _show(self, file: FoundFile) -> EvalSetFile | None:
         stamp = (file.modified_ns, file.size, file.inode)
@@ -318,6 +372,14 @@ def find_files(roots: Sequence[Path]) -> dict[str, FoundFile]:
             file_id = _free_id(path, root, place, found)
             found[file_id] = FoundFile(file_id, path, place, stat.st_size, stat.st_mtime_ns, stat.st_ino)
     return found
+
+
+def id_of_new(path: Path, roots: Sequence[Path]) -> str:
+    """The id that `find_files` will give the file that is about to be at `path`. Raises UsageError outside of all."""
+    place = next((number for number, root in enumerate(roots) if path.is_relative_to(root)), None)
+    if place is None:
+        raise UsageError(f"{path.parent} is not served; start Evaldesk with it")
+    return _free_id(path, roots[place], path.relative_to(roots[place]).as_posix(), find_files(roots[:place]))
 
 
 def remove_all_leftovers(roots: Iterable[Path]) -> int:

@@ -17,6 +17,8 @@ from evaldesk.store.runs.recording import Values, recount
 from evaldesk.store.runs.run_queries import run_row
 from evaldesk.store.tables import (
     CASE_SNAPSHOT,
+    IMPORT_RECORD,
+    IMPORT_RUN,
     LAST_RUN,
     RUN,
     RUN_BASELINE,
@@ -26,6 +28,7 @@ from evaldesk.store.tables import (
     TO_DO,
     TRANSCRIPT,
     TRIAL,
+    VISIBLE,
     pack,
 )
 from evaldesk.wire import to_json
@@ -47,10 +50,11 @@ def plan(
         raise UsageError("a run needs at least one case; select one", field="cases")
     if config.n < 1:
         raise UsageError(f"a run plays each case at least once, got n = {config.n}", field="n")
-    run_id = _insert_run(connection, config, len(cases), now, driver)
-    rows = [_case_row(run_id, index, case, config.n) for index, case in enumerate(cases)]
+    run_id = insert_run(connection, config, len(cases), now, driver)
+    both = [case_rows(run_id, index, case, config.n) for index, case in enumerate(cases)]
+    rows = [row for row, _ in both]
     connection.execute(insert(RUN_CASE), rows)
-    connection.execute(insert(CASE_SNAPSHOT), [_snapshot_row(run_id, index, case) for index, case in enumerate(cases)])
+    connection.execute(insert(CASE_SNAPSHOT), [snapshot for _, snapshot in both])
     names = ["run_id", "case_index", "trial_index", "status", "attempt", "n_calls", "tokens_in", "tokens_out"]
     trials = _every_trial(run_id, config.n)
     connection.execute(insert(TRIAL).from_select([*names, "duration_ms"], trials))
@@ -116,10 +120,22 @@ def hide(connection: Connection, run_id: int, now: datetime) -> None:
         _name_last_run_before(connection, orphans[0].evalset_id, [row.case_id for row in orphans])
 
 
-def delete_some(connection: Connection, run_id: int, n_cases: int) -> bool:
-    """Delete up to `n_cases` cases of a hidden run with all they hold, and the run after them; False when done."""
+def runs_to_delete(connection: Connection) -> Sequence[int]:
+    """The hidden runs that belong to no import that still goes on."""
+    going = (IMPORT_RECORD.c.status == "importing") & (IMPORT_RECORD.c.stage != "naming")
+    imports = IMPORT_RUN.join(IMPORT_RECORD, IMPORT_RECORD.c.id == IMPORT_RUN.c.import_id)
+    awaited = select(IMPORT_RUN.c.run_id).select_from(imports).where(going)
+    return connection.scalars(select(RUN.c.id).where(~VISIBLE, RUN.c.id.not_in(awaited))).all()
+
+
+def delete_some(connection: Connection, run_id: int, n_trials: int) -> bool:
+    """Delete cases of a hidden run with all they hold, about `n_trials` trials, and the run after them.
+
+    False when done.
+    """
+    n = connection.scalar(select(RUN.c.n).where(RUN.c.id == run_id)) or 1
     cases = select(RUN_CASE.c.case_index).where(RUN_CASE.c.run_id == run_id).order_by(RUN_CASE.c.case_index)
-    indexes = connection.scalars(cases.limit(n_cases)).all()
+    indexes = connection.scalars(cases.limit(max(n_trials // n, 1))).all()
     if not indexes:
         connection.execute(delete(RUN).where(RUN.c.id == run_id))
         return False
@@ -128,7 +144,8 @@ def delete_some(connection: Connection, run_id: int, n_cases: int) -> bool:
     return True
 
 
-def _insert_run(connection: Connection, config: RunConfig, n_cases: int, now: datetime, driver: str) -> int:
+def insert_run(connection: Connection, config: RunConfig, n_cases: int, now: datetime, driver: str) -> int:
+    """Insert the row of a run without cases and return its id."""
     names = {
         "agent_id": config.agent.id,
         "evalset_id": config.evalset_id,
@@ -141,14 +158,19 @@ def _insert_run(connection: Connection, config: RunConfig, n_cases: int, now: da
     return run_id
 
 
-def _case_row(run_id: int, index: int, case: Case, n: int) -> Values:
-    digest = hashlib.sha256(to_json(case)).hexdigest()
-    return {"run_id": run_id, "case_index": index, "case_id": case.id, "digest": digest, "strip": TO_DO * n}
+def case_rows(run_id: int, index: int, case: Case, n: int) -> tuple[Values, Values]:
+    """The row of a case, and that of its snapshot."""
+    place = {"run_id": run_id, "case_index": index}
+    data = to_json(case)
+    codec, packed = pack(case)
+    own = {"case_id": case.id, "digest": hashlib.sha256(data).hexdigest(), "strip": TO_DO * n}
+    return place | own, place | {"codec": codec, "data": packed}
 
 
-def _snapshot_row(run_id: int, index: int, case: Case) -> Values:
-    codec, data = pack(case)
-    return {"run_id": run_id, "case_index": index, "codec": codec, "data": data}
+def trial_row(run_id: int, case_index: int, trial_index: int) -> Values:
+    """The row of a planned trial."""
+    place = {"run_id": run_id, "case_index": case_index, "trial_index": trial_index}
+    return place | {"status": "planned", "attempt": 1}
 
 
 def _every_trial(run_id: int, n: int) -> Select[tuple[object, ...]]:
@@ -170,10 +192,24 @@ def _name_last_run(connection: Connection, evalset_id: str, rows: Sequence[Value
     execute_many(connection, last, [{"evalset_id": evalset_id} | {name: row[name] for name in names} for row in rows])
 
 
+def name_last_run_of(connection: Connection, run_id: int, first: int, end: int) -> None:
+    """A run that is shown is the newest of its cases from `first` up to `end`, where no newer one played them."""
+    place = func.max(RUN_CASE.c.case_index)
+    cases = select(RUN.c.evalset_id, RUN_CASE.c.case_id, RUN.c.id, place).join(RUN_CASE, RUN_CASE.c.run_id == RUN.c.id)
+    some = (RUN_CASE.c.case_index >= first) & (RUN_CASE.c.case_index < end)
+    cases = cases.where(RUN.c.id == run_id, VISIBLE, some).group_by(RUN.c.evalset_id, RUN_CASE.c.case_id, RUN.c.id)
+    last = upsert(connection.dialect.name, LAST_RUN)
+    values = {"run_id": last.excluded.run_id, "case_index": last.excluded.case_index}
+    last = last.from_select(["evalset_id", "case_id", "run_id", "case_index"], cases).on_conflict_do_update(
+        index_elements=list(LAST_RUN.primary_key), set_=values, where=LAST_RUN.c.run_id <= last.excluded.run_id
+    )
+    connection.execute(last)
+
+
 def _name_last_run_before(connection: Connection, evalset_id: str, case_ids: Sequence[str]) -> None:
     """After a run has gone, the one before it is the newest that played its cases."""
     is_played = ~exists().where(RUN_SOURCE.c.run_id == RUN.c.id)
-    of_set = (RUN.c.evalset_id == evalset_id) & RUN.c.deleted_at.is_(None) & is_played
+    of_set = (RUN.c.evalset_id == evalset_id) & VISIBLE & is_played
     runs = RUN_CASE.join(RUN, RUN.c.id == RUN_CASE.c.run_id)
     newest = (
         select(RUN_CASE.c.case_id, func.max(RUN_CASE.c.run_id).label("run_id"))

@@ -60,13 +60,13 @@ from evaldesk.store.tables import (
     TO_DO,
     TRANSCRIPT,
     TRIAL,
+    VISIBLE,
     unpack,
 )
 from evaldesk.wire import from_json
 
 UNFINISHED: tuple[RunStatus, ...] = ("pending", "running", "stopping")
 VERDICT_COLUMNS = ("n_passed", "n_failed", "n_errored", "n_unscored")
-_KEPT = RUN.c.deleted_at.is_(None)
 MODELS_OF = 1000
 """Models are offered of so many newest runs: each is read from the configuration of its run."""
 
@@ -98,7 +98,7 @@ _MODEL = func.coalesce(
 
 def run_row(connection: Connection, run_id: int) -> Row[Any]:
     """The row of a run. Raises NotFoundError when there is none, or it was deleted."""
-    row = connection.execute(select(RUN).where(RUN.c.id == run_id, _KEPT)).first()
+    row = connection.execute(select(RUN).where(RUN.c.id == run_id, VISIBLE)).first()
     if row is None:
         raise NotFoundError(f"there is no run {run_id}; it was deleted, or belongs to another workspace")
     return row
@@ -138,7 +138,7 @@ def newest_runs(
     limit: int,
 ) -> Sequence[Row[Any]]:
     """Rows of runs, newest first."""
-    chosen = select(RUN).where(_KEPT, *_matching(status, agent_id, evalset_id, model, text))
+    chosen = select(RUN).where(VISIBLE, *_matching(status, agent_id, evalset_id, model, text))
     if before is not None:
         chosen = chosen.where(RUN.c.id < before)
     return connection.execute(chosen.order_by(RUN.c.id.desc()).limit(limit)).all()
@@ -146,14 +146,14 @@ def newest_runs(
 
 def newest_of_evalsets(connection: Connection) -> Sequence[Row[Any]]:
     """Rows of runs, one for each eval set."""
-    newest = select(func.max(RUN.c.id)).where(_KEPT).group_by(RUN.c.evalset_id)
+    newest = select(func.max(RUN.c.id)).where(VISIBLE).group_by(RUN.c.evalset_id)
     return connection.execute(select(RUN).where(RUN.c.id.in_(newest))).all()
 
 
 def scorings(connection: Connection, run_id: int) -> Sequence[Row[Any]]:
     """Rows of the runs that score the trials of a run again, oldest first."""
     chosen = select(RUN).join(RUN_SOURCE, RUN_SOURCE.c.run_id == RUN.c.id)
-    return connection.execute(chosen.where(RUN_SOURCE.c.source_id == run_id, _KEPT).order_by(RUN.c.id)).all()
+    return connection.execute(chosen.where(RUN_SOURCE.c.source_id == run_id, VISIBLE).order_by(RUN.c.id)).all()
 
 
 def baseline(connection: Connection, run_id: int) -> Baseline | None:
@@ -195,7 +195,7 @@ def counts_by_status(
 ) -> dict[RunStatus, int]:
     """How many of the matching runs there are of each status that occurs."""
     matching = _matching(None, agent_id, evalset_id, model, text)
-    chosen = select(RUN.c.status, func.count().label("n")).where(_KEPT, *matching)
+    chosen = select(RUN.c.status, func.count().label("n")).where(VISIBLE, *matching)
     rows = connection.execute(chosen.group_by(RUN.c.status))
     return {row.status: row.n for row in rows}
 
@@ -212,7 +212,7 @@ def evalsets(connection: Connection) -> list[str]:
 
 def models(connection: Connection) -> list[str]:
     """The models that the newest runs name, in order; no run is left out among MODELS_OF."""
-    newest = select(_MODEL.label("model")).where(_KEPT).order_by(RUN.c.id.desc()).limit(MODELS_OF).subquery()
+    newest = select(_MODEL.label("model")).where(VISIBLE).order_by(RUN.c.id.desc()).limit(MODELS_OF).subquery()
     named = select(newest.c.model).where(newest.c.model != "").distinct()
     return sorted(connection.scalars(named))
 
@@ -250,7 +250,7 @@ def last_verdicts(connection: Connection, evalset_id: str) -> dict[str, LastVerd
 
 
 def _distinct(connection: Connection, column: ColumnElement[str]) -> list[str]:
-    return list(connection.scalars(select(column).where(_KEPT).distinct().order_by(column)))
+    return list(connection.scalars(select(column).where(VISIBLE).distinct().order_by(column)))
 
 
 def _matching(
@@ -397,6 +397,7 @@ def case_row(connection: Connection, run_id: int, case_index: int) -> CaseRow:
 
 def case_ids(connection: Connection, run_id: int, case_indexes: Sequence[int] | None = None) -> dict[int, str]:
     """The ids of the cases of a run, in its order; None means all."""
+    run_row(connection, run_id)
     rows = select(_C.case_index, _C.case_id).where(_C.run_id == run_id).order_by(_C.case_index)
     if case_indexes is not None:
         rows = rows.where(_C.case_index.in_(case_indexes))

@@ -5,10 +5,9 @@ from __future__ import annotations
 import builtins
 import logging
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
-from sqlalchemy import Connection, Row, func, insert, select, update
+from sqlalchemy import Connection, Row, select, update
 from sqlalchemy.exc import OperationalError, StatementError
 
 from evaldesk.errors import NotFoundError, UsageError
@@ -18,11 +17,11 @@ from evaldesk.model.stored import RunSummary
 from evaldesk.store.database import Clock, Database, reading
 from evaldesk.store.runs import planning, run_queries
 from evaldesk.store.runs.recording import KIND, Values, record, storable_rows, unstorable
-from evaldesk.store.tables import IMPORTED_RUN, RUN
+from evaldesk.store.tables import RUN, VISIBLE
 
 log = logging.getLogger("evaldesk.store")
 
-CASES_DELETED_AT_ONCE = 100
+TRIALS_DELETED_AT_ONCE = 100
 
 
 class RunStore:
@@ -123,14 +122,17 @@ class RunStore:
         self.finish_deleting()
 
     def finish_deleting(self) -> None:
-        """Delete the remaining rows of hidden runs, in steps that let others write; also after a crash on the way."""
+        """Delete the remaining rows of hidden runs, in steps that let others write; also after a crash on the way.
+
+        The hidden runs of an import that goes on stay.
+        """
         with self._database.reading() as connection:
-            hidden = connection.scalars(select(RUN.c.id).where(RUN.c.deleted_at.is_not(None))).all()
+            hidden = planning.runs_to_delete(connection)
         for run_id in hidden:
             is_left = True
             while is_left:
                 with self._database.writing() as connection:
-                    is_left = planning.delete_some(connection, run_id, CASES_DELETED_AT_ONCE)
+                    is_left = planning.delete_some(connection, run_id, TRIALS_DELETED_AT_ONCE)
 
     def summary(self, run_id: int) -> RunSummary:
         """A run and its totals."""
@@ -171,7 +173,7 @@ class RunStore:
     def unfinished_runs(self) -> builtins.list[RunSummary]:
         """Runs that are neither stopped nor at their end, oldest first: a restart takes them up again."""
         with self._database.reading() as connection:
-            unfinished = select(RUN).where(RUN.c.deleted_at.is_(None), RUN.c.status.in_(run_queries.UNFINISHED))
+            unfinished = select(RUN).where(VISIBLE, RUN.c.status.in_(run_queries.UNFINISHED))
             rows = connection.execute(unfinished.order_by(RUN.c.id)).all()
         return self._summaries(rows)
 
@@ -194,7 +196,7 @@ class RunStore:
 
 def is_unchanged_since(connection: Connection, seen: RunSummary) -> bool:
     """Whether the run stands and is driven as it was `seen`; it stays so until the transaction ends."""
-    same = (RUN.c.id == seen.id, RUN.c.status == seen.status, RUN.c.driver == seen.driver, RUN.c.deleted_at.is_(None))
+    same = (RUN.c.id == seen.id, RUN.c.status == seen.status, RUN.c.driver == seen.driver, VISIBLE)
     return connection.execute(update(RUN).where(*same).values(driver=seen.driver)).rowcount == 1
 
 
@@ -206,44 +208,6 @@ NO_EVALSET = "imported-"
 
 MAX_TRIALS = 200_000
 MAX_SCORE = 1e100
-BATCH = 500
-
-
-class RecordedRunStore:
-    """Where imported trials become runs."""
-
-    def __init__(self, database: Database, clock: Clock) -> None:
-        self._database = database
-        self._clock = clock
-
-    def known(self, digest: str) -> int | None:
-        """The newest run that was imported with this content and is not deleted."""
-        runs = select(func.max(IMPORTED_RUN.c.run_id)).join(RUN, RUN.c.id == IMPORTED_RUN.c.run_id)
-        with self._database.reading() as connection:
-            found = runs.where(IMPORTED_RUN.c.digest == digest, RUN.c.deleted_at.is_(None))
-            return connection.execute(found).scalar()
-
-    def add(
-        self, config: RunConfig, cases: Sequence[Case], results: Sequence[TrialResult], reason: str, digest: str = ""
-    ) -> int:
-        """Store a finished run in one transaction and return its id; `reason` says where it came from.
-
-        `digest` is of its content, for `known`.
-
-        A case with fewer trials than another has the rest of them unplayed. Raises UsageError without a trial, for
-        more than MAX_TRIALS, and for a trial of a case that is not there.
-        """
-        check_trials(cases, results)
-        n = max(result.trial_index for result in results) + 1
-        with self._database.writing() as connection:
-            run_id = planning.plan(connection, replace(config, n=n), cases, self._clock())
-            for start in range(0, len(results), BATCH):
-                batch = [replace(result, run_id=run_id, attempt=1) for result in results[start : start + BATCH]]
-                record(connection, storable_rows(batch), self._clock)
-            planning.set_status(connection, run_id, "finished", reason, "", self._clock)
-            if digest:
-                connection.execute(insert(IMPORTED_RUN).values(run_id=run_id, digest=digest))
-        return run_id
 
 
 def imported_agent(name: str) -> AgentRef:

@@ -1,0 +1,278 @@
+"""Imports of runs: stored hidden, in short transactions, and shown all at once at their end."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from itertools import product
+from typing import Any, TypeVar
+
+from sqlalchemy import Connection, Row, func, insert, select, update
+
+from evaldesk.errors import ConflictError, NotFoundError
+from evaldesk.model import Case, RunConfig, TrialResult
+from evaldesk.model.stored import ImportStatus, ImportSummary
+from evaldesk.store.database import Clock, Database
+from evaldesk.store.runs import planning
+from evaldesk.store.runs.recording import record, scores, storable_rows
+from evaldesk.store.runs.run_store import NO_EVALSET, check_trials
+from evaldesk.store.tables import (
+    CASE_SNAPSHOT,
+    IMPORT_RECORD,
+    IMPORT_RUN,
+    IMPORTED_RUN,
+    RUN,
+    RUN_CASE,
+    TRIAL,
+    VISIBLE,
+)
+
+MAX_ROWS = 1_000
+"""Rows that one transaction writes: some 20 milliseconds, so that others write between."""
+
+MAX_BYTES = 2 * 1024 * 1024
+"""Bytes of packed cases and transcripts that one transaction writes; a larger one is alone in its own."""
+
+ROWS_OF_RUN = 4
+"""Rows that make a run known, before its cases."""
+
+T = TypeVar("T")
+_R = IMPORT_RECORD.c
+
+
+@dataclass(frozen=True, slots=True)
+class NewRun:
+    """A run that is to be imported; `digest` is of its content in the file, `reason` says where it came from."""
+
+    config: RunConfig
+    cases: Sequence[Case]
+    results: Sequence[TrialResult]
+    reason: str
+    digest: str
+
+
+def new_run(
+    config: RunConfig, cases: Sequence[Case], results: Sequence[TrialResult], reason: str, digest: str
+) -> NewRun:
+    """A run of these trials; a case with fewer trials than another has the rest of them unplayed.
+
+    Raises UsageError without a trial, for more than MAX_TRIALS, and for a trial of a case that is not there.
+    """
+    check_trials(cases, results)
+    n = max(result.trial_index for result in results) + 1
+    return NewRun(replace(config, n=n), cases, results, reason, digest)
+
+
+class AlreadyImportedError(ConflictError):
+    """Every run of the file was imported before; `run_ids` are these runs."""
+
+    def __init__(self, run_ids: Sequence[int]) -> None:
+        names = ", ".join(map(str, run_ids))
+        super().__init__(f"already imported as run {names}; --again imports it once more")
+        self.run_ids = tuple(run_ids)
+
+
+class ImportUnderWayError(ConflictError):
+    """The same content is being imported now, by the import `import_id`."""
+
+    def __init__(self, import_id: int) -> None:
+        super().__init__(f"import {import_id} of the same content is under way; wait for its end, or cancel it")
+        self.import_id = import_id
+
+
+class ImportEndedError(ConflictError):
+    """The import was cancelled, or ended, before all of it was stored."""
+
+
+class ImportStore:
+    """Where imported trials become runs. Each transaction is bounded by rows and bytes."""
+
+    def __init__(self, database: Database, clock: Clock) -> None:
+        self._database = database
+        self._clock = clock
+
+    def known(self, digest: str) -> int | None:
+        """The newest run that was imported with this content and is not deleted."""
+        with self._database.reading() as connection:
+            return _known(connection, [digest]).get(digest)
+
+    def begin(
+        self, source: str, runs: Sequence[NewRun], owner: str, *, set_id: str = "", is_again: bool = False
+    ) -> tuple[int, list[int]]:
+        """Begin an import and give its id and those of its hidden runs; `owner` is the process that imports.
+
+        Raises ImportUnderWayError or AlreadyImportedError for a run that another import stores or has stored since,
+        unless `is_again`.
+        """
+        n_total = sum(len(run.cases) + len(run.results) for run in runs)
+        now = self._clock()
+        first = {"status": "importing", "stage": "storing", "set_path": "", "set_version": "", "reason": ""}
+        values = first | {"source": source, "owner": owner, "set_id": set_id, "n_total": n_total, "created_at": now}
+        import_id, run_ids = 0, []
+        try:
+            with self._database.writing() as connection:
+                fresh = insert(IMPORT_RECORD).values(values).returning(IMPORT_RECORD.c.id)
+                import_id = connection.execute(fresh).scalar_one()
+            for some in _bounded(runs, lambda _: (ROWS_OF_RUN, 0)):
+                with self._step(import_id, 0) as connection:
+                    if not is_again:
+                        _check_new(connection, import_id, [run.digest for run in some])
+                    run_ids += [self._insert_run(connection, import_id, run) for run in some]
+        except (Exception, KeyboardInterrupt) as error:
+            self.end(import_id, "failed", str(error))
+            raise
+        return import_id, run_ids
+
+    def _insert_run(self, connection: Connection, import_id: int, run: NewRun) -> int:
+        now = self._clock()
+        run_id = planning.insert_run(connection, run.config, len(run.cases), now, "")
+        hidden = {"status": "finished", "deleted_at": now, "reason": run.reason}
+        connection.execute(update(RUN).where(RUN.c.id == run_id).values(hidden))
+        connection.execute(insert(IMPORT_RUN).values(run_id=run_id, import_id=import_id))
+        connection.execute(insert(IMPORTED_RUN).values(run_id=run_id, digest=run.digest))
+        return run_id
+
+    def add(
+        self,
+        import_id: int,
+        run_id: int,
+        run: NewRun,
+        scrubbed: Callable[[TrialResult], TrialResult] = lambda each: each,
+    ) -> Iterator[int]:
+        """Store the cases and the trials of a hidden run, a transaction at a time; gives the number after each.
+
+        `scrubbed` takes secrets out of a trial. Raises ImportEndedError when the import was cancelled.
+        """
+        n = run.config.n
+        cases = (planning.case_rows(run_id, index, case, n) for index, case in enumerate(run.cases))
+        for rows in _bounded(cases, lambda rows: (2, len(rows[1]["data"]))):
+            with self._step(import_id, len(rows)) as connection:
+                connection.execute(insert(RUN_CASE), [case for case, _ in rows])
+                connection.execute(insert(CASE_SNAPSHOT), [snapshot for _, snapshot in rows])
+            yield len(rows)
+        for places in _bounded(product(range(len(run.cases)), range(n)), lambda _: (1, 0)):
+            with self._step(import_id, 0) as connection:
+                connection.execute(insert(TRIAL), [planning.trial_row(run_id, *place) for place in places])
+            yield 0
+        results = (replace(scrubbed(result), run_id=run_id, attempt=1) for result in run.results)
+        storable = (row for result in results for row in storable_rows([result]))
+        for batch in _bounded(storable, lambda row: (3 + 2 * len(scores(row[0])), len(row[1]["data"]))):
+            with self._step(import_id, len(batch)) as connection:
+                record(connection, batch, self._clock)
+            yield len(batch)
+
+    def make_ready(self, import_id: int, *, set_path: str = "", set_version: str = "") -> None:
+        """Note that every row is stored, and which file will be the eval set: from now on a crash may be continued.
+
+        Raises ImportEndedError.
+        """
+        with self._step(import_id, 0) as connection:
+            values = {"stage": "ready", "set_path": set_path, "set_version": set_version}
+            connection.execute(update(IMPORT_RECORD).where(_R.id == import_id).values(values))
+
+    def publish(self, import_id: int, put: Callable[[], None] = lambda: None) -> None:
+        """Show all runs of a ready import in one transaction; `put` puts the eval set in place before its end.
+
+        Raises ImportEndedError, and the errors of `put`; nothing is shown then.
+        """
+        own = select(IMPORT_RUN.c.run_id).where(IMPORT_RUN.c.import_id == import_id)
+        with self._step(import_id, 0) as connection:
+            shown = {"deleted_at": None, "finished_at": self._clock()}
+            connection.execute(update(IMPORT_RECORD).where(_R.id == import_id).values(stage="naming"))
+            connection.execute(update(RUN).where(RUN.c.id.in_(own)).values(shown))
+            put()
+
+    def name_last_runs(self, import_id: int) -> None:
+        """Make the runs that are shown the last ones of their cases, and end the import. May be called again."""
+        with self._database.reading() as connection:
+            runs = select(RUN.c.id, RUN.c.n_cases).join(IMPORT_RUN, IMPORT_RUN.c.run_id == RUN.c.id)
+            own = (IMPORT_RUN.c.import_id == import_id) & RUN.c.evalset_id.not_like(f"{NO_EVALSET}%")
+            found = connection.execute(runs.where(own).order_by(RUN.c.id)).all()
+        for run_id, n_cases in found:
+            for start in range(0, n_cases, MAX_ROWS):
+                with self._database.writing() as connection:
+                    planning.name_last_run_of(connection, run_id, start, start + MAX_ROWS)
+        with self._database.writing() as connection:
+            _end(connection, import_id, "done", "", self._clock)
+
+    def end(self, import_id: int, status: ImportStatus, reason: str = "") -> bool:
+        """End an import before it is shown; its rows are deleted with those of deleted runs. False when it is over."""
+        with self._database.writing() as connection:
+            stage = connection.scalar(select(_R.stage).where(_R.id == import_id))
+            return stage != "naming" and _end(connection, import_id, status, reason, self._clock)
+
+    def summary(self, import_id: int) -> ImportSummary:
+        """An import. Raises NotFoundError."""
+        with self._database.reading() as connection:
+            row = connection.execute(select(IMPORT_RECORD).where(_R.id == import_id)).first()
+            if row is None:
+                raise NotFoundError(f"there is no import {import_id}")
+            return _summary(connection, row)
+
+    def list(self, limit: int = 20, *, is_unfinished: bool = False) -> list[ImportSummary]:
+        """Imports, newest first; only those that are not over, if asked."""
+        rows = select(IMPORT_RECORD).order_by(_R.id.desc()).limit(limit)
+        with self._database.reading() as connection:
+            found = connection.execute(rows.where(_R.status == "importing") if is_unfinished else rows).all()
+            return [_summary(connection, row) for row in found]
+
+    @contextmanager
+    def _step(self, import_id: int, n: int) -> Iterator[Connection]:
+        """A transaction of an import that goes on, which stores `n` more of its cases and trials."""
+        with self._database.writing() as connection:
+            going = (_R.id == import_id, _R.status == "importing", _R.stage != "naming")
+            counted = connection.execute(update(IMPORT_RECORD).where(*going).values(n_done=_R.n_done + n))
+            if not counted.rowcount:
+                raise ImportEndedError(f"import {import_id} was cancelled; nothing of it is stored")
+            yield connection
+
+
+def _known(connection: Connection, digests: Sequence[str]) -> dict[str, int]:
+    """The newest visible run of each digest that has one."""
+    held = IMPORTED_RUN.c
+    rows = select(held.digest, func.max(held.run_id).label("run_id")).join(RUN, RUN.c.id == held.run_id)
+    found = connection.execute(rows.where(held.digest.in_(digests), VISIBLE).group_by(held.digest))
+    return {row.digest: row.run_id for row in found}
+
+
+def _check_new(connection: Connection, import_id: int, digests: Sequence[str]) -> None:
+    known = _known(connection, digests)
+    if known:
+        raise AlreadyImportedError(sorted(known.values()))
+    others = (
+        select(_R.id)
+        .join(IMPORT_RUN, IMPORT_RUN.c.import_id == _R.id)
+        .join(IMPORTED_RUN, IMPORTED_RUN.c.run_id == IMPORT_RUN.c.run_id)
+        .where(IMPORTED_RUN.c.digest.in_(digests), _R.status == "importing", _R.id != import_id)
+    )
+    other = connection.scalar(others.limit(1))
+    if other is not None:
+        raise ImportUnderWayError(other)
+
+
+def _end(connection: Connection, import_id: int, status: ImportStatus, reason: str, clock: Clock) -> bool:
+    ended = {"status": status, "reason": reason, "finished_at": clock()}
+    going = (_R.id == import_id) & (_R.status == "importing")
+    return connection.execute(update(IMPORT_RECORD).where(going).values(ended)).rowcount == 1
+
+
+def _summary(connection: Connection, row: Row[Any]) -> ImportSummary:
+    runs = select(IMPORT_RUN.c.run_id).join(RUN, RUN.c.id == IMPORT_RUN.c.run_id)
+    shown = runs.where(IMPORT_RUN.c.import_id == row.id, VISIBLE).order_by(IMPORT_RUN.c.run_id)
+    return ImportSummary(run_ids=tuple(connection.scalars(shown)), **row._mapping)
+
+
+def _bounded(items: Iterable[T], weigh: Callable[[T], tuple[int, int]]) -> Iterator[Sequence[T]]:
+    """The items in lists of at most MAX_ROWS rows and MAX_BYTES bytes; `weigh` gives both of an item."""
+    batch: list[T] = []
+    n_rows = n_bytes = 0
+    for item in items:
+        rows, size = weigh(item)
+        if batch and (n_rows + rows > MAX_ROWS or n_bytes + size > MAX_BYTES):
+            yield batch
+            batch, n_rows, n_bytes = [], 0, 0
+        batch.append(item)
+        n_rows, n_bytes = n_rows + rows, n_bytes + size
+    if batch:
+        yield batch

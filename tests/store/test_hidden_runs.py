@@ -1,0 +1,99 @@
+"""A run that is hidden, until its import is finished or after its deletion, is in no answer of the store."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from evaldesk.errors import NotFoundError
+from evaldesk.model import Case, RunConfig, TrialResult, Turn
+from evaldesk.model.stored import LabelFilter
+from evaldesk.store import LabelStore, RunStore, Store
+from evaldesk.store.runs.imports import new_run
+from evaldesk.store.runs.run_store import imported_agent
+
+HIDDEN = "the-hidden-one"
+CASES = (Case(HIDDEN, (Turn(HIDDEN),)),)
+Asked = Callable[[Store, int], object]
+
+ASKED: dict[str, Asked] = {
+    "pending": lambda store, run: store.runs.pending(run),
+    "counts_by_status": lambda store, run: store.runs.counts_by_status(),
+    "agents": lambda store, run: store.runs.agents(),
+    "evalsets": lambda store, run: store.runs.evalsets(),
+    "models": lambda store, run: store.runs.models(),
+    "metric_rows": lambda store, run: store.runs.metric_rows(run),
+    "error_groups": lambda store, run: store.runs.error_groups(run),
+    "trials": lambda store, run: store.runs.trials(run, [(0, 0)]),
+    "trial": lambda store, run: store.runs.trial(run, 0, 0),
+    "last_verdicts": lambda store, run: store.runs.last_verdicts(HIDDEN),
+    "baseline": lambda store, run: store.runs.baseline(run),
+    "case": lambda store, run: store.runs.case(run, 0),
+    "cases": lambda store, run: store.runs.cases(run),
+    "case_rows": lambda store, run: store.runs.case_rows(run),
+    "case_row": lambda store, run: store.runs.case_row(run, 0),
+    "case_ids": lambda store, run: store.runs.case_ids(run),
+    "case_counts": lambda store, run: store.runs.case_counts(run),
+    "case_outcomes": lambda store, run: store.runs.case_outcomes(run),
+    "outcome_counts": lambda store, run: store.runs.outcome_counts(run),
+    "median_ms": lambda store, run: store.runs.median_ms(run),
+    "score_counts": lambda store, run: store.runs.score_counts(run),
+    "neighbours": lambda store, run: store.runs.neighbours(run, 0, 0),
+    "summary": lambda store, run: store.runs.summary(run),
+    "list": lambda store, run: store.runs.list(text=HIDDEN) + store.runs.list(),
+    "newest_of_evalsets": lambda store, run: store.runs.newest_of_evalsets(),
+    "unfinished_runs": lambda store, run: store.runs.unfinished_runs(),
+    "scorings": lambda store, run: store.runs.scorings(run),
+    "set_status": lambda store, run: store.runs.set_status(run, "running"),
+    "set_note": lambda store, run: store.runs.set_note(run, "x"),
+    "retry_errored": lambda store, run: store.runs.retry_errored(run),
+    "delete": lambda store, run: store.runs.delete(run),
+    "labels.put": lambda store, run: store.labels.put(run, (0, 0), None, "me", "passed", ""),
+    "labels.of_trial": lambda store, run: store.labels.of_trial(run, (0, 0)),
+    "labels.list": lambda store, run: store.labels.list(LabelFilter()),
+    "labels.count": lambda store, run: store.labels.count(LabelFilter()),
+    "labels.labellers": lambda store, run: store.labels.labellers(),
+    "labels.of_turns": lambda store, run: store.labels.of_turns(None, 10),
+    "labels.pairs": lambda store, run: store.labels.pairs(None, run),
+}
+NOT_ASKED = {"create", "record", "move_on", "finish_deleting"}
+"""Methods of runs that name no hidden run: they make one, or were given what an earlier answer said."""
+
+
+def test_every_question_about_runs_is_asked_here() -> None:
+    of_runs = {name for name in vars(RunStore) if not name.startswith("_")}
+    of_labels = {f"labels.{name}" for name in vars(LabelStore) if not name.startswith("_")}
+    assert of_runs - NOT_ASKED | of_labels == set(ASKED)
+
+
+@pytest.fixture
+def hidden(store: Store, end: Callable[..., TrialResult]) -> int:
+    """A run that is stored in full, and not shown yet."""
+    run = new_run(RunConfig(imported_agent(HIDDEN), HIDDEN), CASES, [end(0, 0, 0, "errored")], HIDDEN, "digest")
+    import_id, (run_id,) = store.imports.begin("a.json", [run], "owner")
+    for _ in store.imports.add(import_id, run_id, run, lambda result: result):
+        pass
+    store.imports.make_ready(import_id)
+    return run_id
+
+
+@pytest.mark.parametrize("name", ASKED)
+def test_an_answer_says_nothing_of_a_hidden_run(store: Store, hidden: int, name: str) -> None:
+    try:
+        answer = ASKED[name](store, hidden)
+    except NotFoundError:
+        return
+
+    assert not answer, answer
+    assert store.imports.summary(1).run_ids == ()
+
+
+def test_the_run_is_in_the_answers_once_it_is_shown(store: Store, hidden: int) -> None:
+    store.imports.publish(1)
+    store.imports.name_last_runs(1)
+
+    answers = [ASKED[name](store, hidden) for name in ("list", "summary", "last_verdicts", "agents", "case_ids")]
+
+    assert all(HIDDEN in str(answer) for answer in answers)
+    assert store.imports.summary(1).run_ids == (hidden,)
