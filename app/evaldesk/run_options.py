@@ -55,7 +55,7 @@ class RunOption(NamedTuple):
     toml: str = ""
     run_file: str = ""
     is_measured: bool = True
-    is_always_told: bool = False
+    is_always_shown: bool = False
     left_out: Mapping[Door, str] = {}
 
     def checked(self, value: Any, called: str = "") -> Any:
@@ -182,7 +182,7 @@ _RUN = (
         form="first",
         run_file="n",
         is_measured=False,
-        is_always_told=True,
+        is_always_shown=True,
         left_out={"toml": NOT_WORKSPACE},
     ),
     RunOption(
@@ -201,7 +201,7 @@ _RUN = (
         form="first",
         run_file="batch_size",
         is_measured=False,
-        is_always_told=True,
+        is_always_shown=True,
         left_out={"toml": NOT_WORKSPACE},
     ),
     RunOption(
@@ -218,7 +218,7 @@ _RUN = (
         metavar="R",
         section=RUN,
         form="first",
-        is_always_told=True,
+        is_always_shown=True,
         left_out={"toml": NOT_WORKSPACE, "pytest": "--evaldesk-min-pass-rate is that share there"},
     ),
     RunOption(
@@ -232,7 +232,7 @@ _RUN = (
         flags=("--count-errors-as-failures",),
         section=RUN,
         form="first",
-        is_always_told=True,
+        is_always_shown=True,
         left_out={"toml": NOT_WORKSPACE, "pytest": "a case with an errored trial never passes there"},
     ),
     RunOption(
@@ -278,7 +278,7 @@ _RUN = (
         section=RUN,
         form="more",
         is_measured=False,
-        is_always_told=True,
+        is_always_shown=True,
         left_out={"toml": NOT_WORKSPACE},
     ),
     RunOption(
@@ -360,7 +360,7 @@ _LIMITS = (
         "One trial; 120.",
         120.0,
         form="first",
-        is_always_told=True,
+        is_always_shown=True,
     ),
     _limit("turn_timeout_s", "turn_timeout_s", "turn", "--turn-timeout", "One turn.", form="more"),
     _limit("tool_timeout_s", "tool_timeout_s", "tool", "--tool-timeout", "One tool call.", form="more"),

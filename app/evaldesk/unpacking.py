@@ -33,8 +33,8 @@ class Unpacker:
                 raise FormatError(f"the answer is damaged: {error}") from None
         self._n_left -= len(data)
         if self._n_left < 0:
-            said = "unpacks to" if self._packed else "has"
-            raise FormatError(f"the answer {said} more than {self._limit // 2**20} MiB, which is refused")
+            verb = "unpacks to" if self._packed else "has"
+            raise FormatError(f"the answer {verb} more than {self._limit // 2**20} MiB, which is refused")
         return data
 
 

@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 
 from evaldesk.demo_model.answering import read_name
-from evaldesk.demo_model.conversation import Said
+from evaldesk.demo_model.conversation import SpokenTurn
 from evaldesk.demo_model.dice import Wish, read_wish
 from evaldesk.demo_model.mistakes import Overloaded, Slips
 from evaldesk.demo_model.script import decide
 from evaldesk.demo_model.trips import read_wishes
 
-ROLLED = [Said("roll a d10")]
+ROLLED = [SpokenTurn("roll a d10")]
 TOOLS = [{"type": "function", "function": {"name": name}} for name in ("roll_die", "check_prime")]
 
 
@@ -51,7 +51,7 @@ def test_free_words_about_dice_are_understood(text: str, wish: Wish) -> None:
     [("is it prime?", (4, 5)), ("check whether the rolls are prime", (3, 4, 5)), ("is that prime?", (4, 5))],
 )
 def test_earlier_rolls_are_meant_by_it_and_by_the_rolls(text: str, nums: tuple[int, ...]) -> None:
-    before = [_rolled("roll", 3), _rolled("roll two", 4, 5), Said("thanks")]
+    before = [_rolled("roll", 3), _rolled("roll two", 4, 5), SpokenTurn("thanks")]
 
     assert read_wish(text, before) == Wish((), True, nums)
 
@@ -132,10 +132,10 @@ def test_a_name_carries_its_options() -> None:
     assert (name.script, name.share, name.delay_ms) == ("dice", 0.3, 5.0)
 
 
-def _rolled(text: str, *values: int) -> Said:
+def _rolled(text: str, *values: int) -> SpokenTurn:
     from evaldesk.demo_model.conversation import Done
 
-    return Said(text, [Done("roll_die", {"sides": 10}, value) for value in values])
+    return SpokenTurn(text, [Done("roll_die", {"sides": 10}, value) for value in values])
 
 
 def _decide(text: str, *, seed: int | None, share: float | None, environment: dict[str, str] | None = None) -> object:

@@ -18,7 +18,7 @@ import pytest
 from httpx2 import Response
 from starlette.routing import Mount, Route
 from starlette.testclient import TestClient
-from tests.security.said import HostileHost, case_of, events_of, trial_of
+from tests.security.hostile_events import HostileHost, case_of, events_of, trial_of
 
 from evaldesk.desk.desk import Desk
 from evaldesk.engine import AgentHost

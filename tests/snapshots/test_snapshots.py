@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
-from tests.snapshots.said import check_snapshot
+from tests.snapshots.rendered import check_snapshot
 
 import evaldesk
 from evaldesk.engine import frames

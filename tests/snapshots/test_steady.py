@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from tests.snapshots.said import steady
+from tests.snapshots.rendered import steady
 
 from evaldesk.model.comparison import Comparison
 from evaldesk.model.conclusion import Interval

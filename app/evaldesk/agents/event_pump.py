@@ -18,21 +18,21 @@ async def events_of(work: Callable[[SendEvent], Awaitable[None]]) -> AsyncIterat
     `work` may say things from other threads.
     """
     loop = asyncio.get_running_loop()
-    said: asyncio.Queue[Event | None] = asyncio.Queue()
+    queue: asyncio.Queue[Event | None] = asyncio.Queue()
 
     def send(event: Event | None) -> None:
         if _is_in(loop):
-            said.put_nowait(event)
+            queue.put_nowait(event)
         else:
-            loop.call_soon_threadsafe(said.put_nowait, event)
+            loop.call_soon_threadsafe(queue.put_nowait, event)
 
     async def finished() -> None:
         await work(send)
 
     task = asyncio.create_task(finished())
-    task.add_done_callback(lambda _: said.put_nowait(None))
+    task.add_done_callback(lambda _: queue.put_nowait(None))
     try:
-        while (event := await said.get()) is not None:
+        while (event := await queue.get()) is not None:
             yield event
         await task
     finally:

@@ -64,9 +64,9 @@ def agent_ref(spec: str) -> AgentRef:
         return _sample(name)
     if ":" in spec and not paths.is_windows_path(spec):
         return _module_ref(spec)
-    said = "neither a folder, nor module:attr, nor samples/NAME, nor an agent that evaldesk.toml declares"
+    forms = "neither a folder, nor module:attr, nor samples/NAME, nor an agent that evaldesk.toml declares"
     hint = paths.did_you_mean(folder, "")
-    raise UsageError(f"{spec!r} is {said}{hint and f'; {hint}'}", field="agent")
+    raise UsageError(f"{spec!r} is {forms}{hint and f'; {hint}'}", field="agent")
 
 
 def _agent_folders(root: Path) -> Iterator[Path]:

@@ -88,9 +88,9 @@ def _import(ref: AgentRef) -> object:
         raise AgentError(f"{ref.target}: {error}") from error
     except (Exception, SystemExit) as error:
         raised = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
-        said = missing_package(error) or _missing_module(error, ref) or raised
+        fault = missing_package(error) or _missing_module(error, ref) or raised
         place = user_place(error, ref.root)
-        raise AgentError(f"{place or ref.target}: {said}", trace=user_trace(error) if place else "") from error
+        raise AgentError(f"{place or ref.target}: {fault}", trace=user_trace(error) if place else "") from error
 
 
 def _missing_module(error: BaseException, ref: AgentRef) -> str:

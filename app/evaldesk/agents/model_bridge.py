@@ -121,7 +121,7 @@ def _error(message: str, kind: str) -> dict[str, Any]:
 
 def streamed(completion: dict[str, Any]) -> bytes:
     """The completion in one piece, then its finish reason, its usage, and the end of the stream."""
-    return b"".join(b"data: " + said + b"\n\n" for said in (*map(_encoded, _chunks(completion)), b"[DONE]"))
+    return b"".join(b"data: " + chunk + b"\n\n" for chunk in (*map(_encoded, _chunks(completion)), b"[DONE]"))
 
 
 def _chunks(completion: dict[str, Any]) -> Iterator[dict[str, Any]]:

@@ -63,9 +63,9 @@ class PythonAgent:
                     if session.is_streaming:
                         yield Event("agent_message", text=item, is_partial=True)
                 elif item is not None:
-                    for event in (*_said(pieces), _event(item)):
+                    for event in (*_joined(pieces), _event(item)):
                         yield event
-        for event in _said(pieces):
+        for event in _joined(pieces):
             yield event
 
     def _function(self, session: Session) -> Callable[..., Any]:
@@ -103,7 +103,7 @@ async def _items(answer: Any) -> AsyncGenerator[object, None]:
         yield answer
 
 
-def _said(pieces: list[str]) -> list[Event]:
+def _joined(pieces: list[str]) -> list[Event]:
     """The message that the pieces make up; they are taken out."""
     text = "".join(pieces)
     pieces.clear()

@@ -54,8 +54,8 @@ class ReplayAgent:
     def describe(self) -> AgentDescription:
         """The file, and how much it holds."""
         n = len(self.trials)
-        said = f"Answers from {Path(self.ref.target).name}, a recording of {n} {'trial' if n == 1 else 'trials'}"
-        return AgentDescription(name=self.ref.id, kind=KIND, description=said)
+        text = f"Answers from {Path(self.ref.target).name}, a recording of {n} {'trial' if n == 1 else 'trials'}"
+        return AgentDescription(name=self.ref.id, kind=KIND, description=text)
 
     async def reply(self, session: Session, message: str) -> AsyncIterator[Event]:
         """Yield the events of the recorded turn; usage says that it is replayed and cost nothing."""

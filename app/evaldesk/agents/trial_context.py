@@ -35,9 +35,9 @@ class TrialContext:
     @property
     def ground_truth(self) -> str | None:
         """The row's ground truth, or the last reference answer."""
-        said = self.case.extra.get("ground_truth")
-        if isinstance(said, str):
-            return said
+        truth = self.case.extra.get("ground_truth")
+        if isinstance(truth, str):
+            return truth
         references = [turn.expected.reference for turn in self.case.turns if turn.expected.reference is not None]
         return references[-1] if references else None
 

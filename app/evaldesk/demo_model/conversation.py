@@ -18,7 +18,7 @@ class Done:
 
 
 @dataclass(slots=True)
-class Said:
+class SpokenTurn:
     """One message of the user with the calls made for it so far."""
 
     text: str
@@ -34,11 +34,11 @@ class Conversation:
     """The input of the model. The last turn is the one to answer."""
 
     system: str
-    turns: Sequence[Said]
+    turns: Sequence[SpokenTurn]
     tools: frozenset[str]
 
     @property
-    def now(self) -> Said:
+    def now(self) -> SpokenTurn:
         """The turn to answer."""
         return self.turns[-1]
 
@@ -59,18 +59,18 @@ class Reply:
 def read_messages(messages: Sequence[Mapping[str, Any]], tools: Sequence[Mapping[str, Any]]) -> Conversation:
     """The conversation that `messages` tell; without a user message it has one empty turn."""
     system = "\n".join(_text(message) for message in messages if message["role"] == "system")
-    turns: list[Said] = []
+    turns: list[SpokenTurn] = []
     asked: dict[str, Mapping[str, Any]] = {}
     for message in messages:
         if message["role"] == "user":
-            turns.append(Said(_text(message)))
+            turns.append(SpokenTurn(_text(message)))
         for call in message.get("tool_calls") or ():
             asked[call["id"]] = call["function"]
         if message["role"] == "tool" and turns and message["tool_call_id"] in asked:
             function = asked[message["tool_call_id"]]
             turns[-1].done.append(Done(function["name"], _parsed(function["arguments"]), _parsed(_text(message))))
     names = frozenset(tool["function"]["name"] for tool in tools)
-    return Conversation(system, turns or [Said("")], names)
+    return Conversation(system, turns or [SpokenTurn("")], names)
 
 
 def _text(message: Mapping[str, Any]) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from evaldesk.demo_model.conversation import Conversation, Reply, Said
+from evaldesk.demo_model.conversation import Conversation, Reply, SpokenTurn
 from evaldesk.demo_model.mistakes import Slips
 from evaldesk.demo_model.words import asks_ability, is_greeting, is_thanks, listed, with_digits
 
@@ -51,10 +51,10 @@ def answer(conversation: Conversation, slips: Slips) -> Reply:
         return Reply("There is no number to check yet. Name some, or let me roll a die first.")
     if wish.is_check and slip != "forget_check" and not now.results("check_prime"):
         return Reply(calls=(("check_prime", {"nums": nums[:-1] if slip == "drop_number" else nums}),))
-    return Reply(_told(now, wish, nums, slip))
+    return Reply(_reply_words(now, wish, nums, slip))
 
 
-def read_wish(text: str, before: Sequence[Said]) -> Wish:
+def read_wish(text: str, before: Sequence[SpokenTurn]) -> Wish:
     """The request in `text`, with `before` for words such as again, it and the rolls."""
     text = with_digits(text)
     is_check = bool(_PRIME.search(text))
@@ -68,7 +68,7 @@ def _wants_roll(text: str, is_check: bool) -> bool:
     return bool(_ROLL.search(text)) and not (is_check or _PAST.search(text) or asks_ability(text))
 
 
-def _sides(text: str, before: Sequence[Said]) -> tuple[int, ...]:
+def _sides(text: str, before: Sequence[SpokenTurn]) -> tuple[int, ...]:
     sides: list[int] = []
     for found in _SIDED.finditer(text):
         sides += [int(found[2] or found[4])] * min(MAX_ROLLS, int(found[1] or found[3] or 1))
@@ -83,7 +83,7 @@ def _sides(text: str, before: Sequence[Said]) -> tuple[int, ...]:
     return tuple(sides[:MAX_ROLLS])
 
 
-def _nums(text: str, before: Sequence[Said]) -> tuple[int, ...]:
+def _nums(text: str, before: Sequence[SpokenTurn]) -> tuple[int, ...]:
     written = tuple(int(number) for number in re.findall(r"(?<![\w-])-?\d{1,12}\b", text))
     if written:
         return written
@@ -112,7 +112,7 @@ def _slipped_sides(sides: tuple[int, ...], slip: str, slips: Slips) -> tuple[int
     return (*sides, sides[-1]) if slip == "extra_roll" else sides
 
 
-def _told(now: Said, wish: Wish, nums: Sequence[int], slip: str) -> str:
+def _reply_words(now: SpokenTurn, wish: Wish, nums: Sequence[int], slip: str) -> str:
     rolled = now.results("roll_die")[: len(wish.sides)]
     failed = next((value for value in [*rolled, *now.results("check_prime")] if _is_failure(value)), None)
     if failed:
@@ -121,11 +121,11 @@ def _told(now: Said, wish: Wish, nums: Sequence[int], slip: str) -> str:
         return f"{listed(rolled or nums)}."
     if slip == "off_by_one" and rolled:
         rolled = [*rolled[:-1], rolled[-1] + 1]
-    said = [_rolled_words(wish.sides, rolled)] if rolled else []
+    sentences = [_rolled_words(wish.sides, rolled)] if rolled else []
     if wish.is_check:
         checked = now.results("check_prime")
-        said.append(_checked_words(checked[0]) if checked else _guessed(nums))
-    return " ".join(said)
+        sentences.append(_checked_words(checked[0]) if checked else _guessed(nums))
+    return " ".join(sentences)
 
 
 def _is_failure(value: Any) -> bool:

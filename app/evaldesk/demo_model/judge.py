@@ -62,7 +62,10 @@ def _reply(question: _Question, user: str) -> dict[str, Any]:
     if '"is_the_agent_response_valid"' in system:
         share = _covered(question.text("REFERENCE"), question.text("ANSWER"))
         good = question.says(share >= ENOUGH and _has_numbers(question.text("REFERENCE"), question.text("ANSWER")))
-        return {"reasoning": _said(share, "reference"), "is_the_agent_response_valid": "valid" if good else "invalid"}
+        return {
+            "reasoning": _reasoning(share, "reference"),
+            "is_the_agent_response_valid": "valid" if good else "invalid",
+        }
     if '"rubrics"' in system:
         return {"rubrics": [_rubric(question, line) for line in question.text("RUBRICS").splitlines() if line]}
     if '"sentences"' in system:
@@ -70,7 +73,7 @@ def _reply(question: _Question, user: str) -> dict[str, Any]:
     if '"rating"' in system:
         share = _quality(question)
         rating = 1 + round(4 * share)
-        return {"reasoning": _said(share, "wanted"), "rating": 6 - rating if question.is_slip else rating}
+        return {"reasoning": _reasoning(share, "wanted"), "rating": 6 - rating if question.is_slip else rating}
     if '"score"' in system:
         return _points(question)
     if '"verdict"' in system:
@@ -82,7 +85,7 @@ def _rubric(question: _Question, line: str) -> dict[str, Any]:
     name, _, text = line.partition(": ")
     share = _covered(text, question.text("ANSWER", "TOOL CALLS", "CONVERSATION"))
     verdict = "yes" if question.says(share >= ENOUGH) else "no"
-    return {"id": name, "rationale": _said(share, "rubric"), "verdict": verdict}
+    return {"id": name, "rationale": _reasoning(share, "rubric"), "verdict": verdict}
 
 
 def _sentence(question: _Question, line: str) -> dict[str, Any]:
@@ -107,7 +110,7 @@ def _points(question: _Question) -> dict[str, Any]:
     low, high = (float(found[1]), float(found[2])) if found else (0.0, 1.0)
     share = _covered(question.text("RUBRIC", "REFERENCE"), question.text("ANSWER"))
     share = 1 - share if question.is_slip else share
-    return {"reasoning": _said(share, "rubric"), "score": round(low + (high - low) * share, 4)}
+    return {"reasoning": _reasoning(share, "rubric"), "score": round(low + (high - low) * share, 4)}
 
 
 def _quality(question: _Question) -> float:
@@ -140,5 +143,5 @@ def _words(text: str) -> list[str]:
     return [word.removesuffix("s") if len(word) > 3 else word for word in _WORD.findall(text.lower())]
 
 
-def _said(share: float, what: str) -> str:
+def _reasoning(share: float, what: str) -> str:
     return f"{LABEL} {share:.0%} of the words of the {what} are there."

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from evaldesk.demo_model.conversation import Conversation, Reply, Said
+from evaldesk.demo_model.conversation import Conversation, Reply, SpokenTurn
 from evaldesk.demo_model.mistakes import Slips
 from evaldesk.demo_model.words import asks_ability, is_greeting, is_thanks, listed, with_digits
 
@@ -126,14 +126,14 @@ def _comparison(
     if budget:
         verdict = "fits" if totals[best] <= budget else "is over your budget"
     daily = f" and about {costs[best]} a day" if best in costs else ""
-    said = [
+    sentences = [
         f"{best} {verdict}: {flights[best]['eur']:,} euros for the flight{daily} come to "
         f"{totals[best]:,} euros for {wishes.days} days."
     ]
     for city in others:
         over = f", {_margin(totals[city], budget)}" if budget else ""
-        said.append(f"{city} would be {totals[city]:,}{over}.")
-    return " ".join([*said, f"Shall I plan the days in {best}?"])
+        sentences.append(f"{city} would be {totals[city]:,}{over}.")
+    return " ".join([*sentences, f"Shall I plan the days in {best}?"])
 
 
 def _margin(total: int, budget: int) -> str:
@@ -208,5 +208,5 @@ def _likes(conversation: Conversation) -> list[str]:
     return [like.strip() for like in re.split(r",| and ", found[1]) if like.strip()] if found else []
 
 
-def _only_object(turn: Said, tool: str) -> Mapping[str, Any]:
+def _only_object(turn: SpokenTurn, tool: str) -> Mapping[str, Any]:
     return next((result for result in reversed(turn.results(tool)) if isinstance(result, dict)), {})

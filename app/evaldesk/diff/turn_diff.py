@@ -87,13 +87,13 @@ class TurnDiff:
         if not self.is_played:
             return "never played"
         n = self.n_actual_calls
-        said = "no calls" if not n else "1 call" if n == 1 else f"{n} calls"
+        calls = "no calls" if not n else "1 call" if n == 1 else f"{n} calls"
         if not self.is_asserted:
-            return f"{said}, not asserted"
+            return f"{calls}, not asserted"
         words = (("~", "differs", "differ"), ("-", "missing", "missing"), ("+", "extra", "extra"), ("moved",) * 3)
         left = [row for row in self.calls if not row.is_accepted]
         counts = [(sum(row.op == op for row in left), one, many) for op, one, many in words]
-        return ", ".join([said, *(f"{count} {one if count == 1 else many}" for count, one, many in counts if count)])
+        return ", ".join([calls, *(f"{count} {one if count == 1 else many}" for count, one, many in counts if count)])
 
 
 def turn_diff(expected: Expected | None, record: TurnRecord | None, scores: Sequence[Score] = ()) -> TurnDiff:

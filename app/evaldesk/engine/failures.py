@@ -65,10 +65,10 @@ def shortened(text: str, limit: int) -> str:
 
 def _message(error: BaseException) -> str:
     try:
-        said = str(error)
+        text = str(error)
     except Exception:
-        said = "its message cannot be shown"
+        text = "its message cannot be shown"
     name = type(error).__name__
     if isinstance(error, ModelError | AgentError | BadNumberError):
-        return shortened(said or name, MAX_MESSAGE)
-    return shortened(f"{name}: {said}" if said else name, MAX_MESSAGE)
+        return shortened(text or name, MAX_MESSAGE)
+    return shortened(f"{name}: {text}" if text else name, MAX_MESSAGE)

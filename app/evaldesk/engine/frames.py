@@ -221,8 +221,8 @@ def graded(spec: GradeSpec, result: TrialResult) -> TrialResult:
 def _problem(asked: TrialSpec | TrialResult, found: TrialResult) -> ErrorRecord | None:
     if _key(found) == _key(asked):
         return None
-    said = f"the worker answered for {_words(_key(found))}; it was given {_words(_key(asked))}"
-    return ErrorRecord("wrong_trial", said)
+    sentence = f"the worker answered for {_words(_key(found))}; it was given {_words(_key(asked))}"
+    return ErrorRecord("wrong_trial", sentence)
 
 
 def _bad_number(result: TrialResult) -> ErrorRecord | None:

@@ -51,8 +51,8 @@ def _read_one(place: Place, raw: Any) -> JsonObject:
     options: dict[str, Any] = {"function": _target(name_at, read_text(name_at, name))}
     info_at, info = fields.get("metric_info", (place, None))
     declared = _fields(info_at, info) if info is not None else {}
-    said = (fields.get("description", (place, ""))[1], declared.get("description", (place, ""))[1])
-    described = next((text for text in said if isinstance(text, str) and text), "")
+    texts = (fields.get("description", (place, ""))[1], declared.get("description", (place, ""))[1])
+    described = next((text for text in texts if isinstance(text, str) and text), "")
     if described:
         options["description"] = described
     return {**options, **_range(info_at, declared)}

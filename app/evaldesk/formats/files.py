@@ -46,14 +46,14 @@ def as_one_file(parts: Sequence[tuple[str, bytes]]) -> tuple[str, bytes]:
     """
     if len(parts) == 1:
         return parts[0]
-    told = [part for part in parts if part[0].endswith("metadata.json")]
-    rows = [part for part in parts if part not in told]
-    if len(told) != 1 or len(rows) != 1:
+    metadata_parts = [part for part in parts if part[0].endswith("metadata.json")]
+    rows = [part for part in parts if part not in metadata_parts]
+    if len(metadata_parts) != 1 or len(rows) != 1:
         raise FormatError(
             "choose one file, or output.jsonl and its metadata.json; other files are imported one by one",
             source=parts[0][0],
         )
-    (source, data), metadata = rows[0], parse_json(told[0][1], source=told[0][0])
+    (source, data), metadata = rows[0], parse_json(metadata_parts[0][1], source=metadata_parts[0][0])
     return source, data.rstrip() + b"\n" + write_lines([metadata.value], source)
 
 

@@ -141,16 +141,16 @@ def _conversations(data: bytes, source: str) -> Iterator[tuple[Place, Any]]:
 
 def _case(place: Place, raw: Any, default: str, read: _Read, notes: Notes) -> Case:
     """The case of one conversation; the keys beside its messages stay with it."""
-    said = {"messages": raw} if isinstance(raw, list) else read_mapping(place, raw)
+    fields = {"messages": raw} if isinstance(raw, list) else read_mapping(place, raw)
     at = place if isinstance(raw, list) else place.at("messages")
-    system = said.get("system")
+    system = fields.get("system")
     if not isinstance(raw, list) and system is not None:
-        found = (*read(place, [{"role": "system", "content": system}], notes), *read(at, said.get("messages"), notes))
+        found = (*read(place, [{"role": "system", "content": system}], notes), *read(at, fields.get("messages"), notes))
     else:
-        found = read(at, said.get("messages"), notes)
-    name = next((own for key in _NAMES if isinstance(own := said.get(key), str) and own), default)
+        found = read(at, fields.get("messages"), notes)
+    name = next((own for key in _NAMES if isinstance(own := fields.get(key), str) and own), default)
     extra = {}
-    for key, value in said.items():
+    for key, value in fields.items():
         if key.startswith("$"):
             notes.refuse(f"key {key[:40]!r}, a name that Evaldesk keeps for itself", place)
         elif key not in _BESIDE:

@@ -286,8 +286,8 @@ def _scores(place: Place, row: dict[str, Any], notes: Notes) -> Iterator[Score]:
     for component in components[:_MAX_ASSERTIONS] if isinstance(components, list) else ():
         if isinstance(component, dict):
             why, at = component.get("reason"), place.at("gradingResult", "componentResults")
-            said = why if isinstance(why, str) else ""
-            yield from _informing(at, _name(component, seen), component.get("score"), said, notes)
+            text = why if isinstance(why, str) else ""
+            yield from _informing(at, _name(component, seen), component.get("score"), text, notes)
 
 
 def _name(component: dict[str, Any], seen: set[str]) -> str:

@@ -73,8 +73,8 @@ class Strictness:
         """Whether `error` is about a field of ours that was not known to be refused: then asking again may help."""
         if getattr(error, "status_code", None) not in _REFUSED:
             return False
-        said = f"{getattr(error, 'body', '')} {error}"
-        named = {name for name in OURS if re.search(rf"\b{name}\b", said)}
+        text = f"{getattr(error, 'body', '')} {error}"
+        named = {name for name in OURS if re.search(rf"\b{name}\b", text)}
         new = named - self.unknown_to(call)
         if new:
             self._refused.setdefault((call.model, call.api_base), set()).update(new)

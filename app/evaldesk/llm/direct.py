@@ -81,8 +81,8 @@ async def ask(
     try:
         async with _opened().post(at.url, **options) as response:
             if 300 <= response.status < 400:
-                said = redirect_refusal(response.status, response.headers.get("location", ""))
-                raise ModelError(f"{call.model}: {at.url} {said}", kind="redirect", is_fatal=True)
+                refusal = redirect_refusal(response.status, response.headers.get("location", ""))
+                raise ModelError(f"{call.model}: {at.url} {refusal}", kind="redirect", is_fatal=True)
             if not response.ok:
                 raise EndpointError(response.status, await _body_of(response), response.headers, at.key_name)
             if on_text is None or response.content_type != "text/event-stream":

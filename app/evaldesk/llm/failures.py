@@ -85,29 +85,31 @@ def failure_of(error: BaseException, model: str) -> ModelFailure:
     names = {kind.__name__ for kind in type(error).__mro__}
     status = _status(error)
     text = f"{getattr(error, 'body', None) or ''} {error}"
-    said = _said(error)
-    fatal = _fatal(names, status, text, said, model, getattr(error, "key_name", ""))
+    message = _shown_message(error)
+    fatal = _fatal(names, status, text, message, model, getattr(error, "key_name", ""))
     if fatal:
         return fatal
     passing = _passing(names, status, text)
     if passing:
         should_not = _header(error, "x-should-retry") == "false"
-        return ModelFailure(passing, f"{model}: {said}", is_passing=not should_not, retry_after_s=_retry_after_s(error))
+        return ModelFailure(
+            passing, f"{model}: {message}", is_passing=not should_not, retry_after_s=_retry_after_s(error)
+        )
     if "ContextWindowExceededError" in names or _TOO_LONG.search(text):
-        return ModelFailure("context_window", f"{model}: the conversation is longer than the model can read: {said}")
+        return ModelFailure("context_window", f"{model}: the conversation is longer than the model can read: {message}")
     if "ContentPolicyViolationError" in names or _NOT_ALLOWED.search(text):
-        return ModelFailure("content_policy", f"{model}: the provider refuses this conversation: {said}")
-    return ModelFailure("bad_request" if 400 <= status < 500 else "model", f"{model}: {said}")
+        return ModelFailure("content_policy", f"{model}: the provider refuses this conversation: {message}")
+    return ModelFailure("bad_request" if 400 <= status < 500 else "model", f"{model}: {message}")
 
 
-def _fatal(names: set[str], status: int, text: str, said: str, model: str, key_name: str) -> ModelFailure | None:
+def _fatal(names: set[str], status: int, text: str, message: str, model: str, key_name: str) -> ModelFailure | None:
     if _NO_MONEY.search(text) or status == 402:
-        return ModelFailure("quota", f"{model}: the account has nothing left to spend: {said}", is_fatal=True)
+        return ModelFailure("quota", f"{model}: the account has nothing left to spend: {message}", is_fatal=True)
     if names & {"AuthenticationError", "PermissionDeniedError"} or status in {401, 403} or _NO_KEY.search(text):
-        sentence = f"{model}: no valid key; set {key_name or _key_names(model)} where Evaldesk is started: {said}"
+        sentence = f"{model}: no valid key; set {key_name or _key_names(model)} where Evaldesk is started: {message}"
         return ModelFailure("authentication", sentence, is_fatal=True)
     if "NotFoundError" in names or status == 404 or _NO_MODEL.search(text):
-        sentence = f"{model}: no such model; name it as provider/model, openai/gpt-4o-mini or demo/dice say: {said}"
+        sentence = f"{model}: no such model; name it as provider/model, openai/gpt-4o-mini or demo/dice say: {message}"
         return ModelFailure("unknown_model", sentence, is_fatal=True)
     return None
 
@@ -134,7 +136,7 @@ def _passing(names: set[str], status: int, text: str) -> str | None:
     return None
 
 
-def _said(error: BaseException) -> str:
+def _shown_message(error: BaseException) -> str:
     """The provider's message, as one line without LiteLLM's own names and without secrets."""
     text = _unreachable(error) or _message(error) or str(error).strip() or type(error).__name__
     text = re.sub(r"^(?:litellm\.)?\w+(?:Error|Timeout)?: (?=\S)", "", text.splitlines()[0])
@@ -155,8 +157,8 @@ def _unreachable(error: BaseException) -> str:
     for found in _chain(error):
         cause = getattr(found, "os_error", None)  # of aiohttp
         if isinstance(cause, OSError):
-            said = os.strerror(cause.errno) if cause.errno and cause.errno > 0 else cause.strerror
-            return f"cannot connect to {getattr(found, 'host', '')}:{getattr(found, 'port', '')}: {said}"
+            message = os.strerror(cause.errno) if cause.errno and cause.errno > 0 else cause.strerror
+            return f"cannot connect to {getattr(found, 'host', '')}:{getattr(found, 'port', '')}: {message}"
     return ""
 
 

@@ -57,9 +57,9 @@ class Recorder:
 
     def key(self, kind: str, content: JsonObject) -> str:
         """The name of this request; the same request again gives another one."""
-        said = _encoder.encode([kind, content])
-        self._n_asked[said] += 1
-        whole = _encoder.encode([self.trial_index, self._n_asked[said]]) + said
+        encoded = _encoder.encode([kind, content])
+        self._n_asked[encoded] += 1
+        whole = _encoder.encode([self.trial_index, self._n_asked[encoded]]) + encoded
         return hashlib.blake2b(whole, digest_size=20).hexdigest()
 
     def found(self, key: str, what: str) -> dict[str, Any] | None:

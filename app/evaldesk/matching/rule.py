@@ -85,12 +85,12 @@ class CallRule:
         if mode == "ignore":
             return ("arguments are ignored",)
         reasons = self._reasons(wish, call)
-        said = [f"{key} {reason}" for key, reason in reasons.items() if isinstance(mode, str) or key in mode]
+        sentences = [f"{key} {reason}" for key, reason in reasons.items() if isinstance(mode, str) or key in mode]
         if objects_equal(_without(wish[1], reasons), _without(call[1], reasons)):
-            return tuple(said)
+            return tuple(sentences)
         if isinstance(mode, str):
-            return (*said, "more arguments are allowed" if mode == "superset" else "fewer arguments are allowed")
-        return (*said, f"only {', '.join(mode) or 'the tool'} {'are' if len(mode) > 1 else 'is'} compared")
+            return (*sentences, "more arguments are allowed" if mode == "superset" else "fewer arguments are allowed")
+        return (*sentences, f"only {', '.join(mode) or 'the tool'} {'are' if len(mode) > 1 else 'is'} compared")
 
     def _without_tolerated(self, wish: PlainCall, call: PlainCall) -> tuple[JsonObject, JsonObject]:
         """The arguments of both sides without those that differ and are accepted all the same."""

@@ -83,8 +83,8 @@ class InvocationDuration:
         if whole.value is None:
             return [*turns, whole]
         parts = _split(whole.value, transcript)
-        said = (("model", "model"), ("tool", "tools"), ("framework", "the rest"))
-        words = ", ".join(f"{parts[f'{part}_seconds']:.2f} s {word}" for part, word in said)
+        titles = (("model", "model"), ("tool", "tools"), ("framework", "the rest"))
+        words = ", ".join(f"{parts[f'{part}_seconds']:.2f} s {word}" for part, word in titles)
         return [*turns, replace(whole, reason=f"{whole.reason} Of it {words}.", details={**whole.details, **parts})]
 
 

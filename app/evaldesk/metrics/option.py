@@ -60,8 +60,8 @@ def option(
     example: str = "",
 ) -> T:
     """A field of a metric with its description; lists and objects are made anew for each metric."""
-    told = OptionInfo("", kind, label, explanation, choices, None, low, high, example)
-    metadata = {_KEY: told}
+    info = OptionInfo("", kind, label, explanation, choices, None, low, high, example)
+    metadata = {_KEY: info}
     if isinstance(default, list | dict):
         return cast("T", field(default_factory=default.copy, metadata=metadata))
     return field(default=default, metadata=metadata)
@@ -73,20 +73,20 @@ def option_infos(metric: type[Any]) -> tuple[OptionInfo, ...]:
         return ()
     found = []
     for each in fields(metric):
-        told = each.metadata.get(_KEY)
-        if told is not None:
+        info = each.metadata.get(_KEY)
+        if info is not None:
             default = each.default if each.default_factory is MISSING else each.default_factory()
             found.append(
                 OptionInfo(
                     each.name,
-                    told.kind,
-                    told.label,
-                    told.explanation,
-                    told.choices,
+                    info.kind,
+                    info.label,
+                    info.explanation,
+                    info.choices,
                     cast("JsonValue", default),
-                    told.low,
-                    told.high,
-                    told.example,
+                    info.low,
+                    info.high,
+                    info.example,
                 )
             )
     return tuple(found)

@@ -281,8 +281,8 @@ def _figures(summary: RunSummary) -> list[tuple[str, str, object]]:
     if summary.n_unpriced:
         figures.append(("cost unknown", "trials", summary.n_unpriced))
     mean_ms = summary.duration_ms / summary.n_done if summary.n_done and summary.duration_ms else None
-    is_told = summary.tokens_in or summary.tokens_out or not is_imported(summary.config)
-    n_in, n_out = (summary.tokens_in, summary.tokens_out) if is_told else (None, None)
+    has_tokens = summary.tokens_in or summary.tokens_out or not is_imported(summary.config)
+    n_in, n_out = (summary.tokens_in, summary.tokens_out) if has_tokens else (None, None)
     return [
         *figures,
         ("mean of a trial", "duration", mean_ms),

@@ -96,7 +96,7 @@ def _option_fact(option: RunOption, config: RunConfig) -> Fact:
 
 
 def _is_usual(option: RunOption, value: object) -> bool:
-    return value == option.default and not option.is_always_told
+    return value == option.default and not option.is_always_shown
 
 
 def _plain(value: object) -> str:

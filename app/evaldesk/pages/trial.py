@@ -171,16 +171,16 @@ def _gating(scores: Sequence[Score], summary: RunSummary) -> list[Score]:
 
 def _lines(scores: Sequence[Score]) -> list[ScoreLine]:
     by_turn = {score.metric for score in scores if score.turn is not None}
-    return [_line(score, is_told=score.metric in by_turn) for score in scores if score.turn is None]
+    return [_line(score, is_explained=score.metric in by_turn) for score in scores if score.turn is None]
 
 
-def _line(score: Score, *, is_told: bool) -> ScoreLine:
+def _line(score: Score, *, is_explained: bool) -> ScoreLine:
     return ScoreLine(
         title=short_title(score.metric),
         value=shown_value(score),
         needs=shown_needs(score),
         verdict=verdict_words(score),
-        why="" if is_told and score.value is not None else score.reason,
+        why="" if is_explained and score.value is not None else score.reason,
         trace=score.error.trace if score.error else "",
     )
 

@@ -16,7 +16,7 @@ from evaldesk.store.tables import LABEL, RUN, RUN_CASE, SCORE, TRIAL, VISIBLE
 
 WHOLE_TRIAL = -1
 _L = LABEL.c
-_SAID = ("passed", "failed")
+_DECIDED = ("passed", "failed")
 _OF_TRIAL = (
     (TRIAL.c.run_id == _L.run_id) & (TRIAL.c.case_index == _L.case_index) & (TRIAL.c.trial_index == _L.trial_index)
 )
@@ -93,7 +93,7 @@ class LabelStore:
 
     def of_turns(self, run_id: int | None, n_trials: int) -> builtins.list[TurnLabel]:
         """Every verdict on a turn, of one run or of all, in the `n_trials` trials where one was given last."""
-        of_turn = [_L.turn != WHOLE_TRIAL, _L.verdict.in_(_SAID)]
+        of_turn = [_L.turn != WHOLE_TRIAL, _L.verdict.in_(_DECIDED)]
         if run_id is not None:
             of_turn.append(_L.run_id == run_id)
         places = (_L.run_id, _L.case_index, _L.trial_index)
@@ -116,20 +116,25 @@ class LabelStore:
         Of one run, whose trials `scored_run` may have scored again, or of all. `metric` is empty for the verdict of the
         trial itself.
         """
-        of_run = [_L.turn == WHOLE_TRIAL, _L.verdict.in_(_SAID)]
+        of_run = [_L.turn == WHOLE_TRIAL, _L.verdict.in_(_DECIDED)]
         if labelled_run is not None:
             of_run.append(_L.run_id == labelled_run)
         run_id = _L.run_id if scored_run is None else scored_run
         names = (_L.labeller, _L.run_id, _L.case_index, _L.trial_index, _L.verdict)
         same_trial = (TRIAL.c.case_index == _L.case_index) & (TRIAL.c.trial_index == _L.trial_index)
         same_score = (SCORE.c.case_index == _L.case_index) & (SCORE.c.trial_index == _L.trial_index)
-        verdicts = select(*names, TRIAL.c.verdict.label("said")).join(TRIAL, (TRIAL.c.run_id == run_id) & same_trial)
+        verdicts = select(*names, TRIAL.c.verdict.label("trial_verdict")).join(
+            TRIAL, (TRIAL.c.run_id == run_id) & same_trial
+        )
         scores = select(*names, SCORE.c.metric, SCORE.c.passed).join(SCORE, (SCORE.c.run_id == run_id) & same_score)
         with self._database.reading() as connection:
             whole = connection.execute(verdicts.join(RUN, _OF_RUN).where(*of_run)).all()
             by_metric = connection.execute(scores.join(RUN, _OF_RUN).where(*of_run, SCORE.c.passed.is_not(None))).all()
         return [
-            *(_pair(row, "", row.said == "passed" if row.said in _SAID else None) for row in whole),
+            *(
+                _pair(row, "", row.trial_verdict == "passed" if row.trial_verdict in _DECIDED else None)
+                for row in whole
+            ),
             *(_pair(row, row.metric, row.passed) for row in by_metric),
         ]
 
@@ -142,7 +147,7 @@ def _matching(wanted: LabelFilter) -> builtins.list[ColumnElement[bool]]:
     columns = ((_L.run_id, wanted.run_id), (_L.labeller, wanted.labeller), (_L.verdict, wanted.verdict))
     found: builtins.list[ColumnElement[bool]] = [column == value for column, value in columns if value is not None]
     if wanted.is_disagreement:
-        found += [_L.turn == WHOLE_TRIAL, _L.verdict.in_(_SAID), TRIAL.c.verdict.in_(_SAID)]
+        found += [_L.turn == WHOLE_TRIAL, _L.verdict.in_(_DECIDED), TRIAL.c.verdict.in_(_DECIDED)]
         found.append(_L.verdict != TRIAL.c.verdict)
     return found
 

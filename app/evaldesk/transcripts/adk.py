@@ -54,9 +54,9 @@ class AdkEvents:
             yield Event("agent_message", author=author, text=text)
         for number, part in enumerate(parts):
             yield from self._part(place.at("content", "parts", number), part, author)
-        said = [event[key] for key in ("error_code", "error_message") if event.get(key)]
-        if said:
-            yield Event("error", author=author, error=ErrorRecord("model", ": ".join(map(str, said))))
+        texts = [event[key] for key in ("error_code", "error_message") if event.get(key)]
+        if texts:
+            yield Event("error", author=author, error=ErrorRecord("model", ": ".join(map(str, texts))))
 
     def call(self, place: Place, raw: Any) -> ToolCall:
         """A function call, which a later result may answer. Raises FormatError."""
@@ -91,8 +91,10 @@ class AdkEvents:
             elif name == "thought" and value and isinstance(part.get("text"), str):
                 yield Event("log", author="thought", text=part["text"])
             elif name in ("executable_code", "code_execution_result") and isinstance(value, dict):
-                said, text = ("runs code", value.get("code")) if "code" in value else ("code gave", value.get("output"))
-                yield Event("log", author=author, text=f"{said}:\n{text}")
+                title, text = (
+                    ("runs code", value.get("code")) if "code" in value else ("code gave", value.get("output"))
+                )
+                yield Event("log", author=author, text=f"{title}:\n{text}")
 
     def _usage(self, place: Place, event: dict[str, Any], author: str) -> Iterator[Event]:
         raw = read_optional_mapping(place.at("usage_metadata"), event.get("usage_metadata"))

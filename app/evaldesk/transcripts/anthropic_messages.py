@@ -39,7 +39,7 @@ def write_anthropic(case: Case) -> dict[str, Any]:
     messages: list[dict[str, Any]] = []
     for number, turn in enumerate(case.turns):
         messages.append({"role": "user", "content": turn.query})
-        messages += [_said(text) for _, text in turn.expected.intermediate]
+        messages += [_assistant(text) for _, text in turn.expected.intermediate]
         for call_id, call, result in calls_with_results(number, turn):
             block = {"type": "tool_use", "id": call_id, "name": call.name, "input": dict(call.args)}
             messages.append({"role": "assistant", "content": [block]})
@@ -47,7 +47,7 @@ def write_anthropic(case: Case) -> dict[str, Any]:
                 answer = {"type": "tool_result", "tool_use_id": call_id, "content": result}
                 messages.append({"role": "user", "content": [answer]})
         if turn.expected.reference is not None:
-            messages.append(_said(turn.expected.reference))
+            messages.append(_assistant(turn.expected.reference))
     return {"system": prompt if isinstance(prompt, str) else None, "messages": messages}
 
 
@@ -104,5 +104,5 @@ def _is_own(kind: Any) -> bool:
     return isinstance(kind, str) and kind in _OWN_BLOCKS
 
 
-def _said(text: str) -> dict[str, Any]:
+def _assistant(text: str) -> dict[str, Any]:
     return {"role": "assistant", "content": [{"type": "text", "text": text}]}

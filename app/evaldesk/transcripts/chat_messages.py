@@ -57,9 +57,9 @@ def read_chat_message(place: Place, raw: Any, notes: Notes) -> Message:
             result=text,
             is_error=bool(raw.get("error")) or text.startswith("Error:"),
         )
-    said = raw.get("reasoning_content", raw.get("reasoning"))
-    if isinstance(said, str):
-        thought = said
+    reasoning = raw.get("reasoning_content", raw.get("reasoning"))
+    if isinstance(reasoning, str):
+        thought = reasoning
     return Message(speaker, text, thought=thought, calls=_read_calls(place, raw) if speaker == "agent" else ())
 
 
@@ -101,9 +101,9 @@ def read_tool_call(place: Place, raw: Any) -> ToolCall:
     """A call as `{id, function: {name, arguments}}`, `{id, function, arguments}` or `{id, name, arguments}`."""
     raw = read_mapping(place, raw)
     inner = raw.get("function")
-    at, said = (place.at("function"), inner) if isinstance(inner, dict) else (place, raw)
-    name = said.get("name", inner if isinstance(inner, str) else ABSENT)
-    args, extra = read_arguments(at.at("arguments"), said.get("arguments", said.get("args", said.get("kwargs"))))
+    at, fields = (place.at("function"), inner) if isinstance(inner, dict) else (place, raw)
+    name = fields.get("name", inner if isinstance(inner, str) else ABSENT)
+    args, extra = read_arguments(at.at("arguments"), fields.get("arguments", fields.get("args", fields.get("kwargs"))))
     call_id = raw.get("call_id", raw.get("id"))  # an item of the Responses API has an `id` of its own beside it
     return ToolCall(read_text(at.at("name"), name), args, call_id if isinstance(call_id, str) else None, extra)
 

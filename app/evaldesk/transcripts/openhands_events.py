@@ -62,19 +62,19 @@ def _event(place: Place, event: dict[str, Any], notes: Notes) -> Iterator[Messag
     elif kind in _STATES:
         return
     elif kind == "system":
-        yield Message("system", _said(args, event, "content"), at_ms=at_ms)
+        yield Message("system", _words(args, event, "content"), at_ms=at_ms)
     elif kind == "message":
         is_agent = event.get("source") == "agent"
-        yield Message("agent" if is_agent else "user", _said(args, event, "content"), at_ms=at_ms)
+        yield Message("agent" if is_agent else "user", _words(args, event, "content"), at_ms=at_ms)
     elif kind == "finish":
         call, _ = _call(place, event, args, kind)
         yield Message("agent", calls=(call,), at_ms=at_ms)
-        yield Message("agent", _said(args, event, "final_thought", "thought"), at_ms=at_ms)
+        yield Message("agent", _words(args, event, "final_thought", "thought"), at_ms=at_ms)
     elif kind == "think":
         call, _ = _call(place, event, args, kind)
         yield Message("agent", calls=(call if call.args else replace(call, args=_thought(args, event)),), at_ms=at_ms)
     elif kind == "recall":
-        yield Message("system", f"recalled: {_said({}, event)}"[:500], at_ms=at_ms)
+        yield Message("system", f"recalled: {_words({}, event)}"[:500], at_ms=at_ms)
     else:
         call, text = _call(place, event, args, kind)
         yield Message(
@@ -102,13 +102,13 @@ def _call(place: Place, event: dict[str, Any], args: dict[str, Any], kind: str) 
     """The call as the model made it, and the words before it; else the action that the harness made of it."""
     raw = read_optional_mapping(place.at("tool_call_metadata"), event.get("tool_call_metadata")) or {}
     name, call_id = _function(event), _call_id(event, "id")
-    for said in _choices(raw):
-        calls = said.get("tool_calls")
+    for message in _choices(raw):
+        calls = message.get("tool_calls")
         for number, call in enumerate(calls if isinstance(calls, list) else []):
             function = call.get("function") if isinstance(call, dict) else None
             if isinstance(function, dict) and str(call.get("id")) == call_id:
                 found, extra = read_arguments(place.at("tool_call_metadata", "model_response"), _json(function))
-                words = _text(said.get("content")) if number == 0 else ""
+                words = _text(message.get("content")) if number == 0 else ""
                 return ToolCall(name or kind, found, call_id, extra), words
     own = {key: value for key, value in args.items() if key not in _BESIDE_ARGS}
     return ToolCall(name or kind, own, call_id), ""
@@ -141,8 +141,8 @@ def _sdk_action(place: Place, event: dict[str, Any], notes: Notes, at_ms: float 
     raw = event.get("tool_call")
     raw = raw if isinstance(raw, dict) else {}
     function = raw.get("function")
-    said = function if isinstance(function, dict) else raw
-    args, extra = read_arguments(place.at("tool_call", "arguments"), _json(said))
+    fields = function if isinstance(function, dict) else raw
+    args, extra = read_arguments(place.at("tool_call", "arguments"), _json(fields))
     if not args and isinstance(event.get("action"), dict):
         args = {key: value for key, value in event["action"].items() if key != "kind"}
     call = ToolCall(name, args, _text(event.get("tool_call_id")) or None, extra)
@@ -179,9 +179,9 @@ def _choices(metadata: dict[str, Any]) -> Iterator[dict[str, Any]]:
 def _call_id(event: dict[str, Any], number: str) -> str | None:
     """The id that the model gave the call; else the number of the action, which its observation calls its cause."""
     metadata = event.get("tool_call_metadata")
-    said = _text(metadata.get("tool_call_id")) if isinstance(metadata, dict) else ""
+    own_id = _text(metadata.get("tool_call_id")) if isinstance(metadata, dict) else ""
     counted = event.get(number)
-    return said or (str(counted) if isinstance(counted, int) and not isinstance(counted, bool) else None)
+    return own_id or (str(counted) if isinstance(counted, int) and not isinstance(counted, bool) else None)
 
 
 def _function(event: dict[str, Any]) -> str:
@@ -194,9 +194,9 @@ def _json(function: dict[str, Any]) -> Any:
     return raw if isinstance(raw, str | dict) else None
 
 
-def _said(args: dict[str, Any], event: dict[str, Any], *keys: str) -> str:
+def _words(args: dict[str, Any], event: dict[str, Any], *keys: str) -> str:
     """The first text there is, in the arguments, in the event of an old file, then the message that people see."""
-    found = (_text(said.get(key)) for said in (args, event) for key in keys)
+    found = (_text(fields.get(key)) for fields in (args, event) for key in keys)
     return next(filter(None, found), "") or _text(event.get("message"))
 
 

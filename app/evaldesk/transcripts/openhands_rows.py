@@ -50,14 +50,14 @@ def row_turn(place: Place, row: dict[str, Any], text: str, notes: Notes) -> Turn
     """The turn that the row at `place` is, with `text` as its artefact. Raises FormatError."""
     query = row_query(place, row)
     turn = _history(place, row, query, notes)
-    told = [Event("user_message", author="user", text=query), *_events(place, row, text, turn, {})]
+    events = [Event("user_message", author="user", text=query), *_events(place, row, text, turn, {})]
     reason: StopReason = "answered"
-    if told[-1].error:
-        error = told[-1].error
+    if events[-1].error:
+        error = events[-1].error
         reason = cast("StopReason", error.kind) if error.kind in BOUNDS else "error"
         if error.kind in BOUNDS:
-            told[-1] = Event("log", text=error.message)
-    return TurnRecord(query, tuple(told), duration_ms=turn.now_ms, stop_reason=reason)
+            events[-1] = Event("log", text=error.message)
+    return TurnRecord(query, tuple(events), duration_ms=turn.now_ms, stop_reason=reason)
 
 
 def row_events(place: Place, row: dict[str, Any], text: str, query: str, more: JsonObject) -> Iterator[Event]:
@@ -122,8 +122,8 @@ def _history(place: Place, row: dict[str, Any], query: str, notes: Notes) -> Tur
 def _events(place: Place, row: dict[str, Any], text: str, turn: TurnEvents, more: JsonObject) -> Iterator[Event]:
     yield artefact(FORM, text)
     yield from turn.events
-    said = read_optional_text(place.at("error"), row.get("error"))
-    error = ErrorRecord("max_iterations" if _TOO_MANY.search(said) else "instance_error", said) if said else None
+    reason = read_optional_text(place.at("error"), row.get("error"))
+    error = ErrorRecord("max_iterations" if _TOO_MANY.search(reason) else "instance_error", reason) if reason else None
     metrics = read_optional_mapping(place.at("metrics"), row.get("metrics")) or {}
     try:
         for usage in read_usages(place.at("metrics"), metrics):

@@ -65,28 +65,31 @@ def read_part_message(place: Place, raw: Any, notes: Notes) -> Iterator[Message]
 
 
 def _part_call(place: Place, part: dict[str, Any]) -> ToolCall | None:
-    said = _said(part, "function_call", "functionCall", "tool_call")
-    if said is None:
+    fields = _fields_of(part, "function_call", "functionCall", "tool_call")
+    if fields is None:
         return None
-    args, extra = read_arguments(place, said.get("arguments", said.get("args")))
-    name, call_id = read_text(place.at("name"), said.get("name")), read_optional_text(place.at("id"), said.get("id"))
+    args, extra = read_arguments(place, fields.get("arguments", fields.get("args")))
+    name, call_id = (
+        read_text(place.at("name"), fields.get("name")),
+        read_optional_text(place.at("id"), fields.get("id")),
+    )
     return ToolCall(name, args, call_id, extra)
 
 
 def _part_result(part: dict[str, Any]) -> Message | None:
-    said = _said(part, "function_response", "functionResponse", "tool_call_response")
-    if said is None:
+    fields = _fields_of(part, "function_response", "functionResponse", "tool_call_response")
+    if fields is None:
         return None
-    call_id, name = said.get("id"), said.get("name")
+    call_id, name = fields.get("id"), fields.get("name")
     return Message(
         "tool",
         author=name if isinstance(name, str) else "",
         call_id=call_id if isinstance(call_id, str) else None,
-        result=said.get("response", said.get("result")),
+        result=fields.get("response", fields.get("result")),
     )
 
 
-def _said(part: dict[str, Any], key: str, other_key: str, kind: str) -> dict[str, Any] | None:
+def _fields_of(part: dict[str, Any], key: str, other_key: str, kind: str) -> dict[str, Any] | None:
     """The call in a part: Gemini has it under a key of its own, OpenTelemetry in a part of that type."""
     inner = part.get(key, part.get(other_key))
     if isinstance(inner, dict):

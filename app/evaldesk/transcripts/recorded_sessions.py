@@ -95,8 +95,8 @@ def session_note(run: RecordedRun, result: TrialResult) -> dict[str, Any]:
 
 
 def _spoken(turns: tuple[TurnRecord, ...], asked_by: Sequence[AskedBy | None]) -> tuple[TurnRecord, ...]:
-    said = zip_longest(turns, asked_by[: len(turns)])
-    return tuple(replace(turn, asked_by=who) for turn, who in said)
+    pairs = zip_longest(turns, asked_by[: len(turns)])
+    return tuple(replace(turn, asked_by=who) for turn, who in pairs)
 
 
 def _trial(

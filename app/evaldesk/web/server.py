@@ -103,8 +103,8 @@ class _Server(uvicorn.Server):
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
-        heard = [number for number in ENDS if signal.getsignal(number) is not signal.SIG_IGN]  # as nohup has it
-        before = {number: signal.signal(number, self.handle_exit) for number in heard}
+        handled = [number for number in ENDS if signal.getsignal(number) is not signal.SIG_IGN]  # as nohup has it
+        before = {number: signal.signal(number, self.handle_exit) for number in handled}
         try:
             yield
         finally:

@@ -30,7 +30,9 @@ def trial_text(case: Case, result: TrialResult, *, is_whole: bool = False) -> st
     diffs = turn_diffs(case, result.transcript, result.scores)
     n = len(diffs)
     lines = [line for index in range(n) for line in _turn_lines(case, result, index, diffs[index], is_whole=is_whole)]
-    whole = [score for score in result.scores if score.turn is None and (n > 1 or not _is_said(score, result.scores))]
+    whole = [
+        score for score in result.scores if score.turn is None and (n > 1 or not _is_repeated(score, result.scores))
+    ]
     lines += [f"{score.metric} {_score_words(score)}" for score in whole if is_whole or _is_open(score)]
     if result.error:
         lines += [
@@ -118,7 +120,7 @@ def _score_words(score: Score) -> str:
     return f"{value}{needs}" + (f": {score.reason}" if score.reason else "")
 
 
-def _is_said(whole: Score, scores: Sequence[Score]) -> bool:
+def _is_repeated(whole: Score, scores: Sequence[Score]) -> bool:
     """Whether the only turn has the same reason as the score of the trial."""
     return any(score.turn == 0 and score.metric == whole.metric for score in scores)
 

@@ -110,10 +110,10 @@ def in_page_words(conclusion: Conclusion) -> Conclusion:
 
 
 def _reason_words(reason: str) -> str:
-    gate, colon, said = reason.partition(": ")
+    gate, colon, reason_text = reason.partition(": ")
     if not colon or gate not in GATE_TITLES:
         return reason
-    return f"{GATE_TITLES[gate]}: {said}" if GATE_TITLES[gate] else said
+    return f"{GATE_TITLES[gate]}: {reason_text}" if GATE_TITLES[gate] else reason_text
 
 
 def asides_words(counts: Counts) -> str:

@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.snapshots.said import check_snapshot, outline
+from tests.snapshots.rendered import check_snapshot, outline
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -101,7 +101,7 @@ class AdkAgent:
             run_config=RunConfig(**config),
         )
         try:
-            async with aclosing(_told(happening, conversation, witness, session)) as events:
+            async with aclosing(_events_of(happening, conversation, witness, session)) as events:
                 async for event in events:
                     yield event
         except Exception as error:
@@ -132,7 +132,7 @@ class AdkAgent:
             return self._variants[key]
 
 
-async def _told(happening: Any, conversation: Any, witness: Any, session: Session) -> AsyncGenerator[Event]:
+async def _events_of(happening: Any, conversation: Any, witness: Any, session: Session) -> AsyncGenerator[Event]:
     """The events of an invocation. An error is held back, because a later exception says more."""
     from evaldesk.agents.adk.translation import translated
 
@@ -274,16 +274,16 @@ def _past(turn: TurnRecord, invocation_id: str, root_name: str) -> Iterator[Any]
     yield made("user", "user", types.Part(text=turn.query))
     events = [event for event in turn.events if not event.within]
     answered = {event.call.id for event in events if event.kind == "tool_result" and event.call}
-    for (kind, author), group in groupby(_told_state(events, answered), key=lambda event: (event.kind, event.author)):
+    for (kind, author), group in groupby(_kept_events(events, answered), key=lambda event: (event.kind, event.author)):
         role = "user" if kind == "tool_result" else "model"
         yield made(author or root_name, role, *(_part(event, types) for event in group))
 
 
-def _told_state(events: Iterable[Event], answered: set[str | None]) -> Iterator[Event]:
+def _kept_events(events: Iterable[Event], answered: set[str | None]) -> Iterator[Event]:
     for event in events:
         is_answered_call = event.kind == "tool_call" and event.call and event.call.id in answered
-        is_said = event.kind in {"agent_message", "tool_result"} and not event.is_partial
-        if is_answered_call or is_said:
+        is_reply = event.kind in {"agent_message", "tool_result"} and not event.is_partial
+        if is_answered_call or is_reply:
             yield event
 
 

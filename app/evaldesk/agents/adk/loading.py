@@ -53,8 +53,8 @@ def yaml_agent(ref: AgentRef) -> object:
 
         return from_config(str(path))
     except Exception as error:
-        said = missing_package(error) or f"{type(error).__name__}: {error}"
-        raise AgentError(f"{path.parent.name}/{YAML_NAME}: {said}", trace=user_trace(error)) from error
+        fault = missing_package(error) or f"{type(error).__name__}: {error}"
+        raise AgentError(f"{path.parent.name}/{YAML_NAME}: {fault}", trace=user_trace(error)) from error
 
 
 async def reset_data_of(ref: AgentRef) -> None:

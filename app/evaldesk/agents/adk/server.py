@@ -72,8 +72,8 @@ class AdkServerAgent(ModelCaller):
                 if _MEMORY not in session.memory:
                     session.memory[_MEMORY] = await self._create(client, session)
                     if session.turns:
-                        said = "the server was not there before: it does not remember the earlier turns"
-                        yield Event("log", author=self.ref.id, text=said)
+                        remark = "the server was not there before: it does not remember the earlier turns"
+                        yield Event("log", author=self.ref.id, text=remark)
                 body = {
                     "appName": self.app,
                     "userId": session.user_id,

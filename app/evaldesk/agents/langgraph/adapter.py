@@ -66,9 +66,9 @@ class EventSender:
             if message_id:
                 self._seen.add(message_id)
             if getattr(message, "type", "") in ("ai", "tool"):
-                await self._told(message, message.name or node if message.type == "ai" else node)
+                await self._report(message, message.name or node if message.type == "ai" else node)
 
-    async def _told(self, message: Any, author: str) -> None:
+    async def _report(self, message: Any, author: str) -> None:
         found = readable(_plain_message(message))
         if isinstance(found, Event):
             await self._send(found)
@@ -176,8 +176,8 @@ class GraphAgent:
                     await sender.piece(*found)
         except GraphRecursionError as error:
             kind = "max_turns" if session.model_options.max_turns else "max_iterations"
-            said = str(error).partition("\n")[0]
-            await send(Event("error", error=ErrorRecord(kind, f"the agent never answered: {said}")))
+            sentence = str(error).partition("\n")[0]
+            await send(Event("error", error=ErrorRecord(kind, f"the agent never answered: {sentence}")))
         except Exception as error:
             calls.check()
             refused = model_error(error, session.model or self.ref.id)

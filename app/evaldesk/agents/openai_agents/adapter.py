@@ -150,8 +150,8 @@ def _missing(agent: Any, model: str) -> tuple[str, ...]:
     from agents.models import _openai_shared
 
     is_named = agent.model is None or isinstance(agent.model, str)
-    is_told = _openai_shared.get_default_openai_key() or _openai_shared.get_default_openai_client()
-    return missing_keys(model, os.environ) if is_named and not is_told else ()
+    is_configured = _openai_shared.get_default_openai_key() or _openai_shared.get_default_openai_client()
+    return missing_keys(model, os.environ) if is_named and not is_configured else ()
 
 
 def _tool(tool: Any) -> ToolDescription:
@@ -184,10 +184,10 @@ def as_json(value: Any) -> Any:
 def _hooks_class() -> Any:
     from agents import RunHooks
 
-    return new_class("Hooks", (_Telling, RunHooks))
+    return new_class("Hooks", (_EventHooks, RunHooks))
 
 
-class _Telling:
+class _EventHooks:
     def __init__(self, send: SendEvent) -> None:
         self._send = send
         self._turn = TurnEvents()
@@ -202,7 +202,7 @@ class _Telling:
         await self._send(Event("usage", author=agent.name, usage=_usage(model_name(agent), response.usage, took_ms)))
         for item in response.output:
             if item.type in ("message", *ITEMS):
-                await self._tell(agent, readable(plain(as_json(item))))
+                await self._report(agent, readable(plain(as_json(item))))
 
     async def on_tool_start(self, context: Any, agent: Any, tool: Any) -> None:
         self._started[getattr(context, "tool_call_id", "")] = time.perf_counter()
@@ -221,11 +221,11 @@ class _Telling:
         took_ms = (time.perf_counter() - self._started.get(call_id, time.perf_counter())) * 1000
         is_error = isinstance(result, str) and result.startswith(FAILED)
         found = Message("tool", "", name, call_id=call_id, result=result, is_error=is_error, duration_ms=took_ms)
-        await self._tell(agent, found)
+        await self._report(agent, found)
 
-    async def _tell(self, agent: Any, found: Message | Event) -> None:
-        told = [found] if isinstance(found, Event) else events_of_message(self._turn, found, agent.name)
-        for event in told:
+    async def _report(self, agent: Any, found: Message | Event) -> None:
+        events = [found] if isinstance(found, Event) else events_of_message(self._turn, found, agent.name)
+        for event in events:
             await self._send(event)
 
 

@@ -92,11 +92,11 @@ class BenchmarkAgent(ModelCaller):
         try:
             _write_files(workspace, instance)
             workspace.remember()
-            said = await self._done(self._task(session, workspace, instance), workspace, send)
-            if "failed" in said:
-                fail(said["failed"], send)
+            outcome = await self._done(self._task(session, workspace, instance), workspace, send)
+            if "failed" in outcome:
+                fail(outcome["failed"], send)
                 return
-            for event in output_events(said["output"], said["more"], message):
+            for event in output_events(outcome["output"], outcome["more"], message):
                 send(event)
         finally:
             workspace.close()
@@ -140,14 +140,14 @@ def _absolute(options: Options) -> Options:
     return msgspec.structs.replace(options, output_folder=str(Path(folder).absolute()) if folder else "")
 
 
-def fail(said: dict[str, Any], send: SendEvent) -> None:
+def fail(failure: dict[str, Any], send: SendEvent) -> None:
     """Report the failure of an instance as its process describes it.
 
     Raises ModelError for a refusal of the provider.
     """
-    if "is_fatal" in said:
-        raise ModelError(said["message"], kind=said["kind"], is_fatal=said["is_fatal"])
-    send(Event("error", error=ErrorRecord(said["kind"], said["message"], said.get("trace", ""))))
+    if "is_fatal" in failure:
+        raise ModelError(failure["message"], kind=failure["kind"], is_fatal=failure["is_fatal"])
+    send(Event("error", error=ErrorRecord(failure["kind"], failure["message"], failure.get("trace", ""))))
 
 
 def _target(function: Callable[..., Any], ref: AgentRef) -> str:
@@ -244,16 +244,16 @@ class InstanceProcess:
         """
         self._write(to_json(self._task))
         while True:
-            said = self._read()
-            if "started" in said:
+            frame = self._read()
+            if "started" in frame:
                 self._is_started = True
-            elif "ready" in said:
+            elif "ready" in frame:
                 on_ready()
                 self._write(b"")
-            elif "log" in said:
-                on_log(said["log"])
+            elif "log" in frame:
+                on_log(frame["log"])
             else:
-                return said
+                return frame
 
     def interrupt(self) -> None:
         """Have it come to an end: a SIGINT for it alone, and the group is killed where that does not help."""

@@ -50,7 +50,7 @@ def main() -> None:
     except KeyboardInterrupt:
         report(failed={"kind": "cancelled", "message": "stopped"})
     except BaseException as error:
-        report(failed=failure_said(error))
+        report(failed=failure_fields(error))
     for stream in (sys.stdout, sys.stderr):
         stream.flush()
 
@@ -111,7 +111,7 @@ def _called(function: Callable[..., Any], arguments: Mapping[str, Any]) -> Any:
     return asyncio.run(awaited()) if inspect.isawaitable(found) else found
 
 
-def failure_said(error: BaseException) -> dict[str, object]:
+def failure_fields(error: BaseException) -> dict[str, object]:
     """The exception, so that the parent can report it as if it had happened there."""
     from evaldesk.llm import model_error
 

@@ -93,11 +93,11 @@ class LoopAgent:
         if result.reward is not None:
             send(report({"reward": plain(result.reward)}))
         if result.status != "COMPLETED":
-            said = result.error_message or "the agent loop ended with an error and no message"
-            send(Event("error", error=ErrorRecord("rollout_error", str(said))))
+            reason = result.error_message or "the agent loop ended with an error and no message"
+            send(Event("error", error=ErrorRecord("rollout_error", str(reason))))
         elif result.finish_reason == "max_turns":
-            said = f"{self.loop.name} reached max_turns ({request.max_turns}) without an answer"
-            send(Event("error", error=ErrorRecord("max_turns", said)))
+            reason = f"{self.loop.name} reached max_turns ({request.max_turns}) without an answer"
+            send(Event("error", error=ErrorRecord("max_turns", reason)))
 
     def _offered_blindly(self) -> Sequence[Any]:
         """The tools for a request without messages; none where the loop wants to see more."""
@@ -175,7 +175,7 @@ def prompt_messages(session: Session, message: str) -> list[dict[str, Any]]:
     """The row's system prompt, the conversation so far, and the new message."""
     system = trial_columns().get("system_prompt")
     first = [{"role": "system", "content": system}] if isinstance(system, str) and system else []
-    before = [dict(said) for said in chat_messages(session.turns)]
+    before = [dict(earlier) for earlier in chat_messages(session.turns)]
     return [*first, *before, {"role": "user", "content": message}]
 
 

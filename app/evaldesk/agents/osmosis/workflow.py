@@ -38,8 +38,8 @@ class WorkflowAgent:
         """Name and docstring of the workflow."""
         kind = self.workflow if inspect.isclass(self.workflow) else type(self.workflow)
         name = getattr(self.workflow_config, "name", None) or kind.__name__
-        said = getattr(self.workflow_config, "description", None) or inspect.getdoc(kind) or ""
-        summary = str(said).partition("\n\n")[0].replace("\n", " ")
+        doc = getattr(self.workflow_config, "description", None) or inspect.getdoc(kind) or ""
+        summary = str(doc).partition("\n\n")[0].replace("\n", " ")
         return AgentDescription(name=str(name), kind="osmosis", description=summary)
 
     async def reply(self, session: Session, message: str) -> AsyncIterator[Event]:
@@ -66,7 +66,7 @@ class WorkflowAgent:
                 )
                 output = await _made(self.workflow, self.workflow_config).run(context)
                 samples = await _samples(around, output, module)
-        events.catch_up([*prompt, *(said for sample in samples.values() for said in _after(sample.messages, prompt))])
+        events.catch_up([*prompt, *(reply for sample in samples.values() for reply in _after(sample.messages, prompt))])
         values = _reported(output)
         if self.grader is not None and CURRENT_TRIAL.get() is not None:
             values |= await self._graded(module, samples, send)

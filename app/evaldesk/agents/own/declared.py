@@ -123,22 +123,22 @@ def _optioned(kind: AgentKind, place: str, table: dict[str, Any], workspace: Pat
 
 
 def _remote(place: str, name: str, table: dict[str, Any]) -> AgentRef:
-    said = table.pop("kind", None)
+    kind_name = table.pop("kind", None)
     target = str(table.pop("url", "") or table.pop("command", ""))
-    kind = _remote_kind(said, target)
+    kind = _remote_kind(kind_name, target)
     if kind is None:
-        raise UsageError(f"{place}: kind is one of {', '.join(AGENTS.prefixes())}, not {said!r}")
+        raise UsageError(f"{place}: kind is one of {', '.join(AGENTS.prefixes())}, not {kind_name!r}")
     try:
         return checked_ref(kind.name, target, name, to_json(table).decode() if table else "")
     except UsageError as error:
         raise UsageError(f"{place}: {error}") from error
 
 
-def _remote_kind(said: object, target: str) -> AgentKind | None:
+def _remote_kind(kind_name: object, target: str) -> AgentKind | None:
     """The remote kind that a table names by its prefix or name, else that of its target."""
-    if not said:
+    if not kind_name:
         return AGENTS.at_address(target) if target.startswith("http") else AGENTS.at_prefix("command")
-    found = AGENTS.at_prefix(str(said)) or AGENTS.known(str(said))
+    found = AGENTS.at_prefix(str(kind_name)) or AGENTS.known(str(kind_name))
     return found if found and found.is_remote else None
 
 

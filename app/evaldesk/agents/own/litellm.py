@@ -194,11 +194,11 @@ class LlmAgent(ModelCaller):
         args = _arguments(requested.arguments)
         tool = self._tools.get(requested.name)
         if tool is None:
-            said = f"there is no tool {requested.name}; there are: {', '.join(self._tools) or 'none'}"
-            return Outcome(said, is_error=True)
+            refusal = f"there is no tool {requested.name}; there are: {', '.join(self._tools) or 'none'}"
+            return Outcome(refusal, is_error=True)
         if args is None:
-            said = f"{requested.name}: the arguments are not a JSON object: {requested.arguments[:200]}"
-            return Outcome(said, is_error=True)
+            refusal = f"{requested.name}: the arguments are not a JSON object: {requested.arguments[:200]}"
+            return Outcome(refusal, is_error=True)
         state = session.state
         return await doubled(tool.name, args, state, partial(tool.run, args, state, session.limits.tool_timeout_s))
 
@@ -264,5 +264,5 @@ def _missing_sentence(name: str, key: str) -> str:
 
 def _bound_reached(name: str, n: int, session: Session) -> Event:
     kind = "max_turns" if session.model_options.max_turns else "max_iterations"
-    said = f"{name} called tools in each of {n} model calls and never answered; raise {kind} if it needs more"
-    return _error(kind, said)
+    sentence = f"{name} called tools in each of {n} model calls and never answered; raise {kind} if it needs more"
+    return _error(kind, sentence)

@@ -30,8 +30,8 @@ def model_call(
     asked = session.model_options
     model = options.get("model") or session.model
     if not model:
-        said = "this agent has no model of its own; name one with --model, or choose one in the form"
-        raise ModelError(said, kind="no_model", is_fatal=True)
+        sentence = "this agent has no model of its own; name one with --model, or choose one in the form"
+        raise ModelError(sentence, kind="no_model", is_fatal=True)
     known: dict[str, Any] = {
         "temperature": asked.temperature,
         "top_p": asked.top_p,

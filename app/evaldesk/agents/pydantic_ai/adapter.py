@@ -222,13 +222,13 @@ class EventSender:
         kind = type(node).__name__
         if kind == "ModelRequestNode":
             given = [part for part in node.request.parts if part.part_kind in ("tool-return", "retry-prompt")]
-            await self._tell("request", given)
+            await self._report("request", given)
             self._asked = time.perf_counter()
             if context is not None:
                 await self._pieces(node, context)
         elif kind == "CallToolsNode":
             await self._send(Event("usage", author=self.author, usage=self._usage(node.model_response)))
-            await self._tell("response", node.model_response.parts)
+            await self._report("response", node.model_response.parts)
 
     async def _pieces(self, node: Any, context: Any) -> None:
         async with node.stream(context) as stream:
@@ -237,7 +237,7 @@ class EventSender:
                 if text:
                     await self._send(Event("agent_message", author=self.author, text=text, is_partial=True))
 
-    async def _tell(self, kind: str, parts: Iterable[Any]) -> None:
+    async def _report(self, kind: str, parts: Iterable[Any]) -> None:
         """Tell the parts of a message; those of an output tool are told as the answer when the run ends."""
         shown = [_plain_part(part) for part in parts if not _is_output(part)]
         raw: Any = {"kind": kind, "parts": shown}

@@ -65,8 +65,8 @@ class CommandAgent:
 
     def describe(self) -> AgentDescription:
         """The command line; it is not run for that."""
-        said = f"The command {shlex.join(self.words)}"
-        return AgentDescription(name=self.ref.id, kind=KIND, description=said, tells_cost=self.tells_cost)
+        text = f"The command {shlex.join(self.words)}"
+        return AgentDescription(name=self.ref.id, kind=KIND, description=text, tells_cost=self.tells_cost)
 
     async def reply(self, session: Session, message: str) -> AsyncIterator[Event]:
         """Write the turn and yield the events of the command until it says `done`. Raises AgentError."""

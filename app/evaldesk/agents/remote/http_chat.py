@@ -79,8 +79,8 @@ class HttpChatAgent(ModelCaller):
             send(Event("agent_message", author=self.ref.id, text=reply.text))
         if reply.tool_calls:
             names = ", ".join(call.name for call in reply.tool_calls)
-            said = f"the endpoint wants us to call {names}; an agent behind an endpoint calls its tools itself"
-            send(Event("error", error=ErrorRecord("wants_tools", said)))
+            sentence = f"the endpoint wants us to call {names}; an agent behind an endpoint calls its tools itself"
+            send(Event("error", error=ErrorRecord("wants_tools", sentence)))
 
     def _call(self, session: Session, message: str) -> ModelCall:
         asked, own = session.model_options, self.options

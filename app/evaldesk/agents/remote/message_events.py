@@ -28,12 +28,12 @@ class MessageEvents:
     author: str = ""
     _turn: TurnEvents = field(default_factory=TurnEvents)
     _ids: set[str] = field(default_factory=set)
-    _n_told: int = 0
+    _n_reported: int = 0
     _texts: list[str] = field(default_factory=list)
 
     def skip(self, messages: Sequence[object]) -> None:
         """Take the messages that the turn begins with as told."""
-        self._n_told = len(messages)
+        self._n_reported = len(messages)
 
     def answer(self, message: Mapping[str, Any]) -> None:
         """Tell a message of the model, as it comes; the list of messages may repeat it later."""
@@ -45,7 +45,7 @@ class MessageEvents:
 
     def catch_up(self, messages: Sequence[object]) -> None:
         """Report the messages that were not reported yet."""
-        fresh, self._n_told = messages[self._n_told :], max(self._n_told, len(messages))
+        fresh, self._n_reported = messages[self._n_reported :], max(self._n_reported, len(messages))
         for message in fresh:
             found = self._read(message)
             if found is None or found.speaker not in ("agent", "tool"):

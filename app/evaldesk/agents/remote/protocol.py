@@ -55,8 +55,8 @@ def event_of(found: object, session: Session, author: str) -> Event | None:
     maker = _MAKERS.get(str(kind))
     if maker is None:
         raise AgentError(f"no event of kind {kind!r}; there are: {', '.join((*_MAKERS, 'state'))}")
-    said = found.get("author", author)
-    return maker(found, said if isinstance(said, str) else author)
+    named = found.get("author", author)
+    return maker(found, named if isinstance(named, str) else author)
 
 
 @dataclass(slots=True)

@@ -103,10 +103,10 @@ class ToolDoubles:
         unmatched = self.plan.unmatched or ("fail" if name in self.plan.tools else "pass_through")
         if unmatched == "pass_through":
             return None
-        said = f"the case has no double for {name}({msgspec.json.encode(dict(args)).decode()})"
+        sentence = f"the case has no double for {name}({msgspec.json.encode(dict(args)).decode()})"
         if unmatched == "fail":
-            raise NoDoubleError(f"{said}; add an answer to {KEY}, or set its unmatched to pass_through or refuse")
-        return Outcome(f"{name} is not available", is_error=True, note=said, source=DOUBLE)
+            raise NoDoubleError(f"{sentence}; add an answer to {KEY}, or set its unmatched to pass_through or refuse")
+        return Outcome(f"{name} is not available", is_error=True, note=sentence, source=DOUBLE)
 
 
 CURRENT_DOUBLES: ContextVar[ToolDoubles | None] = ContextVar("current_doubles", default=None)
@@ -118,11 +118,11 @@ def read_doubles(case: Case, target: str) -> ToolDoubles | None:
     A function is named, never imported: the module of `target`, the agent's own, lists those it offers in a mapping
     called `tool_doubles`.
     """
-    said = case.extra.get(KEY)
-    if said is None:
+    raw = case.extra.get(KEY)
+    if raw is None:
         return None
     try:
-        plan = converted(said, Plan)
+        plan = converted(raw, Plan)
     except msgspec.ValidationError as error:
         raise FormatError(str(error).replace("`$", f"`{KEY}"), source=f"case {case.id!r}") from error
     functions = _offered(target)

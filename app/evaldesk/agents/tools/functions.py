@@ -76,9 +76,9 @@ class Tool:
             outcome = _failed(f"{self.name}: {error}")
         except TimeoutError as error:
             is_ours = bound.expired()
-            outcome = _failed(f"{self.name}: not finished within {timeout_s:g} s" if is_ours else _said(error))
+            outcome = _failed(f"{self.name}: not finished within {timeout_s:g} s" if is_ours else _error_words(error))
         except (Exception, SystemExit) as error:
-            outcome = _failed(_said(error), user_trace(error))
+            outcome = _failed(_error_words(error), user_trace(error))
         return replace(outcome, duration_ms=(time.perf_counter() - started) * 1000)
 
     async def _call(self, args: JsonObject, state: dict[str, JsonValue], *, is_bounded: bool) -> object:
@@ -185,12 +185,12 @@ def _is_json(value: object) -> bool:
     return value is None or (isinstance(value, bool | int | float | str | list | dict) and plain(value) == value)
 
 
-def _said(error: BaseException) -> str:
+def _error_words(error: BaseException) -> str:
     return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
 
 
-def _failed(said: str, trace: str = "") -> Outcome:
-    return Outcome(said, is_error=True, trace=trace)
+def _failed(message: str, trace: str = "") -> Outcome:
+    return Outcome(message, is_error=True, trace=trace)
 
 
 _SECTION = re.compile(

@@ -57,15 +57,15 @@ class UserAgent:
     async def reply(self, session: Session, message: str) -> AsyncIterator[Event]:
         """One message of the user. Raises ModelError, and UsageError when no user can play it."""
         user = session.memory.setdefault(_MEMORY, self._user())
-        said = await user.next(session)  # type: ignore[attr-defined]
-        for event in said.events:
+        words = await user.next(session)  # type: ignore[attr-defined]
+        for event in words.events:
             yield event
-        if said.error:
-            yield Event("error", error=said.error)
-        elif said.text is None:
-            yield Event("log", author=END, text=said.stop or "")
+        if words.error:
+            yield Event("error", error=words.error)
+        elif words.text is None:
+            yield Event("log", author=END, text=words.stop or "")
         else:
-            yield Event("agent_message", text=said.text)
+            yield Event("agent_message", text=words.text)
 
     def _user(self) -> User:
         agent = self.table.agent

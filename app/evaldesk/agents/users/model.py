@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from evaldesk.agents.users.users import N_TRIES, Said, remark
+from evaldesk.agents.users.users import N_TRIES, UserReply, remark
 from evaldesk.llm import PATIENT, ModelCall, ModelReply, complete
 from evaldesk.model import ErrorRecord, Event, JsonObject, JsonValue, Session
 from evaldesk.model.options import UserConfig, UserStop
@@ -58,10 +58,10 @@ class ModelUser:
     config: UserConfig
     _stop: UserStop | None = field(default=None, init=False)
 
-    async def next(self, session: Session) -> Said:
+    async def next(self, session: Session) -> UserReply:
         """The next message, or why there is none. Raises ModelError."""
         if self._stop:
-            return Said(stop=self._stop)
+            return UserReply(stop=self._stop)
         events: list[Event] = []
         for _ in range(N_TRIES):
             reply = await self._ask(session)
@@ -71,12 +71,14 @@ class ModelUser:
                 self._stop = stop
                 events.append(remark(f"{reply.text.strip()!r} names a stop signal beside other words"))
             if text:
-                return Said(text, events=tuple(events))
+                return UserReply(text, events=tuple(events))
             if stop:
-                return Said(stop=stop, events=(*events, remark(f"the simulated user ended it: {reply.text.strip()}")))
+                return UserReply(
+                    stop=stop, events=(*events, remark(f"the simulated user ended it: {reply.text.strip()}"))
+                )
             events.append(remark("the simulated user's model answered with no text"))
         error = ErrorRecord("user_error", f"the simulated user ({self.model}) said nothing, {N_TRIES} times in a row")
-        return Said(stop="user_error", events=tuple(events), error=error)
+        return UserReply(stop="user_error", events=tuple(events), error=error)
 
     async def _ask(self, session: Session) -> ModelReply:
         options = self.config.options
@@ -103,15 +105,15 @@ class ModelUser:
             messages.append({"role": "user", "content": turn.answer or "(The agent said nothing.)"})
         return messages
 
-    def _read(self, said: str) -> tuple[str, UserStop | None]:
+    def _read(self, text: str) -> tuple[str, UserStop | None]:
         """The text without stop signals, and the meaning of the first of them."""
         stops: dict[str, UserStop] = {self.config.stop_signal: "user_satisfied", **STOPS}
         pattern = re.compile("|".join(re.escape(signal) for signal in stops), re.IGNORECASE)
-        found = pattern.search(said)
+        found = pattern.search(text)
         if not found:
-            return said.strip(), None
+            return text.strip(), None
         known = {signal.upper(): stop for signal, stop in stops.items()}
-        return pattern.sub("", said).strip(), known[found[0].upper()]
+        return pattern.sub("", text).strip(), known[found[0].upper()]
 
 
 def instructions_of(scenario: Mapping[str, JsonValue], config: UserConfig) -> str:
@@ -129,14 +131,14 @@ def instructions_of(scenario: Mapping[str, JsonValue], config: UserConfig) -> st
     return f"{text}\n{OPENED}" if has_begun else text
 
 
-def _persona(said: JsonValue) -> str:
+def _persona(raw: JsonValue) -> str:
     """A persona in words: ADK's three names, an object with behaviours, or any text."""
-    if isinstance(said, str) and said:
-        return PERSONAS.get(said.upper(), said)
-    if not isinstance(said, dict):
+    if isinstance(raw, str) and raw:
+        return PERSONAS.get(raw.upper(), raw)
+    if not isinstance(raw, dict):
         return "An ordinary person who wants to get this done."
-    lines = [str(said.get("description") or said.get("id") or "")]
-    behaviors = said.get("behaviors")
+    lines = [str(raw.get("description") or raw.get("id") or "")]
+    behaviors = raw.get("behaviors")
     for behavior in behaviors if isinstance(behaviors, list) else []:
         if isinstance(behavior, dict):
             lines.append(f"- {behavior.get('name', '')}: {behavior.get('description', '')}")

@@ -23,7 +23,7 @@ N_TRIES = 2  # an empty answer is asked for once more
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class UserReply:
     """The next message of a user; without a text the conversation is over, for the reason of `stop` where there is one.
 
     `events` are its cost and remarks: the calls of the user's own model.
@@ -38,7 +38,7 @@ class Said:
 class User(Protocol):
     """A user that talks to the agent."""
 
-    async def next(self, session: Session) -> Said:
+    async def next(self, session: Session) -> UserReply:
         """The message after the turns of `session`. May raise: that is the user's failure, not the agent's."""
 
 
@@ -48,10 +48,10 @@ class ScriptedUser:
 
     turns: Sequence[Turn]
 
-    async def next(self, session: Session) -> Said:
+    async def next(self, session: Session) -> UserReply:
         """The next turn of the script."""
-        n_said = len(session.turns)
-        return Said(self.turns[n_said].query) if n_said < len(self.turns) else Said()
+        n_turns = len(session.turns)
+        return UserReply(self.turns[n_turns].query) if n_turns < len(self.turns) else UserReply()
 
 
 @dataclass(slots=True)
@@ -62,14 +62,14 @@ class CappedUser:
     starting_prompt: str
     max_turns: int | None
 
-    async def next(self, session: Session) -> Said:
+    async def next(self, session: Session) -> UserReply:
         """The starting prompt, then the user's messages, until the cap."""
-        n_said = len(session.turns)
-        if n_said == 0 and self.starting_prompt.strip():
-            return Said(self.starting_prompt)
-        if self.max_turns is not None and n_said >= self.max_turns:
+        n_turns = len(session.turns)
+        if n_turns == 0 and self.starting_prompt.strip():
+            return UserReply(self.starting_prompt)
+        if self.max_turns is not None and n_turns >= self.max_turns:
             note = f"the simulated user was stopped after {self.max_turns} messages"
-            return Said(stop="user_cap", events=(remark(note),))
+            return UserReply(stop="user_cap", events=(remark(note),))
         return await self.user.next(session)
 
 
@@ -106,7 +106,7 @@ class FunctionUser:
     function: Callable[..., Any]
     scenario: Mapping[str, JsonValue]
 
-    async def next(self, session: Session) -> Said:
+    async def next(self, session: Session) -> UserReply:
         """The function's result. Raises UsageError for a value that is neither text nor None."""
         state = UserState(
             history=[dict(message) for message in chat_messages(session.turns)],
@@ -120,14 +120,14 @@ class FunctionUser:
             found = await self._returned(state)
         if isinstance(found, str) and not found.strip():
             error = ErrorRecord("user_error", f"the user_response_fn said nothing, {N_TRIES} times in a row")
-            return Said(stop="user_error", error=error)
+            return UserReply(stop="user_error", error=error)
         if found is None:
-            return Said(stop="user_gave_up", events=(remark("the simulated user had nothing more to say"),))
+            return UserReply(stop="user_gave_up", events=(remark("the simulated user had nothing more to say"),))
         if not isinstance(found, str):
             raise UsageError(f"a user_response_fn returns text, None or {EXIT!r}, not {type(found).__name__}")
         if found.strip() == EXIT:
-            return Said(stop="user_satisfied", events=(remark(f"the simulated user said {EXIT}"),))
-        return Said(found)
+            return UserReply(stop="user_satisfied", events=(remark(f"the simulated user said {EXIT}"),))
+        return UserReply(found)
 
     async def _returned(self, state: UserState) -> Any:
         found = self.function(state)
@@ -183,5 +183,5 @@ def _model_user(scenario: Mapping[str, JsonValue], config: UserConfig, default_m
 
 
 def _cap(scenario: Mapping[str, JsonValue], config: UserConfig) -> int | None:
-    said = scenario.get("max_turns")
-    return said if isinstance(said, int) and not isinstance(said, bool) and said > 0 else config.max_turns
+    cap = scenario.get("max_turns")
+    return cap if isinstance(cap, int) and not isinstance(cap, bool) and cap > 0 else config.max_turns

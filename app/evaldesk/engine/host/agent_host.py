@@ -138,7 +138,7 @@ class AgentHost:
         raise AgentError(f"the worker answered with {type(answer).__name__}")
 
     async def _play(self, spec: TurnSpec, turn: _Turn) -> AsyncGenerator[Event | TurnRecord, None]:
-        told: list[Event] = []
+        events: list[Event] = []
         error: ErrorRecord | None = None
         try:
             async with aclosing(self._answers(spec, turn)) as answers:
@@ -147,7 +147,7 @@ class AgentHost:
                         for event in answer.events:
                             check_event(event)
                             if not event.is_partial:
-                                told.append(event)
+                                events.append(event)
                             yield event
                     elif isinstance(answer, TurnEnded):
                         check_turn(answer.record)
@@ -160,7 +160,7 @@ class AgentHost:
         except BadNumberError as bad:
             error = ErrorRecord("bad_number", str(bad))
         if error:
-            for item in _broken_off(spec, told, turn, error):
+            for item in _broken_off(spec, events, turn, error):
                 yield item
 
     async def _answers(self, spec: TurnSpec, turn: _Turn) -> AsyncGenerator[Item, None]:
@@ -222,11 +222,11 @@ def _is_import_error(record: TurnRecord) -> bool:
     return record.error is not None and record.error.kind == "agent_import"
 
 
-def _broken_off(spec: TurnSpec, told: list[Event], turn: _Turn, error: ErrorRecord) -> list[Event | TurnRecord]:
+def _broken_off(spec: TurnSpec, events: list[Event], turn: _Turn, error: ErrorRecord) -> list[Event | TurnRecord]:
     """The end of a turn whose worker is gone, made of its events so far."""
     if turn.is_stopped:
-        return [broken_turn(spec.message, told, spec.state, "cancelled")]
-    record = broken_turn(spec.message, told, spec.state, "timed_out" if error.kind == "timed_out" else "error", error)
+        return [broken_turn(spec.message, events, spec.state, "cancelled")]
+    record = broken_turn(spec.message, events, spec.state, "timed_out" if error.kind == "timed_out" else "error", error)
     return [record.events[-1], record]
 
 

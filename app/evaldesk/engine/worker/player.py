@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, TypeAlias, cast
 from evaldesk.agents.agent import ModelCaller, close_kept
 from evaldesk.agents.tools.doubles import CURRENT_DOUBLES, read_doubles
 from evaldesk.agents.trial_context import CURRENT_TRIAL, TrialContext
-from evaldesk.agents.users.users import Said, User, user_of
+from evaldesk.agents.users.users import User, UserReply, user_of
 from evaldesk.engine.failures import failure
 from evaldesk.engine.worker.attempt import Attempt
 from evaldesk.engine.worker.turn import OpenTurn, Show
@@ -70,10 +70,10 @@ async def play_trial(agent: Agent, spec: TrialSpec, *, attempt: Attempt | None =
             return await play_turn(agent, session, text, attempt=attempt, before=events)
 
     try:
-        said = await converse(user, session, attempt, play_message)
+        end = await converse(user, session, attempt, play_message)
     finally:
         close_kept(session.memory)
-    return with_end(trial_result(spec, attempt, said.error), said)
+    return with_end(trial_result(spec, attempt, end.error), end)
 
 
 async def play_turn(
@@ -245,40 +245,40 @@ def trial_user(agent: Agent, spec: TrialSpec) -> User:
     return user_of(spec.case, spec.agent.target, spec.user, default)
 
 
-async def converse(user: User, session: Session, attempt: Attempt, play_message: PlayMessage) -> Said:
+async def converse(user: User, session: Session, attempt: Attempt, play_message: PlayMessage) -> UserReply:
     """Hold the conversation; the user's last word says how it ended, and is empty where the agent or a limit did.
 
     An agent that reached its bound in a turn is asked nothing more: there is no answer to go on from.
     """
     while True:
-        said = await _next(user, session, attempt)
+        reply = await _next(user, session, attempt)
         if attempt.stop:
-            return Said()
-        if said.text is None:
-            _keep_last(attempt, said.events)
-            return said
-        record = await play_message(plain_text(said.text), said.events)
+            return UserReply()
+        if reply.text is None:
+            _keep_last(attempt, reply.events)
+            return reply
+        record = await play_message(plain_text(reply.text), reply.events)
         if record.error or attempt.stop or record.stop_reason in BOUNDS:
-            return Said()
+            return UserReply()
 
 
-def with_end(result: TrialResult, said: Said) -> TrialResult:
+def with_end(result: TrialResult, end: UserReply) -> TrialResult:
     """The result, with the reason of a simulated user where the user ended the conversation."""
-    return replace(result, stop_reason=said.stop) if said.stop else result
+    return replace(result, stop_reason=end.stop) if end.stop else result
 
 
-async def _next(user: User, session: Session, attempt: Attempt) -> Said:
+async def _next(user: User, session: Session, attempt: Attempt) -> UserReply:
     try:
         return await user.next(session)
     except BaseException as error:
         if attempt.stop:
-            return Said()
+            return UserReply()
         found = failure(error, "user_error")
         is_fatal = isinstance(error, ModelError) and error.is_fatal
-        said = ErrorRecord(
+        record = ErrorRecord(
             found.kind if is_fatal else "user_error", f"the simulated user: {found.message}", found.trace
         )
-        return Said(stop="user_error", error=said)
+        return UserReply(stop="user_error", error=record)
 
 
 def _keep_last(attempt: Attempt, events: tuple[Event, ...]) -> None:

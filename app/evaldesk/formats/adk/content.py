@@ -48,14 +48,14 @@ def patch_query(raw: Any, query: str) -> Any:
 def patch_parts(parts: Sequence[dict[str, Any]], text: str | None) -> list[dict[str, Any]]:
     """The parts with `text` in place of the texts they had; None takes all text out."""
     kept, text = _kept_thoughts(parts, text)
-    is_said = text is None
+    is_placed = text is None
     for part in parts[len(kept) :]:
         if not _is_text(part):
             kept.append(part)
-        elif not is_said and not part.get("thought"):
+        elif not is_placed and not part.get("thought"):
             kept.append({**part, "text": text})
-            is_said = True
-    return kept if is_said else [*kept, {"text": text}]
+            is_placed = True
+    return kept if is_placed else [*kept, {"text": text}]
 
 
 def patch_message(parts: Sequence[dict[str, Any]], text: str | None) -> list[dict[str, Any]]:

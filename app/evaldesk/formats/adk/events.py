@@ -95,7 +95,7 @@ def _with_messages(events: list[dict[str, Any]], old: Messages, new: Messages) -
     pairs = edited_pairs(old, new)
     following = _additions(pairs)
     kept = {before: after for before, after in pairs if before is not None}
-    changed = [_said(*new[index]) for index in following.get(-1, ())]
+    changed = [_message_event(*new[index]) for index in following.get(-1, ())]
     number = 0
     for event in events:
         if not message_text(_parts(event)):
@@ -108,7 +108,7 @@ def _with_messages(events: list[dict[str, Any]], old: Messages, new: Messages) -
         changed.append(
             event if is_same else {**_with_parts(event, patch_message(_parts(event), text)), "author": author}
         )
-        changed.extend(_said(*new[index]) for index in following.get(number, ()))
+        changed.extend(_message_event(*new[index]) for index in following.get(number, ()))
         number += 1
     return changed
 
@@ -135,7 +135,7 @@ def _with_parts(event: dict[str, Any], parts: list[dict[str, Any]]) -> dict[str,
     return {**event, "content": {**event["content"], "parts": parts}}
 
 
-def _said(author: str, text: str) -> dict[str, Any]:
+def _message_event(author: str, text: str) -> dict[str, Any]:
     return {"author": author, "content": {"parts": [{"text": text}], "role": "model"}}
 
 

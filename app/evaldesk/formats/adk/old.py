@@ -93,7 +93,7 @@ class FlatList(AdkForm):
         if len(evalset.cases) != 1:
             return (f"the flat form holds exactly one case; this set has {len(evalset.cases)}",)
         case = evalset.cases[0]
-        said = {
+        parts = {
             "an initial session": case.initial_session,
             "a final state": case.final_state,
             "rubrics": case.rubrics,
@@ -101,7 +101,7 @@ class FlatList(AdkForm):
             "keys of its own": shown_extra(case.extra),
             f"a name other than that of its set, {evalset.id!r}": case.id != evalset.id,
         }
-        lost = (f"case {case.id!r} has {what}, which the flat form cannot hold" for what in said if said[what])
+        lost = (f"case {case.id!r} has {what}, which the flat form cannot hold" for what in parts if parts[what])
         return (*_set_losses(evalset), *lost, *case_losses(case))
 
 
@@ -110,5 +110,5 @@ def _has(item: Any, key: str) -> bool:
 
 
 def _set_losses(evalset: EvalSet) -> tuple[str, ...]:
-    said = {"name": evalset.name, "description": evalset.description, **shown_extra(evalset.extra)}
-    return tuple(f"the set's {key!r}: the old form has cases only" for key, value in said.items() if value)
+    keys = {"name": evalset.name, "description": evalset.description, **shown_extra(evalset.extra)}
+    return tuple(f"the set's {key!r}: the old form has cases only" for key, value in keys.items() if value)

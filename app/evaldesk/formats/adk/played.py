@@ -58,11 +58,11 @@ def _read_intermediate(place: Place, raw: Any) -> list[Event]:
     calls = read_list(place.at("tool_uses"), values.get("tool_uses") or [], reader.call)
     found = [Event("tool_call", call=call) for call in calls]
     found += read_list(place.at("tool_responses"), values.get("tool_responses") or [], reader.result)
-    found += read_list(place.at("intermediate_responses"), values.get("intermediate_responses") or [], _read_said)
+    found += read_list(place.at("intermediate_responses"), values.get("intermediate_responses") or [], _read_message)
     return found
 
 
-def _read_said(place: Place, raw: Any) -> Event:
+def _read_message(place: Place, raw: Any) -> Event:
     if not isinstance(raw, list) or len(raw) != 2:
         raise place.error("expected a list of an author and a list of parts")
     parts = read_parts(place, {"parts": raw[1]})
@@ -70,23 +70,23 @@ def _read_said(place: Place, raw: Any) -> Event:
 
 
 def _write_event(event: Event, *, is_last: bool) -> Iterator[dict[str, Any]]:
-    said: dict[str, Any] = {"author": event.author}
+    fields: dict[str, Any] = {"author": event.author}
     call = event.call
     if event.kind == "usage" and event.usage:
         counts = {"prompt_token_count": event.usage.tokens_in, "candidates_token_count": event.usage.tokens_out}
-        yield said | {"usage_metadata": counts, "model_version": event.usage.model}
+        yield fields | {"usage_metadata": counts, "model_version": event.usage.model}
     elif event.kind == "agent_message" and not event.is_partial and not is_last:
-        yield said | {"content": {"parts": [{"text": event.text}], "role": "model"}}
+        yield fields | {"content": {"parts": [{"text": event.text}], "role": "model"}}
     elif event.kind == "agent_message" and is_last:
-        yield said
+        yield fields
     elif event.kind == "tool_call" and call:
         part = {"function_call": _named(call) | {"args": dict(call.args)}}
-        yield said | {"content": {"parts": [part], "role": "model"}}
+        yield fields | {"content": {"parts": [part], "role": "model"}}
     elif event.kind == "tool_result" and call:
         # ADK wants an object and wraps other values in the same way.
         result = event.result if isinstance(event.result, dict | None) else {"result": event.result}
         answer = _named(call) | ({} if result is None else {"response": result})
-        yield said | {"content": {"parts": [{"function_response": answer}], "role": "user"}}
+        yield fields | {"content": {"parts": [{"function_response": answer}], "role": "user"}}
 
 
 def _named(call: ToolCall) -> dict[str, Any]:

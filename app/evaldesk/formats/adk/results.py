@@ -279,8 +279,8 @@ def _rationales(details: Any) -> str:
     rubrics = details.get("rubric_scores", details.get("rubricScores")) if isinstance(details, dict) else None
     if not isinstance(rubrics, list):
         return ""
-    said = (each.get("rationale") for each in rubrics if isinstance(each, dict))
-    return "\n".join(text for text in said if isinstance(text, str) and text)
+    found = (each.get("rationale") for each in rubrics if isinstance(each, dict))
+    return "\n".join(text for text in found if isinstance(text, str) and text)
 
 
 def _status(place: Place, raw: Any) -> int:

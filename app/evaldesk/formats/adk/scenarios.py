@@ -70,5 +70,5 @@ def _read_case(place: Place, raw: Any) -> Case:
     for key in _NEEDED:
         read_text(place.at(spelled.get(key, key)), scenario.get(spelled.get(key, key), ABSENT))
     # As ADK names the case it makes of a scenario: a second import adds none twice.
-    said = json.dumps(scenario, sort_keys=True)
-    return Case(hashlib.sha256(said.encode()).hexdigest()[:8], scenario=scenario)
+    text = json.dumps(scenario, sort_keys=True)
+    return Case(hashlib.sha256(text.encode()).hexdigest()[:8], scenario=scenario)

@@ -136,9 +136,9 @@ def state_changes(place: Place, events: Iterable[dict[str, Any]]) -> dict[str, A
 
 
 def _invocation(name: str, group: Sequence[tuple[Place, dict[str, Any]]], notes: Notes) -> dict[str, Any] | None:
-    said = [(here, event, _parts(here, event)) for here, event in group]
-    asked = [event["content"] for here, event, _ in said if _author(here, event) == "user" and event.get("content")]
-    did = [each for each in said if _author(each[0], each[1]) != "user" and each[2]]
+    events = [(here, event, _parts(here, event)) for here, event in group]
+    asked = [event["content"] for here, event, _ in events if _author(here, event) == "user" and event.get("content")]
+    did = [each for each in events if _author(each[0], each[1]) != "user" and each[2]]
     final = _final(did)
     kept = []
     for at, (here, event, parts) in enumerate(did):

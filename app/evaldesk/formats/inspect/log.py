@@ -253,11 +253,11 @@ def read_sample(place: Place, raw: Any, notes: Notes) -> InspectSample:
 def scorer_values(scores: Mapping[str, Any]) -> Iterator[tuple[str, ScorerValue]]:
     """Name and value of each score; a scorer with several values gives one for each, as `scorer.key`."""
     for name, raw in scores.items():
-        said = raw if isinstance(raw, dict) else {"value": raw}
-        value = said.get("value")
-        explanation = said.get("explanation")
+        fields = raw if isinstance(raw, dict) else {"value": raw}
+        value = fields.get("value")
+        explanation = fields.get("explanation")
         reason = explanation if isinstance(explanation, str) else ""
-        details = {key: item for key, item in said.items() if key not in ("explanation", "history") and item}
+        details = {key: item for key, item in fields.items() if key not in ("explanation", "history") and item}
         if isinstance(value, dict):
             for key, part in value.items():
                 yield f"{name}.{key}", _scorer_value(part, reason, details)

@@ -127,9 +127,9 @@ def _event(event: Event, causes: dict[str, int]) -> Iterator[dict[str, Any]]:
 
 def _metadata(event: Event) -> dict[str, Any]:
     name = event.call.name if event.call else ""
-    said = event.author or name if event.kind == "tool_result" else name
+    function_name = event.author or name if event.kind == "tool_result" else name
     call_id = event.call.id if event.call else None
-    return {"function_name": said, "tool_call_id": call_id, "total_calls_in_response": 1}
+    return {"function_name": function_name, "tool_call_id": call_id, "total_calls_in_response": 1}
 
 
 def _key(event: Event) -> str:

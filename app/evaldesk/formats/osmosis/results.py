@@ -212,9 +212,9 @@ def _ranks(runs: list[_Run]) -> dict[tuple[int, int], int]:
 
 def _result(run: _Run, key: tuple[int, int], criteria: tuple[Criterion, ...], model: str) -> TrialResult:
     raw, place = run.raw, run.place
-    said = read_optional_text(place.at("error"), raw.get("error")) or _text(raw.get("error_type"))
+    reason = read_optional_text(place.at("error"), raw.get("error")) or _text(raw.get("error_type"))
     is_ok = raw["success"] is True if "success" in raw else raw.get("status", "success") == "success"
-    error = None if is_ok else ErrorRecord("failed_run", said or "Osmosis counts this run as failed.")
+    error = None if is_ok else ErrorRecord("failed_run", reason or "Osmosis counts this run as failed.")
     values = raw.get("scores")
     values = read_mapping(place.at("scores"), values) if values is not None else {REWARD: raw.get(REWARD)}
     scores = [] if error else [_score(place, criterion, values) for criterion in criteria]

@@ -36,8 +36,8 @@ _SPOKEN = {
 class ModelCall:
     """One call of a model: its input and its answer."""
 
-    told: tuple[Message, ...]
-    said: tuple[Message, ...]
+    inputs: tuple[Message, ...]
+    outputs: tuple[Message, ...]
 
 
 def model_call(span: Span, notes: Notes) -> ModelCall | None:
@@ -47,8 +47,8 @@ def model_call(span: Span, notes: Notes) -> ModelCall | None:
         for find in (_current, _adk, _numbered, _plain, _events, _openinference):
             found = find(span)
             if found is not None:
-                told, said = ([m for raw in side for m in read_part_message(place, raw, notes)] for side in found)
-                return ModelCall(tuple(told), tuple(said))
+                inputs, outputs = ([m for raw in side for m in read_part_message(place, raw, notes)] for side in found)
+                return ModelCall(tuple(inputs), tuple(outputs))
     except FormatError:
         notes.refuse(UNREADABLE, span.place)
     return None
@@ -83,12 +83,12 @@ Sides = tuple[list[Any], list[Any]]
 
 def _current(span: Span) -> Sides | None:
     for attributes in (span.attributes, *(event.attributes for event in span.events if event.name == _DETAILS)):
-        told, said = attributes.get("gen_ai.input.messages"), attributes.get("gen_ai.output.messages")
-        if told is not None or said is not None:
+        inputs, outputs = attributes.get("gen_ai.input.messages"), attributes.get("gen_ai.output.messages")
+        if inputs is not None or outputs is not None:
             system = _parsed(attributes.get("gen_ai.system_instructions"))
             system = [{"type": "text", "content": system}] if isinstance(system, str) else system
             first = [{"role": "system", "parts": system}] if isinstance(system, list) else []
-            return [*first, *_list(told, "user")], _list(said, "assistant")
+            return [*first, *_list(inputs, "user")], _list(outputs, "assistant")
     return None
 
 
@@ -107,23 +107,23 @@ def _adk(span: Span) -> Sides | None:
 
 def _numbered(span: Span) -> Sides | None:
     """`gen_ai.prompt.0.role`, `gen_ai.completion.0.tool_calls.0.name`, ..., as OpenLLMetry writes them."""
-    told, said = _nested(span.attributes, "gen_ai.prompt."), _nested(span.attributes, "gen_ai.completion.")
-    return (_spoken_by("user", told), _spoken_by("assistant", said)) if told or said else None
+    inputs, outputs = _nested(span.attributes, "gen_ai.prompt."), _nested(span.attributes, "gen_ai.completion.")
+    return (_spoken_by("user", inputs), _spoken_by("assistant", outputs)) if inputs or outputs else None
 
 
 def _plain(span: Span) -> Sides | None:
     """`gen_ai.prompt` and `gen_ai.completion`, on the span or on its events, JSON or text."""
     bags = [span.attributes, *(event.attributes for event in span.events)]
-    told = next((bag["gen_ai.prompt"] for bag in bags if "gen_ai.prompt" in bag), None)
-    said = next((bag["gen_ai.completion"] for bag in bags if "gen_ai.completion" in bag), None)
-    if told is None and said is None:
+    inputs = next((bag["gen_ai.prompt"] for bag in bags if "gen_ai.prompt" in bag), None)
+    outputs = next((bag["gen_ai.completion"] for bag in bags if "gen_ai.completion" in bag), None)
+    if inputs is None and outputs is None:
         return None
-    return _either(told, "user"), _either(said, "assistant")
+    return _either(inputs, "user"), _either(outputs, "assistant")
 
 
 def _events(span: Span) -> Sides | None:
-    told: list[Any] = []
-    said: list[Any] = []
+    inputs: list[Any] = []
+    outputs: list[Any] = []
     for event in span.events:
         role = _SPOKEN.get(event.name)
         if role is None:
@@ -136,17 +136,17 @@ def _events(span: Span) -> Sides | None:
         content = json_value(message.get("content"))
         kept = content if isinstance(content, list) else message.get("content")
         row = {"role": role, "content": kept, "tool_calls": calls, "id": message.get("id"), "name": message.get("name")}
-        (said if event.name == "gen_ai.choice" else told).append(row)
-    return (told, said) if told or said else None
+        (outputs if event.name == "gen_ai.choice" else inputs).append(row)
+    return (inputs, outputs) if inputs or outputs else None
 
 
 def _openinference(span: Span) -> Sides | None:
-    told, said = (_nested(span.attributes, f"llm.{side}_messages.") for side in ("input", "output"))
+    inputs, outputs = (_nested(span.attributes, f"llm.{side}_messages.") for side in ("input", "output"))
     whole = span.attributes.get("llm")
     if isinstance(whole, dict):
-        told, said = whole.get("input_messages") or told, whole.get("output_messages") or said
-    if told or said:
-        return [_unwrapped(row) for row in in_order(told)], [_unwrapped(row) for row in in_order(said)]
+        inputs, outputs = whole.get("input_messages") or inputs, whole.get("output_messages") or outputs
+    if inputs or outputs:
+        return [_unwrapped(row) for row in in_order(inputs)], [_unwrapped(row) for row in in_order(outputs)]
     if span.attributes.get("openinference.span.kind") != "LLM":
         return None
     asked, answered = span.attributes.get("input.value"), span.attributes.get("output.value")

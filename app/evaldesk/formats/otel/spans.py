@@ -165,7 +165,7 @@ def _sdk(place: Place, raw: dict[str, Any]) -> Span:
     status = raw.get("status", raw.get("status_code"))
     code = status.get("status_code") if isinstance(status, dict) else status
     start = iso_ms(raw.get("start_time")) or 0.0
-    told = raw.get("status_message") or (status.get("description") if isinstance(status, dict) else "")
+    reason = raw.get("status_message") or (status.get("description") if isinstance(status, dict) else "")
     attributes = dict(read_mapping(place.at("attributes"), raw.get("attributes") or {}))
     if isinstance(raw.get("span_kind"), str):
         attributes.setdefault("openinference.span.kind", raw["span_kind"])
@@ -179,7 +179,7 @@ def _sdk(place: Place, raw: dict[str, Any]) -> Span:
         end_ms=max(start, iso_ms(raw.get("end_time")) or 0.0),
         attributes=attributes,
         events=read_list(place.at("events"), raw.get("events") or [], _sdk_event),
-        error=str(told or "error") if code == "ERROR" else None,
+        error=str(reason or "error") if code == "ERROR" else None,
     )
 
 

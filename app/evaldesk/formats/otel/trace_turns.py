@@ -36,7 +36,7 @@ Print: TypeAlias = tuple[str, str]
 
 def session_of(conversation: Conversation) -> Session:
     """The conversation with its turns, and why it broke off, if its last visit did."""
-    telling = _Telling()
+    telling = _TurnBuilder()
     for visit in conversation.visits:
         telling.add(visit)
     error = _error(conversation.visits[-1])
@@ -47,7 +47,7 @@ def session_of(conversation: Conversation) -> Session:
 
 
 @dataclass(slots=True)
-class _Telling:
+class _TurnBuilder:
     """The messages of a conversation while its visits come in; every model call repeats those before it."""
 
     messages: list[Message] = field(default_factory=list)
@@ -63,28 +63,28 @@ class _Telling:
             if step.call is None:
                 self._add_tool(step)
                 continue
-            for message in self._systems(step.call.told):
+            for message in self._systems(step.call.inputs):
                 self._keep(replace(message, at_ms=step.span.start_ms))
-            told, goes_on = self._new(step.call.told)
+            inputs, goes_on = self._new(step.call.inputs)
             # Without an agent around it, a later call asks when it continues the conversation, and is a helper's else.
             may_ask = is_first or (visit.top is None and goes_on)
-            for message in told:
+            for message in inputs:
                 self._add_message(message, step, may_ask=may_ask)
             # ADK's span of a model call ends only after the tools that it called.
             ended = min(step.span.end_ms, following.span.start_ms) if following else step.span.end_ms
             self._add_reply(step, ended)
             is_first = False
 
-    def _systems(self, told: Sequence[Message]) -> Iterator[Message]:
+    def _systems(self, inputs: Sequence[Message]) -> Iterator[Message]:
         """The system prompts that were not told before."""
-        for message in told:
+        for message in inputs:
             if message.speaker == "system" and message.text not in self.systems:
                 self.systems.add(message.text)
                 yield message
 
-    def _new(self, told: Sequence[Message]) -> tuple[Sequence[Message], bool]:
+    def _new(self, inputs: Sequence[Message]) -> tuple[Sequence[Message], bool]:
         """The messages since the last reply that we know, and whether there is one."""
-        rest = [message for message in told if message.speaker != "system"]
+        rest = [message for message in inputs if message.speaker != "system"]
         known = [index for index, message in enumerate(rest) if _print(message) in self.seen]
         if known:
             return rest[known[-1] + 1 :], True
@@ -101,12 +101,14 @@ class _Telling:
             self._keep(replace(message, at_ms=step.span.start_ms))
 
     def _add_reply(self, step: Step, ended_ms: float) -> None:
-        said = step.call.said if step.call else ()
+        outputs = step.call.outputs if step.call else ()
         usage = usage_of(step.span, ended_ms)
-        replies = [message for message in said if message.speaker == "agent"] or ([Message("agent")] if usage else [])
+        replies = [message for message in outputs if message.speaker == "agent"] or (
+            [Message("agent")] if usage else []
+        )
         for index, message in enumerate(replies):
-            told = replace(message, author=step.agent, at_ms=ended_ms, usage=None if index else usage)
-            self._keep(told)
+            inputs = replace(message, author=step.agent, at_ms=ended_ms, usage=None if index else usage)
+            self._keep(inputs)
 
     def _add_tool(self, step: Step) -> None:
         """The run of a tool answers its call; a call that no model was seen to make is told as well."""

@@ -163,7 +163,7 @@ class _Tree:
         while waiting:
             inner = waiting.popleft()
             found = model_call(inner, notes) if kind_of_span(inner) == "model" else None
-            if found and (found.told or found.said):
+            if found and (found.inputs or found.outputs):
                 return found
             for child in self._inside.get((inner.trace_id, inner.span_id), ()):
                 if child.span_id not in seen and kind_of_span(child) in ("model", ""):

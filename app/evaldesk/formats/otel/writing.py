@@ -75,8 +75,8 @@ class _Trace:
     conversation: str
     trace_id: str
     now_ms: float = 0.0
-    told: list[dict[str, Any]] = field(default_factory=list)
-    said: list[Event] = field(default_factory=list)
+    inputs: list[dict[str, Any]] = field(default_factory=list)
+    outputs: list[Event] = field(default_factory=list)
     spans: list[dict[str, Any]] = field(default_factory=list)
 
     def spans_of(self, turn: TurnRecord, start_ms: float) -> list[dict[str, Any]]:
@@ -84,7 +84,7 @@ class _Trace:
         for event in turn.events:
             self._add(event, start_ms + event.at_ms)
         self._end_reply()
-        self._end_told()
+        self._end_inputs()
         author = next((event.author for event in turn.events if event.kind in ("agent_message", "tool_call")), "")
         author = author or self.run.agent
         top = self._span(f"invoke_agent {author}".rstrip(), start_ms, self.now_ms, "")
@@ -97,14 +97,14 @@ class _Trace:
 
     def _add(self, event: Event, at_ms: float) -> None:
         is_reply = event.kind in ("usage", "agent_message", "tool_call") or event.author == "thought"
-        if self.said and (not is_reply or event.kind == "usage" or event.at_ms != self.said[-1].at_ms):
+        if self.outputs and (not is_reply or event.kind == "usage" or event.at_ms != self.outputs[-1].at_ms):
             self._end_reply()
         if is_reply:
-            self.said.append(event)
+            self.outputs.append(event)
             self.now_ms = max(self.now_ms, at_ms)
         elif event.kind == "user_message" or (event.kind == "log" and event.author == "system"):
             role = "user" if event.kind == "user_message" else "system"
-            self.told.append({"role": role, "parts": [{"type": "text", "content": event.text}]})
+            self.inputs.append({"role": role, "parts": [{"type": "text", "content": event.text}]})
         elif event.kind == "tool_result" and event.call:
             self._add_result(event, at_ms)
 
@@ -112,7 +112,7 @@ class _Trace:
         if event.call is None or (event.duration_ms is None and not event.is_error):
             call_id = event.call.id if event.call else None
             part = {"type": "tool_call_response", "id": call_id, "response": event.result}
-            self.told.append({"role": "tool", "parts": [part]})
+            self.inputs.append({"role": "tool", "parts": [part]})
             return
         start_ms = max(self.now_ms, at_ms - (event.duration_ms or 0.0))
         self.now_ms = max(start_ms, at_ms)
@@ -132,17 +132,17 @@ class _Trace:
 
     def _end_reply(self) -> None:
         """Close the model call after its reply."""
-        if self.said:
-            self._add_model_call(self.said)
-            self.told, self.said = [], []
+        if self.outputs:
+            self._add_model_call(self.outputs)
+            self.inputs, self.outputs = [], []
 
-    def _end_told(self) -> None:
+    def _end_inputs(self) -> None:
         """The model's input without an answer."""
-        if self.told:
+        if self.inputs:
             self._add_model_call([])
 
-    def _add_model_call(self, said: Sequence[Event]) -> None:
-        usage = next((event.usage for event in said if event.usage), None)
+    def _add_model_call(self, outputs: Sequence[Event]) -> None:
+        usage = next((event.usage for event in outputs if event.usage), None)
         begun = self.spans[-1]["startTimeUnixNano"] if self.spans else "0"
         last_ms = int(begun) / 1e6 + _STEP_MS if self.spans else 0.0
         start_ms = max(last_ms, self.now_ms - (usage.duration_ms if usage else 0.0))
@@ -155,8 +155,10 @@ class _Trace:
                 "gen_ai.request.model": model,
                 "gen_ai.usage.input_tokens": usage.tokens_in if usage else None,
                 "gen_ai.usage.output_tokens": usage.tokens_out if usage else None,
-                "gen_ai.input.messages": json.dumps(self.told, ensure_ascii=False) if self.told else None,
-                "gen_ai.output.messages": json.dumps([_reply(said)], ensure_ascii=False) if _parts(said) else None,
+                "gen_ai.input.messages": json.dumps(self.inputs, ensure_ascii=False) if self.inputs else None,
+                "gen_ai.output.messages": json.dumps([_reply(outputs)], ensure_ascii=False)
+                if _parts(outputs)
+                else None,
             }
         )
         self.spans.append(span)
@@ -173,13 +175,13 @@ class _Trace:
         }
 
 
-def _reply(said: Sequence[Event]) -> dict[str, Any]:
-    return {"role": "assistant", "parts": _parts(said)}
+def _reply(outputs: Sequence[Event]) -> dict[str, Any]:
+    return {"role": "assistant", "parts": _parts(outputs)}
 
 
-def _parts(said: Sequence[Event]) -> list[dict[str, Any]]:
+def _parts(outputs: Sequence[Event]) -> list[dict[str, Any]]:
     parts: list[dict[str, Any]] = []
-    for event in said:
+    for event in outputs:
         if event.kind == "log":
             parts.append({"type": "reasoning", "content": event.text})
         elif event.kind == "agent_message":

@@ -156,9 +156,9 @@ def _scenario(place: Place, task: dict[str, Any]) -> JsonObject:
     if own is not None:
         return own
     at = place.at("user_scenario")
-    told = read_mapping(at, task.get("user_scenario"))
-    persona = read_optional_text(at.at("persona"), told.get("persona"))
-    plan = _plan(at.at("instructions"), told.get("instructions", ABSENT))
+    fields = read_mapping(at, task.get("user_scenario"))
+    persona = read_optional_text(at.at("persona"), fields.get("persona"))
+    plan = _plan(at.at("instructions"), fields.get("instructions", ABSENT))
     return {"starting_prompt": "", "conversation_plan": f"Persona: {persona}\n\n{plan}" if persona else plan}
 
 
@@ -177,8 +177,8 @@ def _rubrics(place: Place, task: dict[str, Any]) -> tuple[JsonObject, ...]:
         return read_rubrics(place.at("rubrics"), task["rubrics"])
     criteria = read_optional_mapping(place.at("evaluation_criteria"), task.get("evaluation_criteria")) or {}
     at = place.at("evaluation_criteria", "nl_assertions")
-    said = criteria.get("nl_assertions")
-    texts = () if said is None else read_list(at, said, read_text)
+    raw = criteria.get("nl_assertions")
+    texts = () if raw is None else read_list(at, raw, read_text)
     return tuple(_rubric(number, text) for number, text in enumerate(texts, 1))
 
 
@@ -285,13 +285,13 @@ def _imported(place: Place, whole: dict[str, Any], name: str) -> Imported:
 
 
 def _understood(results: Sequence[TrialResult]) -> tuple[str, ...]:
-    said = "A trial passes when its reward is 1; the parts of the reward only inform."
+    rule = "A trial passes when its reward is 1; the parts of the reward only inform."
     ends = Counter(result.stop_reason for result in results if result.error)
     if not ends:
-        return (said,)
+        return (rule,)
     broke = ", ".join(f"{n} by {end}" for end, n in ends.items())
     return (
-        said,
+        rule,
         f"{counted(ends.total(), 'trial')} ended without the agent being to blame ({broke}): errors, not failures.",
     )
 
@@ -309,8 +309,8 @@ def _note(info: dict[str, Any]) -> str:
 def _result(place: Place, row: dict[str, Any], trial: tuple[int, int], notes: Notes) -> TrialResult:
     if row.get("ticks"):
         notes.refuse("the ticks of a voice simulation", place.at("ticks"))
-    said = row.get("messages")
-    messages = () if said is None else read_list(place.at("messages"), said, lambda at, raw: _read(at, raw, notes))
+    rows = row.get("messages")
+    messages = () if rows is None else read_list(place.at("messages"), rows, lambda at, raw: _read(at, raw, notes))
     end = read_optional_text(place.at("termination_reason"), row.get("termination_reason")) or ""
     error = ErrorRecord("recorded", f"tau2 ended the simulation: {end}") if end in _NOT_THE_AGENT else None
     scores = () if error else _scores(place, row, end)
@@ -384,8 +384,8 @@ def _checks(found: dict[str, Any]) -> list[tuple[str, bool]]:
     ):
         rows = found.get(key)
         for row in rows if isinstance(rows, list) else ():
-            told = row.get("info", row.get("nl_assertion")) if isinstance(row, dict) else None
-            checks.append((f"{what}: {told}" if isinstance(told, str) else what, _held(row, flag)))
+            text = row.get("info", row.get("nl_assertion")) if isinstance(row, dict) else None
+            checks.append((f"{what}: {text}" if isinstance(text, str) else what, _held(row, flag)))
     return checks
 
 

@@ -104,11 +104,11 @@ def _cases(place: Place, rows: Sequence[dict[str, Any]], notes: Notes) -> tuple[
 
 
 def _understood(run: RecordedRun) -> tuple[str, ...]:
-    said = "A trial passes when its reward is 1."
+    rule = "A trial passes when its reward is 1."
     n_errored = sum(result.status == "errored" for result in run.results)
     if not n_errored:
-        return (said,)
-    return said, f"{counted(n_errored, 'trial')} ended in an error; tau-bench itself counts them as failures."
+        return (rule,)
+    return rule, f"{counted(n_errored, 'trial')} ended in an error; tau-bench itself counts them as failures."
 
 
 def _kept(cases: Sequence[Case]) -> tuple[str, ...]:
@@ -157,7 +157,7 @@ def _reason(value: float | None, found: Any, details: dict[str, Any]) -> str:
     if details.get("r_actions") == 0:
         return "The database differs from that of the reference actions."
     outputs = details.get("outputs")
-    missing = [word for word, is_said in outputs.items() if not is_said] if isinstance(outputs, dict) else []
+    missing = [word for word, is_present in outputs.items() if not is_present] if isinstance(outputs, dict) else []
     return f"Not said: {', '.join(missing)}." if missing else "tau-bench gives no reason."
 
 

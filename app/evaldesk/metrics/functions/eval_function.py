@@ -79,9 +79,9 @@ class EvalFunction:
         try:
             return await self._scores(transcript, case)
         except (Exception, SystemExit) as error:
-            said = f"{type(error).__name__}: {error}"
-            reason = f"Counted as 0, as Osmosis does: {said}."
-            return [Score(self.name, 0.0, reason=reason, details={"osmosis": plain(said)})]
+            message = f"{type(error).__name__}: {error}"
+            reason = f"Counted as 0, as Osmosis does: {message}."
+            return [Score(self.name, 0.0, reason=reason, details={"osmosis": plain(message)})]
 
     async def _scores(self, transcript: Transcript, case: Case) -> list[Score]:
         function = load_function(self.function, self.root)
@@ -144,8 +144,8 @@ def _number(found: object) -> float:
     number = plain_number(found)
     if isinstance(number, bool) or is_score(number):
         return float(number)
-    said = f"{found!r:.80}" if isinstance(number, int | float) or found is None else type(found).__name__
-    raise MetricError(f"the function returned {said}; wanted true, false or a finite number up to 2**53")
+    shown = f"{found!r:.80}" if isinstance(number, int | float) or found is None else type(found).__name__
+    raise MetricError(f"the function returned {shown}; wanted true, false or a finite number up to 2**53")
 
 
 OWN_KEY_PREFIX = "$"
@@ -165,8 +165,8 @@ def arguments_of(
     if mode == "messages":
         found = {"messages": messages, "ground_truth": truth, "metadata": row}
     else:
-        said = stale_solution(messages) if is_osmosis else solution(transcript)
-        found = {"solution_str": said, "ground_truth": truth, "extra_info": row}
+        text = stale_solution(messages) if is_osmosis else solution(transcript)
+        found = {"solution_str": text, "ground_truth": truth, "extra_info": row}
     return found if is_osmosis else _taken(function, found)
 
 
@@ -177,12 +177,12 @@ def row_of(case: Case) -> dict[str, Any]:
     """
     columns = {key: deepcopy(value) for key, value in case.extra.items() if not key.startswith(OWN_KEY_PREFIX)}
     references = [turn.expected.reference for turn in case.turns if turn.expected.reference is not None]
-    said = {
+    fields = {
         "system_prompt": "",
         "user_prompt": case.turns[0].query if case.turns else "",
         "ground_truth": references[-1] if references else "",
     }
-    return {**said, **columns}
+    return {**fields, **columns}
 
 
 def messages_of(transcript: Transcript, row: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -255,8 +255,8 @@ def _actual(index: int, turn: TurnRecord) -> JsonObject:
     results: list[JsonValue] = [
         _result(event, event.call) for event in turn.events if event.kind == "tool_result" and event.call
     ]
-    said: list[JsonValue] = [[author, [{"text": text}]] for author, text in turn.intermediate]
-    steps: JsonObject = {**_calls(turn.tool_calls), "tool_responses": results, "intermediate_responses": said}
+    messages: list[JsonValue] = [[author, [{"text": text}]] for author, text in turn.intermediate]
+    steps: JsonObject = {**_calls(turn.tool_calls), "tool_responses": results, "intermediate_responses": messages}
     return _invocation(index, turn.query, turn.answer or None, steps)
 
 

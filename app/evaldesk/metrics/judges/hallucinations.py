@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from evaldesk.metrics.judges.judge_metric import JudgeMetric, said
+from evaldesk.metrics.judges.judge_metric import JudgeMetric, verdict_words
 from evaldesk.metrics.judges.judged_turns import Judgement, TurnView, judge_turns
 from evaldesk.metrics.judges.material import conversation_text, numbered, sentences_of, steps_text
 from evaldesk.metrics.judges.panel import MAX_KEPT, Panel, Sample, Task, kept, problems
@@ -117,7 +117,7 @@ def _judgement(
     verdict = part_of(n_good, len(sentences), "sentence", "is borne out", "are borne out")
     if bad:
         text, chosen = bad[0]
-        verdict = said(f"{verdict}; {chosen.label}: “{text[:120]}”", [chosen.rationale])
+        verdict = verdict_words(f"{verdict}; {chosen.label}: “{text[:120]}”", [chosen.rationale])
     else:
         verdict = f"{verdict}."
     return Judgement(mean_of(values), verdict, details)

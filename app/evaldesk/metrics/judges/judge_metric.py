@@ -79,7 +79,7 @@ async def vote(panel: Panel, task: Task[V], sections: Mapping[str, str], words: 
         return Judgement(None, problems(samples), details)
     reasons = [sample.answer.reasoning for sample in samples if sample.answer and sample.answer.vote == votes.value]
     word = words[0] if votes.value else words[1]
-    return Judgement(votes.value, said(f"Judged {word} by {votes.words}", reasons), details)
+    return Judgement(votes.value, verdict_words(f"Judged {word} by {votes.words}", reasons), details)
 
 
 async def rate(panel: Panel, task: Task[Rating], sections: Mapping[str, str], *, is_share: bool) -> Judgement:
@@ -94,7 +94,9 @@ async def rate(panel: Panel, task: Task[Rating], sections: Mapping[str, str], *,
     details["spread"] = spread_details(found)
     reasons = [sample.answer.reasoning for sample in samples if sample.answer]
     value = (found.mean - 1) / 4 if is_share else found.mean
-    return Judgement(value, said(f"Graded {found.mean:.2g} of 5{spread_words(found, len(ratings))}", reasons), details)
+    return Judgement(
+        value, verdict_words(f"Graded {found.mean:.2g} of 5{spread_words(found, len(ratings))}", reasons), details
+    )
 
 
 def spread_details(found: Spread) -> dict[str, JsonValue]:
@@ -107,7 +109,7 @@ def spread_words(found: Spread, n: int) -> str:
     return f", {found.low:g} to {found.high:g} in {n} samples" if found.low != found.high else ""
 
 
-def said(verdict: str, reasons: Sequence[str]) -> str:
+def verdict_words(verdict: str, reasons: Sequence[str]) -> str:
     """The verdict with the first reason that was given for it, as a sentence."""
     reason = " ".join(next(filter(None, reasons), "").split())
     if len(reason) > MAX_REASON:

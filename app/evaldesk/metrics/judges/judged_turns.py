@@ -74,8 +74,8 @@ def whole_score(
     details: JsonObject = {"n_turns": len(scores)}
     missing = next((score for score in scores if score.value is None), None)
     if missing is not None or mean is None:
-        said = missing.reason if missing else "no verdict"
-        reason = f"Turn {(missing.turn or 0) + 1 if missing else 1} is unscored: {said}"
+        text = missing.reason if missing else "no verdict"
+        reason = f"Turn {(missing.turn or 0) + 1 if missing else 1} is unscored: {text}"
         return Score(metric, reason=reason, details={**details, "adk_value": mean})
     if len(scores) == 1:
         return Score(metric, mean, reason=scores[0].reason, details=details)

@@ -135,7 +135,7 @@ def prompt_hash(task: Task[Any], options: JudgeOptions) -> str:
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]
 
 
-def kept(samples: Iterable[Sample[Any]], said: Callable[[Any], tuple[str, str]]) -> list[JsonValue]:
+def kept(samples: Iterable[Sample[Any]], words_of: Callable[[Any], tuple[str, str]]) -> list[JsonValue]:
     """The samples for the page; `said` gives verdict and reasons of an answer. An unread reply is kept as it is."""
     found: list[JsonValue] = []
     for sample in samples:
@@ -143,7 +143,7 @@ def kept(samples: Iterable[Sample[Any]], said: Callable[[Any], tuple[str, str]])
         if sample.answer is None:
             row |= {"problem": sample.problem, "reply": sample.text[:MAX_KEPT]}
         else:
-            verdict, reasons = said(sample.answer)
+            verdict, reasons = words_of(sample.answer)
             row |= {"verdict": verdict, "reasoning": reasons[:MAX_KEPT]}
         found.append(row)
     return found

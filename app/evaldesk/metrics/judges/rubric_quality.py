@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
-from evaldesk.metrics.judges.judge_metric import JudgeMetric, said
+from evaldesk.metrics.judges.judge_metric import JudgeMetric, verdict_words
 from evaldesk.metrics.judges.judged_turns import Judgement, TurnView, judge_turns, whole_score
 from evaldesk.metrics.judges.material import NOTHING, answer_text, conversation_text, steps_text
 from evaldesk.metrics.judges.panel import MAX_KEPT, Panel, Sample, Task, kept, problems
@@ -133,7 +133,7 @@ def _judgement(
     if not lacking:
         return Judgement(mean, f"{verdict}.", details)
     why = [why for sample in read for verdict_, why in [sample[lacking[0].id]] if not verdict_]
-    return Judgement(mean, said(f"{verdict}; not {lacking[0].id}", why), details)
+    return Judgement(mean, verdict_words(f"{verdict}; not {lacking[0].id}", why), details)
 
 
 def _short(answer: Properties) -> str:

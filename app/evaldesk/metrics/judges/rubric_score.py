@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from evaldesk.errors import UsageError
-from evaldesk.metrics.judges.judge_metric import JudgeMetric, said, spread_details, spread_words
+from evaldesk.metrics.judges.judge_metric import JudgeMetric, spread_details, spread_words, verdict_words
 from evaldesk.metrics.judges.judged_turns import Judgement, TurnView, judge_turns
 from evaldesk.metrics.judges.material import answer_text, conversation_text
 from evaldesk.metrics.judges.panel import Panel, Task, kept, problems
@@ -84,7 +84,7 @@ async def grade(panel: Panel, rubric: str, sections: Mapping[str, str], low: flo
     details["spread"] = spread_details(found)
     reasons = [sample.answer.reasoning for sample in samples if sample.answer]
     verdict = f"Graded {found.mean:.3g} of {high:g}{spread_words(found, len(grades))}"
-    return Judgement((found.mean - low) / (high - low), said(verdict, reasons), details)
+    return Judgement((found.mean - low) / (high - low), verdict_words(verdict, reasons), details)
 
 
 def points_task(low: float, high: float, instructions: str = "") -> Task[Points]:

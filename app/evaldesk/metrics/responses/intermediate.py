@@ -52,9 +52,9 @@ def _paired(expected: Sequence[tuple[str, str]], given: Sequence[tuple[str, str]
     best: list[list[tuple[float, tuple[float, ...]]]] = [[(0.0, ())] * (len(given) + 1)]
     for author, text in expected:
         before, row = best[-1], [(best[-1][0][0], (*best[-1][0][1], 0.0))]
-        for place, (said_by, said) in enumerate(given):
+        for place, (speaker, message) in enumerate(given):
             alone = (before[place + 1][0], (*before[place + 1][1], 0.0))
-            match = rouge1(text, said) if author in ("", said_by) else 0.0
+            match = rouge1(text, message) if author in ("", speaker) else 0.0
             together = (before[place][0] + match, (*before[place][1], match))
             row.append(max(alone, row[place], together, key=lambda found: found[0]))
         best.append(row)

@@ -50,18 +50,18 @@ class RequiredOutputs:
             return [Score(self.info.name, 0.0, reason=f"Turn {len(transcript.turns) + 1} was never played.")]
         if not wanted:
             return [Score(self.info.name, 1.0, reason="No text is required.")]
-        said = [text for text in wanted if self._is_said(text, transcript)]
-        silent = [text for text in wanted if text not in said]
+        found = [text for text in wanted if self._is_in_answers(text, transcript)]
+        silent = [text for text in wanted if text not in found]
         kind = "whole tokens" if self.match == "token" else "substrings"
-        reason = f"{part_of(len(said), len(wanted), 'required text', 'is said', 'are said')}, as {kind}"
+        reason = f"{part_of(len(found), len(wanted), 'required text', 'is said', 'are said')}, as {kind}"
         reason += f"; not said: {_listed(silent)}." if silent else "."
-        details: JsonObject = {"said": [*said], "silent": [*silent]}
-        return [Score(self.info.name, len(said) / len(wanted), reason=reason, details=details)]
+        details: JsonObject = {"said": [*found], "silent": [*silent]}
+        return [Score(self.info.name, len(found) / len(wanted), reason=reason, details=details)]
 
     def _wanted(self, case: Case) -> list[str] | None:
         return self.outputs or case_outputs(case)
 
-    def _is_said(self, text: str, transcript: Transcript) -> bool:
+    def _is_in_answers(self, text: str, transcript: Transcript) -> bool:
         wanted = _folded(text)
         messages = (
             _folded(event.text)
@@ -78,8 +78,8 @@ class RequiredOutputs:
 def case_outputs(case: Case) -> list[str] | None:
     """The texts that the case itself requires; None when it does not say."""
     criteria = case.extra.get("evaluation_criteria")
-    told = criteria.get("communicate_info") if isinstance(criteria, dict) else None
-    for found in (case.extra.get("required_outputs"), case.extra.get("outputs"), told):
+    communicated = criteria.get("communicate_info") if isinstance(criteria, dict) else None
+    for found in (case.extra.get("required_outputs"), case.extra.get("outputs"), communicated):
         if isinstance(found, list):
             return [str(text) for text in found]
     return None

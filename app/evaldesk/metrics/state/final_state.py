@@ -73,11 +73,11 @@ class FinalStateMatch:
 def _reason(n_equal: int, absent: list[str], other: list[str], extra: list[str]) -> str:
     n_keys = n_equal + len(absent) + len(other)
     groups: Mapping[str, list[str]] = {"not as expected": other, "not set": absent, "not expected": extra}
-    said = "; ".join(f"{_listed(keys)} {word}" for word, keys in groups.items() if keys)
+    parts = "; ".join(f"{_listed(keys)} {word}" for word, keys in groups.items() if keys)
     if not n_keys:
-        return f"The expected state names no keys{': ' if said else ''}{said}."
+        return f"The expected state names no keys{': ' if parts else ''}{parts}."
     kept = part_of(n_equal, n_keys, "expected key", "has its value", "have their value")
-    return f"{kept} at the end{': ' if said else ''}{said}."
+    return f"{kept} at the end{': ' if parts else ''}{parts}."
 
 
 def _listed(keys: list[str]) -> str:

@@ -29,16 +29,18 @@ def other_calls(
         return f"None of the {len(expected)} expected calls was made."
     words = (("~", "with other arguments"), ("-", "missing"), ("+", "extra"), ("moved", "moved"))
     counts = [(sum(step[0] == op for step in steps), word) for op, word in words]
-    said = ", ".join(f"{count} {word}" for count, word in counts if count)
-    return f"Of the calls, {said}." if said else ""
+    parts = ", ".join(f"{count} {word}" for count, word in counts if count)
+    return f"Of the calls, {parts}." if parts else ""
 
 
 def accepted_calls(accepted: Sequence[tuple[Step, Sequence[str]]]) -> str:
     """The sentence for calls that are taken for expected ones although their arguments differ; empty for none."""
-    said = [f"call {(actual or 0) + 1}: {', '.join(because)}" for (_, _, actual), because in accepted]
-    if not said:
+    calls = [f"call {(actual or 0) + 1}: {', '.join(because)}" for (_, _, actual), because in accepted]
+    if not calls:
         return ""
-    return f" Accepted with other arguments: {'; '.join(said[:2])}{f'; and {len(said) - 2} more' if said[2:] else ''}."
+    return (
+        f" Accepted with other arguments: {'; '.join(calls[:2])}{f'; and {len(calls) - 2} more' if calls[2:] else ''}."
+    )
 
 
 def aligned_details(steps: Sequence[Step], accepted: Sequence[tuple[Step, Sequence[str]]]) -> JsonObject:
@@ -67,8 +69,8 @@ def _step(step: Step, expected: Sequence[ToolCall], actual: Sequence[ToolCall]) 
 def _changes(expected: ToolCall, actual: ToolCall) -> str:
     keys = list(dict.fromkeys(change.pointer.split("/")[1] for change in diff_args(expected.args, actual.args)))
     names = [key.replace("~1", "/").replace("~0", "~") for key in keys]
-    said = [_change(name, expected, actual) for name in names[:2]]
-    return "; ".join(said) + (f"; and {len(names) - 2} more" if len(names) > 2 else "")
+    parts = [_change(name, expected, actual) for name in names[:2]]
+    return "; ".join(parts) + (f"; and {len(names) - 2} more" if len(names) > 2 else "")
 
 
 def _change(key: str, expected: ToolCall, actual: ToolCall) -> str:

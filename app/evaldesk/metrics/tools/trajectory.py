@@ -81,12 +81,12 @@ class ToolTrajectoryAvgScore:
             details = {**details, **aligned_details(steps, _accepted(steps, wanted, made))}
             harmless = (*harmless, "~")
         if not value:
-            said = other_calls(wanted, made, steps, harmless=harmless) or "The calls differ."
+            sentence = other_calls(wanted, made, steps, harmless=harmless) or "The calls differ."
         elif self.ignore_args or match_trajectory(wanted, made, order=order).score:
-            said = same_calls(wanted, made)
+            sentence = same_calls(wanted, made)
         else:
-            said = f"{same_calls(wanted, made)} ADK takes 1 and true for the same; strictly they differ."
-        return value, f"{said} {ending}" if wanted or not value else said, details
+            sentence = f"{same_calls(wanted, made)} ADK takes 1 and true for the same; strictly they differ."
+        return value, f"{sentence} {ending}" if wanted or not value else sentence, details
 
     def _adk_value(self, expected: Expected, record: TurnRecord) -> float:
         wanted, made = expected.tool_calls or (), record.tool_calls

@@ -193,13 +193,13 @@ class _Loop:
         """A message without a call goes to the user; without a user, or with its `/exit`, the run ends."""
         message = MessageAction(text, wait_for_response=True)
         self.state.join(message, "agent")
-        said = self.user(self.state) if self.user else None
-        if said is None:
+        answer = self.user(self.state) if self.user else None
+        if answer is None:
             self.state.agent_state = AgentState.AWAITING_USER_INPUT
             return
-        self.state.join(MessageAction(said), "user")
-        self.messages.append({"role": "user", "content": said})
-        if said.strip() == EXIT:
+        self.state.join(MessageAction(answer), "user")
+        self.messages.append({"role": "user", "content": answer})
+        if answer.strip() == EXIT:
             self.state.join(AgentFinishAction(final_thought=text), "agent")
             self.state.agent_state = AgentState.FINISHED
 
