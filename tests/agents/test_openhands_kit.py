@@ -174,6 +174,19 @@ def test_a_run_of_the_agent_is_awaited_or_read_as_its_state() -> None:
     assert call_async_from_sync(lambda: ControllerRun(work())).iteration == 3
 
 
+def test_a_run_that_has_ended_is_awaited_or_read_again() -> None:
+    async def work() -> State:
+        return State(iteration=3)
+
+    async def awaited() -> State:
+        return await ended
+
+    ended = ControllerRun(work())
+    ended.finish()
+
+    assert ended.finish().iteration == asyncio.run(ended).iteration == asyncio.run(awaited()).iteration == 3
+
+
 def test_instances_are_drawn_as_openhands_draws_them(tmp_path: Path) -> None:
     table = pd.DataFrame({"instance_id": [f"i{n}" for n in range(10)]})
     output = tmp_path / "output.jsonl"

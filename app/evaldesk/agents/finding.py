@@ -50,6 +50,8 @@ def agent_ref(spec: str) -> AgentRef:
     if remote:
         return remote
     folder = Path(spec).expanduser()
+    if folder.name in ("__init__.py", "agent.py") and folder.is_file():  # as `adk eval` names an agent
+        folder = folder.parent
     if folder.is_dir():
         ref = _folder_ref(folder.resolve())
         if ref:

@@ -90,22 +90,44 @@ def run_controller(
     fake_user_response_fn: UserResponse | None = None,
     **__: Any,
 ) -> ControllerRun:
-    """Run the agent on the first message until it finishes, the user leaves, or the iterations are used up."""
+    """Run the agent on the first message until it finishes, the user leaves, or the iterations are used up.
+
+    Outside of an event loop it has run when this returns: OpenHands' guide looks at the runtime next, without `await`.
+    """
     first = initial_user_action or MessageAction(task_str or "")
     user = (lambda _: EXIT) if exit_on_message else fake_user_response_fn
     loop = _Loop(config, runtime or Runtime(config), user)
-    return ControllerRun(loop.run(first))
+    run = ControllerRun(loop.run(first))
+    if not _is_in_loop():
+        run.finish()
+    return run
+
+
+def _is_in_loop() -> bool:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
 
 
 class ControllerRun(Coroutine[Any, Any, State]):
-    """A run of the agent: a coroutine of its state that can also be read as the state, which runs it first."""
+    """A run of the agent: a coroutine of its state that can also be read as the state."""
 
     def __init__(self, work: Coroutine[Any, Any, State]) -> None:
         self._work = work
         self._state: State | None = None
 
+    def finish(self) -> State:
+        """The state, after the run: at once where it has ended."""
+        if self._state is None:
+            self._state = call_async_from_sync(lambda: self._work, None) if _is_in_loop() else asyncio.run(self._work)
+        return self._state
+
     def send(self, value: Any) -> Any:
         """Part of a coroutine."""
+        if self._state is not None:
+            raise StopIteration(self._state)
         return self._work.send(value)
 
     def throw(self, *error: Any) -> Any:
@@ -117,15 +139,13 @@ class ControllerRun(Coroutine[Any, Any, State]):
         self._work.close()
 
     def __await__(self) -> Generator[Any, Any, State]:
-        return self._work.__await__()
+        return self._state if self._state is not None else (yield from self._work.__await__())
 
     def __getattr__(self, name: str) -> Any:
         is_of_state = name in State.__dataclass_fields__ or hasattr(State, name)
         if name.startswith("_") or not is_of_state:  # asyncio looks for other names
             raise AttributeError(name)
-        if self._state is None:
-            self._state = call_async_from_sync(lambda: self._work, None)
-        return getattr(self._state, name)
+        return getattr(self.finish(), name)
 
 
 class _Loop:
