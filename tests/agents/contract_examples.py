@@ -45,6 +45,12 @@ async def root_agent(message, state):
 '''
 )
 
+CREW = """
+from tests.agents.crew_kind import Crew
+
+root_agent = Crew(root_agent)
+"""
+
 OSMOSIS = (
     DECIDED
     + """
@@ -138,6 +144,7 @@ EXAMPLES = {
     "adk_server": _remote("adk_server"),
     "benchmark": Example(BENCHMARK, keeps_state=False),
     "command": _remote("command"),
+    "crew": Example(PYTHON + CREW),
     "http": _remote("http", has_tools=True),
     "http_chat": _remote("http_chat", has_model=True, keeps_state=False, calls_tools=False, n_usages=1),
     "litellm": Example(

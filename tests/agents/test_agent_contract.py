@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
+from importlib.metadata import EntryPoint
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,9 @@ from tests.agents.contract_examples import EXAMPLES, Example
 from tests.agents.installed import skip_without
 from tests.agents.remote_examples import WAITING, remote_agent
 
+from evaldesk import registry
 from evaldesk.agents import AGENTS, Agent, AgentKind
+from evaldesk.agents.agent import AgentKinds
 from evaldesk.engine.worker.attempt import Attempt
 from evaldesk.engine.worker.player import play_turn, turn_bound
 from evaldesk.model import TurnRecord
@@ -20,9 +23,16 @@ from evaldesk.model import TurnRecord
 pytestmark = [pytest.mark.anyio, pytest.mark.filterwarnings("ignore")]  # what a framework warns of is not ours
 
 
-@pytest.fixture(params=list(AGENTS))
-def kind(request: pytest.FixtureRequest) -> AgentKind:
-    return AGENTS[request.param]
+@pytest.fixture(params=[*AGENTS, "crew"])
+def kind(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> AgentKind:
+    """Each kind of the table, and one that a package brings."""
+    if request.param in AGENTS:
+        return AGENTS[request.param]
+    points = [EntryPoint("crew", "tests.agents.crew_kind:CREW", "evaldesk.agents")]
+    monkeypatch.setattr(registry, "entry_points", lambda group: points if group == "evaldesk.agents" else [])
+    brought = AgentKinds(AGENTS.builtin)
+    monkeypatch.setattr("evaldesk.agents.loading.AGENTS", brought)
+    return brought["crew"]
 
 
 @pytest.fixture
