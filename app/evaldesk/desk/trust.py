@@ -100,8 +100,29 @@ class Trust:
         self.is_look_only = True
 
     def name(self, ref: AgentRef) -> None:
-        """Take an agent that a command names as one that may run."""
+        """Take an agent that a command names as one that may run.
+
+        Raises TrustError where the agent is from elsewhere, and untrusted settings of the workspace say where keys go.
+        """
+        settings = self._settings
+        options, path = (settings.model_options, settings.user.options), settings.workspace / CONFIG_NAME
+        if any(each.base_url or each.api_key_env for each in options) and not self._is_ours(ref, path):
+            raise TrustError(
+                f"{path} says where the keys of models are sent, and the agent "
+                f"{ref.id} is from elsewhere; start in another folder, or {NEXT_STEP}"
+            )
         self._named.add(ref)
+
+    def check_found(self, ref: AgentRef, path: Path) -> None:
+        """Refuse a criteria file with code or addresses that nobody named, where it is not of the agent's folder.
+
+        Raises TrustError.
+        """
+        if not self._is_ours(ref, path):
+            raise TrustError(
+                f"{path} names code or an address, and the agent {ref.id} is from elsewhere; name the file with "
+                f"--config-file-path, or {NEXT_STEP}"
+            )
 
     def allows(self, ref: AgentRef) -> bool:
         """Whether the agent may be imported."""
@@ -154,6 +175,19 @@ class Trust:
         is_own = self._answers.is_own(self._settings.state_folder)
         return is_own and all(self._answers.how(folder) == ANSWERED for folder in self._folders())
 
+    def _is_ours(self, ref: AgentRef, path: Path) -> bool:
+        """Whether the file is trusted, or belongs to the agent that a person named: one folder or one repository."""
+        folder = path.resolve().parent
+        if self._is_given or self._answers.is_trusted(folder) or not path.exists():
+            return True
+        if ref.declared:
+            return path == self._settings.workspace / CONFIG_NAME
+        if not (ref.folder or ref.root):
+            return False
+        place, home = Path(ref.folder or ref.root).resolve(), self._settings.workspace.resolve()
+        homes = {each for each in (home, folder, _repository(folder)) if each and folder.is_relative_to(each)}
+        return folder.is_relative_to(place) or any(place.is_relative_to(each) for each in homes)
+
     def _finds_foreign_parts(self) -> bool:
         if not self._is_own:
             return True
@@ -178,6 +212,11 @@ def _has_settings(settings: Settings) -> bool:
 
 def _is_sample(ref: AgentRef) -> bool:
     return bool(ref.folder) and Path(ref.folder).is_relative_to(paths.samples())
+
+
+def _repository(folder: Path) -> Path | None:
+    """The repository that the folder is in."""
+    return next((each for each in (folder, *folder.parents) if (each / ".git").exists()), None)
 
 
 MARK_NAME = "owner"

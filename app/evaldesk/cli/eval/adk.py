@@ -27,6 +27,7 @@ def eval_adk(request: EvalRequest) -> int:
     agent = named_agent(request.words[0], request.workspace)
     chosen = _chosen(request.words[1:], paths.folder_of_names(agent.folder))
     config = _config(request, chosen)
+    found = None if request.config_file_path else config
     criteria, user = (read_criteria(config), read_user(config)) if config else ((), None)
     if config and not criteria:
         raise UsageError(f'{config} names no criteria; add them, such as "criteria": {{"response_match_score": 0.8}}')
@@ -35,7 +36,7 @@ def eval_adk(request: EvalRequest) -> int:
     for path, case_ids in chosen.items():
         evalset = read_evalset_file(path)
         _check_names(path, case_ids, [case.id for case in evalset.cases])
-        jobs.append(Job(agent, evalset, path, request.options(case_ids, criteria).but(user=user)))
+        jobs.append(Job(agent, evalset, path, request.options(case_ids, criteria).but(user=user), found_criteria=found))
     return play_and_judge(request, jobs)
 
 

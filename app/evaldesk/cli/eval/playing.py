@@ -15,6 +15,7 @@ import click
 
 from evaldesk.cli.eval.progress import shown_progress
 from evaldesk.cli.eval.request import Job
+from evaldesk.desk.criteria.criteria import reaches_out
 from evaldesk.desk.desk import Desk
 from evaldesk.desk.runs.driver import is_more
 from evaldesk.desk.runs.evaluating import subject_of
@@ -97,6 +98,8 @@ async def play_jobs(
 async def plan_job(desk: Desk, job: Job, *, is_cost_limited: bool = False) -> RunPlan:
     """The run of a job, with the agent's description. Raises AgentError, UsageError."""
     desk.trust.name(job.agent)
+    if job.found_criteria and reaches_out(job.options.criteria or (), job.options.user):
+        desk.trust.check_found(job.agent, job.found_criteria)
     description = await desk.host.describe(job.agent)
     path = job.path.resolve()
     known = next((file.id for file in await asyncio.to_thread(desk.evalsets.list) if file.path == path), "")

@@ -137,11 +137,15 @@ def _nothing(runs: StoredRuns, run: RunSummary) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """One run that the command comes to; `path` is the file of its cases, `on_progress` is told of every step."""
+    """One run that the command comes to; `path` is the file of its cases, `on_progress` is told of every step.
+
+    `found_criteria` is the file of the criteria that nobody named, which stood beside the eval set.
+    """
 
     agent: AgentRef
     evalset: EvalSet
     path: Path
     options: RunOptions
+    found_criteria: Path | None = None
     is_baseline: bool = False
     on_progress: Callable[[StoredRuns, RunSummary], None] = _nothing

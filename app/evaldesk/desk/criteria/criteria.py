@@ -227,6 +227,19 @@ def _whole(value: object) -> int:
 JUDGE, MORE_JUDGES, JUDGE_OPTIONS = "judge_model", "more_judges", "judge_model_options"
 
 
+def reaches_out(criteria: Sequence[Criterion], user: UserConfig | None) -> bool:
+    """Whether criteria of a file run code of its author, or say where the keys of judges and users are sent."""
+    options = user.options if user else ModelOptions()
+    is_sent = bool(options.base_url or options.api_key_env) or any(_sends_keys(each.options) for each in criteria)
+    return is_sent or any(is_function(each) for each in criteria)
+
+
+def _sends_keys(value: object) -> bool:
+    if isinstance(value, Mapping):
+        return any(snake_case(key) in ("base_url", "api_key_env") or _sends_keys(each) for key, each in value.items())
+    return isinstance(value, list | tuple) and any(_sends_keys(each) for each in value)
+
+
 def allowed_criteria(
     criteria: Sequence[Criterion], settings: Settings, known: Sequence[Criterion] = ()
 ) -> tuple[Criterion, ...]:
