@@ -9,8 +9,8 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Awaitable, Callable, Iterator, Mapping
-from dataclasses import replace
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -69,28 +69,110 @@ ARGUMENTS: Mapping[str, tuple[tuple[str, ...], ...]] = {
 USUAL: tuple[tuple[str, ...], ...] = ((), ("evil",))
 
 
+REAL = frozenset({"eval", "run resume", "agents", "doctor", "metrics", "import", "convert", "trash list", "benchmark"})
+"""One command of each kind, which is run as a process from its first import on; the others are forked."""
+
+FORKED = """
+import json, os, sys, traceback
+
+import evaldesk.cli, evaldesk.desk.desk, evaldesk.engine, evaldesk.formats.files, evaldesk.metrics
+
+def play(asked):
+    os.chdir(asked["folder"])
+    os.environ.clear()
+    os.environ.update(asked["environment"])
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        where = os.devnull if name == "stdin" else asked[name]
+        os.dup2(os.open(where, os.O_RDWR | os.O_CREAT, 0o600), number)
+    sys.argv = ["evaldesk", *asked["words"]]
+    try:
+        evaldesk.cli.main()
+    except SystemExit:
+        pass
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        if any(path in ("", ".") or path.startswith(asked["folder"]) for path in sys.path):
+            print("Traceback: the folder is searched for modules", file=sys.stderr)
+        sys.stdout.flush()
+        sys.stderr.flush()
+
+for line in sys.stdin:
+    child = os.fork()
+    if not child:
+        try:
+            play(json.loads(line))
+        finally:
+            os._exit(0)
+    os.waitpid(child, 0)
+    print("done", flush=True)
+"""
+"""Imports Evaldesk once and runs each command in a process of its own, which was forked before it."""
+
+
+@dataclass
+class Commands:
+    """The two ways to run a command, as a person would in `folder`; each gives its error output."""
+
+    process: subprocess.Popen[str]
+    outputs: Path
+
+    def forked(self, words: Sequence[str], folder: Path) -> str:
+        said = self.outputs / "stderr"
+        said.write_text("")
+        asked = {"words": list(words), "folder": str(folder), "environment": dict(os.environ), "stderr": str(said)}
+        assert self.process.stdin
+        assert self.process.stdout
+        self.process.stdin.write(json.dumps(asked | {"stdout": str(self.outputs / "stdout")}) + "\n")
+        self.process.stdin.flush()
+        assert self.process.stdout.readline() == "done\n"
+        return said.read_text()
+
+    def real(self, words: Sequence[str], folder: Path) -> str:
+        command = [sys.executable, "-P", "-m", "evaldesk", *words]
+        return subprocess.run(
+            command, cwd=folder, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False
+        ).stderr
+
+
+@pytest.fixture(scope="module")
+def run_command(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Commands]:
+    place = tmp_path_factory.mktemp("forked")
+    command = [sys.executable, "-P", "-c", FORKED]
+    process = subprocess.Popen(command, cwd=place, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    with process:
+        yield Commands(process, place)
+        assert process.stdin
+        process.stdin.close()
+
+
 @pytest.fixture(scope="module")
 def repository(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A repository that its author made to run code on the machine of the person who clones it."""
-    folder = tmp_path_factory.mktemp("hostile") / "repository"
+    """A repository that its author made to run code on the machine of the person who clones it, beside its copy."""
+    place = tmp_path_factory.mktemp("hostile")
+    home = place / "clone"
     for name in ("shop", "evaldesk", "rollouts"):
-        (folder / name).mkdir(parents=True)
-    with Store.open(folder / ".evaldesk" / "evaldesk.db") as store:
+        (home / name).mkdir(parents=True)
+    with Store.open(home / ".evaldesk" / "evaldesk.db") as store:
         for driver, status in ((WAITING, "pending"), ("999999 gone 1", "running"), ("", "stopped")):
             config = RunConfig(agent=AgentRef("evil", ""), evalset_id="shop", n=1)
             run_id = store.runs.create(config, [Case("one", turns=(Turn("Hello"),))], driver)
             store.runs.set_status(run_id, cast("Any", status))
-    return folder
+    write_hostile_files(home, place)
+    shutil.copytree(home, place / "pristine")
+    return place
 
 
 @pytest.fixture
-def clone(repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A clone of it, for a user who has answered no question yet."""
-    home = tmp_path / "clone"
-    shutil.copytree(repository, home)
-    write_hostile_files(home, tmp_path)
+def clone(repository: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A clone of it at the same path, for a user who has answered no question yet."""
+    home = repository / "clone"
+    for left in repository.iterdir():
+        if left.name != "pristine":
+            shutil.rmtree(left) if left.is_dir() else left.unlink()
+    shutil.copytree(repository / "pristine", home)
     monkeypatch.delenv("EVALDESK_TRUST")
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    monkeypatch.setenv("XDG_STATE_HOME", str(repository / "state"))
     monkeypatch.chdir(home)
     return home
 
@@ -155,19 +237,32 @@ def calls() -> list[tuple[str, tuple[str, ...]]]:
     return [(name, each) for name in commands(cli) for each in ARGUMENTS.get(name, USUAL)]
 
 
+def test_a_forked_command_is_a_command(clone: Path, run_command: Commands) -> None:
+    """The forked way would see what runs: an agent that is named leaves its mark."""
+    said = run_command.forked(["eval", "shop", "shop.evalset.json", "--criterion", "response_match_score=0"], clone)
+
+    assert "ran-shop-agent.py" in marks_in(clone), said
+    assert run_command.forked(["run", "list", "--wrong"], clone) == run_command.real(["run", "list", "--wrong"], clone)
+
+
 def test_every_command_is_under_test() -> None:
+    assert set(commands(cli)) >= REAL
     assert set(ARGUMENTS) <= {name for name, _ in calls()} == set(commands(cli))
 
 
 @pytest.mark.parametrize(("name", "arguments"), calls(), ids=str)
-def test_nothing_of_a_cloned_repository_runs(name: str, arguments: tuple[str, ...], clone: Path) -> None:
-    command = [sys.executable, "-P", "-m", "evaldesk", *name.split(), *arguments]
+def test_nothing_of_a_cloned_repository_runs(
+    name: str, arguments: tuple[str, ...], clone: Path, run_command: Commands
+) -> None:
+    words = [*name.split(), *arguments]
 
     if name in ("ui", "open"):
-        look_at_all_pages(command)
+        look_at_all_pages([sys.executable, "-P", "-m", "evaldesk", *words])
     else:
-        done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
-        assert "Traceback" not in done.stderr, done.stderr
+        is_first = arguments == ARGUMENTS.get(name, USUAL)[-1]
+        run = run_command.real if name in REAL and is_first else run_command.forked
+        said = run(words, clone)
+        assert "Traceback" not in said, said
 
     assert marks_in(clone) == []
     if name not in ("run stop", "run rm"):
@@ -191,6 +286,18 @@ def look_at_all_pages(command: list[str]) -> None:
     finally:
         process.send_signal(signal.SIGTERM)
         process.communicate()
+
+
+@pytest.mark.parametrize("words", [(), ("shop.evalset.json",)], ids=["all", "an eval set"])
+def test_pytest_runs_the_conftest_and_no_agent_that_nobody_named(words: tuple[str, ...], clone: Path) -> None:
+    command = [sys.executable, "-P", "-m", "pytest", "-q", *words]
+
+    done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+
+    agents = {"ran-agent.py", "ran-shop-agent.py", "ran-evil.py", "ran-command"}
+    assert done.returncode in (4, 5), done.stdout + done.stderr
+    assert "ran-conftest.py" in marks_in(clone)
+    assert not agents & set(marks_in(clone))
 
 
 @pytest.mark.anyio
