@@ -5,7 +5,10 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
+from evaldesk.desk.runs.stored_runs import StoredRuns
 from evaldesk.errors import FormatError, UsageError
+from evaldesk.pages.run import read_run
+from evaldesk.pages.run_view import RunQuery
 
 if TYPE_CHECKING:
     from tests.cli.conftest import Place
@@ -90,3 +93,30 @@ def test_eval_says_once_where_a_metric_has_nothing_to_judge(place: Place) -> Non
     assert (run["n_passed"], run["n_unscored"]) == (2, 0)
     assert [each["sentence"] for each in run["not_applicable"]] == ["Tool trajectory: asserted in 0 of 2 cases"]
     assert "Tool trajectory: asserted in 0 of 2 cases" in place.run("run", "info", "1").output
+
+
+def test_every_door_says_in_how_many_cases_a_metric_asserts_something(place: Place) -> None:
+    path = place.evalset("first", {"one": "one", "two": "two", "three": "three"})
+    (path.parent / "test_config.json").unlink(missing_ok=True)
+    value = json.loads(path.read_text())
+    value["eval_cases"][1]["final_session_state"] = {"seen": "nothing"}
+    path.write_text(json.dumps(value))
+    summary, junit, results = (path.parent / name for name in ("summary.md", "junit.xml", "results.json"))
+    options = ("--criterion", "response_match_score=0.8", "--criterion", "final_state_match=1", "--n", "2")
+
+    shown = place.run("eval", place.agent, path, *options, "--summary", summary, "--junit", junit, "-o", results)
+
+    said = "Final state: asserted in 1 of 3 cases"
+    assert shown.output.count(said) == 1
+    assert summary.read_text().count(said) == 1
+    assert place.run("run", "info", "1").output.count(said) == 1
+    run = json.loads(results.read_text())["runs"][0]
+    assert [each["sentence"] for each in run["not_applicable"]] == [said]
+    assert run["n_not_applicable"] == sum(case["n_not_applicable"] for case in run["cases"]) == 4
+    assert [case["n_not_applicable"] for case in run["cases"]] == [2, 0, 2]
+    with place.store() as store:
+        result = StoredRuns(store.runs).result(1)
+        page = read_run(store.runs, 1, RunQuery())
+    assert [case.counts.not_applicable for case in result] == [2, 0, 2]
+    assert result.counts == result.conclusion.counts
+    assert list(page.asserted) == [said]

@@ -32,6 +32,7 @@ from evaldesk.model.comparison import RunChange
 from evaldesk.pages.reports.annotations import MOST_CASES, case_annotation, conclusion_annotations
 from evaldesk.pages.reports.junit import gate_suite, junit_suite, junit_xml
 from evaldesk.pages.reports.markdown import SummaryPart, markdown_summary
+from evaldesk.wording.metrics import asserted_lines
 from evaldesk.wording.trial_text import first_words
 
 Rows = Iterator[dict[str, Cell]]
@@ -200,7 +201,8 @@ def _part(runs: StoredRuns, each: Played) -> SummaryPart:
         if worst:
             reasons[case.id] = first_words(case.case, worst)
     title = f"{each.run.config.agent.id} on {each.job.evalset.name or each.job.evalset.id}"
-    return SummaryPart(title, runs.numbers(each.run), reasons, evalset_name(each.run.config))
+    asserted = asserted_lines(each.run.config, each.run.n_cases)
+    return SummaryPart(title, runs.numbers(each.run), reasons, evalset_name(each.run.config), asserted)
 
 
 def _annotations(runs: StoredRuns, played: Sequence[Played], conclusion: Conclusion) -> Iterator[str]:

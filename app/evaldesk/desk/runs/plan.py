@@ -145,6 +145,11 @@ class Foresight:
     unscored: tuple[Unjudged, ...] = ()
     not_applicable: tuple[Unjudged, ...] = ()
 
+    @property
+    def partly_asserted(self) -> frozenset[str]:
+        """The ids of the cases to which at least one metric does not apply."""
+        return frozenset(case_id for each in self.not_applicable for case_id in each.case_ids)
+
     def n_asserted(self, n_cases: int) -> dict[str, int]:
         """The number of cases to which a metric applies, for each metric that does not apply to all."""
         found: dict[str, int] = {}
@@ -207,7 +212,7 @@ def _shows_case(description: AgentDescription | None) -> bool:
 def foreseen_plan(config: RunConfig, cases: tuple[Case, ...]) -> RunPlan:
     """The plan of a run whose configuration is checked."""
     foresight = foresee(cases, config.criteria, strict=config.is_strict)
-    n_partly = len({case_id for each in foresight.not_applicable for case_id in each.case_ids})
+    n_partly = len(foresight.partly_asserted)
     counted = replace(config, n_asserted=foresight.n_asserted(len(cases)), n_partly_asserted=n_partly)
     return RunPlan(counted, cases, foresight)
 

@@ -24,13 +24,15 @@ from evaldesk.wording.words import asides_words, passed_sentence
 class CaseResult(Counted, Sequence[TrialResult]):
     """The trials of one case that were played, in order; index or iterate it for the trials.
 
-    `n_planned` is how many there were to play. With `errors_are_failures` an errored trial counts as scored.
+    `n_planned` is how many there were to play. With `errors_are_failures` an errored trial counts as scored. To a case
+    that `is_partly_asserted` some metric does not apply.
     """
 
     case: Case
     trials: tuple[TrialResult, ...]
     n_planned: int
     errors_are_failures: bool = False
+    is_partly_asserted: bool = False
 
     @overload
     def __getitem__(self, index: int) -> TrialResult: ...
@@ -56,7 +58,8 @@ class CaseResult(Counted, Sequence[TrialResult]):
         ended = Counter(trial.verdict for trial in self.trials)
         verdicts = (ended["passed"], ended["failed"], ended["errored"], ended["unscored"])
         scores = (score for trial in self.trials for score in trial.scores if score.turn is None)
-        n_partly = 0 if all(score.is_applicable for score in scores) else self.n_planned
+        is_whole = not self.is_partly_asserted and all(score.is_applicable for score in scores)
+        n_partly = 0 if is_whole else self.n_planned
         return Counts(self.n_planned, *verdicts, n_partly, self.errors_are_failures)
 
     def diff(self, trial: int = 0) -> str:

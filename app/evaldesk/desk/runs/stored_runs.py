@@ -12,7 +12,7 @@ from pathlib import PurePath
 from evaldesk.desk.other_tools import difference, may_differ, tools_beside
 from evaldesk.desk.runs.baseline import read_baseline_file
 from evaldesk.desk.runs.gates import CaseNumbers, Ending, RunNumbers, conclude
-from evaldesk.desk.runs.plan import RunPlan
+from evaldesk.desk.runs.plan import RunPlan, foresee
 from evaldesk.desk.runs.run_result import CaseResult, RunResult
 from evaldesk.errors import NotFoundError, UsageError
 from evaldesk.model import Conclusion, Counts, Outcome, RunConfig, RunStatus, TrialResult
@@ -117,20 +117,26 @@ class StoredRuns:
 
     def numbers(self, run: RunSummary) -> RunNumbers:
         """The numbers of one run."""
-        outcomes = self._store.case_outcomes(run.id)
+        outcomes, partly = self._store.case_outcomes(run.id), self._partly_asserted(run)
         keys = numbered_keys((evalset_name(run.config), each.case_id, each.digest) for each in outcomes)
         cases = [
             CaseNumbers(
                 id=each.case_id,
-                counts=each.counts,
+                counts=replace(each.counts, not_applicable=each.counts.planned if each.case_id in partly else 0),
                 pass_threshold=run.config.pass_threshold,
                 key=key,
             )
             for each, key in zip(outcomes, keys, strict=True)
         ]
         endings = (Ending(run.status, run.reason),)
-        numbers = RunNumbers.of_cases(_named(cases, keys), cost=run.cost, n_unpriced=run.n_unpriced, endings=endings)
-        return replace(numbers, counts=replace(numbers.counts, not_applicable=run.counts.not_applicable))
+        return RunNumbers.of_cases(_named(cases, keys), cost=run.cost, n_unpriced=run.n_unpriced, endings=endings)
+
+    def _partly_asserted(self, run: RunSummary) -> frozenset[str]:
+        """The ids of the cases to which at least one metric does not apply."""
+        config = run.config
+        if not config.n_partly_asserted:
+            return frozenset()
+        return foresee(self._store.cases(run.id), config.criteria, strict=config.is_strict).partly_asserted
 
     def conclusion(self, run: RunSummary, outcomes: Sequence[CaseCounts] | None = None) -> Conclusion:
         """The conclusion of a run, by the gates it was started with; no case is read by name."""
@@ -180,13 +186,16 @@ class StoredRuns:
 
     def cases(self, run_id: int) -> Iterator[CaseResult]:
         """The cases of a run in the order of the file, each with its trials."""
-        config = self.summary(run_id).config
+        run = self.summary(run_id)
+        config, partly = run.config, self._partly_asserted(run)
         for row in self.rows(run_id):
+            case = self._store.case(run_id, row.case_index)
             yield CaseResult(
-                case=self._store.case(run_id, row.case_index),
+                case=case,
                 trials=tuple(self._trials(run_id, row)),
                 n_planned=config.n,
                 errors_are_failures=config.errors_are_failures,
+                is_partly_asserted=case.id in partly,
             )
 
     def rows(self, run_id: int) -> Iterator[CaseRow]:

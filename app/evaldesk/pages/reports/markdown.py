@@ -30,12 +30,16 @@ _REFERENCE = re.compile(r"(?<=@)(?=\w)|(?<=#)(?=\d)|(?<=GH\\-)(?=\d)", re.IGNORE
 
 @dataclass(frozen=True, slots=True)
 class SummaryPart:
-    """One run for the summary: `reasons` says, by case id, why its first bad trial did not pass."""
+    """One run for the summary: `reasons` says, by case id, why its first bad trial did not pass.
+
+    `asserted` says of each metric that does not apply to every case to how many it does.
+    """
 
     title: str
     numbers: RunNumbers
     reasons: dict[str, str]
     evalset: str = ""
+    asserted: Sequence[str] = ()
 
 
 def markdown_summary(parts: Sequence[SummaryPart], conclusion: Conclusion, change: RunChange | None = None) -> str:
@@ -69,6 +73,9 @@ def _numbers(part: SummaryPart) -> Iterator[str]:
     run = part.numbers
     yield f"**{passed_sentence(run.counts.passed, run.counts.scored, run.interval)}**{asides_words(run.counts)}"
     yield ""
+    if part.asserted:
+        yield f"{_escaped('. '.join(part.asserted))}."
+        yield ""
     points = [point for point in run.curve if point.k in (1, 2, 3, 5, 10)]
     if len(points) > 1:
         yield "| k | pass@k | pass^k | cases |"
