@@ -33,14 +33,37 @@ def root_agent(message):
     return "It is " + message
 '''
 
+STEPWISE = '''"""Says one word more whenever the test has seen the one before."""
+import asyncio
+import pathlib
+
+from evaldesk.model import Event
+
+SEEN = pathlib.Path(__file__).parents[1] / "seen"
+WORDS = ("One ", "two ", "three ")
+
+
+async def root_agent(message):
+    for number, word in enumerate(WORDS):
+        while len(list(SEEN.iterdir())) < number:
+            await asyncio.sleep(0.01)
+        yield Event("agent_message", text=word, is_partial=True)
+    while len(list(SEEN.iterdir())) < len(WORDS):
+        await asyncio.sleep(0.01)
+    yield Event("agent_message", text="".join(WORDS))
+'''
+
 
 @pytest.fixture(scope="module")
 def furniture() -> Furniture:
-    """One slow agent, and one case for it."""
+    """A slow agent with one case, and one that speaks word by word."""
 
     def furnish(workspace: Path) -> tuple[str, ...]:
         (workspace / "slow").mkdir()
         (workspace / "slow" / "agent.py").write_text(SLOW, "utf-8")
+        (workspace / "stepwise").mkdir()
+        (workspace / "stepwise" / "agent.py").write_text(STEPWISE, "utf-8")
+        (workspace / "seen").mkdir()
         turn = {"query": "late", "expected_tool_use": [], "reference": "It is late"}
         case = {"name": "hour", "data": [turn], "initial_session": {"state": {}}}
         (workspace / "hours.evalset.json").write_text(json.dumps([case]), "utf-8")
@@ -55,6 +78,21 @@ def held(desk: RunningDesk) -> Path:
     path = desk.workspace / "held"
     path.touch()
     return path
+
+
+def test_every_part_of_an_answer_is_shown_before_the_next_is_said(someone: Visitor, desk: RunningDesk) -> None:
+    page = someone.page
+    someone.goto("/sessions/new?agent=stepwise")
+    page.get_by_role("button", name="Start session").click()
+    page.get_by_label("Message", exact=True).fill("Count.")
+    page.get_by_role("button", name="Send").click()
+
+    for number, text in enumerate(("One", "One two", "One two three"), start=1):
+        expect(page.locator("#live .message[aria-busy=true] > p")).to_have_text(text)
+        (desk.workspace / "seen" / str(number)).touch()
+
+    expect(page.locator("#turns > li article").last).to_contain_text("One two three")
+    expect(page.locator("#live .message[aria-busy=true]")).to_have_count(0)
 
 
 def test_a_run_is_stopped_and_resumed(someone: Visitor, held: Path) -> None:

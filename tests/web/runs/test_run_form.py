@@ -250,6 +250,24 @@ def test_run_again_sends_the_same_configuration_and_shows_what_it_keeps(pages: A
     )
 
 
+def test_running_again_without_the_eval_set_says_that_it_is_gone(pages: Any) -> None:
+    first = pages.desk.evalsets.list()[0]
+    other = first.path.with_name("other.evalset.json")
+    other.write_text(first.path.read_text().replace(pages.evalset, "other"))
+    run = pages.finish(n="1")
+    fields = Filled(pages.get("/runs/new?like=1").text).fields
+    next(file for file in pages.desk.evalsets.list() if file.id == pages.evalset).path.unlink()
+
+    form = pages.get("/runs/new?like=1")
+    refused = pages.client.post("/runs", data=fields)
+
+    assert (form.status_code, refused.status_code) == (404, 422)
+    assert "The one asked for is not here: deleted, renamed, or in a folder that is not served." in form.text
+    assert "The run was not started" in refused.text
+    assert pages.get(run).status_code == 200
+    assert len(pages.desk.store.runs.list()) == 1
+
+
 def test_what_is_kept_of_an_earlier_run_may_be_left_out(pages: Any) -> None:
     run_id = run_with_every_option(pages)
     fields = Filled(pages.get(f"/runs/new?like={run_id}").text).fields
