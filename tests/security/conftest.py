@@ -18,6 +18,7 @@ import pytest
 from httpx2 import Response
 from starlette.routing import Mount, Route
 from starlette.testclient import TestClient
+from tests.security import hostile_clone
 from tests.security.hostile_events import HostileHost, case_of, events_of, trial_of
 
 from evaldesk.desk.desk import Desk
@@ -31,6 +32,7 @@ from evaldesk.store import Store
 from evaldesk.web.guard import guard_settings
 from evaldesk.web.server import add_pages, create_app
 
+clone, repository, run_command = hostile_clone.clone, hostile_clone.repository, hostile_clone.run_command
 PORT = 8420
 TOKEN = "a-token-of-enough-letters"
 PLAIN = tuple(f"plain text {number}" for number in range(8))

@@ -1,9 +1,10 @@
-"""docs/security.md names the test of every promise: each of them is there."""
+"""Every sentence of docs/security.md that promises something has tests, and each of them is there."""
 
 from __future__ import annotations
 
 import ast
 import re
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,87 @@ import pytest
 TESTS = Path(__file__).resolve().parents[1]
 PAGE = (TESTS.parent / "docs" / "security.md").read_text("utf-8")
 ROWS = re.findall(r"^\| (.+?) \| (.*`[\w/]+\.py`.*) \|$", PAGE, re.MULTILINE)
+TABLE = PAGE[PAGE.index("| Promise | Shown by |") : PAGE.index("## What is not promised")]
 NAMED = [(promise, *pair) for promise, shown in ROWS for pair in re.findall(r"`([\w/]+\.py)`:? ?([^`;]*)", shown)]
+
+
+SHOWN: Mapping[str, str] = {
+    "A web page in your browser": "test_route_audit.py: nothing is written for another site, nothing is read by",
+    "Another user or program on this machine": (
+        "test_route_audit.py: nothing is served without the token; test_kept_private.py: what the desk keeps"
+    ),
+    "The author of a file that you open": (
+        "test_uploads.py: the name of an upload, a link in the folder; test_kept_private.py: no code is made; "
+        "test_hostile_text.py: hostile text adds no element"
+    ),
+    "The author of a folder that you open": "test_trust.py: nothing of a cloned repository runs, a desk takes up",
+    "The model, a tool, a remote agent": (
+        "test_hostile_text.py: hostile text is shown; test_said_to_a_terminal.py: printable text"
+    ),
+    "In a folder that you trust": "test_trust.py: after the answer everything; desk/test_agents.py: one agent is warm",
+    "A folder that you have not trusted is shown": "test_trust.py: nothing of a cloned repository runs",
+    "Nothing of it is imported": "test_trust.py: nothing of a cloned repository runs, every way to play is refused",
+    "The first page lists the parts": "test_trust_question.py: the page lists what would run",
+    "Trust this folder and Look only": "test_trust_question.py: look only, the button trusts",
+    "`evaldesk agents`, `doctor` and": "test_trust_question.py: a command asks in the terminal",
+    "Without a terminal they run nothing": "test_trust.py: nothing of a cloned repository runs",
+    "press Trust this folder": "test_trust_question.py: the button, yes in the terminal; test_trust.py: the option",
+    "set `EVALDESK_TRUST=1`": "test_trust.py: the variable trusts one process",
+    "name an agent": "test_trust.py: a named agent runs, a forked command; test_settings_of_others.py: settings hold",
+    "start the desk in a folder without": (
+        "test_trust.py: the samples ask nothing, an empty folder asks nothing, a repository cloned into a folder"
+    ),
+    "Where the named agent is from elsewhere": (
+        "test_settings_of_others.py: no key goes, criteria that nobody named, criteria with metrics alone"
+    ),
+    "`--config-file-path` names a file": "test_settings_of_others.py: criteria that are named run",
+    "pytest itself imports": "test_trust.py: pytest runs the conftest",
+    "The runs of a database that your desk made": "test_trust.py: a run that this user submitted",
+    "A database that came with a repository asks": "test_trust_question.py: a command asks in the terminal",
+    "The answers are in `$XDG_STATE_HOME": "test_trust.py: after the answer everything runs and it is kept outside",
+    "A folder that was moved": "test_trust.py: another folder at the same path, a copy of a trusted folder",
+    "They run as you, with your environment": "test_kept_private.py: a worker is not told",
+    "Cookies do not know ports": "served/test_cookie_jar.py: wrong cookies of our name",
+    "It does not find a secret of fewer": "agents/test_secrets.py: other variables and ordinary words",
+    "States and cases that you type": "cli/test_masked_files.py: no secret variable leaves, an export lists",
+    "The download of one large case": "web/evalsets/test_large_case.py: a large case is replaced by a file",
+    "JSON, JSON lines and data sets": "test_uploads.py: numbers and text survive",
+    "Only terminal output, CSV": "test_said_to_a_terminal.py: a cell is no formula, a summary steers nothing",
+    "They unpack answers as they like": "agents/test_llm_direct.py: an answer that unpacks",
+    "Redirects are refused in the clients": (
+        "agents/test_redirects.py: a redirect is not followed, a redirect of another page"
+    ),
+    "A page with charts allows": "web/guard/test_guard.py: every answer carries the headers",
+    "Inline scripts are never allowed": "test_route_audit.py: every answer of every route",
+}
+"""The sentences outside of the table that promise something, by how they begin, and their tests."""
+
+PLAIN = (
+    *("Evaldesk runs agents", "The desk is for one person", "It keeps out", "Evaldesk trusts you", "Each promise has"),
+    *("They are files of", "`test_security_page.py` checks", "Agents are not isolated", "No encryption", "No users"),
+    *("On an address beyond loopback", "Use a tunnel", "Every person with the token", "A `--token` or `--api-key`"),
+    *("The random token and a key", "No protection from flooding", "They can use up", "A program on another port"),
+    *("It can then get in", "Do not open pages", "Scrubbing knows", "Files for machines", "LiteLLM and the clients"),
+    *("pyarrow reads Parquet", "A file with false sizes", "An agent that looks for the file", "Trials that are played"),
+    *("What only the agent knows", "Agents of Osmosis", "A function of yours that stands"),
+)
+"""The beginnings of the sentences that promise nothing: they introduce, advise, or say what is not kept out."""
+
+
+NAMED += [(promise, *pair.strip().split(": ", 1)) for promise, shown in SHOWN.items() for pair in shown.split(";")]
+
+
+def sentences() -> list[str]:
+    """The sentences of the page outside of the table of promises; a row of another table is one sentence."""
+    found: list[str] = []
+    for block in re.split(r"\n\n+|\n(?=- |## )", PAGE.replace(TABLE, "")):
+        text = "\n".join(line for line in block.splitlines() if not line.startswith("#")).replace("**", "")
+        if text.startswith("|"):
+            found += [line.strip("| ") for line in text.splitlines()[2:]]
+            continue
+        flat = re.sub(r"\s+", " ", text.removeprefix("- ")).strip()
+        found += [each for each in re.split(r"(?<=[.:])\s+(?=[A-Z`]|pytest )", flat) if each]
+    return found
 
 
 def names(path: Path) -> list[str]:
@@ -27,6 +108,13 @@ def test_the_table_has_a_row_for_every_promise() -> None:
 
     assert len(rows) > 20
     assert len(ROWS) == len(rows)
+
+
+def test_every_sentence_outside_of_the_table_has_its_tests_or_promises_nothing() -> None:
+    known = (*SHOWN, *PLAIN)
+
+    assert [each for each in sentences() if sum(each.startswith(word) for word in known) != 1] == []
+    assert [word for word in known if not any(each.startswith(word) for each in sentences())] == []
 
 
 @pytest.mark.parametrize(("promise", "file", "said"), NAMED, ids=[f"{row[1]}-{row[2][:30]}" for row in NAMED])

@@ -1,0 +1,179 @@
+"""A cloned repository that its author made to run code, and two ways to run a command in it."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from evaldesk.desk.desk import Desk
+from evaldesk.desk.runs.runs import WAITING
+from evaldesk.desk.trust import Trust
+from evaldesk.model import AgentRef, Case, RunConfig, Turn
+from evaldesk.settings import Settings, read_settings
+from evaldesk.store import Store
+
+RUNS_CODE = "import pathlib; pathlib.Path({place!r}, 'ran-{name}').touch()\n"
+FORKED = """
+import json, os, sys, traceback
+
+import evaldesk.cli, evaldesk.desk.desk, evaldesk.engine, evaldesk.formats.files, evaldesk.metrics
+
+def play(asked):
+    os.chdir(asked["folder"])
+    os.environ.clear()
+    os.environ.update(asked["environment"])
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        where = os.devnull if name == "stdin" else asked[name]
+        os.dup2(os.open(where, os.O_RDWR | os.O_CREAT, 0o600), number)
+    sys.argv = ["evaldesk", *asked["words"]]
+    try:
+        evaldesk.cli.main()
+    except SystemExit:
+        pass
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        if any(path in ("", ".") or path.startswith(asked["folder"]) for path in sys.path):
+            print("Traceback: the folder is searched for modules", file=sys.stderr)
+        sys.stdout.flush()
+        sys.stderr.flush()
+
+for line in sys.stdin:
+    child = os.fork()
+    if not child:
+        try:
+            play(json.loads(line))
+        finally:
+            os._exit(0)
+    os.waitpid(child, 0)
+    print("done", flush=True)
+"""
+"""Imports Evaldesk once and runs each command in a process of its own, which was forked before it."""
+
+
+@dataclass
+class Commands:
+    """The two ways to run a command, as a person would in `folder`; each gives its error output."""
+
+    process: subprocess.Popen[str]
+    outputs: Path
+
+    def forked(self, words: Sequence[str], folder: Path) -> str:
+        said = self.outputs / "stderr"
+        said.write_text("")
+        asked = {"words": list(words), "folder": str(folder), "environment": dict(os.environ), "stderr": str(said)}
+        assert self.process.stdin
+        assert self.process.stdout
+        self.process.stdin.write(json.dumps(asked | {"stdout": str(self.outputs / "stdout")}) + "\n")
+        self.process.stdin.flush()
+        assert self.process.stdout.readline() == "done\n"
+        return said.read_text()
+
+    def real(self, words: Sequence[str], folder: Path) -> str:
+        command = [sys.executable, "-P", "-m", "evaldesk", *words]
+        return subprocess.run(
+            command, cwd=folder, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False
+        ).stderr
+
+
+@pytest.fixture(scope="module")
+def run_command(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Commands]:
+    place = tmp_path_factory.mktemp("forked")
+    command = [sys.executable, "-P", "-c", FORKED]
+    process = subprocess.Popen(command, cwd=place, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    with process:
+        yield Commands(process, place)
+        assert process.stdin
+        process.stdin.close()
+
+
+@pytest.fixture(scope="module")
+def repository(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A repository that its author made to run code on the machine of the person who clones it, beside its copy."""
+    place = tmp_path_factory.mktemp("hostile")
+    home = place / "clone"
+    for name in ("shop", "evaldesk", "rollouts"):
+        (home / name).mkdir(parents=True)
+    with Store.open(home / ".evaldesk" / "evaldesk.db") as store:
+        for driver, status in ((WAITING, "pending"), ("999999 gone 1", "running"), ("", "stopped")):
+            config = RunConfig(agent=AgentRef("evil", ""), evalset_id="shop", n=1)
+            run_id = store.runs.create(config, [Case("one", turns=(Turn("Hello"),))], driver)
+            store.runs.set_status(run_id, cast("Any", status))
+    write_hostile_files(home, place)
+    shutil.copytree(home, place / "pristine")
+    return place
+
+
+@pytest.fixture
+def clone(repository: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A clone of it at the same path, for a user who has answered no question yet."""
+    home = repository / "clone"
+    for left in repository.iterdir():
+        if left.name != "pristine":
+            shutil.rmtree(left) if left.is_dir() else left.unlink()
+    shutil.copytree(repository / "pristine", home)
+    monkeypatch.delenv("EVALDESK_TRUST")
+    monkeypatch.setenv("XDG_STATE_HOME", str(repository / "state"))
+    monkeypatch.chdir(home)
+    return home
+
+
+def write_hostile_files(home: Path, marks: Path) -> None:
+    """All files that run code when they are imported or played; each leaves a mark."""
+
+    def code(name: str) -> str:
+        return RUNS_CODE.format(place=str(marks), name=name)
+
+    for path in ("agent.py", "shop/agent.py", "evil.py", "conftest.py", "sitecustomize.py", "click.py", "starlette.py"):
+        (home / path).write_text(code(path.replace("/", "-")) + "root_agent = lambda message, state: 'hello'\n")
+    (home / "evaldesk" / "__init__.py").write_text(code("evaldesk"))
+    command = json.dumps([sys.executable, "-c", code("command")])
+    (home / "evaldesk.toml").write_text(
+        f'models = ["demo/scripted"]\n[agents.evil]\ncommand = {command}\n[metrics]\nevil = "evil:root_agent"\n'
+    )
+    (home / ".env").write_text("OPENAI_BASE_URL=http://127.0.0.1:9\n")
+    (home / "test_config.json").write_text('{"criteria": {"evil": 0.5}}')
+    (home / "set.csv").write_text("question,answer\nHello,Hi\n")
+    (home / "talks.jsonl").write_text('{"solution_str": "Hello"}\n')
+    cases = [{"eval_id": "one", "conversation": [{"user_content": {"parts": [{"text": "Hello"}]}}]}]
+    (home / "shop.evalset.json").write_text(json.dumps({"eval_set_id": "shop", "eval_cases": cases}))
+    with Store.open(home / ".evaldesk" / "evaldesk.db") as store:
+        settings = read_settings(home, (home,), environment={})
+        ref = next(ref for ref in Trust(settings).question().agents if ref.id == "evil")
+
+        for run in store.runs.list():
+            change_agent(store, run.id, ref)
+
+
+def change_agent(store: Store, run_id: int, ref: AgentRef) -> None:
+    """Let a stored run be one of this agent."""
+    from sqlalchemy import update
+
+    from evaldesk.store.tables import RUN
+    from evaldesk.wire import to_json
+
+    config = replace(store.runs.summary(run_id).config, agent=ref)
+    with store._database.writing() as connection:
+        connection.execute(update(RUN).where(RUN.c.id == run_id).values(config=to_json(config).decode()))
+
+
+def marks_in(clone: Path) -> list[str]:
+    """The things that ran."""
+    return sorted(path.name for path in clone.parent.glob("ran-*"))
+
+
+def settings_of(home: Path) -> Settings:
+    return read_settings(home, (home,), environment=os.environ)
+
+
+def opened(home: Path) -> Desk:
+    return Desk.open(settings_of(home))
