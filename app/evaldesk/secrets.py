@@ -45,6 +45,8 @@ _ONE_TOKEN = re.compile(r"[\w+/=~-]{20,512}")
 _MIN_BITS = 3.2
 _USERINFO = re.compile(r"://([^\s/:@\"'\\]{0,64}):([^\s/@\"'\\]{3,128})@")
 _USER_TOKEN = re.compile(r"://([^\s/:@\"'\\]{8,256})@")
+_VARIABLE = re.compile(r"\$\{[A-Za-z_]\w{0,100}\}")
+"""The name of a variable in the place of its value, as in `https://oauth2:${GITLAB_TOKEN}@host`."""
 _SETTING = re.compile(r"(?i)(?:password|pwd|secret|token|sig|accesskey|accountkey|api_?key)=([^;&\s\"']{8,})")
 _LONG_LINE = 20
 
@@ -114,7 +116,7 @@ def scrubber_of(known: Mapping[str, str], found: Counter[str] | None = None) -> 
         return "[secret]"
 
     def userinfo(match: re.Match[str]) -> str:
-        if match[2].startswith("[") or not _is_strange(match[2], 6):
+        if match[2].startswith("[") or _VARIABLE.fullmatch(match[2]) or not _is_strange(match[2], 6):
             return match[0]
         counted[SHAPE] += 1
         return f"://{match[1]}:[secret]@"

@@ -6,6 +6,8 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +15,7 @@ import pytest
 from tests.agents.endpoint import Endpoint, served
 from tests.agents.openhands_script import SCRIPT
 
+from evaldesk.desk.runs.benchmark_script import SHIMS
 from evaldesk.formats.files import read_file
 
 CONFIG = """\
@@ -25,28 +28,29 @@ temperature = 0.0
 num_retries = 0
 """
 FOLDER = "outputs/Numbers/CodeActAgent/small_maxiter_5_N_first"
+BENCHMARK = ("-m", "evaldesk", "benchmark", "--score-key", "resolved", "run_infer.py")
 
 
-@pytest.fixture
-def bench(tmp_path: Path) -> Path:
-    (tmp_path / "run_infer.py").write_text(SCRIPT)
-    rows = [{"instance_id": f"n{number}", "number": number} for number in (3, 4)]
-    (tmp_path / "numbers.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    return tmp_path
+@dataclass(frozen=True)
+class Played:
+    """A script that was started twice: by `evaldesk benchmark` for one instance, then by plain Python for the rest."""
+
+    folder: Path
+    endpoint: Endpoint
+    ended: tuple[subprocess.CompletedProcess[str], subprocess.CompletedProcess[str]]
+
+    @property
+    def rows(self) -> list[dict[str, Any]]:
+        return [json.loads(line) for line in (self.folder / FOLDER / "output.jsonl").read_text().splitlines()]
 
 
-def run_script(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "evaldesk", "benchmark", "--score-key", "resolved", "run_infer.py"]
-    command += ["-l", "eval_small", "-i", "5"]
+def run_script(folder: Path, start: tuple[str, ...], *arguments: str, **variables: str) -> Any:
+    command = [sys.executable, *start, "-l", "eval_small", "-i", "5"]
     command += ["--eval-num-workers", "1", "--eval-output-dir", "outputs", "--eval-note", "first", *arguments]
     environment = {name: value for name, value in os.environ.items() if name != "OPENAI_API_KEY"}
     return subprocess.run(
-        command, cwd=folder, env=environment, capture_output=True, text=True, check=False, timeout=300
+        command, cwd=folder, env={**environment, **variables}, capture_output=True, text=True, check=False, timeout=300
     )
-
-
-def rows_of(folder: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in (folder / FOLDER / "output.jsonl").read_text().splitlines()]
 
 
 def solves(endpoint: Endpoint, command: str) -> None:
@@ -56,24 +60,37 @@ def solves(endpoint: Endpoint, command: str) -> None:
     endpoint.says("", ("c3", "finish", json.dumps({"message": "bye"})))
 
 
-def test_a_script_of_a_benchmark_runs_unchanged(bench: Path) -> None:
+@pytest.fixture(scope="module")
+def played(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Played]:
+    folder = tmp_path_factory.mktemp("script")
+    (folder / "run_infer.py").write_text(SCRIPT)
+    rows = [{"instance_id": f"n{number}", "number": number} for number in (3, 4, 5)]
+    (folder / "numbers.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     with served() as endpoint:
-        (bench / "config.toml").write_text(CONFIG.format(address=endpoint.address))
-        solves(endpoint, "echo 6 > answer.txt")
+        (folder / "config.toml").write_text(CONFIG.format(address=endpoint.address))
         solves(endpoint, "echo 7 > answer.txt")
+        first = run_script(folder, BENCHMARK, "--eval-ids", "n4", "--mode", "quick")
+        solves(endpoint, "env; echo 6 > answer.txt")
+        for _ in range(5):
+            endpoint.says("", ("c1", "think", json.dumps({"thought": "hm"})))
+        variables = {"PYTHONPATH": str(SHIMS), "EVALDESK_SCORE_KEY": "resolved"}
+        second = run_script(folder, ("run_infer.py",), "--mode", "quick", **variables)
+        yield Played(folder, endpoint, (first, second))
 
-        ended = run_script(bench, "--mode", "quick")
 
-    assert ended.returncode == 0, ended.stdout + ended.stderr
-    assert "1 of 2 passed" in ended.stdout, ended.stdout + ended.stderr
-    first, second = rows_of(bench)
-    assert [row["test_result"]["resolved"] for row in (first, second)] == [True, False]
-    assert first["instruction"] == "Write twice the number in number.txt to answer.txt. quick"
-    assert first["instance"] == {"instance_id": "n3", "number": 3}
-    assert first["error"] is None
-    assert first["metadata"]["details"] == {"mode": "quick"}
-    assert first["metadata"]["llm_config"]["modify_params"] is False
-    pairs = [(pair[0].get("action"), pair[1].get("observation")) for pair in first["history"]]
+def test_a_script_of_a_benchmark_runs_unchanged(played: Played) -> None:
+    first = played.ended[0]
+
+    assert first.returncode == 0, first.stdout + first.stderr
+    assert "0 of 1 passed" in first.stdout, first.stdout + first.stderr
+    row = played.rows[1]
+    assert row["test_result"] == {"answer": "6", "resolved": True}
+    assert row["instruction"] == "Write twice the number in number.txt to answer.txt. quick"
+    assert row["instance"] == {"instance_id": "n3", "number": 3}
+    assert row["error"] is None
+    assert row["metadata"]["details"] == {"mode": "quick"}
+    assert row["metadata"]["llm_config"]["modify_params"] is False
+    pairs = [(pair[0].get("action"), pair[1].get("observation")) for pair in row["history"]]
     assert pairs == [
         ("message", "null"),
         ("run", "run"),
@@ -82,60 +99,59 @@ def test_a_script_of_a_benchmark_runs_unchanged(bench: Path) -> None:
         ("message", "null"),
         ("finish", "null"),
     ]
-    assert first["history"][1][1]["content"].strip() == "3"
-    assert first["metrics"]["accumulated_token_usage"]["prompt_tokens"] == 44
-    assert endpoint.asked[0]["temperature"] == 0.5
-    assert endpoint.headers[0]["authorization"] == "Bearer sk-the-key-of-the-file"
+    assert row["history"][1][1]["content"].strip() == "3"
+    assert row["metrics"]["accumulated_token_usage"]["prompt_tokens"] == 44
+    assert played.endpoint.asked[0]["temperature"] == 0.5
+    assert played.endpoint.headers[0]["authorization"] == "Bearer sk-the-key-of-the-file"
 
 
-def test_no_key_is_in_the_results_of_a_script(bench: Path) -> None:
-    with served() as endpoint:
-        (bench / "config.toml").write_text(CONFIG.format(address=endpoint.address))
-        solves(endpoint, "env; echo 6 > answer.txt")
+def test_plain_python_runs_the_script_with_the_stand_ins(played: Played) -> None:
+    ended = played.ended[1]
 
-        run_script(bench, "--eval-ids", "n3")
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    assert "1 of 2 passed" in ended.stdout, ended.stdout + ended.stderr
 
-    for path in (bench / FOLDER).rglob("*"):
+
+def test_no_key_is_in_the_results_of_a_script(played: Played) -> None:
+    for path in (played.folder / FOLDER).rglob("*"):
         if path.is_file():
             assert "sk-the-key" not in path.read_text(), path
 
 
-def test_a_second_start_runs_the_rest_only(bench: Path) -> None:
-    with served() as endpoint:
-        (bench / "config.toml").write_text(CONFIG.format(address=endpoint.address))
-        solves(endpoint, "echo 8 > answer.txt")
-        run_script(bench, "--eval-ids", "n4")
-        solves(endpoint, "echo 6 > answer.txt")
-
-        ended = run_script(bench)
-
-        assert endpoint.answers == []
-    assert [row["instance_id"] for row in rows_of(bench)] == ["n4", "n3"], ended.stdout + ended.stderr
+def test_a_second_start_runs_the_rest_only(played: Played) -> None:
+    assert played.endpoint.answers == []
+    assert [row["instance_id"] for row in played.rows] == ["n4", "n3", "n5"]
+    assert [row["test_result"]["resolved"] for row in played.rows] == [False, True, False]
 
 
-def test_the_results_of_a_script_are_imported_as_they_were_played(bench: Path) -> None:
-    with served() as endpoint:
-        (bench / "config.toml").write_text(CONFIG.format(address=endpoint.address))
-        solves(endpoint, "echo 6 > answer.txt")
-        run_script(bench, "--eval-ids", "n3")
+def test_the_results_of_a_script_are_imported_as_they_were_played(played: Played) -> None:
+    imported = read_file((played.folder / FOLDER / "output.jsonl").read_bytes(), "output.jsonl")
 
-    imported = read_file((bench / FOLDER / "output.jsonl").read_bytes(), "output.jsonl")
-
-    [turn] = imported.runs[0].results[0].transcript.turns
+    [turn] = imported.runs[0].results[1].transcript.turns
     assert [call.args.get("command") for call in turn.tool_calls if call.name == "execute_bash"] == [
         "cat number.txt",
-        "echo 6 > answer.txt",
+        "env; echo 6 > answer.txt",
     ]
-    assert imported.runs[0].results[0].verdict == "passed"
+    assert [result.verdict for result in imported.runs[0].results] == ["failed", "passed", "failed"]
 
 
-def test_an_agent_that_never_finishes_reached_its_iterations(bench: Path) -> None:
-    with served() as endpoint:
-        (bench / "config.toml").write_text(CONFIG.format(address=endpoint.address))
-        for _ in range(5):
-            endpoint.says("", ("c1", "think", json.dumps({"thought": "hm"})))
+def test_an_agent_that_never_finishes_reached_its_iterations(played: Played) -> None:
+    assert "maximum iteration" in played.rows[2]["error"]
 
-        run_script(bench, "--eval-ids", "n3")
 
-    [row] = rows_of(bench)
-    assert "maximum iteration" in row["error"]
+@pytest.mark.parametrize("name", ["openhands", "evaluation"])
+def test_an_installed_package_wins_over_the_shims(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).mkdir()
+    (tmp_path / name / "__init__.py").write_text("REAL = True\n")
+    (tmp_path / name / "part.py").write_text("PART = 1\n")
+    code = f"import {name}.part, sys; print({name}.REAL, {name}.part.PART, {str(SHIMS)!r} in sys.path)"
+
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", code],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(SHIMS), str(tmp_path)])},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert done.stdout.split() == ["True", "1", "False"], done.stderr

@@ -164,6 +164,8 @@ def test_a_short_password_of_a_url_is_masked_in_the_url_only() -> None:
     ("text", "wanted"),
     [
         ("see https://me:hunter22@example.com/x", "see https://me:[secret]@example.com/x"),
+        ("git https://oauth2:${GITLAB_TOKEN}@host/r", "git https://oauth2:${GITLAB_TOKEN}@host/r"),
+        ("git https://oauth2:${hunter22@host/r", "git https://oauth2:[secret]@host/r"),
         ("see postgres://user:password@localhost/db", "see postgres://user:password@localhost/db"),
         ("see http://127.0.0.1:8000/a@b and c://d:1@e", "see http://127.0.0.1:8000/a@b and c://d:1@e"),
         (f"glpat-{RANDOM}", "[secret]"),

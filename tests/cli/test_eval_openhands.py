@@ -204,3 +204,85 @@ def test_what_cannot_be_is_refused(bench: Place, arguments: tuple[str, ...], sai
 
     assert isinstance(result.exception, EvaldeskError), result.output
     assert said in str(result.exception)
+
+
+REPLAY = '''
+from pathlib import Path
+
+LINES = Path(__file__).with_name("real.jsonl").read_text("utf-8").splitlines()
+
+
+class Row:
+    """A row that writes itself, as the EvalOutput of OpenHands does."""
+
+    def __init__(self, line):
+        self.line = line
+
+    def model_dump_json(self):
+        return self.line
+
+
+def process_instance(instance, metadata):
+    return Row(LINES[instance["place"]])
+'''
+
+
+def test_real_rows_are_written_to_the_byte_and_imported_as_the_original(bench: Place, shared: Path) -> None:
+    real = (shared / "data/openhands/v0_evaloutput.jsonl").read_bytes()
+    (bench.folder / f"real_{bench.agent.name}.py").write_text(REPLAY)
+    (bench.folder / "real.jsonl").write_bytes(real)
+    rows = [json.loads(line) for line in real.splitlines()]
+    instances = [{"instance_id": row["instance_id"], "question": "?", "place": n} for n, row in enumerate(rows)]
+    (bench.folder / "instances.jsonl").write_text("".join(json.dumps(each) + "\n" for each in instances))
+
+    done = _eval(bench, "--benchmark", f"real_{bench.agent.name}:process_instance", "--score-key", "git_patch")
+
+    written = (_folder(bench) / "output.jsonl").read_bytes()
+    assert len(rows) == 3, done.output
+    assert written.splitlines() == real.splitlines()
+    ours, theirs = (read_file(data, "output.jsonl").runs[0] for data in (written, real))
+    assert ours == theirs
+    with bench.store() as store:
+        (run,) = store.runs.list()
+        trials = [store.runs.trial(run.id, place, 0) for place in range(3)]
+    assert [trial.transcript.turns[0].tool_calls for trial in trials] == [
+        result.transcript.turns[0].tool_calls for result in theirs.results
+    ]
+
+
+DETAILS = """
+from pathlib import Path
+
+
+def process_instance(instance, metadata):
+    if not Path(__file__).with_name("repaired").exists():
+        raise ConnectionError("the sandbox is gone")
+    return {"instance_id": instance.instance_id, "test_result": {"success": True, "details": metadata.details}}
+"""
+
+
+def test_a_retry_has_the_details_of_the_script(bench: Place) -> None:
+    (bench.folder / f"details_{bench.agent.name}.py").write_text(DETAILS)
+    given = {
+        "details": {"mode": "quick"},
+        "eval_output_dir": "outputs",
+        "max_iterations": 7,
+        "agent_class": "CodeActAgent",
+    }
+    (bench.folder / "metadata.json").write_text(json.dumps(given))
+    _eval(
+        bench,
+        *("--benchmark", f"details_{bench.agent.name}:process_instance", "--eval-ids", "even"),
+        *("--eval-metadata", "metadata.json"),
+    )
+    (bench.folder / "metadata.json").unlink()
+    (bench.folder / "repaired").touch()
+
+    done = bench.run("run", "retry", 1)
+
+    assert done.exit_code == 0, done.output
+    with bench.store() as store:
+        result = store.runs.trial(1, 0, 0)
+    assert result.verdict == "passed"
+    reported = [event.result for turn in result.transcript.turns for event in turn.events if event.result]
+    assert '"mode": "quick"' in json.dumps(reported)

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec, PathFinder
+from pathlib import Path
 from types import ModuleType
 
 
@@ -29,6 +30,19 @@ def install(*packages: StandinPackage) -> None:
     for package in packages:
         if not any(isinstance(finder, _Finder) and finder.package is package for finder in sys.meta_path):
             sys.meta_path.append(_Finder(package))
+
+
+def give_way(name: str, file: str) -> None:
+    """Put another module in the place of the package `name`, whose `__init__.py` is `file` and is being imported.
+
+    It is the installed package, else the stand-in. The folder of `file` leaves `sys.path`.
+    """
+    folder = Path(file).resolve().parents[1]
+    sys.path[:] = [each for each in sys.path if Path(each or ".").resolve() != folder]
+    sys.path_importer_cache.pop(str(folder), None)
+    install(EVALUATION, OPENHANDS)
+    del sys.modules[name]
+    importlib.import_module(name)
 
 
 def is_osmosis_standin() -> bool:

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import click
 
-from evaldesk.desk.runs.benchmark_script import run_script
+from evaldesk.desk.runs.benchmark_script import SHIMS, run_script
+from evaldesk.errors import UsageError
 
 
 @click.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
@@ -17,9 +18,10 @@ from evaldesk.desk.runs.benchmark_script import run_script
     show_default=True,
     help="The key of test_result that says 1 or 0. Options of ours stand before SCRIPT.",
 )
-@click.argument("script", metavar="SCRIPT", type=click.Path(path_type=Path))
+@click.option("--shims", "is_shims", is_flag=True, help="Print a folder for PYTHONPATH, for plain `python SCRIPT`.")
+@click.argument("script", metavar="SCRIPT", required=False, type=click.Path(path_type=Path))
 @click.argument("arguments", metavar="[ARGUMENTS]...", nargs=-1, type=click.UNPROCESSED)
-def benchmark(score_key: str, script: Path, arguments: tuple[str, ...]) -> None:
+def benchmark(score_key: str, is_shims: bool, script: Path | None, arguments: tuple[str, ...]) -> None:
     """Run the SCRIPT of an OpenHands benchmark, such as run_infer.py, unchanged.
 
     The imports `openhands` and `evaluation.utils.shared` find stand-ins where OpenHands is not installed.
@@ -27,5 +29,11 @@ def benchmark(score_key: str, script: Path, arguments: tuple[str, ...]) -> None:
 
     \b
     evaldesk benchmark --score-key resolved run_infer.py -l eval_gpt -i 30 --eval-n-limit 10 --eval-num-workers 4
+    PYTHONPATH="$(evaldesk benchmark --shims)" python run_infer.py -l eval_gpt -i 30
     """
+    if is_shims:
+        click.echo(SHIMS)
+        return
+    if script is None:
+        raise UsageError("name the script of the benchmark, such as evaldesk benchmark run_infer.py -l eval_gpt")
     run_script(script, arguments, score_key)

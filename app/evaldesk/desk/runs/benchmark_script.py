@@ -8,7 +8,11 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from evaldesk.agents import standins
 from evaldesk.errors import UsageError
+
+SHIMS = Path(standins.__file__).parent / "openhands/shims"
+"""A folder for PYTHONPATH, with which `python SCRIPT` finds the stand-ins where OpenHands is not installed."""
 
 
 def run_script(path: Path, arguments: Sequence[str], score_key: str) -> None:
@@ -17,11 +21,10 @@ def run_script(path: Path, arguments: Sequence[str], score_key: str) -> None:
     Raises UsageError when there is no such file, and the exceptions of the script.
     """
     from evaldesk.agents.openhands.metadata import SCORE_KEY
-    from evaldesk.agents.standins import EVALUATION, OPENHANDS, install
 
     if not path.is_file():
         raise UsageError(f"{path} is not a file; name the script of the benchmark, such as run_infer.py")
-    install(EVALUATION, OPENHANDS)
+    standins.install(standins.EVALUATION, standins.OPENHANDS)
     os.environ[SCORE_KEY] = score_key
     sys.argv = [str(path), *arguments]
     sys.path.insert(0, str(path.resolve().parent))
