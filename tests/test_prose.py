@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ast
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -14,6 +16,8 @@ PAGES = [*(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.m
 REFUSED = (
     r"whoever|whomever|heeds?|heeded|bury|buried|lopsided|leeway|brought clients?|spare workers?|lanes?|nobody knows"
 )
+REFUSED_TEXTS = r"(?<![Tt]here )\b(?:is|are) no (?!longer\b|better than\b|such\b)|\bholds? no\b|\bwhat is no\b"
+"""Negations in texts for people: "is not a number" instead of "is no number", "contains no run"."""
 CHANGES = (ROOT / "CHANGELOG.md").read_text("utf-8")
 
 
@@ -26,6 +30,25 @@ def _prose(path: Path) -> str:
 @pytest.mark.parametrize("path", PAGES, ids=lambda path: path.name)
 def test_a_page_uses_the_terms_of_the_field(path: Path) -> None:
     assert re.findall(rf"\b(?:{REFUSED})\b", _prose(path), re.IGNORECASE) == []
+
+
+def test_texts_of_the_code_negate_as_people_do() -> None:
+    texts = [(path.name, text) for path in sorted(APP.rglob("*.py")) for text in _texts(ast.parse(path.read_bytes()))]
+
+    assert len(texts) > 5000
+    assert [found for found in texts if re.search(REFUSED_TEXTS, found[1])] == []
+
+
+def _texts(tree: ast.AST) -> Iterator[str]:
+    """The texts of a module without its docstrings."""
+    for node in ast.walk(tree):
+        children = [child for child in ast.iter_child_nodes(node) if not isinstance(child, ast.expr_context)]
+        is_docs = isinstance(node, ast.Expr)
+        yield from (
+            child.value
+            for child in children
+            if isinstance(child, ast.Constant) and isinstance(child.value, str) and not is_docs
+        )
 
 
 @pytest.mark.parametrize("path", [*PAGES, *DECISIONS], ids=lambda path: path.name)

@@ -104,7 +104,7 @@ def test_a_pattern_that_takes_ages_is_an_error_and_not_a_difference(monkeypatch:
 @pytest.mark.parametrize(
     ("options", "field", "message"),
     [
-        ({"patterns": {"q": "("}}, "patterns", "the pattern of q is no regular expression: missing )"),
+        ({"patterns": {"q": "("}}, "patterns", "the pattern of q is not a regular expression: missing )"),
         ({"patterns": {"q": "x" * 1001}}, "patterns", "the pattern of q has 1,001 characters; 1,000 are allowed"),
         ({"tolerances": {"n": -1}}, "tolerances", "the tolerance of n must be a number from 0 up, got -1"),
         ({"tolerances": {"n": float("nan")}}, "tolerances", "must be a number from 0 up, got nan"),

@@ -171,7 +171,7 @@ def _agents(value: object, path: Path) -> tuple[list[Path], Mapping[str, Mapping
     tables.pop("folders", None)
     for name, table in tables.items():
         if not isinstance(table, dict):
-            raise UsageError(f"{path}: [agents]: {name} is no table; declare the agent under [agents.{name}]")
+            raise UsageError(f"{path}: [agents]: {name} is not a table; declare the agent under [agents.{name}]")
     return folders, tables
 
 

@@ -88,7 +88,7 @@ async def test_a_trial_ends_the_process_it_began(agent: Agent, monkeypatch: pyte
 
 @pytest.mark.parametrize(
     ("message", "said"),
-    [("exit", "exit code 3 before its turn was done"), ("garble", "no JSON object: b'this is no JSON")],
+    [("exit", "exit code 3 before its turn was done"), ("garble", "not a JSON object: b'this is no JSON")],
 )
 async def test_a_command_that_ends_or_garbles_is_said(agent: Agent, play: Any, message: str, said: str) -> None:
     session = Session("s")

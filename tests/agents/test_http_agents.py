@@ -90,7 +90,7 @@ async def test_events_come_as_lines_and_the_whole_session_is_sent(answers: Any, 
     ("given", "said"),
     [
         ({"raw": b"<html>", "status": 502}, "answered 502: '<html>'"),
-        ({"raw": b"nonsense"}, "no JSON"),
+        ({"raw": b"nonsense"}, "not JSON"),
         ({"raw": b"[]"}, "without a list of events"),
         ({"raw": b'{"events": [{"kind": "shout"}]}'}, "no event of kind 'shout'; there are: message"),
         ({"raw": b'{"events": ["hi"]}'}, "an event must be an object"),

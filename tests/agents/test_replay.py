@@ -143,7 +143,7 @@ async def test_another_instruction_is_another_question(endpoint: Any, trial: Any
     result = await play_trial(replace(AGENT, instruction="Roll twice."), trial("replay"))
 
     assert result.error
-    assert "look for what differs" in result.error.message
+    assert "look for a change since" in result.error.message
 
 
 async def test_a_streamed_answer_comes_as_one_piece(endpoint: Any, tmp_path: Path, play: Any) -> None:

@@ -129,8 +129,8 @@ def test_a_baseline_of_the_first_version_is_still_read(place: Place, monkeypatch
     ("text", "said"),
     [
         ('{"version": 3, "runs": []}', "version 3 is not known, versions 1 to 2 are"),
-        ('{"version": 2, "runs": [{"cases": [{"case_id": "one"}]}]}', "this holds no runs"),
-        ("[]", "this holds no runs"),
+        ('{"version": 2, "runs": [{"cases": [{"case_id": "one"}]}]}', "this contains no runs"),
+        ("[]", "this contains no runs"),
         ("{", "this is not JSON"),
     ],
 )

@@ -73,8 +73,8 @@ def test_osmosis_counts_what_raises_as_0_and_ends_with_0(place: Place, code: str
     assert (ours.exit_code, theirs.exit_code) == (3, 0)
     assert _verdicts(place, 1) == ["passed", "failed", "errored", "errored"]
     assert _verdicts(place, 2) == ["passed", "failed", "failed", "failed"]
-    assert f"errored here, failed by Osmosis: {code}:exact is 0 there, where what is missing or raises" in ours.output
-    assert "errored here, failed by Osmosis: what broke off counts as 0 there" in ours.output
+    assert f"errored here, failed by Osmosis: {code}:exact is 0 there, where a missing score or" in ours.output
+    assert "errored here, failed by Osmosis: a trial that broke off counts as 0 there" in ours.output
     assert "failed by Osmosis" not in theirs.output
     assert [_scores(place, name)[2] for name in ("ours", "theirs")] == [{}, {f"{code}:exact": 0.0}]
     found = json.loads((place.folder / "theirs.json").read_text())
@@ -100,7 +100,7 @@ def test_openhands_counts_what_was_not_solved_and_ends_with_0(place: Place, code
     assert _verdicts(place, 1) == ["passed", "failed", "unscored", "errored"]
     assert _verdicts(place, 2) == ["passed", "failed", "failed", "failed"]
     assert "silent: unscored here, failed by OpenHands: " in ours.output
-    assert "breaks: errored here, failed by OpenHands: what broke off counts as 0 there" in ours.output
+    assert "breaks: errored here, failed by OpenHands: a trial that broke off counts as 0 there" in ours.output
     assert "by OpenHands: " not in theirs.output
 
 

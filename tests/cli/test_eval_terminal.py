@@ -118,7 +118,7 @@ def test_ctrl_c_once_finishes_what_is_in_flight(place: Place, gate: tuple[Path, 
     terminal.read_until("1 of 3 done, 1 passed|1 of 3 done, 0 passed")
 
     terminal.press(CTRL_C)
-    terminal.read_until("Finishing what is in flight; press Ctrl-C again to stop at once")
+    terminal.read_until("Finishing the running trials; press Ctrl-C again to stop at once")
     may_end.write_text("yes")
 
     assert terminal.end() == 130, terminal.said
@@ -132,7 +132,7 @@ def test_ctrl_c_twice_stops_at_once(place: Place, gate: tuple[Path, Path], termi
     assert _begun(gate[0]) == "one"
 
     terminal.press(CTRL_C)
-    terminal.read_until("Finishing what is in flight")
+    terminal.read_until("Finishing the running trials")
     terminal.press(CTRL_C)
 
     assert terminal.end() == 130, terminal.said

@@ -151,7 +151,7 @@ def test_a_function_with_a_client_of_its_own_is_refused_before_the_start(dear: P
     result = dear.eval(dear.evalset("words", {"one": "one"}), "--max-cost", 1)
 
     assert isinstance(result.exception, UsageError)
-    assert "(Python) costs is not known before it is played" in str(result.exception)
+    assert "(Python) is not known before the run" in str(result.exception)
     with dear.store() as store:
         assert not store.runs.list()
 
@@ -178,6 +178,6 @@ def test_prices_do_not_make_the_cost_of_calls_that_are_not_seen_known(dear: Plac
     played = dear.eval(path, "--json")
     listed = dear.run("run", "info", "1")
 
-    assert "let it say tells_cost (docs/agents.md), or leave --max-cost out" in str(refused.exception)
+    assert "declare tells_cost (docs/agents.md), or leave --max-cost out" in str(refused.exception)
     assert json.loads(played.stdout)["runs"][0]["cost"] is None
     assert "not known" in next(line for line in listed.stdout.splitlines() if line.startswith("Cost"))

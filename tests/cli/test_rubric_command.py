@@ -177,7 +177,7 @@ def test_a_grade_that_is_missing_is_no_zero(folder: Path, told: Callable[..., li
     errors = {
         error for record in json.loads((folder / "out.json").read_text())["records"] for error in record["errors"]
     }
-    assert errors == {"the reply holds no JSON object", "m: rate limit", "the grade 7 is not between 0 and 1"}
+    assert errors == {"the reply contains no JSON object", "m: rate limit", "the grade 7 is not between 0 and 1"}
 
 
 def test_a_rubric_may_stand_in_a_file(folder: Path, told: Callable[..., list[ModelCall]]) -> None:
@@ -198,7 +198,10 @@ def test_a_rubric_may_stand_in_a_file(folder: Path, told: Callable[..., list[Mod
         (("-d", "talks.jsonl", "-r", "x", "--model", "m", "--score-max", "-1"), "score_min must lie under score_max"),
         (("-d", "talks.jsonl", "-r", "x", "--model", "m", "--api-key", "k"), "set the provider's variable instead"),
         (("-d", "talks.jsonl", "-r", "@gone.txt", "--model", "m"), "gone.txt: No such file"),
-        (("-d", "talks.jsonl", "-r", "x", "--model", "m", "-b", "talks.jsonl"), "this is no output of evaldesk rubric"),
+        (
+            ("-d", "talks.jsonl", "-r", "x", "--model", "m", "-b", "talks.jsonl"),
+            "this is not an output of evaldesk rubric",
+        ),
     ],
 )
 def test_wrong_usage_is_refused(

@@ -254,7 +254,7 @@ def test_a_revision_that_is_not_there_is_named(checkout: Path, tmp_path_factory:
         _code_of(checkout, 'branch = "other"')
     bare = tmp_path_factory.mktemp("bare")
     _write_project(bare)
-    with pytest.raises(UsageError, match="is no git checkout"):
+    with pytest.raises(UsageError, match="is not a git checkout"):
         _code_of(bare, 'commit_sha = "abcdef1"')
 
 
@@ -263,7 +263,7 @@ def test_secrets_come_from_the_file_and_then_from_the_environment(tmp_path: Path
     given = read_secrets("# keys\nexport A='one two'\n\nC=3\n")
 
     assert secrets_of(file, given, {"A": "other", "B": "b"}) == {"A": "one two", "B": "b"}
-    with pytest.raises(UsageError, match="the environment has no A, B; export what is missing"):
+    with pytest.raises(UsageError, match="the environment has no A, B; export the missing ones"):
         secrets_of(file, {}, {"A": ""})
     with pytest.raises(UsageError, match="line 1: wanted NAME=value"):
         read_secrets("nothing")

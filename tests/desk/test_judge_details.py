@@ -16,7 +16,7 @@ RECORD = {"judges": ["a/b", "c/d"], "prompt": "0123456789abcdef", "n_samples": 3
 def test_votes_and_replies_are_shown() -> None:
     samples = [
         {"judge": "a/b", "verdict": "valid", "reasoning": "Because."},
-        {"judge": "c/d", "problem": "the reply holds no JSON object", "reply": "Well."},
+        {"judge": "c/d", "problem": "the reply contains no JSON object", "reply": "Well."},
     ]
 
     panel = judge_panel({**RECORD, "votes": {"valid": 2, "invalid": 0}, "samples": samples})
@@ -26,7 +26,7 @@ def test_votes_and_replies_are_shown() -> None:
     assert (panel.votes, panel.prompt) == ("2 valid, 0 invalid", "0123456789abcdef")
     assert [(reply.verdict, reply.problem, reply.raw) for reply in panel.replies] == [
         ("valid", "", ""),
-        ("", "the reply holds no JSON object", "Well."),
+        ("", "the reply contains no JSON object", "Well."),
     ]
 
 

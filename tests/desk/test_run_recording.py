@@ -27,7 +27,7 @@ def test_replayed_trials_are_said_to_be_no_independent_repeats(run: RunConfig, s
     sentence = recording_sentence(run)
 
     assert said in sentence
-    assert "no independent trial" in sentence
+    assert "not an independent trial" in sentence
     assert repeats_recorded(run)
 
 

@@ -229,6 +229,6 @@ def test_a_time_and_a_score_that_are_text_are_said_to_be_left_out() -> None:
 
     assert [score.metric for score in found.runs[0].results[0].scores] == ["promptfoo"]
     assert {sentence.partition(",")[0] for sentence in found.refused} == {
-        "Left out: a score that is no number",
-        "Left out: a time that is no number of at least 0",
+        "Left out: a score that is not a number",
+        "Left out: a time that is not a number of at least 0",
     }

@@ -124,7 +124,7 @@ def test_a_call_that_is_none_and_answers_without_a_question_are_left_out() -> No
     assert found.evalset
     assert found.evalset.cases[0].turns[0].expected.tool_calls == (ToolCall("f", {"0": 1}),)
     assert found.refused == (
-        "Left out: an expected call that is no call of plain values, at line 2: ground_truth[0][0].",
+        "Left out: an expected call whose values are not plain, at line 2: ground_truth[0][0].",
         "Left out: expected calls of a question that is not there, at line 3.",
     )
 

@@ -216,7 +216,7 @@ def test_a_mapping_is_read_as_a_file() -> None:
     assert criteria_of({"tool_f1": 1, "a:b": True}) == (Criterion("tool_f1", 1.0), function_criterion("a:b", 1.0))
     with pytest.raises(UsageError, match=r"^criteria\.tool_f2: no metric named 'tool_f2'"):
         criteria_of({"tool_f2": 1})
-    with pytest.raises(UsageError, match="no plain values"):
+    with pytest.raises(UsageError, match="not plain values"):
         criteria_of({"tool_f1": object()})
 
 

@@ -180,7 +180,7 @@ BOMB = {**_members(), "samples/bomb.json": b" " * (8 * 1024 * 1024)}
 @pytest.mark.parametrize(
     ("data", "said"),
     [
-        (_zip(_members())[:200], "no whole zip file"),
+        (_zip(_members())[:200], "not a complete zip file"),
         (_damaged(_zip(_members())), "damaged"),
         (_damaged(_zstd_zip(_members())), "damaged"),
         (_zip({**_members(), "samples/x.json": b"{"}), "x.eval!samples/x.json:1:2: this is not JSON"),

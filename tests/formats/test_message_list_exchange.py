@@ -93,7 +93,7 @@ def test_pictures_are_left_out_and_said_to_be() -> None:
 
     imported = read_file(json.dumps(value).encode(), "talk.json")
 
-    assert any("no text" in sentence for sentence in imported.refused)
+    assert any("not text" in sentence for sentence in imported.refused)
     assert cases_of(value)[0].turns[0].query == "What is this?"
 
 

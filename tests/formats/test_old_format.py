@@ -134,7 +134,7 @@ def test_what_the_old_form_cannot_say_is_named() -> None:
         "the set's 'owner': the old form has cases only",
         "case 'talk' is left out: the old form has no conversation scenarios",
         "case 'seen', turn 1: parts of messages that are not text",
-        "case 'seen', turn 1: recorded results of tools and what else was recorded with them",
+        "case 'seen', turn 1: recorded results of tools and the data recorded with them",
     )
     assert [case["name"] for case in json.loads(write_evalset(evalset, "adk-old"))] == ["seen"]
 
@@ -247,12 +247,12 @@ REFUSED = {
     "one_turn": (OLD[0]["data"][0], "this is one turn of the old form alone"),
     "new_cases": ([{"eval_id": "c", "conversation": []}], "this is a list of cases of the new form"),
     "events": ([{"author": "user", "content": {}}], "this is a list of events"),
-    "numbers": ([1, 2], "this is no eval set but a list without objects"),
-    "empty": ({}, "this is no eval set: an empty object"),
-    "strange": ({"a": 1, "b": 2}, "this is no eval set: an object with the keys 'a', 'b'"),
-    "strange_list": ([{"a": 1}], "this is no eval set: its first item has neither data nor query"),
-    "number": (3, "this is no eval set but a bare value"),
-    "text": ("hello", "this is no eval set but a bare string"),
+    "numbers": ([1, 2], "this is not an eval set but a list without objects"),
+    "empty": ({}, "this is not an eval set: an empty object"),
+    "strange": ({"a": 1, "b": 2}, "this is not an eval set: an object with the keys 'a', 'b'"),
+    "strange_list": ([{"a": 1}], "this is not an eval set: its first item has neither data nor query"),
+    "number": (3, "this is not an eval set but a bare value"),
+    "text": ("hello", "this is not an eval set but a bare string"),
     "json_in_text": (json.dumps([1]), "this is JSON inside a JSON string"),
 }
 

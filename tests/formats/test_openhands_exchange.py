@@ -159,7 +159,7 @@ def test_it_says_which_outcome_was_taken_and_which_could_be() -> None:
     usual, chosen = read_file(data, "output.jsonl"), read_file(data, "output.jsonl", outcome="own")
 
     assert (usual.outcome, usual.outcomes) == ("resolved", ("resolved", "own"))
-    assert "Rows also say own, which could decide instead." in " ".join(usual.understood)
+    assert "Rows also have own, which could decide instead." in " ".join(usual.understood)
     assert [trial.verdict for trial in usual.runs[0].results] == ["passed", "unscored"]
     assert chosen.outcome == "own"
     assert [trial.verdict for trial in chosen.runs[0].results] == ["failed", "passed"]
@@ -172,7 +172,7 @@ def test_a_benchmark_with_a_key_of_its_own_is_unscored_until_it_is_chosen() -> N
     imported = read_file(data, "output.jsonl")
 
     assert (imported.outcome, imported.outcomes) == ("", ("own",))
-    assert "choose what decides among own" in " ".join(imported.understood)
+    assert "choose the deciding key among own" in " ".join(imported.understood)
     assert read_file(data, "output.jsonl", outcome="own").runs[0].results[0].verdict == "passed"
 
 
@@ -202,7 +202,7 @@ def test_a_run_of_another_tool_keeps_its_verdicts_as_rows_of_openhands() -> None
 def test_other_formats_say_themselves_what_passed() -> None:
     path = SAMPLE.parent / "tau-bench.json"
 
-    with pytest.raises(FormatError, match="the file itself says what passed"):
+    with pytest.raises(FormatError, match="the file states which trials passed"):
         read_file(path.read_bytes(), path.name, outcome="resolved")
 
 
@@ -224,7 +224,7 @@ def test_files_that_are_not_one_run_are_refused_together(names: tuple[str, str])
 
 
 def test_metadata_alone_is_called_by_its_name() -> None:
-    with pytest.raises(FormatError, match=r"holds no trial; choose the output\.jsonl beside it"):
+    with pytest.raises(FormatError, match=r"contains no trial; choose the output\.jsonl beside it"):
         read_file(b'{"agent_class": "A", "llm_config": {}, "max_iterations": 5}', "metadata.json")
 
 

@@ -133,9 +133,9 @@ def test_circles_and_deep_trees_of_spans_are_no_trouble() -> None:
 def test_traces_of_anything_else_are_refused() -> None:
     span = {"name": "GET /", "context": {"trace_id": "t", "span_id": "s"}, "attributes": {}}
 
-    with pytest.raises(FormatError, match="none of 1 span tells what an agent did"):
+    with pytest.raises(FormatError, match="none of 1 span describes the work of an agent"):
         read([span])
-    with pytest.raises(FormatError, match=r"\[1\]: this is no span"):
+    with pytest.raises(FormatError, match=r"\[1\]: this is not a span"):
         read([span, {"x": 1}])
 
 

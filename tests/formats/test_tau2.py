@@ -90,7 +90,7 @@ def test_a_scenario_made_here_becomes_a_task_that_tau2_can_play() -> None:
 def test_what_tau2_cannot_hold_is_named() -> None:
     with pytest.raises(FormatError, match="case 'c' is a conversation"):
         Tau2Tasks.write(EvalSet("s", cases=(Case("c", (Turn("hi"),)),)))
-    with pytest.raises(FormatError, match="hold no run"):
+    with pytest.raises(FormatError, match="contain no run"):
         Tau2Tasks.write(RecordedRun("r", "a", (), ()))
 
 

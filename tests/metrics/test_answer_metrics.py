@@ -124,11 +124,11 @@ def test_a_schema_never_leads_into_the_network() -> None:
 @pytest.mark.parametrize(
     ("metric", "options", "message"),
     [
-        ("response_regex", {"pattern": "("}, "the pattern is no regular expression: missing )"),
-        ("response_json_schema", {"schema": {"type": "nmber"}}, "this is no JSON Schema: at type, 'nmber' is not"),
+        ("response_regex", {"pattern": "("}, "the pattern is not a regular expression: missing )"),
+        ("response_json_schema", {"schema": {"type": "nmber"}}, "this is not a JSON Schema: at type, 'nmber' is not"),
         ("response_json_schema", {"schema": []}, "Expected `object`, got `array`"),
-        ("state_path", {"path": "cart"}, "'cart' is no JSON path such as $.cart.items[0].id: expected"),
-        ("state_path", {"path": "$[?search(@.a, 'x')]"}, "is no JSON path"),
+        ("state_path", {"path": "cart"}, "'cart' is not a JSON path such as $.cart.items[0].id: expected"),
+        ("state_path", {"path": "$[?search(@.a, 'x')]"}, "is not a JSON path"),
     ],
 )
 def test_impossible_options_are_refused(metric: str, options: dict[str, Any], message: str) -> None:

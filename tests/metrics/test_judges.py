@@ -92,12 +92,12 @@ async def test_the_settings_of_a_judge_reach_its_calls(told: Callable[..., Told]
 @pytest.mark.parametrize(
     ("reply", "problem"),
     [
-        ("The answer is valid.", "the reply holds no JSON object"),
+        ("The answer is valid.", "the reply contains no JSON object"),
         ('{"verdict": "yes"}', "Object missing required field `is_the_agent_response_valid`"),
         ('{"is_the_agent_response_valid": "maybe"}', "Invalid enum value 'maybe'"),
         (f"{VALID}\n{INVALID}", "the reply holds several verdicts that differ"),
         ('{"is_the_agent_response_valid": "valid", "is_the_agent_response_valid": "invalid"}', "says two things under"),
-        ("", "the reply holds no JSON object"),
+        ("", "the reply contains no JSON object"),
     ],
 )
 async def test_a_reply_that_is_no_verdict_leaves_the_turn_unscored(

@@ -45,5 +45,5 @@ def test_lines_in_the_form_of_adks_judge_are_no_verdict_here(shared: Path) -> No
     assert len(rows) == 4
 
     for row in rows:
-        with pytest.raises(ReplyError, match="holds no JSON object"):
+        with pytest.raises(ReplyError, match="contains no JSON object"):
             read_reply(row["judge_text"], Properties)

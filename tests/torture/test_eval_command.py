@@ -134,7 +134,7 @@ def test_an_interrupted_run_keeps_what_is_finished_and_is_resumed_in_the_desk(
 
     assert process.returncode == 130
     assert without_progress(first + errors) == [
-        "Finishing what is in flight; press Ctrl-C again to stop at once",
+        "Finishing the running trials; press Ctrl-C again to stop at once",
         f"Stopped: {stopped.n_done} of 500 trials are done and stored. Continue with: evaldesk run resume 1",
     ]
     assert stopped.status == "stopped"

@@ -181,7 +181,7 @@ def _checked_url(url: str) -> str:
         parts = urlsplit(url)
         port = parts.port
     except ValueError as error:
-        raise UsageError(f"{url[:200]!r} is no address: {error}", field="agent") from error
+        raise UsageError(f"{url[:200]!r} is not an address: {error}", field="agent") from error
     if parts.scheme not in {"http", "https"} or not parts.hostname:
         raise UsageError(f"an address must look like http://127.0.0.1:8000, not {url[:200]!r}", field="agent")
     if parts.username or parts.password or parts.query or parts.fragment:

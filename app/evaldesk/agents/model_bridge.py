@@ -97,7 +97,7 @@ class _Handler(BaseHTTPRequestHandler):
             else:
                 self._send(200, done.result())
         except (ValueError, AttributeError):
-            self._send(400, _error("the body is no JSON object", "bad_request"))
+            self._send(400, _error("the body is not a JSON object", "bad_request"))
         except EvaldeskError as error:
             self._send(502, _error(str(error), getattr(error, "kind", "model")))
 

@@ -103,7 +103,7 @@ def _text(rubric: str) -> str:
         return rubric
     text = _bytes(Path(rubric[1:])).decode("utf-8", "replace").strip()
     if not text:
-        raise UsageError(f"{rubric[1:]} is empty; write down what is good")
+        raise UsageError(f"{rubric[1:]} is empty; describe a good answer in it")
     return text
 
 
@@ -176,7 +176,7 @@ def compare(output: dict[str, Any], path: Path, data: bytes) -> dict[str, Any]:
         earlier: Any = json.loads(data)["overall_statistics"]
         before = {key: float(earlier[key]) for key in ("average", "variance", "stdev", "min", "max")}
     except (ValueError, KeyError, TypeError) as error:
-        raise FormatError("this is no output of evaldesk rubric with its statistics", source=str(path)) from error
+        raise FormatError("this is not an output of evaldesk rubric with its statistics", source=str(path)) from error
     now = output["overall_statistics"]
     delta = {key: now[key] - value for key, value in before.items() if now[key] is not None}
     return {"source_path": str(path), "baseline_statistics": before, "delta_statistics": delta}

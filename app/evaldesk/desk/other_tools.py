@@ -225,7 +225,11 @@ def _passes(criterion: Criterion, value: float) -> bool | None:
 
 def _why(tool: str, case: Case, trial: TrialResult, theirs: TrialResult, criteria: Sequence[Criterion]) -> str:
     if trial.error is not None:
-        return "a trial that broke off counts as failed there" if tool == "adk" else "what broke off counts as 0 there"
+        return (
+            "a trial that broke off counts as failed there"
+            if tool == "adk"
+            else "a trial that broke off counts as 0 there"
+        )
     own = {score.metric: score for score in trial.scores if score.turn is None}
     known = {each.metric for each in criteria if decides(tool, each)}
     for score in theirs.scores:
@@ -238,9 +242,9 @@ def _why(tool: str, case: Case, trial: TrialResult, theirs: TrialResult, criteri
             if tool == "adk" and metric_kind(score.metric) in READ_OTHERWISE and is_open:
                 reason += ", where a turn that asserts nothing expects no tool call and an empty answer"
             elif tool != "adk":
-                reason += ", where what is missing or raises counts as 0"
+                reason += ", where a missing score or an exception counts as 0"
             return reason
     unknown = [each.metric for each in criteria if each.threshold is not None and each.metric not in known]
     if unknown:
         return f"it does not decide by {', '.join(unknown)}"
-    return "it leaves out what could not be judged" if theirs.verdict != "unscored" else "it judged nothing"
+    return "it leaves out the turns that could not be judged" if theirs.verdict != "unscored" else "it judged nothing"

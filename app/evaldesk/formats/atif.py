@@ -70,7 +70,7 @@ class Atif:
     def write(what: EvalSet | RecordedRun) -> bytes:
         """The trials of a run: one alone, or one a line. Raises FormatError."""
         if isinstance(what, EvalSet):
-            raise FormatError("ATIF holds what happened, and an eval set only what should; export a run")
+            raise FormatError("ATIF stores recorded trials, and an eval set has none; export a run")
         return write_trajectories(what)
 
 

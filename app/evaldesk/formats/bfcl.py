@@ -26,7 +26,7 @@ from evaldesk.transcripts.recorded import file_stem
 
 _ANSWERS = "possible_answer_"
 _FUNCTION = {"name", "description", "parameters"}
-_UNREAD = "an expected call that is no call of plain values"
+_UNREAD = "an expected call whose values are not plain"
 
 
 class Bfcl(ReadOnly):
@@ -74,7 +74,7 @@ def _sorted(data: bytes, source: str) -> _Lines:
         key = read_text(place.at("id"), row.get("id", ABSENT))
         rows = found.questions if "question" in row else found.answers
         if "question" not in row and "ground_truth" not in row:
-            raise place.error("this line has neither question nor ground_truth, and is no function either")
+            raise place.error("this line has neither question nor ground_truth, and is not a function")
         if key in rows:
             raise place.at("id").error(f"{key[:80]!r} is there already")
         rows[key] = (place, row)
@@ -225,7 +225,7 @@ def _plain(value: Any) -> Any:
         return [_plain(item) for item in value]
     if isinstance(value, dict):
         if not all(isinstance(key, str) for key in value):
-            raise ValueError("a key that is no string")
+            raise ValueError("a key that is not a string")
         return {key: _plain(item) for key, item in value.items()}
     if isinstance(value, float) and not math.isfinite(value):
         raise ValueError("a number that JSON cannot hold")

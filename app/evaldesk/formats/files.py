@@ -61,7 +61,9 @@ def _read(found: Format, data: bytes, source: str, outcome: str) -> Imported:
     if not outcome:
         return found.read(data, source=source)
     if not isinstance(found, OutcomeFormat):
-        raise FormatError(f"{found.title}: the file itself says what passed, no outcome can be chosen", source=source)
+        raise FormatError(
+            f"{found.title}: the file states which trials passed, so no outcome can be chosen", source=source
+        )
     return found.read_by(data, source=source, outcome=outcome)
 
 
@@ -72,7 +74,9 @@ def read_other_evalset(data: bytes, source: str) -> EvalSet:
         return read_evalset(data, source=source)
     evalset = load_format(name).read(data, source=source).evalset
     if evalset is None:
-        raise FormatError(f"{title_of(name)} hold runs and no eval set; `evaldesk import` takes them in", source=source)
+        raise FormatError(
+            f"{title_of(name)} contain runs and no eval set; `evaldesk import` takes them in", source=source
+        )
     return evalset
 
 
@@ -80,7 +84,7 @@ def write_file(what: EvalSet | RecordedRun, format: str) -> bytes:  # noqa: A002
     """The bytes of a file in that format. Raises FormatError naming the value it cannot hold, and NotFoundError."""
     found = load_format(format)
     if isinstance(what, RecordedRun) and found.writes == ("evalset",):
-        raise FormatError(f"{found.title}: holds no run; write a run as {', '.join(names_for('run'))}")
+        raise FormatError(f"{found.title}: contains no run; write a run as {', '.join(names_for('run'))}")
     return found.write(what)
 
 
@@ -131,7 +135,7 @@ def _refusal(data: bytes, source: str) -> FormatError:
     reason = refusal(document.value)
     if "eval config" in reason:
         reason += "; it goes to a run as its criteria: evaldesk eval --config-file-path FILE"
-    is_named = not reason.startswith("this is no eval set")
+    is_named = not reason.startswith("this is not an eval set")
     return document.error(reason if is_named else f"no format knows this file, {_keys(document.value)}; {_known()}")
 
 

@@ -121,7 +121,7 @@ def _imported(name: str, data: bytes, source: str, read: _Read) -> Imported:
             raise place.error(f"there are two conversations called {case.id!r}")
         cases[case.id] = case
     if not cases:
-        raise FormatError("the file holds no conversation", source=source)
+        raise FormatError("the file contains no conversation", source=source)
     return Imported(name, EvalSet(own_name, cases=tuple(cases.values())), refused=notes.sentences)
 
 
@@ -160,7 +160,7 @@ def _case(place: Place, raw: Any, default: str, read: _Read, notes: Notes) -> Ca
 
 def _written(what: EvalSet | RecordedRun, write: Callable[[Case], dict[str, Any]]) -> bytes:
     if isinstance(what, RecordedRun):
-        raise FormatError("lists of messages hold no verdicts; write a run as adk-results or osmosis-results")
+        raise FormatError("lists of messages contain no verdicts; write a run as adk-results or osmosis-results")
     if not what.cases:
         raise FormatError("the eval set has no cases, and a file of no conversations cannot be read again")
     rows = []

@@ -305,7 +305,7 @@ def _name(component: dict[str, Any], seen: set[str]) -> str:
 def _informing(place: Place, name: str, value: Any, reason: str, notes: Notes) -> Iterator[Score]:
     number = read_number(value)
     if number is None and value is not None:
-        notes.refuse("a score that is no number", place)
+        notes.refuse("a score that is not a number", place)
     if number is not None:
         yield recorded_score(Criterion(name), number, reason)
 

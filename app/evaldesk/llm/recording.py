@@ -76,7 +76,7 @@ class Recorder:
             return None
         raise ModelError(
             f"{what} is not in the recording (trial {self.trial_index + 1}); run once with `record` or `auto`, "
-            "or look for what differs from then: the instruction, the tools, an earlier answer",
+            "or look for a change since then: the instruction, the tools, an earlier answer",
             kind=NOT_RECORDED,
         )
 

@@ -21,7 +21,7 @@ def check_pattern(pattern: str, what: str, *, field: str) -> None:
     try:
         _compiled(pattern)
     except regex.error as error:
-        raise UsageError(f"{what} is no regular expression: {error}", field=field) from error
+        raise UsageError(f"{what} is not a regular expression: {error}", field=field) from error
 
 
 def pattern_found(pattern: str, text: str, *, is_whole: bool = False) -> bool:

@@ -47,5 +47,8 @@ class ReportedValue:
                 return None, f"The agent reported no {self.path}; it reported {listed}."
             value = value[name]
         if not (isinstance(value, bool) or is_score(value)):
-            return None, f"The agent reported {self.path}, but it is no finite number up to 2**53: {str(value)[:80]!r}."
+            return (
+                None,
+                f"The agent reported {self.path}, but it is not a finite number up to 2**53: {str(value)[:80]!r}.",
+            )
         return float(value), f"The agent reported {self.path} {value}."

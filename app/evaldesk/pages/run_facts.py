@@ -138,8 +138,8 @@ def _option(name: str, value: object) -> str:
 
 
 _NO_EVIDENCE = (
-    "A replayed trial repeats the recorded one with the same index: it is no independent trial, and together with the "
-    "run that was recorded it counts the same answers twice."
+    "A replayed trial repeats the recorded one with the same index: it is not an independent trial, and together with "
+    "the run that was recorded it counts the same answers twice."
 )
 
 

@@ -262,7 +262,7 @@ def _replay_note(summary: RunSummary) -> str:
     if not repeats_recorded(summary.config):
         return ""
     return (
-        "These trials may replay recorded answers. A replay is no independent trial: the interval does not get "
+        "These trials may replay recorded answers. A replay is not an independent trial: the interval does not get "
         "narrower by replays, alone or together with the recorded run."
     )
 

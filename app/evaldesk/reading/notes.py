@@ -20,7 +20,7 @@ class Notes:
     places: dict[str, str] = field(default_factory=dict)
 
     def refuse(self, what: str, place: Place) -> None:
-        """Note that `what`, such as "a part of a message that is no text", was left out at `place`."""
+        """Note that `what`, such as "a part of a message that is not text", was left out at `place`."""
         self.counts[what] = self.counts.get(what, 0) + 1
         self.places.setdefault(what, ": ".join(filter(None, (place.document.part, path_text(place.path)))))
 

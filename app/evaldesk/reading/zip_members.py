@@ -44,7 +44,7 @@ class ZipMembers:
         try:
             archive = zipfile.ZipFile(io.BytesIO(data))
         except _DAMAGE as error:
-            raise FormatError(f"this is no whole zip file: {str(error)[:200]}", source=source) from None
+            raise FormatError(f"this is not a complete zip file: {str(error)[:200]}", source=source) from None
         by_name: dict[str, zipfile.ZipInfo] = {}
         for info in archive.infolist():
             if info.filename in by_name:

@@ -198,7 +198,7 @@ def _files(given: str | os.PathLike[str] | None) -> list[Path]:
         return [path]
     files = sorted(path.rglob("*.test.json")) if path.is_dir() else []
     if not files:
-        raise ValueError(f"{path} is no eval set file, and no *.test.json is under it")
+        raise ValueError(f"{path} is not an eval set file, and no *.test.json is under it")
     return files
 
 

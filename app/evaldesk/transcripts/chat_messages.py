@@ -28,7 +28,7 @@ _NOWHERE = Place(Document(None))
 ITEMS = ("function_call", "function_call_output", "reasoning")
 """Items of the Responses API, which has them beside its messages."""
 
-NO_TEXT = "a part of a message that is no text"
+NO_TEXT = "a part of a message that is not text"
 
 
 def read_chat(place: Place, raw: Any, notes: Notes) -> tuple[Message, ...]:

@@ -69,7 +69,7 @@ def row_events(place: Place, row: dict[str, Any], text: str, query: str, more: J
         yield from _events(place, row, text, _history(place, row, query, Notes()), more)
     except FormatError as error:
         yield artefact(FORM, text)
-        yield Event("error", error=ErrorRecord("bad_output", f"what process_instance returned cannot be read: {error}"))
+        yield Event("error", error=ErrorRecord("bad_output", f"the result of process_instance cannot be read: {error}"))
 
 
 def test_result(row: Mapping[str, Any]) -> dict[str, Any]:

@@ -221,7 +221,7 @@ def known_time(place: Place, value: object, notes: Notes) -> float | None:
     if value is None:
         return None
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < 1e12:
-        notes.refuse("a time that is no number of at least 0", place)
+        notes.refuse("a time that is not a number of at least 0", place)
         return None
     return float(value)
 

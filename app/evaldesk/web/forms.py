@@ -49,7 +49,7 @@ async def file_text_of(form: FormData, name: str) -> str | None:
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise FormatError(f"the file is not UTF-8: byte {error.start + 1} is no part of a character") from None
+        raise FormatError(f"the file is not UTF-8: byte {error.start + 1} is not part of a character") from None
 
 
 def attachment(text: str, file_name: str) -> Response:

@@ -37,7 +37,7 @@ from evaldesk.wording.words import counted_words
 
 MAX_LISTED = 500
 LIKE = "like"
-NOT_AGAIN: Mapping[str, str] = {"note": "it says what is new about a run"}
+NOT_AGAIN: Mapping[str, str] = {"note": "it describes the new run"}
 """Options that a run again does not have of the earlier run, and why."""
 _PLAIN_NAME = re.compile(r"[a-z0-9_]+(\.[a-z0-9_]+)*", re.ASCII)
 

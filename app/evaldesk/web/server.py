@@ -354,7 +354,7 @@ def _static_addresses(folder: Path) -> dict[str, str]:
 def _http_error(request: Request, error: Exception) -> Response:
     status = error.status_code if isinstance(error, HTTPException) else 500
     sentences = {
-        404: ("Nothing is at this address", "It may have been deleted or renamed. The lists above show what is there."),
+        404: ("Nothing is at this address", "It may have been deleted or renamed. Look for it in the lists above."),
         405: ("This address does not take that request", "Go back and use the form again."),
         413: ("This is too large", "At most 10 MiB can be sent at once."),
         503: ("Too much at once", "Close a few windows of Evaldesk and try again in a moment."),

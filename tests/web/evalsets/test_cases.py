@@ -108,7 +108,7 @@ def test_a_button_that_does_not_exist_is_refused(pages: Pages, address: str, op:
 @pytest.mark.parametrize(
     ("field", "value", "sentence"),
     [
-        ("turn-0-query", " ", "Say what the user says"),
+        ("turn-0-query", " ", "Enter the message of the user"),
         ("turn-0-call-0-name", "", "Name the tool"),
         ("turn-0-call-0-arg-0-name", "", "Name the argument"),
         ("turn-0-call-0-arg-0-value", "Paris", "Text stands in quotes"),

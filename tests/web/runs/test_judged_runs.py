@@ -53,7 +53,7 @@ def test_a_trial_shows_every_rubric_and_every_reply(open_runs: Callable[..., Any
     votes = r'<td data-label="votes">2 yes, 0 no</td>'
     assert re.search(rf"<code>greets</code> hello there</th><td>.*met.*</td>{votes}", page)
     assert "It sings &lt;b&gt;loudly&lt;/b&gt;" in page
-    assert "the reply holds no JSON object" in page
+    assert "the reply contains no JSON object" in page
     assert ">no verdict</pre>" in page
     assert "judges 21, $0.75" in page
     assert set(scripted) == {"demo/judge"}

@@ -244,7 +244,7 @@ def test_a_refused_form_keeps_every_option(pages: Any) -> None:
     ("changes", "sentence"),
     [
         ({"metric": "tool_used", "tool_used.tool": " "}, "tool_used needs its option &#39;tool&#39;"),
-        ({"metric": "response_regex", "response_regex.pattern": "("}, "the pattern is no regular expression"),
+        ({"metric": "response_regex", "response_regex.pattern": "("}, "the pattern is not a regular expression"),
         ({"metric": "safety_v1", "safety_v1.judge_model": "x/y"}, "is not among the allowed judges: openai/big"),
         ({"metric": "safety_v1", "safety_v1.other": '{"function": "os:system"}'}, "cannot name a function"),
         ({"metric": "tool_f1", "tool_f1.other": '{"orders": 1}'}, "tool_f1 has no option &#39;orders&#39;"),

@@ -25,7 +25,7 @@ def output_events(text: str, more: JsonObject, query: str) -> Iterator[Event]:
     try:
         document = _parsed(text)
     except FormatError as error:
-        yield Event("error", error=ErrorRecord("bad_output", f"what process_instance returned cannot be read: {error}"))
+        yield Event("error", error=ErrorRecord("bad_output", f"the result of process_instance cannot be read: {error}"))
         return
     row = document.value
     yield from row_events(Place(document), row if isinstance(row, dict) else {}, text, query, more)

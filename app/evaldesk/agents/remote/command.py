@@ -155,7 +155,7 @@ class CommandProcess(Kept):
         except FormatError as error:
             where = f"column {error.column}: {error.path}: " if error.column else ""
             raise AgentError(
-                f"the command wrote what is no JSON object: {line[:80]!r}: {where}{error.reason}"
+                f"the command wrote a line that is not a JSON object: {line[:80]!r}: {where}{error.reason}"
             ) from None
 
     def _printed(self) -> str:

@@ -153,7 +153,7 @@ def parsed(data: bytes, address: str) -> Any:
     try:
         return parse_json(data, source=address, max_bytes=MAX_ANSWER).value
     except FormatError as error:
-        raise AgentError(f"{error}; the answer is no JSON that can be read: {data[:80]!r}") from None
+        raise AgentError(f"{error}; the answer is not readable JSON: {data[:80]!r}") from None
 
 
 def _refusal(response: Any, address: str, body: bytes) -> str:

@@ -21,7 +21,7 @@ class Finite(click.FloatRange):
         """The number. Raises BadParameter."""
         found = super().convert(value, param, ctx)
         if not math.isfinite(found):
-            self.fail(f"{value} is no number to compare with", param, ctx)
+            self.fail(f"{value} is not a number to compare with", param, ctx)
         return found
 
 

@@ -60,7 +60,7 @@ class Interruption:
             return
         if self.n > 2:
             os._exit(EXIT_INTERRUPTED)  # finished trials are stored, and workers end with their parent
-        self._show("Finishing what is in flight; press Ctrl-C again to stop at once" if self.n == 1 else "Stopping")
+        self._show("Finishing the running trials; press Ctrl-C again to stop at once" if self.n == 1 else "Stopping")
         stop = asyncio.create_task(self._runs.stop(self.run_id, cancel=self.n > 1))
         self._stops.add(stop)
         stop.add_done_callback(self._stops.discard)

@@ -31,7 +31,7 @@ STATUSES = ("pending", "running", "stopping", "stopped", "finished", "failed")
     "text",
     default="",
     metavar="TEXT",
-    help="Only runs whose name, note, agent, eval set or model has TEXT.",
+    help="Only runs with TEXT in their name, note, agent, eval set or model.",
 )
 @json_option
 @workspace_option

@@ -94,7 +94,7 @@ def criteria_of(mapping: Mapping[str, object]) -> tuple[Criterion, ...]:
     try:
         value = json.loads(json.dumps({"criteria": dict(mapping)}, allow_nan=False))
     except (TypeError, ValueError) as error:
-        raise UsageError(f"these criteria are no plain values: {error}", field="criteria") from error
+        raise UsageError(f"these criteria are not plain values: {error}", field="criteria") from error
     try:
         return checked_criteria(criteria_of_document(Document(value)))
     except FormatError as error:

@@ -58,7 +58,7 @@ def as_one_run(read: Sequence[tuple[Path, Imported]]) -> Imported:
     """The runs of several files as the trials of one run. Raises UsageError for a file without a run."""
     without = next((path for path, imported in read if not imported.runs), None)
     if without:
-        raise UsageError(f"{without} holds no run; --as-trials puts runs together")
+        raise UsageError(f"{without} contains no run; --as-trials puts runs together")
     run = as_trials([run for _, imported in read for run in imported.runs])
     return replace(read[0][1], evalset=None, runs=(run,))
 

@@ -195,7 +195,7 @@ def read_instances(path: Path) -> EvalSet:
             raise line.error(f"the instance_id {case.id!r} is there twice")
         cases[case.id] = case
     if not cases:
-        raise UsageError(f"{path} holds no instance")
+        raise UsageError(f"{path} contains no instance")
     return EvalSet(path.stem, cases=tuple(cases.values()))
 
 

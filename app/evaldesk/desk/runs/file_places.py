@@ -71,7 +71,7 @@ def at_revision(file: RunFile, kept: Path) -> tuple[RunFile, str]:
     if wanted is None:
         return file, head
     if not head:
-        raise UsageError(f"{file.path}: asks for {wanted}, but {file.root} is no git checkout")
+        raise UsageError(f"{file.path}: asks for {wanted}, but {file.root} is not a git checkout")
     commit = _commit_of(file)
     if not commit:
         key = "commit_sha" if file.commit_sha else "branch"
@@ -116,7 +116,7 @@ def secrets_of(file: RunFile, given: Mapping[str, str], environment: Mapping[str
     missing = [name for name, value in found.items() if not value]
     if missing:
         raise UsageError(
-            f"{file.path}: the environment has no {', '.join(missing)}; export what is missing, or name a file with "
+            f"{file.path}: the environment has no {', '.join(missing)}; export the missing ones, or name a file with "
             "--secrets-file"
         )
     return found

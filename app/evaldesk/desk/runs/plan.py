@@ -473,8 +473,8 @@ def _unknowable(plan: RunPlan, agent: AgentDescription) -> str:
     if kind is None or not kind.prices_calls:
         say_it = f", say {_PRICES} [model] in evaldesk.toml" if kind and kind.counts_tokens else ""
         return (
-            f"what {about} costs is not known before it is played, since it makes its model calls itself; "
-            f"let it say tells_cost (docs/agents.md){say_it}, or leave --max-cost out"
+            f"the cost of {about} is not known before the run, because it makes its model calls itself; "
+            f"declare tells_cost (docs/agents.md){say_it}, or leave --max-cost out"
         )
     if is_priced or config.recording.mode == "replay" or config.model or any(_models(agent)):
         return ""

@@ -295,7 +295,7 @@ class HostedAgent:
 
     def _kill_if_asked(self, key: int) -> None:
         if key in self._questions:
-            self._worker.kill("did not stop when it was told to")
+            self._worker.kill("did not stop when asked")
 
     def _on_answer(self, frame: Answer) -> None:
         if getattr(frame, "is_tainted", False):

@@ -171,7 +171,7 @@ class WorkerProcess:
             for line in self._lines.feed(data):
                 self._act(frame_from_worker(line))
         except (ValueError, msgspec.MsgspecError, RecursionError) as error:
-            self.kill(f"sent what is no frame ({str(error)[:MAX_REASON]})")
+            self.kill(f"sent a line that is not a frame ({str(error)[:MAX_REASON]})")
 
     def printed(self, data: bytes) -> None:
         """Keep the last output of the process on file descriptor 2."""

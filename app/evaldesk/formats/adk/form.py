@@ -38,7 +38,7 @@ class AdkForm(ABC):
     def write(cls, what: EvalSet | RecordedRun) -> bytes:
         """The bytes of a file, without the parts that `losses` names. Raises FormatError."""
         if isinstance(what, RecordedRun):
-            raise FormatError(f"{cls.title}: holds no run")
+            raise FormatError(f"{cls.title}: contains no run")
         style = form_of(what.extra).get("style", {}) if form_of(what.extra).get("format", "adk") == cls.name else {}
         return to_text(cls.to_json(what), style, what.id)
 

@@ -76,7 +76,7 @@ def _turn_losses(turn: Turn) -> list[str]:
     if any(_has_more_than_text(value) for value in raw.values()):
         lost.append("parts of messages that are not text")
     if shown_extra(turn.expected.extra) or "events" in form_of(turn.expected.extra):
-        lost.append("recorded results of tools and what else was recorded with them")
+        lost.append("recorded results of tools and the data recorded with them")
     return lost
 
 

@@ -57,7 +57,7 @@ class AdkScenarios:
     def write(what: EvalSet | RecordedRun) -> bytes:
         """The scenarios of an eval set. Raises FormatError when a case has turns."""
         if isinstance(what, RecordedRun):
-            raise FormatError("a list of scenarios holds no run")
+            raise FormatError("a list of scenarios contains no run")
         spoken = next((case.id for case in what.cases if case.scenario is None), None)
         if spoken is not None:
             raise FormatError(f"case {spoken!r} has turns; a list of scenarios holds only cases with a scenario")

@@ -57,7 +57,7 @@ class AdkSession:
         name = stem(source).removesuffix(".session")
         case = case_of(place, raw, name, notes)
         if case is None:
-            raise place.at("events").error("no event says anything: the session holds no turn")
+            raise place.at("events").error("no event has content: the session contains no turn")
         return Imported("adk-session", EvalSet(name, cases=(case,)), refused=notes.sentences)
 
     @staticmethod

@@ -67,7 +67,7 @@ class AdkSessionDatabase:
         except sqlite3.Error as error:
             raise FormatError(f"this SQLite file cannot be read: {error}", source=source) from None
         if not cases:
-            raise FormatError("the database holds no session with a turn", source=source)
+            raise FormatError("the database contains no session with a turn", source=source)
         evalset = EvalSet(file_stem(source), cases=tuple(cases))
         return Imported("adk-session-db", evalset, refused=notes.sentences)
 
@@ -107,7 +107,7 @@ def _check_table(connection: sqlite3.Connection, table: str, columns: set[str], 
             source=source,
         )
     if missing := ", ".join(sorted(columns - found)):
-        raise FormatError(f"this is no session database of ADK: the table {table} has no {missing}", source=source)
+        raise FormatError(f"this is not a session database of ADK: the table {table} has no {missing}", source=source)
 
 
 def _sessions(connection: sqlite3.Connection, source: str) -> Iterator[dict[str, Any]]:

@@ -79,7 +79,7 @@ def _header(members: ZipMembers) -> Document:
     name = next((name for name in _HEADERS if name in members), None)
     if name is None:
         raise FormatError(
-            f"the zip file has none of {', '.join(_HEADERS)}: it is no Inspect log", source=members.source
+            f"the zip file has none of {', '.join(_HEADERS)}: it is not an Inspect log", source=members.source
         )
     return _parsed(members, name)
 

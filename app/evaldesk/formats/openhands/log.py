@@ -54,7 +54,7 @@ class OpenHandsLog(ReadOnly):
             messages += read_event(place, event, notes)
         turns = turns_of(messages)
         if not turns:
-            raise FormatError("no event says anything: the log holds no turn", source=source)
+            raise FormatError("no event has content: the log contains no turn", source=source)
         name = file_stem(source)
         usages = _usages(Place(Document(None, source=source)), events)
         model = next((each.model for each in usages if isinstance(each, Usage) and each.model != "unknown"), None)

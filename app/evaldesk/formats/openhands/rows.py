@@ -21,7 +21,7 @@ from evaldesk.transcripts.openhands_rows import row_query, row_turn
 from evaldesk.transcripts.recorded import RecordedRun, file_stem, recorded_score, recorded_trial, trial_places
 
 METADATA_ALONE = (
-    "this is the metadata.json of a run and holds no trial; choose the output.jsonl beside it, or both files together, "
+    "this is the metadata.json of a run and contains no trial; choose the output.jsonl beside it, or both files, "
     "or on the command line the folder that holds them"
 )
 
@@ -63,7 +63,7 @@ class OpenHands:
         found = [(Place(line), read_mapping(Place(line), line.value)) for line in read_lines(data, source)]
         lines = [(place, row) for place, row in found if "instance_id" in row or not _is_metadata(row)]
         if not lines:
-            raise FormatError("the file holds no row", source=source)
+            raise FormatError("the file contains no row", source=source)
         metadata = next((row for _, row in found if _is_metadata(row) and "instance_id" not in row), {})
         ids = [_instance_id(place, row) for place, row in lines]
         places = [found or (0, 0) for found in trial_places([(each, None) for each in ids])]

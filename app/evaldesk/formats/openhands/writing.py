@@ -176,9 +176,9 @@ def outcome_words(criterion: Criterion | None, keys: Sequence[str]) -> str:
     others = [key for key in keys if criterion is None or key != criterion.metric]
     named = ", ".join(others[:MAX_NAMED]) + (" and more" if others[MAX_NAMED:] else "")
     if criterion is None:
-        choice = f"choose what decides among {named}, or score them here" if named else "score them here"
-        return f"No row says whether it was solved, so its trials are unscored; {choice}."
-    also = f" Rows also say {named}, which could decide instead." if named else ""
+        choice = f"choose the deciding key among {named}, or score them here" if named else "score them here"
+        return f"No row states whether it was solved, so its trials are unscored; {choice}."
+    also = f" Rows also have {named}, which could decide instead." if named else ""
     return (
         f"A trial passes when its {criterion.metric} is true or 1; a row with an error is errored, not failed, unless "
         f"the agent reached its maximum of iterations.{also}"

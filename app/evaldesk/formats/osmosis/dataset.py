@@ -219,7 +219,7 @@ def _table(data: bytes, source: str) -> Iterator[_Row]:
 
 def _rows(what: EvalSet | RecordedRun) -> list[dict[str, Any]]:
     if isinstance(what, RecordedRun):
-        raise FormatError("a data set holds no run; write a run as osmosis-results")
+        raise FormatError("a data set contains no run; write a run as osmosis-results")
     return write_rows(what)
 
 

@@ -174,7 +174,7 @@ def _imported(header: _Header, runs: list[_Run]) -> Imported:
     baseline = _recorded(header, [run for run in runs if run.tag == BASELINE], criteria, header.baseline, notes)
     found = tuple(run for run in (primary, baseline) if run is not None)
     if not found:
-        raise FormatError("the file holds no run of a row", source=runs[0].place.document.source if runs else "")
+        raise FormatError("the file contains no run of a row", source=runs[0].place.document.source if runs else "")
     words = (f"A trial passes when every score reaches {header.threshold:g}; the file has no conversations.",)
     return Imported("osmosis-results", runs=found, understood=words, refused=notes.sentences)
 
@@ -196,7 +196,7 @@ def _recorded(
         if key in results:
             notes.refuse(f"a second result of row {run.row_index}, run {run.run_index}", run.place)
         elif run.raw.get("status") == "skipped":
-            notes.refuse("a skipped sample, which nobody scored", run.place)
+            notes.refuse("a skipped sample without a score", run.place)
         else:
             results[key] = _result(run, key, criteria, model)
     return RecordedRun(header.name, header.agent, cases, tuple(results.values()), criteria, model or None, header.note)

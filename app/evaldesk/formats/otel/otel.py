@@ -45,7 +45,7 @@ class OpenTelemetry:
     def write(what: EvalSet | RecordedRun) -> bytes:
         """The traces of a run as OTLP JSON. Raises FormatError."""
         if isinstance(what, EvalSet):
-            raise FormatError("traces hold what happened, and an eval set only what should; export a run")
+            raise FormatError("traces store recorded trials, and an eval set has none; export a run")
         return write_traces(what)
 
 
@@ -74,7 +74,9 @@ def read_traces(format_name: str, data: bytes, source: str) -> Imported:
     found = conversations(spans, notes)
     if not found:
         what = " ".join(notes.sentences) or "none has gen_ai.*, OpenInference or ADK attributes with messages"
-        raise FormatError(f"none of {counted(len(spans), 'span')} tells what an agent did: {what}", source=source)
+        raise FormatError(
+            f"none of {counted(len(spans), 'span')} describes the work of an agent: {what}", source=source
+        )
     name = file_stem(source).removesuffix(".otel")
     models = Counter(model_of(step.span) for one in found for visit in one.visits for step in visit.steps if step.call)
     agents = Counter(one.agent for one in found if one.agent)

@@ -70,7 +70,7 @@ def _spans(place: Place, raw: Any) -> Iterator[Span]:
     found = read_mapping(place, raw)
     read = _reader(found)
     if read is None:
-        raise place.error("this is no span: expected resourceSpans, batches, data, context, or gen_ai.* attributes")
+        raise place.error("this is not a span: expected resourceSpans, batches, data, context, or gen_ai.* attributes")
     yield from read(place, found)
 
 

@@ -83,7 +83,7 @@ class Tau2Tasks:
     def write(what: EvalSet | RecordedRun) -> bytes:
         """The file of an eval set whose cases are scenarios. Raises FormatError."""
         if not isinstance(what, EvalSet):
-            raise FormatError("tau2 tasks hold no run; export its eval set instead")
+            raise FormatError("tau2 tasks contain no run; export its eval set instead")
         return to_text([write_task(case) for case in what.cases], {"ends_with": "\n"}, what.id)
 
 

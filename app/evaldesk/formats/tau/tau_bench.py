@@ -151,7 +151,7 @@ def _score(place: Place, row: dict[str, Any], info: dict[str, Any]) -> Score:
 
 def _reason(value: float | None, found: Any, details: dict[str, Any]) -> str:
     if value == 1:
-        return "The database and what was said are as they should be."
+        return "The database and the required outputs are as expected."
     if found is None:
         return "The trial reached the limit of steps before it was judged."
     if details.get("r_actions") == 0:

@@ -83,7 +83,7 @@ class TaskSuccess(_DialogueMetric):
     info: ClassVar[MetricInfo] = MetricInfo(
         "multi_turn_task_success_v1",
         "Task success, judged",
-        "Whether a judge finds that the whole dialogue reached what the user wanted.",
+        "Whether a judge finds that the whole dialogue reached the user's goal.",
         default_threshold=1.0,
         has_judge=True,
     )

@@ -30,7 +30,7 @@ class FinalResponseMatch(JudgeMetric):
     """Share of turns whose answer most judges find valid beside its reference."""
 
     include_intermediate_responses_in_final: bool = option(
-        False, "switch", "With messages on the way", "Judge what the agent said before its answer together with it."
+        False, "switch", "With messages on the way", "Judge the messages before the answer together with it."
     )
 
     info: ClassVar[MetricInfo] = MetricInfo(

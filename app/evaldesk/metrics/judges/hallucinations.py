@@ -36,7 +36,7 @@ class Hallucinations(JudgeMetric):
     """Mean share of sentences that the conversation bears out, or that state nothing."""
 
     evaluate_intermediate_nl_responses: bool = option(
-        False, "switch", "Messages on the way too", "Also judge what the agent said before its answer."
+        False, "switch", "Messages on the way too", "Also judge the messages before the answer."
     )
 
     default_samples: ClassVar[int] = 1

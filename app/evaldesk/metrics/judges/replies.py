@@ -116,7 +116,7 @@ def read_reply(text: str, kind: type[R]) -> R:
     if len(text) > _MAX_REPLY:
         raise ReplyError(f"the reply has {len(text):,} characters, which is more than any verdict")
     found: list[R] = []
-    problem = "the reply holds no JSON object"
+    problem = "the reply contains no JSON object"
     for item in _objects(text):
         try:
             answer = converted(item, kind)

@@ -145,7 +145,7 @@ class RubricFinalResponse(RubricMetric):
     """Share of rubrics that the answers have."""
 
     include_intermediate_responses_in_final: bool = option(
-        False, "switch", "With messages on the way", "Judge what the agent said before its answer together with it."
+        False, "switch", "With messages on the way", "Judge the messages before the answer together with it."
     )
 
     info: ClassVar[MetricInfo] = MetricInfo(

@@ -77,7 +77,9 @@ def _validator(schema: dict[str, JsonValue]) -> Any:
         kind.check_schema(schema)
     except SchemaError as error:
         place = "/".join(map(str, error.absolute_path)) or "the top"
-        raise UsageError(f"this is no JSON Schema: at {place}, {error.message[:MAX_WORDS]}", field="schema") from error
+        raise UsageError(
+            f"this is not a JSON Schema: at {place}, {error.message[:MAX_WORDS]}", field="schema"
+        ) from error
     bounded = {"pattern": _pattern, "patternProperties": _pattern_properties}
     bounded["additionalProperties"] = partial(_additional_properties, kind.VALIDATORS["additionalProperties"])
     return validators.extend(kind, bounded)(schema, registry=REGISTRY)

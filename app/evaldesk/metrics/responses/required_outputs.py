@@ -28,7 +28,7 @@ class RequiredOutputs:
         [],
         "list",
         "Texts",
-        "What has to be said, one a line; empty for what each case itself requires.",
+        "The required texts, one a line; empty for those of each case.",
         example="refund of 54.04",
     )
     match: Literal["token", "substring"] = option(

@@ -20,7 +20,7 @@ _WANTS = (
     ("exists", "something is found"),
     ("absent", "nothing is found"),
     ("every", "all that is found is the value"),
-    ("some", "the value is among what is found"),
+    ("some", "the value is among the values found"),
 )
 
 
@@ -94,7 +94,7 @@ def _compiled(path: str) -> Any:
         return _environment().compile(path)
     except (JSONPathError, RecursionError) as error:
         raise UsageError(
-            f"{path!r:.100} is no JSON path such as $.cart.items[0].id: {str(error).splitlines()[0]}", field="path"
+            f"{path!r:.100} is not a JSON path such as $.cart.items[0].id: {str(error).splitlines()[0]}", field="path"
         ) from error
 
 

@@ -233,7 +233,7 @@ def has_evalset(config: RunConfig) -> bool:
 def check_trials(cases: Sequence[Case], results: Sequence[TrialResult]) -> None:
     """Raise UsageError for trials that cannot be stored as a run of these cases."""
     if not results:
-        raise UsageError("the file holds no trial; there is nothing to store as a run")
+        raise UsageError("the file contains no trial; there is nothing to store as a run")
     for result in results:
         if not 0 <= result.case_index < len(cases) or result.trial_index < 0:
             place = f"case {result.case_index}, trial {result.trial_index}"

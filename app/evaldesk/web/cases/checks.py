@@ -58,7 +58,7 @@ def _turn(prefix: str, number: int, draft: TurnDraft, base: Case, values: Values
     before = origin or Turn(query="")
     query = _as_before(draft.query, before.query)
     if not query.strip() and (origin is None or origin.query.strip()):
-        problems.add(f"{prefix}-query", f"Turn {number}, user message", "Say what the user says in this turn.")
+        problems.add(f"{prefix}-query", f"Turn {number}, user message", "Enter the message of the user in this turn.")
     expected = replace(
         before.expected,
         tool_calls=_calls(prefix, number, draft, before.expected, values, problems),

@@ -229,9 +229,9 @@ def _action(call: RequestedCall, thought: str) -> Action:
     try:
         found = json.loads(call.arguments or "{}")
     except ValueError:
-        return MessageAction(f"The arguments of {call.name} are no JSON.")
+        return MessageAction(f"The arguments of {call.name} are not JSON.")
     if not isinstance(found, dict):
-        return MessageAction(f"The arguments of {call.name} are no object.")
+        return MessageAction(f"The arguments of {call.name} are not an object.")
     texts = {key: value for key, value in found.items() if isinstance(value, str)}
     if call.name == "execute_bash":
         action = CmdRunAction(texts.get("command", ""), thought=thought)
