@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 from tests.documents.statements import HERE, NAMES, NO_CLAIM, OUTSIDE, commands_of, faults_of, rows_of
 
+from evaldesk.wording.other_tools import DIFFERENCES
+
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs/coming-from.md"
 MISSING: dict[str, str] = {}
@@ -76,6 +78,14 @@ def test_the_page_for_users_says_what_the_tables_say() -> None:
         PAGE.write_text(page, "utf-8")
 
     assert PAGE.read_text("utf-8") == page
+
+
+def test_adopt_says_the_same_differences() -> None:
+    of_tools = {"adk": ["adk_evaluation"], "openhands": ["openhands_harness"], "osmosis": [NAMES[0], NAMES[1]]}
+
+    for tool, names in of_tools.items():
+        rows = [row for name in names for row in rows_of(name)]
+        assert [row.words for row in rows if row.here == "differs" and row.words] == list(DIFFERENCES[tool])
 
 
 def _sections() -> str:

@@ -1,0 +1,97 @@
+"""`evaldesk adopt`: takes over a project of another tool."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from evaldesk.cli.files.exchange_files import open_home, visible
+from evaldesk.cli.runs.shared import workspace_option
+from evaldesk.desk.adopting import TOOLS, Adoption, Part, Tool, survey, write
+from evaldesk.errors import EvaldeskError
+from evaldesk.wording.other_tools import DIFFERENCES
+from evaldesk.wording.printable import printable
+
+if TYPE_CHECKING:
+    from evaldesk.settings import Settings
+
+MAX_SHOWN = 20
+
+
+@click.command()
+@click.argument("tool", type=click.Choice(TOOLS))
+@click.argument("folder", metavar="DIR", type=click.Path(path_type=Path))
+@click.option("--write", "is_written", is_flag=True, help="Write the changes that are shown.")
+@workspace_option
+def adopt(tool: Tool, folder: Path, is_written: bool, workspace: str | None) -> None:
+    """Adopt a project of another tool: import its results, show what changes in its tests and its CI.
+
+    No code of the project is run. Its files are changed only with --write.
+
+    \b
+    evaldesk adopt adk .
+    evaldesk adopt osmosis my-project --write
+    """
+    found = survey(folder, tool)
+    _show_parts(found)
+    _import_history(folder, [part for part in found.parts if part.is_history], open_home(workspace))
+    _show_changes(found, is_written=is_written)
+    if is_written:
+        write(found.changes)
+    click.echo("\nDifferent here:")
+    for sentence in DIFFERENCES[tool]:
+        click.echo(f"  - {sentence}")
+
+
+def _show_parts(found: Adoption) -> None:
+    if not found.parts:
+        click.echo("Nothing of this tool was found.")
+        return
+    counts = Counter(part.title for part in found.parts)
+    for title, n in counts.items():
+        click.echo(f"{title} ({n:,}):")
+        names = [part.path for part in found.parts if part.title == title]
+        for name in names[:MAX_SHOWN]:
+            click.echo(f"  {visible(name)}")
+        if n > MAX_SHOWN:
+            click.echo(f"  and {n - MAX_SHOWN:,} more")
+
+
+def _import_history(folder: Path, parts: list[Part], settings: Settings) -> None:
+    """Import each result as runs; a result that cannot be read, or was imported before, is named."""
+    if not parts:
+        return
+    from evaldesk.desk.imports.files import read_path
+    from evaldesk.desk.imports.importing import open_imports, proposed_name
+
+    click.echo("\nImported:")
+    with open_imports(settings) as imports:
+        for part in parts:
+            try:
+                imported = read_path(_place(folder / part.path))
+                taken = imports.take_in(
+                    replace(imported, evalset=None), source=part.path, name=proposed_name(part.path)
+                )
+            except EvaldeskError as error:
+                click.echo(f"  {visible(part.path)}: {printable(str(error))}")
+                continue
+            runs = ", ".join(map(str, taken.run_ids)) or "none"
+            click.echo(f"  {visible(part.path)}: run {runs}")
+
+
+def _place(path: Path) -> Path:
+    """The folder of a run of OpenHands where its metadata are beside its output."""
+    return path.parent if path.name == "output.jsonl" and (path.parent / "metadata.json").is_file() else path
+
+
+def _show_changes(found: Adoption, *, is_written: bool) -> None:
+    if not found.changes:
+        click.echo("\nNothing changes in tests and CI.")
+        return
+    click.echo("\nChanged:" if is_written else "\nThese changes are written with --write:")
+    for change in found.changes:
+        click.echo(printable(change.diff).rstrip("\n"))

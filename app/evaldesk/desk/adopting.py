@@ -1,0 +1,183 @@
+"""A project of ADK, Osmosis or OpenHands: its parts, its history, and what would change in its tests and its CI."""
+
+from __future__ import annotations
+
+import difflib
+import os
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, TypeAlias, get_args
+
+from evaldesk.durable_files import replace_file
+from evaldesk.errors import UsageError
+
+Tool: TypeAlias = Literal["adk", "osmosis", "openhands"]
+TOOLS: tuple[Tool, ...] = get_args(Tool)
+MAX_FILES = 50_000
+MAX_TEXT = 1024 * 1024
+SKIPPED = frozenset(
+    {".evaldesk", ".git", ".hg", ".tox", ".venv", "__pycache__", "node_modules", "site-packages", "venv"}
+)
+_CI = re.compile(
+    r"(^|/)(Makefile|Jenkinsfile|tox\.ini|noxfile\.py|\.gitlab-ci\.yml)$|\.(sh|bash|mk)$|^\.(github|circleci)/.*\.ya?ml$"
+)
+_OUTPUTS = re.compile(r"(^|/)output\.jsonl$")
+
+
+@dataclass(frozen=True, slots=True)
+class _Kind:
+    """A kind of part: which files it has, by their path and, where that is not enough, by their text."""
+
+    title: str
+    path: re.Pattern[str]
+    text: re.Pattern[str] | None = None
+    is_history: bool = False
+
+
+_PYTHON = re.compile(r"\.py$")
+_KINDS: Mapping[Tool, Sequence[_Kind]] = {
+    "adk": (
+        _Kind("agent", re.compile(r"(^|/)(agent|__init__)\.py$"), re.compile(r"^(root_agent|app)\b.*=", re.MULTILINE)),
+        _Kind("agent", re.compile(r"(^|/)root_agent\.yaml$")),
+        _Kind("eval set", re.compile(r"\.(evalset|test)\.json$")),
+        _Kind("criteria", re.compile(r"(^|/)test_config\.json$")),
+        _Kind("sessions", re.compile(r"(^|/)\.adk/session\.db$|\.session\.json$")),
+        _Kind("result", re.compile(r"\.evalset_result\.json$"), is_history=True),
+        _Kind("test module", _PYTHON, re.compile(r"google\.adk\.evaluation")),
+    ),
+    "osmosis": (
+        _Kind("agent", _PYTHON, re.compile(r"^class \w+\(.*\b(RolloutAgentLoop|AgentWorkflow)\b", re.MULTILINE)),
+        _Kind("data set", re.compile(r"\.(jsonl|json|parquet|csv)$"), re.compile(r'"?user_prompt"?\s*[:,]')),
+        _Kind("run file", re.compile(r"\.toml$"), re.compile(r"^\[experiment\]", re.MULTILINE)),
+        _Kind(
+            "eval function", _PYTHON, re.compile(r"^@osmosis_reward|^(async )?def \w+\(solution_str\b", re.MULTILINE)
+        ),
+        _Kind("result", re.compile(r"\.json$"), re.compile(r'"eval_fns"\s*:'), is_history=True),
+        _Kind("result", re.compile(r"(^|/)\.osmosis/evals/[^/]+/index\.jsonl$"), is_history=True),
+    ),
+    "openhands": (
+        _Kind("agent", _PYTHON, re.compile(r"^(async )?def process_instance\(", re.MULTILINE)),
+        _Kind("models", re.compile(r"(^|/)config\.toml$"), re.compile(r"^\[llm", re.MULTILINE)),
+        _Kind("result", _OUTPUTS, is_history=True),
+    ),
+}
+_COMMANDS: Mapping[Tool, Sequence[tuple[re.Pattern[str], str]]] = {
+    "adk": (
+        (re.compile(r"\badk eval(?=\s)"), "evaldesk eval"),
+        (re.compile(r"\badk web(?=\s|$)"), "evaldesk ui"),
+    ),
+    "osmosis": ((re.compile(r"\bosmosis (eval|eval-rubric)(?=\s)"), r"evaldesk \1"),),
+    "openhands": ((re.compile(r"\b(?:poetry run )?python3? (\S*run_infer\.py)\b"), r"evaldesk benchmark \1"),),
+}
+_IMPORTS: Mapping[Tool, Sequence[tuple[re.Pattern[str], str]]] = {
+    "adk": (
+        (
+            re.compile(
+                r"^(\s*)from google\.adk\.evaluation(?:\.agent_evaluator)? import AgentEvaluator[ \t]*$", re.MULTILINE
+            ),
+            r"\1from evaldesk import AgentEvaluator",
+        ),
+    ),
+    "osmosis": (),
+    "openhands": (),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A file of the project, by its path in it, and its kind in words."""
+
+    path: str
+    title: str
+    is_history: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What would be written to a file."""
+
+    path: Path
+    before: str
+    after: str
+    name: str
+
+    @property
+    def diff(self) -> str:
+        """The change as a unified diff."""
+        before, after = self.before.splitlines(keepends=True), self.after.splitlines(keepends=True)
+        return "".join(difflib.unified_diff(before, after, f"a/{self.name}", f"b/{self.name}"))
+
+
+@dataclass(frozen=True, slots=True)
+class Adoption:
+    """What was found in a project."""
+
+    parts: Sequence[Part]
+    changes: Sequence[Change]
+
+
+def survey(folder: Path, tool: Tool) -> Adoption:
+    """The parts of the project and the changes to its tests and CI; nothing is imported or written.
+
+    Raises UsageError for a folder that is none, or has too many files.
+    """
+    if not folder.is_dir():
+        raise UsageError(f"{folder} is no folder; name that of the project")
+    parts: list[Part] = []
+    changes: list[Change] = []
+    for name in sorted(_files(folder)):
+        path = folder / name
+        text = _text_of(path)
+        kind = next((kind for kind in _KINDS[tool] if _is_of(kind, name, text)), None)
+        if kind:
+            parts.append(Part(name, kind.title, kind.is_history))
+        rules = [*(_IMPORTS[tool] if name.endswith(".py") else ()), *(_COMMANDS[tool] if _CI.search(name) else ())]
+        after = text
+        for pattern, replacement in rules:
+            after = pattern.sub(replacement, after)
+        if after != text:
+            changes.append(Change(path, text, after, name))
+    return Adoption(parts, changes)
+
+
+def write(changes: Sequence[Change]) -> None:
+    """Write the changes. Raises UsageError, before anything is written, for a file that changed meanwhile."""
+    for change in changes:
+        if _text_of(change.path) != change.before:
+            raise UsageError(f"{change.path} was changed meanwhile; start again")
+    for change in changes:
+        replace_file(change.path, change.after.encode("utf-8"))
+
+
+def _is_of(kind: _Kind, name: str, text: str) -> bool:
+    return bool(kind.path.search(name)) and (kind.text is None or bool(kind.text.search(text)))
+
+
+def _files(folder: Path) -> Iterator[str]:
+    """The paths of all files, without following links and without environments and repositories."""
+    n = 0
+    for at, folders, names in os.walk(folder, onerror=_raise(folder)):
+        folders[:] = sorted(name for name in folders if name not in SKIPPED)
+        n += len(names)
+        if n > MAX_FILES:
+            raise UsageError(f"{folder} has more than {MAX_FILES:,} files; name the folder of the project itself")
+        yield from ((Path(at) / name).relative_to(folder).as_posix() for name in names if (Path(at) / name).is_file())
+
+
+def _raise(folder: Path) -> Callable[[OSError], None]:
+    def on_error(error: OSError) -> None:
+        raise UsageError(f"{error.filename or folder} cannot be read: {error.strerror}") from error
+
+    return on_error
+
+
+def _text_of(path: Path) -> str:
+    """The text of a file; empty for one that is large, or no UTF-8."""
+    try:
+        if path.is_symlink() or path.stat().st_size > MAX_TEXT:
+            return ""
+        return path.read_bytes().decode("utf-8")
+    except (OSError, UnicodeDecodeError):
+        return ""

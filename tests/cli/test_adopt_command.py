@@ -1,0 +1,184 @@
+"""`evaldesk adopt`: the parts of a project, its results as runs, and its tests and CI as a diff first."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from evaldesk.desk import adopting
+from evaldesk.errors import UsageError
+
+if TYPE_CHECKING:
+    from tests.cli.conftest import Place
+
+TEST_MODULE = """\
+import pytest
+from google.adk.evaluation.agent_evaluator import AgentEvaluator
+from google.adk.agents import Agent
+
+
+@pytest.mark.asyncio
+async def test_it():
+    await AgentEvaluator.evaluate("home", "home/simple.test.json")
+"""
+WORKFLOW = """\
+jobs:
+  evals:
+    steps:
+      - run: adk eval home home/a.evalset.json
+      - run: adk eval_set create home x
+"""
+RESULTS = {
+    "config": {"model": "m", "n_runs": 1, "pass_threshold": 1.0, "eval_fns": ["rewards:f"]},
+    "summary": {"total_rows": 1, "total_runs": 1, "eval_fns": {}, "total_tokens": 1, "total_duration_ms": 1},
+    "rows": [
+        {
+            "row_index": 0,
+            "runs": [{"run_index": 0, "success": True, "scores": {"rewards:f": 1.0}, "duration_ms": 1, "tokens": 1}],
+        }
+    ],
+}
+
+
+def _write(folder: Path, **files: str) -> None:
+    for name, text in files.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+
+
+@pytest.fixture
+def project(place: Place) -> Path:
+    """Parts of all three tools in one folder."""
+    sample = Path(__file__).parents[1] / "formats/exchange_samples"
+    folder = place.folder / "project"
+    _write(
+        folder,
+        **{
+            "home/agent.py": "root_agent = Agent(name='home')\n",
+            "home/a.evalset.json": "{}",
+            "home/test_config.json": "{}",
+            "home/.adk/eval_history/a.evalset_result.json": (sample / "adk-results.evalset_result.json").read_text(),
+            "tests/test_home.py": TEST_MODULE,
+            ".github/workflows/evals.yml": WORKFLOW,
+            "server.py": "class Loop(RolloutAgentLoop):\n    pass\n",
+            "rewards.py": "@osmosis_reward\ndef f(solution_str): ...\n",
+            "data.jsonl": '{"user_prompt": "2+2"}\n',
+            "results.json": json.dumps(RESULTS),
+            "broken.json": '{"eval_fns": ',
+            "Makefile": "eval:\n\tosmosis eval -m server:loop -d data.jsonl\n\tosmosis evaluate\n",
+            "bench/run_infer.py": "def process_instance(instance, metadata): ...\n",
+            "bench/run.sh": "poetry run python ./bench/run_infer.py -l eval_gpt\n",
+            "config.toml": '[llm]\nmodel = "m"\n',
+            "outputs/x/output.jsonl": (sample / "openhands.jsonl").read_text(),
+            ".venv/lib/agent.py": "root_agent = 1\n",
+        },
+    )
+    return folder
+
+
+def _texts(folder: Path) -> dict[str, str]:
+    return {path.relative_to(folder).as_posix(): path.read_text() for path in folder.rglob("*") if path.is_file()}
+
+
+@pytest.mark.parametrize(
+    ("tool", "parts", "diff", "words"),
+    [
+        (
+            "adk",
+            ["home/agent.py", "home/a.evalset.json", "home/test_config.json", "tests/test_home.py"],
+            [
+                "-from google.adk.evaluation.agent_evaluator import AgentEvaluator\n"
+                "+from evaldesk import AgentEvaluator\n",
+                "-      - run: adk eval home home/a.evalset.json\n"
+                "+      - run: evaldesk eval home home/a.evalset.json\n",
+            ],
+            "--compat adk",
+        ),
+        (
+            "osmosis",
+            ["server.py", "rewards.py", "data.jsonl"],
+            ["-\tosmosis eval -m server:loop -d data.jsonl\n+\tevaldesk eval -m server:loop -d data.jsonl\n"],
+            "--compat osmosis",
+        ),
+        (
+            "openhands",
+            ["bench/run_infer.py", "config.toml"],
+            [
+                "-poetry run python ./bench/run_infer.py -l eval_gpt\n"
+                "+evaldesk benchmark ./bench/run_infer.py -l eval_gpt\n"
+            ],
+            "There is no container",
+        ),
+    ],
+)
+def test_a_project_is_shown_its_results_are_imported_and_nothing_is_written(
+    place: Place, project: Path, tool: str, parts: list[str], diff: list[str], words: str
+) -> None:
+    before = _texts(project)
+
+    done = place.run("adopt", tool, project)
+
+    assert done.exit_code == 0, f"{done.output}{done.exception!r}"
+    assert all(f"  {part}\n" in done.output for part in parts), done.output
+    assert all(each in done.output for each in diff), done.output
+    assert words in done.output
+    assert "These changes are written with --write:" in done.output
+    assert ".venv" not in done.output
+    assert _texts(project) == before
+    with place.store() as store:
+        assert len(store.runs.list()) >= 1
+    again = place.run("adopt", tool, project)
+    assert "already imported as run" in again.output
+
+
+def test_changes_are_written_when_asked_and_a_second_time_nothing_changes(place: Place, project: Path) -> None:
+    done = place.run("adopt", "adk", project, "--write")
+
+    assert "Changed:" in done.output
+    texts = _texts(project)
+    assert "from evaldesk import AgentEvaluator\nfrom google.adk.agents import Agent\n" in texts["tests/test_home.py"]
+    assert "evaldesk eval home home/a.evalset.json" in texts[".github/workflows/evals.yml"]
+    assert "adk eval_set create" in texts[".github/workflows/evals.yml"]
+    assert texts["Makefile"].count("osmosis eval ") == 1
+    assert "Nothing changes in tests and CI." in place.run("adopt", "adk", project).output
+
+
+def test_a_result_that_cannot_be_read_is_named_and_the_others_are_imported(place: Place, project: Path) -> None:
+    said = place.run("adopt", "osmosis", project).output
+
+    assert "broken.json" in said
+    assert "this is not JSON" in said
+    assert "  results.json: run 1\n" in said
+
+
+def test_a_file_that_changed_meanwhile_is_not_overwritten(project: Path) -> None:
+    found = adopting.survey(project, "adk")
+    (project / "tests/test_home.py").write_text("# edited\n")
+
+    with pytest.raises(UsageError, match="was changed meanwhile"):
+        adopting.write(found.changes)
+
+    assert (project / ".github/workflows/evals.yml").read_text() == WORKFLOW
+
+
+def test_wrong_folders_are_refused(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert "is no folder" in str(place.run("adopt", "adk", "nowhere").exception)
+    monkeypatch.setattr(adopting, "MAX_FILES", 1)
+
+    with pytest.raises(UsageError, match="more than 1 files"):
+        adopting.survey(place.folder, "adk")
+
+
+def test_links_lead_nowhere(place: Place, project: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
+    outside = tmp_path_factory.mktemp("outside")
+    _write(outside, **{"test_other.py": TEST_MODULE})
+    (project / "linked").symlink_to(outside)
+    (project / "test_link.py").symlink_to(outside / "test_other.py")
+
+    place.run("adopt", "adk", project, "--write")
+
+    assert (outside / "test_other.py").read_text() == TEST_MODULE
