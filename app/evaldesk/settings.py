@@ -15,6 +15,7 @@ from evaldesk.errors import UsageError
 from evaldesk.model import Limits, ModelOptions
 from evaldesk.model.options import MODES, Recording, UserConfig
 from evaldesk.run_options import RUN_OPTIONS, check_fields
+from evaldesk.toml_text import parse_toml
 from evaldesk.wire import converted
 
 T = TypeVar("T")
@@ -115,7 +116,7 @@ def _read_toml(path: Path) -> Mapping[str, object]:
     if not path.is_file():
         return {}
     try:
-        table = tomllib.loads(path.read_text("utf-8"))
+        table = parse_toml(path.read_text("utf-8"))
     except UnicodeDecodeError as error:
         raise UsageError(f"{path}: byte {error.start + 1} is not UTF-8; save the file as UTF-8") from error
     except tomllib.TOMLDecodeError as error:

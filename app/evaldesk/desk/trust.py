@@ -293,7 +293,7 @@ class Answers:
         try:
             found = json.loads(_read_own(path) or "null") if path else None
             seen = folder.stat()
-        except (OSError, ValueError):
+        except (OSError, ValueError, RecursionError):
             return ""
         if not isinstance(found, dict):
             return ""

@@ -12,6 +12,7 @@ from typing import Any, cast
 
 from evaldesk.errors import NotFoundError, UsageError
 from evaldesk.run_options import BY_NAME, RUN_OPTIONS, Asked, RunOption
+from evaldesk.toml_text import parse_toml
 
 SECTIONS = ("experiment", "evaluation", "advanced", "env", "secrets", "evaldesk")
 EXPERIMENT = ("rollout", "entrypoint", "model_path", "dataset")
@@ -140,7 +141,7 @@ def is_run_file(path: Path) -> bool:
 
 def _read_toml(path: Path) -> dict[str, Any]:
     try:
-        return tomllib.loads(path.read_text("utf-8-sig"))
+        return parse_toml(path.read_text("utf-8-sig"))
     except OSError as error:
         raise UsageError(f"{path}: {error.strerror}; name a file such as configs/eval/my-run.toml") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
