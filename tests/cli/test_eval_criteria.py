@@ -120,3 +120,20 @@ def test_every_door_says_in_how_many_cases_a_metric_asserts_something(place: Pla
     assert [case.counts.not_applicable for case in result] == [2, 0, 2]
     assert result.counts == result.conclusion.counts
     assert list(page.asserted) == [said]
+
+
+def test_run_info_and_the_results_name_the_same_means(place: Place) -> None:
+    path = place.evalset("first", {"one": "one", "two": "other", "three": None})
+    (path.parent / "test_config.json").unlink(missing_ok=True)
+    results = path.parent / "results.json"
+
+    place.run("eval", place.agent, path, "--criterion", "response_match_score=0.8", "--n", "2", "-o", results)
+
+    text = place.run("run", "info", "1").output
+    told = json.loads(place.run("run", "info", "1", "--json").stdout)["data"]["results"]["metrics"]
+    (written,) = json.loads(results.read_text())["runs"][0]["metrics"]
+    assert told == [written]
+    assert (written["n"], written["mean"], round(written["mean_unscored_as_0"], 3)) == (4, 0.5, 0.333)
+    line = next(line for line in text.splitlines() if line.startswith("response_match_score"))
+    assert line.split(",")[0].split(None, 1)[1].startswith(f"mean {written['mean']:.3f}")
+    assert line.endswith(f"of 4 of 6 trials scored; mean_unscored_as_0 {written['mean_unscored_as_0']:.3f}")
