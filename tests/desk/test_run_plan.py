@@ -120,5 +120,5 @@ def test_an_eval_set_without_cases_cannot_be_run() -> None:
 def test_cases_with_the_same_id_are_refused_by_name_before_the_start() -> None:
     evalset = EvalSet("set", cases=(Case("greeting"), Case("other"), Case("greeting")))
 
-    with pytest.raises(UsageError, match=r'several cases have the same id: "greeting" \(cases 1 and 3\)'):
+    with pytest.raises(UsageError, match=r'^set: several cases have the same id: "greeting" \(cases 1 and 3\)'):
         chosen_cases(evalset, ("other",))

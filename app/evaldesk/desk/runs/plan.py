@@ -229,7 +229,9 @@ def chosen_cases(evalset: EvalSet, case_ids: tuple[str, ...] | None) -> tuple[Ca
         raise UsageError("this eval set has no cases yet; add one from a chat session first", field="evalset")
     repeats = repeats_words(evalset.cases)
     if repeats:
-        raise UsageError(f"several cases have the same id: {repeats}; give each case its own", field="evalset")
+        raise UsageError(
+            f"{evalset.id}: several cases have the same id: {repeats}; give each case its own", field="evalset"
+        )
     if case_ids is None:
         return evalset.cases
     wanted = set(case_ids)
