@@ -23,12 +23,11 @@ from tests.security.hostile_events import HostileHost, case_of, events_of, trial
 
 from evaldesk.desk.desk import Desk
 from evaldesk.engine import AgentHost
-from evaldesk.model import (
-    RunConfig,
-    TurnRecord,
-)
+from evaldesk.formats.exchange import Imported
+from evaldesk.model import Case, RunConfig, TrialResult, Turn, TurnRecord
 from evaldesk.settings import Settings
 from evaldesk.store import Store
+from evaldesk.transcripts.recorded import RecordedRun
 from evaldesk.web.guard import guard_settings
 from evaldesk.web.server import add_pages, create_app
 
@@ -93,6 +92,7 @@ class Fort:
             "trial_index": "0",
             "token": "0123456789abcdef",
             "import_id": self.staged,
+            "record_id": "1",
         } | others
         path = route.path
         for name in route.param_convertors:
@@ -115,6 +115,8 @@ class Fort:
                 f"{run}/cases/0/trials/0",
                 f"{run}/cases/0/trials/1",
                 f"/imports/{self.staged}",
+                "/imports",
+                "/imports/records/1",
             ),
             *(
                 f"{run}/spread",
@@ -244,3 +246,6 @@ def fill(fort: Fort) -> None:
     desk.store.runs.set_status(twin, "finished", texts[0])
     for text in texts:
         desk.store.labels.put(fort.run, (0, 0), None, text, "failed", text)
+    trial = TrialResult(0, 0, 0, "finished", "passed")
+    recorded = RecordedRun(texts[0], texts[0], (Case(texts[0], (Turn(texts[0]),)),), (trial,))
+    desk.imports.take_in(Imported("promptfoo", runs=(recorded,)), source=texts[0], name="")

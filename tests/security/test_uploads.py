@@ -134,6 +134,9 @@ def test_the_name_of_an_upload_is_no_path(fort: Any, name: str) -> None:
     assert answer.status_code in {303, 400, 409, 422}
     assert "set-cookie" not in answer.headers
     made = {path for path in fort.folder.parent.rglob("*") if path.is_file()} - before
+    waiting = {path for path in made if path.parent == fort.folder / ".evaldesk" / "uploads"}
+    made -= waiting
+    assert all(re.fullmatch(r"[0-9a-f]{24}\.upload", path.name) for path in waiting)  # refused, and not discarded yet
     assert {path.parent for path in made if "evaldesk.db" not in path.name} <= {fort.folder / "evalsets"}
     assert all(re.fullmatch(r"[A-Za-z0-9_-]+\.evalset\.json|evaldesk\.db\S*", path.name) for path in made)
 

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from shutil import copyfile
+from threading import Event
 from typing import Any, cast
 
 import pytest
@@ -19,6 +20,7 @@ from evaldesk.engine import AgentHost
 from evaldesk.formats.files import read_file
 from evaldesk.settings import Settings
 from evaldesk.store import Store
+from evaldesk.store.runs.imports import ImportStore
 from evaldesk.web.guard import guard_settings
 from evaldesk.web.server import create_app
 
@@ -327,3 +329,124 @@ def test_an_import_offers_to_rename_cases_with_the_same_id(visitor: Visitor) -> 
     assert renamed.status_code == 303
     (file,) = visitor.desk.evalsets.list()
     assert [case.id for case in visitor.desk.evalsets.evalset(file.id).cases] == ["greeting", "other", "greeting_2"]
+
+
+ROWS_OF_RUN = b"\n".join(
+    json.dumps({"instance_id": f"i{number}", "instruction": "Do.", "test_result": {"resolved": True}}).encode()
+    for number in range(30)
+)
+
+
+@pytest.fixture
+def held(monkeypatch: pytest.MonkeyPatch) -> Iterator[Event]:
+    """Imports are large from the first row on, and go on from their second transaction when this is set."""
+    goes_on = Event()
+    real = ImportStore.add
+
+    def add(*arguments: Any) -> Iterator[int]:
+        for number, step in enumerate(real(*arguments)):
+            yield step
+            if number == 0:
+                goes_on.wait(60)
+
+    monkeypatch.setattr(ImportStore, "add", add)
+    monkeypatch.setattr("evaldesk.web.routes.imports.N_AT_ONCE", 0)
+    monkeypatch.setattr("evaldesk.store.runs.imports.MAX_ROWS", 20)
+    yield goes_on
+    goes_on.set()
+
+
+def stored(visitor: Visitor) -> None:
+    """Wait for the imports in the background."""
+    visitor.desk.imports._worker.shutdown()
+
+
+def test_a_large_import_is_watched_and_its_runs_appear_at_the_end(visitor: Visitor, held: Event) -> None:
+    address = visitor.look_into(ROWS_OF_RUN, "rows.jsonl")
+
+    record = visitor.yes(address).headers["location"]
+
+    assert record == "/imports/records/1"
+    text = visitor.text(record)
+    assert "of 60 cases and trials are stored. They appear together at the end." in text
+    assert "Cancel import" in text
+    fragment = visitor.client.get(record, headers={"HX-Request": "true", "HX-Target": "div#progress"}).text
+    assert "<progress" in fragment
+    assert "<html" not in fragment
+    assert "rows.jsonl" in visitor.text("/imports")
+    assert visitor.client.get("/runs/1").status_code == 404
+    held.set()
+    stored(visitor)
+    text = visitor.text(record)
+    assert "60 cases and trials are stored." in text
+    assert 'href="/runs/1"' in text
+    assert "every 1s" not in text
+    assert visitor.client.get("/runs/1").status_code == 200
+    assert visitor.client.get(address).status_code == 404  # the upload is imported
+
+
+def test_several_large_imports_wait_in_line_and_the_page_says_so(visitor: Visitor, held: Event) -> None:
+    files = [ROWS_OF_RUN.replace(b"i1", f"x{number}".encode()) for number in range(6)]
+    addresses = [visitor.look_into(data, f"rows_{number}.jsonl") for number, data in enumerate(files)]
+
+    records = [visitor.yes(address).headers["location"] for address in addresses]
+
+    assert "Waiting in line: 5 imports before this one." in visitor.text(records[-1])
+    assert "Waiting in line: 1 import before this one." in visitor.text("/imports")
+    held.set()
+    stored(visitor)
+    assert len(visitor.desk.store.runs.list()) == 6
+    assert all("60 cases and trials are stored." in visitor.text(record) for record in records)
+
+
+def test_a_cancelled_import_stores_nothing_and_its_upload_stays(visitor: Visitor, held: Event) -> None:
+    address = visitor.look_into(ROWS_OF_RUN, "rows.jsonl")
+    record = visitor.yes(address).headers["location"]
+
+    answer = visitor.yes(f"{record}/cancellation")
+
+    assert (answer.status_code, answer.headers["location"]) == (303, record)
+    assert "Cancelled by a person. Nothing of this file is stored." in visitor.text(record)
+    held.set()
+    stored(visitor)
+    assert visitor.desk.store.runs.list() == []
+    assert "Nothing is stored yet." in visitor.text(address)
+    assert "Cancelled by a person" in visitor.text(visitor.yes(f"{record}/cancellation").headers["location"])
+
+
+def test_an_import_that_is_not_there_is_not_found(visitor: Visitor) -> None:
+    assert visitor.client.get("/imports/records/7").status_code == 404
+    assert visitor.yes("/imports/records/7/cancellation").status_code == 404
+
+
+def test_an_import_of_what_is_being_imported_is_refused_and_said(visitor: Visitor, held: Event) -> None:
+    visitor.yes(visitor.look_into(ROWS_OF_RUN, "rows.jsonl"))
+
+    answer = visitor.yes(visitor.look_into(ROWS_OF_RUN, "rows.jsonl"))
+
+    assert answer.status_code == 422
+    assert "import 1 of the same content is under way" in answer.text
+
+
+def test_uploads_that_wait_are_listed_and_none_is_dropped(visitor: Visitor) -> None:
+    addresses = [visitor.look_into(ROWS_OF_RUN, f"rows_{number}.jsonl") for number in range(9)]
+
+    visitor.client.post(f"{addresses[3]}/deletion")
+
+    text = visitor.text("/imports")
+    kept = [address for address in addresses if address != addresses[3]]
+    assert "8 of at most 50" in text
+    assert all(f'href="{address}"' in text for address in kept)
+    assert all("Nothing is stored yet." in visitor.text(address) for address in kept)
+
+
+def test_an_upload_beyond_the_bound_is_refused_with_the_way_out(
+    visitor: Visitor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("evaldesk.desk.imports.uploads.MAX_WAITING", 1)
+    visitor.look_into(ROWS_OF_RUN, "rows.jsonl")
+
+    answer = visitor.send(ROWS_OF_RUN, "rows.jsonl")
+
+    assert answer.status_code == 422
+    assert "1 uploads wait already; import or discard one of them first" in answer.text

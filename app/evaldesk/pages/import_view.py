@@ -10,6 +10,7 @@ from evaldesk.desk.imports.importing import Staged
 from evaldesk.formats.import_words import counted
 from evaldesk.model import VERDICTS, Case, JsonObject, Verdict
 from evaldesk.model.evalset import repeats_words
+from evaldesk.model.stored import ImportSummary
 from evaldesk.transcripts.recorded import RecordedRun
 
 MAX_CASES = 50
@@ -120,3 +121,63 @@ def _scenario_text(scenario: JsonObject) -> str:
 def _cut(text: str) -> str:
     line = " ".join(text.split())
     return line if len(line) <= MAX_QUERY else f"{line[:MAX_QUERY]}…"
+
+
+@dataclass(frozen=True, slots=True)
+class RecordView:
+    """An import of runs, under way or over; `links` lead to its results."""
+
+    id: int
+    source: str
+    badge: str
+    word: str
+    sentence: str
+    n_done: int
+    n_total: int
+    is_live: bool
+    links: Sequence[tuple[str, str]] = ()
+
+
+def record_view(record: ImportSummary, n_before: int = 0) -> RecordView:
+    """An import with `n_before` others that are stored first."""
+    badge, word = _STATES[record.status]
+    is_live = record.status == "importing"
+    waits = is_live and n_before > 0
+    return RecordView(
+        id=record.id,
+        source=record.source,
+        badge=badge,
+        word="waiting" if waits else word,
+        sentence=_record_sentence(record, n_before),
+        n_done=record.n_done,
+        n_total=record.n_total,
+        is_live=is_live,
+        links=_record_links(record) if not is_live else (),
+    )
+
+
+_STATES = {
+    "importing": ("running", "importing"),
+    "done": ("passed", "imported"),
+    "failed": ("errored", "failed"),
+    "cancelled": ("unscored", "cancelled"),
+}
+"""The badge and the word of each status."""
+
+
+def _record_sentence(record: ImportSummary, n_before: int) -> str:
+    if record.status == "importing":
+        if n_before:
+            return f"Waiting in line: {counted(n_before, 'import')} before this one."
+        if record.stage != "storing":
+            return "All cases and trials are stored. They appear in a moment."
+        return f"{record.n_done:,} of {record.n_total:,} cases and trials are stored. They appear together at the end."
+    if record.status == "done":
+        return f"{record.n_total:,} cases and trials are stored."
+    return f"{record.reason.rstrip('.')}. Nothing of this file is stored." if record.reason else "Nothing is stored."
+
+
+def _record_links(record: ImportSummary) -> Sequence[tuple[str, str]]:
+    runs = [(f"/runs/{run_id}", f"Run {run_id}") for run_id in record.run_ids[:MAX_CASES]]
+    is_stored = record.status == "done" and record.set_id
+    return [*runs, *([(f"/evalsets/{record.set_id}", "Eval set")] if is_stored else [])]

@@ -24,7 +24,7 @@ from evaldesk.desk.evalsets.names import slug
 from evaldesk.desk.imports.uploads import Label, Upload, Uploads
 from evaldesk.desk.process_owner import current_owner, is_owner_alive
 from evaldesk.desk.trust import Trust
-from evaldesk.errors import DiskError, EvaldeskError, FormatError, UsageError, WorkspaceError
+from evaldesk.errors import DiskError, EvaldeskError, FormatError, NotFoundError, UsageError, WorkspaceError
 from evaldesk.formats.exchange import FORMATS, Imported
 from evaldesk.formats.files import as_one_file, read_file, title_of
 from evaldesk.formats.process import Answer, Request
@@ -197,7 +197,7 @@ class ImportDesk:
         return self._uploads.list()
 
     def drop(self, token: str) -> None:
-        """Forget a staged file. Raises DiskError."""
+        """Forget a staged file. Raises NotFoundError, DiskError."""
         with self._lock:
             self._read.pop(token, None)
         self._uploads.remove(token)
@@ -347,7 +347,7 @@ class ImportDesk:
             log.warning("import %s of an upload failed: %s", import_id, error)
         else:
             if token:
-                with suppress(DiskError):
+                with suppress(NotFoundError, DiskError):
                     self.drop(token)
         finally:
             with self._lock:
@@ -371,10 +371,14 @@ class ImportDesk:
             return sum(each < import_id for each in self._waiting) if import_id in self._waiting else 0
 
     def cancel(self, import_id: int) -> bool:
-        """Cancel an import of any process and remove all of it; False when it is over. Raises NotFoundError."""
-        self._store.imports.summary(import_id)
+        """Cancel an import of any process; False when it is over. Raises NotFoundError.
+
+        The process that stores it removes its rows.
+        """
+        seen = self._store.imports.summary(import_id)
         is_ended = self._store.imports.end(import_id, "cancelled", "Cancelled by a person.")
-        self._store.runs.finish_deleting()
+        if self._is_dead(seen):
+            self._store.runs.finish_deleting()
         return is_ended
 
     def recover(self) -> None:
@@ -387,7 +391,7 @@ class ImportDesk:
                 if each.stage == "ready" and _is_in_place(each):
                     imports.publish(each.id)
                 elif each.stage != "naming":
-                    imports.end(each.id, "failed", "The process that imported it ended. Nothing of it is stored.")
+                    imports.end(each.id, "failed", "The process that imported it ended.")
                     continue
                 imports.name_last_runs(each.id)
 

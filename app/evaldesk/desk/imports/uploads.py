@@ -70,7 +70,9 @@ class Uploads:
             raise _not_here() from None
 
     def remove(self, token: str) -> None:
-        """Forget an upload; one that is not there is no error. Raises DiskError."""
+        """Forget an upload. Raises NotFoundError, DiskError."""
+        if not self._path(token).is_file():
+            raise _not_here()
         remove_file(self._path(token))
 
     def list(self) -> Sequence[Upload]:

@@ -224,7 +224,7 @@ class ImportStore:
             going = (_R.id == import_id, _R.status == "importing", _R.stage != "naming")
             counted = connection.execute(update(IMPORT_RECORD).where(*going).values(n_done=_R.n_done + n))
             if not counted.rowcount:
-                raise ImportEndedError(f"import {import_id} was cancelled; nothing of it is stored")
+                raise ImportEndedError(f"import {import_id} was cancelled")
             yield connection
 
 

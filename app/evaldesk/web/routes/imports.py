@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any
 
 from starlette.concurrency import run_in_threadpool
@@ -12,17 +14,20 @@ from starlette.routing import Route
 
 from evaldesk.desk.evalsets.evalsets import SetNameTakenError
 from evaldesk.desk.evalsets.exporting import export_run, media_type, run_formats
-from evaldesk.desk.imports.importing import AlreadyImportedError, Staged, TakenIn, file_titles
-from evaldesk.errors import ConflictError, EvaldeskError, FormatError, UsageError
-from evaldesk.pages.import_view import import_view
+from evaldesk.desk.imports.importing import N_AT_ONCE, AlreadyImportedError, ImportDesk, Staged, TakenIn, file_titles
+from evaldesk.desk.imports.uploads import MAX_WAITING, Upload
+from evaldesk.errors import ConflictError, DiskError, EvaldeskError, FormatError, NotFoundError, UsageError
+from evaldesk.pages.import_view import RecordView, import_view, record_view
 from evaldesk.pages.typed import Problems
 from evaldesk.web.forms import read_form, text_of
 from evaldesk.web.render import desk_of, number, page
 
+MAX_SHOWN = 20
+
 
 async def new(request: Request) -> Response:
-    """GET /imports: the form that takes a file."""
-    return _form(request, Problems())
+    """GET /imports: the form that takes a file, the imports under way, and the uploads that wait."""
+    return await _form(request, Problems())
 
 
 async def create(request: Request) -> Response:
@@ -32,13 +37,13 @@ async def create(request: Request) -> Response:
     problems = Problems()
     if not uploads:
         problems.add("file", "File", "Choose a file first.")
-        return _form(request, problems, status=422)
+        return await _form(request, problems, status=422)
     try:
         parts = [await _read(upload) for upload in uploads]
         staged = await run_in_threadpool(desk_of(request).imports.stage_parts, parts)
-    except FormatError as error:
+    except (FormatError, UsageError) as error:
         problems.add("file", "File", str(error))
-        return _form(request, problems, status=422)
+        return await _form(request, problems, status=422)
     return _go(f"/imports/{staged.token}")
 
 
@@ -51,13 +56,13 @@ async def _read(upload: UploadFile) -> tuple[str, bytes]:
 
 async def show(request: Request) -> Response:
     """GET /imports/{import_id}: the understood, the kept and the refused parts of the file."""
-    staged = _staged(request)
+    staged = await _staged(request)
     return _preview(request, staged, staged.name, Problems())
 
 
 async def choose(request: Request) -> Response:
     """POST /imports/{import_id}/outcome: look again, with another key that decides the verdict; nothing is stored."""
-    staged = _staged(request)
+    staged = await _staged(request)
     outcome = text_of(await read_form(request), "outcome")
     try:
         await run_in_threadpool(desk_of(request).imports.stage_by, staged.token, outcome)
@@ -70,7 +75,7 @@ async def choose(request: Request) -> Response:
 
 async def confirm(request: Request) -> Response:
     """POST /imports/{import_id}: store it; a taken name is answered with a choice."""
-    staged = _staged(request)
+    staged = await _staged(request)
     form = await read_form(request)
     imports, sets = desk_of(request).imports, desk_of(request).evalsets
     name, choice = text_of(form, "name").strip() or staged.name, text_of(form, "choice")
@@ -80,8 +85,8 @@ async def confirm(request: Request) -> Response:
         staged = await run_in_threadpool(imports.stage_by, staged.token, outcome)
         if choice == "both":
             name = await run_in_threadpool(sets.free_name, name)
-        taken = await run_in_threadpool(
-            imports.take_in,
+        started = await run_in_threadpool(
+            imports.begin,
             staged.imported,
             source=staged.source,
             name=name,
@@ -89,6 +94,10 @@ async def confirm(request: Request) -> Response:
             renames=text_of(form, "renames") == "on",
             again=text_of(form, "again") == "on" or choice in ("both", "replace"),
         )
+        if started.id is not None and started.n_total > N_AT_ONCE:
+            imports.start(started, staged.token)
+            return _go(f"/imports/records/{started.id}")
+        taken = await run_in_threadpool(imports.finish, started)
     except SetNameTakenError as error:
         problems.add("name", "Name", f"There is an eval set named {error.name} already. {error.free} is free.")
         return _preview(request, staged, name, problems, status=409, taken=error)
@@ -98,13 +107,14 @@ async def confirm(request: Request) -> Response:
     except (UsageError, ConflictError, FormatError) as error:
         problems.add("name" if staged.imported.evalset else "import", "Import", str(error))
         return _preview(request, staged, name, problems, status=422)
-    imports.drop(staged.token)
+    with suppress(NotFoundError, DiskError):  # discarded meanwhile, or discarded by a person later
+        await run_in_threadpool(imports.drop, staged.token)
     return _go(_address(taken))
 
 
 async def discard(request: Request) -> Response:
     """POST /imports/{import_id}/deletion: forget the file."""
-    desk_of(request).imports.drop(_staged(request).token)
+    await run_in_threadpool(desk_of(request).imports.drop, request.path_params["import_id"])
     return _go("/imports")
 
 
@@ -128,12 +138,42 @@ async def download_run(request: Request) -> Response:
     return Response(export.data, media_type=media_type(export.file_name), headers=headers)
 
 
-def _staged(request: Request) -> Staged:
-    return desk_of(request).imports.staged(request.path_params["import_id"])
+async def record(request: Request) -> Response:
+    """GET /imports/records/{record_id}: how far an import is, or its result."""
+    return page(
+        request,
+        "imports/record.html",
+        block="progress",
+        address=request.url.path,
+        view=await run_in_threadpool(_record, desk_of(request).imports, request.path_params["record_id"]),
+    )
 
 
-def _form(request: Request, problems: Problems, *, status: int = 200) -> Response:
-    return page(request, "imports/new.html", status=status, problems=problems, titles=file_titles())
+async def cancel(request: Request) -> Response:
+    """POST /imports/records/{record_id}/cancellation: nothing of the import is stored."""
+    record_id = request.path_params["record_id"]
+    await run_in_threadpool(desk_of(request).imports.cancel, record_id)
+    return _go(f"/imports/records/{record_id}")
+
+
+def _record(imports: ImportDesk, record_id: int) -> RecordView:
+    return record_view(imports.summary(record_id), imports.n_before(record_id))
+
+
+async def _staged(request: Request) -> Staged:
+    return await run_in_threadpool(desk_of(request).imports.staged, request.path_params["import_id"])
+
+
+async def _form(request: Request, problems: Problems, *, status: int = 200) -> Response:
+    imports = desk_of(request).imports
+
+    def waiting() -> tuple[Sequence[RecordView], Sequence[Upload]]:
+        records = [record_view(each, imports.n_before(each.id)) for each in imports.list(MAX_SHOWN)]
+        return records, imports.uploads()
+
+    records, uploads = await run_in_threadpool(waiting)
+    values: dict[str, Any] = {"imports": records, "uploads": uploads, "max_waiting": MAX_WAITING}
+    return page(request, "imports/new.html", status=status, problems=problems, titles=file_titles(), **values)
 
 
 def _preview(
@@ -165,6 +205,8 @@ def _go(address: str) -> Response:
 routes = [
     Route("/imports", new, methods=["GET"]),
     Route("/imports", create, methods=["POST"]),
+    Route("/imports/records/" + number("record_id"), record, methods=["GET"]),
+    Route("/imports/records/" + number("record_id") + "/cancellation", cancel, methods=["POST"]),
     Route("/imports/{import_id}", show, methods=["GET"]),
     Route("/imports/{import_id}", confirm, methods=["POST"]),
     Route("/imports/{import_id}/outcome", choose, methods=["POST"]),
