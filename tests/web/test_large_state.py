@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+from urllib.parse import quote
 
 import pytest
+from sqlalchemy import update
 from tests.web.conftest import ChatDesk
 
 from evaldesk.model import JsonObject
+from evaldesk.store.tables import SESSION
 
 LARGE: JsonObject = {"notes": "n" * 5_000_000, "rolls": []}
 
@@ -26,7 +29,7 @@ def test_a_large_state_is_replaced_by_a_file(chat: ChatDesk) -> None:
 
     assert f'href="{session}/state/file"' in page.text
     assert len(page.content) < 100_000
-    assert downloaded.headers["content-disposition"].startswith('attachment; filename="state-')
+    assert downloaded.headers["content-disposition"] == 'attachment; filename="state.json"'
     assert answer.status_code == 303
     assert chat.desk.sessions.get(session.rpartition("/")[2]).state == {**LARGE, "rolls": [6]}
 
@@ -62,3 +65,16 @@ def test_a_form_without_a_file_leaves_the_state(chat: ChatDesk) -> None:
 
     assert answer.status_code == 422
     assert chat.desk.sessions.get(session.rpartition("/")[2]).state == LARGE
+
+
+def test_the_id_of_a_session_that_came_with_a_repository_reaches_no_header(chat: ChatDesk) -> None:
+    made = large_session(chat).rpartition("/")[2]
+    hostile = 'x"\r\nSet-Cookie: a=b; Ж'
+    with chat.desk.store._database.writing() as connection:
+        connection.execute(update(SESSION).where(SESSION.c.id == made).values(id=hostile))
+
+    answer = chat.client.get(f"/sessions/{quote(hostile)}/state/file")
+
+    assert answer.status_code == 200
+    assert answer.headers["content-disposition"] == 'attachment; filename="state.json"'
+    assert "set-cookie" not in answer.headers

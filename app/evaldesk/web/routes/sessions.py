@@ -122,7 +122,7 @@ def _typed_state(text: str, error: str) -> dict[str, Any]:
 async def download_state(request: Request) -> Response:
     """GET …/state/file: the state as JSON, to be edited elsewhere and put back."""
     session = await run_in_threadpool(desk_of(request).sessions.get, request.path_params["session_id"])
-    return attachment(laid_out(session.state, width=0), f"state-{session.id}.json")
+    return attachment(laid_out(session.state, width=0), "state.json")
 
 
 async def show_value(request: Request) -> Response:
