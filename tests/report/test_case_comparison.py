@@ -14,7 +14,7 @@ from evaldesk.model import Case, Expected, Gates, Turn
 from evaldesk.model.comparison import PlayedCase, RunChange
 from evaldesk.model.evalset import CaseKey, assertions, case_names, numbered_keys, renamed_repeats, repeats_words
 from evaldesk.statistics.case_comparison import compare_cases
-from evaldesk.wording.comparison import change_sentence, flips_words, stand_out_sentence
+from evaldesk.wording.comparison import change_sentence, change_why, flips_words, stand_out_sentence
 
 DIGEST = "d"
 LETTERS = "ppppfffeu."
@@ -210,3 +210,21 @@ def test_what_a_case_asserts_is_counted_by_kind() -> None:
         "final_state": 1,
         "rubrics": 1,
     }
+
+
+@pytest.mark.parametrize(
+    ("n_cases", "test"), [(2, "flips the signs"), (29, "flips the signs"), (30, "Student's t test")]
+)
+def test_a_comparison_says_why_with_the_test_that_it_used(n_cases: int, test: str) -> None:
+    before = [case(f"case {i}", "ppp" if i % 2 else "pff") for i in range(n_cases)]
+    after = [case(f"case {i}", "pff" if i % 3 else "ppp") for i in range(n_cases)]
+
+    why = change_why(changed(before, after))
+
+    assert why.startswith(f"Each of {n_cases} cases is compared with itself")
+    assert test in why
+    assert "Fisher's exact test" in why
+
+
+def test_where_nothing_is_compared_there_is_no_why() -> None:
+    assert change_why(changed([case("a", "p")], [case("b", "p")])) == ""

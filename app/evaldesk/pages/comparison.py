@@ -29,6 +29,7 @@ from evaldesk.wording.comparison import (
     Unit,
     basis_words,
     change_sentence,
+    change_why,
     difference_words,
     flips_words,
     stand_out_sentence,
@@ -85,6 +86,7 @@ class ComparisonPage:
     k: int
     verdict: str
     doubt: str
+    why: str
     flips: str
     notes: Sequence[str]
     warnings: Sequence[str]
@@ -123,6 +125,7 @@ def read_comparison(desk: Desk, a_id: int, b_id: int, show: str = "", start: int
         k=k,
         verdict=verdict,
         doubt=doubt,
+        why=change_why(change),
         flips=flips_words(change),
         notes=[note for note in (_left_out(change), stand_out_sentence(change)) if note],
         warnings=warnings(a, b, change),

@@ -87,6 +87,22 @@ def change_sentence(change: RunChange) -> str:
     return f"{sentence}; {mean}, other cases may differ"
 
 
+def change_why(change: RunChange) -> str:
+    """How the answer of a comparison is found; empty where no case has a score in both runs."""
+    rates = change.rates
+    if rates is None:
+        return ""
+    parts = [f"Each of {_cases(rates.n_cases)} is compared with itself, and the answer is the mean of the differences."]
+    if rates.interval is not None:
+        parts.append("The interval is Student's t over the cases.")
+    by = {"sign flip": "an exact test that flips the signs of the differences", "t": "Student's t test"}[rates.test]
+    parts.append(f"p is the chance of so large a mean if nothing changed, by {by}.")
+    parts.append("It is significant where p is below 0.05 and the interval leaves out 0.")
+    if any(case.p is not None for case in change.cases):
+        parts.append("Single cases are tested by Fisher's exact test, corrected for their number (Benjamini-Hochberg).")
+    return " ".join(parts)
+
+
 def flips_words(change: RunChange) -> str:
     """`8 fixed, 1 broken, 1 lost its verdict`, or that no verdict changed."""
     if not change.n_judged:
