@@ -124,7 +124,7 @@ def survey(folder: Path, tool: Tool) -> Adoption:
     Raises UsageError for a folder that is none, or has too many files.
     """
     if not folder.is_dir():
-        raise UsageError(f"{folder} is no folder; name that of the project")
+        raise UsageError(f"{folder} is not a folder; name that of the project")
     parts: list[Part] = []
     changes: list[Change] = []
     for name in sorted(_files(folder)):

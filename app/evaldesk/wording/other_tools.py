@@ -13,7 +13,7 @@ DIFFERENCES: Mapping[str, Sequence[str]] = {
         "gives ADK's own.",
     ),
     "osmosis": (
-        "A run in which trials broke off ends with exit code 3, and errors are no zeros; Osmosis ends with 0."
+        "A run in which trials broke off ends with exit code 3, and errors are not zeros; Osmosis ends with 0."
         " `--compat osmosis` answers as Osmosis does.",
         "An eval function that raised is an error of its trial; with `--compat osmosis` its score is 0 and "
         "stands in `scores`.",
@@ -23,7 +23,7 @@ DIFFERENCES: Mapping[str, Sequence[str]] = {
         "that revision, from a git worktree of it.",
     ),
     "openhands": (
-        "`openhands/core/main.py` is no program of Evaldesk; its flags `-i -t -c -l` are those of the "
+        "`openhands/core/main.py` is not a program of Evaldesk; its flags `-i -t -c -l` are those of the "
         "argument parsers that scripts import.",
         "There is no container, no browser and no delegation; commands run as you. The key of `test_result` "
         "that decides is named by `--score-key`.",
