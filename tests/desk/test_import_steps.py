@@ -6,14 +6,15 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+import tracemalloc
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from itertools import count
 from pathlib import Path
 from shutil import copyfile
 from threading import Thread
-from typing import Any
+from typing import Any, TypeVar, cast
 
 import pytest
 from sqlalchemy import Connection, event, func, select
@@ -31,6 +32,8 @@ from evaldesk.store.database import Database
 from evaldesk.store.runs import imports
 from evaldesk.store.tables import METADATA
 from evaldesk.transcripts.recorded import RecordedRun
+
+T = TypeVar("T")
 
 CASES = tuple(Case(f"c{index}", (Turn(f"say {index}"),)) for index in range(12))
 CRITERION = Criterion("right", 1.0)
@@ -198,6 +201,18 @@ def test_an_import_that_is_killed_at_any_transaction_is_there_whole_or_not_at_al
     assert len(seen) > 12
     assert seen[0] == NOTHING
     assert seen[-1] == WHOLE
+
+
+@pytest.mark.usefixtures("small_steps")
+def test_a_retry_removes_the_rows_of_a_killed_import(place: Place) -> None:
+    with Steps(8, kill, is_after=True).inserted(), suppress(Killed):
+        place.take_in()
+
+    place.take_in()
+
+    assert place.shown() == WHOLE
+    assert (place.rows()["run"], place.rows()["run_case"]) == (2, 2 * len(CASES))
+    assert [each.status for each in place.store.imports.list()] == ["done", "failed"]
 
 
 def test_an_import_is_whole_or_not_there_when_it_is_killed_at_any_call_of_the_disk(
@@ -440,6 +455,46 @@ def test_no_transaction_of_an_import_or_of_its_removal_writes_many_rows(place: P
     assert place.shown() == (0, [(2 * N_MANY, 2 * N_MANY)])
     assert sum(rows) > 10 * N_MANY
     assert max(rows) <= 1.5 * imports.MAX_ROWS
+
+
+class Generated(Sequence[T]):
+    """Values that are made when they are asked for, and not kept."""
+
+    def __init__(self, n: int, make: Callable[[int], T]) -> None:
+        self._n = n
+        self._make = make
+
+    def __len__(self) -> int:
+        return self._n
+
+    def __getitem__(self, index: Any) -> Any:
+        if index >= self._n:
+            raise IndexError(index)
+        return self._make(index)
+
+
+def generated(n: int) -> Imported:
+    """A run of `n` cases with a trial each, of which none is in memory."""
+    score = Score("right", 1.0, None, 1.0, True, "")
+    cases = Generated(n, lambda index: Case(f"c{index}", (Turn(f"say {index} of {n}"),)))
+    results = Generated(n, lambda index: TrialResult(0, index, 0, "finished", "passed", scores=(score,)))
+    run = RecordedRun(f"{n} cases", "agent", cast("Any", cases), cast("Any", results), (CRITERION,))
+    return Imported("promptfoo", runs=(run,))
+
+
+def test_the_memory_of_storing_does_not_grow_with_the_cases(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(imports, "MAX_ROWS", 100)
+    peaks = {}
+    place.take_in(generated(150))  # statements are compiled once
+
+    for n in (200, 1_600):
+        tracemalloc.start()
+        place.take_in(generated(n))
+        peaks[n] = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+
+    assert peaks[1_600] < 2 * peaks[200]
+    assert {run.n_passed for run in place.store.runs.list()} == {150, 200, 1_600}
 
 
 def test_no_transaction_writes_many_bytes(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -74,7 +74,8 @@ def look_at_workspace(settings: Settings) -> list[Finding]:
 def _n_leftovers(settings: Settings) -> int:
     """Remove the temporary files of killed writers from the folders of eval sets and of the desk; gives the number."""
     trash = settings.state_folder / "trash"
-    kept = [folder for folder in (settings.state_folder, trash, *trash.glob("*")) if folder.is_dir()]
+    own = (settings.state_folder, settings.state_folder / "uploads", trash, *trash.glob("*"))
+    kept = [folder for folder in own if folder.is_dir()]
     searched = remove_all_leftovers(dict.fromkeys((*settings.roots, settings.evalset_folder)))
     return searched + sum(remove_leftovers(folder) for folder in kept)
 

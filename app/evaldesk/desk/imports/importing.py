@@ -382,18 +382,22 @@ class ImportDesk:
         return is_ended
 
     def recover(self) -> None:
-        """Finish the imports of dead processes that were stored in full, and end the others; their rows go later."""
-        imports = self._store.imports
-        for each in imports.list(1_000, is_unfinished=True):
-            if not self._is_dead(each):
-                continue
+        """Finish the imports of dead processes that were stored in full, and remove the others."""
+        dead = [each for each in self._store.imports.list(1_000, is_unfinished=True) if self._is_dead(each)]
+        for each in dead:
             with suppress(ImportEndedError):
-                if each.stage == "ready" and _is_in_place(each):
-                    imports.publish(each.id)
-                elif each.stage != "naming":
-                    imports.end(each.id, "failed", "The process that imported it ended.")
-                    continue
-                imports.name_last_runs(each.id)
+                self._end_dead(each)
+        if dead:
+            self._store.runs.finish_deleting()
+
+    def _end_dead(self, each: ImportSummary) -> None:
+        imports = self._store.imports
+        if each.stage == "ready" and _is_in_place(each):
+            imports.publish(each.id)
+        elif each.stage != "naming":
+            imports.end(each.id, "failed", "The process that imported it ended.")
+            return
+        imports.name_last_runs(each.id)
 
     def _is_dead(self, each: ImportSummary) -> bool:
         if each.owner == current_owner():
