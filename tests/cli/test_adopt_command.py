@@ -166,7 +166,7 @@ def test_a_file_that_changed_meanwhile_is_not_overwritten(project: Path) -> None
 
 
 def test_wrong_folders_are_refused(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert "is no folder" in str(place.run("adopt", "adk", "nowhere").exception)
+    assert "is not a folder" in str(place.run("adopt", "adk", "nowhere").exception)
     monkeypatch.setattr(adopting, "MAX_FILES", 1)
 
     with pytest.raises(UsageError, match="more than 1 files"):
