@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import csv
 import json
+import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -292,3 +293,33 @@ def test_a_key_that_is_not_set_is_refused_before_the_first_trial(
 
     with pytest.raises(UsageError, match="OPENAI_API_KEY is not set"):
         AgentEvaluator.evaluate("keyless", _write_tests(tmp_path / "cases", reference="hello"))
+
+
+COUNTED = """
+import os
+from pathlib import Path
+
+with Path(__file__).parents[1].joinpath("imports.txt").open("a") as file:
+    file.write(f"{os.getpid()}\\n")
+
+
+def root_agent(message, state):
+    return message
+"""
+
+
+def test_many_files_import_the_agent_once_in_each_worker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    package = tmp_path / f"counted_{abs(hash(tmp_path)):x}"
+    package.mkdir()
+    (package / "__init__.py").write_text("from . import agent\n")
+    (package / "agent.py").write_text(COUNTED)
+    monkeypatch.syspath_prepend(tmp_path)
+    for number in range(6):
+        _write_tests(tmp_path / "sets", reference="hello").rename(tmp_path / f"sets/hello_{number}.test.json")
+
+    AgentEvaluator.evaluate(package.name, str(tmp_path / "sets"), num_runs=1, print_detailed_results=False)
+
+    processes = (tmp_path / "imports.txt").read_text().split()
+    assert len(set(processes)) == len(processes)
+    n_players = min(4, os.cpu_count() or 2)
+    assert len(processes) <= 1 + n_players

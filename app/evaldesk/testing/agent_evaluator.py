@@ -47,6 +47,7 @@ class AgentEvaluator:
         """
         __tracebackhide__ = True
         from evaldesk.desk.criteria.criteria import find_criteria_file
+        from evaldesk.desk.runs.evaluating import shared_workers
         from evaldesk.model import DEFAULT_CRITERIA
 
         given = eval_dataset_file_path_or_dir if eval_dataset_file_path_or_dir is not None else eval_dataset
@@ -55,16 +56,17 @@ class AgentEvaluator:
 
         async def work() -> None:
             __tracebackhide__ = True
-            results = [
-                await _run(
-                    agent_module,
-                    _with_session(path, session, app_name),
-                    find_criteria_file(path) or DEFAULT_CRITERIA,
-                    num_runs,
-                    agent_name,
-                )
-                for path in files
-            ]
+            async with shared_workers():
+                results = [
+                    await _run(
+                        agent_module,
+                        _with_session(path, session, app_name),
+                        find_criteria_file(path) or DEFAULT_CRITERIA,
+                        num_runs,
+                        agent_name,
+                    )
+                    for path in files
+                ]
             conclude(agent_module, results, print_detailed_results, output_file)
 
         return _now_or_awaited(_checked(num_runs, work()))

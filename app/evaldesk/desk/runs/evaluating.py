@@ -11,7 +11,8 @@ import tempfile
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, replace
+from contextvars import ContextVar
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, ParamSpec, TypeAlias, TypeVar, Unpack
@@ -26,6 +27,7 @@ from evaldesk.desk.runs.stored_runs import StoredRuns
 from evaldesk.desk.trust import Trust
 from evaldesk.engine import AgentHost, Executor, InlineExecutor, LocalExecutor
 from evaldesk.engine.host.agent_host import agent_version
+from evaldesk.engine.worker.attempt import Pause
 from evaldesk.engine.worker.player import adopt, described, disown
 from evaldesk.errors import NotFoundError, UsageError
 from evaldesk.formats import load_evalset
@@ -175,7 +177,8 @@ async def _opened(
     if model:
         settings = replace(settings, models=(*settings.models, model))
     store = await asyncio.to_thread(Trust(settings).opened_store if is_kept else partial(Store.open, settings.database))
-    host = AgentHost()
+    shared = _SHARED.get()
+    host = AgentHost() if shared is None else shared.host
     runs = RunDesk(settings, store, open_executor=_executor_for(who))
     try:
         description = (
@@ -184,7 +187,8 @@ async def _opened(
         yield runs, store, description
     finally:
         await runs.close()
-        await host.close()
+        if shared is None:
+            await host.close()
         store.close()
         disown(who.ref)
 
@@ -193,9 +197,71 @@ def _executor_for(who: _Agent) -> Callable[[RunConfig], Executor]:
     def open_executor(config: RunConfig) -> Executor:
         if who.found is not None:
             return InlineExecutor(config.concurrency)
-        return LocalExecutor(max(1, min(config.concurrency, os.cpu_count() or 2)), config.concurrency)
+        shared = _SHARED.get()
+        if shared is not None:
+            return shared.lend(who.ref, config.concurrency)
+        return _local(config.concurrency)
 
     return open_executor
+
+
+def _local(concurrency: int) -> LocalExecutor:
+    return LocalExecutor(max(1, min(concurrency, os.cpu_count() or 2)), concurrency)
+
+
+@asynccontextmanager
+async def shared_workers() -> AsyncIterator[None]:
+    """Evaluations inside share their workers: an agent is imported once, not once for each eval set."""
+    shared = _SharedWorkers(AgentHost())
+    token = _SHARED.set(shared)
+    try:
+        yield
+    finally:
+        _SHARED.reset(token)
+        await shared.close()
+
+
+@dataclass(slots=True)
+class _SharedWorkers:
+    """The workers of several evaluations: those that describe agents, and those that play, by agent."""
+
+    host: AgentHost
+    executors: dict[tuple[AgentRef, int], LocalExecutor] = field(default_factory=dict)
+
+    def lend(self, ref: AgentRef, concurrency: int) -> Executor:
+        """The workers of an agent for one run."""
+        key = (ref, concurrency)
+        if key not in self.executors or self.executors[key].is_cancelled:
+            self.executors[key] = _local(concurrency)
+        return _Lent(self.executors[key])
+
+    async def close(self) -> None:
+        """End all workers."""
+        await asyncio.gather(self.host.close(), *(executor.close() for executor in self.executors.values()))
+
+
+class _Lent:
+    """Workers for one run, which are given back at its end; those of a cancelled run are ended."""
+
+    def __init__(self, executor: LocalExecutor) -> None:
+        self._executor = executor
+        self.submit = executor.submit
+        self.results = executor.results
+        self.cancel = executor.cancel
+
+    @property
+    def is_cancelled(self) -> bool:
+        return self._executor.is_cancelled
+
+    @property
+    def pauses(self) -> tuple[Pause, ...]:
+        return self._executor.pauses
+
+    async def close(self) -> None:
+        await (self._executor.close() if self._executor.is_cancelled else self._executor.release())
+
+
+_SHARED: ContextVar[_SharedWorkers | None] = ContextVar("shared_workers", default=None)
 
 
 def _given_agent(agent: object, settings: Settings) -> _Agent:

@@ -208,6 +208,12 @@ class LocalExecutor:
             self._warm_pool.refill()
         self._results.put_nowait(None)
 
+    async def release(self) -> None:
+        """End `results` for their reader; the workers stay for the next run."""
+        await self._idle()
+        ended, self._results = self._results, asyncio.Queue()
+        ended.put_nowait(None)
+
     async def _idle(self) -> None:
         await self._players.idle.wait()
         await self._graders.idle.wait()
