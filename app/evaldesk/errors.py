@@ -13,7 +13,8 @@ EvaldeskError
 ├── ModelError          a model call failed for good
 ├── TrustError          a person has not said yet that this folder may run code (exit code 2, HTTP 403)
 └── WorkspaceError      the workspace cannot be used: held by another desk, newer schema, not writable
-    └── LostDatabaseError   the database was deleted or replaced while it was open (exit code 3)
+    ├── LostDatabaseError   the database was deleted or replaced while it was open (exit code 3)
+    └── DamagedDatabaseError    the database is damaged (exit code 3, HTTP 500)
 """
 
 from __future__ import annotations
@@ -142,3 +143,15 @@ class LossError(UsageError):
 
 class LostDatabaseError(WorkspaceError):
     """The database was deleted or replaced while it was open: nothing more can be stored, and no retry helps."""
+
+
+class DamagedDatabaseError(WorkspaceError):
+    """Bytes of the database are damaged: it cannot be read or written whole, and no retry helps."""
+
+    @classmethod
+    def at(cls, path: object, reason: object) -> DamagedDatabaseError:
+        """Name the file, the reason of SQLite, and the next step."""
+        return cls(
+            f"{path} is damaged ({reason}). Stop every evaldesk that uses it and copy it with its -wal file; "
+            "put a backup in its place, or name another workspace"
+        )

@@ -15,7 +15,7 @@ import click
 from evaldesk import __version__
 from evaldesk.cli.broken_pipe import EXIT_READER_LEFT, drop_output, open_closed_streams
 from evaldesk.cli.lazy import LazyGroup, dashed
-from evaldesk.errors import EvaldeskError, LostDatabaseError
+from evaldesk.errors import DamagedDatabaseError, EvaldeskError, LostDatabaseError
 
 COMMANDS: Mapping[str, str] = {
     "ui": "evaldesk.cli.ui:ui",
@@ -137,7 +137,7 @@ def respelled(args: list[str]) -> list[str]:
 
 def _in_words(error: Exception) -> tuple[str, int]:
     """One line with the next step, and the exit code."""
-    if isinstance(error, LostDatabaseError):
+    if isinstance(error, LostDatabaseError | DamagedDatabaseError):
         return str(error), EXIT_ERRORS
     if isinstance(error, EvaldeskError):
         return str(error), EXIT_USAGE

@@ -16,11 +16,11 @@ from pathlib import Path
 from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
 
 from sqlalchemy import URL, Connection, Engine, Executable, Table, create_engine, event
-from sqlalchemy.exc import OperationalError
+from sqlalchemy.exc import DatabaseError, OperationalError
 from sqlalchemy.exc import TimeoutError as QueueTimeoutError
 from sqlalchemy.pool import QueuePool
 
-from evaldesk.errors import LostDatabaseError, WorkspaceError
+from evaldesk.errors import DamagedDatabaseError, LostDatabaseError, WorkspaceError
 from evaldesk.store.network_disk import network_disk
 
 
@@ -86,11 +86,14 @@ _REFUSALS = {
 }
 """A refusal of the machine, and not of our SQL: a retry may succeed."""
 
+_DAMAGES = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}
+
 
 class Database:
     """Two engines on one SQLite file; both may be used from any thread.
 
-    Every transaction raises LostDatabaseError when the file was deleted or replaced since it was opened.
+    Every transaction raises LostDatabaseError when the file was deleted or replaced since it was opened, and
+    DamagedDatabaseError when SQLite finds its bytes damaged.
     """
 
     def __init__(self, path: Path) -> None:
@@ -104,7 +107,7 @@ class Database:
     def reading(self) -> Iterator[Connection]:
         """A transaction that sees one state of the database throughout."""
         self._check_identity()
-        with self._reader.begin() as connection:
+        with telling_damage(self.path), self._reader.begin() as connection:
             yield connection
 
     @contextmanager
@@ -115,7 +118,7 @@ class Database:
         """
         self._check_identity()
         try:
-            with self._writer.begin() as connection:
+            with telling_damage(self.path), self._writer.begin() as connection:
                 yield connection
             self._check_identity()
         except OperationalError as error:
@@ -148,6 +151,18 @@ class Database:
             connection.cursor().execute("PRAGMA optimize").close()
         self._reader.dispose()
         self._writer.dispose()
+
+
+@contextmanager
+def telling_damage(path: Path) -> Iterator[None]:
+    """Raise DamagedDatabaseError where SQLite, or SQLAlchemy for it, finds that the file is damaged."""
+    try:
+        yield
+    except (sqlite3.DatabaseError, DatabaseError) as error:
+        reason = error.orig if isinstance(error, DatabaseError) else error
+        if getattr(reason, "sqlite_errorcode", 0) & 0xFF not in _DAMAGES:
+            raise
+        raise DamagedDatabaseError.at(path, reason) from error
 
 
 def _identity(path: Path) -> tuple[int, int] | None:
@@ -232,7 +247,7 @@ def _engine(path: Path, *, begin: str, pragmas: tuple[str, ...], pool_size: int)
     def set_up(connection: Any, _record: object) -> None:
         # The driver's own transactions begin late and deferred; with None it leaves them to `start` below.
         connection.isolation_level = None
-        for pragma in (f"busy_timeout={BUSY_TIMEOUT_MS}", *pragmas):
+        for pragma in (f"busy_timeout={BUSY_TIMEOUT_MS}", "trusted_schema=OFF", *pragmas):
             connection.execute(f"PRAGMA {pragma}").close()
 
     @event.listens_for(engine, "begin")

@@ -27,6 +27,7 @@ from evaldesk.store.database import (
     keep_a_log,
     make_private_file,
     make_private_folder,
+    telling_damage,
     utc_now,
     writing_engine,
 )
@@ -114,6 +115,7 @@ def _moved(config: str, evalset_id: str, path: Path) -> str:
 
 
 HEAD = "0006"
+_FIRST_TABLES = {"alembic_version", "run", "trial", "score", "session"}
 # As Alembic makes it, which reads from it where the database is.
 _REVISIONS = (
     "CREATE TABLE IF NOT EXISTS alembic_version "
@@ -125,29 +127,35 @@ def prepare(path: Path) -> None:
     """Create or upgrade the database at `path`; nothing is written when it is current, foreign or newer.
 
     Raises WorkspaceError when there is a link in its folder, when it cannot be read or written, belongs to another
-    program, or to a newer Evaldesk.
+    program, or to a newer Evaldesk; DamagedDatabaseError when its bytes are damaged.
     """
     try:
-        check_no_links(path.parent)
-        if stored_revision(path) == HEAD:
-            return
-        make_private_folder(path.parent)
-        with _alone_in(path.parent):
-            _upgrade(path)
+        with telling_damage(path):
+            check_no_links(path.parent)
+            if stored_revision(path) == HEAD:
+                return
+            make_private_folder(path.parent)
+            with _alone_in(path.parent):
+                _upgrade(path)
     except (sqlite3.Error, SQLAlchemyError, OSError) as error:
         raise WorkspaceError(f"{path}: {error}; name another workspace, or move the file away") from error
 
 
 def stored_revision(path: Path) -> str | None:
-    """The revision that the file says it has; None for a file that is missing or empty."""
+    """The revision that the file says it has; None for a file that is missing or empty.
+
+    Raises WorkspaceError for the tables of another program, which may keep revisions of its own under the same name.
+    """
     if not path.exists() or path.stat().st_size == 0:
         return None
     with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as connection:
+        connection.execute("PRAGMA trusted_schema=OFF").close()
         tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
-        if "alembic_version" in tables:
+        if tables >= _FIRST_TABLES:
             row = connection.execute("SELECT version_num FROM alembic_version").fetchone()
-            return str(row[0]) if row else None
-    if tables:
+            if row:
+                return str(row[0])
+    if tables - {"alembic_version"}:
         raise WorkspaceError(f"{path} is a database of another program; name another workspace, or move it away")
     return None
 

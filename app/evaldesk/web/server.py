@@ -35,7 +35,15 @@ from evaldesk import paths
 from evaldesk.desk.desk import Desk
 from evaldesk.desk.serving import hold_desk
 from evaldesk.desk.trust import Trust
-from evaldesk.errors import ConflictError, DiskError, EvaldeskError, NotFoundError, TrustError, WorkspaceError
+from evaldesk.errors import (
+    ConflictError,
+    DamagedDatabaseError,
+    DiskError,
+    EvaldeskError,
+    NotFoundError,
+    TrustError,
+    WorkspaceError,
+)
 from evaldesk.gc_control import freeze, gc_paused
 from evaldesk.registry import import_target
 from evaldesk.settings import Settings
@@ -372,6 +380,8 @@ def _evaldesk_error(request: Request, error: Exception) -> Response:
         return _error_page(request, 409, "It changed meanwhile", str(error))
     if isinstance(error, DiskError):
         return _error_page(request, 507, "The disk did not take this", str(error))
+    if isinstance(error, DamagedDatabaseError):
+        return _error_page(request, 500, "The database is damaged", str(error))
     if isinstance(error, TrustError):
         return _error_page(request, 403, "This folder is not trusted", str(error))
     return _error_page(request, 422, "This cannot be done", str(error))

@@ -22,7 +22,7 @@ from evaldesk.desk.other_tools import as_tool_judges
 from evaldesk.desk.runs.rescoring import StoredTrials
 from evaldesk.engine import Executor, GradeSpec, drive_batches
 from evaldesk.engine.worker.attempt import Pause, pauses_sentence
-from evaldesk.errors import LostDatabaseError, WorkspaceError
+from evaldesk.errors import DamagedDatabaseError, LostDatabaseError, WorkspaceError
 from evaldesk.model import Case, ErrorRecord, RunConfig, RunStatus, TrialResult, TrialSpec
 from evaldesk.model.stored import PendingTrial, TrialKey
 from evaldesk.model.transcript import FATAL_KINDS
@@ -355,7 +355,7 @@ class RunWriter:
         while True:
             try:
                 done = await self.write(call, *args)
-            except LostDatabaseError:
+            except (LostDatabaseError, DamagedDatabaseError):
                 raise
             except (WorkspaceError, OSError) as error:
                 self._note_failure(error)

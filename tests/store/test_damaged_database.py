@@ -1,0 +1,103 @@
+"""A database with damaged bytes, or of another program: told in a sentence, and never written."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from evaldesk.cli import EXIT_ERRORS, _in_words
+from evaldesk.desk.runs.driver import RunWriter
+from evaldesk.errors import DamagedDatabaseError, WorkspaceError
+from evaldesk.store import Store
+from evaldesk.store.database import Database
+
+PAGE = 4096
+
+
+def _filled(path: Path) -> None:
+    with Store.open(path) as store:
+        for number in range(50):
+            store.sessions.create("hello", f"Session {number}", {"text": "x" * 500})
+
+
+def _overwrite_header(path: Path) -> None:
+    path.write_bytes(b"\xff" * 100 + path.read_bytes()[100:])
+
+
+def _overwrite_sessions(path: Path) -> None:
+    with closing(sqlite3.connect(path)) as connection:
+        (number,) = connection.execute("SELECT rootpage FROM sqlite_master WHERE name = 'session'").fetchone()
+    with path.open("r+b") as file:
+        file.seek((number - 1) * PAGE)
+        file.write(b"\xff" * PAGE)
+
+
+def _truncate(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:PAGE])
+
+
+@pytest.mark.parametrize("damage", [_overwrite_header, _overwrite_sessions, _truncate])
+def test_damage_is_told_with_the_next_step_and_nothing_is_written(
+    database: Path, damage: Callable[[Path], None]
+) -> None:
+    _filled(database)
+    damage(database)
+    before = database.read_bytes()
+
+    expected = pytest.raises(DamagedDatabaseError, match=r"is damaged \(.*put a backup in its place")
+    with expected as caught, Store.open(database) as store:
+        store.sessions.list()
+
+    assert _in_words(caught.value) == (str(caught.value), EXIT_ERRORS)
+    assert database.read_bytes() == before
+
+
+def test_a_write_tells_damage_too(database: Path) -> None:
+    _filled(database)
+    _overwrite_sessions(database)
+
+    with Store.open(database) as store, pytest.raises(DamagedDatabaseError):
+        store.sessions.create("hello")
+
+
+async def test_a_run_does_not_retry_a_write_into_damage(database: Path) -> None:
+    _filled(database)
+    _overwrite_sessions(database)
+    writer = RunWriter()
+    writer.patience_s = 0  # a retry would be given up at once, as another error
+
+    with Store.open(database) as store, pytest.raises(DamagedDatabaseError):
+        await writer.write_with_retry(store.sessions.create, "hello")
+
+    await writer.close()
+
+
+@pytest.mark.parametrize("rows", [[("0003",)], []], ids=["with a revision that is also ours", "without a revision"])
+def test_another_program_that_uses_alembic_is_never_migrated(tmp_path: Path, rows: list[tuple[str]]) -> None:
+    path = tmp_path / "evaldesk.db"
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("CREATE TABLE alembic_version (version_num VARCHAR(32) NOT NULL)")
+        connection.execute("CREATE TABLE recipe (id INTEGER)")
+        connection.executemany("INSERT INTO alembic_version VALUES (?)", rows)
+        connection.commit()
+    before = path.read_bytes()
+
+    with pytest.raises(WorkspaceError, match="another program"):
+        Store.open(path)
+
+    assert path.read_bytes() == before
+    assert [each.name for each in tmp_path.iterdir()] == ["evaldesk.db"]
+
+
+def test_no_connection_trusts_functions_in_the_schema(store: Store, database: Path) -> None:
+    opened = Database(database)
+
+    with opened.reading() as reader, opened.writing() as writer:
+        found = [each.exec_driver_sql("PRAGMA trusted_schema").scalar_one() for each in (reader, writer)]
+    opened.close()
+
+    assert found == [0, 0]

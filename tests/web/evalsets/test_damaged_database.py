@@ -1,0 +1,28 @@
+"""Pages of a desk whose database is damaged: a sentence, no trace."""
+
+from __future__ import annotations
+
+import sqlite3
+from contextlib import closing
+
+from tests.web.evalsets.conftest import Pages
+
+PAGE = 4096
+
+
+def test_a_page_tells_a_damaged_database_as_a_sentence(pages: Pages) -> None:
+    path = pages.desk.store._database.path
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").close()
+        (number,) = connection.execute("SELECT rootpage FROM sqlite_master WHERE name = 'run'").fetchone()
+    pages.desk.store._database._reader.dispose()  # its connections may have the page in memory
+    with path.open("r+b") as file:
+        file.seek((number - 1) * PAGE)
+        file.write(b"\xff" * PAGE)
+
+    answer = pages.get("/runs")
+
+    assert answer.status_code == 500
+    assert "The database is damaged" in answer.text
+    assert "put a backup in its place" in answer.text
+    assert "defect" not in answer.text
