@@ -46,7 +46,11 @@ class Store:
         self._database = database
         self._clock = clock
         self.runs = RunStore(database, clock)
-        self.imports = ImportStore(database, clock)
+
+    @cached_property
+    def imports(self) -> ImportStore:
+        """The imports of recorded runs."""
+        return ImportStore(self._database, self._clock)
 
     @cached_property
     def labels(self) -> LabelStore:
