@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import sqlite3
 from collections.abc import Callable
 from contextlib import closing
@@ -64,16 +65,21 @@ def test_a_write_tells_damage_too(database: Path) -> None:
         store.sessions.create("hello")
 
 
-async def test_a_run_does_not_retry_a_write_into_damage(database: Path) -> None:
+def test_a_run_does_not_retry_a_write_into_damage(database: Path) -> None:
     _filled(database)
     _overwrite_sessions(database)
-    writer = RunWriter()
-    writer.patience_s = 0  # a retry would be given up at once, as another error
 
     with Store.open(database) as store, pytest.raises(DamagedDatabaseError):
-        await writer.write_with_retry(store.sessions.create, "hello")
+        asyncio.run(_write_a_session(store))
 
-    await writer.close()
+
+async def _write_a_session(store: Store) -> None:
+    writer = RunWriter()
+    writer.patience_s = 0  # a retry would be given up at once, as another error
+    try:
+        await writer.write_with_retry(store.sessions.create, "hello")
+    finally:
+        await writer.close()
 
 
 @pytest.mark.parametrize("rows", [[("0003",)], []], ids=["with a revision that is also ours", "without a revision"])
