@@ -321,3 +321,16 @@ def test_the_commands_of_the_platform_are_carried_out(workspace: Place, document
     info = said["osmosis eval info my-eval-run"].output
     assert all(words in info for words in ("openai/gpt-5-mini", "my-dataset", "my-rollout", "pending"))
     assert "is being stopped" in said["osmosis eval stop my-eval-run"].output
+
+
+def test_a_check_of_each_command_asks_no_model(
+    project: Place, endpoint: Endpoint, document: Callable[[str], str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "key")
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "key")
+
+    for command in _evals(document(GUIDE)):
+        done = project.run(*_arguments(command, project, endpoint.address), "--check")
+        assert done.exit_code == 0, f"{command}: {done.output}{done.exception!r}"
+
+    assert endpoint.asked == []
