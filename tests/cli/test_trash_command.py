@@ -10,7 +10,8 @@ from click.testing import CliRunner, Result
 
 from evaldesk.cli import cli
 from evaldesk.desk.desk import Desk
-from evaldesk.errors import NotFoundError, UsageError, WorkspaceError
+from evaldesk.desk.evalsets.cases import case_key
+from evaldesk.errors import ConflictError, NotFoundError, UsageError, WorkspaceError
 from evaldesk.settings import read_settings
 
 SET = {"eval_set_id": "dice", "eval_cases": []}
@@ -46,7 +47,7 @@ def test_deleted_sets_and_chats_are_listed(home: Path) -> None:
 
 def test_both_come_back(home: Path) -> None:
     for item_id in listed().values():
-        assert run("restore", item_id).output.endswith(" is back.\n")
+        assert run("restore", item_id).output.startswith("Restored: ")
 
     assert json.loads((home / "dice.evalset.json").read_text()) == SET
     assert run("list").output == "The trash is empty.\n"
@@ -80,3 +81,56 @@ def test_without_a_database_there_is_no_trash(tmp_path: Path, monkeypatch: pytes
     monkeypatch.chdir(tmp_path)
 
     assert isinstance(run("list").exception, WorkspaceError)
+
+
+def delete_case(home: Path) -> None:
+    """Make a set of two cases and delete the first."""
+    cases = [{"eval_id": name, "conversation": [{"user_content": {"parts": [{"text": name}]}}]} for name in "ab"]
+    (home / "pair.evalset.json").write_text(json.dumps({"eval_set_id": "pair", "eval_cases": cases}))
+    desk = Desk.open(read_settings(home, (home,), environment={}))
+    set_id = next(each.id for each in desk.evalsets.list() if each.name == "pair")
+    desk.evalsets.cases.delete(set_id, [case_key("a")])
+    desk.store.close()
+
+
+def case_ids(home: Path) -> list[str]:
+    return [case["eval_id"] for case in json.loads((home / "pair.evalset.json").read_text())["eval_cases"]]
+
+
+def test_a_deleted_case_is_listed_and_comes_back_to_its_place(home: Path) -> None:
+    delete_case(home)
+
+    assert "cases     a of pair" in run("list").output
+    assert run("restore", listed()["cases"]).output == "Restored: cases a of pair\n"
+
+    assert case_ids(home) == ["a", "b"]
+    assert "cases" not in listed()
+
+
+def test_a_case_whose_id_is_taken_stays_in_the_trash(home: Path) -> None:
+    delete_case(home)
+    path = home / "pair.evalset.json"
+    pair = json.loads(path.read_text())
+    pair["eval_cases"][0]["eval_id"] = "a"
+    path.write_text(json.dumps(pair))
+
+    assert isinstance(run("restore", listed()["cases"]).exception, ConflictError)
+
+    assert case_ids(home) == ["a"]
+    assert "cases" in listed()
+
+
+def test_deleted_cases_are_removed_for_good(home: Path) -> None:
+    delete_case(home)
+
+    assert run("empty", "--yes").output == "Removed 3 of 3 items.\n"
+    assert not list((home / ".evaldesk" / "trash").glob("*.cases.json"))
+
+
+def test_a_case_file_that_cannot_be_read_is_left_alone(home: Path) -> None:
+    path = home / ".evaldesk" / "trash" / "0123456789abcdef.cases.json"
+    path.write_text('{"cases": 7}')
+
+    assert "cases" not in listed()
+    assert run("empty", "--yes").output == "Removed 2 of 2 items.\n"
+    assert path.exists()

@@ -1,4 +1,4 @@
-"""`evaldesk trash`: the deleted eval sets and chats of a workspace."""
+"""`evaldesk trash`: the deleted eval sets, cases and chats of a workspace."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @click.group()
 def trash() -> None:
-    """List, restore or remove deleted eval sets and chats.
+    """List, restore or remove deleted eval sets, cases and chats.
 
     \b
     evaldesk trash list
@@ -34,7 +34,7 @@ def trash() -> None:
 @json_option
 @workspace_option
 def list_items(is_json: bool, workspace: str | None) -> None:
-    """List the deleted eval sets and chats, newest first.
+    """List the deleted eval sets, cases and chats, newest first.
 
     \b
     evaldesk trash list
@@ -62,7 +62,7 @@ def list_items(is_json: bool, workspace: str | None) -> None:
 @click.argument("item_id", metavar="ID")
 @workspace_option
 def restore(item_id: str, workspace: str | None) -> None:
-    """Bring the eval set or chat ID back.
+    """Bring the eval set, cases or chat ID back.
 
     \b
     evaldesk trash restore 0123456789abcdef
@@ -72,7 +72,7 @@ def restore(item_id: str, workspace: str | None) -> None:
 
     with _desk(workspace) as desk:
         item = restore_item(desk, item_id)
-    click.echo(f"The {item.kind} {in_one_line(item.name)} is back.")
+    click.echo(f"Restored: {item.kind} {in_one_line(item.name)}")
 
 
 @trash.command()

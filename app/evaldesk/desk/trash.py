@@ -1,4 +1,4 @@
-"""The trash of a workspace: deleted eval sets and chat sessions, listed, restored, and removed for good."""
+"""The trash of a workspace: deleted eval sets, cases and chat sessions, listed, restored, and removed for good."""
 
 from __future__ import annotations
 
@@ -12,17 +12,18 @@ from evaldesk.errors import NotFoundError
 from evaldesk.settings import Settings
 from evaldesk.store.evalsets.trash import empty_trash, list_trash
 
-EVALSET, SESSION = "eval set", "chat"
+EVALSET, CASES, SESSION = "eval set", "cases", "chat"
 
 
 @dataclass(frozen=True, slots=True)
 class TrashItem:
-    """A deleted eval set or chat session."""
+    """A deleted eval set or chat session, or cases that were deleted together; `parent` is the eval set of cases."""
 
     id: str
     kind: str
     name: str
     deleted_at: datetime
+    parent: str = ""
 
 
 @contextmanager
@@ -39,6 +40,10 @@ def trash_items(desk: Desk) -> Sequence[TrashItem]:
     """Everything in the trash, the newest first."""
     folder = desk.settings.state_folder / "trash"
     found = [TrashItem(token, EVALSET, name, at) for token, name, at in list_trash(folder)]
+    names = {file.id: file.name for file in desk.evalsets.list()}
+    for token, set_id, ids, at in desk.evalsets.cases.in_trash():
+        name = f"{', '.join(ids)} of {names.get(set_id, 'an eval set that is gone')}"
+        found.append(TrashItem(token, CASES, name, at, set_id))
     found += [TrashItem(key, SESSION, title or "Untitled", at) for key, title, at in desk.store.sessions.deleted()]
     return sorted(found, key=lambda item: (item.deleted_at, item.id), reverse=True)
 
@@ -51,6 +56,8 @@ def restore_item(desk: Desk, item_id: str) -> TrashItem:
     item = items[item_id]
     if item.kind == EVALSET:
         desk.evalsets.restore(item_id)
+    elif item.kind == CASES:
+        desk.evalsets.cases.restore(item.parent, item_id)
     else:
         desk.store.sessions.restore(item_id)
     return item
@@ -58,7 +65,10 @@ def restore_item(desk: Desk, item_id: str) -> TrashItem:
 
 def empty(desk: Desk) -> int:
     """Remove everything in the trash for good; gives the number of items."""
-    n = len(trash_items(desk))
+    items = trash_items(desk)
+    for item in items:
+        if item.kind == CASES:
+            desk.evalsets.cases.discard(item.id)
     empty_trash(desk.settings.state_folder / "trash")
     desk.store.sessions.remove_deleted()
-    return n - len(trash_items(desk))
+    return len(items) - len(trash_items(desk))

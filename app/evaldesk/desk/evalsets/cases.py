@@ -11,15 +11,16 @@ import hashlib
 import json
 import re
 import secrets
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Protocol, TypeVar
 
 from evaldesk.desk.evalsets.names import check_case_id, free_name
 from evaldesk.durable_files import make_folder, remove_file, replace_file
-from evaldesk.errors import ConflictError, DiskError, NotFoundError
+from evaldesk.errors import ConflictError, DiskError, EvaldeskError, NotFoundError
 from evaldesk.formats import case_from_json, case_from_text, case_to_json, evalset_format
 from evaldesk.model import Case, EvalSet, SessionInit
 from evaldesk.wire import to_json
@@ -186,6 +187,23 @@ class CaseDesk:
         """The ids of the cases that the token would bring back; none for a token that is unknown or used up."""
         kept = self._kept(token)
         return [case.id for _, case in kept[1]] if kept and kept[0] == evalset_id else []
+
+    def in_trash(self) -> Iterator[tuple[str, str, list[str], datetime]]:
+        """Token, eval set, ids and time of deletion of deleted cases; a file that cannot be read is left out."""
+        for path in sorted(self._trash.glob("*.cases.json")):
+            token = path.name.partition(".")[0]
+            try:
+                kept = None if path.is_symlink() else self._kept(token)
+                deleted_at = datetime.fromtimestamp(path.lstat().st_mtime, UTC)
+            except (EvaldeskError, OSError, ValueError, KeyError, TypeError):
+                continue
+            if kept:
+                yield token, kept[0], [case.id for _, case in kept[1]], deleted_at
+
+    def discard(self, token: str) -> None:
+        """Remove deleted cases for good; a disk that fails at this leaves them in the trash."""
+        with suppress(DiskError):
+            remove_file(self._path(token))
 
     def restore(self, evalset_id: str, token: str) -> list[str]:
         """Put deleted cases back where they stood; gives their keys. Raises NotFoundError, CaseNameTakenError."""
