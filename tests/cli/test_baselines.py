@@ -204,6 +204,61 @@ def test_a_case_that_was_not_played_is_no_regression() -> None:
 
 
 @pytest.mark.parametrize(
+    ("before", "after", "answer", "names"),
+    [
+        ("pppppp", "pppppf", "held", ()),
+        ("pppppp", "ffffff", "failed", ("a",)),
+        ("pppppp", "eeeeee", "failed", ("a",)),
+        ("ppp", "fff", "undecided", ()),
+        ("ffffff", "ffffff", "undecided", ()),
+    ],
+)
+def test_by_the_likely_rule_a_case_regressed_when_it_dropped_by_more_than_chance(
+    before: str, after: str, answer: str, names: tuple[str, ...]
+) -> None:
+    sides = ([PlayedCase(CaseKey("set", "a"), letters)] for letters in (before, after))
+    counts = Counts(len(after), after.count("p"), after.count("f"), after.count("e"))
+    numbers = RunNumbers.of_cases([CaseNumbers("a", counts)])
+    gates = Gates(max_regressions=0, regression_rule="likely", max_error_rate=1.0)
+
+    (gate, *_) = conclude(gates, numbers, compare_cases("run 1", *sides, rule="likely")).gates
+
+    assert (gate.answer, gate.names) == (answer, names)
+
+
+def test_the_likely_rule_says_how_many_trials_it_needs() -> None:
+    sides = [[PlayedCase(CaseKey("set", str(index)), "ppppp") for index in range(20)]] * 2
+    numbers = RunNumbers.of_cases([CaseNumbers(str(index), Counts(5, 5)) for index in range(20)])
+    gates = Gates(max_regressions=0, regression_rule="likely")
+
+    conclusion = conclude(gates, numbers, compare_cases("run 1", *sides, rule="likely"))
+
+    assert conclusion.outcome == "undecided"
+    assert "cannot show a drop that is more than chance; play at least 6 of each case in both runs" in (
+        conclusion.gates[0].sentence
+    )
+
+
+def test_the_rule_holds_in_all_that_the_command_writes(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = place.evalset("first", SAYS)
+    place.eval(path, "--n", 6, "-o", "base.json")
+    likely = ("--n", 6, "--baseline", "base.json", "--regression-rule", "likely")
+    unchanged = place.eval(path, *likely)
+    monkeypatch.setenv("ECHO_WRONG", "one")
+
+    result = place.eval(path, *likely, "-o", "now.json", "--summary", "now.md", "--junit", "now.xml")
+
+    assert (unchanged.exit_code, result.exit_code) == (0, 1)
+    assert "1 of 2 cases regressed by more than chance against base.json, 0 allowed" in result.output
+    told = json.loads((place.folder / "now.json").read_text())
+    assert (told["baseline"]["rule"], told["baseline"]["n_regressed"]) == ("likely", 1)
+    assert [case["is_regression"] for case in told["baseline"]["cases"]] == [True, False]
+    assert "- `case_1` turn 1" in (place.folder / "now.md").read_text()
+    assert "regressed by more than chance" in (place.folder / "now.xml").read_text()
+    assert conclusion_of(place, 3) == (told["outcome"], told["gates"])
+
+
+@pytest.mark.parametrize(
     "asked",
     [
         ("--min-pass-rate", "0.5"),

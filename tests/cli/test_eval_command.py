@@ -170,6 +170,7 @@ def test_regressions_are_counted_against_a_run_and_against_a_file(
         (["--baseline", "99"], "no run 99"),
         (["--baseline", "old.json"], "neither a file nor the number of a run"),
         (["--max-regressions", "1"], "needs --baseline"),
+        (["--regression-rule", "likely"], "needs --baseline"),
         (["-o", "result.xls"], "the ending says the form"),
         (["-o", "summary.md"], "--summary FILE writes Markdown"),
         (["--junit", "."], "is a folder"),

@@ -56,6 +56,12 @@ def test_a_worse_agent_passes_a_gate_less_often_the_worse_it_is() -> None:
     assert chances == sorted(chances, reverse=True)
 
 
+def test_a_likely_regression_is_rarely_a_false_alarm() -> None:
+    result = explain("--cases 20 --rate 0.9 --n 10 --max-regressions 0 --regression-rule likely --json")
+
+    assert json.loads(result.output)["false_alarm"] == pytest.approx(0.0000637, abs=1e-7)
+
+
 def test_without_a_rate_usual_rates_are_shown() -> None:
     result = explain("--cases 10 --min-pass-rate 0.9")
 
@@ -81,6 +87,11 @@ def test_without_a_gate_every_trial_must_pass() -> None:
     [
         ("--cases 20 --n 5 --pass-hat 8=0.8", "pass^8 with --n 5 is never defined; say --n 8 or more"),
         ("--min-pass-rate 0.9", "name a run by --from, or the number of cases by --cases"),
+        (
+            "--cases 20 --n 5 --max-regressions 0 --regression-rule likely",
+            "--regression-rule likely never finds a regression in 20 cases with --n 5; say --n 6 or more",
+        ),
+        ("--cases 20 --regression-rule likely", "--regression-rule likely needs --max-regressions"),
         ("--from 1 --cases 3", "leave --cases and --rate out"),
     ],
 )

@@ -11,15 +11,19 @@ from typing import Any
 
 import pytest
 
+from evaldesk.statistics.comparison import holm
+from evaldesk.statistics.exact_tests import fisher_drop
 from evaldesk.statistics.gate_chances import (
     chance_of_at_least,
     curve_holds,
     every_case_holds,
     false_alarm_of_regressions,
+    likely_drops,
     more_than,
     needed_passes,
     pass_rate_holds,
     regressed_in_draws,
+    trials_to_tell,
 )
 from evaldesk.statistics.intervals import pass_at_k, pass_hat_k
 
@@ -145,3 +149,43 @@ def test_ten_thousand_cases_are_computed() -> None:
 
     assert pass_rate_holds(rates, 5, 0.49) > 0.99
     assert pass_rate_holds(rates, 5, 0.51) < 0.01
+
+
+def test_a_likely_drop_is_found_as_often_as_is_known(golden: dict[str, Any]) -> None:
+    for row in golden["likely_rule"]:
+        n_cases, n = row["cases"], row["n"]
+
+        def finds(before: float, now: float, n_cases: int = n_cases, n: int = n) -> float:
+            """By the bar of the smallest p value, as if only this case were in doubt."""
+            found = likely_drops([(before, now, 1), (1.0, 1.0, n_cases - 1)], n, 0)
+            assert found is not None
+            return found
+
+        unchanged = likely_drops([(0.9, 0.9, n_cases)], n, 0)
+        assert unchanged == pytest.approx(row["false_alarm_p90"], rel=1e-6, abs=1e-15)
+        assert finds(1.0, 0.0) == pytest.approx(row["finds_1_to_0"], abs=1e-9)
+        assert finds(0.95, 0.3) == pytest.approx(row["finds_95_to_30"], abs=1e-9)
+        assert finds(0.9, 0.5) == pytest.approx(row["finds_90_to_50"], abs=1e-9)
+
+
+@pytest.mark.parametrize(("n", "chance"), [(6, 0.0000106), (10, 0.0000637), (20, 0.0010491)])
+def test_an_unchanged_agent_rarely_has_a_likely_drop(n: int, chance: float) -> None:
+    assert likely_drops([(0.9, 0.9, 20)], n, 0) == pytest.approx(chance, abs=1e-7)
+
+
+def test_the_trials_that_can_tell_are_the_fewest() -> None:
+    assert [trials_to_tell(n_cases) for n_cases in (1, 6, 20)] == [4, 5, 6]
+    assert fisher_drop(5, 5, 0, 5) == pytest.approx(0.00397, abs=1e-5)
+
+
+@pytest.mark.parametrize("allowed", [0, 1, 2])
+def test_the_formula_of_likely_drops_agrees_with_simulated_builds(allowed: int) -> None:
+    chance, n, cases, n_builds = Random(11), 8, [(0.95, 0.3, 2), (0.9, 0.5, 2)], 4_000
+    failed = 0
+
+    for _ in range(n_builds):
+        sides = [(before, now) for before, now, times in cases for _ in range(times)]
+        passed = [[sum(chance.random() < p for _ in range(n)) for p in pair] for pair in sides]
+        failed += sum(p < 0.05 for p in holm([fisher_drop(a, n, b, n) for a, b in passed])) > allowed
+
+    assert failed / n_builds == pytest.approx(likely_drops(cases, n, allowed), abs=0.03)

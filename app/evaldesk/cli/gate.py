@@ -23,6 +23,7 @@ from evaldesk.desk.runs.gate_chances import (
 )
 from evaldesk.errors import UsageError
 from evaldesk.model import Gates
+from evaldesk.model.conclusion import REGRESSION_RULES
 
 
 @click.group()
@@ -46,6 +47,12 @@ def gate() -> None:
 @click.option("--pass-at", metavar="K=R", multiple=True, callback=k_and_rates, help="At least one of K trials passes.")
 @click.option("--pass-hat", metavar="K=R", multiple=True, callback=k_and_rates, help="All of K trials pass.")
 @click.option("--max-regressions", type=click.IntRange(0), metavar="N", help="Most cases that may regress.")
+@click.option(
+    "--regression-rule",
+    type=click.Choice(REGRESSION_RULES),
+    default="any",
+    help="A case regressed when its verdict flipped (any, default), or when it dropped by more than chance.",
+)
 @json_option
 @workspace_option
 def explain(
@@ -80,7 +87,7 @@ def explain(
         threshold = 1.0 if pass_threshold is None else pass_threshold
         rates = ASSUMED_RATES if rate is None else (rate,)
         subjects = {f"{each:g}": assumed_subject(n_cases, each, n or 1, threshold) for each in rates}
-    _refuse_undefined(gates, next(iter(subjects.values())).n)
+    _refuse_undefined(gates, next(iter(subjects.values())))
     found = {name: gate_chances(gates, subject) for name, subject in subjects.items()}
     if is_json:
         click.echo(json.dumps(_as_json(subjects, found), indent=2))
@@ -91,11 +98,19 @@ def explain(
 refusing_repeats(explain)
 
 
-def _refuse_undefined(gates: Gates, n: int) -> None:
+def _refuse_undefined(gates: Gates, subject: Subject) -> None:
+    n = subject.n
     for option, word, pairs in (("--pass-at", "pass@", gates.pass_at), ("--pass-hat", "pass^", gates.pass_hat)):
         for k, _ in pairs:
             if k > n:
                 raise UsageError(f"{option} {k}: {word}{k} with --n {n} is never defined; say --n {k} or more")
+    if gates.regression_rule == "likely" and gates.max_regressions is None:
+        raise UsageError("--regression-rule likely needs --max-regressions: how many cases may regress")
+    if gates.regression_rule == "likely" and n < (needed := subject.trials_to_tell):
+        cases = "1 case" if subject.n_cases == 1 else f"{subject.n_cases:,} cases"
+        raise UsageError(
+            f"--regression-rule likely never finds a regression in {cases} with --n {n}; say --n {needed} or more"
+        )
 
 
 def _as_json(subjects: Mapping[str, Subject], found: Mapping[str, tuple[GateChance, ...]]) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal, TypeAlias, get_args
 
-from evaldesk.model.conclusion import Interval
+from evaldesk.model.conclusion import Interval, RegressionRule
 from evaldesk.model.evalset import CaseKey
 
 CaseState: TypeAlias = Literal["same", "edited since", "lost its reference", "lost its verdict", "gone", "new"]
@@ -105,7 +105,8 @@ class CaseChange:
     """A case in both runs, or in one of them.
 
     `points` is how much more often it passes now, in points of 100; `p` Fisher's of its two rates, None with one trial
-    on a side. `stands_out` says whether that is more than chance among so many cases.
+    on a side. `stands_out` says whether that is more than chance among so many cases, and `is_likely_drop` whether
+    it dropped so far that a drop in any of so many cases is hardly chance.
     """
 
     key: CaseKey
@@ -117,6 +118,7 @@ class CaseChange:
     points: float | None = None
     p: float | None = None
     stands_out: bool = False
+    is_likely_drop: bool = False
 
     @property
     def is_regression(self) -> bool:
@@ -136,11 +138,17 @@ class CaseChange:
 
 @dataclass(frozen=True)
 class RunChange:
-    """The changes of a run against the earlier run `name`. `rates` compares the pass rates of the compared cases."""
+    """The changes of a run against the earlier run `name`. `rates` compares the pass rates of the compared cases.
+
+    `trials_to_tell` is how many trials each case needs in both runs so that a drop can be likely, None where the trials
+    suffice. `rule` says which cases regressed.
+    """
 
     name: str
     cases: tuple[CaseChange, ...]
     rates: Comparison | None
+    trials_to_tell: int | None = None
+    rule: RegressionRule = "any"
 
     def named(self, *kinds: Kind) -> tuple[str, ...]:
         """The names of the cases of these kinds."""
@@ -152,8 +160,10 @@ class RunChange:
 
     @property
     def regressed(self) -> tuple[CaseChange, ...]:
-        """The cases that passed before, and now fail or have no verdict."""
-        return tuple(case for case in self.cases if case.is_regression)
+        """The cases that regressed by `rule`; one that passed and lost its verdict regressed by every rule."""
+        if self.rule == "any":
+            return tuple(case for case in self.cases if case.is_regression)
+        return tuple(case for case in self.cases if case.is_likely_drop or case.kind == "lost its verdict")
 
     @property
     def n_judged(self) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Literal, Protocol, TypeAlias
+from typing import Literal, Protocol, TypeAlias, get_args
 
 from evaldesk.model.evalset import JsonObject
 from evaldesk.model.transcript import ErrorRecord
@@ -79,6 +79,8 @@ def adk_verdict(scores: Sequence[Score]) -> Verdict:
     return "passed" if all(whole) else "failed"
 
 
+RegressionRule: TypeAlias = Literal["any", "likely"]
+REGRESSION_RULES: tuple[RegressionRule, ...] = get_args(RegressionRule)
 Outcome: TypeAlias = Literal["passed", "failed", "undecided", "interrupted"]
 Answer: TypeAlias = Literal["held", "failed", "undecided"]
 OUTCOMES: tuple[Outcome, ...] = ("passed", "failed", "undecided", "interrupted")
@@ -207,7 +209,8 @@ class Gates:
 
     Errored and unscored trials are tolerated up to `max_error_rate` and `max_unscored_rate` only. Unless another gate
     asks for verdicts, or `all_must_pass` is off, every trial must pass; `unscored_are_failures` lets unscored ones fail
-    the run then. `baseline` names the earlier run that `max_regressions` is about.
+    the run then. `baseline` names the earlier run that `max_regressions` is about. By `regression_rule` a case
+    regressed when its verdict flipped ("any"), or when its pass rate dropped by more than chance ("likely").
     """
 
     min_pass_rate: float | None = None
@@ -220,6 +223,7 @@ class Gates:
     max_cost: float | None = None
     max_regressions: int | None = None
     baseline: str = ""
+    regression_rule: RegressionRule = "any"
     all_must_pass: bool = True
     unscored_are_failures: bool = False
 

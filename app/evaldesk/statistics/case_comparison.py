@@ -6,14 +6,16 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from evaldesk.model.comparison import KINDS, ROUNDING, CaseChange, CaseState, Kind, PlayedCase, RunChange
+from evaldesk.model.conclusion import RegressionRule
 from evaldesk.model.evalset import case_names
-from evaldesk.statistics.comparison import benjamini_hochberg, compare_scores
-from evaldesk.statistics.exact_tests import fisher
+from evaldesk.statistics.comparison import benjamini_hochberg, compare_scores, holm
+from evaldesk.statistics.exact_tests import fisher, fisher_drop
+from evaldesk.statistics.gate_chances import ALPHA, trials_to_tell
 
-ALPHA = 0.05
 
-
-def compare_cases(name: str, before: Sequence[PlayedCase], after: Sequence[PlayedCase]) -> RunChange:
+def compare_cases(
+    name: str, before: Sequence[PlayedCase], after: Sequence[PlayedCase], *, rule: RegressionRule = "any"
+) -> RunChange:
     """Compare two runs case by case: those that regressed come first, by how much they lost.
 
     A case is compared where its content is the same. A flip is counted between equally many trials of both, the
@@ -31,10 +33,28 @@ def compare_cases(name: str, before: Sequence[PlayedCase], after: Sequence[Playe
     adjusted = benjamini_hochberg([change.p or 0.0 for change in tested])
     outstanding = {change.key.place for change, p in zip(tested, adjusted, strict=True) if p < ALPHA}
     changes = [replace(each, stands_out=True) if each.key.place in outstanding else each for each in changes]
+    changes, to_tell = _likely_drops(changes)
     changes.sort(key=lambda change: (KINDS.index(change.kind), -abs(change.points or 0.0)))
     compared = [change.key.place for change in changes if change.is_compared]
     rates = compare_scores(*({place: _rate(side[place]) for place in compared} for side in (old, new)))
-    return RunChange(name, tuple(changes), rates)
+    return RunChange(name, tuple(changes), rates, to_tell, rule)
+
+
+def _likely_drops(changes: Sequence[CaseChange]) -> tuple[list[CaseChange], int | None]:
+    """The changes with the likely drops marked, by Holm over all tested cases, and the trials that a drop needs."""
+    tested = {change.key.place: _drop(change) for change in changes if change.p is not None}
+    adjusted = holm([fisher_drop(*counts) for counts in tested.values()])
+    likely = {place for place, p in zip(tested, adjusted, strict=True) if p < ALPHA}
+    marked = [replace(each, is_likely_drop=True) if each.key.place in likely else each for each in changes]
+    deepest = [fisher_drop(passed, n, 0, n_after) for passed, n, _, n_after in tested.values()]
+    n_compared = sum(each.is_compared for each in changes)
+    can_tell = not n_compared or any(p * len(deepest) < ALPHA for p in deepest)
+    return marked, None if can_tell else trials_to_tell(n_compared)
+
+
+def _drop(change: CaseChange) -> tuple[int, int, int, int]:
+    old, new = (side.scored if side else "" for side in (change.before, change.after))
+    return old.count("p"), len(old), new.count("p"), len(new)
 
 
 def _change(name: str, before: PlayedCase, after: PlayedCase) -> CaseChange:

@@ -33,6 +33,19 @@ def fisher(c_before: int, n_before: int, c_after: int, n_after: int) -> float:
     return sum(each for each in ways if each <= seen) / comb(n_before + n_after, c)
 
 
+@lru_cache(maxsize=4096)
+def fisher_drop(c_before: int, n_before: int, c_after: int, n_after: int) -> float:
+    """Chance of a drop at least as deep when both rates are the same; 1 without trials. (Fisher, exact, one-sided)"""
+    c = c_before + c_after
+    ways = total = _ways(c_before, n_before, c_after, n_after)
+    for passed in range(c_before, min(n_before, c)):
+        # One step from these passes of the first run to one more.
+        after = c - passed
+        ways = ways * (n_before - passed) * after // ((passed + 1) * (n_after - after + 1))
+        total += ways
+    return total / comb(n_before + n_after, c)
+
+
 def sign_flips(differences: Sequence[int]) -> float:
     """Chance of a sum at least as far from 0 when each of at most 30 differences could have had the other sign.
 

@@ -10,13 +10,17 @@ from functools import lru_cache
 from math import ceil, comb, exp, fsum, lgamma, log, log1p
 from typing import TypeAlias
 
+from evaldesk.statistics.exact_tests import fisher_drop
+
 Rates: TypeAlias = Sequence[tuple[float, int]]
 """Cases by the chance of one of their trials to pass, 0 to 1: (chance, number of such cases)."""
 
+ALPHA = 0.05
 ROUNDING = 1e-9
 _TAIL = 1e-20
 _EXACT_UP_TO = 1000
 _MAX_VALUES = 200_000
+_MOST_LIKELY_DROPS = 3
 
 
 def needed_passes(n: int, share: float) -> int:
@@ -118,6 +122,59 @@ def more_than(allowed: int, chances: Iterable[tuple[float, int]]) -> float:
 def false_alarm_of_regressions(rates: Rates, n: int, threshold: float, allowed: int) -> float:
     """The chance that more than `allowed` unchanged cases seem to have regressed, with `n` trials in both runs."""
     return more_than(allowed, [(regressed_by_chance(p, n, threshold), n_cases) for p, n_cases in rates])
+
+
+def trials_to_tell(n_cases: int) -> int:
+    """The fewest trials of each case in both runs with which one case can show a likely drop among `n_cases`."""
+    n = 2
+    while n_cases * fisher_drop(n, n, 0, n) >= ALPHA:
+        n += 1
+    return n
+
+
+def likely_drops(cases: Sequence[tuple[float, float, int]], n: int, allowed: int) -> float | None:
+    """The chance that more than `allowed` cases have a likely drop: Fisher's test, one-sided, and Holm over cases.
+
+    `cases` are (chance to pass before, chance to pass now, number of such cases), all with `n` trials in both runs.
+    None for more than 3 allowed, where there are too many ways.
+    """
+    n_cases = sum(times for _, _, times in cases)
+    if allowed >= n_cases or n < 2:
+        return 0.0
+    if allowed > _MOST_LIKELY_DROPS:
+        return None
+    bars = [ALPHA / (n_cases - place) for place in range(allowed + 1)]
+    ways: dict[tuple[int, ...], float] = {(0,) * len(bars): 1.0}
+    for before, now, times in cases:
+        below = [_drop_below(before, now, n, bar) for bar in bars]
+        for _ in range(times):
+            ways = _with_case(ways, below, allowed + 1)
+    return fsum(chance for below_bar, chance in ways.items() if all(m > at for at, m in enumerate(below_bar)))
+
+
+def _with_case(ways: dict[tuple[int, ...], float], below: Sequence[float], most: int) -> dict[tuple[int, ...], float]:
+    """The chances of the numbers of cases below each bar, with one case more; numbers count up to `most`."""
+    steps = [(len(below), 1 - below[-1])]
+    steps += [(at, chance - (below[at - 1] if at else 0.0)) for at, chance in enumerate(below)]
+    found: dict[tuple[int, ...], float] = {}
+    for counts, chance in ways.items():
+        for first, step in steps:
+            if step > 0:
+                to = tuple(min(most, count + 1) if at >= first else count for at, count in enumerate(counts))
+                found[to] = found.get(to, 0.0) + chance * step
+    return found
+
+
+@lru_cache(maxsize=4096)
+def _drop_below(before: float, now: float, n: int, bar: float) -> float:
+    """The chance that the test of one case gives less than `bar`."""
+    first, chances = _passes(n, before)
+    total, passes_now = 0.0, -1
+    for passed, chance in enumerate(chances, first):
+        while passes_now < n and fisher_drop(passed, n, passes_now + 1, n) < bar:
+            passes_now += 1
+        total += chance * (1 - chance_of_at_least(passes_now + 1, n, now))
+    return total
 
 
 def _passes(n: int, p: float) -> tuple[int, list[float]]:

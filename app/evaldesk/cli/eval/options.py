@@ -9,6 +9,7 @@ from typing import Any, TypeAlias, cast
 import click
 
 from evaldesk.errors import EvaldeskError, UsageError
+from evaldesk.model.conclusion import REGRESSION_RULES
 from evaldesk.run_options import LIMITS, MODELS, RUN, Asked, RunOption, offered
 
 Command: TypeAlias = Callable[..., Any]
@@ -172,6 +173,11 @@ def gate_options(command: Command) -> Command:
             type=click.IntRange(0),
             metavar="N",
             help="Most cases that passed in the baseline and do not pass now; default 0.",
+        ),
+        click.option(
+            "--regression-rule",
+            type=click.Choice(REGRESSION_RULES),
+            help="A case regressed when its verdict flipped (any, default), or when it dropped by more than chance.",
         ),
     )
 

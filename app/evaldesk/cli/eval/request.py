@@ -14,6 +14,7 @@ from evaldesk.desk.runs.plan import RunOptions
 from evaldesk.desk.runs.stored_runs import StoredRuns
 from evaldesk.errors import UsageError
 from evaldesk.model import AgentRef, Criterion, EvalSet, Gates
+from evaldesk.model.conclusion import RegressionRule
 from evaldesk.model.stored import RunSummary
 from evaldesk.run_options import BY_NAME, OWN, Asked
 from evaldesk.settings import Settings, read_settings
@@ -42,6 +43,7 @@ class EvalRequest:
     max_cost: float | None = None
     baseline: str | None = None
     max_regressions: int | None = None
+    regression_rule: RegressionRule | None = None
     outputs: tuple[str, ...] = ()
     junit: str | None = None
     summary: str | None = None
@@ -72,6 +74,8 @@ class EvalRequest:
         most, n = self.max_regressions, self.value("n")
         if most is not None and self.baseline is None:
             raise UsageError("--max-regressions needs --baseline: the run, or the JSON file of one, to compare with")
+        if self.regression_rule is not None and self.baseline is None:
+            raise UsageError("--regression-rule needs --baseline: the run, or the JSON file of one, to compare with")
         for name, k in [("--pass-at", k) for k, _ in self.pass_at] + [("--pass-hat", k) for k, _ in self.pass_hat]:
             if k > n:
                 raise UsageError(f"{name} {k} asks for {k} trials of each case; say --n {k} or more, not --n {n}")
@@ -87,6 +91,7 @@ class EvalRequest:
             all_must_pass=not (self.module or self.benchmark),
             max_regressions=0 if self.baseline is not None and most is None else most,
             baseline=_baseline_name(self.baseline),
+            regression_rule=self.regression_rule or "any",
         )
         if self.value("compat") != OWN:
             return gates_of(self.value("compat"), gates)

@@ -65,8 +65,10 @@ def counts_object(counts: Counts) -> dict[str, int]:
 
 def _baseline_object(change: RunChange) -> dict[str, Any]:
     """The change of each case since the baseline."""
+    regressed = {case.key.place for case in change.regressed}
     return {
         "name": change.name,
+        "rule": change.rule,
         "sentence": change_sentence(change),
         "n_regressed": len(change.regressed),
         "cases": [
@@ -75,7 +77,7 @@ def _baseline_object(change: RunChange) -> dict[str, Any]:
                 "case_id": case.key.case_id,
                 "ordinal": case.key.ordinal,
                 "state": case.state,
-                "is_regression": case.is_regression,
+                "is_regression": case.key.place in regressed,
             }
             for case in change.cases
         ],

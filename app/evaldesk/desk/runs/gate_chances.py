@@ -16,11 +16,13 @@ from evaldesk.statistics.gate_chances import (
     chance_of_at_least,
     curve_holds,
     every_case_holds,
+    likely_drops,
     more_than,
     needed_passes,
     pass_rate_holds,
     regressed_by_chance,
     regressed_in_draws,
+    trials_to_tell,
 )
 from evaldesk.statistics.intervals import CaseCounts
 
@@ -47,6 +49,11 @@ class Subject:
     def n_cases(self) -> int:
         """How many cases there are."""
         return sum(n_cases for _, n_cases in self.rates)
+
+    @property
+    def trials_to_tell(self) -> int:
+        """The fewest trials of each case with which one case can show a likely drop."""
+        return trials_to_tell(self.n_cases)
 
     def dropped(self, drop: float) -> Subject:
         """The same cases played by an agent whose pass rate is lower by `drop` in each of them."""
@@ -140,7 +147,9 @@ def _gates(gates: Gates, subject: Subject) -> Iterator[_Gate]:
         yield _curve("--pass-at", k, least, is_hat=False)
     for k, least in gates.pass_hat:
         yield _curve("--pass-hat", k, least, is_hat=True)
-    if gates.max_regressions is not None:
+    if gates.max_regressions is not None and gates.regression_rule == "likely":
+        yield _likely(gates.max_regressions)
+    elif gates.max_regressions is not None:
         allowed = gates.max_regressions
         yield _Gate(
             f"--max-regressions {allowed}",
@@ -150,6 +159,15 @@ def _gates(gates: Gates, subject: Subject) -> Iterator[_Gate]:
                 for each in range(allowed + 1, now.n_cases + 1)
             ),
         )
+
+
+def _likely(allowed: int) -> _Gate:
+    def holds(before: Subject, now: Subject) -> float | None:
+        pairs = zip(before.rates, now.rates, strict=True)
+        drops = likely_drops([(p, worse, n_cases) for (p, n_cases), (worse, _) in pairs], now.n, allowed)
+        return None if drops is None else 1 - drops
+
+    return _Gate(f"--max-regressions {allowed} --regression-rule likely", holds)
 
 
 def _curve(option: str, k: int, least: float, *, is_hat: bool) -> _Gate:

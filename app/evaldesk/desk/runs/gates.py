@@ -268,15 +268,23 @@ def _regressions(run: RunNumbers, change: RunChange | None, gates: Gates) -> Gat
     if change is None:
         words = f"the cases are compared with {gates.baseline or 'the baseline'} by the command that played them"
         return GateOutcome("--max-regressions", "undecided", words)
+    is_likely = change.rule == "likely"
     names = tuple(case.name for case in change.regressed)
     answer: Answer = "undecided" if run.counts.unplayed or not change.n_judged else "held"
+    cannot_tell = is_likely and change.trials_to_tell is not None
+    if cannot_tell:
+        answer = "undecided"
     if len(names) > most:
         answer = "failed"
+    regressed = "regressed by more than chance" if is_likely else "regressed"
     parts = [
-        f"{counted_words(len(names), change.n_judged, 'case')} regressed against {change.name}, {most:,} allowed",
+        f"{counted_words(len(names), change.n_judged, 'case')} {regressed} against {change.name}, {most:,} allowed",
         flips_words(change),
         f"Pass rate: {change_sentence(change)}",
     ]
+    if cannot_tell:
+        few = "So few trials cannot show a drop that is more than chance"
+        parts.insert(1, f"{few}; play at least {change.trials_to_tell} of each case in both runs")
     if names:
         lost = set(change.named("lost its verdict"))
         marked = [f"{name} (no verdict now)" if name in lost else name for name in names]

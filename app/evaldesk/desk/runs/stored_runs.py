@@ -17,7 +17,7 @@ from evaldesk.desk.runs.run_result import CaseResult, RunResult
 from evaldesk.errors import NotFoundError, UsageError
 from evaldesk.model import Conclusion, Counts, Outcome, RunConfig, RunStatus, TrialResult
 from evaldesk.model.comparison import Baseline, Comparison, PlayedCase, RunChange
-from evaldesk.model.conclusion import Interval
+from evaldesk.model.conclusion import Interval, RegressionRule
 from evaldesk.model.evalset import CaseKey, assertions, case_names, numbered_keys
 from evaldesk.model.run import LIVE
 from evaldesk.model.stored import CaseRow, MetricRow, RunSummary
@@ -153,9 +153,9 @@ class StoredRuns:
         """The change of a run against the baseline it was started with; None without one."""
         return None if run.config.gates.max_regressions is None else _change(self._store, run.id, run.counts)
 
-    def change_since(self, baseline: Baseline, runs: Sequence[RunSummary]) -> RunChange:
+    def change_since(self, baseline: Baseline, runs: Sequence[RunSummary], rule: RegressionRule) -> RunChange:
         """The change of the runs of one command against a baseline."""
-        return compare_cases(baseline.name, baseline.cases, self.played_cases(runs))
+        return compare_cases(baseline.name, baseline.cases, self.played_cases(runs), rule=rule)
 
     def baseline(self, given: str) -> Baseline:
         """The cases of an earlier run, by its number or its JSON file. Raises UsageError for another content."""
@@ -248,7 +248,10 @@ def _means(rows: dict[str, Mapping[str, float]], metric: str) -> dict[str, float
 def _change(store: RunStore, run_id: int, _: Counts) -> RunChange | None:
     """The comparison with the baseline; kept as long as the counts of the run stay the same."""
     baseline = store.baseline(run_id)
-    return None if baseline is None else StoredRuns(store).change_since(baseline, [store.summary(run_id)])
+    if baseline is None:
+        return None
+    run = store.summary(run_id)
+    return StoredRuns(store).change_since(baseline, [run], run.config.gates.regression_rule)
 
 
 def planned_numbers(plan: RunPlan) -> RunNumbers:
