@@ -124,9 +124,12 @@ def changes_of(session: StoredSession) -> tuple[Change, ...]:
     return state_diff(session.initial_state, session.state)
 
 
-def parts_of(events: Iterable[Event], *, is_live: bool = False) -> tuple[Part, ...]:
-    """Events as parts: a result joins its call, pieces of an answer join each other until the whole comes."""
-    folding = _Folding(is_live)
+def parts_of(events: Iterable[Event], *, is_live: bool = False, most: int = MAX_SHOWN) -> tuple[Part, ...]:
+    """Events as parts: a result joins its call, pieces of an answer join each other until the whole comes.
+
+    Results and printed text are cut at `most` characters.
+    """
+    folding = _Folding(is_live, most)
     for event in events:
         folding.add(event)
     return folding.finished()
@@ -135,6 +138,7 @@ def parts_of(events: Iterable[Event], *, is_live: bool = False) -> tuple[Part, .
 @dataclass(slots=True)
 class _Folding:
     is_live: bool
+    most: int
     parts: list[Part] = field(default_factory=list)
     open_calls: defaultdict[tuple[str, str], deque[int]] = field(default_factory=lambda: defaultdict(deque))
     pieces: list[str] = field(default_factory=list)
@@ -155,7 +159,7 @@ class _Folding:
         elif event.kind == "state_delta" and event.changes:
             self.parts.append(Part("state", changes=event.changes))
         elif event.kind == "log" and event.text.strip():
-            self.parts.append(Part("log", _cut(event.text.rstrip())))
+            self.parts.append(Part("log", _cut(event.text.rstrip(), self.most)))
         elif event.kind == "error" and event.error:
             self.parts.append(Part("error", error=event.error))
 
@@ -169,16 +173,16 @@ class _Folding:
         status: CallStatus = "errored" if event.is_error else "finished"
         waiting = self.open_calls[_key(call)]
         part = self.parts[waiting[0]] if waiting else Part("call", call=call)
-        ended = replace(part, status=status, result=shown(event.result), duration_ms=event.duration_ms)
+        ended = replace(part, status=status, result=shown(event.result, self.most), duration_ms=event.duration_ms)
         if waiting:
             self.parts[waiting.popleft()] = ended
         else:
             self.parts.append(ended)
 
 
-def shown(value: JsonValue) -> str:
-    """A value as a person reads it: text as it is, everything else as JSON, at most MAX_SHOWN characters."""
-    return _cut(value if isinstance(value, str) else laid_out(value))
+def shown(value: JsonValue, most: int = MAX_SHOWN) -> str:
+    """A value as a person reads it: text as it is, everything else as JSON, cut at `most` characters."""
+    return _cut(value if isinstance(value, str) else laid_out(value), most)
 
 
 def gist(event: Event) -> str:

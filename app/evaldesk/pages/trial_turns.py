@@ -11,6 +11,7 @@ from evaldesk.diff.state import StateRow, state_rows
 from evaldesk.diff.turn_diff import TurnDiff
 from evaldesk.model import Case, Event, Expected, Score, Transcript, TrialResult, Turn, TurnRecord
 from evaldesk.model.json_text import json_line
+from evaldesk.pages.conversation import Part, parts_of
 from evaldesk.wording.metrics import is_higher_better, needs_words, short_title
 from evaldesk.wording.words import score_words
 
@@ -44,7 +45,10 @@ class EventLine:
 
 @dataclass(frozen=True, slots=True)
 class TurnPanel:
-    """One turn; `record` is None when it was never played. `status` is empty where no metric judged it."""
+    """One turn; `record` is None when it was never played. `status` is empty where no metric judged it.
+
+    `parts` are what the agent did in a turn that expects nothing, in order: nothing stands beside it. None elsewhere.
+    """
 
     number: int
     query: str
@@ -52,6 +56,7 @@ class TurnPanel:
     diff: TurnDiff
     expected: Expected
     record: TurnRecord | None
+    parts: Sequence[Part] | None
     scores: Sequence[TurnScore]
     state: Sequence[StateRow]
     state_words: str
@@ -102,6 +107,7 @@ def _panel(
         diff=diff,
         expected=expected,
         record=record,
+        parts=_parts(record) if _expects_nothing(expected, diff) else None,
         scores=[_score(score) for score in scores],
         state=state,
         state_words=_state_words(state),
@@ -109,6 +115,21 @@ def _panel(
         if record
         else [],
     )
+
+
+def _expects_nothing(expected: Expected, diff: TurnDiff) -> bool:
+    """Whether no call, message or answer of this turn has anything to be compared with."""
+    is_compared = diff.is_asserted or any(row.op for row in diff.calls)
+    return not (is_compared or expected.intermediate or expected.reference is not None)
+
+
+def _parts(record: TurnRecord | None) -> tuple[Part, ...]:
+    """The turn as the chat shows it, without its error and its logs: both stand below it on the page.
+
+    Logs of imported trials are not always printed by the agent: many are system prompts.
+    """
+    parts = parts_of(record.events, most=MAX_TEXT) if record else ()
+    return tuple(part for part in parts if part.kind not in ("error", "log"))
 
 
 def event_text(event: Event) -> str:

@@ -21,6 +21,7 @@ def test_a_trial_without_times_and_usage_says_that_they_are_unknown(pages: Any) 
 
     assert "time unknown, no model call reported" in page
     assert "0 ms" not in page
+    assert '<th scope="col">Expected</th>' not in page
     assert "<b>reward:</b> The database and the required outputs are as expected." in page
 
 

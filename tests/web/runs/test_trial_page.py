@@ -9,6 +9,20 @@ from typing import Any
 
 import pytest
 
+from evaldesk.model import (
+    Case,
+    ErrorRecord,
+    Event,
+    Expected,
+    ToolCall,
+    Transcript,
+    TrialResult,
+    Turn,
+    TurnRecord,
+)
+from evaldesk.pages.conversation import Part
+from evaldesk.pages.trial_turns import MAX_TEXT, turn_panels
+
 
 def test_a_failed_trial_names_the_first_divergence_with_a_link(pages: Any) -> None:
     page = pages.get(f"{pages.finish()}/cases/1/trials/0").text
@@ -33,9 +47,61 @@ def test_each_metric_speaks_on_the_turn_it_judged_and_on_no_other(pages: Any) ->
 
     assert 'aria-label="Verdicts on turn 1"' in judged
     assert 'aria-label="Verdicts on turn 1"' not in open_turn
-    assert "Tool calls are not asserted" in open_turn
-    assert "No reference answer" in open_turn
     assert "<b>Tool trajectory:</b> No turn of this case says which tools should be called." in open_turn
+
+
+def test_a_turn_that_expects_nothing_is_a_conversation(pages: Any) -> None:
+    expecting, open_turn = (pages.get(f"/runs/1/cases/{index}/trials/0").text for index in _cases(pages, 1, 3))
+
+    assert '<th scope="col">Expected</th>' in expecting
+    assert "Expected" not in open_turn
+    assert re.search(
+        r'<article class="message">\s*<header><b>\w+</b><span></span></header>\s*<p>anything</p>', open_turn
+    )
+    assert '<table class="diff">' not in open_turn
+
+
+def test_the_expected_column_is_there_for_each_turn_that_asserts_something() -> None:
+    call = ToolCall("roll_die", {"sides": 6}, "1")
+    expectations = {
+        "nothing": Expected(),
+        "no tool": Expected(tool_calls=()),
+        "a call": Expected(tool_calls=(call,)),
+        "a message": Expected(intermediate=(("dice", "I roll"),)),
+        "an answer": Expected(reference=""),
+    }
+    case = Case("one", turns=tuple(Turn(words, expected) for words, expected in expectations.items()))
+    played = TurnRecord("roll", (Event("tool_call", call=call), Event("tool_result", call=call, result=4)))
+    result = TrialResult(1, 0, 0, "finished", "passed", transcript=Transcript((played,) * len(expectations)))
+
+    panels = turn_panels(case, result)
+
+    shown = {panel.query: panel.parts for panel in panels}
+    assert {words for words, parts in shown.items() if parts is None} == expectations.keys() - {"nothing"}
+    assert shown["nothing"] == (Part("call", call=call, result="4"),)
+
+
+def test_a_turn_beyond_the_case_is_a_conversation_cut_where_events_are() -> None:
+    call = ToolCall("read_file", {"path": "log.txt"}, "1")
+    result = Event("tool_result", call=call, result="x" * (MAX_TEXT + 7))
+    error = Event("error", error=ErrorRecord("timeout", "too slow"))
+    played = TurnRecord("read", (Event("log", text="a system prompt"), Event("tool_call", call=call), result, error))
+
+    (panel,) = turn_panels(Case("none"), TrialResult(1, 0, 0, "errored", "errored", transcript=Transcript((played,))))
+
+    assert panel.parts is not None
+    (part,) = panel.parts
+    assert part.result == "x" * MAX_TEXT + "… (7 more characters)"
+
+
+def test_a_turn_that_expects_nothing_and_was_not_played_says_so(open_runs: Callable[..., Any]) -> None:
+    pages = open_runs(gate=threading.Event())
+    address = pages.start()
+
+    page = pages.get(f"{address}/cases/3/trials/0").text
+
+    assert "Expected" not in page
+    assert '<p class="small muted">Not yet</p>' in page
 
 
 def test_an_errored_trial_shows_its_trace_as_text(pages: Any) -> None:
