@@ -14,6 +14,7 @@ from datetime import UTC, datetime, timedelta
 from functools import wraps
 from pathlib import Path
 from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
+from urllib.parse import parse_qsl
 
 from sqlalchemy import URL, Connection, Engine, Executable, Table, create_engine, event
 from sqlalchemy.exc import DatabaseError, OperationalError
@@ -99,9 +100,15 @@ class Database:
     def __init__(self, path: Path) -> None:
         self.path = path
         self._identity = _identity(path)
+        self._is_read_only = is_read_only(path)
         self._reader = reading_engine(path)
         self._writer = writing_engine(path)
         self._is_closed = False
+
+    @property
+    def is_read_only(self) -> bool:
+        """Whether nothing can be stored."""
+        return self._is_read_only
 
     @contextmanager
     def reading(self) -> Iterator[Connection]:
@@ -117,6 +124,8 @@ class Database:
         Raises WorkspaceError when the machine does not let it be written: nothing is, then, and it may be tried again.
         """
         self._check_identity()
+        if self._is_read_only:
+            raise WorkspaceError(f"{self.path.parent} is read-only: it is shown, and nothing can be stored in it")
         try:
             with telling_damage(self.path), self._writer.begin() as connection:
                 yield connection
@@ -145,6 +154,10 @@ class Database:
         if self._is_closed:
             return
         self._is_closed = True
+        if self._is_read_only:
+            self._reader.dispose()
+            self._writer.dispose()
+            return
         with suppress(sqlite3.Error), closing(self._writer.raw_connection()) as connection:
             # Good advice for later queries, not worth a wait for the present writer.
             connection.cursor().execute("PRAGMA busy_timeout=0").close()
@@ -174,6 +187,26 @@ def _identity(path: Path) -> tuple[int, int] | None:
     return seen.st_dev, seen.st_ino
 
 
+def is_read_only(path: Path) -> bool:
+    """Whether nothing can be written beside the file: it is on a read-only mount, or in a folder of somebody else."""
+    folder = path.parent
+    try:
+        return bool(os.statvfs(folder).f_flag & os.ST_RDONLY) or not os.access(folder, os.W_OK)
+    except FileNotFoundError:
+        return False
+
+
+def reading_uri(path: Path) -> str:
+    """The address of the file for a connection that only reads.
+
+    Without a log no other process writes it, and SQLite needs no files beside it (`immutable`). With a log it reads
+    that, too, by the index beside it.
+    """
+    log = path.with_name(f"{path.name}-wal")
+    is_still = is_read_only(path) and not (log.exists() and log.stat().st_size)
+    return f"{path.absolute().as_uri()}?mode=ro{'&immutable=1' if is_still else ''}"
+
+
 class HasDatabase(Protocol):
     """A store."""
 
@@ -193,13 +226,14 @@ def reading(query: Callable[Concatenate[Connection, P], T]) -> Callable[Concaten
 
 def reading_engine(path: Path) -> Engine:
     """Connections that cannot write."""
-    return _engine(path, begin="BEGIN", pragmas=("foreign_keys=ON", "query_only=ON"), pool_size=8)
+    where = reading_uri(path) if is_read_only(path) else str(path)
+    return _engine(where, begin="BEGIN", pragmas=("foreign_keys=ON", "query_only=ON"), pool_size=8)
 
 
 def writing_engine(path: Path, *, foreign_keys: str = "ON") -> Engine:
     """One connection that writes durably: a commit has reached the disk when it returns."""
     pragmas = (f"foreign_keys={foreign_keys}", "synchronous=FULL")
-    return _engine(path, begin="BEGIN IMMEDIATE", pragmas=pragmas, pool_size=1)
+    return _engine(str(path), begin="BEGIN IMMEDIATE", pragmas=pragmas, pool_size=1)
 
 
 def keep_a_log(engine: Engine) -> None:
@@ -239,8 +273,9 @@ def make_private_file(path: Path) -> None:
     path.chmod(0o600)
 
 
-def _engine(path: Path, *, begin: str, pragmas: tuple[str, ...], pool_size: int) -> Engine:
-    url = URL.create("sqlite", database=str(path))
+def _engine(where: str, *, begin: str, pragmas: tuple[str, ...], pool_size: int) -> Engine:
+    address, _, query = where.partition("?") if where.startswith("file:") else (where, "", "")
+    url = URL.create("sqlite", database=address, query=dict(parse_qsl(query)) | ({"uri": "true"} if query else {}))
     engine = create_engine(url, poolclass=QueuePool, pool_size=pool_size, max_overflow=0, pool_timeout=QUEUE_S)
 
     @event.listens_for(engine, "connect")

@@ -11,7 +11,7 @@ from time import sleep
 from types import TracebackType
 
 from evaldesk.errors import WorkspaceError
-from evaldesk.store.database import check_no_links, make_private_folder
+from evaldesk.store.database import check_no_links, is_read_only, make_private_folder
 from evaldesk.store.network_disk import disk_warning
 
 log = logging.getLogger("evaldesk.store")
@@ -22,11 +22,20 @@ LOOK_S = 0.02
 
 
 class WorkspaceHold:
-    """The hold on a workspace; it ends with `release`, with the block, or with the process."""
+    """The hold on a workspace; it ends with `release`, with the block, or with the process.
 
-    def __init__(self, folder: Path, descriptor: int) -> None:
+    Nobody holds one that is read-only: any number of desks may show it.
+    """
+
+    def __init__(self, folder: Path, descriptor: int | None) -> None:
         self._folder = folder
-        self._descriptor: int | None = descriptor
+        self._descriptor = descriptor
+        self._is_read_only = descriptor is None
+
+    @property
+    def is_read_only(self) -> bool:
+        """Whether the workspace cannot be written, and so is held by nobody."""
+        return self._is_read_only
 
     def update(self, url: str) -> None:
         """Write down the address of the desk, for a second process. Raises WorkspaceError when the disk is full."""
@@ -63,6 +72,8 @@ def hold_workspace(folder: Path, *, url: str) -> WorkspaceHold:
     Raises WorkspaceError saying which process holds it and where that one answers, or which link lies in it.
     """
     check_no_links(folder)
+    if folder.is_dir() and is_read_only(folder / LOCK_NAME):
+        return WorkspaceHold(folder, None)
     try:
         make_private_folder(folder)
         if folder.stat().st_mode & 0o077:

@@ -24,9 +24,11 @@ from evaldesk.store.database import (
     Database,
     check_no_links,
     execute_many,
+    is_read_only,
     keep_a_log,
     make_private_file,
     make_private_folder,
+    reading_uri,
     telling_damage,
     utc_now,
     writing_engine,
@@ -86,6 +88,11 @@ class Store:
         with self._database.writing() as connection:
             move_evalset(connection, old_id, new_id, path)
 
+    @property
+    def is_read_only(self) -> bool:
+        """Whether nothing can be stored, as on a read-only mount."""
+        return self._database.is_read_only
+
     def close(self) -> None:
         """Close the database; all that was written is durable already. May be called again."""
         self._database.close()
@@ -136,8 +143,12 @@ def prepare(path: Path) -> None:
     try:
         with telling_damage(path):
             check_no_links(path.parent)
-            if stored_revision(path) == HEAD:
+            revision = stored_revision(path)
+            if revision == HEAD:
                 return
+            if revision and is_read_only(path):
+                other = f"{path} is read-only and has revision {revision} of another version, this one needs {HEAD}"
+                raise WorkspaceError(f"{other}; copy the workspace to a place where it can be upgraded")
             make_private_folder(path.parent)
             with _alone_in(path.parent):
                 _upgrade(path)
@@ -152,7 +163,7 @@ def stored_revision(path: Path) -> str | None:
     """
     if not path.exists() or path.stat().st_size == 0:
         return None
-    with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as connection:
+    with closing(sqlite3.connect(reading_uri(path), uri=True)) as connection:
         connection.execute("PRAGMA trusted_schema=OFF").close()
         tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
         if tables >= _FIRST_TABLES:

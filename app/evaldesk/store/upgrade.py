@@ -56,4 +56,6 @@ def upgrade(path: Path) -> None:
 def _copy(path: Path, copy: Path) -> None:
     make_private_file(copy)
     with closing(sqlite3.connect(path)) as source, closing(sqlite3.connect(copy)) as target:
+        for connection in (source, target):
+            connection.execute("PRAGMA trusted_schema=OFF").close()
         source.backup(target)

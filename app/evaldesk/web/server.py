@@ -80,8 +80,9 @@ def serve(settings: Settings, address: Address, *, is_person_there: bool, trust:
             app = create_app(Desk.open(settings, trust), guard_settings(token, port, address.names))
             freeze()
         closing = closing_of(cast("Starlette", app.app))
-        browser_folder = settings.state_folder if is_person_there else None
-        with _written_down(settings.state_folder / ADDRESS_NAME, f"{home}?token={token}"):
+        browser_folder = settings.state_folder if is_person_there and not hold.is_read_only else None
+        address_file = None if hold.is_read_only else settings.state_folder / ADDRESS_NAME
+        with _written_down(address_file, f"{home}?token={token}"):
             _Server(server_config(app), f"{home}{address.page}?token={token}", browser_folder, closing).run([listener])
 
 
@@ -168,8 +169,11 @@ def open_in_browser(url: str, folder: Path) -> None:
 
 
 @contextmanager
-def _written_down(path: Path, url: str) -> Iterator[None]:
+def _written_down(path: Path | None, url: str) -> Iterator[None]:
     """The address with its token while the desk is open, for `evaldesk open` and this person alone."""
+    if path is None:
+        yield
+        return
     _write_privately(path, f"{url}\n")
     try:
         yield
