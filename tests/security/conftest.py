@@ -101,6 +101,11 @@ class Fort:
         assert "{" not in path, path
         return f"{path}?key={quote(self.state_key)}" if path.endswith("/state/value") else path
 
+    @property
+    def conversation(self) -> str:
+        """The page of the imported trial, of which nothing is expected."""
+        return f"/runs/{self.run + 2}/cases/0/trials/0"
+
     def pages(self) -> list[str]:
         """The addresses of all pages on which somebody else's text stands."""
         session, evalset, run = f"/sessions/{self.session}", f"/evalsets/{self.evalset}", f"/runs/{self.run}"
@@ -114,6 +119,7 @@ class Fort:
                 f"{run}/exports",
                 f"{run}/cases/0/trials/0",
                 f"{run}/cases/0/trials/1",
+                self.conversation,
                 f"/imports/{self.staged}",
                 "/imports",
                 "/imports/records/1",
@@ -246,6 +252,6 @@ def fill(fort: Fort) -> None:
     desk.store.runs.set_status(twin, "finished", texts[0])
     for text in texts:
         desk.store.labels.put(fort.run, (0, 0), None, text, "failed", text)
-    trial = TrialResult(0, 0, 0, "finished", "passed")
+    trial = TrialResult(0, 0, 0, "finished", "passed", transcript=trial_of(0, 0, texts).transcript)
     recorded = RecordedRun(texts[0], texts[0], (Case(texts[0], (Turn(texts[0]),)),), (trial,))
     desk.imports.take_in(Imported("promptfoo", runs=(recorded,)), source=texts[0], name="")

@@ -120,12 +120,13 @@ def test_hostile_text_is_shown_to_the_letter(hostile: Any, payloads: tuple[str, 
     fort = hostile
     session, trial = f"/sessions/{fort.session}", f"/runs/{fort.run}/cases/0/trials/0"
 
-    for address in (session, trial, f"/evalsets/{fort.evalset}"):
+    for address in (session, trial, fort.conversation, f"/evalsets/{fort.evalset}"):
         text = Elements(fort.get(address).text).text
         shown = re.sub(r"\s+", " ", text)
         wanted = [payload for payload in payloads if len(payload) < 100]
         missing = [each for each in wanted if re.sub(r"\s+", " ", each).strip() not in shown]
         assert missing == [], address
+    assert '<table class="diff">' not in fort.get(fort.conversation).text
 
 
 def test_every_case_by_its_own_id_is_harmless(hostile: Any, shapes: set[tuple[str, str]]) -> None:
