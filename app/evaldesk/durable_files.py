@@ -190,11 +190,19 @@ def is_same_file(one: Path, other: Path) -> bool:
 
 def remove_leftovers(folder: Path) -> int:
     """Remove the temporary files of killed writers from a folder, and give their number; live writers keep theirs."""
+    return sum(_is_leftover(path, removes=True) for path in _temporary_files(folder))
+
+
+def leftovers(folder: Path) -> list[Path]:
+    """The temporary files of killed writers in a folder; those of live writers are left out."""
+    return [path for path in _temporary_files(folder) if _is_leftover(path)]
+
+
+def _temporary_files(folder: Path) -> list[Path]:
     try:
-        names = [name for name in os.listdir(folder) if _LEFTOVER.fullmatch(name)]
+        return sorted(folder / name for name in os.listdir(folder) if _LEFTOVER.fullmatch(name))
     except OSError:
-        return 0
-    return sum(_remove_leftover(folder / name) for name in names)
+        return []
 
 
 @contextmanager
@@ -243,14 +251,18 @@ def _open_temporary(path: Path) -> tuple[int, Path]:
                 os.unlink(temporary)
             raise
         os.close(handle)
+        with suppress(OSError):  # the other process may only have looked at it
+            os.unlink(temporary)
 
 
-def _remove_leftover(path: Path) -> bool:
+def _is_leftover(path: Path, *, removes: bool = False) -> bool:
+    """Whether the writer of a temporary file is dead; the file is removed while its lock is held, if asked."""
     with suppress(OSError):
         handle = os.open(path, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0))
         try:
             if stat.S_ISREG(os.fstat(handle).st_mode) and _lock(handle, is_sure=True):
-                os.unlink(path)
+                if removes:
+                    os.unlink(path)
                 return True
         finally:
             os.close(handle)

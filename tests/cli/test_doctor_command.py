@@ -62,8 +62,13 @@ def test_what_a_killed_writer_left_is_removed_and_counted(tmp_path: Path) -> Non
         path.write_bytes(b"half")
     (tmp_path / "evalsets" / ".a.json.swp").write_bytes(b"an editor's")
 
-    result = _doctor(tmp_path)
+    found = _doctor(tmp_path)
+    assert all(path.exists() for path in left)
+    result = _doctor(tmp_path, "--repair")
 
+    assert found.exit_code == 1
+    assert _line(found.output, "files").endswith("were killed; evaldesk doctor --repair removes them")
+    assert result.exit_code == 0
     assert _line(result.output, "files").endswith("2 unfinished files of writers that were killed, now removed")
     assert [path for path in left if path.exists()] == []
     assert (tmp_path / "evalsets" / ".a.json.swp").exists()

@@ -45,7 +45,7 @@ ARGUMENTS: Mapping[str, tuple[tuple[str, ...], ...]] = {
     "run rm": (("2", "--yes"),),
     "run drive": (("1",),),
     "agents": ((), ("--json",), ("shop",)),
-    "doctor": ((), ("--call",), ("shop",)),
+    "doctor": ((), ("--call",), ("--repair",), ("shop",)),
     "metrics": ((), ("evil",)),
     "rubric": (("-d", "talks.jsonl", "-r", "Polite.", "--model", "demo/judge"),),
     "import": (("set.csv",),),

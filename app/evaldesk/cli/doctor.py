@@ -24,24 +24,31 @@ MARKS = {"good": ("ok", "green"), "warning": ("look", "yellow"), "bad": ("bad", 
 @click.command(name="doctor")
 @click.argument("folders", nargs=-1, metavar="[DIR]...")
 @click.option("--call", "is_called", is_flag=True, help="Send one small request to each model; has a small cost.")
+@click.option(
+    "--repair", "is_repaired", is_flag=True, help="Mend what is broken in the workspace; no desk may be open."
+)
 @trust_option
 @workspace_option
-def doctor(folders: tuple[str, ...], is_called: bool, is_trusted: bool, workspace: str | None) -> None:
+def doctor(
+    folders: tuple[str, ...], is_called: bool, is_repaired: bool, is_trusted: bool, workspace: str | None
+) -> None:
     """Check the workspace, the agents, the models and the environment; starts no run.
 
-    Unfinished files that killed writers left beside eval sets are removed; nothing else is written.
+    Nothing is written without --repair. A repair removes unfinished files of killed writers and moves files that
+    cannot be read into the trash folder; whole cases of an eval set that ends too early are kept as a new set.
 
-    Exit code 0: no problem; 1: a problem.
+    Exit code 0: no problem, or all are repaired; 1: a problem.
 
     \b
     evaldesk doctor
     evaldesk doctor --call
+    evaldesk doctor --repair
     """
     settings = settings_of(folders, workspace)
     trust = answered(settings, is_trusted=is_trusted)
-    if is_called:
+    if is_called or is_repaired:
         trust.check_all()
-    findings = asyncio.run(_findings(settings, trust, is_called))
+    findings = asyncio.run(_findings(settings, trust, is_called=is_called, is_repaired=is_repaired))
     width = max(len(found.about) for found in findings)
     from evaldesk.wording.printable import printable
 
@@ -51,15 +58,18 @@ def doctor(folders: tuple[str, ...], is_called: bool, is_trusted: bool, workspac
     sys.exit(EXIT_TROUBLE if any(found.state == "bad" for found in findings) else 0)
 
 
-async def _findings(settings: Settings, trust: Trust, is_called: bool) -> list[Finding]:
+async def _findings(settings: Settings, trust: Trust, *, is_called: bool, is_repaired: bool) -> list[Finding]:
     from evaldesk.desk import doctor as look
     from evaldesk.desk.doctor import ask_agents
 
+    # Before anything else: a repaired eval set or database is looked at as it is then.
+    repaired = look.repair_files(settings) if is_repaired else look.look_at_files(settings)
     agents = await ask_agents(settings, trust)
     models = look.models_of(settings, agents)
     return [
         *look.look_at_environment(),
         *look.look_at_workspace(settings),
+        *repaired,
         *look.look_at_trust(trust),
         *look.look_at_agents(agents),
         *look.look_at_limits(settings, agents),

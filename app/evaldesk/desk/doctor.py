@@ -14,15 +14,14 @@ from evaldesk import __version__
 from evaldesk.agents import AGENTS
 from evaldesk.demo_model import DEMO_PREFIX
 from evaldesk.desk.agents import AgentDesk, FoundAgent
+from evaldesk.desk.repair import Fault, file_faults
 from evaldesk.desk.trust import NEXT_STEP, Trust
-from evaldesk.durable_files import remove_leftovers
 from evaldesk.engine import AgentHost
 from evaldesk.errors import EvaldeskError, ModelError
 from evaldesk.llm import ModelCall, Patience, complete, missing_keys
 from evaldesk.model import ModelOptions
 from evaldesk.settings import CONFIG_NAME, Settings
-from evaldesk.store import Store
-from evaldesk.store.evalsets.files import remove_all_leftovers
+from evaldesk.store import Store, hold_workspace
 from evaldesk.store.network_disk import disk_warning
 
 State: TypeAlias = Literal["good", "warning", "bad"]
@@ -50,7 +49,7 @@ def look_at_environment() -> list[Finding]:
 
 
 def look_at_workspace(settings: Settings) -> list[Finding]:
-    """The folder, its configuration file, the leftovers of killed writers, and its database; no database is made."""
+    """The folder, its configuration file, and its database; no database is made."""
     home = settings.workspace
     has_config = (home / CONFIG_NAME).is_file()
     found = [Finding("workspace", "good", f"{home}{f', with {CONFIG_NAME}' if has_config else ''}")]
@@ -58,9 +57,6 @@ def look_at_workspace(settings: Settings) -> list[Finding]:
         found = [Finding("workspace", "bad", f"{home} cannot be written; name another with --workspace")]
     if warning := disk_warning(home):
         found.append(Finding("disk", "warning", warning))
-    if n_removed := _n_leftovers(settings):
-        words = f"{n_removed} unfinished file{'s' if n_removed != 1 else ''} of writers that were killed, now removed"
-        found.append(Finding("files", "good", words))
     if not settings.database.exists():
         return [*found, Finding("database", "good", "none yet; the first run or chat makes it")]
     try:
@@ -71,13 +67,28 @@ def look_at_workspace(settings: Settings) -> list[Finding]:
     return [*found, Finding("database", "good", f"{settings.database}, {n_runs} run{'s' if n_runs != 1 else ''}")]
 
 
-def _n_leftovers(settings: Settings) -> int:
-    """Remove the temporary files of killed writers from the folders of eval sets and of the desk; gives the number."""
-    trash = settings.state_folder / "trash"
-    own = (settings.state_folder, settings.state_folder / "uploads", trash, *trash.glob("*"))
-    kept = [folder for folder in own if folder.is_dir()]
-    searched = remove_all_leftovers(dict.fromkeys((*settings.roots, settings.evalset_folder)))
-    return searched + sum(remove_leftovers(folder) for folder in kept)
+def look_at_files(settings: Settings) -> list[Finding]:
+    """The broken files of the workspace, and what a repair does about each."""
+    return [
+        Finding("files", "bad", f"{fault.found}; evaldesk doctor --repair {fault.plan}")
+        for fault in file_faults(settings)
+    ]
+
+
+def repair_files(settings: Settings) -> list[Finding]:
+    """What was done about each broken file. Raises WorkspaceError while a desk is open on the workspace."""
+    faults = list(file_faults(settings))
+    if not faults:
+        return []
+    with hold_workspace(settings.state_folder, url=""):
+        return [_mended(fault) for fault in faults]
+
+
+def _mended(fault: Fault) -> Finding:
+    try:
+        return Finding("files", "good", fault.mend())
+    except (EvaldeskError, OSError) as error:
+        return Finding("files", "bad", f"{fault.found}; it could not be repaired: {error}")
 
 
 def look_at_trust(trust: Trust) -> list[Finding]:

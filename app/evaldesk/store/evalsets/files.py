@@ -16,7 +16,6 @@ from evaldesk.durable_files import (
     make_folder,
     move_file,
     prepared_file,
-    remove_leftovers,
     replace_file,
 )
 from evaldesk.errors import ConflictError, DiskError, FormatError, LossError, NotFoundError, UsageError
@@ -382,10 +381,9 @@ def id_of_new(path: Path, roots: Sequence[Path]) -> str:
     return _free_id(path, roots[place], path.relative_to(roots[place]).as_posix(), find_files(roots[:place]))
 
 
-def remove_all_leftovers(roots: Iterable[Path]) -> int:
-    """Remove leftovers of killed writers in the folders of eval sets; gives the number of files."""
-    folders = {folder for root in roots for folder, _ in _folders(root)}
-    return sum(remove_leftovers(folder) for folder in folders)
+def folders_of(roots: Iterable[Path]) -> list[Path]:
+    """The folders that are searched for eval sets."""
+    return list(dict.fromkeys(folder for root in roots for folder, _ in _folders(root)))
 
 
 def _free_id(path: Path, root: Path, place: str, taken: dict[str, FoundFile]) -> str:

@@ -1,0 +1,170 @@
+"""Files of a workspace that a kill, a full disk or a power failure left half: found, and mended when asked."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from evaldesk.desk.evalsets.cases import CaseDesk
+from evaldesk.desk.imports.uploads import Uploads
+from evaldesk.durable_files import create_file, leftovers, make_folder, move_file, remove_file, remove_leftovers
+from evaldesk.errors import ConflictError, EvaldeskError, FormatError
+from evaldesk.formats import read_evalset
+from evaldesk.reading.strict_json import MAX_BYTES
+from evaldesk.settings import Settings
+from evaldesk.store.evalsets.files import EvalSetFiles, find_files, folders_of
+from evaldesk.store.evalsets.half_files import HalfFile, half_file
+from evaldesk.store.evalsets.names import stem_and_suffix
+from evaldesk.store.lock import LOCK_NAME, address_of_holder
+from evaldesk.store.regular_file import check_regular, read_regular
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """Something that is broken, what its repair does, and the repair, which says what was done."""
+
+    found: str
+    plan: str
+    mend: Callable[[], str]
+
+
+def file_faults(settings: Settings) -> Iterator[Fault]:
+    """The broken files of a workspace; no file that a living process writes is among them."""
+    yield from _leftovers(settings)
+    yield from _half_sets(settings)
+    yield from _unreadable_cases(settings)
+    yield from _unknown_uploads(settings)
+    yield from _dead_lock(settings)
+
+
+def _leftovers(settings: Settings) -> Iterator[Fault]:
+    trash = settings.state_folder / "trash"
+    own = (settings.state_folder, settings.state_folder / "uploads", trash, *trash.glob("*"))
+    searched = folders_of(dict.fromkeys((*settings.roots, settings.evalset_folder)))
+    folders = list(dict.fromkeys((*searched, *(folder for folder in own if folder.is_dir()))))
+    if n_found := sum(len(leftovers(folder)) for folder in folders):
+        yield Fault(
+            f"{_files(n_found)} of writers that were killed",
+            "removes them",
+            lambda: f"{_files(sum(map(remove_leftovers, folders)))} of writers that were killed, now removed",
+        )
+
+
+def _files(n_files: int) -> str:
+    return f"{n_files} unfinished file{'s' if n_files != 1 else ''}"
+
+
+def _half_sets(settings: Settings) -> Iterator[Fault]:
+    for file in find_files((*settings.roots, settings.evalset_folder)).values():
+        with suppress(OSError, FormatError):
+            data = read_regular(file.path, MAX_BYTES)
+            if file.is_named and len(data) <= MAX_BYTES and not _is_json(data) and (half := half_file(data)):
+                yield _half_set(file.path, half, settings)
+
+
+def _is_json(data: bytes) -> bool:
+    try:
+        json.loads(data)
+    except (ValueError, RecursionError):
+        return False
+    return True
+
+
+def _half_set(path: Path, half: HalfFile, settings: Settings) -> Fault:
+    n_cases = _n_cases(half)
+    stem, suffix = stem_and_suffix(path)
+    new = path.with_name(f"{stem}_recovered{suffix}")
+    kept = f"its {n_cases} whole case{'s' if n_cases != 1 else ''}"
+
+    def mend() -> str:
+        if half.whole_cases and n_cases:
+            _create_once(new, half.whole_cases)
+        moved = _move_aside(path, settings)
+        return f"{path} ended too early: moved to {moved}" + (f", {kept} kept as {new.name}" if n_cases else "")
+
+    plan = f"moves it into the trash folder{f' and keeps {kept} as {new.name}' if n_cases else ''}"
+    return Fault(f"{path} ends too early and cannot be read", plan, mend)
+
+
+def _n_cases(half: HalfFile) -> int:
+    """The number of whole cases; 0 where the text in front of the cut is no eval set."""
+    if half.whole_cases is None:
+        return 0
+    try:
+        return len(read_evalset(half.whole_cases, source="").cases)
+    except FormatError:
+        return 0
+
+
+def _create_once(path: Path, data: bytes) -> None:
+    """Write a new file; one with these bytes is there already after a repair that was killed."""
+    try:
+        create_file(path, data)
+    except ConflictError:
+        if read_regular(path, MAX_BYTES) != data:
+            raise
+
+
+def _unreadable_cases(settings: Settings) -> Iterator[Fault]:
+    trash = settings.state_folder / "trash"
+    files = EvalSetFiles(settings.roots, settings.evalset_folder, trash)
+    cases = CaseDesk(files, lambda set_id: files.read(set_id)[0], trash)
+    readable = {token for token, *_ in cases.in_trash()}
+    for path in sorted(trash.glob("*.cases.json")):
+        if path.name.partition(".")[0] not in readable and _is_regular(path):
+            yield _aside(path, "deleted cases that cannot be read", settings)
+
+
+def _unknown_uploads(settings: Settings) -> Iterator[Fault]:
+    folder = settings.state_folder / "uploads"
+    known = {upload.token for upload in Uploads(folder).list()}
+    for path in sorted(folder.glob("*.upload")):
+        if path.stem not in known and _is_regular(path):
+            yield _aside(path, "an upload that no import knows", settings)
+
+
+def _aside(path: Path, what: str, settings: Settings) -> Fault:
+    def mend() -> str:
+        return f"{path} is {what}: moved to {_move_aside(path, settings)}"
+
+    return Fault(f"{path} is {what}", "moves it aside in the trash folder", mend)
+
+
+def _move_aside(path: Path, settings: Settings) -> Path:
+    """Move a file into the trash folder under a name that says it is unreadable; a killed move is finished."""
+    check_regular(path)
+    digest = hashlib.sha256()
+    with path.open("rb") as file:
+        while part := file.read(1 << 20):
+            digest.update(part)
+    target = settings.state_folder / "trash" / f"{path.name}.{digest.hexdigest()[:16]}.unreadable"
+    make_folder(target.parent)
+    try:
+        move_file(path, target)
+    except ConflictError:  # the same bytes were moved there before
+        remove_file(path)
+    return target
+
+
+def _is_regular(path: Path) -> bool:
+    try:
+        check_regular(path)
+    except (EvaldeskError, OSError):
+        return False
+    return True
+
+
+def _dead_lock(settings: Settings) -> Iterator[Fault]:
+    path = settings.state_folder / LOCK_NAME
+    with suppress(OSError, FormatError):
+        if not address_of_holder(path.parent) and read_regular(path, 1000):
+            # Whoever holds the workspace during the repair empties the file at its end.
+            yield Fault(
+                f"{path} names a desk that is gone",
+                "empties it",
+                lambda: f"{path} named a desk that is gone; now empty",
+            )

@@ -1,0 +1,175 @@
+"""`evaldesk doctor --repair`: files that a kill or a full disk left half are moved aside, and whole cases are kept."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from evaldesk.cli import cli
+from evaldesk.formats import read_evalset, write_evalset
+from evaldesk.model import Case, EvalSet, Turn
+from evaldesk.store import hold_workspace
+from evaldesk.store.evalsets.half_files import half_file
+
+CASES = tuple(Case(f"case_{number}", (Turn('{[a \\ "brace" }'),)) for number in range(3))
+WHOLE = write_evalset(EvalSet("calc", cases=CASES))
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path) -> Path:
+    """A workspace whose agent is plain, so that no sample is copied into it."""
+    (tmp_path / "plain").mkdir()
+    (tmp_path / "plain" / "agent.py").write_text("def root_agent(message):\n    return message\n")
+    (tmp_path / ".evaldesk" / "trash").mkdir(parents=True)
+    (tmp_path / ".evaldesk" / "uploads").mkdir()
+    return tmp_path
+
+
+def _doctor(home: Path, *words: str) -> Any:
+    return CliRunner().invoke(cli, ["doctor", *words, "--trust", "--workspace", str(home)])
+
+
+def _files(output: str) -> list[str]:
+    return [line for line in output.splitlines() if line[6:].startswith("files ")]
+
+
+def _half(home: Path, data: bytes) -> Path:
+    path = home / "calc.evalset.json"
+    path.write_bytes(data)
+    return path
+
+
+def _aside(home: Path) -> list[Path]:
+    return list((home / ".evaldesk" / "trash").glob("*.unreadable"))
+
+
+def test_the_whole_cases_of_a_half_set_are_kept_as_a_new_set(home: Path) -> None:
+    data = WHOLE[: WHOLE.index(b"case_2") + 20]
+    path = _half(home, data)
+
+    found = _doctor(home)
+    assert path.read_bytes() == data
+    repaired = _doctor(home, "--repair")
+    again = _doctor(home, "--repair")
+
+    assert (found.exit_code, repaired.exit_code, again.exit_code) == (1, 0, 0)
+    assert "--repair moves it into the trash folder and keeps its 2 whole cases" in _files(found.output)[0]
+    assert "its 2 whole cases kept as calc_recovered.evalset.json" in _files(repaired.output)[0]
+    assert _files(again.output) == []
+    assert not path.exists()
+    assert [each.read_bytes() for each in _aside(home)] == [data]
+    recovered = read_evalset((home / "calc_recovered.evalset.json").read_bytes(), source="")
+    assert recovered.cases == CASES[:2]
+
+
+@pytest.mark.parametrize(
+    "data",
+    [b"", b"\0" * 4096, WHOLE[: WHOLE.index(b"case_0")], b'{"eval_cases": [{"a": 1}, {"b"'],
+    ids=["empty", "zeros", "before the first case", "cases of another form"],
+)
+def test_a_half_set_without_a_whole_case_is_moved_aside_only(home: Path, data: bytes) -> None:
+    path = _half(home, data)
+
+    assert _doctor(home, "--repair").exit_code == 0
+
+    assert not path.exists()
+    assert [each.read_bytes() for each in _aside(home)] == [data]
+    assert list(home.glob("*.json")) == []
+
+
+@pytest.mark.parametrize(
+    "data", [WHOLE, b'{"eval_cases": 3}', b"[1}", b"no JSON"], ids=["whole", "wrong", "odd", "text"]
+)
+def test_a_set_that_does_not_end_too_early_stays(home: Path, data: bytes) -> None:
+    path = _half(home, data)
+
+    assert _files(_doctor(home, "--repair").output) == []
+    assert path.read_bytes() == data
+
+
+def test_a_set_cut_anywhere_is_half_and_its_whole_cases_are_the_first() -> None:
+    halves = [half_file(WHOLE[:length]) for length in range(len(WHOLE.rstrip()))]
+    assert None not in halves
+
+    kept = [read_evalset(half.whole_cases, source="").cases for half in halves if half and half.whole_cases]
+
+    assert all(cases == CASES[: len(cases)] for cases in kept)
+    assert {len(cases) for cases in kept} == {1, 2, 3}
+
+
+def test_a_repair_that_was_killed_after_the_new_set_is_finished(home: Path) -> None:
+    data = WHOLE[: WHOLE.index(b"case_2")]
+    _half(home, data)
+    assert _doctor(home, "--repair").exit_code == 0
+    _half(home, data)  # as it was before the move
+
+    assert _doctor(home, "--repair").exit_code == 0
+
+    assert [path.name for path in home.glob("*.json")] == ["calc_recovered.evalset.json"]
+    assert len(_aside(home)) == 1
+
+
+def test_another_file_under_the_new_name_is_never_written_over(home: Path) -> None:
+    path = _half(home, WHOLE[: WHOLE.index(b"case_2")])
+    (home / "calc_recovered.evalset.json").write_bytes(WHOLE)
+
+    result = _doctor(home, "--repair")
+
+    assert result.exit_code == 1
+    assert "could not be repaired: there is a file 'calc_recovered.evalset.json' already" in _files(result.output)[0]
+    assert path.exists()
+
+
+def test_unreadable_cases_in_the_trash_and_unknown_uploads_are_moved_aside(home: Path) -> None:
+    state = home / ".evaldesk"
+    cases = state / "trash" / "0123456789abcdef.cases.json"
+    upload = state / "uploads" / f"{'0' * 24}.upload"
+    known = state / "uploads" / f"{'1' * 24}.upload"
+    cases.write_text('{"evalset": "calc", "ca')
+    upload.write_text("no label")
+    known.write_text(json.dumps({"source": "a.json"}) + "\n{}")
+
+    found = _doctor(home)
+    repaired = _doctor(home, "--repair")
+
+    assert (found.exit_code, repaired.exit_code) == (1, 0)
+    assert "deleted cases that cannot be read" in _files(repaired.output)[0]
+    assert "an upload that no import knows" in _files(repaired.output)[1]
+    assert [path.exists() for path in (cases, upload, known)] == [False, False, True]
+    assert sorted(each.read_text() for each in _aside(home)) == ["no label", '{"evalset": "calc", "ca']
+
+
+def test_the_lock_of_a_desk_that_was_killed_is_emptied(home: Path) -> None:
+    lock = home / ".evaldesk" / "desk.lock"
+    lock.write_text("999999999 http://127.0.0.1:1\n")
+
+    assert "names a desk that is gone" in _files(_doctor(home).output)[0]
+    assert _doctor(home, "--repair").exit_code == 0
+
+    assert lock.read_text() == ""
+
+
+def test_nothing_is_repaired_while_a_desk_is_open(home: Path) -> None:
+    path = _half(home, b"")
+
+    with hold_workspace(home / ".evaldesk", url="http://127.0.0.1:1"):
+        result = _doctor(home, "--repair")
+
+    assert result.exit_code != 0
+    assert "is held by process" in str(result.exception)
+    assert path.exists()
+
+
+def test_an_untrusted_workspace_is_not_repaired(home: Path) -> None:
+    path = _half(home, b"")
+    (home / ".evaldesk" / "evaldesk.db").write_bytes(b"")
+
+    result = CliRunner().invoke(cli, ["doctor", "--repair", "--workspace", str(home)], env={"EVALDESK_TRUST": ""})
+
+    assert result.exit_code != 0
+    assert "is not trusted" in str(result.exception)
+    assert path.exists()
