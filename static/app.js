@@ -12,6 +12,7 @@
                          until one points at it or presses [data-draw="ID"]: then Plotly is loaded from data-library
                          and draws in its place; strings "var(--token)" become that colour
    <time datetime>       gets the local date and time as its title
+   data-theme-switch     a button that goes on from system to light to dark; its span says which it is
    data-dismiss          a button that removes the .note it stands in
    data-dirty-guard      a form whose unsaved edits ask before the page is left; its buttons named "op" save nothing
    data-enter            a textarea in which Enter sends its form (Shift+Enter: new line); it grows with its text
@@ -26,6 +27,38 @@
 "use strict";
 
 const $$ = (selector, root = document) => [...root.querySelectorAll(selector)];
+
+/* The theme is of this browser, and is set before the page is drawn: this script does not wait for it. */
+
+const THEMES = ["system", "light", "dark"];
+function theme() {
+  try {
+    return THEMES.includes(localStorage.theme) ? localStorage.theme : "system";
+  } catch {
+    return "system"; // a browser that keeps nothing
+  }
+}
+function wear(name) {
+  if (name === "system") delete document.documentElement.dataset.theme;
+  else document.documentElement.dataset.theme = name;
+  for (const button of $$("[data-theme-switch]")) {
+    button.hidden = false;
+    button.querySelector("span").textContent = `Theme: ${name}`;
+  }
+}
+wear(theme());
+document.addEventListener("click", (event) => {
+  if (!event.target.closest("[data-theme-switch]")) return;
+  const name = THEMES[(THEMES.indexOf(document.documentElement.dataset.theme ?? "system") + 1) % THEMES.length];
+  try {
+    localStorage.theme = name;
+  } catch {
+    /* it holds for this page */
+  }
+  wear(name);
+  redraw();
+});
+window.addEventListener("storage", (event) => event.key === "theme" && wear(theme()));
 const isShown = (element) => element.checkVisibility();
 
 if (window.htmx) window.htmx.config.morphIgnore.push("open", "data-current");
@@ -259,6 +292,7 @@ function follow(box) {
 /* Charts */
 
 const darkness = window.matchMedia("(prefers-color-scheme: dark)");
+const redraw = () => $$("script[data-figure]").forEach((script) => drawn.has(script.dataset.figure) && draw(script));
 
 const drawn = new Set();
 function offer(script) {
@@ -311,7 +345,7 @@ function colour(text) {
   const [red, green, blue, alpha] = canvas.getImageData(0, 0, 1, 1).data;
   return `rgba(${red}, ${green}, ${blue}, ${alpha / 255})`;
 }
-darkness.addEventListener("change", () => $$("script[data-figure]").forEach((script) => drawn.has(script.dataset.figure) && draw(script)));
+darkness.addEventListener("change", redraw);
 
 /* Once at the start, and for whatever htmx brings in */
 
@@ -337,6 +371,7 @@ document.addEventListener("htmx:after:swap", () => {
   begin(document);
 });
 document.addEventListener("DOMContentLoaded", () => {
+  wear(theme());
   begin(document);
   followAddress();
   takeAhead();

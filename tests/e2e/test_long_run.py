@@ -95,6 +95,32 @@ def test_every_part_of_an_answer_is_shown_before_the_next_is_said(someone: Visit
     expect(page.locator("#live .message[aria-busy=true]")).to_have_count(0)
 
 
+def test_the_theme_is_switched_and_kept(someone: Visitor) -> None:
+    page = someone.page
+    someone.wear("desktop", "light")
+    someone.goto("/")
+    switch = page.locator(".tools [data-theme-switch]")
+    colour = "getComputedStyle(document.body).color"
+    light = page.evaluate(colour)
+
+    expect(switch).to_have_text("Theme: system")
+    switch.click()
+    expect(switch).to_have_text("Theme: light")
+    assert page.evaluate(colour) == light
+    switch.click()
+    expect(switch).to_have_text("Theme: dark")
+    dark = page.evaluate(colour)
+    someone.goto("/runs")
+    assert page.evaluate(colour) == dark != light
+    expect(switch).to_have_text("Theme: dark")
+    someone.wear("phone", "light")
+    someone.goto("/")
+    expect(switch).to_be_hidden()
+    page.locator("main [data-theme-switch]").click()
+    assert page.evaluate(colour) == light
+    assert page.evaluate("localStorage.theme") == "system"
+
+
 def test_a_run_is_stopped_and_resumed(someone: Visitor, held: Path) -> None:
     page = someone.page
     someone.goto(_start(someone))

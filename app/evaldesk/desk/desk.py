@@ -59,6 +59,11 @@ class Desk:
         """Whether something of the workspace waits for the answer of a person, and nothing of it runs."""
         return not self.trust.is_given and (self.trust.is_restricted or self.agents.has_untrusted)
 
+    @property
+    def is_read_only(self) -> bool:
+        """Whether nothing can be stored in the workspace."""
+        return self.store.is_read_only
+
     @cached_property
     def sessions(self) -> SessionDesk:
         """The chat sessions, and the turns that are played in them."""

@@ -58,7 +58,7 @@ def page(
         "nonce": request.state.nonce,
         "path": request.url.path,
         "is_restricted": _is_restricted(request),
-        "is_read_only": desk_of(request).store.is_read_only,
+        "is_read_only": desk_of(request).is_read_only,
         **context,
     }
     if block and target_of(request) == block:

@@ -63,6 +63,7 @@ SENTENCES: Mapping[str, tuple[str, ...]] = {
         "difference_words",
         "basis_words",
         "change_sentence",
+        "change_why",
         "flips_words",
         "states_words",
         "named_words",
