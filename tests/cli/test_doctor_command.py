@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -107,6 +109,38 @@ def test_a_database_that_cannot_be_read_is_an_obstacle(tmp_path: Path) -> None:
 
     assert result.exit_code == 1
     assert _line(result.output, "database").startswith("bad")
+
+
+def test_a_damaged_page_that_nobody_reads_is_found(tmp_path: Path) -> None:
+    (tmp_path / ".evaldesk").mkdir()
+    database = tmp_path / ".evaldesk" / "evaldesk.db"
+    with Store.open(database) as store:
+        for number in range(50):
+            store.sessions.create("one", f"Session {number}", {"text": "x" * 500})
+    assert _doctor(tmp_path).exit_code == 0
+    _overwrite_first_leaf(database, "session")
+    before = database.read_bytes()
+
+    result = _doctor(tmp_path)
+
+    assert result.exit_code == 1
+    assert _line(result.output, "database").startswith("bad")
+    assert "evaldesk.db is damaged (" in _line(result.output, "database")
+    assert database.read_bytes() == before
+
+
+def _overwrite_first_leaf(database: Path, table: str) -> None:
+    """Damage the first page of rows; where it is stands in the root page (SQLite's file format, section 1.6)."""
+    with closing(sqlite3.connect(database)) as connection:
+        (root,) = connection.execute("SELECT rootpage FROM sqlite_master WHERE name = ?", (table,)).fetchone()
+        (size,) = connection.execute("PRAGMA page_size").fetchone()
+    data = bytearray(database.read_bytes())
+    page = data[(root - 1) * size : root * size]
+    assert page[0] == 5  # the table has more than one page
+    cell = int.from_bytes(page[12:14])
+    leaf = int.from_bytes(page[cell : cell + 4])
+    data[(leaf - 1) * size : leaf * size] = b"\xff" * size
+    database.write_bytes(data)
 
 
 def test_each_model_is_called_once_when_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

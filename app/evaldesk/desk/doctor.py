@@ -61,6 +61,7 @@ def look_at_workspace(settings: Settings) -> list[Finding]:
         return [*found, Finding("database", "good", "none yet; the first run or chat makes it")]
     try:
         with Store.open(settings.database, must_exist=True) as store:
+            store.check()
             n_runs = sum(store.runs.counts_by_status().values())
     except EvaldeskError as error:
         return [*found, Finding("database", "bad", str(error))]

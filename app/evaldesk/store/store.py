@@ -17,7 +17,7 @@ from types import TracebackType
 from sqlalchemy import Connection, bindparam, delete, select, update
 from sqlalchemy.exc import SQLAlchemyError
 
-from evaldesk.errors import WorkspaceError
+from evaldesk.errors import DamagedDatabaseError, WorkspaceError
 from evaldesk.model import RunConfig
 from evaldesk.store.database import (
     Clock,
@@ -92,6 +92,16 @@ class Store:
     def is_read_only(self) -> bool:
         """Whether nothing can be stored, as on a read-only mount."""
         return self._database.is_read_only
+
+    def check(self) -> None:
+        """Read every page of the database. Raises DamagedDatabaseError when one is damaged.
+
+        Takes seconds for each gigabyte; other processes go on meanwhile.
+        """
+        with self._database.reading() as connection:
+            said = connection.exec_driver_sql("PRAGMA quick_check(1)").scalar_one()
+        if said != "ok":
+            raise DamagedDatabaseError.at(self._database.path, " ".join(said.replace("*", "").split()))
 
     def close(self) -> None:
         """Close the database; all that was written is durable already. May be called again."""
