@@ -10,6 +10,9 @@ import pytest
 from click.testing import CliRunner
 
 from evaldesk.cli import cli
+from evaldesk.desk.repair import file_faults
+from evaldesk.desk.workspace import open_settings
+from evaldesk.errors import ConflictError
 from evaldesk.formats import read_evalset, write_evalset
 from evaldesk.model import Case, EvalSet, Turn
 from evaldesk.store import hold_workspace
@@ -122,6 +125,18 @@ def test_another_file_under_the_new_name_is_never_written_over(home: Path) -> No
     assert result.exit_code == 1
     assert "could not be repaired: there is a file 'calc_recovered.evalset.json' already" in _files(result.output)[0]
     assert path.exists()
+
+
+def test_a_set_that_was_saved_since_it_was_looked_at_stays(home: Path) -> None:
+    path = _half(home, b"")
+    (fault,) = file_faults(open_settings((), workspace=str(home)))
+    path.write_bytes(WHOLE)
+
+    with pytest.raises(ConflictError, match="changed meanwhile"):
+        fault.mend()
+
+    assert path.read_bytes() == WHOLE
+    assert _aside(home) == []
 
 
 def test_unreadable_cases_in_the_trash_and_unknown_uploads_are_moved_aside(home: Path) -> None:

@@ -20,7 +20,7 @@ from evaldesk.store.evalsets.files import EvalSetFiles, find_files, folders_of
 from evaldesk.store.evalsets.half_files import HalfFile, half_file
 from evaldesk.store.evalsets.names import stem_and_suffix
 from evaldesk.store.lock import LOCK_NAME, address_of_holder
-from evaldesk.store.regular_file import check_regular, read_regular
+from evaldesk.store.regular_file import check_regular, read_regular, version_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +63,7 @@ def _half_sets(settings: Settings) -> Iterator[Fault]:
         with suppress(OSError, FormatError):
             data = read_regular(file.path, MAX_BYTES)
             if file.is_named and len(data) <= MAX_BYTES and not _is_json(data) and (half := half_file(data)):
-                yield _half_set(file.path, half, settings)
+                yield _half_set(file.path, half, version_of(data), settings)
 
 
 def _is_json(data: bytes) -> bool:
@@ -74,13 +74,15 @@ def _is_json(data: bytes) -> bool:
     return True
 
 
-def _half_set(path: Path, half: HalfFile, settings: Settings) -> Fault:
+def _half_set(path: Path, half: HalfFile, version: str, settings: Settings) -> Fault:
     n_cases = _n_cases(half)
     stem, suffix = stem_and_suffix(path)
     new = path.with_name(f"{stem}_recovered{suffix}")
     kept = f"its {n_cases} whole case{'s' if n_cases != 1 else ''}"
 
     def mend() -> str:
+        if version_of(read_regular(path, MAX_BYTES)) != version:
+            raise ConflictError("it was changed meanwhile; run the command again")
         if half.whole_cases and n_cases:
             _create_once(new, half.whole_cases)
         moved = _move_aside(path, settings)
