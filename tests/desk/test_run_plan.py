@@ -122,3 +122,11 @@ def test_cases_with_the_same_id_are_refused_by_name_before_the_start() -> None:
 
     with pytest.raises(UsageError, match=r'^set: several cases have the same id: "greeting" \(cases 1 and 3\)'):
         chosen_cases(evalset, ("other",))
+
+
+def test_the_refusal_of_repeated_ids_names_the_file_and_not_only_the_set() -> None:
+    evalset = EvalSet("set", cases=(Case("greeting"), Case("greeting")))
+    subject = replace(SUBJECT, evalset=evalset, evalset_path="sets/copy.evalset.json")
+
+    with pytest.raises(UsageError, match=r'^copy\.evalset\.json: several cases have the same id: "greeting"'):
+        plan_run(subject, RunOptions(), models=(), seed=0)

@@ -323,6 +323,7 @@ def test_an_import_offers_to_rename_cases_with_the_same_id(visitor: Visitor) -> 
 
     assert "greeting&#34; (cases 1 and 3)" in visitor.text(address)
     refused = visitor.yes(address, name="mine")
+    assert "mine.evalset.json: several cases have the same id" in refused.text
     renamed = visitor.yes(address, name="mine", renames="on")
 
     assert refused.status_code == 422

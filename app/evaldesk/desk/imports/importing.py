@@ -246,7 +246,7 @@ class ImportDesk:
         with ExitStack() as stack:
             prepared = None
             if imported.evalset is not None:
-                evalset = _without_repeats(imported.evalset, renames=renames)
+                evalset = _without_repeats(imported.evalset, source, renames=renames)
                 continues = bool(imported.runs) and not again
                 ready = self._evalsets.prepared(name, evalset, replaces=replaces, continues=continues)
                 prepared = stack.enter_context(ready)
@@ -437,11 +437,11 @@ def _of_set(run: NewRun, prepared: PreparedSet) -> NewRun:
     return replace(run, config=replace(run.config, evalset_id=prepared.id, evalset_path=str(prepared.path)))
 
 
-def _without_repeats(evalset: EvalSet, *, renames: bool) -> EvalSet:
+def _without_repeats(evalset: EvalSet, source: str, *, renames: bool) -> EvalSet:
     repeats = repeats_words(evalset.cases)
     if repeats and not renames:
         raise UsageError(
-            f"several cases have the same id: {repeats}; let the import give each its own (--rename-cases)"
+            f"{source}: several cases have the same id: {repeats}; let the import give each its own (--rename-cases)"
         )
     return replace(evalset, cases=renamed_repeats(evalset.cases)) if repeats else evalset
 

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any, Literal, Unpack
 
 from evaldesk import __version__
@@ -180,7 +180,7 @@ def plan_run(
 
     `models` are those that may be asked for, `seed` is that of a run that asks for none, `recordings` is a folder.
     """
-    cases = chosen_cases(subject.evalset, options.case_ids)
+    cases = chosen_cases(subject.evalset, options.case_ids, file=PurePath(subject.evalset_path).name)
     check_deciding(options.criteria_for(cases))
     n = options.value("n")
     if len(cases) * n > MAX_TRIALS:
@@ -223,14 +223,14 @@ def frozen(config: RunConfig, options: RunOptions, cases: Sequence[Case]) -> Run
     return with_options(started, options.asked)
 
 
-def chosen_cases(evalset: EvalSet, case_ids: tuple[str, ...] | None) -> tuple[Case, ...]:
-    """The cases named by `case_ids`, in the order of the file; all for None. Raises UsageError."""
+def chosen_cases(evalset: EvalSet, case_ids: tuple[str, ...] | None, *, file: str = "") -> tuple[Case, ...]:
+    """The cases named by `case_ids`, in the order of the `file`; all for None. Raises UsageError."""
     if not evalset.cases:
         raise UsageError("this eval set has no cases yet; add one from a chat session first", field="evalset")
     repeats = repeats_words(evalset.cases)
     if repeats:
         raise UsageError(
-            f"{evalset.id}: several cases have the same id: {repeats}; give each case its own", field="evalset"
+            f"{file or evalset.id}: several cases have the same id: {repeats}; give each case its own", field="evalset"
         )
     if case_ids is None:
         return evalset.cases
