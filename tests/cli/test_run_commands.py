@@ -85,6 +85,18 @@ def test_a_run_is_told_in_full_by_number_by_name_and_by_the_beginning_of_its_nam
     assert "`evaldesk run retry 1` plays the one errored trial again." in said
 
 
+def test_the_exact_interval_is_named_as_one_and_only_where_a_rate_is_named(played: Place) -> None:
+    """A bound of a two-sided 95 % interval is not a one-sided 95 % bound."""
+    path = played.evalset("many", {f"say {number}": f"say {number}" for number in range(6)})
+    played.eval(path)
+
+    few, many = (played.run("run", "info", run_id).output for run_id in (1, 2))
+
+    assert "Exact 95 % CI         54–100 %" in many
+    assert "Exact 95 % CI" not in few
+    assert "bound" not in few + many
+
+
 def test_a_run_as_json(played: Place) -> None:
     found = json.loads(played.run("run", "info", "1", "--json").output)["data"]
 

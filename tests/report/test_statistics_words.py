@@ -203,8 +203,9 @@ def test_a_run_says_how_flaky_it_is(found: Flakiness, said: str) -> None:
 
 
 def test_promises_are_rounded_so_that_they_hold() -> None:
-    assert exact_words(clopper_pearson(9, 10)) == "at least 55 %"
-    assert exact_words(Interval(0.699, 1.0)) == "at least 69 %"
+    assert exact_words(clopper_pearson(9, 10)) == "55–100 %"
+    assert exact_words(Interval(0.699, 0.901)) == "69–91 %"
+    assert exact_words(Interval(0.07, 0.29)) == "7–29 %"
     assert no_failure_sentence(30, failure_bound(30)) == "0 of 30 failed; 95 % upper bound 10 %"
     assert no_failure_sentence(0, 1.0) == "No scored trials"
 

@@ -73,8 +73,8 @@ def no_failure_sentence(n: int, bound: float) -> str:
 
 
 def exact_words(interval: Interval) -> str:
-    """`at least 55 %`: the low end of an exact interval, rounded down so that the promise holds."""
-    return f"at least {floor(100 * interval.low + 1e-9)} %"
+    """`55–100 %`: an exact interval, its ends rounded outwards so that the promise holds."""
+    return f"{floor(100 * interval.low + 1e-9)}–{ceil(100 * interval.high - 1e-9)} %"
 
 
 def stop_sentence(interval: Interval, bar: float) -> str:

@@ -21,6 +21,8 @@ from evaldesk.wording.metrics import asserted_lines
 from evaldesk.wording.noise import exact_words
 from evaldesk.wording.printable import printable
 from evaldesk.wording.words import (
+    CI,
+    FEW_TRIALS,
     conclusion_words,
     cost_words,
     counted_words,
@@ -70,7 +72,7 @@ def _lines(runs: StoredRuns, run: RunSummary) -> list[tuple[str, str]]:
         ("Progress", counted_words(run.n_done, run.n_trials, "trial")),
         ("Duration", duration_words(run.active_ms / 1000) if run.active_ms else "–"),
         ("Result", passed_sentence(run.counts.passed, run.counts.scored, numbers.interval)),
-        *_lower_bound(run),
+        *_exact(run),
         ("Conclusion", conclusion_words(runs.conclusion(run)) if run.status not in LIVE else "not yet"),
         ("Not counted", f"{run.counts.errored:,} errored, {run.counts.unscored:,} unscored"),
         *(("Asserted", line) for line in asserted_lines(config, run.n_cases)),
@@ -108,11 +110,11 @@ def _point(k: int, value: float | None, interval: Interval | None) -> str:
     return f"{k}: {value or 0.0:.1%}{interval_text}"
 
 
-def _lower_bound(run: RunSummary) -> list[tuple[str, str]]:
-    """The low end of the exact 95 % interval; only where every trial is a case of its own."""
-    if run.config.n > 1 or not run.n_scored:
+def _exact(run: RunSummary) -> list[tuple[str, str]]:
+    """The exact 95 % interval; only where every trial is a case of its own, and a rate is named."""
+    if run.config.n > 1 or run.n_scored < FEW_TRIALS:
         return []
-    return [("95 % lower bound", f"{exact_words(exact_interval(run.counts))} pass")]
+    return [(f"Exact {CI}", exact_words(exact_interval(run.counts)))]
 
 
 def _hints(run: RunSummary) -> list[str]:
