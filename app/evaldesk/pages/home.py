@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from evaldesk.desk.agents import FoundAgent
 from evaldesk.desk.desk import Desk
 from evaldesk.desk.evalsets.evalsets import own_evalsets
 from evaldesk.model.stored import EvalSetFile, RunSummary, SessionSummary
+from evaldesk.pages.agents import errored_words
 from evaldesk.pages.run_listing import RunLine, run_line
 from evaldesk.store import Store
 from evaldesk.wording.words import counted_words
@@ -37,6 +38,8 @@ class Home:
     evalsets: Sequence[EvalSetFile]
     runs: Sequence[RunLine]
     n_runs: int
+    errored: Mapping[str, str]
+    """How many of its newest trials errored, in words, by the id of the agent."""
 
 
 def home(desk: Desk, agents: Sequence[FoundAgent]) -> Home:
@@ -51,7 +54,8 @@ def home(desk: Desk, agents: Sequence[FoundAgent]) -> Home:
         *_of_beginning(agents, evalsets, newest, has_run=bool(runs)),
     ]
     lines = [run_line(store.runs, run) for run in runs]
-    return Home(steps, agents, evalsets, lines, sum(store.runs.counts_by_status().values()))
+    errored = {agent.id: errored_words(desk.stored_runs, agent.id) for agent in agents}
+    return Home(steps, agents, evalsets, lines, sum(store.runs.counts_by_status().values()), errored)
 
 
 def _of_runs(store: Store, runs: Sequence[RunSummary]) -> list[Step]:

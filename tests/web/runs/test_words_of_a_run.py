@@ -77,6 +77,15 @@ def test_the_agents_page_says_how_many_of_its_last_trials_errored(pages: Any) ->
     assert "<dt>Errored</dt><dd>4 of the last 16 trials</dd>" in pages.get("/agents").text
 
 
+def test_home_says_how_many_of_the_last_trials_of_an_agent_errored(pages: Any) -> None:
+    assert "of the last" not in pages.get("/").text
+
+    pages.finish()
+    pages.finish()
+
+    assert "errored 4 of the last 16 trials" in pages.get("/").text
+
+
 def test_the_noise_has_its_advice_first_and_the_reason_folded_up(pages: Any) -> None:
     text = pages.get(f"{pages.finish()}/spread").text
 
