@@ -69,6 +69,8 @@ def test_a_case_that_lost_its_reference_is_named_and_a_lost_verdict_is_a_regress
 
     assert states(place.folder / "now.json")["first:case_2"] == "lost its reference"
     assert "Regressed: case_2 (no verdict now)" in result.output
+    assert "1 lost a reference and its verdict: case_2" in result.output
+    assert "not compared: case_2" not in result.output
     assert result.exit_code != 0
 
 

@@ -158,6 +158,14 @@ class RunChange:
         """The names of the cases in this state."""
         return tuple(case.name for case in self.cases if case.state == state)
 
+    def without_reference(self, *, is_regression: bool) -> tuple[str, ...]:
+        """The names of the cases that lost a reference, of those that regressed or of the others."""
+        return tuple(
+            case.name
+            for case in self.cases
+            if case.state == "lost its reference" and case.is_regression == is_regression
+        )
+
     @property
     def regressed(self) -> tuple[CaseChange, ...]:
         """The cases that regressed by `rule`; one that passed and lost its verdict regressed by every rule."""

@@ -354,7 +354,9 @@ def warnings(a: RunSummary, b: RunSummary, change: RunChange) -> list[str]:
     if a.config.evalset_id != b.config.evalset_id:
         notes.append("The runs are of different eval sets; only cases with the same id are compared.")
     notes += _edited(change.in_state("edited since"), "was edited between the runs", "were edited between the runs")
-    notes += _edited(change.in_state("lost its reference"), "lost a reference", "lost a reference")
+    bare, both = (change.without_reference(is_regression=each) for each in (False, True))
+    notes += _edited(bare, "lost a reference", "lost a reference")
+    notes += _regressed(both, "lost a reference and its verdict", "lost a reference and their verdict")
     if _rules(a) != _rules(b) and _played(a) != _played(b):
         notes.append("The runs have different criteria; their verdicts are not directly comparable.")
     if a.config.n != b.config.n:
@@ -367,12 +369,20 @@ def warnings(a: RunSummary, b: RunSummary, change: RunChange) -> list[str]:
 
 def _edited(names: Sequence[str], was: str, were: str) -> list[str]:
     """That these cases are not compared, and why; empty where there are none."""
+    return _cases_note(names, (was, "it is not compared"), (were, "they are not compared"))
+
+
+def _regressed(names: Sequence[str], was: str, were: str) -> list[str]:
+    """That these cases count as regressions, and why; empty where there are none."""
+    return _cases_note(names, (was, "it counts as a regression"), (were, "they count as regressions"))
+
+
+def _cases_note(names: Sequence[str], one: tuple[str, str], many: tuple[str, str]) -> list[str]:
     if not names:
         return []
     named = ", ".join(names[:MAX_NAMED]) + (" and more" if len(names) > MAX_NAMED else "")
-    if len(names) == 1:
-        return [f"1 case {was}: {named}; it is not compared."]
-    return [f"{len(names):,} cases {were}: {named}; they are not compared."]
+    count, (became, so) = ("1 case", one) if len(names) == 1 else (f"{len(names):,} cases", many)
+    return [f"{count} {became}: {named}; {so}."]
 
 
 def _facts(run: RunSummary) -> dict[str, str]:

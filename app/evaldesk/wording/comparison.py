@@ -121,7 +121,8 @@ def states_words(change: RunChange, most: int = 10) -> list[str]:
     lost = tuple(name for name in change.in_state("lost its verdict") if name not in change.named("lost its verdict"))
     for words, names in (
         ("edited since, not compared", change.in_state("edited since")),
-        ("lost a reference, not compared", change.in_state("lost its reference")),
+        ("lost a reference, not compared", change.without_reference(is_regression=False)),
+        ("lost a reference and its verdict", change.without_reference(is_regression=True)),
         ("failed before and without a verdict now", lost),
         (f"gone since {change.name}", change.in_state("gone")),
         (f"new since {change.name}", change.in_state("new")),
