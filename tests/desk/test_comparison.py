@@ -244,6 +244,29 @@ def test_a_case_that_lost_its_reference_is_said_to_have_lost_it(store: Store) ->
     assert kinds(read_comparison(desk_on(store), a, b, "lost its reference")) == [("bare", "lost its reference")]
 
 
+def test_a_case_that_lost_reference_and_verdict_is_not_called_uncompared(store: Store) -> None:
+    a = played(store, {"same": "pp", "bare": "pp"}, references={"bare": "Six."})
+    b = played(store, {"same": "pp", "bare": "ee"})
+
+    found = read_comparison(desk_on(store), a, b)
+
+    assert found.warnings == ["1 case lost a reference and its verdict: bare; it counts as a regression."]
+    assert kinds(found) == [("bare", "lost its verdict")]
+
+
+def test_each_line_of_statistics_is_short_and_has_its_reason_behind_it(store: Store) -> None:
+    strips = {f"c{index}": "pp" for index in range(8)}
+    a, b = played(store, strips, ms=900.0), played(store, strips, ms=2400.0)
+
+    found = {each.title: each for each in read_comparison(desk_on(store), a, b).differences}
+
+    time = found["Time of a trial"]
+    assert time.words == "Slower by 1.5 s in every case"
+    assert time.why.startswith("8 cases, p 0.008. Each of 8 cases is compared with itself")
+    assert "flips the signs of the differences" in time.why
+    assert all(each.why and " p " not in each.words for each in found.values())
+
+
 def test_time_is_the_mean_of_a_trial_in_every_table(store: Store) -> None:
     a, b = played(store, {"c": "pp"}, ms=100.0), played(store, {"c": "pp"}, ms=300.0)
 

@@ -17,6 +17,7 @@ CHANGING = (
     (re.compile(r"\b[0-9a-f]{7,64}\b"), "<hash>"),
     (re.compile(r"\bjust now\b|\b\d+ (min|h|days?) ago\b"), "<ago>"),
     (re.compile(r"(?<=^Time of a trial\n).*", re.MULTILINE), "<change of time>"),
+    (re.compile(r"(?<=^: Time of a trial\n).*", re.MULTILINE), "<why of time>"),
     (re.compile(r"\b(\d+ h \d+ min|\d+ min \d+ s|[\d.,]+ (ms|s|min))\b"), "<duration>"),
 )
 

@@ -10,7 +10,7 @@ from tests.snapshots.rendered import steady
 from evaldesk.model.comparison import Comparison
 from evaldesk.model.conclusion import Interval
 from evaldesk.web.words import ago, duration
-from evaldesk.wording.comparison import MILLISECONDS, comparison_sentence
+from evaldesk.wording.comparison import MILLISECONDS, comparison_sentence, difference_why
 
 NOW = datetime(2026, 3, 1, 12, 30, tzinfo=UTC)
 
@@ -33,8 +33,10 @@ def test_each_change_of_time_is_kept_as_the_same_word(difference: float, p: floa
     compared = Comparison(2, 0, 0, 1, 1, 0.0, difference, difference, None, interval, p, "t")
 
     row = f"Time of a trial\n{comparison_sentence(compared, MILLISECONDS)}\n12 ms\n13 ms\n"
+    behind = f"Why\n: Time of a trial\n{difference_why(compared)}\n12 ms\n"
 
     assert steady(row) == "Time of a trial\n<change of time>\n<duration>\n<duration>\n"
+    assert steady(behind) == "Why\n: Time of a trial\n<why of time>\n<duration>\n"
 
 
 def test_numbers_that_no_clock_gives_are_kept() -> None:

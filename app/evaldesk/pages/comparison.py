@@ -27,9 +27,9 @@ from evaldesk.wording.comparison import (
     MILLISECONDS,
     SCORES,
     Unit,
-    basis_words,
     change_sentence,
     change_why,
+    difference_why,
     difference_words,
     flips_words,
     stand_out_sentence,
@@ -72,7 +72,7 @@ class Difference:
     before: float
     after: float
     words: str
-    p: str
+    why: str
     way: str
     n_cases: int
 
@@ -184,7 +184,7 @@ def _difference(
         before=compared.before,
         after=compared.after,
         words=difference_words(compared, unit),
-        p=basis_words(compared),
+        why=difference_why(compared),
         way=_way(compared, unit),
         n_cases=compared.n_cases,
     )

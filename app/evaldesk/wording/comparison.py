@@ -92,14 +92,25 @@ def change_why(change: RunChange) -> str:
     rates = change.rates
     if rates is None:
         return ""
-    parts = [f"Each of {_cases(rates.n_cases)} is compared with itself, and the answer is the mean of the differences."]
-    if rates.interval is not None:
+    if not any(case.p is not None for case in change.cases):
+        return _how_found(rates)
+    single = "Single cases are tested by Fisher's exact test, corrected for their number (Benjamini-Hochberg)."
+    return f"{_how_found(rates)} {single}"
+
+
+def difference_why(comparison: Comparison) -> str:
+    """What the difference of one quantity rests on: `12 cases, p 0.027.` and how these are found."""
+    return f"{basis_words(comparison)}. {_how_found(comparison)}"
+
+
+def _how_found(comparison: Comparison) -> str:
+    cases = _cases(comparison.n_cases)
+    parts = [f"Each of {cases} is compared with itself, and the answer is the mean of the differences."]
+    if comparison.interval is not None:
         parts.append("The interval is Student's t over the cases.")
-    by = {"sign flip": "an exact test that flips the signs of the differences", "t": "Student's t test"}[rates.test]
-    parts.append(f"p is the chance of so large a mean if nothing changed, by {by}.")
+    by = {"sign flip": "an exact test that flips the signs of the differences", "t": "Student's t test"}
+    parts.append(f"p is the chance of so large a mean if nothing changed, by {by[comparison.test]}.")
     parts.append("It is significant where p is below 0.05 and the interval leaves out 0.")
-    if any(case.p is not None for case in change.cases):
-        parts.append("Single cases are tested by Fisher's exact test, corrected for their number (Benjamini-Hochberg).")
     return " ".join(parts)
 
 

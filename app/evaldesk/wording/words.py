@@ -64,6 +64,7 @@ SENTENCES: Mapping[str, tuple[str, ...]] = {
         "basis_words",
         "change_sentence",
         "change_why",
+        "difference_why",
         "flips_words",
         "states_words",
         "named_words",

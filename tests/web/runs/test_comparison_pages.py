@@ -24,6 +24,9 @@ def test_a_comparison_says_what_it_found_in_words(pages: Any) -> None:
 
     assert "No difference in the mean" in text
     assert "No verdict changed." in text
+    table = text.partition('id="metrics-title"')[2].partition("</table>")[0]
+    assert table.count("<summary>Why<span") == table.count('<th scope="row">') > 0
+    assert "p 1.00" not in table.partition("<details")[0]
     assert "No case changed." in text
     assert f'href="/compare?a={b}&amp;b={a}"' in text
     assert ">Seed<" in text
