@@ -209,9 +209,10 @@ def test_a_run_is_given_out_as_a_file(played: Place) -> None:
 
 
 def test_runs_are_deleted_when_somebody_says_so(played: Place) -> None:
-    assert "rm deletes 3 trials; without a terminal add --yes" in _refusal(played.run("run", "rm", "1"))
+    assert "rm moves 3 trials to the trash; without a terminal add --yes" in _refusal(played.run("run", "rm", "1"))
 
-    assert played.run("run", "rm", "nightly", "--yes").output == "Run 1 is deleted.\n"
+    deleted = "Run 1 is in the trash; evaldesk trash restore run-1 brings it back.\n"
+    assert played.run("run", "rm", "nightly", "--yes").output == deleted
 
     assert played.run("run", "list").output.startswith("No runs yet")
 

@@ -1,4 +1,4 @@
-"""`evaldesk trash`: deleted eval sets and chats are listed, restored and removed."""
+"""`evaldesk trash`: deleted eval sets, cases, chats and runs are listed, restored and removed."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from evaldesk.cli import cli
 from evaldesk.desk.desk import Desk
 from evaldesk.desk.evalsets.cases import case_key
 from evaldesk.errors import ConflictError, NotFoundError, UsageError, WorkspaceError
+from evaldesk.model import AgentRef, Case, RunConfig
 from evaldesk.settings import read_settings
 
 SET = {"eval_set_id": "dice", "eval_cases": []}
@@ -134,3 +135,21 @@ def test_a_case_file_that_cannot_be_read_is_left_alone(home: Path) -> None:
     assert "cases" not in listed()
     assert run("empty", "--yes").output == "Removed 2 of 2 items.\n"
     assert path.exists()
+
+
+def test_a_deleted_run_is_listed_restored_and_removed(home: Path) -> None:
+    settings = read_settings(home, (home,), environment={})
+    desk = Desk.open(settings)
+    run_id = desk.store.runs.create(RunConfig(AgentRef("hello", "agent:root_agent"), "dice", n=3), [Case("a")])
+    desk.store.runs.delete(run_id)
+
+    assert f"run       {run_id}: hello on dice, 3 trials" in run("list").output
+    assert run("restore", f"run-{run_id}").output == f"Restored: run {run_id}: hello on dice, 3 trials\n"
+    assert [found.id for found in desk.store.runs.list()] == [run_id]
+    assert isinstance(run("restore", f"run-{run_id}").exception, NotFoundError)
+
+    desk.store.runs.delete(run_id)
+    assert run("empty", "--yes").output == "Removed 3 of 3 items.\n"
+    assert run("empty", "--yes").output == "The trash is empty.\n"
+    assert isinstance(run("restore", f"run-{run_id}").exception, NotFoundError)
+    desk.store.close()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import AsyncIterator, Callable
+from datetime import timedelta
 from pathlib import Path
 from typing import Any, cast
 
@@ -26,6 +27,7 @@ from evaldesk.settings import Settings
 from evaldesk.store import Store
 from evaldesk.store.database import utc_now
 from evaldesk.store.runs.planning import hide
+from evaldesk.store.runs.run_store import DELETED_RUNS_KEPT
 from evaldesk.store.tables import RUN
 
 pytestmark = pytest.mark.anyio
@@ -219,15 +221,19 @@ async def test_trials_that_a_slow_disk_has_not_stored_are_bounded(desk: RunDesk,
     assert (may_begin, driver._may_begin()) == (True, False)
 
 
-async def test_what_a_crash_left_of_a_deleted_run_goes_at_the_next_start(desk: RunDesk, store: Store) -> None:
-    run_id = await desk.submit(planned(desk))
+async def test_a_deleted_run_stays_in_the_trash_for_its_time_and_goes_at_a_later_start(
+    desk: RunDesk, store: Store
+) -> None:
+    fresh, old = [await desk.submit(planned(desk)) for _ in range(2)]
     with store._database.writing() as connection:
-        hide(connection, run_id, utc_now())
+        hide(connection, fresh, utc_now())
+        hide(connection, old, utc_now() - DELETED_RUNS_KEPT - timedelta(minutes=1))
 
     await Desk(desk._settings, store, cast("Any", None))._warm_runs()
 
     with store._database.reading() as connection:
-        assert connection.execute(RUN.select()).all() == []
+        assert [row.id for row in connection.execute(RUN.select())] == [fresh]
+    assert [run.id for run, _ in store.runs.deleted()] == [fresh]
 
 
 async def test_a_run_of_a_machine_that_is_gone_is_stopped_when_asked_twice(desk: RunDesk, store: Store) -> None:

@@ -49,6 +49,8 @@ ASKED: dict[str, Asked] = {
     "set_note": lambda store, run: store.runs.set_note(run, "x"),
     "retry_errored": lambda store, run: store.runs.retry_errored(run),
     "delete": lambda store, run: store.runs.delete(run),
+    "restore": lambda store, run: store.runs.restore(run),
+    "deleted": lambda store, run: store.runs.deleted(),
     "labels.put": lambda store, run: store.labels.put(run, (0, 0), None, "me", "passed", ""),
     "labels.of_trial": lambda store, run: store.labels.of_trial(run, (0, 0)),
     "labels.list": lambda store, run: store.labels.list(LabelFilter()),
@@ -57,7 +59,7 @@ ASKED: dict[str, Asked] = {
     "labels.of_turns": lambda store, run: store.labels.of_turns(None, 10),
     "labels.pairs": lambda store, run: store.labels.pairs(None, run),
 }
-NOT_ASKED = {"create", "record", "move_on", "finish_deleting"}
+NOT_ASKED = {"create", "record", "move_on", "finish_deleting", "remove_deleted"}
 """Methods of runs that name no hidden run: they make one, or were given what an earlier answer said."""
 
 

@@ -5,15 +5,20 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Callable
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from sqlalchemy import Connection, update
 
 from evaldesk.errors import ConflictError, NotFoundError, UsageError
 from evaldesk.model import AgentRef, Case, Expected, RunConfig, SessionInit, ToolCall, TrialResult, Turn
 from evaldesk.model.stored import LastVerdicts
 from evaldesk.store import RunStore, Store
+from evaldesk.store.runs import planning, run_store
+from evaldesk.store.runs.run_store import DELETED_RUNS_KEPT
+from evaldesk.store.tables import RUN
 
 Plan = Callable[..., int]
 End = Callable[..., TrialResult]
@@ -149,6 +154,7 @@ def test_a_deleted_run_leaves_nothing_and_its_id_is_not_used_again(
     store.runs.record([end(run, 0, 0, "errored"), end(run, 1, 1), end(kept, 0, 0)])
 
     store.runs.delete(run)
+    store.runs.remove_deleted()
 
     tables = ("run_case", "case_snapshot", "trial", "score", "transcript", "case_metric", "error_group", "last_run")
     with closing(sqlite3.connect(database)) as connection:
@@ -161,17 +167,118 @@ def test_a_deleted_run_leaves_nothing_and_its_id_is_not_used_again(
     assert plan() > run
 
 
-def test_a_deletion_that_was_cut_short_is_finished_later(
-    store: Store, plan: Plan, monkeypatch: pytest.MonkeyPatch
+def remove_some(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Begin to remove what is in the trash, and end after the first step."""
+
+    def once(*arguments: Any) -> bool:
+        delete_some(*arguments)
+        return False
+
+    delete_some = planning.delete_some
+    with monkeypatch.context() as context:
+        context.setattr(planning, "delete_some", once)
+        context.setattr(run_store, "TRIALS_DELETED_AT_ONCE", 2)
+        store.runs.remove_deleted()
+
+
+def test_a_removal_that_was_cut_short_is_finished_later(
+    store: Store, plan: Plan, database: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run = plan(n_cases=5)
-    monkeypatch.setattr(store.runs, "finish_deleting", lambda: None)
     store.runs.delete(run)
-    monkeypatch.undo()
+    remove_some(store, monkeypatch)
 
+    assert store.runs.deleted() == []
     assert store.runs.list() == []
+    with pytest.raises(NotFoundError, match="not in the trash"):
+        store.runs.restore(run)
     store.runs.finish_deleting()
     store.runs.finish_deleting()
+    with closing(sqlite3.connect(database)) as connection:
+        assert connection.execute("SELECT count(*) FROM run").fetchone() == (0,)
+
+
+def test_a_restored_run_is_as_it_was_before(store: Store, plan: Plan, end: End) -> None:
+    run = plan(n_cases=2)
+    store.runs.record([end(run, 0, 0, "errored"), end(run, 1, 0)])
+    store.runs.set_status(run, "finished")
+    scored = store.runs.summary(run).config
+    scoring = store.runs.create(replace(scored, source_run_id=run), store.runs.cases(run))
+
+    def everything() -> list[object]:
+        asked = (store.runs.list, store.runs.counts_by_status, store.runs.agents, store.runs.newest_of_evalsets)
+        of_run = (store.runs.metric_rows, store.runs.case_rows, store.runs.outcome_counts, store.runs.scorings)
+        last = store.runs.last_verdicts(scored.evalset_id)
+        return [ask() for ask in asked] + [ask(run) for ask in of_run] + [last, store.runs.summary(run)]
+
+    before = everything()
+    store.runs.delete(run)
+    assert [found.id for found in store.runs.list()] == [scoring]
+    store.runs.finish_deleting()
+    store.runs.remove_deleted(DELETED_RUNS_KEPT)
+    store.runs.restore(run)
+
+    assert everything() == before
+    assert store.runs.deleted() == []
+
+
+def test_a_restored_run_that_waited_does_not_begin(store: Store, plan: Plan) -> None:
+    run = plan()
+    store.runs.delete(run)
+
+    store.runs.restore(run)
+
+    assert store.runs.summary(run).status == "stopped"
+    assert store.runs.unfinished_runs() == []
+
+
+def test_an_older_restored_run_does_not_replace_the_last_verdicts(store: Store, plan: Plan, end: End) -> None:
+    old = plan()
+    store.runs.record([end(old, 0, 0, "errored")])
+    store.runs.delete(old)
+    new = plan()
+    store.runs.record([end(new, 0, 0)])
+    evalset = store.runs.summary(new).config.evalset_id
+    before = store.runs.last_verdicts(evalset)
+
+    store.runs.restore(old)
+
+    assert store.runs.last_verdicts(evalset) == before
+
+
+def test_a_removal_leaves_a_run_that_is_restored_meanwhile(
+    store: Store, plan: Plan, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, second = plan(n_cases=5), plan(n_cases=5)
+    store.runs.delete(first)
+    store.runs.delete(second)
+
+    def restored_before(connection: Connection, run_id: int, n_trials: int) -> bool:
+        if run_id == second:
+            connection.execute(update(RUN).where(RUN.c.id == second).values(deleted_at=None))
+        return delete_some(connection, run_id, n_trials)
+
+    delete_some = planning.delete_some
+    monkeypatch.setattr(planning, "delete_some", restored_before)
+    store.runs.remove_deleted()
+
+    assert [run.id for run in store.runs.list()] == [second]
+    assert len(store.runs.cases(second)) == 5
+
+
+def test_the_trash_keeps_a_run_for_its_time(store: Store, plan: Plan, database: Path) -> None:
+    kept, old = plan(), plan()
+    store.runs.delete(kept)
+    store.runs.delete(old)
+    with closing(sqlite3.connect(database)) as connection, connection:
+        connection.execute("UPDATE run SET deleted_at = datetime(deleted_at, '-31 days') WHERE id = ?", [old])
+
+    store.runs.remove_deleted(DELETED_RUNS_KEPT)
+
+    assert [run.id for run, _ in store.runs.deleted()] == [kept]
+    store.runs.remove_deleted()
+    store.runs.remove_deleted()
+    assert store.runs.deleted() == []
 
 
 @pytest.mark.parametrize("status", ["running", "stopping"])

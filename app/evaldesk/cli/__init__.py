@@ -53,7 +53,7 @@ WORDS: Mapping[str, str] = {
     "convert": "Convert the eval set or the run of IN to OUT; `-` is the stream.",
     "adopt": "Adopt a project of another tool: import its results, show what changes in its tests and its CI.",
     "validate": "Show format, cases, trials, unused keys and errors of each FILE.",
-    "trash": "List, restore or remove deleted eval sets, cases and chats.",
+    "trash": "List, restore or remove deleted eval sets, cases, chats and runs.",
     "completion": "Print the completion script of SHELL.",
 }
 """The first sentence of the help of each command, so that a list of commands imports none of them."""

@@ -1,4 +1,4 @@
-"""`evaldesk trash`: the deleted eval sets, cases and chats of a workspace."""
+"""`evaldesk trash`: the deleted eval sets, cases, chats and runs of a workspace."""
 
 from __future__ import annotations
 
@@ -21,7 +21,9 @@ if TYPE_CHECKING:
 
 @click.group()
 def trash() -> None:
-    """List, restore or remove deleted eval sets, cases and chats.
+    """List, restore or remove deleted eval sets, cases, chats and runs.
+
+    A deleted run is removed for good 30 days after its deletion, when a desk starts.
 
     \b
     evaldesk trash list
@@ -34,7 +36,7 @@ def trash() -> None:
 @json_option
 @workspace_option
 def list_items(is_json: bool, workspace: str | None) -> None:
-    """List the deleted eval sets, cases and chats, newest first.
+    """List the deleted eval sets, cases, chats and runs, newest first.
 
     \b
     evaldesk trash list
@@ -62,7 +64,7 @@ def list_items(is_json: bool, workspace: str | None) -> None:
 @click.argument("item_id", metavar="ID")
 @workspace_option
 def restore(item_id: str, workspace: str | None) -> None:
-    """Bring the eval set, cases or chat ID back.
+    """Bring the eval set, cases, chat or run ID back.
 
     \b
     evaldesk trash restore 0123456789abcdef
@@ -87,7 +89,7 @@ def empty(yes: bool, workspace: str | None) -> None:
     from evaldesk.desk import trash as kept
 
     if not yes and not sys.stdin.isatty():
-        raise UsageError("trash empty removes files for good; without a terminal add --yes")
+        raise UsageError("trash empty removes everything in it for good; without a terminal add --yes")
     with _desk(workspace) as desk:
         n = len(kept.trash_items(desk))
         items = "1 item" if n == 1 else f"{n:,} items"

@@ -18,6 +18,7 @@ from evaldesk.errors import EvaldeskError, WorkspaceError
 from evaldesk.llm import needs_litellm
 from evaldesk.settings import Settings
 from evaldesk.store import Store
+from evaldesk.store.runs.run_store import DELETED_RUNS_KEPT
 
 if TYPE_CHECKING:
     from evaldesk.desk.chat.sessions import SessionDesk
@@ -173,4 +174,4 @@ class Desk:
         if self._recovering:
             await self._recovering
         with contextlib.suppress(WorkspaceError):  # the next start tries again
-            await asyncio.to_thread(self.store.runs.finish_deleting)
+            await asyncio.to_thread(self.store.runs.remove_deleted, DELETED_RUNS_KEPT)

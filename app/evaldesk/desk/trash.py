@@ -1,4 +1,4 @@
-"""The trash of a workspace: deleted eval sets, cases and chat sessions, listed, restored, and removed for good."""
+"""The trash of a workspace: deleted eval sets, cases, chats and runs, listed, restored, and removed for good."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from evaldesk.errors import NotFoundError
 from evaldesk.settings import Settings
 from evaldesk.store.evalsets.trash import empty_trash, list_trash
 
-EVALSET, CASES, SESSION = "eval set", "cases", "chat"
+EVALSET, CASES, SESSION, RUN = "eval set", "cases", "chat", "run"
 
 
 @dataclass(frozen=True, slots=True)
 class TrashItem:
-    """A deleted eval set or chat session, or cases that were deleted together; `parent` is the eval set of cases."""
+    """A deleted eval set, chat or run, or cases that were deleted together; `parent` is the eval set of cases."""
 
     id: str
     kind: str
@@ -45,6 +45,10 @@ def trash_items(desk: Desk) -> Sequence[TrashItem]:
         name = f"{', '.join(ids)} of {names.get(set_id, 'an eval set that is gone')}"
         found.append(TrashItem(token, CASES, name, at, set_id))
     found += [TrashItem(key, SESSION, title or "Untitled", at) for key, title, at in desk.store.sessions.deleted()]
+    for run, at in desk.store.runs.deleted():
+        trials = "1 trial" if run.n_trials == 1 else f"{run.n_trials:,} trials"
+        name = f"{run.id}: {run.config.agent.id} on {run.config.evalset_id}, {trials}"
+        found.append(TrashItem(f"run-{run.id}", RUN, name, at))
     return sorted(found, key=lambda item: (item.deleted_at, item.id), reverse=True)
 
 
@@ -58,6 +62,8 @@ def restore_item(desk: Desk, item_id: str) -> TrashItem:
         desk.evalsets.restore(item_id)
     elif item.kind == CASES:
         desk.evalsets.cases.restore(item.parent, item_id)
+    elif item.kind == RUN:
+        desk.store.runs.restore(int(item_id.removeprefix("run-")))
     else:
         desk.store.sessions.restore(item_id)
     return item
@@ -71,4 +77,5 @@ def empty(desk: Desk) -> int:
             desk.evalsets.cases.discard(item.id)
     empty_trash(desk.settings.state_folder / "trash")
     desk.store.sessions.remove_deleted()
+    desk.store.runs.remove_deleted()
     return len(items) - len(trash_items(desk))

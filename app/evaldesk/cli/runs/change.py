@@ -126,7 +126,9 @@ def rescore(name: str, config_file_path: str, is_trusted: bool, workspace: str |
 @click.option("--yes", "-y", is_flag=True, help="Do not ask.")
 @workspace_option
 def remove(names: tuple[str, ...], yes: bool, workspace: str | None) -> None:
-    """Delete runs with all their trials.
+    """Move runs with all their trials to the trash.
+
+    `evaldesk trash restore run-12` brings run 12 back within 30 days; `evaldesk trash empty` removes it for good.
 
     \b
     evaldesk run rm 12 13 --yes
@@ -139,8 +141,8 @@ def remove(names: tuple[str, ...], yes: bool, workspace: str | None) -> None:
     trials = "1 trial" if n == 1 else f"{n:,} trials"
     if not yes:
         if not sys.stdin.isatty():
-            raise UsageError(f"rm deletes {trials}; without a terminal add --yes")
-        click.confirm(f"Delete run {listed} with {trials} for good?", abort=True)
+            raise UsageError(f"rm moves {trials} to the trash; without a terminal add --yes")
+        click.confirm(f"Move run {listed} with {trials} to the trash?", abort=True)
 
     async def work(desk: Desk, run: RunSummary) -> int:
         await desk.runs.delete(run.id)
@@ -148,7 +150,7 @@ def remove(names: tuple[str, ...], yes: bool, workspace: str | None) -> None:
 
     for run_id in runs:
         _with_desk(settings, str(run_id), work)
-        click.echo(f"Run {run_id} is deleted.")
+        click.echo(f"Run {run_id} is in the trash; evaldesk trash restore run-{run_id} brings it back.")
 
 
 def _check_live(run: RunSummary) -> None:

@@ -33,7 +33,7 @@ WORDS: Mapping[str, str] = {
     "retry": "Retry the errored trials of the run NAME.",
     "rescore": "Re-score the stored trials of the run NAME with other criteria, as a new run; no agent is called.",
     "export": "Write the finished trials of the run NAME as a file: csv, adk-results, osmosis-results, openhands.",
-    "rm": "Delete runs with all their trials.",
+    "rm": "Move runs with all their trials to the trash.",
     "drive": "",
 }
 

@@ -37,7 +37,8 @@ from evaldesk.store import Store
 from evaldesk.store.evalsets.files import PreparedSet
 from evaldesk.store.regular_file import read_regular, version_of
 from evaldesk.store.runs.imports import AlreadyImportedError, ImportEndedError, ImportUnderWayError, NewRun, new_run
-from evaldesk.store.runs.run_store import NO_EVALSET, imported_agent
+from evaldesk.store.runs.planning import NO_EVALSET
+from evaldesk.store.runs.run_store import imported_agent
 from evaldesk.transcripts.recorded import RecordedRun
 from evaldesk.wire import from_json, to_json, value_scrubber
 

@@ -187,10 +187,10 @@ class RunDesk:
         return n
 
     async def delete(self, run_id: int) -> None:
-        """Delete a run with all its trials. Raises ConflictError while it goes on."""
+        """Move a run with all its trials to the trash. Raises ConflictError while it goes on."""
         if await self._is_going(run_id):
             raise ConflictError(f"run {run_id} is still running; stop it before you delete it")
-        await asyncio.to_thread(self._store.runs.delete, run_id)  # in steps, between which runs store their trials
+        await self._write(self._store.runs.delete, run_id)
 
     @property
     def stored(self) -> RunStore:

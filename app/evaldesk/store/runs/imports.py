@@ -15,8 +15,9 @@ from evaldesk.model import Case, RunConfig, TrialResult
 from evaldesk.model.stored import ImportStatus, ImportSummary
 from evaldesk.store.database import Clock, Database
 from evaldesk.store.runs import planning
+from evaldesk.store.runs.planning import NO_EVALSET
 from evaldesk.store.runs.recording import record, scores, storable_rows
-from evaldesk.store.runs.run_store import NO_EVALSET, check_trials
+from evaldesk.store.runs.run_store import check_trials
 from evaldesk.store.tables import (
     CASE_SNAPSHOT,
     IMPORT_RECORD,

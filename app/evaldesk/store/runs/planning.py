@@ -5,11 +5,12 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 from datetime import datetime
+from typing import Any, TypeAlias
 
-from sqlalchemy import Connection, Select, delete, exists, func, insert, literal, select, update
+from sqlalchemy import Connection, ScalarSelect, Select, delete, exists, func, insert, literal, select, update
 
-from evaldesk.errors import ConflictError, UsageError
-from evaldesk.model import Case, RunConfig, RunStatus
+from evaldesk.errors import ConflictError, NotFoundError, UsageError
+from evaldesk.model import Case, RunConfig, RunStatus, TrialResult
 from evaldesk.model.comparison import Baseline
 from evaldesk.model.stored import PendingTrial
 from evaldesk.store.database import Clock, execute_many, upsert
@@ -35,6 +36,12 @@ from evaldesk.wire import to_json
 
 ACTIVE: tuple[RunStatus, ...] = ("running", "stopping")
 ENDED: tuple[RunStatus, ...] = ("stopped", "finished", "failed")
+
+Recorded: TypeAlias = tuple[TrialResult, Values]
+"""A result and its transcript as it is stored."""
+
+NO_EVALSET = "imported-"
+"""The start of the eval set ids of runs whose cases came with them and are in no file here."""
 
 
 def plan(
@@ -108,7 +115,7 @@ def retry_errored(connection: Connection, run_id: int) -> int:
 
 
 def hide(connection: Connection, run_id: int, now: datetime) -> None:
-    """Take a run out of every list, before its rows are deleted. Raises ConflictError while it is going."""
+    """Take a run out of every list; its rows stay in the trash. Raises ConflictError while it is going."""
     run = run_row(connection, run_id)
     if run.status in ACTIVE:
         raise ConflictError(f"run {run_id} is {run.status}; stop it before you delete it")
@@ -120,20 +127,63 @@ def hide(connection: Connection, run_id: int, now: datetime) -> None:
         _name_last_run_before(connection, orphans[0].evalset_id, [row.case_id for row in orphans])
 
 
-def runs_to_delete(connection: Connection) -> Sequence[int]:
-    """The hidden runs that belong to no import that still goes on."""
-    going = (IMPORT_RECORD.c.status == "importing") & (IMPORT_RECORD.c.stage != "naming")
+def show_again(connection: Connection, run_id: int, clock: Clock) -> None:
+    """Take a run out of the trash, as it was; one that waited to be played is stopped.
+
+    Raises NotFoundError for a run that is not in the trash.
+    """
+    row = connection.execute(in_trash().where(RUN.c.id == run_id)).first()
+    if row is None:
+        raise NotFoundError(f"run {run_id} is not in the trash; it was restored or deleted for good")
+    connection.execute(update(RUN).where(RUN.c.id == run_id).values(deleted_at=None))
+    if row.status not in ENDED:
+        set_status(connection, run_id, "stopped", "It was in the trash; resume it to play the rest.", "", clock)
+    is_scoring = connection.scalar(select(RUN_SOURCE.c.run_id).where(RUN_SOURCE.c.run_id == run_id)) is not None
+    if not is_scoring and not row.evalset_id.startswith(NO_EVALSET):
+        name_last_run_of(connection, run_id, 0, row.n_cases)
+
+
+def in_trash() -> Select[Any]:
+    """The deleted runs that are whole: no case is removed yet, and none is part of an import that was never shown."""
+    return select(RUN).where(~VISIBLE, RUN.c.id.not_in(_never_shown()), _n_stored_cases() == RUN.c.n_cases)
+
+
+def without_deleted(
+    connection: Connection, rows: Sequence[tuple[TrialResult, Values]]
+) -> list[tuple[TrialResult, Values]]:
+    """The rows of results without those of deleted runs, which stay as they were deleted."""
+    run_ids = {result.run_id for result, _ in rows}
+    shown = set(connection.scalars(select(RUN.c.id).where(RUN.c.id.in_(run_ids), VISIBLE)))
+    return [row for row in rows if row[0].run_id in shown]
+
+
+def remains(connection: Connection) -> Sequence[int]:
+    """The hidden runs that nobody can restore: of imports that ended before they were shown, and partly removed."""
+    ended = IMPORT_RECORD.c.status != "importing"
+    is_partly_removed = RUN.c.id.not_in(_never_shown()) & (_n_stored_cases() < RUN.c.n_cases)
+    rows = select(RUN.c.id).where(~VISIBLE, RUN.c.id.in_(_never_shown().where(ended)) | is_partly_removed)
+    return connection.scalars(rows.order_by(RUN.c.id)).all()
+
+
+def _never_shown() -> Select[Any]:
     imports = IMPORT_RUN.join(IMPORT_RECORD, IMPORT_RECORD.c.id == IMPORT_RUN.c.import_id)
-    awaited = select(IMPORT_RUN.c.run_id).select_from(imports).where(going)
-    return connection.scalars(select(RUN.c.id).where(~VISIBLE, RUN.c.id.not_in(awaited))).all()
+    rows = select(IMPORT_RUN.c.run_id).select_from(imports)
+    return rows.where(IMPORT_RECORD.c.status != "done", IMPORT_RECORD.c.stage != "naming")
+
+
+def _n_stored_cases() -> ScalarSelect[int]:
+    own = RUN_CASE.c.run_id == RUN.c.id
+    return select(func.count()).select_from(RUN_CASE).where(own).correlate(RUN).scalar_subquery()
 
 
 def delete_some(connection: Connection, run_id: int, n_trials: int) -> bool:
     """Delete cases of a hidden run with all they hold, about `n_trials` trials, and the run after them.
 
-    False when done.
+    False when done, and for a run that was restored meanwhile.
     """
-    n = connection.scalar(select(RUN.c.n).where(RUN.c.id == run_id)) or 1
+    n = connection.scalar(select(RUN.c.n).where(RUN.c.id == run_id, ~VISIBLE))
+    if n is None:
+        return False
     cases = select(RUN_CASE.c.case_index).where(RUN_CASE.c.run_id == run_id).order_by(RUN_CASE.c.case_index)
     indexes = connection.scalars(cases.limit(max(n_trials // n, 1))).all()
     if not indexes:

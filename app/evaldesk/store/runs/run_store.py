@@ -5,6 +5,7 @@ from __future__ import annotations
 import builtins
 import logging
 from collections.abc import Sequence
+from datetime import datetime, timedelta
 from typing import Any
 
 from sqlalchemy import Connection, Row, select, update
@@ -22,6 +23,9 @@ from evaldesk.store.tables import RUN, VISIBLE
 log = logging.getLogger("evaldesk.store")
 
 TRIALS_DELETED_AT_ONCE = 100
+
+DELETED_RUNS_KEPT = timedelta(days=30)
+"""How long a deleted run stays in the trash; the start of a desk removes it after that."""
 
 
 class RunStore:
@@ -74,7 +78,8 @@ class RunStore:
     def _record(self, rows: Sequence[tuple[TrialResult, Values]]) -> int:
         try:
             with self._database.writing() as connection:
-                return record(connection, rows, self._clock)
+                listed = planning.without_deleted(connection, rows)
+                return record(connection, listed, self._clock) if listed else 0
         except OperationalError:
             raise
         except (StatementError, OverflowError, ValueError, TypeError) as error:
@@ -116,19 +121,42 @@ class RunStore:
             return planning.retry_errored(connection, run_id)
 
     def delete(self, run_id: int) -> None:
-        """Delete a run; it is gone from every list at once. Raises ConflictError while it is going."""
+        """Move a run to the trash; it is gone from every list at once. Raises ConflictError while it is going."""
         with self._database.writing() as connection:
             planning.hide(connection, run_id, self._clock())
+
+    def restore(self, run_id: int) -> None:
+        """Bring a run back from the trash. Raises NotFoundError when it is not there, or its removal has begun."""
+        with self._database.writing() as connection:
+            planning.show_again(connection, run_id, self._clock)
+
+    def deleted(self) -> builtins.list[tuple[RunSummary, datetime]]:
+        """The runs in the trash with the times of their deletion, oldest run first."""
+        with self._database.reading() as connection:
+            rows = connection.execute(planning.in_trash().order_by(RUN.c.id)).all()
+        return [(run_queries.summary(row, self._clock), row.deleted_at) for row in rows]
+
+    def remove_deleted(self, kept: timedelta = timedelta(0)) -> None:
+        """Remove for good the runs that have been in the trash for `kept`, and the remains of earlier removals."""
+        until = self._clock() - kept
+        with self._database.reading() as connection:
+            rows = connection.execute(planning.in_trash().where(RUN.c.deleted_at <= until).order_by(RUN.c.id))
+            old = [row.id for row in rows]
+        self._remove(old)
         self.finish_deleting()
 
     def finish_deleting(self) -> None:
-        """Delete the remaining rows of hidden runs, in steps that let others write; also after a crash on the way.
+        """Remove the remaining rows of removals that a crash cut short, and of imports that were never shown.
 
-        The hidden runs of an import that goes on stay.
+        The hidden runs of an import that goes on stay, and those in the trash.
         """
         with self._database.reading() as connection:
-            hidden = planning.runs_to_delete(connection)
-        for run_id in hidden:
+            remains = planning.remains(connection)
+        self._remove(remains)
+
+    def _remove(self, run_ids: Sequence[int]) -> None:
+        """Remove hidden runs in steps that let others write."""
+        for run_id in run_ids:
             is_left = True
             while is_left:
                 with self._database.writing() as connection:
@@ -203,9 +231,6 @@ def is_unchanged_since(connection: Connection, seen: RunSummary) -> bool:
 IMPORTED = "imported"
 """The kind of agent whose trials came in a file; it cannot be played."""
 
-NO_EVALSET = "imported-"
-"""The start of the eval set ids of runs whose cases came with them and are in no file here."""
-
 MAX_TRIALS = 200_000
 MAX_SCORE = 1e100
 
@@ -227,7 +252,7 @@ def is_playable(config: RunConfig) -> bool:
 
 def has_evalset(config: RunConfig) -> bool:
     """Whether the run's cases are an eval set's; those of an imported run may have come with it."""
-    return not config.evalset_id.startswith(NO_EVALSET)
+    return not config.evalset_id.startswith(planning.NO_EVALSET)
 
 
 def check_trials(cases: Sequence[Case], results: Sequence[TrialResult]) -> None:
