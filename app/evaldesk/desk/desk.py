@@ -33,7 +33,7 @@ log = logging.getLogger("evaldesk.desk")
 
 
 class Desk:
-    """One workspace, open: its agents, chat sessions, eval sets and runs.
+    """One workspace, open: its agents, chat sessions, eval sets and runs. Nothing can be stored while `is_read_only`.
 
     Modules that the first page does not need are imported on first use.
     """
@@ -42,6 +42,7 @@ class Desk:
         self.settings = settings
         self.trust = trust or Trust(settings)
         self.store = store
+        self.is_read_only = store.is_read_only
         self.host = host
         self.agents = AgentDesk(settings, host, self.trust)
         self.evalsets = EvalSetDesk(settings, store)
@@ -59,11 +60,6 @@ class Desk:
     def is_restricted(self) -> bool:
         """Whether something of the workspace waits for the answer of a person, and nothing of it runs."""
         return not self.trust.is_given and (self.trust.is_restricted or self.agents.has_untrusted)
-
-    @property
-    def is_read_only(self) -> bool:
-        """Whether nothing can be stored in the workspace."""
-        return self.store.is_read_only
 
     @cached_property
     def sessions(self) -> SessionDesk:
