@@ -26,6 +26,10 @@
    element with data-key="/" or type="search". */
 "use strict";
 
+/* A page that is left before it was all there gives up its transition, which is no fault of it. This is the first
+   script of a page, and this its first line: a transition may be given up while the others are loaded. */
+window.addEventListener("unhandledrejection", (event) => /^Transition was/.test(event.reason?.message) && event.preventDefault());
+
 const $$ = (selector, root = document) => [...root.querySelectorAll(selector)];
 
 /* The theme is of this browser, and is set before the page is drawn: this script does not wait for it. */
@@ -61,7 +65,7 @@ document.addEventListener("click", (event) => {
 window.addEventListener("storage", (event) => event.key === "theme" && wear(theme()));
 const isShown = (element) => element.checkVisibility();
 
-if (window.htmx) window.htmx.config.morphIgnore.push("open", "data-current");
+document.addEventListener("DOMContentLoaded", () => window.htmx?.config.morphIgnore.push("open", "data-current"));
 
 /* Keys */
 
@@ -376,6 +380,3 @@ document.addEventListener("DOMContentLoaded", () => {
   followAddress();
   takeAhead();
 });
-
-/* A page that is left before it was all there gives up its transition, which is no fault of it. */
-window.addEventListener("unhandledrejection", (event) => /^Transition was/.test(event.reason?.message) && event.preventDefault());
