@@ -15,7 +15,7 @@ from evaldesk.engine.host import worker_set
 from evaldesk.engine.host.agent_host import HostedAgent
 from evaldesk.engine.host.process import Death, WorkerProcess, WorkerStartError
 from evaldesk.errors import AgentError
-from evaldesk.model import AgentRef, Case, TrialSpec
+from evaldesk.model import AgentRef, Case, Criterion, TrialSpec
 from evaldesk.wire import to_json
 
 pytestmark = pytest.mark.anyio
@@ -62,6 +62,24 @@ async def test_a_machine_without_room_for_more_workers_is_not_asked_without_end(
 
     assert OneWorker.n_starts == 1 + worker_set.MAX_FAILED_STARTS
     await executor.close()
+
+
+async def test_who_waits_for_the_check_of_functions_may_be_cancelled(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(OneWorker, "n_starts", 0)
+    monkeypatch.setattr(worker_set, "WorkerProcess", OneWorker)
+    executor = LocalExecutor(n_workers=1, concurrency=1)
+    criteria = (Criterion("reward", 1.0, {"function": "rewards:reward"}),)
+    waiting = asyncio.create_task(executor.submit(TrialSpec(1, 0, 0, Case("c"), AGENT, criteria)))
+    while not executor._graders.pids:
+        await asyncio.sleep(0)
+
+    waiting.cancel()
+
+    with pytest.raises(asyncio.CancelledError):
+        await waiting
+    await asyncio.wait_for(executor.submit(TrialSpec(1, 1, 0, Case("c"), AGENT)), 60)
+    await executor.close()
+    assert (await anext(executor.results())).status == "cancelled"
 
 
 class ShortLived:

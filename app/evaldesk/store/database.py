@@ -125,7 +125,10 @@ class Database:
         """
         self._check_identity()
         if self._is_read_only:
-            raise WorkspaceError(f"{self.path.parent} is read-only: it is shown, and nothing can be stored in it")
+            raise WorkspaceError(
+                f"{self.path.parent} is read-only: it is shown, and nothing can be stored in it; "
+                "copy the workspace to a place that can be written"
+            )
         try:
             with telling_damage(self.path), self._writer.begin() as connection:
                 yield connection

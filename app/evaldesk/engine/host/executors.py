@@ -177,7 +177,13 @@ class LocalExecutor:
             raise UsageError("the executor is closed and takes no trial any more")
         if isinstance(spec, GradeSpec):
             self._graders.submit(spec)
-        elif problem := await self._function_problem(spec):
+            return
+        try:
+            problem = await self._function_problem(spec)
+        except asyncio.CancelledError:
+            self._room.release()
+            raise
+        if problem:
             self._give_back(unplayed(spec, "errored", problem))
         else:
             self._players.submit(spec)
@@ -242,7 +248,7 @@ class LocalExecutor:
         if self._check is None or self._check[0].criteria != spec.criteria:
             self._check = functions_check(spec), asyncio.get_running_loop().create_future()
             self._graders.submit(self._check[0])
-        return await self._check[1]
+        return await asyncio.shield(self._check[1])  # who waits may be cancelled; the answer is for the next, too
 
     def _give_back(self, result: TrialResult) -> None:
         self._room.release()

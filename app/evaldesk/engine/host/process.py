@@ -44,7 +44,7 @@ MAX_REASON = 500
 SECRETS = ("EVALDESK_TOKEN",)
 
 Purpose: TypeAlias = Literal["chat", "trials", "model_trials"]
-"""The purpose of a worker, and so its imports before it is ready: nothing more, ROUGE, or LiteLLM as well."""
+"""The purpose of a worker decides its imports before it is ready: none more, ROUGE, or LiteLLM as well."""
 Answer: TypeAlias = Ended | Happened | TurnEnded | Described | Failed
 
 
