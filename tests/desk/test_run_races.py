@@ -28,7 +28,7 @@ from evaldesk.store import Store
 from evaldesk.store.database import utc_now
 from evaldesk.store.runs.planning import hide
 from evaldesk.store.runs.run_store import DELETED_RUNS_KEPT
-from evaldesk.store.tables import RUN
+from evaldesk.store.tables.runs import RUN
 
 pytestmark = pytest.mark.anyio
 

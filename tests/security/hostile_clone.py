@@ -158,7 +158,7 @@ def change_agent(store: Store, run_id: int, ref: AgentRef) -> None:
     """Let a stored run be one of this agent."""
     from sqlalchemy import update
 
-    from evaldesk.store.tables import RUN
+    from evaldesk.store.tables.runs import RUN
     from evaldesk.wire import to_json
 
     config = replace(store.runs.summary(run_id).config, agent=ref)

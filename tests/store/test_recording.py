@@ -19,7 +19,7 @@ from evaldesk.model import ErrorRecord, Score, TrialResult, Usage
 from evaldesk.model.stored import PendingTrial
 from evaldesk.store import Store
 from evaldesk.store.runs.recording import normalised
-from evaldesk.store.tables import MAX_UNPACKED, ZSTD, unpack
+from evaldesk.store.tables.columns import MAX_UNPACKED, ZSTD, unpack
 
 Plan = Callable[..., int]
 End = Callable[..., TrialResult]

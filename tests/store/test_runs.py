@@ -18,7 +18,7 @@ from evaldesk.model.stored import LastVerdicts
 from evaldesk.store import RunStore, Store
 from evaldesk.store.runs import planning, run_store
 from evaldesk.store.runs.run_store import DELETED_RUNS_KEPT
-from evaldesk.store.tables import RUN
+from evaldesk.store.tables.runs import RUN
 
 Plan = Callable[..., int]
 End = Callable[..., TrialResult]

@@ -10,7 +10,7 @@ from sqlalchemy import update
 from tests.web.conftest import ChatDesk
 
 from evaldesk.model import JsonObject
-from evaldesk.store.tables import SESSION
+from evaldesk.store.tables.sessions import SESSION
 
 LARGE: JsonObject = {"notes": "n" * 5_000_000, "rolls": []}
 

@@ -12,7 +12,7 @@ from sqlalchemy import ColumnElement, Select, and_, delete, func, select
 from evaldesk.errors import NotFoundError
 from evaldesk.model.stored import Label, LabelFilter, LabelledTrial, LabelPair, TrialKey, TurnLabel
 from evaldesk.store.database import Database, upsert
-from evaldesk.store.tables import LABEL, RUN, RUN_CASE, SCORE, TRIAL, VISIBLE
+from evaldesk.store.tables.runs import LABEL, RUN, RUN_CASE, SCORE, TRIAL, VISIBLE
 
 WHOLE_TRIAL = -1
 _L = LABEL.c

@@ -16,15 +16,8 @@ from evaldesk.model import Event, JsonObject, TurnRecord
 from evaldesk.model.stored import AddedCase, OpenTurn, SessionSummary, StoredSession
 from evaldesk.store.database import Database, upsert
 from evaldesk.store.runs.recording import Values
-from evaldesk.store.tables import (
-    OPEN_TURN,
-    OPEN_TURN_EVENTS,
-    SESSION,
-    SESSION_CASE,
-    SESSION_TURN,
-    pack,
-    unpack_all,
-)
+from evaldesk.store.tables.columns import pack, unpack_all
+from evaldesk.store.tables.sessions import OPEN_TURN, OPEN_TURN_EVENTS, SESSION, SESSION_CASE, SESSION_TURN
 from evaldesk.wire import from_json, to_json
 
 

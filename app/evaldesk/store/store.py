@@ -37,7 +37,9 @@ from evaldesk.store.labels import LabelStore
 from evaldesk.store.runs.imports import ImportStore
 from evaldesk.store.runs.run_store import RunStore
 from evaldesk.store.sessions import SessionStore
-from evaldesk.store.tables import LAST_RUN, METADATA, RUN, SESSION_CASE
+from evaldesk.store.tables import METADATA
+from evaldesk.store.tables.runs import LAST_RUN, RUN
+from evaldesk.store.tables.sessions import SESSION_CASE
 from evaldesk.wire import from_json, to_json
 
 

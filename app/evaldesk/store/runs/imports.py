@@ -18,16 +18,8 @@ from evaldesk.store.runs import planning
 from evaldesk.store.runs.planning import NO_EVALSET
 from evaldesk.store.runs.recording import record, scores, storable_rows
 from evaldesk.store.runs.run_store import check_trials
-from evaldesk.store.tables import (
-    CASE_SNAPSHOT,
-    IMPORT_RECORD,
-    IMPORT_RUN,
-    IMPORTED_RUN,
-    RUN,
-    RUN_CASE,
-    TRIAL,
-    VISIBLE,
-)
+from evaldesk.store.tables.imports import IMPORT_RECORD, IMPORT_RUN, IMPORTED_RUN
+from evaldesk.store.tables.runs import CASE_SNAPSHOT, RUN, RUN_CASE, TRIAL, VISIBLE
 
 MAX_ROWS = 1_000
 """Rows that one transaction writes: some 20 milliseconds, so that others write between."""

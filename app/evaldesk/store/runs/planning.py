@@ -16,10 +16,10 @@ from evaldesk.model.stored import PendingTrial
 from evaldesk.store.database import Clock, execute_many, upsert
 from evaldesk.store.runs.recording import Values, recount
 from evaldesk.store.runs.run_queries import run_row
-from evaldesk.store.tables import (
+from evaldesk.store.tables.columns import pack
+from evaldesk.store.tables.imports import IMPORT_RECORD, IMPORT_RUN
+from evaldesk.store.tables.runs import (
     CASE_SNAPSHOT,
-    IMPORT_RECORD,
-    IMPORT_RUN,
     LAST_RUN,
     RUN,
     RUN_BASELINE,
@@ -30,7 +30,6 @@ from evaldesk.store.tables import (
     TRANSCRIPT,
     TRIAL,
     VISIBLE,
-    pack,
 )
 from evaldesk.wire import to_json
 

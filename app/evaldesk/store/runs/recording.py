@@ -15,18 +15,8 @@ from sqlalchemy import ColumnElement, Connection, bindparam, case, delete, func,
 
 from evaldesk.model import ErrorRecord, Score, TrialResult
 from evaldesk.store.database import Clock, execute_many, upsert
-from evaldesk.store.tables import (
-    CASE_METRIC,
-    ERROR_GROUP,
-    LETTERS,
-    RUN,
-    RUN_CASE,
-    SCORE,
-    TO_DO,
-    TRANSCRIPT,
-    TRIAL,
-    pack,
-)
+from evaldesk.store.tables.columns import pack
+from evaldesk.store.tables.runs import CASE_METRIC, ERROR_GROUP, LETTERS, RUN, RUN_CASE, SCORE, TO_DO, TRANSCRIPT, TRIAL
 
 Values: TypeAlias = dict[str, Any]
 

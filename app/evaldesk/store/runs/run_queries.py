@@ -47,7 +47,8 @@ from evaldesk.model.stored import (
 )
 from evaldesk.statistics.intervals import MAX_KINDS, speaks_by_sums
 from evaldesk.store.database import Clock
-from evaldesk.store.tables import (
+from evaldesk.store.tables.columns import unpack
+from evaldesk.store.tables.runs import (
     CASE_METRIC,
     CASE_SNAPSHOT,
     ERROR_GROUP,
@@ -61,7 +62,6 @@ from evaldesk.store.tables import (
     TRANSCRIPT,
     TRIAL,
     VISIBLE,
-    unpack,
 )
 from evaldesk.wire import from_json
 

@@ -18,7 +18,7 @@ from evaldesk.model.stored import RunSummary
 from evaldesk.store.database import Clock, Database, reading
 from evaldesk.store.runs import planning, run_queries
 from evaldesk.store.runs.recording import KIND, Values, record, storable_rows, unstorable
-from evaldesk.store.tables import RUN, VISIBLE
+from evaldesk.store.tables.runs import RUN, VISIBLE
 
 log = logging.getLogger("evaldesk.store")
 

@@ -1,0 +1,14 @@
+"""The tables, declared once for SQLite and PostgreSQL; queries use the constants behind them.
+
+Columns are only for what is asked by SQL: a case, a transcript and a turn are one compressed JSON value each.
+"""
+
+from __future__ import annotations
+
+from evaldesk.store.tables import imports, runs, sessions
+from evaldesk.store.tables.columns import Row
+
+__all__ = ["METADATA", "imports", "runs", "sessions"]
+
+METADATA = Row.metadata
+"""All tables; each of the modules above declares its own."""

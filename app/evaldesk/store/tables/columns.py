@@ -1,0 +1,86 @@
+"""What all tables are made of: their common base, moments in UTC and packed values."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable
+from datetime import UTC, datetime
+from typing import TypeVar
+
+import zstandard
+from sqlalchemy import DateTime, Dialect, ForeignKeyConstraint, MetaData
+from sqlalchemy.orm import registry
+from sqlalchemy.types import TypeDecorator
+from sqlmodel import SQLModel
+
+from evaldesk.errors import WorkspaceError
+from evaldesk.wire import from_json, to_json
+
+_NAMES = {
+    "ix": "ix_%(table_name)s_%(column_0_N_name)s",
+    "pk": "pk_%(table_name)s",
+    "fk": "fk_%(table_name)s_%(referred_table_name)s",
+}
+
+
+class UtcTime(TypeDecorator[datetime]):
+    """A moment: aware on the way in, aware and in UTC on the way out, independent of the database's form."""
+
+    impl = DateTime(timezone=True)
+    cache_ok = True
+
+    def process_bind_param(self, value: datetime | None, dialect: Dialect) -> datetime | None:
+        return value.astimezone(UTC) if value else None
+
+    def process_result_value(self, value: datetime | None, dialect: Dialect) -> datetime | None:
+        aware = value.replace(tzinfo=UTC) if value and value.tzinfo is None else value
+        return aware.astimezone(UTC) if aware else None
+
+
+class Row(SQLModel, registry=registry(metadata=MetaData(naming_convention=_NAMES))):
+    """The tables have a registry of their own: a user's SQLModel tables in the same process never meet them."""
+
+
+def cascade(columns: list[str], parent: str, parent_columns: list[str]) -> ForeignKeyConstraint:
+    """A foreign key whose rows go with the row they belong to."""
+    return ForeignKeyConstraint(columns, [f"{parent}.{name}" for name in parent_columns], ondelete="CASCADE")
+
+
+T = TypeVar("T")
+
+PLAIN = 0
+ZSTD = 1
+
+MAX_UNPACKED = 256 * 1024 * 1024
+"""More than any frame of a worker and any file that is imported."""
+
+# A compressor must not be used by two threads at once, and making one costs as much as using it.
+_of_thread = threading.local()
+
+
+def pack(value: object) -> tuple[int, bytes]:
+    """The codec and the bytes of a value of `evaldesk.model`."""
+    data = to_json(value)
+    packed = _compressor().compress(data)
+    return (ZSTD, packed) if len(packed) < len(data) else (PLAIN, data)
+
+
+def unpack(codec: int, data: bytes, kind: type[T]) -> T:
+    """The value that `pack` was given. Raises WorkspaceError for a codec of a newer Evaldesk, and for a packed bomb."""
+    if codec not in (PLAIN, ZSTD):
+        raise WorkspaceError(f"the database holds a value packed with codec {codec}; a newer Evaldesk can read it")
+    if codec == ZSTD and zstandard.frame_content_size(data) > MAX_UNPACKED:
+        raise WorkspaceError(f"the database holds a value that unpacks to more than {MAX_UNPACKED // 2**20} MiB")
+    return from_json(zstandard.ZstdDecompressor().decompress(data) if codec == ZSTD else data, kind)
+
+
+def unpack_all(rows: Iterable[tuple[int, bytes]], kind: type[T]) -> tuple[T, ...]:
+    """The values of many rows, in order."""
+    return tuple(unpack(codec, data, kind) for codec, data in rows)
+
+
+def _compressor() -> zstandard.ZstdCompressor:
+    if not hasattr(_of_thread, "compressor"):
+        _of_thread.compressor = zstandard.ZstdCompressor(level=3)
+    compressor: zstandard.ZstdCompressor = _of_thread.compressor
+    return compressor

@@ -1,0 +1,264 @@
+"""The tables of runs, their cases, trials, scores and labels.
+
+Verdicts of a case's trials are in its column `strip`: one character a trial, `.` to do, `p` `f` `e` `u` for the four
+verdicts.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from sqlalchemy import BigInteger, Index, LargeBinary, Text
+from sqlmodel import Field
+
+from evaldesk.store.tables.columns import Row, UtcTime, cascade
+
+TO_DO = "."
+LETTERS = {"passed": "p", "failed": "f", "errored": "e", "unscored": "u"}
+
+
+class Run(Row, table=True):
+    """A run with its totals. `ticked_at` is when `active_ms` was last brought up to date, None while it rests.
+
+    `deleted_at` hides the run, since its deletion or until its import is finished.
+    """
+
+    __tablename__ = "run"
+    __table_args__ = (
+        Index(None, "status", "id"),
+        Index(None, "agent_id", "id"),
+        Index(None, "evalset_id", "id"),
+        {"sqlite_autoincrement": True},
+    )
+
+    id: int | None = Field(default=None, primary_key=True)
+    status: str
+    agent_id: str
+    evalset_id: str
+    n: int
+    n_cases: int
+    n_passed: int = 0
+    n_failed: int = 0
+    n_errored: int = 0
+    n_unscored: int = 0
+    n_duplicates: int = 0
+    n_unpriced: int = 0
+    tokens_in: int = Field(default=0, sa_type=BigInteger)
+    tokens_out: int = Field(default=0, sa_type=BigInteger)
+    cost: float = 0.0
+    duration_ms: float = 0.0
+    active_ms: float = 0.0
+    ticked_at: datetime | None = Field(default=None, sa_type=UtcTime)
+    created_at: datetime = Field(sa_type=UtcTime)
+    started_at: datetime | None = Field(default=None, sa_type=UtcTime)
+    finished_at: datetime | None = Field(default=None, sa_type=UtcTime)
+    deleted_at: datetime | None = Field(default=None, sa_type=UtcTime)
+    driver: str = ""
+    reason: str = Field(default="", sa_type=Text)
+    note: str = Field(default="", sa_type=Text)
+    config: str = Field(sa_type=Text)
+
+
+class RunSource(Row, table=True):
+    """A run that scores the stored trials of another again; the other may have been deleted since."""
+
+    __tablename__ = "run_source"
+    __table_args__ = (
+        cascade(["run_id"], "run", ["id"]),
+        Index(None, "source_id", "run_id"),
+        {"sqlite_with_rowid": False},
+    )
+
+    run_id: int = Field(primary_key=True)
+    source_id: int
+
+
+class RunBaseline(Row, table=True):
+    """The cases of the earlier run that a run is compared with, as they were when it started."""
+
+    __tablename__ = "run_baseline"
+    __table_args__ = (cascade(["run_id"], "run", ["id"]),)
+
+    run_id: int = Field(primary_key=True)
+    codec: int
+    data: bytes = Field(sa_type=LargeBinary)
+
+
+class RunCase(Row, table=True):
+    """A case of a run with the totals of its trials; `digest` is of the case's JSON, to tell an edited case."""
+
+    __tablename__ = "run_case"
+    __table_args__ = (cascade(["run_id"], "run", ["id"]), {"sqlite_with_rowid": False})
+
+    run_id: int = Field(primary_key=True)
+    case_index: int = Field(primary_key=True)
+    case_id: str
+    digest: str
+    strip: str = Field(sa_type=Text)
+    n_passed: int = 0
+    n_failed: int = 0
+    n_errored: int = 0
+    n_unscored: int = 0
+    n_unpriced: int = 0
+    tokens_in: int = Field(default=0, sa_type=BigInteger)
+    tokens_out: int = Field(default=0, sa_type=BigInteger)
+    cost: float = 0.0
+    duration_ms: float = 0.0
+
+
+class CaseSnapshot(Row, table=True):
+    """The case as it was run; beside `run_case` so that a page of rows does not read it."""
+
+    __tablename__ = "case_snapshot"
+    __table_args__ = (cascade(["run_id", "case_index"], "run_case", ["run_id", "case_index"]),)
+
+    run_id: int = Field(primary_key=True)
+    case_index: int = Field(primary_key=True)
+    codec: int
+    data: bytes = Field(sa_type=LargeBinary)
+
+
+class LastRun(Row, table=True):
+    """The newest run in which a case of an eval set took part."""
+
+    __tablename__ = "last_run"
+    __table_args__ = (
+        cascade(["run_id", "case_index"], "run_case", ["run_id", "case_index"]),
+        Index(None, "run_id", "case_index"),
+        {"sqlite_with_rowid": False},
+    )
+
+    evalset_id: str = Field(primary_key=True)
+    case_id: str = Field(primary_key=True)
+    run_id: int
+    case_index: int
+
+
+class CaseMetric(Row, table=True):
+    """The totals of the scores of one metric in one case."""
+
+    __tablename__ = "case_metric"
+    __table_args__ = (
+        cascade(["run_id", "case_index"], "run_case", ["run_id", "case_index"]),
+        {"sqlite_with_rowid": False},
+    )
+
+    run_id: int = Field(primary_key=True)
+    case_index: int = Field(primary_key=True)
+    metric: str = Field(primary_key=True)
+    n: int
+    n_passed: int
+    total: float
+    total_squares: float
+    low: float
+    high: float
+
+
+class ErrorGroupRow(Row, table=True):
+    """Errors of a run that say the same; `message` without its numbers, `example` as the first one said it."""
+
+    __tablename__ = "error_group"
+    __table_args__ = (cascade(["run_id"], "run", ["id"]), {"sqlite_with_rowid": False})
+
+    run_id: int = Field(primary_key=True)
+    kind: str = Field(primary_key=True)
+    message: str = Field(primary_key=True)
+    n: int
+    case_index: int
+    trial_index: int
+    example: str = Field(sa_type=Text)
+
+
+class Trial(Row, table=True):
+    """A trial, planned from the start of the run. `verdict` is None while it is to do: planned, or cancelled."""
+
+    __tablename__ = "trial"
+    __table_args__ = (
+        cascade(["run_id", "case_index"], "run_case", ["run_id", "case_index"]),
+        {"sqlite_with_rowid": False},
+    )
+
+    run_id: int = Field(primary_key=True)
+    case_index: int = Field(primary_key=True)
+    trial_index: int = Field(primary_key=True)
+    status: str
+    attempt: int
+    verdict: str | None = None
+    n_calls: int = 0
+    tokens_in: int = Field(default=0, sa_type=BigInteger)
+    tokens_out: int = Field(default=0, sa_type=BigInteger)
+    cost: float | None = None
+    duration_ms: float = 0.0
+    error_kind: str | None = None
+    error_message: str | None = Field(default=None, sa_type=Text)
+    recorded_at: datetime | None = Field(default=None, sa_type=UtcTime)
+
+
+class TrialScore(Row, table=True):
+    """The value of one metric for a whole trial; scores of turns are in the transcript."""
+
+    __tablename__ = "score"
+    __table_args__ = (
+        cascade(["run_id", "case_index", "trial_index"], "trial", ["run_id", "case_index", "trial_index"]),
+        {"sqlite_with_rowid": False},
+    )
+
+    run_id: int = Field(primary_key=True)
+    case_index: int = Field(primary_key=True)
+    trial_index: int = Field(primary_key=True)
+    metric: str = Field(primary_key=True)
+    value: float
+    passed: bool | None = None
+
+
+class TrialTranscript(Row, table=True):
+    """A whole TrialResult, one for each attempt that ended; superseded attempts are kept as evidence."""
+
+    __tablename__ = "transcript"
+    __table_args__ = (
+        cascade(["run_id", "case_index", "trial_index"], "trial", ["run_id", "case_index", "trial_index"]),
+    )
+
+    run_id: int = Field(primary_key=True)
+    case_index: int = Field(primary_key=True)
+    trial_index: int = Field(primary_key=True)
+    attempt: int = Field(primary_key=True)
+    codec: int
+    data: bytes = Field(sa_type=LargeBinary)
+
+
+class TrialLabel(Row, table=True):
+    """A person's verdict or note on a trial, or on one turn of it: `turn` is -1 for the whole trial."""
+
+    __tablename__ = "label"
+    __table_args__ = (
+        cascade(["run_id", "case_index", "trial_index"], "trial", ["run_id", "case_index", "trial_index"]),
+        Index(None, "labelled_at"),
+        {"sqlite_with_rowid": False},
+    )
+
+    run_id: int = Field(primary_key=True)
+    case_index: int = Field(primary_key=True)
+    trial_index: int = Field(primary_key=True)
+    turn: int = Field(primary_key=True)
+    labeller: str = Field(primary_key=True)
+    verdict: str | None = None
+    note: str = Field(default="", sa_type=Text)
+    labelled_at: datetime = Field(sa_type=UtcTime)
+
+
+RUN = Row.metadata.tables["run"]
+RUN_BASELINE = Row.metadata.tables["run_baseline"]
+RUN_SOURCE = Row.metadata.tables["run_source"]
+RUN_CASE = Row.metadata.tables["run_case"]
+CASE_SNAPSHOT = Row.metadata.tables["case_snapshot"]
+LAST_RUN = Row.metadata.tables["last_run"]
+CASE_METRIC = Row.metadata.tables["case_metric"]
+ERROR_GROUP = Row.metadata.tables["error_group"]
+TRIAL = Row.metadata.tables["trial"]
+SCORE = Row.metadata.tables["score"]
+TRANSCRIPT = Row.metadata.tables["transcript"]
+LABEL = Row.metadata.tables["label"]
+
+VISIBLE = RUN.c.deleted_at.is_(None)
+"""The one condition on runs that are shown: neither deleted nor part of an unfinished import."""
