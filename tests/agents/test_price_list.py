@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from functools import cache
 
 import pytest
 
 from evaldesk.errors import BadNumberError
-from evaldesk.llm import needs_litellm, price
+from evaldesk.llm import needs_litellm, price, price_list
 from evaldesk.llm.client import open_litellm
 from evaldesk.llm.price_list import MAX_TOKENS_IN, PROVIDERS, listed_cost, listed_prices
 
@@ -21,7 +22,8 @@ print(*found, "litellm" in sys.modules)
 """
 
 
-def test_every_listed_price_is_that_of_litellm() -> None:
+def test_every_listed_price_is_that_of_litellm(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(price_list, "_entries", cache(price_list._entries))  # a process asks for few models
     litellm = open_litellm()
     names = [
         form

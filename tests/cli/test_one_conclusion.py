@@ -170,7 +170,9 @@ def statuses(ended: Ended, gate: str) -> tuple[RunStatus, ...]:
 
 
 @pytest.mark.parametrize("gate", ASKED)
-def test_every_writer_shows_the_same_conclusion(gate: str, store: Store, baseline: Baseline, tmp_path: Path) -> None:
+def test_every_writer_shows_the_same_conclusion(
+    gate: str, store: Store, baseline: Baseline, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     for ended in COMBINATIONS:
         for status in statuses(ended, gate):
             run = stored(store, ended, status, gate, baseline)
@@ -195,6 +197,8 @@ def test_every_writer_shows_the_same_conclusion(gate: str, store: Store, baselin
                 assert not errored or gate == "--max-error-rate", at
                 assert not unscored or gate in ("--max-unscored-rate", OPENHANDS), at
             assert_pages_agree(store, run, outcome)
+            if gate != REGRESSIONS:
+                assert_following_agrees(store, run, found.code, capsys)
             if gate == NO_GATE:
                 assert osmosis_outcome(store, run, found, tmp_path) == outcome, at
 
@@ -219,24 +223,18 @@ def assert_pages_agree(store: Store, run: RunSummary, outcome: str) -> None:
         assert line.status_word == page.status_word == page.conclusion.outcome
 
 
-@pytest.mark.parametrize("gate", [gate for gate in ASKED if gate != REGRESSIONS])
-def test_a_run_that_is_followed_ends_as_the_command_that_started_it(
-    gate: str, store: Store, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    for ended in COMBINATIONS:
-        for status in statuses(ended, gate):
-            run = stored(store, ended, status, gate)
-            code = told(store, run, tmp_path, gate).code
-            capsys.readouterr()
+def assert_following_agrees(store: Store, run: RunSummary, code: int, capsys: pytest.CaptureFixture[str]) -> None:
+    """A run that is followed ends as the command that started it."""
+    capsys.readouterr()
 
-            followed = asyncio.run(follow_run(followed_desk(store), run, lambda _, each: _id_of(each)))
+    followed = asyncio.run(follow_run(followed_desk(store), run, lambda _, each: _id_of(each)))
 
-            shown = capsys.readouterr()
-            outcome = StoredRuns(store.runs).conclusion(run).outcome
-            assert followed == code == EXIT_CODES[outcome], (ended, status)
-            last = shown.out.splitlines()[-1]
-            assert last.startswith(outcome.capitalize()) != (outcome == "passed"), (ended, status, last)
-            assert ("Continue with" in shown.err) == (status == "stopped"), (ended, status)
+    shown = capsys.readouterr()
+    outcome = StoredRuns(store.runs).conclusion(run).outcome
+    assert followed == code == EXIT_CODES[outcome], run
+    last = shown.out.splitlines()[-1]
+    assert last.startswith(outcome.capitalize()) != (outcome == "passed"), (run, last)
+    assert ("Continue with" in shown.err) == (run.status == "stopped"), run
 
 
 async def _id_of(run: RunSummary) -> int:

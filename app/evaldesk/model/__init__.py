@@ -18,6 +18,7 @@ from evaldesk.model.conclusion import (
     Verdict,
     adk_verdict,
     trial_verdict,
+    turn_verdict,
 )
 from evaldesk.model.evalset import (
     Case,
@@ -109,4 +110,5 @@ __all__ = [
     "default_criteria",
     "plain_number",
     "trial_verdict",
+    "turn_verdict",
 ]

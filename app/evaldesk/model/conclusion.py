@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Literal, Protocol, TypeAlias, get_args
 
 from evaldesk.model.evalset import JsonObject
-from evaldesk.model.transcript import ErrorRecord
+from evaldesk.model.transcript import ErrorRecord, TurnRecord
 
 Verdict: TypeAlias = Literal["passed", "failed", "errored", "unscored"]
 ScoreVerdict: TypeAlias = Verdict | Literal["not_applicable"]
@@ -69,6 +69,21 @@ def trial_verdict(scores: Sequence[Score], criteria: Sequence[Criterion], error:
     if not applicable or {score.metric for score in judged} != applicable:
         return "unscored"
     return "passed" if all(score.passed for score in judged) else "failed"
+
+
+def turn_verdict(record: TurnRecord | None, scores: Sequence[Score]) -> Verdict | Literal["unplayed"]:
+    """How one turn ended, from the scores of that turn: any error makes it errored, else all that judge it must pass.
+
+    `record` is None where the agent never came to the turn.
+    """
+    if record is None:
+        return "unplayed"
+    if record.error or any(score.error for score in scores):
+        return "errored"
+    judged = [score.passed for score in scores if score.passed is not None]
+    if not judged:
+        return "unscored"
+    return "passed" if all(judged) else "failed"
 
 
 def adk_verdict(scores: Sequence[Score]) -> Verdict:

@@ -9,7 +9,7 @@ from typing import Any
 from evaldesk.diff.conversation_diff import turn_diffs
 from evaldesk.diff.state import StateRow, state_rows
 from evaldesk.diff.turn_diff import TurnDiff
-from evaldesk.model import Case, Event, Expected, Score, Transcript, TrialResult, Turn, TurnRecord
+from evaldesk.model import Case, Event, Expected, Score, Transcript, TrialResult, Turn, TurnRecord, turn_verdict
 from evaldesk.model.json_text import json_line
 from evaldesk.pages.conversation import Part, parts_of
 from evaldesk.wording.metrics import is_higher_better, needs_words, short_title
@@ -100,10 +100,11 @@ def _panel(
     expected = turn.expected if turn else Expected()
     final_state = case.final_state if is_last else None
     state = state_rows(record.state_before, record.state_after, final_state) if record else ()
+    verdict = turn_verdict(record, scores)
     return TurnPanel(
         number=index + 1,
         query=turn.query if turn else record.query if record else "",
-        status=_status(record, scores),
+        status="" if verdict == "unscored" else verdict,
         diff=diff,
         expected=expected,
         record=record,
@@ -153,17 +154,6 @@ def event_text(event: Event) -> str:
     else:
         text = f"{event.author}: {event.text}" if event.author else event.text
     return text if len(text) <= MAX_TEXT else f"{text[:MAX_TEXT]}… ({len(text) - MAX_TEXT:,} more characters)"
-
-
-def _status(record: TurnRecord | None, scores: Sequence[Score]) -> str:
-    if record is None:
-        return "failed" if any(score.is_applicable for score in scores) else "unscored"
-    if record.error or any(score.error for score in scores):
-        return "errored"
-    judged = [score.passed for score in scores if score.passed is not None]
-    if not judged:
-        return ""
-    return "passed" if all(judged) else "failed"
 
 
 def _score(score: Score) -> TurnScore:

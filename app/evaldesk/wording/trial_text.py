@@ -7,12 +7,13 @@ from collections.abc import Iterator, Sequence
 from evaldesk.diff.conversation_diff import turn_diffs
 from evaldesk.diff.divergence import first_divergence, moved_words
 from evaldesk.diff.turn_diff import CallRow, TurnDiff
-from evaldesk.model import Case, Expected, JsonObject, Score, TrialResult, TurnRecord
+from evaldesk.model import Case, Expected, JsonObject, Score, TrialResult, TurnRecord, turn_verdict
 from evaldesk.model.json_text import json_line, shortened
 from evaldesk.wording.printable import in_one_line, printable
 
 LONGEST_TEXT = 2_000
 _INDENT = "    "
+_OTHER_VERDICTS = {"unplayed": "never played", "unscored": "not judged"}
 
 
 def first_words(case: Case, result: TrialResult) -> str:
@@ -51,9 +52,9 @@ def _turn_lines(case: Case, result: TrialResult, index: int, diff: TurnDiff, *, 
     turn = case.turns[index] if index < len(case.turns) else None
     record = result.transcript.turns[index] if index < len(result.transcript.turns) else None
     scores = [score for score in result.scores if score.turn == index]
-    verdict = _verdict(record, scores)
+    verdict = turn_verdict(record, scores)
     query = turn.query if turn else record.query if record else ""
-    yield f"turn {index + 1} {verdict}: {shortened(query, 120)}"
+    yield f"turn {index + 1} {_OTHER_VERDICTS.get(verdict, verdict)}: {shortened(query, 120)}"
     if verdict == "passed" and not is_whole:
         return
     expected = turn.expected if turn else Expected()
@@ -93,17 +94,6 @@ def _call_line(row: CallRow) -> str:
         accepted = f"; accepted: {', '.join(row.because)}" if row.because else ""
         return f"~ {made}   expected {call_text(row.expected.name, row.expected.args)}{accepted}"
     return f"= {made}" if row.op else f"  {made}"
-
-
-def _verdict(record: TurnRecord | None, scores: Sequence[Score]) -> str:
-    if record is None:
-        return "never played"
-    if record.error or any(score.error for score in scores):
-        return "errored"
-    judged = [score.passed for score in scores if score.passed is not None]
-    if not judged:
-        return "not judged"
-    return "passed" if all(judged) else "failed"
 
 
 def _score_words(score: Score) -> str:

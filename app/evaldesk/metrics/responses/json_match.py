@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, ClassVar, NoReturn
 
 from evaldesk.matching import diff_args, json_equal
@@ -60,14 +61,22 @@ def read_json(text: str) -> JsonValue:
     return found
 
 
-def _judge(expected: Expected, record: TurnRecord) -> Judgement:
+def judge_json(record: TurnRecord, judge: Callable[[JsonValue], Judgement]) -> Judgement:
+    """What `judge` says of the JSON value that is the answer; 0 for an answer that is none."""
     if not record.answer.strip():
         return 0.0, "The agent gave no answer.", {}
     try:
         given = read_json(record.answer)
     except ValueError as error:
         return 0.0, f"The answer is not JSON: {error}.", {}
-    wanted = read_json(expected.reference or "")
+    return judge(given)
+
+
+def _judge(expected: Expected, record: TurnRecord) -> Judgement:
+    return judge_json(record, partial(_compared, read_json(expected.reference or "")))
+
+
+def _compared(wanted: JsonValue, given: JsonValue) -> Judgement:
     if json_equal(wanted, given):
         return 1.0, "The answer is the same JSON value.", {}
     if isinstance(wanted, dict) and isinstance(given, dict):

@@ -13,7 +13,7 @@ from evaldesk.matching import pattern_found
 from evaldesk.metrics.metric import Judgement, MetricInfo
 from evaldesk.metrics.option import option
 from evaldesk.metrics.responses.answers import TURNS, Turns, score_answers
-from evaldesk.metrics.responses.json_match import read_json
+from evaldesk.metrics.responses.json_match import judge_json
 from evaldesk.model import Case, JsonValue, Score, Transcript, TurnRecord
 
 MAX_ERRORS = 20
@@ -53,12 +53,9 @@ class ResponseJsonSchema:
         return _validator(self.schema)
 
     def _judge(self, record: TurnRecord) -> Judgement:
-        if not record.answer.strip():
-            return 0.0, "The agent gave no answer.", {}
-        try:
-            given = read_json(record.answer)
-        except ValueError as error:
-            return 0.0, f"The answer is not JSON: {error}.", {}
+        return judge_json(record, self._checked)
+
+    def _checked(self, given: JsonValue) -> Judgement:
         errors = _errors(self._validator, given)
         if not errors:
             return 1.0, "The answer matches the schema.", {}
