@@ -14,8 +14,9 @@ from tests.faulty_disk import FaultyDisk
 
 from evaldesk.cli import cli
 from evaldesk.errors import DiskError
-from evaldesk.formats import load_evalset
+from evaldesk.formats import dump_evalset, load_evalset
 from evaldesk.formats.files import read_file
+from evaldesk.model import Case, EvalSet, Turn
 from evaldesk.store import Store
 
 SAMPLES = Path(__file__).parents[1] / "formats" / "exchange_samples"
@@ -199,6 +200,58 @@ def test_import_stores_nothing_when_one_file_is_wrong(run: Run) -> None:
 
     assert result.exit_code != 0
     assert not Path("evalsets").exists()
+
+
+def with_ids(path: Path, *ids: str) -> Path:
+    """An eval set file with a case of each id."""
+    dump_evalset(EvalSet("greetings", cases=tuple(Case(each, (Turn("hi"),)) for each in ids)), path)
+    return path
+
+
+def test_import_stores_nothing_when_the_cases_of_one_file_share_an_id(run: Run, tmp_path: Path) -> None:
+    wrong = with_ids(tmp_path / "wrong.json", "a", "b", "a")
+
+    result = run("import", ROWS, RESULTS, wrong)
+
+    assert 'wrong.json: several cases have the same id: "a" (cases 1 and 3)' in error_of(result)
+    assert not list(Path("evalsets").glob("*"))
+    with Store.open(Path(".evaldesk/evaldesk.db")) as store:
+        assert store.runs.list() == []
+    assert run("import", ROWS, RESULTS).exit_code == 0
+
+
+def test_import_stores_nothing_when_the_name_of_one_file_is_taken(run: Run, tmp_path: Path) -> None:
+    run("import", with_ids(tmp_path / "one.json", "a"))
+
+    result = run("import", ROWS, tmp_path / "one.json")
+
+    assert "there is an eval set named 'one' already" in error_of(result)
+    assert [path.name for path in Path("evalsets").iterdir()] == ["one.evalset.json"]
+
+
+def test_two_files_cannot_become_one_eval_set(run: Run, tmp_path: Path) -> None:
+    folders = [tmp_path / name for name in ("x", "y")]
+    for folder in folders:
+        folder.mkdir()
+
+    result = run("import", *(with_ids(folder / "set.json", "a") for folder in folders), "--replace")
+
+    assert "would both be the eval set 'set'" in error_of(result)
+    assert not Path("evalsets").exists()
+
+
+def test_validate_exits_with_1_when_cases_share_an_id(run: Run, tmp_path: Path) -> None:
+    repeated = with_ids(tmp_path / "repeated.json", "a", "a")
+    right = with_ids(tmp_path / "right.json", "a", "b")
+
+    found = run("validate", right, repeated)
+    as_json = run("validate", right, repeated, "--json")
+
+    assert (found.exit_code, as_json.exit_code) == (1, 1)
+    assert 'repeated.json: several cases have the same id: "a" (cases 1 and 2)' in found.stderr
+    assert [each["repeats"] for each in json.loads(as_json.stdout)] == ["", '"a" (cases 1 and 2)']
+    assert run("validate", right).exit_code == 0
+    assert run("validate", repeated, tmp_path / "missing.json").exit_code == 2
 
 
 def test_a_run_is_given_out_as_a_table_that_no_spreadsheet_executes(run: Run) -> None:

@@ -44,8 +44,8 @@ def import_(
 
     The folder of a run of OpenHands, with output.jsonl and metadata.json, is a FILE too.
 
-    All files are read before anything is stored. A file is stored whole or not at all: Ctrl-C cancels the import of a
-    file, a killed one is removed by the next start, and others can write meanwhile.
+    All files are read and checked before anything is stored. A file is stored whole or not at all: Ctrl-C
+    cancels the import of a file, a killed one is removed by the next start, and others can write meanwhile.
 
     \b
     evaldesk import airline.json
@@ -56,29 +56,26 @@ def import_(
         raise UsageError("--name is for one file; import them one by one")
 
     from evaldesk.desk.imports.files import as_one_run, read_path
-    from evaldesk.desk.imports.importing import open_imports, proposed_name
+    from evaldesk.desk.imports.importing import Arrival, open_imports, proposed_name
 
     read = [(path, read_path(path, format_name, outcome)) for path in files]
     if as_trials:
         read = [(files[0], as_one_run(read))]
+    arrivals = [Arrival(imported, path.name, name or proposed_name(path.name)) for path, imported in read]
+    shows = [_JsonLines(path) if is_json else _Terminal(path) for path, _ in read]
+    n_stored = 0
     with open_imports(open_home(workspace)) as imports:
-        for path, imported in read:
-            chosen = name or proposed_name(path.name)
-            show = _JsonLines(path) if is_json else _Terminal(path)
-            try:
-                taken = imports.take_in(
-                    imported,
-                    source=path.name,
-                    name=chosen,
-                    replaces=replaces,
-                    renames=renames,
-                    again=again,
-                    watch=show.progress,
-                )
-            except (KeyboardInterrupt, EvaldeskError) as error:
+        try:
+            with imports.begun(arrivals, replaces=replaces, renames=renames, again=again) as begun:
+                for arrival, started, show in zip(arrivals, begun, shows, strict=True):
+                    taken = imports.finish(started, show.progress)
+                    n_stored += 1
+                    found = arrival.imported
+                    show.stored(taken, arrival.name, (found.understood, found.kept, found.refused))
+        except (KeyboardInterrupt, EvaldeskError) as error:
+            for show in shows[n_stored:]:
                 show.broken_off("cancelled" if isinstance(error, KeyboardInterrupt) else "failed")
-                raise
-            show.stored(taken, chosen, (imported.understood, imported.kept, imported.refused))
+            raise
 
 
 Words: TypeAlias = tuple[Sequence[str], Sequence[str], Sequence[str]]

@@ -10,9 +10,9 @@ from typing import Any
 import click
 
 from evaldesk.cli.files.exchange_files import report, show_words, visible
-from evaldesk.errors import EvaldeskError, FormatError
+from evaldesk.errors import EvaldeskError, FormatError, UsageError
 
-EXIT_VALID, EXIT_INVALID = 0, 2
+EXIT_VALID, EXIT_REPEATS, EXIT_INVALID = 0, 1, 2
 
 
 @click.command()
@@ -25,7 +25,8 @@ def validate(files: tuple[Path, ...], format_name: str | None, is_json: bool) ->
     A criteria file is held against the metrics that there are, evaldesk.toml and a run file of `run submit` against
     their keys.
 
-    Exit code 0: all can be read; 2: not all.
+    Exit code 0: all can be read; 1: all can be read, but several cases of an eval set have the same id, which
+    `import` refuses; 2: not all can be read.
 
     \b
     evaldesk validate evalsets/*.evalset.json
@@ -35,7 +36,13 @@ def validate(files: tuple[Path, ...], format_name: str | None, is_json: bool) ->
     found = [_examined(path, format_name, is_json=is_json) for path in files]
     if is_json:
         click.echo(json.dumps(found, indent=2, ensure_ascii=False))
-    sys.exit(EXIT_VALID if all(each["is_valid"] for each in found) else EXIT_INVALID)
+    sys.exit(max((_exit_code(each) for each in found), default=EXIT_VALID))
+
+
+def _exit_code(facts: dict[str, Any]) -> int:
+    if not facts["is_valid"]:
+        return EXIT_INVALID
+    return EXIT_REPEATS if facts.get("repeats") else EXIT_VALID
 
 
 def _examined(path: Path, format_name: str | None, *, is_json: bool) -> dict[str, Any]:
@@ -51,6 +58,8 @@ def _examined(path: Path, format_name: str | None, *, is_json: bool) -> dict[str
     if not is_json:
         click.echo(f"{visible(str(path))}: {found.title}")
         show_words(found.understood, found.kept, found.refused)
+        if found.repeats:
+            report(UsageError(f"{path}: several cases have the same id: {found.repeats}; give each its own"))
     facts = {"file": str(path), "is_valid": True, "format": found.format}
     if found.n_cases is None:
         return {**facts, "understood": found.understood}
@@ -61,6 +70,7 @@ def _examined(path: Path, format_name: str | None, *, is_json: bool) -> dict[str
         "understood": found.understood,
         "kept": found.kept,
         "refused": found.refused,
+        "repeats": found.repeats,
     }
 
 

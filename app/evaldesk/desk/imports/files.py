@@ -16,6 +16,7 @@ from evaldesk.formats import EVALSET_FORMS, losses
 from evaldesk.formats.exchange import Imported
 from evaldesk.formats.files import as_one_file, names_for, read_file, suffix_of, title_of
 from evaldesk.model import EvalSet
+from evaldesk.model.evalset import repeats_words
 from evaldesk.paths import did_you_mean
 from evaldesk.settings import CONFIG_NAME, read_settings
 from evaldesk.transcripts.recorded import RecordedRun, as_trials
@@ -126,7 +127,10 @@ def _chosen(imported: Imported, name: str) -> EvalSet | RecordedRun:
 
 @dataclass(frozen=True, slots=True)
 class Examined:
-    """The contents of a file. `n_cases` is None for one of settings; `runs` has name, cases and trials of each run."""
+    """The contents of a file. `n_cases` is None for one of settings; `runs` has name, cases and trials of each run.
+
+    `repeats` names the ids that several cases of the eval set have; empty where each has its own.
+    """
 
     format: str
     title: str
@@ -135,6 +139,7 @@ class Examined:
     refused: Sequence[str] = ()
     n_cases: int | None = None
     runs: tuple[tuple[str, int, int], ...] = ()
+    repeats: str = ""
 
 
 def examine_file(path: Path, format_name: str | None = None) -> Examined:
@@ -147,7 +152,8 @@ def examine_file(path: Path, format_name: str | None = None) -> Examined:
     n_cases = len(found.evalset.cases) if found.evalset else 0
     runs = tuple((run.name, len(run.cases), len(run.results)) for run in found.runs)
     title = title_of(found.format)
-    return Examined(found.format, title, found.understood, found.kept, found.refused, n_cases, runs)
+    repeats = repeats_words(found.evalset.cases) if found.evalset else ""
+    return Examined(found.format, title, found.understood, found.kept, found.refused, n_cases, runs, repeats)
 
 
 def _examined_criteria(path: Path) -> Examined:

@@ -44,6 +44,7 @@ from evaldesk.wire import from_json, to_json, value_scrubber
 
 __all__ = [
     "AlreadyImportedError",
+    "Arrival",
     "ImportDesk",
     "ImportEndedError",
     "ImportUnderWayError",
@@ -89,6 +90,15 @@ class Staged:
         """Whether another key could decide the verdict."""
         imported = self.imported
         return len(imported.outcomes) > 1 or bool(imported.outcomes and not imported.outcome)
+
+
+@dataclass(frozen=True, slots=True)
+class Arrival:
+    """The contents of a file called `source` that is to be imported; its eval set, if there is one, as `name`."""
+
+    imported: Imported
+    source: str
+    name: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -263,6 +273,40 @@ class ImportDesk:
             return started
 
     @contextmanager
+    def begun(
+        self, arrivals: Sequence[Arrival], *, replaces: bool = False, renames: bool = False, again: bool = False
+    ) -> Iterator[Sequence[StartedImport]]:
+        """Begin the imports of several files, or of none where one is refused; those not finished are removed.
+
+        Raises as `begin` does, and UsageError when two files would be the same eval set.
+        """
+        _check_names(arrivals)
+        started: list[StartedImport] = []
+        try:
+            for each in arrivals:
+                found = self.begin(
+                    each.imported,
+                    source=each.source,
+                    name=each.name,
+                    replaces=replaces,
+                    renames=renames,
+                    again=again,
+                )
+                started.append(found)
+            yield started
+        except (Exception, KeyboardInterrupt) as error:
+            for start in started:
+                self._abandon(start, error)
+            raise
+
+    def _abandon(self, started: StartedImport, error: BaseException) -> None:
+        """Remove an import that has begun; one that was finished stays."""
+        started.held.close()
+        if started.id is not None and (self._database, started.id) in _going:
+            self._give_up(started.id, error)
+            _going.discard((self._database, started.id))
+
+    @contextmanager
     def _swept(self) -> Iterator[None]:
         """Delete the rows of an import that cannot begin."""
         try:
@@ -413,12 +457,9 @@ class ImportDesk:
             self._worker.shutdown(cancel_futures=True)
         with self._lock:
             waiting, self._waiting = self._waiting, {}
-        for import_id, started in waiting.items():
-            started.held.close()
-            self._give_up(
-                import_id, WorkspaceError("the desk was stopped before the import began; import the file again")
-            )
-            _going.discard((self._database, import_id))
+        stopped = WorkspaceError("the desk was stopped before the import began; import the file again")
+        for started in waiting.values():
+            self._abandon(started, stopped)
 
     def _new_run(self, run: RecordedRun, format_name: str, source: str, digest: str) -> NewRun:
         config = RunConfig(
@@ -432,6 +473,20 @@ class ImportDesk:
         )
         reason = f"Imported from {source} ({title_of(format_name)}). Verdicts and scores from the file."
         return new_run(config, run.cases, run.results, reason, digest)
+
+
+def _check_names(arrivals: Sequence[Arrival]) -> None:
+    """Raise UsageError when two of the files would be the same eval set."""
+    seen: dict[str, Arrival] = {}
+    for each in arrivals:
+        if each.imported.evalset is None:
+            continue
+        first = seen.setdefault(each.name.casefold(), each)
+        if first is not each:
+            raise UsageError(
+                f"{first.source} and {each.source} would both be the eval set {each.name!r}; import them one by one, "
+                "with --name"
+            )
 
 
 def _of_set(run: NewRun, prepared: PreparedSet) -> NewRun:
