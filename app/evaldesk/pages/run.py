@@ -168,14 +168,15 @@ def read_run(
     in_flight: Collection[TrialKey] = frozenset(),
     trouble: str = "",
     pause: str = "",
+    most: int = PAGE_SIZE,
 ) -> RunPage:
-    """Everything on the page of a run, at this moment. Raises NotFoundError; UsageError for a strange cursor."""
+    """The page of a run with `most` cases, at this moment. Raises NotFoundError; UsageError for a strange cursor."""
     summary = runs.summary(run_id)
     is_live = summary.status in LIVE
     # A trial that is over and waits for its commit is in flight, too; more than are played at once is not said.
     n_running = min(len(in_flight), summary.config.concurrency)
     sort: CaseSort = query.sort or ("file" if is_live else "worst")
-    found = runs.case_rows(run_id, sort=sort, only=query.only, after=query.after, limit=PAGE_SIZE + 1)
+    found = runs.case_rows(run_id, sort=sort, only=query.only, after=query.after, limit=most + 1)
     metric_rows = _metric_rows(runs, run_id, (summary.counts, summary.duration_ms, summary.n_duplicates))
     names = [criterion.metric for criterion in summary.config.criteria]
     outcomes = runs.outcome_counts(run_id)
@@ -186,7 +187,7 @@ def read_run(
     can_go_on = not is_live and is_playable(summary.config)
     can_repeat = not is_live and not is_imported(summary.config)
     lines = metric_lines(metric_rows, is_live=is_live)
-    more = query.href(run_id, sort=sort, after=found[PAGE_SIZE - 1].cursor) if len(found) > PAGE_SIZE else ""
+    more = query.href(run_id, sort=sort, after=found[most - 1].cursor) if len(found) > most else ""
     return RunPage(
         summary=summary,
         title=run_title(summary),
@@ -208,14 +209,14 @@ def read_run(
         errors_sentence=errors_sentence(
             summary.counts.passed, summary.counts.scored, summary.counts.errored, summary.config.errors_are_failures
         ),
-        dash_sentence=_dash_sentence(summary, found[:PAGE_SIZE], k),
+        dash_sentence=_dash_sentence(summary, found[:most], k),
         figures=_figures(summary),
         filters=_filters(summary, query, n_running),
         sorts=[Filter(text, 0, "", query.href(run_id, sort=name, after=None), name == sort) for name, text in SORTS],
         only_words=ONLY_WORDS[query.only] if query.only else "",
         k=k,
         columns=[_column(summary, name) for name in names],
-        rows=matrix_rows(summary, found[:PAGE_SIZE], in_flight, names, k),
+        rows=matrix_rows(summary, found[:most], in_flight, names, k),
         total=_total(summary, found_reliability, lines, point) if not query.only else None,
         metrics=lines,
         asserted=asserted_lines(summary.config, summary.n_cases),

@@ -127,10 +127,10 @@ def read_trial(runs: RunStore, run_id: int, key: TrialKey, in_flight: Collection
         verdict_words=_verdict_words(
             row.counts.passed, row.counts.passed + row.counts.failed, trial_index, len(letters)
         ),
-        divergence=first_divergence(case, result.transcript, _gating(scores, summary)) if result else None,
+        divergence=divergence_of(case, result, summary.config) if result else None,
         turns=turn_panels(case, result),
         conversation=conversation_rows(case, result.transcript, scores) if result else (),
-        scores=_lines(scores),
+        scores=score_lines(scores),
         adk_sentence=_elsewhere(case, result, summary.config) if is_done else "",
         previous_trial=_href(run_id, neighbours.previous_trial),
         next_trial=_href(run_id, neighbours.next_trial),
@@ -164,12 +164,14 @@ def _verdict_words(n_passed: int, n_scored: int, trial_index: int, n: int) -> st
     return f"{place}; {passed_words(n_passed, n_scored)}{flaky}"
 
 
-def _gating(scores: Sequence[Score], summary: RunSummary) -> list[Score]:
-    gating = {criterion.metric for criterion in summary.config.criteria if criterion.threshold is not None}
-    return [score for score in scores if score.metric in gating]
+def divergence_of(case: Case, result: TrialResult, config: RunConfig) -> Divergence | None:
+    """The first place where a trial and its case differ for a metric that decides."""
+    gating = {criterion.metric for criterion in config.criteria if criterion.threshold is not None}
+    return first_divergence(case, result.transcript, [score for score in result.scores if score.metric in gating])
 
 
-def _lines(scores: Sequence[Score]) -> list[ScoreLine]:
+def score_lines(scores: Sequence[Score]) -> list[ScoreLine]:
+    """A line for each score of the whole trial."""
     by_turn = {score.metric for score in scores if score.turn is not None}
     return [_line(score, is_explained=score.metric in by_turn) for score in scores if score.turn is None]
 

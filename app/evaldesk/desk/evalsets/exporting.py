@@ -18,7 +18,7 @@ from evaldesk.errors import FormatError, NotFoundError
 from evaldesk.formats import EVALSET_FORMS, losses
 from evaldesk.formats.criteria_file import CriteriaFile, write_criteria_file
 from evaldesk.formats.files import names_for, suffix_of, title_of, write_file
-from evaldesk.model import EvalSet
+from evaldesk.model import EvalSet, RunConfig
 from evaldesk.settings import Settings
 from evaldesk.store.evalsets.files import EvalSetFiles
 from evaldesk.transcripts.recorded import RecordedRun
@@ -85,8 +85,12 @@ def export_run(runs: StoredRuns, run_id: int, format_name: str, environment: Map
     ending, data = _run_file(runs, run_id, format_name)
     played = ((each.case.id, (each.case, tuple(each))) for each in runs.cases(run_id))
     found = masked(data, environment, () if format_name == CRITERIA else played)
-    stem = f"run_{run_id}_{_plain(evalset_name(runs.summary(run_id).config))}"
-    return Export(f"{stem}{ending}", found.data, found.words)
+    return Export(f"{file_stem(run_id, runs.summary(run_id).config)}{ending}", found.data, found.words)
+
+
+def file_stem(run_id: int, config: RunConfig) -> str:
+    """The name of a file of the run, without its ending: `run_7_support`."""
+    return f"run_{run_id}_{_plain(evalset_name(config))}"
 
 
 def _run_file(runs: StoredRuns, run_id: int, format_name: str) -> tuple[str, bytes]:

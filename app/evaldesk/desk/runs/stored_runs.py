@@ -58,6 +58,11 @@ class StoredRuns:
         self.last_verdicts = store.last_verdicts
         self.newest_of_evalsets = store.newest_of_evalsets
 
+    @property
+    def store(self) -> RunStore:
+        """The rows of the runs, for the read models of pages."""
+        return self._store
+
     def named(self, name: str) -> RunSummary:
         """The run with that number, or the newest whose name is `name`, or begins so where only one name does.
 

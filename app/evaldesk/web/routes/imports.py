@@ -21,6 +21,7 @@ from evaldesk.pages.import_view import RecordView, import_view, record_view
 from evaldesk.pages.typed import Problems
 from evaldesk.web.forms import read_form, text_of
 from evaldesk.web.render import desk_of, number, page
+from evaldesk.web.report import run_report
 
 MAX_SHOWN = 20
 
@@ -138,6 +139,14 @@ async def download_run(request: Request) -> Response:
     return Response(export.data, media_type=media_type(export.file_name), headers=headers)
 
 
+async def download_report(request: Request) -> Response:
+    """GET /runs/{run_id}/report: the run as one HTML file."""
+    desk, run_id = desk_of(request), request.path_params["run_id"]
+    found = await run_in_threadpool(run_report, desk.stored_runs, run_id, desk.settings.environment)
+    headers = {"Content-Disposition": f'attachment; filename="{found.file_name}"'}
+    return Response(found.data, media_type="text/html", headers=headers)
+
+
 async def record(request: Request) -> Response:
     """GET /imports/records/{record_id}: how far an import is, or its result."""
     return page(
@@ -212,5 +221,6 @@ routes = [
     Route("/imports/{import_id}/outcome", choose, methods=["POST"]),
     Route("/imports/{import_id}/deletion", discard, methods=["POST"]),
     Route("/runs/" + number("run_id") + "/exports", run_exports, methods=["GET"]),
+    Route("/runs/" + number("run_id") + "/report", download_report, methods=["GET"]),
     Route("/runs/" + number("run_id") + "/file", download_run, methods=["GET"]),
 ]

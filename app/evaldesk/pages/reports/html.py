@@ -1,0 +1,119 @@
+"""A run as one file for people without the desk: its page, and the trials with their transcripts."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from markupsafe import escape
+
+from evaldesk.desk.evalsets.exporting import file_stem
+from evaldesk.desk.evalsets.masking import masked_words, without_secrets
+from evaldesk.desk.runs.stored_runs import StoredRuns
+from evaldesk.diff.divergence import Divergence
+from evaldesk.model import ErrorRecord, RunConfig
+from evaldesk.model.stored import CaseRow, TrialKey
+from evaldesk.pages.run import RunPage, read_run
+from evaldesk.pages.run_view import STATUS_OF, RunQuery
+from evaldesk.pages.trial import ScoreLine, divergence_of, score_lines
+from evaldesk.pages.trial_turns import TurnPanel, turn_panels
+from evaldesk.secrets import known_values, scrubber_of
+from evaldesk.store import RunStore
+
+MAX_CASES = 1_000
+"""Cases in the table of a report; the worst come first."""
+NOT_PASSED, PASSED = "feu", "p"
+_CASES_AT_ONCE = 100
+
+
+@dataclass(frozen=True, slots=True)
+class ReportTrial:
+    """One trial as the report shows it; `href` is how the page of the run links to it."""
+
+    href: str
+    anchor: str
+    case_id: str
+    number: int
+    status: str
+    error: ErrorRecord | None
+    divergence: Divergence | None
+    turns: Sequence[TurnPanel]
+    scores: Sequence[ScoreLine]
+    duration_ms: float
+
+
+@dataclass(slots=True)
+class Masking:
+    """What is masked in one report; `words` names the values and the cases that they stood in."""
+
+    environment: Mapping[str, str]
+    found: Counter[str] = field(default_factory=Counter)
+    places: dict[str, list[str]] = field(default_factory=dict)
+
+    def text(self, text: str) -> str:
+        """The text of a page without secrets, also as HTML writes them."""
+        known = known_values(self.environment)
+        return scrubber_of(known | {str(escape(value)): name for value, name in known.items()}, self.found)(text)
+
+    @property
+    def words(self) -> str:
+        """`2 values masked: OPENAI_API_KEY in case a.`; empty where there was none."""
+        return masked_words(self.found, self.places) if self.found else ""
+
+
+@dataclass(frozen=True, slots=True)
+class RunReport:
+    """The page of a run at one moment, and how the file of its report is called."""
+
+    run: RunPage
+    file_name: str
+    made_at: datetime
+
+
+def read_report(runs: StoredRuns, run_id: int, now: datetime) -> RunReport:
+    """The page of the run with its worst MAX_CASES cases. Raises NotFoundError."""
+    run = read_run(runs.store, run_id, RunQuery(sort="worst"), most=MAX_CASES)
+    return RunReport(run, f"{file_stem(run_id, run.summary.config)}.html", now)
+
+
+def report_trials(runs: StoredRuns, run_id: int, masking: Masking) -> Iterator[ReportTrial]:
+    """The recorded trials without their secrets: first those that did not pass, then the others, worst cases first."""
+    config = runs.summary(run_id).config
+    for letters in (NOT_PASSED, PASSED):
+        for row in _rows(runs.store, run_id):
+            keys = [(row.case_index, at) for at, letter in enumerate(row.verdicts) if letter in letters]
+            yield from _trials(runs.store, run_id, config, row, keys, masking) if keys else ()
+
+
+def _rows(runs: RunStore, run_id: int) -> Iterator[CaseRow]:
+    after, n_left = "", MAX_CASES
+    while n_left > 0 and (rows := runs.case_rows(run_id, sort="worst", after=after, limit=min(_CASES_AT_ONCE, n_left))):
+        yield from rows
+        after, n_left = rows[-1].cursor, n_left - len(rows)
+
+
+def _trials(
+    runs: RunStore, run_id: int, config: RunConfig, row: CaseRow, keys: Sequence[TrialKey], masking: Masking
+) -> Iterator[ReportTrial]:
+    whole, results = runs.case(run_id, row.case_index), runs.trials(run_id, keys)
+    for key in keys:
+        before = Counter(masking.found)
+        (case,) = without_secrets([whole], masking.environment, masking.found)
+        (result,) = without_secrets([results[key]], masking.environment, masking.found)
+        for name in masking.found - before:
+            masking.places.setdefault(name, []).append(row.case_id)
+        number = key[1] + 1
+        yield ReportTrial(
+            href=f"{run_id}/cases/{key[0]}/trials/{key[1]}",
+            anchor=f"case-{key[0] + 1}-trial-{number}",
+            case_id=case.id,
+            number=number,
+            status=STATUS_OF[row.verdicts[key[1]]],
+            error=result.error,
+            divergence=divergence_of(case, result, config),
+            turns=turn_panels(case, result),
+            scores=score_lines(result.scores),
+            duration_ms=result.duration_ms,
+        )

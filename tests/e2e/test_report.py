@@ -1,0 +1,65 @@
+"""The report of a run in a browser: from a disk, without a network, with scripts and without."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from playwright.sync_api import expect
+from tests.bound_processes import bound_python
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser
+
+pytestmark = pytest.mark.browser
+
+HOSTILE = "</script></style><script>alert(1)</script><img src=x onerror=alert(1)>"
+AGENT = f"""
+def root_agent(message, state):
+    return {HOSTILE!r} + message
+"""
+
+
+@pytest.fixture(scope="module")
+def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The report of a run of two cases; one failed, and the agent spoke HTML."""
+    folder = tmp_path_factory.mktemp("reported")
+    (folder / "agent.py").write_text(AGENT)
+    turns = {"one": f"{HOSTILE}one", "two": "otherwise"}
+    rows = [{"system_prompt": "", "user_prompt": name, "ground_truth": wanted} for name, wanted in turns.items()]
+    (folder / "set.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    for words in (["eval", "agent:root_agent", "set.jsonl"], ["report", "1", "-o", "report.html"]):
+        done = subprocess.run(
+            [*bound_python("-m", "evaldesk"), *words], cwd=folder, capture_output=True, text=True, check=False
+        )
+        assert done.returncode in (0, 1, 3), done.stderr
+    return folder / "report.html"
+
+
+@pytest.mark.parametrize("has_scripts", [True, False], ids=["with scripts", "without scripts"])
+def test_it_opens_from_a_disk_without_a_network(report: Path, browser: Browser, has_scripts: bool) -> None:
+    context = browser.new_context(java_script_enabled=has_scripts, offline=True)
+    page = context.new_page()
+    said: list[str] = []
+    page.on("console", lambda message: said.append(message.text))
+    page.on("pageerror", lambda error: said.append(str(error)))
+    page.on("dialog", lambda dialog: said.append(dialog.message))
+
+    page.goto(report.as_uri())
+    page.locator("a.square").first.click()
+
+    if has_scripts:
+        head = page.locator("#cases thead").get_by_role("button", name="Case")
+        head.click()
+        first = page.locator("#cases tbody th").all_inner_texts()
+        head.click()
+        assert page.locator("#cases tbody th").all_inner_texts() == first[::-1]
+        assert first == sorted(first)
+    else:
+        page.locator("details[data-trial]:not([open]) summary").first.click()
+    expect(page.locator("details[data-trial][open]").first).to_contain_text(HOSTILE)
+    assert said == []
+    context.close()
