@@ -13,6 +13,7 @@
                          and draws in its place; strings "var(--token)" become that colour
    <time datetime>       gets the local date and time as its title
    data-theme-switch     a button that goes on from system to light to dark; its span says which it is
+   data-text-switch      a button that goes from Markdown to the text as it was written, and back
    data-dismiss          a button that removes the .note it stands in
    data-dirty-guard      a form whose unsaved edits ask before the page is left; its buttons named "op" save nothing
    data-enter            a textarea in which Enter sends its form (Shift+Enter: new line); it grows with its text
@@ -54,15 +55,43 @@ wear(theme());
 document.addEventListener("click", (event) => {
   if (!event.target.closest("[data-theme-switch]")) return;
   const name = THEMES[(THEMES.indexOf(document.documentElement.dataset.theme ?? "system") + 1) % THEMES.length];
-  try {
-    localStorage.theme = name;
-  } catch {
-    /* it holds for this page */
-  }
+  keep("theme", name);
   wear(name);
   redraw();
 });
+function keep(name, value) {
+  try {
+    localStorage[name] = value;
+  } catch {
+    /* it holds for this page */
+  }
+}
+
+/* So is the choice between Markdown and the text as it was written. */
+
+function isRaw() {
+  try {
+    return localStorage.text === "raw";
+  } catch {
+    return false;
+  }
+}
+function showRaw(raw) {
+  document.documentElement.toggleAttribute("data-raw", raw);
+  for (const button of $$("[data-text-switch]")) {
+    button.hidden = false;
+    button.setAttribute("aria-pressed", String(raw));
+  }
+}
+showRaw(isRaw());
+document.addEventListener("click", (event) => {
+  if (!event.target.closest("[data-text-switch]")) return;
+  const raw = !document.documentElement.hasAttribute("data-raw");
+  keep("text", raw ? "raw" : "markdown");
+  showRaw(raw);
+});
 window.addEventListener("storage", (event) => event.key === "theme" && wear(theme()));
+window.addEventListener("storage", (event) => event.key === "text" && showRaw(isRaw()));
 const isShown = (element) => element.checkVisibility();
 
 document.addEventListener("DOMContentLoaded", () => window.htmx?.config.morphIgnore.push("open", "data-current"));
@@ -376,6 +405,7 @@ document.addEventListener("htmx:after:swap", () => {
 });
 document.addEventListener("DOMContentLoaded", () => {
   wear(theme());
+  showRaw(isRaw());
   begin(document);
   followAddress();
   takeAhead();

@@ -24,9 +24,34 @@ def root_agent(message, state):
         threading.Event().wait()
     state["answered"] = [*state.get("answered", []), message]
     print("looked at", len(message), "letters")
-    return "Answer to: " + message
+    return MARKDOWN if "Markdown" in message else "Answer to: " + message
+
+
+MARKDOWN = """# Two flights
+
+The **second** is *cheaper*, see [the fares](https://fares.example/porto) or ~~call~~ write:
+
+1. TP 1944 with `code share`
+2. FR 2052
+   - no luggage
+   - ![seats](https://fares.example/seats.png)
+
+> Fares change by the hour.
+
+| flight | fare | what is in it, and what one has to pay for at the airport |
+|:-------|-----:|---|
+| TP 1944 | 120 | luggage |
+| FR 2052 | 38 | nothing |
+
+```py
+book(flight="FR 2052", passengers=["a very long name that needs a line break on every narrow screen there is"])
+```
+
+---
+Shall I?"""
 '''
 ANSWERS, RAISES, WAITS = "How far is it from Lisbon to Porto?", "Please raise an error.", "Please wait for me."
+RENDERED = "Answer in **Markdown**:\n- flights\n- fares"
 
 
 def furnish(workspace: Path) -> tuple[str, ...]:

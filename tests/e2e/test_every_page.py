@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from playwright.sync_api import Page, expect
-from tests.e2e.many_kinds import ANSWERS, RAISES, furnish
+from tests.e2e.many_kinds import ANSWERS, RAISES, RENDERED, furnish
 
 from evaldesk import paths
 
@@ -64,6 +64,7 @@ def places(resident: Visitor) -> Mapping[str, str]:
     places["chat-broken"] = resident.chat("broken", "{}", "Hello?")
     places["chat-empty"] = resident.chat("hello_world", "{}")
     places["chat-raises"] = resident.chat("moody", "{}", ANSWERS, RAISES)
+    places["chat-markdown"] = resident.chat("moody", "{}", RENDERED)
     said = ("Roll a 20-sided die twice.", "Which of the rolls are prime?", "Roll a 6-sided die.")
     places["chat"] = resident.chat("hello_world", '{"dice_seed": 7, "rolls": []}', *said)
     places["run-errors"] = resident.run("moody", sets["moody"], calls, n="2")

@@ -1,4 +1,4 @@
-"""Whatever an agent, a tool or a file says is shown as it stands, and is never part of the page."""
+"""Whatever an agent, a tool or a file says is shown as it stands or as Markdown, and is never part of the page."""
 
 from __future__ import annotations
 
@@ -10,15 +10,19 @@ from typing import Any
 import pytest
 
 VOID = {"area", "base", "br", "col", "embed", "hr", "img", "input", "link", "meta", "source", "track", "wbr"}
+PROSE = set(re.findall(r"\w+", "p br strong em s code pre blockquote ul ol li div table thead tbody tr th td hr a"))
+ATTRIBUTES = {"a": {"href", "rel", "target"}, "ol": {"start"}, "div": {"class", "role", "tabindex", "aria-label"}}
 ADDRESSES = {"href", "src", "action", "formaction", "hx-get", "hx-post", "hx-sse:connect", "xlink:href", "poster"}
 
 
 class Elements(HTMLParser):
-    """The elements of a page, each with its attributes, and its text."""
+    """The elements of a page, each with its attributes, and its text; `prose` are those of rendered Markdown."""
 
     def __init__(self, page: str) -> None:
         super().__init__(convert_charrefs=True)
         self.found: list[tuple[str, dict[str, str]]] = []
+        self.prose: list[tuple[str, dict[str, str]]] = []
+        self._inside: list[str] = []
         self._pieces: list[str] = []
         self.odd: list[str] = []
         self.feed(page)
@@ -28,8 +32,15 @@ class Elements(HTMLParser):
         names = [name for name, _ in attrs]
         if len(names) != len(set(names)):
             self.odd.append(f"an attribute twice in {tag}: {names}")
-        self.found.append((tag, {name: value or "" for name, value in attrs}))
+        attributes = {name: value or "" for name, value in attrs}
+        (self.prose if self._inside else self.found).append((tag, attributes))
+        if (self._inside or attributes.get("class") == "prose") and tag not in VOID:
+            self._inside.append(tag)
         self._pieces += [f"\x00{value}" for _, value in attrs]
+
+    def handle_endtag(self, tag: str) -> None:
+        if self._inside and self._inside.pop() != tag:
+            self.odd.append(f"an end without its beginning: {tag}")
 
     def handle_data(self, data: str) -> None:
         self._pieces.append(data)
@@ -61,6 +72,7 @@ class Elements(HTMLParser):
 def faults(elements: Elements, nonce: str) -> Iterator[str]:
     """What may stand on no page, whatever it shows."""
     yield from elements.odd
+    yield from faults_of_prose(elements)
     for tag, attributes in elements.found:
         if [name for name in attributes if name.startswith("on") or name in {"style", "srcdoc"}]:
             yield f"a handler or style: {tag} {attributes}"
@@ -76,6 +88,19 @@ def faults(elements: Elements, nonce: str) -> Iterator[str]:
         for name in ADDRESSES & set(attributes):
             if not re.match(r"(/(?![/\\])|#|\?|$|\d+/cases/)", attributes[name]):
                 yield f"an address elsewhere: {tag} {name}={attributes[name]!r}"
+
+
+def faults_of_prose(elements: Elements) -> Iterator[str]:
+    """What rendered Markdown may not be made of."""
+    for tag, attributes in elements.prose:
+        if tag not in PROSE or set(attributes) - ATTRIBUTES.get(tag, set()):
+            yield f"no prose: {tag} {attributes}"
+        if tag == "a" and attributes.get("rel") != "noopener noreferrer":
+            yield f"a link that may steer this page: {attributes}"
+        if tag == "div" and attributes["class"] != "scroll":
+            yield f"no frame of a table: {attributes}"
+        if "href" in attributes and not re.match(r"(https?://|mailto:)", attributes["href"]):
+            yield f"an address that is no page: {attributes}"
 
 
 @pytest.fixture(scope="module")
@@ -114,6 +139,18 @@ def test_hostile_text_adds_no_element_and_no_attribute_to_any_page(hostile: Any,
         elements = Elements(answer.text)
         assert elements.shapes - shapes == set(), address
         assert list(faults(elements, nonce_of(answer))) == [], address
+
+
+def test_hostile_markdown_is_rendered_on_chat_and_trial_pages_and_nowhere_else(hostile: Any) -> None:
+    fort = hostile
+
+    rendered = {address for address in fort.pages() if Elements(fort.get(address).text).prose}
+
+    assert {f"/sessions/{fort.session}", fort.conversation} <= rendered
+    assert {re.sub(r"[^/]*\d[^/]*|[\w-]{20,}", "*", address) for address in rendered} <= {
+        "/sessions/*",
+        "/runs/*/cases/*/trials/*",
+    }
 
 
 def test_hostile_text_is_shown_to_the_letter(hostile: Any, payloads: tuple[str, ...]) -> None:

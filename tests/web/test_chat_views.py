@@ -8,6 +8,7 @@ import pytest
 
 from evaldesk.model import AskedBy, Event, ToolCall, TurnRecord, Usage
 from evaldesk.pages.conversation import MAX_SHOWN, TurnView, parts_of
+from evaldesk.pages.prose import Prose
 from evaldesk.web.render import environment
 from evaldesk.web.timing import bars, timings, total_cost
 from evaldesk.web.words import speaker
@@ -70,7 +71,7 @@ def test_which_part_is_the_answer_is_asked_once_for_a_turn() -> None:
             return 0
 
     parts = parts_of([Event("agent_message", text=text) for text in "abc"])
-    environment().get_template("sessions/turn.html").module.turn(Asked(1, "q", parts, 1.0))  # type: ignore[attr-defined]
+    environment().get_template("sessions/turn.html").module.turn(Asked(1, Prose("q"), parts, 1.0))  # type: ignore[attr-defined]
 
     assert len(asked) == 1
 

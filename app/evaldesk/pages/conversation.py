@@ -12,6 +12,7 @@ from evaldesk.diff.state import state_diff
 from evaldesk.model import AskedBy, Change, ErrorRecord, Event, JsonObject, JsonValue, ToolCall, TurnRecord
 from evaldesk.model.json_text import json_line
 from evaldesk.model.stored import OpenTurn, StoredSession
+from evaldesk.pages.prose import Markdown, Prose
 from evaldesk.wording.json_layout import laid_out
 
 MAX_SHOWN = 20_000
@@ -20,10 +21,14 @@ CallStatus: TypeAlias = Literal["running", "finished", "errored", "stopped"]
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """One thing in a turn, in the order in which it began. Which fields are set depends on `kind`."""
+    """One thing in a turn, in the order in which it began. Which fields are set depends on `kind`.
+
+    `prose` is the text of a message; while it is being written it stands as it is.
+    """
 
     kind: Literal["message", "call", "state", "log", "error"]
     text: str = ""
+    prose: Prose = field(default_factory=lambda: Prose(""))
     author: str = ""
     call: ToolCall | None = None
     status: CallStatus = "finished"
@@ -52,7 +57,7 @@ class TurnView:
     """A turn on the page. `number` counts from 1; `edits` are a person's changes of the state before it."""
 
     number: int
-    query: str
+    query: Prose
     parts: tuple[Part, ...]
     duration_ms: float
     stop_reason: str = ""
@@ -80,11 +85,12 @@ class TurnView:
 def turn_views(turns: Sequence[TurnRecord], initial_state: JsonObject, agent: str) -> tuple[TurnView, ...]:
     """The finished turns of a session."""
     before = [initial_state, *(turn.state_after for turn in turns)]
+    markdown = Markdown()
     return tuple(
         TurnView(
             number=index + 1,
-            query=turn.query,
-            parts=parts_of(turn.events),
+            query=markdown.prose(turn.query),
+            parts=parts_of(turn.events, markdown),
             duration_ms=turn.duration_ms,
             stop_reason=turn.stop_reason,
             edits=state_diff(before[index], turn.state_before),
@@ -102,7 +108,7 @@ def live_view(
     before = turns[-1].state_after if turns else (initial_state or running.state)
     return TurnView(
         number=running.turn_index + 1,
-        query=running.message,
+        query=Markdown().prose(running.message),
         parts=parts_of(running.events, is_live=True),
         duration_ms=running.elapsed_ms,
         is_live=True,
@@ -116,7 +122,8 @@ def open_view(turn: OpenTurn, agent: str) -> TurnView:
     """A turn that another process plays, as far as it is stored."""
     parts = parts_of(turn.events, is_live=True)
     ms = turn.events[-1].at_ms if turn.events else 0.0
-    return TurnView(turn.turn_index + 1, turn.message, parts, ms, is_live=True, agent=agent, asked_by=turn.asked_by)
+    query = Markdown().prose(turn.message)
+    return TurnView(turn.turn_index + 1, query, parts, ms, is_live=True, agent=agent, asked_by=turn.asked_by)
 
 
 def changes_of(session: StoredSession) -> tuple[Change, ...]:
@@ -124,12 +131,14 @@ def changes_of(session: StoredSession) -> tuple[Change, ...]:
     return state_diff(session.initial_state, session.state)
 
 
-def parts_of(events: Iterable[Event], *, is_live: bool = False, most: int = MAX_SHOWN) -> tuple[Part, ...]:
+def parts_of(
+    events: Iterable[Event], markdown: Markdown | None = None, *, is_live: bool = False, most: int = MAX_SHOWN
+) -> tuple[Part, ...]:
     """Events as parts: a result joins its call, pieces of an answer join each other until the whole comes.
 
-    Results and printed text are cut at `most` characters.
+    Results and printed text are cut at `most` characters; whole messages are rendered by `markdown`.
     """
-    folding = _Folding(is_live, most)
+    folding = _Folding(is_live, most, markdown or Markdown())
     for event in events:
         folding.add(event)
     return folding.finished()
@@ -139,6 +148,7 @@ def parts_of(events: Iterable[Event], *, is_live: bool = False, most: int = MAX_
 class _Folding:
     is_live: bool
     most: int
+    markdown: Markdown
     parts: list[Part] = field(default_factory=list)
     open_calls: defaultdict[tuple[str, str], deque[int]] = field(default_factory=lambda: defaultdict(deque))
     pieces: list[str] = field(default_factory=list)
@@ -150,7 +160,8 @@ class _Folding:
             self.author = event.author
         elif event.kind == "agent_message":
             self.pieces.clear()
-            self.parts.append(Part("message", event.text, event.author))
+            prose = self.markdown.prose(event.text)
+            self.parts.append(Part("message", event.text, prose, event.author))
         elif event.kind == "tool_call" and event.call:
             self.open_calls[_key(event.call)].append(len(self.parts))
             self.parts.append(Part("call", call=event.call, status="running"))
@@ -165,7 +176,8 @@ class _Folding:
 
     def finished(self) -> tuple[Part, ...]:
         if self.is_live:
-            live = [Part("message", "".join(self.pieces), self.author, is_live=True)] if self.pieces else []
+            text = "".join(self.pieces)
+            live = [Part("message", text, Prose(text), self.author, is_live=True)] if self.pieces else []
             return (*self.parts, *live)
         return tuple(replace(part, status="stopped") if part.status == "running" else part for part in self.parts)
 

@@ -12,6 +12,7 @@ from evaldesk.diff.turn_diff import TurnDiff
 from evaldesk.model import Case, Event, Expected, Score, Transcript, TrialResult, Turn, TurnRecord, turn_verdict
 from evaldesk.model.json_text import json_line
 from evaldesk.pages.conversation import Part, parts_of
+from evaldesk.pages.prose import Markdown, Prose
 from evaldesk.wording.metrics import is_higher_better, needs_words, short_title
 from evaldesk.wording.words import score_words
 
@@ -47,12 +48,15 @@ class EventLine:
 class TurnPanel:
     """One turn; `record` is None when it was never played. `status` is empty where no metric judged it.
 
+    `answer` is the text of an answer that nothing is compared with, empty elsewhere.
+
     `parts` are what the agent did in a turn that expects nothing, in order: nothing stands beside it. None elsewhere.
     """
 
     number: int
-    query: str
+    query: Prose
     status: str
+    answer: Prose
     diff: TurnDiff
     expected: Expected
     record: TurnRecord | None
@@ -73,6 +77,7 @@ def turn_panels(case: Case, result: TrialResult | None) -> tuple[TurnPanel, ...]
     records = result.transcript.turns if result else ()
     scores = result.scores if result else ()
     diffs = turn_diffs(case, result.transcript if result else Transcript(), scores)
+    markdown = Markdown()
     return tuple(
         _panel(
             case,
@@ -81,6 +86,7 @@ def turn_panels(case: Case, result: TrialResult | None) -> tuple[TurnPanel, ...]
             records[index] if index < len(records) else None,
             [score for score in scores if score.turn == index],
             diff,
+            markdown,
             is_last=index == len(diffs) - 1,
         )
         for index, diff in enumerate(diffs)
@@ -94,6 +100,7 @@ def _panel(
     record: TurnRecord | None,
     scores: Sequence[Score],
     diff: TurnDiff,
+    markdown: Markdown,
     *,
     is_last: bool,
 ) -> TurnPanel:
@@ -101,14 +108,18 @@ def _panel(
     final_state = case.final_state if is_last else None
     state = state_rows(record.state_before, record.state_after, final_state) if record else ()
     verdict = turn_verdict(record, scores)
+    query = markdown.prose(turn.query if turn else record.query if record else "")
+    parts = _parts(record, markdown) if _expects_nothing(expected, diff) else None
+    has_answer_alone = parts is None and diff.text is None
     return TurnPanel(
         number=index + 1,
-        query=turn.query if turn else record.query if record else "",
+        query=query,
         status="" if verdict == "unscored" else verdict,
+        answer=markdown.prose(diff.answer or "") if has_answer_alone else Prose(""),
         diff=diff,
         expected=expected,
         record=record,
-        parts=_parts(record) if _expects_nothing(expected, diff) else None,
+        parts=parts,
         scores=[_score(score) for score in scores],
         state=state,
         state_words=_state_words(state),
@@ -124,12 +135,12 @@ def _expects_nothing(expected: Expected, diff: TurnDiff) -> bool:
     return not (is_compared or expected.intermediate or expected.reference is not None)
 
 
-def _parts(record: TurnRecord | None) -> tuple[Part, ...]:
+def _parts(record: TurnRecord | None, markdown: Markdown) -> tuple[Part, ...]:
     """The turn as the chat shows it, without its error and its logs: both stand below it on the page.
 
     Logs of imported trials are not always printed by the agent: many are system prompts.
     """
-    parts = parts_of(record.events, most=MAX_TEXT) if record else ()
+    parts = parts_of(record.events, markdown, most=MAX_TEXT) if record else ()
     return tuple(part for part in parts if part.kind not in ("error", "log"))
 
 

@@ -76,7 +76,7 @@ def test_the_expected_column_is_there_for_each_turn_that_asserts_something() -> 
 
     panels = turn_panels(case, result)
 
-    shown = {panel.query: panel.parts for panel in panels}
+    shown = {panel.query.text: panel.parts for panel in panels}
     assert {words for words, parts in shown.items() if parts is None} == expectations.keys() - {"nothing"}
     assert shown["nothing"] == (Part("call", call=call, result="4"),)
 
