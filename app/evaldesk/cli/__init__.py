@@ -51,7 +51,7 @@ WORDS: Mapping[str, str] = {
     "rubric": "Grade the conversations of a JSONL file by a rubric.",
     "import": "Import each FILE: the eval set into the folder of eval sets, the runs into the database.",
     "export": "Export an eval set by its name, or a run by its number.",
-    "report": "Write RUN, by its number or its name, as one HTML file that opens without a network.",
+    "report": "Write RUN, or run B against run A, as one HTML file that opens without a network.",
     "convert": "Convert the eval set or the run of IN to OUT; `-` is the stream.",
     "adopt": "Adopt a project of another tool: import its results, show what changes in its tests and its CI.",
     "validate": "Show format, cases, trials, unused keys and errors of each FILE.",

@@ -107,14 +107,26 @@ class ComparisonPage:
 
 def read_comparison(desk: Desk, a_id: int, b_id: int, show: str = "", start: int = 0) -> ComparisonPage:
     """Run `b_id` against run `a_id`. Raises NotFoundError; UsageError for a run and itself."""
+    wanted = (show,) if show in KINDS else CHANGED
+    return compared_runs(desk.store.runs, a_id, b_id, wanted, show, start)
+
+
+def compared_runs(
+    runs: RunStore,
+    a_id: int,
+    b_id: int,
+    wanted: Sequence[str],
+    show: str = "",
+    start: int = 0,
+    most: int = PAGE_SIZE,
+) -> ComparisonPage:
+    """The comparison with `most` of its cases, of the kinds `wanted`. Raises as `read_comparison`."""
     if a_id == b_id:
         raise UsageError(f"run {a_id} is the same as itself; choose two different runs", field="b")
-    runs = desk.store.runs
     a, b = runs.summary(a_id), runs.summary(b_id)
     olds, news = runs.case_outcomes(a_id), runs.case_outcomes(b_id)
     before, after = by_place(olds), by_place(news)
     change = compare_cases(f"run {a_id}", *_played_sides(runs, (a, olds), (b, news)))
-    wanted = (show,) if show in KINDS else CHANGED
     fitting = [each for each in change.cases if each.kind in wanted]
     same = {each.key.place for each in change.cases if each.is_same_case}
     k = min(columns_k(a.config.n), columns_k(b.config.n))
@@ -132,9 +144,9 @@ def read_comparison(desk: Desk, a_id: int, b_id: int, show: str = "", start: int
         differences=_differences(a, b, _only(before, same), _only(after, same)),
         config=config_difference(a, b),
         filters=_filters(a_id, b_id, change, show),
-        changes=[case_line(a, b, each, before, after) for each in fitting[start : start + PAGE_SIZE]],
+        changes=[case_line(a, b, each, before, after) for each in fitting[start : start + most]],
         n_fitting=len(fitting),
-        more_href=_href(a_id, b_id, show, start + PAGE_SIZE) if len(fitting) > start + PAGE_SIZE else "",
+        more_href=_href(a_id, b_id, show, start + most) if len(fitting) > start + most else "",
         swap_href=_href(b_id, a_id),
         is_live=bool({a.status, b.status} & LIVE),
     )

@@ -1,4 +1,4 @@
-"""A run as one HTML file that needs no desk and no network: styles, icons, script and trials stand in it."""
+"""A run, or two compared, as one HTML file without a network: styles, icons, script and trials stand in it."""
 
 from __future__ import annotations
 
@@ -12,20 +12,31 @@ from hashlib import sha256
 from typing import Any
 
 from markupsafe import Markup
+from starlette.responses import Response
 
 from evaldesk import paths
 from evaldesk.desk.runs.stored_runs import StoredRuns
-from evaldesk.pages.reports.html import Masking, ReportTrial, RunReport, read_report, report_trials
+from evaldesk.pages.reports.html import (
+    Masking,
+    ReportTrial,
+    compared_trials,
+    read_comparison_report,
+    read_report,
+    report_trials,
+)
 from evaldesk.web.render import environment as templates
 
 MAX_TRIALS_BYTES = 2 * 1024 * 1024
 """Transcripts in one report; the other trials are squares of the table only."""
+MAX_COMPARED_BYTES = 1024 * 1024
+"""Transcripts in the report of a comparison, which stays below 2 MB with 1,000 cases."""
 MAX_MISSES = 20
 """Trials in a row that have no room, until no further one is tried."""
 
 _SYMBOL = re.compile(r'(?s)(?=<symbol id="([^"]+)")(<symbol.*?</symbol>)')
 _USE = re.compile(r'href="/static/icons\.svg#([a-z-]+)"')
 """No text of an agent holds this: its quotes are escaped."""
+_LINK = re.compile(r'(?<=<a )href="(/(?!static/)[^"]*)"')
 _USED = re.compile(r'href="#icon-([a-z-]+)"')
 
 
@@ -38,6 +49,14 @@ class Report:
     masked: str
 
 
+@dataclass(frozen=True, slots=True)
+class Written:
+    """A trial as HTML, and the id of its element."""
+
+    text: Markup
+    anchor: str
+
+
 def run_report(
     runs: StoredRuns, run_id: int, environment: Mapping[str, str] = os.environ, now: datetime | None = None
 ) -> Report:
@@ -45,48 +64,71 @@ def run_report(
     report, masking = read_report(runs, run_id, now or datetime.now(UTC)), Masking(environment)
     trials = _written(report_trials(runs, run_id, masking))
     body = _rendered("reports/run.html", report=report, run=report.run, trials=trials)
-    data = _file(masking.text(body), masking, report)
-    return Report(report.file_name, data, masking.words)
+    return _file(report.file_name, report.run.title, report.made_at, body, masking)
 
 
-def _written(trials: Iterator[ReportTrial]) -> dict[str, Markup]:
-    """The trials for which there is room, by the link of the run's page to each."""
+def comparison_report(
+    runs: StoredRuns,
+    a_id: int,
+    b_id: int,
+    environment: Mapping[str, str] = os.environ,
+    now: datetime | None = None,
+) -> Report:
+    """The report of run `b_id` against run `a_id`. Raises NotFoundError; UsageError for a run and itself."""
+    report, masking = read_comparison_report(runs, a_id, b_id, now or datetime.now(UTC)), Masking(environment)
+    trials = _written(compared_trials(runs, report.comparison, masking), MAX_COMPARED_BYTES, is_named=True)
+    body = _rendered("reports/comparison.html", report=report, comparison=report.comparison, trials=trials)
+    body = _LINK.sub(lambda found: f'href="#{trials[found[1]].anchor}"' if found[1] in trials else "", body)
+    return _file(report.file_name, report.title, report.made_at, body, masking)
+
+
+def report_answer(report: Report) -> Response:
+    """The file as a download."""
+    headers = {"Content-Disposition": f'attachment; filename="{report.file_name}"'}
+    return Response(report.data, media_type="text/html", headers=headers)
+
+
+def _written(
+    trials: Iterator[ReportTrial], room: int = MAX_TRIALS_BYTES, *, is_named: bool = False
+) -> dict[str, Written]:
+    """The trials for which there is room, by the page of each."""
     macro: Any = getattr(templates().get_template("reports/trial.html").module, "trial")  # noqa: B009 - a macro
-    written: dict[str, Markup] = {}
-    room, n_misses = MAX_TRIALS_BYTES, 0
+    written: dict[str, Written] = {}
+    n_misses = 0
     for trial in trials:
-        text = macro(trial)
+        text = macro(trial, is_named)
         size = len(text.encode())
         if size <= room:
-            written[trial.href] = text
+            written[trial.href] = Written(text, trial.anchor)
             room, n_misses = room - size, 0
         elif (n_misses := n_misses + 1) == MAX_MISSES:
             break
     return written
 
 
-def _file(body: str, masking: Masking, report: RunReport) -> bytes:
+def _file(name: str, title: str, made_at: datetime, body: str, masking: Masking) -> Report:
     static = paths.shipped("static")
-    styles, script = ((static / name).read_text("utf-8") for name in ("app.css", "report.js"))
+    styles, script = ((static / each).read_text("utf-8") for each in ("app.css", "report.js"))
     symbols = dict(_SYMBOL.findall((static / "icons.svg").read_text("utf-8")))
-    body = _USE.sub(r'href="#icon-\1"', body)
+    body = _USE.sub(r'href="#icon-\1"', masking.text(body))
     used = sorted({"mark", *_USED.findall(body)})
-    icons = "".join(symbols[name].replace(f'id="{name}"', f'id="icon-{name}"') for name in used)
+    icons = "".join(symbols[each].replace(f'id="{each}"', f'id="icon-{each}"') for each in used)
     policy = (
         f"default-src 'none'; img-src data:; style-src '{_hash(styles)}'; script-src '{_hash(script)}'; "
         "base-uri 'none'; form-action 'none'"
     )
-    return _rendered(
+    text = _rendered(
         "reports/frame.html",
-        title=masking.text(report.run.title),
-        made_at=report.made_at,
+        title=masking.text(title),
+        made_at=made_at,
         policy=policy,
         styles=_ours(styles),
         script=_ours(f"<script>{script}</script>"),
         icons=_ours(icons),
         body=_ours(body),
         masked=masking.words,
-    ).encode()
+    )
+    return Report(name, text.encode(), masking.words)
 
 
 def _ours(text: str) -> Markup:

@@ -10,7 +10,7 @@ from typing import Any, cast
 
 from evaldesk.model import AgentRef, Case, Event, RunConfig, Transcript, TrialResult, Turn, TurnRecord
 from evaldesk.model.conclusion import Verdict
-from evaldesk.web.report import MAX_TRIALS_BYTES, run_report
+from evaldesk.web.report import MAX_TRIALS_BYTES, comparison_report, run_report
 
 HOSTILE = '</script></style><script>alert(1)</script><img src=x onerror=alert(1)><use href="/static/icons.svg#mark"/>'
 KEY = "sk-a&b<c>d-0123456789abcdef"
@@ -20,10 +20,12 @@ def stored(pages: Any, answers: list[str], verdicts: Sequence[str] = ()) -> int:
     """A finished run of one case for each answer; they failed unless said otherwise."""
     config = RunConfig(AgentRef("dice", "dice:root_agent"), "calc", n=1)
     run_id: int = pages.desk.store.runs.create(config, [Case(f"c{at}", (Turn("hi"),)) for at in range(len(answers))])
+    results = []
     for at, (answer, verdict) in enumerate(zip(answers, verdicts or ["failed"] * len(answers), strict=True)):
         record = TurnRecord("hi", (Event("agent_message", text=answer),))
         result = TrialResult(run_id, at, 0, "finished", cast("Verdict", verdict), transcript=Transcript((record,)))
-        pages.desk.store.runs.record([result])
+        results.append(result)
+    pages.desk.store.runs.record(results)
     pages.desk.store.runs.set_status(run_id, "finished")
     return run_id
 
@@ -43,7 +45,7 @@ def test_the_report_says_what_the_page_says(pages: Any) -> None:
         assert said in page
         assert said in answer.text
     assert answer.text.count('class="square"') == page.count('class="square"') == 8
-    assert answer.text.count('<details class="disclosure" id="case-') == 8
+    assert answer.text.count('<details class="disclosure" id="run-1-case-') == 8
     assert "8 of 8 recorded trials with their transcripts" in answer.text
     linked = set(re.findall(r'class="square" data-status="[a-z]+" href="#([^"]+)"', answer.text))
     assert linked == set(re.findall(r'<details class="disclosure" id="([^"]+)"', answer.text))
@@ -85,7 +87,7 @@ def test_what_did_not_pass_has_room_first_and_the_rest_is_counted(pages: Any) ->
 
     text = text_of(pages, run_id)
 
-    inside = re.findall(r'<details class="disclosure" id="case-(\d+)-trial', text)
+    inside = re.findall(r'<details class="disclosure" id="run-1-case-(\d+)-trial', text)
     n_left = 8 - len(inside)
     assert 0 < len(inside) < 8
     assert inside[0] == "8"
@@ -100,3 +102,38 @@ def test_a_run_under_way_is_reported_as_such(pages: Any) -> None:
 
     assert "The run was not over" in text_of(pages, run_id)
     assert pages.get("/runs/99/report").status_code == 404
+
+
+def test_a_comparison_is_reported_with_the_trials_of_changed_cases_first(pages: Any) -> None:
+    before = stored(pages, ["same", "was right"], ["failed", "passed"])
+    after = stored(pages, [f"same {KEY}", HOSTILE], ["failed", "failed"])
+
+    answer = pages.get(f"/compare/report?a={before}&b={after}")
+
+    page = pages.get(f"/compare?a={before}&b={after}")
+    assert f'href="/compare/report?a={before}&amp;b={after}"' in page.text
+    assert answer.headers["content-disposition"] == f'attachment; filename="run_{after}_against_{before}.html"'
+    for said in ("1 of 2 cases broke", "Same in both", "broken"):
+        assert (said in page.text) == (said in answer.text)
+    inside = re.findall(r'<details class="disclosure" id="([^"]+)"', answer.text)
+    assert inside[:2] == [f"run-{after}-case-2-trial-1", f"run-{before}-case-2-trial-1"]
+    assert len(inside) == 4
+    assert {*re.findall(r'href="#(run-[^"]+)"', answer.text)} == {*inside}
+    body = re.sub(r"<(style|script)>.*?</\1>", "", answer.text, flags=re.DOTALL)
+    assert {*re.findall(r'(?:src|href)="(.)', body)} == {"#"}
+    masked = comparison_report(pages.desk.stored_runs, before, after, {"SERVICE_API_KEY": KEY})
+    assert masked.masked.endswith("SERVICE_API_KEY in case c0.")
+    assert KEY not in masked.data.decode()
+    assert pages.get("/compare/report?a=1").headers["location"] == "/compare"
+    assert pages.get("/compare/report?a=1&b=1").status_code == 422
+
+
+def test_a_comparison_of_a_thousand_cases_stays_below_2_mb(pages: Any) -> None:
+    text = "a sentence of an answer. " * 100
+    verdicts = ["passed", "failed"] * 500
+    before, after = stored(pages, [text] * 1000, verdicts), stored(pages, [text] * 1000, verdicts[::-1])
+
+    data = comparison_report(pages.desk.stored_runs, before, after, {}).data
+
+    assert len(re.findall(r'<th scope="row"><a[^>]*>c\d+</a></th>', data.decode())) == 1000
+    assert len(data) < 2_000_000

@@ -1,4 +1,4 @@
-"""A run as one file for people without the desk: its page, and the trials with their transcripts."""
+"""A run, or two compared, as one file for people without the desk: the page, and trials with their transcripts."""
 
 from __future__ import annotations
 
@@ -14,7 +14,9 @@ from evaldesk.desk.evalsets.masking import masked_words, without_secrets
 from evaldesk.desk.runs.stored_runs import StoredRuns
 from evaldesk.diff.divergence import Divergence
 from evaldesk.model import ErrorRecord, RunConfig
+from evaldesk.model.comparison import KINDS
 from evaldesk.model.stored import CaseRow, TrialKey
+from evaldesk.pages.comparison import CHANGED, ComparisonPage, compared_runs
 from evaldesk.pages.run import RunPage, read_run
 from evaldesk.pages.run_view import STATUS_OF, RunQuery
 from evaldesk.pages.trial import ScoreLine, divergence_of, score_lines
@@ -24,16 +26,17 @@ from evaldesk.store import RunStore
 
 MAX_CASES = 1_000
 """Cases in the table of a report; the worst come first."""
-NOT_PASSED, PASSED = "feu", "p"
+NOT_PASSED, PASSED, NOT_PLAYED = "feu", "p", "."
 _CASES_AT_ONCE = 100
 
 
 @dataclass(frozen=True, slots=True)
 class ReportTrial:
-    """One trial as the report shows it; `href` is how the page of the run links to it."""
+    """One trial as the report shows it; `href` is the page of the trial in the desk."""
 
     href: str
     anchor: str
+    run_id: int
     case_id: str
     number: int
     status: str
@@ -87,6 +90,41 @@ def report_trials(runs: StoredRuns, run_id: int, masking: Masking) -> Iterator[R
             yield from _trials(runs.store, run_id, config, row, keys, masking) if keys else ()
 
 
+@dataclass(frozen=True, slots=True)
+class ComparisonReport:
+    """The page of a comparison at one moment, and how the file of its report is called."""
+
+    comparison: ComparisonPage
+    title: str
+    file_name: str
+    made_at: datetime
+
+
+def read_comparison_report(runs: StoredRuns, a_id: int, b_id: int, now: datetime) -> ComparisonReport:
+    """The comparison of two runs with all their cases. Raises NotFoundError; UsageError for a run and itself."""
+    found = compared_runs(runs.store, a_id, b_id, KINDS, most=MAX_CASES)
+    return ComparisonReport(found, f"Run {b_id} against run {a_id}", f"run_{b_id}_against_{a_id}.html", now)
+
+
+def compared_trials(runs: StoredRuns, comparison: ComparisonPage, masking: Masking) -> Iterator[ReportTrial]:
+    """The trials that the lines of a comparison lead to, without their secrets: changed cases first, run B first."""
+    ordered = sorted(comparison.changes, key=lambda line: line.change.kind not in CHANGED)
+    for line in ordered:
+        for href, side in ((line.after_href, comparison.b), (line.before_href, comparison.a)):
+            if href:
+                case_index, trial_index = _key_of(href)
+                row = runs.store.case_row(side.summary.id, case_index)
+                is_played = row.verdicts[trial_index] != NOT_PLAYED
+                keys = [(case_index, trial_index)] if is_played else []
+                yield from _trials(runs.store, side.summary.id, side.summary.config, row, keys, masking)
+
+
+def _key_of(href: str) -> TrialKey:
+    """The case and the trial of `/runs/1/cases/2/trials/3`."""
+    parts = href.split("/")
+    return int(parts[4]), int(parts[6])
+
+
 def _rows(runs: RunStore, run_id: int) -> Iterator[CaseRow]:
     after, n_left = "", MAX_CASES
     while n_left > 0 and (rows := runs.case_rows(run_id, sort="worst", after=after, limit=min(_CASES_AT_ONCE, n_left))):
@@ -106,8 +144,9 @@ def _trials(
             masking.places.setdefault(name, []).append(row.case_id)
         number = key[1] + 1
         yield ReportTrial(
-            href=f"{run_id}/cases/{key[0]}/trials/{key[1]}",
-            anchor=f"case-{key[0] + 1}-trial-{number}",
+            href=f"/runs/{run_id}/cases/{key[0]}/trials/{key[1]}",
+            anchor=f"run-{run_id}-case-{key[0] + 1}-trial-{number}",
+            run_id=run_id,
             case_id=case.id,
             number=number,
             status=STATUS_OF[row.verdicts[key[1]]],

@@ -12,6 +12,7 @@ from starlette.routing import Route
 from evaldesk.pages.comparison import read_comparison
 from evaldesk.pages.comparison_choice import read_choice
 from evaldesk.web.render import desk_of, page
+from evaldesk.web.report import comparison_report, report_answer
 
 TWO = "Tick two runs, not {n}: a comparison is of one run against another."
 
@@ -36,8 +37,22 @@ async def show(request: Request) -> Response:
     return page(request, "comparison/show.html", comparison=found)
 
 
+async def report(request: Request) -> Response:
+    """GET /compare/report?a=1&b=2: the comparison as one HTML file."""
+    query, desk = request.query_params, desk_of(request)
+    named = [int(query[name]) for name in ("a", "b") if _is_number(query.get(name, ""))]
+    if len(named) < 2:
+        return RedirectResponse("/compare", status_code=303)
+    environment = desk.settings.environment
+    found = await asyncio.to_thread(comparison_report, desk.stored_runs, named[0], named[1], environment)
+    return report_answer(found)
+
+
 def _is_number(text: str) -> bool:
     return re.fullmatch(r"[0-9]{1,15}", text) is not None
 
 
-routes = [Route("/compare", show, methods=["GET"])]
+routes = [
+    Route("/compare", show, methods=["GET"]),
+    Route("/compare/report", report, methods=["GET"]),
+]

@@ -21,7 +21,7 @@ from evaldesk.pages.import_view import RecordView, import_view, record_view
 from evaldesk.pages.typed import Problems
 from evaldesk.web.forms import read_form, text_of
 from evaldesk.web.render import desk_of, number, page
-from evaldesk.web.report import run_report
+from evaldesk.web.report import report_answer, run_report
 
 MAX_SHOWN = 20
 
@@ -143,8 +143,7 @@ async def download_report(request: Request) -> Response:
     """GET /runs/{run_id}/report: the run as one HTML file."""
     desk, run_id = desk_of(request), request.path_params["run_id"]
     found = await run_in_threadpool(run_report, desk.stored_runs, run_id, desk.settings.environment)
-    headers = {"Content-Disposition": f'attachment; filename="{found.file_name}"'}
-    return Response(found.data, media_type="text/html", headers=headers)
+    return report_answer(found)
 
 
 async def record(request: Request) -> Response:
