@@ -224,6 +224,51 @@ def test_cases_without_a_failure_are_no_certainty() -> None:
     assert (round(point.hat_interval.low, 2), point.hat_interval.high) == (0.72, 1.0)
 
 
+def test_cases_that_nearly_all_pass_are_no_certainty() -> None:
+    points = sure_curve(counted([*[(20, 20)] * 5, (20, 15)]))
+
+    fourth, sixth = points[3].at_interval, points[5].at_interval
+
+    assert fourth is not None
+    assert sixth is not None
+    assert [round(point.pass_at_k or 0, 4) for point in (points[3], points[5])] == [0.9998, 1.0]
+    assert (round(fourth.low, 2), fourth.high) == (round(sixth.low, 2), sixth.high) == (0.72, 1.0)
+
+
+@settings(deadline=None, max_examples=30)
+@given(outcomes)
+def test_the_ends_of_the_intervals_rise_with_k_for_pass_at_k_and_fall_for_pass_hat_k(
+    cases: list[tuple[int, int]],
+) -> None:
+    for earlier, later in itertools.pairwise(sure_curve(counted(cases))):
+        if earlier.at_interval and later.at_interval and earlier.hat_interval and later.hat_interval:
+            assert earlier.at_interval.low <= later.at_interval.low + 1e-12
+            assert earlier.at_interval.high <= later.at_interval.high + 1e-12
+            assert earlier.hat_interval.low >= later.hat_interval.low - 1e-12
+            assert earlier.hat_interval.high >= later.hat_interval.high - 1e-12
+
+
+@settings(deadline=None, max_examples=30)
+@given(outcomes)
+def test_a_point_of_the_curve_has_the_interval_that_the_curve_shows(cases: list[tuple[int, int]]) -> None:
+    for point in sure_curve(counted(cases)):
+        assert point_at(counted(cases), point.k) == point
+
+
+def test_the_interval_of_pass_at_k_of_few_cases_holds_the_true_value() -> None:
+    chance, n_runs, n, k = Random(7), 300, 20, 4
+    rates, weights = (1.0, 0.75, 0.0), (0.75, 0.15, 0.1)
+    true = sum(weight * (1 - (1 - rate) ** k) for rate, weight in zip(rates, weights, strict=True))
+    n_held = 0
+
+    for _ in range(n_runs):
+        cases = [(n, sum(chance.random() < rate for _ in range(n))) for rate in chance.choices(rates, weights, k=6)]
+        interval = point_at(counted(cases), k).at_interval
+        n_held += interval is not None and interval.low <= true <= interval.high
+
+    assert n_held / n_runs > 0.93
+
+
 def test_the_same_run_has_the_same_interval_each_time() -> None:
     cases = counted([(4, at % 5) for at in range(20)])
 

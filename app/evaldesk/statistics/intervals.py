@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from itertools import accumulate
 from math import atan, ceil, comb, cos, erfc, expm1, fsum, isfinite, lgamma, log, log1p, pi, sin, sqrt
 from operator import mul
 from random import Random
@@ -330,7 +331,8 @@ def point_at(counts: Iterable[CaseCounts], k: int) -> CurvePoint:
     rows, last = curve_rows(counts)
     if not 1 <= k <= last:
         return CurvePoint(k, None, None, sum(times for n, _, times in counts if n >= k > 0))
-    return _sure([curve_point(rows, k)], rows)[0]
+    ks = sorted({*curve_ks(last), k})
+    return _sure([curve_point(rows, each) for each in ks], rows)[ks.index(k)]
 
 
 @lru_cache(maxsize=256)
@@ -354,14 +356,42 @@ def expanded_level(n_cases: int) -> float:
 
 
 def _sure(points: Sequence[CurvePoint], rows: Sequence[CaseCounts]) -> tuple[CurvePoint, ...]:
+    """The points, by rising k, with their intervals, whose ends rise with k for pass@k and fall for pass^k."""
     series = [
         tuple(value(n, c, point.k) or 0.0 for n, c, _ in rows) for value in (pass_at_k, pass_hat_k) for point in points
     ]
     found = case_intervals(tuple(times for _, _, times in rows), tuple(series))
+    at = [_of_few_cases(each, point.pass_at_k, point) for each, point in zip(found, points, strict=False)]
+    hat = [_of_few_cases(each, point.pass_hat_k, point) for each, point in zip(found[len(at) :], points, strict=True)]
     return tuple(
-        replace(point, at_interval=at, hat_interval=hat)
-        for point, at, hat in zip(points, found[: len(points)], found[len(points) :], strict=True)
+        replace(point, at_interval=of_at, hat_interval=of_hat)
+        for point, of_at, of_hat in zip(points, _rising(at), _rising(hat[::-1])[::-1], strict=True)
     )
+
+
+def _of_few_cases(interval: Interval | None, value: float | None, point: CurvePoint) -> Interval | None:
+    """The interval, where it reaches 0 or 1 at least that of as many cases of which each passes or fails as a whole.
+
+    From k = 2 on cases with quite different pass rates have almost the same value near 0 and 1. That they differ so
+    little does not say that the next case is like them. The interval of k = 1 is that of the pass rate.
+    """
+    if interval is None or value is None or point.k == 1 or 0 < interval.low <= interval.high < 1:
+        return interval
+    whole = _wilson(value, point.n_cases, Z_95)
+    return Interval(min(interval.low, whole.low), max(interval.high, whole.high))
+
+
+def _rising(intervals: Sequence[Interval | None]) -> list[Interval | None]:
+    """The intervals of quantities of which none is less than the one before it.
+
+    The low end of one holds for all after it, the high end for all before it.
+    """
+    known = [each for each in intervals if each is not None]
+    if len(known) < len(intervals):
+        return list(intervals)
+    lows = accumulate((each.low for each in known), max)
+    highs = list(accumulate((each.high for each in reversed(known)), min))[::-1]
+    return [Interval(low, high) for low, high in zip(lows, highs, strict=True)]
 
 
 def _interval(values: Series, times: tuple[int, ...], n_cases: int, draws: Sequence[Sequence[int]]) -> Interval:
