@@ -18,6 +18,7 @@ from evaldesk.formats import dump_evalset, load_evalset
 from evaldesk.formats.files import read_file
 from evaldesk.model import Case, EvalSet, Turn
 from evaldesk.store import Store
+from evaldesk.store.evalsets import files as evalset_files
 
 SAMPLES = Path(__file__).parents[1] / "formats" / "exchange_samples"
 ROWS = SAMPLES / "osmosis-csv.csv"
@@ -227,6 +228,19 @@ def test_import_stores_nothing_when_the_name_of_one_file_is_taken(run: Run, tmp_
 
     assert "there is an eval set named 'one' already" in error_of(result)
     assert [path.name for path in Path("evalsets").iterdir()] == ["one.evalset.json"]
+
+
+def test_import_stores_nothing_when_the_set_of_one_file_is_too_large(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    large = with_ids(tmp_path / "large.json", *(f"c{index}" for index in range(200)))
+    monkeypatch.setattr(evalset_files, "MAX_BYTES", 10_000)
+
+    result = run("import", ROWS, large)
+
+    assert "the eval set of 200 cases is too large for a file of the workspace" in error_of(result)
+    assert "evaldesk eval AGENT FILE" in error_of(result)
+    assert not list(Path("evalsets").glob("*"))
 
 
 def test_two_files_cannot_become_one_eval_set(run: Run, tmp_path: Path) -> None:

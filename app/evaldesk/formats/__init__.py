@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from evaldesk.durable_files import replace_file
-from evaldesk.errors import NotFoundError
+from evaldesk.errors import FormatError, NotFoundError
 from evaldesk.formats.adk import case as adk_case
 from evaldesk.formats.adk import old_case as adk_old_case
 from evaldesk.formats.adk.evalset import Adk
@@ -75,6 +75,9 @@ def load_evalset(path: Path | str) -> EvalSet:
     """
     with Path(path).open("rb") as file:
         data = file.read(MAX_RECORDED_BYTES + 1)
+    if len(data) > MAX_RECORDED_BYTES:
+        limit = MAX_RECORDED_BYTES // 2**20
+        raise FormatError(f"the file has more than {limit} MiB, the most that is read", source=str(path))
     whole = peek(data).whole
     if any(form.is_form_of(whole) for form in EVALSET_FORMS.values()):
         return read_evalset(data, source=str(path))

@@ -12,6 +12,7 @@ from evaldesk.reading.json_text import to_text
 from evaldesk.reading.strict_json import Document, decoded, parse_json
 
 MAX_LINES_BYTES = 512 * 1024 * 1024
+_MARK = b"\xef\xbb\xbf"
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +38,7 @@ def read_lines(data: bytes, source: str) -> Iterator[Line]:
         raise FormatError(f"the file has {len(data)} bytes; at most {MAX_LINES_BYTES} are read", source=source)
     if data[:2] in (b"\xff\xfe", b"\xfe\xff"):
         decoded(data[:4], source)
-    for number, line in enumerate(data.removeprefix(b"\xef\xbb\xbf").split(b"\n"), 1):
+    for number, line in enumerate(_raw_lines(data), 1):
         if not line.strip():
             continue
         try:
@@ -46,6 +47,15 @@ def read_lines(data: bytes, source: str) -> Iterator[Line]:
             reason = error.reason.replace("trailing comma at line 1;", f"trailing comma at line {number};")
             raise FormatError(reason, source=source, path=error.path, line=number, column=error.column) from None
         yield Line(document.value, document.text, source, number)
+
+
+def _raw_lines(data: bytes) -> Iterator[bytes]:
+    """The lines of a text, one at a time: a large file is not held twice."""
+    start = len(_MARK) if data.startswith(_MARK) else 0
+    while (end := data.find(b"\n", start)) >= 0:
+        yield data[start:end]
+        start = end + 1
+    yield data[start:]
 
 
 def write_lines(values: Iterable[Any], source: str) -> bytes:

@@ -20,14 +20,17 @@ from evaldesk.durable_files import (
 )
 from evaldesk.errors import ConflictError, DiskError, FormatError, LossError, NotFoundError, UsageError
 from evaldesk.formats import evalset_format, format_of, losses, read_evalset, write_evalset
+from evaldesk.formats.adk.case import write_case
 from evaldesk.model import EvalSet
 from evaldesk.model.stored import EvalSetFile
+from evaldesk.reading.json_text import to_text
 from evaldesk.reading.strict_json import MAX_BYTES
 from evaldesk.store.evalsets.names import check_free, check_name, evalset_file_id, stem_and_suffix
 from evaldesk.store.evalsets.trash import InTrash, keep_in_trash, origin_of, put_in_trash, take_from_trash
 from evaldesk.store.regular_file import check_folder, read_regular, version_of
 
 NEW_SUFFIX = ".evalset.json"
+_COMPACT = {"indent": None}
 
 
 class ChangedFileError(ConflictError):
@@ -300,7 +303,24 @@ def _written(evalset: EvalSet, file_format: str, *, as_new_form: bool) -> bytes:
 
 
 def _new_form(name: str, evalset: EvalSet) -> bytes:
+    _check_size(name, evalset)
     return write_evalset(evalset if evalset.id else replace(evalset, id=name))
+
+
+def _check_size(name: str, evalset: EvalSet) -> None:
+    """Raise FormatError for a set whose file would not be read again, before all of it is written.
+
+    Only as many cases are looked at as fill a file; without line breaks they take less room than in it.
+    """
+    n_bytes = 0
+    for case in evalset.cases:
+        n_bytes += len(to_text(write_case(case), _COMPACT, name))
+        if n_bytes > MAX_BYTES:
+            raise FormatError(
+                f"the eval set of {len(evalset.cases):,} cases is too large for a file of the workspace, which has at "
+                f"most {MAX_BYTES // 2**20} MiB; split it, or run it from its own file: evaldesk eval AGENT FILE",
+                source=name,
+            )
 
 
 def _renamed(data: bytes, file: FoundFile, name: str, *, is_copy: bool) -> bytes:
