@@ -12,6 +12,7 @@ from evaldesk.diff.state import state_diff
 from evaldesk.model import AskedBy, Change, ErrorRecord, Event, JsonObject, JsonValue, ToolCall, TurnRecord
 from evaldesk.model.json_text import json_line
 from evaldesk.model.stored import OpenTurn, StoredSession
+from evaldesk.pages.json_tree import Node
 from evaldesk.pages.prose import Markdown, Prose
 from evaldesk.wording.json_layout import laid_out
 
@@ -23,7 +24,8 @@ CallStatus: TypeAlias = Literal["running", "finished", "errored", "stopped"]
 class Part:
     """One thing in a turn, in the order in which it began. Which fields are set depends on `kind`.
 
-    `prose` is the text of a message; while it is being written it stands as it is.
+    `prose` is the text of a message; while it is being written it stands as it is. `at` is the index of the event that
+    holds the text or the result, which may be cut here.
     """
 
     kind: Literal["message", "call", "state", "log", "error"]
@@ -37,6 +39,10 @@ class Part:
     changes: tuple[Change, ...] = ()
     error: ErrorRecord | None = None
     is_live: bool = False
+    at: int = field(default=-1, compare=False)
+    is_cut: bool = field(default=False, compare=False)
+    argument_tree: Node | None = field(default=None, compare=False)
+    result_tree: Node | None = field(default=None, compare=False)
 
     @property
     def line(self) -> str:
@@ -44,12 +50,12 @@ class Part:
         if not self.call:
             return ""
         args = ", ".join(f"{name}={json_line(value)}" for name, value in self.call.args.items())
-        return _cut(f"{self.call.name}({args})", 300)
+        return cut(f"{self.call.name}({args})", 300)
 
     @property
     def arguments(self) -> str:
         """The call's arguments, readable."""
-        return _cut(laid_out(self.call.args)) if self.call else ""
+        return cut(laid_out(self.call.args)) if self.call else ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,15 +138,20 @@ def changes_of(session: StoredSession) -> tuple[Change, ...]:
 
 
 def parts_of(
-    events: Iterable[Event], markdown: Markdown | None = None, *, is_live: bool = False, most: int = MAX_SHOWN
+    events: Iterable[Event],
+    markdown: Markdown | None = None,
+    *,
+    is_live: bool = False,
+    most: int = MAX_SHOWN,
+    most_said: int | None = None,
 ) -> tuple[Part, ...]:
     """Events as parts: a result joins its call, pieces of an answer join each other until the whole comes.
 
-    Results and printed text are cut at `most` characters; whole messages are rendered by `markdown`.
+    Results and printed text are cut at `most` characters, messages at `most_said`. `markdown` renders whole messages.
     """
-    folding = _Folding(is_live, most, markdown or Markdown())
-    for event in events:
-        folding.add(event)
+    folding = _Folding(is_live, most, most_said, markdown or Markdown())
+    for at, event in enumerate(events):
+        folding.add(at, event)
     return folding.finished()
 
 
@@ -148,29 +159,30 @@ def parts_of(
 class _Folding:
     is_live: bool
     most: int
+    most_said: int | None
     markdown: Markdown
     parts: list[Part] = field(default_factory=list)
     open_calls: defaultdict[tuple[str, str], deque[int]] = field(default_factory=lambda: defaultdict(deque))
     pieces: list[str] = field(default_factory=list)
     author: str = ""
 
-    def add(self, event: Event) -> None:
+    def add(self, at: int, event: Event) -> None:
         if event.kind == "agent_message" and event.is_partial:
             self.pieces.append(event.text)
             self.author = event.author
         elif event.kind == "agent_message":
             self.pieces.clear()
-            prose = self.markdown.prose(event.text)
-            self.parts.append(Part("message", event.text, prose, event.author))
+            self.parts.append(self._message(at, event))
         elif event.kind == "tool_call" and event.call:
             self.open_calls[_key(event.call)].append(len(self.parts))
-            self.parts.append(Part("call", call=event.call, status="running"))
+            tree = self.markdown.trees.tree(dict(event.call.args))
+            self.parts.append(Part("call", call=event.call, status="running", argument_tree=tree))
         elif event.kind == "tool_result" and event.call:
-            self._end_call(event, event.call)
+            self._end_call(at, event, event.call)
         elif event.kind == "state_delta" and event.changes:
             self.parts.append(Part("state", changes=event.changes))
         elif event.kind == "log" and event.text.strip():
-            self.parts.append(Part("log", _cut(event.text.rstrip(), self.most)))
+            self.parts.append(Part("log", cut(event.text.rstrip(), self.most)))
         elif event.kind == "error" and event.error:
             self.parts.append(Part("error", error=event.error))
 
@@ -181,20 +193,34 @@ class _Folding:
             return (*self.parts, *live)
         return tuple(replace(part, status="stopped") if part.status == "running" else part for part in self.parts)
 
-    def _end_call(self, event: Event, call: ToolCall) -> None:
+    def _message(self, at: int, event: Event) -> Part:
+        text = cut(event.text, self.most_said)
+        is_cut = text != event.text
+        return Part("message", text, self.markdown.prose(text), event.author, at=at, is_cut=is_cut)
+
+    def _end_call(self, at: int, event: Event, call: ToolCall) -> None:
         status: CallStatus = "errored" if event.is_error else "finished"
         waiting = self.open_calls[_key(call)]
         part = self.parts[waiting[0]] if waiting else Part("call", call=call)
-        ended = replace(part, status=status, result=shown(event.result, self.most), duration_ms=event.duration_ms)
+        text = whole(event.result)
+        ended = replace(
+            part,
+            status=status,
+            result=cut(text, self.most),
+            duration_ms=event.duration_ms,
+            at=at,
+            is_cut=len(text) > self.most,
+            result_tree=self.markdown.trees.tree(event.result) if len(text) <= self.most else None,
+        )
         if waiting:
             self.parts[waiting.popleft()] = ended
         else:
             self.parts.append(ended)
 
 
-def shown(value: JsonValue, most: int = MAX_SHOWN) -> str:
-    """A value as a person reads it: text as it is, everything else as JSON, cut at `most` characters."""
-    return _cut(value if isinstance(value, str) else laid_out(value), most)
+def whole(value: JsonValue) -> str:
+    """A value as a person reads it: text as it is, everything else as JSON."""
+    return value if isinstance(value, str) else laid_out(value)
 
 
 def gist(event: Event) -> str:
@@ -219,5 +245,8 @@ def _key(call: ToolCall) -> tuple[str, str]:
     return (call.id, "") if call.id else ("", call.name)
 
 
-def _cut(text: str, length: int = MAX_SHOWN) -> str:
-    return text if len(text) <= length else f"{text[:length]}… ({len(text) - length:,} more characters)"
+def cut(text: str, length: int | None = MAX_SHOWN) -> str:
+    """The beginning of a longer text, with the number of characters after it; None is no limit."""
+    if length is None or len(text) <= length:
+        return text
+    return f"{text[:length]}… ({len(text) - length:,} more characters)"

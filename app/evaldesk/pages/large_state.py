@@ -127,7 +127,11 @@ def value_part(state: JsonObject, key: str, start: int) -> ValuePart:
     """The part of a value from the character `start` on. Raises NotFoundError for an unknown key."""
     if key not in state:
         raise NotFoundError(f"the state has no key {key[:100]!r}")
-    text = laid_out(state[key])
+    return text_part(key, laid_out(state[key]), start)
+
+
+def text_part(key: str, text: str, start: int) -> ValuePart:
+    """The part of a text from the character `start` on."""
     start = max(0, min(start, max(len(text) - 1, 0)))
     end = min(start + PART, len(text))
     previous = max(0, start - PART) if start else None

@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from functools import cache, lru_cache
 from typing import Any
 
+from evaldesk.pages.json_tree import Node, Trees
+
 MAX_RENDERED = 20_000
 """A longer text is shown as it stands."""
 MAX_ON_PAGE = 100_000
@@ -22,7 +24,7 @@ _PLAIN = re.compile(r"</?p>|<br>|\n")
 
 @dataclass(frozen=True, slots=True)
 class Prose:
-    """A text and its sanitised HTML, which is empty where the text stands as it is.
+    """A text and its sanitised HTML, which is empty where the text stands as it is; `tree` is that of a text of JSON.
 
     `is_too_long` tells a text that has marks of Markdown but is beyond the limits.
     """
@@ -30,6 +32,7 @@ class Prose:
     text: str
     html: str = ""
     is_too_long: bool = False
+    tree: Node | None = None
 
     def __html__(self) -> str:
         return self.html
@@ -39,10 +42,13 @@ class Prose:
 class Markdown:
     """Renders the texts of one page, in the order of the page, until MAX_ON_PAGE characters are rendered."""
 
-    n_left: int = field(default=MAX_ON_PAGE)
+    n_left: int = MAX_ON_PAGE
+    trees: Trees = field(default_factory=Trees)
 
     def prose(self, text: str) -> Prose:
         """`text` as prose."""
+        if tree := self.trees.tree(text):
+            return Prose(text, tree=tree)
         if len(text) > min(MAX_RENDERED, self.n_left):
             return Prose(text, is_too_long=_has_marks(text[:MAX_RENDERED]))
         if not _has_marks(text):

@@ -15,8 +15,17 @@ from evaldesk.diff.turn_diff import CallRow
 from evaldesk.errors import NotFoundError
 from evaldesk.model import Case, Role, RunConfig, Score, TrialResult
 from evaldesk.model.stored import RunSummary, TrialKey
+from evaldesk.pages.large_state import ValuePart, text_part
 from evaldesk.pages.run_view import STATUS_OF, Square
-from evaldesk.pages.trial_turns import TurnPanel, shown_needs, shown_value, turn_panels, verdict_words
+from evaldesk.pages.trial_turns import (
+    MAX_SAID,
+    TurnPanel,
+    shown_needs,
+    shown_value,
+    turn_panels,
+    verdict_words,
+    whole_text,
+)
 from evaldesk.store import RunStore
 from evaldesk.wording.endings import ending_sentence
 from evaldesk.wording.metrics import short_title
@@ -128,7 +137,7 @@ def read_trial(runs: RunStore, run_id: int, key: TrialKey, in_flight: Collection
             row.counts.passed, row.counts.passed + row.counts.failed, trial_index, len(letters)
         ),
         divergence=divergence_of(case, result, summary.config) if result else None,
-        turns=turn_panels(case, result),
+        turns=turn_panels(case, result, MAX_SAID),
         conversation=conversation_rows(case, result.transcript, scores) if result else (),
         scores=score_lines(scores),
         adk_sentence=_elsewhere(case, result, summary.config) if is_done else "",
@@ -137,6 +146,16 @@ def read_trial(runs: RunStore, run_id: int, key: TrialKey, in_flight: Collection
         previous_mismatch=_href(run_id, neighbours.previous_mismatch),
         next_mismatch=_href(run_id, neighbours.next_mismatch),
     )
+
+
+def event_part(runs: RunStore, run_id: int, key: TrialKey, place: tuple[int, int], start: int) -> ValuePart:
+    """A part of the text of one event of a recorded trial. Raises NotFoundError where there is none."""
+    turn, at = place
+    turns = runs.trial(run_id, *key).transcript.turns
+    if turn >= len(turns) or at >= len(turns[turn].events):
+        raise NotFoundError(f"trial {key[1] + 1} has no event {at + 1} in turn {turn + 1}")
+    event = turns[turn].events[at]
+    return text_part(f"turn {turn + 1}, {event.kind.replace('_', ' ')}", whole_text(event), start)
 
 
 def _result(runs: RunStore, run_id: int, key: TrialKey) -> TrialResult | None:

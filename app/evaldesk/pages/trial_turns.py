@@ -11,12 +11,13 @@ from evaldesk.diff.state import StateRow, state_rows
 from evaldesk.diff.turn_diff import TurnDiff
 from evaldesk.model import Case, Event, Expected, Score, Transcript, TrialResult, Turn, TurnRecord, turn_verdict
 from evaldesk.model.json_text import json_line
-from evaldesk.pages.conversation import Part, parts_of
+from evaldesk.pages.conversation import Part, cut, parts_of, whole
 from evaldesk.pages.prose import Markdown, Prose
 from evaldesk.wording.metrics import is_higher_better, needs_words, short_title
 from evaldesk.wording.words import score_words
 
 MAX_TEXT = 4_000
+MAX_SAID = 20_000
 ROLES = {"user": "simulated user", "judge": "judge"}
 
 
@@ -37,11 +38,13 @@ class TurnScore:
 
 @dataclass(frozen=True, slots=True)
 class EventLine:
-    """One event: time, kind, and its content, cut at MAX_TEXT characters."""
+    """One event: its index in the turn, time, kind, and its content, cut at MAX_TEXT characters."""
 
+    at: int
     at_ms: float
     kind: str
     text: str
+    is_cut: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,8 +75,11 @@ class TurnPanel:
         return any(row.is_as_expected is False for row in self.state)
 
 
-def turn_panels(case: Case, result: TrialResult | None) -> tuple[TurnPanel, ...]:
-    """The turns of the case and the played turns; the longer list counts."""
+def turn_panels(case: Case, result: TrialResult | None, most_said: int | None = None) -> tuple[TurnPanel, ...]:
+    """The turns of the case and the played turns; the longer list counts.
+
+    A message is cut at `most_said` characters, where a page has another place for the whole of it.
+    """
     records = result.transcript.turns if result else ()
     scores = result.scores if result else ()
     diffs = turn_diffs(case, result.transcript if result else Transcript(), scores)
@@ -87,6 +93,7 @@ def turn_panels(case: Case, result: TrialResult | None) -> tuple[TurnPanel, ...]
             [score for score in scores if score.turn == index],
             diff,
             markdown,
+            most_said,
             is_last=index == len(diffs) - 1,
         )
         for index, diff in enumerate(diffs)
@@ -101,6 +108,7 @@ def _panel(
     scores: Sequence[Score],
     diff: TurnDiff,
     markdown: Markdown,
+    most_said: int | None,
     *,
     is_last: bool,
 ) -> TurnPanel:
@@ -109,13 +117,13 @@ def _panel(
     state = state_rows(record.state_before, record.state_after, final_state) if record else ()
     verdict = turn_verdict(record, scores)
     query = markdown.prose(turn.query if turn else record.query if record else "")
-    parts = _parts(record, markdown) if _expects_nothing(expected, diff) else None
+    parts = _parts(record, markdown, most_said) if _expects_nothing(expected, diff) else None
     has_answer_alone = parts is None and diff.text is None
     return TurnPanel(
         number=index + 1,
         query=query,
         status="" if verdict == "unscored" else verdict,
-        answer=markdown.prose(diff.answer or "") if has_answer_alone else Prose(""),
+        answer=markdown.prose(cut(diff.answer or "", most_said)) if has_answer_alone else Prose(""),
         diff=diff,
         expected=expected,
         record=record,
@@ -123,9 +131,7 @@ def _panel(
         scores=[_score(score) for score in scores],
         state=state,
         state_words=_state_words(state),
-        events=[EventLine(event.at_ms, event.kind.replace("_", " "), event_text(event)) for event in record.events]
-        if record
-        else [],
+        events=[_event_line(at, event) for at, event in enumerate(record.events)] if record else [],
     )
 
 
@@ -135,13 +141,25 @@ def _expects_nothing(expected: Expected, diff: TurnDiff) -> bool:
     return not (is_compared or expected.intermediate or expected.reference is not None)
 
 
-def _parts(record: TurnRecord | None, markdown: Markdown) -> tuple[Part, ...]:
+def _parts(record: TurnRecord | None, markdown: Markdown, most_said: int | None) -> tuple[Part, ...]:
     """The turn as the chat shows it, without its error and its logs: both stand below it on the page.
 
     Logs of imported trials are not always printed by the agent: many are system prompts.
     """
-    parts = parts_of(record.events, markdown, most=MAX_TEXT) if record else ()
+    parts = parts_of(record.events, markdown, most=MAX_TEXT, most_said=most_said) if record else ()
     return tuple(part for part in parts if part.kind not in ("error", "log"))
+
+
+def _event_line(at: int, event: Event) -> EventLine:
+    text = event_text(event)
+    return EventLine(at, event.at_ms, event.kind.replace("_", " "), cut(text, MAX_TEXT), len(text) > MAX_TEXT)
+
+
+def whole_text(event: Event) -> str:
+    """The text or the value of an event, in lines; what has neither, as it is told in one line."""
+    if event.kind == "tool_result":
+        return whole(event.result)
+    return event.text if event.text else event_text(event)
 
 
 def event_text(event: Event) -> str:
@@ -164,7 +182,7 @@ def event_text(event: Event) -> str:
         text = ", ".join(f"{key} = {value}" for key, value in values)
     else:
         text = f"{event.author}: {event.text}" if event.author else event.text
-    return text if len(text) <= MAX_TEXT else f"{text[:MAX_TEXT]}… ({len(text) - MAX_TEXT:,} more characters)"
+    return text
 
 
 def _score(score: Score) -> TurnScore:

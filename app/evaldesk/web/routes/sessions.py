@@ -131,7 +131,16 @@ async def show_value(request: Request) -> Response:
     text = request.query_params.get("from", "")
     start = int(text) if text.isdecimal() and len(text) < 12 else 0
     part = await run_in_threadpool(value_part, session.state, request.query_params.get("key", ""), start)
-    return page(request, "sessions/value.html", session=session, part=part)
+    address = f"/sessions/{session.id}"
+    return page(
+        request,
+        "value.html",
+        part=part,
+        crumbs=(("Chat", "/sessions"), (session.title or "Session", address), ("State", "")),
+        from_href=f"{address}/state/value?{urlencode({'key': part.key, 'from': ''})}",
+        back_href=address,
+        back="Back to the session",
+    )
 
 
 def show_session(request: Request, *, status: int = 200, **shown: Any) -> Response:

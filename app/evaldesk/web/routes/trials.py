@@ -54,6 +54,29 @@ async def trial_page(request: Request, typed: TypedLabel | None = None, error: U
     )
 
 
+async def show_event(request: Request) -> Response:
+    """GET .../turns/{turn}/events/{event}: the whole text of one event, from the character `from` on; all from 0."""
+    (run_id, key), turn, at = trial_key(request), request.path_params["turn"], request.path_params["event"]
+    typed = request.query_params.get("from", "0")
+    start = int(typed) if typed.isascii() and typed.isdigit() and len(typed) <= 15 else 0
+    part = await asyncio.to_thread(pages.event_part, desk_of(request).runs.stored, run_id, key, (turn, at), start)
+    address = f"/runs/{run_id}/cases/{key[0]}/trials/{key[1]}"
+    return page(
+        request,
+        "value.html",
+        part=part,
+        crumbs=(
+            ("Runs", "/runs"),
+            (f"Run {run_id}", f"/runs/{run_id}"),
+            (f"Trial {key[1] + 1}", address),
+            ("Event", ""),
+        ),
+        from_href=f"{address}/turns/{turn}/events/{at}?from=",
+        back_href=f"{address}#turn-{turn + 1}",
+        back="Back to the trial",
+    )
+
+
 def trial_key(request: Request) -> tuple[int, TrialKey]:
     """The run and the trial that the address names."""
     run_id, case_index, trial_index = (request.path_params[name] for name in ("run_id", "case_index", "trial_index"))
@@ -61,4 +84,5 @@ def trial_key(request: Request) -> tuple[int, TrialKey]:
 
 
 TRIAL = f"/runs/{number('run_id')}/cases/{number('case_index')}/trials/{number('trial_index')}"
-routes = [Route(TRIAL, show, methods=["GET"])]
+EVENT = f"{TRIAL}/turns/{number('turn')}/events/{number('event')}"
+routes = [Route(TRIAL, show, methods=["GET"]), Route(EVENT, show_event, methods=["GET"])]
