@@ -267,7 +267,7 @@ def test_the_rule_holds_in_all_that_the_command_writes(place: Place, monkeypatch
         ("--min-case-pass-rate", "0"),
         ("--pass-at", "1=0.5"),
         ("--max-error-rate", "0.5"),
-        ("--min-scored", "3"),
+        ("--min-scored", "2"),
     ],
     ids=" ".join,
 )

@@ -13,7 +13,7 @@ import click
 
 from evaldesk.cli.broken_pipe import reader_may_leave
 from evaldesk.cli.eval.output_files import check_outputs, show_annotations, write_outputs
-from evaldesk.cli.eval.playing import EXIT_INTERRUPTED, Played, plan_job, play_jobs, resume_command
+from evaldesk.cli.eval.playing import EXIT_INTERRUPTED, Played, plan_jobs, play_jobs, resume_command
 from evaldesk.cli.eval.report import report_error, show_details, show_result
 from evaldesk.cli.eval.request import EvalRequest, Job
 from evaldesk.cli.eval.result_json import result_json
@@ -66,13 +66,12 @@ async def _play_and_judge(
         baseline = None if given is None else await asyncio.to_thread(desk.stored_runs.baseline, given)
         try:
             if request.check:
-                is_cost_limited = gates.max_cost is not None
-                return await check_jobs(desk, jobs, is_json=request.is_json, is_cost_limited=is_cost_limited)
+                return await check_jobs(desk, jobs, is_json=request.is_json, gates=gates, baseline=baseline)
             played, left_out = await play_jobs(
                 desk,
                 jobs,
                 is_quiet=request.quiet or request.is_json,
-                max_cost=gates.max_cost,
+                gates=gates,
                 baseline=baseline,
             )
         except AgentError as error:
@@ -184,9 +183,9 @@ def _say_how_to_resume(left: Played, request: EvalRequest) -> None:
 MOST_NAMED = 10
 
 
-async def check_jobs(desk: Desk, jobs: Sequence[Job], *, is_json: bool, is_cost_limited: bool) -> int:
+async def check_jobs(desk: Desk, jobs: Sequence[Job], *, is_json: bool, gates: Gates, baseline: Baseline | None) -> int:
     """Print the outcome of each job; gives the exit code. Raises AgentError, UsageError."""
-    found = [plan_facts(await plan_job(desk, job, is_cost_limited=is_cost_limited)) for job in jobs]
+    found = [plan_facts(plan) for plan in await plan_jobs(desk, jobs, gates=gates, baseline=baseline)]
     if is_json:
         click.echo(json.dumps({"runs": found}, indent=2, ensure_ascii=False))
         return 0

@@ -19,9 +19,11 @@ from evaldesk.desk.criteria.criteria import reaches_out
 from evaldesk.desk.desk import Desk
 from evaldesk.desk.runs.driver import is_more
 from evaldesk.desk.runs.evaluating import subject_of
+from evaldesk.desk.runs.impossible_gates import check_gates
 from evaldesk.desk.runs.plan import RunPlan, check_prices
 from evaldesk.desk.runs.runs import RunDesk
 from evaldesk.desk.runs.stored_runs import compared_plans
+from evaldesk.model import Gates
 from evaldesk.model.comparison import Baseline
 from evaldesk.model.stored import RunSummary
 
@@ -71,18 +73,16 @@ async def play_jobs(
     jobs: Sequence[Job],
     *,
     is_quiet: bool,
-    max_cost: float | None = None,
-    baseline: Baseline | None = None,
+    gates: Gates,
+    baseline: Baseline | None,
 ) -> tuple[list[Played], list[RunPlan]]:
-    """Play every job; gives the runs, and the plans that an interruption or `max_cost` US dollars kept from beginning.
+    """Play every job; gives the runs, and the plans that an interruption or the limit of cost kept from beginning.
 
     Raises AgentError, UsageError, CancelledError.
     """
     desk.poll_requests()
-    plans = [await plan_job(desk, job, is_cost_limited=max_cost is not None) for job in jobs]
-    if baseline is not None:
-        n_own = sum(not job.is_baseline for job in jobs)  # a second model plays the same cases after them
-        plans = [*compared_plans(plans[:n_own], baseline), *compared_plans(plans[n_own:], baseline)]
+    plans = await plan_jobs(desk, jobs, gates=gates, baseline=baseline)
+    max_cost = gates.max_cost
     played: list[Played] = []
     for job, plan in zip(jobs, plans, strict=True):
         spent = sum(each.run.cost for each in played if each.job.is_baseline == job.is_baseline)
@@ -93,6 +93,16 @@ async def play_jobs(
         if is_interrupted or is_overspent:
             break
     return played, plans[len(played) :]
+
+
+async def plan_jobs(desk: Desk, jobs: Sequence[Job], *, gates: Gates, baseline: Baseline | None) -> list[RunPlan]:
+    """The runs of the jobs, each with its part of the baseline. Raises AgentError, UsageError."""
+    plans = [await plan_job(desk, job, is_cost_limited=gates.max_cost is not None) for job in jobs]
+    n_own = sum(not job.is_baseline for job in jobs)  # a second model plays the same cases after them
+    if baseline is not None:
+        plans = [*compared_plans(plans[:n_own], baseline), *compared_plans(plans[n_own:], baseline)]
+    check_gates(gates, plans[:n_own])
+    return plans
 
 
 async def plan_job(desk: Desk, job: Job, *, is_cost_limited: bool = False) -> RunPlan:

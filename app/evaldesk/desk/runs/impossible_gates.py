@@ -1,0 +1,66 @@
+"""Gates that can give only one answer over the planned trials: refused before the first trial is played."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from evaldesk.desk.runs.plan import RunPlan
+from evaldesk.errors import UsageError
+from evaldesk.model import Gates
+from evaldesk.model.comparison import PlayedCase
+from evaldesk.statistics.exact_tests import fisher_drop
+from evaldesk.statistics.gate_chances import ALPHA, trials_to_tell
+
+
+def check_gates(gates: Gates, plans: Sequence[RunPlan]) -> None:
+    """Raise UsageError for a gate that can never hold, or can never fail, over the trials of these plans together.
+
+    The plans carry the baseline that `--max-regressions` and its rule are about.
+    """
+    n_cases, n_trials = sum(len(plan.cases) for plan in plans), sum(plan.n_trials for plan in plans)
+    if gates.min_scored is not None and gates.min_scored > n_trials:
+        raise UsageError(
+            f"--min-scored {gates.min_scored} can never hold: {_planned(n_cases, n_trials)}; "
+            f"say --min-scored {n_trials} or less, or raise --n"
+        )
+    most = gates.max_regressions
+    if most is not None and most >= n_cases > 0:
+        fewer = f"{n_cases - 1} or less" if n_cases > 1 else "0"
+        raise UsageError(
+            f"--max-regressions {most} can never fail: {_planned(n_cases, n_trials)}; say --max-regressions {fewer}"
+        )
+    if most is not None and gates.regression_rule == "likely":
+        _check_likely(plans)
+
+
+def _planned(n_cases: int, n_trials: int) -> str:
+    cases = "1 case" if n_cases == 1 else f"{n_cases:,} cases"
+    trials = "1 trial" if n_trials == 1 else f"{n_trials:,} trials"
+    return f"the run has {cases} and {trials}"
+
+
+def _check_likely(plans: Sequence[RunPlan]) -> None:
+    """Refuse trials that could not show a drop even if a single case were compared.
+
+    How many cases are compared is known after the run, when edited ones are left out.
+    """
+    compared = [(case, plan.config.n) for plan in plans for case in _of_plan(plan)]
+    if compared and not any(_can_drop(case, n) for case, n in compared):
+        needed = trials_to_tell(1)
+        raise UsageError(
+            "--regression-rule likely can never fail: so few trials cannot show a drop in any case; "
+            f"play at least {needed} of each case in both runs, and say --n {needed} or more"
+        )
+
+
+def _of_plan(plan: RunPlan) -> list[PlayedCase]:
+    """The cases of the baseline that are scored and have the id of a planned case."""
+    ids = {case.id for case in plan.cases}
+    known = plan.baseline.cases if plan.baseline else ()
+    return [case for case in known if case.key.case_id in ids and case.scored]
+
+
+def _can_drop(case: PlayedCase, n: int) -> bool:
+    """Whether so many trials could show a drop from all passed to none, if no other case were compared."""
+    n_before = len(case.scored)
+    return min(n_before, n) > 1 and fisher_drop(n_before, n_before, 0, n) < ALPHA
