@@ -281,3 +281,13 @@ def test_a_gate_of_the_command_is_stored_with_the_run(
     told = json.loads((place.folder / "now.json").read_text())
     assert asked[0] in [each["name"].partition(" ")[0] for each in told["gates"]]
     assert conclusion_of(place, 1) == (told["outcome"], told["gates"])
+
+
+def test_a_pass_rate_near_its_bar_says_what_to_do() -> None:
+    numbers = RunNumbers.of_cases(
+        [CaseNumbers(str(index), Counts(1, int(index < 17), int(index >= 17))) for index in range(20)]
+    )
+
+    conclusion = conclude(Gates(min_pass_rate=0.9), numbers)
+
+    assert conclusion.gates[0].sentence.endswith("; too close to 0.9 to be sure, add cases")

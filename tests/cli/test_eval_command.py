@@ -159,6 +159,8 @@ def test_regressions_are_counted_against_a_run_and_against_a_file(
 
     assert "2 of 3 cases regressed against run 1, 0 allowed" in against_run.output
     assert "Regressed: case_2, case_3" in against_run.output
+    assert against_run.output.count("2 of 3 cases regressed") == 1
+    assert "\nFailed: --max-regressions\n" in against_run.output
     assert against_run.exit_code == 1
     assert "2 of 3 cases regressed against base.json, 2 allowed" in against_file.output
     assert against_file.exit_code == 0

@@ -160,13 +160,18 @@ def show_other_verdicts(runs: StoredRuns, played: Sequence[Played], spelled: str
 
 
 def show_conclusion(conclusion: Conclusion, *, has_gates: bool = False) -> None:
-    """Each gate with its answer, and the conclusion with the first reason where it is not `passed`."""
-    for gate in conclusion.gates if has_gates else ():
+    """Each gate with its answer, and the conclusion with the first reason where it is not `passed`.
+
+    A gate that is the reason is only named in the conclusion, where its sentence stands above.
+    """
+    shown = conclusion.gates if has_gates else ()
+    for gate in shown:
         mark, colour = MARKS[gate.answer]
         click.echo(f"{click.style(mark, fg=colour)} {gate.name}: {gate.sentence}")
     if conclusion.is_passed:
         return
-    words = in_one_line(conclusion_words(conclusion))
+    named = next((gate.name for gate in shown if conclusion.reason == f"{gate.name}: {gate.sentence}"), "")
+    words = in_one_line(f"{conclusion.outcome}: {named}" if named else conclusion_words(conclusion))
     click.echo(click.style(words.capitalize()[: len(conclusion.outcome)], fg=COLOURS[conclusion.outcome]), nl=False)
     click.echo(words[len(conclusion.outcome) :])
 

@@ -185,7 +185,7 @@ def _pass_rate(run: RunNumbers, least: float) -> GateOutcome:
     words = f"pass rate {beside_words(rate, least)} {'is at least' if rate >= least - ROUNDING else 'is below'}"
     words += f" {least:g}: {passed_sentence(counts.passed, counts.scored, interval)}{asides_words(counts)}"
     if interval and interval.low < least <= interval.high:
-        words += f"; the {CI} includes {least:g}"
+        words += f"; too close to {least:g} to be sure, add cases"
     return GateOutcome(name, _rate_answer(counts, least), words)
 
 
