@@ -85,6 +85,41 @@ def test_settings_hold_for_an_agent_of_the_same_folder_and_for_a_trusted_one(clo
     assert len(endpoint.headers) == 2
 
 
+IN_PYTHON = """
+import sys
+sys.path.insert(0, "..")
+import evaldesk
+from own.agent import root_agent, reply
+for agent in ("../own", reply):
+    try:
+        evaldesk.evaluate(agent, "x.evalset.json", n_retries=0)
+    except Exception as error:
+        print(error)
+"""
+
+
+@pytest.mark.parametrize("trusted", ["", "1"])
+def test_python_sends_no_key_where_settings_of_somebody_else_say(clone: Path, trusted: str) -> None:
+    calls = "    return LlmAgent(name='own', model='openai/small')\n"
+    with (clone.parent / "own" / "agent.py").open("a") as file:
+        file.write(f"\n\ndef reply(message):\n{calls}")
+    environment = {**os.environ, "EVALDESK_TRUST": trusted}
+    with served() as endpoint:
+        endpoint.says("Hi")
+        write_settings(clone, endpoint)
+        done = subprocess.run(
+            [sys.executable, "-P", "-c", IN_PYTHON],
+            cwd=clone,
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+
+    refused = done.stdout.count("evaldesk.toml says where the keys of models are sent")
+    assert (refused, len(endpoint.headers)) == ((0, 1) if trusted else (2, 0)), done.stdout + done.stderr
+
+
 @pytest.mark.parametrize("name", FOREIGN)
 def test_criteria_that_nobody_named_run_nothing_for_an_agent_from_elsewhere(clone: Path, name: str) -> None:
     with served() as endpoint:

@@ -7,6 +7,7 @@ import functools
 import inspect
 import itertools
 import os
+import sys
 import tempfile
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -150,6 +151,7 @@ async def _evaluate(
 ) -> RunResult:
     settings = read_settings(Path(workspace or "").resolve(), (), environment=os.environ)
     who = _given_agent(agent, settings)
+    Trust(settings).name(who.ref if who.found is None else replace(who.ref, root=_folder_of(agent)))
     evalset, path, case_ids = _given_evalset(given, paths.folder_of_names(who.ref.folder))
     if case_ids is not None and options.case_ids is not None:
         raise UsageError("name the cases after the colon of the eval set or as cases=, not both", field="cases")
@@ -271,6 +273,14 @@ def _given_agent(agent: object, settings: Settings) -> _Agent:
         return _Agent(named_ref(os.fspath(agent), settings.agents, settings.workspace))
     name = getattr(agent, "name", None) or getattr(agent, "__name__", None) or type(agent).__name__
     return _Agent(AgentRef(str(name), f"this process:{next(_numbers)}"), agent)
+
+
+def _folder_of(agent: object) -> str:
+    """The folder of the code that defines an agent of this process; of an agent of a framework's class, this folder."""
+    code = agent if hasattr(agent, "__code__") or isinstance(agent, type) else type(agent)
+    file = getattr(sys.modules.get(str(code.__module__)), "__file__", None)
+    is_installed = file is None or "site-packages" in file or Path(file).is_relative_to(paths.PACKAGE)
+    return str(Path.cwd() if is_installed else Path(str(file)).resolve().parent)
 
 
 def _given_evalset(given: GivenEvalSet, folder: Path | None) -> tuple[EvalSet, Path | None, tuple[str, ...] | None]:
