@@ -279,6 +279,16 @@ def test_time_is_the_mean_of_a_trial_in_every_table(store: Store) -> None:
     assert run.total.mean_ms == run.rows[0].mean_ms == {name: n for name, _, n in run.figures}["mean of a trial"]
 
 
+def test_a_run_without_times_is_not_compared_as_if_it_took_none(store: Store) -> None:
+    strips = {f"c{index}": "pp" for index in range(8)}
+    untimed, timed = played(store, strips, ms=0.0), played(store, strips, ms=300.0)
+
+    found = read_comparison(desk_on(store), untimed, timed)
+
+    assert (found.a.mean_ms, found.b.mean_ms) == (None, 300.0)
+    assert "Time of a trial" not in {each.title for each in found.differences}
+
+
 def test_fewer_than_five_scored_trials_name_a_rate_in_no_list(store: Store) -> None:
     few, many = played(store, {"c": "ppff"}), played(store, {"c": "ppfff"})
     again = played(store, {"c": "ppff"}, source_run_id=few)

@@ -118,12 +118,12 @@ def compared_runs(
     wanted: Sequence[str],
     show: str = "",
     start: int = 0,
-    most: int = PAGE_SIZE,
+    most: int | None = None,
 ) -> ComparisonPage:
-    """The comparison with `most` of its cases, of the kinds `wanted`. Raises as `read_comparison`."""
+    """The comparison with `most` of its cases of the kinds `wanted`, or a page. Raises as `read_comparison`."""
     if a_id == b_id:
         raise UsageError(f"run {a_id} is the same as itself; choose two different runs", field="b")
-    a, b = runs.summary(a_id), runs.summary(b_id)
+    a, b, most = runs.summary(a_id), runs.summary(b_id), PAGE_SIZE if most is None else most
     olds, news = runs.case_outcomes(a_id), runs.case_outcomes(b_id)
     before, after = by_place(olds), by_place(news)
     change = compare_cases(f"run {a_id}", *_played_sides(runs, (a, olds), (b, news)))
@@ -222,7 +222,8 @@ def _means(cases: Outcomes, metric: str) -> dict[Place, float]:
 
 
 def _times(cases: Outcomes) -> dict[Place, float]:
-    return {place: case.duration_ms / case.counts.done for place, case in cases.items() if case.counts.done}
+    """The mean time of the trials of each case; without the cases of which no time is known, as of imported runs."""
+    return {place: case.duration_ms / case.counts.done for place, case in cases.items() if case.duration_ms}
 
 
 def _costs(cases: Outcomes) -> dict[Place, float]:

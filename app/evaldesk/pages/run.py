@@ -168,10 +168,10 @@ def read_run(
     in_flight: Collection[TrialKey] = frozenset(),
     trouble: str = "",
     pause: str = "",
-    most: int = PAGE_SIZE,
+    most: int | None = None,
 ) -> RunPage:
-    """The page of a run with `most` cases, at this moment. Raises NotFoundError; UsageError for a strange cursor."""
-    summary = runs.summary(run_id)
+    """The page of a run with `most` cases, or a page of them. Raises NotFoundError; UsageError for a strange cursor."""
+    summary, most = runs.summary(run_id), PAGE_SIZE if most is None else most
     is_live = summary.status in LIVE
     # A trial that is over and waits for its commit is in flight, too; more than are played at once is not said.
     n_running = min(len(in_flight), summary.config.concurrency)
