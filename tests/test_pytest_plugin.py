@@ -228,6 +228,16 @@ def test_a_file_that_cannot_be_read_is_an_error_of_the_collection(project: pytes
     result.stdout.fnmatch_lines(["*broken.test.json*query*"])
 
 
+def test_a_file_in_which_cases_share_an_id_is_an_error_of_the_collection(project: pytest.Pytester) -> None:
+    case = {"name": "greeting", "data": [{"query": "hi", "reference": "hi"}]}
+    (project.path / "evalsets" / "twice.test.json").write_text(json.dumps([case, case]))
+
+    result = _run(project, "evalsets/twice.test.json")
+
+    result.assert_outcomes(errors=1)
+    result.stdout.fnmatch_lines(['*twice.test.json: several cases have the same id: "greeting" (cases 1 and 2); give*'])
+
+
 @pytest.mark.parametrize(
     ("option", "said"),
     [

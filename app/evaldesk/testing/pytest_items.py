@@ -15,7 +15,7 @@ from evaldesk.desk.criteria.criteria import find_criteria_file, read_criteria, r
 from evaldesk.desk.named_agents import named_agent
 from evaldesk.desk.runs.case_player import CasePlayer
 from evaldesk.desk.runs.gates import CaseNumbers, RunNumbers, conclude
-from evaldesk.desk.runs.plan import RunOptions, check_deciding
+from evaldesk.desk.runs.plan import RunOptions, check_deciding, check_ids
 from evaldesk.desk.runs.run_result import CaseResult
 from evaldesk.errors import AgentError, EvaldeskError, UsageError
 from evaldesk.model import AgentRef, Case, Conclusion, EvalSet, Gates
@@ -118,6 +118,7 @@ class EvalSetFile(pytest.File):
         """An item for each case, marked `evaldesk` and with the tags of the case."""
         try:
             evalset = load_evalset(self.path)
+            check_ids(evalset, file=self.path.name)
             options = self.collecting.options(self.path)
         except EvaldeskError as error:
             raise self.CollectError(str(error)) from error

@@ -227,11 +227,7 @@ def chosen_cases(evalset: EvalSet, case_ids: tuple[str, ...] | None, *, file: st
     """The cases named by `case_ids`, in the order of the `file`; all for None. Raises UsageError."""
     if not evalset.cases:
         raise UsageError("this eval set has no cases yet; add one from a chat session first", field="evalset")
-    repeats = repeats_words(evalset.cases)
-    if repeats:
-        raise UsageError(
-            f"{file or evalset.id}: several cases have the same id: {repeats}; give each case its own", field="evalset"
-        )
+    check_ids(evalset, file=file)
     if case_ids is None:
         return evalset.cases
     wanted = set(case_ids)
@@ -241,6 +237,15 @@ def chosen_cases(evalset: EvalSet, case_ids: tuple[str, ...] | None, *, file: st
     if not wanted:
         raise UsageError("select at least one case", field="cases")
     return tuple(case for case in evalset.cases if case.id in wanted)
+
+
+def check_ids(evalset: EvalSet, *, file: str = "") -> None:
+    """Raise UsageError where several cases of the eval set in `file` have the same id."""
+    repeats = repeats_words(evalset.cases)
+    if repeats:
+        raise UsageError(
+            f"{file or evalset.id}: several cases have the same id: {repeats}; give each case its own", field="evalset"
+        )
 
 
 def check_deciding(criteria: Sequence[Criterion]) -> None:
