@@ -81,6 +81,16 @@ def test_each_case_of_which_adk_says_something_else_is_named_in_both_directions(
     assert "case_3: " not in lenient.replace("case_3\n", "")
 
 
+def test_cases_of_which_adk_says_something_else_stand_under_the_name_of_their_eval_set(place: Place) -> None:
+    first, second = place.evalset("first", {"one": "one", "raise": "two"}), place.evalset("second", {"raise": "one"})
+    (place.folder / "test_config.json").unlink()
+
+    lines = place.run("eval", place.agent, first, second).output.splitlines()
+
+    said = [line for line in lines if line in ("first", "second") or " here, failed by " in line]
+    assert [line.partition(":")[0] for line in said][-4:] == ["first", "case_2", "second", "case_1"]
+
+
 def test_eval_says_once_where_a_metric_has_nothing_to_judge(place: Place) -> None:
     path = place.evalset("first", {"one": "one", "two": "two"})
     (place.folder / "test_config.json").unlink()

@@ -235,6 +235,22 @@ def test_a_turn_without_a_reference_is_compared_with_an_empty_one() -> None:
     )
 
 
+def test_the_reason_of_a_difference_is_the_score_that_decides() -> None:
+    case = Case("c", (Turn("asked"),))
+    criteria = [Criterion(CALLS, 1.0), Criterion(ANSWERS, 0.8)]
+    own = trial_of(case, (record((), "answered"),), criteria, strict=False)
+
+    judged = as_tool_judges("adk", case, own, criteria)
+
+    assert [score.passed for score in judged.scores if score.turn is None] == [True, False]
+    assert "failed by `adk eval`: response_match_score is 0 there" in difference("adk", case, own, criteria)
+    answers = [score for score in judged.scores if score.metric == ANSWERS]
+    assert [score.reason for score in answers] == [
+        "No reference answer: `adk eval` compares with an empty text, which gives 0.",
+        "1 of 1 turns without a reference answer, which score 0 in `adk eval`.",
+    ]
+
+
 @pytest.mark.parametrize(("tool", "verdict", "value"), [("adk", "failed", None), ("osmosis", "failed", 0.0)])
 def test_an_errored_trial_is_failed(tool: str, verdict: str, value: float | None) -> None:
     criteria = [REWARD] if tool == "osmosis" else None

@@ -51,6 +51,7 @@ ADK_METRICS = frozenset(
 """The metrics by which google-adk 2.13 decides. Those of efficiency only inform there; a criterion by one is an error,
 which it leaves out as it does an unknown one."""
 ROUND = ".4g"
+NO_REFERENCE = "No reference answer: `adk eval` compares with an empty text, which gives 0."
 
 
 def as_tool_judges(tool: str, case: Case, trial: TrialResult, criteria: Sequence[Criterion]) -> TrialResult:
@@ -176,15 +177,20 @@ def _adk_scores(case: Case, trial: TrialResult, criteria: Sequence[Criterion]) -
 
 def _against_empty_answers(own: Sequence[Score], criterion: Criterion, case: Case) -> list[Score]:
     """The scores of the answers, 0 where the turn has no reference: nothing is shared with an empty text."""
-    known = {score.turn: score for score in own if score.turn is not None}
+    known = {score.turn: score for score in own}
     turns: list[Score] = []
     for at in range(len(case.turns)):
         score = known.get(at)
         if score is None or score.value is None:
-            score = Score(criterion.metric, 0.0, at, criterion.threshold, _passes(criterion, 0.0))
+            passed = _passes(criterion, 0.0)
+            score = Score(criterion.metric, 0.0, at, criterion.threshold, passed, reason=NO_REFERENCE)
         turns.append(score)
     mean = sum(score.value or 0.0 for score in turns) / len(turns)
-    return [*turns, Score(criterion.metric, mean, None, criterion.threshold, _passes(criterion, mean))]
+    missing = sum(score.reason == NO_REFERENCE for score in turns)
+    reason = f"{missing} of {len(turns)} turns without a reference answer, which score 0 in `adk eval`."
+    if not missing:
+        reason = known[None].reason if None in known else ""
+    return [*turns, Score(criterion.metric, mean, None, criterion.threshold, _passes(criterion, mean), reason=reason)]
 
 
 def _over_what_was_judged(score: Score, criterion: Criterion) -> Score:
@@ -232,11 +238,10 @@ def _why(tool: str, case: Case, trial: TrialResult, theirs: TrialResult, criteri
         )
     own = {score.metric: score for score in trial.scores if score.turn is None}
     known = {each.metric for each in criteria if decides(tool, each)}
-    for score in theirs.scores:
+    judged = [score for score in theirs.scores if score.turn is None and score.metric in known]
+    for score in sorted(judged, key=lambda each: each.verdict != theirs.verdict):
         ours = own.get(score.metric)
-        if score.turn is not None or score.metric not in known or score.value is None or ours is None:
-            continue
-        if ours.passed is not score.passed:
+        if ours is not None and score.value is not None and ours.passed is not score.passed:
             reason = f"{score.metric} is {score.value:{ROUND}} there"
             is_open = any(leaves_open(turn.expected) for turn in case.turns)
             if tool == "adk" and metric_kind(score.metric) in READ_OTHERWISE and is_open:

@@ -144,7 +144,7 @@ def _inside(context: click.Context | None, call: Callable[P, T]) -> Callable[P, 
 def _show(desk: Desk, request: EvalRequest, played: Sequence[Played]) -> None:
     for each in played:
         if len(played) > 1:
-            click.echo(click.style(in_one_line(each.job.evalset.name or each.job.evalset.id), bold=True))
+            _show_name(each)
         if request.print_detailed_results:
             show_details(desk.stored_runs, each.run)
         show_result(desk.stored_runs, each.run, is_quiet=request.quiet)
@@ -155,8 +155,16 @@ def show_other_verdicts(runs: StoredRuns, played: Sequence[Played], spelled: str
     for each in played:
         if each.run.config.compat != OWN:
             click.echo(f"Judged as {CALLED[each.run.config.compat]} does.")
-        for found in runs.other_verdicts(each.run, spelled):
+        others = list(runs.other_verdicts(each.run, spelled))
+        if others and len(played) > 1:
+            _show_name(each)
+        for found in others:
             click.echo(in_one_line(str(found)))
+
+
+def _show_name(played: Played) -> None:
+    """The name of the eval set, above what is said of one of several."""
+    click.echo(click.style(in_one_line(played.job.evalset.name or played.job.evalset.id), bold=True))
 
 
 def show_conclusion(conclusion: Conclusion, *, has_gates: bool = False) -> None:
