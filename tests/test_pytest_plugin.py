@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +20,11 @@ from evaldesk.model import AgentDescription, AgentRef, Case, Criterion, Expected
 from evaldesk.settings import Settings
 from evaldesk.store import Store
 from evaldesk.testing.pytest_items import ENDINGS
+
+# This package takes the place of the standard finder of distributions when it is first imported. Within a run of
+# `pytester` that would be undone by half at its end, and no plugin be found any more.
+with suppress(ImportError):
+    importlib.import_module("importlib_metadata")
 
 pytest_plugins = ["pytester"]
 
