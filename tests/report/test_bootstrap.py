@@ -172,15 +172,16 @@ def test_the_interval_of_a_mean_score_holds_it_and_is_the_same_each_time(cases: 
     assert found == score_interval(row, 0.0, 1.0)
 
 
-def test_pass_at_1_of_equally_many_trials_is_as_sure_as_the_pass_rate() -> None:
-    chance = Random(5)
-    cases = counted([(5, chance.randint(1, 5)) for _ in range(30)])
+@given(st.integers(1, 9), st.lists(st.integers(0, 9), min_size=2, max_size=40))
+def test_pass_at_1_of_equally_many_trials_has_the_interval_of_the_pass_rate(n: int, passed: list[int]) -> None:
+    cases = counted([(n, min(c, n)) for c in passed])
 
     rate, point = rate_interval(cases), point_at(cases, 1)
 
     assert rate
-    assert point.at_interval
-    assert (point.at_interval.low, point.at_interval.high) == pytest.approx((rate.low, rate.high), abs=0.02)
+    for found in (point.at_interval, point.hat_interval, sure_curve(cases)[0].at_interval):
+        assert found
+        assert (found.low, found.high) == pytest.approx((rate.low, rate.high))
 
 
 @settings(deadline=None, max_examples=30)

@@ -363,6 +363,10 @@ def _sure(points: Sequence[CurvePoint], rows: Sequence[CaseCounts]) -> tuple[Cur
     found = case_intervals(tuple(times for _, _, times in rows), tuple(series))
     at = [_of_few_cases(each, point.pass_at_k, point) for each, point in zip(found, points, strict=False)]
     hat = [_of_few_cases(each, point.pass_hat_k, point) for each, point in zip(found[len(at) :], points, strict=True)]
+    rate = rate_interval(rows) if len({n for n, _, _ in rows}) == 1 else None
+    if rate and at[0]:  # of equally many trials pass@1 and pass^1 are the pass rate
+        at = [rate, *(Interval(each.low, max(each.high, rate.high)) for each in at[1:] if each)]
+        hat = [rate, *(Interval(min(each.low, rate.low), each.high) for each in hat[1:] if each)]
     return tuple(
         replace(point, at_interval=of_at, hat_interval=of_hat)
         for point, of_at, of_hat in zip(points, _rising(at), _rising(hat[::-1])[::-1], strict=True)
@@ -373,7 +377,7 @@ def _of_few_cases(interval: Interval | None, value: float | None, point: CurvePo
     """The interval, where it reaches 0 or 1 at least that of as many cases of which each passes or fails as a whole.
 
     From k = 2 on cases with quite different pass rates have almost the same value near 0 and 1. That they differ so
-    little does not say that the next case is like them. The interval of k = 1 is that of the pass rate.
+    little does not say that the next case is like them.
     """
     if interval is None or value is None or point.k == 1 or 0 < interval.low <= interval.high < 1:
         return interval
