@@ -38,6 +38,7 @@ ASKED: dict[str, Asked] = {
     "case_outcomes": lambda store, run: store.runs.case_outcomes(run),
     "outcome_counts": lambda store, run: store.runs.outcome_counts(run),
     "median_ms": lambda store, run: store.runs.median_ms(run),
+    "newest_counts": lambda store, run: store.runs.newest_counts(run, 1),
     "score_counts": lambda store, run: store.runs.score_counts(run),
     "neighbours": lambda store, run: store.runs.neighbours(run, 0, 0),
     "summary": lambda store, run: store.runs.summary(run),

@@ -11,9 +11,10 @@ from typing import Any
 
 import pytest
 from sqlalchemy import Connection, update
+from tests.store.conftest import Clock
 
 from evaldesk.errors import ConflictError, NotFoundError, UsageError
-from evaldesk.model import AgentRef, Case, Expected, RunConfig, SessionInit, ToolCall, TrialResult, Turn
+from evaldesk.model import AgentRef, Case, Counts, Expected, RunConfig, SessionInit, ToolCall, TrialResult, Turn
 from evaldesk.model.stored import LastVerdicts
 from evaldesk.store import RunStore, Store
 from evaldesk.store.runs import planning, run_store
@@ -137,6 +138,16 @@ def test_runs_are_found_by_their_model(store: Store, plan: Plan) -> None:
     assert found(model="gemini-flash") == found(text="gemini") == [own]
     assert store.runs.counts_by_status(model="gemini-flash") == {"pending": 1}
     assert store.runs.models() == ["gemini-flash", "openai/gpt-5-mini"]
+
+
+def test_the_newest_trials_of_a_run_are_those_that_ended_last(store: Store, plan: Plan, end: End, clock: Clock) -> None:
+    run = plan(n_cases=3, n=2)
+    for place, verdict in [((2, 0), "errored"), ((0, 1), "passed"), ((0, 0), "failed"), ((1, 0), "unscored")]:
+        store.runs.record([end(run, *place, verdict=verdict)])
+        clock.move(seconds=1)
+
+    assert store.runs.newest_counts(run, 2) == Counts(2, failed=1, unscored=1)
+    assert store.runs.newest_counts(run, 200) == Counts(4, 1, 1, 1, 1)
 
 
 def test_a_note_can_be_changed_and_found(store: Store, plan: Plan) -> None:

@@ -29,7 +29,7 @@ def agent_facts(agent: FoundAgent) -> dict[str, JsonValue]:
 
 
 def errored_words(runs: StoredRuns, agent_id: str) -> str:
-    """`5 of the last 200 trials`, of the newest runs of an agent; empty where none of its trials was played."""
+    """`5 of the last 200 trials` of an agent; empty where none of its trials was played."""
     counts = runs.recent_trials(agent_id)
     if not counts.done:
         return ""

@@ -86,6 +86,14 @@ def test_home_says_how_many_of_the_last_trials_of_an_agent_errored(pages: Any) -
     assert "errored 4 of the last 16 trials" in pages.get("/").text
 
 
+def test_no_more_than_the_last_200_trials_of_an_agent_are_counted(pages: Any) -> None:
+    pages.finish(n="60")
+    pages.finish(n="1")
+
+    assert "of the last 200 trials" in pages.get("/agents").text
+    assert "of the last 200 trials" in pages.get("/").text
+
+
 def test_the_noise_has_its_advice_first_and_the_reason_folded_up(pages: Any) -> None:
     text = pages.get(f"{pages.finish()}/spread").text
 

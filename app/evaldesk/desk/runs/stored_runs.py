@@ -112,12 +112,12 @@ class StoredRuns:
         return next((run for run in runs if run.n_done and run.config.source_run_id is None), None)
 
     def recent_trials(self, agent_id: str) -> Counts:
-        """The verdicts of the newest played runs of an agent that hold RECENT_TRIALS trials, or of all it has."""
+        """The verdicts of the newest RECENT_TRIALS trials that an agent played in its newest RECENT_RUNS runs."""
         found = Counts()
         for run in self._store.list(agent_id=agent_id, limit=RECENT_RUNS):
-            is_played = run.config.source_run_id is None and not is_imported(run.config)
-            if is_played and found.done < RECENT_TRIALS:
-                found += run.counts
+            missing = RECENT_TRIALS - found.done
+            if missing and run.config.source_run_id is None and not is_imported(run.config):
+                found += run.counts if run.n_done <= missing else self._store.newest_counts(run.id, missing)
         return found
 
     def numbers(self, run: RunSummary) -> RunNumbers:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cache
@@ -30,7 +30,7 @@ from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.functions import FunctionElement
 
 from evaldesk.errors import NotFoundError, UsageError
-from evaldesk.model import Case, Counts, ErrorRecord, RunConfig, RunStatus, TrialResult
+from evaldesk.model import VERDICTS, Case, Counts, ErrorRecord, RunConfig, RunStatus, TrialResult
 from evaldesk.model.comparison import Baseline
 from evaldesk.model.stored import (
     CaseFilter,
@@ -344,6 +344,18 @@ def median_ms(connection: Connection, run_id: int) -> float | None:
     middle = select(done.c.duration_ms).order_by(done.c.duration_ms).offset((n - 1) // 2).limit(2 - n % 2)
     values = [float(value) for value in connection.scalars(middle)]
     return sum(values) / len(values)
+
+
+def newest_counts(connection: Connection, run_id: int, limit: int) -> Counts:
+    """The verdicts of the `limit` trials of a run that ended last, or of all that ended; reads all its trials."""
+    held = TRIAL.c
+    config = _config(connection, run_id)
+    done = select(held.verdict).where(held.run_id == run_id, held.verdict.is_not(None))
+    last = done.order_by(held.recorded_at.desc(), held.trial_index.desc(), held.case_index.desc()).limit(limit)
+    found = Counter[str](connection.scalars(last))
+    passed, failed, errored, unscored = (found[verdict] for verdict in VERDICTS)
+    planned = found.total()
+    return Counts(planned, passed, failed, errored, unscored, errors_are_failures=config.errors_are_failures)
 
 
 def score_counts(connection: Connection, run_id: int) -> dict[str, list[tuple[float, int]]]:

@@ -54,6 +54,7 @@ class RunStore:
     case_outcomes = reading(run_queries.case_outcomes)
     outcome_counts = reading(run_queries.outcome_counts)
     median_ms = reading(run_queries.median_ms)
+    newest_counts = reading(run_queries.newest_counts)
     score_counts = reading(run_queries.score_counts)
     neighbours = reading(run_queries.neighbours)
 
