@@ -103,16 +103,15 @@ def test_the_known_variance_split() -> None:
 
 
 @pytest.mark.parametrize("row", rows("clustered_se", "cases"))
-def test_known_naive_errors_are_sample_deviations(row: Row) -> None:
+def test_known_naive_errors_follow_from_the_deviation(row: Row) -> None:
     n, mean = len(row["values"]), fmean(row["values"])
     squares = math.fsum((value - mean) ** 2 for value in row["values"])
 
     found = MetricRow("m", None, n, 0, n, mean, 0.0, 1.0, squares, squares)
 
-    assert found.std is not None
     assert found.mean == near(row["mean"])
-    assert found.std / found.n**0.5 == near(row["se_naive"])
-    assert found.std_population == near(pstdev(row["values"]))
+    assert found.std == near(pstdev(row["values"]))
+    assert found.std / (found.n - 1) ** 0.5 == near(row["se_naive"])
 
 
 @pytest.mark.parametrize("row", rows("clustered_se", "cases"))

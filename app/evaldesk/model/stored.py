@@ -160,13 +160,8 @@ class MetricRow:
     kinds: tuple[CaseScores, ...] = ()
 
     @property
-    def std(self) -> float | None:
-        """Standard deviation of the sample (n - 1); None for a single value."""
-        return sqrt(self.squares / (self.n - 1)) if self.n > 1 else None
-
-    @property
-    def std_population(self) -> float:
-        """Standard deviation of the values as the whole population (n)."""
+    def std(self) -> float:
+        """Standard deviation of the values as the whole population (n), as Osmosis' results have it."""
         return sqrt(self.squares / self.n)
 
 

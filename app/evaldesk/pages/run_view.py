@@ -289,7 +289,7 @@ class MetricLine:
     title: str
     mean: float
     doubt: str
-    std: float | None
+    std: float
     low: float
     high: float
     needs: str

@@ -149,7 +149,7 @@ def metric_objects(runs: StoredRuns, run: RunSummary) -> list[dict[str, Any]]:
             "mean": row.mean,
             "mean_unscored_as_0": mean_unscored_as_0(row, run),
             "interval": ends(metric_interval(row)),
-            "std": row.std_population,
+            "std": row.std,
             "min": row.low,
             "max": row.high,
         }

@@ -98,7 +98,7 @@ def _metric_words(row: MetricRow, run: RunSummary) -> str:
     """The mean of the scored trials; beside it the one of Osmosis' results.json, where trials were not scored."""
     interval = metric_interval(row)
     interval_text = f" ({range_words(interval)})" if interval else ""
-    words = f"mean {row.mean:.3f}{interval_text}, std {row.std_population:.3f}, min {row.low:.3f}, max {row.high:.3f}"
+    words = f"mean {row.mean:.3f}{interval_text}, std {row.std:.3f}, min {row.low:.3f}, max {row.high:.3f}"
     if row.n >= run.n_done:
         return words
     whole = mean_unscored_as_0(row, run)

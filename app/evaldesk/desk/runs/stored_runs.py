@@ -117,7 +117,7 @@ class StoredRuns:
         for run in self._store.list(agent_id=agent_id, limit=RECENT_RUNS):
             missing = RECENT_TRIALS - found.done
             if missing and run.config.source_run_id is None and not is_imported(run.config):
-                found += run.counts if run.n_done <= missing else self._store.newest_counts(run.id, missing)
+                found += run.counts if run.n_done <= missing else _newest(self._store, run.id, missing, run.counts)
         return found
 
     def numbers(self, run: RunSummary) -> RunNumbers:
@@ -247,6 +247,12 @@ def _unknown_run(name: str, known: Sequence[str]) -> NotFoundError:
 
 def _means(rows: dict[str, Mapping[str, float]], metric: str) -> dict[str, float]:
     return {case_id: means[metric] for case_id, means in rows.items() if metric in means}
+
+
+@lru_cache(maxsize=64)
+def _newest(store: RunStore, run_id: int, limit: int, _: Counts) -> Counts:
+    """The verdicts of the newest trials of a run; kept as long as the counts of the run stay the same."""
+    return store.newest_counts(run_id, limit)
 
 
 @lru_cache(maxsize=256)
