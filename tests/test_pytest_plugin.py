@@ -265,6 +265,19 @@ def test_wrong_options_are_one_line(project: pytest.Pytester, option: str, said:
     result.stderr.fnmatch_lines([f"ERROR: {said}"])
 
 
+def test_an_option_that_is_given_twice_is_refused_by_name(project: pytest.Pytester) -> None:
+    result = _run(project, "--evaldesk-model=a", "--evaldesk-model", "b")
+
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines(["ERROR: --evaldesk-model is given twice; leave one out"])
+
+
+def test_an_option_overrides_that_of_the_project(project: pytest.Pytester) -> None:
+    (project.path / "pytest.ini").write_text("[pytest]\naddopts = --evaldesk-n=0\n")
+
+    _run(project, "--evaldesk-n=1").assert_outcomes(passed=2, failed=3)
+
+
 def test_without_an_agent_no_eval_set_is_collected(project: pytest.Pytester) -> None:
     project.makepyfile("def test_one(): pass")
 

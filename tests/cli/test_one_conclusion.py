@@ -51,6 +51,7 @@ from evaldesk.pages.run_view import RunQuery
 from evaldesk.run_options import Asked
 from evaldesk.store import Store
 from evaldesk.testing.pytest_items import CaseFailedError, EvalCaseItem
+from evaldesk.web.report import run_report
 
 AGENT = AgentRef("agent", "agent:agent")
 CASE = Case("a", (Turn("hi"),))
@@ -201,6 +202,8 @@ def test_every_writer_shows_the_same_conclusion(
                 assert_following_agrees(store, run, found.code, capsys)
             if gate == NO_GATE:
                 assert osmosis_outcome(store, run, found, tmp_path) == outcome, at
+                report = run_report(StoredRuns(store.runs), run.id, {}).data.decode()
+                assert f'<p id="conclusion"><b>{outcome.capitalize()}.</b>' in report, at
 
 
 def assert_pages_agree(store: Store, run: RunSummary, outcome: str) -> None:

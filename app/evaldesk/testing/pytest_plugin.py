@@ -6,6 +6,8 @@ which needs the standard library only; everything else comes with the option.
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterable
 from typing import Any
 
 from evaldesk.run_options import offered
@@ -43,9 +45,20 @@ def pytest_addoption(parser: Any) -> None:
         parser.addini(f"evaldesk_{name.replace('-', '_')}", help=words, default=default)
 
 
+def _refuse_repeats(arguments: Iterable[str]) -> None:
+    """Raise UsageError for an option of ours that the command line gives twice; one in `addopts` is overridden."""
+    given = Counter(argument.partition("=")[0] for argument in arguments)
+    for name, *_ in all_options():
+        if given[f"--evaldesk-{name}"] > 1:
+            from pytest import UsageError
+
+            raise UsageError(f"--evaldesk-{name} is given twice; leave one out")
+
+
 def pytest_configure(config: Any) -> None:
     """Collect eval sets where an agent is named; else do nothing."""
     config.addinivalue_line("markers", "evaldesk: a case of an eval set, run by Evaldesk")
+    _refuse_repeats(str(argument) for argument in config.invocation_params.args)
     if config.getoption("--evaldesk-agent") or config.getini("evaldesk_agent"):
         from evaldesk.testing.pytest_items import EvalSetCollecting
 
