@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import gc
+import importlib
 import os
 import shutil
 import signal
 import sys
 import tempfile
 from collections.abc import Generator, Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from _pytest.pytester import SysModulesSnapshot
 from hypothesis import HealthCheck, settings
 
 if TYPE_CHECKING:
@@ -155,3 +158,26 @@ def _chromium() -> str:
     if os.environ.get("EVALDESK_REQUIRE_BROWSER"):
         pytest.fail(reason)
     pytest.skip(reason)
+
+
+class _InstalledModulesKept(SysModulesSnapshot):
+    """Forgets only the modules of a test project: a package that is imported twice has two classes of each name."""
+
+    def __init__(self, preserve: object = None) -> None:
+        super().__init__(preserve=_is_installed)
+
+
+def _is_installed(name: str) -> bool:
+    package = name.partition(".")[0]
+    file = getattr(sys.modules[name], "__file__", None) or sys.prefix
+    return package in {*sys.stdlib_module_names, "evaldesk", "tests"} or Path(file).is_relative_to(sys.prefix)
+
+
+@pytest.fixture(scope="session")
+def installed_modules_kept() -> Iterator[None]:
+    """A test run within a test forgets the modules of its project only."""
+    with suppress(ImportError):  # it replaces a finder of `sys.meta_path` once, which a run within a test restores
+        importlib.import_module("importlib_metadata")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("_pytest.pytester.SysModulesSnapshot", _InstalledModulesKept)
+        yield

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import importlib
 import json
 import subprocess
 import sys
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -15,18 +13,12 @@ import pytest
 from evaldesk.agents import load_agent
 from evaldesk.desk.runs.plan import RunOptions
 from evaldesk.engine import AgentHost, InlineExecutor
-from evaldesk.metrics import preload, score_trial
-from evaldesk.model import AgentDescription, AgentRef, Case, Criterion, Expected, Transcript, Turn, TurnRecord
+from evaldesk.model import AgentDescription, AgentRef
 from evaldesk.settings import Settings
-from evaldesk.store import Store
 from evaldesk.testing.pytest_items import ENDINGS
 
-# This package takes the place of the standard finder of distributions when it is first imported. Within a run of
-# `pytester` that would be undone by half at its end, and no plugin be found any more.
-with suppress(ImportError):
-    importlib.import_module("importlib_metadata")
-
 pytest_plugins = ["pytester"]
+pytestmark = pytest.mark.usefixtures("installed_modules_kept")
 
 AGENT = '''
 n_flaky = 0
@@ -58,15 +50,6 @@ CASES = [
     _case("raises", "raise", "x"),
     _case("unjudged", "hello", None),
 ]
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _warm(tmp_path_factory: pytest.TempPathFactory) -> None:
-    """Import what a run needs here: what is first imported in a test run within this one is forgotten with it."""
-    preload()
-    words = Case("a", (Turn("a", Expected(reference="a")),))
-    score_trial(Transcript((TurnRecord("a"),)), words, (Criterion("response_match_score", 0.8),))
-    Store.open(tmp_path_factory.mktemp("warm") / "evaldesk.db").close()
 
 
 @pytest.fixture
@@ -259,7 +242,9 @@ def test_a_file_in_which_cases_share_an_id_is_an_error_of_the_collection(project
     ],
 )
 def test_wrong_options_are_one_line(project: pytest.Pytester, option: str, said: str) -> None:
-    result = _run(project, option)
+    agent = () if option.startswith("--evaldesk-agent") else (_agent(project.path),)
+
+    result = project.runpytest_inprocess(*agent, "-p", "no:asyncio", option)
 
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     result.stderr.fnmatch_lines([f"ERROR: {said}"])

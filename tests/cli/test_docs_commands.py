@@ -17,6 +17,7 @@ from evaldesk.cli import cli
 from evaldesk.cli.lazy import LazyGroup, dashed
 
 pytest_plugins = ["pytester"]
+pytestmark = pytest.mark.usefixtures("installed_modules_kept")
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 DOCS = sorted([*CHECKOUT.glob("docs/*.md"), CHECKOUT / "README.md"])
