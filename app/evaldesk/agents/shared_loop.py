@@ -7,17 +7,16 @@ bound to the loop that first used it.
 from __future__ import annotations
 
 import asyncio
-import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import suppress
 from typing import Any, TypeAlias
 
+from evaldesk.background_loop import BackgroundLoop
 from evaldesk.model import Event
 
 SendEvent: TypeAlias = Callable[[Event], Awaitable[None]]
 
-_lock = threading.Lock()
-_running: asyncio.AbstractEventLoop | None = None
+_shared = BackgroundLoop("evaldesk-frameworks")
 
 
 async def events_sent(work: Callable[[SendEvent], Coroutine[Any, Any, None]]) -> AsyncIterator[Event]:
@@ -26,7 +25,7 @@ async def events_sent(work: Callable[[SendEvent], Coroutine[Any, Any, None]]) ->
     `work` goes on after each event only when its listener asks for the next one, so that both may change the state of
     the session. It is cancelled when the listener leaves.
     """
-    shared, own = _loop(), asyncio.get_running_loop()
+    shared, own = _shared.loop, asyncio.get_running_loop()
     queue: asyncio.Queue[tuple[Event, asyncio.Future[None]] | None] = asyncio.Queue()
 
     async def send(event: Event) -> None:
@@ -53,12 +52,3 @@ async def events_sent(work: Callable[[SendEvent], Coroutine[Any, Any, None]]) ->
 def _release(is_taken: asyncio.Future[None]) -> None:
     if not is_taken.done():
         is_taken.set_result(None)
-
-
-def _loop() -> asyncio.AbstractEventLoop:
-    global _running  # noqa: PLW0603 - one for the process
-    with _lock:
-        if _running is None:
-            _running = asyncio.new_event_loop()
-            threading.Thread(target=_running.run_forever, name="evaldesk-frameworks", daemon=True).start()
-        return _running

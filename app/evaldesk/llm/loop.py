@@ -8,10 +8,10 @@ and back costs as much processor time as the call.
 from __future__ import annotations
 
 import asyncio
-import threading
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from typing import Any, TypeVar
 
+from evaldesk.background_loop import BackgroundLoop
 from evaldesk.errors import ModelError
 from evaldesk.llm.attempts import is_direct
 from evaldesk.llm.call import ModelCall, ModelReply
@@ -25,8 +25,7 @@ from evaldesk.model import ModelOptions
 
 T = TypeVar("T")
 
-_lock = threading.Lock()
-_running: asyncio.AbstractEventLoop | None = None
+_calls = BackgroundLoop("evaldesk-llm")
 
 
 async def complete(
@@ -57,17 +56,8 @@ async def complete(
 async def on_loop(work: Coroutine[Any, Any, T]) -> T:
     """The result of `work` on the loop of the model calls; cancelling the caller cancels it."""
     with muted():
-        future = asyncio.run_coroutine_threadsafe(work, _loop())
+        future = asyncio.run_coroutine_threadsafe(work, _calls.loop)
     return await asyncio.wrap_future(future)
-
-
-def _loop() -> asyncio.AbstractEventLoop:
-    global _running  # noqa: PLW0603 - one for the process
-    with _lock:
-        if _running is None:
-            _running = asyncio.new_event_loop()
-            threading.Thread(target=_running.run_forever, name="evaldesk-llm", daemon=True).start()
-        return _running
 
 
 async def litellm_response(arguments: Mapping[str, Any]) -> Any:

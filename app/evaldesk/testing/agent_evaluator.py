@@ -10,6 +10,7 @@ from collections.abc import Coroutine, Generator, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from evaldesk.background_loop import is_in_loop
 from evaldesk.desk.adk_verdict import adk_failures, pooled_scores
 from evaldesk.desk.runs.run_result import CaseResult, RunResult
 from evaldesk.model import Criterion, EvalSet, SessionInit
@@ -150,7 +151,7 @@ class Evaluation(Coroutine[Any, Any, None]):
 
 def _now_or_awaited(work: Coroutine[Any, Any, None]) -> Evaluation:
     __tracebackhide__ = True
-    if _is_in_loop():
+    if is_in_loop():
         return Evaluation(work)
 
     import asyncio
@@ -160,16 +161,6 @@ def _now_or_awaited(work: Coroutine[Any, Any, None]) -> Evaluation:
     except AssertionError as error:  # the printed text of a test is the turns that differ, and no frames of ours
         raise error.with_traceback(None) from None
     return Evaluation()
-
-
-def _is_in_loop() -> bool:
-    import asyncio
-
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        return False
-    return True
 
 
 def _checked(num_runs: int, work: Coroutine[Any, Any, None]) -> Coroutine[Any, Any, None]:

@@ -50,9 +50,9 @@ def _refuse_repeats(arguments: Iterable[str]) -> None:
     given = Counter(argument.partition("=")[0] for argument in arguments)
     for name, *_ in all_options():
         if given[f"--evaldesk-{name}"] > 1:
-            from pytest import UsageError
+            import pytest
 
-            raise UsageError(f"--evaldesk-{name} is given twice; leave one out")
+            raise pytest.UsageError(f"--evaldesk-{name} is given twice; leave one out")
 
 
 def pytest_configure(config: Any) -> None:

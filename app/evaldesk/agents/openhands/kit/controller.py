@@ -32,6 +32,7 @@ from evaldesk.agents.openhands.kit.state import AgentState, Metrics, State
 from evaldesk.agents.openhands.kit.trial import current
 from evaldesk.agents.openhands.llm_profiles import LlmProfile
 from evaldesk.agents.openhands.metadata import KEY_VARIABLE
+from evaldesk.background_loop import is_in_loop
 from evaldesk.errors import ModelError
 from evaldesk.llm import PATIENT, ModelCall, ModelReply, RequestedCall, complete
 from evaldesk.model import JsonObject
@@ -98,17 +99,9 @@ def run_controller(
     user = (lambda _: EXIT) if exit_on_message else fake_user_response_fn
     loop = _Loop(config, runtime or Runtime(config), user)
     run = ControllerRun(loop.run(first))
-    if not _is_in_loop():
+    if not is_in_loop():
         run.finish()
     return run
-
-
-def _is_in_loop() -> bool:
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        return False
-    return True
 
 
 class ControllerRun(Coroutine[Any, Any, State]):
@@ -121,7 +114,7 @@ class ControllerRun(Coroutine[Any, Any, State]):
     def finish(self) -> State:
         """The state, after the run: at once where it has ended."""
         if self._state is None:
-            self._state = call_async_from_sync(lambda: self._work, None) if _is_in_loop() else asyncio.run(self._work)
+            self._state = call_async_from_sync(lambda: self._work, None) if is_in_loop() else asyncio.run(self._work)
         return self._state
 
     def send(self, value: Any) -> Any:

@@ -1,0 +1,36 @@
+"""An event loop in a thread of its own, for clients that must stay on one loop while each trial has its own."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from functools import cached_property
+
+
+class BackgroundLoop:
+    """One loop for the process, started when it is first asked for; its thread ends with the process."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._lock = threading.Lock()
+
+    @property
+    def loop(self) -> asyncio.AbstractEventLoop:
+        """The running loop."""
+        with self._lock:
+            return self._running
+
+    @cached_property
+    def _running(self) -> asyncio.AbstractEventLoop:
+        made = asyncio.new_event_loop()
+        threading.Thread(target=made.run_forever, name=self._name, daemon=True).start()
+        return made
+
+
+def is_in_loop() -> bool:
+    """Whether the caller runs in an event loop."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
