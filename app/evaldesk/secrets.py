@@ -77,7 +77,7 @@ _SHAPES = {
 # is matched as well, or a long text of such beginnings would be read to its end from each of them.
 _KEYS = re.compile(r"\b[spr]k-[\w-]{20,}", re.A)
 _DIGIT = re.compile(r"\d")
-_WEB_TOKENS = re.compile(r"\beyJ[\w-]{10,}+(\.[\w-]{10,}+\.[\w-]{10,}+)?", re.A)
+_WEB_TOKENS = re.compile(r"\beyJ[\w-]{10,}(\.[\w-]{10,}\.[\w-]{10,})?", re.A)
 
 _MARKS = (*(mark.encode() for mark in _SHAPES), b"eyJ")
 _LONG_AFTER_K = re.compile(rb'[spr]k-[^\s"\\]{20}')

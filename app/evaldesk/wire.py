@@ -12,8 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-import msgspec
-
+from evaldesk.codec import msgspec
 from evaldesk.model import ErrorRecord, JsonValue, TrialResult, plain_number
 from evaldesk.secrets import forms, known_values, may_hold_key, scrubber_of
 

@@ -12,11 +12,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-import msgspec
-
 from evaldesk.agents.agent import Agent
 from evaldesk.agents.tools.doubles import RECORDING
 from evaldesk.agents.trial_context import CURRENT_TRIAL
+from evaldesk.codec import msgspec
 from evaldesk.errors import AgentError, FormatError
 from evaldesk.model import AgentDescription, AgentRef, ErrorRecord, Event, Session, Transcript, TurnRecord
 from evaldesk.reading.notes import Notes

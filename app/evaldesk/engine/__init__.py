@@ -5,23 +5,29 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from evaldesk.engine.frames import GradeSpec
-from evaldesk.engine.host.agent_host import AgentHost
-from evaldesk.engine.host.executors import Executor, LocalExecutor, drive, drive_batches
-from evaldesk.engine.host.process import WarmPool
-
 if TYPE_CHECKING:
+    from evaldesk.engine.frames import GradeSpec
+    from evaldesk.engine.host.agent_host import AgentHost
+    from evaldesk.engine.host.executors import Executor, LocalExecutor, drive, drive_batches
     from evaldesk.engine.host.inline import InlineExecutor
+    from evaldesk.engine.host.process import WarmPool
     from evaldesk.engine.worker.attempt import grade
     from evaldesk.engine.worker.player import play_trial, play_turn
 
-_PLAYING = {
+_MODULES = {
+    "AgentHost": "host.agent_host",
+    "Executor": "host.executors",
+    "GradeSpec": "frames",
     "InlineExecutor": "host.inline",
+    "LocalExecutor": "host.executors",
+    "WarmPool": "host.process",
+    "drive": "host.executors",
+    "drive_batches": "host.executors",
     "grade": "worker.attempt",
     "play_trial": "worker.player",
     "play_turn": "worker.player",
 }
-"""The executor that plays in the process that asks for it: the desk, whose workers play, never imports it."""
+"""The desk, whose workers play, never imports a player, and a player never the desk's side."""
 
 __all__ = [
     "AgentHost",
@@ -41,6 +47,6 @@ __all__ = [
 if not TYPE_CHECKING:
 
     def __getattr__(name: str) -> Any:
-        if name not in _PLAYING:
+        if name not in _MODULES:
             raise AttributeError(f"module 'evaldesk.engine' has no attribute {name!r}")
-        return getattr(import_module(f"evaldesk.engine.{_PLAYING[name]}"), name)
+        return getattr(import_module(f"evaldesk.engine.{_MODULES[name]}"), name)

@@ -9,8 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TypeAlias
 
-import msgspec
-
+from evaldesk.codec import msgspec
 from evaldesk.engine.worker.attempt import Pause
 from evaldesk.errors import BadNumberError
 from evaldesk.model import (

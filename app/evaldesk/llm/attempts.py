@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from evaldesk.backports import timeout
 from evaldesk.errors import ModelError
 from evaldesk.llm import client, demo
 from evaldesk.llm.call import ModelCall, ModelReply
@@ -24,7 +24,7 @@ async def attempt(call: ModelCall, on_text: Callable[[str], object] | None) -> M
         unknown = STRICTNESS.unknown_to(call)
         at = own_endpoint(call)
         try:
-            async with asyncio.timeout(call.timeout_s):
+            async with timeout(call.timeout_s):
                 if demo.is_demo(call):
                     return await demo.ask(call, on_text)
                 return await (direct.ask(call, at, on_text, unknown) if at else client.ask(call, on_text, unknown))

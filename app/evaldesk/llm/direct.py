@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
 
-import msgspec
-
+from evaldesk.codec import msgspec
 from evaldesk.errors import FormatError, ModelError
 from evaldesk.llm.call import ModelCall, ModelReply
 from evaldesk.llm.endpoints import KEY_OF, OPENAI, OwnEndpoint

@@ -10,10 +10,11 @@ import re
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from email.utils import parsedate_to_datetime
 from typing import Any
 
+from evaldesk.backports import UTC
 from evaldesk.errors import ModelError
 from evaldesk.llm.keys import KEYS, provider_of
 from evaldesk.secrets import scrub

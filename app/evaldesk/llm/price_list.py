@@ -7,8 +7,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-import msgspec
-
+from evaldesk.codec import msgspec
 from evaldesk.llm.keys import provider_of
 
 LIST = "model_prices_and_context_window_backup.json"

@@ -15,8 +15,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-import msgspec
-
+from evaldesk.codec import msgspec
 from evaldesk.durable_files import make_folder, replace_file
 from evaldesk.errors import ModelError
 from evaldesk.llm.call import ModelCall, ModelReply

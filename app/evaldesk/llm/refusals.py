@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-import msgspec
+from evaldesk.codec import msgspec
 
 MAX_SHOWN = 1000
 

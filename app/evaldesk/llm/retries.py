@@ -7,9 +7,10 @@ import random
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import TypeVar
 
+from evaldesk.backports import UTC
 from evaldesk.errors import BadNumberError, ModelError
 from evaldesk.llm.attempts import attempt
 from evaldesk.llm.call import ModelCall, ModelReply

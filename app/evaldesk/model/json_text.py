@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import json
 
-import msgspec
-
+from evaldesk.codec import msgspec
 from evaldesk.model.evalset import JsonValue
 
 

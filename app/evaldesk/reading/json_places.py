@@ -17,7 +17,7 @@ JsonPath: TypeAlias = tuple[str | int, ...]
 MAX_DIGITS = 4000
 """Python itself refuses to print integers of more than 4,300 digits."""
 
-_TOKEN = re.compile(r'"(?:[^"\\]++|\\.)*+"|[{}\[\],:]|[^\s{}\[\],:"]++', re.DOTALL)
+_TOKEN = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"|[{}\[\],:]|[^\s{}\[\],:"]+', re.DOTALL)
 _SPACE = re.compile(r"\s*")
 _SURROGATE = re.compile(r"[\ud800-\udfff]")
 _PLAIN_KEY = re.compile(r"[A-Za-z_$][\w$-]*")

@@ -24,7 +24,7 @@ MAX_DEPTH = 64
 MAX_CONTAINERS = 2_000_000
 """Objects and lists of one file: 64 MiB of `{}` would fill gigabytes, and real files have one for every 70 bytes."""
 
-_STRING = re.compile(rb'"(?:[^"\\]++|\\.)*+"', re.DOTALL)
+_STRING = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"', re.DOTALL)
 _HALF_CHARACTER = re.compile(r"\\u[dD][89a-fA-F]")
 _NOT_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
 _OTHER_ENCODINGS = (

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
+from datetime import datetime
 from pathlib import PurePath
 
+from evaldesk.backports import UTC
 from evaldesk.errors import BadNumberError, FormatError
 from evaldesk.model import (
     Case,

@@ -19,8 +19,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import msgspec
-
 from evaldesk.agents.agent import Agent, ModelCaller
 from evaldesk.agents.event_pump import SendEvent, events_of
 from evaldesk.agents.group_guard import end_group, kill_group, watch
@@ -29,6 +27,7 @@ from evaldesk.agents.openhands.metadata import Options, Task, parameters
 from evaldesk.agents.openhands.output import output_events
 from evaldesk.agents.trial_context import CURRENT_TRIAL
 from evaldesk.agents.workspaces import LABEL, Workspace, open_workspace
+from evaldesk.codec import msgspec
 from evaldesk.errors import AgentError, ModelError, UsageError
 from evaldesk.model import AgentDescription, AgentRef, ErrorRecord, Event, JsonObject, Session
 from evaldesk.unpacking import MAX_ANSWER

@@ -12,10 +12,9 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-import msgspec
-
 from evaldesk.agents.openhands.llm_profiles import LlmProfile, read_profile
 from evaldesk.agents.workspaces import Workspace
+from evaldesk.codec import msgspec
 from evaldesk.model import JsonObject, ModelOptions
 
 DEFAULT_MAX_ITERATIONS = 30
@@ -43,7 +42,7 @@ class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     workspace: str = ""
     output_folder: str = ""
     tells_cost: bool = False
-    metadata: dict[str, Any] = {}
+    metadata: dict[str, Any] = msgspec.field(default_factory=dict)
 
 
 class Instance(dict[str, Any]):

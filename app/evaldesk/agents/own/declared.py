@@ -19,18 +19,17 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import chdir
 from dataclasses import replace
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, cast
 
-import msgspec
-
 from evaldesk.agents.agent import AGENTS, AgentKind
 from evaldesk.agents.finding import agent_ref, checked_ref
 from evaldesk.agents.loading import import_from
 from evaldesk.agents.traces import user_trace
+from evaldesk.backports import chdir
+from evaldesk.codec import msgspec
 from evaldesk.errors import AgentError, UsageError
 from evaldesk.model import AgentRef
 from evaldesk.registry import import_target
@@ -53,8 +52,8 @@ class LlmTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     max_tokens: int | None = None
     api_base: str | None = None
     api_key_env: str | None = None
-    extra: dict[str, Any] = {}
-    initial_state: dict[str, Any] = {}
+    extra: dict[str, Any] = msgspec.field(default_factory=dict)
+    initial_state: dict[str, Any] = msgspec.field(default_factory=dict)
 
 
 def declared_refs(tables: Mapping[str, Mapping[str, object]], workspace: Path) -> list[AgentRef]:

@@ -16,14 +16,13 @@ from collections.abc import AsyncIterator
 from contextlib import suppress
 from dataclasses import dataclass
 
-import msgspec
-
 from evaldesk.agents.agent import Agent, Kept
 from evaldesk.agents.event_pump import SendEvent, events_of
 from evaldesk.agents.group_guard import end_group, watch
 from evaldesk.agents.in_thread import called
 from evaldesk.agents.remote.http_protocol import read_options
 from evaldesk.agents.remote.protocol import Calls, event_of, turn_body
+from evaldesk.codec import msgspec
 from evaldesk.errors import AgentError, FormatError
 from evaldesk.model import AgentDescription, AgentRef, Event, Session
 from evaldesk.reading.strict_json import parse_json

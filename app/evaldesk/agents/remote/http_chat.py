@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 
-import msgspec
-
 from evaldesk.agents.agent import Agent, ModelCaller
 from evaldesk.agents.event_pump import SendEvent, events_of
 from evaldesk.agents.remote.http_protocol import read_options
 from evaldesk.agents.remote.message_events import chat_messages
+from evaldesk.codec import msgspec
 from evaldesk.llm import PATIENT, ModelCall, complete, is_direct, warm
 from evaldesk.model import AgentDescription, AgentRef, ErrorRecord, Event, JsonObject, Session
 
@@ -24,7 +23,7 @@ class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     model: str = DEFAULT_MODEL
     instruction: str = ""
     api_key_env: str | None = None
-    extra: dict[str, str | int | float | bool] = {}
+    extra: dict[str, str | int | float | bool] = msgspec.field(default_factory=dict)
 
 
 def adapt(found: object, ref: AgentRef) -> Agent | None:

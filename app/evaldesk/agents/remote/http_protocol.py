@@ -7,10 +7,9 @@ from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-import msgspec
-
 from evaldesk.agents.agent import Agent
 from evaldesk.agents.remote.protocol import Calls, description_of, event_of, turn_body
+from evaldesk.codec import msgspec
 from evaldesk.errors import AgentError, FormatError
 from evaldesk.model import AgentDescription, AgentRef, Event, Session
 from evaldesk.reading.strict_json import parse_json
@@ -25,7 +24,7 @@ CONNECT_TIMEOUT_S = 10.0
 class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The keys of the agent's table: `headers_env` are headers, each with the name of the variable that holds it."""
 
-    headers_env: dict[str, str] = {}
+    headers_env: dict[str, str] = msgspec.field(default_factory=dict)
 
 
 def adapt(found: object, ref: AgentRef) -> Agent | None:

@@ -22,10 +22,9 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, TypeAlias
 
-import msgspec
-
 from evaldesk.agents.tools.functions import Outcome, tool_of
 from evaldesk.agents.tools.time_limit import TOOL_LIMIT
+from evaldesk.codec import msgspec
 from evaldesk.errors import FormatError, NoDoubleError, UsageError
 from evaldesk.llm.recording import CURRENT_RECORDER
 from evaldesk.matching.json_equality import json_equal, objects_equal
@@ -66,7 +65,7 @@ class Answer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class Plan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The doubles of a case. `unmatched` None lets tools without answers pass, and fails calls that fit no answer."""
 
-    tools: dict[str, list[Answer]] = {}
+    tools: dict[str, list[Answer]] = msgspec.field(default_factory=dict)
     unmatched: Unmatched | None = None
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import inspect
 import re
 import time
@@ -13,10 +12,10 @@ from functools import partial
 from inspect import cleandoc
 from typing import Annotated, Any
 
-import msgspec
-
 from evaldesk.agents.in_thread import in_thread
 from evaldesk.agents.traces import user_trace
+from evaldesk.backports import timeout
+from evaldesk.codec import msgspec
 from evaldesk.errors import UsageError
 from evaldesk.model import JsonObject, JsonValue, ToolDescription
 from evaldesk.wire import learn, plain
@@ -70,7 +69,7 @@ class Tool:
         """
         started = time.perf_counter()
         try:
-            async with asyncio.timeout(timeout_s) as bound:
+            async with timeout(timeout_s) as bound:
                 outcome = Outcome(plain(await self._call(args, state, is_bounded=timeout_s is not None)))
         except ArgumentError as error:
             outcome = _failed(f"{self.name}: {error}")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import inspect
 from collections.abc import Awaitable, Callable
 from contextvars import ContextVar
@@ -10,6 +9,7 @@ from functools import partial, wraps
 from typing import Any, TypeVar
 
 from evaldesk.agents.in_thread import in_thread
+from evaldesk.backports import timeout
 
 T = TypeVar("T")
 
@@ -28,7 +28,7 @@ class ToolLateError(ToolFailedError):
 async def in_time(name: str, call: Callable[[], Awaitable[T]]) -> T:
     """The result of `call` of the tool. Raises ToolLateError when it takes longer than the limit of the turn."""
     limit = TOOL_LIMIT.get()
-    bound = asyncio.timeout(limit)
+    bound = timeout(limit)
     try:
         async with bound:
             return await call()

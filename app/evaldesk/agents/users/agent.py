@@ -9,10 +9,9 @@ from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import msgspec
-
 from evaldesk.agents.agent import AGENTS, Agent
 from evaldesk.agents.users.users import User, user_of
+from evaldesk.codec import msgspec
 from evaldesk.model import AgentDescription, AgentRef, Case, Event, JsonValue, Session
 from evaldesk.model.options import UserConfig
 from evaldesk.wire import from_json, to_json

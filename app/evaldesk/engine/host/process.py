@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import resource
 import signal
 import sys
 from collections.abc import Callable, Mapping
@@ -12,8 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Literal, TypeAlias, cast
 
-import msgspec
-
+from evaldesk.codec import msgspec
 from evaldesk.engine.frames import (
     Beat,
     Described,
@@ -278,18 +276,6 @@ class _Pipes(asyncio.SubprocessProtocol):
 
 def _clean(environment: Mapping[str, str]) -> dict[str, str]:
     return {name: value for name, value in environment.items() if name not in SECRETS}
-
-
-WANTED = 4096
-
-
-def allow_open_files() -> None:
-    """Raise the soft limit to WANTED, as far as the hard one lets it: macOS gives 256, and each open page is one."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    limit = WANTED if hard == resource.RLIM_INFINITY else min(WANTED, hard)
-    if soft != resource.RLIM_INFINITY and soft < limit:
-        with suppress(OSError, ValueError):  # some systems allow less than they say
-            resource.setrlimit(resource.RLIMIT_NOFILE, (limit, hard))
 
 
 class WarmPool:

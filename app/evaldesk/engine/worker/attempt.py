@@ -10,11 +10,11 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
 
-import msgspec
-
+from evaldesk.backports import UTC
+from evaldesk.codec import msgspec
 from evaldesk.engine.failures import failure
 from evaldesk.engine.worker.output import Log
 from evaldesk.model import (

@@ -24,7 +24,7 @@ from weakref import WeakSet
 
 from evaldesk.engine.failures import place_of
 from evaldesk.engine.frames import Beat, Describe, FromWorker, Grade, Lines, Play, Ready, Stop, Talk, frame_to_worker
-from evaldesk.engine.host.process import allow_open_files
+from evaldesk.engine.open_files import allow_open_files
 from evaldesk.engine.worker.attempt import Attempt, active
 from evaldesk.engine.worker.output import STDERR, capture_output
 from evaldesk.engine.worker.work import DescribeWork, GradeWork, TrialWork, TurnWork, Work

@@ -8,8 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from datetime import datetime
-from enum import StrEnum
 from typing import Any, ClassVar
+
+from evaldesk.backports import StrEnum
 
 __all__ = [
     "Action",

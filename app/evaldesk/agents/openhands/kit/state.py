@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass, field
-from enum import StrEnum
 from typing import Any
 
 from evaldesk.agents.openhands.kit.events import Event
+from evaldesk.backports import StrEnum
 from evaldesk.model import Usage
 
 __all__ = ["AgentState", "Metrics", "State"]
