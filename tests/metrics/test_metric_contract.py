@@ -6,6 +6,7 @@ import asyncio
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, ClassVar
 
 import pytest
@@ -20,6 +21,7 @@ from evaldesk.metrics import (
     metric_info,
     metric_options,
     missing_reasons,
+    scoring,
 )
 from evaldesk.model import Case, Criterion, Event, Expected, Score, ToolCall, Transcript, Turn, TurnRecord, Usage
 from evaldesk.model.transcript import report
@@ -303,3 +305,21 @@ def test_an_unknown_metric_ends_as_an_error_score() -> None:
 
     assert score.error is not None
     assert NotFoundError.__name__ in score.error.message
+
+
+def test_the_answers_for_an_eval_set_are_kept_for_the_next_form(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked_of = []
+    monkeypatch.setattr(scoring, "missing_of", lambda metric, case: asked_of.append(case.id))
+    monkeypatch.setattr(scoring, "_kept_reasons", lru_cache(maxsize=64)(scoring._reasons))
+    cases = (FULL, BARE)
+    first = Criterion("response_match_score", 0.8)
+    same_need, own = Criterion("response_exact"), Criterion("required_outputs", 1.0, {"outputs": ["7"]})
+    for times, criterion, given in [(1, first, cases), (1, same_need, cases), (2, own, cases), (2, own, cases)]:
+        missing_reasons(criterion, given)
+
+        assert len(asked_of) == times * len(cases), criterion
+
+    missing_reasons(Criterion("required_outputs", 1.0, {"outputs": ["8"]}), cases)
+    missing_reasons(first, (*cases, FULL)[:2])
+    missing_reasons(first, list(cases))
+    assert len(asked_of) == 5 * len(cases)

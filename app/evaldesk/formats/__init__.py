@@ -13,6 +13,7 @@ from evaldesk.formats.adk.evalset import Adk
 from evaldesk.formats.adk.form import AdkForm
 from evaldesk.formats.adk.old import FlatList, OldList
 from evaldesk.formats.case_keys import format_of_case
+from evaldesk.gc_control import gc_paused
 from evaldesk.model import Case, EvalSet, JsonValue
 from evaldesk.reading.refusals import refusal
 from evaldesk.reading.shape import form_of, shown_extra
@@ -41,8 +42,9 @@ EVALSET_FORMS: dict[str, type[AdkForm]] = {form.name: form for form in (Adk, Old
 
 def read_evalset(data: bytes, *, source: str) -> EvalSet:
     """The eval set that a file holds. Raises FormatError with line and JSON path."""
-    document = parse_json(data, source=source)
-    return _recognised(document).evalset_in(document)
+    with gc_paused():
+        document = parse_json(data, source=source)
+        return _recognised(document).evalset_in(document)
 
 
 def write_evalset(evalset: EvalSet, format: str = "adk") -> bytes:  # noqa: A002

@@ -9,6 +9,7 @@ from evaldesk.errors import BadNumberError, FormatError, NotFoundError
 from evaldesk.formats import EVALSET_FORMS, read_evalset
 from evaldesk.formats.exchange import FORMATS, Format, Holding, Imported, OutcomeFormat, PackedFormat
 from evaldesk.formats.import_words import with_words
+from evaldesk.gc_control import gc_paused
 from evaldesk.model import EvalSet
 from evaldesk.reading.json_lines import write_lines
 from evaldesk.reading.refusals import refusal
@@ -27,10 +28,11 @@ def read_file(data: bytes, source: str, format: str | None = None, outcome: str 
     nothing else; NotFoundError when there is no format of that name.
     """
     try:
-        name = format or recognised(data, source)
-        if name is None:
-            raise _refusal(data, source)
-        return with_words(_read(load_format(name), data, source, outcome))
+        with gc_paused():
+            name = format or recognised(data, source)
+            if name is None:
+                raise _refusal(data, source)
+            return with_words(_read(load_format(name), data, source, outcome))
     except FormatError as error:
         raise error if error.source else FormatError(error.reason, source=source, path=error.path) from error
     except BadNumberError as error:

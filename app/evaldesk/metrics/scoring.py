@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, fields, is_dataclass, replace
 from difflib import get_close_matches
+from functools import lru_cache
 from typing import Any
 
 import msgspec
@@ -269,13 +270,40 @@ def build_metric(criterion: Criterion) -> Metric:
         raise UsageError(f"{criterion.metric}: {error}", field=f"{criterion.metric}.{option}") from error
 
 
-def missing_reasons(criterion: Criterion, cases: Sequence[Case]) -> dict[str, str]:
-    """Case id -> the missing assertion, for cases to which the criterion does not apply. Raises UsageError."""
+class _Question:
+    """A metric and the cases of an eval set, which are the same only as long as they are the same object."""
+
+    def __init__(self, criterion: Criterion, cases: Sequence[Case]) -> None:
+        self.metric = build_metric(criterion)
+        self.cases = cases
+        has_own = hasattr(self.metric, "missing")
+        asked = (criterion.metric, repr(criterion.options)) if has_own else (self.metric.info.needs,)
+        self._key = (*asked, id(cases))
+
+    def __hash__(self) -> int:
+        return hash(self._key)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Question) and self._key == other._key
+
+
+def missing_reasons(criterion: Criterion, cases: Sequence[Case]) -> Mapping[str, str]:
+    """Case id -> the missing assertion, for cases to which the criterion does not apply. Raises UsageError.
+
+    The last answers for whole eval sets are kept: the form of a run asks for every metric at each of its changes.
+    """
     if is_function(criterion):
         return {}
-    metric = build_metric(criterion)
-    reasons = {case.id: missing_of(metric, case) for case in cases}
+    question = _Question(criterion, cases)
+    return _kept_reasons(question) if isinstance(cases, tuple) else _reasons(question)
+
+
+def _reasons(question: _Question) -> Mapping[str, str]:
+    reasons = {case.id: missing_of(question.metric, case) for case in question.cases}
     return {case_id: reason for case_id, reason in reasons.items() if reason is not None}
+
+
+_kept_reasons = lru_cache(maxsize=64)(_reasons)  # about three forms; a kept question keeps its cases
 
 
 def missing_of(metric: Metric, case: Case) -> str | None:

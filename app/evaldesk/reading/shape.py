@@ -66,6 +66,8 @@ def same_json(one: Any, other: Any) -> bool:
         return True
     if one is ABSENT or other is ABSENT:
         return False
+    if type(one) is type(other) is str:
+        return bool(one == other)
     return json.dumps(one) == json.dumps(other)
 
 

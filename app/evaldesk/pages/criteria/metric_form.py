@@ -250,7 +250,7 @@ def _function_field(typed: Typed, name: str, is_checked: bool, offer: Offer) -> 
     )
 
 
-def _missing(typed: Typed, name: str, is_checked: bool, cases: Sequence[Case]) -> dict[str, str]:
+def _missing(typed: Typed, name: str, is_checked: bool, cases: Sequence[Case]) -> Mapping[str, str]:
     """Case id -> the missing assertion for the metric; by its options as far as they can be read."""
     criterion = Criterion(name)
     if is_checked:

@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from pathlib import Path
 from stat import S_IMODE
 from threading import RLock
@@ -94,7 +95,7 @@ class EvalSetFiles:
         with self._lock:
             file = self._found(file_id)
             data = _read(file)
-            return read_evalset(data, source=file.path.name), version_of(data)
+            return _evalset(data, file.path.name), version_of(data)
 
     def save(self, file_id: str, evalset: EvalSet, version: str, *, as_new_form: bool = False) -> str:
         """Save over the version that was read, in the file's own format, and give the new version.
@@ -109,7 +110,7 @@ class EvalSetFiles:
                 raise _changed(file, current, version)
             data = _written(evalset, format_of(current, file.path.name), as_new_form=as_new_form)
             if data != current:
-                read_evalset(data, source=file.path.name)
+                _evalset(data, file.path.name)
                 replace_file(file.path, data)
             return version_of(data)
 
@@ -141,7 +142,7 @@ class EvalSetFiles:
         with self._lock:
             path = self._found(file_id).path
             data = _new_form(stem_and_suffix(path)[0], evalset)
-            read_evalset(data, source=path.name)
+            _evalset(data, path.name)
             mode = S_IMODE(path.stat().st_mode)
         kept: list[InTrash] = []
 
@@ -240,7 +241,7 @@ class EvalSetFiles:
     def _check_new(self, path: Path, data: bytes) -> None:
         check_folder(path)
         check_free(path.name, os.listdir(path.parent))
-        read_evalset(data, source=path.name)
+        _evalset(data, path.name)
 
     def _show(self, file: FoundFile) -> EvalSetFile | None:
         stamp = (file.modified_ns, file.size, file.inode)
@@ -268,7 +269,7 @@ def _shown(file: FoundFile) -> EvalSetFile | None:
     except (FormatError, OSError) as error:
         return replace(bare, error=str(error)) if file.is_named else None
     try:
-        evalset = read_evalset(data, source=file.path.name)
+        evalset = _evalset(data, file.path.name)
     except FormatError as error:
         return replace(bare, version=version_of(data), error=str(error))
     return replace(
@@ -283,6 +284,12 @@ def _shown(file: FoundFile) -> EvalSetFile | None:
         tags=tuple(sorted({tag for case in evalset.cases for tag in case.tags})),
         app_names=tuple(sorted({case.initial_session.app_name for case in evalset.cases if case.initial_session})),
     )
+
+
+@lru_cache(maxsize=2)
+def _evalset(data: bytes, source: str) -> EvalSet:
+    """The eval set that a file holds; a list, a page and a save read the same bytes one after another."""
+    return read_evalset(data, source=source)
 
 
 def _read(file: FoundFile) -> bytes:
@@ -325,7 +332,7 @@ def _check_size(name: str, evalset: EvalSet) -> None:
 
 def _renamed(data: bytes, file: FoundFile, name: str, *, is_copy: bool) -> bytes:
     """The bytes under another name: a set called as its file follows it; a copy always does, ids being unique."""
-    evalset = read_evalset(data, source=file.path.name)
+    evalset = _evalset(data, file.path.name)
     stem, _ = stem_and_suffix(file.path)
     if evalset_format(evalset) != "adk" or not (is_copy or evalset.id == stem):
         return data
@@ -334,7 +341,7 @@ def _renamed(data: bytes, file: FoundFile, name: str, *, is_copy: bool) -> bytes
 
 def _changed(file: FoundFile, current: bytes, version: str) -> ChangedFileError:
     try:
-        theirs = read_evalset(current, source=file.path.name)
+        theirs = _evalset(current, file.path.name)
     except FormatError:
         theirs = None
     return ChangedFileError(

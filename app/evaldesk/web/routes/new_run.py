@@ -167,7 +167,7 @@ async def _filled(request: Request, typed: Typed) -> RunForm:
     evalset = await _read_evalset(request, evalset_id) if evalset_id else None
     is_selection, ticked = chosen_of(typed, evalset)
     all_cases = evalset.cases if evalset else ()
-    cases = [case for case in all_cases if not is_selection or case.id in ticked]
+    cases = tuple(case for case in all_cases if case.id in ticked) if is_selection else all_cases
     last_agent = last_agent if last_agent in {each.id for each in agents} else ""
     meant = last_agent or _agent_meant(agents, cases) or (agents[0].id if agents else "")
     agent = await _agent(request, _chosen(typed, "agent"), meant)
