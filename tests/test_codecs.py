@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evaldesk import stdlib_codec
+from evaldesk.codec import stdlib as stdlib_codec
 from evaldesk.model import Case, Event, ToolCall, TrialResult, Turn, Usage
 
 SCALARS = (

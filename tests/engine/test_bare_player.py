@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 import evaldesk
-from evaldesk.engine.worker import boot
+from evaldesk.engine import boot
 
 BOOT = Path(boot.__file__)
 PACKAGE = Path(evaldesk.__file__).parent
@@ -73,7 +73,7 @@ def test_a_player_imports_the_standard_library_and_evaldesk_alone() -> None:
     found = loaded(sys.executable)
 
     assert {name.partition(".")[0] for name in found} == {"evaldesk"}
-    assert "evaldesk.stdlib_codec" in found
+    assert "evaldesk.codec.stdlib" in found
     assert not [name for name in found if name.startswith(("evaldesk.engine.host", "evaldesk.desk", "evaldesk.store"))]
 
 

@@ -6,7 +6,7 @@ import resource
 
 import pytest
 
-from evaldesk.engine.open_files import WANTED, allow_open_files
+from evaldesk.process_setup import WANTED, allow_open_files
 
 NONE = resource.RLIM_INFINITY
 

@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from evaldesk.errors import NotFoundError
-from evaldesk.gc_control import gc_paused
+from evaldesk.process_setup import gc_paused
 from evaldesk.registry import import_target
 
 

@@ -13,7 +13,7 @@ import click
 
 from evaldesk.cli.trust import answered, question_lines, trust_option
 from evaldesk.errors import UsageError
-from evaldesk.gc_control import freeze, gc_paused
+from evaldesk.process_setup import freeze, gc_paused
 
 if TYPE_CHECKING:
     from evaldesk.desk.trust import Trust

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from evaldesk.engine.open_files import allow_open_files
+from evaldesk.process_setup import allow_open_files
 from evaldesk.settings import Settings
 from evaldesk.store import WorkspaceHold, hold_workspace
 from evaldesk.store.lock import address_of_holder

@@ -13,8 +13,8 @@ from evaldesk.formats.adk.evalset import Adk
 from evaldesk.formats.adk.form import AdkForm
 from evaldesk.formats.adk.old import FlatList, OldList
 from evaldesk.formats.case_keys import format_of_case
-from evaldesk.gc_control import gc_paused
 from evaldesk.model import Case, EvalSet, JsonValue
+from evaldesk.process_setup import gc_paused
 from evaldesk.reading.refusals import refusal
 from evaldesk.reading.shape import form_of, shown_extra
 from evaldesk.reading.sniffing import peek

@@ -9,8 +9,8 @@ from evaldesk.errors import BadNumberError, FormatError, NotFoundError
 from evaldesk.formats import EVALSET_FORMS, read_evalset
 from evaldesk.formats.exchange import FORMATS, Format, Holding, Imported, OutcomeFormat, PackedFormat
 from evaldesk.formats.import_words import with_words
-from evaldesk.gc_control import gc_paused
 from evaldesk.model import EvalSet
+from evaldesk.process_setup import gc_paused
 from evaldesk.reading.json_lines import write_lines
 from evaldesk.reading.refusals import refusal
 from evaldesk.reading.sniffing import peek

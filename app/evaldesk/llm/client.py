@@ -12,11 +12,11 @@ from functools import cache
 from typing import Any
 
 from evaldesk.demo_model import DEMO_PREFIX
-from evaldesk.gc_control import gc_paused
 from evaldesk.llm.call import ModelCall, ModelReply, RequestedCall
 from evaldesk.llm.endpoints import key_of
 from evaldesk.llm.refusals import BrokenAnswerError
 from evaldesk.model import Usage
+from evaldesk.process_setup import gc_paused
 
 _opening = threading.Lock()
 UNPRICED: set[str] = set()  # models that LiteLLM looked for in vain, which takes 2 ms each time

@@ -44,7 +44,7 @@ from evaldesk.errors import (
     TrustError,
     WorkspaceError,
 )
-from evaldesk.gc_control import freeze, gc_paused
+from evaldesk.process_setup import freeze, gc_paused
 from evaldesk.registry import import_target
 from evaldesk.settings import Settings
 from evaldesk.web.guard import Guard, GuardSettings, guard_settings

@@ -24,12 +24,11 @@ from weakref import WeakSet
 
 from evaldesk.engine.failures import place_of
 from evaldesk.engine.frames import Beat, Describe, FromWorker, Grade, Lines, Play, Ready, Stop, Talk, frame_to_worker
-from evaldesk.engine.open_files import allow_open_files
 from evaldesk.engine.worker.attempt import Attempt, active
 from evaldesk.engine.worker.output import STDERR, capture_output
 from evaldesk.engine.worker.work import DescribeWork, GradeWork, TrialWork, TurnWork, Work
-from evaldesk.gc_control import freeze, gc_paused
 from evaldesk.llm.direct import use_loop
+from evaldesk.process_setup import allow_open_files, freeze, gc_paused
 from evaldesk.secrets import known_values
 from evaldesk.wire import json_scrubber_of, to_json
 

@@ -14,9 +14,9 @@ from types import ModuleType
 from typing import Any, ClassVar
 
 from evaldesk.errors import MetricError
-from evaldesk.gc_control import gc_paused
 from evaldesk.metrics.metric import Judgement, MetricInfo, has_reference, mean, score_turns
 from evaldesk.model import Case, Expected, Score, Transcript, TurnRecord
+from evaldesk.process_setup import gc_paused
 
 MAX_CELLS = 4_000_000
 

@@ -20,4 +20,4 @@ else:
     except ImportError:
         has_all = False
     if not has_all:
-        from evaldesk import stdlib_codec as msgspec
+        from evaldesk.codec import stdlib as msgspec

@@ -1,10 +1,11 @@
-"""The garbage collector, kept from walking again and again over the objects of an import or of a large file."""
+"""What a process of ours sets of itself: when garbage is collected, and how many files it may hold open."""
 
 from __future__ import annotations
 
 import gc
+import resource
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from threading import Lock
 
 _lock = Lock()
@@ -35,3 +36,15 @@ def gc_paused() -> Iterator[None]:
             _n_paused -= 1
             if was_on and not _n_paused:
                 gc.enable()
+
+
+WANTED = 4096
+
+
+def allow_open_files() -> None:
+    """Raise the soft limit to WANTED, as far as the hard one lets it: macOS gives 256, and each open page is one."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    limit = WANTED if hard == resource.RLIM_INFINITY else min(WANTED, hard)
+    if soft != resource.RLIM_INFINITY and soft < limit:
+        with suppress(OSError, ValueError):  # some systems allow less than they say
+            resource.setrlimit(resource.RLIMIT_NOFILE, (limit, hard))

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from evaldesk.gc_control import freeze, gc_paused
+from evaldesk.process_setup import freeze, gc_paused
 
 
 @pytest.fixture(autouse=True)

@@ -15,7 +15,7 @@ OLDEST = (3, 10)
 
 def find_package() -> None:
     """Let `import evaldesk` find this Evaldesk whatever that interpreter has, in spawned processes as well."""
-    folder = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+    folder = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
     place = os.path.join(folder, "__init__.py")
     spec = importlib.util.spec_from_file_location("evaldesk", place, submodule_search_locations=[folder])
     if spec is None or spec.loader is None:
