@@ -207,3 +207,17 @@ def test_a_set_is_refused_by_its_size_only_where_its_file_would_be(
     files.create("large", replace(SET, id="large"))
 
     assert [file.n_cases for file in files.list()] == [len(SET.cases)]
+
+
+def test_the_id_of_a_file_is_told_without_reading_any(
+    files: EvalSetFiles, root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = tmp_path / "elsewhere.evalset.json"
+    for path in (root / "one.evalset.json", root / "two.evalset.json", other):
+        path.write_text(json.dumps({"eval_set_id": "s", "eval_cases": []}))
+    ids = {file.path: file.id for file in files.list()}
+    monkeypatch.setattr("evaldesk.store.evalsets.files.read_regular", None)
+
+    assert {path: files.id_of(path) for path in ids} == ids
+    assert len(ids) == 2
+    assert files.id_of(other) == ""

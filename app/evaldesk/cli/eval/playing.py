@@ -112,7 +112,7 @@ async def plan_job(desk: Desk, job: Job, *, is_cost_limited: bool = False) -> Ru
         desk.trust.check_found(job.agent, job.found_criteria)
     description = await desk.host.describe(job.agent)
     path = job.path.resolve()
-    known = next((file.id for file in await asyncio.to_thread(desk.evalsets.list) if file.path == path), "")
+    known = await asyncio.to_thread(desk.evalsets.id_of, path)
     subject = await asyncio.to_thread(subject_of, job.agent, job.evalset, path, description, known)
     plan = desk.runs.plan_for(subject, job.options)
     if is_cost_limited:

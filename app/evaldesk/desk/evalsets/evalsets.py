@@ -84,6 +84,10 @@ class EvalSetDesk:
         proposed = last or own_evalsets(readable, agent_id) or (readable if len(readable) == 1 else [])
         return proposed[-1].id if proposed else ""
 
+    def id_of(self, path: Path) -> str:
+        """The id of the eval set in a file that was read; empty where the file is not of this workspace."""
+        return self._files.id_of(path)
+
     def file(self, evalset_id: str) -> EvalSetFile:
         """The location of an eval set and its known facts. Raises NotFoundError."""
         return self._files.file(evalset_id)

@@ -90,6 +90,12 @@ class EvalSetFiles:
                 raise _not_here()
             return shown
 
+    def id_of(self, path: Path) -> str:
+        """The id of a file; empty where it lies elsewhere. No file is read."""
+        with self._lock:
+            self._known = find_files(self._roots)
+            return next((file.id for file in self._known.values() if file.path == path), "")
+
     def read(self, file_id: str) -> tuple[EvalSet, str]:
         """The eval set and its version. Raises NotFoundError or FormatError."""
         with self._lock:
@@ -227,9 +233,8 @@ class EvalSetFiles:
         return self._known[file_id]
 
     def _id_of(self, path: Path) -> str:
-        self._known = find_files(self._roots)
-        file_id = next((file.id for file in self._known.values() if file.path == path), None)
-        if file_id is None:
+        file_id = self.id_of(path)
+        if not file_id:
             raise UsageError(f"{path.name} is written, but there are too many files to list it; serve fewer folders")
         return file_id
 
