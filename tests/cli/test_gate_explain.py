@@ -62,6 +62,45 @@ def test_a_likely_regression_is_rarely_a_false_alarm() -> None:
     assert json.loads(result.output)["false_alarm"] == pytest.approx(0.0000637, abs=1e-7)
 
 
+@pytest.mark.parametrize(
+    ("asked", "false_alarm", "more"),
+    [
+        ("--n 1", 0.0152957515, 9),
+        ("--n 1 --confirm 1/1", 0.1654101672, 1.8),
+        ("--n 5", 0.0405941030, 24.18),
+    ],
+)
+def test_confirming_a_regression_has_few_false_alarms(asked: str, false_alarm: float, more: float) -> None:
+    result = explain(f"--cases 20 --rate 0.9 {asked} --max-regressions 0 --regression-rule confirm --json")
+
+    found = json.loads(result.output)
+    assert found["false_alarm"] == pytest.approx(false_alarm, abs=1e-9)
+    assert found["by_rate"]["0.9"][0]["more_trials"] == pytest.approx(more, abs=0.01)
+
+
+def test_a_gate_with_many_false_alarms_names_confirming_and_its_price() -> None:
+    words = explain("--cases 20 --rate 0.9 --max-regressions 0").output
+
+    assert (
+        "--max-regressions 0 --regression-rule confirm fails 1.5 % of builds, and plays about 9 trials more." in words
+    )
+
+
+@pytest.mark.parametrize(
+    ("asked", "words"),
+    [
+        ("--confirm 3/5 --max-regressions 0", "--confirm needs --regression-rule confirm"),
+        ("--regression-rule confirm", "--regression-rule confirm needs --max-regressions"),
+        ("--regression-rule confirm --max-regressions 0 --confirm 5/3", "R is at least M"),
+        ("--regression-rule confirm --max-regressions 0 --confirm half", "wanted M/R, such as 3/5"),
+    ],
+)
+def test_fresh_trials_that_cannot_be_asked_for_are_refused(asked: str, words: str) -> None:
+    result = explain(f"--cases 20 --rate 0.9 {asked}")
+
+    assert words in f"{result.output} {result.exception}"
+
+
 def test_without_a_rate_usual_rates_are_shown() -> None:
     result = explain("--cases 10 --min-pass-rate 0.9")
 

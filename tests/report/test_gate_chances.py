@@ -22,7 +22,9 @@ from evaldesk.statistics.gate_chances import (
     more_than,
     needed_passes,
     pass_rate_holds,
+    regressed_by_chance,
     regressed_in_draws,
+    still_regressed,
     trials_to_tell,
 )
 from evaldesk.statistics.intervals import pass_at_k, pass_hat_k
@@ -45,6 +47,21 @@ def test_no_change_fails_as_often_as_is_known(golden: dict[str, Any]) -> None:
     for row in golden["no_change_baseline"]:
         found = false_alarm_of_regressions([(row["p"], row["cases"])], row["n"], row["threshold"], row["allowed"])
         assert found == pytest.approx(row["false_alarm"], abs=1e-10)
+
+
+@pytest.mark.parametrize(
+    ("n", "needed", "fresh", "false_alarm", "n_more"),
+    [(1, 3, 5, 0.0152957515, 9), (1, 1, 1, 0.1654101672, 1.8), (5, 3, 5, 0.0405941030, 24.18)],
+)
+def test_confirming_has_the_known_false_alarms_and_costs(
+    n: int, needed: int, fresh: int, false_alarm: float, n_more: float
+) -> None:
+    seeming = regressed_by_chance(0.9, n, 1.0)
+
+    found = more_than(0, [(still_regressed(seeming, 0.9, needed, fresh), 20)])
+
+    assert found == pytest.approx(false_alarm, abs=1e-9)
+    assert 20 * seeming * fresh == pytest.approx(n_more, abs=0.01)
 
 
 def test_draws_from_one_run_have_the_known_chances(golden: dict[str, Any]) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from evaldesk.cli.eval.options import RATE, k_and_rates
+from evaldesk.cli.eval.options import CONFIRM_HELP, RATE, RULE_HELP, check_rule, k_and_rates, passes_of
 from evaldesk.cli.lazy import refusing_repeats
 from evaldesk.cli.runs.shared import json_option, stored_runs, workspace_option
 from evaldesk.desk.runs.gate_chances import (
@@ -23,7 +23,7 @@ from evaldesk.desk.runs.gate_chances import (
 )
 from evaldesk.errors import UsageError
 from evaldesk.model import Gates
-from evaldesk.model.conclusion import REGRESSION_RULES
+from evaldesk.model.conclusion import CONFIRM, REGRESSION_RULES
 
 
 @click.group()
@@ -51,8 +51,9 @@ def gate() -> None:
     "--regression-rule",
     type=click.Choice(REGRESSION_RULES),
     default="any",
-    help="A case regressed when its verdict flipped (any, default), or when it dropped by more than chance.",
+    help=RULE_HELP,
 )
+@click.option("--confirm", metavar="M/R", callback=passes_of, help=CONFIRM_HELP)
 @json_option
 @workspace_option
 def explain(
@@ -63,6 +64,7 @@ def explain(
     pass_threshold: float | None,
     is_json: bool,
     workspace: str | None,
+    confirm: tuple[int, int] | None,
     **asked: Any,
 ) -> None:
     """Show how often a gate fails although nothing changed, and how often a worse agent passes it.
@@ -73,7 +75,8 @@ def explain(
     evaldesk gate explain --cases 20 --rate 0.9 --n 5 --max-regressions 0
     evaldesk gate explain --from 12 --min-pass-rate 0.9
     """
-    gates = Gates(**asked)
+    gates = Gates(**asked, confirm=confirm or CONFIRM)
+    check_rule(asked["regression_rule"], confirm)
     if run is not None:
         if n_cases is not None or rate is not None:
             raise UsageError("--from takes cases and rates from the run; leave --cases and --rate out")
@@ -104,8 +107,10 @@ def _refuse_undefined(gates: Gates, subject: Subject) -> None:
         for k, _ in pairs:
             if k > n:
                 raise UsageError(f"{option} {k}: {word}{k} with --n {n} is never defined; say --n {k} or more")
-    if gates.regression_rule == "likely" and gates.max_regressions is None:
-        raise UsageError("--regression-rule likely needs --max-regressions: how many cases may regress")
+    if gates.regression_rule != "any" and gates.max_regressions is None:
+        raise UsageError(
+            f"--regression-rule {gates.regression_rule} needs --max-regressions: how many cases may regress"
+        )
     if gates.regression_rule == "likely" and n < (needed := subject.trials_to_tell):
         cases = "1 case" if subject.n_cases == 1 else f"{subject.n_cases:,} cases"
         raise UsageError(
@@ -123,7 +128,8 @@ def _as_json(subjects: Mapping[str, Subject], found: Mapping[str, tuple[GateChan
                 "holds": each.holds,
                 "false_alarm": each.false_alarm,
                 "holds_when_worse": {f"{drop:g}": chance for drop, chance in each.slips},
-                "repairs": dict(each.repairs),
+                "more_trials": each.n_more,
+                "repairs": {repair.name: repair.false_alarm for repair in each.repairs},
             }
             for each in chances
         ]
@@ -162,8 +168,17 @@ def _show_gate(chance: GateChance) -> None:
     click.echo(f"    A worse agent passes it: {worse} of builds.")
     if chance.hint:
         click.echo(f"    {chance.hint}.")
-    for name, alarm in chance.repairs:
-        click.echo(f"    {name} fails {_share(alarm)} of builds.")
+    if chance.n_more:
+        click.echo(f"    If nothing changes, it plays about {_trials(chance.n_more)} more a build.")
+    for repair in chance.repairs:
+        more = f", and plays about {_trials(repair.n_more)} more" if repair.n_more else ""
+        click.echo(f"    {repair.name} fails {_share(repair.false_alarm)} of builds{more}.")
+
+
+def _trials(n: float) -> str:
+    """`1 trial`, `9 trials`, `0.4 trials`."""
+    shown = f"{n:.0f}" if n >= 1 else f"{n:.1g}"
+    return "1 trial" if shown == "1" else f"{shown} trials"
 
 
 def _share(chance: float) -> str:

@@ -94,7 +94,9 @@ def adk_verdict(scores: Sequence[Score]) -> Verdict:
     return "passed" if all(whole) else "failed"
 
 
-RegressionRule: TypeAlias = Literal["any", "likely"]
+RegressionRule: TypeAlias = Literal["any", "confirm", "likely"]
+CONFIRM = (3, 5)
+"""By the rule "confirm" a case regressed that passes fewer than 3 of 5 fresh trials, unless others are asked for."""
 REGRESSION_RULES: tuple[RegressionRule, ...] = get_args(RegressionRule)
 Outcome: TypeAlias = Literal["passed", "failed", "undecided", "interrupted"]
 Answer: TypeAlias = Literal["held", "failed", "undecided"]
@@ -225,7 +227,8 @@ class Gates:
     Errored and unscored trials are tolerated up to `max_error_rate` and `max_unscored_rate` only. Unless another gate
     asks for verdicts, or `all_must_pass` is off, every trial must pass; `unscored_are_failures` lets unscored ones fail
     the run then. `baseline` names the earlier run that `max_regressions` is about. By `regression_rule` a case
-    regressed when its verdict flipped ("any"), or when its pass rate dropped by more than chance ("likely").
+    regressed when its verdict flipped ("any"), when it also passes too few fresh trials ("confirm"; `confirm` is how
+    many of how many must pass), or when its pass rate dropped by more than chance ("likely").
     """
 
     min_pass_rate: float | None = None
@@ -239,6 +242,7 @@ class Gates:
     max_regressions: int | None = None
     baseline: str = ""
     regression_rule: RegressionRule = "any"
+    confirm: tuple[int, int] = CONFIRM
     all_must_pass: bool = True
     unscored_are_failures: bool = False
 

@@ -124,6 +124,14 @@ def false_alarm_of_regressions(rates: Rates, n: int, threshold: float, allowed: 
     return more_than(allowed, [(regressed_by_chance(p, n, threshold), n_cases) for p, n_cases in rates])
 
 
+def still_regressed(chance: float, p: float, needed: int, n: int) -> float:
+    """The chance that a case seems to have regressed, and then passes fewer than `needed` of `n` fresh trials.
+
+    `chance` is that of seeming to have regressed, `p` that of passing a fresh trial.
+    """
+    return chance * (1 - chance_of_at_least(needed, n, p))
+
+
 def trials_to_tell(n_cases: int) -> int:
     """The fewest trials of each case in both runs with which one case can show a likely drop among `n_cases`."""
     n = 2

@@ -9,7 +9,7 @@ from typing import Any, TypeAlias, cast
 import click
 
 from evaldesk.errors import EvaldeskError, UsageError
-from evaldesk.model.conclusion import REGRESSION_RULES
+from evaldesk.model.conclusion import REGRESSION_RULES, RegressionRule
 from evaldesk.run_options import LIMITS, MODELS, RUN, Asked, RunOption, offered
 
 Command: TypeAlias = Callable[..., Any]
@@ -27,6 +27,7 @@ class Finite(click.FloatRange):
 
 
 RATE = Finite(0, 1)
+MOST_CONFIRMING = 100
 SECTIONS: dict[str, str] = {}
 """The section of the help in which each option stands, by the name of its parameter."""
 
@@ -55,6 +56,33 @@ def _metric_and_criterion(value: str) -> tuple[str, object]:
 def k_and_rates(ctx: click.Context, param: click.Parameter, values: Sequence[str]) -> tuple[tuple[int, float], ...]:
     """`5=0.9`, a number of trials and the least mean, as pairs."""
     return tuple(_k_and_rate(value) for value in values)
+
+
+RULE_HELP = (
+    "A case regressed when its verdict flipped (any, default), when fresh trials confirm it (confirm), "
+    "or when it dropped by more than chance (likely)."
+)
+CONFIRM_HELP = "With confirm: M of R fresh trials must pass; default 3/5."
+
+
+def check_rule(rule: RegressionRule | None, confirm: tuple[int, int] | None) -> None:
+    """Raise UsageError for fresh trials that the rule does not play."""
+    if confirm is not None and rule != "confirm":
+        raise UsageError("--confirm needs --regression-rule confirm, which plays the fresh trials")
+
+
+def passes_of(ctx: click.Context, param: click.Parameter, value: str | None) -> tuple[int, int] | None:
+    """`3/5`, a number of passes and of trials, as a pair."""
+    if value is None:
+        return None
+    needed, _, n = value.partition("/")
+    try:
+        pair = int(needed), int(n)
+    except ValueError:
+        raise click.BadParameter(f"{value!r}: wanted M/R, such as 3/5") from None
+    if not 1 <= pair[0] <= pair[1] <= MOST_CONFIRMING:
+        raise click.BadParameter(f"{value!r}: M is at least 1, R is at least M and at most {MOST_CONFIRMING}")
+    return pair
 
 
 def _k_and_rate(value: str) -> tuple[int, float]:
@@ -176,7 +204,7 @@ def gate_options(command: Command) -> Command:
         ),
         click.option(
             "--regression-rule",
-            type=click.Choice(REGRESSION_RULES),
+            type=click.Choice([rule for rule in REGRESSION_RULES if rule != "confirm"]),
             help="A case regressed when its verdict flipped (any, default), or when it dropped by more than chance.",
         ),
     )

@@ -9,6 +9,7 @@ from evaldesk.desk.runs.gates import ALL_PASSED
 from evaldesk.desk.runs.stored_runs import StoredRuns
 from evaldesk.errors import UsageError
 from evaldesk.model import Gates
+from evaldesk.model.conclusion import CONFIRM
 from evaldesk.model.stored import RunSummary
 from evaldesk.statistics.gate_chances import (
     ROUNDING,
@@ -22,6 +23,7 @@ from evaldesk.statistics.gate_chances import (
     pass_rate_holds,
     regressed_by_chance,
     regressed_in_draws,
+    still_regressed,
     trials_to_tell,
 )
 from evaldesk.statistics.intervals import CaseCounts
@@ -61,18 +63,29 @@ class Subject:
 
 
 @dataclass(frozen=True, slots=True)
+class Repair:
+    """Another setting, its chance of a false alarm, and the mean number of trials it plays beyond those of the run."""
+
+    name: str
+    false_alarm: float
+    n_more: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
 class GateChance:
     """How one gate behaves. `holds` is its chance to hold for an unchanged agent, None where it is not known.
 
     `slips` are (drop of the pass rate, chance to hold all the same). `hint` names a gate that is stricter than it
-    looks; `repairs` are other settings with few false alarms, each with its chance of one.
+    looks; `repairs` are other settings with few false alarms. `n_more` is the mean number of trials that it plays
+    beyond those of the run.
     """
 
     name: str
     holds: float | None
     slips: tuple[tuple[float, float], ...] = ()
     hint: str = ""
-    repairs: tuple[tuple[str, float], ...] = ()
+    repairs: tuple[Repair, ...] = ()
+    n_more: float = 0.0
 
     @property
     def false_alarm(self) -> float | None:
@@ -82,10 +95,14 @@ class GateChance:
 
 @dataclass(frozen=True, slots=True)
 class _Gate:
+    """A gate and its chance to hold. The first of `milder` with few false alarms is a repair, and so is `other`."""
+
     name: str
     holds: Callable[[Subject, Subject], float | None]
     hint: str = ""
     milder: Callable[[Subject], Iterator[tuple[str, float | None]]] | None = None
+    other: Repair | None = None
+    n_more: float = 0.0
 
 
 def assumed_subject(n_cases: int, rate: float, n: int, pass_threshold: float) -> Subject:
@@ -112,13 +129,14 @@ def _chance(gate: _Gate, subject: Subject) -> GateChance:
     holds = gate.holds(subject, subject)
     slips = [(drop, gate.holds(subject, subject.dropped(drop))) for drop in DROPS]
     known = tuple((drop, chance) for drop, chance in slips if chance is not None)
-    repairs = []
-    if gate.milder and holds is not None and 1 - holds > TOLERATED:
-        for name, chance in gate.milder(subject):
-            if chance is not None and 1 - chance <= TOLERATED:
-                repairs.append((name, max(0.0, 1 - chance)))
-                break
-    return GateChance(gate.name, holds, known, gate.hint, tuple(repairs))
+    repairs: tuple[Repair, ...] = ()
+    if holds is not None and 1 - holds > TOLERATED:
+        milder = gate.milder(subject) if gate.milder else ()
+        good = (Repair(name, max(0.0, 1 - chance)) for name, chance in milder if chance is not None)
+        first = next((repair for repair in good if repair.false_alarm <= TOLERATED), None)
+        other = gate.other if gate.other and gate.other.false_alarm <= TOLERATED else None
+        repairs = tuple(repair for repair in (other, first) if repair)
+    return GateChance(gate.name, holds, known, gate.hint, repairs, gate.n_more)
 
 
 def _gates(gates: Gates, subject: Subject) -> Iterator[_Gate]:
@@ -147,18 +165,42 @@ def _gates(gates: Gates, subject: Subject) -> Iterator[_Gate]:
         yield _curve("--pass-at", k, least, is_hat=False)
     for k, least in gates.pass_hat:
         yield _curve("--pass-hat", k, least, is_hat=True)
-    if gates.max_regressions is not None and gates.regression_rule == "likely":
-        yield _likely(gates.max_regressions)
-    elif gates.max_regressions is not None:
-        allowed = gates.max_regressions
-        yield _Gate(
-            f"--max-regressions {allowed}",
-            lambda before, now: 1 - more_than(allowed, _regressions(before, now)),
-            milder=lambda now: (
-                (f"--max-regressions {each}", 1 - more_than(each, _regressions(now, now)))
-                for each in range(allowed + 1, now.n_cases + 1)
-            ),
+    if gates.max_regressions is not None:
+        yield _regression_gate(gates, subject)
+
+
+def _regression_gate(gates: Gates, subject: Subject) -> _Gate:
+    allowed = gates.max_regressions or 0
+    if gates.regression_rule == "likely":
+        return _likely(allowed)
+    confirming = _confirming(allowed, *gates.confirm, subject)
+    if gates.regression_rule == "confirm":
+        return confirming
+    alarm = 1 - (confirming.holds(subject, subject) or 0.0)
+    return _Gate(
+        f"--max-regressions {allowed}",
+        lambda before, now: 1 - more_than(allowed, _regressions(before, now)),
+        milder=lambda now: (
+            (f"--max-regressions {each}", 1 - more_than(each, _regressions(now, now)))
+            for each in range(allowed + 1, now.n_cases + 1)
+        ),
+        other=Repair(confirming.name, alarm, confirming.n_more),
+    )
+
+
+def _confirming(allowed: int, needed: int, n: int, subject: Subject) -> _Gate:
+    """The gate that plays `n` trials more of each case that seems to have regressed; `needed` of them must pass."""
+
+    def holds(before: Subject, now: Subject) -> float:
+        seeming = zip(_regressions(before, now), now.rates, strict=True)
+        return 1 - more_than(
+            allowed, [(still_regressed(chance, p, needed, n), n_cases) for (chance, n_cases), (p, _) in seeming]
         )
+
+    words = f"--max-regressions {allowed} --regression-rule confirm"
+    words += "" if (needed, n) == CONFIRM else f" --confirm {needed}/{n}"
+    n_more = n * sum(chance * n_cases for chance, n_cases in _regressions(subject, subject))
+    return _Gate(words, holds, n_more=n_more)
 
 
 def _likely(allowed: int) -> _Gate:
