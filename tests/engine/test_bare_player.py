@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import ast
-import os
-import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.virtual_environments import interpreter
 
 import evaldesk
 from evaldesk.engine import boot
@@ -49,18 +48,6 @@ NAMES = {"ExceptionGroup", "BaseExceptionGroup"}
 METHODS = {"add_note", "uncancel", "cancelling"}
 
 
-def interpreter(version: str) -> str | None:
-    """The Python of that version which this machine has, on the path or among those of pyenv."""
-    root = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv"), "versions")
-    places = [shutil.which(f"python{version}"), *sorted(map(str, root.glob(f"{version}.*/bin/python")))]
-    return next((place for place in places if place and version_of(place) == version), None)
-
-
-def version_of(python: str) -> str:
-    code = "import sys; print('%d.%d' % sys.version_info[:2])"
-    return subprocess.run([python, "-c", code], capture_output=True, text=True, check=False).stdout.strip()
-
-
 def loaded(python: str) -> dict[str, str]:
     """The modules outside the standard library that a player imports there, without any site-packages, by name."""
     command = [python, "-S", "-E", "-c", IMPORTS, str(BOOT)]
@@ -90,7 +77,7 @@ def test_an_older_python_is_refused_in_words() -> None:
     if python is None:
         pytest.skip("there is no Python older than 3.10 on this machine")
 
-    done = subprocess.run([python, str(BOOT), "0", "chat"], capture_output=True, text=True, check=False)
+    done = subprocess.run([python, str(BOOT), "0", "player"], capture_output=True, text=True, check=False)
 
     assert done.returncode == 1
     assert done.stderr.startswith("a player needs Python 3.10 or newer, this is 3.")

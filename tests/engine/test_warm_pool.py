@@ -17,7 +17,7 @@ from evaldesk.model import AgentRef, Case, TrialSpec, Turn
 
 
 async def _filled(warm_pool: WarmPool) -> None:
-    warm_pool.fill("trials")
+    warm_pool.fill("grader")
     assert warm_pool._filling is not None
     await asyncio.wait_for(warm_pool._filling, 60)
 

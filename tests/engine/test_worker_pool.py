@@ -34,7 +34,7 @@ class OneWorker:
     def __init__(self, *callbacks: Callable[..., None]) -> None:
         self.sent: list[object] = []
 
-    async def start(self, environment: Mapping[str, str], purpose: str) -> None:
+    async def start(self, environment: Mapping[str, str], purpose: str, launcher: object) -> None:
         OneWorker.n_starts += 1
         if 1 < OneWorker.n_starts < MANY:
             raise WorkerStartError("no process can be made", "")
@@ -151,7 +151,7 @@ async def test_who_is_cancelled_twice_leaves_no_question_behind(monkeypatch: pyt
 async def test_a_host_that_closes_while_a_worker_starts_keeps_none(monkeypatch: pytest.MonkeyPatch) -> None:
     host = AgentHost()
 
-    async def start(self: HostedAgent, environment: Mapping[str, str]) -> None:
+    async def start(self: HostedAgent, environment: Mapping[str, str], launcher: object) -> None:
         await host.close()
 
     monkeypatch.setattr(HostedAgent, "start", start)

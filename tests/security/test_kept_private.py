@@ -15,12 +15,12 @@ from typing import Any
 import pytest
 
 from evaldesk import paths
-from evaldesk.engine.host import process
+from evaldesk.engine import launch
 from evaldesk.settings import read_settings
 from evaldesk.store import Store, hold_workspace
 from evaldesk.web import server
 
-SOURCE = Path(process.__file__).parents[2]
+SOURCE = Path(launch.__file__).parents[1]
 TOKEN = "a-token-nobody-may-see"
 
 
@@ -110,9 +110,13 @@ def test_neither_token_nor_cookie_stands_in_a_page_or_a_log(fort: Any, caplog: p
 
 
 def test_a_worker_is_not_told_the_token() -> None:
-    given = process._clean({"EVALDESK_TOKEN": TOKEN, "OPENAI_API_KEY": "needed", "PATH": "/bin"})
+    given = {"EVALDESK_TOKEN": TOKEN, "OPENAI_API_KEY": "needed", "PATH": "/bin"}
 
-    assert given == {"OPENAI_API_KEY": "needed", "PATH": "/bin"}
+    assert launch.Launcher().environment(given) == {"OPENAI_API_KEY": "needed", "PATH": "/bin"}
+    assert launch.Launcher("/shop/bin/python").environment(given) == {
+        "OPENAI_API_KEY": "needed",
+        "PATH": "/shop/bin:/bin",
+    }
 
 
 def test_a_dotenv_file_is_not_loaded(tmp_path: Path) -> None:

@@ -37,7 +37,8 @@ class AgentRef:
     `folder` holds the agent's own files (watched for edits). `kind` names an adapter, or is empty to let the adapters
     look at the object. `declared` is the agent's table of `evaldesk.toml` as JSON text; an agent that is made of its
     table alone has no target. `part` names an agent inside the tree of the one that is found, by its own name or its
-    name in the module; empty is the agent itself.
+    name in the module; empty is the agent itself. `python` is the interpreter that it is played on; empty is
+    Evaldesk's own.
     """
 
     id: str
@@ -47,6 +48,7 @@ class AgentRef:
     kind: str = ""
     declared: str = ""
     part: str = ""
+    python: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -86,7 +86,7 @@ class CasePlayer:
     def _opened(self) -> LocalExecutor:
         if self._executor is None:
             n_workers = max(1, min(self._concurrency, os.cpu_count() or 2))
-            self._executor = LocalExecutor(n_workers, self._concurrency)
+            self._executor = LocalExecutor(n_workers, self._concurrency, python=self._agent.python)
             self._reading = asyncio.create_task(self._read(self._executor))
         return self._executor
 

@@ -202,13 +202,13 @@ def _executor_for(who: _Agent) -> Callable[[RunConfig], Executor]:
         shared = _SHARED.get()
         if shared is not None:
             return shared.lend(who.ref, config.concurrency)
-        return _local(config.concurrency)
+        return _local(who.ref, config.concurrency)
 
     return open_executor
 
 
-def _local(concurrency: int) -> LocalExecutor:
-    return LocalExecutor(max(1, min(concurrency, os.cpu_count() or 2)), concurrency)
+def _local(ref: AgentRef, concurrency: int) -> LocalExecutor:
+    return LocalExecutor(max(1, min(concurrency, os.cpu_count() or 2)), concurrency, python=ref.python)
 
 
 @asynccontextmanager
@@ -234,7 +234,7 @@ class _SharedWorkers:
         """The workers of an agent for one run."""
         key = (ref, concurrency)
         if key not in self.executors or self.executors[key].is_cancelled:
-            self.executors[key] = _local(concurrency)
+            self.executors[key] = _local(ref, concurrency)
         return _Lent(self.executors[key])
 
     async def close(self) -> None:

@@ -67,7 +67,7 @@ class RunDesk:
 
     def warm(self, *, has_models: bool) -> None:
         """Have workers ready before the first run; with LiteLLM imported where an agent has a model to call."""
-        self._warm_pool.fill("model_trials" if has_models else "trials")
+        self._warm_pool.fill("grader_with_litellm" if has_models else "grader")
 
     def plan_allowed(self, subject: RunSubject, options: RunOptions) -> RunPlan:
         """The run of a page, with the criteria that it may name. Raises UsageError naming the field at fault."""
@@ -318,7 +318,9 @@ class RunDesk:
             raise ConflictError(f"run {summary.id} is played by another process: {pid} on {host}{gone}")
 
     def _local_executor(self, config: RunConfig) -> Executor:
-        return LocalExecutor(self._settings.n_workers, config.concurrency, warm_pool=self._warm_pool)
+        return LocalExecutor(
+            self._settings.n_workers, config.concurrency, warm_pool=self._warm_pool, python=config.agent.python
+        )
 
 
 def check_playable(summary: RunSummary) -> None:

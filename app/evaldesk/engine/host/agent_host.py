@@ -18,6 +18,7 @@ from typing import TypeAlias
 
 from evaldesk.engine.frames import Describe, Described, Failed, Happened, Stop, Talk, TurnEnded
 from evaldesk.engine.host.process import Answer, Death, WorkerProcess, WorkerStartError
+from evaldesk.engine.launch import Launcher
 from evaldesk.engine.worker.attempt import LOAD_TIMEOUT_S
 from evaldesk.errors import AgentError, BadNumberError, ConflictError
 from evaldesk.model import AgentDescription, AgentRef, ErrorRecord, Event, RunConfig, TurnRecord, TurnSpec
@@ -195,7 +196,7 @@ class AgentHost:
                 agent = None
             if agent is None:
                 agent = HostedAgent(version)
-                await agent.start(self._environment)
+                await agent.start(self._environment, Launcher(ref.python))
                 if self._is_closed:
                     await agent.close()
                     raise WorkerStartError("the desk was closed while the worker started", "")
@@ -261,9 +262,9 @@ class HostedAgent:
         """Whether there is no request for an answer."""
         return not self._questions
 
-    async def start(self, environment: Mapping[str, str]) -> None:
+    async def start(self, environment: Mapping[str, str], launcher: Launcher) -> None:
         """Start the worker. Raises WorkerStartError."""
-        await self._worker.start(environment)
+        await self._worker.start(environment, launcher=launcher)
 
     async def ask(self, frame: Describe | Talk, timeout_s: float) -> AsyncGenerator[Item, None]:
         """The answers to `frame` as they come; the last is no Happened. Leaving early stops the work."""

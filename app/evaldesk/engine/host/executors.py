@@ -12,6 +12,7 @@ from typing import Protocol
 from evaldesk.engine.frames import GradeSpec, cancelled, functions_check, grade_spec, unplayed
 from evaldesk.engine.host.process import WarmPool
 from evaldesk.engine.host.worker_set import WorkerSet
+from evaldesk.engine.launch import Launcher
 from evaldesk.engine.worker.attempt import Pause, active
 from evaldesk.errors import EvaldeskError, UsageError
 from evaldesk.model import ErrorRecord, TrialResult, TrialSpec
@@ -133,7 +134,8 @@ class LocalExecutor:
     """Carries out up to `concurrency` trials at once, in `n_workers` players and as many graders.
 
     A player has the agent and the user's side of a case; a grader has the expectations and the metrics, and never the
-    agent. The process of this executor hands the transcript from one to the other, and checks what both answer.
+    agent. The process of this executor hands the transcript from one to the other, and checks what both answer. Players
+    run on the interpreter `python`, which is empty for Evaldesk's own; graders always on the latter.
     """
 
     def __init__(
@@ -143,18 +145,17 @@ class LocalExecutor:
         *,
         environment: Mapping[str, str] | None = None,
         warm_pool: WarmPool | None = None,
+        python: str = "",
     ) -> None:
         self.is_cancelled = False
         self._warm_pool = warm_pool
         shared = partial(
-            WorkerSet,
-            n_workers,
-            concurrency,
-            environment=os.environ if environment is None else environment,
-            warm_pool=warm_pool,
+            WorkerSet, n_workers, concurrency, environment=os.environ if environment is None else environment
         )
-        self._players = shared(self._played, purpose="chat")
-        self._graders = shared(self._graded, purpose="trials", n_before_next=GRADED_AT_ONCE)
+        self._players = shared(
+            self._played, warm_pool=None if python else warm_pool, purpose="player", launcher=Launcher(python)
+        )
+        self._graders = shared(self._graded, warm_pool=warm_pool, purpose="grader", n_before_next=GRADED_AT_ONCE)
         self._room = asyncio.Semaphore(concurrency)
         self._results: asyncio.Queue[TrialResult | None] = asyncio.Queue()
         self._check: tuple[GradeSpec, asyncio.Future[ErrorRecord | None]] | None = None

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-import sys
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -25,6 +24,7 @@ from evaldesk.engine.frames import (
     TurnEnded,
     frame_from_worker,
 )
+from evaldesk.engine.launch import OWN, Launcher
 from evaldesk.engine.worker.attempt import Pause
 from evaldesk.engine.worker.output import Tail
 from evaldesk.errors import EvaldeskError
@@ -39,10 +39,10 @@ LONG_OVERDUE_S = 15.0
 TERM_GRACE_S = 0.5
 EXIT_GRACE_S = 1.0
 MAX_REASON = 500
-SECRETS = ("EVALDESK_TOKEN",)
 
-Purpose: TypeAlias = Literal["chat", "trials", "model_trials"]
-"""The purpose of a worker decides its imports before it is ready: none more, ROUGE, or LiteLLM as well."""
+Purpose: TypeAlias = Literal["player", "grader", "grader_with_litellm"]
+"""The purpose of a worker decides its imports before it is ready: a player has none of its own, a grader has ROUGE and,
+where judges will be asked, LiteLLM. One that is warm may become either."""
 Answer: TypeAlias = Ended | Happened | TurnEnded | Described | Failed
 
 
@@ -75,6 +75,7 @@ class WorkerProcess:
         self._on_death = on_death
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.SubprocessTransport | None = None
+        self._name = "the worker process"
         self._lines = Lines()
         self._output = Tail()
         self._ready = self._loop.create_future()
@@ -102,16 +103,19 @@ class WorkerProcess:
         self._on_answer = on_answer
         self._on_death = on_death
 
-    async def start(self, environment: Mapping[str, str], purpose: Purpose = "chat") -> None:
+    async def start(
+        self, environment: Mapping[str, str], purpose: Purpose = "player", launcher: Launcher = OWN
+    ) -> None:
         """Spawn the process and wait until it is ready. Raises WorkerStartError with its output."""
-        python = (sys.executable, "-P", "-X", "faulthandler")
-        command = (*python, "-m", "evaldesk.engine.worker.main", str(os.getpid()), purpose)
+        command = (*launcher.command(), str(os.getpid()), purpose)
+        if launcher.python:
+            self._name = f"the player on {launcher.python}"
         try:
             await self._loop.subprocess_exec(
-                lambda: _Pipes(self), *command, env=_clean(environment), start_new_session=True
+                lambda: _Pipes(self), *command, env=launcher.environment(environment), start_new_session=True
             )
         except (OSError, RuntimeError) as error:  # no file, no process, or no thread to wait for one
-            raise WorkerStartError(f"the worker process cannot be started: {error}", "") from error
+            raise WorkerStartError(f"{self._name} cannot be started: {error}", "") from error
         self._tick_timer = self._loop.call_later(TICK_S, self._tick)
         try:
             await asyncio.wait((self._ready, self._death), timeout=START_TIMEOUT_S, return_when=asyncio.FIRST_COMPLETED)
@@ -123,7 +127,7 @@ class WorkerProcess:
             return
         death = self._death.result() if self._death.done() else None
         await self.close()
-        message = death.message if death else f"the worker process was not ready within {START_TIMEOUT_S:g} s"
+        message = death.message if death else f"{self._name} was not ready within {START_TIMEOUT_S:g} s"
         raise WorkerStartError(message, self._output.text())
 
     def send(self, frame: ToWorker, timeout_s: float | None = None) -> None:
@@ -244,13 +248,13 @@ class WorkerProcess:
 
     def _exit_message(self) -> str:
         if self._reason:
-            return f"the worker process {self._reason}"
+            return f"{self._name} {self._reason}"
         code = self._returncode or 0
         if code >= 0:
-            return f"the worker process ended with exit code {code}"
+            return f"{self._name} ended with exit code {code}"
         with suppress(ValueError):
-            return f"the worker process was ended by {signal.Signals(-code).name}"
-        return f"the worker process was ended by signal {-code}"
+            return f"{self._name} was ended by {signal.Signals(-code).name}"
+        return f"{self._name} was ended by signal {-code}"
 
 
 class _Pipes(asyncio.SubprocessProtocol):
@@ -274,10 +278,6 @@ class _Pipes(asyncio.SubprocessProtocol):
         self._worker.exited()
 
 
-def _clean(environment: Mapping[str, str]) -> dict[str, str]:
-    return {name: value for name, value in environment.items() if name not in SECRETS}
-
-
 class WarmPool:
     """Up to `n` idle workers, started one after the other: a desk that has just opened has other things to do."""
 
@@ -286,7 +286,7 @@ class WarmPool:
         self._environment = os.environ if environment is None else environment
         self._idle: list[WorkerProcess] = []
         self._filling: asyncio.Task[None] | None = None
-        self._purpose: Purpose = "trials"
+        self._purpose: Purpose = "grader"
 
     def fill(self, purpose: Purpose) -> None:
         """Start the missing workers, in the background."""

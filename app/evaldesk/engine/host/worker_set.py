@@ -13,6 +13,7 @@ from functools import partial
 from evaldesk.engine.failures import failure
 from evaldesk.engine.frames import Ended, Grade, GradeSpec, Play, Stop, cancelled, graded, played, player_spec, unplayed
 from evaldesk.engine.host.process import Answer, Death, Purpose, WarmPool, WorkerProcess, WorkerStartError
+from evaldesk.engine.launch import OWN, Launcher
 from evaldesk.engine.worker.attempt import Pause, grading_timeout_s
 from evaldesk.model import ErrorRecord, TrialResult, TrialSpec
 
@@ -46,6 +47,7 @@ class WorkerSet:
         environment: Mapping[str, str],
         warm_pool: WarmPool | None,
         purpose: Purpose,
+        launcher: Launcher = OWN,
         n_before_next: int = 1,
     ) -> None:
         self.is_cancelled = False
@@ -55,6 +57,7 @@ class WorkerSet:
         self._environment = environment
         self._warm_pool = warm_pool
         self._purpose = purpose
+        self._launcher = launcher
         self._slots = [_Slot() for _ in range(max(1, min(n_workers, concurrency)))]
         self._n_threads = math.ceil(concurrency / len(self._slots))
         self._n_before_next = min(n_before_next, self._n_threads)
@@ -166,7 +169,7 @@ class WorkerSet:
 
     async def _start(self, slot: _Slot, worker: WorkerProcess) -> None:
         try:
-            await worker.start(self._environment, self._purpose)
+            await worker.start(self._environment, self._purpose, self._launcher)
             self._n_failed_starts = 0
         except WorkerStartError as error:
             slot.worker = None

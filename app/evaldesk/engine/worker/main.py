@@ -229,11 +229,11 @@ async def _serve(parent_pid: int, purpose: str) -> None:
 
 def _prepare(purpose: str) -> None:
     """Import the packages of the work before the first job: see `process.Purpose`."""
-    if purpose != "chat":
+    if purpose != "player":
         from evaldesk.metrics import preload
 
         preload()
-    if purpose == "model_trials":
+    if purpose == "grader_with_litellm":
         from evaldesk.llm.client import open_litellm
 
         open_litellm()
