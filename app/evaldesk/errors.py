@@ -153,5 +153,5 @@ class DamagedDatabaseError(WorkspaceError):
         """Name the file, the reason of SQLite, and the next step."""
         return cls(
             f"{path} is damaged ({reason}). Stop every evaldesk that uses it and copy it with its -wal file; "
-            "put a backup in its place, or name another workspace"
+            "put a backup in its place, or let `evaldesk doctor --repair` recover the rows that can be read"
         )

@@ -15,7 +15,7 @@ from evaldesk.desk.workspace import open_settings
 from evaldesk.errors import ConflictError
 from evaldesk.formats import read_evalset, write_evalset
 from evaldesk.model import Case, EvalSet, Turn
-from evaldesk.store import hold_workspace
+from evaldesk.store import Store, hold_workspace, recovery
 from evaldesk.store.evalsets.half_files import half_file
 
 CASES = tuple(Case(f"case_{number}", (Turn('{[a \\ "brace" }'),)) for number in range(3))
@@ -188,3 +188,65 @@ def test_an_untrusted_workspace_is_not_repaired(home: Path) -> None:
     assert result.exit_code != 0
     assert "is not trusted" in str(result.exception)
     assert path.exists()
+
+
+def _damaged(home: Path) -> Path:
+    """A database with one chat whose header is overwritten."""
+    path = home / ".evaldesk" / "evaldesk.db"
+    with Store.open(path) as store:
+        store.sessions.create("plain", "A talk")
+    path.write_bytes(b"\xff" * 100 + path.read_bytes()[100:])
+    return path
+
+
+def _database(output: str) -> list[str]:
+    return [line for line in output.splitlines() if line[6:].startswith("database ")]
+
+
+def test_a_damaged_database_is_recovered_and_kept_aside(home: Path) -> None:
+    path = _damaged(home)
+    before = path.read_bytes()
+
+    found = _doctor(home)
+    repaired = _doctor(home, "--repair")
+    again = _doctor(home)
+
+    assert (found.exit_code, repaired.exit_code, again.exit_code) == (1, 0, 0)
+    assert "let `evaldesk doctor --repair` recover the rows that can be read" in _database(found.output)[0]
+    (aside,) = path.parent.glob("damaged-*")
+    assert f"is kept as {aside / 'evaldesk.db'}. Recovered: 1 chat. Lost: nothing." in repaired.output
+    assert (aside / "evaldesk.db").read_bytes() == before
+    with Store.open(path) as store:
+        assert [each.title for each in store.sessions.list()] == ["A talk"]
+
+
+def test_a_repair_of_the_database_that_was_killed_is_named_and_finished(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = _damaged(home)
+
+    def end(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(recovery, "_put_in_place", end)
+        with pytest.raises(KeyboardInterrupt):
+            recovery.recover(path)
+    found = _doctor(home)
+    repaired = _doctor(home, "--repair")
+
+    assert (found.exit_code, repaired.exit_code) == (1, 0)
+    assert "is not finished; `evaldesk doctor --repair`" in _database(found.output)[0]
+    assert "Recovered: 1 chat." in repaired.output
+    with Store.open(path) as store:
+        assert [each.title for each in store.sessions.list()] == ["A talk"]
+
+
+def test_a_database_is_not_repaired_while_a_desk_is_open(home: Path) -> None:
+    path = _damaged(home)
+    before = path.read_bytes()
+
+    with hold_workspace(home / ".evaldesk", url="http://127.0.0.1:1"):
+        assert "is held by process" in str(_doctor(home, "--repair").exception)
+
+    assert path.read_bytes() == before

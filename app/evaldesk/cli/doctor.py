@@ -35,7 +35,8 @@ def doctor(
     """Check the workspace, the agents, the models and the environment; starts no run.
 
     Nothing is written without --repair. A repair removes unfinished files of killed writers and moves files that
-    cannot be read into the trash folder; whole cases of an eval set that ends too early are kept as a new set.
+    cannot be read into the trash folder; whole cases of an eval set that ends too early are kept as a new set. The
+    rows of a damaged database that can be read go into a new one; the damaged file is kept in a folder beside it.
 
     Exit code 0: no problem, or all are repaired; 1: a problem.
 

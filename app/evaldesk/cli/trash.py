@@ -102,12 +102,8 @@ def empty(yes: bool, workspace: str | None) -> None:
 @contextmanager
 def _desk(workspace: str | None) -> Iterator[Desk]:
     from evaldesk.desk.trash import open_desk
-    from evaldesk.errors import WorkspaceError
 
-    settings = open_home(workspace)
-    if not settings.database.exists():
-        raise WorkspaceError(f"{settings.database} does not exist; start a desk or a run in this workspace first")
-    with open_desk(settings) as desk:
+    with open_desk(open_home(workspace)) as desk:
         yield desk
 
 

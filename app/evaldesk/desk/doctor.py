@@ -14,7 +14,7 @@ from evaldesk import __version__
 from evaldesk.agents import AGENTS
 from evaldesk.demo_model import DEMO_PREFIX
 from evaldesk.desk.agents import AgentDesk, FoundAgent
-from evaldesk.desk.repair import Fault, file_faults
+from evaldesk.desk.repair import Fault, database_faults, file_faults
 from evaldesk.desk.trust import NEXT_STEP, Trust
 from evaldesk.engine import AgentHost
 from evaldesk.errors import EvaldeskError, ModelError
@@ -23,6 +23,7 @@ from evaldesk.model import ModelOptions
 from evaldesk.settings import CONFIG_NAME, Settings
 from evaldesk.store import Store, hold_workspace
 from evaldesk.store.network_disk import disk_warning
+from evaldesk.store.store import repair_marker
 
 State: TypeAlias = Literal["good", "warning", "bad"]
 CALL_S = 30.0
@@ -57,7 +58,7 @@ def look_at_workspace(settings: Settings) -> list[Finding]:
         found = [Finding("workspace", "bad", f"{home} cannot be written; name another with --workspace")]
     if warning := disk_warning(home):
         found.append(Finding("disk", "warning", warning))
-    if not settings.database.exists():
+    if not settings.database.exists() and not repair_marker(settings.database).exists():
         return [*found, Finding("database", "good", "none yet; the first run or chat makes it")]
     try:
         with Store.open(settings.database, must_exist=True) as store:
@@ -77,19 +78,20 @@ def look_at_files(settings: Settings) -> list[Finding]:
 
 
 def repair_files(settings: Settings) -> list[Finding]:
-    """What was done about each broken file. Raises WorkspaceError while a desk is open on the workspace."""
-    faults = list(file_faults(settings))
+    """What was done about a damaged database and each broken file. Raises WorkspaceError while a desk is open on it."""
+    faults = [("database", fault) for fault in database_faults(settings)]
+    faults += [("files", fault) for fault in file_faults(settings)]
     if not faults:
         return []
     with hold_workspace(settings.state_folder, url=""):
-        return [_mended(fault) for fault in faults]
+        return [_mended(about, fault) for about, fault in faults]
 
 
-def _mended(fault: Fault) -> Finding:
+def _mended(about: str, fault: Fault) -> Finding:
     try:
-        return Finding("files", "good", fault.mend())
+        return Finding(about, "good", fault.mend())
     except (EvaldeskError, OSError) as error:
-        return Finding("files", "bad", f"{fault.found}; it could not be repaired: {error}")
+        return Finding(about, "bad", f"{fault.found}; it could not be repaired: {error}")
 
 
 def look_at_trust(trust: Trust) -> list[Finding]:

@@ -12,15 +12,17 @@ from pathlib import Path
 from evaldesk.desk.evalsets.cases import CaseDesk
 from evaldesk.desk.imports.uploads import Uploads
 from evaldesk.durable_files import create_file, leftovers, make_folder, move_file, remove_file, remove_leftovers
-from evaldesk.errors import ConflictError, EvaldeskError, FormatError
+from evaldesk.errors import ConflictError, DamagedDatabaseError, EvaldeskError, FormatError
 from evaldesk.formats import read_evalset
 from evaldesk.reading.strict_json import MAX_BYTES
 from evaldesk.settings import Settings
+from evaldesk.store import Store
 from evaldesk.store.evalsets.files import EvalSetFiles, find_files, folders_of
 from evaldesk.store.evalsets.half_files import HalfFile, half_file
 from evaldesk.store.evalsets.names import stem_and_suffix
 from evaldesk.store.lock import LOCK_NAME, address_of_holder
 from evaldesk.store.regular_file import check_regular, read_regular, version_of
+from evaldesk.store.store import repair_marker
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +32,28 @@ class Fault:
     found: str
     plan: str
     mend: Callable[[], str]
+
+
+def database_faults(settings: Settings) -> Iterator[Fault]:
+    """A database whose pages are damaged, or whose repair was killed. Takes seconds for each gigabyte."""
+    path = settings.database
+    plan = "recovers the rows that can be read, and keeps the damaged file"
+    if repair_marker(path).exists():
+        yield Fault(f"the repair of {path} is not finished", "finishes it", lambda: _recovered(path))
+    elif path.exists():
+        try:
+            with Store.open(path, must_exist=True) as store:
+                store.check()
+        except DamagedDatabaseError as error:
+            yield Fault(str(error), plan, lambda: _recovered(path))
+        except EvaldeskError:
+            return  # of a newer Evaldesk, or of another program
+
+
+def _recovered(path: Path) -> str:
+    from evaldesk.store.recovery import recover
+
+    return recover(path)
 
 
 def file_faults(settings: Settings) -> Iterator[Fault]:

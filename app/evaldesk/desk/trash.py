@@ -11,6 +11,7 @@ from evaldesk.desk.desk import Desk
 from evaldesk.errors import NotFoundError
 from evaldesk.settings import Settings
 from evaldesk.store.evalsets.trash import empty_trash, list_trash
+from evaldesk.store.store import check_exists
 
 EVALSET, CASES, SESSION, RUN = "eval set", "cases", "chat", "run"
 
@@ -28,7 +29,8 @@ class TrashItem:
 
 @contextmanager
 def open_desk(settings: Settings) -> Iterator[Desk]:
-    """A desk whose database is open; it plays nothing."""
+    """A desk whose database is open; it plays nothing. Raises WorkspaceError without a database."""
+    check_exists(settings.database)
     desk = Desk.open(settings)
     try:
         yield desk

@@ -80,8 +80,8 @@ class Store:
         `clock` tells the time of day, `seconds` how much of it has passed while the machine was awake. Raises
         WorkspaceError when it cannot be used, or `must_exist` and does not.
         """
-        if must_exist and not database.is_file():
-            raise WorkspaceError(f"{database} does not exist; start a desk or a run in this workspace first")
+        if must_exist:
+            check_exists(database)
         prepare(database)
         return cls(Database(database), Clock(clock, seconds))
 
@@ -138,7 +138,7 @@ def _moved(config: str, evalset_id: str, path: Path) -> str:
 
 
 HEAD = "0006"
-_FIRST_TABLES = {"alembic_version", "run", "trial", "score", "session"}
+FIRST_TABLES = {"alembic_version", "run", "trial", "score", "session"}
 # As Alembic makes it, which reads from it where the database is.
 _REVISIONS = (
     "CREATE TABLE IF NOT EXISTS alembic_version "
@@ -150,8 +150,9 @@ def prepare(path: Path) -> None:
     """Create or upgrade the database at `path`; nothing is written when it is current, foreign or newer.
 
     Raises WorkspaceError when there is a link in its folder, when it cannot be read or written, belongs to another
-    program, or to a newer Evaldesk; DamagedDatabaseError when its bytes are damaged.
+    program, or to a newer Evaldesk, or is being repaired; DamagedDatabaseError when its bytes are damaged.
     """
+    check_not_in_repair(path)
     try:
         with telling_damage(path):
             check_no_links(path.parent)
@@ -162,10 +163,31 @@ def prepare(path: Path) -> None:
                 other = f"{path} is read-only and has revision {revision} of another version, this one needs {HEAD}"
                 raise WorkspaceError(f"{other}; copy the workspace to a place where it can be upgraded")
             make_private_folder(path.parent)
-            with _alone_in(path.parent):
+            with alone_in(path.parent):
+                check_not_in_repair(path)
                 _upgrade(path)
     except (sqlite3.Error, SQLAlchemyError, OSError) as error:
         raise WorkspaceError(f"{path}: {error}; name another workspace, or move the file away") from error
+
+
+def check_exists(path: Path) -> None:
+    """Raise WorkspaceError when there is no database at `path`, or when it is being repaired."""
+    check_not_in_repair(path)
+    if not path.is_file():
+        raise WorkspaceError(f"{path} does not exist; start a desk or a run in this workspace first")
+
+
+def repair_marker(path: Path) -> Path:
+    """The file that is there while a database is repaired, also after the repair was killed."""
+    return path.with_name(f"{path.name}.repair")
+
+
+def check_not_in_repair(path: Path) -> None:
+    """Raise WorkspaceError while the database is repaired, or after its repair was killed."""
+    if repair_marker(path).exists():
+        raise WorkspaceError(
+            f"the repair of {path} is not finished; `evaldesk doctor --repair` in this workspace finishes it"
+        )
 
 
 def stored_revision(path: Path) -> str | None:
@@ -178,7 +200,7 @@ def stored_revision(path: Path) -> str | None:
     with closing(sqlite3.connect(reading_uri(path), uri=True)) as connection:
         connection.execute("PRAGMA trusted_schema=OFF").close()
         tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
-        if tables >= _FIRST_TABLES:
+        if tables >= FIRST_TABLES:
             row = connection.execute("SELECT version_num FROM alembic_version").fetchone()
             if row:
                 return str(row[0])
@@ -192,7 +214,7 @@ def _upgrade(path: Path) -> None:
     if revision == HEAD:
         return
     if revision is None:
-        _create(path)
+        create(path)
         return
     from evaldesk.store.upgrade import check_known, upgrade_copied
 
@@ -200,7 +222,7 @@ def _upgrade(path: Path) -> None:
     upgrade_copied(path, HEAD)
 
 
-def _create(path: Path) -> None:
+def create(path: Path) -> None:
     """Make the tables as they are declared, which equals the result of the migrations: all of them, or none."""
     make_private_file(path)
     engine = writing_engine(path)
@@ -215,7 +237,8 @@ def _create(path: Path) -> None:
 
 
 @contextmanager
-def _alone_in(folder: Path) -> Iterator[None]:
+def alone_in(folder: Path) -> Iterator[None]:
+    """Keep other processes from making, upgrading or repairing the database in `folder`."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX)

@@ -1,0 +1,471 @@
+"""A damaged database is read page by page into a new one, which takes its place; the damaged file is kept aside.
+
+A marker beside the database names the folder of the damaged file from the first step to the last, and no process opens
+the database while it is there. Every step may be killed: the next call goes on after the last whole one.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import re
+import secrets
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import replace
+from datetime import datetime
+from itertools import islice, product
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import zstandard
+from sqlalchemy import (
+    Boolean,
+    Column,
+    ColumnElement,
+    Connection,
+    Float,
+    Integer,
+    LargeBinary,
+    Table,
+    and_,
+    delete,
+    exists,
+    func,
+    insert,
+    select,
+    update,
+)
+
+from evaldesk.durable_files import (
+    create_file,
+    is_same_file,
+    make_folder,
+    move_file,
+    remove_file,
+    remove_leftovers,
+    replace_file,
+)
+from evaldesk.errors import EvaldeskError, WorkspaceError
+from evaldesk.model import Case, Event, RunConfig, TrialResult, TurnRecord
+from evaldesk.model.comparison import Baseline
+from evaldesk.reading.sqlite_pages import Row, SqlitePages, Tree, Value
+from evaldesk.store.database import execute_many, is_read_only, utc_now, writing_engine
+from evaldesk.store.runs import planning
+from evaldesk.store.runs.recording import outcome, recount, scores, trial_key
+from evaldesk.store.runs.run_store import is_playable
+from evaldesk.store.store import FIRST_TABLES, HEAD, alone_in, create, repair_marker
+from evaldesk.store.tables import METADATA
+from evaldesk.store.tables.columns import UtcTime, unpack
+from evaldesk.store.tables.imports import IMPORT_RECORD, IMPORT_RUN
+from evaldesk.store.tables.runs import (
+    CASE_SNAPSHOT,
+    RUN,
+    RUN_CASE,
+    RUN_SOURCE,
+    SCORE,
+    TRANSCRIPT,
+    TRIAL,
+    VISIBLE,
+)
+from evaldesk.store.tables.sessions import SESSION, SESSION_TURN
+from evaldesk.wire import from_json
+
+REASON = "The database was damaged; resume to play the trials again that were lost."
+_NAME = re.compile(r"damaged-[0-9a-f]{8}")
+_NEW, _REPORT = "recovered.db", "recovered.txt"
+_PARTS = ("-wal", "-shm", "-journal", "")
+_COPIED = [name for name in METADATA.tables if name not in ("last_run", "case_metric", "error_group")]
+"""The others are made again from these."""
+_COUNTED = ("run_case", "trial", "session_turn")
+"""Of these a run or a chat says how many there are."""
+_PACKED: dict[str, Any] = {
+    "run_baseline": Baseline,
+    "case_snapshot": Case,
+    "transcript": TrialResult,
+    "session_turn": TurnRecord,
+    "open_turn_events": tuple[Event, ...],
+}
+_NOUNS = {
+    "run": "run",
+    "run_case": "case",
+    "trial": "trial",
+    "score": "score",
+    "transcript": "transcript",
+    "label": "label",
+    "session": "chat",
+    "session_turn": "chat turn",
+    "open_turn": "unfinished chat turn",
+    "import_record": "import",
+}
+_SHARED_LOCK = (510, 0x40000002)
+"""The bytes that SQLite locks in a file as long as a connection to it is open."""
+_UNREADABLE = (EvaldeskError, ValueError, TypeError, RecursionError, msgspec.MsgspecError, zstandard.ZstdError)
+_ROWS_AT_ONCE = 500
+
+
+def recover(path: Path) -> str:
+    """Put a new database with all rows that can be read in place of a damaged one; says what was kept and lost.
+
+    Finishes a recovery that was killed. Raises WorkspaceError while another process has the database open, and when it
+    holds nothing of Evaldesk.
+    """
+    if is_read_only(path):
+        raise WorkspaceError(f"{path.parent} is read-only; copy the workspace to a place that can be written")
+    marker = repair_marker(path)
+    with alone_in(path.parent):
+        aside = _aside(marker) if marker.exists() else None
+        if aside is None or not _is_in_place(aside):
+            is_moved = aside is not None and (aside / path.name).exists()
+            with _locked(aside / path.name if aside and is_moved else path) as handle:
+                aside = aside or _begin(path, handle)
+                make_folder(aside)
+                aside.chmod(0o700)
+                _move_aside(path, aside)
+                if not (aside / _REPORT).exists():
+                    _make_new(path, aside, SqlitePages(handle, _log(aside / path.name)))
+                _put_in_place(path, aside)
+        remove_file(marker)
+        for folder in (path.parent, aside):
+            remove_leftovers(folder)
+        return (aside / _REPORT).read_text("utf-8")
+
+
+def _begin(path: Path, handle: int) -> Path:
+    """Write the marker of a new repair; gives the folder that it names."""
+    _check_ours(path, SqlitePages(handle, _log(path)))
+    marker = repair_marker(path)
+    create_file(marker, f"damaged-{secrets.token_hex(4)}".encode(), mode=0o600)
+    return _aside(marker)
+
+
+def _aside(marker: Path) -> Path:
+    name = marker.read_bytes()[:100].decode("ascii", "replace")
+    if not _NAME.fullmatch(name):
+        raise WorkspaceError(f"{marker} names no folder of a repair; remove it, and run the command again")
+    return marker.with_name(name)
+
+
+@contextmanager
+def _locked(path: Path) -> Iterator[int]:
+    """A database that no other process has open, nor can open meanwhile.
+
+    No second handle of the file may be closed in the block: that would end the lock.
+    """
+    handle = os.open(path, os.O_RDWR | os.O_NOFOLLOW)
+    try:
+        try:
+            fcntl.lockf(handle, fcntl.LOCK_EX | fcntl.LOCK_NB, *_SHARED_LOCK)
+        except OSError as error:
+            raise WorkspaceError(f"{path} is open in another process; end every evaldesk that uses it") from error
+        yield handle
+    finally:
+        os.close(handle)
+
+
+def _log(path: Path) -> bytes:
+    log = path.with_name(f"{path.name}-wal")
+    return log.read_bytes() if log.is_file() else b""
+
+
+def _check_ours(path: Path, pages: SqlitePages) -> None:
+    trees = {tree.name: tree for tree in pages.trees()}
+    if not trees.keys() & FIRST_TABLES - {"alembic_version"}:
+        raise WorkspaceError(
+            f"no table of Evaldesk can be read in {path}; put a backup in its place, or move it away to begin anew"
+        )
+    found = (
+        [row.values for row in pages.rows(trees["alembic_version"].root, "table")] if "alembic_version" in trees else []
+    )
+    revision = str(found[0][0]) if found and found[0] else HEAD
+    if revision > HEAD:
+        raise WorkspaceError(f"{path} was written by a newer Evaldesk (revision {revision}); install that version")
+
+
+def _is_in_place(aside: Path) -> bool:
+    """Whether the new database was put in place before the marker could be removed."""
+    return (aside / _REPORT).exists() and not (aside / _NEW).exists()
+
+
+def _move_aside(path: Path, aside: Path) -> None:
+    """Move the damaged file after its log, so that a file in place never lacks it."""
+    for part in _PARTS:
+        source = path.with_name(path.name + part)
+        if source.exists() and (not (aside / path.name).exists() or is_same_file(source, aside / source.name)):
+            move_file(source, aside / source.name)
+
+
+def _put_in_place(path: Path, aside: Path) -> None:
+    for part in _PARTS[:-1]:
+        remove_file(path.with_name(path.name + part))
+    if path.exists() and not path.stat().st_size:
+        remove_file(path)
+    move_file(aside / _NEW, path)
+
+
+def _make_new(path: Path, aside: Path, pages: SqlitePages) -> None:
+    new = aside / _NEW
+    for part in _PARTS:
+        remove_file(aside / (_NEW + part))
+    create(new)
+    engine = writing_engine(new, foreign_keys="OFF")
+    try:
+        with engine.begin() as connection:
+            result = _Recovery(connection, pages).fill()
+        with closing(engine.raw_connection()) as connection:
+            connection.cursor().execute("PRAGMA wal_checkpoint(TRUNCATE)").close()
+    finally:
+        engine.dispose()
+    report = f"{path} was damaged and is kept as {aside / path.name}. {result}"
+    replace_file(aside / _REPORT, report.encode(), mode=0o600)
+
+
+class _Recovery:
+    """The rows of a damaged database on their way into a new one, and how many there were."""
+
+    def __init__(self, connection: Connection, pages: SqlitePages) -> None:
+        self._connection = connection
+        self._pages = pages
+        self._n_found: Counter[str] = Counter()
+        self._n_entries: Counter[str] = Counter()
+        self._n_missing: Counter[str] = Counter()
+        self._n_broken: Counter[str] = Counter()
+
+    def fill(self) -> str:
+        """Fill the new database and count its totals; says what was kept and lost."""
+        trees = self._pages.trees()
+        self._copy_tables(trees)
+        self._adopt_strays()
+        self._rebuild_cases()
+        self._rebuild_trials()
+        self._drop_orphans()
+        self._count_missing()
+        n_kept = {name: self._count(table) for name, table in METADATA.tables.items()}
+        self._plan_missing_trials()
+        self._count_again()
+        return _sentences(n_kept, self._n_lost(n_kept), self._n_broken, self._pages.n_lost_log_pages)
+
+    def _copy_tables(self, trees: Sequence[Tree]) -> None:
+        ids: Counter[str] = Counter()
+        for tree in trees:
+            before = self._pages.n_broken
+            rows = self._pages.rows(tree.root, tree.kind)
+            if tree.name == "sqlite_sequence":
+                ids.update({str(row.values[0]): _whole(row.values[-1]) for row in rows})
+            elif tree.name in _COPIED:
+                self._insert(METADATA.tables[tree.name], rows)
+                self._n_broken[tree.name] += self._pages.n_broken - before
+            else:  # an index has an entry for each row of its table
+                self._n_entries[tree.table] = max(self._n_entries[tree.table], sum(1 for _ in rows))
+        self._keep_ids(ids)
+
+    def _keep_ids(self, ids: Counter[str]) -> None:
+        """Let no later run or import get the number of one that was lost."""
+        for name, column in (("run", RUN_CASE.c.run_id), ("import_record", IMPORT_RUN.c.import_id)):
+            known = self._connection.scalar(select(func.max(column))) or 0
+            own = self._connection.scalar(select(func.max(METADATA.tables[name].c.id))) or 0
+            if last := max(ids[name], known, own):
+                self._connection.exec_driver_sql("DELETE FROM sqlite_sequence WHERE name = ?", (name,))
+                self._connection.exec_driver_sql("INSERT INTO sqlite_sequence VALUES (?, ?)", (name, last))
+
+    def _insert(self, table: Table, rows: Iterable[Row]) -> None:
+        statement = str(insert(table).prefix_with("OR IGNORE").compile(self._connection))
+        waiting = iter(rows)
+        while some := list(islice(waiting, _ROWS_AT_ONCE)):
+            self._n_found[table.name] += len(some)
+            if whole := [values for row in some if (values := _checked(table, row))]:
+                self._connection.exec_driver_sql(statement, whole)
+
+    def _adopt_strays(self) -> None:
+        """Take the rows of pages to which none leads any more, where their form tells the table."""
+        for kind, rows in self._pages.strays():
+            fitting = [
+                table
+                for table in map(METADATA.tables.__getitem__, _COPIED)
+                if _has_rowid(table) == (kind == "table") and all(_checked(table, row) for row in rows)
+            ]
+            if len(fitting) == 1:
+                self._insert(fitting[0], rows)
+
+    def _rebuild_cases(self) -> None:
+        """Make lost rows of cases from what was run, and take what was run from another run of the same case."""
+        here = (RUN_CASE.c.run_id == CASE_SNAPSHOT.c.run_id) & (RUN_CASE.c.case_index == CASE_SNAPSHOT.c.case_index)
+        bare = select(CASE_SNAPSHOT, RUN.c.n).join(RUN, RUN.c.id == CASE_SNAPSHOT.c.run_id)
+        for row in self._connection.execute(bare.where(~exists().where(here).correlate(CASE_SNAPSHOT))).all():
+            case = unpack(row.codec, row.data, Case)
+            self._connection.execute(insert(RUN_CASE), [planning.case_rows(row.run_id, row.case_index, case, row.n)[0]])
+        twin = RUN_CASE.alias()
+        of_twin = (CASE_SNAPSHOT.c.run_id == twin.c.run_id) & (CASE_SNAPSHOT.c.case_index == twin.c.case_index)
+        own = CASE_SNAPSHOT.alias()
+        has_own = exists().where(own.c.run_id == RUN_CASE.c.run_id, own.c.case_index == RUN_CASE.c.case_index)
+        same = (
+            select(RUN_CASE.c.run_id, RUN_CASE.c.case_index, CASE_SNAPSHOT.c.codec, CASE_SNAPSHOT.c.data)
+            .join(twin, twin.c.digest == RUN_CASE.c.digest)
+            .join(CASE_SNAPSHOT, of_twin)
+            .where(~has_own)
+            .group_by(RUN_CASE.c.run_id, RUN_CASE.c.case_index)
+        )
+        names = ["run_id", "case_index", "codec", "data"]
+        self._connection.execute(insert(CASE_SNAPSHOT).from_select(names, same))
+        self._connection.execute(delete(RUN_CASE).where(~exists().where(here).correlate(RUN_CASE)))
+
+    def _rebuild_trials(self) -> None:
+        """Make lost rows of trials and scores from the transcripts, which hold the whole result."""
+        key = [TRANSCRIPT.c[name] for name in ("run_id", "case_index", "trial_index")]
+        here = [TRIAL.c[column.name] == column for column in key]
+        bare = select(*key, func.max(TRANSCRIPT.c.attempt).label("attempt")).group_by(*key)
+        lost = self._connection.execute(bare.where(~exists().where(*here).correlate(TRANSCRIPT))).all()
+        for place in lost:
+            result = self._result(place)
+            self._connection.execute(insert(TRIAL), [trial_key(result) | outcome(result)])
+        if not (lost or self._n_broken["score"]):
+            return
+        is_counted = (TRIAL.c.attempt == TRANSCRIPT.c.attempt) & TRIAL.c.verdict.is_not(None)
+        counted = select(*key, TRANSCRIPT.c.attempt).join(TRIAL, and_(*here)).where(is_counted)
+        for place in self._connection.execute(counted).all():
+            for row in scores(self._result(place)):
+                self._connection.execute(insert(SCORE).prefix_with("OR IGNORE"), row)
+
+    def _result(self, place: Any) -> TrialResult:
+        own = [TRANSCRIPT.c[name] == value for name, value in place._mapping.items()]
+        row = self._connection.execute(select(TRANSCRIPT.c.codec, TRANSCRIPT.c.data).where(*own)).one()
+        names = ("run_id", "case_index", "trial_index", "attempt")
+        return replace(unpack(row.codec, row.data, TrialResult), **{name: place._mapping[name] for name in names})
+
+    def _drop_orphans(self) -> None:
+        for table in METADATA.sorted_tables:
+            for key in table.foreign_key_constraints:
+                parents = [element.column == element.parent for element in key.elements]
+                is_there = exists().where(*parents).correlate(table)
+                self._connection.execute(delete(table).where(~is_there))
+
+    def _count_missing(self) -> None:
+        """Count what shown runs and chats say that they have, and have not."""
+        for run in self._connection.execute(select(RUN.c.id, RUN.c.n_cases, RUN.c.n).where(VISIBLE)).all():
+            self._n_missing["run_case"] += max(run.n_cases - self._count(RUN_CASE, RUN_CASE.c.run_id == run.id), 0)
+            self._n_missing["trial"] += max(run.n_cases * run.n - self._count(TRIAL, TRIAL.c.run_id == run.id), 0)
+        for chat in self._connection.execute(select(SESSION.c.id, SESSION.c.n_turns)).all():
+            n_here = self._count(SESSION_TURN, SESSION_TURN.c.session_id == chat.id)
+            self._n_missing["session_turn"] += max(chat.n_turns - n_here, 0)
+
+    def _plan_missing_trials(self) -> None:
+        """Plan lost trials of the cases that are left; a run that was over is stopped, so that it can be resumed."""
+        for run in self._connection.execute(select(RUN)).all():
+            indexes = self._connection.scalars(select(RUN_CASE.c.case_index).where(RUN_CASE.c.run_id == run.id)).all()
+            held = select(TRIAL.c.case_index, TRIAL.c.trial_index).where(TRIAL.c.run_id == run.id)
+            places = set(product(indexes, range(run.n))) - {tuple(row) for row in self._connection.execute(held)}
+            rows = [planning.trial_row(run.id, *place) for place in sorted(places)]
+            execute_many(self._connection, insert(TRIAL), rows)
+            values: dict[str, Any] = {"n_cases": len(indexes)}
+            if rows and run.status == "finished" and is_playable(from_json(run.config, RunConfig)):
+                values |= {"status": "stopped", "reason": REASON}
+            self._connection.execute(update(RUN).where(RUN.c.id == run.id).values(values))
+
+    def _count_again(self) -> None:
+        """Count all totals, name the last run of each case, and end imports that were under way."""
+        for run_id in self._connection.scalars(select(RUN.c.id).order_by(RUN.c.id)).all():
+            recount(self._connection, run_id)
+        is_played = ~exists().where(RUN_SOURCE.c.run_id == RUN.c.id).correlate(RUN)
+        is_of_set = RUN.c.evalset_id.not_like(f"{planning.NO_EVALSET}%")
+        played = select(RUN.c.id).where(VISIBLE, is_played, is_of_set).order_by(RUN.c.id)
+        for run_id in self._connection.scalars(played).all():
+            last = self._connection.scalar(select(func.max(RUN_CASE.c.case_index)).where(RUN_CASE.c.run_id == run_id))
+            planning.name_last_run_of(self._connection, run_id, 0, (last or 0) + 1)
+        going = (IMPORT_RECORD.c.status == "importing") & (IMPORT_RECORD.c.stage != "naming")
+        ended = {"status": "failed", "reason": "The database was damaged.", "finished_at": utc_now()}
+        self._connection.execute(update(IMPORT_RECORD).where(going).values(ended))
+
+    def _n_lost(self, n_kept: Mapping[str, int]) -> Counter[str]:
+        n_known = {name: max(self._n_found[name], self._n_entries[name]) for name in _COPIED}
+        return +Counter({name: max(n_known[name] - n_kept[name], self._n_missing[name]) for name in _COPIED})
+
+    def _count(self, table: Table, *conditions: ColumnElement[bool]) -> int:
+        return self._connection.scalar(select(func.count()).select_from(table).where(*conditions)) or 0
+
+
+def _sentences(n_kept: Mapping[str, int], n_lost: Counter[str], n_broken: Counter[str], n_log_pages: int) -> str:
+    kept = [_counted(n_kept[name], noun) for name, noun in _NOUNS.items() if n_kept[name]]
+    lost = [_counted(n, _NOUNS.get(name, f"row of {name}")) for name, n in n_lost.items()]
+    lost += [
+        f"perhaps some {_plural(_NOUNS.get(name, f'row of {name}'))}"
+        for name in +n_broken
+        if name not in n_lost and name not in _COUNTED
+    ]
+    if n_log_pages:
+        lost.append(f"the last changes ({_counted(n_log_pages, 'page')} of the log)")
+    return f"Recovered: {', '.join(kept) or 'nothing'}. Lost: {', '.join(lost) or 'nothing'}."
+
+
+def _counted(n: int, noun: str) -> str:
+    return f"{n:,} {noun if n == 1 else _plural(noun)}"
+
+
+def _plural(noun: str) -> str:
+    return noun.replace("row of", "rows of") if noun.startswith("row of") else f"{noun}s"
+
+
+def _stored_columns(table: Table) -> Sequence[Column[Any]]:
+    """The columns in the order in which a row has them: without rowids the key comes first."""
+    if _has_rowid(table):
+        return list(table.columns)
+    key = list(table.primary_key)
+    return [*key, *(column for column in table.columns if not column.primary_key)]
+
+
+def _has_rowid(table: Table) -> bool:
+    return bool(table.dialect_options["sqlite"]["with_rowid"])
+
+
+def _checked(table: Table, row: Row) -> tuple[Value, ...] | None:
+    """The values of a row in the order of the columns; None for one of another form, or that cannot be read."""
+    columns = _stored_columns(table)
+    values = list(row.values)
+    if len(values) != len(columns):
+        return None
+    key = list(table.primary_key)
+    if row.rowid is not None and len(key) == 1 and isinstance(key[0].type, Integer):
+        values[columns.index(key[0])] = row.rowid
+    if not all(map(_fits, columns, values)):
+        return None
+    named = dict(zip((column.name for column in columns), values, strict=True))
+    try:
+        _check_packed(table.name, named)
+    except _UNREADABLE:
+        return None
+    return tuple(named[column.name] for column in table.columns)
+
+
+def _fits(column: Column[Any], value: Value) -> bool:
+    if value is None:
+        return bool(column.nullable)
+    if isinstance(column.type, UtcTime):
+        return isinstance(value, str) and _is_time(value)
+    if isinstance(column.type, Float):
+        return isinstance(value, int | float)
+    if isinstance(column.type, LargeBinary):
+        return isinstance(value, bytes)
+    return isinstance(value, int if isinstance(column.type, Integer | Boolean) else str)
+
+
+def _is_time(text: str) -> bool:
+    try:
+        datetime.fromisoformat(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _check_packed(name: str, row: Mapping[str, Any]) -> None:
+    if name in _PACKED:
+        unpack(row["codec"], row["data"], _PACKED[name])
+    elif name == "run":
+        from_json(row["config"], RunConfig)
+    elif name == "session":
+        from_json(row["initial_state"], object)
+        from_json(row["state"], object)
+
+
+def _whole(value: Value) -> int:
+    return value if isinstance(value, int) else 0

@@ -1,0 +1,279 @@
+"""A damaged database is recovered page by page: what is left is kept once, and what is lost is said."""
+
+from __future__ import annotations
+
+import sqlite3
+import subprocess
+from contextlib import closing, suppress
+from itertools import count
+from pathlib import Path
+from shutil import copyfile, rmtree
+from typing import Any
+
+import pytest
+from tests.bound_processes import bound_python
+from tests.faulty_disk import FaultyDisk, Killed
+from tests.store.conftest import End, Plan
+
+from evaldesk.errors import DamagedDatabaseError, WorkspaceError
+from evaldesk.model import AgentRef, Case, Event, RunConfig, Transcript, TurnRecord
+from evaldesk.store import Store, recovery
+from evaldesk.store.recovery import recover
+from evaldesk.store.store import repair_marker
+from evaldesk.store.tables import METADATA
+
+PAGE = 4096
+N_CASES, N = 60, 2
+TURN = TurnRecord("Roll.", (Event("agent_message", text="six " * 100),))
+
+
+@pytest.fixture
+def filled(store: Store, plan: Plan, end: End, database: Path) -> Path:
+    """A database with two runs, chats, labels and a long transcript; nothing is in its log."""
+    for verdict in ("passed", "failed"):
+        run_id = plan(N_CASES, n=N)
+        transcript = Transcript((TURN,))
+        results = [
+            end(run_id, case, trial, "errored" if case == 7 else verdict, transcript=transcript)
+            for case in range(N_CASES)
+            for trial in range(N)
+        ]
+        store.runs.record(results)
+        store.runs.set_status(run_id, "finished")
+    store.labels.put(1, (3, 0), None, "me", "passed", "fine")
+    for number in range(60):
+        chat = store.sessions.create("hello", f"Talk {number}", {"text": "x" * 100})
+        store.sessions.append_turn(chat.id, TURN)
+    store.close()
+    return database
+
+
+def _rows(path: Path) -> dict[str, set[tuple[Any, ...]]]:
+    with closing(sqlite3.connect(path)) as connection:
+        found = {name: connection.execute(f"SELECT * FROM {name}").fetchall() for name in METADATA.tables}  # noqa: S608
+        found["sqlite_sequence"] = connection.execute("SELECT * FROM sqlite_sequence").fetchall()
+    assert all(len(set(rows)) == len(rows) for rows in found.values())
+    return {name: set(rows) for name, rows in found.items()}
+
+
+def _overwrite(path: Path, page: int, data: bytes = b"\xff" * PAGE) -> None:
+    with path.open("r+b") as file:
+        file.seek((page - 1) * PAGE)
+        file.write(data)
+
+
+def _root(path: Path, name: str) -> int:
+    with closing(sqlite3.connect(path)) as connection:
+        return int(connection.execute("SELECT rootpage FROM sqlite_master WHERE name = ?", (name,)).fetchone()[0])
+
+
+def _is_sound(path: Path) -> bool:
+    with closing(sqlite3.connect(path)) as connection:
+        orphans = connection.execute("PRAGMA foreign_key_check").fetchall()
+        return not orphans and connection.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
+
+
+def test_a_whole_database_is_the_same_afterwards(filled: Path) -> None:
+    before = _rows(filled)
+
+    said = recover(filled)
+
+    assert _rows(filled) == before
+    assert _is_sound(filled)
+    assert "Recovered: 2 runs, 120 cases, 240 trials" in said
+    assert said.endswith("Lost: nothing.")
+
+
+def test_no_page_costs_more_than_its_own_rows(filled: Path, tmp_path: Path) -> None:
+    original = tmp_path / "original.db"
+    copyfile(filled, original)
+    whole = _rows(original)
+    n_whole = 0
+
+    for page in range(1, original.stat().st_size // PAGE + 1):
+        copyfile(original, filled)
+        _overwrite(filled, page)
+        said = recover(filled)
+        kept = _rows(filled)
+
+        assert _is_sound(filled)
+        for name in ("run", "session", "session_turn", "case_snapshot", "label", "score"):
+            keys = {row[:2] for row in whole[name]}
+            assert {row[:2] for row in kept[name]} <= keys, (page, name)
+        n_lost = sum(len(whole[name]) - len(kept[name]) for name in ("session", "session_turn", "run_case"))
+        assert (n_lost == 0) or "Lost: nothing" not in said, (page, said)
+        for run in kept["run"]:
+            cases = {row[1] for row in kept["run_case"] if row[0] == run[0]}
+            trials = [row for row in kept["trial"] if row[0] == run[0]]
+            assert run[5] == len(cases)
+            assert len(trials) == len(cases) * N
+            assert all(row[5] for row in trials), page  # a trial is in two places of the file
+        n_whole += said.endswith("Lost: nothing.")
+
+    assert n_whole > 5
+
+
+def test_a_header_and_a_list_of_tables_that_are_gone_cost_nothing(filled: Path) -> None:
+    before = _rows(filled)
+    _overwrite(filled, 1)
+
+    assert recover(filled).endswith("Lost: nothing.")
+
+    assert _rows(filled) == before
+
+
+def test_the_log_counts_and_a_page_of_it_that_is_broken_is_told(filled: Path) -> None:
+    with Store.open(filled) as store:
+        store.sessions.create("hello", "only in the log")
+        log = filled.with_name("evaldesk.db-wal").read_bytes()
+        copyfile(filled, filled.with_name("kept"))
+    filled.with_name("kept").rename(filled)
+    filled.with_name("evaldesk.db-wal").write_bytes(log)
+
+    whole = recover(filled)
+    with Store.open(filled) as store:
+        titles = {each.title for each in store.sessions.list(limit=100)}
+    for place in (filled, *filled.parent.glob("damaged-*/evaldesk.db*")):
+        place.unlink(missing_ok=True)
+
+    assert "only in the log" in titles
+    assert "61 chats" in whole
+
+
+def test_lost_trials_are_planned_again_and_the_run_can_be_resumed(filled: Path) -> None:
+    with closing(sqlite3.connect(filled)) as connection:
+        connection.execute("PRAGMA foreign_keys=OFF")
+        for table in ("trial", "transcript", "score"):
+            connection.execute(f"DELETE FROM {table} WHERE run_id = 1 AND case_index = 5")  # noqa: S608
+        connection.commit()
+
+    said = recover(filled)
+
+    with Store.open(filled) as store:
+        run = store.runs.summary(1)
+        assert (run.status, run.n_passed, run.n_errored, len(store.runs.pending(1))) == ("stopped", 116, 2, 2)
+        assert "damaged" in run.reason
+    assert said.endswith("Lost: 2 trials.")
+
+
+def _states(filled: Path, tmp_path: Path) -> tuple[Path, dict[str, set[tuple[Any, ...]]]]:
+    whole = _rows(filled)
+    original = tmp_path / "original.db"
+    copyfile(filled, original)
+    with original.open("r+b") as file:
+        file.write(b"\xff" * 100)
+    return original, whole
+
+
+def _place(home: Path, original: Path) -> Path:
+    rmtree(home, ignore_errors=True)
+    home.mkdir()
+    copyfile(original, home / "evaldesk.db")
+    return home / "evaldesk.db"
+
+
+def test_a_repair_that_is_killed_at_any_call_of_the_disk_is_finished_by_the_next(filled: Path, tmp_path: Path) -> None:
+    original, whole = _states(filled, tmp_path)
+
+    for at in count(1):
+        path = _place(tmp_path / "home", original)
+        disk = FaultyDisk(at)
+        with disk.inserted(), suppress(Killed):
+            recover(path)
+        if not disk.was_reached:
+            break
+        if repair_marker(path).exists():
+            with pytest.raises(WorkspaceError, match="is not finished; `evaldesk doctor --repair`"):
+                Store.open(path)
+        is_done = not repair_marker(path).exists() and _is_whole(path)
+        said = "" if is_done else recover(path)
+
+        assert is_done or said.endswith("Lost: nothing.")
+        assert _rows(path) == whole
+        (aside,) = path.parent.glob("damaged-*")
+        assert sorted(each.name for each in aside.iterdir()) == ["evaldesk.db", "recovered.txt"]
+        assert (aside / "evaldesk.db").read_bytes() == original.read_bytes()
+        assert sorted(each.name for each in path.parent.iterdir()) == [aside.name, "evaldesk.db"]
+
+    assert at > 15
+
+
+def _is_whole(path: Path) -> bool:
+    try:
+        Store.open(path).close()
+    except DamagedDatabaseError:
+        return False
+    return True
+
+
+@pytest.mark.parametrize("step", ["create", "recount", "replace_file"])
+def test_a_repair_that_is_killed_while_it_builds_begins_that_again(
+    filled: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str
+) -> None:
+    original, whole = _states(filled, tmp_path)
+    path = _place(tmp_path / "home", original)
+
+    def end(*_: object, **__: object) -> None:
+        raise Killed
+
+    with monkeypatch.context() as patch:
+        patch.setattr(recovery, step, end)
+        with pytest.raises(Killed):
+            recover(path)
+    recover(path)
+
+    assert _rows(path) == whole
+
+
+def test_nothing_is_repaired_while_another_process_has_the_database_open(filled: Path) -> None:
+    before = filled.read_bytes()
+    held = bound_python("-c", HOLD, str(filled))
+    with subprocess.Popen(held, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        with pytest.raises(WorkspaceError, match="is open in another process"):
+            recover(filled)
+        process.communicate()
+
+    assert filled.read_bytes() == before
+    assert not repair_marker(filled).exists()
+
+
+HOLD = """
+import sys
+from pathlib import Path
+from evaldesk.store import Store
+
+with Store.open(Path(sys.argv[1])) as store:
+    store.runs.counts_by_status()
+    print("open", flush=True)
+    sys.stdin.read()
+"""
+
+
+def test_a_file_without_a_table_of_ours_stays(tmp_path: Path) -> None:
+    path = tmp_path / "evaldesk.db"
+    path.write_bytes(b"\0" * PAGE * 3)
+
+    with pytest.raises(WorkspaceError, match="no table of Evaldesk can be read"):
+        recover(path)
+
+    assert [each.name for each in tmp_path.iterdir()] == ["evaldesk.db"]
+
+
+@pytest.mark.parametrize("name", ["../elsewhere", "damaged-0", ""])
+def test_a_marker_that_came_with_a_repository_names_no_other_folder(filled: Path, name: str) -> None:
+    repair_marker(filled).write_text(name)
+
+    with pytest.raises(WorkspaceError, match="names no folder of a repair"):
+        recover(filled)
+
+
+def test_ids_of_lost_runs_are_not_given_again(filled: Path) -> None:
+    _overwrite(filled, _root(filled, "run"))
+
+    recover(filled)
+
+    with Store.open(filled) as store:
+        new = store.runs.create(RunConfig(AgentRef("hello", "agent:root_agent"), "calc"), [Case("a")])
+    assert new == 3
