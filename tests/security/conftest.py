@@ -85,6 +85,7 @@ class Fort:
         """An address of the route that leads somewhere, but for `others`."""
         known = {
             "session_id": self.session,
+            "adk_session_id": self.desk.adk_sessions.list()[0].sessions[0].id,
             "set_id": self.evalset,
             "key": self.cases[0],
             "run_id": str(self.run),
@@ -113,6 +114,7 @@ class Fort:
         session, evalset, run = f"/sessions/{self.session}", f"/evalsets/{self.evalset}", f"/runs/{self.run}"
         case = f"{evalset}/cases/{self.cases[0]}"
         return [
+            *("/adk-sessions", f"/adk-sessions/{self.desk.adk_sessions.list()[0].sessions[0].id}/case"),
             *("/", "/agents", "/sessions/new", session, f"{session}/case", "/evalsets", evalset),
             *(f"{evalset}/settings", f"{evalset}/exports", case, f"{case}/json", f"/runs/new?evalset={self.evalset}"),
             *(
@@ -197,6 +199,7 @@ def build(home: Path, texts: tuple[str, ...]) -> Fort:
     agent = home / "agents" / ("dice" if is_plain else FILE_NAME.replace("/", ""))
     agent.mkdir(parents=True)
     (agent / "agent.py").write_text("root_agent = None\n")
+    write_adk_sessions(agent / ".adk" / "session.db", texts)
     (home / "evalsets").mkdir()
     cases = [case_of("everything", texts), *(case_of(text, (text,)) for text in texts)]
     value = {"eval_set_id": texts[0], "name": " ".join(texts), "description": " ".join(texts), "eval_cases": cases}
@@ -206,6 +209,24 @@ def build(home: Path, texts: tuple[str, ...]) -> Fort:
     fill(fort)
     fort.desk.store.close()
     return fort
+
+
+def write_adk_sessions(path: Path, texts: tuple[str, ...]) -> None:
+    """A database as `adk web` writes it, with a session that holds every text, in its names as well."""
+    path.parent.mkdir()
+    texts = tuple(text.encode("utf-8", "replace").decode() for text in texts)
+    calls = [{"function_call": {"name": text, "args": {text: text}}} for text in texts]
+    says = [("user", [{"text": text} for text in texts]), (texts[0], calls), ("dice", [{"text": " ".join(texts)}])]
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("CREATE TABLE sessions (app_name, user_id, id, state, create_time, update_time)")
+        connection.execute("CREATE TABLE events (app_name, user_id, session_id, timestamp, event_data)")
+        row = (texts[0], texts[1], texts[2], json.dumps(dict.fromkeys(texts, texts[0])), 0, "no time")
+        connection.execute("INSERT INTO sessions VALUES (?, ?, ?, ?, ?, ?)", row)
+        for number, (author, parts) in enumerate(says):
+            event = {"invocation_id": texts[3], "author": author, "content": {"parts": parts}}
+            event["actions"] = {"state_delta": {texts[4]: texts[5]}}
+            connection.execute("INSERT INTO events VALUES (?, ?, ?, ?, ?)", (*row[:3], number, json.dumps(event)))
+        connection.commit()
 
 
 def garrison(home: Path, texts: tuple[str, ...], port: int, **settings: Any) -> Fort:

@@ -21,6 +21,7 @@ from evaldesk.store import Store
 from evaldesk.store.runs.run_store import DELETED_RUNS_KEPT
 
 if TYPE_CHECKING:
+    from evaldesk.desk.chat.adk_sessions import AdkSessions
     from evaldesk.desk.chat.sessions import SessionDesk
     from evaldesk.desk.chat.simulation import SimulationDesk
     from evaldesk.desk.imports.importing import ImportDesk
@@ -67,6 +68,13 @@ class Desk:
         from evaldesk.desk.chat.sessions import SessionDesk
 
         return SessionDesk(self.store, self.agents, self.host)
+
+    @cached_property
+    def adk_sessions(self) -> AdkSessions:
+        """The chat sessions that `adk web` keeps in this workspace."""
+        from evaldesk.desk.chat.adk_sessions import AdkSessions
+
+        return AdkSessions(self.settings, self.agents)
 
     @cached_property
     def simulation(self) -> SimulationDesk:

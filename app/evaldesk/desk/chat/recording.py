@@ -14,10 +14,12 @@ LEFT_OUT = {
     "error": "the agent did not finish this turn: it ended in an error",
     "timed_out": "the agent did not finish this turn: its time was up",
     "interrupted": "Evaldesk ended before the agent had answered",
+    "unanswered": "no answer of the agent is stored for this turn",
     "cancelled": "this turn was stopped before the agent answered",
     "max_turns": "the agent was stopped: it called tools until the limit and never answered",
     "max_iterations": "the agent was stopped: it called tools until the limit and never answered",
 }
+MAX_NAMED = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +32,10 @@ class RecordedTurn:
 
 @dataclass(frozen=True, slots=True)
 class Recording:
-    """The proposal for adding a session to an eval set. `final_state` has only the keys that changed."""
+    """The proposal for adding a session to an eval set. `final_state` has only the keys that changed.
+
+    `unknown_start` are the keys whose value before turn 1 was not kept.
+    """
 
     case_id: str
     app_name: str
@@ -38,6 +43,16 @@ class Recording:
     turns: tuple[RecordedTurn, ...]
     initial_state: JsonObject
     final_state: JsonObject
+    unknown_start: tuple[str, ...] = ()
+
+    @property
+    def initial_hint(self) -> str:
+        """What the proposed initial state is, and what it cannot say."""
+        hint = "State before turn 1. Each trial starts from a copy."
+        if not self.unknown_start:
+            return hint
+        named = ", ".join(self.unknown_start[:MAX_NAMED]) + (", …" if len(self.unknown_start) > MAX_NAMED else "")
+        return f"{hint} ADK keeps no first value of keys that a turn changed: {named}."
 
     @property
     def final_hint(self) -> str:
@@ -64,7 +79,7 @@ def record_session(
     kept = [record for record, turn in zip(session.turns, turns, strict=True) if not turn.why_left_out]
     final_state = kept[-1].state_after if kept else session.initial_state
     return Recording(
-        case_id=propose_case_id(session, taken),
+        case_id=propose_case_id(session.title, session.turns[0].query if session.turns else "", taken),
         app_name=app_name,
         user_id=user_id,
         turns=turns,
@@ -73,10 +88,9 @@ def record_session(
     )
 
 
-def propose_case_id(session: StoredSession, taken: Collection[str]) -> str:
+def propose_case_id(title: str, first_message: str, taken: Collection[str]) -> str:
     """The session's title as a name, or its first message where it has none; free among `taken`."""
-    first = session.turns[0].query if session.turns else ""
-    return free_name(slug(session.title or first, default="session"), taken)
+    return free_name(slug(title or first_message, default="session"), taken)
 
 
 def changed_keys(before: JsonObject, after: JsonObject) -> JsonObject:

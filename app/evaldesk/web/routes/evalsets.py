@@ -89,6 +89,7 @@ async def show(request: Request) -> Response:
     added = dict(zip(case_keys(evalset.cases), evalset.cases, strict=True)).get(added_key) if added_key else None
     agent = {"agent": request.query_params["agent"]} if "agent" in request.query_params else {}
     token = _token(request.query_params.get("case_trashed", ""))
+    await run_in_threadpool(desk.adk_sessions.look_once)
     return page(
         request,
         "evalsets/show.html",
@@ -98,6 +99,7 @@ async def show(request: Request) -> Response:
         version=version,
         cases=cases,
         query=query,
+        has_adk_sessions=desk.adk_sessions.is_any,
         changed=moment(file.modified_ns),
         note=NOTES.get(request.query_params.get("note", ""), ""),
         added=added,

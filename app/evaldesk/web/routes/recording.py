@@ -1,12 +1,13 @@
 """Add a session to an eval set: the page shows all data that will be saved, and every part may be edited or left out.
 
-The form is that of the case editor with a tick at each turn, call and message. `op` changes the form's shape, anything
-else saves; a case name that is taken is answered with a choice.
+The session is one of the chat, or one of `adk web` in its database. The form is that of the case editor with a tick at
+each turn, call and message. `op` changes the form's shape, anything else saves; a case name that is taken is answered
+with a choice.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from urllib.parse import urlencode
@@ -23,7 +24,7 @@ from evaldesk.desk.evalsets.evalsets import SetNameTakenError
 from evaldesk.desk.evalsets.names import free_name, slug
 from evaldesk.errors import LossError, UsageError
 from evaldesk.model import Case
-from evaldesk.model.stored import EvalSetFile, StoredSession
+from evaldesk.model.stored import AddedCase, EvalSetFile
 from evaldesk.pages.case_text import case_text
 from evaldesk.pages.large_state import LargeState, large_state
 from evaldesk.pages.typed import Problems
@@ -42,10 +43,27 @@ NEW_SET = "new"
 
 
 @dataclass(frozen=True, slots=True)
+class Source:
+    """The session of the page: its name, the address of the page it was chosen on, and the address of the form.
+
+    `session_id` names a session of the chat, which remembers the cases that were made of it.
+    """
+
+    title: str
+    back: str
+    address: str
+    agent_id: str
+    record: Callable[[Collection[str]], Recording]
+    has_turns: bool = True
+    added_to: Sequence[AddedCase] = ()
+    session_id: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Adding:
     """The contents of the page; `set_id` is NEW_SET when `set_name` is to be made."""
 
-    session: StoredSession
+    source: Source
     recording: Recording
     sets: Sequence[EvalSetFile]
     set_id: str
@@ -108,23 +126,22 @@ class Adding:
 
 
 async def show(request: Request) -> Response:
-    """GET /sessions/{id}/case: the proposal."""
-    session = await _session(request)
+    """GET /sessions/{id}/case and /adk-sessions/{id}/case: the proposal."""
+    source = await _source(request)
     sets = await _sets(request)
     asked = request.query_params.get("evalset") or ""
-    set_id = asked or await run_in_threadpool(_usual_set, request, session, sets)
-    taken = await _taken(request, set_id, sets)
-    recording = record_session(session, app_name=session.agent_id, taken=taken)
+    set_id = asked or await run_in_threadpool(_usual_set, request, source, sets)
+    recording = source.record(await _taken(request, set_id, sets))
     draft = draft_of(recording.case)
     for turn, recorded in zip(draft.turns, recording.turns, strict=True):
         turn.is_kept = not recorded.why_left_out
-    free = await run_in_threadpool(desk_of(request).evalsets.free_name, slug(session.agent_id, default="evalset"))
-    adding = _adding(request, session, recording, sets, set_id, free, draft)
+    free = await run_in_threadpool(desk_of(request).evalsets.free_name, slug(source.agent_id, default="evalset"))
+    adding = _adding(request, source, recording, sets, set_id, free, draft)
     return _render(request, adding, 404 if adding.problems else 200)
 
 
 async def save(request: Request) -> Response:
-    """POST /sessions/{id}/case: add the case, or change the form's shape."""
+    """POST to the same addresses: add the case, or change the form's shape."""
     form = await read_form(request)
     adding = await _typed(request, form)
     if text_of(form, "op"):
@@ -153,13 +170,13 @@ async def save(request: Request) -> Response:
         problems.add("case", "Case", f"{adding.set_title} has a case named {error.case_id} already.")
         return _render(request, replace(adding, problems=problems, taken=error), 409)
     if adding.is_run_next:
-        return leave(request, await run_case(request, set_id, saved.case, adding.session.agent_id), EDITOR)
-    query = urlencode({"added": saved.key, "agent": adding.session.agent_id})
+        return leave(request, await run_case(request, set_id, saved.case, adding.source.agent_id), EDITOR)
+    query = urlencode({"added": saved.key, "agent": adding.source.agent_id})
     return leave(request, f"/evalsets/{set_id}?{query}", EDITOR)
 
 
 async def preview(request: Request) -> Response:
-    """POST /sessions/{id}/case/preview: the case that the form would save now; saves nothing."""
+    """POST .../case/preview: the case that the form would save now; saves nothing."""
     adding = await _typed(request, await read_form(request))
     return page(request, "cases/add.html", block="saved", adding=adding)
 
@@ -173,22 +190,22 @@ def _store(request: Request, adding: Adding, choice: str, form: FormData) -> tup
         case = replace(case, id=free_name(case.id, {each.id for each in evalset.cases}))
     put = desk.evalsets.cases.put if choice == "overwrite" else desk.evalsets.cases.add
     saved = put(set_id, case, as_new_form=text_of(form, "form") == "adk")
-    desk.sessions.note_case(adding.session.id, set_id, case.id)
+    if adding.source.session_id:
+        desk.sessions.note_case(adding.source.session_id, set_id, case.id)
     return set_id, saved
 
 
 async def _typed(request: Request, form: FormData) -> Adding:
-    session = await _session(request)
+    source = await _source(request)
     sets = await _sets(request)
     draft = read_draft(form)
     set_id = text_of(form, "evalset") or NEW_SET
-    recording = record_session(session, app_name=session.agent_id)
-    return _adding(request, session, recording, sets, set_id, text_of(form, "new-set").strip(), draft)
+    return _adding(request, source, source.record(()), sets, set_id, text_of(form, "new-set").strip(), draft)
 
 
 def _adding(
     request: Request,
-    session: StoredSession,
+    source: Source,
     recording: Recording,
     sets: Sequence[EvalSetFile],
     set_id: str,
@@ -201,10 +218,10 @@ def _adding(
     if set_id != NEW_SET and not any(each.id == set_id for each in sets):
         problems.add("evalset", "Eval set", GONE)
         set_id = NEW_SET
-    running = desk.sessions.running(session.id)
+    running = desk.sessions.running(source.session_id)
     large = [large_state(state) for state in (recording.initial_state, recording.final_state)]
     return Adding(
-        session,
+        source,
         recording,
         sets,
         set_id,
@@ -239,15 +256,37 @@ def _check_set(request: Request, adding: Adding, problems: Problems) -> None:
         problems.add("new-set", "New eval set", str(error))
 
 
-def _usual_set(request: Request, session: StoredSession, sets: Sequence[EvalSetFile]) -> str:
+def _usual_set(request: Request, source: Source, sets: Sequence[EvalSetFile]) -> str:
     """The set that this session was added to last, else the usual one of its agent, else a new one."""
     ids = [each.id for each in sets]
-    before = [added.evalset_id for added in session.added_to if added.evalset_id in ids]
-    return before[-1] if before else desk_of(request).evalsets.usual(session.agent_id) or NEW_SET
+    before = [added.evalset_id for added in source.added_to if added.evalset_id in ids]
+    return before[-1] if before else desk_of(request).evalsets.usual(source.agent_id) or NEW_SET
 
 
-async def _session(request: Request) -> StoredSession:
-    return await run_in_threadpool(desk_of(request).sessions.get, str(request.path_params["session_id"]))
+async def _source(request: Request) -> Source:
+    found = _of_adk if "adk_session_id" in request.path_params else _of_chat
+    return await run_in_threadpool(found, request)
+
+
+def _of_chat(request: Request) -> Source:
+    session = desk_of(request).sessions.get(str(request.path_params["session_id"]))
+    address = f"/sessions/{session.id}"
+    return Source(
+        session.title or "Session",
+        address,
+        f"{address}/case",
+        session.agent_id,
+        lambda taken: record_session(session, app_name=session.agent_id, taken=taken),
+        has_turns=bool(session.turns),
+        added_to=session.added_to,
+        session_id=session.id,
+    )
+
+
+def _of_adk(request: Request) -> Source:
+    session = desk_of(request).adk_sessions.get(str(request.path_params["adk_session_id"]))
+    back = f"/adk-sessions{_set_query(request.query_params.get('evalset', ''))}"
+    return Source("ADK sessions", back, f"/adk-sessions/{session.id}/case", session.app_name, session.record)
 
 
 async def _sets(request: Request) -> list[EvalSetFile]:
@@ -267,7 +306,24 @@ def _render(request: Request, adding: Adding, status: int = 200) -> Response:
     return page(request, "cases/add.html", block=EDITOR, status=status, headers=headers, adding=adding)
 
 
+def _set_query(set_id: str) -> str:
+    """The part of an address that keeps the eval set a person came from."""
+    return f"?{urlencode({'evalset': set_id})}" if set_id else ""
+
+
+async def adk_sessions(request: Request) -> Response:
+    """GET /adk-sessions: the session databases of `adk web`, and the sessions in them."""
+    database_id, older = (request.query_params.get(name, "") for name in ("database", "older"))
+    databases = await run_in_threadpool(desk_of(request).adk_sessions.list, database_id, older)
+    query = _set_query(request.query_params.get("evalset", ""))
+    return page(request, "sessions/adk.html", databases=databases, query=query, is_older=bool(older))
+
+
 routes = [
+    Route("/adk-sessions", adk_sessions),
+    Route("/adk-sessions/{adk_session_id}/case", show),
+    Route("/adk-sessions/{adk_session_id}/case", save, methods=["POST"]),
+    Route("/adk-sessions/{adk_session_id}/case/preview", preview, methods=["POST"]),
     Route("/sessions/{session_id}/case", show),
     Route("/sessions/{session_id}/case", save, methods=["POST"]),
     Route("/sessions/{session_id}/case/preview", preview, methods=["POST"]),

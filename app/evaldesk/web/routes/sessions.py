@@ -35,8 +35,10 @@ async def index(request: Request) -> Response:
         query = f"?{urlencode({'deleted': deleted})}" if deleted else ""
         return RedirectResponse(f"/sessions/{newest[0].id}{query}", 303)
     agents = desk.agents.list()
+    await run_in_threadpool(desk.adk_sessions.look_once)
     first = next((agent.id for agent in agents if agent.state != "failed"), "")
-    return page(request, "sessions/index.html", agents=agents, first=first, deleted=deleted)
+    values: dict[str, Any] = {"deleted": deleted, "has_adk_sessions": desk.adk_sessions.is_any}
+    return page(request, "sessions/index.html", agents=agents, first=first, **values)
 
 
 async def new(request: Request) -> Response:
@@ -68,6 +70,7 @@ async def create(request: Request) -> Response:
 async def show(request: Request) -> Response:
     """One session: the list of all, the conversation, the inspector."""
     await desk_of(request).agents.look_again()
+    await run_in_threadpool(desk_of(request).adk_sessions.look_once)
     return show_session(request, deleted=request.query_params.get("deleted", ""))
 
 
@@ -148,7 +151,8 @@ def show_session(request: Request, *, status: int = 200, **shown: Any) -> Respon
     desk = desk_of(request)
     session = desk.sessions.get(request.path_params["session_id"])
     desk.agents.warm(session.agent_id)
-    return page(request, "sessions/show.html", status=status, **{**session_view(request, session), **shown})
+    values = {**session_view(request, session), "has_adk_sessions": desk.adk_sessions.is_any, **shown}
+    return page(request, "sessions/show.html", status=status, **values)
 
 
 def session_view(request: Request, session: StoredSession) -> dict[str, Any]:

@@ -1,0 +1,237 @@
+"""The chat sessions of `adk web`, found beside the agents of the workspace and read as proposals for cases.
+
+Nothing is imported, nothing runs and nothing is written: the databases are opened read only, in their place.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from evaldesk.desk.agents import AgentDesk
+from evaldesk.desk.chat.recording import LEFT_OUT, RecordedTurn, Recording, propose_case_id
+from evaldesk.errors import FormatError, NotFoundError
+from evaldesk.formats.adk.session import case_of, state_changes
+from evaldesk.formats.adk.session_database import (
+    MAGIC,
+    ListedSession,
+    SessionName,
+    listed,
+    opened_file,
+    read_session,
+    session_names,
+)
+from evaldesk.model import Case, Expected, SessionInit, ToolCall, Turn
+from evaldesk.reading.notes import Notes
+from evaldesk.reading.strict_json import Document, Place
+from evaldesk.settings import Settings
+from evaldesk.store.evalsets.files import folders_of
+from evaldesk.store.regular_file import check_regular
+
+PAGE_SIZE = 50
+MAX_DATABASES = 50
+SUFFIXES = (".db", ".sqlite", ".sqlite3")
+OF_ADK = Path(".adk", "session.db")
+N_LETTERS = 24
+"""Letters of a digest that stand for a file or a session in an address."""
+
+
+@dataclass(frozen=True, slots=True)
+class AdkLine:
+    """A session in the list; `id` stands for it in an address."""
+
+    id: str
+    app_name: str
+    user_id: str
+    session_id: str
+    updated_at: datetime | None
+    n_events: int
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class AdkDatabase:
+    """One database with a page of its sessions, last used first; `older` is the id of the last where more follow."""
+
+    id: str
+    place: str
+    sessions: Sequence[AdkLine] = ()
+    older: str = ""
+    error: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class AdkSession:
+    """A session that can be added to an eval set."""
+
+    id: str
+    place: str
+    name: SessionName
+    case: Case
+    reasons: Sequence[str]
+    changed: frozenset[str]
+
+    @property
+    def app_name(self) -> str:
+        """The app of ADK, which has the name of its agent's folder."""
+        return self.name[0]
+
+    def record(self, taken: Collection[str] = ()) -> Recording:
+        """The proposal for an eval set whose case ids are `taken`."""
+        session = self.case.initial_session or SessionInit()
+        turns = [RecordedTurn(turn, why) for turn, why in zip(self.case.turns, self.reasons, strict=True)]
+        return Recording(
+            case_id=propose_case_id("", self.case.turns[0].query, taken),
+            app_name=session.app_name,
+            user_id=session.user_id or "user",
+            turns=tuple(turns),
+            initial_state=session.state,
+            final_state=self.case.final_state or {},
+            unknown_start=tuple(sorted(self.changed)),
+        )
+
+
+class AdkSessions:
+    """The session databases under the settings' roots. Reads files: from pages, call it in a thread."""
+
+    def __init__(self, settings: Settings, agents: AgentDesk) -> None:
+        folders = (settings.workspace, *settings.roots)
+        self._roots = tuple(dict.fromkeys(Path(os.path.realpath(folder)) for folder in folders))
+        self._agents = agents
+        self._found: dict[str, Path] | None = None
+
+    def look_once(self) -> None:
+        """Search the folders, where that was not done yet; `list` searches them each time."""
+        if self._found is None:
+            self._search()
+
+    @property
+    def is_any(self) -> bool:
+        """Whether a database was found, or an agent has one since."""
+        of_agents = (Path(agent.ref.folder) for agent in self._agents.list())
+        own = [folder for folder in of_agents if any(folder.is_relative_to(root) for root in self._roots)]
+        since = (folder / OF_ADK for folder in (*self._roots, *own))
+        return any(path.is_file() for path in (*(self._found or {}).values(), *since))
+
+    def list(self, database_id: str = "", older: str = "") -> Sequence[AdkDatabase]:
+        """The databases, each with its newest sessions; of `database_id` those that follow the session `older`."""
+        found = self._search()
+        if database_id and database_id not in found:
+            raise NotFoundError("This session database is gone.")
+        chosen = {database_id: found[database_id]} if database_id else found
+        read = (self._database(file_id, path, older) for file_id, path in chosen.items())
+        return [database for database in read if database]
+
+    def get(self, session_id: str) -> AdkSession:
+        """A session by its id in an address. Raises NotFoundError, and FormatError for one that cannot be read."""
+        file_id = session_id[:N_LETTERS]
+        path = (self._found or {}).get(file_id) or self._search().get(file_id)
+        if path is None:
+            raise NotFoundError("This session database is gone.")
+        check_regular(path)
+        with opened_file(path) as connection:
+            names = (name for name, _ in session_names(connection))
+            name = next((name for name in names if _id_of(file_id, name) == session_id), None)
+            raw = read_session(connection, name, path.name) if name else None
+        if name is None or raw is None:
+            raise NotFoundError("This session is not in its database any more.")
+        return _session(session_id, self._place(path), name, raw)
+
+    def _database(self, file_id: str, path: Path, older: str) -> AdkDatabase | None:
+        """None for a file that is not of ADK."""
+        try:
+            check_regular(path)
+            with opened_file(path) as connection:
+                names = session_names(connection)
+                ids = [_id_of(file_id, name) for name, _ in names]
+                start = ids.index(older) + 1 if older in ids else 0
+                shown = listed(connection, names[start : start + PAGE_SIZE], path.name)
+        except (FormatError, OSError) as error:
+            is_named = path.parts[-2:] == OF_ADK.parts
+            return AdkDatabase(file_id, self._place(path), error=str(error)) if is_named else None
+        lines = [_line(file_id, session) for session in shown]
+        more = lines[-1].id if lines and start + PAGE_SIZE < len(names) else ""
+        return AdkDatabase(file_id, self._place(path), lines, more)
+
+    def _search(self) -> dict[str, Path]:
+        found: dict[str, Path] = {}
+        for path in _candidates(self._roots):
+            if len(found) >= MAX_DATABASES:
+                break
+            found[_digest(os.fspath(path))] = path
+        self._found = found
+        return found
+
+    def _place(self, path: Path) -> str:
+        root = next(root for root in self._roots if path.is_relative_to(root))
+        return path.relative_to(root).as_posix()
+
+
+def _candidates(roots: Sequence[Path]) -> Iterator[Path]:
+    """The databases of `adk web`, then other SQLite files, which `--session_service_uri` may name."""
+    folders = folders_of(roots)
+    yield from (path for folder in folders if _is_sqlite(path := folder / OF_ADK))
+    for folder in folders:
+        try:
+            entries = sorted(folder.iterdir())
+        except OSError:
+            continue
+        yield from (path for path in entries if path.suffix.lower() in SUFFIXES and _is_sqlite(path))
+
+
+def _is_sqlite(path: Path) -> bool:
+    try:
+        check_regular(path)
+        with path.open("rb") as file:
+            return file.read(len(MAGIC)) == MAGIC
+    except (OSError, FormatError):
+        return False
+
+
+def _session(session_id: str, place: str, name: SessionName, raw: dict[str, Any]) -> AdkSession:
+    """Raises FormatError for a session without a turn."""
+    here = Place(Document(raw, source=f"{Path(place).name}!session {name[2]}"))
+    case = case_of(here, raw, name[2], Notes())
+    if case is None:
+        raise FormatError("no event has content: the session contains no turn", source=here.document.source)
+    reasons = ["" if turn.expected.reference is not None else LEFT_OUT["unanswered"] for turn in case.turns]
+    left_out = {turn.extra.get("invocation_id") for turn, why in zip(case.turns, reasons, strict=True) if why}
+    events: list[dict[str, Any]] = raw["events"]
+    if any(reasons):
+        kept = [each for each in events if each.get("invocation_id", each.get("invocationId")) not in left_out]
+        case = replace(case, final_state=state_changes(here.at("events"), kept))
+    changed = frozenset(state_changes(here.at("events"), events))
+    return AdkSession(session_id, place, name, _plain(case), reasons, changed)
+
+
+def _plain(case: Case) -> Case:
+    """The case as one of a chat has it: expectations, without the events that were recorded."""
+    turns = tuple(Turn(turn.query, _expected(turn.expected)) for turn in case.turns)
+    return Case(case.id, turns=turns, initial_session=case.initial_session, final_state=case.final_state)
+
+
+def _expected(expected: Expected) -> Expected:
+    calls = tuple(ToolCall(call.name, call.args) for call in expected.tool_calls or ())
+    is_answered = expected.reference is not None
+    return Expected(calls if is_answered else calls or None, expected.intermediate, expected.reference)
+
+
+def _line(file_id: str, session: ListedSession) -> AdkLine:
+    app_name, user_id, session_id = session.name
+    message = " ".join(session.message.split())
+    return AdkLine(
+        _id_of(file_id, session.name), app_name, user_id, session_id, session.updated_at, session.n_events, message
+    )
+
+
+def _id_of(file_id: str, name: SessionName) -> str:
+    return file_id + _digest("\x00".join(name))
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode("utf-8", "surrogateescape")).hexdigest()[:N_LETTERS]
