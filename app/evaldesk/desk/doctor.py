@@ -5,9 +5,11 @@ from __future__ import annotations
 import os
 import platform
 import sqlite3
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
 from typing import Literal, TypeAlias
 
 from evaldesk import __version__
@@ -58,6 +60,7 @@ def look_at_workspace(settings: Settings) -> list[Finding]:
         found = [Finding("workspace", "bad", f"{home} cannot be written; name another with --workspace")]
     if warning := disk_warning(home):
         found.append(Finding("disk", "warning", warning))
+    found += look_at_lost_databases(settings.database)
     if not settings.database.exists() and not repair_marker(settings.database).exists():
         return [*found, Finding("database", "good", "none yet; the first run or chat makes it")]
     try:
@@ -67,6 +70,53 @@ def look_at_workspace(settings: Settings) -> list[Finding]:
     except EvaldeskError as error:
         return [*found, Finding("database", "bad", str(error))]
     return [*found, Finding("database", "good", f"{settings.database}, {n_runs} run{'s' if n_runs != 1 else ''}")]
+
+
+def look_at_lost_databases(path: Path) -> list[Finding]:
+    """The processes whose database was deleted or replaced while they had it open; known where there is a /proc."""
+    real = Path(os.path.realpath(path.parent), path.name)
+    what = "replaced" if real.exists() else "deleted"
+    found = []
+    for process, files in _open_files():
+        log = files.get(f"{real}-wal")
+        if (log or f"{real} (deleted)" in files) and (handle := _lost_file(real, files)):
+            keep = f"cp {handle} kept.db" + (f"; cp {log} kept.db-wal" if log else "")
+            told = (
+                f"process {process} goes on with a database that was {what}; nobody can open it when the process ends"
+            )
+            found.append(Finding("database", "bad", f"{told}. Keep it first: {keep}"))
+    return found
+
+
+def _open_files() -> Iterator[tuple[str, Mapping[str, Path]]]:
+    """The other processes of this user, each with its open files by their present names."""
+    for folder in Path("/proc").glob("[0-9]*"):
+        if folder.name != str(os.getpid()):
+            with suppress(OSError):  # of another user, or over
+                yield folder.name, {_name_of(handle): handle for handle in (folder / "fd").iterdir()}
+
+
+def _name_of(handle: Path) -> str:
+    """The name of an open file; that of a deleted log is the one it had."""
+    name = str(handle.readlink())
+    return name.removesuffix(" (deleted)") if name.endswith("-wal (deleted)") else name
+
+
+def _lost_file(path: Path, files: Mapping[str, Path]) -> Path | None:
+    """The database of a process that is not the file at `path`; None while it has that one."""
+    with suppress(OSError):
+        if path.exists() and any(handle.samefile(path) for handle in files.values()):
+            return None
+        deleted = files.get(f"{path} (deleted)")
+        return deleted or next((handle for handle in files.values() if _is_database(handle)), None)
+    return None
+
+
+def _is_database(handle: Path) -> bool:
+    if not handle.is_file():
+        return False
+    with handle.open("rb") as file:
+        return file.read(16) == b"SQLite format 3\0"
 
 
 def look_at_files(settings: Settings) -> list[Finding]:
