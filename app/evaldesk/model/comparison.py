@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal, TypeAlias, get_args
 
-from evaldesk.model.conclusion import Interval, RegressionRule
+from evaldesk.model.conclusion import CONFIRM, Interval, RegressionRule
 from evaldesk.model.evalset import CaseKey
 
 CaseState: TypeAlias = Literal["same", "edited since", "lost its reference", "lost its verdict", "gone", "new"]
@@ -67,7 +67,7 @@ class PlayedCase:
 
     `verdicts` has one letter a trial, by trial index: `p`, `f`, `e`, `u`, and `.` for a trial to play. A file may hold
     only the counts: then they are not `is_ordered`. `asserted` is the result of `assertions`, None where it is not
-    known.
+    known. `confirming` has the letters of fresh trials that confirm a regression, and is empty without any.
     """
 
     key: CaseKey
@@ -76,6 +76,7 @@ class PlayedCase:
     errors_are_failures: bool = False
     asserted: Mapping[str, int] | None = None
     is_ordered: bool = True
+    confirming: str = ""
 
     @property
     def scored(self) -> str:
@@ -92,6 +93,13 @@ class PlayedCase:
     def is_passed(self, scored: str) -> bool:
         """Whether enough of these scored trials passed; there is at least one."""
         return scored.count("p") >= (self.pass_threshold - ROUNDING) * len(scored)
+
+    def has_passed_again(self, needed: int) -> bool | None:
+        """Whether `needed` of the fresh trials passed; None while trials without a verdict could still decide it."""
+        if self.confirming.count("p") >= needed:
+            return True
+        failed = self.confirming.count("f") + (self.confirming.count("e") if self.errors_are_failures else 0)
+        return False if self.confirming and len(self.confirming) - failed < needed else None
 
     def first(self, m: int) -> str | None:
         """The first `m` scored trials; None where it is not known how they ended."""
@@ -141,7 +149,7 @@ class RunChange:
     """The changes of a run against the earlier run `name`. `rates` compares the pass rates of the compared cases.
 
     `trials_to_tell` is how many trials each case needs in both runs so that a drop can be likely, None where the trials
-    suffice. `rule` says which cases regressed.
+    suffice. `rule` says which cases regressed; by "confirm" the passes of fresh trials that `confirm` asks for decide.
     """
 
     name: str
@@ -149,6 +157,7 @@ class RunChange:
     rates: Comparison | None
     trials_to_tell: int | None = None
     rule: RegressionRule = "any"
+    confirm: tuple[int, int] = CONFIRM
 
     def named(self, *kinds: Kind) -> tuple[str, ...]:
         """The names of the cases of these kinds."""
@@ -171,7 +180,25 @@ class RunChange:
         """The cases that regressed by `rule`; one that passed and lost its verdict regressed by every rule."""
         if self.rule == "any":
             return tuple(case for case in self.cases if case.is_regression)
+        if self.rule == "confirm":
+            return tuple(case for case in self.cases if case.is_regression and self.passes_again(case) is False)
         return tuple(case for case in self.cases if case.is_likely_drop or case.kind == "lost its verdict")
+
+    @property
+    def played_again(self) -> tuple[CaseChange, ...]:
+        """The cases that fresh trials are about: those that seem to have regressed, by the rule "confirm"."""
+        return tuple(case for case in self.cases if self.rule == "confirm" and case.kind == "broken")
+
+    @property
+    def unconfirmed(self) -> tuple[CaseChange, ...]:
+        """The cases that seem to have regressed, and of which too few fresh trials have a verdict to tell."""
+        return tuple(case for case in self.played_again if self.passes_again(case) is None)
+
+    def passes_again(self, case: CaseChange) -> bool | None:
+        """Whether enough fresh trials of a case passed, None where that is open; one without a verdict never passes."""
+        if case.kind != "broken" or case.after is None:
+            return False
+        return case.after.has_passed_again(self.confirm[0])
 
     @property
     def n_judged(self) -> int:

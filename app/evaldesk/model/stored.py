@@ -50,7 +50,8 @@ class RunSummary(Counted):
     `cost` is the sum of the known costs in US dollars; `n_unpriced` trials called a model of unknown price.
     `duration_ms` adds up the trials, `active_ms` is how long the run went on, over resumes, the machine being awake.
     `n_duplicates` counts results that came for a trial that had one already. `note` may be edited after the start,
-    unlike the one in `config`.
+    unlike the one in `config`. `n_confirming_todo` and `n_confirming_errored` are fresh trials that confirm a
+    regression; they are in no other count.
     """
 
     id: int
@@ -71,6 +72,8 @@ class RunSummary(Counted):
     driver: str
     reason: str
     note: str = ""
+    n_confirming_todo: int = 0
+    n_confirming_errored: int = 0
 
     @property
     def n_trials(self) -> int:
@@ -79,8 +82,13 @@ class RunSummary(Counted):
 
     @property
     def n_todo(self) -> int:
-        """Trials still to play; a cancelled one is to do again."""
-        return self.counts.unplayed
+        """Trials still to play; a cancelled one is to do again, and fresh ones that confirm a regression are to do."""
+        return self.counts.unplayed + self.n_confirming_todo
+
+    @property
+    def n_to_retry(self) -> int:
+        """Errored trials, those that confirm a regression among them."""
+        return self.counts.errored + self.n_confirming_errored
 
     @property
     def has_models(self) -> bool:
@@ -115,7 +123,8 @@ class CaseRow(Counted):
 class CaseOutcome(Counted):
     """A case of a run as it is compared with the same case of another. `digest` is of the case as it was run.
 
-    `means` has no entry for a metric that gave no value.
+    `means` has no entry for a metric that gave no value. `confirming` has one letter for each fresh trial that confirms
+    a regression.
     """
 
     case_index: int
@@ -129,6 +138,7 @@ class CaseOutcome(Counted):
     cost: float
     duration_ms: float
     means: Mapping[str, float]
+    confirming: str = ""
 
 
 CaseScores: TypeAlias = tuple[int, float, int]

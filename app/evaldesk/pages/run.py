@@ -197,7 +197,7 @@ def read_run(
         is_live=is_live,
         can_stop=summary.status in ("running", "pending"),
         can_resume=can_go_on and summary.n_todo > 0,
-        can_retry=can_go_on and summary.counts.errored > 0,
+        can_retry=can_go_on and summary.n_to_retry > 0,
         again_href=f"/runs/new?like={run_id}" if can_repeat else "",
         here=query.href(run_id),
         events_href=query.href(run_id, events=True),
@@ -220,7 +220,7 @@ def read_run(
         total=_total(summary, found_reliability, lines, point) if not query.only else None,
         metrics=lines,
         asserted=asserted_lines(summary.config, summary.n_cases),
-        errors=_errors(runs, summary) if summary.counts.errored else [],
+        errors=_errors(runs, summary) if summary.n_to_retry else [],
         reliability=found_reliability,
         facts=run_facts(summary),
         scorings=scorings(runs, summary),
@@ -270,8 +270,9 @@ def _filters(summary: RunSummary, query: RunQuery, n_running: int) -> list[Filte
     ]
     if n_running:
         found.append(Filter("running", n_running, "running"))
-    if summary.n_todo > n_running:
-        found.append(Filter("queued" if summary.status in LIVE else "not played", summary.n_todo - n_running, "queued"))
+    n_queued = summary.counts.unplayed - n_running
+    if n_queued > 0:
+        found.append(Filter("queued" if summary.status in LIVE else "not played", n_queued, "queued"))
     return found
 
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from evaldesk.model.comparison import KINDS, ROUNDING, CaseChange, CaseState, Kind, PlayedCase, RunChange
-from evaldesk.model.conclusion import RegressionRule
+from evaldesk.model.conclusion import CONFIRM, RegressionRule
 from evaldesk.model.evalset import case_names
 from evaldesk.statistics.comparison import benjamini_hochberg, compare_scores, holm
 from evaldesk.statistics.exact_tests import fisher, fisher_drop
@@ -14,7 +14,12 @@ from evaldesk.statistics.gate_chances import ALPHA, trials_to_tell
 
 
 def compare_cases(
-    name: str, before: Sequence[PlayedCase], after: Sequence[PlayedCase], *, rule: RegressionRule = "any"
+    name: str,
+    before: Sequence[PlayedCase],
+    after: Sequence[PlayedCase],
+    *,
+    rule: RegressionRule = "any",
+    confirm: tuple[int, int] = CONFIRM,
 ) -> RunChange:
     """Compare two runs case by case: those that regressed come first, by how much they lost.
 
@@ -37,7 +42,7 @@ def compare_cases(
     changes.sort(key=lambda change: (KINDS.index(change.kind), -abs(change.points or 0.0)))
     compared = [change.key.place for change in changes if change.is_compared]
     rates = compare_scores(*({place: _rate(side[place]) for place in compared} for side in (old, new)))
-    return RunChange(name, tuple(changes), rates, to_tell, rule)
+    return RunChange(name, tuple(changes), rates, to_tell, rule, confirm)
 
 
 def _likely_drops(changes: Sequence[CaseChange]) -> tuple[list[CaseChange], int | None]:

@@ -204,9 +204,10 @@ def gate_options(command: Command) -> Command:
         ),
         click.option(
             "--regression-rule",
-            type=click.Choice([rule for rule in REGRESSION_RULES if rule != "confirm"]),
-            help="A case regressed when its verdict flipped (any, default), or when it dropped by more than chance.",
+            type=click.Choice(REGRESSION_RULES),
+            help=RULE_HELP,
         ),
+        click.option("--confirm", metavar="M/R", callback=passes_of, help=CONFIRM_HELP),
     )
 
 

@@ -94,9 +94,7 @@ def end(
     """Conclude, write the requested files, and show the trials until the reader leaves."""
     own = [each for each in played if not each.job.is_baseline]
     runs = desk.stored_runs
-    change = (
-        runs.change_since(baseline, [each.run for each in own], request.gates.regression_rule) if baseline else None
-    )
+    change = runs.change_since(baseline, [each.run for each in own], request.gates) if baseline else None
     conclusion = conclude(request.gates, _numbers(desk, played, left_out), change)
     trouble: UsageError | None = None
     try:

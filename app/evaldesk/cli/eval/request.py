@@ -8,13 +8,14 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from evaldesk.cli.eval.options import check_rule
 from evaldesk.desk.criteria.criteria import criteria_of
 from evaldesk.desk.other_tools import gates_of
 from evaldesk.desk.runs.plan import RunOptions
 from evaldesk.desk.runs.stored_runs import StoredRuns
 from evaldesk.errors import UsageError
 from evaldesk.model import AgentRef, Criterion, EvalSet, Gates
-from evaldesk.model.conclusion import RegressionRule
+from evaldesk.model.conclusion import CONFIRM, RegressionRule
 from evaldesk.model.stored import RunSummary
 from evaldesk.run_options import BY_NAME, OWN, Asked
 from evaldesk.settings import Settings, read_settings
@@ -44,6 +45,7 @@ class EvalRequest:
     baseline: str | None = None
     max_regressions: int | None = None
     regression_rule: RegressionRule | None = None
+    confirm: tuple[int, int] | None = None
     outputs: tuple[str, ...] = ()
     junit: str | None = None
     summary: str | None = None
@@ -76,6 +78,7 @@ class EvalRequest:
             raise UsageError("--max-regressions needs --baseline: the run, or the JSON file of one, to compare with")
         if self.regression_rule is not None and self.baseline is None:
             raise UsageError("--regression-rule needs --baseline: the run, or the JSON file of one, to compare with")
+        check_rule(self.regression_rule, self.confirm)
         for name, k in [("--pass-at", k) for k, _ in self.pass_at] + [("--pass-hat", k) for k, _ in self.pass_hat]:
             if k > n:
                 raise UsageError(f"{name} {k} asks for {k} trials of each case; say --n {k} or more, not --n {n}")
@@ -92,6 +95,7 @@ class EvalRequest:
             max_regressions=0 if self.baseline is not None and most is None else most,
             baseline=_baseline_name(self.baseline),
             regression_rule=self.regression_rule or "any",
+            confirm=self.confirm or CONFIRM,
         )
         if self.value("compat") != OWN:
             return gates_of(self.value("compat"), gates)

@@ -14,7 +14,7 @@ from evaldesk.desk.runs.baseline import VERSION, case_object
 from evaldesk.desk.runs.gates import CaseNumbers, RunNumbers
 from evaldesk.desk.runs.stored_runs import StoredRuns, metric_interval
 from evaldesk.model import Conclusion, Counts
-from evaldesk.model.comparison import PlayedCase, RunChange
+from evaldesk.model.comparison import CaseChange, PlayedCase, RunChange
 from evaldesk.model.conclusion import Interval
 from evaldesk.model.run import option_values
 from evaldesk.model.stored import MetricRow, RunSummary
@@ -69,6 +69,7 @@ def _baseline_object(change: RunChange) -> dict[str, Any]:
     return {
         "name": change.name,
         "rule": change.rule,
+        "confirm": None if change.rule != "confirm" else f"{change.confirm[0]}/{change.confirm[1]}",
         "sentence": change_sentence(change),
         "n_regressed": len(change.regressed),
         "cases": [
@@ -78,10 +79,17 @@ def _baseline_object(change: RunChange) -> dict[str, Any]:
                 "ordinal": case.key.ordinal,
                 "state": case.state,
                 "is_regression": case.key.place in regressed,
+                **({"confirming": _confirming_object(case)} if case in change.played_again else {}),
             }
             for case in change.cases
         ],
     }
+
+
+def _confirming_object(case: CaseChange) -> dict[str, int]:
+    """The fresh trials of a case that seems to have regressed; they are in no other number."""
+    letters = case.after.confirming if case.after else ""
+    return {"n_passed": letters.count("p"), "n_failed": letters.count("f"), "n_planned": len(letters)}
 
 
 def run_object(run: RunSummary, numbers: RunNumbers) -> dict[str, Any]:

@@ -90,7 +90,7 @@ def retry(name: str, is_trusted: bool, workspace: str | None) -> None:
     """
 
     async def begin(desk: Desk, run: RunSummary) -> int:
-        if not run.counts.errored:
+        if not run.n_to_retry:
             raise ConflictError(f"run {run.id} has no errored trial")
         await desk.runs.retry(run.id)
         return run.id
@@ -173,7 +173,7 @@ def _in_background(settings: Settings, name: str, is_trusted: bool) -> None:
 
 
 def _check_left(run: RunSummary) -> None:
-    if not run.n_todo:
+    if not run.n_todo and run.status not in LIVE:
         raise ConflictError(f"run {run.id} has no trial left to play; `evaldesk run retry {run.id}` for errors")
 
 

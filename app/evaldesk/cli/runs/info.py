@@ -123,8 +123,8 @@ def _hints(run: RunSummary) -> list[str]:
         hints.append(f"`evaldesk run stop {run.id}` stops it.")
     if run.n_todo and run.status in ("stopped", "failed"):
         hints.append(f"`evaldesk run resume {run.id}` plays {_trials(run.n_todo, 'remaining')}.")
-    if run.counts.errored and run.status in ("stopped", "failed", "finished"):
-        hints.append(f"`evaldesk run retry {run.id}` plays {_trials(run.counts.errored, 'errored')} again.")
+    if run.n_to_retry and run.status in ("stopped", "failed", "finished"):
+        hints.append(f"`evaldesk run retry {run.id}` plays {_trials(run.n_to_retry, 'errored')} again.")
     return [*hints, f"`evaldesk open {run.id}` shows it in the browser."]
 
 

@@ -20,6 +20,7 @@ from typing import TypeVar
 
 from evaldesk.desk.other_tools import as_tool_judges
 from evaldesk.desk.runs.rescoring import StoredTrials
+from evaldesk.desk.runs.stored_runs import plan_confirming
 from evaldesk.engine import Executor, GradeSpec, drive_batches
 from evaldesk.engine.worker.attempt import Pause, pauses_sentence
 from evaldesk.errors import DamagedDatabaseError, LostDatabaseError, WorkspaceError
@@ -89,6 +90,7 @@ class RunDriver:
         telling = asyncio.create_task(self._tell_pauses())
         try:
             await self._writer.write(self._look)
+            await self._confirm()
             while self._todo and not (self._is_stopped or self._is_overspent):
                 concurrency = self._config.concurrency
                 async with (
@@ -98,6 +100,7 @@ class RunDriver:
                     async for batch in batches:
                         await self._commit(batch)
                         await asyncio.sleep(BATCH_S if self.in_flight else 0)
+                await self._confirm()
         finally:
             telling.cancel()
             await self._executor.close()
@@ -111,6 +114,18 @@ class RunDriver:
         if self._todo and self._max_cost is not None and self._is_overspent:
             return "stopped", overspent_sentence(self._executor.spent, self._max_cost, len(self._todo))
         return ("stopped", "") if self._todo or self._n_cancelled else ("finished", "")
+
+    async def _confirm(self) -> None:
+        """When every planned trial is played: play the cases again that seem to have regressed, if a gate asks for it.
+
+        A run that scores stored trials again plays none.
+        """
+        is_whole = not (self._todo or self._n_cancelled or self._n_missing or self._fatal)
+        if not is_whole or self._config.source_run_id is not None:
+            return
+        plan = functools.partial(plan_confirming, self._store.runs, self.run_id, self._config.gates)
+        await self._writer.write_with_retry(plan)
+        await self._writer.write(self._look)
 
     def stop(self) -> None:
         """Start no more trials; those that run finish and count."""

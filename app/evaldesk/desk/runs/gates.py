@@ -269,10 +269,13 @@ def _regressions(run: RunNumbers, change: RunChange | None, gates: Gates) -> Gat
         words = f"the cases are compared with {gates.baseline or 'the baseline'} by the command that played them"
         return GateOutcome("--max-regressions", "undecided", words)
     is_likely = change.rule == "likely"
+    n_open = len(change.unconfirmed)
     names = tuple(case.name for case in change.regressed)
     answer: Answer = "undecided" if run.counts.unplayed or not change.n_judged else "held"
     cannot_tell = is_likely and change.trials_to_tell is not None
     if cannot_tell:
+        answer = "undecided"
+    if len(names) <= most < len(names) + n_open:
         answer = "undecided"
     if len(names) > most:
         answer = "failed"
@@ -285,11 +288,30 @@ def _regressions(run: RunNumbers, change: RunChange | None, gates: Gates) -> Gat
     if cannot_tell:
         few = "So few trials cannot show a drop that is more than chance"
         parts.insert(1, f"{few}; play at least {change.trials_to_tell} of each case in both runs")
+    if change.played_again:
+        parts.insert(1, _again_words(change))
     if names:
         lost = set(change.named("lost its verdict"))
         marked = [f"{name} (no verdict now)" if name in lost else name for name in names]
         parts.append(f"Regressed: {named_words(marked, MOST_NAMED)}")
     return GateOutcome("--max-regressions", answer, ". ".join([*parts, *states_words(change, MOST_NAMED)]), names)
+
+
+def _again_words(change: RunChange) -> str:
+    """`Played again, 3 of 5 must pass: case_2 passed 1 of 5`; a case that needs more verdicts says so."""
+    needed, n = change.confirm
+    words = []
+    for case in change.played_again:
+        letters = case.after.confirming if case.after else ""
+        found = f"passed {letters.count('p')} of {len(letters)}" if letters else "was not played again"
+        is_open = bool(letters) and change.passes_again(case) is None
+        words.append(f"{case.name} {found}" + (f", {_missing_words(letters)}" if is_open else ""))
+    return f"Played again, {needed} of {n} must pass: {named_words(words, MOST_NAMED)}"
+
+
+def _missing_words(letters: str) -> str:
+    n = len(letters) - letters.count("p") - letters.count("f")
+    return f"{n} without a verdict; resume the run, or retry its errors"
 
 
 def _tolerance(name: str, word: str, n: int, counts: Counts, most: float) -> GateOutcome:

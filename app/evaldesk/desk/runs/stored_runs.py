@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from datetime import datetime
 from functools import lru_cache
 from pathlib import PurePath
 
@@ -15,9 +16,9 @@ from evaldesk.desk.runs.gates import CaseNumbers, Ending, RunNumbers, conclude
 from evaldesk.desk.runs.plan import RunPlan, foresee
 from evaldesk.desk.runs.run_result import CaseResult, RunResult
 from evaldesk.errors import NotFoundError, UsageError
-from evaldesk.model import Conclusion, Counts, Outcome, RunConfig, RunStatus, TrialResult
+from evaldesk.model import Conclusion, Counts, Gates, Outcome, RunConfig, RunStatus, TrialResult
 from evaldesk.model.comparison import Baseline, Comparison, PlayedCase, RunChange
-from evaldesk.model.conclusion import Interval, RegressionRule
+from evaldesk.model.conclusion import Interval
 from evaldesk.model.evalset import CaseKey, assertions, case_names, numbered_keys
 from evaldesk.model.run import LIVE
 from evaldesk.model.stored import CaseRow, MetricRow, RunSummary
@@ -156,11 +157,14 @@ class StoredRuns:
 
     def change(self, run: RunSummary) -> RunChange | None:
         """The change of a run against the baseline it was started with; None without one."""
-        return None if run.config.gates.max_regressions is None else _change(self._store, run.id, run.counts)
+        if run.config.gates.max_regressions is None:
+            return None
+        return _change(self._store, run.id, run.counts, run.finished_at)
 
-    def change_since(self, baseline: Baseline, runs: Sequence[RunSummary], rule: RegressionRule) -> RunChange:
-        """The change of the runs of one command against a baseline."""
-        return compare_cases(baseline.name, baseline.cases, self.played_cases(runs), rule=rule)
+    def change_since(self, baseline: Baseline, runs: Sequence[RunSummary], gates: Gates) -> RunChange:
+        """The change of the runs of one command against a baseline, by the rule of their gates."""
+        played = self.played_cases(runs)
+        return compare_cases(baseline.name, baseline.cases, played, rule=gates.regression_rule, confirm=gates.confirm)
 
     def baseline(self, given: str) -> Baseline:
         """The cases of an earlier run, by its number or its JSON file. Raises UsageError for another content."""
@@ -256,13 +260,27 @@ def _newest(store: RunStore, run_id: int, limit: int, _: Counts) -> Counts:
 
 
 @lru_cache(maxsize=256)
-def _change(store: RunStore, run_id: int, _: Counts) -> RunChange | None:
-    """The comparison with the baseline; kept as long as the counts of the run stay the same."""
+def _change(store: RunStore, run_id: int, _: Counts, finished_at: datetime | None) -> RunChange | None:
+    """The comparison with the baseline; kept as long as the counts of the run and its end stay the same.
+
+    Trials that confirm a regression are in no count: of a run that goes on they are seen at its end.
+    """
     baseline = store.baseline(run_id)
     if baseline is None:
         return None
     run = store.summary(run_id)
-    return StoredRuns(store).change_since(baseline, [run], run.config.gates.regression_rule)
+    return StoredRuns(store).change_since(baseline, [run], run.config.gates)
+
+
+def plan_confirming(store: RunStore, run_id: int, gates: Gates) -> None:
+    """Plan the fresh trials of the cases of a run that seem to have regressed, where its gates ask for that."""
+    baseline = store.baseline(run_id) if gates.regression_rule == "confirm" else None
+    if baseline is None:
+        return
+    change = StoredRuns(store).change_since(baseline, [store.summary(run_id)], gates)
+    suspects = {case.key.case_id for case in change.unconfirmed}
+    if suspects:
+        store.plan_confirming(run_id, suspects, gates.confirm[1])
 
 
 def planned_numbers(plan: RunPlan) -> RunNumbers:
@@ -314,6 +332,7 @@ def _played(store: RunStore, run: RunSummary) -> list[PlayedCase]:
             pass_threshold=run.config.pass_threshold,
             errors_are_failures=run.config.errors_are_failures,
             asserted=assertions(case),
+            confirming=each.confirming,
         )
         for each, case in zip(outcomes, snapshots, strict=True)
     ]

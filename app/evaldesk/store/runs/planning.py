@@ -3,11 +3,23 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from datetime import datetime
 from typing import Any, TypeAlias
 
-from sqlalchemy import Connection, ScalarSelect, Select, delete, exists, func, insert, literal, select, update
+from sqlalchemy import (
+    Connection,
+    ScalarSelect,
+    Select,
+    bindparam,
+    delete,
+    exists,
+    func,
+    insert,
+    literal,
+    select,
+    update,
+)
 
 from evaldesk.errors import ConflictError, NotFoundError, UsageError
 from evaldesk.model import Case, RunConfig, RunStatus, TrialResult
@@ -98,6 +110,22 @@ def pending(connection: Connection, run_id: int) -> list[PendingTrial]:
     to_do = to_do.where(TRIAL.c.run_id == run_id, TRIAL.c.verdict.is_(None))
     rows = connection.execute(to_do.order_by(TRIAL.c.trial_index, TRIAL.c.case_index))
     return [PendingTrial(case, trial, attempt + (status == "cancelled")) for case, trial, attempt, status in rows]
+
+
+def plan_confirming(connection: Connection, run_id: int, case_ids: Collection[str], n: int) -> None:
+    """Plan `n` fresh trials of these cases, after the others of each; a case that has some already gets none."""
+    first = run_row(connection, run_id).n
+    held = RUN_CASE.c
+    is_new = (held.run_id == run_id) & (held.confirming == "")
+    rows = connection.execute(select(held.case_index, held.case_id).where(is_new).order_by(held.case_index))
+    indexes = [row.case_index for row in rows if row.case_id in case_ids]
+    trials = [trial_row(run_id, index, first + place) for index in indexes for place in range(n)]
+    execute_many(connection, insert(TRIAL), trials)
+    at = (held.run_id == run_id) & (held.case_index == bindparam("at_case_index"))
+    planned = [{"at_case_index": index, "confirming": TO_DO * n} for index in indexes]
+    execute_many(connection, update(RUN_CASE).where(at), planned)
+    more = {"n_confirming_todo": RUN.c.n_confirming_todo + len(trials)}
+    connection.execute(update(RUN).where(RUN.c.id == run_id).values(more))
 
 
 def retry_errored(connection: Connection, run_id: int) -> int:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from math import isfinite
 from typing import Any, TypeAlias
 
 import msgspec
-from sqlalchemy import ColumnElement, Connection, bindparam, case, delete, func, insert, select, update
+from sqlalchemy import ColumnElement, Connection, ScalarSelect, bindparam, case, delete, func, insert, select, update
 
 from evaldesk.model import ErrorRecord, Score, TrialResult
 from evaldesk.store.database import Clock, execute_many, upsert
@@ -31,6 +31,7 @@ COUNTERS = (
     "cost",
     "duration_ms",
 )
+COSTS = ("n_unpriced", "tokens_in", "tokens_out", "cost")
 MESSAGE_LENGTH = 200
 SUMS = ("n", "n_passed", "total", "total_squares")
 
@@ -43,17 +44,32 @@ def record(connection: Connection, results: Sequence[tuple[TrialResult, Values]]
     """
     counted, late = _sort(results, _to_do(connection, (result for result, _ in results)))
     rows = [trial_key(result) | outcome(result) for result, _ in counted]
-    done = [row for row in rows if row["verdict"] is not None]
-    values = [score for result, _ in counted if result.status != "cancelled" for score in scores(result)]
+    n_planned = _n_planned(connection, rows)
+    ended = [row for row in rows if row["verdict"] is not None]
+    done = [row for row in ended if row["trial_index"] < n_planned[row["run_id"]]]
+    confirming = [row for row in ended if row["trial_index"] >= n_planned[row["run_id"]]]
+    values = [
+        score
+        for result, _ in counted
+        if result.status != "cancelled" and result.trial_index < n_planned[result.run_id]
+        for score in scores(result)
+    ]
 
     execute_many(connection, _UPDATE_TRIAL, [_at(row, "trial_index") | {"recorded_at": clock()} for row in rows])
     execute_many(connection, SCORE.insert(), values)
     _keep_transcripts(connection, [row for _, row in counted], [row for _, row in late])
     execute_many(connection, _ADD_TO_CASE, [_at(row) | _gain([row]) | _letter(row) for row in done])
+    execute_many(connection, _ADD_CONFIRMING, [_confirming(row, n_planned[row["run_id"]]) for row in confirming])
     add_scores(connection, values)
-    add_errors(connection, [row for row in done if row["verdict"] == "errored"])
-    _add_to_runs(connection, rows, Counter(result.run_id for result, _ in late), clock)
+    add_errors(connection, [row for row in ended if row["verdict"] == "errored"])
+    _add_to_runs(connection, rows, n_planned, Counter(result.run_id for result, _ in late), clock)
     return len(counted)
+
+
+def _n_planned(connection: Connection, rows: Iterable[Values]) -> dict[int, int]:
+    """The number of planned trials of a case, by run; trials from this index on confirm a regression."""
+    found = connection.execute(_FIND_N, {"run_ids": sorted({row["run_id"] for row in rows})})
+    return {row.id: row.n for row in found}
 
 
 def _to_do(connection: Connection, results: Iterable[TrialResult]) -> dict[Key, tuple[bool, int]]:
@@ -96,7 +112,9 @@ def _keep_transcript(dialect: str) -> Any:
     return upsert(dialect, TRANSCRIPT).on_conflict_do_nothing()
 
 
-def _add_to_runs(connection: Connection, rows: Sequence[Values], n_late: Counter[int], clock: Clock) -> None:
+def _add_to_runs(
+    connection: Connection, rows: Sequence[Values], n_planned: Mapping[int, int], n_late: Counter[int], clock: Clock
+) -> None:
     run_ids = {row["run_id"] for row in rows} | set(n_late)
     ticks = connection.execute(_FIND_TICKS, {"run_ids": list(run_ids)}).all()
     for run_id, ticked_at in ticks:
@@ -104,7 +122,11 @@ def _add_to_runs(connection: Connection, rows: Sequence[Values], n_late: Counter
         done = [row for row in rows if row["run_id"] == run_id and row["verdict"] is not None]
         ms = clock.lap(run_id, ticked_at, now) if ticked_at else None
         time = {"add_active_ms": ms or 0.0, "ticked_at": ticked_at if ms is None else now}
-        gain = _gain(done) | time | {"add_n_duplicates": n_late[run_id]}
+        confirming = [row for row in done if row["trial_index"] >= n_planned[run_id]]
+        planned = [row for row in done if row["trial_index"] < n_planned[run_id]]
+        gain = _gain(planned, confirming) | time
+        gain |= {"add_n_duplicates": n_late[run_id], "add_n_confirming_todo": -len(confirming)}
+        gain["add_n_confirming_errored"] = sum(row["verdict"] == "errored" for row in confirming)
         connection.execute(_ADD_TO_RUN, {"at_run_id": run_id} | gain)
 
 
@@ -118,13 +140,24 @@ def _at(row: Values, *names: str) -> Values:
     return {f"at_{name}": row[name] for name in keys} | {name: row[name] for name in row if name not in keys}
 
 
-def _gain(rows: Sequence[Values]) -> Values:
+def _gain(rows: Sequence[Values], confirming: Sequence[Values] = ()) -> Values:
+    """What rows add to the counters. Confirming trials cost something, and are in no count and no mean time."""
     gains = [counters(row) for row in rows]
+    gains += [dict.fromkeys(COUNTERS, 0) | {name: counters(row)[name] for name in COSTS} for row in confirming]
     return {f"add_{name}": sum(gain[name] for gain in gains) for name in COUNTERS}
 
 
 def _letter(row: Values) -> Values:
-    return {"letter": LETTERS[row["verdict"]], "n_before": row["trial_index"], "after": row["trial_index"] + 2}
+    return _letter_at(row, row["trial_index"])
+
+
+def _letter_at(row: Values, place: int) -> Values:
+    return {"letter": LETTERS[row["verdict"]], "n_before": place, "after": place + 2}
+
+
+def _confirming(row: Values, n: int) -> Values:
+    """The confirming trial `row` as _ADD_CONFIRMING takes it, where the case has `n` others."""
+    return _at(row) | _gain([], [row]) | _letter_at(row, row["trial_index"] - n)
 
 
 _TRIAL_KEY = (TRIAL.c.run_id, TRIAL.c.case_index, TRIAL.c.trial_index)
@@ -135,25 +168,33 @@ _FIND_TRIALS = select(*_TRIAL_KEY, TRIAL.c.verdict, TRIAL.c.attempt).where(
     TRIAL.c.trial_index.in_(bindparam("trials", expanding=True)),
 )
 _FIND_TICKS = select(RUN.c.id, RUN.c.ticked_at).where(RUN.c.id.in_(bindparam("run_ids", expanding=True)))
+_FIND_N = select(RUN.c.id, RUN.c.n).where(RUN.c.id.in_(bindparam("run_ids", expanding=True)))
 _UPDATE_TRIAL = update(TRIAL).where(
     TRIAL.c.run_id == bindparam("at_run_id"),
     TRIAL.c.case_index == bindparam("at_case_index"),
     TRIAL.c.trial_index == bindparam("at_trial_index"),
 )
-_ADD_TO_CASE = (
-    update(RUN_CASE)
-    .where(RUN_CASE.c.run_id == bindparam("at_run_id"), RUN_CASE.c.case_index == bindparam("at_case_index"))
-    .values({name: RUN_CASE.c[name] + bindparam(f"add_{name}") for name in COUNTERS})
-    .values(
-        strip=func.substr(RUN_CASE.c.strip, 1, bindparam("n_before"))
-        .concat(bindparam("letter"))
-        .concat(func.substr(RUN_CASE.c.strip, bindparam("after")))
+
+
+def _add_letter(column: str) -> Any:
+    """Add to the counters of a case, and put the letter of a trial into this column."""
+    letters = RUN_CASE.c[column]
+    before, after = func.substr(letters, 1, bindparam("n_before")), func.substr(letters, bindparam("after"))
+    return (
+        update(RUN_CASE)
+        .where(RUN_CASE.c.run_id == bindparam("at_run_id"), RUN_CASE.c.case_index == bindparam("at_case_index"))
+        .values({name: RUN_CASE.c[name] + bindparam(f"add_{name}") for name in COUNTERS})
+        .values({column: before.concat(bindparam("letter")).concat(after)})
     )
-)
+
+
+_ADD_TO_CASE = _add_letter("strip")
+_ADD_CONFIRMING = _add_letter("confirming")
+_OF_RUN_ONLY = ("active_ms", "n_duplicates", "n_confirming_todo", "n_confirming_errored")
 _ADD_TO_RUN = (
     update(RUN)
     .where(RUN.c.id == bindparam("at_run_id"))
-    .values({name: RUN.c[name] + bindparam(f"add_{name}") for name in (*COUNTERS, "active_ms", "n_duplicates")})
+    .values({name: RUN.c[name] + bindparam(f"add_{name}") for name in (*COUNTERS, *_OF_RUN_ONLY)})
 )
 
 
@@ -240,7 +281,11 @@ def recount(connection: Connection, run_id: int) -> None:
     totals = connection.execute(
         select(*(total.label(name) for name, total in sums.items())).where(RUN_CASE.c.run_id == run_id)
     ).one()
-    connection.execute(update(RUN).where(RUN.c.id == run_id).values(totals._asdict()))
+    fresh = (TRIAL.c.run_id == run_id) & (TRIAL.c.trial_index >= _n(run_id))
+    errored = _count(TRIAL.c.verdict == "errored")
+    todo, errors = connection.execute(select(_count(TRIAL.c.verdict.is_(None)), errored).where(fresh)).one()
+    confirming = {"n_confirming_todo": todo, "n_confirming_errored": errors}
+    connection.execute(update(RUN).where(RUN.c.id == run_id).values(totals._asdict() | confirming))
 
 
 @cache
@@ -262,12 +307,13 @@ def _add_error(dialect: str) -> Any:
 
 
 def _recount_cases(connection: Connection, run_id: int) -> None:
-    done = TRIAL.c.verdict.is_not(None)
+    done, is_planned = TRIAL.c.verdict.is_not(None), TRIAL.c.trial_index < _n(run_id)
     unpriced = done & TRIAL.c.cost.is_(None) & (TRIAL.c.n_calls > 0)
-    sums = {f"n_{verdict}": _count(TRIAL.c.verdict == verdict) for verdict in LETTERS}
+    sums = {f"n_{verdict}": _count(is_planned & (TRIAL.c.verdict == verdict)) for verdict in LETTERS}
     sums |= {"n_unpriced": _count(unpriced)}
-    for name in ("tokens_in", "tokens_out", "cost", "duration_ms"):
+    for name in ("tokens_in", "tokens_out", "cost"):
         sums[name] = func.coalesce(func.sum(case((done, TRIAL.c[name]))), 0)
+    sums["duration_ms"] = func.coalesce(func.sum(case((done & is_planned, TRIAL.c.duration_ms))), 0)
     of_run = TRIAL.c.run_id == run_id
     totals = connection.execute(
         select(TRIAL.c.case_index, *(total.label(name) for name, total in sums.items()))
@@ -278,8 +324,10 @@ def _recount_cases(connection: Connection, run_id: int) -> None:
     verdicts = select(TRIAL.c.case_index, TRIAL.c.verdict).where(of_run)
     for index, verdict in connection.execute(verdicts.order_by(TRIAL.c.case_index, TRIAL.c.trial_index)):
         letters[index] = letters.get(index, "") + LETTERS.get(verdict, TO_DO)
+    n = connection.scalar(select(RUN.c.n).where(RUN.c.id == run_id)) or 0
     rows = [
-        {"at_case_index": index, "strip": letters[index]} | dict(zip(sums, values, strict=True))
+        {"at_case_index": index, "strip": letters[index][:n], "confirming": letters[index][n:]}
+        | dict(zip(sums, values, strict=True))
         for index, *values in totals
     ]
     at = (RUN_CASE.c.run_id == run_id) & (RUN_CASE.c.case_index == bindparam("at_case_index"))
@@ -301,6 +349,11 @@ def _recount_errors(connection: Connection, run_id: int) -> None:
     errored = select(TRIAL).where(TRIAL.c.run_id == run_id, TRIAL.c.verdict == "errored")
     rows = connection.execute(errored.order_by(TRIAL.c.recorded_at, TRIAL.c.case_index, TRIAL.c.trial_index))
     add_errors(connection, [row._asdict() for row in rows])
+
+
+def _n(run_id: int) -> ScalarSelect[int]:
+    """The number of planned trials of a case."""
+    return select(RUN.c.n).where(RUN.c.id == run_id).scalar_subquery()
 
 
 def _first(score: Values) -> Values:

@@ -350,7 +350,7 @@ def newest_counts(connection: Connection, run_id: int, limit: int) -> Counts:
     """The verdicts of the `limit` trials of a run that ended last, or of all that ended; reads all its trials."""
     held = TRIAL.c
     config = _config(connection, run_id)
-    done = select(held.verdict).where(held.run_id == run_id, held.verdict.is_not(None))
+    done = select(held.verdict).where(held.run_id == run_id, held.verdict.is_not(None), held.trial_index < config.n)
     last = done.order_by(held.recorded_at.desc(), held.trial_index.desc(), held.case_index.desc()).limit(limit)
     found = Counter[str](connection.scalars(last))
     passed, failed, errored, unscored = (found[verdict] for verdict in VERDICTS)
@@ -458,9 +458,9 @@ def snapshots(connection: Connection, run_id: int) -> list[Case]:
 def neighbours(connection: Connection, run_id: int, case_index: int, trial_index: int) -> Neighbours:
     """The trials beside one in its case, and the nearest in its run that did not pass. Raises NotFoundError."""
     run_row(connection, run_id)
-    of_run = select(_C.case_index, _C.strip).where(_C.run_id == run_id)
+    of_run = select(_C.case_index, _C.strip, _C.confirming).where(_C.run_id == run_id)
     own = connection.execute(of_run.where(_C.case_index == case_index)).first()
-    if own is None or not 0 <= trial_index < len(own.strip):
+    if own is None or not 0 <= trial_index < len(own.strip) + len(own.confirming):
         raise NotFoundError(f"run {run_id} has no trial {trial_index} of case {case_index}")
     found = of_run.where(_MISMATCHES > 0).limit(1)
     earlier = connection.execute(found.where(_C.case_index < case_index).order_by(_C.case_index.desc())).first()
@@ -470,7 +470,7 @@ def neighbours(connection: Connection, run_id: int, case_index: int, trial_index
     behind = [(case_index, index) for index in here if index > trial_index] or _trials(later)
     return Neighbours(
         previous_trial=(case_index, trial_index - 1) if trial_index > 0 else None,
-        next_trial=(case_index, trial_index + 1) if trial_index + 1 < len(own.strip) else None,
+        next_trial=(case_index, trial_index + 1) if trial_index + 1 < len(own.strip + own.confirming) else None,
         previous_mismatch=before[-1] if before else None,
         next_mismatch=behind[0] if behind else None,
     )

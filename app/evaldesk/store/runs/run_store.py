@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import builtins
 import logging
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -115,6 +115,11 @@ class RunStore:
         with self._database.writing() as connection:
             run_queries.run_row(connection, run_id)
             connection.execute(update(RUN).where(RUN.c.id == run_id).values(note=note))
+
+    def plan_confirming(self, run_id: int, case_ids: Collection[str], n: int) -> None:
+        """Plan `n` fresh trials of these cases, which are in no count of the run; a case gets them once."""
+        with self._database.writing() as connection:
+            planning.plan_confirming(connection, run_id, case_ids, n)
 
     def retry_errored(self, run_id: int) -> int:
         """Plan the errored trials of a run again and return how many they are."""

@@ -1,7 +1,9 @@
 """The tables of runs, their cases, trials, scores and labels.
 
 Verdicts of a case's trials are in its column `strip`: one character a trial, `.` to do, `p` `f` `e` `u` for the four
-verdicts.
+verdicts. Its column `confirming` has those of fresh trials that confirm a regression: their indexes follow the planned
+ones, and they are in no count of verdicts and no score. `n_confirming_todo` and `n_confirming_errored` of the run count
+them.
 """
 
 from __future__ import annotations
@@ -42,6 +44,8 @@ class Run(Row, table=True):
     n_errored: int = 0
     n_unscored: int = 0
     n_duplicates: int = 0
+    n_confirming_todo: int = 0
+    n_confirming_errored: int = 0
     n_unpriced: int = 0
     tokens_in: int = Field(default=0, sa_type=BigInteger)
     tokens_out: int = Field(default=0, sa_type=BigInteger)
@@ -95,6 +99,7 @@ class RunCase(Row, table=True):
     case_id: str
     digest: str
     strip: str = Field(sa_type=Text)
+    confirming: str = Field(default="", sa_type=Text)
     n_passed: int = 0
     n_failed: int = 0
     n_errored: int = 0
