@@ -86,6 +86,23 @@ def test_a_gate_with_many_false_alarms_names_confirming_and_its_price() -> None:
     )
 
 
+def test_a_gate_that_finds_a_worse_agent_is_proposed() -> None:
+    words = explain("--cases 20 --rate 0.9 --max-regressions 0").output
+    found = json.loads(explain("--cases 20 --rate 0.9 --min-pass-rate 0.9 --json").output)
+
+    assert (
+        "Better: --n 1 --max-regressions 0 --regression-rule confirm --confirm 9/12. It finds an agent that is 15 "
+        "points worse in 81 % of builds, fails 4.5 % by chance, and plays about 42 trials."
+    ) in words
+    assert found["by_rate"]["0.9"][0]["proposal"]["options"] == "--n 2 --min-pass-rate 0.82"
+
+
+def test_no_gate_is_proposed_where_none_finds_a_worse_agent() -> None:
+    found = json.loads(explain("--cases 1 --rate 0.5 --max-regressions 0 --json").output)
+
+    assert found["by_rate"]["0.5"][0]["proposal"] is None
+
+
 @pytest.mark.parametrize(
     ("asked", "words"),
     [

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import asdict
 from typing import Any
 
 import click
@@ -14,8 +15,10 @@ from evaldesk.cli.runs.shared import json_option, stored_runs, workspace_option
 from evaldesk.desk.runs.gate_chances import (
     ASSUMED_RATES,
     DROPS,
+    SOUGHT,
     TOLERATED,
     GateChance,
+    Proposal,
     Subject,
     assumed_subject,
     gate_chances,
@@ -129,6 +132,7 @@ def _as_json(subjects: Mapping[str, Subject], found: Mapping[str, tuple[GateChan
                 "false_alarm": each.false_alarm,
                 "holds_when_worse": {f"{drop:g}": chance for drop, chance in each.slips},
                 "more_trials": each.n_more,
+                "proposal": asdict(each.proposal) if each.proposal else None,
                 "repairs": {repair.name: repair.false_alarm for repair in each.repairs},
             }
             for each in chances
@@ -168,11 +172,22 @@ def _show_gate(chance: GateChance) -> None:
     click.echo(f"    A worse agent passes it: {worse} of builds.")
     if chance.hint:
         click.echo(f"    {chance.hint}.")
+    if chance.proposal:
+        click.echo(f"    {_proposal_words(chance.proposal)}")
     if chance.n_more:
         click.echo(f"    If nothing changes, it plays about {_trials(chance.n_more)} more a build.")
     for repair in chance.repairs:
         more = f", and plays about {_trials(repair.n_more)} more" if repair.n_more else ""
         click.echo(f"    {repair.name} fails {_share(repair.false_alarm)} of builds{more}.")
+
+
+def _proposal_words(found: Proposal) -> str:
+    """The options to use, and their chances."""
+    return (
+        f"Better: {found.options}. It finds an agent that is {100 * SOUGHT:.0f} points worse in "
+        f"{_share(found.finds)} of builds, fails {_share(found.false_alarm)} by chance, and plays about "
+        f"{_trials(found.n_trials)}."
+    )
 
 
 def _trials(n: float) -> str:

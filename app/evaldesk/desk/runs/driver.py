@@ -121,7 +121,8 @@ class RunDriver:
         A run that scores stored trials again plays none.
         """
         is_whole = not (self._todo or self._n_cancelled or self._n_missing or self._fatal)
-        if not is_whole or self._config.source_run_id is not None:
+        is_asked = self._config.gates.regression_rule == "confirm" and self._config.source_run_id is None
+        if not (is_whole and is_asked):
             return
         plan = functools.partial(plan_confirming, self._store.runs, self.run_id, self._config.gates)
         await self._writer.write_with_retry(plan)

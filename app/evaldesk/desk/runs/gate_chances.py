@@ -32,6 +32,11 @@ TOLERATED = 0.05
 """Above this share of false alarms a build loses its readers' trust."""
 DROPS = (0.05, 0.15, 0.3)
 """By how much a worse agent is worse: in each case, as a difference of pass rates."""
+SOUGHT = 0.15
+"""A proposed gate finds an agent whose pass rate is lower by this much in each case, in the share FOUND of builds."""
+FOUND = 0.8
+MOST_PROPOSED_N = 20
+MOST_PROPOSED_FRESH = 20
 ASSUMED_RATES = (0.99, 0.95, 0.9, 0.8)
 
 
@@ -72,12 +77,25 @@ class Repair:
 
 
 @dataclass(frozen=True, slots=True)
+class Proposal:
+    """The options of a gate that rarely fails by chance and finds an agent that is worse by SOUGHT.
+
+    `false_alarm` and `finds` are its chances to fail, `n_trials` the mean number of trials of a build.
+    """
+
+    options: str
+    false_alarm: float
+    finds: float
+    n_trials: float
+
+
+@dataclass(frozen=True, slots=True)
 class GateChance:
     """How one gate behaves. `holds` is its chance to hold for an unchanged agent, None where it is not known.
 
     `slips` are (drop of the pass rate, chance to hold all the same). `hint` names a gate that is stricter than it
     looks; `repairs` are other settings with few false alarms. `n_more` is the mean number of trials that it plays
-    beyond those of the run.
+    beyond those of the run. `proposal` is None where no setting of the kind finds a worse agent.
     """
 
     name: str
@@ -86,6 +104,7 @@ class GateChance:
     hint: str = ""
     repairs: tuple[Repair, ...] = ()
     n_more: float = 0.0
+    proposal: Proposal | None = None
 
     @property
     def false_alarm(self) -> float | None:
@@ -103,6 +122,7 @@ class _Gate:
     milder: Callable[[Subject], Iterator[tuple[str, float | None]]] | None = None
     other: Repair | None = None
     n_more: float = 0.0
+    propose: Callable[[Subject], Proposal | None] = lambda _: None
 
 
 def assumed_subject(n_cases: int, rate: float, n: int, pass_threshold: float) -> Subject:
@@ -136,7 +156,7 @@ def _chance(gate: _Gate, subject: Subject) -> GateChance:
         first = next((repair for repair in good if repair.false_alarm <= TOLERATED), None)
         other = gate.other if gate.other and gate.other.false_alarm <= TOLERATED else None
         repairs = tuple(repair for repair in (other, first) if repair)
-    return GateChance(gate.name, holds, known, gate.hint, repairs, gate.n_more)
+    return GateChance(gate.name, holds, known, gate.hint, repairs, gate.n_more, gate.propose(subject))
 
 
 def _gates(gates: Gates, subject: Subject) -> Iterator[_Gate]:
@@ -150,6 +170,7 @@ def _gates(gates: Gates, subject: Subject) -> Iterator[_Gate]:
             lambda _, now: pass_rate_holds(now.rates, now.n, least),
             _all_needed(n_trials, least, "trials", "every trial must pass"),
             _milder_rates,
+            propose=proposed_pass_rate,
         )
     if gates.min_case_pass_rate is not None:
         share = gates.min_case_pass_rate
@@ -185,6 +206,7 @@ def _regression_gate(gates: Gates, subject: Subject) -> _Gate:
             for each in range(allowed + 1, now.n_cases + 1)
         ),
         other=Repair(confirming.name, alarm, confirming.n_more),
+        propose=lambda now: proposed_confirming(now, allowed),
     )
 
 
@@ -200,7 +222,47 @@ def _confirming(allowed: int, needed: int, n: int, subject: Subject) -> _Gate:
     words = f"--max-regressions {allowed} --regression-rule confirm"
     words += "" if (needed, n) == CONFIRM else f" --confirm {needed}/{n}"
     n_more = n * sum(chance * n_cases for chance, n_cases in _regressions(subject, subject))
-    return _Gate(words, holds, n_more=n_more)
+    return _Gate(words, holds, n_more=n_more, propose=lambda now: proposed_confirming(now, allowed))
+
+
+def proposed_confirming(subject: Subject, allowed: int) -> Proposal | None:
+    """The fewest trials with which fresh trials of suspects find an agent that is worse by SOUGHT."""
+    found: list[Proposal] = []
+    for n in range(1, MOST_PROPOSED_N + 1):
+        now = replace(subject, n=n, drawn=())
+        worse = now.dropped(SOUGHT)
+        for fresh in range(1, MOST_PROPOSED_FRESH + 1):
+            n_trials = n * now.n_cases + fresh * sum(chance * times for chance, times in _regressions(now, now))
+            if not found or n_trials < found[-1].n_trials:
+                found += _confirmations(now, worse, allowed, fresh, n_trials)
+    return found[-1] if found else None
+
+
+def _confirmations(now: Subject, worse: Subject, allowed: int, fresh: int, n_trials: float) -> list[Proposal]:
+    """The strictest confirmation by so many fresh trials that has few false alarms, where it finds a worse agent."""
+    for needed in range(fresh, 0, -1):
+        gate = _confirming(allowed, needed, fresh, now)
+        false_alarm = 1 - (gate.holds(now, now) or 0.0)
+        if false_alarm <= TOLERATED:
+            finds = 1 - (gate.holds(now, worse) or 0.0)
+            options = f"--n {now.n} --max-regressions {allowed} --regression-rule confirm --confirm {needed}/{fresh}"
+            return [Proposal(options, false_alarm, finds, n_trials)] if finds >= FOUND else []
+    return []
+
+
+def proposed_pass_rate(subject: Subject) -> Proposal | None:
+    """The fewest trials with which a bar on the pass rate finds an agent that is worse by SOUGHT."""
+    worse = subject.dropped(SOUGHT)
+    for n in range(1, MOST_PROPOSED_N + 1):
+        n_trials = n * subject.n_cases
+        for percent in range(99, 0, -1):
+            false_alarm = 1 - pass_rate_holds(subject.rates, n, percent / 100)
+            if false_alarm <= TOLERATED:
+                finds = 1 - pass_rate_holds(worse.rates, n, percent / 100)
+                if finds >= FOUND:
+                    return Proposal(f"--n {n} --min-pass-rate {percent / 100:g}", false_alarm, finds, n_trials)
+                break
+    return None
 
 
 def _likely(allowed: int) -> _Gate:

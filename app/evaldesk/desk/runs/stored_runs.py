@@ -273,8 +273,8 @@ def _change(store: RunStore, run_id: int, _: Counts, finished_at: datetime | Non
 
 
 def plan_confirming(store: RunStore, run_id: int, gates: Gates) -> None:
-    """Plan the fresh trials of the cases of a run that seem to have regressed, where its gates ask for that."""
-    baseline = store.baseline(run_id) if gates.regression_rule == "confirm" else None
+    """Plan the fresh trials of the cases of a run that seem to have regressed; none without a baseline."""
+    baseline = store.baseline(run_id)
     if baseline is None:
         return
     change = StoredRuns(store).change_since(baseline, [store.summary(run_id)], gates)
