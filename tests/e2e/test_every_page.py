@@ -137,6 +137,8 @@ PAGES = {
     "trial-errored": "{trial-errored}",
     "run-again": "{run-again}",
     "run-rescore": "{run}/scorings/new",
+    "run-accept": "{run}/acceptance",
+    "run-accepted": "{run}/acceptance?saved=roll_16",
     "run-spread": "{run}/spread",
     "compare": "/compare?a={id-run}&b={id-again}",
     "compare-same": "/compare?a={id-run}&b={id-again}&show=same",

@@ -132,6 +132,7 @@ class Fort:
             *(
                 f"{run}/spread",
                 f"{run}/scorings/new",
+                f"{run}/acceptance",
                 "/compare",
                 f"/compare?a={self.run}&b={self.run - 1}&show=only+in+A",
             ),

@@ -51,6 +51,17 @@ def test_a_run_is_of_what_was_found_and_of_nothing_else(fort: Any, field: str, h
     assert fort.fingerprint() == before
 
 
+@pytest.mark.parametrize("hostile", HOSTILE)
+@pytest.mark.parametrize("field", ["change", "case", "trial", "version"])
+def test_only_what_trials_did_is_accepted(fort: Any, field: str, hostile: str) -> None:
+    before = fort.fingerprint()
+
+    answer = fort.client.post(f"/runs/{fort.run}/acceptance", data={"change": "a:1.answer", field: hostile})
+
+    assert answer.status_code in {404, 409}
+    assert fort.fingerprint() == before
+
+
 @pytest.mark.parametrize(
     ("field", "value"),
     [
@@ -165,6 +176,7 @@ FIELDS = {
     ),
     *("state", "title", "message", "name", "description", "file", "choice", "tags", "app", "user", "initial", "final"),
     *("op", "version", "raw", "form", "then", "new-set", "step", "another", "outcome", "outputs", "rubrics"),
+    *("change", "trial"),
 }
 OPTION = r"[a-z_0-9]+\.[a-z_]+(\.keys)?"
 PART = r"turn-\d+-[a-z0-9-]+"

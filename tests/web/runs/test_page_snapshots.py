@@ -31,6 +31,7 @@ PAGES = {
     "run": "{run}",
     "run-spread": "{run}/spread",
     "run-rescore": "{run}/scorings/new",
+    "run-accept": "{run}/acceptance",
     "trial": "{trial}",
     "comparison-choice": "/compare?b=1",
     "comparison": "/compare?a=1&b=2",

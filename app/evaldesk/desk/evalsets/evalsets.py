@@ -156,6 +156,17 @@ class EvalSetDesk:
             self._files.save(evalset_id, replace(evalset, description=description or None), version)
         return self._rename(evalset_id, name) if is_renamed else evalset_id
 
+    def save(self, evalset_id: str, evalset: EvalSet, version: str) -> str:
+        """Write over that version of the file, in its own format; gives the new version.
+
+        Raises ConflictError when the file changed meanwhile, LossError, NotFoundError, DiskError.
+        """
+        return self._files.save(evalset_id, evalset, version)
+
+    def as_written(self, evalset_id: str, evalset: EvalSet) -> bytes:
+        """The bytes that the file would have with this content. Raises LossError, NotFoundError."""
+        return self._files.as_written(evalset_id, evalset)
+
     def duplicate(self, evalset_id: str) -> str:
         """A copy beside it under a free name; gives its id."""
         name = re.sub(r"[^A-Za-z0-9_-]+", "_", self.file(evalset_id).name).lstrip("-")[:80] or "evalset"

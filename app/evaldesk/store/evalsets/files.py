@@ -120,6 +120,12 @@ class EvalSetFiles:
                 replace_file(file.path, data)
             return version_of(data)
 
+    def as_written(self, file_id: str, evalset: EvalSet) -> bytes:
+        """The bytes that `save` would write. Raises LossError, NotFoundError or FormatError."""
+        with self._lock:
+            file = self._found(file_id)
+            return _written(evalset, format_of(_read(file), file.path.name), as_new_form=False)
+
     def create(self, name: str, evalset: EvalSet) -> str:
         """Write a new file in ADK's new form and give its id. Raises UsageError or ConflictError."""
         with self.prepared(name, evalset) as prepared:

@@ -14,6 +14,7 @@ from evaldesk.desk.labels import TypedLabel
 from evaldesk.errors import UsageError
 from evaldesk.model.stored import TrialKey
 from evaldesk.pages import trial as pages
+from evaldesk.pages.accepting import offers_changes
 from evaldesk.pages.other_scorings import read_other_scorings
 from evaldesk.pages.run_facts import evalset_href
 from evaldesk.web.render import desk_of, number, page, target_of
@@ -51,7 +52,15 @@ async def trial_page(request: Request, typed: TypedLabel | None = None, error: U
         run_href=f"/runs/{run_id}",
         edit_href=f"{evalset}/cases/{case_key(trial.case.id)}" if evalset else "",
         again_href=f"/runs/new?{urlencode(again)}",
+        accept_href=_accept_href(trial) if evalset else "",
     )
+
+
+def _accept_href(trial: pages.TrialPage) -> str:
+    """Where the differences of a played trial are accepted; empty where nothing differs from the case."""
+    if trial.result is None or not offers_changes(trial.case, trial.result):
+        return ""
+    return f"/runs/{trial.summary.id}/acceptance?{urlencode({'case': trial.case.id, 'trial': str(trial.number)})}"
 
 
 async def show_event(request: Request) -> Response:

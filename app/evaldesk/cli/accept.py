@@ -1,0 +1,95 @@
+"""`evaldesk accept RUN`: what trials did becomes what their cases expect, shown as a diff of the eval set file."""
+
+from __future__ import annotations
+
+import difflib
+import sys
+from typing import TYPE_CHECKING
+
+import click
+
+from evaldesk.cli.files.exchange_files import open_home
+from evaldesk.cli.runs.shared import workspace_option
+
+if TYPE_CHECKING:
+    from evaldesk.desk.runs.accepting import Keys, Staged
+
+PARTS = ("answer", "argument", "call", "calls", "state")
+COLOURS = {"+": "green", "-": "red", "@": "cyan"}
+
+
+@click.command()
+@click.argument("wanted", metavar="RUN[:CASE[:TRIAL]]")
+@click.option("--only", "parts", multiple=True, type=click.Choice(PARTS), help="Accept this part; may be repeated.")
+@click.option("--turn", type=click.IntRange(min=1), metavar="N", help="Accept the turn with this number alone.")
+@click.option("--yes", "-y", is_flag=True, help="Write the file without a question.")
+@workspace_option
+def accept(wanted: str, parts: tuple[str, ...], turn: int | None, yes: bool, workspace: str | None) -> None:
+    """Accept what trials of RUN did as what their cases expect, after a look at the changes.
+
+    Without CASE it is every case that failed, without TRIAL the first trial of each that failed. The run keeps its
+    verdicts; how its trials would be judged now is shown.
+
+    \b
+    evaldesk accept 12
+    evaldesk accept 12:roll_16
+    evaldesk accept 12:roll_16:3 --only argument --yes
+    """
+    from evaldesk.desk.runs.accepting import file_before_and_after, one_of, save, stage
+    from evaldesk.desk.trash import open_desk
+    from evaldesk.web.words import plural
+
+    name, case_id, trial = _parts(wanted)
+    with open_desk(open_home(workspace)) as desk:
+        staged = stage(desk, desk.stored_runs.named(name), case_id, trial)
+        for case, reason in staged.refused.items():
+            click.echo(f"{case}: {reason}", err=True)
+        keys = one_of(staged, parts, turn)
+        n_changes, n_cases = sum(map(len, keys.values())), sum(map(bool, keys.values()))
+        if not n_changes:
+            click.echo("There is nothing to accept.")
+            return
+        before, after = file_before_and_after(desk, staged, keys)
+        _show(staged.file_name, before.decode(), after.decode())
+        _show_effects(staged, keys)
+        what = f"{plural(n_changes, 'change')} in {plural(n_cases, 'case')}"
+        if not yes and not _is_confirmed(f"Write {what} to {staged.file_name}?"):
+            click.echo("Nothing was written.")
+            return
+        save(desk, staged, keys)
+        more = f" {plural(staged.n_more, 'case')} more failed: accept again." if staged.n_more else ""
+        click.echo(f"Wrote {what} to {staged.file_name}.{more}")
+
+
+def _parts(wanted: str) -> tuple[str, str | None, int | None]:
+    """Run, case and trial, from 0; a case id may have colons of its own, a run's name may not."""
+    run, _, rest = wanted.partition(":")
+    case_id, colon, last = rest.rpartition(":")
+    if colon and last.isdecimal():
+        if int(last) < 1:
+            raise click.BadParameter("trials count from 1", param_hint="RUN[:CASE[:TRIAL]]")
+        return run, case_id, int(last) - 1
+    return run, rest or None, None
+
+
+def _is_confirmed(question: str) -> bool:
+    if not sys.stdin.isatty():
+        raise click.UsageError("this writes a file and nobody can be asked here; add --yes")
+    return click.confirm(question)
+
+
+def _show(file_name: str, before: str, after: str) -> None:
+    lines = difflib.unified_diff(
+        before.splitlines(), after.splitlines(), file_name, f"{file_name}, accepted", lineterm="", n=2
+    )
+    for line in lines:
+        click.secho(line, fg=COLOURS.get(line[:1]))
+
+
+def _show_effects(staged: Staged, keys: Keys) -> None:
+    from evaldesk.wording.words import passed_words
+
+    names = {each.key: each.case.id for each in staged.cases}
+    for key, effect in staged.effects(keys).items():
+        before, after = (passed_words(each.passed, each.scored) for each in (effect.before, effect.after))
+        click.echo(f"{names[key]}: {before}; {after} by the new expectations")

@@ -1,0 +1,237 @@
+"""Accept what trials did as what their cases expect: staged over the eval set file as it is now, and saved once."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from evaldesk.desk.desk import Desk
+from evaldesk.desk.evalsets.cases import case_keys
+from evaldesk.diff.acceptance import Acceptable, acceptable, accepted
+from evaldesk.errors import FormatError, NotFoundError, UsageError
+from evaldesk.metrics import is_function, metric_info, score_trial
+from evaldesk.model import Case, Counts, Criterion, EvalSet, RunConfig, TrialResult
+from evaldesk.model.conclusion import VERDICTS, trial_verdict
+from evaldesk.model.stored import CaseRow, RunSummary
+
+MAX_CASES = 50
+"""Cases that are staged at once; the next ones come when these are saved or left."""
+
+MAX_CASES_SHOWN = 1000
+
+Keys = Mapping[str, Collection[str]]
+"""For each case, by its key, the keys of the changes that are wanted."""
+
+
+@dataclass(frozen=True, slots=True)
+class Effect:
+    """How many scored trials of a case pass: as they were judged, and by the case as it would be."""
+
+    before: Counts
+    after: Counts
+
+
+@dataclass(frozen=True, slots=True)
+class StagedCase:
+    """A case of the eval set, one of its trials, and the differences that the case could take over.
+
+    `trials` are all of the run; `case` is as the file has it now.
+    """
+
+    key: str
+    case: Case
+    trial: TrialResult
+    offered: tuple[Acceptable, ...]
+    trials: tuple[TrialResult, ...]
+
+    def with_changes(self, keys: Collection[str]) -> Case:
+        """The case with these changes."""
+        return accepted(self.case, self.trial.transcript, keys, self.trial.scores)
+
+
+@dataclass(frozen=True, slots=True)
+class Staged:
+    """The changes that a run offers to its eval set. `refused` says for a case why it offers none.
+
+    `n_more` cases stand behind those that are staged.
+    """
+
+    run: RunSummary
+    evalset_id: str
+    file_name: str
+    version: str
+    evalset: EvalSet
+    cases: tuple[StagedCase, ...]
+    refused: Mapping[str, str]
+    n_more: int = 0
+
+    @property
+    def is_large(self) -> bool:
+        """Whether the eval set is too large to be written once for each change, to show its lines."""
+        return len(self.evalset.cases) > MAX_CASES_SHOWN
+
+    def with_changes(self, keys: Keys) -> EvalSet:
+        """The eval set with these changes."""
+        changed = {each.case.id: each.with_changes(keys.get(each.key, ())) for each in self.cases}
+        return replace(self.evalset, cases=tuple(changed.get(case.id, case) for case in self.evalset.cases))
+
+    def effects(self, keys: Keys) -> dict[str, Effect]:
+        """By the key of each case that would change, its trials judged before and after.
+
+        Nothing is played and no model is asked: judges and functions of the user keep the scores they gave.
+        """
+        return {
+            each.key: _effect(each.trials, each.with_changes(keys[each.key]), self.run.config)
+            for each in self.cases
+            if keys.get(each.key)
+        }
+
+
+def stage(desk: Desk, run: RunSummary, case_id: str | None = None, trial_index: int | None = None) -> Staged:
+    """What the eval set of a run could take over: from one case or all that failed, and from one trial of each.
+
+    Without `trial_index` it is the first trial that failed. Raises NotFoundError for an unknown case or trial, and
+    UsageError where the eval set is not in this workspace.
+    """
+    evalset_id, evalset, version, file_name = _evalset_of(desk, run)
+    rows = [row for row in desk.stored_runs.rows(run.id) if _is_meant(row, case_id)]
+    if not rows and case_id is not None:
+        raise NotFoundError.among("case", case_id, desk.stored_runs.case_ids(run.id))
+    cases: list[StagedCase] = []
+    refused: dict[str, str] = {}
+    keys = dict(zip([case.id for case in evalset.cases], case_keys(evalset.cases), strict=True))
+    now = {case.id: case for case in evalset.cases}
+    n_more = 0
+    for row in rows:
+        reason = _unlike(desk.store.runs.case(run.id, row.case_index), now.get(row.case_id))
+        if reason:
+            refused[row.case_id] = reason
+            continue
+        if len(cases) == MAX_CASES:
+            n_more += 1
+            continue
+        if found := _staged_case(desk, run, row, keys[row.case_id], now[row.case_id], trial_index):
+            cases.append(found)
+        elif case_id is not None:
+            refused[row.case_id] = "It expects what the trial did already."
+    return Staged(run, evalset_id, file_name, version, evalset, tuple(cases), refused, n_more)
+
+
+def verdicts_now(desk: Desk, run: RunSummary, case_ids: Collection[str]) -> dict[str, Effect]:
+    """By case id, the trials of a run as they were judged, and by the eval set as it is now."""
+    _, evalset, _, _ = _evalset_of(desk, run)
+    now = {case.id: case for case in evalset.cases}
+    return {
+        row.case_id: _effect(_trials(desk, run, row), now[row.case_id], run.config)
+        for row in desk.stored_runs.rows(run.id)
+        if row.case_id in case_ids and row.case_id in now
+    }
+
+
+def save(desk: Desk, staged: Staged, keys: Keys) -> str:
+    """Write these changes to the file, if it is still as it was staged; gives its new version.
+
+    Raises ConflictError when the file changed meanwhile, UsageError without a change, LossError, DiskError.
+    """
+    changed = staged.with_changes(keys)
+    if changed == staged.evalset:
+        raise UsageError("choose a change")
+    return desk.evalsets.save(staged.evalset_id, changed, staged.version)
+
+
+def file_before_and_after(desk: Desk, staged: Staged, keys: Keys) -> tuple[bytes, bytes]:
+    """The bytes of the file as it is, and as it would be with these changes. Raises as `save` does.
+
+    A file that somebody laid out in another way is shown in the layout in which it would be saved.
+    """
+    before, after = staged.evalset, staged.with_changes(keys)
+    return desk.evalsets.as_written(staged.evalset_id, before), desk.evalsets.as_written(staged.evalset_id, after)
+
+
+def _evalset_of(desk: Desk, run: RunSummary) -> tuple[str, EvalSet, str, str]:
+    """Id, content, version and file name. A desk that searches other folders knows the same file by another id."""
+    path = run.config.evalset_path
+    evalset_id = (desk.evalsets.id_of(Path(path)) if path else "") or run.config.evalset_id
+    try:
+        evalset, version, file = desk.evalsets.read(evalset_id)
+    except NotFoundError as error:
+        raise UsageError(f"the eval set of run {run.id} is not in this workspace ({path or 'no file'})") from error
+    except FormatError as error:
+        raise UsageError(f"the eval set of run {run.id} cannot be read now: {error}") from error
+    return evalset_id, evalset, version, file.name
+
+
+def _is_meant(row: CaseRow, case_id: str | None) -> bool:
+    return row.counts.failed > 0 if case_id is None else row.case_id == case_id
+
+
+def _unlike(played: Case, now: Case | None) -> str:
+    """Why what the trials did says nothing about the case as it is now; empty where it does."""
+    if now is None:
+        return "The eval set has no such case any more."
+    if [turn.query for turn in played.turns] != [turn.query for turn in now.turns] or played.scenario != now.scenario:
+        return "The messages of this case were edited since the run; run it again."
+    return ""
+
+
+def _staged_case(
+    desk: Desk, run: RunSummary, row: CaseRow, key: str, case: Case, trial_index: int | None
+) -> StagedCase | None:
+    trials = _trials(desk, run, row)
+    if trial_index is not None:
+        trial = next((each for each in trials if each.trial_index == trial_index), None)
+        if trial is None:
+            raise NotFoundError(f"case {row.case_id!r} of run {run.id} has no trial {trial_index + 1}")
+    else:
+        failed = [each for each in trials if each.verdict == "failed"]
+        trial = next(iter(failed or trials), None)
+    if trial is None:
+        return None
+    offered = acceptable(case, trial.transcript, trial.scores)
+    return StagedCase(key, case, trial, offered, trials) if offered else None
+
+
+def _trials(desk: Desk, run: RunSummary, row: CaseRow) -> tuple[TrialResult, ...]:
+    wanted = [(row.case_index, index) for index in range(len(row.verdicts))]
+    played = desk.store.runs.trials(run.id, wanted)
+    return tuple(played[key] for key in wanted if key in played)
+
+
+def _effect(trials: Sequence[TrialResult], case: Case, config: RunConfig) -> Effect:
+    before = [each.verdict for each in trials]
+    return Effect(_counts(before), _counts([_verdict(case, each, config) for each in trials]))
+
+
+def _counts(verdicts: Sequence[str]) -> Counts:
+    n = Counter(verdicts)
+    passed, failed, errored, unscored = (n[verdict] for verdict in VERDICTS)
+    return Counts(len(verdicts), passed, failed, errored, unscored)
+
+
+def _verdict(case: Case, trial: TrialResult, config: RunConfig) -> str:
+    if trial.verdict == "errored" and trial.error:
+        return trial.verdict
+    plain = [criterion for criterion in config.criteria if _is_plain(criterion)]
+    names = {criterion.metric for criterion in plain}
+    kept = [score for score in trial.scores if score.metric not in names]
+    scores = score_trial(trial.transcript, case, plain, strict=config.is_strict)
+    return trial_verdict([*kept, *scores], config.criteria, trial.error)
+
+
+def _is_plain(criterion: Criterion) -> bool:
+    """Whether a metric of Evaldesk judges, without a model."""
+    return not is_function(criterion) and not metric_info(criterion.metric).has_judge
+
+
+def one_of(staged: Staged, parts: Sequence[str] = (), turn: int | None = None) -> Keys:
+    """The changes of these parts, of one turn (from 1) or all; every part where none is named."""
+    return {
+        each.key: [
+            change.key
+            for change in each.offered
+            if (not parts or change.part in parts) and (turn is None or change.key.startswith(f"{turn}."))
+        ]
+        for each in staged.cases
+    }

@@ -1,0 +1,180 @@
+"""The page on which what trials did becomes what their cases expect: the lines of the file, and what they would do."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from difflib import SequenceMatcher
+
+from evaldesk.desk.desk import Desk
+from evaldesk.desk.runs.accepting import Effect, Keys, Staged, StagedCase, file_before_and_after
+from evaldesk.diff.acceptance import Acceptable, acceptable
+from evaldesk.errors import LossError
+from evaldesk.model import Case, TrialResult
+from evaldesk.wording.words import counted_words
+
+CONTEXT = 2
+MAX_LINES = 400
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One line of a change: `+`, `-`, or the same on both sides; numbers count from 1."""
+
+    op: str
+    old: int | None
+    new: int | None
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeView:
+    """One change with the lines of the file that it would write; no lines of a large file."""
+
+    name: str
+    change: Acceptable
+    is_wanted: bool
+    lines: tuple[Line, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class CaseView:
+    """A case with its changes, and the sentences of what the wanted ones would do."""
+
+    key: str
+    id: str
+    trial: int
+    trial_href: str
+    changes: tuple[ChangeView, ...]
+    before: str
+    after: str
+    is_worse: bool
+
+    @property
+    def n_wanted(self) -> int:
+        """How many of its changes are wanted."""
+        return sum(change.is_wanted for change in self.changes)
+
+
+@dataclass(frozen=True, slots=True)
+class AcceptPage:
+    """All that the template shows; `wanted` are the names of the wanted changes."""
+
+    staged: Staged
+    cases: tuple[CaseView, ...]
+    problem: str = ""
+
+    @property
+    def n_wanted(self) -> int:
+        """How many changes would be written."""
+        return sum(case.n_wanted for case in self.cases)
+
+    @property
+    def n_changed(self) -> int:
+        """In how many cases."""
+        return sum(case.n_wanted > 0 for case in self.cases)
+
+
+def offers_changes(case: Case, result: TrialResult) -> bool:
+    """Whether something that the trial did could be accepted."""
+    return bool(acceptable(case, result.transcript, result.scores))
+
+
+def name_of(case: StagedCase, change: Acceptable) -> str:
+    """The name of a change within the page."""
+    return f"{case.key}:{change.key}"
+
+
+def keys_of(names: Collection[str]) -> Keys:
+    """The wanted changes by case, from their names on the page."""
+    found: dict[str, list[str]] = {}
+    for name in names:
+        case, _, change = name.partition(":")
+        found.setdefault(case, []).append(change)
+    return found
+
+
+def accept_page(desk: Desk, staged: Staged, wanted: Keys, problem: str = "") -> AcceptPage:
+    """The staged changes, the wanted ones marked; reads the file once for each change of a file that is not large."""
+    effects = staged.effects(wanted)
+    trials = f"/runs/{staged.run.id}/cases"
+    cases = []
+    for case in staged.cases:
+        effect = effects.get(case.key)
+        cases.append(
+            CaseView(
+                key=case.key,
+                id=case.case.id,
+                trial=case.trial.trial_index + 1,
+                trial_href=f"{trials}/{case.trial.case_index}/trials/{case.trial.trial_index}",
+                changes=tuple(_change(desk, staged, case, each, wanted.get(case.key, ())) for each in case.offered),
+                before=_passed(effect, is_after=False),
+                after=_passed(effect, is_after=True),
+                is_worse=bool(effect and effect.after.passed < effect.before.passed),
+            )
+        )
+    return AcceptPage(staged, tuple(cases), problem)
+
+
+def _change(desk: Desk, staged: Staged, case: StagedCase, change: Acceptable, wanted: Collection[str]) -> ChangeView:
+    if staged.is_large:
+        return ChangeView(name_of(case, change), change, change.key in wanted, ())
+    try:
+        before, after = file_before_and_after(desk, staged, {case.key: [change.key]})
+        lines = tuple(changed_lines(before.decode(), after.decode()))
+    except LossError:  # the old form of ADK cannot hold it: saving says so
+        lines = ()
+    return ChangeView(name_of(case, change), change, change.key in wanted, lines)
+
+
+def _passed(effect: Effect | None, *, is_after: bool) -> str:
+    if effect is None:
+        return ""
+    counts = effect.after if is_after else effect.before
+    return counted_words(counts.passed, counts.scored, "trial")
+
+
+def changed_lines(before: str, after: str) -> list[Line]:
+    """The lines that differ between two texts with CONTEXT lines around them, MAX_LINES at most."""
+    old, new = before.splitlines(), after.splitlines()
+    start = _same(old, new)
+    end = _same(old[start:][::-1], new[start:][::-1])
+    if start == len(old) == len(new):
+        return []
+    left, right = old[start : len(old) - end], new[start : len(new) - end]
+    lines = [Line("", at + 1, at + 1, old[at]) for at in range(max(0, start - CONTEXT), start)]
+    for group in SequenceMatcher(None, left, right, autojunk=False).get_grouped_opcodes(CONTEXT):
+        for op, *ends in group:
+            i, i_end, j, j_end = (start + at for at in ends)
+            lines += _lines(op, old, new, (i, i_end), (j, j_end))
+    last = len(old) - end, len(new) - end
+    lines += _lines("equal", old, new, *((at, at + min(CONTEXT, end)) for at in last))
+    return lines[:MAX_LINES]
+
+
+def _same(one: Sequence[str], other: Sequence[str]) -> int:
+    """How many lines are the same at the beginning."""
+    n = 0
+    for left, right in zip(one, other, strict=False):
+        if left != right:
+            break
+        n += 1
+    return n
+
+
+def _lines(
+    op: str, old: Sequence[str], new: Sequence[str], left: tuple[int, int], right: tuple[int, int]
+) -> Iterator[Line]:
+    if op == "equal":
+        for i, j in zip(range(*left), range(*right), strict=True):
+            yield Line("", i + 1, j + 1, old[i])
+        return
+    for i in range(*left):
+        yield Line("-", i + 1, None, old[i])
+    for j in range(*right):
+        yield Line("+", None, j + 1, new[j])
+
+
+def saved_words(effects: Mapping[str, Effect]) -> list[tuple[str, str, str]]:
+    """For each case its name, how many trials passed, and how many do by the new expectations."""
+    return [(case, _passed(effect, is_after=False), _passed(effect, is_after=True)) for case, effect in effects.items()]

@@ -1,0 +1,103 @@
+"""What trials did becomes what their cases expect: staged, looked at, saved once."""
+
+from __future__ import annotations
+
+import asyncio
+from urllib.parse import urlencode
+
+from starlette.requests import Request
+from starlette.responses import RedirectResponse, Response
+from starlette.routing import Route
+
+from evaldesk.desk.runs.accepting import Keys, Staged, one_of, save, stage, verdicts_now
+from evaldesk.errors import ConflictError, LossError, UsageError
+from evaldesk.pages.accepting import accept_page, keys_of, saved_words
+from evaldesk.web.forms import read_form
+from evaldesk.web.render import desk_of, number, page, target_of
+
+
+async def show(request: Request) -> Response:
+    """GET /runs/{run_id}/acceptance: every change of the failed cases, or of `case` and its `trial` (from 1).
+
+    After a save the cases of `saved` are shown as they are judged now.
+    """
+    names = request.query_params.getlist("saved")
+    if names:
+        return await _saved(request, names)
+    staged = await _staged(request, request.query_params.get("case"), request.query_params.get("trial"))
+    return await _page(request, staged, one_of(staged))
+
+
+async def preview(request: Request) -> Response:
+    """POST /runs/{run_id}/acceptance/effect: what the ticked changes would do; nothing is written."""
+    form = await read_form(request)
+    staged = await _staged(request, str(form.get("case", "")) or None, str(form.get("trial", "")) or None)
+    return await _page(request, staged, keys_of([str(name) for name in form.getlist("change")]))
+
+
+async def create(request: Request) -> Response:
+    """POST /runs/{run_id}/acceptance: write the ticked changes, if the file is as it was shown."""
+    form = await read_form(request)
+    case, trial = str(form.get("case", "")) or None, str(form.get("trial", "")) or None
+    staged = await _staged(request, case, trial)
+    asked = [str(name) for name in form.getlist("change")]
+    wanted = keys_of(asked)
+    known = {f"{each.key}:{change.key}" for each in staged.cases for change in each.offered}
+    left = [name for name in asked if name in known]
+    if str(form.get("version", "")) != staged.version:
+        fits = f"{len(left)} of your {len(asked)} changes still fit; look at them and save again."
+        return await _page(request, staged, keys_of(left), f"Not saved: {staged.file_name} changed meanwhile. {fits}")
+    try:
+        await asyncio.to_thread(save, desk_of(request), staged, wanted)
+    except (UsageError, ConflictError, LossError) as error:
+        return await _page(request, staged, wanted, f"Not saved: {error}")
+    changed = [each.case.id for each in staged.cases if wanted.get(each.key)]
+    address = f"/runs/{staged.run.id}/acceptance?{urlencode([('saved', name) for name in changed])}"
+    return RedirectResponse(address, status_code=303)
+
+
+async def _saved(request: Request, names: list[str]) -> Response:
+    desk = desk_of(request)
+    run = await desk.runs.summary(_run_id(request))
+    effects = await asyncio.to_thread(verdicts_now, desk, run, names)
+    again = {"agent": run.config.agent.id, "evalset": run.config.evalset_id, "case": list(effects)}
+    return page(
+        request,
+        "runs/accepted.html",
+        run=run,
+        rows=saved_words(effects),
+        again_href=f"/runs/new?{urlencode(again, doseq=True)}",
+    )
+
+
+async def _staged(request: Request, case: str | None, trial: str | None) -> Staged:
+    desk = desk_of(request)
+    run = await desk.runs.summary(_run_id(request))
+    is_number = trial is not None and trial.isascii() and trial.isdecimal() and 0 < len(trial) < 8 and int(trial) > 0
+    index = int(trial) - 1 if is_number and trial is not None else None
+    return await asyncio.to_thread(stage, desk, run, case, index)
+
+
+async def _page(request: Request, staged: Staged, wanted: Keys, problem: str = "") -> Response:
+    shown = await asyncio.to_thread(accept_page, desk_of(request), staged, wanted, problem)
+    return page(
+        request,
+        "runs/accept.html",
+        block="effect" if target_of(request) == "effect" else None,
+        status=409 if problem else 200,
+        accept=shown,
+        run=staged.run,
+    )
+
+
+def _run_id(request: Request) -> int:
+    run_id: int = request.path_params["run_id"]
+    return run_id
+
+
+RUN = "/runs/" + number("run_id")
+routes = [
+    Route(RUN + "/acceptance", show, methods=["GET"]),
+    Route(RUN + "/acceptance", create, methods=["POST"]),
+    Route(RUN + "/acceptance/effect", preview, methods=["POST"]),
+]

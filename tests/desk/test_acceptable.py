@@ -1,0 +1,121 @@
+"""Accepting the actual as the expected: what is accepted is expected from then on, and nothing else changes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from evaldesk.diff.acceptance import acceptable, accepted
+from evaldesk.matching import json_equal
+from evaldesk.model import Case, Event, Expected, ToolCall, Transcript, Turn, TurnRecord
+
+VALUES: st.SearchStrategy[Any] = (
+    st.none() | st.booleans() | st.integers(0, 3) | st.sampled_from(["a", "b", [1], {"x": 1}])
+)
+ARGS: st.SearchStrategy[dict[str, Any]] = st.dictionaries(st.sampled_from(["n", "m", "a.b"]), VALUES, max_size=3)
+CALLS = st.lists(st.builds(ToolCall, st.sampled_from(["roll", "check", "book"]), ARGS), max_size=4).map(tuple)
+STATES: st.SearchStrategy[dict[str, Any]] = st.dictionaries(st.sampled_from(["k", "l"]), VALUES, max_size=2)
+EXPECTED = st.builds(Expected, tool_calls=st.none() | CALLS, reference=st.none() | st.sampled_from(["yes", "no", ""]))
+
+
+@st.composite
+def played(draw: st.DrawFn) -> tuple[Case, Transcript]:
+    """A case, and what an agent did in some of its turns."""
+    turns = draw(st.lists(EXPECTED, min_size=1, max_size=3))
+    case = Case(
+        "c", tuple(Turn(f"message {i}", each) for i, each in enumerate(turns)), final_state=draw(st.none() | STATES)
+    )
+    records = [
+        TurnRecord(
+            turn.query,
+            events=tuple(Event("tool_call", call=call) for call in draw(CALLS))
+            + tuple(Event("agent_message", text=text) for text in draw(st.sampled_from([(), ("yes",), ("maybe",)]))),
+            state_after=draw(STATES),
+        )
+        for turn in case.turns[: draw(st.integers(0, len(turns)))]
+    ]
+    return case, Transcript(tuple(records))
+
+
+@given(played())
+def test_what_is_accepted_whole_leaves_no_difference(found: tuple[Case, Transcript]) -> None:
+    case, transcript = found
+
+    now = accepted(case, transcript, {each.key for each in acceptable(case, transcript)})
+
+    assert acceptable(now, transcript) == ()
+
+
+@given(played(), st.data())
+def test_a_part_is_written_and_the_rest_stays(found: tuple[Case, Transcript], data: st.DataObject) -> None:
+    case, transcript = found
+    offered = acceptable(case, transcript)
+    assert len({each.key for each in offered}) == len(offered)
+    keys = data.draw(st.sets(st.sampled_from([each.key for each in offered]))) if offered else set()
+
+    now = accepted(case, transcript, keys)
+
+    assert accepted(case, transcript, set()) == case
+    assert (now == case) == (not keys)
+    for before, after in zip(case.turns, now.turns, strict=True):
+        assert (before.expected.tool_calls is None) == (after.expected.tool_calls is None)
+        assert (before.expected.reference is None) == (after.expected.reference is None)
+    if not any(each.part in ("call", "calls") and each.key in keys for each in offered):
+        left = {each.key for each in acceptable(now, transcript)}
+        assert left == {each.key for each in offered} - keys
+
+
+def test_each_kind_of_difference_is_named() -> None:
+    case = Case(
+        "c",
+        (
+            Turn("a", Expected((ToolCall("roll", {"n": 6, "m": 1}), ToolCall("check", {})), reference="Yes.")),
+            Turn("b", Expected((ToolCall("one"), ToolCall("two")))),
+            Turn("c"),
+        ),
+        final_state={"total": 11, "gone": 1},
+    )
+    events: tuple[list[ToolCall], ...] = (
+        [ToolCall("roll", {"n": 8, "k": 2}, id="x"), ToolCall("book", {})],
+        [ToolCall("two"), ToolCall("one")],
+        [],
+    )
+    transcript = Transcript(
+        tuple(
+            TurnRecord(
+                turn.query,
+                events=(*(Event("tool_call", call=call) for call in calls), Event("agent_message", text="No.")),
+                state_after={"total": 12, "more": 1},
+            )
+            for turn, calls in zip(case.turns, events, strict=True)
+        )
+    )
+
+    found = acceptable(case, transcript)
+
+    assert [(each.place, each.expected, each.actual) for each in found] == [
+        ("Turn 1, roll, n", "6", "8"),
+        ("Turn 1, roll, m", "1", None),
+        ("Turn 1, roll, k", None, "2"),
+        ("Turn 1, check", '{"name": "check", "args": {}}', None),
+        ("Turn 1, book", None, '{"name": "book", "args": {}}'),
+        ("Turn 1, answer", "Yes.", "No."),
+        (
+            "Turn 2, calls",
+            '[{"name": "one", "args": {}}, {"name": "two", "args": {}}]',
+            '[{"name": "two", "args": {}}, {"name": "one", "args": {}}]',
+        ),
+        ("Final state, total", "11", "12"),
+        ("Final state, gone", "1", None),
+    ]
+    every = accepted(case, transcript, {each.key for each in found})
+    [first, second, third] = every.turns
+    assert first.expected.tool_calls is not None
+    assert [dict(call.args) for call in first.expected.tool_calls] == [{"n": 8, "k": 2}, {}]
+    assert all(call.id is None for call in first.expected.tool_calls)
+    assert [call.name for call in second.expected.tool_calls or ()] == ["two", "one"]
+    assert third == case.turns[2]
+    assert every.final_state is not None
+    assert json_equal(dict(every.final_state), {"total": 12})

@@ -1,0 +1,204 @@
+"""What a trial did is accepted as what its case expects: on the page, in a shell, and in no other way."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+from hypothesis import given
+from hypothesis import strategies as st
+
+from evaldesk.cli import cli
+from evaldesk.pages.accepting import MAX_LINES, changed_lines
+
+
+def file_of(pages: Any) -> Path:
+    path: Path = pages.desk.evalsets.read(pages.evalset)[2]
+    return path
+
+
+def case_of(pages: Any, case_id: str) -> dict[str, Any]:
+    cases = json.loads(file_of(pages).read_text())["eval_cases"]
+    found: dict[str, Any] = next(case for case in cases if case["eval_id"] == case_id)
+    return found
+
+
+def typed(text: str) -> dict[str, Any]:
+    """The form as it is first shown."""
+    return {
+        "version": re.findall(r'name="version" value="([^"]+)"', text)[0],
+        "change": re.findall(r'name="change" value="([^"]+)" checked', text),
+        **dict(re.findall(r'name="(case|trial)" value="([^"]+)"', text)),
+    }
+
+
+def test_the_failed_cases_of_a_run_offer_their_differences(pages: Any) -> None:
+    address = pages.finish()
+
+    page = pages.get(f"{address}/acceptance")
+
+    assert page.status_code == 200
+    assert f'href="{address}/acceptance"' in pages.get(address).text
+    assert "Turn 1, roll_die" in page.text
+    assert "Turn 1, answer" in page.text
+    assert "nothing of the kind" in page.text
+    assert page.text.count('name="change"') == 2
+    assert "0 of 2 trials" in page.text
+    assert "2 of 2 trials" in page.text
+    assert "Save 2 changes" in page.text
+
+
+def test_what_is_saved_is_expected_from_then_on_and_the_run_keeps_its_verdicts(pages: Any) -> None:
+    address = pages.finish()
+    fields = typed(pages.get(f"{address}/acceptance").text)
+
+    saved = pages.post(f"{address}/acceptance", **fields)
+
+    shown = pages.get(saved.headers["location"])
+    turn = case_of(pages, "misses")["conversation"][0]
+    assert saved.status_code == 303
+    assert (turn["final_response"]["parts"], turn["intermediate_data"]["tool_uses"]) == ([{"text": "greet"}], [])
+    for said in ("0 of 2 trials", "2 of 2 trials", "case=misses"):
+        assert said in shown.text
+    assert "2 of 4 passed" in pages.get(address).text
+    assert "There is nothing to accept" in pages.get(f"{address}/acceptance").text
+    again = pages.finish(cases="selected", case="misses")
+    assert "2 of 2 passed" in pages.get(again).text
+
+
+def test_only_the_ticked_changes_are_written(pages: Any) -> None:
+    address = pages.finish()
+    fields = typed(pages.get(f"{address}/acceptance").text)
+    answer = [name for name in fields["change"] if name.endswith(".answer")]
+
+    looked = pages.client.post(
+        f"{address}/acceptance/effect",
+        data={**fields, "change": answer},
+        headers={"HX-Request": "true", "HX-Target": "section#effect"},
+    )
+    pages.post(f"{address}/acceptance", **{**fields, "change": answer})
+
+    turn = case_of(pages, "misses")["conversation"][0]
+    assert "Save 1 change<" in looked.text
+    assert "<html" not in looked.text
+    assert turn["final_response"]["parts"] == [{"text": "greet"}]
+    assert turn["intermediate_data"]["tool_uses"] == [{"name": "roll_die", "args": {"sides": 20}}]
+
+
+def test_a_file_that_changed_meanwhile_is_left_as_it_is(pages: Any) -> None:
+    address = pages.finish()
+    fields = typed(pages.get(f"{address}/acceptance").text)
+    path = file_of(pages)
+    theirs = path.read_text().replace('"sides": 20', '"sides": 21').replace("nothing of the kind", "greet")
+    path.write_text(theirs)
+
+    refused = pages.post(f"{address}/acceptance", **fields)
+
+    assert refused.status_code == 409
+    assert "set.evalset.json changed meanwhile. 1 of your 2 changes still fit" in refused.text
+    assert path.read_text() == theirs
+    assert pages.post(f"{address}/acceptance", **typed(refused.text)).status_code == 303
+
+
+def test_a_case_that_was_edited_since_offers_nothing(pages: Any) -> None:
+    address = pages.finish()
+    path = file_of(pages)
+    path.write_text(path.read_text().replace("wrongly greet", "greet rightly"))
+
+    page = pages.get(f"{address}/acceptance")
+
+    assert "The messages of this case were edited since the run; run it again." in page.text
+    assert 'name="change"' not in page.text
+
+
+@pytest.mark.parametrize("fields", [{"change": []}, {"change": ["nonsense"]}, {"change": ["a:b:c"], "version": "x"}])
+def test_nonsense_writes_nothing(pages: Any, fields: dict[str, Any]) -> None:
+    address = pages.finish()
+    before = file_of(pages).read_bytes()
+    shown = typed(pages.get(f"{address}/acceptance").text)
+
+    answer = pages.post(f"{address}/acceptance", **{**shown, **fields})
+
+    assert answer.status_code == 409
+    assert "Nothing was written" in answer.text
+    assert file_of(pages).read_bytes() == before
+
+
+def test_a_trial_that_differs_leads_to_its_changes_and_one_that_does_not_has_no_button(pages: Any) -> None:
+    address = pages.finish()
+
+    passed, failed = (pages.get(f"{address}/cases/{case}/trials/1").text for case in (0, 1))
+
+    assert "/acceptance?" not in passed
+    href = re.findall(r'href="([^"]*/acceptance\?[^"]+)"', failed)[0].replace("&amp;", "&")
+    page = pages.get(href).text
+    assert "Actual of trial 2" in page
+    assert typed(page)["trial"] == "2"
+    assert pages.get(f"{address}/acceptance?case=unknown").status_code == 404
+    assert pages.get(f"{address}/acceptance?case=misses&trial=9").status_code == 404
+
+
+def accept(pages: Any, *arguments: str) -> tuple[int, str]:
+    command = ["accept", *arguments, "--workspace", str(pages.desk.settings.workspace)]
+    result = CliRunner().invoke(cli, command)
+    error = "" if isinstance(result.exception, SystemExit) else str(result.exception or "")
+    return result.exit_code, result.output + error
+
+
+def test_the_command_shows_the_lines_and_writes_when_it_is_told_to(pages: Any) -> None:
+    number = pages.finish().rpartition("/")[2]
+    before = file_of(pages).read_text()
+
+    asked = accept(pages, number)
+    untouched = file_of(pages).read_text()
+    written = accept(pages, f"{number}:misses:2", "--only", "answer", "--yes")
+    rest = accept(pages, number, "--yes")
+    done = accept(pages, number, "--yes")
+
+    assert asked[0] == 2
+    assert "add --yes" in asked[1]
+    assert '-                "text": "nothing of the kind"' in asked[1]
+    assert "misses: 0 of 2 passed; 2 of 2 passed by the new expectations" in asked[1]
+    assert untouched == before
+    assert written[1].endswith("Wrote 1 change in 1 case to dice_set.evalset.json.\n")
+    assert rest[1].endswith("Wrote 1 change in 1 case to dice_set.evalset.json.\n")
+    assert done == (0, "There is nothing to accept.\n")
+
+
+def test_the_command_names_what_it_does_not_know(pages: Any) -> None:
+    number = pages.finish().rpartition("/")[2]
+
+    assert "'mises'" in accept(pages, f"{number}:mises")[1]
+    assert "has no trial 7" in accept(pages, f"{number}:misses:7", "--yes")[1]
+    assert "trials count from 1" in accept(pages, f"{number}:misses:0")[1]
+    assert accept(pages, f"{number}:greets", "--yes") == (
+        0,
+        "greets: It expects what the trial did already.\nThere is nothing to accept.\n",
+    )
+
+
+LINES = st.lists(st.sampled_from("abc"), max_size=12)
+
+
+@given(LINES, LINES)
+def test_the_lines_that_are_shown_make_the_one_text_of_the_other(before: list[str], after: list[str]) -> None:
+    lines = changed_lines("\n".join(before), "\n".join(after))
+
+    kept = [line for line in lines if line.op != "+"]
+    for line in lines:
+        assert line.old is None or before[line.old - 1] == line.text
+        assert line.new is None or after[line.new - 1] == line.text
+    removed = {line.old for line in lines if line.op == "-"}
+    added = {line.new for line in lines if line.op == "+"}
+    same = [text for at, text in enumerate(before, start=1) if at not in removed]
+    assert same == [text for at, text in enumerate(after, start=1) if at not in added]
+    assert [line.old for line in kept] == sorted({line.old for line in kept if line.old})
+    assert (lines == []) == (before == after)
+
+
+def test_a_change_of_a_thousand_lines_is_cut() -> None:
+    assert len(changed_lines("a\n" * 1000, "b\n" * 1000)) == MAX_LINES
