@@ -12,6 +12,7 @@ from typing import TypeVar
 import msgspec
 
 from evaldesk.errors import UsageError
+from evaldesk.interpreter_path import interpreter_path
 from evaldesk.model import Limits, ModelOptions
 from evaldesk.model.options import MODES, Recording, UserConfig
 from evaldesk.run_options import RUN_OPTIONS, check_fields
@@ -22,7 +23,7 @@ T = TypeVar("T")
 
 CONFIG_NAME = "evaldesk.toml"
 _METRIC_NAME = re.compile(r"[A-Za-z_][\w-]{0,63}", re.ASCII)
-KEYS = frozenset({"models", "model", "user", "judges", "metrics", "agents", "recording", "limits"})
+KEYS = frozenset({"models", "model", "user", "judges", "metrics", "agents", "recording", "limits", "python"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +36,9 @@ class Settings:
     `limits` bound their turns, tools and judges, `user` plays the cases that have a scenario. `judges` are the models
     that may judge, the first of them unless a criterion names another. `functions` are the user's own metrics, name by
     `module:attr`: a browser can choose these and no others. `agents` are the tables of declared agents by their names.
-    `recording` says whether runs record the answers of models and tools, or answer from a recording.
+    `python` is the interpreter that agents are played on, where they name none of their own; empty is that of their
+    project, or Evaldesk's own. `recording` says whether runs record the answers of models and tools, or answer from a
+    recording.
     """
 
     workspace: Path
@@ -48,6 +51,7 @@ class Settings:
     judges: tuple[str, ...] = ()
     functions: Mapping[str, str] = field(default_factory=dict)
     agents: Mapping[str, Mapping[str, object]] = field(default_factory=dict)
+    python: str = ""
     n_workers: int = 2
     n_warm_workers: int = 0
     is_demo: bool = False
@@ -86,7 +90,8 @@ def read_settings(
 
     Keys: `models` (a list of LiteLLM model names), `[model]` (the fields of ModelOptions), `[user]` (those of
     UserConfig), `[limits]` (those of Limits), `judges` (a list of model names), `[metrics]` (name = "module:attr"),
-    `[agents]` (`folders` to look in, and a table for each declared agent), `recording` (off, record, replay or auto).
+    `[agents]` (`folders` to look in, and a table for each declared agent), `python` (the interpreter of the agents),
+    `recording` (off, record, replay or auto).
     `EVALDESK_MODELS` and `EVALDESK_JUDGES` add names, separated by commas, `EVALDESK_RECORDING` replaces. Raises
     UsageError naming the file and key when one is wrong.
     """
@@ -106,6 +111,7 @@ def read_settings(
         recording=_recording(environment.get("EVALDESK_RECORDING") or table.get("recording", "off"), path),
         judges=tuple(dict.fromkeys(judges)),
         functions=_functions(table.get("metrics", {}), path),
+        python=_python(table.get("python", ""), path),
         n_workers=n_workers,
         is_demo=is_demo,
         environment=dict(environment),
@@ -152,6 +158,15 @@ def _recording(value: object, path: Path) -> Recording:
     if mode is None:
         raise UsageError(f"{path}: recording is one of {', '.join(MODES)}, not {value!r}")
     return Recording(mode)
+
+
+def _python(value: object, path: Path) -> str:
+    if not isinstance(value, str):
+        raise UsageError(f"{path}: python is the path of an interpreter, not {value!r}")
+    try:
+        return interpreter_path(value, path.parent)
+    except UsageError as error:
+        raise UsageError(f"{path}: {error}") from error
 
 
 def _names(key: str, table: Mapping[str, object], path: Path) -> tuple[str, ...]:

@@ -136,6 +136,10 @@ def write_hostile_files(home: Path, marks: Path) -> None:
     for path in ("agent.py", "shop/agent.py", "evil.py", "conftest.py", "sitecustomize.py", "click.py", "starlette.py"):
         (home / path).write_text(code(path.replace("/", "-")) + "root_agent = lambda message, state: 'hello'\n")
     (home / "evaldesk" / "__init__.py").write_text(code("evaldesk"))
+    interpreter = home / ".venv" / "bin" / "python"
+    interpreter.parent.mkdir(parents=True)
+    interpreter.write_text(f'#!/bin/sh\ntouch {marks}/ran-interpreter\nexec {sys.executable} "$@"\n')
+    interpreter.chmod(0o755)
     command = json.dumps([sys.executable, "-c", code("command")])
     (home / "evaldesk.toml").write_text(
         f'models = ["demo/scripted"]\n[agents.evil]\ncommand = {command}\n[metrics]\nevil = "evil:root_agent"\n'

@@ -21,7 +21,8 @@ from evaldesk.agents import agent_ref, find_agents
 from evaldesk.cli import cli
 from evaldesk.desk.adopting import TOOLS
 from evaldesk.desk.agents import AgentDesk
-from evaldesk.desk.trust import Answers, Trust
+from evaldesk.desk.named_agents import named_agent
+from evaldesk.desk.trust import Answers, Trust, question_words
 from evaldesk.desk.workspace import open_settings
 from evaldesk.errors import TrustError
 from evaldesk.store import Store
@@ -204,6 +205,7 @@ async def test_after_the_answer_everything_runs_and_it_is_kept_outside(clone: Pa
 
     assert "untrusted" not in states
     assert "ran-agent.py" in marks_in(clone)
+    assert "ran-interpreter" in marks_in(clone)
     assert Trust(settings_of(clone)).is_given
     answers = list((clone.parent / "state" / "evaldesk" / "trusted").glob("*.json"))
     assert [json.loads(path.read_text())["folder"] for path in answers] == [str(clone)]
@@ -260,6 +262,22 @@ def test_a_named_agent_runs_and_the_others_wait(clone: Path) -> None:
 
     assert trust.allows(named)
     assert not trust.allows(other)
+
+
+def test_the_question_names_the_interpreter_that_would_be_started(clone: Path) -> None:
+    words = dict(question_words(Trust(settings_of(clone)).question()))
+
+    assert words["agent clone"] == f"{clone}/agent.py, on {clone}/.venv/bin/python"
+
+
+def test_the_interpreter_that_a_clone_names_plays_no_agent_from_elsewhere(clone: Path, tmp_path: Path) -> None:
+    (clone / "evaldesk.toml").write_text('python = ".venv"\n')
+    (tmp_path / "agent.py").write_text("def agent(message):\n    return message\n")
+
+    with pytest.raises(TrustError, match=r"names the interpreter .* name it with --python"):
+        Trust(settings_of(clone)).name(named_agent(str(tmp_path)))
+    Trust(settings_of(clone)).name(named_agent("shop"))
+    Trust(settings_of(clone)).name(named_agent(str(tmp_path), python="evaldesk"))
 
 
 def test_an_empty_folder_asks_nothing_and_its_own_agents_neither(

@@ -7,6 +7,7 @@ that imports nothing heavy, or the adapter alone.
 from __future__ import annotations
 
 import inspect
+import os
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
@@ -323,4 +324,15 @@ def missing_package(error: BaseException) -> str:
     if name and name.startswith("osmosis_ai."):
         return f"Evaldesk's stand-in for osmosis_ai has no {name}; pip install osmosis-ai where Evaldesk is started"
     kind = AGENTS.of_module(name) if name else None
-    return f"it needs {kind.title}, which is not installed: pip install 'evaldesk[{kind.extra}]'" if kind else ""
+    if kind is None:
+        return ""
+    python = own_python()
+    if python:
+        return f"it needs {kind.title}, which {python} does not have: {python} -m pip install {kind.package}"
+    return f"it needs {kind.title}, which is not installed: pip install 'evaldesk[{kind.extra}]'"
+
+
+def own_python() -> str:
+    """The interpreter of this process where it is a player on the agent's own; empty on Evaldesk's."""
+    main = getattr(sys.modules.get("__main__"), "__file__", None) or ""
+    return sys.executable if main.endswith(os.path.join("evaldesk", "engine", "boot.py")) else ""

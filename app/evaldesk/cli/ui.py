@@ -7,6 +7,7 @@ import re
 import sys
 from collections.abc import Mapping
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -33,6 +34,7 @@ LOOPBACK = ("127.0.0.1", "localhost", "::1")
 @click.option("--demo", is_flag=True, help="Serve the sample agents and eval sets.")
 @click.option("--no-open", is_flag=True, help="Do not open a browser.")
 @click.option("--workspace", help="The folder with .evaldesk; default: the current folder.")
+@click.option("--python", metavar="FILE", help="The interpreter of the agents; default: that of their project.")
 @click.option("--base-url", help="An OpenAI-compatible endpoint for the agents' models.")
 @click.option("--listen-beyond-loopback", is_flag=True, help="Let other machines connect. Needs --allowed-host.")
 @click.option("--allowed-host", multiple=True, metavar="NAME", help="A name that browsers may use for this desk.")
@@ -45,6 +47,7 @@ def ui(
     demo: bool,
     no_open: bool,
     workspace: str | None,
+    python: str | None,
     base_url: str | None,
     listen_beyond_loopback: bool,
     allowed_host: tuple[str, ...],
@@ -62,11 +65,14 @@ def ui(
         raise UsageError("--token: 16 to 200 letters, digits, _ . ~ or -; leave it out for a random one")
     with gc_paused():
         from evaldesk.desk.workspace import open_settings
+        from evaldesk.interpreter_path import interpreter_path
         from evaldesk.model import ModelOptions
         from evaldesk.web.server import Address, serve
 
         freeze()
     settings = open_settings(folders, workspace=workspace, is_demo=demo)
+    if python:
+        settings = replace(settings, python=interpreter_path(python, Path.cwd()))
     settings = replace(settings, model_options=settings.model_options | ModelOptions(base_url=base_url))
     trust = trust_of_desk(settings, is_trusted=is_trusted)
     is_person = sys.stdout.isatty() and not no_open and has_screen(sys.platform, os.environ)

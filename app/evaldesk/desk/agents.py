@@ -11,6 +11,7 @@ from typing import Literal, Protocol, TypeAlias
 
 from evaldesk import paths
 from evaldesk.agents import declared_refs, find_agents, with_declared
+from evaldesk.agents.interpreters import played_on
 from evaldesk.desk.trust import Trust
 from evaldesk.engine.host.agent_host import agent_files
 from evaldesk.errors import EvaldeskError, NotFoundError
@@ -228,7 +229,7 @@ def error_record(error: BaseException) -> ErrorRecord:
 def _look(settings: Settings) -> tuple[Sequence[AgentRef], dict[str, Fingerprint]]:
     found = [] if settings.is_demo else find_agents(settings.roots)
     refs = with_declared(found, declared_refs(settings.agents, settings.workspace))
-    refs = refs or find_agents([paths.samples()])
+    refs = [played_on(ref, settings.python) for ref in refs] or find_agents([paths.samples()])
     return refs, {ref.id: _fingerprint(ref) for ref in refs}
 
 

@@ -9,19 +9,35 @@ from dataclasses import replace
 from pathlib import Path
 
 from evaldesk.agents import agent_ref, declared_refs, named_ref
+from evaldesk.agents.interpreters import is_imported, played_on
 from evaldesk.errors import UsageError
+from evaldesk.interpreter_path import OURS, interpreter_path
 from evaldesk.model import AgentRef
 from evaldesk.settings import Settings, read_settings
 
 
-def named_agent(spec: str, workspace: str | None = None) -> AgentRef:
+def named_agent(spec: str, workspace: str | None = None, python: str | None = None) -> AgentRef:
     """The agent that a command names: one that `evaldesk.toml` declares, a folder, `module:attr`, an address.
 
-    Raises UsageError.
+    It is played on the interpreter `python`, where one is named. Raises UsageError.
     """
     home = Path(workspace).resolve() if workspace else Path.cwd()
     settings = read_settings(home, (home,), environment=os.environ)
-    return named_ref(spec, settings.agents, home)
+    return on_interpreter(named_ref(spec, settings.agents, home), settings, python)
+
+
+def on_interpreter(ref: AgentRef, settings: Settings, python: str | os.PathLike[str] | None = None) -> AgentRef:
+    """The agent on the interpreter that a person names, else on the one of `evaldesk.toml` or of its project.
+
+    Raises UsageError for a path without an interpreter, and for an agent that is not imported.
+    """
+    if not python:
+        return played_on(ref, settings.python)
+    named = interpreter_path(os.fspath(python), Path.cwd())
+    found = played_on(replace(ref, python=named))
+    if not found.python and named != OURS and not is_imported(ref):
+        raise UsageError(f"{ref.id} is not imported, so it has no interpreter; leave python out", field="python")
+    return found
 
 
 def declared_agents(settings: Settings, home: Path) -> list[AgentRef]:

@@ -20,6 +20,7 @@ from pathlib import Path
 
 from evaldesk import paths
 from evaldesk.agents import declared_refs, find_agents, with_declared
+from evaldesk.agents.interpreters import played_on
 from evaldesk.durable_files import create_file, make_folder, replace_file
 from evaldesk.errors import ConflictError, TrustError
 from evaldesk.model import AgentRef
@@ -79,7 +80,8 @@ class Trust:
 
         settings = self._settings
         found = [] if settings.is_demo else find_agents(settings.roots)
-        agents = with_declared(found, declared_refs(settings.agents, settings.workspace))
+        refs = with_declared(found, declared_refs(settings.agents, settings.workspace))
+        agents = [played_on(ref, settings.python) for ref in refs]
         files = [nearest(Path(place)) for ref in agents if (place := ref.folder)]
         return Question(
             folders=self._folders(),
@@ -106,6 +108,11 @@ class Trust:
         """
         settings = self._settings
         options, path = (settings.model_options, settings.user.options), settings.workspace / CONFIG_NAME
+        if ref.python and ref.python == settings.python and not self._is_ours(ref, path):
+            raise TrustError(
+                f"{path} names the interpreter {ref.python}, and the agent {ref.id} is from elsewhere; name it with "
+                f"--python, start in another folder, or {NEXT_STEP}"
+            )
         if any(each.base_url or each.api_key_env for each in options) and not self._is_ours(ref, path):
             raise TrustError(
                 f"{path} says where the keys of models are sent, and the agent "
@@ -356,7 +363,7 @@ STATE_NAME = ".evaldesk"
 
 def question_words(question: Question) -> list[tuple[str, str]]:
     """A title and a text for each thing that would run."""
-    found = [(f"agent {ref.id}", _place(ref)) for ref in question.agents]
+    found = [(f"agent {ref.id}", _place(ref) + (f", on {ref.python}" if ref.python else "")) for ref in question.agents]
     if question.has_settings:
         found.append((CONFIG_NAME, "chooses models, their addresses and your own metrics"))
     if question.has_stored_runs:

@@ -8,9 +8,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from evaldesk.engine import boot
+from evaldesk.llm.price_list import VARIABLE as PRICE_LIST
+from evaldesk.llm.price_list import price_list
 
 SECRETS = ("EVALDESK_TOKEN",)
+BOOT = str(Path(__file__).resolve().with_name("boot.py"))
 OF_OUR_PYTHON = ("PYTHONHOME", "VIRTUAL_ENV", "__PYVENV_LAUNCHER__")
 """Variables that lead an interpreter to the packages of another one."""
 
@@ -24,7 +26,7 @@ class Launcher:
     def command(self) -> tuple[str, ...]:
         """The command of a worker, without its arguments."""
         if self.python:
-            return self.python, "-X", "faulthandler", os.path.abspath(boot.__file__)
+            return self.python, "-X", "faulthandler", BOOT
         return sys.executable, "-P", "-X", "faulthandler", "-m", "evaldesk.engine.worker.main"
 
     def environment(self, given: Mapping[str, str]) -> dict[str, str]:
@@ -36,6 +38,7 @@ class Launcher:
             found["PATH"] = os.pathsep.join(filter(None, (folder, given.get("PATH"))))
             if Path(folder).with_name("pyvenv.cfg").is_file():
                 found["VIRTUAL_ENV"] = os.path.dirname(folder)
+            found[PRICE_LIST] = price_list()
         return found
 
 

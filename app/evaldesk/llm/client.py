@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import sys
 import threading
 import warnings
 from collections.abc import Callable
@@ -12,6 +13,7 @@ from functools import cache
 from typing import Any
 
 from evaldesk.demo_model import DEMO_PREFIX
+from evaldesk.errors import ModelError
 from evaldesk.llm.call import ModelCall, ModelReply, RequestedCall
 from evaldesk.llm.endpoints import key_of
 from evaldesk.llm.refusals import BrokenAnswerError
@@ -34,13 +36,28 @@ def open_litellm() -> Any:
         return _opened()
 
 
+def _imported() -> Any:
+    """LiteLLM. Raises ModelError on an agent's own interpreter that lacks it."""
+    try:
+        import litellm
+    except ModuleNotFoundError as error:
+        if error.name != "litellm":
+            raise
+        raise ModelError(
+            f"this model is asked through LiteLLM, which {sys.executable} does not have: "
+            f"{sys.executable} -m pip install litellm",
+            kind="no_litellm",
+            is_fatal=True,
+        ) from None
+    return litellm
+
+
 @cache
 def _opened() -> Any:
     set_environment()
     with gc_paused(), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the user cannot mend the warnings of it and of pydantic
-        import litellm
-
+        litellm = _imported()
         for kind in (litellm.ModelResponse, litellm.types.utils.Delta):
             kind()  # its schema is built when it is first used, with warnings
     from evaldesk.demo_model.provider import demo_provider, prices

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import os
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,8 @@ from evaldesk.codec import msgspec
 from evaldesk.llm.keys import provider_of
 
 LIST = "model_prices_and_context_window_backup.json"
+VARIABLE = "EVALDESK_PRICE_LIST"
+"""Names the list for a player on an interpreter without LiteLLM."""
 PROVIDERS = frozenset({"anthropic", "fireworks_ai", "gemini", "groq", "mistral", "openai", "xai"})
 MODES = frozenset({"chat", "completion", "responses"})
 MAX_TOKENS_IN = 100_000
@@ -41,11 +44,18 @@ def listed_prices(model: str) -> tuple[float, float] | None:
     return None if price_in is None or price_out is None else (float(price_in), float(price_out))
 
 
-def _entries() -> dict[str, dict[str, Any]]:
-    """The list of the LiteLLM that is installed; empty where it has none."""
+def price_list() -> str:
+    """The file of the prices: of the LiteLLM that is installed, else the one that Evaldesk gave to its player."""
     found = importlib.util.find_spec("litellm")
+    place = str(Path(found.origin).with_name(LIST)) if found and found.origin else ""
+    return place if place and os.path.isfile(place) else os.environ.get(VARIABLE, "")
+
+
+def _entries() -> dict[str, dict[str, Any]]:
+    """The list; empty where there is none."""
+    place = price_list()
     try:
-        listed = Path(found.origin or "").with_name(LIST).read_bytes() if found else b"{}"
+        listed = Path(place).read_bytes() if place else b"{}"
         return msgspec.json.decode(listed, type=dict[str, dict[str, Any]])
     except (OSError, ValueError, msgspec.MsgspecError):
         return {}

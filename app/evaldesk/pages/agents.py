@@ -20,6 +20,7 @@ def agent_facts(agent: FoundAgent) -> dict[str, JsonValue]:
         "target": agent.ref.target,
         "folder": agent.ref.folder,
         "n_files": agent.n_files,
+        "python": agent.ref.python,
     }
     if agent.description:
         facts |= _described(agent.description)

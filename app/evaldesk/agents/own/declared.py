@@ -31,6 +31,7 @@ from evaldesk.agents.traces import user_trace
 from evaldesk.backports import chdir
 from evaldesk.codec import msgspec
 from evaldesk.errors import AgentError, UsageError
+from evaldesk.interpreter_path import interpreter_path
 from evaldesk.model import AgentRef
 from evaldesk.registry import import_target
 from evaldesk.wire import converted, from_json, to_json
@@ -89,7 +90,10 @@ def _declared(name: str, table: dict[str, Any], workspace: Path) -> AgentRef:
     if not _NAME.fullmatch(name):
         raise UsageError(f"{place}: a name has letters, digits, _ . and -, at most 64 of them")
     if "target" in table:
-        return replace(_target(place, table, workspace), id=name)
+        python = _python(place, table.pop("python", ""), workspace)
+        return replace(_target(place, table, workspace), id=name, python=python)
+    if "python" in table:
+        raise UsageError(f"{place}: python is for an agent with a target, which is imported")
     if "url" in table or "command" in table:
         return _remote(place, name, table)
     if "model" in table:
@@ -97,12 +101,21 @@ def _declared(name: str, table: dict[str, Any], workspace: Path) -> AgentRef:
     raise UsageError(f"{place}: say target, url, command or model; see docs/agents.md")
 
 
+def _python(place: str, value: object, workspace: Path) -> str:
+    if not isinstance(value, str):
+        raise UsageError(f"{place}: python is the path of an interpreter, not {value!r}")
+    try:
+        return interpreter_path(value, workspace)
+    except UsageError as error:
+        raise UsageError(f"{place}: {error}") from error
+
+
 def _target(place: str, table: dict[str, Any], workspace: Path) -> AgentRef:
     kind = AGENTS.known(str(table.get("kind", "")))
     if kind and kind.options:
         return _optioned(kind, place, table, workspace)
     if set(table) != {"target"} or not isinstance(table["target"], str):
-        raise UsageError(f"{place}: beside a target, which is a string, nothing else may be said")
+        raise UsageError(f"{place}: beside python and a target, which is a string, nothing else may be said")
     try:
         with chdir(workspace):
             return agent_ref(table["target"])

@@ -33,6 +33,8 @@ def eval_openhands(request: EvalRequest) -> int:
         raise UsageError("--benchmark needs -d: the instances, such as -d instances.jsonl")
     if request.words or request.module:
         raise UsageError("the benchmark is named by --benchmark and the instances by -d; leave the rest out")
+    if request.python:
+        raise UsageError("--python: the stand-ins of a benchmark run on Evaldesk's own interpreter; leave it out")
     path = Path(request.dataset)
     evalset = read_instances(path)
     chosen = _chosen(evalset, request)

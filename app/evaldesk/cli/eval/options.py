@@ -164,6 +164,11 @@ def run_options(command: Command) -> Command:
         ),
         click.option("--workspace", metavar="DIR", help="The folder with .evaldesk; default: the current folder."),
         click.option(
+            "--python",
+            metavar="FILE",
+            help="The interpreter of the agent; default: that of its project. `evaldesk` is Evaldesk's own.",
+        ),
+        click.option(
             "--check", is_flag=True, help="Run nothing; show the planned trials and the cases that stay unscored."
         ),
     )

@@ -21,6 +21,7 @@ from evaldesk.cli.eval.report import report_error
 from evaldesk.cli.eval.request import Job
 from evaldesk.cli.files.exchange_files import open_home
 from evaldesk.cli.runs.shared import json_option, n_workers, workspace_option
+from evaldesk.desk.named_agents import on_interpreter
 from evaldesk.desk.runs.file import AT_ONCE, RunFile, read_run_file
 from evaldesk.desk.runs.file_places import agent_of, at_revision, dataset_path, read_secrets, secrets_of
 from evaldesk.desk.runs.handover import hand_over
@@ -67,7 +68,7 @@ def submit(
     """
     asked = _with_given(read_run_file(file), asked_options(given))
     asked, commit = at_revision(asked, open_home(workspace).state_folder / "revisions")
-    agent, path = agent_of(asked), dataset_path(asked)
+    agent, path = on_interpreter(agent_of(asked), open_home(workspace)), dataset_path(asked)
     evalset = read_dataset(path)
     secrets = secrets_of(asked, _given_secrets(secrets_file), os.environ)
     may_ask = not (yes or is_json) and sys.stdin.isatty()

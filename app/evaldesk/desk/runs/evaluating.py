@@ -21,6 +21,7 @@ from typing import Any, ParamSpec, TypeAlias, TypeVar, Unpack
 from evaldesk import paths
 from evaldesk.agents import named_ref
 from evaldesk.desk.criteria.criteria import GivenCriteria, given_criteria, given_user
+from evaldesk.desk.named_agents import on_interpreter
 from evaldesk.desk.runs.plan import RunOptions, RunSubject
 from evaldesk.desk.runs.run_result import RunResult
 from evaldesk.desk.runs.runs import RunDesk
@@ -82,6 +83,7 @@ async def evaluate_async(
     criteria: GivenCriteria | None = None,
     cases: Sequence[str] | None = None,
     workspace: str | os.PathLike[str] | None = None,
+    python: str | os.PathLike[str] | None = None,
     on_progress: Callable[[RunSummary], None] = lambda _: None,
     **options: Unpack[Asked],
 ) -> RunResult:
@@ -92,16 +94,18 @@ async def evaluate_async(
     not cut off by `timeout_s` (seconds). `evalset` is an EvalSet, a list of cases, or the path of a file, with
     `:CASE,CASE` after it as on the command line; or a list of such, all of one file. `criteria` is
     a mapping `{"response_match_score": 0.8}` as in `test_config.json`, the path of such a file, or a list of Criterion.
-    `cases` names those to run; None runs all. `options` are those of the table of run options, such as `n=5`,
-    `timeout_s=60`, `model`, `temperature` or `seed`; one that is not given is as `evaldesk.toml` has it. The
-    run is kept in `workspace`, or nowhere when that is None; `evaldesk.toml` is read there, or in the working folder.
+    `cases` names those to run; None runs all. `python` is the interpreter that the agent is played on; None takes that
+    of `evaldesk.toml`, else that of the agent's project, `"evaldesk"` Evaldesk's own. `options` are those of the table
+    of run options, such as `n=5`, `timeout_s=60`, `model`, `temperature` or `seed`; one that is not given is as
+    `evaldesk.toml` has it. The run is kept in `workspace`, or nowhere when that is None; `evaldesk.toml` is read there,
+    or in the working folder.
 
     `evaluate(...)` waits for the end, also inside a running event loop, which it blocks; `await evaluate_async(...)`
     does not, and cancelling it ends the run: its finished trials stay in `workspace`. Raises UsageError, FormatError,
     or AgentError when the agent cannot be loaded.
     """
     chosen = RunOptions(case_ids=None if cases is None else tuple(cases), **options)
-    return await _evaluate(agent, evalset, criteria, chosen, workspace, on_progress)
+    return await _evaluate(agent, evalset, criteria, chosen, workspace, python, on_progress)
 
 
 def signature_of_options(work: Callable[..., Any]) -> inspect.Signature:
@@ -147,10 +151,11 @@ async def _evaluate(
     criteria: GivenCriteria | None,
     options: RunOptions,
     workspace: str | os.PathLike[str] | None,
+    python: str | os.PathLike[str] | None,
     on_progress: Callable[[RunSummary], None],
 ) -> RunResult:
     settings = read_settings(Path(workspace or "").resolve(), (), environment=os.environ)
-    who = _given_agent(agent, settings)
+    who = _given_agent(agent, settings, python)
     Trust(settings).name(who.ref if who.found is None else replace(who.ref, root=_folder_of(agent)))
     evalset, path, case_ids = _given_evalset(given, paths.folder_of_names(who.ref.folder))
     if case_ids is not None and options.case_ids is not None:
@@ -266,11 +271,14 @@ class _Lent:
 _SHARED: ContextVar[_SharedWorkers | None] = ContextVar("shared_workers", default=None)
 
 
-def _given_agent(agent: object, settings: Settings) -> _Agent:
+def _given_agent(agent: object, settings: Settings, python: str | os.PathLike[str] | None) -> _Agent:
     if isinstance(agent, AgentRef):
         return _Agent(agent)
     if isinstance(agent, str | os.PathLike):
-        return _Agent(named_ref(os.fspath(agent), settings.agents, settings.workspace))
+        ref = named_ref(os.fspath(agent), settings.agents, settings.workspace)
+        return _Agent(on_interpreter(ref, settings, python))
+    if python:
+        raise UsageError("python= is for an agent that is named; an object stays in this process", field="python")
     name = getattr(agent, "name", None) or getattr(agent, "__name__", None) or type(agent).__name__
     return _Agent(AgentRef(str(name), f"this process:{next(_numbers)}"), agent)
 

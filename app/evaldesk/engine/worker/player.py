@@ -13,6 +13,7 @@ from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager, suppress
 from copy import deepcopy
 from dataclasses import replace
+from importlib.util import find_spec
 from threading import Lock
 from typing import TYPE_CHECKING, TypeAlias, cast
 
@@ -374,4 +375,4 @@ def _needs_litellm(agent: Agent, session: Session) -> bool:
         model = session.model or agent.describe().model
     except Exception:
         return False  # an agent without a description may still answer
-    return model is not None and needs_litellm(model)
+    return model is not None and needs_litellm(model) and find_spec("litellm") is not None

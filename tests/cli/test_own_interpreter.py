@@ -1,0 +1,143 @@
+"""`--python`, `python` in evaldesk.toml and the environment of a project, in commands, in Python and under pytest."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from tests.virtual_environments import make_environment
+
+from evaldesk import evaluate
+from evaldesk.errors import AgentError, UsageError
+from evaldesk.store import Store
+
+AGENT = """
+import os, sys
+import pricing
+
+def agent(message, state):
+    return f"{os.path.realpath(sys.prefix)} {pricing.VERSION}"
+"""
+
+
+@pytest.fixture(scope="module")
+def environments(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two environments with another version of the same package each."""
+    place = tmp_path_factory.mktemp("environments")
+    make_environment(place / "old", pricing="1.4.0")
+    make_environment(place / "new", pricing="2.0.0")
+    return place
+
+
+@pytest.fixture
+def shop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A project with an agent."""
+    (tmp_path / "shop").mkdir()
+    (tmp_path / "shop" / "agent.py").write_text(AGENT)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def evalset(home: Path, environment: Path, version: str) -> Path:
+    """One case, which passes where the agent runs in that environment."""
+    said = {"parts": [{"text": f"{environment} {version}"}]}
+    turn = {"user_content": {"parts": [{"text": "Where?"}]}, "final_response": said}
+    path = home / f"{environment.name}.evalset.json"
+    path.write_text(json.dumps({"eval_set_id": "where", "eval_cases": [{"eval_id": "one", "conversation": [turn]}]}))
+    (home / "test_config.json").write_text('{"criteria": {"response_match_score": 1.0}}')
+    return path
+
+
+def command(*words: object) -> subprocess.CompletedProcess[str]:
+    """A command as a person runs it."""
+    line = [sys.executable, "-P", "-m", "evaldesk", *map(str, words)]
+    return subprocess.run(line, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+
+
+def test_the_option_wins_over_the_file_and_the_file_over_the_project(shop: Path, environments: Path) -> None:
+    old, new = environments / "old", environments / "new"
+    (shop / ".venv").symlink_to(old)
+    cases = evalset(shop, old, "1.4.0"), evalset(shop, new, "2.0.0")
+    criteria = ("--criterion", "response_match_score=1.0")
+
+    found = command("eval", "shop", cases[0], *criteria)
+    (shop / "evaldesk.toml").write_text(f'python = "{new}"\n')
+    named = command("eval", "shop", cases[1], *criteria)
+    given = command("eval", "shop", cases[0], *criteria, "--python", old / "bin" / "python")
+    (shop / "evaldesk.toml").write_text(f'python = "{old}"\n[agents.mine]\ntarget = "shop"\npython = "{new}"\n')
+    own = command("eval", "mine", cases[1], *criteria)
+    ours = command("eval", "shop", cases[0], *criteria, "--python", "evaldesk")
+
+    for done in (found, named, given, own):
+        assert done.returncode == 0, done.stdout + done.stderr
+    assert ours.returncode == 3
+    assert "No module named 'pricing'" in ours.stdout + ours.stderr
+    with Store.open(shop / ".evaldesk" / "evaldesk.db", must_exist=True) as store:
+        played = [run.config.agent.python for run in reversed(store.runs.list())]
+    assert played == [str(shop / ".venv/bin/python"), str(new / "bin/python"), str(old / "bin/python"), played[1]]
+
+
+def test_evaluate_plays_there(shop: Path, environments: Path) -> None:
+    new = environments / "new"
+    cases = evalset(shop, new, "2.0.0")
+
+    result = evaluate(shop / "shop", cases, criteria={"response_match_score": 1.0}, python=new)
+
+    assert result.counts.passed == 1
+    with pytest.raises(AgentError, match="No module named 'pricing'"):
+        evaluate(shop / "shop", cases, criteria={"response_match_score": 1.0}, python="evaldesk")
+    with pytest.raises(UsageError, match="an object stays in this process"):
+        evaluate(lambda message: message, cases, python=new)
+    with pytest.raises(UsageError, match="there is no interpreter at"):
+        evaluate(shop / "shop", cases, python=shop / "gone")
+
+
+def test_pytest_plays_in_the_environment_of_the_project(shop: Path, environments: Path) -> None:
+    (shop / ".venv").symlink_to(environments / "old")
+    evalset(shop, environments / "old", "1.4.0")
+    words: Sequence[str] = ("-p", "no:cacheprovider", "old.evalset.json", "--evaldesk-agent", "shop", "-q")
+
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", *words], capture_output=True, text=True, check=False, cwd=shop
+    )
+
+    assert "1 passed" in done.stdout, done.stdout + done.stderr
+
+
+def test_a_package_that_is_missing_there_names_the_interpreter(shop: Path, environments: Path) -> None:
+    (shop / "shop" / "agent.py").write_text("from google.adk.agents import Agent\n\nroot_agent = Agent(name='a')\n")
+    python = environments / "old" / "bin" / "python"
+
+    with pytest.raises(AgentError, match=f"it needs google-adk, which {python} does not have: {python} -m pip install"):
+        evaluate(shop / "shop", evalset(shop, environments / "old", ""), python=python)
+
+
+def test_an_agent_of_our_own_class_says_that_litellm_is_missing(
+    shop: Path, environments: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "none-of-value")
+    (shop / "shop" / "agent.py").write_text(
+        "from evaldesk import LlmAgent\n\nroot_agent = LlmAgent(name='a', model='openai/gpt-5-mini')\n"
+    )
+    python = environments / "old" / "bin" / "python"
+
+    result = evaluate(shop / "shop", evalset(shop, environments / "old", ""), python=python)
+
+    assert result.counts.errored == 1
+    assert f"LiteLLM, which {python} does not have: {python} -m pip install litellm" in str(result[0].trials[0].error)
+
+
+def test_tokens_have_their_price_where_the_environment_has_no_litellm(shop: Path, environments: Path) -> None:
+    (shop / "shop" / "agent.py").write_text(
+        "from evaldesk.llm import price\n\ndef agent(message):\n    return str(price('gpt-4o', 1000, 0))\n"
+    )
+    cases = evalset(shop, environments / "old", "")
+
+    there, here = (evaluate(shop / "shop", cases, python=python)[0] for python in (environments / "old", None))
+
+    said = [case.trials[0].transcript.turns[0].events[-1].text for case in (there, here)]
+    assert said == ["0.0025", "0.0025"]
