@@ -158,6 +158,28 @@ def test_unreadable_cases_in_the_trash_and_unknown_uploads_are_moved_aside(home:
     assert sorted(each.read_text() for each in _aside(home)) == ["no label", '{"evalset": "calc", "ca']
 
 
+def test_what_a_kill_left_of_a_deletion_is_removed_and_a_file_of_no_place_is_moved_aside(home: Path) -> None:
+    trash = home / ".evaldesk" / "trash"
+    for token, files in {
+        "0" * 16: {},
+        "1" * 16: {"origin.json": b'{"path": "/a"}'},
+        "2" * 16: {"calc.json": WHOLE},
+    }.items():
+        (trash / token).mkdir()
+        for name, data in files.items():
+            (trash / token / name).write_bytes(data)
+
+    found = _doctor(home)
+    repaired = _doctor(home, "--repair")
+
+    assert (found.exit_code, repaired.exit_code, _files(_doctor(home).output)) == (1, 0, [])
+    assert [line.partition("trash/")[2] for line in _files(repaired.output)[:2]] == [
+        f"{digit * 16} holds no deleted file: now removed" for digit in "01"
+    ]
+    assert "calc.json is a deleted file whose place is not known: moved to" in _files(repaired.output)[2]
+    assert [each.read_bytes() for each in trash.iterdir()] == [WHOLE]
+
+
 def test_the_lock_of_a_desk_that_was_killed_is_emptied(home: Path) -> None:
     lock = home / ".evaldesk" / "desk.lock"
     lock.write_text("999999999 http://127.0.0.1:1\n")

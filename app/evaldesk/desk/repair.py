@@ -20,6 +20,7 @@ from evaldesk.store import Store
 from evaldesk.store.evalsets.files import EvalSetFiles, find_files, folders_of
 from evaldesk.store.evalsets.half_files import HalfFile, half_file
 from evaldesk.store.evalsets.names import stem_and_suffix
+from evaldesk.store.evalsets.trash import InTrash, trash_remains
 from evaldesk.store.lock import LOCK_NAME, address_of_holder
 from evaldesk.store.regular_file import check_regular, read_regular, version_of
 from evaldesk.store.store import repair_marker
@@ -62,6 +63,7 @@ def file_faults(settings: Settings) -> Iterator[Fault]:
     yield from _half_sets(settings)
     yield from _unreadable_cases(settings)
     yield from _unknown_uploads(settings)
+    yield from _trash_remains(settings)
     yield from _dead_lock(settings)
 
 
@@ -143,6 +145,23 @@ def _unreadable_cases(settings: Settings) -> Iterator[Fault]:
     for path in sorted(trash.glob("*.cases.json")):
         if path.name.partition(".")[0] not in readable and _is_regular(path):
             yield _aside(path, "deleted cases that cannot be read", settings)
+
+
+def _trash_remains(settings: Settings) -> Iterator[Fault]:
+    for kept, has_file in trash_remains(settings.state_folder / "trash"):
+        yield _remains(kept, settings, has_file=has_file)
+
+
+def _remains(kept: InTrash, settings: Settings, *, has_file: bool) -> Fault:
+    path = kept.folder / kept.name
+    what = f"{path} is a deleted file whose place is not known" if has_file else f"{kept.folder} holds no deleted file"
+
+    def mend() -> str:
+        where = f"moved to {_move_aside(path, settings)}" if has_file else "now removed"
+        kept.discard()
+        return f"{what}: {where}"
+
+    return Fault(what, "moves it aside in the trash folder" if has_file else "removes the folder", mend)
 
 
 def _unknown_uploads(settings: Settings) -> Iterator[Fault]:

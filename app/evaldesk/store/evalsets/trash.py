@@ -100,6 +100,10 @@ def origin_of(token: str, trash: Path) -> Path:
     return Path(os.path.normpath(found["path"]))
 
 
+def _is_folder(path: Path) -> bool:
+    return path.is_dir() and not path.is_symlink()
+
+
 def list_trash(trash: Path) -> list[tuple[str, str, datetime]]:
     """Token, name and time of deletion of each file in the trash; a folder that is no part of it is left out."""
     found = []
@@ -112,6 +116,22 @@ def list_trash(trash: Path) -> list[tuple[str, str, datetime]]:
         if (folder / origin.name).is_file():
             found.append((folder.name, origin.name, deleted_at))
     return found
+
+
+def trash_remains(trash: Path) -> list[tuple[InTrash, bool]]:
+    """The folders of the trash that cannot be restored, each with whether a file is left in it.
+
+    A kill while something was deleted, restored or removed for good leaves them, or an origin that cannot be read.
+    """
+    listed = {token for token, *_ in list_trash(trash)}
+    folders = [folder for folder in sorted(trash.glob("*")) if _TOKEN.fullmatch(folder.name) and _is_folder(folder)]
+    remains = []
+    for folder in folders:
+        if folder.name not in listed:
+            names = [each.name for each in sorted(folder.iterdir()) if each.name != _ORIGIN]
+            if len(names) < 2:
+                remains.append((InTrash(folder.name, folder, *(names or [_ORIGIN])), bool(names)))
+    return remains
 
 
 def empty_trash(trash: Path) -> None:
