@@ -174,9 +174,9 @@ def test_what_a_kill_left_of_a_deletion_is_removed_and_a_file_of_no_place_is_mov
 
     assert (found.exit_code, repaired.exit_code, _files(_doctor(home).output)) == (1, 0, [])
     assert [line.partition("trash/")[2] for line in _files(repaired.output)[:2]] == [
-        f"{digit * 16} holds no deleted file: now removed" for digit in "01"
+        f"{digit * 16} is a folder without a file: now removed" for digit in "01"
     ]
-    assert "calc.json is a deleted file whose place is not known: moved to" in _files(repaired.output)[2]
+    assert "calc.json is a deleted file of unknown place: moved to" in _files(repaired.output)[2]
     assert [each.read_bytes() for each in trash.iterdir()] == [WHOLE]
 
 

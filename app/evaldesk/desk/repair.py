@@ -154,7 +154,7 @@ def _trash_remains(settings: Settings) -> Iterator[Fault]:
 
 def _remains(kept: InTrash, settings: Settings, *, has_file: bool) -> Fault:
     path = kept.folder / kept.name
-    what = f"{path} is a deleted file whose place is not known" if has_file else f"{kept.folder} holds no deleted file"
+    what = f"{path} is a deleted file of unknown place" if has_file else f"{kept.folder} is a folder without a file"
 
     def mend() -> str:
         where = f"moved to {_move_aside(path, settings)}" if has_file else "now removed"
