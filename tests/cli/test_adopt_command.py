@@ -1,4 +1,4 @@
-"""`evaldesk adopt`: the parts of a project, its results as runs, and its tests and CI as a diff first."""
+"""`evaldesk adopt`: the parts of a project, its results as runs, and its tests, CI and dependencies as a diff first."""
 
 from __future__ import annotations
 
@@ -144,7 +144,7 @@ def test_changes_are_written_when_asked_and_a_second_time_nothing_changes(place:
     assert "evaldesk eval home home/a.evalset.json" in texts[".github/workflows/evals.yml"]
     assert "adk eval_set create" in texts[".github/workflows/evals.yml"]
     assert texts["Makefile"].count("osmosis eval ") == 1
-    assert "Nothing changes in tests and CI." in place.run("adopt", "adk", project).output
+    assert "Nothing changes in tests, CI and dependencies." in place.run("adopt", "adk", project).output
 
 
 def test_a_result_that_cannot_be_read_is_named_and_the_others_are_imported(place: Place, project: Path) -> None:
@@ -182,3 +182,97 @@ def test_links_lead_nowhere(place: Place, project: Path, tmp_path_factory: pytes
     place.run("adopt", "adk", project, "--write")
 
     assert (outside / "test_other.py").read_text() == TEST_MODULE
+
+
+PYPROJECT = """\
+[project]
+name = "osmosis-ai"
+dependencies = ["google-adk>=1", "osmosis-ai[platform]>=0.2,<1"]
+
+[dependency-groups]
+dev = [
+    "google-adk[eval, extensions]>=1.0,<3",  # the evaluator
+    "pytest",
+]
+
+[project.optional-dependencies]
+test = [
+    "google-adk[eval]==1.2"
+]
+"""
+INSTALLS = """\
+      - run: pip install google-adk[eval] pytest
+      - run: pip install -q 'google-adk[eval]>=1'
+      - run: echo google-adk[eval]
+"""
+
+
+def _adopted(folder: Path, tool: adopting.Tool, **files: str) -> dict[str, str]:
+    """The files of a project as they are after its changes."""
+    _write(folder, **files)
+    adopting.write(adopting.survey(folder, tool).changes)
+    assert adopting.survey(folder, tool).changes == []
+    return _texts(folder)
+
+
+def test_the_extra_of_adks_evaluation_becomes_evaldesk(tmp_path: Path) -> None:
+    files = {
+        "requirements-dev.txt": "google-adk[eval]>=1.0,<3  # tests\npytest\n",
+        "requirements.txt": "google-adk>=1.0\n",
+        "requirements/all.txt": "evaldesk[adk]>=0.1\ngoogle-adk[eval]\n",
+        "setup.cfg": "tests =\n    Google_ADK[eval]\n    pytest\n",
+        "pyproject.toml": PYPROJECT,
+        ".github/workflows/test.yml": INSTALLS,
+        "tests/test_home.py": TEST_MODULE,
+    }
+
+    texts = _adopted(tmp_path, "adk", **files)
+
+    assert texts["requirements-dev.txt"] == "google-adk>=1.0,<3  # tests\nevaldesk[adk]\npytest\n"
+    assert texts["requirements.txt"] == files["requirements.txt"]
+    assert texts["requirements/all.txt"] == "evaldesk[adk]>=0.1\ngoogle-adk\n"
+    assert texts["setup.cfg"] == "tests =\n    Google_ADK\n    evaldesk[adk]\n    pytest\n"
+    assert '    "google-adk==1.2",\n    "evaldesk[adk]"\n]' in texts["pyproject.toml"]
+    assert 'dependencies = ["google-adk>=1", ' in texts["pyproject.toml"]
+    assert '    "google-adk[extensions]>=1.0,<3", "evaldesk[adk]",  # the evaluator\n' in texts["pyproject.toml"]
+    assert texts[".github/workflows/test.yml"] == (
+        "      - run: pip install google-adk evaldesk[adk] pytest\n"
+        "      - run: pip install -q 'google-adk>=1' 'evaldesk[adk]'\n"
+        "      - run: echo google-adk[eval]\n"
+    )
+
+
+def test_the_extra_stays_where_something_still_needs_it(tmp_path: Path) -> None:
+    texts = _adopted(
+        tmp_path,
+        "adk",
+        **{"dev-requirements.in": "google-adk[eval]\n", "make.sh": "adk eval_set create home x\n"},
+    )
+
+    assert texts["dev-requirements.in"] == "google-adk[eval]\nevaldesk[adk]\n"
+
+
+@pytest.mark.parametrize(("tool", "name"), [("osmosis", "osmosis-ai"), ("openhands", "openhands-ai")])
+def test_the_packages_of_the_other_tools_stay_beside_evaldesk(tmp_path: Path, tool: adopting.Tool, name: str) -> None:
+    files = {"requirements.txt": f"{name}>=0.2\n{name}-extras\n", "setup.py": f"setup(install_requires=['{name}'])\n"}
+
+    texts = _adopted(tmp_path, tool, **files)
+
+    assert texts["requirements.txt"] == f"{name}>=0.2\nevaldesk\n{name}-extras\n"
+    assert texts["setup.py"] == f"setup(install_requires=['{name}', 'evaldesk'])\n"
+
+
+def test_a_locked_file_stays_as_it_is(tmp_path: Path) -> None:
+    locked = "google-adk[eval]==1.0 \\\n    --hash=sha256:00\n"
+
+    assert _adopted(tmp_path, "adk", **{"requirements.txt": locked}) == {"requirements.txt": locked}
+
+
+def test_dependencies_are_shown_first(place: Place, project: Path) -> None:
+    _write(project, **{"requirements.txt": "google-adk[eval]\n"})
+
+    done = place.run("adopt", "adk", project)
+
+    assert "-google-adk[eval]\n+google-adk[eval]\n" not in done.output
+    assert "+evaldesk[adk]\n" in done.output
+    assert (project / "requirements.txt").read_text() == "google-adk[eval]\n"

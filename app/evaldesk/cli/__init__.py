@@ -55,7 +55,7 @@ WORDS: Mapping[str, str] = {
     "export": "Export an eval set by its name, or a run by its number.",
     "report": "Write RUN, or run B against run A, as one HTML file that opens without a network.",
     "convert": "Convert the eval set or the run of IN to OUT; `-` is the stream.",
-    "adopt": "Adopt a project of another tool: import its results, show what changes in its tests and its CI.",
+    "adopt": "Adopt a project of another tool: import its results, show what changes in tests, CI, dependencies.",
     "validate": "Show format, cases, trials, unused keys and errors of each FILE.",
     "trash": "List, restore or remove deleted eval sets, cases, chats and runs.",
     "completion": "Print the completion script of SHELL.",

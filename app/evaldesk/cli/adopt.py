@@ -28,7 +28,7 @@ MAX_SHOWN = 20
 @click.option("--write", "is_written", is_flag=True, help="Write the changes that are shown.")
 @workspace_option
 def adopt(tool: Tool, folder: Path, is_written: bool, workspace: str | None) -> None:
-    """Adopt a project of another tool: import its results, show what changes in its tests and its CI.
+    """Adopt a project of another tool: import its results, show what changes in tests, CI, dependencies.
 
     No code of the project is run. Its files are changed only with --write.
 
@@ -90,7 +90,7 @@ def _place(path: Path) -> Path:
 
 def _show_changes(found: Adoption, *, is_written: bool) -> None:
     if not found.changes:
-        click.echo("\nNothing changes in tests and CI.")
+        click.echo("\nNothing changes in tests, CI and dependencies.")
         return
     click.echo("\nChanged:" if is_written else "\nThese changes are written with --write:")
     for change in found.changes:

@@ -1,4 +1,4 @@
-"""A project of ADK, Osmosis or OpenHands: its parts, its history, and what would change in its tests and its CI."""
+"""A project of ADK, Osmosis or OpenHands: its parts and history, and the changes to its tests, CI and dependencies."""
 
 from __future__ import annotations
 
@@ -86,6 +86,32 @@ _IMPORTS: Mapping[Tool, Sequence[tuple[re.Pattern[str], str]]] = {
 
 
 @dataclass(frozen=True, slots=True)
+class _Package:
+    """The package of a tool, the requirement that is put beside it, and the extra that may no longer be needed."""
+
+    name: str
+    ours: str
+    extra: str = ""
+    needs_extra: re.Pattern[str] = re.compile("(?!)")
+
+
+_PACKAGES: Mapping[Tool, _Package] = {
+    "adk": _Package(
+        "google-adk",
+        "evaldesk[adk]",
+        "eval",
+        re.compile(r"\bgoogle\.adk\.(evaluation|optimization)\b|\badk (eval|eval_set|optimize)\b"),
+    ),
+    "osmosis": _Package("osmosis-ai", "evaldesk"),
+    "openhands": _Package("openhands-ai", "evaldesk"),
+}
+_LISTING = re.compile(r"(^|/)(([\w.-]*requirements[\w.-]*|requirements/[\w.-]+)\.(txt|in)|setup\.cfg|tox\.ini)$")
+_QUOTING = re.compile(r"(^|/)(pyproject\.toml|setup\.py|noxfile\.py)$")
+_INSTALLS = re.compile(r"\b(pip3? install|uv (add|sync|run)|poetry add)\b")
+_IS_LOCKED = "--hash="
+
+
+@dataclass(frozen=True, slots=True)
 class Part:
     """A file of the project, by its path in it, and its kind in words."""
 
@@ -119,17 +145,16 @@ class Adoption:
 
 
 def survey(folder: Path, tool: Tool) -> Adoption:
-    """The parts of the project and the changes to its tests and CI; nothing is imported or written.
+    """The parts of the project and the changes to its tests, CI and dependencies; nothing is imported or written.
 
     Raises UsageError for a folder that is none, or has too many files.
     """
     if not folder.is_dir():
         raise UsageError(f"{folder} is not a folder; name that of the project")
     parts: list[Part] = []
-    changes: list[Change] = []
+    texts: list[tuple[str, str, str]] = []
     for name in sorted(_files(folder)):
-        path = folder / name
-        text = _text_of(path)
+        text = _text_of(folder / name)
         kind = next((kind for kind in _KINDS[tool] if _is_of(kind, name, text)), None)
         if kind:
             parts.append(Part(name, kind.title, kind.is_history))
@@ -137,9 +162,71 @@ def survey(folder: Path, tool: Tool) -> Adoption:
         after = text
         for pattern, replacement in rules:
             after = pattern.sub(replacement, after)
-        if after != text:
-            changes.append(Change(path, text, after, name))
-    return Adoption(parts, changes)
+        if name.endswith(".py") or _CI.search(name) or _LISTING.search(name) or _QUOTING.search(name):
+            texts.append((name, text, after))
+    package = _PACKAGES[tool]
+    keeps_extra = any(package.needs_extra.search(after) for _, _, after in texts)
+    found = ((name, text, _with_ours(name, after, package, keeps_extra=keeps_extra)) for name, text, after in texts)
+    return Adoption(parts, [Change(folder / name, text, after, name) for name, text, after in found if after != text])
+
+
+def _with_ours(name: str, text: str, package: _Package, *, keeps_extra: bool) -> str:
+    """The text with our package where it requires that of the tool; a locked file stays as it is."""
+    if _IS_LOCKED in text:
+        return text
+    named = _named(package)
+    if _LISTING.search(name):
+        has_ours = bool(re.search(r"(?m)^[ \t]*evaldesk\b", text))
+        pattern = rf"(?m)^(?P<before>[ \t]*)(?P<quote>)(?P<theirs>{named}[^#\n]*?)(?P<after>[ \t]*(#.*)?)$"
+        return _beside(text, pattern, package, keeps_extra=keeps_extra, has_ours=has_ours)
+    if _QUOTING.search(name):
+        quoted = rf"(?P<quote>[\"'])(?P<theirs>{named}[^\"'\n]*)(?P=quote)"
+        own_line = rf"(?m)^(?P<before>[ \t]*){quoted}(?P<after>,?)$"
+        text = _beside(text, own_line, package, keeps_extra=keeps_extra)
+        inside = rf"(?P<before>){quoted}(?P<after>)(?=\s*[,\]])"
+        return _beside(text, inside, package, keeps_extra=keeps_extra, between=", ")
+    if _CI.search(name):
+        pattern = rf"(?P<before>(?<![\w./-]))(?P<quote>[\"']?)(?P<theirs>{named}[^\s\"']*)(?P=quote)(?P<after>)"
+        return "".join(
+            _beside(line, pattern, package, keeps_extra=keeps_extra, between=" ") if _INSTALLS.search(line) else line
+            for line in text.splitlines(keepends=True)
+        )
+    return text
+
+
+def _named(package: _Package) -> str:
+    """The pattern of a requirement's beginning; that of a package with an extra asks for it, as tests do."""
+    name = package.name.replace("-", "[-_]") + r"(?![\w-])"
+    return name + (rf"\[[^\]\n]*\b{package.extra}\b[^\]\n]*\]" if package.extra else "")
+
+
+def _beside(
+    text: str, pattern: str, package: _Package, *, keeps_extra: bool, has_ours: bool = False, between: str = ""
+) -> str:
+    """Our package behind that of the tool: on a line of its own without `between`, unless it is there already."""
+    is_there = re.compile(rf"[\s,\"']*{re.escape(package.ours)}")
+
+    def beside(found: re.Match[str]) -> str:
+        before, quote, after = found["before"], found["quote"], found["after"]
+        theirs = quote + _without_extra(found["theirs"], package, keeps_extra=keeps_extra) + quote
+        if has_ours or is_there.match(text, found.end()):
+            return f"{before}{theirs}{after}"
+        ours = f"{quote}{package.ours}{quote}"
+        if between:
+            return f"{before}{theirs}{between}{ours}{after}"
+        return f"{before}{theirs}{after or ',' * bool(quote)}\n{before}{ours}{after if quote else ''}"
+
+    return re.sub(pattern, beside, text, flags=re.IGNORECASE)
+
+
+def _without_extra(requirement: str, package: _Package, *, keeps_extra: bool) -> str:
+    """The requirement without the extra, unless something still needs it."""
+    head, bracket, rest = requirement.partition("[")
+    if keeps_extra or not package.extra or not bracket:
+        return requirement
+    extras, _, version = rest.partition("]")
+    left = [each.strip() for each in extras.split(",") if each.strip() != package.extra]
+    return f"{head}[{','.join(left)}]{version}" if left else f"{head}{version}"
 
 
 def write(changes: Sequence[Change]) -> None:
