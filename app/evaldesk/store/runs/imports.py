@@ -21,8 +21,8 @@ from evaldesk.store.runs.run_store import check_trials
 from evaldesk.store.tables.imports import IMPORT_RECORD, IMPORT_RUN, IMPORTED_RUN
 from evaldesk.store.tables.runs import CASE_SNAPSHOT, RUN, RUN_CASE, TRIAL, VISIBLE
 
-MAX_ROWS = 1_000
-"""Rows that one transaction writes: some 20 milliseconds, so that others write between."""
+MAX_ROWS = 300
+"""Rows that one transaction writes: some 10 ms of computing, so that a slow disk has the rest of 100 ms."""
 
 MAX_BYTES = 2 * 1024 * 1024
 """Bytes of packed cases and transcripts that one transaction writes; a larger one is alone in its own."""
