@@ -16,7 +16,7 @@ from tests.faulty_disk import FaultyDisk, Killed
 from tests.store.conftest import End, Plan
 
 from evaldesk.errors import DamagedDatabaseError, WorkspaceError
-from evaldesk.model import AgentRef, Case, Event, RunConfig, Transcript, TurnRecord
+from evaldesk.model import AgentRef, Case, ErrorRecord, Event, RunConfig, Transcript, TurnRecord
 from evaldesk.store import Store, recovery
 from evaldesk.store.recovery import recover
 from evaldesk.store.store import repair_marker
@@ -97,17 +97,19 @@ def test_no_page_costs_more_than_its_own_rows(filled: Path, tmp_path: Path) -> N
         kept = _rows(filled)
 
         assert _is_sound(filled)
-        for name in ("run", "session", "session_turn", "case_snapshot", "label", "score"):
+        for name in ("run", "session", "session_turn", "label", "score"):
             keys = {row[:2] for row in whole[name]}
             assert {row[:2] for row in kept[name]} <= keys, (page, name)
         n_lost = sum(len(whole[name]) - len(kept[name]) for name in ("session", "session_turn", "run_case"))
         assert (n_lost == 0) or "Lost: nothing" not in said, (page, said)
+        lost = {row[:2] for row in kept["run_case"] if row[2].startswith("lost_")}
         for run in kept["run"]:
-            cases = {row[1] for row in kept["run_case"] if row[0] == run[0]}
+            cases = [row for row in kept["run_case"] if row[0] == run[0]]
             trials = [row for row in kept["trial"] if row[0] == run[0]]
-            assert run[5] == len(cases)
-            assert len(trials) == len(cases) * N
+            assert sorted(row[1] for row in cases) == list(range(N_CASES))
+            assert len(trials) == N_CASES * N
             assert all(row[5] for row in trials), page  # a trial is in two places of the file
+            assert {row[:6] for row in trials if row[:2] not in lost} <= {row[:6] for row in whole["trial"]}
         n_whole += said.endswith("Lost: nothing.")
 
     assert n_whole > 5
@@ -138,6 +140,45 @@ def test_the_log_counts_and_a_page_of_it_that_is_broken_is_told(filled: Path) ->
 
     assert "only in the log" in titles
     assert "61 chats" in whole
+
+
+def test_a_lost_case_is_errored_and_the_others_keep_their_numbers(filled: Path) -> None:
+    with closing(sqlite3.connect(filled)) as connection:
+        connection.execute("PRAGMA foreign_keys=OFF")
+        connection.execute("UPDATE run_case SET digest = run_id || '-' || case_index WHERE case_index = 6")
+        for table in ("run_case", "case_snapshot"):
+            connection.execute(f"DELETE FROM {table} WHERE case_index = 5")  # noqa: S608
+        connection.execute("DELETE FROM case_snapshot WHERE case_index = 6")
+        connection.execute("DELETE FROM trial WHERE case_index = 5 AND trial_index = 1")
+        connection.execute("DELETE FROM transcript WHERE case_index = 5 AND trial_index = 1")
+        connection.commit()
+
+    said = recover(filled)
+
+    assert "Lost: 2 trials, 2 cases" in said or "Lost: 2 cases, 2 trials" in said
+    with Store.open(filled) as store:
+        run = store.runs.summary(1)
+        assert (run.status, run.n_cases, run.n_passed, run.n_errored) == ("finished", N_CASES, 117, 3)
+        assert [case.id for case in store.runs.cases(1)][4:8] == ["c4", "lost_5", "c6", "c7"]
+        assert store.runs.trial(1, 5, 0).verdict == "passed"
+        assert store.runs.trial(1, 5, 1).error == ErrorRecord("lost", "the case was lost with a damaged database")
+        assert store.runs.pending(1) == []
+
+
+def test_a_chat_goes_on_after_a_lost_turn(filled: Path) -> None:
+    with Store.open(filled) as store:
+        chat = store.sessions.create("hello", "long")
+        for _ in range(4):
+            store.sessions.append_turn(chat.id, TURN)
+    with closing(sqlite3.connect(filled)) as connection:
+        connection.execute("DELETE FROM session_turn WHERE session_id = ? AND turn_index = 1", (chat.id,))
+        connection.commit()
+
+    assert recover(filled).endswith("Lost: 1 chat turn.")
+
+    with Store.open(filled) as store:
+        assert store.sessions.append_turn(chat.id, TURN) == 3
+        assert len(store.sessions.get(chat.id).turns) == 4
 
 
 def test_lost_trials_are_planned_again_and_the_run_can_be_resumed(filled: Path) -> None:

@@ -17,6 +17,7 @@ from dataclasses import replace
 from datetime import datetime
 from itertools import islice, product
 from pathlib import Path
+from time import monotonic
 from typing import Any
 
 import msgspec
@@ -49,12 +50,12 @@ from evaldesk.durable_files import (
     replace_file,
 )
 from evaldesk.errors import EvaldeskError, WorkspaceError
-from evaldesk.model import Case, Event, RunConfig, TrialResult, TurnRecord
+from evaldesk.model import Case, ErrorRecord, Event, RunConfig, TrialResult, TurnRecord
 from evaldesk.model.comparison import Baseline
 from evaldesk.reading.sqlite_pages import Row, SqlitePages, Tree, Value
-from evaldesk.store.database import execute_many, is_read_only, utc_now, writing_engine
+from evaldesk.store.database import Clock, execute_many, is_read_only, utc_now, writing_engine
 from evaldesk.store.runs import planning
-from evaldesk.store.runs.recording import outcome, recount, scores, trial_key
+from evaldesk.store.runs.recording import outcome, record, recount, scores, storable_rows, trial_key
 from evaldesk.store.runs.run_store import is_playable
 from evaldesk.store.store import FIRST_TABLES, HEAD, alone_in, create, repair_marker
 from evaldesk.store.tables import METADATA
@@ -232,6 +233,7 @@ class _Recovery:
         self._n_entries: Counter[str] = Counter()
         self._n_missing: Counter[str] = Counter()
         self._n_broken: Counter[str] = Counter()
+        self._stand_ins: set[tuple[int, int]] = set()
 
     def fill(self) -> str:
         """Fill the new database and count its totals; says what was kept and lost."""
@@ -239,11 +241,14 @@ class _Recovery:
         self._copy_tables(trees)
         self._adopt_strays()
         self._rebuild_cases()
+        self._stand_in()
         self._rebuild_trials()
         self._drop_orphans()
         self._count_missing()
-        n_kept = {name: self._count(table) for name, table in METADATA.tables.items()}
+        n_kept = Counter({name: self._count(table) for name, table in METADATA.tables.items()})
+        n_kept.subtract({"run_case": self._n_missing["run_case"], "case_snapshot": len(self._stand_ins)})
         self._plan_missing_trials()
+        self._close_gaps()
         self._count_again()
         return _sentences(n_kept, self._n_lost(n_kept), self._n_broken, self._pages.n_lost_log_pages)
 
@@ -309,7 +314,24 @@ class _Recovery:
         )
         names = ["run_id", "case_index", "codec", "data"]
         self._connection.execute(insert(CASE_SNAPSHOT).from_select(names, same))
-        self._connection.execute(delete(RUN_CASE).where(~exists().where(here).correlate(RUN_CASE)))
+
+    def _stand_in(self) -> None:
+        """Give a lost case, or one whose content is lost, a stand-in without turns: the others keep their numbers."""
+        for run in self._connection.execute(select(RUN)).all():
+            cases = select(RUN_CASE.c.case_index, RUN_CASE.c.case_id).where(RUN_CASE.c.run_id == run.id)
+            held = {row.case_index: row.case_id for row in self._connection.execute(cases)}
+            whole = select(CASE_SNAPSHOT.c.case_index).where(CASE_SNAPSHOT.c.run_id == run.id)
+            missing = set(range(run.n_cases)) - held.keys()
+            if run.deleted_at and missing == set(range(len(missing))):
+                missing = set()  # its removal for good had begun
+            for index in sorted(missing | (held.keys() - set(self._connection.scalars(whole)))):
+                case = Case(held.get(index, f"lost_{index}"))
+                row, snapshot = planning.case_rows(run.id, index, case, run.n)
+                if index in missing:
+                    self._connection.execute(insert(RUN_CASE), [row])
+                self._connection.execute(insert(CASE_SNAPSHOT), [snapshot])
+                self._stand_ins.add((run.id, index))
+            self._n_missing["run_case"] += len(missing)
 
     def _rebuild_trials(self) -> None:
         """Make lost rows of trials and scores from the transcripts, which hold the whole result."""
@@ -342,26 +364,51 @@ class _Recovery:
                 self._connection.execute(delete(table).where(~is_there))
 
     def _count_missing(self) -> None:
-        """Count what shown runs and chats say that they have, and have not."""
+        """Count the trials and turns that shown runs and chats say that they have, and have not."""
         for run in self._connection.execute(select(RUN.c.id, RUN.c.n_cases, RUN.c.n).where(VISIBLE)).all():
-            self._n_missing["run_case"] += max(run.n_cases - self._count(RUN_CASE, RUN_CASE.c.run_id == run.id), 0)
             self._n_missing["trial"] += max(run.n_cases * run.n - self._count(TRIAL, TRIAL.c.run_id == run.id), 0)
         for chat in self._connection.execute(select(SESSION.c.id, SESSION.c.n_turns)).all():
             n_here = self._count(SESSION_TURN, SESSION_TURN.c.session_id == chat.id)
             self._n_missing["session_turn"] += max(chat.n_turns - n_here, 0)
 
     def _plan_missing_trials(self) -> None:
-        """Plan lost trials of the cases that are left; a run that was over is stopped, so that it can be resumed."""
+        """Plan lost trials again, but for those of stand-ins, which are errored.
+
+        A run that was over is stopped, so that it can be resumed.
+        """
         for run in self._connection.execute(select(RUN)).all():
             indexes = self._connection.scalars(select(RUN_CASE.c.case_index).where(RUN_CASE.c.run_id == run.id)).all()
             held = select(TRIAL.c.case_index, TRIAL.c.trial_index).where(TRIAL.c.run_id == run.id)
-            places = set(product(indexes, range(run.n))) - {tuple(row) for row in self._connection.execute(held)}
-            rows = [planning.trial_row(run.id, *place) for place in sorted(places)]
+            missing = set(product(indexes, range(run.n))) - {tuple(row) for row in self._connection.execute(held)}
+            rows = [planning.trial_row(run.id, *place) for place in sorted(missing)]
             execute_many(self._connection, insert(TRIAL), rows)
-            values: dict[str, Any] = {"n_cases": len(indexes)}
-            if rows and run.status == "finished" and is_playable(from_json(run.config, RunConfig)):
-                values |= {"status": "stopped", "reason": REASON}
-            self._connection.execute(update(RUN).where(RUN.c.id == run.id).values(values))
+            to_play = {index for index, _ in missing} - {index for run_id, index in self._stand_ins if run_id == run.id}
+            if to_play and run.status == "finished" and is_playable(from_json(run.config, RunConfig)):
+                values = {"status": "stopped", "reason": REASON}
+                self._connection.execute(update(RUN).where(RUN.c.id == run.id).values(values))
+        for run_id, index in sorted(self._stand_ins):
+            bare = select(TRIAL.c.trial_index, TRIAL.c.attempt).where(TRIAL.c.verdict.is_(None))
+            own = bare.where(TRIAL.c.run_id == run_id, TRIAL.c.case_index == index)
+            error = ErrorRecord("lost", "the case was lost with a damaged database")
+            results = [
+                TrialResult(run_id, index, trial, "errored", "errored", attempt=attempt, error=error)
+                for trial, attempt in self._connection.execute(own).all()
+            ]
+            if results:
+                record(self._connection, storable_rows(results), Clock(utc_now, monotonic))
+
+    def _close_gaps(self) -> None:
+        """Number the turns of a chat again where one is lost, so that the chat goes on."""
+        turns = SESSION_TURN.c
+        for chat in self._connection.execute(select(SESSION.c.id, SESSION.c.n_turns)).all():
+            own = select(turns.turn_index).where(turns.session_id == chat.id).order_by(turns.turn_index)
+            found = self._connection.scalars(own).all()
+            if len(found) == chat.n_turns:
+                continue
+            for index, old in enumerate(found):
+                at = (turns.session_id == chat.id) & (turns.turn_index == old)
+                self._connection.execute(update(SESSION_TURN).where(at).values(turn_index=index))
+            self._connection.execute(update(SESSION).where(SESSION.c.id == chat.id).values(n_turns=len(found)))
 
     def _count_again(self) -> None:
         """Count all totals, name the last run of each case, and end imports that were under way."""
