@@ -56,7 +56,7 @@ CASES = [
 def project(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> pytest.Pytester:
     """A project with an agent, an eval set of five cases and its criteria; trials are played in this process."""
     monkeypatch.setattr(
-        "evaldesk.desk.runs.case_player.LocalExecutor", lambda _, concurrency: InlineExecutor(concurrency)
+        "evaldesk.desk.runs.case_player.LocalExecutor", lambda _, concurrency, **__: InlineExecutor(concurrency)
     )
     monkeypatch.setattr(AgentHost, "describe", _describe)
     _write_project(pytester.path)
@@ -342,3 +342,18 @@ def test_a_function_with_a_wrong_signature_is_a_usage_error_before_the_first_tri
 
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     assert "Cannot detect eval function mode: first parameter is 'answer'" in result.stdout.str() + result.stderr.str()
+
+
+def test_a_case_too_close_to_its_bar_is_skipped_where_that_is_asked(project: pytest.Pytester) -> None:
+    options = ("--evaldesk-n=4", "--evaldesk-min-pass-rate=0.5", "--evaldesk-undecided=neutral")
+
+    result = _run(project, *options, "-rs", "-k", "flaky", "evalsets")
+
+    result.assert_outcomes(skipped=1, deselected=len(CASES) - 1)
+    result.stdout.fnmatch_lines(["*too close to 0.5 to be sure, add cases*"])
+
+
+def test_an_unknown_answer_is_refused(project: pytest.Pytester) -> None:
+    result = _run(project, "--evaldesk-undecided=maybe", "evalsets")
+
+    result.stderr.fnmatch_lines(["*--evaldesk-undecided is one of pass, fail, neutral, not 'maybe'*"])

@@ -92,7 +92,7 @@ def in_process(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(AgentHost, "describe", describe)
 
-    def opened(n_workers: int, concurrency: int) -> InlineExecutor:
+    def opened(n_workers: int, concurrency: int, *, python: str = "") -> InlineExecutor:
         return InlineExecutor(concurrency)
 
     monkeypatch.setattr(RunDesk, "_local_executor", executor)

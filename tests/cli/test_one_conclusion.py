@@ -41,7 +41,7 @@ from evaldesk.model import (
     Turn,
 )
 from evaldesk.model.comparison import Baseline
-from evaldesk.model.conclusion import VERDICTS
+from evaldesk.model.conclusion import UNDECIDED, VERDICTS
 from evaldesk.model.stored import RunSummary
 from evaldesk.pages.home import home
 from evaldesk.pages.reports.markdown import TITLES
@@ -70,6 +70,9 @@ ASKED: dict[str, dict[str, Any]] = {
     "--max-cost": {"max_cost": 1.0},
     OPENHANDS: {"benchmark": "bench:process_instance"},
     REGRESSIONS: {"max_regressions": 0, "baseline": "1"},
+    **{f"--undecided {word}": {"min_pass_rate": 0.5, "undecided": word} for word in UNDECIDED},
+    "--pass-at, --undecided neutral": {"pass_at": ((1, 0.5),), "undecided": "neutral"},
+    "--pass-hat, --undecided neutral": {"pass_hat": ((1, 0.5),), "undecided": "neutral"},
 }
 """One request for each gate."""
 Ended = tuple[int, int, int, int, int]
@@ -182,15 +185,20 @@ def test_every_writer_shows_the_same_conclusion(
 
             outcome = found.value["outcome"]
             at = (ended, status, outcome)
-            is_passed = outcome == "passed"
+            is_passed, is_neutral = outcome == "passed", outcome == "neutral"
+            assert not is_neutral or gate.endswith("neutral"), at
             assert EXIT_CODES[outcome] == found.code, at
             assert found.value["is_held"] == is_passed, at
             assert bool(found.value["reasons"]) != is_passed, at
             assert f"## {TITLES[outcome]}" in found.markdown, at
-            assert ([found.junit.get(key) for key in ("failures", "errors")] == ["0", "0"]) == is_passed, at
+            assert ([found.junit.get(key) for key in ("failures", "errors")] == ["0", "0"]) == (
+                is_passed or is_neutral
+            ), at
+            assert (found.junit.find("testsuite/testcase[@name='conclusion']/skipped") is not None) == is_neutral, at
             last = next(line for line in reversed(found.text.splitlines()) if not line.startswith("::"))
             assert last.startswith(outcome.capitalize()) != is_passed, at
-            assert ("::error" in found.text) != is_passed, at
+            assert ("::error" in found.text) != (is_passed or is_neutral), at
+            assert ("::notice" in found.text) == is_neutral, at
             if is_passed:
                 passed, _, errored, unscored, unplayed = ended
                 assert passed or gate == OPENHANDS, at
@@ -355,6 +363,59 @@ def test_one_scored_trial_of_ten_is_no_pass_rate(asked: dict[str, Any], store: S
         3,
         "--min-scored: 1 of 10 trials scored, 2 must be (9 unscored)",
     )
+
+
+@pytest.mark.parametrize(
+    ("undecided", "code", "outcome"), [("pass", 0, "passed"), ("fail", 1, "failed"), ("neutral", 4, "neutral")]
+)
+def test_a_rate_too_close_to_its_bar_counts_as_is_asked(
+    undecided: str, code: int, outcome: str, store: Store, tmp_path: Path
+) -> None:
+    for ended in ((8, 2, 0, 0, 0), (6, 4, 0, 0, 0)):
+        asked: dict[str, Any] = {"min_pass_rate": 0.7, "undecided": undecided}
+
+        found = told(store, stored(store, ended, **asked), tmp_path, **asked)
+
+        gate = found.value["gates"][0]
+        assert (found.code, found.value["outcome"]) == (code, outcome)
+        assert (gate["answer"], gate["counts_as"]) == ("undecided", undecided)
+        assert gate["sentence"].endswith("; too close to 0.7 to be sure, add cases")
+
+
+@pytest.mark.parametrize(("ended", "answer"), [((19, 1, 0, 0, 0), "held"), ((1, 19, 0, 0, 0), "failed")])
+def test_a_rate_that_is_far_from_its_bar_answers_for_itself(
+    ended: Ended, answer: str, store: Store, tmp_path: Path
+) -> None:
+    asked: dict[str, Any] = {"min_pass_rate": 0.5, "undecided": "neutral"}
+
+    found = told(store, stored(store, ended, **asked), tmp_path, **asked)
+
+    assert found.value["gates"][0]["answer"] == answer
+    assert "counts_as" not in found.value["gates"][0]
+
+
+@pytest.mark.parametrize("undecided", UNDECIDED)
+def test_what_is_undecided_for_lack_of_trials_never_passes(undecided: str, store: Store, tmp_path: Path) -> None:
+    asked: dict[str, Any] = {"min_pass_rate": 0.5, "undecided": undecided}
+    for ended, status in (((0, 0, 2, 0, 0), "finished"), ((1, 0, 9, 0, 0), "finished"), ((0, 0, 0, 3, 0), "finished")):
+        found = told(store, stored(store, ended, cast("RunStatus", status), **asked), tmp_path, **asked)
+
+        assert found.code in (1, 3), ended
+        assert found.value["outcome"] in ("failed", "undecided"), ended
+
+
+def test_a_bar_of_1_is_answered_by_the_rate_alone(store: Store, tmp_path: Path) -> None:
+    asked: dict[str, Any] = {"min_pass_rate": 1.0, "undecided": "neutral"}
+
+    assert told(store, stored(store, (5, 0, 0, 0, 0), **asked), tmp_path, **asked).code == 0
+
+
+def test_a_pytest_item_that_is_too_close_to_tell_is_skipped() -> None:
+    gates = EvalRequest((), min_pass_rate=0.7, undecided="neutral").gates
+    result = CaseResult(CASE, tuple(trials(1, (8, 2, 0, 0, 0))), 10)
+
+    with pytest.raises(pytest.skip.Exception, match=r"too close to 0\.7 to be sure"):
+        item_failure(result, gates)
 
 
 def test_a_pytest_item_of_which_four_of_five_trials_are_unscored_does_not_pass() -> None:

@@ -98,11 +98,14 @@ RegressionRule: TypeAlias = Literal["any", "confirm", "likely"]
 CONFIRM = (3, 5)
 """By the rule "confirm" a case regressed that passes fewer than 3 of 5 fresh trials, unless others are asked for."""
 REGRESSION_RULES: tuple[RegressionRule, ...] = get_args(RegressionRule)
-Outcome: TypeAlias = Literal["passed", "failed", "undecided", "interrupted"]
+Undecided: TypeAlias = Literal["pass", "fail", "neutral"]
+UNDECIDED: tuple[Undecided, ...] = get_args(Undecided)
+"""What a gate counts as whose number is too close to its bar to be sure."""
+Outcome: TypeAlias = Literal["passed", "failed", "neutral", "undecided", "interrupted"]
 Answer: TypeAlias = Literal["held", "failed", "undecided"]
-OUTCOMES: tuple[Outcome, ...] = ("passed", "failed", "undecided", "interrupted")
+OUTCOMES: tuple[Outcome, ...] = ("passed", "failed", "neutral", "undecided", "interrupted")
 ANSWERS: tuple[Answer, ...] = ("held", "failed", "undecided")
-EXIT_CODES: dict[Outcome, int] = {"passed": 0, "failed": 1, "undecided": 3, "interrupted": 130}
+EXIT_CODES: dict[Outcome, int] = {"passed": 0, "failed": 1, "undecided": 3, "neutral": 4, "interrupted": 130}
 EVIDENCE_GATES = frozenset({"--max-error-rate", "--max-unscored-rate", "--min-scored"})
 """Gates that ask whether there is enough to judge. One that fails leaves the run undecided."""
 
@@ -229,6 +232,7 @@ class Gates:
     the run then. `baseline` names the earlier run that `max_regressions` is about. By `regression_rule` a case
     regressed when its verdict flipped ("any"), when it also passes too few fresh trials ("confirm"; `confirm` is how
     many of how many must pass), or when its pass rate dropped by more than chance ("likely").
+    With `undecided` a gate on a rate is undecided while its bar lies inside the interval, and counts as this says.
     """
 
     min_pass_rate: float | None = None
@@ -243,6 +247,7 @@ class Gates:
     baseline: str = ""
     regression_rule: RegressionRule = "any"
     confirm: tuple[int, int] = CONFIRM
+    undecided: Undecided | None = None
     all_must_pass: bool = True
     unscored_are_failures: bool = False
 
@@ -260,17 +265,31 @@ class Gates:
 
 @dataclass(frozen=True, slots=True)
 class GateOutcome:
-    """The answer of one gate: `name` is its option, `names` are the cases that it is about."""
+    """The answer of one gate: `name` is its option, `names` are the cases that it is about.
+
+    `counts_as` is set for a gate that is undecided because its number is too close to the bar.
+    """
 
     name: str
     answer: Answer
     sentence: str
     names: tuple[str, ...] = ()
+    counts_as: Undecided | None = None
 
     @property
     def is_held(self) -> bool:
-        """Whether it held; a gate that is undecided did not."""
-        return self.answer == "held"
+        """Whether it held, or counts as held; another gate that is undecided did not."""
+        return self.answer == "held" or self.counts_as == "pass"
+
+    @property
+    def is_failed(self) -> bool:
+        """Whether it failed, or counts as failed."""
+        return self.answer == "failed" or self.counts_as == "fail"
+
+    @property
+    def is_neutral(self) -> bool:
+        """Whether it is too close to tell, and counts neither as held nor as failed."""
+        return self.counts_as == "neutral"
 
     @property
     def is_of_evidence(self) -> bool:
@@ -293,8 +312,13 @@ class Conclusion:
         return self.outcome == "passed"
 
     @property
+    def is_neutral(self) -> bool:
+        """Whether a gate is too close to tell, and every other one held over every planned trial."""
+        return self.outcome == "neutral"
+
+    @property
     def exit_code(self) -> int:
-        """0 passed, 1 failed, 3 undecided, 130 interrupted. (docs/ci.md)"""
+        """0 passed, 1 failed, 3 undecided, 4 neutral, 130 interrupted. (docs/ci.md)"""
         return EXIT_CODES[self.outcome]
 
     @property

@@ -51,6 +51,7 @@ BADGES: Mapping[RunStatus, tuple[str, str]] = {
 OUTCOME_BADGES: Mapping[Outcome, str] = {
     "passed": "passed",
     "failed": "failed",
+    "neutral": "unscored",
     "undecided": "unscored",
     "interrupted": "stopped",
 }

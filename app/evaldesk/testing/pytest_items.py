@@ -19,6 +19,7 @@ from evaldesk.desk.runs.plan import RunOptions, check_deciding, check_ids
 from evaldesk.desk.runs.run_result import CaseResult
 from evaldesk.errors import AgentError, EvaldeskError, UsageError
 from evaldesk.model import AgentRef, Case, Conclusion, EvalSet, Gates
+from evaldesk.model.conclusion import UNDECIDED, Undecided
 from evaldesk.run_options import BY_NAME, Asked, offered
 from evaldesk.settings import Settings, read_settings
 from evaldesk.wording.trial_text import first_words, trial_text
@@ -40,6 +41,7 @@ class EvalSetCollecting:
                 min_pass_rate=self.min_pass_rate,
                 max_unscored_rate=self._rate("max-unscored-rate"),
                 min_scored=self._number("min-scored"),
+                undecided=self._undecided(),
             )
             self._settings = read_settings(config.rootpath, (), environment=os.environ)
             self.agent = _agent(config, self._settings)
@@ -64,6 +66,14 @@ class EvalSetCollecting:
     def _rate(self, name: str) -> float:
         rate = BY_NAME["pass_threshold"].read(self.given(name), f"--evaldesk-{name}")
         return float(rate or 0.0)
+
+    def _undecided(self) -> Undecided | None:
+        """What a case counts as whose pass rate is too close to its bar; None where the rate alone decides."""
+        given = self.given("undecided")
+        found = next((each for each in UNDECIDED if each == given), None)
+        if given and found is None:
+            raise UsageError(f"--evaldesk-undecided is one of {', '.join(UNDECIDED)}, not {given!r}")
+        return found
 
     def _number(self, name: str) -> int:
         given = self.given(name)
@@ -146,6 +156,8 @@ class EvalCaseItem(pytest.Item):
             ("evaldesk_unscored", result.n_unscored),
         ]
         conclusion = conclude(self.collecting.gates, RunNumbers.of_cases([CaseNumbers(self.case.id, result.counts)]))
+        if conclusion.is_neutral:
+            pytest.skip(conclusion.reason)
         if not conclusion.is_passed:
             raise CaseFailedError(_failure(result, conclusion, self.collecting.gates))
 

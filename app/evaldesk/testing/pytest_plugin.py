@@ -22,6 +22,7 @@ OPTIONS = (
     ("min-pass-rate", "1", "R", "Share of the scored trials of a case that must pass."),
     ("max-unscored-rate", "0", "R", "Share of the trials of a case that may be unscored."),
     ("min-scored", "1", "N", "Trials of a case that must be scored."),
+    ("undecided", "", "ANSWER", "A pass rate too close to its bar counts as pass, fail or neutral (skipped)."),
     ("config", "", "FILE", "The criteria; the test_config.json or eval_config.json beside each eval set unless given."),
 )
 DEFAULTS = {"seed": "0"}

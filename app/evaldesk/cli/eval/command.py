@@ -34,7 +34,8 @@ if TYPE_CHECKING:
 def evaluate(words: tuple[str, ...], **given: Any) -> None:
     """Run eval sets with AGENT: a folder, module:attr, or samples/NAME.
 
-    Exit code 0: passed; 1: a gate failed; 2: wrong usage; 3: undecided; 130: interrupted.
+    Exit code 0: passed; 1: a gate failed; 2: wrong usage; 3: undecided; 4: too close to tell
+    (--undecided neutral); 130: interrupted.
     Without a gate every trial must pass; with the options of `osmosis eval` and OpenHands no trial must.
 
     \b

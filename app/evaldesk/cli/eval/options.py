@@ -9,7 +9,7 @@ from typing import Any, TypeAlias, cast
 import click
 
 from evaldesk.errors import EvaldeskError, UsageError
-from evaldesk.model.conclusion import REGRESSION_RULES, RegressionRule
+from evaldesk.model.conclusion import REGRESSION_RULES, UNDECIDED, RegressionRule
 from evaldesk.run_options import LIMITS, MODELS, RUN, Asked, RunOption, offered
 
 Command: TypeAlias = Callable[..., Any]
@@ -213,6 +213,11 @@ def gate_options(command: Command) -> Command:
             help=RULE_HELP,
         ),
         click.option("--confirm", metavar="M/R", callback=passes_of, help=CONFIRM_HELP),
+        click.option(
+            "--undecided",
+            type=click.Choice(UNDECIDED),
+            help="A rate too close to its bar to be sure counts as this; default: the rate alone decides.",
+        ),
     )
 
 

@@ -34,7 +34,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 ShowMore: TypeAlias = Callable[[StoredRuns, Sequence[Played]], None]
 EXIT_ERRORS = 3
-COLOURS = {"passed": "green", "failed": "red", "undecided": "yellow", "interrupted": "yellow"}
+COLOURS = {"passed": "green", "failed": "red", "neutral": "yellow", "undecided": "yellow", "interrupted": "yellow"}
 MARKS = {"held": ("✓ held  ", "green"), "failed": ("✗ failed", "red"), "undecided": ("? open  ", "yellow")}
 
 

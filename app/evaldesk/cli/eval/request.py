@@ -15,7 +15,7 @@ from evaldesk.desk.runs.plan import RunOptions
 from evaldesk.desk.runs.stored_runs import StoredRuns
 from evaldesk.errors import UsageError
 from evaldesk.model import AgentRef, Criterion, EvalSet, Gates
-from evaldesk.model.conclusion import CONFIRM, RegressionRule
+from evaldesk.model.conclusion import CONFIRM, RegressionRule, Undecided
 from evaldesk.model.stored import RunSummary
 from evaldesk.run_options import BY_NAME, OWN, Asked
 from evaldesk.settings import Settings, read_settings
@@ -47,6 +47,7 @@ class EvalRequest:
     max_regressions: int | None = None
     regression_rule: RegressionRule | None = None
     confirm: tuple[int, int] | None = None
+    undecided: Undecided | None = None
     outputs: tuple[str, ...] = ()
     junit: str | None = None
     summary: str | None = None
@@ -97,6 +98,7 @@ class EvalRequest:
             baseline=_baseline_name(self.baseline),
             regression_rule=self.regression_rule or "any",
             confirm=self.confirm or CONFIRM,
+            undecided=self.undecided,
         )
         if self.value("compat") != OWN:
             return gates_of(self.value("compat"), gates)

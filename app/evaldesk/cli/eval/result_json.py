@@ -44,6 +44,7 @@ def conclusion_object(conclusion: Conclusion) -> dict[str, Any]:
         "counts": counts_object(conclusion.counts),
         "gates": [
             {"name": each.name, "answer": each.answer, "is_held": each.is_held, "sentence": each.sentence}
+            | ({"counts_as": each.counts_as} if each.counts_as else {})
             for each in conclusion.gates
         ],
     }

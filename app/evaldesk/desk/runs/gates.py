@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from evaldesk.model import Answer, Conclusion, Counts, GateOutcome, Gates, Outcome, RunStatus
 from evaldesk.model.comparison import RunChange
-from evaldesk.model.conclusion import Interval
+from evaldesk.model.conclusion import Interval, Undecided
 from evaldesk.model.evalset import CaseKey
 from evaldesk.statistics.intervals import CaseCounts, CurvePoint, point_at, rate_interval, sure_curve
 from evaldesk.wording.comparison import change_sentence, flips_words, named_words, states_words
@@ -101,8 +101,8 @@ def conclude(gates: Gates, run: RunNumbers, change: RunChange | None = None) -> 
     """The conclusion of a run, from all its planned trials. The only place where this is decided.
 
     Interrupted when a person stopped it; undecided when it broke off or has more errors than tolerated; failed when a
-    gate failed; undecided when a gate could not be answered, too few trials were scored or some were not played.
-    `change` is the change against the baseline.
+    gate failed; undecided when a gate could not be answered, too few trials were scored or some were not played;
+    neutral when a gate is too close to tell and counts as neutral. `change` is the change against the baseline.
     """
     found = tuple(_outcomes(gates, run, change))
     outcome = _outcome(gates, run, found)
@@ -115,10 +115,12 @@ def _outcome(gates: Gates, run: RunNumbers, found: Sequence[GateOutcome]) -> Out
     broke_off = any(ending.status == "failed" for ending in run.endings)
     if broke_off or any(each.name == "--max-error-rate" and not each.is_held for each in found):
         return "undecided"
-    if any(each.answer == "failed" and not each.is_of_evidence for each in found):
+    if any(each.is_failed and not each.is_of_evidence for each in found):
         return "failed"
     is_whole = run.counts.scored > 0 and run.counts.unplayed == 0
-    return "passed" if is_whole and all(each.is_held for each in found) else "undecided"
+    if not is_whole or not all(each.is_held or each.is_neutral for each in found):
+        return "undecided"
+    return "neutral" if any(each.is_neutral for each in found) else "passed"
 
 
 def _is_interruption(ending: Ending, gates: Gates, run: RunNumbers) -> bool:
@@ -136,7 +138,7 @@ def _reasons(outcome: Outcome, run: RunNumbers, found: Sequence[GateOutcome]) ->
         were = "was" if counts.unplayed == 1 else "were"
         yield f"{counted_words(counts.unplayed, counts.planned, 'trial')} {were} not played"
     not_held = [each for each in found if not each.is_held]
-    for each in sorted(not_held, key=lambda each: (each.name != "--max-error-rate", each.answer != "failed")):
+    for each in sorted(not_held, key=lambda each: (each.name != "--max-error-rate", not each.is_failed)):
         yield f"{each.name}: {each.sentence}"
     if not counts.planned:
         yield "no trial was planned"
@@ -148,13 +150,13 @@ def _outcomes(gates: Gates, run: RunNumbers, change: RunChange | None) -> Iterat
     if gates.all_must_pass and not gates.asks_for_verdicts:
         yield _all_passed(run, gates)
     if gates.min_pass_rate is not None:
-        yield _pass_rate(run, gates.min_pass_rate)
+        yield _pass_rate(run, gates.min_pass_rate, gates.undecided)
     if gates.min_case_pass_rate is not None:
         yield _case_pass_rate(run, gates.min_case_pass_rate)
     for k, least in gates.pass_at:
-        yield _curve(run, "--pass-at", "pass@", k, least)
+        yield _curve(run, "--pass-at", "pass@", k, least, gates.undecided)
     for k, least in gates.pass_hat:
-        yield _curve(run, "--pass-hat", "pass^", k, least)
+        yield _curve(run, "--pass-hat", "pass^", k, least, gates.undecided)
     if gates.max_cost is not None:
         yield _cost(run, gates.max_cost)
     if gates.max_regressions is not None:
@@ -176,7 +178,7 @@ def _all_passed(run: RunNumbers, gates: Gates) -> GateOutcome:
     return GateOutcome(ALL_PASSED, answer, f"{counted_words(counts.passed, counts.planned, 'trial')} passed", names)
 
 
-def _pass_rate(run: RunNumbers, least: float) -> GateOutcome:
+def _pass_rate(run: RunNumbers, least: float, undecided: Undecided | None) -> GateOutcome:
     name, counts = "--min-pass-rate", run.counts
     rate, interval = counts.rate, run.interval
     if rate is None:
@@ -184,9 +186,21 @@ def _pass_rate(run: RunNumbers, least: float) -> GateOutcome:
         return GateOutcome(name, "undecided", words)
     words = f"pass rate {beside_words(rate, least)} {'is at least' if rate >= least - ROUNDING else 'is below'}"
     words += f" {least:g}: {passed_sentence(counts.passed, counts.scored, interval)}{asides_words(counts)}"
-    if interval and interval.low < least <= interval.high:
-        words += f"; too close to {least:g} to be sure, add cases"
+    is_near = interval is not None and interval.low < least <= interval.high
+    if is_near:
+        words += _near_words(least)
+    if undecided and not counts.unplayed and _is_close(interval, least):
+        return GateOutcome(name, "undecided", words if is_near else words + _near_words(least), (), undecided)
     return GateOutcome(name, _rate_answer(counts, least), words)
+
+
+def _near_words(least: float) -> str:
+    return f"; too close to {least:g} to be sure, add cases"
+
+
+def _is_close(interval: Interval | None, least: float) -> bool:
+    """Whether the bar lies inside the interval. To be sure of 0 or of 1 is not asked: there the number decides."""
+    return 0 < least < 1 and (interval is None or interval.low < least <= interval.high)
 
 
 def _rate_answer(counts: Counts, least: float) -> Answer:
@@ -217,7 +231,7 @@ def _share(counts: Counts) -> str:
     return f"({counts.passed} of {counts.scored})" if counts.scored else "(no scored trials)"
 
 
-def _curve(run: RunNumbers, name: str, word: str, k: int, least: float) -> GateOutcome:
+def _curve(run: RunNumbers, name: str, word: str, k: int, least: float, undecided: Undecided | None) -> GateOutcome:
     point = point_at(run.case_counts, k)
     value = point.pass_at_k if word == "pass@" else point.pass_hat_k
     trials = f"{k} scored {'trial' if k == 1 else 'trials'}"
@@ -233,6 +247,9 @@ def _curve(run: RunNumbers, name: str, word: str, k: int, least: float) -> GateO
     if point.n_cases < run.n_cases:
         have = "has" if point.n_cases == 1 else "have"
         words += f"; over the {counted_words(point.n_cases, run.n_cases, 'case')} that {have} {trials}"
+    if undecided and not run.counts.unplayed and _is_close(interval, least):
+        words += _near_words(least) + asides_words(run.counts)
+        return GateOutcome(f"{name} {k}", "undecided", words, (), undecided)
     answer: Answer = "held" if is_reached else "failed"
     return GateOutcome(f"{name} {k}", "undecided" if run.counts.unplayed else answer, words + asides_words(run.counts))
 

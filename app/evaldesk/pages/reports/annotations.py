@@ -31,7 +31,8 @@ def conclusion_annotations(conclusion: Conclusion) -> Iterator[str]:
     """A line for each gate that did not hold; one for the run where they held and it has no verdict all the same."""
     not_held = [gate for gate in conclusion.gates if not gate.is_held]
     for gate in not_held:
-        yield f"::error title={_property(f'Gate {gate.name}')}::{_data(gate.sentence)}"
+        level = "notice" if gate.is_neutral else "error"
+        yield f"::{level} title={_property(f'Gate {gate.name}')}::{_data(gate.sentence)}"
     if not not_held and not conclusion.is_passed:
         yield f"::error title={_property(f'Evaluation {conclusion.outcome}')}::{_data(conclusion.reason)}"
 

@@ -28,16 +28,19 @@ def junit_suite(
     tolerated ones errored. One of which nothing was scored is skipped. Other trials that failed are told in
     `<system-out>`. The properties of a case count its trials by how they ended.
     """
-    broken = {case_name for gate in conclusion.gates if gate.answer == "failed" for case_name in gate.names}
+    broken = {case_name for gate in conclusion.gates if gate.is_failed for case_name in gate.names}
     is_troubled = any(gate.name == "--max-error-rate" and not gate.is_held for gate in conclusion.gates)
     elements = (_case(name, case, case_name in broken, is_troubled) for case, case_name in cases)
     return _suite_of(name, elements, started_at)
 
 
 def gate_suite(conclusion: Conclusion) -> ET.Element:
-    """The suite of the gates: a test case for each, and one for the conclusion, which fails unless the run passed."""
+    """The suite of the gates: a test case for each, and one for the conclusion, which fails unless the run passed.
+
+    A gate that is too close to tell, and a run that is neutral for it, are skipped.
+    """
     elements = [_gate(gate.name, gate.sentence, _tag(gate)) for gate in conclusion.gates]
-    tags: dict[Outcome, str] = {"passed": "", "failed": "failure"}
+    tags: dict[Outcome, str] = {"passed": "", "failed": "failure", "neutral": "skipped"}
     reason = "; ".join(conclusion.reasons) or conclusion.outcome
     elements.append(_gate("conclusion", reason, tags.get(conclusion.outcome, "error")))
     return _suite_of("gates", elements, None)
@@ -46,7 +49,9 @@ def gate_suite(conclusion: Conclusion) -> ET.Element:
 def _tag(gate: GateOutcome) -> str:
     if gate.is_held:
         return ""
-    return "failure" if gate.answer == "failed" and not gate.is_of_evidence else "error"
+    if gate.is_neutral:
+        return "skipped"
+    return "failure" if gate.is_failed and not gate.is_of_evidence else "error"
 
 
 def _gate(name: str, sentence: str, tag: str) -> ET.Element:

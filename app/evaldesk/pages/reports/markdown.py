@@ -18,6 +18,7 @@ MOST_ROWS = 20
 TITLES: dict[Outcome, str] = {
     "passed": "✅ Evaluation passed",
     "failed": "❌ Evaluation did not pass",
+    "neutral": "➖ Evaluation too close to tell",
     "undecided": "❔ Evaluation undecided",
     "interrupted": "⏹️ Evaluation interrupted",
 }
@@ -45,7 +46,7 @@ class SummaryPart:
 def markdown_summary(parts: Sequence[SummaryPart], conclusion: Conclusion, change: RunChange | None = None) -> str:
     """The comment. Everything an agent or a file said is escaped."""
     lines = [MARK, f"## {TITLES[conclusion.outcome]}", ""]
-    if conclusion.outcome in ("undecided", "interrupted"):
+    if conclusion.outcome in ("neutral", "undecided", "interrupted"):
         lines += [f"No verdict: {_escaped(conclusion.reason)}.", ""]
     if change is not None:
         lines += _regressions(parts, change)
