@@ -357,3 +357,12 @@ def test_an_unknown_answer_is_refused(project: pytest.Pytester) -> None:
     result = _run(project, "--evaldesk-undecided=maybe", "evalsets")
 
     result.stderr.fnmatch_lines(["*--evaldesk-undecided is one of pass, fail, neutral, not 'maybe'*"])
+
+
+def test_more_scored_trials_than_a_case_has_are_refused_before_the_first_trial(project: pytest.Pytester) -> None:
+    result = _run(project, "--evaldesk-n=2", "--evaldesk-min-scored=3", "evalsets")
+
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines(
+        ["*--evaldesk-min-scored 3 can never hold: each case has 2 trials; say --evaldesk-min-scored 2 or less*"]
+    )

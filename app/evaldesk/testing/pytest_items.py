@@ -47,6 +47,7 @@ class EvalSetCollecting:
             self.agent = _agent(config, self._settings)
             self._options = RunOptions(**self._asked())
             self.n = self._options.value("n")
+            self._check_min_scored()
         except EvaldeskError as error:
             raise pytest.UsageError(f"evaldesk: {error}") from error
 
@@ -66,6 +67,16 @@ class EvalSetCollecting:
     def _rate(self, name: str) -> float:
         rate = BY_NAME["pass_threshold"].read(self.given(name), f"--evaldesk-{name}")
         return float(rate or 0.0)
+
+    def _check_min_scored(self) -> None:
+        """Raise UsageError where a case has fewer trials than must be scored: no case could pass."""
+        least = self.gates.min_scored or 0
+        if least > self.n:
+            trials = "1 trial" if self.n == 1 else f"{self.n} trials"
+            raise UsageError(
+                f"--evaldesk-min-scored {least} can never hold: each case has {trials}; "
+                f"say --evaldesk-min-scored {self.n} or less, or --evaldesk-n {least}"
+            )
 
     def _undecided(self) -> Undecided | None:
         """What a case counts as whose pass rate is too close to its bar; None where the rate alone decides."""
