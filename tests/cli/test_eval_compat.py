@@ -61,6 +61,18 @@ def test_adk_fails_what_broke_off_or_was_not_evaluated_with_code_1(place: Place)
     assert "here, " not in theirs.output
 
 
+def test_a_mean_with_the_empty_answer_of_adk_is_said(place: Place) -> None:
+    path = place.evalset("first", {"one": "one"})
+    found = json.loads(path.read_text())
+    found["eval_cases"][0]["conversation"].append({"user_content": {"parts": [{"text": "two"}]}})
+    path.write_text(json.dumps(found))
+
+    ours = place.run("eval", place.agent, path, "--criterion", "response_match_score=0.5")
+
+    assert "1 case has the same verdict and other scores by `adk eval`; --compat adk shows them." in ours.output
+    assert "other scores" not in place.run("eval", place.agent, place.evalset("all", {"one": "one"})).output
+
+
 def test_osmosis_counts_what_raises_as_0_and_ends_with_0(place: Place, code: str) -> None:
     data = place.folder / "data.jsonl"
     rows = [{"system_prompt": "s", "user_prompt": asked, "ground_truth": "7"} for asked in ("7", "8", "9", "raise")]

@@ -70,6 +70,15 @@ def difference(tool: str, case: Case, trial: TrialResult, criteria: Sequence[Cri
     return f"{trial.verdict} here, {theirs.verdict} by {CALLED[tool]}: {_why(tool, case, trial, theirs, criteria)}"
 
 
+def has_other_scores(tool: str, case: Case, trial: TrialResult, criteria: Sequence[Criterion]) -> bool:
+    """Whether the tool gives the trial the same verdict and a metric that it knows another score."""
+    theirs = as_tool_judges(tool, case, trial, criteria)
+    known = {each.metric for each in criteria if decides(tool, each)}
+    ours = {score.metric: score.value for score in trial.scores if score.turn is None}
+    others = (score for score in theirs.scores if score.turn is None and score.metric in known)
+    return theirs.verdict == trial.verdict and any(score.value != ours.get(score.metric) for score in others)
+
+
 def may_differ(tool: str, config: RunConfig, case: Case, verdicts: str) -> bool:
     """Whether the tool may judge a trial of the case otherwise; `verdicts` has a letter for each, none is read."""
     if "e" in verdicts or "u" in verdicts or config.n_asserted or config.strict or config.compat != OWN:

@@ -154,10 +154,14 @@ def show_other_verdicts(runs: StoredRuns, played: Sequence[Played], spelled: str
         if each.run.config.compat != OWN:
             click.echo(f"Judged as {CALLED[each.run.config.compat]} does.")
         others = list(runs.other_verdicts(each.run, spelled))
-        if others and len(played) > 1:
+        scores = runs.n_other_scores(each.run, spelled)
+        if (others or scores) and len(played) > 1:
             _show_name(each)
         for found in others:
             click.echo(in_one_line(str(found)))
+        for tool, n in scores.items():
+            cases = "1 case has" if n == 1 else f"{n:,} cases have"
+            click.echo(f"{cases} the same verdict and other scores by {CALLED[tool]}; --compat {tool} shows them.")
 
 
 def _show_name(played: Played) -> None:

@@ -10,7 +10,7 @@ from datetime import datetime
 from functools import lru_cache
 from pathlib import PurePath
 
-from evaldesk.desk.other_tools import difference, may_differ, tools_beside
+from evaldesk.desk.other_tools import difference, has_other_scores, may_differ, tools_beside
 from evaldesk.desk.runs.baseline import read_baseline_file
 from evaldesk.desk.runs.gates import CaseNumbers, Ending, RunNumbers, conclude
 from evaldesk.desk.runs.plan import RunPlan, foresee
@@ -236,6 +236,20 @@ class StoredRuns:
                 yield from (
                     OtherVerdict(tool, row.case_id, text, n, len(row.verdicts)) for text, n in reasons.items() if text
                 )
+
+    def n_other_scores(self, run: RunSummary, spelled: str = "") -> dict[str, int]:
+        """For each other tool the cases to which it gives the same verdicts and other scores; without those of none."""
+        config = run.config
+        tools = tools_beside(config, spelled)
+        found: Counter[str] = Counter()
+        for row in self.rows(run.id) if tools else ():
+            case = self._store.case(run.id, row.case_index)
+            asked = [tool for tool in tools if may_differ(tool, config, case, row.verdicts)]
+            trials = self._trials(run.id, row) if asked else []
+            for tool in asked:
+                is_same = not any(difference(tool, case, trial, config.criteria) for trial in trials)
+                found[tool] += is_same and any(has_other_scores(tool, case, each, config.criteria) for each in trials)
+        return {tool: n for tool, n in found.items() if n}
 
     def _trials(self, run_id: int, row: CaseRow) -> list[TrialResult]:
         """The trials of a case that were played, by index."""
