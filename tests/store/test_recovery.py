@@ -97,7 +97,7 @@ def test_no_page_costs_more_than_its_own_rows(filled: Path, tmp_path: Path) -> N
         kept = _rows(filled)
 
         assert _is_sound(filled)
-        for name in ("run", "session", "session_turn", "label", "score"):
+        for name in ("session", "session_turn", "label", "score"):
             keys = {row[:2] for row in whole[name]}
             assert {row[:2] for row in kept[name]} <= keys, (page, name)
         n_lost = sum(len(whole[name]) - len(kept[name]) for name in ("session", "session_turn", "run_case"))
@@ -110,6 +110,7 @@ def test_no_page_costs_more_than_its_own_rows(filled: Path, tmp_path: Path) -> N
             assert len(trials) == N_CASES * N
             assert all(row[5] for row in trials), page  # a trial is in two places of the file
             assert {row[:6] for row in trials if row[:2] not in lost} <= {row[:6] for row in whole["trial"]}
+        assert {row[0] for row in kept["run"]} == {1, 2}
         n_whole += said.endswith("Lost: nothing.")
 
     assert n_whole > 5
@@ -308,6 +309,23 @@ def test_a_marker_that_came_with_a_repository_names_no_other_folder(filled: Path
 
     with pytest.raises(WorkspaceError, match="names no folder of a repair"):
         recover(filled)
+
+
+def test_runs_whose_page_is_lost_keep_their_trials_under_their_number(filled: Path) -> None:
+    _overwrite(filled, _root(filled, "run"))
+
+    said = recover(filled)
+
+    assert said.endswith("Lost: perhaps some runs, the options of 2 runs.")
+    with Store.open(filled) as store:
+        runs = [store.runs.summary(number) for number in (1, 2)]
+        assert [(run.n_cases, run.n_passed, run.n_failed, run.n_errored) for run in runs] == [
+            (N_CASES, 118, 0, 2),
+            (N_CASES, 0, 118, 2),
+        ]
+        assert {(run.config.agent.id, run.config.evalset_id, run.config.n) for run in runs} == {("hello", "calc", N)}
+        assert {run.reason for run in runs} == {recovery.LOST_OPTIONS}
+        assert len(store.runs.last_verdicts("calc")) == N_CASES
 
 
 def test_ids_of_lost_runs_are_not_given_again(filled: Path) -> None:

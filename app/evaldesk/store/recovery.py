@@ -56,7 +56,7 @@ from evaldesk.reading.sqlite_pages import Row, SqlitePages, Tree, Value
 from evaldesk.store.database import Clock, execute_many, is_read_only, utc_now, writing_engine
 from evaldesk.store.runs import planning
 from evaldesk.store.runs.recording import outcome, record, recount, scores, storable_rows, trial_key
-from evaldesk.store.runs.run_store import is_playable
+from evaldesk.store.runs.run_store import imported_agent, is_playable
 from evaldesk.store.store import FIRST_TABLES, HEAD, alone_in, create, repair_marker
 from evaldesk.store.tables import METADATA
 from evaldesk.store.tables.columns import UtcTime, unpack
@@ -75,6 +75,7 @@ from evaldesk.store.tables.sessions import SESSION, SESSION_TURN
 from evaldesk.wire import from_json
 
 REASON = "The database was damaged; resume to play the trials again that were lost."
+LOST_OPTIONS = "The database was damaged: the options and criteria of this run are lost."
 _NAME = re.compile(r"damaged-[0-9a-f]{8}")
 _NEW, _REPORT = "recovered.db", "recovered.txt"
 _PARTS = ("-wal", "-shm", "-journal", "")
@@ -101,6 +102,8 @@ _NOUNS = {
     "open_turn": "unfinished chat turn",
     "import_record": "import",
 }
+_OF_RUNS = ("ix_run_agent_id_id", "ix_run_evalset_id_id")
+"""The indexes that hold the agent and the eval set of each run."""
 _SHARED_LOCK = (510, 0x40000002)
 """The bytes that SQLite locks in a file as long as a connection to it is open."""
 _UNREADABLE = (EvaldeskError, ValueError, TypeError, RecursionError, msgspec.MsgspecError, zstandard.ZstdError)
@@ -233,6 +236,9 @@ class _Recovery:
         self._n_entries: Counter[str] = Counter()
         self._n_missing: Counter[str] = Counter()
         self._n_broken: Counter[str] = Counter()
+        self._last_ids: Counter[str] = Counter()
+        self._of_runs: dict[str, dict[int, str]] = {name: {} for name in _OF_RUNS}
+        self._n_bare_runs = 0
         self._stand_ins: set[tuple[int, int]] = set()
 
     def fill(self) -> str:
@@ -240,6 +246,8 @@ class _Recovery:
         trees = self._pages.trees()
         self._copy_tables(trees)
         self._adopt_strays()
+        self._rebuild_runs()
+        self._keep_ids()
         self._rebuild_cases()
         self._stand_in()
         self._rebuild_trials()
@@ -250,28 +258,30 @@ class _Recovery:
         self._plan_missing_trials()
         self._close_gaps()
         self._count_again()
-        return _sentences(n_kept, self._n_lost(n_kept), self._n_broken, self._pages.n_lost_log_pages)
+        lost = [f"the options of {_counted(self._n_bare_runs, 'run')}"] if self._n_bare_runs else []
+        return _sentences(n_kept, self._n_lost(n_kept), self._n_broken, self._pages.n_lost_log_pages, lost)
 
     def _copy_tables(self, trees: Sequence[Tree]) -> None:
-        ids: Counter[str] = Counter()
         for tree in trees:
             before = self._pages.n_broken
             rows = self._pages.rows(tree.root, tree.kind)
             if tree.name == "sqlite_sequence":
-                ids.update({str(row.values[0]): _whole(row.values[-1]) for row in rows})
+                self._last_ids.update({str(row.values[0]): _whole(row.values[-1]) for row in rows})
             elif tree.name in _COPIED:
                 self._insert(METADATA.tables[tree.name], rows)
                 self._n_broken[tree.name] += self._pages.n_broken - before
             else:  # an index has an entry for each row of its table
-                self._n_entries[tree.table] = max(self._n_entries[tree.table], sum(1 for _ in rows))
-        self._keep_ids(ids)
+                entries = [row.values for row in rows]
+                self._n_entries[tree.table] = max(self._n_entries[tree.table], len(entries))
+                if tree.name in _OF_RUNS:
+                    self._of_runs[tree.name] = {_whole(values[-1]): str(values[0]) for values in entries if values}
 
-    def _keep_ids(self, ids: Counter[str]) -> None:
+    def _keep_ids(self) -> None:
         """Let no later run or import get the number of one that was lost."""
         for name, column in (("run", RUN_CASE.c.run_id), ("import_record", IMPORT_RUN.c.import_id)):
             known = self._connection.scalar(select(func.max(column))) or 0
             own = self._connection.scalar(select(func.max(METADATA.tables[name].c.id))) or 0
-            if last := max(ids[name], known, own):
+            if last := max(self._last_ids[name], known, own):
                 self._connection.exec_driver_sql("DELETE FROM sqlite_sequence WHERE name = ?", (name,))
                 self._connection.exec_driver_sql("INSERT INTO sqlite_sequence VALUES (?, ?)", (name, last))
 
@@ -293,6 +303,24 @@ class _Recovery:
             ]
             if len(fitting) == 1:
                 self._insert(fitting[0], rows)
+
+    def _rebuild_runs(self) -> None:
+        """Make lost runs from their cases and the indexes, as if they came in a file: their options are gone."""
+        agents, evalsets = (self._of_runs[name] for name in _OF_RUNS)
+        known = set(self._connection.scalars(select(RUN.c.id)))
+        for run_id in sorted(agents.keys() & evalsets.keys() - known):
+            last_case = select(func.max(CASE_SNAPSHOT.c.case_index)).where(CASE_SNAPSHOT.c.run_id == run_id)
+            last_trial = select(func.max(TRIAL.c.trial_index), func.min(TRIAL.c.recorded_at))
+            n_before, began = self._connection.execute(last_trial.where(TRIAL.c.run_id == run_id)).one()
+            n_cases = self._connection.scalar(last_case)
+            if n_cases is None or n_before is None:
+                continue
+            config = RunConfig(imported_agent(agents[run_id]), evalsets[run_id], n=n_before + 1, criteria=())
+            at = began or utc_now()
+            made = planning.insert_run(self._connection, config, n_cases + 1, at, "")
+            values = {"id": run_id, "status": "finished", "finished_at": at, "reason": LOST_OPTIONS}
+            self._connection.execute(update(RUN).where(RUN.c.id == made).values(values))
+            self._n_bare_runs += 1
 
     def _rebuild_cases(self) -> None:
         """Make lost rows of cases from what was run, and take what was run from another run of the same case."""
@@ -432,7 +460,9 @@ class _Recovery:
         return self._connection.scalar(select(func.count()).select_from(table).where(*conditions)) or 0
 
 
-def _sentences(n_kept: Mapping[str, int], n_lost: Counter[str], n_broken: Counter[str], n_log_pages: int) -> str:
+def _sentences(
+    n_kept: Mapping[str, int], n_lost: Counter[str], n_broken: Counter[str], n_log_pages: int, also_lost: Sequence[str]
+) -> str:
     kept = [_counted(n_kept[name], noun) for name, noun in _NOUNS.items() if n_kept[name]]
     lost = [_counted(n, _NOUNS.get(name, f"row of {name}")) for name, n in n_lost.items()]
     lost += [
@@ -440,6 +470,7 @@ def _sentences(n_kept: Mapping[str, int], n_lost: Counter[str], n_broken: Counte
         for name in +n_broken
         if name not in n_lost and name not in _COUNTED
     ]
+    lost += also_lost
     if n_log_pages:
         lost.append(f"the last changes ({_counted(n_log_pages, 'page')} of the log)")
     return f"Recovered: {', '.join(kept) or 'nothing'}. Lost: {', '.join(lost) or 'nothing'}."
