@@ -189,3 +189,24 @@ def test_fresh_trials_need_the_rule_that_plays_them(suspicious: Place) -> None:
     result = suspicious.eval(suspicious.folder / "first.evalset.json", "--baseline", "base.json", "--confirm", "3/5")
 
     assert "--confirm needs --regression-rule confirm" in f"{result.output} {result.exception}"
+
+
+@pytest.mark.parametrize(("rule", "is_warned"), [("any", True), ("confirm", False)])
+def test_a_gate_that_often_fails_by_chance_says_what_to_add(place: Place, *, rule: str, is_warned: bool) -> None:
+    path = place.evalset("first", {"flaky": "flaky", "two": "two"})
+    place.eval(path, "--n", 4, "--pass-threshold", 0.5)
+
+    result = place.eval(path, "--n", 4, "--pass-threshold", 0.5, "--baseline", 1, "--regression-rule", rule)
+
+    warning = (
+        "Warning: if nothing changed, --max-regressions 0 fails 21 % of builds, by the pass rates of the baseline. "
+        "Add --regression-rule confirm: 11 %."
+    )
+    assert (warning in result.output) == is_warned, result.output
+
+
+def test_a_baseline_without_a_flaky_case_gives_no_warning(place: Place) -> None:
+    path = place.evalset("first", {"two": "two"})
+    place.eval(path, "--n", 4)
+
+    assert "Warning" not in place.eval(path, "--n", 4, "--baseline", 1).output

@@ -27,6 +27,7 @@ from evaldesk.desk.runs.gate_chances import (
 from evaldesk.errors import UsageError
 from evaldesk.model import Gates
 from evaldesk.model.conclusion import CONFIRM, REGRESSION_RULES
+from evaldesk.wording.words import chance_words
 
 
 @click.group()
@@ -165,10 +166,10 @@ def _show_gate(chance: GateChance) -> None:
     if chance.false_alarm is None:
         click.echo(f"  {chance.name}: not computed; there are too many possible values")
         return
-    words = f"  {chance.name}: if nothing changes, this gate fails {_share(chance.false_alarm)} of builds."
+    words = f"  {chance.name}: if nothing changes, this gate fails {chance_words(chance.false_alarm)} of builds."
     click.echo(click.style(words, fg="red") if chance.false_alarm > TOLERATED else words)
     slips = dict(chance.slips)
-    worse = ", ".join(f"{100 * drop:.0f} points worse {_share(slips[drop])}" for drop in DROPS if drop in slips)
+    worse = ", ".join(f"{100 * drop:.0f} points worse {chance_words(slips[drop])}" for drop in DROPS if drop in slips)
     click.echo(f"    A worse agent passes it: {worse} of builds.")
     if chance.hint:
         click.echo(f"    {chance.hint}.")
@@ -178,14 +179,14 @@ def _show_gate(chance: GateChance) -> None:
         click.echo(f"    If nothing changes, it plays about {_trials(chance.n_more)} more a build.")
     for repair in chance.repairs:
         more = f", and plays about {_trials(repair.n_more)} more" if repair.n_more else ""
-        click.echo(f"    {repair.name} fails {_share(repair.false_alarm)} of builds{more}.")
+        click.echo(f"    {repair.name} fails {chance_words(repair.false_alarm)} of builds{more}.")
 
 
 def _proposal_words(found: Proposal) -> str:
     """The options to use, and their chances."""
     return (
         f"Better: {found.options}. It finds an agent that is {100 * SOUGHT:.0f} points worse in "
-        f"{_share(found.finds)} of builds, fails {_share(found.false_alarm)} by chance, and plays about "
+        f"{chance_words(found.finds)} of builds, fails {chance_words(found.false_alarm)} by chance, and plays about "
         f"{_trials(found.n_trials)}."
     )
 
@@ -194,13 +195,3 @@ def _trials(n: float) -> str:
     """`1 trial`, `9 trials`, `0.4 trials`."""
     shown = f"{n:.0f}" if n >= 1 else f"{n:.1g}"
     return "1 trial" if shown == "1" else f"{shown} trials"
-
-
-def _share(chance: float) -> str:
-    """`85 %`, `0.3 %`, `less than 0.1 %`; never 0 or 100 for a chance that is neither."""
-    percent = 100 * chance
-    if 0 < percent < 0.1:
-        return "less than 0.1 %"
-    if 99.9 < percent < 100:
-        return "more than 99.9 %"
-    return f"{percent:.0f} %" if 10 <= percent <= 90 or percent in (0, 100) else f"{percent:.1f} %"

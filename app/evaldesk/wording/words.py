@@ -315,3 +315,13 @@ def curve_note(n_cases: int, n_all_cases: int, k: int, *, is_live: bool = False)
     ending = "these rows may change." if is_live else "the others are left out of these rows."
     words = f"{counted_words(n_cases, n_all_cases, 'case')} {'has' if n_cases == 1 else 'have'}"
     return f"{words} {k} scored {'trial' if k == 1 else 'trials'}; {ending}"
+
+
+def chance_words(chance: float) -> str:
+    """`85 %`, `0.3 %`, `less than 0.1 %`; never 0 or 100 for a chance that is neither."""
+    percent = 100 * chance
+    if 0 < percent < 0.1:
+        return "less than 0.1 %"
+    if 99.9 < percent < 100:
+        return "more than 99.9 %"
+    return f"{percent:.0f} %" if 10 <= percent <= 90 or percent in (0, 100) else f"{percent:.1f} %"

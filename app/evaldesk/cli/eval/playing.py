@@ -19,6 +19,7 @@ from evaldesk.desk.criteria.criteria import reaches_out
 from evaldesk.desk.desk import Desk
 from evaldesk.desk.runs.driver import is_more
 from evaldesk.desk.runs.evaluating import subject_of
+from evaldesk.desk.runs.gate_chances import false_alarms
 from evaldesk.desk.runs.impossible_gates import check_gates
 from evaldesk.desk.runs.plan import RunPlan, check_prices
 from evaldesk.desk.runs.runs import RunDesk
@@ -26,6 +27,7 @@ from evaldesk.desk.runs.stored_runs import compared_plans
 from evaldesk.model import Gates
 from evaldesk.model.comparison import Baseline
 from evaldesk.model.stored import RunSummary
+from evaldesk.wording.words import chance_words
 
 EXIT_INTERRUPTED = 130
 
@@ -82,6 +84,7 @@ async def play_jobs(
     """
     desk.poll_requests()
     plans = await plan_jobs(desk, jobs, gates=gates, baseline=baseline)
+    _warn_of_false_alarms(gates, [plan for job, plan in zip(jobs, plans, strict=True) if not job.is_baseline])
     max_cost = gates.max_cost
     played: list[Played] = []
     for job, plan in zip(jobs, plans, strict=True):
@@ -93,6 +96,19 @@ async def play_jobs(
         if is_interrupted or is_overspent:
             break
     return played, plans[len(played) :]
+
+
+def _warn_of_false_alarms(gates: Gates, plans: Sequence[RunPlan]) -> None:
+    """Say how often the gate on regressions fails by chance, and what to add, where that is often."""
+    found = false_alarms(gates, plans)
+    if found is None:
+        return
+    alarm, confirmed = (chance_words(chance) for chance in found)
+    click.echo(
+        f"Warning: if nothing changed, --max-regressions {gates.max_regressions} fails {alarm} of builds, by the pass "
+        f"rates of the baseline. Add --regression-rule confirm: {confirmed}.",
+        err=True,
+    )
 
 
 async def plan_jobs(desk: Desk, jobs: Sequence[Job], *, gates: Gates, baseline: Baseline | None) -> list[RunPlan]:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from evaldesk.desk.runs.gates import ALL_PASSED
+from evaldesk.desk.runs.impossible_gates import baseline_of
+from evaldesk.desk.runs.plan import RunPlan
 from evaldesk.desk.runs.stored_runs import StoredRuns
 from evaldesk.errors import UsageError
 from evaldesk.model import Gates
@@ -138,6 +140,26 @@ def played_subject(runs: StoredRuns, run: RunSummary, n: int | None, pass_thresh
     rates = [(passed / scored, n_cases) for scored, passed, n_cases in drawn]
     threshold = run.config.pass_threshold if pass_threshold is None else pass_threshold
     return Subject(rates, n or run.config.n, threshold, drawn)
+
+
+def false_alarms(gates: Gates, plans: Sequence[RunPlan]) -> tuple[float, float] | None:
+    """How often a flip of chance alone fails the gate on regressions, and how often where fresh trials confirm it.
+
+    From the pass rates of the baseline; None without the gate, with another rule and within the tolerance.
+    """
+    if gates.max_regressions is None or gates.regression_rule != "any":
+        return None
+    flips: list[tuple[float, int]] = []
+    confirmed: list[tuple[float, int]] = []
+    for plan in plans:
+        n, threshold = plan.config.n, plan.config.pass_threshold
+        for case in baseline_of(plan):
+            p = case.scored.count("p") / len(case.scored)
+            chance = regressed_by_chance(p, n, threshold)
+            flips.append((chance, 1))
+            confirmed.append((still_regressed(chance, p, *gates.confirm), 1))
+    alarm = more_than(gates.max_regressions, flips)
+    return (alarm, more_than(gates.max_regressions, confirmed)) if alarm > TOLERATED else None
 
 
 def gate_chances(gates: Gates, subject: Subject) -> tuple[GateChance, ...]:

@@ -44,7 +44,7 @@ def _check_likely(plans: Sequence[RunPlan]) -> None:
 
     How many cases are compared is known after the run, when edited ones are left out.
     """
-    compared = [(case, plan.config.n) for plan in plans for case in _of_plan(plan)]
+    compared = [(case, plan.config.n) for plan in plans for case in baseline_of(plan)]
     if compared and not any(_can_drop(case, n) for case, n in compared):
         needed = trials_to_tell(1)
         raise UsageError(
@@ -53,7 +53,7 @@ def _check_likely(plans: Sequence[RunPlan]) -> None:
         )
 
 
-def _of_plan(plan: RunPlan) -> list[PlayedCase]:
+def baseline_of(plan: RunPlan) -> list[PlayedCase]:
     """The cases of the baseline that are scored and have the id of a planned case."""
     ids = {case.id for case in plan.cases}
     known = plan.baseline.cases if plan.baseline else ()
