@@ -155,6 +155,26 @@ def test_a_result_that_cannot_be_read_is_named_and_the_others_are_imported(place
     assert "  results.json: run 1\n" in said
 
 
+def test_caches_of_osmosis_in_a_project_are_imported(place: Place, project: Path) -> None:
+    run = {"row_index": 0, "run_index": 0, "success": True, "reward": 1.0, "duration_ms": 1, "tokens": 1}
+    cache = {"version": 1, "task_id": "0a", "status": "completed", "config": {"model": "m", "n_runs": 1}, "runs": [run]}
+    _write(project, **{".osmosis/cache/eval/m/data/1_0a.json": json.dumps(cache)})
+
+    said = place.run("adopt", "osmosis", project).output
+
+    assert "cache (1):\n  .osmosis/cache/eval/m/data/1_0a.json\n" in said
+    assert "  .osmosis/cache/eval/m/data/1_0a.json: run " in said
+
+
+def test_a_large_result_is_found_and_no_large_file_changes(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(adopting, "MAX_TEXT", 100)
+
+    found = adopting.survey(project, "osmosis")
+
+    assert "results.json" in [part.path for part in found.parts if part.is_history]
+    assert all(len(change.before) <= 100 for change in found.changes)
+
+
 def test_a_file_that_changed_meanwhile_is_not_overwritten(project: Path) -> None:
     found = adopting.survey(project, "adk")
     (project / "tests/test_home.py").write_text("# edited\n")

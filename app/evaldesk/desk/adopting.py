@@ -54,7 +54,8 @@ _KINDS: Mapping[Tool, Sequence[_Kind]] = {
         _Kind(
             "eval function", _PYTHON, re.compile(r"^@osmosis_reward|^(async )?def \w+\(solution_str\b", re.MULTILINE)
         ),
-        _Kind("result", re.compile(r"\.json$"), re.compile(r'"eval_fns"\s*:'), is_history=True),
+        _Kind("cache", re.compile(r"(^|/)\.osmosis/cache/eval/.+\.json$"), is_history=True),
+        _Kind("result", re.compile(r"\.json$"), re.compile(r'"(eval_fns|config_hash)"\s*:'), is_history=True),
         _Kind("result", re.compile(r"(^|/)\.osmosis/evals/[^/]+/index\.jsonl$"), is_history=True),
     ),
     "openhands": (
@@ -155,7 +156,7 @@ def survey(folder: Path, tool: Tool) -> Adoption:
     texts: list[tuple[str, str, str]] = []
     for name in sorted(_files(folder)):
         text = _text_of(folder / name)
-        kind = next((kind for kind in _KINDS[tool] if _is_of(kind, name, text)), None)
+        kind = next((kind for kind in _KINDS[tool] if _is_of(kind, folder / name, name, text)), None)
         if kind:
             parts.append(Part(name, kind.title, kind.is_history))
         rules = [*(_IMPORTS[tool] if name.endswith(".py") else ()), *(_COMMANDS[tool] if _CI.search(name) else ())]
@@ -238,8 +239,9 @@ def write(changes: Sequence[Change]) -> None:
         replace_file(change.path, change.after.encode("utf-8"))
 
 
-def _is_of(kind: _Kind, name: str, text: str) -> bool:
-    return bool(kind.path.search(name)) and (kind.text is None or bool(kind.text.search(text)))
+def _is_of(kind: _Kind, path: Path, name: str, text: str) -> bool:
+    """Of a file that is too large for a change the beginning tells."""
+    return bool(kind.path.search(name)) and (kind.text is None or bool(kind.text.search(text or _beginning_of(path))))
 
 
 def _files(folder: Path) -> Iterator[str]:
@@ -258,6 +260,17 @@ def _raise(folder: Path) -> Callable[[OSError], None]:
         raise UsageError(f"{error.filename or folder} cannot be read: {error.strerror}") from error
 
     return on_error
+
+
+def _beginning_of(path: Path) -> str:
+    """The text at the beginning of a file; empty for a link, or one that cannot be read."""
+    try:
+        if path.is_symlink():
+            return ""
+        with path.open("rb") as file:
+            return file.read(MAX_TEXT).decode("utf-8", "ignore")
+    except OSError:
+        return ""
 
 
 def _text_of(path: Path) -> str:
