@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import sqlite3
 import subprocess
 from contextlib import closing, suppress
@@ -291,6 +292,32 @@ with Store.open(Path(sys.argv[1])) as store:
     print("open", flush=True)
     sys.stdin.read()
 """
+
+
+@pytest.mark.parametrize("seed", range(24))
+def test_bytes_that_are_anything_give_a_sound_database_or_a_sentence(filled: Path, seed: int) -> None:
+    chance = random.Random(seed)
+    data = bytearray(filled.read_bytes())
+    pages = range(len(data) // PAGE)
+    for _ in range(chance.randint(1, 30)):
+        page, other = (chance.choice(pages) * PAGE for _ in range(2))
+        if seed % 4 == 0:
+            data[page : page + PAGE] = data[other : other + PAGE]
+        elif seed % 4 == 1:
+            data[page + chance.randrange(60)] = chance.randrange(256)
+        elif seed % 4 == 2:
+            data[chance.randrange(len(data))] ^= 1 << chance.randrange(8)
+        else:
+            data = data[: max(len(data) - chance.randrange(2 * PAGE), 1)]
+    filled.write_bytes(data)
+
+    with suppress(WorkspaceError):
+        recover(filled)
+        assert _is_sound(filled)
+        with Store.open(filled) as store:
+            for run in store.runs.list():
+                assert len(store.runs.cases(run.id)) == run.n_cases
+    assert not repair_marker(filled).exists()
 
 
 def test_a_file_without_a_table_of_ours_stays(tmp_path: Path) -> None:
