@@ -32,6 +32,7 @@ SENTENCES: Mapping[str, tuple[str, ...]] = {
         "range_words",
         "rate_words",
         "share_words",
+        "chance_words",
         "beside_words",
         "cost_words",
         "counted_words",
