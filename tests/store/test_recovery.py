@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import random
 import sqlite3
 import subprocess
@@ -16,7 +17,7 @@ from tests.bound_processes import bound_python
 from tests.faulty_disk import FaultyDisk, Killed
 from tests.store.conftest import End, Plan
 
-from evaldesk.errors import DamagedDatabaseError, WorkspaceError
+from evaldesk.errors import DamagedDatabaseError, DiskError, WorkspaceError
 from evaldesk.model import AgentRef, Case, ErrorRecord, Event, RunConfig, Transcript, TurnRecord
 from evaldesk.store import Store, recovery
 from evaldesk.store.recovery import recover
@@ -262,6 +263,39 @@ def test_a_repair_that_is_killed_while_it_builds_begins_that_again(
     with monkeypatch.context() as patch:
         patch.setattr(recovery, step, end)
         with pytest.raises(Killed):
+            recover(path)
+    recover(path)
+
+    assert _rows(path) == whole
+
+
+def test_a_repair_on_a_full_disk_is_told_and_finished_later(filled: Path, tmp_path: Path) -> None:
+    original, whole = _states(filled, tmp_path)
+
+    for at in count(1):
+        path = _place(tmp_path / "home", original)
+        with FaultyDisk(at, errno.ENOSPC, lasts=True).inserted(), suppress(DiskError):
+            recover(path)
+            break
+        recover(path)
+
+        assert _rows(path) == whole
+
+    assert at > 5
+
+
+def test_a_disk_that_is_full_for_the_new_database_is_told(
+    filled: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    original, whole = _states(filled, tmp_path)
+    path = _place(tmp_path / "home", original)
+
+    def refuse(*_: object) -> None:
+        raise sqlite3.OperationalError("database or disk is full")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(recovery, "recount", refuse)
+        with pytest.raises(WorkspaceError, match="disk is full; free some space and run the command again"):
             recover(path)
     recover(path)
 

@@ -10,6 +10,7 @@ import fcntl
 import os
 import re
 import secrets
+import sqlite3
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
@@ -39,6 +40,7 @@ from sqlalchemy import (
     select,
     update,
 )
+from sqlalchemy.exc import SQLAlchemyError
 
 from evaldesk.durable_files import (
     create_file,
@@ -213,6 +215,16 @@ def _make_new(path: Path, aside: Path, pages: SqlitePages) -> None:
     new = aside / _NEW
     for part in _PARTS:
         remove_file(aside / (_NEW + part))
+    try:
+        result = _fill(new, pages)
+    except (sqlite3.Error, SQLAlchemyError) as error:
+        reason = getattr(error, "orig", None) or error
+        raise WorkspaceError(f"{new} cannot be written: {reason}; free some space and run the command again") from error
+    report = f"{path} was damaged and is kept as {aside / path.name}. {result}"
+    replace_file(aside / _REPORT, report.encode(), mode=0o600)
+
+
+def _fill(new: Path, pages: SqlitePages) -> str:
     create(new)
     engine = writing_engine(new, foreign_keys="OFF")
     try:
@@ -222,8 +234,7 @@ def _make_new(path: Path, aside: Path, pages: SqlitePages) -> None:
             connection.cursor().execute("PRAGMA wal_checkpoint(TRUNCATE)").close()
     finally:
         engine.dispose()
-    report = f"{path} was damaged and is kept as {aside / path.name}. {result}"
-    replace_file(aside / _REPORT, report.encode(), mode=0o600)
+    return result
 
 
 class _Recovery:
