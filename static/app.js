@@ -272,15 +272,18 @@ window.addEventListener("beforeunload", (event) => {
   destination = "";
 });
 
-/* Writing a message */
+/* Writing a message. Safari ends a composition before the Enter that commits it, whose code is then 229. */
+
+const isComposing = (event) => event.isComposing || event.keyCode === 229;
 
 document.addEventListener("keydown", (event) => {
-  if (event.key !== "Enter" || event.shiftKey || event.isComposing || !event.target.matches?.("[data-enter]")) return;
+  if (event.key !== "Enter" || event.shiftKey || isComposing(event) || !event.target.matches?.("[data-enter]")) return;
   event.preventDefault();
   const form = event.target.form;
   if (event.target.value.trim() && !form.querySelector("[data-stop]")) form.requestSubmit();
 });
-document.addEventListener("input", (event) => event.target.matches?.("[data-enter]") && grow(event.target));
+document.addEventListener("input", (event) => event.target.matches?.("textarea") && grow(event.target));
+document.addEventListener("DOMContentLoaded", () => $$("textarea").forEach(grow));
 
 function grow(area) {
   if (CSS.supports("field-sizing", "content")) return;

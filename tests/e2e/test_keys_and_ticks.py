@@ -206,6 +206,40 @@ def test_line_breaks_of_a_chat_are_shown(someone: Visitor) -> None:
     assert _shown_lines(someone.page, ".message:not([data-author=user]) > p") == 3
 
 
+def test_the_enter_that_ends_a_composition_sends_nothing(someone: Visitor) -> None:
+    page = someone.page
+    someone.goto(someone.chat("wrong", "{}"))
+    page.get_by_label("Message").fill("\u3053")
+    pressed = """(area, code) => !area.dispatchEvent(
+        new KeyboardEvent("keydown", {key: "Enter", keyCode: code, bubbles: true, cancelable: true}))"""
+    area = page.locator("#message")
+
+    assert area.evaluate(pressed, 229) is False
+    assert area.input_value() == "\u3053"
+
+    assert area.evaluate(pressed, 13) is True
+    expect(page.locator(".message[data-author=user]")).to_have_count(1)
+
+
+def test_fields_grow_in_a_browser_that_does_not_size_them_itself(someone: Visitor) -> None:
+    page = someone.page
+    page.add_init_script("CSS.supports = () => false")
+    page.route("**/app.css*", _without_field_sizing)
+    someone.goto(someone.chat("wrong", "{}"))
+    area = page.locator("#message")
+    before = area.evaluate("area => area.offsetHeight")
+
+    area.fill("one\ntwo\nthree\nfour")
+
+    assert area.evaluate("area => area.offsetHeight") > 2 * before
+    assert area.evaluate("area => area.scrollHeight <= area.clientHeight + 2")
+
+
+def _without_field_sizing(route: Route) -> None:
+    answer = route.fetch()
+    route.fulfill(response=answer, body=answer.text().replace("field-sizing", "x-sizing"))
+
+
 def test_a_comparison_of_three_runs_cannot_be_asked_for(someone: Visitor, trials: str) -> None:
     page = someone.page
     for _ in range(2):
