@@ -168,6 +168,25 @@ def test_a_lost_case_is_errored_and_the_others_keep_their_numbers(filled: Path) 
         assert store.runs.pending(1) == []
 
 
+def test_a_trial_whose_transcript_is_lost_keeps_its_verdict_and_scores(filled: Path) -> None:
+    with closing(sqlite3.connect(filled)) as connection:
+        connection.execute("DELETE FROM transcript WHERE run_id = 1 AND case_index IN (5, 7)")
+        connection.commit()
+    before = _rows(filled)
+
+    recover(filled)
+
+    after = _rows(filled)
+    assert [after[name] for name in ("trial", "score", "run_case")] == [
+        before[name] for name in ("trial", "score", "run_case")
+    ]
+    with Store.open(filled) as store:
+        assert len(store.runs.trials(1, [(5, 0), (5, 1), (7, 0)])) == 3
+        found = store.runs.trial(1, 5, 0)
+        assert (found.verdict, found.scores[0].value) == ("passed", 1.0)
+        assert "transcript was lost" in found.logs
+
+
 def test_a_chat_goes_on_after_a_lost_turn(filled: Path) -> None:
     with Store.open(filled) as store:
         chat = store.sessions.create("hello", "long")

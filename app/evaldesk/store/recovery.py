@@ -52,12 +52,12 @@ from evaldesk.durable_files import (
     replace_file,
 )
 from evaldesk.errors import EvaldeskError, WorkspaceError
-from evaldesk.model import Case, ErrorRecord, Event, RunConfig, TrialResult, TurnRecord
+from evaldesk.model import Case, ErrorRecord, Event, RunConfig, Score, TrialResult, TurnRecord
 from evaldesk.model.comparison import Baseline
 from evaldesk.reading.sqlite_pages import Row, SqlitePages, Tree, Value
 from evaldesk.store.database import Clock, execute_many, is_read_only, utc_now, writing_engine
 from evaldesk.store.runs import planning
-from evaldesk.store.runs.recording import outcome, record, recount, scores, storable_rows, trial_key
+from evaldesk.store.runs.recording import outcome, record, recount, scores, storable_rows, transcript_row, trial_key
 from evaldesk.store.runs.run_store import imported_agent, is_playable
 from evaldesk.store.store import FIRST_TABLES, HEAD, alone_in, create, repair_marker
 from evaldesk.store.tables import METADATA
@@ -267,6 +267,7 @@ class _Recovery:
         n_kept = Counter({name: self._count(table) for name, table in METADATA.tables.items()})
         n_kept.subtract({"run_case": self._n_missing["run_case"], "case_snapshot": len(self._stand_ins)})
         self._plan_missing_trials()
+        self._replace_transcripts()
         self._close_gaps()
         self._count_again()
         lost = [f"the options of {_counted(self._n_bare_runs, 'run')}"] if self._n_bare_runs else []
@@ -435,6 +436,28 @@ class _Recovery:
             ]
             if results:
                 record(self._connection, storable_rows(results), Clock(utc_now, monotonic))
+
+    def _replace_transcripts(self) -> None:
+        """Give a trial whose transcript is lost one without content, of its verdict and its scores."""
+        key = ("run_id", "case_index", "trial_index")
+        here = [TRANSCRIPT.c[name] == TRIAL.c[name] for name in (*key, "attempt")]
+        bare = select(TRIAL).where(TRIAL.c.verdict.is_not(None), ~exists().where(*here).correlate(TRIAL))
+        for row in self._connection.execute(bare).all():
+            own = [SCORE.c[name] == row._mapping[name] for name in key]
+            values = self._connection.execute(select(SCORE).where(*own)).all()
+            result = TrialResult(
+                row.run_id,
+                row.case_index,
+                row.trial_index,
+                row.status,
+                row.verdict,
+                attempt=row.attempt,
+                scores=tuple(Score(each.metric, each.value, None, None, each.passed, "") for each in values),
+                error=ErrorRecord(row.error_kind, row.error_message or "") if row.error_kind else None,
+                duration_ms=row.duration_ms,
+                logs="The transcript was lost with a damaged database.",
+            )
+            self._connection.execute(insert(TRANSCRIPT), [transcript_row(result)])
 
     def _close_gaps(self) -> None:
         """Number the turns of a chat again where one is lost, so that the chat goes on."""
