@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import itertools
 import math
+from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from evaldesk.pages.pass_chart import BOTTOM, HEIGHT, LEFT, MAX_MARKS, RIGHT, TICK_WIDTH, TOP, WIDTH, pass_chart
-from evaldesk.statistics.intervals import CurvePoint
+from evaldesk.pages.run_view import Reliability
+from evaldesk.statistics.intervals import CurvePoint, pass_curve
+from evaldesk.web.render import environment
 
 VALUE = st.none() | st.floats(0, 1)
 POINTS = st.lists(st.tuples(VALUE, VALUE, st.integers(0, 3000)), min_size=2, max_size=300).map(
@@ -53,3 +57,25 @@ def test_ticks_name_the_ends_and_have_room(points: list[CurvePoint]) -> None:
     assert all(b - a >= TICK_WIDTH for a, b in itertools.pairwise(xs))
     assert [text for _, text in chart.levels] == ["0.00", "0.25", "0.50", "0.75", "1.00"]
     assert all(0 < y < HEIGHT for y, _ in chart.levels)
+
+
+@pytest.mark.parametrize(
+    ("n", "shown", "folded"),
+    [
+        (1, [1], []),
+        (5, [1, 2, 3, 4, 5], []),
+        (7, [1, 2, 3, 5, 7], [4, 6]),
+        (20, [1, 2, 3, 5, 10, 20], [4, 6, 7, 8, 9, *range(11, 20)]),
+        (50, [1, 2, 3, 5, 10, 50], [4, 6, 7, 8, 9, *range(11, 21), 32]),
+    ],
+)
+def test_the_table_shows_few_values_of_k_and_folds_the_rest(n: int, shown: list[int], folded: list[int]) -> None:
+    found = Reliability(None, "", "", "", pass_curve([(n, n // 2, 4)]), None, None, "", "")
+
+    table: Any = getattr(environment().get_template("runs/parts.html").module, "curve_table")  # noqa: B009 - a macro
+    page = str(table(found, 4))
+
+    assert [point.k for point in found.shown] == shown
+    assert [point.k for point in found.folded] == folded
+    assert page.count('<th scope="row"') == len(shown) + len(folded)
+    assert (f"{len(folded)} more values of k" in page) == bool(folded)

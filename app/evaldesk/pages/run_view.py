@@ -198,6 +198,10 @@ def first_problem(verdicts: str) -> int:
     return next((at for at, letter in enumerate(verdicts) if letter in "feu"), 0)
 
 
+SHOWN_KS = frozenset((1, 2, 3, 5, 10))
+"""The rows of the table of pass@k that stay in sight, beside the last one."""
+
+
 @dataclass(frozen=True, slots=True)
 class Reliability:
     """The rate with its interval, and pass@k and pass^k by k.
@@ -214,6 +218,17 @@ class Reliability:
     figure: dict[str, Any] | None
     words: str
     note: str
+
+    @property
+    def folded(self) -> Sequence[CurvePoint]:
+        """The points that the table folds away: none where that saves less than two rows."""
+        rest = [point for point in self.points[:-1] if point.k not in SHOWN_KS]
+        return rest if len(rest) > 1 else ()
+
+    @property
+    def shown(self) -> Sequence[CurvePoint]:
+        """The points that the table shows at once: k = 1, 2, 3, 5, 10 and the last one."""
+        return [point for point in self.points if point not in self.folded]
 
 
 def reliability(
