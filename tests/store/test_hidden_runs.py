@@ -48,6 +48,7 @@ ASKED: dict[str, Asked] = {
     "scorings": lambda store, run: store.runs.scorings(run),
     "set_status": lambda store, run: store.runs.set_status(run, "running"),
     "set_note": lambda store, run: store.runs.set_note(run, "x"),
+    "plan_confirming": lambda store, run: store.runs.plan_confirming(run, {"a"}, 1),
     "retry_errored": lambda store, run: store.runs.retry_errored(run),
     "delete": lambda store, run: store.runs.delete(run),
     "restore": lambda store, run: store.runs.restore(run),
