@@ -58,11 +58,12 @@ class CaseView:
 
 @dataclass(frozen=True, slots=True)
 class AcceptPage:
-    """All that the template shows; `wanted` are the names of the wanted changes."""
+    """All that the template shows; once it `is_judged`, also what the wanted changes would do."""
 
     staged: Staged
     cases: tuple[CaseView, ...]
     problem: str = ""
+    is_judged: bool = False
 
     @property
     def n_wanted(self) -> int:
@@ -94,9 +95,12 @@ def keys_of(names: Collection[str]) -> Keys:
     return found
 
 
-def accept_page(desk: Desk, staged: Staged, wanted: Keys, problem: str = "") -> AcceptPage:
-    """The staged changes, the wanted ones marked; reads the file once for each change of a file that is not large."""
-    effects = staged.effects(wanted)
+def accept_page(desk: Desk, staged: Staged, wanted: Keys, problem: str = "", *, is_judged: bool = False) -> AcceptPage:
+    """The staged changes, the wanted ones marked; writes the set once for each change of a set that is not large.
+
+    Metrics are imported when the trials are to be judged: the page asks for that once it is shown.
+    """
+    effects = staged.effects(wanted) if is_judged else {}
     trials = f"/runs/{staged.run.id}/cases"
     cases = []
     for case in staged.cases:
@@ -113,7 +117,7 @@ def accept_page(desk: Desk, staged: Staged, wanted: Keys, problem: str = "") -> 
                 is_worse=bool(effect and effect.after.passed < effect.before.passed),
             )
         )
-    return AcceptPage(staged, tuple(cases), problem)
+    return AcceptPage(staged, tuple(cases), problem, is_judged)
 
 
 def _change(desk: Desk, staged: Staged, case: StagedCase, change: Acceptable, wanted: Collection[str]) -> ChangeView:

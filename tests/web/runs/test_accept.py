@@ -15,6 +15,8 @@ from hypothesis import strategies as st
 from evaldesk.cli import cli
 from evaldesk.pages.accepting import MAX_LINES, changed_lines
 
+EFFECT = {"HX-Request": "true", "HX-Target": "section#effect"}
+
 
 def file_of(pages: Any) -> Path:
     path: Path = pages.desk.evalsets.read(pages.evalset)[2]
@@ -41,15 +43,19 @@ def test_the_failed_cases_of_a_run_offer_their_differences(pages: Any) -> None:
 
     page = pages.get(f"{address}/acceptance")
 
+    judged = pages.client.post(f"{address}/acceptance/effect", data=typed(page.text), headers=EFFECT)
     assert page.status_code == 200
     assert f'href="{address}/acceptance"' in pages.get(address).text
     assert "Turn 1, roll_die" in page.text
     assert "Turn 1, answer" in page.text
     assert "nothing of the kind" in page.text
     assert page.text.count('name="change"') == 2
-    assert "0 of 2 trials" in page.text
-    assert "2 of 2 trials" in page.text
+    assert "2 changes in 1 case." in page.text
     assert "Save 2 changes" in page.text
+    assert 'hx-trigger="load"' in page.text
+    assert "0 of 2 trials" in judged.text
+    assert "2 of 2 trials" in judged.text
+    assert 'hx-trigger="load"' not in judged.text
 
 
 def test_what_is_saved_is_expected_from_then_on_and_the_run_keeps_its_verdicts(pages: Any) -> None:
@@ -78,7 +84,7 @@ def test_only_the_ticked_changes_are_written(pages: Any) -> None:
     looked = pages.client.post(
         f"{address}/acceptance/effect",
         data={**fields, "change": answer},
-        headers={"HX-Request": "true", "HX-Target": "section#effect"},
+        headers=EFFECT,
     )
     pages.post(f"{address}/acceptance", **{**fields, "change": answer})
 

@@ -32,7 +32,7 @@ async def preview(request: Request) -> Response:
     """POST /runs/{run_id}/acceptance/effect: what the ticked changes would do; nothing is written."""
     form = await read_form(request)
     staged = await _staged(request, str(form.get("case", "")) or None, str(form.get("trial", "")) or None)
-    return await _page(request, staged, keys_of([str(name) for name in form.getlist("change")]))
+    return await _page(request, staged, keys_of([str(name) for name in form.getlist("change")]), is_judged=True)
 
 
 async def create(request: Request) -> Response:
@@ -78,8 +78,10 @@ async def _staged(request: Request, case: str | None, trial: str | None) -> Stag
     return await asyncio.to_thread(stage, desk, run, case, index)
 
 
-async def _page(request: Request, staged: Staged, wanted: Keys, problem: str = "") -> Response:
-    shown = await asyncio.to_thread(accept_page, desk_of(request), staged, wanted, problem)
+async def _page(
+    request: Request, staged: Staged, wanted: Keys, problem: str = "", *, is_judged: bool = False
+) -> Response:
+    shown = await asyncio.to_thread(accept_page, desk_of(request), staged, wanted, problem, is_judged=is_judged)
     return page(
         request,
         "runs/accept.html",
