@@ -139,8 +139,6 @@ def test_a_killed_run_plays_its_fresh_trials_when_it_is_resumed(suspicious: Plac
     gone = "DELETE FROM trial WHERE run_id = 2 AND trial_index >= 1"
     with closing(sqlite3.connect(suspicious.folder / ".evaldesk/evaldesk.db")) as database, database:
         database.execute(undone if is_planned else gone)
-        letters = "....." if is_planned else ""
-        database.execute("UPDATE run_case SET confirming = ? WHERE run_id = 2 AND case_index = 0", (letters,))
         todo = 5 if is_planned else 0
         database.execute("UPDATE run SET status = 'running', driver = '', n_confirming_todo = ? WHERE id = 2", (todo,))
 

@@ -11,7 +11,6 @@ from sqlalchemy import (
     Connection,
     ScalarSelect,
     Select,
-    bindparam,
     delete,
     exists,
     func,
@@ -114,17 +113,17 @@ def pending(connection: Connection, run_id: int) -> list[PendingTrial]:
 
 def plan_confirming(connection: Connection, run_id: int, case_ids: Collection[str], n: int) -> None:
     """Plan `n` fresh trials of these cases, after the others of each; a case that has some already gets none."""
-    first = run_row(connection, run_id).n
-    held = RUN_CASE.c
-    is_new = (held.run_id == run_id) & (held.confirming == "")
-    rows = connection.execute(select(held.case_index, held.case_id).where(is_new).order_by(held.case_index))
+    first, held = run_row(connection, run_id).n, RUN_CASE.c
+    fresh = select(TRIAL.c.case_index).where(TRIAL.c.run_id == run_id, TRIAL.c.trial_index >= first)
+    rows = connection.execute(
+        select(held.case_index, held.case_id)
+        .where(held.run_id == run_id, held.case_index.not_in(fresh))
+        .order_by(held.case_index)
+    )
     indexes = [row.case_index for row in rows if row.case_id in case_ids]
     trials = [trial_row(run_id, index, first + place) for index in indexes for place in range(n)]
     execute_many(connection, insert(TRIAL), trials)
-    at = (held.run_id == run_id) & (held.case_index == bindparam("at_case_index"))
-    planned = [{"at_case_index": index, "confirming": TO_DO * n} for index in indexes]
-    execute_many(connection, update(RUN_CASE).where(at), planned)
-    more = {"n_confirming_todo": RUN.c.n_confirming_todo + len(trials)}
+    more = {name: RUN.c[name] + len(trials) for name in ("n_confirming", "n_confirming_todo")}
     connection.execute(update(RUN).where(RUN.c.id == run_id).values(more))
 
 

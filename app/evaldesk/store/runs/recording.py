@@ -59,7 +59,7 @@ def record(connection: Connection, results: Sequence[tuple[TrialResult, Values]]
     execute_many(connection, SCORE.insert(), values)
     _keep_transcripts(connection, [row for _, row in counted], [row for _, row in late])
     execute_many(connection, _ADD_TO_CASE, [_at(row) | _gain([row]) | _letter(row) for row in done])
-    execute_many(connection, _ADD_CONFIRMING, [_confirming(row, n_planned[row["run_id"]]) for row in confirming])
+    execute_many(connection, _ADD_CONFIRMING, [_at(row) | _gain([], [row]) for row in confirming])
     add_scores(connection, values)
     add_errors(connection, [row for row in ended if row["verdict"] == "errored"])
     _add_to_runs(connection, rows, n_planned, Counter(result.run_id for result, _ in late), clock)
@@ -148,16 +148,7 @@ def _gain(rows: Sequence[Values], confirming: Sequence[Values] = ()) -> Values:
 
 
 def _letter(row: Values) -> Values:
-    return _letter_at(row, row["trial_index"])
-
-
-def _letter_at(row: Values, place: int) -> Values:
-    return {"letter": LETTERS[row["verdict"]], "n_before": place, "after": place + 2}
-
-
-def _confirming(row: Values, n: int) -> Values:
-    """The confirming trial `row` as _ADD_CONFIRMING takes it, where the case has `n` others."""
-    return _at(row) | _gain([], [row]) | _letter_at(row, row["trial_index"] - n)
+    return {"letter": LETTERS[row["verdict"]], "n_before": row["trial_index"], "after": row["trial_index"] + 2}
 
 
 _TRIAL_KEY = (TRIAL.c.run_id, TRIAL.c.case_index, TRIAL.c.trial_index)
@@ -174,22 +165,16 @@ _UPDATE_TRIAL = update(TRIAL).where(
     TRIAL.c.case_index == bindparam("at_case_index"),
     TRIAL.c.trial_index == bindparam("at_trial_index"),
 )
-
-
-def _add_letter(column: str) -> Any:
-    """Add to the counters of a case, and put the letter of a trial into this column."""
-    letters = RUN_CASE.c[column]
-    before, after = func.substr(letters, 1, bindparam("n_before")), func.substr(letters, bindparam("after"))
-    return (
-        update(RUN_CASE)
-        .where(RUN_CASE.c.run_id == bindparam("at_run_id"), RUN_CASE.c.case_index == bindparam("at_case_index"))
-        .values({name: RUN_CASE.c[name] + bindparam(f"add_{name}") for name in COUNTERS})
-        .values({column: before.concat(bindparam("letter")).concat(after)})
-    )
-
-
-_ADD_TO_CASE = _add_letter("strip")
-_ADD_CONFIRMING = _add_letter("confirming")
+_ADD_CONFIRMING = (
+    update(RUN_CASE)
+    .where(RUN_CASE.c.run_id == bindparam("at_run_id"), RUN_CASE.c.case_index == bindparam("at_case_index"))
+    .values({name: RUN_CASE.c[name] + bindparam(f"add_{name}") for name in COUNTERS})
+)
+_ADD_TO_CASE = _ADD_CONFIRMING.values(
+    strip=func.substr(RUN_CASE.c.strip, 1, bindparam("n_before"))
+    .concat(bindparam("letter"))
+    .concat(func.substr(RUN_CASE.c.strip, bindparam("after")))
+)
 _OF_RUN_ONLY = ("active_ms", "n_duplicates", "n_confirming_todo", "n_confirming_errored")
 _ADD_TO_RUN = (
     update(RUN)
@@ -326,8 +311,7 @@ def _recount_cases(connection: Connection, run_id: int) -> None:
         letters[index] = letters.get(index, "") + LETTERS.get(verdict, TO_DO)
     n = connection.scalar(select(RUN.c.n).where(RUN.c.id == run_id)) or 0
     rows = [
-        {"at_case_index": index, "strip": letters[index][:n], "confirming": letters[index][n:]}
-        | dict(zip(sums, values, strict=True))
+        {"at_case_index": index, "strip": letters[index][:n]} | dict(zip(sums, values, strict=True))
         for index, *values in totals
     ]
     at = (RUN_CASE.c.run_id == run_id) & (RUN_CASE.c.case_index == bindparam("at_case_index"))

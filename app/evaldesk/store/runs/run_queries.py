@@ -53,6 +53,7 @@ from evaldesk.store.tables.runs import (
     CASE_SNAPSHOT,
     ERROR_GROUP,
     LAST_RUN,
+    LETTERS,
     RUN,
     RUN_BASELINE,
     RUN_CASE,
@@ -106,7 +107,17 @@ def run_row(connection: Connection, run_id: int) -> Row[Any]:
 
 def summary(row: Row[Any], clock: Clock) -> RunSummary:
     """A row of `run` as a value; the time since it was last written counts as active while it runs."""
-    own = ("deleted_at", "ticked_at", "agent_id", "evalset_id", "n", "config", "active_ms", *VERDICT_COLUMNS)
+    own = (
+        "deleted_at",
+        "ticked_at",
+        "n_confirming",
+        "agent_id",
+        "evalset_id",
+        "n",
+        "config",
+        "active_ms",
+        *VERDICT_COLUMNS,
+    )
     values = {name: value for name, value in row._mapping.items() if name not in own}
     active_ms = row.active_ms + clock.ms_since(row.id, row.ticked_at)
     config = from_json(row.config, RunConfig)
@@ -310,12 +321,15 @@ _POWERS = select(
 ).where(_HELD.run_id == bindparam("run_id"), _HELD.metric == bindparam("metric"))
 
 
-_COMPARED = tuple(name for name in CaseOutcome.__dataclass_fields__ if name not in ("counts", "means", "verdicts"))
+_MADE = ("counts", "means", "verdicts", "confirming")
+_COMPARED = tuple(name for name in CaseOutcome.__dataclass_fields__ if name not in _MADE)
 
 
 def case_outcomes(connection: Connection, run_id: int) -> list[CaseOutcome]:
     """Every case with its counts and means, for a comparison."""
-    config = from_json(run_row(connection, run_id).config, RunConfig)
+    run = run_row(connection, run_id)
+    config = from_json(run.config, RunConfig)
+    fresh = _confirming(connection, run_id, config.n) if run.n_confirming else {}
     held = CASE_METRIC.c
     means: dict[int, dict[str, float]] = defaultdict(dict)
     scored = select(held.case_index, held.metric, held.total / held.n).where(held.run_id == run_id)
@@ -327,10 +341,21 @@ def case_outcomes(connection: Connection, run_id: int) -> list[CaseOutcome]:
             counts=counts_of(row, config.n, config),
             means=means[row.case_index],
             verdicts=row.strip,
+            confirming=fresh.get(row.case_index, ""),
             **{name: row._mapping[name] for name in _COMPARED},
         )
         for row in rows
     ]
+
+
+def _confirming(connection: Connection, run_id: int, n: int) -> dict[int, str]:
+    """The letters of the fresh trials that confirm a regression, by case; the indexes below `n` are planned trials."""
+    held = TRIAL.c
+    rows = select(held.case_index, held.verdict).where(held.run_id == run_id, held.trial_index >= n)
+    found: dict[int, str] = defaultdict(str)
+    for index, verdict in connection.execute(rows.order_by(held.case_index, held.trial_index)):
+        found[index] += LETTERS.get(verdict, TO_DO)
+    return found
 
 
 def median_ms(connection: Connection, run_id: int) -> float | None:
@@ -457,10 +482,12 @@ def snapshots(connection: Connection, run_id: int) -> list[Case]:
 
 def neighbours(connection: Connection, run_id: int, case_index: int, trial_index: int) -> Neighbours:
     """The trials beside one in its case, and the nearest in its run that did not pass. Raises NotFoundError."""
-    run_row(connection, run_id)
-    of_run = select(_C.case_index, _C.strip, _C.confirming).where(_C.run_id == run_id)
+    run = run_row(connection, run_id)
+    of_run = select(_C.case_index, _C.strip).where(_C.run_id == run_id)
     own = connection.execute(of_run.where(_C.case_index == case_index)).first()
-    if own is None or not 0 <= trial_index < len(own.strip) + len(own.confirming):
+    fresh = _confirming(connection, run_id, run.n) if run.n_confirming else {}
+    n_trials = len(own.strip) + len(fresh.get(case_index, "")) if own else 0
+    if own is None or not 0 <= trial_index < n_trials:
         raise NotFoundError(f"run {run_id} has no trial {trial_index} of case {case_index}")
     found = of_run.where(_MISMATCHES > 0).limit(1)
     earlier = connection.execute(found.where(_C.case_index < case_index).order_by(_C.case_index.desc())).first()
@@ -470,7 +497,7 @@ def neighbours(connection: Connection, run_id: int, case_index: int, trial_index
     behind = [(case_index, index) for index in here if index > trial_index] or _trials(later)
     return Neighbours(
         previous_trial=(case_index, trial_index - 1) if trial_index > 0 else None,
-        next_trial=(case_index, trial_index + 1) if trial_index + 1 < len(own.strip + own.confirming) else None,
+        next_trial=(case_index, trial_index + 1) if trial_index + 1 < n_trials else None,
         previous_mismatch=before[-1] if before else None,
         next_mismatch=behind[0] if behind else None,
     )

@@ -1,9 +1,8 @@
 """The tables of runs, their cases, trials, scores and labels.
 
 Verdicts of a case's trials are in its column `strip`: one character a trial, `.` to do, `p` `f` `e` `u` for the four
-verdicts. Its column `confirming` has those of fresh trials that confirm a regression: their indexes follow the planned
-ones, and they are in no count of verdicts and no score. `n_confirming_todo` and `n_confirming_errored` of the run count
-them.
+verdicts. Fresh trials that confirm a regression have indexes after the planned ones. They are in no strip, no count of
+verdicts and no score; `n_confirming`, `n_confirming_todo` and `n_confirming_errored` of the run count them.
 """
 
 from __future__ import annotations
@@ -16,6 +15,8 @@ from sqlmodel import Field
 from evaldesk.store.tables.columns import Row, UtcTime, cascade
 
 TO_DO = "."
+ZERO = {"server_default": "0"}
+"""Of columns that were added to a table with rows."""
 LETTERS = {"passed": "p", "failed": "f", "errored": "e", "unscored": "u"}
 
 
@@ -44,8 +45,6 @@ class Run(Row, table=True):
     n_errored: int = 0
     n_unscored: int = 0
     n_duplicates: int = 0
-    n_confirming_todo: int = 0
-    n_confirming_errored: int = 0
     n_unpriced: int = 0
     tokens_in: int = Field(default=0, sa_type=BigInteger)
     tokens_out: int = Field(default=0, sa_type=BigInteger)
@@ -61,6 +60,9 @@ class Run(Row, table=True):
     reason: str = Field(default="", sa_type=Text)
     note: str = Field(default="", sa_type=Text)
     config: str = Field(sa_type=Text)
+    n_confirming: int = Field(default=0, sa_column_kwargs=ZERO)
+    n_confirming_todo: int = Field(default=0, sa_column_kwargs=ZERO)
+    n_confirming_errored: int = Field(default=0, sa_column_kwargs=ZERO)
 
 
 class RunSource(Row, table=True):
@@ -99,7 +101,6 @@ class RunCase(Row, table=True):
     case_id: str
     digest: str
     strip: str = Field(sa_type=Text)
-    confirming: str = Field(default="", sa_type=Text)
     n_passed: int = 0
     n_failed: int = 0
     n_errored: int = 0

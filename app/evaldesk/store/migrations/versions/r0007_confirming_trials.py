@@ -12,6 +12,5 @@ depends_on = None
 
 
 def upgrade() -> None:
-    op.add_column("run_case", sa.Column("confirming", sa.Text(), nullable=False, server_default=""))
-    for name in ("n_confirming_todo", "n_confirming_errored"):
+    for name in ("n_confirming", "n_confirming_todo", "n_confirming_errored"):
         op.add_column("run", sa.Column(name, sa.Integer(), nullable=False, server_default="0"))
