@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from datetime import UTC, datetime
 from itertools import count
 
 import pytest
@@ -62,12 +63,12 @@ def test_an_emptying_that_is_killed_at_any_step_is_finished_by_the_next(place: T
         place.reset()
         steps = KilledSteps(at)
         with steps.inserted(), suppress(Killed), open_desk(place.settings) as desk:
-            empty(desk)
+            empty(desk, datetime.now(UTC))
         if not steps.was_reached:
             break
         left = place.state()
         with open_desk(place.settings) as desk:
-            empty(desk)
+            empty(desk, datetime.now(UTC))
         _repair(place)
 
         assert (left.sets, left.chats, left.runs) == (FIRST.sets, FIRST.chats, FIRST.runs)

@@ -145,6 +145,7 @@ PAGES = {
     "compare-choose": "/compare?b={id-run}",
     "labels": "/labels",
     "labels-of-run": "/labels?run={id-run}&only=disagreements",
+    "trash": "/trash",
     "not-found": "/runs/999",
     "not-found-page": "/nothing/here",
 }

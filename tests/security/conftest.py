@@ -94,6 +94,7 @@ class Fort:
             "event": "0",
             "trial_index": "0",
             "token": "0123456789abcdef",
+            "item_id": "0123456789abcdef",
             "import_id": self.staged,
             "record_id": "1",
         } | others
@@ -136,7 +137,7 @@ class Fort:
                 "/compare",
                 f"/compare?a={self.run}&b={self.run - 1}&show=only+in+A",
             ),
-            *(f"/compare?a={self.run}&b={self.run + 1}&show=same", "/labels", f"/labels?run={self.run}"),
+            *(f"/compare?a={self.run}&b={self.run + 1}&show=same", "/labels", f"/labels?run={self.run}", "/trash"),
         ]
 
 
@@ -280,3 +281,6 @@ def fill(fort: Fort) -> None:
     trial = TrialResult(0, 0, 0, "finished", "passed", transcript=trial_of(0, 0, texts).transcript)
     recorded = RecordedRun(texts[0], texts[0], (Case(texts[0], (Turn(texts[0]),)),), (trial,))
     desk.imports.take_in(Imported("promptfoo", runs=(recorded,)), source=texts[0], name="")
+    for text in texts:
+        desk.store.sessions.delete(desk.store.sessions.create(agent.id, text).id)
+    desk.store.runs.delete(desk.store.runs.create(config, [case]))

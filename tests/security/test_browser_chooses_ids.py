@@ -176,7 +176,7 @@ FIELDS = {
     ),
     *("state", "title", "message", "name", "description", "file", "choice", "tags", "app", "user", "initial", "final"),
     *("op", "version", "raw", "form", "then", "new-set", "step", "another", "outcome", "outputs", "rubrics"),
-    *("change", "trial"),
+    *("change", "trial", "until"),
 }
 OPTION = r"[a-z_0-9]+\.[a-z_]+(\.keys)?"
 PART = r"turn-\d+-[a-z0-9-]+"

@@ -53,6 +53,7 @@ ASKED: dict[str, Asked] = {
     "delete": lambda store, run: store.runs.delete(run),
     "restore": lambda store, run: store.runs.restore(run),
     "deleted": lambda store, run: store.runs.deleted(),
+    "is_deleted": lambda store, run: store.runs.is_deleted(run),
     "labels.put": lambda store, run: store.labels.put(run, (0, 0), None, "me", "passed", ""),
     "labels.of_trial": lambda store, run: store.labels.of_trial(run, (0, 0)),
     "labels.list": lambda store, run: store.labels.list(LabelFilter()),
@@ -61,7 +62,7 @@ ASKED: dict[str, Asked] = {
     "labels.of_turns": lambda store, run: store.labels.of_turns(None, 10),
     "labels.pairs": lambda store, run: store.labels.pairs(None, run),
 }
-NOT_ASKED = {"create", "record", "move_on", "finish_deleting", "remove_deleted"}
+NOT_ASKED = {"create", "record", "move_on", "finish_deleting", "remove_deleted", "remove_deleted_until", "sizes"}
 """Methods of runs that name no hidden run: they make one, or were given what an earlier answer said."""
 
 

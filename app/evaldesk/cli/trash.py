@@ -6,6 +6,7 @@ import json
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 import click
@@ -48,7 +49,14 @@ def list_items(is_json: bool, workspace: str | None) -> None:
         items = trash_items(desk)
     if is_json:
         rows = [
-            {"id": item.id, "kind": item.kind, "name": item.name, "deleted_at": item.deleted_at.isoformat()}
+            {
+                "id": item.id,
+                "kind": item.kind,
+                "name": item.name,
+                "deleted_at": item.deleted_at.isoformat(),
+                "n_bytes": item.n_bytes,
+                "kept_until": item.kept_until.isoformat() if item.kept_until else None,
+            }
             for item in items
         ]
         click.echo(json.dumps(rows, ensure_ascii=False))
@@ -73,7 +81,7 @@ def restore(item_id: str, workspace: str | None) -> None:
     from evaldesk.wording.printable import in_one_line
 
     with _desk(workspace) as desk:
-        item = restore_item(desk, item_id)
+        item, _ = restore_item(desk, item_id)
     click.echo(f"Restored: {item.kind} {in_one_line(item.name)}")
 
 
@@ -91,11 +99,13 @@ def empty(yes: bool, workspace: str | None) -> None:
     if not yes and not sys.stdin.isatty():
         raise UsageError("trash empty removes everything in it for good; without a terminal add --yes")
     with _desk(workspace) as desk:
-        n = len(kept.trash_items(desk))
+        shown = kept.trash_items(desk)
+        n = len(shown)
         items = "1 item" if n == 1 else f"{n:,} items"
         if n and not yes:
             click.confirm(f"Remove {items} for good?", abort=True)
-        n_removed = kept.empty(desk)
+        # An empty trash, too: a kill may have left rows of what was removed.
+        n_removed = kept.empty(desk, shown[0].deleted_at if shown else datetime.now(UTC))
     click.echo(f"Removed {n_removed:,} of {items}." if n else "The trash is empty.")
 
 

@@ -6,11 +6,14 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
+from pathlib import Path
 
 from evaldesk.desk.desk import Desk
+from evaldesk.desk.runs.stored_runs import evalset_name
 from evaldesk.errors import NotFoundError
 from evaldesk.settings import Settings
-from evaldesk.store.evalsets.trash import empty_trash, list_trash
+from evaldesk.store.evalsets.trash import InTrash, list_trash
+from evaldesk.store.runs.run_store import DELETED_RUNS_KEPT
 from evaldesk.store.store import check_exists
 
 EVALSET, CASES, SESSION, RUN = "eval set", "cases", "chat", "run"
@@ -18,13 +21,18 @@ EVALSET, CASES, SESSION, RUN = "eval set", "cases", "chat", "run"
 
 @dataclass(frozen=True, slots=True)
 class TrashItem:
-    """A deleted eval set, chat or run, or cases that were deleted together; `parent` is the eval set of cases."""
+    """A deleted eval set, chat or run, or cases that were deleted together; `parent` is the eval set of cases.
+
+    The size of a run is about that of its transcripts. `kept_until` is None where only a person empties the trash.
+    """
 
     id: str
     kind: str
     name: str
     deleted_at: datetime
+    n_bytes: int
     parent: str = ""
+    kept_until: datetime | None = None
 
 
 @contextmanager
@@ -40,44 +48,57 @@ def open_desk(settings: Settings) -> Iterator[Desk]:
 
 def trash_items(desk: Desk) -> Sequence[TrashItem]:
     """Everything in the trash, the newest first."""
-    folder = desk.settings.state_folder / "trash"
-    found = [TrashItem(token, EVALSET, name, at) for token, name, at in list_trash(folder)]
+    found = [TrashItem(token, EVALSET, name, at, size) for token, name, at, size in list_trash(_folder(desk))]
     names = {file.id: file.name for file in desk.evalsets.list()}
-    for token, set_id, ids, at in desk.evalsets.cases.in_trash():
+    for token, set_id, ids, at, size in desk.evalsets.cases.in_trash():
         name = f"{', '.join(ids)} of {names.get(set_id, 'an eval set that is gone')}"
-        found.append(TrashItem(token, CASES, name, at, set_id))
-    found += [TrashItem(key, SESSION, title or "Untitled", at) for key, title, at in desk.store.sessions.deleted()]
-    for run, at in desk.store.runs.deleted():
+        found.append(TrashItem(token, CASES, name, at, size, parent=set_id))
+    for key, title, at, size in desk.store.sessions.deleted():
+        found.append(TrashItem(key, SESSION, title or "Untitled", at, size))
+    runs = desk.store.runs.deleted()
+    sizes = desk.store.runs.sizes([run.id for run, _ in runs])
+    for run, at in runs:
         trials = "1 trial" if run.n_trials == 1 else f"{run.n_trials:,} trials"
-        name = f"{run.id}: {run.config.agent.id} on {run.config.evalset_id}, {trials}"
-        found.append(TrashItem(f"run-{run.id}", RUN, name, at))
+        name = f"{run.id}: {run.config.agent.id} on {evalset_name(run.config)}, {trials}"
+        found.append(TrashItem(f"run-{run.id}", RUN, name, at, sizes[run.id], kept_until=at + DELETED_RUNS_KEPT))
     return sorted(found, key=lambda item: (item.deleted_at, item.id), reverse=True)
 
 
-def restore_item(desk: Desk, item_id: str) -> TrashItem:
-    """Bring an item back. Raises NotFoundError, ConflictError, UsageError or DiskError."""
+def restore_item(desk: Desk, item_id: str) -> tuple[TrashItem, str]:
+    """Bring an item back; gives it and the id of the set, chat or run, for cases of their set.
+
+    Raises NotFoundError, ConflictError, UsageError or DiskError.
+    """
     items = {item.id: item for item in trash_items(desk)}
     if item_id not in items:
         raise NotFoundError.among("item in the trash", item_id, items)
     item = items[item_id]
     if item.kind == EVALSET:
-        desk.evalsets.restore(item_id)
-    elif item.kind == CASES:
+        return item, desk.evalsets.restore(item_id)
+    if item.kind == CASES:
         desk.evalsets.cases.restore(item.parent, item_id)
-    elif item.kind == RUN:
-        desk.store.runs.restore(int(item_id.removeprefix("run-")))
-    else:
-        desk.store.sessions.restore(item_id)
-    return item
+        return item, item.parent
+    if item.kind == RUN:
+        run_id = item_id.removeprefix("run-")
+        desk.store.runs.restore(int(run_id))
+        return item, run_id
+    desk.store.sessions.restore(item_id)
+    return item, item_id
 
 
-def empty(desk: Desk) -> int:
-    """Remove everything in the trash for good; gives the number of items."""
-    items = trash_items(desk)
+def empty(desk: Desk, until: datetime) -> int:
+    """Remove for good what was deleted up to `until`; gives the number of items that are gone."""
+    items = [item for item in trash_items(desk) if item.deleted_at <= until]
     for item in items:
         if item.kind == CASES:
             desk.evalsets.cases.discard(item.id)
-    empty_trash(desk.settings.state_folder / "trash")
-    desk.store.sessions.remove_deleted()
-    desk.store.runs.remove_deleted()
-    return len(items) - len(trash_items(desk))
+        elif item.kind == EVALSET:
+            InTrash(item.id, _folder(desk) / item.id, item.name).discard()
+    desk.store.sessions.remove_deleted(until)
+    desk.store.runs.remove_deleted_until(until)
+    left = {item.id for item in trash_items(desk)}
+    return sum(item.id not in left for item in items)
+
+
+def _folder(desk: Desk) -> Path:
+    return desk.settings.state_folder / "trash"

@@ -10,6 +10,7 @@ from evaldesk.errors import NotFoundError
 from evaldesk.model import Case, JsonObject, JsonValue
 from evaldesk.wire import to_json
 from evaldesk.wording.json_layout import laid_out
+from evaldesk.wording.words import size_words
 
 MAX_TYPED = 64 * 1024
 """A state of so many bytes is typed and posted; a larger one stays at the server."""
@@ -46,7 +47,7 @@ class LargeState:
     @property
     def size(self) -> str:
         """The size in words."""
-        return _size(self.n_bytes)
+        return size_words(self.n_bytes)
 
 
 @dataclass(slots=True)
@@ -60,7 +61,7 @@ class Held:
     @property
     def size(self) -> str:
         """The size in words."""
-        return _size(self.n_bytes)
+        return size_words(self.n_bytes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,12 +107,6 @@ def held_value(value: JsonValue, limit: int) -> Held | None:
 
 def _digest(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
-
-
-def _size(n_bytes: int) -> str:
-    if n_bytes < 1_000_000:
-        return f"{n_bytes / 1000:,.0f} kB"
-    return f"{n_bytes / 1_000_000:,.1f} MB"
 
 
 def _values(case: Case) -> Iterator[JsonValue]:

@@ -77,19 +77,24 @@ class SessionStore:
         if not changed.rowcount:
             raise _not_found(session_id)
 
-    def deleted(self) -> builtins.list[tuple[str, str, datetime]]:
-        """Id, title and time of deletion of each deleted session."""
-        rows = select(SESSION.c.id, SESSION.c.title, SESSION.c.deleted_at).where(SESSION.c.deleted_at.is_not(None))
+    def deleted(self) -> builtins.list[tuple[str, str, datetime, int]]:
+        """Id, title, time of deletion and bytes of each deleted session."""
+        own = SESSION_TURN.c.session_id == SESSION.c.id
+        of_turns = select(func.coalesce(func.sum(func.length(SESSION_TURN.c.data)), 0)).where(own).scalar_subquery()
+        n_bytes = of_turns + func.length(SESSION.c.initial_state) + func.length(SESSION.c.state)
+        columns = (SESSION.c.id, SESSION.c.title, SESSION.c.deleted_at, n_bytes.label("n_bytes"))
         with self._database.reading() as connection:
-            return [(row.id, row.title, row.deleted_at) for row in connection.execute(rows)]
+            rows = connection.execute(select(*columns).where(SESSION.c.deleted_at.is_not(None)))
+            return [(row.id, row.title, row.deleted_at, row.n_bytes) for row in rows]
 
-    def remove_deleted(self) -> None:
-        """Remove the deleted sessions with their turns for good."""
-        gone = select(SESSION.c.id).where(SESSION.c.deleted_at.is_not(None))
+    def remove_deleted(self, until: datetime) -> None:
+        """Remove the sessions that were deleted up to `until`, with their turns, for good."""
+        is_old = SESSION.c.deleted_at <= until
+        gone = select(SESSION.c.id).where(is_old)
         with self._database.writing() as connection:
             for table in (OPEN_TURN_EVENTS, OPEN_TURN, SESSION_TURN, SESSION_CASE):
                 connection.execute(delete(table).where(table.c.session_id.in_(gone)))
-            connection.execute(delete(SESSION).where(SESSION.c.deleted_at.is_not(None)))
+            connection.execute(delete(SESSION).where(is_old))
 
     def begin_turn(
         self, session_id: str, turn: OpenTurn, *, title: str = "", left: str = "", kept: TurnRecord | None = None

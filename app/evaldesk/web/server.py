@@ -266,6 +266,7 @@ ROUTES: tuple[str, ...] = (
     "evaldesk.web.routes.rescoring:routes",
     "evaldesk.web.routes.accepting:routes",
     "evaldesk.web.routes.comparison:routes",
+    "evaldesk.web.routes.trash:routes",
 )
 
 

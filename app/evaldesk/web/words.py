@@ -30,7 +30,7 @@ def ago(moment: datetime | None, now: datetime | None = None) -> str:
         if seconds < limit:
             count = int(seconds // size)
             return f"{count} {unit}{'s' if unit == 'day' and count > 1 else ''} ago"
-    return moment.strftime("%-d %b %Y")
+    return day(moment)
 
 
 def duration(ms: float | None) -> str:
@@ -90,6 +90,18 @@ def passed_words(passed: int, scored: int) -> str:
     return sentences.passed_words(passed, scored)
 
 
+def size(n_bytes: int) -> str:
+    """A number of bytes in the unit a person would use."""
+    from evaldesk.wording.words import size_words
+
+    return size_words(n_bytes)
+
+
+def day(moment: datetime) -> str:
+    """The date of a moment."""
+    return moment.strftime("%-d %b %Y")
+
+
 def share_range(interval: Interval | None) -> str:
     """Both ends of an interval of a number that is shown as 0 to 1."""
     from evaldesk.wording import words as sentences
@@ -108,6 +120,8 @@ FILTERS: Mapping[str, Callable[..., str]] = {
     "score": score,
     "dollars": dollars,
     "count": count,
+    "size": size,
+    "day": day,
     "as_json": as_json,
     "as_line": json_line,
     "plural": plural,

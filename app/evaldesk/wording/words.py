@@ -35,6 +35,7 @@ SENTENCES: Mapping[str, tuple[str, ...]] = {
         "chance_words",
         "beside_words",
         "cost_words",
+        "size_words",
         "counted_words",
         "mean_sentence",
         "bin_words",
@@ -184,6 +185,15 @@ def cost_words(cost: float) -> str:
         return "–"
     is_in_cents = cost >= 1 or (cost >= 0.01 and round(cost, 4) == round(cost, 2))
     return f"${cost:,.{2 if is_in_cents else max(4, 1 - floor(log10(cost)))}f}"
+
+
+def size_words(n_bytes: int) -> str:
+    """`412 bytes`, `13 kB`, `1.2 MB`."""
+    if n_bytes < 1000:
+        return f"{n_bytes} byte{'' if n_bytes == 1 else 's'}"
+    if n_bytes < 1_000_000:
+        return f"{n_bytes / 1000:,.0f} kB"
+    return f"{n_bytes / 1_000_000:,.1f} MB"
 
 
 def counted_words(n: int, n_all: int, noun: str) -> str:

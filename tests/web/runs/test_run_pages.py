@@ -190,7 +190,7 @@ def test_a_deleted_run_is_gone(pages: Any) -> None:
 
     answer = pages.post(f"{address}/deletion")
 
-    assert answer.headers["location"] == "/runs"
+    assert answer.headers["location"] == "/runs?deleted=1"
     assert pages.get(address).status_code == 404
     assert pages.get(f"{address}/events").status_code == 404
 
@@ -235,7 +235,7 @@ def test_a_run_that_is_not_there_is_a_404(pages: Any, address: str) -> None:
     assert "Nothing is at this address" in answer.text
 
 
-@pytest.mark.parametrize("action", ["cancellation", "resumption", "retries", "deletion"])
+@pytest.mark.parametrize("action", ["cancellation", "resumption", "retries", "deletion", "restoration"])
 def test_what_changes_a_run_takes_no_get_and_needs_a_run(pages: Any, action: str) -> None:
     assert pages.get(f"/runs/1/{action}").status_code == 405
     assert pages.post(f"/runs/1/{action}").status_code == 404

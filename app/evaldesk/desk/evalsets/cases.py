@@ -188,17 +188,18 @@ class CaseDesk:
         kept = self._kept(token)
         return [case.id for _, case in kept[1]] if kept and kept[0] == evalset_id else []
 
-    def in_trash(self) -> Iterator[tuple[str, str, list[str], datetime]]:
-        """Token, eval set, ids and time of deletion of deleted cases; a file that cannot be read is left out."""
+    def in_trash(self) -> Iterator[tuple[str, str, list[str], datetime, int]]:
+        """Token, eval set, ids, time of deletion and size of deleted cases; a file that cannot be read is left out."""
         for path in sorted(self._trash.glob("*.cases.json")):
             token = path.name.partition(".")[0]
             try:
                 kept = None if path.is_symlink() else self._kept(token)
-                deleted_at = datetime.fromtimestamp(path.lstat().st_mtime, UTC)
+                seen = path.lstat()
+                deleted_at = datetime.fromtimestamp(seen.st_mtime, UTC)
             except (EvaldeskError, OSError, ValueError, KeyError, TypeError):
                 continue
             if kept:
-                yield token, kept[0], [case.id for _, case in kept[1]], deleted_at
+                yield token, kept[0], [case.id for _, case in kept[1]], deleted_at, seen.st_size
 
     def discard(self, token: str) -> None:
         """Remove deleted cases for good; a disk that fails at this leaves them in the trash."""

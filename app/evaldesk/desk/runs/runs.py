@@ -192,6 +192,10 @@ class RunDesk:
             raise ConflictError(f"run {run_id} is still running; stop it before you delete it")
         await self._write(self._store.runs.delete, run_id)
 
+    async def restore(self, run_id: int) -> None:
+        """Bring a run back from the trash. Raises NotFoundError when it is not there."""
+        await self._write(self._store.runs.restore, run_id)
+
     @property
     def stored(self) -> RunStore:
         """The runs as they are stored, for questions of pages."""

@@ -104,17 +104,17 @@ def _is_folder(path: Path) -> bool:
     return path.is_dir() and not path.is_symlink()
 
 
-def list_trash(trash: Path) -> list[tuple[str, str, datetime]]:
-    """Token, name and time of deletion of each file in the trash; a folder that is no part of it is left out."""
+def list_trash(trash: Path) -> list[tuple[str, str, datetime, int]]:
+    """Token, name, time of deletion and size of each file in the trash; a folder that is no part of it is left out."""
     found = []
     for folder in sorted(trash.glob("*")) if trash.is_dir() else ():
         try:
             origin = origin_of(folder.name, trash)
             deleted_at = datetime.fromtimestamp((folder / _ORIGIN).stat().st_mtime, UTC)
+            if (folder / origin.name).is_file():
+                found.append((folder.name, origin.name, deleted_at, (folder / origin.name).stat().st_size))
         except (EvaldeskError, OSError, ValueError, KeyError):
             continue
-        if (folder / origin.name).is_file():
-            found.append((folder.name, origin.name, deleted_at))
     return found
 
 
@@ -132,9 +132,3 @@ def trash_remains(trash: Path) -> list[tuple[InTrash, bool]]:
             if len(names) < 2:
                 remains.append((InTrash(folder.name, folder, *(names or [_ORIGIN])), bool(names)))
     return remains
-
-
-def empty_trash(trash: Path) -> None:
-    """Remove the files in the trash for good; a disk that fails at one leaves it there."""
-    for token, name, _ in list_trash(trash):
-        InTrash(token, trash / token, name).discard()

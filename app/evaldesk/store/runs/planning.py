@@ -50,6 +50,9 @@ ENDED: tuple[RunStatus, ...] = ("stopped", "finished", "failed")
 Recorded: TypeAlias = tuple[TrialResult, Values]
 """A result and its transcript as it is stored."""
 
+N_MEASURED = 100
+"""Transcripts that are measured to say about how many bytes all of a run take."""
+
 NO_EVALSET = "imported-"
 """The start of the eval set ids of runs whose cases came with them and are in no file here."""
 
@@ -172,6 +175,15 @@ def show_again(connection: Connection, run_id: int, clock: Clock) -> None:
 def in_trash() -> Select[Any]:
     """The deleted runs that are whole: no case is removed yet, and none is part of an import that was never shown."""
     return select(RUN).where(~VISIBLE, RUN.c.id.not_in(_never_shown()), _n_stored_cases() == RUN.c.n_cases)
+
+
+def n_bytes(connection: Connection, run_id: int) -> int:
+    """About how many bytes the transcripts of a run take: the mean of the first ones, for every trial that ended."""
+    own = TRANSCRIPT.c.run_id == run_id
+    first = select(func.length(TRANSCRIPT.c.data).label("n")).where(own).limit(N_MEASURED).subquery()
+    mean = connection.scalar(select(func.avg(first.c.n))) or 0.0
+    ended = RUN.c.n_passed + RUN.c.n_failed + RUN.c.n_errored + RUN.c.n_unscored
+    return round(mean * (connection.scalar(select(ended).where(RUN.c.id == run_id)) or 0))
 
 
 def without_deleted(

@@ -142,9 +142,22 @@ class RunStore:
             rows = connection.execute(planning.in_trash().order_by(RUN.c.id)).all()
         return [(run_queries.summary(row, self._clock), row.deleted_at) for row in rows]
 
+    def is_deleted(self, run_id: int) -> bool:
+        """Whether a run is in the trash."""
+        with self._database.reading() as connection:
+            return connection.execute(planning.in_trash().where(RUN.c.id == run_id)).first() is not None
+
+    def sizes(self, run_ids: Sequence[int]) -> dict[int, int]:
+        """About how many bytes the transcripts of each run take, also of one in the trash."""
+        with self._database.reading() as connection:
+            return {run_id: planning.n_bytes(connection, run_id) for run_id in run_ids}
+
     def remove_deleted(self, kept: timedelta = timedelta(0)) -> None:
         """Remove for good the runs that have been in the trash for `kept`, and the remains of earlier removals."""
-        until = self._clock() - kept
+        self.remove_deleted_until(self._clock() - kept)
+
+    def remove_deleted_until(self, until: datetime) -> None:
+        """Remove for good the runs that were deleted up to `until`, and the remains of earlier removals."""
         with self._database.reading() as connection:
             rows = connection.execute(planning.in_trash().where(RUN.c.deleted_at <= until).order_by(RUN.c.id))
             old = [row.id for row in rows]

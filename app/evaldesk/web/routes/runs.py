@@ -42,7 +42,11 @@ async def index(request: Request) -> Response:
         text=query.get("q", "").strip()[:200],
         before=int(before) if re.fullmatch(r"[0-9]{1,15}", before) else None,
     )
-    return page(request, "runs/index.html", listing=listing)
+    deleted = query.get("deleted", "")
+    is_deleted = bool(re.fullmatch(r"[0-9]{1,15}", deleted)) and await asyncio.to_thread(
+        desk_of(request).runs.stored.is_deleted, int(deleted)
+    )
+    return page(request, "runs/index.html", listing=listing, deleted=int(deleted) if is_deleted else 0)
 
 
 async def show(request: Request) -> Response:
@@ -120,9 +124,15 @@ async def note(request: Request) -> Response:
 
 
 async def delete(request: Request) -> Response:
-    """POST /runs/{run_id}/deletion: the run and all its trials go."""
+    """POST /runs/{run_id}/deletion: the run and all its trials go to the trash, and the list offers to undo it."""
     await desk_of(request).runs.delete(_run_id(request))
-    return _go("/runs")
+    return _go(f"/runs?deleted={_run_id(request)}")
+
+
+async def restore(request: Request) -> Response:
+    """POST /runs/{run_id}/restoration: undo it."""
+    await desk_of(request).runs.restore(_run_id(request))
+    return _go(f"/runs/{_run_id(request)}")
 
 
 def run_query(request: Request) -> RunQuery:
@@ -180,4 +190,5 @@ routes = [
     Route(RUN + "/resumption", resume, methods=["POST"]),
     Route(RUN + "/retries", retry, methods=["POST"]),
     Route(RUN + "/deletion", delete, methods=["POST"]),
+    Route(RUN + "/restoration", restore, methods=["POST"]),
 ]

@@ -1,0 +1,81 @@
+"""The trash: deleted eval sets, cases, chats and runs, restored, or removed for good."""
+
+from __future__ import annotations
+
+import re
+from datetime import datetime
+from typing import Any
+
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
+from starlette.responses import RedirectResponse, Response
+from starlette.routing import Route
+
+from evaldesk.desk import trash
+from evaldesk.errors import ConflictError, NotFoundError, UsageError
+from evaldesk.web.forms import read_form, text_of
+from evaldesk.web.render import desk_of, page
+
+PAGE_SIZE = 100
+
+
+async def show(request: Request) -> Response:
+    """GET /trash: the deleted things, the newest first; `start` is the number of those before the page."""
+    removed = request.query_params.get("removed", "")
+    return await _page(request, n_removed=int(removed) if re.fullmatch(r"[0-9]{1,9}", removed) else 0)
+
+
+async def restore(request: Request) -> Response:
+    """POST /trash/{item_id}/restoration: back to where it was; a name that is taken is told beside the list."""
+    try:
+        item, restored_id = await run_in_threadpool(
+            trash.restore_item, desk_of(request), request.path_params["item_id"]
+        )
+    except NotFoundError:  # a page of its own
+        raise
+    except (ConflictError, UsageError) as error:
+        return await _page(request, status=409 if isinstance(error, ConflictError) else 422, problem=str(error))
+    addresses = {
+        trash.EVALSET: f"/evalsets/{restored_id}?note=restored",
+        trash.CASES: f"/evalsets/{restored_id}?note=cases_restored",
+        trash.SESSION: f"/sessions/{restored_id}",
+        trash.RUN: f"/runs/{restored_id}",
+    }
+    return RedirectResponse(addresses[item.kind], 303)
+
+
+async def empty(request: Request) -> Response:
+    """POST /trash/removal: removes for good what was deleted up to `until`, so nothing that the page did not count."""
+    text = text_of(await read_form(request), "until")
+    try:
+        until = datetime.fromisoformat(text)
+    except ValueError:
+        until = None
+    if until is None or until.tzinfo is None:
+        return await _page(request, status=422, problem="Nothing was removed. Press “Empty the trash” once more.")
+    n_removed = await run_in_threadpool(trash.empty, desk_of(request), until)
+    return RedirectResponse(f"/trash?removed={n_removed}", 303)
+
+
+async def _page(request: Request, *, status: int = 200, problem: str = "", n_removed: int = 0) -> Response:
+    items = await run_in_threadpool(trash.trash_items, desk_of(request))
+    text = request.query_params.get("start", "")
+    start = int(text) if re.fullmatch(r"[0-9]{1,9}", text) else 0
+    values: dict[str, Any] = {"problem": problem, "n_removed": n_removed, "start": start, "n_all": len(items)}
+    return page(
+        request,
+        "trash/index.html",
+        status=status,
+        items=items[start : start + PAGE_SIZE],
+        until=items[0].deleted_at.isoformat() if items else "",
+        n_bytes=sum(item.n_bytes for item in items),
+        page_size=PAGE_SIZE,
+        **values,
+    )
+
+
+routes = [
+    Route("/trash", show, methods=["GET"]),
+    Route("/trash/removal", empty, methods=["POST"]),
+    Route("/trash/{item_id}/restoration", restore, methods=["POST"]),
+]

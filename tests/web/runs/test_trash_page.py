@@ -1,0 +1,208 @@
+"""The trash in the browser: deleted things are listed, come back by one click, and are removed for good."""
+
+from __future__ import annotations
+
+import html
+import json
+import re
+from typing import TYPE_CHECKING
+
+import pytest
+
+from evaldesk.desk.evalsets.cases import case_key
+from evaldesk.desk.trash import trash_items
+from evaldesk.errors import NotFoundError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.web.runs.conftest import RunPages
+
+FOREIGN = {"Sec-Fetch-Site": "cross-site", "Origin": "https://elsewhere.example"}
+
+
+def fill(pages: RunPages) -> dict[str, str]:
+    """Delete an eval set, a case, a chat and a run; gives their ids in the trash by kind."""
+    pages.desk.store.sessions.delete(pages.desk.store.sessions.create(pages.agent, "A talk").id)
+    pages.desk.evalsets.cases.delete(pages.evalset, [case_key("greets")])
+    pages.post(f"{pages.finish()}/deletion")
+    pages.post(f"/evalsets/{pages.desk.evalsets.create('short_lived', '')}/trash")
+    return {item.kind: item.id for item in trash_items(pages.desk)}
+
+
+def rows(text: str) -> list[str]:
+    """The rows of the list as plain text."""
+    found = re.findall(r"<tr>(.*?)</tr>", text.partition("<tbody")[2], re.DOTALL)
+    return [" ".join(html.unescape(re.sub(r"<[^>]+>", " ", row)).split()) for row in found]
+
+
+def until(text: str) -> str:
+    found = re.search(r'name="until" value="([^"]+)"', text)
+    assert found
+    return html.unescape(found[1])
+
+
+def test_every_kind_is_listed_with_its_size_and_how_long_it_is_kept(pages: RunPages) -> None:
+    fill(pages)
+
+    listed = rows(pages.get("/trash").text)
+
+    assert sorted(re.sub(r"\d+ (bytes|kB)", "SIZE", row) for row in listed) == [
+        f"1: {pages.agent} on dice_set, 6 trials run about SIZE just now {_in_30_days(pages)} "
+        f"Restore run 1: {pages.agent} on dice_set, 6 trials",
+        "A talk chat SIZE just now the trash is emptied Restore chat A talk",
+        "greets of dice_set cases SIZE just now the trash is emptied Restore cases greets of dice_set",
+        "short_lived.evalset.json eval set SIZE just now the trash is emptied "
+        "Restore eval set short_lived.evalset.json",
+    ]
+
+
+def _in_30_days(pages: RunPages) -> str:
+    kept = next(item.kept_until for item in trash_items(pages.desk) if item.kept_until)
+    return kept.strftime("%-d %b %Y")
+
+
+def test_the_size_of_a_run_is_about_that_of_its_transcripts(pages: RunPages) -> None:
+    fill(pages)
+
+    (size,) = [item.n_bytes for item in trash_items(pages.desk) if item.kind == "run"]
+
+    with pages.desk.store._database.reading() as connection:
+        stored = connection.exec_driver_sql("SELECT sum(length(data)) FROM transcript").scalar_one()
+    assert size == stored > 0
+
+
+@pytest.mark.parametrize("kind", ["eval set", "cases", "chat", "run"])
+def test_everything_comes_back_by_one_click(pages: RunPages, kind: str) -> None:
+    ids = fill(pages)
+
+    answer = pages.post(f"/trash/{ids[kind]}/restoration")
+
+    assert answer.status_code == 303
+    assert pages.get(answer.headers["location"]).status_code == 200
+    assert kind not in {item.kind for item in trash_items(pages.desk)}
+    assert pages.post(f"/trash/{ids[kind]}/restoration").status_code == 404
+
+
+def test_a_deleted_run_comes_back_by_undo(pages: RunPages) -> None:
+    address = pages.finish()
+    before = pages.desk.store.runs.summary(1)
+
+    answer = pages.post(f"{address}/deletion")
+    note = pages.get(answer.headers["location"]).text
+    undone = pages.post(f"{address}/restoration")
+
+    assert "Deleted run 1." in note
+    assert f'action="{address}/restoration"' in note
+    assert undone.headers["location"] == address
+    assert pages.get(address).status_code == 200
+    assert pages.desk.store.runs.summary(1) == before
+    assert "Deleted run 1" not in pages.get(answer.headers["location"]).text
+    assert pages.post(f"{address}/restoration").status_code == 404
+
+
+@pytest.mark.parametrize("number", ["7", "-1", "x", "<script>", "9" * 30])
+def test_a_number_that_undoes_nothing_shows_no_note(pages: RunPages, number: str) -> None:
+    text = pages.client.get("/runs", params={"deleted": number}).text
+
+    assert "Deleted run" not in text
+    assert "<script>" not in text
+
+
+def test_the_trash_is_linked_where_a_person_looks_for_it(pages: RunPages) -> None:
+    chat = pages.desk.store.sessions.create(pages.agent, "Another talk").id
+    ids = fill(pages)
+    token = ids["eval set"]
+
+    for address in ("/runs", "/evalsets", f"/sessions/{chat}", "/runs?deleted=1", f"/evalsets?trashed={token}"):
+        assert 'href="/trash"' in pages.get(address).text, address
+
+
+def test_an_emptied_trash_has_nothing_left(pages: RunPages) -> None:
+    ids = fill(pages)
+
+    answer = pages.post("/trash/removal", until=until(pages.get("/trash").text))
+
+    text = pages.get(answer.headers["location"]).text
+    assert "4 items removed for good" in text
+    assert "The trash is empty" in text
+    assert all(pages.post(f"/trash/{item_id}/restoration").status_code == 404 for item_id in ids.values())
+    with pages.desk.store._database.reading() as connection:
+        assert connection.exec_driver_sql("SELECT count(*) FROM transcript").scalar_one() == 0
+
+
+def test_a_deletion_after_the_page_was_drawn_is_not_removed(pages: RunPages) -> None:
+    fill(pages)
+    seen = until(pages.get("/trash").text)
+    address = pages.finish(n="1")
+    pages.post(f"{address}/deletion")
+
+    answer = pages.post("/trash/removal", until=seen)
+
+    assert answer.headers["location"] == "/trash?removed=4"
+    assert [item.kind for item in trash_items(pages.desk)] == ["run"]
+    assert pages.post(f"{address}/restoration").status_code == 303
+
+
+@pytest.mark.parametrize("text", ["", "yesterday", "2026-11-23", "2026-11-23T10:00:00"])
+def test_a_moment_that_cannot_be_read_removes_nothing(pages: RunPages, text: str) -> None:
+    fill(pages)
+
+    answer = pages.post("/trash/removal", until=text)
+
+    assert answer.status_code == 422
+    assert "Nothing was removed" in answer.text
+    assert len(trash_items(pages.desk)) == 4
+
+
+def test_a_taken_name_is_told_and_the_set_stays_in_the_trash(pages: RunPages, tmp_path: Path) -> None:
+    token = fill(pages)["eval set"]
+    (tmp_path / "evalsets" / "short_lived.evalset.json").write_text(
+        json.dumps({"eval_set_id": "other", "eval_cases": []})
+    )
+
+    answer = pages.post(f"/trash/{token}/restoration")
+
+    assert answer.status_code == 409
+    assert "rename it before you restore the old one" in html.unescape(answer.text)
+    assert token in answer.text
+
+
+def test_the_list_goes_on_in_pages(pages: RunPages, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("evaldesk.web.routes.trash.PAGE_SIZE", 3)
+    fill(pages)
+
+    first, second, beyond = (pages.get(f"/trash?start={start}").text for start in ("x", "3", "9"))
+
+    assert len(rows(first)) == 3
+    assert 'href="/trash?start=3"' in first
+    assert "4 to 4 of 4" in second
+    assert "No items here" in beyond
+
+
+def test_an_empty_trash_says_what_it_is_for(pages: RunPages) -> None:
+    text = pages.get("/trash").text
+
+    assert "The trash is empty" in text
+    assert "Empty the trash" not in text
+
+
+def test_another_site_can_neither_restore_nor_remove(pages: RunPages) -> None:
+    ids = fill(pages)
+    moment = until(pages.get("/trash").text)
+
+    answers = [
+        pages.client.post(f"/trash/{ids['run']}/restoration", headers=FOREIGN),
+        pages.client.post("/runs/1/restoration", headers=FOREIGN),
+        pages.client.post("/trash/removal", data={"until": moment}, headers=FOREIGN),
+    ]
+
+    assert [answer.status_code for answer in answers] == [403, 403, 403]
+    assert len(trash_items(pages.desk)) == 4
+    with pytest.raises(NotFoundError):
+        pages.desk.store.runs.summary(1)
+
+
+@pytest.mark.parametrize("address", ["/trash/removal", "/trash/x/restoration", "/runs/1/restoration"])
+def test_what_changes_the_trash_takes_no_get(pages: RunPages, address: str) -> None:
+    assert pages.get(address).status_code == 405
