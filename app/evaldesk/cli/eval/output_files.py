@@ -207,10 +207,11 @@ def _part(runs: StoredRuns, each: Played) -> SummaryPart:
 
 def _annotations(runs: StoredRuns, played: Sequence[Played], conclusion: Conclusion) -> Iterator[str]:
     n_left = MOST_CASES
+    is_tolerated = conclusion.outcome in ("passed", "neutral")
     for each in played:
         path = _relative(each.job.path)
         for case in runs.cases(each.run.id):
-            line = case_annotation(case, path, is_passed=conclusion.is_passed)
+            line = case_annotation(case, path, is_tolerated=is_tolerated)
             if line and n_left:
                 n_left -= 1
                 yield line

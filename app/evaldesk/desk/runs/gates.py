@@ -189,8 +189,8 @@ def _pass_rate(run: RunNumbers, least: float, undecided: Undecided | None) -> Ga
     is_near = interval is not None and interval.low < least <= interval.high
     if is_near:
         words += _near_words(least)
-    if undecided and not counts.unplayed and _is_close(interval, least):
-        return GateOutcome(name, "undecided", words if is_near else words + _near_words(least), (), undecided)
+    if counts_as := _counts_as(counts, interval, least, undecided):
+        return GateOutcome(name, "undecided", words if is_near else words + _near_words(least), (), counts_as)
     return GateOutcome(name, _rate_answer(counts, least), words)
 
 
@@ -198,9 +198,17 @@ def _near_words(least: float) -> str:
     return f"; too close to {least:g} to be sure, add cases"
 
 
-def _is_close(interval: Interval | None, least: float) -> bool:
-    """Whether the bar lies inside the interval. To be sure of 0 or of 1 is not asked: there the number decides."""
-    return 0 < least < 1 and (interval is None or interval.low < least <= interval.high)
+def _counts_as(
+    counts: Counts, interval: Interval | None, least: float, undecided: Undecided | None
+) -> Undecided | None:
+    """What a gate counts as while its bar lies inside the interval; None where the number alone decides.
+
+    To be sure of 0 or of 1 is not asked. A run in which nothing passed never counts as passed.
+    """
+    is_close = 0 < least < 1 and (interval is None or interval.low < least <= interval.high)
+    if counts.unplayed or not is_close or (undecided == "pass" and not counts.passed):
+        return None
+    return undecided
 
 
 def _rate_answer(counts: Counts, least: float) -> Answer:
@@ -247,9 +255,9 @@ def _curve(run: RunNumbers, name: str, word: str, k: int, least: float, undecide
     if point.n_cases < run.n_cases:
         have = "has" if point.n_cases == 1 else "have"
         words += f"; over the {counted_words(point.n_cases, run.n_cases, 'case')} that {have} {trials}"
-    if undecided and not run.counts.unplayed and _is_close(interval, least):
+    if counts_as := _counts_as(run.counts, interval, least, undecided):
         words += _near_words(least) + asides_words(run.counts)
-        return GateOutcome(f"{name} {k}", "undecided", words, (), undecided)
+        return GateOutcome(f"{name} {k}", "undecided", words, (), counts_as)
     answer: Answer = "held" if is_reached else "failed"
     return GateOutcome(f"{name} {k}", "undecided" if run.counts.unplayed else answer, words + asides_words(run.counts))
 

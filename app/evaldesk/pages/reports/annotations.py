@@ -13,12 +13,12 @@ MOST_CASES = 10
 """GitHub shows ten annotations of each kind and step."""
 
 
-def case_annotation(case: CaseResult, path: str, *, is_passed: bool = False) -> str:
-    """`::error file=…,title=…::…` for a case with a failed trial, a warning where the run passed; empty without one."""
+def case_annotation(case: CaseResult, path: str, *, is_tolerated: bool = False) -> str:
+    """`::error file=…,title=…::…` for a case with a failed trial, or a warning if tolerated; empty without one."""
     worst = next((trial for trial in case if trial.verdict in ("failed", "errored")), None)
     if worst is None:
         return ""
-    level = "error" if worst.verdict == "failed" and not is_passed else "warning"
+    level = "error" if worst.verdict == "failed" and not is_tolerated else "warning"
     counts = case.counts
     passed = f"{counts.passed} of {counts.scored} passed" if counts.scored else "nothing was scored"
     title = f"{case.id}: {passed}"
