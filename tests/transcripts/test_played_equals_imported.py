@@ -210,9 +210,53 @@ def test_messages_that_an_agent_leaves_equal_the_imported_ones() -> None:
     assert turns_of_trial(played) == turns_of_case(case)
 
 
-async def test_a_replayed_list_of_messages_equals_the_imported_one(tmp_path: Path) -> None:
-    (tmp_path / "chat.json").write_text(json.dumps(CHAT))
-    [case] = read_file(json.dumps(CHAT).encode(), "chat.json").evalset.cases  # type: ignore[union-attr] # it has one
+BLOCKS: list[dict[str, Any]] = [
+    {"role": "user", "content": "Roll twice."},
+    {
+        "role": "assistant",
+        "content": [
+            {"type": "thinking", "thinking": "Two dice.", "signature": "s"},
+            {"type": "text", "text": "I roll."},
+            {"type": "tool_use", "id": "a", "name": "roll", "input": {"sides": 6}},
+            {"type": "tool_use", "id": "b", "name": "roll", "input": {}},
+        ],
+    },
+    {
+        "role": "user",
+        "content": [
+            {"type": "tool_result", "tool_use_id": "b", "is_error": True, "content": "no such die"},
+            {"type": "tool_result", "tool_use_id": "a", "content": [{"type": "text", "text": '{"value": 4}'}]},
+        ],
+    },
+    {"role": "assistant", "content": "It is 4."},
+    {"role": "user", "content": [{"type": "text", "text": "Thanks."}]},
+    {"role": "assistant", "content": [{"type": "text", "text": "Gladly."}]},
+]
+PARTS: list[dict[str, Any]] = [
+    {"kind": "request", "parts": [{"part_kind": "user-prompt", "content": "Roll."}]},
+    {
+        "kind": "response",
+        "parts": [{"part_kind": "tool-call", "tool_name": "roll", "args": {"sides": 6}, "tool_call_id": "a"}],
+    },
+    {
+        "kind": "request",
+        "parts": [{"part_kind": "tool-return", "tool_name": "roll", "content": 4, "tool_call_id": "a"}],
+    },
+    {"kind": "response", "parts": [{"part_kind": "text", "content": "It is 4."}]},
+]
+CONVERSATIONS = {
+    "openai": CHAT,
+    "anthropic": BLOCKS,
+    "anthropic with a prompt": {"system": "Be brief.", "messages": BLOCKS},
+    "pydantic-ai": PARTS,
+}
+
+
+@pytest.mark.parametrize("name", CONVERSATIONS)
+async def test_replayed_messages_equal_the_imported_ones(name: str, tmp_path: Path) -> None:
+    data = json.dumps(CONVERSATIONS[name])
+    (tmp_path / "chat.json").write_text(data)
+    [case] = read_file(data.encode(), "chat.json").evalset.cases  # type: ignore[union-attr] # it has one
     ref = agent_ref(f"replay:{tmp_path / 'chat.json'}")
 
     played = await play_trial(load_agent(ref), TrialSpec(1, 0, 0, case, ref, limits=Limits(60)))

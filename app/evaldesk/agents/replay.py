@@ -1,7 +1,8 @@
 """A recorded transcript as an agent: it repeats the recorded answers, and says so.
 
 The file holds one transcript (`{"turns": […]}`), several of them by case and trial (`{"trials": [{"case_id": …,
-"trial_index": …, "transcript": {"turns": […]}}]}`), or a list of chat messages in OpenAI's shape.
+"trial_index": …, "transcript": {"turns": […]}}]}`), or the messages of one conversation as OpenAI, Anthropic or
+pydantic-ai have them.
 """
 
 from __future__ import annotations
@@ -20,8 +21,10 @@ from evaldesk.errors import AgentError, FormatError
 from evaldesk.model import AgentDescription, AgentRef, ErrorRecord, Event, Session, Transcript, TurnRecord
 from evaldesk.reading.notes import Notes
 from evaldesk.reading.strict_json import Document, Place
+from evaldesk.transcripts.anthropic_messages import has_blocks, read_anthropic
 from evaldesk.transcripts.chat_messages import read_chat
 from evaldesk.transcripts.messages import turns_of
+from evaldesk.transcripts.pydantic_messages import is_pydantic, read_pydantic
 from evaldesk.wire import converted
 
 KIND = "replay"
@@ -119,11 +122,11 @@ def read_recording(path: Path) -> list[Trial]:
     try:
         return list(_trials(found))
     except (msgspec.ValidationError, ValueError, FormatError) as error:
-        raise AgentError(f"{path}: no recording: {error}; wanted turns, trials, or a list of messages") from error
+        raise AgentError(f"{path}: no recording: {error}; wanted turns, trials or messages") from error
 
 
 def _trials(found: Any) -> Iterator[Trial]:
-    if isinstance(found, list):
+    if isinstance(found, list) or (isinstance(found, dict) and "messages" in found):
         yield Trial(_transcript_of(found))
     elif isinstance(found, dict) and "turns" in found:
         yield Trial(converted(found, Transcript))
@@ -133,9 +136,12 @@ def _trials(found: Any) -> Iterator[Trial]:
         raise ValueError(f"it is {type(found).__name__} without turns or trials")
 
 
-def _transcript_of(messages: list[Any]) -> Transcript:
-    """The turns that a list of chat messages makes up, as they are when the list is imported. Raises FormatError."""
-    return Transcript(turns_of(read_chat(Place(Document(messages)), messages, Notes())))
+def _transcript_of(found: list[Any] | dict[str, Any]) -> Transcript:
+    """The turns of the messages, which are the same where they are imported. Raises FormatError."""
+    place = Place(Document(found))
+    at, messages = (place, found) if isinstance(found, list) else (place.at("messages"), found["messages"])
+    read = read_pydantic if is_pydantic(messages) else read_anthropic if has_blocks(found) else read_chat
+    return Transcript(turns_of(read(at, messages, Notes())))
 
 
 def _apply(event: Event, session: Session) -> None:
