@@ -114,6 +114,12 @@ def hostile(
 
 
 @pytest.fixture(scope="module")
+def pages(hostile: Any) -> dict[str, Any]:
+    """The answer of every page of it."""
+    return {address: hostile.get(address) for address in hostile.pages()}
+
+
+@pytest.fixture(scope="module")
 def shapes(
     build_fort: Callable[..., Any], payloads: tuple[str, ...], tmp_path_factory: pytest.TempPathFactory
 ) -> set[tuple[str, str]]:
@@ -130,23 +136,22 @@ def nonce_of(answer: Any) -> str:
     return found[1]
 
 
-def test_hostile_text_adds_no_element_and_no_attribute_to_any_page(hostile: Any, shapes: set[tuple[str, str]]) -> None:
-    fort = hostile
-
-    for address in fort.pages():
-        answer = fort.get(address)
+def test_hostile_text_adds_no_element_and_no_attribute_to_any_page(
+    pages: dict[str, Any], shapes: set[tuple[str, str]]
+) -> None:
+    for address, answer in pages.items():
         assert answer.status_code == 200, (address, answer.text[:300])
         elements = Elements(answer.text)
         assert elements.shapes - shapes == set(), address
         assert list(faults(elements, nonce_of(answer))) == [], address
 
 
-def test_hostile_markdown_is_rendered_on_chat_and_trial_pages_and_nowhere_else(hostile: Any) -> None:
-    fort = hostile
+def test_hostile_markdown_is_rendered_on_chat_and_trial_pages_and_nowhere_else(
+    hostile: Any, pages: dict[str, Any]
+) -> None:
+    rendered = {address for address, answer in pages.items() if Elements(answer.text).prose}
 
-    rendered = {address for address in fort.pages() if Elements(fort.get(address).text).prose}
-
-    assert {f"/sessions/{fort.session}", fort.conversation} <= rendered
+    assert {f"/sessions/{hostile.session}", hostile.conversation} <= rendered
     assert {re.sub(r"[^/]*\d[^/]*|[\w-]{20,}", "*", address) for address in rendered} <= {
         "/sessions/*",
         "/runs/*/cases/*/trials/*",

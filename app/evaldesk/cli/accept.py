@@ -35,7 +35,7 @@ def accept(wanted: str, parts: tuple[str, ...], turn: int | None, yes: bool, wor
     evaldesk accept 12:roll_16
     evaldesk accept 12:roll_16:3 --only argument --yes
     """
-    from evaldesk.desk.runs.accepting import file_before_and_after, one_of, save, stage
+    from evaldesk.desk.runs.accepting import StagedFile, one_of, save, stage
     from evaldesk.desk.trash import open_desk
     from evaldesk.web.words import plural
 
@@ -49,8 +49,8 @@ def accept(wanted: str, parts: tuple[str, ...], turn: int | None, yes: bool, wor
         if not n_changes:
             click.echo("There is nothing to accept.")
             return
-        before, after = file_before_and_after(desk, staged, keys)
-        _show(staged.file_name, before.decode(), after.decode())
+        file = StagedFile(desk, staged)
+        _show(staged.file_name, file.before, file.after(keys))
         _show_effects(staged, keys)
         what = f"{plural(n_changes, 'change')} in {plural(n_cases, 'case')}"
         if not yes and not _is_confirmed(f"Write {what} to {staged.file_name}?"):

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from difflib import SequenceMatcher
 
 from evaldesk.desk.desk import Desk
-from evaldesk.desk.runs.accepting import Effect, Keys, Staged, StagedCase, file_before_and_after
+from evaldesk.desk.runs.accepting import Effect, Keys, Staged, StagedCase, StagedFile
 from evaldesk.diff.acceptance import Acceptable, acceptable
 from evaldesk.errors import LossError
 from evaldesk.model import Case, TrialResult
@@ -15,6 +16,8 @@ from evaldesk.wording.words import counted_words
 
 CONTEXT = 2
 MAX_LINES = 400
+MAX_CASES_WRITTEN, MAX_CHARS_WRITTEN = 10_000, 4_000_000
+"""In all changes of a page together: half a second of work."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +104,7 @@ def accept_page(desk: Desk, staged: Staged, wanted: Keys, problem: str = "", *, 
     Metrics are imported when the trials are to be judged: the page asks for that once it is shown.
     """
     effects = staged.effects(wanted) if is_judged else {}
+    file = _shown_file(desk, staged)
     trials = f"/runs/{staged.run.id}/cases"
     cases = []
     for case in staged.cases:
@@ -111,7 +115,7 @@ def accept_page(desk: Desk, staged: Staged, wanted: Keys, problem: str = "", *, 
                 id=case.case.id,
                 trial=case.trial.trial_index + 1,
                 trial_href=f"{trials}/{case.trial.case_index}/trials/{case.trial.trial_index}",
-                changes=tuple(_change(desk, staged, case, each, wanted.get(case.key, ())) for each in case.offered),
+                changes=tuple(_change(file, case, each, wanted.get(case.key, ())) for each in case.offered),
                 before=_passed(effect, is_after=False),
                 after=_passed(effect, is_after=True),
                 is_worse=bool(effect and effect.after.passed < effect.before.passed),
@@ -120,14 +124,24 @@ def accept_page(desk: Desk, staged: Staged, wanted: Keys, problem: str = "", *, 
     return AcceptPage(staged, tuple(cases), problem, is_judged)
 
 
-def _change(desk: Desk, staged: Staged, case: StagedCase, change: Acceptable, wanted: Collection[str]) -> ChangeView:
-    if staged.is_large:
-        return ChangeView(name_of(case, change), change, change.key in wanted, ())
+def _shown_file(desk: Desk, staged: Staged) -> StagedFile | None:
+    """The file, where it is small enough to be written once for each change, to show its lines."""
+    n_changes = sum(len(case.offered) for case in staged.cases)
+    if n_changes * len(staged.evalset.cases) > MAX_CASES_WRITTEN:
+        return None
+    file = StagedFile(desk, staged)
     try:
-        before, after = file_before_and_after(desk, staged, {case.key: [change.key]})
-        lines = tuple(changed_lines(before.decode(), after.decode()))
+        is_small = n_changes * len(file.before) <= MAX_CHARS_WRITTEN
     except LossError:  # the old form of ADK cannot hold it: saving says so
-        lines = ()
+        return None
+    return file if is_small else None
+
+
+def _change(file: StagedFile | None, case: StagedCase, change: Acceptable, wanted: Collection[str]) -> ChangeView:
+    lines: tuple[Line, ...] = ()
+    if file:
+        with suppress(LossError):
+            lines = tuple(changed_lines(file.before, file.after({case.key: [change.key]})))
     return ChangeView(name_of(case, change), change, change.key in wanted, lines)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -163,9 +163,9 @@ class EvalSetDesk:
         """
         return self._files.save(evalset_id, evalset, version)
 
-    def as_written(self, evalset_id: str, evalset: EvalSet) -> bytes:
-        """The bytes that the file would have with this content. Raises LossError, NotFoundError."""
-        return self._files.as_written(evalset_id, evalset)
+    def writer(self, evalset_id: str) -> Callable[[EvalSet], bytes]:
+        """Gives the bytes that the file would have with a content; it raises LossError. Raises NotFoundError itself."""
+        return self._files.writer(evalset_id)
 
     def duplicate(self, evalset_id: str) -> str:
         """A copy beside it under a free name; gives its id."""

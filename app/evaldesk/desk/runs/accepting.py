@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 
 from evaldesk.desk.desk import Desk
@@ -19,7 +20,6 @@ from evaldesk.model.stored import CaseRow, RunSummary
 MAX_CASES = 50
 """Cases that are staged at once; the next ones come when these are saved or left."""
 
-MAX_CASES_SHOWN = 1000
 
 Keys = Mapping[str, Collection[str]]
 """For each case, by its key, the keys of the changes that are wanted."""
@@ -66,11 +66,6 @@ class Staged:
     cases: tuple[StagedCase, ...]
     refused: Mapping[str, str]
     n_more: int = 0
-
-    @property
-    def is_large(self) -> bool:
-        """Whether the eval set is too large to be written once for each change, to show its lines."""
-        return len(self.evalset.cases) > MAX_CASES_SHOWN
 
     def with_changes(self, keys: Keys) -> EvalSet:
         """The eval set with these changes."""
@@ -141,13 +136,24 @@ def save(desk: Desk, staged: Staged, keys: Keys) -> str:
     return desk.evalsets.save(staged.evalset_id, changed, staged.version)
 
 
-def file_before_and_after(desk: Desk, staged: Staged, keys: Keys) -> tuple[bytes, bytes]:
-    """The bytes of the file as it is, and as it would be with these changes. Raises as `save` does.
+class StagedFile:
+    """The text of the file as it is, and as it would be with some changes.
 
-    A file that somebody laid out in another way is shown in the layout in which it would be saved.
+    A file that somebody laid out in another way has the layout in which it would be saved. Raises NotFoundError.
     """
-    before, after = staged.evalset, staged.with_changes(keys)
-    return desk.evalsets.as_written(staged.evalset_id, before), desk.evalsets.as_written(staged.evalset_id, after)
+
+    def __init__(self, desk: Desk, staged: Staged) -> None:
+        self._staged = staged
+        self._write = desk.evalsets.writer(staged.evalset_id)
+
+    @cached_property
+    def before(self) -> str:
+        """The file as it is. Raises LossError."""
+        return self._write(self._staged.evalset).decode()
+
+    def after(self, keys: Keys) -> str:
+        """The file with these changes. Raises LossError as `save` does."""
+        return self._write(self._staged.with_changes(keys)).decode()
 
 
 def _evalset_of(desk: Desk, run: RunSummary) -> tuple[str, EvalSet, str, str]:

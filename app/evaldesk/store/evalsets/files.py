@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from stat import S_IMODE
 from threading import RLock
@@ -120,11 +120,11 @@ class EvalSetFiles:
                 replace_file(file.path, data)
             return version_of(data)
 
-    def as_written(self, file_id: str, evalset: EvalSet) -> bytes:
-        """The bytes that `save` would write. Raises LossError, NotFoundError or FormatError."""
+    def writer(self, file_id: str) -> Callable[[EvalSet], bytes]:
+        """Gives the bytes that `save` would write; it raises LossError. Raises NotFoundError or FormatError itself."""
         with self._lock:
             file = self._found(file_id)
-            return _written(evalset, format_of(_read(file), file.path.name), as_new_form=False)
+            return partial(_written, file_format=format_of(_read(file), file.path.name), as_new_form=False)
 
     def create(self, name: str, evalset: EvalSet) -> str:
         """Write a new file in ADK's new form and give its id. Raises UsageError or ConflictError."""
