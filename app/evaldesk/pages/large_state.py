@@ -1,4 +1,4 @@
-"""Values that are too large for a form: a state as its keys with their sizes, one value part by part, and digests."""
+"""Values and texts that are too large for a form: digests, the keys of a state with their sizes, a value in parts."""
 
 from __future__ import annotations
 
@@ -52,11 +52,12 @@ class LargeState:
 
 @dataclass(slots=True)
 class Held:
-    """A value that is too large for a form and stays at the server; `is_kept` is the tick beside a state."""
+    """A value that is too large for a form and stays at the server; `is_kept` is its tick, `head` begins a text."""
 
     digest: str
     n_bytes: int
     is_kept: bool = True
+    head: str = ""
 
     @property
     def size(self) -> str:
@@ -102,7 +103,8 @@ def held_values(case: Case) -> dict[str, JsonValue]:
 def held_value(value: JsonValue, limit: int) -> Held | None:
     """How a form names a value of more than `limit` bytes, None for another one."""
     data = to_json(value)
-    return Held(_digest(data), len(data)) if len(data) > limit else None
+    head = " ".join(value[: HEAD * 2].split())[:HEAD] if isinstance(value, str) else ""
+    return Held(_digest(data), len(data), head=head) if len(data) > limit else None
 
 
 def _digest(data: bytes) -> str:
@@ -110,10 +112,13 @@ def _digest(data: bytes) -> str:
 
 
 def _values(case: Case) -> Iterator[JsonValue]:
-    """The values of JSON that the form of a case shows."""
+    """The values of JSON and the texts that the form of a case shows."""
     yield dict(case.initial_state)
     yield dict(case.final_state or {})
     for turn in case.turns:
+        yield turn.query
+        yield turn.expected.reference or ""
+        yield from (text for _, text in turn.expected.intermediate)
         for call in turn.expected.tool_calls or ():
             yield from call.args.values()
 

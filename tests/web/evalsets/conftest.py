@@ -105,7 +105,8 @@ def fields_of(text: str) -> dict[str, str]:
         if "name" in attributes:
             found[attributes["name"]] = html.unescape(attributes.get("value", ""))
     for name, value in re.findall(r'<textarea\b[^>]*\bname="([^"]+)"[^>]*>\n?(.*?)</textarea>', form, re.DOTALL):
-        found[name] = html.unescape(value).replace("\n", "\r\n")
+        lines = value.replace("\r\n", "\n").replace("\r", "\n").replace("\0", "\ufffd")
+        found[name] = html.unescape(lines).replace("\n", "\r\n")
     for name, options in re.findall(r'<select\b[^>]*\bname="([^"]+)"[^>]*>(.*?)</select>', form, re.DOTALL):
         chosen = re.search(r'<option value="([^"]*)" selected', options)
         found[name] = html.unescape(chosen[1]) if chosen else ""

@@ -107,10 +107,9 @@ def test_many_values_that_are_too_much_together_stay_too(pages: Pages) -> None:
 
 
 def test_texts_that_no_form_can_send_are_edited_in_a_file(pages: Pages) -> None:
-    said = {"user_content": {"parts": [{"text": "q" * 3_000_000}]}}
-    set_id = pages.write(
-        "text.evalset.json", {"eval_set_id": "t", "eval_cases": [{"eval_id": "t", "conversation": [said]}]}
-    )
+    said = {"user_content": {"parts": [{"text": "q"}]}}
+    case = {"eval_id": "t", "conversation": [said], "required_outputs": ["q" * 3_000_000]}
+    set_id = pages.write("text.evalset.json", {"eval_set_id": "t", "eval_cases": [case]})
 
     answer = pages.get(pages.case_address(set_id, "t"))
 

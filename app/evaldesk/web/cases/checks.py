@@ -26,12 +26,12 @@ CHANGED = "This value changed meanwhile, and its new form is not here. Open this
 def case_from(draft: CaseDraft, original: Case | None = None, *, source: Case | None = None) -> tuple[Case, Problems]:
     """The case that `draft` describes, and its faults; save it only when there are none.
 
-    Keys that the form does not show are those of `original`. Removed parts are left out. Values that are too large for
-    the form are those of `source`, by default of `original`.
+    Keys that the form does not show are those of `original`. Removed parts are left out. Texts that were not changed,
+    and values that are too large for the form, are those of `source`, by default of `original`.
     """
     problems = Problems()
-    holder = source or original
-    values = held_values(holder) if holder else {}
+    holder = source or original or Case(id="")
+    values = held_values(holder)
     base = original or Case(id="")
     case_id = _as_before(draft.case_id, base.id)
     if case_id != base.id or not original:
@@ -45,7 +45,7 @@ def case_from(draft: CaseDraft, original: Case | None = None, *, source: Case | 
     case = replace(
         base,
         id=case_id,
-        turns=tuple(_turn(f"turn-{index}", index + 1, turn, base, values, problems) for index, turn in kept),
+        turns=tuple(_turn(index, turn, (base, holder), values, problems) for index, turn in kept),
         initial_session=_session(draft, base.initial_session, values, problems),
         final_state=_final_state(draft, values, problems),
         tags=_tags(draft.tags, problems),
@@ -53,24 +53,33 @@ def case_from(draft: CaseDraft, original: Case | None = None, *, source: Case | 
     return with_whole(case, draft.outputs, draft.rubrics, problems), problems
 
 
-def _turn(prefix: str, number: int, draft: TurnDraft, base: Case, values: Values, problems: Problems) -> Turn:
-    origin = _at(base.turns, draft.origin)
-    before = origin or Turn(query="")
-    query = _as_before(draft.query, before.query)
-    if not query.strip() and (origin is None or origin.query.strip()):
-        problems.add(f"{prefix}-query", f"Turn {number}, user message", "Enter the message of the user in this turn.")
+def _turn(index: int, draft: TurnDraft, cases: tuple[Case, Case], values: Values, problems: Problems) -> Turn:
+    """The turn of `draft`; `cases` hold the keys that the form does not show, and the texts as they were."""
+    prefix, number = f"turn-{index}", index + 1
+    before, shown = (_at(case.turns, draft.origin) or Turn(query="") for case in cases)
+    label = f"Turn {number}, user message"
+    query = _as_before(draft.query, shown.query)
+    if draft.query_held:
+        query = _held_text(draft.query_held, f"{prefix}-query", label, values, problems)
+    elif not query.strip() and (draft.origin is None or shown.query.strip()):
+        problems.add(f"{prefix}-query", label, "Enter the message of the user in this turn.")
     expected = replace(
         before.expected,
         tool_calls=_calls(prefix, number, draft, before.expected, values, problems),
-        intermediate=_intermediate(draft.intermediate, before.expected.intermediate),
-        reference=_reference(draft.reference, before.expected.reference),
+        intermediate=_intermediate(prefix, number, draft.intermediate, shown.expected.intermediate, values, problems),
+        reference=_reference(prefix, number, draft, shown.expected.reference, values, problems),
     )
     return replace(before, query=query, expected=expected)
 
 
-def _reference(text: str, before: str | None) -> str | None:
+def _reference(
+    prefix: str, number: int, draft: TurnDraft, before: str | None, values: Values, problems: Problems
+) -> str | None:
     """An empty field means no reference, unless the file says that the reference is empty."""
-    found = _as_before(text, before or "")
+    if held := draft.reference_held:
+        label = f"Turn {number}, reference answer"
+        return _held_text(held, f"{prefix}-reference", label, values, problems) if held.is_kept else None
+    found = _as_before(draft.reference, before or "")
     return found if found or before == "" else None
 
 
@@ -120,11 +129,27 @@ def _call(
     return replace(origin, name=draft.name, args=args)
 
 
-def _intermediate(drafts: list[MessageDraft], before: tuple[tuple[str, str], ...]) -> tuple[tuple[str, str], ...]:
+def _intermediate(
+    prefix: str,
+    number: int,
+    drafts: list[MessageDraft],
+    before: tuple[tuple[str, str], ...],
+    values: Values,
+    problems: Problems,
+) -> tuple[tuple[str, str], ...]:
     """Empty rows are left out; line ends stay as the file has them where nothing was changed."""
     known = {(author.strip(), _line_ends(text)): (author, text) for author, text in before}
-    kept = [(draft.author, draft.text) for draft in drafts if draft.is_kept and (draft.author or draft.text)]
-    return tuple(known.get(pair, pair) for pair in kept)
+    found = []
+    for index, draft in enumerate(drafts):
+        text = draft.text
+        if draft.held and draft.is_kept:
+            label = f"Turn {number}, intermediate response {index + 1}"
+            held = _held_text(draft.held, f"{prefix}-intermediate-{index}-text", label, values, problems)
+            text = _line_ends(held)
+            known.setdefault((draft.author, text), (draft.author, held))
+        if draft.is_kept and (draft.author or text):
+            found.append(known.get((draft.author, text), (draft.author, text)))
+    return tuple(found)
 
 
 def _session(draft: CaseDraft, before: SessionInit | None, values: Values, problems: Problems) -> SessionInit | None:
@@ -169,6 +194,11 @@ def _held(held: Held, name: str, label: str, values: Values, problems: Problems)
     return values.get(held.digest)
 
 
+def _held_text(held: Held, name: str, label: str, values: Values, problems: Problems) -> str:
+    found = _held(held, name, label, values, problems)
+    return found if isinstance(found, str) else ""
+
+
 def _tags(text: str, problems: Problems) -> tuple[str, ...]:
     tags = tuple(dict.fromkeys(tag.strip() for tag in text.split(",") if tag.strip()))
     if len(tags) > MAX_TAGS:
@@ -182,7 +212,8 @@ def _as_before(text: str, before: str) -> str:
 
 
 def _line_ends(text: str) -> str:
-    return text.replace("\r\n", "\n").replace("\r", "\n")
+    """`text` as a form gives it back: its line ends, and no NUL, which a page cannot hold."""
+    return text.replace("\0", "\ufffd").replace("\r\n", "\n").replace("\r", "\n")
 
 
 def _at(parts: tuple[T, ...], index: int | None) -> T | None:

@@ -2,7 +2,7 @@
 
 Field names say where they stand: `turn-0-call-1-arg-0-value`. A turn and a call carry `origin`, their place in the
 case as the file has it, so that keys we do not know are taken from the file and never travel through the browser. A
-large value does not travel either: the form has its digest.
+large value or text does not travel either: the form has its digest.
 """
 
 from __future__ import annotations
@@ -19,12 +19,17 @@ from evaldesk.errors import UsageError
 from evaldesk.model import Case, JsonObject, JsonValue, ToolCall, Turn
 from evaldesk.model.json_text import json_line
 from evaldesk.pages.case_whole import outputs_text, rubrics_text
-from evaldesk.pages.large_state import Held, held_value, typed_limit
-from evaldesk.web.forms import text_of
+from evaldesk.pages.large_state import HEAD, Held, held_value, typed_limit
+from evaldesk.web.forms import MAX_FIELDS, text_of
+from evaldesk.web.guard import MAX_BODY
 from evaldesk.wording.json_layout import as_json
 
 MAX_TURNS = 200
 MAX_PARTS = 100
+MAX_ENCODED = 3
+"""A byte is sent as up to three: `%C3`. The names of the fields are shorter than those of the draft in JSON."""
+MAX_FIELDS_OF_PART = 12
+ROOM_TO_TYPE = 2 * 1024 * 1024
 CALLS = ("calls", "no_tool", "not_asserted")
 
 
@@ -51,17 +56,18 @@ class CallDraft:
 
 @dataclass(slots=True)
 class MessageDraft:
-    """A message of an agent before its answer."""
+    """A message of an agent before its answer; `text` is empty where it is held."""
 
     PARTS: ClassVar[dict[str, tuple[str, type]]] = {}
     author: str = ""
     text: str = ""
     is_kept: bool = True
+    held: Held | None = None
 
 
 @dataclass(slots=True)
 class TurnDraft:
-    """One turn; `calls_mode` is one of CALLS."""
+    """One turn; `calls_mode` is one of CALLS, `query` and `reference` are empty where they are held."""
 
     PARTS: ClassVar[dict[str, tuple[str, type]]] = {
         "call": ("calls", CallDraft),
@@ -74,6 +80,8 @@ class TurnDraft:
     reference: str = ""
     origin: int | None = None
     is_kept: bool = True
+    query_held: Held | None = None
+    reference_held: Held | None = None
 
 
 @dataclass(slots=True)
@@ -120,21 +128,36 @@ def draft_of(case: Case) -> CaseDraft:
     )
 
 
-def size_of(draft: CaseDraft) -> int:
-    """The characters that the form sends, before it writes them as an address does."""
-    return len(json.dumps(asdict(draft), ensure_ascii=False))
+def fits_form(draft: CaseDraft) -> bool:
+    """Whether a form can send `draft`: its bytes, its fields and the parts in each place are within their limits."""
+    calls = [call for turn in draft.turns for call in turn.calls]
+    sizes = [len(call.args) for call in calls]
+    sizes += [len(parts) for turn in draft.turns for parts in (turn.calls, turn.intermediate)]
+    if len(draft.turns) > MAX_TURNS or max(sizes, default=0) > MAX_PARTS:
+        return False
+    n_parts = 1 + len(draft.turns) + len(calls) + sum(sizes)
+    written = json.dumps(asdict(draft), ensure_ascii=False).encode("utf-8", "replace")
+    return n_parts * MAX_FIELDS_OF_PART <= MAX_FIELDS and MAX_ENCODED * len(written) <= MAX_BODY - ROOM_TO_TYPE
 
 
 def _turn_draft(turn: Turn, origin: int, limit: int) -> TurnDraft:
-    calls = turn.expected.tool_calls
+    calls, reference = turn.expected.tool_calls, turn.expected.reference or ""
+    query_held, reference_held = held_value(turn.query, limit), held_value(reference, limit)
     return TurnDraft(
-        query=turn.query,
+        query="" if query_held else turn.query,
         calls_mode="not_asserted" if calls is None else "calls" if calls else "no_tool",
         calls=[_call_draft(call, index, limit) for index, call in enumerate(calls or ())],
-        intermediate=[MessageDraft(author, text) for author, text in turn.expected.intermediate],
-        reference=turn.expected.reference or "",
+        intermediate=[_message_draft(author, text, limit) for author, text in turn.expected.intermediate],
+        reference="" if reference_held else reference,
         origin=origin,
+        query_held=query_held,
+        reference_held=reference_held,
     )
+
+
+def _message_draft(author: str, text: str, limit: int) -> MessageDraft:
+    held = held_value(text, limit)
+    return MessageDraft(author, "" if held else text, held=held)
 
 
 def _call_draft(call: ToolCall, origin: int, limit: int) -> CallDraft:
@@ -184,6 +207,8 @@ def _read_turn(form: FormData, prefix: str) -> TurnDraft:
         reference=text_of(form, f"{prefix}-reference"),
         origin=_origin(form, prefix),
         is_kept=_is_kept(form, prefix),
+        query_held=_read_held(form, f"{prefix}-query"),
+        reference_held=_read_held(form, f"{prefix}-reference"),
     )
 
 
@@ -203,17 +228,17 @@ def _read_held(form: FormData, name: str) -> Held | None:
     if not digest:
         return None
     n_bytes = int(size) if size.isdecimal() and len(size) < 12 else 0
-    return Held(digest[:64], n_bytes, _is_kept(form, name))
+    return Held(digest[:64], n_bytes, _is_kept(form, name), text_of(form, f"{name}-head")[:HEAD])
 
 
 def _read_message(form: FormData, prefix: str) -> MessageDraft:
     author, text = text_of(form, f"{prefix}-author").strip(), text_of(form, f"{prefix}-text")
-    return MessageDraft(author, text, _is_kept(form, prefix))
+    return MessageDraft(author, text, _is_kept(form, prefix), _read_held(form, f"{prefix}-text"))
 
 
 def _prefixes(form: FormData, name: str, first: str, limit: int = MAX_PARTS) -> list[str]:
     found: list[str] = []
-    while f"{name}-{len(found)}-{first}" in form:
+    while f"{name}-{len(found)}-{first}" in form or f"{name}-{len(found)}-{first}-digest" in form:
         found.append(f"{name}-{len(found)}")
         if len(found) > limit:
             raise UsageError(f"more than {limit} parts in one place; edit this case as raw JSON instead")

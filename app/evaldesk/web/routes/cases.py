@@ -23,7 +23,7 @@ from evaldesk.model.stored import EvalSetFile
 from evaldesk.pages.case_text import DiffLine, case_text, difference
 from evaldesk.pages.typed import Problems, error_sentence
 from evaldesk.web.cases.checks import case_from
-from evaldesk.web.cases.drafts import CaseDraft, TurnDraft, apply_op, draft_of, read_draft, size_of
+from evaldesk.web.cases.drafts import CaseDraft, TurnDraft, apply_op, draft_of, fits_form, read_draft
 from evaldesk.web.cases.editor import Editor, run_address
 from evaldesk.web.cases.list import CaseLine, case_list
 from evaldesk.web.forms import SHOW_TOP, attachment, file_text_of, leave, read_form, text_of
@@ -33,17 +33,15 @@ from evaldesk.web.routes.new_run import run_case
 EDITOR = "editor"
 MAX_RAW = 1_000_000
 """A case of more characters is edited in a file: a form sends up to three bytes for each."""
-MAX_DRAFT = 2_000_000
-"""A form of more characters could not be sent; values that are too large stay at the server and do not count."""
 
 
 async def show(request: Request) -> Response:
-    """GET …/cases/{key}: the form; a scenario, and a case whose texts are too large for it, is shown as raw JSON."""
+    """GET …/cases/{key}: the form; a scenario, and a case that no form can send, is shown as raw JSON."""
     file, found = await _open(request)
     if found.case.scenario is not None:
         return RedirectResponse(f"{request.url.path}/json", status_code=303)
     draft = draft_of(found.case)
-    if size_of(draft) > MAX_DRAFT:
+    if not fits_form(draft):
         return RedirectResponse(f"{request.url.path}/json", status_code=303)
     editor = Editor(file, found, draft, Problems(), found.version, line=await _line(request, found))
     return _render(request, editor)

@@ -2,7 +2,7 @@
 
 The session is one of the chat, or one of `adk web` in its database. The form is that of the case editor with a tick at
 each turn, call and message. `op` changes the form's shape, anything else saves; a case name that is taken is answered
-with a choice.
+with a choice. A session that is too long for a form is added whole: its form has the name of the case alone.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from evaldesk.pages.large_state import LargeState, large_state
 from evaldesk.pages.typed import Problems
 from evaldesk.secrets import scrubber
 from evaldesk.web.cases.checks import case_from
-from evaldesk.web.cases.drafts import CaseDraft, apply_op, draft_of, read_draft
+from evaldesk.web.cases.drafts import CaseDraft, apply_op, draft_of, fits_form, read_draft
 from evaldesk.web.forms import SHOW_TOP, leave, read_form, text_of
 from evaldesk.web.render import desk_of, page
 from evaldesk.web.routes.new_run import GONE, run_case
@@ -61,7 +61,10 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class Adding:
-    """The contents of the page; `set_id` is NEW_SET when `set_name` is to be made."""
+    """The contents of the page; `set_id` is NEW_SET when `set_name` is to be made.
+
+    `is_whole` says that the session is too long for a form: its turns and states are saved as they are.
+    """
 
     source: Source
     recording: Recording
@@ -79,6 +82,7 @@ class Adding:
     is_run_next: bool = False
     large_initial: LargeState | None = None
     large_final: LargeState | None = None
+    is_whole: bool = False
 
     @property
     def file(self) -> EvalSetFile | None:
@@ -132,11 +136,9 @@ async def show(request: Request) -> Response:
     asked = request.query_params.get("evalset") or ""
     set_id = asked or await run_in_threadpool(_usual_set, request, source, sets)
     recording = source.record(await _taken(request, set_id, sets))
-    draft = draft_of(recording.case)
-    for turn, recorded in zip(draft.turns, recording.turns, strict=True):
-        turn.is_kept = not recorded.why_left_out
+    draft = _proposed(recording)
     free = await run_in_threadpool(desk_of(request).evalsets.free_name, slug(source.agent_id, default="evalset"))
-    adding = _adding(request, source, recording, sets, set_id, free, draft)
+    adding = _adding(request, source, recording, sets, set_id, free, draft, is_whole=not fits_form(draft))
     return _render(request, adding, 404 if adding.problems else 200)
 
 
@@ -198,9 +200,20 @@ def _store(request: Request, adding: Adding, choice: str, form: FormData) -> tup
 async def _typed(request: Request, form: FormData) -> Adding:
     source = await _source(request)
     sets = await _sets(request)
-    draft = read_draft(form)
-    set_id = text_of(form, "evalset") or NEW_SET
-    return _adding(request, source, source.record(()), sets, set_id, text_of(form, "new-set").strip(), draft)
+    recording, draft = source.record(()), read_draft(form)
+    is_whole = text_of(form, "whole") == "1"
+    if is_whole:
+        draft = replace(_proposed(recording), case_id=draft.case_id, tags=draft.tags)
+    set_id, set_name = text_of(form, "evalset") or NEW_SET, text_of(form, "new-set").strip()
+    return _adding(request, source, recording, sets, set_id, set_name, draft, is_whole=is_whole)
+
+
+def _proposed(recording: Recording) -> CaseDraft:
+    """The recorded case in the form, with ticks at the turns that were finished."""
+    draft = draft_of(recording.case)
+    for turn, recorded in zip(draft.turns, recording.turns, strict=True):
+        turn.is_kept = not recorded.why_left_out
+    return draft
 
 
 def _adding(
@@ -211,6 +224,8 @@ def _adding(
     set_id: str,
     set_name: str,
     draft: CaseDraft,
+    *,
+    is_whole: bool,
 ) -> Adding:
     case, _ = case_from(draft, source=recording.case)
     desk = desk_of(request)
@@ -233,6 +248,7 @@ def _adding(
         secrets=_secrets(case, desk.settings.environment),
         large_initial=large[0],
         large_final=large[1],
+        is_whole=is_whole,
     )
 
 
