@@ -33,6 +33,7 @@ VERTEX = ("agentplatform", "vertexai")
 METRICS = ("tool_trajectory_avg_score", "response_match_score")
 VERDICTS = {1: "passed", 2: "failed", 3: "unscored"}
 N_BY_CHANCE, MOST_FILES = 60, 50
+N_IN_SHORT = 12
 AGENT = '''
 """Answers from script.json, by the messages of the user so far."""
 
@@ -100,13 +101,13 @@ class Beside:
     exit_codes: tuple[int, int]
 
 
-def play_both(folder: Path) -> Beside:
+def play_both(folder: Path, n_of_adk: int | None, n_by_chance: int) -> Beside:
     """Write the eval sets and the agent, and run `adk eval`, `evaldesk eval --compat adk` and `evaldesk eval`."""
     sets = folder / "sets"
     sets.mkdir()
-    new, old = _cases_of_adk()
+    new, old = (cases[:n_of_adk] for cases in _cases_of_adk())
     chance = random.Random("cases")
-    new += [_case_by_chance(chance, f"chance {number}") for number in range(N_BY_CHANCE)]
+    new += [_case_by_chance(chance, f"chance {number}") for number in range(n_by_chance)]
     (sets / "new.evalset.json").write_text(json.dumps({"eval_set_id": "new", "eval_cases": new}), "utf-8")
     (sets / "old.evalset.json").write_text(json.dumps(old), "utf-8")
     files = [f"{name}.evalset.json" for name, found in (("new", new), ("old", old)) if found]
@@ -195,7 +196,7 @@ def _plan(expected: Expected, chance: random.Random) -> tuple[list[Any], str]:
 def _played(folder: Path, files: Sequence[str], cases: Mapping[str, Case]) -> Beside:
     shared = ["eval", "../scripted", *files, "--config_file_path", "../criteria.json"]
     adk = _run(folder, ["-m", "google.adk.cli", *shared], PYTHONPATH=os.fspath(_stubs(folder)))
-    own = ["-m", "evaldesk", *shared, "--workspace", ".."]
+    own = ["-m", "evaldesk", *shared, "--workspace", "..", "--concurrency", "1"]
     as_adk = _run(folder, [*own, "-o", "../as_adk.scores.csv", "-o", "../as_adk.csv", "--compat", "adk"])
     ours = _run(folder, [*own, "-o", "../ours.scores.csv", "-o", "../ours.csv"])
     assert ours.returncode in (0, 1, 3), ours.stdout + ours.stderr
@@ -276,8 +277,17 @@ def _rows(path: Path) -> list[dict[str, str]]:
         return list(csv.DictReader(file))
 
 
-def test_adk_eval_and_evaldesk_eval_give_the_same_verdicts_and_numbers(tmp_path: Path) -> None:
-    beside = play_both(tmp_path)
+@pytest.mark.parametrize(
+    ("n_of_adk", "n_by_chance"),
+    [
+        pytest.param(None, N_BY_CHANCE, marks=pytest.mark.torture, id="all"),
+        pytest.param(N_IN_SHORT, N_IN_SHORT, id="short"),
+    ],
+)
+def test_adk_eval_and_evaldesk_eval_give_the_same_verdicts_and_numbers(
+    tmp_path: Path, n_of_adk: int | None, n_by_chance: int
+) -> None:
+    beside = play_both(tmp_path, n_of_adk, n_by_chance)
     names = set(beside.cases)
     is_open = {name for name, case in beside.cases.items() if any(leaves_open(turn.expected) for turn in case.turns)}
     others = {name for name in names if beside.ours[name].verdict != beside.adk[name].verdict}
@@ -292,4 +302,5 @@ def test_adk_eval_and_evaldesk_eval_give_the_same_verdicts_and_numbers(tmp_path:
     assert sum(map(int, re.findall(r"(\d+) cases? ha\w+ the same verdict and other scores by", beside.printed))) == len(
         {name for name in numbers - others if _means(beside.ours[name]) != _means(beside.adk[name])}
     )
-    assert len(names) >= N_BY_CHANCE + (MOST_FILES if ADK_DATA.is_dir() else 0)
+    least = MOST_FILES if n_of_adk is None else n_of_adk
+    assert len(names) >= n_by_chance + (least if ADK_DATA.is_dir() else 0)
