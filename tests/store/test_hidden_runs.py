@@ -53,7 +53,7 @@ ASKED: dict[str, Asked] = {
     "delete": lambda store, run: store.runs.delete(run),
     "restore": lambda store, run: store.runs.restore(run),
     "deleted": lambda store, run: store.runs.deleted(),
-    "is_deleted": lambda store, run: store.runs.is_deleted(run),
+    "in_trash": lambda store, run: store.runs.in_trash([run]),
     "labels.put": lambda store, run: store.labels.put(run, (0, 0), None, "me", "passed", ""),
     "labels.of_trial": lambda store, run: store.labels.of_trial(run, (0, 0)),
     "labels.list": lambda store, run: store.labels.list(LabelFilter()),

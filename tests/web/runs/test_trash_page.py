@@ -123,12 +123,74 @@ def test_an_emptied_trash_has_nothing_left(pages: RunPages) -> None:
 
     answer = pages.post("/trash/removal", until=until(pages.get("/trash").text))
 
-    text = pages.get(answer.headers["location"]).text
-    assert "4 items removed for good" in text
-    assert "The trash is empty" in text
+    assert answer.status_code == 200
+    assert "4 items removed for good" in answer.text
+    assert "The trash is empty" in answer.text
     assert all(pages.post(f"/trash/{item_id}/restoration").status_code == 404 for item_id in ids.values())
     with pages.desk.store._database.reading() as connection:
         assert connection.exec_driver_sql("SELECT count(*) FROM transcript").scalar_one() == 0
+
+
+def test_the_page_believes_no_address_that_says_what_was_removed(pages: RunPages) -> None:
+    fill(pages)
+
+    assert "4 items removed for good" not in pages.get("/trash?removed=4").text
+
+
+def test_a_removal_that_is_sent_again_removes_nothing_more(pages: RunPages) -> None:
+    fill(pages)
+    seen = until(pages.get("/trash").text)
+    pages.post("/trash/removal", until=seen)
+    address = pages.finish(n="1")
+    pages.post(f"{address}/deletion")
+
+    again = pages.post("/trash/removal", until=seen)
+
+    assert "0 items removed for good" in again.text
+    assert [item.kind for item in trash_items(pages.desk)] == ["run"]
+
+
+def test_ticked_runs_are_deleted_and_come_back_by_one_undo(pages: RunPages) -> None:
+    ids = [address.rpartition("/")[2] for address in (pages.finish(n="1"), pages.finish(n="1"), pages.finish(n="1"))]
+    before = [pages.desk.store.runs.summary(int(run_id)) for run_id in ids]
+
+    answer = pages.client.post("/runs/deletion", data={"run": ids[:2]})
+    note = pages.get(answer.headers["location"]).text
+    undone = pages.client.post(
+        "/runs/restoration", data={"run": re.findall(r'type="hidden" name="run" value="(\d+)"', note)}
+    )
+
+    assert f"Deleted 2 runs: {ids[0]}, {ids[1]}." in note
+    assert f'href="/runs/{ids[2]}"' in note
+    assert f'href="/runs/{ids[0]}"' not in note
+    assert undone.headers["location"] == "/runs"
+    assert [pages.desk.store.runs.summary(int(run_id)) for run_id in ids] == before
+    assert "Deleted" not in pages.get(answer.headers["location"]).text
+
+
+def test_one_ticked_run_that_is_gone_leaves_the_others_as_they_are(pages: RunPages) -> None:
+    first, second = (address.rpartition("/")[2] for address in (pages.finish(n="1"), pages.finish(n="1")))
+
+    refused = pages.client.post("/runs/deletion", data={"run": [first, "999"]})
+    pages.client.post("/runs/deletion", data={"run": [first, second]})
+    pages.post(f"/runs/{second}/restoration")
+    undone = pages.client.post("/runs/restoration", data={"run": [first, second]})
+
+    assert (refused.status_code, undone.status_code) == (404, 404)
+    assert [item.id for item in trash_items(pages.desk)] == [f"run-{first}"]
+    assert "Deleted run 1." in pages.get(f"/runs?deleted={first}&deleted={second}").text
+
+
+@pytest.mark.parametrize("data", [{}, {"run": "x"}, {"run": ["", "-1"]}, {"run": "9" * 40}])
+@pytest.mark.parametrize("address", ["/runs/deletion", "/runs/restoration"])
+def test_without_a_ticked_run_nothing_is_deleted(pages: RunPages, address: str, data: dict[str, str]) -> None:
+    pages.finish(n="1")
+
+    answer = pages.client.post(address, data=data)
+
+    assert answer.status_code == 422
+    assert "tick the runs" in answer.text
+    assert pages.get("/runs/1").status_code == 200
 
 
 def test_a_deletion_after_the_page_was_drawn_is_not_removed(pages: RunPages) -> None:
@@ -139,7 +201,7 @@ def test_a_deletion_after_the_page_was_drawn_is_not_removed(pages: RunPages) -> 
 
     answer = pages.post("/trash/removal", until=seen)
 
-    assert answer.headers["location"] == "/trash?removed=4"
+    assert "4 items removed for good" in answer.text
     assert [item.kind for item in trash_items(pages.desk)] == ["run"]
     assert pages.post(f"{address}/restoration").status_code == 303
 
@@ -194,15 +256,19 @@ def test_another_site_can_neither_restore_nor_remove(pages: RunPages) -> None:
     answers = [
         pages.client.post(f"/trash/{ids['run']}/restoration", headers=FOREIGN),
         pages.client.post("/runs/1/restoration", headers=FOREIGN),
+        pages.client.post("/runs/restoration", data={"run": "1"}, headers=FOREIGN),
+        pages.client.post("/runs/deletion", data={"run": "1"}, headers=FOREIGN),
         pages.client.post("/trash/removal", data={"until": moment}, headers=FOREIGN),
     ]
 
-    assert [answer.status_code for answer in answers] == [403, 403, 403]
+    assert [answer.status_code for answer in answers] == [403] * 5
     assert len(trash_items(pages.desk)) == 4
     with pytest.raises(NotFoundError):
         pages.desk.store.runs.summary(1)
 
 
-@pytest.mark.parametrize("address", ["/trash/removal", "/trash/x/restoration", "/runs/1/restoration"])
+@pytest.mark.parametrize(
+    "address", ["/trash/removal", "/trash/x/restoration", "/runs/1/restoration", "/runs/deletion", "/runs/restoration"]
+)
 def test_what_changes_the_trash_takes_no_get(pages: RunPages, address: str) -> None:
     assert pages.get(address).status_code == 405

@@ -186,15 +186,16 @@ class RunDesk:
         await self.resume(run_id)
         return n
 
-    async def delete(self, run_id: int) -> None:
-        """Move a run with all its trials to the trash. Raises ConflictError while it goes on."""
-        if await self._is_going(run_id):
-            raise ConflictError(f"run {run_id} is still running; stop it before you delete it")
-        await self._write(self._store.runs.delete, run_id)
+    async def delete(self, *run_ids: int) -> None:
+        """Move runs with all their trials to the trash, all or none. Raises ConflictError while one of them goes on."""
+        for run_id in run_ids:
+            if await self._is_going(run_id):
+                raise ConflictError(f"run {run_id} is still running; stop it before you delete it")
+        await self._write(self._store.runs.delete, *run_ids)
 
-    async def restore(self, run_id: int) -> None:
-        """Bring a run back from the trash. Raises NotFoundError when it is not there."""
-        await self._write(self._store.runs.restore, run_id)
+    async def restore(self, *run_ids: int) -> None:
+        """Bring runs back from the trash, all or none. Raises NotFoundError when one is not there."""
+        await self._write(self._store.runs.restore, *run_ids)
 
     @property
     def stored(self) -> RunStore:

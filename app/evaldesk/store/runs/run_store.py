@@ -126,15 +126,20 @@ class RunStore:
         with self._database.writing() as connection:
             return planning.retry_errored(connection, run_id)
 
-    def delete(self, run_id: int) -> None:
-        """Move a run to the trash; it is gone from every list at once. Raises ConflictError while it is going."""
+    def delete(self, *run_ids: int) -> None:
+        """Move runs to the trash, all or none; no list has them. Raises ConflictError while one is going."""
         with self._database.writing() as connection:
-            planning.hide(connection, run_id, self._clock())
+            for run_id in run_ids:
+                planning.hide(connection, run_id, self._clock())
 
-    def restore(self, run_id: int) -> None:
-        """Bring a run back from the trash. Raises NotFoundError when it is not there, or its removal has begun."""
+    def restore(self, *run_ids: int) -> None:
+        """Bring runs back from the trash, all or none.
+
+        Raises NotFoundError when one is not there, or its removal has begun.
+        """
         with self._database.writing() as connection:
-            planning.show_again(connection, run_id, self._clock)
+            for run_id in run_ids:
+                planning.show_again(connection, run_id, self._clock)
 
     def deleted(self) -> builtins.list[tuple[RunSummary, datetime]]:
         """The runs in the trash with the times of their deletion, oldest run first."""
@@ -142,10 +147,11 @@ class RunStore:
             rows = connection.execute(planning.in_trash().order_by(RUN.c.id)).all()
         return [(run_queries.summary(row, self._clock), row.deleted_at) for row in rows]
 
-    def is_deleted(self, run_id: int) -> bool:
-        """Whether a run is in the trash."""
+    def in_trash(self, run_ids: Collection[int]) -> Sequence[int]:
+        """Those of the runs that are in the trash, oldest run first."""
         with self._database.reading() as connection:
-            return connection.execute(planning.in_trash().where(RUN.c.id == run_id)).first() is not None
+            rows = connection.execute(planning.in_trash().where(RUN.c.id.in_(run_ids)).order_by(RUN.c.id))
+            return [row.id for row in rows]
 
     def sizes(self, run_ids: Sequence[int]) -> dict[int, int]:
         """About how many bytes the transcripts of each run take, also of one in the trash."""

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
+from itertools import islice
 from typing import get_args
+from urllib.parse import urlencode
 
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
@@ -26,6 +28,9 @@ from evaldesk.web.live import Message, event_stream
 from evaldesk.web.render import desk_of, fragment, number, page, target_of
 from evaldesk.web.routes.new_run import create, new, preview
 
+MAX_TICKED = 200
+"""More runs than a page of the list has, and an address names them."""
+
 
 async def index(request: Request) -> Response:
     """GET /runs: the list, filtered, a page at a time."""
@@ -42,11 +47,9 @@ async def index(request: Request) -> Response:
         text=query.get("q", "").strip()[:200],
         before=int(before) if re.fullmatch(r"[0-9]{1,15}", before) else None,
     )
-    deleted = query.get("deleted", "")
-    is_deleted = bool(re.fullmatch(r"[0-9]{1,15}", deleted)) and await asyncio.to_thread(
-        desk_of(request).runs.stored.is_deleted, int(deleted)
-    )
-    return page(request, "runs/index.html", listing=listing, deleted=int(deleted) if is_deleted else 0)
+    named = _numbers(query.getlist("deleted"))
+    deleted = await asyncio.to_thread(desk_of(request).runs.stored.in_trash, named) if named else ()
+    return page(request, "runs/index.html", listing=listing, deleted=deleted)
 
 
 async def show(request: Request) -> Response:
@@ -129,6 +132,19 @@ async def delete(request: Request) -> Response:
     return _go(f"/runs?deleted={_run_id(request)}")
 
 
+async def delete_many(request: Request) -> Response:
+    """POST /runs/deletion: the ticked runs, all or none."""
+    run_ids = await _ticked(request)
+    await desk_of(request).runs.delete(*run_ids)
+    return _go(f"/runs?{urlencode([('deleted', run_id) for run_id in run_ids])}")
+
+
+async def restore_many(request: Request) -> Response:
+    """POST /runs/restoration: undo it, all or none."""
+    await desk_of(request).runs.restore(*await _ticked(request))
+    return _go("/runs")
+
+
 async def restore(request: Request) -> Response:
     """POST /runs/{run_id}/restoration: undo it."""
     await desk_of(request).runs.restore(_run_id(request))
@@ -166,6 +182,20 @@ async def _page_of(
     )
 
 
+async def _ticked(request: Request) -> list[int]:
+    """The runs of a posted form. Raises UsageError when there are none."""
+    run_ids = _numbers((await read_form(request)).getlist("run"))
+    if not run_ids:
+        raise UsageError("tick the runs to delete first")
+    return run_ids
+
+
+def _numbers(texts: Iterable[object]) -> list[int]:
+    """The first MAX_TICKED different run ids among what a browser sent."""
+    found = (int(text) for text in texts if isinstance(text, str) and re.fullmatch(r"[0-9]{1,15}", text))
+    return list(islice(dict.fromkeys(found), MAX_TICKED))
+
+
 def _run_id(request: Request) -> int:
     run_id: int = request.path_params["run_id"]
     return run_id
@@ -179,6 +209,8 @@ RUN = "/runs/" + number("run_id")
 routes = [
     Route("/runs", index, methods=["GET"]),
     Route("/runs", create, methods=["POST"]),
+    Route("/runs/deletion", delete_many, methods=["POST"]),
+    Route("/runs/restoration", restore_many, methods=["POST"]),
     Route("/runs/new", new, methods=["GET"]),
     Route("/runs/new", preview, methods=["POST"]),
     Route(RUN, show, methods=["GET"]),

@@ -21,8 +21,7 @@ PAGE_SIZE = 100
 
 async def show(request: Request) -> Response:
     """GET /trash: the deleted things, the newest first; `start` is the number of those before the page."""
-    removed = request.query_params.get("removed", "")
-    return await _page(request, n_removed=int(removed) if re.fullmatch(r"[0-9]{1,9}", removed) else 0)
+    return await _page(request)
 
 
 async def restore(request: Request) -> Response:
@@ -45,7 +44,10 @@ async def restore(request: Request) -> Response:
 
 
 async def empty(request: Request) -> Response:
-    """POST /trash/removal: removes for good what was deleted up to `until`, so nothing that the page did not count."""
+    """POST /trash/removal: removes for good what was deleted up to `until`, so nothing that the page did not count.
+
+    The answer is the page: an address could say how much was removed to somebody who removed nothing.
+    """
     text = text_of(await read_form(request), "until")
     try:
         until = datetime.fromisoformat(text)
@@ -54,10 +56,10 @@ async def empty(request: Request) -> Response:
     if until is None or until.tzinfo is None:
         return await _page(request, status=422, problem="Nothing was removed. Press “Empty the trash” once more.")
     n_removed = await run_in_threadpool(trash.empty, desk_of(request), until)
-    return RedirectResponse(f"/trash?removed={n_removed}", 303)
+    return await _page(request, n_removed=n_removed)
 
 
-async def _page(request: Request, *, status: int = 200, problem: str = "", n_removed: int = 0) -> Response:
+async def _page(request: Request, *, status: int = 200, problem: str = "", n_removed: int | None = None) -> Response:
     items = await run_in_threadpool(trash.trash_items, desk_of(request))
     text = request.query_params.get("start", "")
     start = int(text) if re.fullmatch(r"[0-9]{1,9}", text) else 0
