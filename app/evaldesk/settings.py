@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import TypeVar
 
@@ -13,8 +13,9 @@ import msgspec
 
 from evaldesk.errors import UsageError
 from evaldesk.interpreter_path import interpreter_path
-from evaldesk.model import Limits, ModelOptions
+from evaldesk.model import Container, Limits, ModelOptions
 from evaldesk.model.options import MODES, Recording, UserConfig
+from evaldesk.model.run import checked_container
 from evaldesk.run_options import RUN_OPTIONS, check_fields
 from evaldesk.toml_text import parse_toml
 from evaldesk.wire import converted
@@ -23,7 +24,9 @@ T = TypeVar("T")
 
 CONFIG_NAME = "evaldesk.toml"
 _METRIC_NAME = re.compile(r"[A-Za-z_][\w-]{0,63}", re.ASCII)
-KEYS = frozenset({"models", "model", "user", "judges", "metrics", "agents", "recording", "limits", "python"})
+KEYS = frozenset(
+    {"models", "model", "user", "judges", "metrics", "agents", "recording", "limits", "python", "image", "container"}
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,8 +40,9 @@ class Settings:
     that may judge, the first of them unless a criterion names another. `functions` are the user's own metrics, name by
     `module:attr`: a browser can choose these and no others. `agents` are the tables of declared agents by their names.
     `python` is the interpreter that agents are played on, where they name none of their own; empty is that of their
-    project, or Evaldesk's own. `recording` says whether runs record the answers of models and tools, or answer from a
-    recording.
+    project, or Evaldesk's own. `container` is where agents are played, where they name no other image; one without an
+    image only bounds those of agents that do. `recording` says whether runs record the answers of models and tools, or
+    answer from a recording.
     """
 
     workspace: Path
@@ -52,6 +56,7 @@ class Settings:
     functions: Mapping[str, str] = field(default_factory=dict)
     agents: Mapping[str, Mapping[str, object]] = field(default_factory=dict)
     python: str = ""
+    container: Container = field(default_factory=Container)
     n_workers: int = 2
     n_warm_workers: int = 0
     is_demo: bool = False
@@ -91,7 +96,8 @@ def read_settings(
     Keys: `models` (a list of LiteLLM model names), `[model]` (the fields of ModelOptions), `[user]` (those of
     UserConfig), `[limits]` (those of Limits), `judges` (a list of model names), `[metrics]` (name = "module:attr"),
     `[agents]` (`folders` to look in, and a table for each declared agent), `python` (the interpreter of the agents),
-    `recording` (off, record, replay or auto).
+    `image` (of the containers in which agents are played), `[container]` (the other fields of Container), `recording`
+    (off, record, replay or auto).
     `EVALDESK_MODELS` and `EVALDESK_JUDGES` add names, separated by commas, `EVALDESK_RECORDING` replaces. Raises
     UsageError naming the file and key when one is wrong.
     """
@@ -112,6 +118,7 @@ def read_settings(
         judges=tuple(dict.fromkeys(judges)),
         functions=_functions(table.get("metrics", {}), path),
         python=_python(table.get("python", ""), path),
+        container=_container(table, path),
         n_workers=n_workers,
         is_demo=is_demo,
         environment=dict(environment),
@@ -165,6 +172,23 @@ def _python(value: object, path: Path) -> str:
         raise UsageError(f"{path}: python is the path of an interpreter, not {value!r}")
     try:
         return interpreter_path(value, path.parent)
+    except UsageError as error:
+        raise UsageError(f"{path}: {error}") from error
+
+
+def _container(table: Mapping[str, object], path: Path) -> Container:
+    found = _converted(table.get("container", {}), Container, path, "container")
+    image = table.get("image", "")
+    if found.image:
+        raise UsageError(f"{path}: [container] bounds all containers; write image = {found.image!r} above the tables")
+    if not isinstance(image, str):
+        raise UsageError(f"{path}: image is the name of an image, not {image!r}")
+    if image and table.get("python"):
+        raise UsageError(
+            f"{path}: python is an interpreter of this machine, and image has one of its own; leave one out"
+        )
+    try:
+        return checked_container(replace(found, image=image))
     except UsageError as error:
         raise UsageError(f"{path}: {error}") from error
 

@@ -66,7 +66,7 @@ def played() -> Play:
 def loaded(tmp_path: Path) -> Callable[..., Agent]:
     n = 0
 
-    def loaded(source: str, attribute: str = "root_agent", **fields: str) -> Agent:
+    def loaded(source: str, attribute: str = "root_agent", **fields: Any) -> Agent:
         nonlocal n
         n += 1
         root = tmp_path / f"root{n}"

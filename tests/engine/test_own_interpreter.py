@@ -12,6 +12,7 @@ import pytest
 from tests.virtual_environments import interpreter, make_environment
 
 from evaldesk.engine import AgentHost, LocalExecutor
+from evaldesk.engine.launch import ProcessLauncher
 from evaldesk.errors import AgentError
 from evaldesk.model import AgentRef, Criterion, Event, TrialResult, TrialSpec, TurnRecord, TurnSpec
 
@@ -72,7 +73,7 @@ async def test_a_trial_is_played_there_and_graded_here(
         f"    return float(sys.prefix == {sys.prefix!r} and solution_str.startswith({environment_of(python)!r}))\n"
     )
     graded_here = Criterion("where", 1.0, {"function": "where:grades", "root": str(tmp_path)})
-    executor = LocalExecutor(2, 4, python=python)
+    executor = LocalExecutor(2, 4, launcher=ProcessLauncher(python))
 
     specs = [replace(trial(ref, index), criteria=(graded_here,)) for index in range(3)]
     results = await play(executor, specs)
@@ -134,7 +135,7 @@ async def test_a_trial_is_played_on_other_pythons(
         pytest.skip(f"there is no Python {version} on this machine")
     python = str(make_environment(tmp_path / "venv", found))
     ref = replace(write_agent("import sys\n\nasync def agent(message):\n    return message\n"), python=python)
-    executor = LocalExecutor(1, 4, python=python)
+    executor = LocalExecutor(1, 4, launcher=ProcessLauncher(python))
 
     results = await play(executor, [trial(ref, index, ("one", "two")) for index in range(4)])
     await executor.close()

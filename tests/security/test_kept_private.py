@@ -112,8 +112,8 @@ def test_neither_token_nor_cookie_stands_in_a_page_or_a_log(fort: Any, caplog: p
 def test_a_worker_is_not_told_the_token() -> None:
     given = {"EVALDESK_TOKEN": TOKEN, "OPENAI_API_KEY": "needed", "PATH": "/bin"}
 
-    assert launch.Launcher().environment(given) == {"OPENAI_API_KEY": "needed", "PATH": "/bin"}
-    there = launch.Launcher("/shop/bin/python").environment(given)
+    assert launch.OWN.launch(given, "player").environment == {"OPENAI_API_KEY": "needed", "PATH": "/bin"}
+    there = dict(launch.ProcessLauncher("/shop/bin/python").launch(given, "player").environment)
     assert there.pop("EVALDESK_PRICE_LIST").endswith(".json")
     assert there == {"OPENAI_API_KEY": "needed", "PATH": "/shop/bin:/bin"}
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from evaldesk import paths
 from evaldesk.agents.agent import AGENTS
 from evaldesk.interpreter_path import OURS
-from evaldesk.model import AgentRef
+from evaldesk.model import AgentRef, Container
 from evaldesk.toml_text import parse_toml
 
 PYTHON = Path("bin", "python")
@@ -25,11 +25,20 @@ _NEEDS_LITELLM = re.compile(r"^\s*(?:from\s+evaldesk\b.*\bLlmAgent\b|import\s+ev
 _NOT_IN_A_NAME = re.compile(r'[ $`!*@"\\\r\n\t]')
 
 
-def played_on(ref: AgentRef, python: str = "", environment: Mapping[str, str] = os.environ) -> AgentRef:
+def played_on(
+    ref: AgentRef,
+    python: str = "",
+    container: Container | None = None,
+    environment: Mapping[str, str] = os.environ,
+) -> AgentRef:
     """The agent with its interpreter: its own, else `python`, which is named for all agents, else that of its project.
 
-    Samples, agents at an address or a command and those that `evaldesk.toml` makes of a model stay on ours.
+    Samples, agents at an address or a command and those that `evaldesk.toml` makes of a model stay on ours. An agent
+    with an image, its own or that of `container`, which is given to all agents, is played in such a container instead.
     """
+    image = ref.container.image if ref.container else container.image if container and not ref.python else ""
+    if image and is_imported(ref):
+        return replace(ref, python="", container=replace(container or Container(), image=image))
     named = ref.python or python
     if not is_imported(ref) or named == OURS:
         return replace(ref, python="")

@@ -7,6 +7,7 @@ is killed at its time limit and at the end of the trial. Nothing keeps it from o
 from __future__ import annotations
 
 import difflib
+import os
 import shutil
 import subprocess
 import tempfile
@@ -17,14 +18,20 @@ from pathlib import Path
 
 from evaldesk.agents.group_guard import end_group, kill_group, watch
 from evaldesk.errors import UsageError
+from evaldesk.model.run import IMAGE_VARIABLE
 
-LABEL = "runs as you, without isolation"
 MAX_OUTPUT = 30_000
 MAX_DIFF = 200_000
 MAX_FILES = 2_000
 MAX_FILE = 200_000
 
 _PASSED_ON = ("PATH", "HOME", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "TERM", "SYSTEMROOT", "VIRTUAL_ENV")
+
+
+def isolation() -> str:
+    """How commands of a workspace are kept apart from this machine, in words."""
+    image = os.environ.get(IMAGE_VARIABLE)
+    return f"runs in a container of {image}" if image else "runs as you, without isolation"
 
 
 @dataclass(frozen=True, slots=True)

@@ -97,6 +97,7 @@ def _lines(facts: dict[str, Any], indent: str = "") -> list[str]:
     place = f"{facts['target'] or 'evaldesk.toml'} in {facts['folder']}" if facts.get("folder") else facts.get("target")
     lines = [f"{indent}{place}"] if place else []
     lines += [f"{indent}played on {facts['python']}"] if facts.get("python") else []
+    lines += [f"{indent}played in {facts['container']}"] if facts.get("container") else []
     lines += [f"{indent}not set: {name}" for name in facts["missing"]] if not indent else []
     lines += [f"{indent}tool {tool['name']}({signature(tool['parameters'])})" for tool in facts["tools"]]
     for below in facts["sub_agents"]:

@@ -229,7 +229,7 @@ def error_record(error: BaseException) -> ErrorRecord:
 def _look(settings: Settings) -> tuple[Sequence[AgentRef], dict[str, Fingerprint]]:
     found = [] if settings.is_demo else find_agents(settings.roots)
     refs = with_declared(found, declared_refs(settings.agents, settings.workspace))
-    refs = [played_on(ref, settings.python) for ref in refs] or find_agents([paths.samples()])
+    refs = [played_on(ref, settings.python, settings.container) for ref in refs] or find_agents([paths.samples()])
     return refs, {ref.id: _fingerprint(ref) for ref in refs}
 
 

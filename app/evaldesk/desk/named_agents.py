@@ -10,6 +10,7 @@ from pathlib import Path
 
 from evaldesk.agents import agent_ref, declared_refs, named_ref
 from evaldesk.agents.interpreters import is_imported, played_on
+from evaldesk.engine.launch import container_client
 from evaldesk.errors import UsageError
 from evaldesk.interpreter_path import OURS, interpreter_path
 from evaldesk.model import AgentRef
@@ -29,12 +30,16 @@ def named_agent(spec: str, workspace: str | None = None, python: str | None = No
 def on_interpreter(ref: AgentRef, settings: Settings, python: str | os.PathLike[str] | None = None) -> AgentRef:
     """The agent on the interpreter that a person names, else on the one of `evaldesk.toml` or of its project.
 
-    Raises UsageError for a path without an interpreter, and for an agent that is not imported.
+    Raises UsageError for a path without an interpreter, for an agent that is not imported, and for an image where no
+    container can be started.
     """
     if not python:
-        return played_on(ref, settings.python)
+        found = played_on(ref, settings.python, settings.container)
+        if found.container:
+            container_client(found.container, os.environ)
+        return found
     named = interpreter_path(os.fspath(python), Path.cwd())
-    found = played_on(replace(ref, python=named))
+    found = played_on(replace(ref, python=named, container=None))
     if not found.python and named != OURS and not is_imported(ref):
         raise UsageError(f"{ref.id} is not imported, so it has no interpreter; leave python out", field="python")
     return found

@@ -81,7 +81,7 @@ class Trust:
         settings = self._settings
         found = [] if settings.is_demo else find_agents(settings.roots)
         refs = with_declared(found, declared_refs(settings.agents, settings.workspace))
-        agents = [played_on(ref, settings.python) for ref in refs]
+        agents = [played_on(ref, settings.python, settings.container) for ref in refs]
         files = [nearest(Path(place)) for ref in agents if (place := ref.folder)]
         return Question(
             folders=self._folders(),

@@ -1,16 +1,20 @@
-"""Starts a player on the agent's own interpreter: `PYTHON boot.py PARENT_PID PURPOSE`, with nothing installed there.
+"""Starts a player on the agent's own interpreter: `PYTHON boot.py [--copy FROM TO] PARENT_PID PURPOSE`.
 
-Only the package `evaldesk` is found, where this file is: what is installed beside it stays unseen, so the agent imports
-the versions of its own interpreter.
+Nothing needs to be installed there. Only the package `evaldesk` is found, where this file is: what is installed beside
+it stays unseen, so the agent imports the versions of its own interpreter. In a container the agent's files are copied
+first, so that it can write beside them.
 """
 
 from __future__ import annotations
 
 import importlib.util
 import os
+import shutil
 import sys
 
 OLDEST = (3, 10)
+LEFT_OUT = (".git", ".venv", "venv", "node_modules", "__pycache__", ".evaldesk")
+"""Folders of a project that its agent does not need in a container: environments of another machine, and our own."""
 
 
 def find_package() -> None:
@@ -29,7 +33,21 @@ if __name__ in {"__main__", "__mp_main__"}:  # the latter is a process that mult
         sys.exit("a player needs Python 3.10 or newer, this is " + sys.version.split()[0])
     find_package()
 
+
+def copy_files(source: str, target: str) -> None:
+    """Copy the agent's files; links stay links."""
+    left_out = shutil.ignore_patterns(*LEFT_OUT)
+    try:
+        shutil.copytree(source, target, symlinks=True, ignore=left_out, dirs_exist_ok=True)
+    except (OSError, shutil.Error) as error:
+        first = error.args[0][0] if isinstance(error, shutil.Error) and error.args[0] else error
+        sys.exit("the agent's files cannot be copied into the container: " + str(first))
+
+
 if __name__ == "__main__":
+    if sys.argv[1] == "--copy":
+        copy_files(*sys.argv[2:4])
+        del sys.argv[1:4]
     here = os.path.dirname(os.path.abspath(__file__))
     sys.path[:] = [entry for entry in sys.path if os.path.abspath(entry) != here]
     from evaldesk.engine.worker.main import main

@@ -1,36 +1,80 @@
-"""How a worker process comes to be: the beginning of its command, and its environment."""
+"""How a worker process comes to be: the beginning of its command, its environment, and what ends its place."""
 
 from __future__ import annotations
 
 import os
+import secrets
+import shutil
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Protocol
 
+from evaldesk.errors import UsageError
 from evaldesk.llm.price_list import VARIABLE as PRICE_LIST
 from evaldesk.llm.price_list import price_list
+from evaldesk.model import AgentRef, Container
+from evaldesk.model.run import IMAGE_VARIABLE
 
 SECRETS = ("EVALDESK_TOKEN",)
+PACKAGE = Path(__file__).resolve().parents[1]
 BOOT = str(Path(__file__).resolve().with_name("boot.py"))
 OF_OUR_PYTHON = ("PYTHONHOME", "VIRTUAL_ENV", "__PYVENV_LAUNCHER__")
 """Variables that lead an interpreter to the packages of another one."""
+CLIENTS = ("docker", "podman")
+INSIDE = "/opt/evaldesk"
+"""The folder of a container in which our package and the agent's root are found."""
+SCRATCH = "/tmp"  # noqa: S108 - of the container
+START_TIMEOUT_S, PULL_TIMEOUT_S = 60.0, 600.0
+NO_PARENT = 0
+"""In the place of the parent's process id, for a worker that cannot see it."""
 
 
 @dataclass(frozen=True, slots=True)
-class Launcher:
-    """Starts workers on Evaldesk's own interpreter, or on the agent's, whose path is `python`."""
+class Launch:
+    """One worker to start: its command, its environment, and the command that ends what a lost one leaves behind."""
+
+    command: tuple[str, ...]
+    environment: Mapping[str, str]
+    end: tuple[str, ...] = ()
+
+
+class Launcher(Protocol):
+    """The place of workers. `words` name a worker in a sentence."""
+
+    @property
+    def words(self) -> str:
+        """`the worker process`."""
+
+    @property
+    def start_timeout_s(self) -> float:
+        """Seconds after which a worker that is not up is given up."""
+
+    def launch(self, given: Mapping[str, str], purpose: str) -> Launch:
+        """A worker; `given` is the environment of the run. Raises UsageError where there is no place for one."""
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessLauncher:
+    """Starts workers as processes on Evaldesk's own interpreter, or on the agent's, whose path is `python`."""
 
     python: str = ""
+    start_timeout_s: float = START_TIMEOUT_S
 
-    def command(self) -> tuple[str, ...]:
-        """The command of a worker, without its arguments."""
-        if self.python:
-            return self.python, "-X", "faulthandler", BOOT
-        return sys.executable, "-P", "-X", "faulthandler", "-m", "evaldesk.engine.worker.main"
+    @property
+    def words(self) -> str:
+        """The interpreter is named where it is not ours."""
+        return f"the player on {self.python}" if self.python else "the worker process"
 
-    def environment(self, given: Mapping[str, str]) -> dict[str, str]:
-        """The environment of a worker: on the agent's interpreter that of its activated virtual environment."""
+    def launch(self, given: Mapping[str, str], purpose: str) -> Launch:
+        """A process of this machine, which ends with this one."""
+        ours = (sys.executable, "-P", "-X", "faulthandler", "-m", "evaldesk.engine.worker.main")
+        command = (self.python, "-X", "faulthandler", BOOT) if self.python else ours
+        return Launch((*command, str(os.getpid()), purpose), self._environment(given))
+
+    def _environment(self, given: Mapping[str, str]) -> dict[str, str]:
+        """On the agent's interpreter that of its activated virtual environment."""
         left_out = (*SECRETS, *OF_OUR_PYTHON) if self.python else SECRETS
         found = {name: value for name, value in given.items() if name not in left_out}
         if self.python:
@@ -42,4 +86,82 @@ class Launcher:
         return found
 
 
-OWN = Launcher()
+OWN = ProcessLauncher()
+
+
+@dataclass(frozen=True, slots=True)
+class ContainerLauncher:
+    """Starts each worker in a container of its own, by docker or podman.
+
+    The container has the image, Evaldesk's package read-only, and a copy of the agent's `root` at its own path; what
+    the agent writes there is gone with the container.
+    """
+
+    container: Container
+    root: str
+    start_timeout_s: float = field(default=PULL_TIMEOUT_S)
+
+    @property
+    def words(self) -> str:
+        """With the image."""
+        return f"the player in {self.container.words}"
+
+    def launch(self, given: Mapping[str, str], purpose: str) -> Launch:
+        """`docker run`; values of variables are in the environment of the client and never in a command line."""
+        client, name = container_client(self.container, given), f"evaldesk-{os.getpid()}-{secrets.token_hex(4)}"
+        environment = {each: value for each, value in given.items() if each not in SECRETS}
+        prices = price_list()
+        places = {str(PACKAGE): f"{INSIDE}/evaldesk", self.root: f"{INSIDE}/root", prices: f"{INSIDE}/prices.json"}
+        own = {
+            "HOME": SCRATCH,
+            IMAGE_VARIABLE: self.container.image,
+            PRICE_LIST: f"{INSIDE}/prices.json" if prices else "",
+        }
+        command = (
+            *(client, "run", "--interactive", "--rm", "--init", "--name", name),
+            *(("--network", "none") if self.container.network == "none" else ()),
+            *("--cap-drop", "ALL", "--security-opt", "no-new-privileges", "--read-only"),
+            *("--cpus", f"{self.container.cpus:g}", "--memory", f"{self.container.memory}m"),
+            *("--memory-swap", f"{self.container.memory}m", "--pids-limit", str(self.container.pids)),
+            *("--user", f"{os.getuid()}:{os.getgid()}", *(("--userns", "keep-id") if _is_podman(client) else ())),
+            *(part for place, inside in places.items() if place for part in ("--mount", _mount(place, inside))),
+            *(part for each in (SCRATCH, self.root) if each for part in ("--tmpfs", f"{each}:rw,exec,mode=1777")),
+            *(part for each, value in own.items() for part in ("--env", f"{each}={value}")),
+            *(part for each in self.container.variables if each in given for part in ("--env", each)),
+            *("--workdir", SCRATCH, "--entrypoint", "python3", self.container.image),
+            *("-X", "faulthandler", f"{INSIDE}/evaldesk/engine/boot.py"),
+            *(("--copy", f"{INSIDE}/root", self.root) if self.root else ()),
+            *(str(NO_PARENT), purpose),
+        )
+        return Launch(command, environment, (client, "kill", name))
+
+
+def launcher_of(agent: AgentRef) -> Launcher:
+    """The place where the agent is played."""
+    if agent.container:
+        return ContainerLauncher(agent.container, agent.root)
+    return ProcessLauncher(agent.python) if agent.python else OWN
+
+
+def container_client(container: Container, environment: Mapping[str, str]) -> str:
+    """The path of docker, or of podman. Raises UsageError where there is neither."""
+    found = (shutil.which(client, path=environment.get("PATH")) for client in CLIENTS)
+    client = next(filter(None, found), None)
+    if client is None:
+        raise UsageError(
+            f"image = {container.image!r}: neither docker nor podman is on PATH; install one, or leave image out",
+            field="image",
+        )
+    return client
+
+
+def _is_podman(client: str) -> bool:
+    return Path(client).name == "podman"
+
+
+def _mount(source: str, target: str) -> str:
+    if "," in source or '"' in source:
+        raise UsageError(
+            f"{source}: a folder that is given to a container has no comma and no quotation mark in its name"
+        )
+    return f"type=bind,source={source},target={target},readonly"

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, is_dataclass, replace
 from typing import Any, Literal, TypeAlias
 
+from evaldesk.errors import UsageError
 from evaldesk.model.conclusion import Criterion, Gates, Score, Verdict
 from evaldesk.model.evalset import Case, JsonObject
 from evaldesk.model.options import Limits, ModelOptions, Recording, UserConfig
@@ -30,6 +32,60 @@ def default_criteria(cases: Iterable[Case], *, strict: bool = False) -> tuple[Cr
     return (*DEFAULT_CRITERIA, FINAL_STATE) if is_asserted else DEFAULT_CRITERIA
 
 
+Network: TypeAlias = Literal["none", "open"]
+IMAGE_VARIABLE = "EVALDESK_IMAGE"
+"""Names its image to a player in a container."""
+
+
+@dataclass(frozen=True, slots=True)
+class Container:
+    """A container that agents are played in. `memory` is in MiB, `pids` bounds processes and threads.
+
+    `network` is the one that docker or podman gives by default, or none at all. `variables` are the names of the
+    environment variables that the agent gets; without them it gets none of ours.
+    """
+
+    image: str = ""
+    network: Network = "none"
+    cpus: float = 1.0
+    memory: int = 2048
+    pids: int = 512
+    variables: tuple[str, ...] = ()
+
+    @property
+    def words(self) -> str:
+        """`a container of shop:7`."""
+        return f"a container of {self.image}"
+
+    @property
+    def sentence(self) -> str:
+        """`a container of shop:7: no network, 1 CPU, 2,048 MiB, 512 processes`."""
+        network = "no network" if self.network == "none" else "network"
+        cpus = "1 CPU" if self.cpus == 1 else f"{self.cpus:g} CPUs"
+        return f"{self.words}: {network}, {cpus}, {self.memory:,} MiB, {self.pids:,} processes"
+
+
+_IMAGE = re.compile(r"[\w][\w./:@-]{0,254}", re.ASCII)
+_VARIABLE = re.compile(r"[A-Za-z_]\w{0,127}", re.ASCII)
+LEAST_MEMORY, LEAST_PIDS, MAX_CPUS = 64, 16, 1024
+
+
+def checked_container(container: Container) -> Container:
+    """The container, or the settings of those that other names choose. Raises UsageError naming the key at fault."""
+    if container.image and not _IMAGE.fullmatch(container.image):
+        raise UsageError(f"image = {container.image!r} is not the name of an image", field="image")
+    if not 0 < container.cpus <= MAX_CPUS:
+        raise UsageError(f"cpus = {container.cpus:g}: a container has more than 0 and at most {MAX_CPUS:,} CPUs")
+    if container.memory < LEAST_MEMORY:
+        raise UsageError(f"memory = {container.memory}: a container has at least {LEAST_MEMORY} MiB")
+    if container.pids < LEAST_PIDS:
+        raise UsageError(f"pids = {container.pids}: a container has at least {LEAST_PIDS} processes and threads")
+    for name in container.variables:
+        if not _VARIABLE.fullmatch(name):
+            raise UsageError(f"variables: {name!r} is not the name of an environment variable")
+    return container
+
+
 @dataclass(frozen=True, slots=True)
 class AgentRef:
     """How a worker finds an agent: `target` is `module:attr`, imported with `root` first on `sys.path`.
@@ -38,7 +94,7 @@ class AgentRef:
     look at the object. `declared` is the agent's table of `evaldesk.toml` as JSON text; an agent that is made of its
     table alone has no target. `part` names an agent inside the tree of the one that is found, by its own name or its
     name in the module; empty is the agent itself. `python` is the interpreter that it is played on; empty is
-    Evaldesk's own.
+    Evaldesk's own. `container` is where it is played; None is a process of this machine.
     """
 
     id: str
@@ -49,6 +105,7 @@ class AgentRef:
     declared: str = ""
     part: str = ""
     python: str = ""
+    container: Container | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,6 +21,7 @@ def agent_facts(agent: FoundAgent) -> dict[str, JsonValue]:
         "folder": agent.ref.folder,
         "n_files": agent.n_files,
         "python": agent.ref.python,
+        "container": agent.ref.container.sentence if agent.ref.container else "",
     }
     if agent.description:
         facts |= _described(agent.description)

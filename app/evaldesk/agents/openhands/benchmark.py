@@ -26,7 +26,7 @@ from evaldesk.agents.in_thread import called
 from evaldesk.agents.openhands.metadata import Options, Task, parameters
 from evaldesk.agents.openhands.output import output_events
 from evaldesk.agents.trial_context import CURRENT_TRIAL
-from evaldesk.agents.workspaces import LABEL, Workspace, open_workspace
+from evaldesk.agents.workspaces import Workspace, isolation, open_workspace
 from evaldesk.codec import msgspec
 from evaldesk.errors import AgentError, ModelError, UsageError
 from evaldesk.model import AgentDescription, AgentRef, ErrorRecord, Event, JsonObject, Session
@@ -67,7 +67,7 @@ class BenchmarkAgent(ModelCaller):
         return AgentDescription(
             name=self.ref.id,
             kind=KIND,
-            description=f"{summary} ({LABEL})".strip(),
+            description=f"{summary} ({isolation()})".strip(),
             model=self.options.llm or None,
             tells_cost=self.options.tells_cost,
         )
@@ -113,7 +113,7 @@ class BenchmarkAgent(ModelCaller):
         finally:
             process.close()
             changed, diff = workspace.changes()
-            text = f"{len(changed)} files changed in the workspace ({LABEL})"
+            text = f"{len(changed)} files changed in the workspace ({isolation()})"
             send(Event("log", author="workspace", text=text, result=plain({"changed": changed, "diff": diff})))
 
     def _task(self, session: Session, workspace: Workspace, instance: JsonObject) -> Task:

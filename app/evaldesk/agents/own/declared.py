@@ -32,7 +32,8 @@ from evaldesk.backports import chdir
 from evaldesk.codec import msgspec
 from evaldesk.errors import AgentError, UsageError
 from evaldesk.interpreter_path import interpreter_path
-from evaldesk.model import AgentRef
+from evaldesk.model import AgentRef, Container
+from evaldesk.model.run import checked_container
 from evaldesk.registry import import_target
 from evaldesk.wire import converted, from_json, to_json
 
@@ -91,9 +92,11 @@ def _declared(name: str, table: dict[str, Any], workspace: Path) -> AgentRef:
         raise UsageError(f"{place}: a name has letters, digits, _ . and -, at most 64 of them")
     if "target" in table:
         python = _python(place, table.pop("python", ""), workspace)
-        return replace(_target(place, table, workspace), id=name, python=python)
-    if "python" in table:
-        raise UsageError(f"{place}: python is for an agent with a target, which is imported")
+        container = _container(place, table.pop("image", None), python)
+        return replace(_target(place, table, workspace), id=name, python=python, container=container)
+    for key in ("python", "image"):
+        if key in table:
+            raise UsageError(f"{place}: {key} is for an agent with a target, which is imported")
     if "url" in table or "command" in table:
         return _remote(place, name, table)
     if "model" in table:
@@ -110,12 +113,26 @@ def _python(place: str, value: object, workspace: Path) -> str:
         raise UsageError(f"{place}: {error}") from error
 
 
+def _container(place: str, image: object, python: str) -> Container | None:
+    """The image alone; its bounds are those of all containers of the workspace."""
+    if image is None:
+        return None
+    if not isinstance(image, str):
+        raise UsageError(f"{place}: image is the name of an image, not {image!r}")
+    if python:
+        raise UsageError(f"{place}: python is an interpreter of this machine, and image has its own; leave one out")
+    try:
+        return checked_container(Container(image))
+    except UsageError as error:
+        raise UsageError(f"{place}: {error}") from error
+
+
 def _target(place: str, table: dict[str, Any], workspace: Path) -> AgentRef:
     kind = AGENTS.known(str(table.get("kind", "")))
     if kind and kind.options:
         return _optioned(kind, place, table, workspace)
     if set(table) != {"target"} or not isinstance(table["target"], str):
-        raise UsageError(f"{place}: beside python and a target, which is a string, nothing else may be said")
+        raise UsageError(f"{place}: beside python or image and a target, which is a string, nothing else may be said")
     try:
         with chdir(workspace):
             return agent_ref(table["target"])

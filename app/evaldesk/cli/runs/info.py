@@ -77,6 +77,7 @@ def _lines(runs: StoredRuns, run: RunSummary) -> list[tuple[str, str]]:
         ("Not counted", f"{run.counts.errored:,} errored, {run.counts.unscored:,} unscored"),
         *(("Asserted", line) for line in asserted_lines(config, run.n_cases)),
         ("Agent", f"{config.agent.id} ({config.agent.target})"),
+        *(("Played in", place.sentence) for place in (config.agent.container,) if place),
         ("Model", config.model or config.agent_model or "the agent's own"),
         ("Eval set", f"{config.evalset_id} {config.evalset_path}".strip()),
         ("Settings", options_line(config)),

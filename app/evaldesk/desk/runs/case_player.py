@@ -12,6 +12,7 @@ from evaldesk.desk.runs.driver import trial_spec
 from evaldesk.desk.runs.plan import RunOptions, RunPlan, check_models, frozen, recordings_folder, with_defaults
 from evaldesk.desk.runs.run_result import CaseResult
 from evaldesk.engine import AgentHost, LocalExecutor
+from evaldesk.engine.launch import launcher_of
 from evaldesk.model import AgentDescription, AgentRef, Case, RunConfig, TrialResult
 from evaldesk.model.options import Recording
 from evaldesk.settings import Settings
@@ -86,7 +87,7 @@ class CasePlayer:
     def _opened(self) -> LocalExecutor:
         if self._executor is None:
             n_workers = max(1, min(self._concurrency, os.cpu_count() or 2))
-            self._executor = LocalExecutor(n_workers, self._concurrency, python=self._agent.python)
+            self._executor = LocalExecutor(n_workers, self._concurrency, launcher=launcher_of(self._agent))
             self._reading = asyncio.create_task(self._read(self._executor))
         return self._executor
 

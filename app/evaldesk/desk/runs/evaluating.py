@@ -29,6 +29,7 @@ from evaldesk.desk.runs.stored_runs import StoredRuns
 from evaldesk.desk.trust import Trust
 from evaldesk.engine import AgentHost, Executor, InlineExecutor, LocalExecutor
 from evaldesk.engine.host.agent_host import agent_version
+from evaldesk.engine.launch import launcher_of
 from evaldesk.engine.worker.attempt import Pause
 from evaldesk.engine.worker.player import adopt, described, disown
 from evaldesk.errors import NotFoundError, UsageError
@@ -213,7 +214,7 @@ def _executor_for(who: _Agent) -> Callable[[RunConfig], Executor]:
 
 
 def _local(ref: AgentRef, concurrency: int) -> LocalExecutor:
-    return LocalExecutor(max(1, min(concurrency, os.cpu_count() or 2)), concurrency, python=ref.python)
+    return LocalExecutor(max(1, min(concurrency, os.cpu_count() or 2)), concurrency, launcher=launcher_of(ref))
 
 
 @asynccontextmanager

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePath
@@ -17,6 +18,7 @@ from evaldesk.desk.evalsets.evalsets import EvalSetDesk
 from evaldesk.desk.other_tools import as_osmosis_calls, gates_of
 from evaldesk.engine import AgentHost
 from evaldesk.engine.host.agent_host import agent_version
+from evaldesk.engine.launch import container_client
 from evaldesk.errors import NotFoundError, UsageError
 from evaldesk.llm import missing_keys
 from evaldesk.metrics import check_criteria, is_metric, metric_info, missing_reasons, unset_option
@@ -210,11 +212,26 @@ def _shows_case(description: AgentDescription | None) -> bool:
 
 
 def foreseen_plan(config: RunConfig, cases: tuple[Case, ...]) -> RunPlan:
-    """The plan of a run whose configuration is checked."""
+    """The plan of a run whose configuration is checked. Raises UsageError where its agent cannot be played."""
+    check_place(config)
     foresight = foresee(cases, config.criteria, strict=config.is_strict)
     n_partly = len(foresight.partly_asserted)
     counted = replace(config, n_asserted=foresight.n_asserted(len(cases)), n_partly_asserted=n_partly)
     return RunPlan(counted, cases, foresight)
+
+
+def check_place(config: RunConfig) -> None:
+    """Raise UsageError for an agent with an image where no container can be started, or would record."""
+    container = config.agent.container
+    if container is None:
+        return
+    if config.recording.mode != "off":
+        raise UsageError(
+            f"recording = {config.recording.mode!r} needs a folder of this machine, which {container.words} does not "
+            "see; leave recording off, or image out",
+            field="recording",
+        )
+    container_client(container, os.environ)
 
 
 def frozen(config: RunConfig, options: RunOptions, cases: Sequence[Case]) -> RunConfig:

@@ -27,6 +27,7 @@ from evaldesk.desk.runs.rescoring import plan_rescoring
 from evaldesk.desk.trust import Trust
 from evaldesk.engine import Executor, LocalExecutor, WarmPool
 from evaldesk.engine.host.agent_host import agent_change
+from evaldesk.engine.launch import launcher_of
 from evaldesk.errors import ConflictError, EvaldeskError, NotFoundError, WorkspaceError
 from evaldesk.model import Criterion, RunConfig, RunStatus
 from evaldesk.model.run import LIVE
@@ -324,7 +325,10 @@ class RunDesk:
 
     def _local_executor(self, config: RunConfig) -> Executor:
         return LocalExecutor(
-            self._settings.n_workers, config.concurrency, warm_pool=self._warm_pool, python=config.agent.python
+            self._settings.n_workers,
+            config.concurrency,
+            warm_pool=self._warm_pool,
+            launcher=launcher_of(config.agent),
         )
 
 

@@ -18,7 +18,7 @@ from typing import TypeAlias
 
 from evaldesk.engine.frames import Describe, Described, Failed, Happened, Stop, Talk, TurnEnded
 from evaldesk.engine.host.process import Answer, Death, WorkerProcess, WorkerStartError
-from evaldesk.engine.launch import Launcher
+from evaldesk.engine.launch import Launcher, launcher_of
 from evaldesk.engine.worker.attempt import LOAD_TIMEOUT_S
 from evaldesk.errors import AgentError, BadNumberError, ConflictError
 from evaldesk.model import AgentDescription, AgentRef, ErrorRecord, Event, RunConfig, TurnRecord, TurnSpec
@@ -154,8 +154,7 @@ class AgentHost:
                         check_turn(answer.record)
                         yield answer.record
                     elif isinstance(answer, Death):
-                        kind = "timed_out" if answer.is_timeout else "worker_died"
-                        error = ErrorRecord(kind, answer.message, answer.output)
+                        error = ErrorRecord(answer.kind, answer.message, answer.output)
         except WorkerStartError as failed:
             error = ErrorRecord("worker_start", str(failed), failed.output)
         except BadNumberError as bad:
@@ -196,7 +195,7 @@ class AgentHost:
                 agent = None
             if agent is None:
                 agent = HostedAgent(version)
-                await agent.start(self._environment, Launcher(ref.python))
+                await agent.start(self._environment, launcher_of(ref))
                 if self._is_closed:
                     await agent.close()
                     raise WorkerStartError("the desk was closed while the worker started", "")

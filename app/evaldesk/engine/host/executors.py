@@ -12,7 +12,7 @@ from typing import Protocol
 from evaldesk.engine.frames import GradeSpec, cancelled, functions_check, grade_spec, unplayed
 from evaldesk.engine.host.process import WarmPool
 from evaldesk.engine.host.worker_set import WorkerSet
-from evaldesk.engine.launch import Launcher
+from evaldesk.engine.launch import OWN, Launcher
 from evaldesk.engine.worker.attempt import Pause, active
 from evaldesk.errors import EvaldeskError, UsageError
 from evaldesk.model import ErrorRecord, TrialResult, TrialSpec
@@ -135,7 +135,7 @@ class LocalExecutor:
 
     A player has the agent and the user's side of a case; a grader has the expectations and the metrics, and never the
     agent. The process of this executor hands the transcript from one to the other, and checks what both answer. Players
-    run on the interpreter `python`, which is empty for Evaldesk's own; graders always on the latter.
+    come to be by `launcher`, graders always on Evaldesk's own interpreter.
     """
 
     def __init__(
@@ -145,7 +145,7 @@ class LocalExecutor:
         *,
         environment: Mapping[str, str] | None = None,
         warm_pool: WarmPool | None = None,
-        python: str = "",
+        launcher: Launcher = OWN,
     ) -> None:
         self.is_cancelled = False
         self._warm_pool = warm_pool
@@ -153,7 +153,10 @@ class LocalExecutor:
             WorkerSet, n_workers, concurrency, environment=os.environ if environment is None else environment
         )
         self._players = shared(
-            self._played, warm_pool=None if python else warm_pool, purpose="player", launcher=Launcher(python)
+            self._played,
+            warm_pool=warm_pool if launcher is OWN else None,
+            purpose="player",
+            launcher=launcher,
         )
         self._graders = shared(self._graded, warm_pool=warm_pool, purpose="grader", n_before_next=GRADED_AT_ONCE)
         self._room = asyncio.Semaphore(concurrency)

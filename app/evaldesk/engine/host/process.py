@@ -27,10 +27,9 @@ from evaldesk.engine.frames import (
 from evaldesk.engine.launch import OWN, Launcher
 from evaldesk.engine.worker.attempt import Pause
 from evaldesk.engine.worker.output import Tail
-from evaldesk.errors import EvaldeskError
+from evaldesk.errors import EvaldeskError, UsageError
 from evaldesk.wire import to_json
 
-START_TIMEOUT_S = 60.0
 TICK_S = 0.5
 SILENT_AND_OVERDUE_S = 5.0
 SILENT_S = 30.0
@@ -38,6 +37,9 @@ OVERDUE_S = 2.0
 LONG_OVERDUE_S = 15.0
 TERM_GRACE_S = 0.5
 EXIT_GRACE_S = 1.0
+END_TIMEOUT_S = 10.0
+KILLED = 128 + signal.SIGKILL
+"""The exit code of docker and podman for a container that was killed."""
 MAX_REASON = 500
 
 Purpose: TypeAlias = Literal["player", "grader", "grader_with_litellm"]
@@ -56,11 +58,15 @@ class WorkerStartError(EvaldeskError):
 
 @dataclass(frozen=True, slots=True)
 class Death:
-    """How a worker ended; `is_timeout` when it was killed because something in it took too long."""
+    """How a worker ended: `kind` says it for the error of its trials.
+
+    It is "timed_out" when it was killed because something in it took too long, "out_of_memory" when its container was
+    killed, which is what happens beyond its memory.
+    """
 
     message: str
     output: str
-    is_timeout: bool = False
+    kind: Literal["worker_died", "timed_out", "out_of_memory"] = "worker_died"
 
 
 class WorkerProcess:
@@ -91,6 +97,9 @@ class WorkerProcess:
         self._have_frames_ended = False
         self._returncode: int | None = None
         self._tick_timer: asyncio.TimerHandle | None = None
+        self._end: tuple[str, ...] = ()
+        self._environment: Mapping[str, str] = {}
+        self._ending: asyncio.Task[None] | None = None
 
     @property
     def pid(self) -> int:
@@ -107,18 +116,24 @@ class WorkerProcess:
         self, environment: Mapping[str, str], purpose: Purpose = "player", launcher: Launcher = OWN
     ) -> None:
         """Spawn the process and wait until it is ready. Raises WorkerStartError with its output."""
-        command = (*launcher.command(), str(os.getpid()), purpose)
-        if launcher.python:
-            self._name = f"the player on {launcher.python}"
+        self._name = launcher.words
         try:
+            launch = launcher.launch(environment, purpose)
+            self._end, self._environment = launch.end, launch.environment
             await self._loop.subprocess_exec(
-                lambda: _Pipes(self), *command, env=launcher.environment(environment), start_new_session=True
+                lambda: _Pipes(self), *launch.command, env=launch.environment, start_new_session=True
             )
-        except (OSError, RuntimeError) as error:  # no file, no process, or no thread to wait for one
+        except (
+            OSError,
+            RuntimeError,
+            UsageError,
+        ) as error:  # no file, no process, no thread to wait for one, no client
             raise WorkerStartError(f"{self._name} cannot be started: {error}", "") from error
         self._tick_timer = self._loop.call_later(TICK_S, self._tick)
         try:
-            await asyncio.wait((self._ready, self._death), timeout=START_TIMEOUT_S, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait(
+                (self._ready, self._death), timeout=launcher.start_timeout_s, return_when=asyncio.FIRST_COMPLETED
+            )
         except asyncio.CancelledError:
             await self.close()
             raise
@@ -127,7 +142,7 @@ class WorkerProcess:
             return
         death = self._death.result() if self._death.done() else None
         await self.close()
-        message = death.message if death else f"{self._name} was not ready within {START_TIMEOUT_S:g} s"
+        message = death.message if death else f"{self._name} was not ready within {launcher.start_timeout_s:g} s"
         raise WorkerStartError(message, self._output.text())
 
     def send(self, frame: ToWorker, timeout_s: float | None = None) -> None:
@@ -161,6 +176,8 @@ class WorkerProcess:
         if not self._death.done():
             self._signal(signal.SIGKILL)
             await self._death
+        if self._ending:
+            await self._ending
 
     def opened(self, transport: asyncio.SubprocessTransport) -> None:
         """Take hold of the process, which may be gone again before `start` goes on."""
@@ -241,20 +258,43 @@ class WorkerProcess:
             self._tick_timer.cancel()
         assert self._transport is not None  # noqa: S101 - only a started process is buried
         self._transport.close()
-        death = Death(self._exit_message(), self._output.text(), is_timeout=self._is_timeout)
+        if self._end and self._returncode != 0:
+            self._ending = self._loop.create_task(_run(self._end, self._environment))
+        death = Death(self._exit_message(), self._output.text(), self._death_kind())
         self._death.set_result(death)
         if self._is_up and not self._is_closing:
             self._on_death(death)
 
+    def _death_kind(self) -> Literal["worker_died", "timed_out", "out_of_memory"]:
+        if self._is_timeout:
+            return "timed_out"
+        return "out_of_memory" if self._end and not self._reason and self._returncode == KILLED else "worker_died"
+
     def _exit_message(self) -> str:
         if self._reason:
             return f"{self._name} {self._reason}"
+        if self._death_kind() == "out_of_memory":
+            return f"{self._name} was killed, as one is that needs more than its memory"
         code = self._returncode or 0
         if code >= 0:
             return f"{self._name} ended with exit code {code}"
         with suppress(ValueError):
             return f"{self._name} was ended by {signal.Signals(-code).name}"
         return f"{self._name} was ended by signal {-code}"
+
+
+async def _run(command: tuple[str, ...], environment: Mapping[str, str]) -> None:
+    """Run the command that ends a container; one that is gone already is no error."""
+    quiet = asyncio.subprocess.DEVNULL
+    with suppress(OSError, TimeoutError):
+        ending = await asyncio.create_subprocess_exec(
+            *command, env=environment, stdin=quiet, stdout=quiet, stderr=quiet
+        )
+        try:
+            await asyncio.wait_for(ending.wait(), END_TIMEOUT_S)
+        except TimeoutError:
+            ending.kill()
+            await ending.wait()
 
 
 class _Pipes(asyncio.SubprocessProtocol):

@@ -15,7 +15,7 @@ from evaldesk.engine.frames import Ended, Grade, GradeSpec, Play, Stop, cancelle
 from evaldesk.engine.host.process import Answer, Death, Purpose, WarmPool, WorkerProcess, WorkerStartError
 from evaldesk.engine.launch import OWN, Launcher
 from evaldesk.engine.worker.attempt import Pause, grading_timeout_s
-from evaldesk.model import ErrorRecord, TrialResult, TrialSpec
+from evaldesk.model import ErrorRecord, TrialResult, TrialSpec, TrialStatus
 
 MAX_FAILED_STARTS = 3
 
@@ -236,9 +236,8 @@ class WorkerSet:
 
 
 def _killed(spec: TrialSpec | GradeSpec, death: Death) -> TrialResult:
-    if death.is_timeout:
-        return unplayed(spec, "timed_out", ErrorRecord("timed_out", death.message, death.output))
-    return unplayed(spec, "errored", ErrorRecord("worker_died", death.message, death.output))
+    status: TrialStatus = "timed_out" if death.kind == "timed_out" else "errored"
+    return unplayed(spec, status, ErrorRecord(death.kind, death.message, death.output))
 
 
 def _again(spec: TrialSpec | GradeSpec) -> TrialSpec | GradeSpec:

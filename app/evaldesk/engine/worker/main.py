@@ -1,5 +1,7 @@
 """The worker process: `python -m evaldesk.engine.worker.main PARENT_PID PURPOSE`; it ends with its parent.
 
+A worker in a container cannot see its parent, and has the number 0 for it: the end of its input is the end of both.
+
 Its main loop only moves frames and watches deadlines; the attempts are in trial threads.
 """
 
@@ -335,10 +337,11 @@ def guard_process(parent_pid: int) -> None:
     allow_open_files()
     with suppress(OSError):
         os.nice(NICENESS)
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
-    if os.getppid() != parent_pid:
-        end_with_group()
+    if parent_pid:
+        if sys.platform == "linux":
+            ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+        if os.getppid() != parent_pid:
+            end_with_group()
     rearm_guard()
 
 

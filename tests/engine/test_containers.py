@@ -1,0 +1,218 @@
+"""Agents in containers: what they see of this machine, how they end, and what is refused before the start.
+
+`docker` is `tests/fake_docker.py`, which needs no daemon.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+from collections.abc import Awaitable, Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from tests import fake_docker
+from tests.virtual_environments import make_environment
+
+from evaldesk.engine import AgentHost, LocalExecutor
+from evaldesk.engine.launch import launcher_of
+from evaldesk.errors import AgentError, UsageError
+from evaldesk.model import AgentRef, Container, Event, TrialResult, TrialSpec, TurnRecord, TurnSpec
+
+pytestmark = pytest.mark.anyio
+
+Write = Callable[..., AgentRef]
+Make = Callable[..., TrialSpec]
+Play = Callable[..., Awaitable[dict[int, TrialResult]]]
+
+AGENT = '''
+    import os, signal, socket, sys, time
+    from pathlib import Path
+
+    HERE = Path(__file__).parent
+
+    def agent(message, state):
+        """Says what it sees."""
+        if message == "where":
+            import pricing
+            return f"{sys.prefix} {pricing.VERSION} {HERE} {os.getcwd()}"
+        if message == "network":
+            with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+                try:
+                    probe.connect(("192.0.2.1", 9))
+                except OSError:
+                    return "no network"
+            return "network"
+        if message == "variables":
+            return " ".join(sorted(name for name in os.environ if name.startswith(("SHOP", "EVALDESK_IMAGE", "HOME"))))
+        if message == "write":
+            (HERE / "written").write_text("x")
+            try:
+                Path(sys.modules["evaldesk"].__file__).with_name("written").write_text("x")
+            except OSError:
+                return "here alone"
+            return "everywhere"
+        if message == "others":
+            return " ".join(sorted(each for each in os.listdir("/proc") if each.isdigit()))[:40]
+        if message == "files":
+            return " ".join(sorted(each.name for each in HERE.iterdir()))
+        if message == "die":
+            os.kill(os.getpid(), signal.SIGKILL)
+        if message == "hang":
+            time.sleep(600)
+        return message
+'''
+
+
+@pytest.fixture(scope="module")
+def docker(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a docker with the image shop:7, in which `pricing` is installed."""
+    fake_docker.need_namespaces()
+    place = tmp_path_factory.mktemp("docker")
+    fake_docker.install(place)
+    make_environment(place / "images" / "shop_7", pricing="1.4.0")
+    for name in ("python", "python3"):
+        assert (place / "images" / "shop_7" / "bin" / name).exists()
+    return place
+
+
+@pytest.fixture
+def on_path(docker: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """That docker on PATH; nothing of it runs afterwards."""
+    monkeypatch.setenv("PATH", f"{docker / 'bin'}{os.pathsep}{os.environ['PATH']}")
+    yield docker
+    assert not list((docker / "running").iterdir())
+
+
+@pytest.fixture
+def contained(write_agent: Write) -> Callable[..., AgentRef]:
+    def make(**fields: object) -> AgentRef:
+        return replace(write_agent(AGENT), container=replace(Container("shop:7"), **fields))  # type: ignore[arg-type]
+
+    return make
+
+
+def said(result: TrialResult) -> str:
+    return next(event.text for event in result.transcript.turns[0].events if event.kind == "agent_message")
+
+
+async def played(ref: AgentRef, specs: list[TrialSpec], play: Play, n_players: int = 1) -> list[TrialResult]:
+    executor = LocalExecutor(n_players, 4, launcher=launcher_of(ref))
+    try:
+        results = await play(executor, specs)
+    finally:
+        await executor.close()
+    return [results[index] for index in range(len(specs))]
+
+
+def commands(docker: Path) -> list[list[str]]:
+    return [json.loads(line) for line in (docker / "log").read_text().splitlines()]
+
+
+async def test_an_agent_sees_its_image_its_files_and_nothing_else(
+    on_path: Path, contained: Callable[..., AgentRef], trial: Make, play: Play, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SHOP_KEY", "given")
+    monkeypatch.setenv("SHOP_SECRET", "kept")
+    ref = contained(variables=("SHOP_KEY", "SHOP_ABSENT"))
+    root = Path(ref.root)
+    (root / ".venv").mkdir()
+    (root / "data.txt").write_text("x")
+    asked = ("where", "network", "variables", "write", "files")
+
+    results = await played(ref, [trial(ref, at, (each,)) for at, each in enumerate(asked)], play)
+
+    assert [result.status for result in results] == ["finished"] * len(asked), results
+    answers = dict(zip(asked, map(said, results), strict=True))
+    assert answers["where"] == f"/opt/image 1.4.0 {root} /tmp"
+    assert answers["network"] == "no network"
+    assert answers["variables"] == "EVALDESK_IMAGE HOME SHOP_KEY"
+    assert answers["write"] == "here alone"
+    assert set(answers["files"].split()) - {"written", "__pycache__"} == {"data.txt", "scripted_agent.py"}
+    assert not (root / "written").exists()
+    assert {result.verdict for result in results} == {"passed"}
+    assert "given" not in json.dumps(commands(on_path))
+
+
+async def test_a_chat_and_a_description_are_made_there(
+    on_path: Path, contained: Callable[..., AgentRef], host: AgentHost
+) -> None:
+    ref = contained(network="open")
+
+    description = await host.describe(ref)
+    record = [item async for item in host.play_turn(TurnSpec("s", ref, "hello"))][-1]
+
+    assert description.description == "Says what it sees."
+    assert isinstance(record, TurnRecord)
+    assert [event.text for event in record.events if isinstance(event, Event) and event.kind == "agent_message"] == [
+        "hello"
+    ]
+    assert "--network" not in commands(on_path)[-1]
+
+
+async def test_a_container_that_is_killed_costs_its_own_trial_and_is_named(
+    on_path: Path, contained: Callable[..., AgentRef], trial: Make, play: Play
+) -> None:
+    ref = contained()
+    asked = ("a", "die", "b", "c")
+
+    results = await played(ref, [trial(ref, at, (each,)) for at, each in enumerate(asked)], play)
+
+    assert [result.status for result in results] == ["finished", "errored", "finished", "finished"]
+    error = results[1].error
+    assert error is not None
+    assert (error.kind, error.message) == (
+        "out_of_memory",
+        "the player in a container of shop:7 was killed, as one is that needs more than its memory",
+    )
+
+
+async def test_a_container_whose_client_is_gone_is_ended(
+    on_path: Path, contained: Callable[..., AgentRef], trial: Make, play: Play
+) -> None:
+    ref = contained()
+    executor = LocalExecutor(1, 2, launcher=launcher_of(ref))
+    spec = trial(ref, 0, ("hang",), timeout_s=600)
+    playing = asyncio.ensure_future(play(executor, [spec]))
+    while not executor.worker_pids:
+        await asyncio.sleep(0.05)
+    while not list((on_path / "running").iterdir()):
+        await asyncio.sleep(0.05)
+
+    await executor.cancel()
+    [result] = (await playing).values()
+    await executor.close()
+
+    assert result.status == "cancelled"
+
+
+async def test_an_image_that_is_not_there_is_the_word_of_docker(
+    on_path: Path, contained: Callable[..., AgentRef], host: AgentHost
+) -> None:
+    with pytest.raises(AgentError, match=r"the player in a container of shop:8 ended with exit code 125") as refused:
+        await host.describe(contained(image="shop:8"))
+
+    assert "Unable to find image 'shop:8'" in str(refused.value.trace)
+
+
+async def test_without_docker_and_podman_the_next_step_is_said(
+    contained: Callable[..., AgentRef], host: AgentHost, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+
+    with pytest.raises(AgentError, match="neither docker nor podman is on PATH; install one, or leave image out"):
+        await host.describe(contained())
+
+
+def test_values_of_variables_are_in_no_command_line_and_names_steer_nothing(docker: Path) -> None:
+    ref = AgentRef("a", "a:agent", root="/shop", container=Container("shop:7", variables=("KEY",)))
+    given = {"PATH": str(docker / "bin"), "KEY": "s3cret", "EVALDESK_TOKEN": "t"}
+
+    launch = launcher_of(ref).launch(given, "player")
+
+    assert "s3cret" not in " ".join(launch.command)
+    assert launch.environment == {"PATH": str(docker / "bin"), "KEY": "s3cret"}
+    with pytest.raises(UsageError, match="has no comma"):
+        launcher_of(replace(ref, root="/shop,readonly=false")).launch(given, "player")
