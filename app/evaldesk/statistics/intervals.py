@@ -36,7 +36,7 @@ _LEAST_RATE = 1e-300
 _DENSE_UP_TO = 20
 
 
-def wilson(c: float, n: int) -> Interval:
+def wilson(c: float, n: float) -> Interval:
     """Wilson's interval for c of n independent trials; 0 to 1 when n is 0."""
     return _wilson(c / n, n, Z_95) if n > 0 else Interval(0.0, 1.0)
 

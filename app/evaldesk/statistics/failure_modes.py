@@ -1,0 +1,205 @@
+"""Kinds of failure, counted: how frequent one is, how much is still unseen, and what a change did.
+
+(reference/failure_modes.md section 4)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import ceil, erfc, exp, fsum, lgamma, sqrt
+from statistics import fmean
+
+from evaldesk.model.comparison import ROUNDING
+from evaldesk.model.conclusion import Interval
+from evaldesk.statistics.comparison import holm
+from evaldesk.statistics.exact_tests import sign_flips
+from evaldesk.statistics.intervals import Z_95, wilson
+
+MIN_LABELS = 10
+_MAX_EXACT = 24
+
+
+@dataclass(frozen=True, slots=True)
+class Stratum:
+    """Trials that were drawn with one chance: `n_all` of them, of which each case has (read, with the mode)."""
+
+    n_all: int
+    by_case: Sequence[tuple[int, int]]
+
+    @property
+    def n_read(self) -> int:
+        """Trials that were read."""
+        return sum(read for read, _ in self.by_case)
+
+    @property
+    def n_found(self) -> int:
+        """Trials in which the mode was found."""
+        return sum(found for _, found in self.by_case)
+
+
+@dataclass(frozen=True, slots=True)
+class Prevalence:
+    """The share of trials with a mode, 0 to 1; `n_effective` is None where all were read: then it is known."""
+
+    share: float
+    error: float
+    n_effective: float | None
+    interval: Interval
+
+
+@dataclass(frozen=True, slots=True)
+class Saturation:
+    """How many modes were seen, and at least how many more there are; `expected_new` is a chance for each trial."""
+
+    n_read: int
+    n_modes: int
+    n_once: int
+    n_twice: int
+    unseen: float
+    coverage: float
+    expected_new: float
+
+
+@dataclass(frozen=True, slots=True)
+class ModeChange:
+    """What a change did to the share of trials with a mode, the mean over cases; `p_holm` is over all modes."""
+
+    n_cases: int
+    n_less: int
+    n_more: int
+    difference: float
+    p: float
+    p_holm: float
+
+
+def prevalence(strata: Sequence[Stratum]) -> Prevalence | None:
+    """The share of a mode over all trials of the strata that were read from, clustered by case; None when none was.
+
+    Wilson's interval for as many independent trials as tell as much. (Korn and Graubard 1998)
+    """
+    drawn = [stratum for stratum in strata if stratum.n_read]
+    n_all = sum(stratum.n_all for stratum in drawn)
+    if not n_all:
+        return None
+    share = fsum(stratum.n_all * stratum.n_found / stratum.n_read for stratum in drawn) / n_all
+    variance = fsum((stratum.n_all / n_all) ** 2 * _variance(stratum) for stratum in drawn)
+    n_read = sum(stratum.n_read for stratum in drawn)
+    if n_read >= n_all:
+        return Prevalence(share, 0.0, None, Interval(share, share))
+    n_effective = share * (1 - share) / variance if variance > 0 else float(n_read)
+    return Prevalence(share, sqrt(variance), n_effective, wilson(share * n_effective, n_effective))
+
+
+def _variance(stratum: Stratum) -> float:
+    """Of the share in one stratum: between its cases; a single trial may be either, a single case is its trials."""
+    n, unread = stratum.n_read, 1 - stratum.n_read / stratum.n_all
+    if unread <= 0:
+        return 0.0
+    if n < 2:
+        return unread / 4
+    share, n_cases = stratum.n_found / n, len(stratum.by_case)
+    if n_cases < 2:
+        return unread * share * (1 - share) / (n - 1)
+    squares = fsum((found - read * share) ** 2 for read, found in stratum.by_case)
+    return unread * n_cases / (n_cases - 1) * squares / n**2
+
+
+def saturation(times: Sequence[int], n_read: int) -> Saturation:
+    """The modes still unseen after `n_read` failed trials, each seen mode in so many of them.
+
+    `unseen` is a lower bound (Chao 1987), `coverage` the share of the causes of failure that the modes are (Chao and
+    Jost 2012). Without a finding nothing is known: coverage 0.
+    """
+    seen = [each for each in times if each]
+    once, twice = seen.count(1), seen.count(2)
+    if not seen or not n_read:
+        return Saturation(n_read, 0, 0, 0, 0.0, 0.0, 0.0)
+    total, rest = sum(seen), n_read - 1
+    pairs = once**2 / (2 * twice) if twice else once * (once - 1) / 2
+    return Saturation(
+        n_read=n_read,
+        n_modes=len(seen),
+        n_once=once,
+        n_twice=twice,
+        unseen=rest / n_read * pairs,
+        coverage=1 - once / total * _unseen_share(once, twice, rest),
+        expected_new=once / n_read,
+    )
+
+
+def _unseen_share(once: int, twice: int, rest: int) -> float:
+    if twice:
+        return rest * once / (rest * once + 2 * twice)
+    return rest * (once - 1) / (rest * (once - 1) + 2) if once > 1 else float(once and rest == 0)
+
+
+def accumulation(times: Sequence[int], n_read: int, at: int) -> float:
+    """The modes expected in `at` of the `n_read` trials, drawn in any order; exact, without drawing any."""
+    return fsum(1 - _chance_of_none(each, n_read, at) for each in times if each)
+
+
+def _chance_of_none(times: int, n_read: int, at: int) -> float:
+    """C(n_read - times, at) / C(n_read, at)."""
+    if at > n_read - times:
+        return 0.0
+    left = n_read - times
+    return exp(lgamma(left + 1) - lgamma(left - at + 1) - lgamma(n_read + 1) + lgamma(n_read - at + 1))
+
+
+def new_mode_bound(n_without: int) -> float:
+    """At most this share of trials would bring a new mode (95 %) when the last `n_without` brought none."""
+    return 1 - 0.05 ** (1 / n_without) if n_without > 0 else 1.0
+
+
+def mode_changes(differences: Mapping[str, Sequence[float]]) -> dict[str, ModeChange]:
+    """Each mode's change from one run to another, from its shares of each case's trials, after less before."""
+    ps = [_p([each for each in found if abs(each) > ROUNDING]) for found in differences.values()]
+    return {
+        mode: ModeChange(
+            n_cases=len(found),
+            n_less=sum(each < -ROUNDING for each in found),
+            n_more=sum(each > ROUNDING for each in found),
+            difference=fmean(found) if found else 0.0,
+            p=p,
+            p_holm=adjusted,
+        )
+        for (mode, found), p, adjusted in zip(differences.items(), ps, holm(ps), strict=True)
+    }
+
+
+def _p(moved: Sequence[float]) -> float:
+    if len(moved) <= _MAX_EXACT:
+        return sign_flips([round(each / ROUNDING) for each in moved])
+    return erfc(abs(fsum(moved)) / sqrt(2 * fsum(each**2 for each in moved)))
+
+
+def neyman_allocation(n_labels: int, strata: Sequence[tuple[float, float]]) -> tuple[float, ...]:
+    """Labels for each stratum of (weight, share of good ones), most where labels differ most. (Neyman 1934)"""
+    spread = [weight * sqrt(share * (1 - share)) for weight, share in strata]
+    total = fsum(spread)
+    if not total:
+        return tuple(n_labels * weight for weight, _ in strata)
+    return tuple(n_labels * each / total for each in spread)
+
+
+def labels_to_add(n_labels: int, strata: Sequence[tuple[int, int, int]]) -> tuple[int, ...]:
+    """How many of `n_labels` more to give in each stratum of (trials, labelled, good among them).
+
+    Shares are smoothed after Laplace, every stratum gets at least 10 labels in all, none more than it has trials.
+    """
+    n_all = sum(n for n, _, _ in strata)
+    if not n_all:
+        return tuple(0 for _ in strata)
+    rows = [(n / n_all, (good + 1) / (labelled + 2)) for n, labelled, good in strata]
+    allocated = neyman_allocation(n_labels, rows)
+    return tuple(
+        min(n - labelled, max(ceil(each), MIN_LABELS - labelled, 0))
+        for each, (n, labelled, _) in zip(allocated, strata, strict=True)
+    )
+
+
+def labels_for_half_width(half_width: float, strata: Sequence[tuple[float, float]]) -> int:
+    """The labels that are needed for an interval of this half width, over strata of (weight, share of good ones)."""
+    spread = fsum(weight * sqrt(share * (1 - share)) for weight, share in strata)
+    return ceil((Z_95 * spread / half_width) ** 2)
