@@ -16,10 +16,19 @@ from functools import partial, wraps
 from typing import Any
 
 from evaldesk.errors import ModelError
+from evaldesk.llm.client_imports import when_imported
 from evaldesk.unpacking import redirect_refusal
 
-SAME_GENERATOR = ("openai", "anthropic", "groq", "together", "cerebras.cloud.sdk")
-"""The packages whose clients OpenAI's generator made, with the same classes in `_base_client`."""
+CLIENTS_OF_OPENAI = tuple(
+    f"{package}._base_client" for package in ("openai", "anthropic", "groq", "together", "cerebras.cloud.sdk")
+)
+"""The modules of OpenAI's client and of those that its generator made, with the same classes."""
+CLIENT_OF_GOOGLE = "google.genai._api_client"
+
+_LITELLM = ("litellm.llms.custom_httpx.http_handler", "litellm.llms.custom_httpx.aiohttp_handler")
+_HTTPX = ("httpx", "httpx2")
+_AIOHTTP = "aiohttp"
+_MODULES = (*CLIENTS_OF_OPENAI, CLIENT_OF_GOOGLE, *_LITELLM, *_HTTPX, _AIOHTTP)
 
 _MARK = "_refuses_redirects"
 _is_asking: ContextVar[bool] = ContextVar("is_asking_a_model", default=False)
@@ -27,7 +36,12 @@ _lock = threading.Lock()
 
 
 def refuse_redirects() -> None:
-    """Wrap the clients and the HTTP libraries that were imported since the last call."""
+    """Wrap the clients and the HTTP libraries, those that are imported later as well."""
+    when_imported(_MODULES, _refuse)
+    _refuse()
+
+
+def _refuse() -> None:
     for owner, name in _senders():
         _wrap(owner, name, _asking)
     for owner, name, option in _libraries():
@@ -36,21 +50,20 @@ def refuse_redirects() -> None:
 
 def _senders() -> Iterator[tuple[Any, str]]:
     """The functions that send a request to a model: their class and their name."""
-    for kin in SAME_GENERATOR:
-        yield from _of(f"{kin}._base_client", ("AsyncAPIClient", "SyncAPIClient"), ("request",))
-    yield from _of("google.genai._api_client", ("BaseApiClient",), ("_async_request", "_request"))
-    custom = "litellm.llms.custom_httpx"
-    yield from _of(f"{custom}.http_handler", ("AsyncHTTPHandler", "HTTPHandler"), ("post", "put", "patch"))
-    common = ("_make_common_async_call", "_make_common_sync_call")
-    yield from _of(f"{custom}.aiohttp_handler", ("BaseLLMAIOHTTPHandler",), common)
+    for module in CLIENTS_OF_OPENAI:
+        yield from _of(module, ("AsyncAPIClient", "SyncAPIClient"), ("request",))
+    yield from _of(CLIENT_OF_GOOGLE, ("BaseApiClient",), ("_async_request", "_request"))
+    by_httpx, by_aiohttp = _LITELLM
+    yield from _of(by_httpx, ("AsyncHTTPHandler", "HTTPHandler"), ("post", "put", "patch"))
+    yield from _of(by_aiohttp, ("BaseLLMAIOHTTPHandler",), ("_make_common_async_call", "_make_common_sync_call"))
 
 
 def _libraries() -> Iterator[tuple[Any, str, str]]:
     """The functions of HTTP libraries that follow redirects, and the option that says whether they do."""
-    for library in ("httpx", "httpx2"):
+    for library in _HTTPX:
         for owner, name in _of(library, ("AsyncClient", "Client"), ("send",)):
             yield owner, name, "follow_redirects"
-    for owner, name in _of("aiohttp", ("ClientSession",), ("_request",)):
+    for owner, name in _of(_AIOHTTP, ("ClientSession",), ("_request",)):
         yield owner, name, "allow_redirects"
 
 

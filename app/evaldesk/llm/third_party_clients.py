@@ -17,9 +17,10 @@ from functools import wraps
 from typing import Any
 
 from evaldesk.llm.client import is_cached
+from evaldesk.llm.client_imports import when_imported
 from evaldesk.llm.failures import failure_of
 from evaldesk.llm.loop import on_loop
-from evaldesk.llm.redirects import SAME_GENERATOR, refuse_redirects
+from evaldesk.llm.redirects import CLIENT_OF_GOOGLE, CLIENTS_OF_OPENAI, refuse_redirects
 from evaldesk.llm.retries import PATIENT, Patience, wait_after
 from evaldesk.llm.retry_events import CURRENT_TURN, RetryWait, TurnListener, muted, notifier
 
@@ -43,8 +44,13 @@ class _Request:
 
 
 def wrap_clients() -> None:
-    """Wrap the clients that were imported since the last call."""
+    """Wrap the clients, those that are imported later as well."""
     refuse_redirects()
+    when_imported((*CLIENTS_OF_OPENAI, CLIENT_OF_GOOGLE, "litellm"), _wrap)
+    _wrap()
+
+
+def _wrap() -> None:
     for owner, name, read in _places():
         found = vars(owner).get(name)
         if found is not None and not hasattr(found, _WRAPPED):
@@ -56,12 +62,12 @@ def wrap_clients() -> None:
 
 def _places() -> Iterator[tuple[Any, str, Callable[..., _Request]]]:
     """The sender of requests: the class or module, the name of its function, and how a call of that is read."""
-    for kin in SAME_GENERATOR:
-        module = sys.modules.get(f"{kin}._base_client")
+    for client in CLIENTS_OF_OPENAI:
+        module = sys.modules.get(client)
         for name in ("AsyncAPIClient", "SyncAPIClient"):
             if hasattr(module, name):
                 yield getattr(module, name), "request", _of_openai_like
-    google = getattr(sys.modules.get("google.genai._api_client"), "BaseApiClient", None)
+    google = getattr(sys.modules.get(CLIENT_OF_GOOGLE), "BaseApiClient", None)
     if google is not None:
         yield from ((google, name, _of_google) for name in ("_async_request", "_request"))
     litellm = sys.modules.get("litellm")

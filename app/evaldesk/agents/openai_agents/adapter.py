@@ -18,7 +18,6 @@ from evaldesk.agents.tools.frameworks import tool_result, watched
 from evaldesk.agents.tools.time_limit import ToolFailedError
 from evaldesk.errors import ModelError
 from evaldesk.llm import PATIENT, missing_keys, model_error, price
-from evaldesk.llm.third_party_clients import wrap_clients
 from evaldesk.model import (
     AgentDescription,
     AgentRef,
@@ -76,7 +75,6 @@ class OpenAIAgent:
         calls = watched(session, send)
         starting, items = self._before(session)
         model = model_of(session)
-        wrap_clients()  # LiteLLM may just have been imported
         options = {
             "starting_agent": starting,
             "input": [*items, {"role": "user", "content": message}],

@@ -19,7 +19,6 @@ from evaldesk.agents.tools.frameworks import tool_result, watched
 from evaldesk.agents.tools.time_limit import TOOL_LIMIT, ToolFailedError
 from evaldesk.errors import FormatError, ModelError
 from evaldesk.llm import PATIENT, missing_keys, model_error, price
-from evaldesk.llm.third_party_clients import wrap_clients
 from evaldesk.model import (
     AgentDescription,
     AgentRef,
@@ -89,7 +88,6 @@ class PydanticAgent:
             options["usage_limits"] = UsageLimits(request_limit=asked.max_turns)
         try:
             options |= model_of(session.model, asked, self.found.model, own=_model_name(self.found))
-            wrap_clients()  # that of the model may just have been imported
             with with_watched_tools(self.found):
                 async with self.found.iter(message, **options) as run:
                     async for node in run:
