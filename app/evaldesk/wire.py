@@ -36,7 +36,10 @@ def to_json(value: object) -> bytes:
 def from_json(data: bytes | str, kind: type[T]) -> T:
     """The value of type `kind` that `data` holds. Raises msgspec.ValidationError or msgspec.DecodeError."""
     decoder: msgspec.json.Decoder[T] = _decoders.get(kind) or _new_decoder(kind)
-    return decoder.decode(data)
+    try:
+        return decoder.decode(data)
+    except (UnicodeDecodeError, RecursionError) as error:
+        raise msgspec.DecodeError(str(error)) from None
 
 
 def converted(value: object, kind: type[T], *, strict: bool = True) -> T:

@@ -1,4 +1,6 @@
-"""Bytes by chance at each entry that is no form: frames, agents, models, states, settings; forms are in test_fuzz.py.
+"""Bytes by chance at each entry that is no form: frames, agents, models, states, settings, the trash.
+
+Forms are in test_fuzz.py.
 
 Formats of files: formats/test_exchange_contract.py, formats/test_format_properties.py, formats/test_criteria_files.py.
 Replies of judges: metrics/test_judge_bounds.py.
@@ -10,24 +12,67 @@ import json
 import random
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import msgspec
 import pytest
 
-from evaldesk.agents.remote.http_protocol import parsed
-from evaldesk.agents.remote.protocol import event_of
+from evaldesk.agents.adk.server import AdkServerAgent
+from evaldesk.agents.openhands.benchmark import read_line
+from evaldesk.agents.remote.http_protocol import HttpAgent, parsed
+from evaldesk.agents.remote.protocol import description_of, event_of
+from evaldesk.agents.replay import read_recording
 from evaldesk.desk.chat.sessions import parse_state
+from evaldesk.desk.evalsets.cases import CaseDesk
+from evaldesk.desk.imports.uploads import Label, Uploads
 from evaldesk.desk.runs.file import read_run_file
 from evaldesk.desk.runs.file_places import read_secrets
 from evaldesk.desk.trust import Trust
-from evaldesk.engine.frames import Ended, Happened, Ready, TurnEnded, frame_from_worker
-from evaldesk.errors import AgentError, BadNumberError, FormatError, UsageError
-from evaldesk.llm import ModelCall
+from evaldesk.engine.frames import (
+    Beat,
+    Described,
+    Ended,
+    Failed,
+    FromWorker,
+    Happened,
+    Ready,
+    TurnEnded,
+    frame_from_worker,
+    grade_spec,
+    graded,
+    played,
+)
+from evaldesk.engine.worker.attempt import Pause
+from evaldesk.errors import AgentError, BadNumberError, EvaldeskError, FormatError, ModelError, UsageError
+from evaldesk.llm import ModelCall, ModelReply
 from evaldesk.llm.direct import Pieces, whole_reply
+from evaldesk.llm.recording import Recorder
 from evaldesk.llm.refusals import BrokenAnswerError, EndpointError
-from evaldesk.model import Event, Session, TrialResult, TurnRecord
+from evaldesk.model import (
+    AgentDescription,
+    AgentRef,
+    Case,
+    Change,
+    ErrorRecord,
+    EvalSet,
+    Event,
+    Score,
+    Session,
+    ToolCall,
+    ToolDescription,
+    Transcript,
+    TrialResult,
+    TrialSpec,
+    Turn,
+    TurnRecord,
+    Usage,
+)
+from evaldesk.model.options import Recording
+from evaldesk.model.transcript import MAX_NUMBER, check_event, check_turn
 from evaldesk.settings import CONFIG_NAME, read_settings
+from evaldesk.store.evalsets.files import EvalSetFiles
+from evaldesk.store.evalsets.trash import put_in_trash, trash_remains
+from evaldesk.transcripts.adk import AdkEvents
 from evaldesk.wire import to_json
 
 N_ROUNDS = 1_500
@@ -93,16 +138,51 @@ EVENT = {
     "duration_ms": 2,
     "state": {"a": 1},
 }
+CALL_OF_TOOL = ToolCall("roll", {"sides": 6}, "c")
+TURN = TurnRecord(
+    "hi",
+    (
+        Event("tool_call", 1.0, "dice", call=CALL_OF_TOOL),
+        Event("tool_result", 2.0, "dice", call=CALL_OF_TOOL, result={"n": 4}, duration_ms=1.0),
+        Event("state_delta", 3.0, changes=(Change("rolls", [], [4]),)),
+        Event("usage", 3.5, usage=Usage("m", "agent", 3, 4, cost=0.1)),
+        Event("agent_message", 4.0, "dice", "You rolled 4."),
+        Event("error", 5.0, error=ErrorRecord("agent", "boom", "Traceback")),
+    ),
+    {"rolls": []},
+    {"rolls": [4]},
+    6.0,
+)
+RESULT = TrialResult(
+    1, 0, 0, "finished", "passed", transcript=Transcript((TURN,)), usages=(Usage("m", "agent", 3, 4, cost=0.1),)
+)
+SPEC = TrialSpec(1, 0, 0, Case("c", (Turn("hi"),)), AgentRef("a", "a:a"))
 FRAMES = (
     Ready(7),
+    Beat(((1, 2.5),), (Pause("rate-limited", 2.0),)),
     Happened(1, (Event("agent_message", text="hi", at_ms=2.0),)),
-    TurnEnded(1, TurnRecord("hi", (Event("agent_message", text="hi"),))),
-    Ended(1, TrialResult(1, 0, 0, "finished", "passed")),
+    TurnEnded(1, TURN),
+    Ended(1, RESULT),
+    Ended(2, TrialResult(1, 0, 0, "finished", "passed", scores=(Score("exact", 0.5, reason="near"),))),
+    Described(1, AgentDescription("a", "python", "d", "i", "m", (ToolDescription("roll", "d", {"type": "object"}),))),
+    Failed(1, ErrorRecord("import", "no module", "Traceback")),
 )
 
 
 def read_frame(data: bytes, _: Path) -> None:
+    """As the driver takes it: what is not the error of its own trial or turn can be stored."""
     found = frame_from_worker(data)
+    if isinstance(found, Ended):
+        for result in (played(SPEC, found.result), graded(grade_spec(SPEC, RESULT), found.result)):
+            if result.error is None or result.error.kind not in {"bad_number", "wrong_trial"}:
+                assert 0 <= result.duration_ms <= MAX_NUMBER
+                assert 0 <= result.tokens <= MAX_NUMBER
+            to_json(result)
+    elif isinstance(found, TurnEnded):
+        check_turn(found.record)
+    elif isinstance(found, Happened):
+        for event in found.events:
+            check_event(event)
     to_json(found)
 
 
@@ -110,6 +190,78 @@ def read_event(data: bytes, _: Path) -> None:
     found = event_of(parsed(data, "an agent"), Session("s"), "a")
     if found:
         to_json(found)
+
+
+def read_whole_turn(data: bytes, _: Path) -> None:
+    to_json(HttpAgent(AgentRef("a", "http://127.0.0.1:1"))._whole(data, Session("s")))
+
+
+def read_description(data: bytes, _: Path) -> None:
+    to_json(description_of(parsed(data, "an agent"), "a", "http"))
+
+
+def read_adk_event(data: bytes, _: Path) -> None:
+    agent = AdkServerAgent(AgentRef("a", "http://127.0.0.1:1/a"), "http://127.0.0.1:1", "a", {})
+    for event in agent.events_of(data, Session("s"), AdkEvents()):
+        check_event(event)
+        to_json(event)
+
+
+def read_process_instance(data: bytes, _: Path) -> None:
+    to_json(read_line(data))
+
+
+def read_replayed(data: bytes, folder: Path) -> None:
+    path = folder / "recording.json"
+    path.write_bytes(data)
+    for trial in read_recording(path):
+        to_json(trial.transcript)
+
+
+def read_cassette(data: bytes, folder: Path) -> None:
+    """A recorded answer of a model, which came with a repository."""
+    recorder = Recorder(Recording(mode="replay", folder=str(folder)), 0)
+    key = recorder.key("model", {})
+    path = recorder._path(key)
+    path.parent.mkdir(exist_ok=True)
+    path.write_bytes(data)
+    recorder.recorded_reply(key, "the call")
+
+
+def read_trash_origin(data: bytes, folder: Path) -> None:
+    """Where a file in the trash came from, which came with a repository."""
+    sets, trash = folder / "evalsets", folder / "trash"
+    sets.mkdir(exist_ok=True)
+    path = sets / "a.evalset.json"
+    path.write_text('{"eval_set_id": "a", "eval_cases": []}', "utf-8")
+    token = put_in_trash(path, trash)
+    (trash / token / "origin.json").write_bytes(data.replace(b"HERE", bytes(path)))
+    files = EvalSetFiles((sets,), sets, trash)
+    trash_remains(trash)
+    files.restore(token)
+
+
+def read_trash_cases(data: bytes, folder: Path) -> None:
+    """Deleted cases in the trash, which came with a repository."""
+    trash, token = folder / "trash", "0" * 16
+    trash.mkdir(exist_ok=True)
+    (folder / "a.evalset.json").write_text('{"eval_set_id": "a", "eval_cases": []}', "utf-8")
+    files = EvalSetFiles((folder,), folder, trash)
+    (set_id,) = [file.id for file in files.list()]
+    (trash / f"{token}.cases.json").write_bytes(data.replace(b"HERE", set_id.encode()))
+    cases = CaseDesk(files, lambda _: EvalSet("s"), trash)
+    list(cases.in_trash())
+    cases.deleted(set_id, token)
+    cases.restore(set_id, token)
+
+
+def read_waiting_upload(data: bytes, folder: Path) -> None:
+    uploads = Uploads(folder / "uploads")
+    token = "0" * 24
+    (folder / "uploads").mkdir(exist_ok=True)
+    (folder / "uploads" / f"{token}.upload").write_bytes(data)
+    uploads.list()
+    uploads.read(token)
 
 
 def read_reply(data: bytes, _: Path) -> None:
@@ -163,14 +315,50 @@ def read_answer(data: bytes, folder: Path) -> None:
     Trust(settings, environment)
 
 
+SLOW = (read_toml, read_answer, read_environment, read_submitted, read_trash_origin, read_trash_cases)
+"""They write files."""
 NO_FRAME = (ValueError, msgspec.MsgspecError, RecursionError)
+AGENT = (AgentError, BadNumberError)
+DESCRIPTION = {
+    "name": "a",
+    "description": "d",
+    "instruction": "i",
+    "model": "m",
+    "tools": [{"name": "roll", "description": "d", "parameters": {"type": "object"}}],
+    "initial_state": {"a": 1},
+    "tells_cost": True,
+}
+ADK_EVENTS = (
+    {
+        "author": "a",
+        "content": {"parts": [{"text": "hi"}, {"functionCall": {"name": "roll", "args": {"n": 6}, "id": "c"}}]},
+        "actions": {"stateDelta": {"a": 1}},
+        "usageMetadata": {"promptTokenCount": 3, "candidatesTokenCount": 4},
+    },
+    {"content": {"parts": [{"functionResponse": {"name": "roll", "response": {"n": 4}, "id": "c"}}]}, "timestamp": 1.5},
+    {"error": "boom"},
+)
+MESSAGES = [
+    {"role": "user", "content": "hi"},
+    {"role": "assistant", "tool_calls": [{"id": "c", "function": {"name": "roll", "arguments": '{"n": 6}'}}]},
+    {"role": "tool", "tool_call_id": "c", "content": "4"},
+    {"role": "assistant", "content": [{"type": "text", "text": "You rolled 4."}]},
+]
+REPLY = ModelReply(text="hi", tool_calls=(), usage=Usage("m", "agent", 3, 4))
+SAID = [{"user_content": {"parts": [{"text": "Roll. " * 50}]}}]
+DELETED = {"evalset": "HERE", "cases": [{"index": 0, "case": {"eval_id": "a", "conversation": SAID}}]}
 MODEL = (BrokenAnswerError, EndpointError, BadNumberError)
 ENTRIES: Mapping[str, tuple[Callable[[bytes, Path], None], tuple[bytes, ...], tuple[type[Exception], ...]]] = {
-    "a frame of a worker": (
-        read_frame,
-        tuple(map(to_json, FRAMES)),
-        (ValueError, msgspec.MsgspecError, RecursionError),
-    ),
+    "a frame of a worker": (read_frame, tuple(map(to_json, FRAMES)), (*NO_FRAME, BadNumberError)),
+    "a turn of a remote agent": (read_whole_turn, (to_json({"events": [EVENT], "state": {"a": 1}}),), AGENT),
+    "a description of a remote agent": (read_description, (to_json(DESCRIPTION),), AGENT),
+    "an event of an ADK server": (read_adk_event, tuple(map(to_json, ADK_EVENTS)), AGENT),
+    "a line of a benchmark": (read_process_instance, (b'{"report": {"a": 1}}',), AGENT),
+    "a recording to replay": (read_replayed, (to_json(Transcript((TURN,))), to_json(MESSAGES)), AGENT),
+    "a recorded answer": (read_cassette, (to_json(REPLY),), (ModelError,)),
+    "where a deleted file came from": (read_trash_origin, (b'{"path": "HERE"}',), (EvaldeskError,)),
+    "deleted cases": (read_trash_cases, (to_json(DELETED),), (EvaldeskError,)),
+    "an upload that waits": (read_waiting_upload, (to_json(Label("a.json", "x")) + b"\n{}",), (EvaldeskError,)),
     "a remote agent, a command": (read_event, (to_json(EVENT),), (AgentError, BadNumberError)),
     "an answer of a model": (read_reply, (to_json(WHOLE),), MODEL),
     "a stream of a model": (read_stream, (b"data: " + to_json(DELTA) + b"\ndata: [DONE]\n",), MODEL),
@@ -195,7 +383,7 @@ def mutated(chance: random.Random, data: bytes) -> bytes:
 def test_no_entry_breaks_on_bytes_by_chance(entry: str, tmp_path: Path) -> None:
     read, samples, allowed = ENTRIES[entry]
     chance = random.Random(entry)
-    n_rounds = N_ROUNDS if read not in (read_toml, read_answer, read_environment, read_submitted) else N_ROUNDS // 5
+    n_rounds = N_ROUNDS // 5 if read in SLOW else N_ROUNDS
     broken: list[Any] = []
     n_read = 0
 
@@ -213,3 +401,7 @@ def test_no_entry_breaks_on_bytes_by_chance(entry: str, tmp_path: Path) -> None:
 
     assert broken[:3] == []
     assert n_read
+
+
+def test_every_frame_of_a_worker_is_among_the_samples() -> None:
+    assert {type(frame) for frame in FRAMES} == set(get_args(FromWorker))

@@ -11,7 +11,7 @@ import json
 from collections.abc import AsyncIterator, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from evaldesk.agents.agent import Agent
 from evaldesk.agents.tools.doubles import RECORDING
@@ -114,15 +114,19 @@ def read_recording(path: Path) -> list[Trial]:
     try:
         if path.stat().st_size > MAX_BYTES:
             raise AgentError(f"{path}: bigger than {MAX_BYTES // 2**20} MiB")
-        found = json.loads(path.read_bytes())
+        found = json.loads(path.read_bytes(), parse_constant=_refused)
     except OSError as error:
         raise AgentError(f"{path}: {error.strerror or error}") from error
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise AgentError(f"{path}: no JSON: {error}") from error
     try:
         return list(_trials(found))
     except (msgspec.ValidationError, ValueError, FormatError) as error:
         raise AgentError(f"{path}: no recording: {error}; wanted turns, trials or messages") from error
+
+
+def _refused(name: str) -> NoReturn:
+    raise ValueError(f"{name} is not a number")
 
 
 def _trials(found: Any) -> Iterator[Trial]:

@@ -17,7 +17,7 @@ from typing import Any
 
 from evaldesk.codec import msgspec
 from evaldesk.durable_files import make_folder, replace_file
-from evaldesk.errors import ModelError
+from evaldesk.errors import BadNumberError, ModelError
 from evaldesk.llm.call import ModelCall, ModelReply
 from evaldesk.model import JsonObject
 from evaldesk.model.options import Recording
@@ -44,15 +44,22 @@ class Recorder:
     ) -> ModelReply:
         """The recorded reply, or the result of `ask`, which is then recorded. Raises ModelError."""
         key = self.key("model", _content(call))
-        found = self.found(key, f"the call of {call.model}")
-        if found is None:
+        reply = self.recorded_reply(key, f"the call of {call.model}")
+        if reply is None:
             reply = await ask()
             self.keep(key, asdict(reply))
             return reply
-        reply = converted(found, ModelReply)
         if on_text and reply.text:
             on_text(reply.text)
         return replace(reply, usage=replace(reply.usage, cost=0.0, n_attempts=0, duration_ms=0.0, is_replayed=True))
+
+    def recorded_reply(self, key: str, what: str) -> ModelReply | None:
+        """The recorded reply of a model; None where `what` is to be asked. Raises ModelError as `found` does."""
+        found = self.found(key, what)
+        try:
+            return None if found is None else converted(found, ModelReply)
+        except (msgspec.MsgspecError, BadNumberError) as error:
+            raise _unreadable(what, error) from error
 
     def key(self, kind: str, content: JsonObject) -> str:
         """The name of this request; the same request again gives another one."""
@@ -69,8 +76,8 @@ class Recorder:
             return _decoder.decode(self._path(key).read_bytes())
         except FileNotFoundError:
             pass
-        except (OSError, msgspec.MsgspecError) as error:
-            raise ModelError(f"the recording of {what} cannot be read: {error}", kind=NOT_RECORDED) from error
+        except (OSError, msgspec.MsgspecError, RecursionError, UnicodeDecodeError) as error:
+            raise _unreadable(what, error) from error
         if self.recording.mode == "auto":
             return None
         raise ModelError(
@@ -88,6 +95,10 @@ class Recorder:
 
     def _path(self, key: str) -> Path:
         return Path(self.recording.folder, key[:2], f"{key}.json")
+
+
+def _unreadable(what: str, error: Exception) -> ModelError:
+    return ModelError(f"the recording of {what} cannot be read: {error}", kind=NOT_RECORDED)
 
 
 CURRENT_RECORDER: ContextVar[Recorder | None] = ContextVar("current_recorder", default=None)

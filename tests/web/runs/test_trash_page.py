@@ -272,3 +272,50 @@ def test_another_site_can_neither_restore_nor_remove(pages: RunPages) -> None:
 )
 def test_what_changes_the_trash_takes_no_get(pages: RunPages, address: str) -> None:
     assert pages.get(address).status_code == 405
+
+
+BROKEN = [
+    b"",
+    b"null",
+    b"{",
+    b"[1]",
+    b'{"path": 1}',
+    b'{"path": ""}',
+    b'{"path": "/a\\u0000b"}',
+    b"\xff",
+    b"[" * 100_000,
+]
+
+
+@pytest.mark.parametrize("data", BROKEN, ids=range(len(BROKEN)))
+def test_a_state_folder_with_broken_files_breaks_no_page(pages: RunPages, data: bytes) -> None:
+    state, token = pages.desk.settings.state_folder, "0" * 16
+    (state / "trash" / token).mkdir(parents=True)
+    (state / "trash" / token / "origin.json").write_bytes(data)
+    (state / "trash" / f"{token}.cases.json").write_bytes(data)
+    (state / "uploads").mkdir()
+    (state / "uploads" / f"{'0' * 24}.upload").write_bytes(data)
+
+    answers = [
+        pages.get("/trash"),
+        pages.get("/imports"),
+        pages.get(f"/evalsets?trashed={token}"),
+        pages.get(f"/evalsets/{pages.evalset}?case_trashed={token}"),
+        pages.post(f"/evalsets/trash/{token}/restoration"),
+        pages.post(f"/evalsets/{pages.evalset}/trash/cases/{token}/restoration"),
+        pages.get(f"/imports/{'0' * 24}"),
+    ]
+
+    assert [answer.status_code for answer in answers] == [200, 200, 200, 200, 404, 404, 404]
+
+
+def test_deleted_cases_behind_a_link_are_neither_listed_nor_restored(pages: RunPages, tmp_path: Path) -> None:
+    token = pages.desk.evalsets.cases.delete(pages.evalset, [case_key("greets")])
+    kept = pages.desk.settings.state_folder / "trash" / f"{token}.cases.json"
+    kept.rename(tmp_path / "elsewhere.json")
+    kept.symlink_to(tmp_path / "elsewhere.json")
+
+    answer = pages.post(f"/evalsets/{pages.evalset}/trash/cases/{token}/restoration")
+
+    assert answer.status_code == 404
+    assert list(trash_items(pages.desk)) == []

@@ -286,11 +286,7 @@ class InstanceProcess:
         line = self._process.stdout.readline(MAX_ANSWER)
         if not line:
             raise AgentError(self._ending())
-        try:
-            found: dict[str, Any] = json.loads(line)
-        except (ValueError, RecursionError) as error:
-            raise AgentError(f"process_instance returned more than {MAX_ANSWER // 2**20} MiB") from error
-        return found
+        return read_line(line)
 
     def _ending(self) -> str:
         code = self._process.wait()
@@ -306,3 +302,14 @@ class InstanceProcess:
                 text = plain_text(line.decode("utf-8", "replace"))
                 self._last = (self._last + text)[-_N_LAST:]
                 sys.stdout.write(text)
+
+
+def read_line(line: bytes) -> dict[str, Any]:
+    """A line of the process of an instance. Raises AgentError for one that is too long, or no JSON object."""
+    if len(line) >= MAX_ANSWER:
+        raise AgentError(f"process_instance returned more than {MAX_ANSWER // 2**20} MiB")
+    try:
+        return from_json(line, dict)
+    except msgspec.MsgspecError:
+        sentence = f"the process of the instance wrote a line that is not a JSON object: {line[:80]!r}"
+        raise AgentError(sentence) from None

@@ -18,12 +18,16 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Protocol, TypeVar
 
+import msgspec
+
 from evaldesk.desk.evalsets.names import check_case_id, free_name
 from evaldesk.durable_files import make_folder, remove_file, replace_file
 from evaldesk.errors import ConflictError, DiskError, EvaldeskError, NotFoundError
 from evaldesk.formats import case_from_json, case_from_text, case_to_json, evalset_format
-from evaldesk.model import Case, EvalSet, SessionInit
-from evaldesk.wire import to_json
+from evaldesk.model import Case, EvalSet, JsonValue, SessionInit
+from evaldesk.reading.strict_json import MAX_RECORDED_BYTES
+from evaldesk.store.regular_file import read_regular
+from evaldesk.wire import from_json, to_json
 
 MAX_TRIES = 5
 
@@ -90,6 +94,18 @@ def case_key(case_id: str, occurrence: int = 1) -> str:
 def case_version(case: Case) -> str:
     """A hash of all that the case says in its file."""
     return hashlib.sha256(to_json(case_to_json(case))).hexdigest()[:16]
+
+
+class _KeptCase(msgspec.Struct, frozen=True):
+    index: int
+    case: dict[str, JsonValue]
+
+
+class _Kept(msgspec.Struct, frozen=True):
+    """A file of deleted cases in the trash."""
+
+    evalset: str
+    cases: tuple[_KeptCase, ...]
 
 
 class CaseDesk:
@@ -193,12 +209,11 @@ class CaseDesk:
         for path in sorted(self._trash.glob("*.cases.json")):
             token = path.name.partition(".")[0]
             try:
-                kept = None if path.is_symlink() else self._kept(token)
                 seen = path.lstat()
                 deleted_at = datetime.fromtimestamp(seen.st_mtime, UTC)
-            except (EvaldeskError, OSError, ValueError, KeyError, TypeError):
+            except OSError:  # it was restored meanwhile
                 continue
-            if kept:
+            if kept := self._kept(token):
                 yield token, kept[0], [case.id for _, case in kept[1]], deleted_at, seen.st_size
 
     def discard(self, token: str) -> None:
@@ -233,12 +248,15 @@ class CaseDesk:
         replace_file(self._path(token), text.encode())
 
     def _kept(self, token: str) -> tuple[str, list[tuple[int, Case]]] | None:
-        if not (_TOKEN.fullmatch(token) and self._path(token).is_file()):
+        """The eval set and its deleted cases with their places; None where there is no such file, or it is broken."""
+        if not _TOKEN.fullmatch(token):
             return None
-        kept = json.loads(self._path(token).read_text("utf-8"))
-        return kept["evalset"], [
-            (int(each["index"]), case_from_json(each["case"], self._path(token).name)) for each in kept["cases"]
-        ]
+        path = self._path(token)
+        try:
+            kept = from_json(read_regular(path, MAX_RECORDED_BYTES), _Kept)
+            return kept.evalset, [(each.index, case_from_json(each.case, path.name)) for each in kept.cases]
+        except (EvaldeskError, OSError, msgspec.MsgspecError):
+            return None
 
     def _path(self, token: str) -> Path:
         return self._trash / f"{token}.cases.json"

@@ -16,6 +16,7 @@ from evaldesk.durable_files import copy_file, create_file, is_same_file, make_fo
 from evaldesk.errors import ConflictError, DiskError, EvaldeskError, NotFoundError
 from evaldesk.reading.strict_json import MAX_BYTES
 from evaldesk.store.regular_file import check_folder, check_regular, read_regular
+from evaldesk.wire import from_json
 
 _TOKEN = re.compile(r"[a-z0-9]{16}")
 _ORIGIN = "origin.json"
@@ -95,9 +96,17 @@ def origin_of(token: str, trash: Path) -> Path:
     origin = trash / token / _ORIGIN
     if not _TOKEN.fullmatch(token) or not origin.is_file():
         raise NotFoundError(f"nothing in the trash under {token[:40]!r}; it may have been restored already")
-    found = msgspec.json.decode(read_regular(Path(os.path.realpath(origin)), MAX_BYTES), type=dict[str, str])
+    try:
+        found = from_json(read_regular(Path(os.path.realpath(origin)), MAX_BYTES), dict[str, str])
+    except msgspec.MsgspecError:
+        found = {}
+    path = found.get("path", "")
+    if not Path(path).name or "\0" in path:
+        raise NotFoundError(
+            f"the trash does not say where {token} came from; `evaldesk doctor --repair` moves it aside"
+        )
     # The trash may have come with a repository: a path that climbs is no origin.
-    return Path(os.path.normpath(found["path"]))
+    return Path(os.path.normpath(path))
 
 
 def _is_folder(path: Path) -> bool:
@@ -113,7 +122,7 @@ def list_trash(trash: Path) -> list[tuple[str, str, datetime, int]]:
             deleted_at = datetime.fromtimestamp((folder / _ORIGIN).stat().st_mtime, UTC)
             if (folder / origin.name).is_file():
                 found.append((folder.name, origin.name, deleted_at, (folder / origin.name).stat().st_size))
-        except (EvaldeskError, OSError, ValueError, KeyError):
+        except (EvaldeskError, OSError, ValueError):
             continue
     return found
 
