@@ -8,8 +8,10 @@ import pytest
 
 from evaldesk.errors import NotFoundError
 from evaldesk.model import Case, RunConfig, TrialResult, Turn
+from evaldesk.model.failures import FindingDraft
 from evaldesk.model.stored import LabelFilter
 from evaldesk.store import LabelStore, RunStore, Store
+from evaldesk.store.failures import FailureStore
 from evaldesk.store.runs.imports import new_run
 from evaldesk.store.runs.run_store import imported_agent
 
@@ -61,15 +63,34 @@ ASKED: dict[str, Asked] = {
     "labels.labellers": lambda store, run: store.labels.labellers(),
     "labels.of_turns": lambda store, run: store.labels.of_turns(None, 10),
     "labels.pairs": lambda store, run: store.labels.pairs(None, run),
+    "failures.add": lambda store, run: store.failures.add(FindingDraft(run, 0, 0, "x"), "me"),
+    "failures.propose": lambda store, run: store.failures.propose([FindingDraft(run, 0, 0, "x")], "signature"),
+    "failures.clear": lambda store, run: store.failures.clear(run, (0, 0), "me"),
+    "failures.mark_fixed": lambda store, run: store.failures.mark_fixed(
+        store.failures.create_mode("me", name="m"), run, "me"
+    ),
+    "failures.of_trial": lambda store, run: store.failures.of_trial(run, (0, 0)),
+    "failures.of_mode": lambda store, run: store.failures.of_mode(1, run),
+    "failures.list": lambda store, run: store.failures.list(run),
+    "failures.trials_by_run": lambda store, run: store.failures.trials_by_run(1),
+    "failures.read_runs": lambda store, run: store.failures.read_runs(),
+    "failures.readings": lambda store, run: store.failures.readings(run),
 }
 NOT_ASKED = {"create", "record", "move_on", "finish_deleting", "remove_deleted", "remove_deleted_until", "sizes"}
 """Methods of runs that name no hidden run: they make one, or were given what an earlier answer said."""
+
+OF_KNOWN = {
+    f"failures.{name}"
+    for name in ("decide", "assign", "remove", "create_mode", "edit_mode", "merge", "split", "retire", "undo", "modes")
+}
+"""Methods that name findings or modes, and no run."""
 
 
 def test_every_question_about_runs_is_asked_here() -> None:
     of_runs = {name for name in vars(RunStore) if not name.startswith("_")}
     of_labels = {f"labels.{name}" for name in vars(LabelStore) if not name.startswith("_")}
-    assert of_runs - NOT_ASKED | of_labels == set(ASKED)
+    of_failures = {f"failures.{name}" for name in vars(FailureStore) if not name.startswith("_")}
+    assert of_runs - NOT_ASKED | of_labels | of_failures - OF_KNOWN == set(ASKED)
 
 
 @pytest.fixture

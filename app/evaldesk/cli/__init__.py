@@ -35,6 +35,7 @@ COMMANDS: Mapping[str, str] = {
     "convert": "evaldesk.cli.files.convert:convert",
     "adopt": "evaldesk.cli.adopt:adopt",
     "validate": "evaldesk.cli.files.validate:validate",
+    "mode": "evaldesk.cli.mode:mode",
     "trash": "evaldesk.cli.trash:trash",
     "completion": "evaldesk.cli.completion:completion",
 }
@@ -57,6 +58,7 @@ WORDS: Mapping[str, str] = {
     "convert": "Convert the eval set or the run of IN to OUT; `-` is the stream.",
     "adopt": "Adopt a project of another tool: import its results, show what changes in tests, CI, dependencies.",
     "validate": "Show format, cases, trials, unused keys and errors of each FILE.",
+    "mode": "List, merge and undo the kinds of failure that people found in trials.",
     "trash": "List, restore or remove deleted eval sets, cases, chats and runs.",
     "completion": "Print the completion script of SHELL.",
 }

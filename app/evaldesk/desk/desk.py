@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from evaldesk.desk.chat.adk_sessions import AdkSessions
     from evaldesk.desk.chat.sessions import SessionDesk
     from evaldesk.desk.chat.simulation import SimulationDesk
+    from evaldesk.desk.failures import FailureDesk
     from evaldesk.desk.imports.importing import ImportDesk
     from evaldesk.desk.labels import LabelDesk
     from evaldesk.desk.runs.plan import RunOptions, RunPlan
@@ -103,6 +104,13 @@ class Desk:
 
         subject = await read_subject(self.agents, self.evalsets, agent_id, evalset_id)
         return self.runs.plan_allowed(subject, options)
+
+    @cached_property
+    def failures(self) -> FailureDesk:
+        """The findings on trials, and the modes they belong to."""
+        from evaldesk.desk.failures import FailureDesk
+
+        return FailureDesk(self.store)
 
     @cached_property
     def labels(self) -> LabelDesk:

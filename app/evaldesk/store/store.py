@@ -33,6 +33,7 @@ from evaldesk.store.database import (
     utc_now,
     writing_engine,
 )
+from evaldesk.store.failures import FailureStore
 from evaldesk.store.labels import LabelStore
 from evaldesk.store.runs.imports import ImportStore
 from evaldesk.store.runs.run_store import RunStore
@@ -44,7 +45,7 @@ from evaldesk.wire import from_json, to_json
 
 
 class Store:
-    """Runs, labels and chat sessions of a workspace. Any thread may use it, and so may other processes."""
+    """Runs, labels, failures and chat sessions of a workspace. Any thread may use it, and so may other processes."""
 
     def __init__(self, database: Database, clock: Clock) -> None:
         self._database = database
@@ -55,6 +56,11 @@ class Store:
     def imports(self) -> ImportStore:
         """The imports of recorded runs."""
         return ImportStore(self._database, self._clock)
+
+    @cached_property
+    def failures(self) -> FailureStore:
+        """The failures that people found."""
+        return FailureStore(self._database, self._clock)
 
     @cached_property
     def labels(self) -> LabelStore:
@@ -137,7 +143,7 @@ def _moved(config: str, evalset_id: str, path: Path) -> str:
     return to_json(moved).decode()
 
 
-HEAD = "0007"
+HEAD = "0008"
 FIRST_TABLES = {"alembic_version", "run", "trial", "score", "session"}
 # As Alembic makes it, which reads from it where the database is.
 _REVISIONS = (

@@ -1,0 +1,166 @@
+"""Failures as people read them: findings on trials, and the codebook of modes they belong to."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from evaldesk.desk.labels import MAX_NAME, LabelDesk
+from evaldesk.desk.runs.rescoring import played_run_id
+from evaldesk.errors import NotFoundError, UsageError
+from evaldesk.model import Transcript
+from evaldesk.model.failures import Anchor, Finding, FindingDraft, Mode, UndoneStep
+from evaldesk.model.stored import TrialKey
+from evaldesk.store import Store
+from evaldesk.store.failures import folded_name
+
+MAX_MODE_NAME = 60
+MAX_TEXT = 2_000
+MAX_FINDING = 4_000
+MAX_QUOTE = 500
+
+
+@dataclass(frozen=True, slots=True)
+class TypedFinding:
+    """The input on the page of a trial; `turn` and `event` count from 0, `mode` is an id or empty."""
+
+    author: str = ""
+    note: str = ""
+    mode: str = ""
+    new_mode: str = ""
+    turn: str = ""
+    event: str = ""
+    quote: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class TypedMode:
+    """The texts of a mode as they were typed."""
+
+    name: str = ""
+    definition: str = ""
+    example_yes: str = ""
+    example_no: str = ""
+
+
+class FailureDesk:
+    """Findings and modes of a workspace. Works on the database: from pages, call it in a thread."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._failures = store.failures
+
+    def add(self, run_id: int, key: TrialKey, typed: TypedFinding, transcript: Transcript) -> int:
+        """Store a finding; a mode that is named and does not exist yet is created.
+
+        Raises UsageError naming the field, NotFoundError, ConflictError when the mode was merged or retired.
+        """
+        author, note = self.checked_author(typed.author), typed.note.strip()
+        if len(note) > MAX_FINDING:
+            raise UsageError(f"The note has {len(note):,} characters; {MAX_FINDING:,} fit.", field="finding")
+        if not note and not typed.mode and not typed.new_mode.strip():
+            raise UsageError("Write what went wrong, or choose a kind of failure.", field="finding")
+        anchor = checked_anchor(typed, transcript)
+        new_mode = _checked(TypedMode(typed.new_mode))["name"] if typed.new_mode.strip() else ""
+        mode_id = checked_id(typed.mode, "mode") if typed.mode and not new_mode else None
+        played = played_run_id(self._store.runs, run_id)
+        return self._failures.add(FindingDraft(played, *key, note, mode_id, anchor), author, new_mode)
+
+    def clear(self, run_id: int, key: TrialKey, author: str) -> None:
+        """Say that nothing is wrong in a trial. Raises UsageError, NotFoundError, ConflictError."""
+        self._failures.clear(played_run_id(self._store.runs, run_id), key, self.checked_author(author))
+
+    def of_trial(self, run_id: int, key: TrialKey) -> Sequence[Finding]:
+        """The findings of a trial, proposals included, also of a re-scored one. Raises NotFoundError."""
+        return self._failures.of_trial(played_run_id(self._store.runs, run_id), key)
+
+    def mode_named(self, name: str) -> Mode:
+        """The mode in use with this name. Raises NotFoundError naming those there are."""
+        modes = [mode for mode in self._failures.modes() if mode.is_active]
+        found = next((mode for mode in modes if folded_name(mode.name) == folded_name(name)), None)
+        if found is None:
+            known = ", ".join(mode.name for mode in modes) or "there are none yet"
+            raise NotFoundError(f"no kind of failure is named “{name}”; known: {known}")
+        return found
+
+    def create(self, typed: TypedMode, author: str) -> int:
+        """Create a mode. Raises UsageError naming the field."""
+        return self._failures.create_mode(self.checked_author(author), **_checked(typed))
+
+    def edit(self, mode_id: int, typed: TypedMode, author: str) -> None:
+        """Rename a mode or rewrite its definition. Raises UsageError naming the field, NotFoundError."""
+        self._failures.edit_mode(mode_id, self.checked_author(author), **_checked(typed))
+
+    def merge(self, mode_id: int, into_id: int, author: str) -> None:
+        """Let the findings of a mode belong to another. Raises UsageError, NotFoundError, ConflictError."""
+        self._failures.merge(mode_id, into_id, self.checked_author(author))
+
+    def split(self, mode_id: int, finding_ids: Sequence[int], typed: TypedMode, author: str) -> int:
+        """Make a new mode of some findings of another. Raises UsageError, NotFoundError, ConflictError."""
+        return self._failures.split(mode_id, finding_ids, self.checked_author(author), **_checked(typed))
+
+    def retire(self, mode_id: int, author: str) -> None:
+        """Take a mode out of use. Raises NotFoundError, ConflictError."""
+        self._failures.retire(mode_id, self.checked_author(author))
+
+    def mark_fixed(self, mode_id: int, run_id: int, author: str) -> None:
+        """Say that a mode is fixed in a run. Raises UsageError when that run or a later one shows it."""
+        self._failures.mark_fixed(mode_id, run_id, self.checked_author(author))
+
+    def undo(self, author: str) -> UndoneStep:
+        """Take back a person's last step. Raises NotFoundError, ConflictError."""
+        return self._failures.undo(self.checked_author(author))
+
+    def default_author(self) -> str:
+        """The reader to name first in a form."""
+        return LabelDesk(self._store).default_labeller()
+
+    def checked_author(self, author: str) -> str:
+        """The name of a reader. Raises UsageError."""
+        name = " ".join(author.split())
+        if not name or len(name) > MAX_NAME or not name.isprintable():
+            raise UsageError(f"Enter your name, at most {MAX_NAME} letters.", field="author")
+        return name
+
+
+def checked_id(text: str, field: str) -> int:
+    """A number that a form sent. Raises UsageError."""
+    if not text.isascii() or not text.isdecimal() or len(text) > 15:
+        raise UsageError("Choose one of the list.", field=field)
+    return int(text)
+
+
+def checked_anchor(typed: TypedFinding, transcript: Transcript) -> Anchor:
+    """The place that was marked; a quote must stand in the text of its event. Raises UsageError."""
+    if not typed.turn:
+        return Anchor()
+    turn = checked_id(typed.turn, "turn")
+    if turn >= len(transcript.turns):
+        raise UsageError("There is no such turn in this trial.", field="turn")
+    quote = typed.quote.strip()[:MAX_QUOTE]
+    if not typed.event:
+        return Anchor(turn, quote=quote) if quote and quote in _text_of(transcript, turn) else Anchor(turn)
+    event = checked_id(typed.event, "event")
+    events = transcript.turns[turn].events
+    if event >= len(events):
+        raise UsageError("There is no such call in this turn.", field="event")
+    text = events[event].text or ""
+    start = text.find(quote) if quote else -1
+    if start < 0:
+        return Anchor(turn, event)
+    return Anchor(turn, event, start, start + len(quote), quote)
+
+
+def _text_of(transcript: Transcript, turn: int) -> str:
+    return "\n".join(event.text or "" for event in transcript.turns[turn].events)
+
+
+def _checked(typed: TypedMode) -> dict[str, str]:
+    name = " ".join(typed.name.split())
+    if not name or len(name) > MAX_MODE_NAME or not name.isprintable():
+        raise UsageError(f"Name the kind of failure in at most {MAX_MODE_NAME} letters.", field="name")
+    texts = {"definition": typed.definition, "example_yes": typed.example_yes, "example_no": typed.example_no}
+    for field, text in texts.items():
+        if len(text) > MAX_TEXT:
+            raise UsageError(f"The text has {len(text):,} characters; {MAX_TEXT:,} fit.", field=field)
+    return {"name": name} | {field: text.strip() for field, text in texts.items()}

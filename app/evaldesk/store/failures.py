@@ -1,0 +1,499 @@
+"""Findings, modes and readings of a workspace; each verb is one transaction and can be undone as a whole."""
+
+from __future__ import annotations
+
+import json
+import unicodedata
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, replace
+from datetime import datetime, timedelta
+from typing import Any
+
+from sqlalchemy import Connection, Table, and_, delete, func, insert, select, update
+
+from evaldesk.errors import ConflictError, NotFoundError, UsageError
+from evaldesk.model.failures import (
+    Anchor,
+    Finding,
+    FindingDraft,
+    FindingSource,
+    FindingStatus,
+    Mode,
+    TrialReading,
+    UndoneStep,
+)
+from evaldesk.model.stored import TrialKey
+from evaldesk.store.database import Database
+from evaldesk.store.tables.failures import CODEBOOK_STEP, FINDING, MODE, READING
+from evaldesk.store.tables.runs import RUN, TRIAL, VISIBLE
+
+UNDO_DAYS = 30
+_TABLES: Mapping[str, Table] = {table.name: table for table in (MODE, FINDING, READING)}
+_OF_RUN = (RUN.c.id == FINDING.c.run_id) & VISIBLE
+_Rows = Sequence[tuple[str, dict[str, Any], dict[str, Any] | None]]
+"""The table, the key and the values before a step: None of a row that was not there."""
+
+
+class FailureStore:
+    """The failures that people found in the trials of a workspace. Findings go with the run that played the trial."""
+
+    def __init__(self, database: Database, clock: Callable[[], datetime]) -> None:
+        self._database = database
+        self._clock = clock
+
+    def add(self, draft: FindingDraft, author: str, new_mode: str = "") -> int:
+        """Store a finding of a person; its trial is read by that. A mode named `new_mode` is created where none is.
+
+        Raises NotFoundError when there is no such trial or mode, ConflictError for a mode that was merged or retired.
+        """
+        with self._database.writing() as connection:
+            step = self._step(connection, author)
+            if new_mode:
+                named = connection.scalar(select(MODE.c.id).where(*_in_use(new_mode)))
+                draft = replace(draft, mode_id=named or self._create_mode(connection, step, name=new_mode))
+            finding_id = self._insert(connection, step, draft, author, "person", "counted")
+            self._mark_read(connection, step, draft, author, is_clear=False)
+            step.close("found", f"finding on trial {draft.trial_index + 1}")
+            return finding_id
+
+    def propose(self, drafts: Sequence[FindingDraft], source: FindingSource) -> int:
+        """Store proposals, which count nowhere; a trial that has the same one already, also rejected, gets no other."""
+        with self._database.writing() as connection:
+            n = 0
+            for draft in drafts:
+                same = _at(FINDING, _place(draft))
+                same.append(FINDING.c.signature == draft.signature)
+                if connection.execute(select(FINDING.c.id).where(*same)).first() is None:
+                    self._insert(connection, None, draft, source, source, "proposed")
+                    n += 1
+            return n
+
+    def decide(self, finding_ids: Sequence[int], mode_id: int | None, author: str) -> None:
+        """Accept proposals into a mode, or with None reject them. Raises ConflictError for one decided already."""
+        with self._database.writing() as connection:
+            step = self._step(connection, author)
+            rows = connection.execute(select(FINDING).where(FINDING.c.id.in_(finding_ids))).all()
+            if len(rows) < len(set(finding_ids)):
+                raise NotFoundError("a proposal is not there any more; load the page again")
+            if any(row.status != "proposed" for row in rows):
+                raise ConflictError("a proposal was accepted or rejected meanwhile; load the page again")
+            if mode_id is not None:
+                for run_id in {row.run_id for row in rows}:
+                    self._check_usable(connection, step, mode_id, run_id)
+            values: dict[str, Any] = {"status": "rejected"}
+            if mode_id is not None:
+                values = {"status": "counted", "mode_id": mode_id, "author": author}
+            for row in rows:
+                step.change(FINDING, {"id": row.id}, values)
+                if mode_id is not None:
+                    self._mark_read(connection, step, row, author, is_clear=False)
+            kind = "accepted" if mode_id is not None else "rejected"
+            step.close(kind, f"{len(rows)} proposed findings {kind}")
+
+    def clear(self, run_id: int, key: TrialKey, author: str) -> None:
+        """Say that nothing is wrong in a trial. Raises ConflictError where the reader has a finding on it."""
+        place = FindingDraft(run_id, *key)
+        with self._database.writing() as connection:
+            _check_trial(connection, place)
+            mine = _at(FINDING, _place(place))
+            mine += [FINDING.c.author == author, FINDING.c.status == "counted"]
+            if connection.execute(select(FINDING.c.id).where(*mine)).first():
+                raise ConflictError("you have a finding on this trial; undo or remove it first")
+            step = self._step(connection, author)
+            self._mark_read(connection, step, place, author, is_clear=True)
+            step.close("cleared", f"nothing wrong in trial {key[1] + 1}")
+
+    def assign(self, finding_ids: Sequence[int], mode_id: int | None, author: str) -> None:
+        """Give findings a mode, or none. Raises NotFoundError, ConflictError for a mode merged or retired."""
+        with self._database.writing() as connection:
+            step = self._step(connection, author)
+            self._assign(connection, step, finding_ids, mode_id)
+            step.close("named", f"{len(set(finding_ids))} findings named anew")
+
+    def remove(self, finding_id: int, author: str) -> None:
+        """Take a finding away; without another of its author the trial is unread. Raises NotFoundError."""
+        with self._database.writing() as connection:
+            row = connection.execute(select(FINDING).where(FINDING.c.id == finding_id)).first()
+            if row is None:
+                raise NotFoundError("this finding is not there any more")
+            step = self._step(connection, author)
+            step.remove(FINDING, {"id": finding_id})
+            read = _place(row) | {"reader": row.author}
+            others = [*_at(FINDING, _place(row)), FINDING.c.author == row.author, FINDING.c.status == "counted"]
+            is_read = connection.execute(select(READING.c.reader).where(*_at(READING, read))).first()
+            if is_read and not connection.execute(select(FINDING.c.id).where(*others)).first():
+                step.remove(READING, read)
+            step.close("removed", "finding removed")
+
+    def create_mode(self, author: str, **texts: str) -> int:
+        """Create a mode. Raises UsageError when its name is in use."""
+        with self._database.writing() as connection:
+            step = self._step(connection, author)
+            mode_id = self._create_mode(connection, step, **texts)
+            step.close("created", f"“{texts['name']}” created")
+            return mode_id
+
+    def edit_mode(self, mode_id: int, author: str, **texts: str) -> None:
+        """Rename a mode, or rewrite its definition. Raises UsageError when the name is in use, NotFoundError."""
+        with self._database.writing() as connection:
+            row = _mode_row(connection, mode_id)
+            if "name" in texts:
+                _check_name(connection, texts["name"], mode_id)
+                texts["folded"] = folded_name(texts["name"])
+            step = self._step(connection, author)
+            step.change(MODE, {"id": mode_id}, texts)
+            step.close("edited", f"“{row.name}” edited")
+
+    def merge(self, mode_id: int, into_id: int, author: str) -> None:
+        """Let all findings of a mode belong to another; the mode stays as a pointer to it.
+
+        Raises NotFoundError, ConflictError when one of the two was merged or retired meanwhile.
+        """
+        if mode_id == into_id:
+            raise UsageError("A kind of failure cannot be merged into itself.", field="into")
+        with self._database.writing() as connection:
+            name, into = (_active_mode(connection, each).name for each in (mode_id, into_id))
+            step = self._step(connection, author)
+            ids = connection.scalars(select(FINDING.c.id).where(FINDING.c.mode_id == mode_id)).all()
+            for finding_id in ids:
+                step.change(FINDING, {"id": finding_id}, {"mode_id": into_id})
+            step.change(MODE, {"id": mode_id}, {"merged_into": into_id})
+            runs = connection.scalars(
+                select(FINDING.c.run_id).where(FINDING.c.mode_id == into_id, FINDING.c.status == "counted").distinct()
+            )
+            for run_id in sorted(runs):
+                self._reopen(connection, step, into_id, run_id)
+            step.close("merged", f"“{name}” merged into “{into}”")
+
+    def split(self, mode_id: int, finding_ids: Sequence[int], author: str, **texts: str) -> int:
+        """Make a new mode of some findings of another. Raises UsageError, NotFoundError and ConflictError."""
+        with self._database.writing() as connection:
+            row = _active_mode(connection, mode_id)
+            found = set(connection.scalars(select(FINDING.c.id).where(FINDING.c.mode_id == mode_id)))
+            if not finding_ids or not set(finding_ids) <= found:
+                raise UsageError(f"Choose findings of “{row.name}” for the new kind of failure.", field="finding")
+            step = self._step(connection, author)
+            new_id = self._create_mode(connection, step, **texts)
+            self._assign(connection, step, finding_ids, new_id)
+            step.close("split", f"“{texts['name']}” split from “{row.name}”")
+            return new_id
+
+    def retire(self, mode_id: int, author: str) -> None:
+        """Take a mode out of use; its findings keep it. Raises NotFoundError, ConflictError."""
+        with self._database.writing() as connection:
+            row = _active_mode(connection, mode_id)
+            step = self._step(connection, author)
+            step.change(MODE, {"id": mode_id}, {"retired_at": self._clock()})
+            step.close("retired", f"“{row.name}” retired")
+
+    def mark_fixed(self, mode_id: int, run_id: int, author: str) -> None:
+        """Say that a mode is fixed in a run. Raises UsageError when that run or a later one shows it."""
+        with self._database.writing() as connection:
+            row = _active_mode(connection, mode_id)
+            if connection.execute(select(RUN.c.id).where(RUN.c.id == run_id, VISIBLE)).first() is None:
+                raise NotFoundError(f"there is no run {run_id}")
+            seen = connection.scalar(
+                select(func.max(FINDING.c.run_id)).where(FINDING.c.mode_id == mode_id, FINDING.c.status == "counted")
+            )
+            if seen is not None and seen >= run_id:
+                raise UsageError(f"“{row.name}” was found in run {seen}; name a later run.", field="run")
+            step = self._step(connection, author)
+            step.change(MODE, {"id": mode_id}, {"fixed_in": run_id, "reopened_in": None})
+            step.close("fixed", f"“{row.name}” fixed in run {run_id}")
+
+    def undo(self, author: str) -> UndoneStep:
+        """Take back the last step of a person, up to 30 days old.
+
+        Raises NotFoundError when there is none, ConflictError when somebody else changed the same since.
+        """
+        with self._database.writing() as connection:
+            c = CODEBOOK_STEP.c
+            row = connection.execute(
+                select(CODEBOOK_STEP).where(c.author == author, c.is_undone.is_(False)).order_by(c.id.desc()).limit(1)
+            ).first()
+            if row is None or row.taken_at < self._clock() - timedelta(days=UNDO_DAYS):
+                raise NotFoundError("nothing to undo")
+            rows: _Rows = json.loads(row.before)["rows"]
+            later = connection.execute(
+                select(c.before, c.words, c.author).where(c.id > row.id, c.is_undone.is_(False)).order_by(c.id)
+            )
+            for other in later:
+                step = json.loads(other.before)
+                if _keys(rows) & _keys(step["rows"]) or _made_modes(rows) & set(step["uses"]):
+                    raise ConflictError(f"{other.author} changed the same since: {other.words}; nothing was undone")
+            _restore(connection, rows)
+            connection.execute(update(CODEBOOK_STEP).where(c.id == row.id).values(is_undone=True))
+            return UndoneStep(row.kind, row.words)
+
+    def modes(self) -> Sequence[Mode]:
+        """All modes, those in use first, each in the order of creation."""
+        rows = select(MODE).order_by(MODE.c.merged_into.is_not(None), MODE.c.retired_at.is_not(None), MODE.c.id)
+        with self._database.reading() as connection:
+            return [_mode(row) for row in connection.execute(rows)]
+
+    def of_trial(self, run_id: int, key: TrialKey) -> Sequence[Finding]:
+        """The findings of one trial, proposals included, in the order in which they were made."""
+        place = _at(FINDING, _place(FindingDraft(run_id, *key)))
+        return self._findings([*place, FINDING.c.status != "rejected"], newest_first=False)
+
+    def of_mode(self, mode_id: int, run_id: int | None = None, limit: int = 50) -> Sequence[Finding]:
+        """The counted findings of a mode, newest first, of one run or of all."""
+        of_run = [] if run_id is None else [FINDING.c.run_id == run_id]
+        return self._findings([FINDING.c.mode_id == mode_id, FINDING.c.status == "counted", *of_run], limit)
+
+    def list(self, run_id: int | None = None, *, status: FindingStatus = "counted") -> Sequence[Finding]:
+        """All findings of a run, or of the workspace, with one status, oldest first."""
+        of_run = [] if run_id is None else [FINDING.c.run_id == run_id]
+        return self._findings([FINDING.c.status == status, *of_run], newest_first=False)
+
+    def trials_by_run(self, mode_id: int) -> Mapping[int, int]:
+        """How many trials of each run have the mode."""
+        places = (FINDING.c.run_id, FINDING.c.case_index, FINDING.c.trial_index)
+        seen = (
+            select(*places).join(RUN, _OF_RUN).where(FINDING.c.mode_id == mode_id, FINDING.c.status == "counted")
+        ).distinct()
+        found = seen.subquery()
+        rows = select(found.c.run_id, func.count()).group_by(found.c.run_id).order_by(found.c.run_id)
+        with self._database.reading() as connection:
+            return {row[0]: row[1] for row in connection.execute(rows)}
+
+    def read_runs(self) -> Sequence[int]:
+        """The runs of which trials were read, newest first."""
+        runs = select(READING.c.run_id).join(RUN, (RUN.c.id == READING.c.run_id) & VISIBLE).distinct()
+        with self._database.reading() as connection:
+            return connection.scalars(runs.order_by(READING.c.run_id.desc())).all()
+
+    def readings(self, run_id: int) -> Sequence[TrialReading]:
+        """Every trial of a run that was read, once for each reader, in the order of reading."""
+        r, f = READING.c, FINDING.c
+        mine = and_(f.author == r.reader, *(f[name] == r[name] for name in ("run_id", "case_index", "trial_index")))
+        rows = (
+            select(READING, f.id.label("finding_id"), f.mode_id)
+            .join(RUN, (RUN.c.id == r.run_id) & VISIBLE)
+            .outerjoin(FINDING, and_(mine, f.status == "counted"))
+            .where(r.run_id == run_id)
+            .order_by(r.read_at, r.case_index, r.trial_index, r.reader, f.id)
+        )
+        found: dict[tuple[int, int, str], Any] = {}
+        modes: defaultdict[tuple[int, int, str], dict[int, int | None]] = defaultdict(dict)
+        with self._database.reading() as connection:
+            for row in connection.execute(rows):
+                key = (row.case_index, row.trial_index, row.reader)
+                found[key] = row
+                if row.finding_id is not None:
+                    modes[key][row.finding_id] = row.mode_id
+        return [
+            TrialReading(
+                case_index=key[0],
+                trial_index=key[1],
+                reader=key[2],
+                is_clear=row.is_clear,
+                modes=tuple(dict.fromkeys(mode for mode in modes[key].values() if mode is not None)),
+                n_findings=len(modes[key]),
+                read_at=row.read_at,
+            )
+            for key, row in found.items()
+        ]
+
+    def _findings(
+        self, conditions: Sequence[Any], limit: int | None = None, *, newest_first: bool = True
+    ) -> Sequence[Finding]:
+        order = FINDING.c.id.desc() if newest_first else FINDING.c.id
+        rows = select(FINDING).join(RUN, _OF_RUN).where(*conditions).order_by(order).limit(limit)
+        with self._database.reading() as connection:
+            return [_finding(row) for row in connection.execute(rows)]
+
+    def _step(self, connection: Connection, author: str) -> _Step:
+        return _Step(connection, author, self._clock())
+
+    def _insert(
+        self,
+        connection: Connection,
+        step: _Step | None,
+        draft: FindingDraft,
+        author: str,
+        source: FindingSource,
+        status: FindingStatus,
+    ) -> int:
+        _check_trial(connection, draft)
+        if step and draft.mode_id is not None:
+            self._check_usable(connection, step, draft.mode_id, draft.run_id)
+        values = asdict(draft) | asdict(draft.anchor) | {"author": author, "source": source, "status": status}
+        del values["anchor"]
+        statement = insert(FINDING).values(values | {"created_at": self._clock()}).returning(FINDING.c.id)
+        finding_id: int = connection.execute(statement).scalar_one()
+        if step:
+            step.made(FINDING, {"id": finding_id})
+        return finding_id
+
+    def _mark_read(self, connection: Connection, step: _Step, place: Any, author: str, *, is_clear: bool) -> None:
+        key = _place(place) | {"reader": author}
+        row = connection.execute(select(READING).where(*_at(READING, key))).first()
+        if row is None:
+            connection.execute(insert(READING).values(key | {"is_clear": is_clear, "read_at": self._clock()}))
+            step.made(READING, key)
+        elif row.is_clear != is_clear:
+            step.change(READING, key, {"is_clear": is_clear})
+
+    def _create_mode(self, connection: Connection, step: _Step, **texts: str) -> int:
+        _check_name(connection, texts["name"])
+        values = {"definition": "", "example_yes": "", "example_no": ""} | texts
+        values["folded"] = folded_name(texts["name"])
+        statement = insert(MODE).values(values | {"created_at": self._clock()}).returning(MODE.c.id)
+        mode_id: int = connection.execute(statement).scalar_one()
+        step.made(MODE, {"id": mode_id})
+        return mode_id
+
+    def _assign(self, connection: Connection, step: _Step, finding_ids: Sequence[int], mode_id: int | None) -> None:
+        rows = connection.execute(select(FINDING).where(FINDING.c.id.in_(finding_ids))).all()
+        if len(rows) < len(set(finding_ids)):
+            raise NotFoundError("a finding is not there any more; load the page again")
+        if mode_id is not None:
+            for run_id in sorted({row.run_id for row in rows}):
+                self._check_usable(connection, step, mode_id, run_id)
+        for row in rows:
+            step.change(FINDING, {"id": row.id}, {"mode_id": mode_id})
+
+    def _check_usable(self, connection: Connection, step: _Step, mode_id: int, run_id: int) -> None:
+        """Raise when the mode is out of use; a fixed one is reopened by a later run."""
+        _active_mode(connection, mode_id)
+        step.use(mode_id)
+        self._reopen(connection, step, mode_id, run_id)
+
+    def _reopen(self, connection: Connection, step: _Step, mode_id: int, run_id: int) -> None:
+        row = _mode_row(connection, mode_id)
+        if row.fixed_in is not None and row.reopened_in is None and run_id >= row.fixed_in:
+            step.change(MODE, {"id": mode_id}, {"reopened_in": run_id})
+
+
+class _Step:
+    """What a verb changes: of each row the values that it had before, and the modes that are used."""
+
+    def __init__(self, connection: Connection, author: str, now: datetime) -> None:
+        self._connection, self._author, self._now = connection, author, now
+        self._before: dict[str, tuple[str, dict[str, Any], dict[str, Any] | None]] = {}
+        self._uses: set[int] = set()
+
+    def made(self, table: Table, key: dict[str, Any]) -> None:
+        """Remember a row that was not there."""
+        self._before[json.dumps([table.name, key])] = (table.name, key, None)
+
+    def change(self, table: Table, key: dict[str, Any], values: Mapping[str, Any]) -> None:
+        """Change some values of a row."""
+        columns = [table.c[name] for name in values]
+        row = self._connection.execute(select(*columns).where(*_at(table, key))).one()
+        _, _, known = self._before.setdefault(json.dumps([table.name, key]), (table.name, key, {}))
+        if known is not None:
+            known.update({name: each for name, each in _plain(row._mapping).items() if name not in known})
+        self._connection.execute(update(table).where(*_at(table, key)).values(values))
+
+    def remove(self, table: Table, key: dict[str, Any]) -> None:
+        """Remove a row."""
+        row = self._connection.execute(select(table).where(*_at(table, key))).one()
+        self._before[json.dumps([table.name, key])] = (table.name, key, _plain(row._mapping))
+        self._connection.execute(delete(table).where(*_at(table, key)))
+
+    def use(self, mode_id: int) -> None:
+        """Remember that the step needs a mode, whose creation cannot be undone before it."""
+        self._uses.add(mode_id)
+
+    def close(self, kind: str, words: str) -> None:
+        """Store the step, with which it can be undone."""
+        before = json.dumps({"rows": [*self._before.values()], "uses": sorted(self._uses)}, ensure_ascii=False)
+        values = {"kind": kind, "words": words, "author": self._author, "taken_at": self._now, "before": before}
+        self._connection.execute(insert(CODEBOOK_STEP).values(values | {"is_undone": False}))
+
+
+def folded_name(name: str) -> str:
+    """A name as names are compared: composed, without case and without double spaces."""
+    return " ".join(unicodedata.normalize("NFC", name).casefold().split())
+
+
+def _restore(connection: Connection, rows: _Rows) -> None:
+    for name, key, values in rows:
+        table = _TABLES[name]
+        is_there = connection.execute(select(*table.primary_key).where(*_at(table, key))).first() is not None
+        if values is None:
+            connection.execute(delete(table).where(*_at(table, key)))
+        elif is_there and values:
+            connection.execute(update(table).where(*_at(table, key)).values(_typed(values)))
+        elif not is_there and "run_id" in values and _has_trial(connection, values):
+            connection.execute(insert(table).values(_typed(values)))
+    for name, key, values in rows:
+        if name == MODE.name and values:
+            row = _mode_row(connection, key["id"])
+            if row.merged_into is None and row.retired_at is None:
+                _check_name(connection, row.name, row.id)
+
+
+def _keys(rows: _Rows) -> set[str]:
+    return {json.dumps([name, key]) for name, key, _ in rows}
+
+
+def _made_modes(rows: _Rows) -> set[int]:
+    return {key["id"] for name, key, values in rows if name == MODE.name and values is None}
+
+
+def _at(table: Table, key: Mapping[str, Any]) -> list[Any]:
+    return [table.c[name] == value for name, value in key.items()]
+
+
+def _plain(row: Mapping[Any, Any]) -> dict[str, Any]:
+    return {str(name): each.isoformat() if isinstance(each, datetime) else each for name, each in row.items()}
+
+
+def _typed(row: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: datetime.fromisoformat(each) if each and name.endswith("_at") else each for name, each in row.items()}
+
+
+def _place(found: Any) -> dict[str, int]:
+    return {"run_id": found.run_id, "case_index": found.case_index, "trial_index": found.trial_index}
+
+
+def _has_trial(connection: Connection, row: Mapping[str, Any]) -> bool:
+    at = [TRIAL.c[name] == row[name] for name in ("run_id", "case_index", "trial_index")]
+    planned = select(TRIAL.c.run_id).join(RUN, RUN.c.id == TRIAL.c.run_id).where(*at, VISIBLE)
+    return connection.execute(planned).first() is not None
+
+
+def _check_trial(connection: Connection, place: FindingDraft) -> None:
+    if not _has_trial(connection, _place(place)):
+        raise NotFoundError(f"run {place.run_id} has no trial {place.trial_index} of case {place.case_index}")
+
+
+def _check_name(connection: Connection, name: str, but: int | None = None) -> None:
+    others = [] if but is None else [MODE.c.id != but]
+    if connection.execute(select(MODE.c.id).where(*_in_use(name), *others)).first():
+        raise UsageError(f"“{name}” is in use; choose another name, or merge the two.", field="name")
+
+
+def _in_use(name: str) -> list[Any]:
+    return [MODE.c.folded == folded_name(name), MODE.c.retired_at.is_(None), MODE.c.merged_into.is_(None)]
+
+
+def _mode_row(connection: Connection, mode_id: int) -> Any:
+    row = connection.execute(select(MODE).where(MODE.c.id == mode_id)).first()
+    if row is None:
+        raise NotFoundError(f"there is no kind of failure {mode_id}")
+    return row
+
+
+def _active_mode(connection: Connection, mode_id: int) -> Any:
+    row = _mode_row(connection, mode_id)
+    if row.merged_into is not None:
+        into = _mode_row(connection, row.merged_into).name
+        raise ConflictError(f"“{row.name}” was merged into “{into}” meanwhile; use “{into}”, or undo the merge")
+    if row.retired_at is not None:
+        raise ConflictError(f"“{row.name}” was retired meanwhile; choose another kind of failure, or undo that")
+    return row
+
+
+def _mode(row: Any) -> Mode:
+    return Mode(**{name: each for name, each in row._mapping.items() if name != "folded"})
+
+
+def _finding(row: Any) -> Finding:
+    values = dict(row._mapping)
+    anchor = Anchor(*(values.pop(name) for name in ("turn", "event", "start", "end", "quote")))
+    return Finding(anchor=anchor, **values)

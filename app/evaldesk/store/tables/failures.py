@@ -1,0 +1,95 @@
+"""The tables of failures: the modes of the codebook, findings, trials that were read, and the steps to undo."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from sqlalchemy import Index, Text
+from sqlmodel import Field
+
+from evaldesk.store.tables.columns import Row, UtcTime, cascade
+
+_TRIAL = ["run_id", "case_index", "trial_index"]
+
+
+class ModeRow(Row, table=True):
+    """A named kind of failure; `folded` is its name without case, unique among those that are in use."""
+
+    __tablename__ = "mode"
+    __table_args__ = (Index(None, "folded"), {"sqlite_autoincrement": True})
+
+    id: int | None = Field(default=None, primary_key=True)
+    name: str
+    folded: str
+    definition: str = Field(default="", sa_type=Text)
+    example_yes: str = Field(default="", sa_type=Text)
+    example_no: str = Field(default="", sa_type=Text)
+    created_at: datetime = Field(sa_type=UtcTime)
+    retired_at: datetime | None = Field(default=None, sa_type=UtcTime)
+    merged_into: int | None = None
+    fixed_in: int | None = None
+    reopened_in: int | None = None
+
+
+class FindingRow(Row, table=True):
+    """A note on a trial, also a proposed one; `mode_id` is None while it has no name."""
+
+    __tablename__ = "finding"
+    __table_args__ = (
+        cascade(_TRIAL, "trial", _TRIAL),
+        Index(None, "run_id", "case_index", "trial_index"),
+        Index(None, "mode_id", "run_id"),
+        {"sqlite_autoincrement": True},
+    )
+
+    id: int | None = Field(default=None, primary_key=True)
+    run_id: int
+    case_index: int
+    trial_index: int
+    turn: int | None = None
+    event: int | None = None
+    start: int | None = None
+    end: int | None = None
+    quote: str = Field(default="", sa_type=Text)
+    note: str = Field(default="", sa_type=Text)
+    mode_id: int | None = None
+    author: str
+    source: str
+    status: str
+    signature: str = Field(default="", sa_type=Text)
+    created_at: datetime = Field(sa_type=UtcTime)
+
+
+class ReadingRow(Row, table=True):
+    """A trial that a person read, with findings or with nothing wrong."""
+
+    __tablename__ = "reading"
+    __table_args__ = (cascade(_TRIAL, "trial", _TRIAL), {"sqlite_with_rowid": False})
+
+    run_id: int = Field(primary_key=True)
+    case_index: int = Field(primary_key=True)
+    trial_index: int = Field(primary_key=True)
+    reader: str = Field(primary_key=True)
+    is_clear: bool
+    read_at: datetime = Field(sa_type=UtcTime)
+
+
+class CodebookStepRow(Row, table=True):
+    """A verb that can be undone: `before` has the rows as they were, `keys` which ones they are."""
+
+    __tablename__ = "codebook_step"
+    __table_args__ = (Index(None, "author", "id"), {"sqlite_autoincrement": True})
+
+    id: int | None = Field(default=None, primary_key=True)
+    kind: str
+    words: str = Field(sa_type=Text)
+    author: str
+    before: str = Field(sa_type=Text)
+    taken_at: datetime = Field(sa_type=UtcTime)
+    is_undone: bool = False
+
+
+MODE = Row.metadata.tables["mode"]
+FINDING = Row.metadata.tables["finding"]
+READING = Row.metadata.tables["reading"]
+CODEBOOK_STEP = Row.metadata.tables["codebook_step"]

@@ -1,0 +1,339 @@
+"""Findings and modes: stored for the trial that was played, merged, split, retired, fixed, reopened, and undone."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from evaldesk.desk.failures import FailureDesk, TypedFinding, TypedMode
+from evaldesk.errors import ConflictError, NotFoundError, UsageError
+from evaldesk.model import AgentRef, Case, Event, RunConfig, Transcript, TrialResult, Turn, TurnRecord
+from evaldesk.model.failures import Anchor, FindingDraft, Mode
+from evaldesk.store import Store
+
+ANA = TypedFinding("Ana", "a week late")
+SAID = Transcript((TurnRecord("When?", (Event("agent_message", text="You leave on Friday, 4 December."),)),))
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    """A workspace whose clock moves on a second with each look."""
+    seconds = itertools.count()
+    start = datetime(2026, 11, 21, tzinfo=UTC)
+    with Store.open(tmp_path / "evaldesk.db", clock=lambda: start + timedelta(seconds=next(seconds))) as opened:
+        yield opened
+
+
+@pytest.fixture
+def desk(store: Store) -> FailureDesk:
+    return FailureDesk(store)
+
+
+def played(store: Store, n_cases: int = 4, **config: object) -> int:
+    """A run of one failed trial for each case."""
+    cases = [Case(f"c{index}", (Turn("When?"),)) for index in range(n_cases)]
+    frozen = replace(RunConfig(AgentRef("dice", "dice:agent"), "set"), **config)  # type: ignore[arg-type]
+    run_id = store.runs.create(frozen, cases)
+    store.runs.record(
+        [TrialResult(run_id, index, 0, "finished", "failed", transcript=SAID) for index in range(n_cases)]
+    )
+    return run_id
+
+
+def found(desk: FailureDesk, run_id: int, case: int, mode: str, who: str = "Ana") -> int:
+    """A finding with a mode, which is created where it is new."""
+    return desk.add(run_id, (case, 0), TypedFinding(who, new_mode=mode), SAID)
+
+
+def names(store: Store, run_id: int) -> list[tuple[int, str]]:
+    """The case and the mode of each finding of a run."""
+    by_id = {mode.id: mode.name for mode in store.failures.modes()}
+    return [(each.case_index, by_id.get(each.mode_id or 0, "")) for each in store.failures.list(run_id)]
+
+
+def mode(store: Store, name: str) -> Mode:
+    return next(each for each in store.failures.modes() if each.name == name)
+
+
+def test_a_finding_is_anchored_in_the_text_and_makes_its_trial_read(store: Store, desk: FailureDesk) -> None:
+    run = played(store)
+
+    desk.add(run, (1, 0), replace(ANA, turn="0", event="0", quote=" Friday, 4 December "), SAID)
+    desk.add(run, (1, 0), replace(ANA, note="", new_mode="wrong  date", turn="0"), SAID)
+
+    first, second = desk.of_trial(run, (1, 0))
+    assert (first.note, first.author, first.source, first.status) == ("a week late", "Ana", "person", "counted")
+    assert first.anchor == Anchor(0, 0, 13, 31, "Friday, 4 December")
+    assert (second.anchor, second.mode_id) == (Anchor(0), mode(store, "wrong date").id)
+    (reading,) = store.failures.readings(run)
+    assert (reading.case_index, reading.reader, reading.is_clear, reading.n_findings) == (1, "Ana", False, 2)
+    assert reading.modes == (mode(store, "wrong date").id,)
+
+
+def test_a_quote_that_is_not_in_the_text_anchors_at_the_call_alone(store: Store, desk: FailureDesk) -> None:
+    run = played(store)
+
+    desk.add(run, (0, 0), replace(ANA, turn="0", event="0", quote="never said"), SAID)
+
+    assert desk.of_trial(run, (0, 0))[0].anchor == Anchor(0, 0)
+
+
+@pytest.mark.parametrize(
+    ("typed", "field"),
+    [
+        (replace(ANA, author=""), "author"),
+        (replace(ANA, author="a\x1b[31m"), "author"),
+        (replace(ANA, note=" "), "finding"),
+        (replace(ANA, note="x" * 4_001), "finding"),
+        (replace(ANA, turn="1"), "turn"),
+        (replace(ANA, turn="0", event="7"), "event"),
+        (replace(ANA, mode="x"), "mode"),
+        (replace(ANA, new_mode="n" * 61), "name"),
+        (replace(ANA, new_mode="a\x07b"), "name"),
+    ],
+)
+def test_a_finding_that_cannot_be_is_refused_beside_its_field(
+    store: Store, desk: FailureDesk, typed: TypedFinding, field: str
+) -> None:
+    run = played(store)
+
+    with pytest.raises(UsageError) as caught:
+        desk.add(run, (0, 0), typed, SAID)
+
+    assert caught.value.field == field
+    assert store.failures.list() == []
+    assert store.failures.modes() == []
+
+
+def test_findings_of_trials_and_modes_that_do_not_exist_are_refused(store: Store, desk: FailureDesk) -> None:
+    run = played(store)
+
+    for at, key, typed in ((run, (9, 0), ANA), (99, (0, 0), ANA), (run, (0, 0), replace(ANA, mode="7"))):
+        with pytest.raises(NotFoundError):
+            desk.add(at, key, typed, SAID)
+    assert store.failures.readings(run) == []
+
+
+def test_nothing_wrong_and_a_finding_exclude_each_other(store: Store, desk: FailureDesk) -> None:
+    run = played(store)
+    desk.clear(run, (0, 0), "Ana")
+    desk.clear(run, (0, 0), "Ben")
+
+    desk.add(run, (0, 0), ANA, SAID)
+    with pytest.raises(ConflictError, match="you have a finding"):
+        desk.clear(run, (0, 0), "Ana")
+
+    assert [(each.reader, each.is_clear) for each in store.failures.readings(run)] == [("Ana", False), ("Ben", True)]
+
+
+def test_a_trial_that_is_scored_again_shares_the_findings_of_the_one_that_was_played(
+    store: Store, desk: FailureDesk
+) -> None:
+    run = played(store)
+    again = played(store, source_run_id=run)
+
+    desk.add(again, (0, 0), ANA, SAID)
+
+    assert [each.run_id for each in desk.of_trial(again, (0, 0))] == [run]
+    assert store.failures.readings(again) == []
+
+
+def test_names_are_unique_without_case(store: Store, desk: FailureDesk) -> None:
+    run = played(store)
+    found(desk, run, 0, "Wrong date")
+    found(desk, run, 1, "WRONG DATE")
+
+    with pytest.raises(UsageError, match="in use") as caught:
+        desk.create(TypedMode("wrong  Date"), "Ana")
+    other = desk.create(TypedMode("asks twice"), "Ana")
+    with pytest.raises(UsageError, match="in use"):
+        desk.edit(other, TypedMode("wrong date"), "Ana")
+
+    assert caught.value.field == "name"
+    assert names(store, run) == [(0, "Wrong date"), (1, "Wrong date")]
+
+
+def test_a_merge_moves_all_findings_and_can_be_undone(store: Store, desk: FailureDesk) -> None:
+    run = played(store)
+    for case, name in enumerate(("wrong day", "wrong date", "wrong day")):
+        found(desk, run, case, name)
+    day, date = mode(store, "wrong day"), mode(store, "wrong date")
+
+    desk.merge(day.id, date.id, "Ben")
+
+    assert names(store, run) == [(0, "wrong date"), (1, "wrong date"), (2, "wrong date")]
+    assert mode(store, "wrong day").merged_into == date.id
+    with pytest.raises(ConflictError, match="“wrong day” was merged into “wrong date”"):
+        desk.add(run, (3, 0), replace(ANA, mode=str(day.id)), SAID)
+    assert desk.undo("Ben").words == "“wrong day” merged into “wrong date”"
+    assert names(store, run) == [(0, "wrong day"), (1, "wrong date"), (2, "wrong day")]
+    assert mode(store, "wrong day").is_active
+
+
+def test_a_mode_is_split_renamed_and_retired(store: Store, desk: FailureDesk) -> None:
+    run = played(store)
+    ids = [found(desk, run, case, "wrong date") for case in range(3)]
+    date = mode(store, "wrong date").id
+
+    desk.split(date, ids[:2], TypedMode("wrong year"), "Ana")
+    desk.edit(date, TypedMode("wrong weekday", "Another day of the week."), "Ana")
+    desk.retire(date, "Ana")
+
+    assert names(store, run) == [(0, "wrong year"), (1, "wrong year"), (2, "wrong weekday")]
+    assert mode(store, "wrong weekday").definition == "Another day of the week."
+    with pytest.raises(ConflictError, match="retired"):
+        desk.merge(date, mode(store, "wrong year").id, "Ana")
+    assert [desk.undo("Ana").kind for _ in range(4)] == ["retired", "edited", "split", "found"]
+    assert names(store, run) == [(0, "wrong date"), (1, "wrong date")]
+    assert [each.name for each in store.failures.modes()] == ["wrong date"]
+
+
+def test_a_split_takes_findings_of_its_mode_alone(store: Store, desk: FailureDesk) -> None:
+    run = played(store)
+    found(desk, run, 0, "wrong date")
+    other = found(desk, run, 1, "asks twice")
+
+    for ids in ([], [other], [99]):
+        with pytest.raises(UsageError, match="Choose findings"):
+            desk.split(mode(store, "wrong date").id, ids, TypedMode("new"), "Ana")
+
+    assert "new" not in {each.name for each in store.failures.modes()}
+
+
+def test_a_step_is_not_undone_over_a_later_one_of_somebody_else(store: Store, desk: FailureDesk) -> None:
+    run = played(store)
+    finding = found(desk, run, 0, "wrong date")
+    store.failures.assign([finding], None, "Ben")
+
+    with pytest.raises(ConflictError, match="Ben changed the same since"):
+        desk.undo("Ana")
+
+    desk.undo("Ben")
+    assert names(store, run) == [(0, "wrong date")]
+
+
+def test_a_mode_that_another_reader_uses_is_not_taken_away_by_undo(store: Store, desk: FailureDesk) -> None:
+    run = played(store)
+    desk.create(TypedMode("wrong date"), "Ana")
+    found(desk, run, 0, "wrong date", "Ben")
+
+    with pytest.raises(ConflictError, match="Ben changed the same since"):
+        desk.undo("Ana")
+
+
+def test_nothing_is_undone_after_30_days_or_twice(tmp_path: Path) -> None:
+    now = [datetime(2026, 11, 1, tzinfo=UTC)]
+    with Store.open(tmp_path / "evaldesk.db", clock=lambda: now[0]) as store:
+        desk = FailureDesk(store)
+        desk.create(TypedMode("a"), "Ana")
+        desk.create(TypedMode("b"), "Ana")
+        desk.undo("Ana")
+        now[0] += timedelta(days=31)
+
+        with pytest.raises(NotFoundError, match="nothing to undo"):
+            desk.undo("Ana")
+        with pytest.raises(NotFoundError, match="nothing to undo"):
+            desk.undo("Ben")
+
+        assert [each.name for each in store.failures.modes()] == ["a"]
+
+
+def test_a_mode_is_fixed_in_a_run_and_reopened_when_a_later_one_shows_it(store: Store, desk: FailureDesk) -> None:
+    runs = [played(store) for _ in range(3)]
+    found(desk, runs[0], 0, "wrong date")
+    date = mode(store, "wrong date").id
+    with pytest.raises(UsageError, match=f"was found in run {runs[0]}"):
+        desk.mark_fixed(date, runs[0], "Ana")
+    assert mode(store, "wrong date").life_words == "open"
+
+    desk.mark_fixed(date, runs[1], "Ana")
+    found(desk, runs[0], 1, "wrong date")
+    assert mode(store, "wrong date").life_words == f"fixed in run {runs[1]}"
+
+    found(desk, runs[2], 0, "wrong date")
+
+    assert mode(store, "wrong date").life_words == f"reopened in run {runs[2]}"
+    desk.undo("Ana")
+    assert mode(store, "wrong date").life_words == f"fixed in run {runs[1]}"
+
+
+def test_a_merge_reopens_a_fixed_mode_that_gets_findings_of_later_runs(store: Store, desk: FailureDesk) -> None:
+    runs = [played(store) for _ in range(2)]
+    found(desk, runs[1], 0, "wrong day")
+    fixed = desk.create(TypedMode("wrong date"), "Ana")
+    desk.mark_fixed(fixed, runs[0], "Ana")
+
+    desk.merge(mode(store, "wrong day").id, fixed, "Ana")
+
+    assert mode(store, "wrong date").life == "reopened"
+
+
+def test_proposals_count_nowhere_until_a_person_accepts_them(store: Store, desk: FailureDesk) -> None:
+    run = played(store)
+    drafts = [FindingDraft(run, case, 0, "date differs", signature="s") for case in range(2)]
+    assert store.failures.propose(drafts, "signature") == 2
+    assert store.failures.list(run) == []
+    assert store.failures.readings(run) == []
+    first, second = store.failures.list(run, status="proposed")
+
+    date = desk.create(TypedMode("wrong date"), "Ana")
+    store.failures.decide([first.id], date, "Ana")
+    store.failures.decide([second.id], None, "Ana")
+
+    assert store.failures.propose(drafts, "signature") == 0
+    assert [(each.case_index, each.author, each.source) for each in store.failures.list(run)] == [
+        (0, "Ana", "signature")
+    ]
+    assert [each.case_index for each in store.failures.readings(run)] == [0]
+    with pytest.raises(ConflictError, match="accepted or rejected meanwhile"):
+        store.failures.decide([second.id], date, "Ben")
+    desk.undo("Ana")
+    assert len(store.failures.list(run, status="proposed")) == 1
+
+
+def test_a_removed_finding_leaves_its_trial_unread(store: Store, desk: FailureDesk) -> None:
+    run = played(store)
+    first, second = (found(desk, run, 0, name) for name in ("a", "b"))
+
+    store.failures.remove(first, "Ana")
+    assert len(store.failures.readings(run)) == 1
+    store.failures.remove(second, "Ana")
+
+    assert store.failures.readings(run) == []
+    with pytest.raises(NotFoundError):
+        store.failures.remove(second, "Ana")
+    desk.undo("Ana")
+    assert names(store, run) == [(0, "b")]
+    assert len(store.failures.readings(run)) == 1
+
+
+def test_findings_of_a_mode_are_counted_by_run_and_trial(store: Store, desk: FailureDesk) -> None:
+    first, second = (played(store) for _ in range(2))
+    for run, case in ((first, 0), (first, 0), (first, 1), (second, 2)):
+        found(desk, run, case, "wrong date")
+
+    date = mode(store, "wrong date").id
+
+    assert store.failures.trials_by_run(date) == {first: 2, second: 1}
+    assert [each.run_id for each in store.failures.of_mode(date, limit=2)] == [second, first]
+    assert store.failures.read_runs() == [second, first]
+
+
+def test_findings_go_with_their_run(store: Store, desk: FailureDesk) -> None:
+    run = played(store)
+    finding = found(desk, run, 0, "wrong date")
+    desk.undo("Ana")
+    finding = found(desk, run, 0, "wrong date")
+    store.failures.remove(finding, "Ana")
+    store.runs.delete(run)
+
+    assert store.failures.list() == []
+    store.runs.remove_deleted()
+    desk.undo("Ana")  # the finding went with its run
+
+    assert store.failures.list() == []
