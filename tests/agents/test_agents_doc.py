@@ -7,18 +7,19 @@ from pathlib import Path
 from typing import Any
 
 from evaldesk.agents import AGENTS, AgentKind, declared_refs, load_agent
+from evaldesk.model import Container
 from evaldesk.settings import read_settings
 
 DOC = Path(__file__).resolve().parents[2] / "docs" / "agents.md"
 
 
-def _block(language: str) -> str:
-    [found] = re.findall(rf"```{language}\n(.*?)```", DOC.read_text("utf-8"), re.DOTALL)
-    return str(found)
+def _blocks(language: str) -> list[str]:
+    return re.findall(rf"```{language}\n(.*?)```", DOC.read_text("utf-8"), re.DOTALL)
 
 
 def test_the_agent_that_is_shown_loads(loaded: Any) -> None:
-    described = loaded(_block("python")).describe()
+    [example] = _blocks("python")
+    described = loaded(example).describe()
 
     assert described.name == "clerk"
     assert list(described.tools[0].parameters["properties"]) == ["title", "max_price"]
@@ -31,7 +32,8 @@ def test_the_configuration_that_is_shown_is_read(tmp_path: Path) -> None:
     (home / "agents" / "support" / "agent.py").write_text("def root_agent(message): return message\n")
     (home / "shop" / "__init__.py").touch()  # a folder without it gives way to any package of that name
     (home / "shop" / "tools.py").write_text("def find_book(title: str) -> str: return title\n")
-    (home / "evaldesk.toml").write_text(_block("toml"))
+    example, _ = _blocks("toml")
+    (home / "evaldesk.toml").write_text(example)
 
     settings = read_settings(home, (home,), environment={})
     refs = declared_refs(settings.agents, home)
@@ -40,6 +42,20 @@ def test_the_configuration_that_is_shown_is_read(tmp_path: Path) -> None:
     assert all(load_agent(ref).describe().name for ref in refs[:2])
     assert (settings.model_options.max_turns, settings.limits.tool_timeout_s) == (12, 20)
     assert len(settings.roots) == 3
+
+
+def test_the_containers_that_are_shown_are_read_and_have_their_defaults(tmp_path: Path) -> None:
+    (tmp_path / "support").mkdir()
+    (tmp_path / "support" / "__init__.py").touch()
+    (tmp_path / "support" / "agent.py").write_text("def root_agent(message): return message\n")
+    _, example = _blocks("toml")
+    (tmp_path / "evaldesk.toml").write_text(example)
+
+    settings = read_settings(tmp_path, (tmp_path,), environment={})
+    [ref] = declared_refs(settings.agents, tmp_path)
+
+    assert settings.container == Container("shop:7")
+    assert ref.container == Container("support:3")
 
 
 def test_the_table_of_kinds_is_that_of_the_code() -> None:

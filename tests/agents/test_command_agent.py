@@ -73,9 +73,9 @@ async def test_a_trial_ends_the_process_it_began(agent: Agent, monkeypatch: pyte
     begun: list[CommandProcess] = []
     start = CommandProcess.__init__
 
-    def init(self: CommandProcess, *args: Any) -> None:
+    def init(self: CommandProcess, *args: Any, **options: Any) -> None:
         begun.append(self)
-        start(self, *args)
+        start(self, *args, **options)
 
     monkeypatch.setattr(CommandProcess, "__init__", init)
     case = Case("c", (Turn("a"), Turn("b")))

@@ -15,6 +15,7 @@ from collections import deque
 from collections.abc import AsyncIterator
 from contextlib import suppress
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from evaldesk.agents.agent import Agent, Kept
 from evaldesk.agents.event_pump import SendEvent, events_of
@@ -29,6 +30,9 @@ from evaldesk.reading.strict_json import parse_json
 from evaldesk.unpacking import MAX_ANSWER
 from evaldesk.wire import plain_text, to_json
 
+if TYPE_CHECKING:
+    from evaldesk.agents.remote.model_gateway import ModelGateway
+
 KIND = "command"
 
 _MEMORY = "command"
@@ -36,9 +40,13 @@ _N_STDERR_LINES = 200
 
 
 class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The agent's table. `tells_cost`: the command writes a usage with its cost for every model call."""
+    """The agent's table. `tells_cost`: the command writes a usage with its cost for every model call.
+
+    `model_gateway`: its calls of models, their tokens and its tool calls are seen on their way, and not told by itself.
+    """
 
     tells_cost: bool = False
+    model_gateway: bool = False
 
 
 def adapt(found: object, ref: AgentRef) -> Agent | None:
@@ -51,7 +59,8 @@ def adapt(found: object, ref: AgentRef) -> Agent | None:
         raise AgentError(f"the command {ref.target!r} cannot be read: {error}") from error
     if not words:
         raise AgentError(f"{ref.id} has no command")
-    return CommandAgent(ref, tuple(words), read_options(ref, Options).tells_cost)
+    options = read_options(ref, Options)
+    return CommandAgent(ref, tuple(words), options.tells_cost, options.model_gateway)
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +70,7 @@ class CommandAgent:
     ref: AgentRef
     words: tuple[str, ...]
     tells_cost: bool = False
+    has_gateway: bool = False
 
     def describe(self) -> AgentDescription:
         """The command line; it is not run for that."""
@@ -83,7 +93,7 @@ class CommandAgent:
 
     def _start(self, session: Session) -> CommandProcess:
         try:
-            process = CommandProcess(self.words, self.ref.root)
+            process = CommandProcess(self.words, self.ref.root, has_gateway=self.has_gateway)
         except OSError as error:
             raise AgentError(f"the command {self.words[0]!r} cannot be started: {error}") from error
         session.memory[_MEMORY] = process
@@ -93,11 +103,12 @@ class CommandAgent:
 class CommandProcess(Kept):
     """A running command; its stderr goes to the turn's log."""
 
-    def __init__(self, words: tuple[str, ...], folder: str) -> None:
+    def __init__(self, words: tuple[str, ...], folder: str, *, has_gateway: bool = False) -> None:
+        self._gateway = _opened_gateway() if has_gateway else None
         self._process = subprocess.Popen(
             words,
             cwd=folder or None,
-            env=dict(os.environ),
+            env={**os.environ, **(self._gateway.variables() if self._gateway else {})},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -116,9 +127,18 @@ class CommandProcess(Kept):
     def close(self) -> None:
         """Kill it with its process group."""
         self._ended()
+        if self._gateway:
+            self._gateway.close()
 
     def talk(self, session: Session, message: str, send: SendEvent, author: str) -> None:
         """One turn. Raises AgentError when the command ends early or writes a line that is no event."""
+        if self._gateway is None:
+            self._talk(session, message, send, author)
+            return
+        with self._gateway.listening(session, send):
+            self._talk(session, message, _without_calls(send), author)
+
+    def _talk(self, session: Session, message: str, send: SendEvent, author: str) -> None:
         calls = Calls()
         try:
             self._write({"type": "turn", **turn_body(session, message)})
@@ -165,6 +185,24 @@ class CommandProcess(Kept):
         code = self._process.wait()
         last = "".join(list(self._stderr)[-5:]).strip()
         return f"the command ended with exit code {code} before its turn was done" + (f": {last}" if last else "")
+
+
+def _opened_gateway() -> ModelGateway:
+    from evaldesk.agents.remote.model_gateway import ModelGateway  # the client of HTTP is for those who ask for it
+
+    gateway = ModelGateway(dict(os.environ))
+    gateway.open()
+    return gateway
+
+
+def _without_calls(send: SendEvent) -> SendEvent:
+    """Leaves out the calls and tokens that the command tells itself: the gateway tells each once."""
+
+    def send_other(event: Event) -> None:
+        if event.kind not in ("tool_call", "tool_result", "usage"):
+            send(event)
+
+    return send_other
 
 
 def _drain(process: subprocess.Popen[bytes], lines: deque[str]) -> None:

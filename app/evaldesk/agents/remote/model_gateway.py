@@ -1,0 +1,464 @@
+"""A loopback endpoint between an agent in any language and its models: it forwards each call, and tells what it saw.
+
+An agent finds it by the environment variables that its SDKs read. One server for the process, one address for each
+session: a call belongs to the turn that is under way there. (docs/protocol.md)
+"""
+
+from __future__ import annotations
+
+import contextvars
+import json
+import secrets
+import threading
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field, replace
+from http.client import HTTPException
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+from evaldesk.agents.event_pump import SendEvent
+from evaldesk.errors import BadNumberError, FormatError, ModelError
+from evaldesk.llm.costs import cost_at, price
+from evaldesk.llm.failures import failure_of
+from evaldesk.llm.recording import CURRENT_RECORDER, Recorder
+from evaldesk.llm.refusals import EndpointError
+from evaldesk.llm.retries import PATIENT, wait_after
+from evaldesk.llm.retry_events import RetryWait, notifier
+from evaldesk.model import Event, Session, Usage
+from evaldesk.transcripts.messages import Message, TurnEvents
+from evaldesk.transcripts.model_exchanges import Api, Exchange, api_of, read_exchange
+
+MAX_BODY = 32 * 1024 * 1024
+MAX_ANSWER = 64 * 1024 * 1024
+TIMEOUT_S = 600.0
+LAST_CALL_S = 1.0
+LEAST_ERROR = BAD_REQUEST = 400
+PIECE = 65536
+HOP_BY_HOP = frozenset(
+    {"connection", "keep-alive", "proxy-authenticate", "proxy-authorization", "te", "trailer", "transfer-encoding"}
+    | {"upgrade", "host", "content-length", "accept-encoding", "content-encoding"}
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Provider:
+    """A provider as its SDKs find it: by the first of `variables`, else at `address`."""
+
+    variables: tuple[str, ...]
+    address: str
+
+    def base(self, environment: Mapping[str, str]) -> str:
+        """The address of its models, as the environment has it."""
+        named = next((environment[name] for name in self.variables if environment.get(name)), self.address)
+        return named.rstrip("/")
+
+
+PROVIDERS: Mapping[str, Provider] = {
+    "openai": Provider(("OPENAI_BASE_URL", "OPENAI_API_BASE"), "https://api.openai.com/v1"),
+    "anthropic": Provider(("ANTHROPIC_BASE_URL", "ANTHROPIC_API_BASE"), "https://api.anthropic.com"),
+    "gemini": Provider(("GOOGLE_GEMINI_BASE_URL",), "https://generativelanguage.googleapis.com"),
+}
+_NO_PROXY = ("no_proxy", "NO_PROXY")
+
+
+@dataclass(frozen=True, slots=True)
+class _Turn:
+    """The turn under way: where its events go, and the context in which it is played."""
+
+    session: Session
+    send: SendEvent
+    recorder: Recorder | None
+    context: contextvars.Context
+
+    def waits(self, wait: RetryWait) -> None:
+        """Tell the trial and the turn of a pause."""
+        self.context.copy().run(lambda: notifier(is_counted=True)(wait))
+
+
+@dataclass(slots=True)
+class ModelGateway:
+    """The address of one session. Calls between turns are refused: they would belong to none."""
+
+    environment: Mapping[str, str]
+    key: str = field(default_factory=lambda: secrets.token_urlsafe(16))
+    _turn: _Turn | None = None
+    _events: TurnEvents = field(default_factory=TurnEvents)
+    _told: set[str] = field(default_factory=set)
+    _n_under_way: int = 0
+    _lock: threading.Condition = field(default_factory=threading.Condition)
+
+    def variables(self) -> dict[str, str]:
+        """The environment variables that lead SDKs here, past any proxy."""
+        here = f"http://127.0.0.1:{_port()}/{self.key}"
+        found = {each: f"{here}/{name}" for name, provider in PROVIDERS.items() for each in provider.variables}
+        past = {each: ",".join(filter(None, (self.environment.get(each), "127.0.0.1"))) for each in _NO_PROXY}
+        return {**found, **past}
+
+    def open(self) -> None:
+        """Answer at the address."""
+        _gateways[self.key] = self
+
+    def close(self) -> None:
+        """Answer no more."""
+        _gateways.pop(self.key, None)
+
+    @contextmanager
+    def listening(self, session: Session, send: SendEvent) -> Iterator[None]:
+        """Calls belong to this turn until the context ends."""
+        turn = _Turn(session, send, CURRENT_RECORDER.get(), contextvars.copy_context())
+        with self._lock:
+            self._turn, self._events = turn, TurnEvents()
+        try:
+            yield
+        finally:
+            with self._lock:  # a call of which the agent did not read the end
+                self._lock.wait_for(lambda: not self._n_under_way, LAST_CALL_S)
+                self._turn = None
+
+    @contextmanager
+    def call(self) -> Iterator[_Turn | None]:
+        """The turn under way, which does not end before the call."""
+        with self._lock:
+            self._n_under_way += 1
+        try:
+            yield self._turn
+        finally:
+            with self._lock:
+                self._n_under_way -= 1
+                self._lock.notify_all()
+
+    def recording_of(self, turn: _Turn, call: Call) -> tuple[Recorder, str] | None:
+        """The recording of the turn, and the name that the call has there; None where the call is not recorded."""
+        if turn.recorder is None or call.api is None:
+            return None
+        with self._lock:
+            return turn.recorder, turn.recorder.key("gateway", {"path": call.path, "body": call.body})
+
+    def tell(self, turn: _Turn, call: Call, answer: Answer) -> None:
+        """Send the events of a call that was answered."""
+        if call.api is None or answer.status >= LEAST_ERROR:
+            return
+        try:
+            exchange = read_exchange(call.api, call.path, call.body, answer.body)
+        except (
+            FormatError,
+            ValueError,
+            LookupError,
+            TypeError,
+            AttributeError,
+            RecursionError,
+        ) as error:  # of any shape
+            turn.send(Event("log", author="evaldesk", text=f"Left out: an answer that cannot be read: {error!r:.300}"))
+            return
+        with self._lock:
+            for result in exchange.results:
+                if result.call_id is None or result.call_id not in self._told:
+                    self._told.add(result.call_id or "")
+                    self._send(turn, result)
+            try:
+                turn.send(Event("usage", usage=_usage(turn.session, call, exchange, answer)))
+            except BadNumberError as bad:
+                turn.send(Event("log", author="evaldesk", text=f"Left out: the tokens of an answer: {bad}"))
+            self._send(turn, Message("agent", calls=exchange.answer.calls))
+
+    def _send(self, turn: _Turn, message: Message) -> None:
+        n_before = len(self._events.events)
+        self._events.add(message)
+        for event in self._events.events[n_before:]:
+            turn.send(event)
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A request to a provider: `path` is what follows the address of its models."""
+
+    provider: str
+    method: str
+    path: str
+    headers: Mapping[str, str]
+    data: bytes
+    body: dict[str, Any]
+    api: Api | None
+
+    @property
+    def hides_usage(self) -> bool:
+        """Whether the agent streams a chat completion without asking for its tokens: then only we do."""
+        options = self.body.get("stream_options")
+        asks = isinstance(options, dict) and options.get("include_usage")
+        return self.api == "chat" and bool(self.body.get("stream")) and not asks
+
+    @property
+    def model(self) -> str:
+        """The model in a sentence about a failure."""
+        named = self.body.get("model")
+        return named if isinstance(named, str) else self.path.rpartition("/models/")[2].partition(":")[0] or "the model"
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """A whole answer, and the end of it that the agent does not have yet; `is_begun` where it has the rest.
+
+    How often it was asked for, and how long that took; `is_replayed` from a recording; `base` is who answered.
+    """
+
+    status: int
+    kind: str
+    body: bytes
+    unsent: bytes
+    is_begun: bool = False
+    n_attempts: int = 1
+    duration_ms: float = 0.0
+    is_replayed: bool = False
+    base: str = ""
+
+
+def _usage(session: Session, call: Call, exchange: Exchange, answer: Answer) -> Usage:
+    """Tokens and cost. Cached tokens have prices of their own, and a model at another address any: it is unknown then.
+
+    Raises BadNumberError.
+    """
+    tokens = exchange.tokens
+    usage = Usage(
+        exchange.model,
+        tokens_in=tokens.tokens_in if tokens else 0,
+        tokens_out=tokens.tokens_out if tokens else 0,
+        n_attempts=0 if answer.is_replayed else answer.n_attempts,
+        duration_ms=answer.duration_ms,
+        is_replayed=answer.is_replayed,
+        cost=0.0 if answer.is_replayed else None,
+    )
+    is_usual = answer.base == PROVIDERS[call.provider].address
+    if tokens is None:
+        return usage
+    if is_usual and not tokens.cached and not answer.is_replayed:
+        usage = replace(usage, cost=price(usage.model, usage.tokens_in, usage.tokens_out))
+    return replace(usage, cost=cost_at(session.model_options.prices, usage))
+
+
+class _NoRedirect(urllib.request.HTTPRedirectHandler):
+    """A redirect could lead keys elsewhere: it is an answer like any other."""
+
+    def redirect_request(self, *_: Any, **__: Any) -> None:
+        return None
+
+
+_opener = urllib.request.build_opener(_NoRedirect)
+
+
+def _opened(call: Call, base: str) -> Any:
+    """The answer of the provider, also one that refuses. Raises OSError.
+
+    An endpoint that does not know `stream_options` is asked again without.
+    """
+    data = call.data
+    if call.hides_usage:
+        given = call.body.get("stream_options")
+        options = {**(given if isinstance(given, dict) else {}), "include_usage": True}
+        data = json.dumps({**call.body, "stream_options": options}).encode()
+    answer = _sent(call, base, data)
+    if answer.status != BAD_REQUEST or data is call.data:
+        return answer
+    answer.close()
+    return _sent(call, base, call.data)
+
+
+def _sent(call: Call, base: str, data: bytes) -> Any:
+    request = urllib.request.Request(  # noqa: S310 - an address of the person's own environment
+        base + call.path, data if call.method == "POST" else None, dict(call.headers), method=call.method
+    )
+    try:
+        return _opener.open(request, timeout=TIMEOUT_S)
+    except urllib.error.HTTPError as refused:
+        return refused
+
+
+def _kind(response: Any) -> str:
+    return str(response.headers.get("content-type", "application/json"))
+
+
+def _recorded(call: Call, recorder: Recorder, key: str) -> Answer | None:
+    """The recorded answer. Raises ModelError in a replay that lacks it."""
+    found = recorder.found(key, f"the call of {call.model}")
+    if found is None:
+        return None
+    body = str(found["body"]).encode()
+    return Answer(int(found["status"]), str(found["kind"]), body, body, is_replayed=True)
+
+
+@dataclass(slots=True)
+class _Stream:
+    """A stream on its way to the agent; its last piece is kept until the call was told.
+
+    The event that has nothing but tokens is left out where only we asked for it.
+    """
+
+    hides_usage: bool
+    _rest: bytes = b""
+    _part: bytes = b""
+
+    def ready(self, piece: bytes) -> bytes:
+        """What may be sent now."""
+        if self.hides_usage:
+            *events, self._part = (self._part + piece).split(b"\n\n")
+            piece = b"".join(event + b"\n\n" for event in events if not _has_tokens_alone(event))
+        if not piece:
+            return b""
+        ready, self._rest = self._rest, piece
+        return ready
+
+    def end(self) -> bytes:
+        """What is left."""
+        return self._rest + self._part
+
+
+def _has_tokens_alone(event: bytes) -> bool:
+    try:
+        found = json.loads(event.partition(b":")[2])
+    except ValueError:
+        return False
+    return isinstance(found, dict) and found.get("choices") == [] and bool(found.get("usage"))
+
+
+_lock = threading.Lock()
+_server: ThreadingHTTPServer | None = None
+_gateways: dict[str, ModelGateway] = {}
+
+
+def _port() -> int:
+    global _server  # noqa: PLW0603 - one for the process
+    with _lock:
+        if _server is None:
+            _server = ThreadingHTTPServer(("127.0.0.1", 0), _Handler)
+            _server.daemon_threads = True
+            threading.Thread(target=_server.serve_forever, name="evaldesk-gateway", daemon=True).start()
+        return _server.server_address[1]
+
+
+class _Handler(BaseHTTPRequestHandler):
+    timeout = TIMEOUT_S
+
+    def do_POST(self) -> None:
+        self._forward()
+
+    def do_GET(self) -> None:
+        self._forward()
+
+    def log_message(self, *_: object) -> None:
+        """Say nothing: the turn's events say it all."""
+
+    def _forward(self) -> None:
+        key, _, rest = self.path.removeprefix("/").partition("/")
+        provider, slash, path = rest.partition("/")
+        gateway = _gateways.get(key)
+        if gateway is None or provider not in PROVIDERS or ".." in path.partition("?")[0].split("/"):
+            self._refuse(404, "not_found", "nothing is at this address")
+            return
+        with gateway.call() as turn:
+            call = self._call(provider, slash + path)
+            if turn is None:
+                self._refuse(409, "no_turn", "no turn is under way, so this call would belong to none")
+            elif call is None:
+                self._refuse(400, "bad_request", f"the body is not a JSON object of at most {MAX_BODY // 2**20} MiB")
+            else:
+                self._answer(gateway, turn, call)
+
+    def _call(self, provider: str, path: str) -> Call | None:
+        try:
+            length = int(self.headers.get("content-length") or 0)
+            if not 0 <= length <= MAX_BODY:
+                return None
+            data = self.rfile.read(length)
+            body = json.loads(data) if data else {}
+        except (ValueError, RecursionError):
+            return None
+        if not isinstance(body, dict):
+            return None
+        headers = {name: value for name, value in self.headers.items() if name.lower() not in HOP_BY_HOP}
+        api = api_of(path) if self.command == "POST" else None
+        return Call(provider, self.command, path, headers, data, body, api)
+
+    def _answer(self, gateway: ModelGateway, turn: _Turn, call: Call) -> None:
+        """Tell of the answer before its last bytes are sent: with them the agent may end its turn."""
+        try:
+            recording = gateway.recording_of(turn, call)
+            answer = (recording and _recorded(call, *recording)) or self._asked(gateway, turn, call)
+            if recording and not answer.is_replayed and answer.status < LEAST_ERROR:
+                recorder, key = recording
+                text = answer.body.decode("utf-8", "replace")
+                recorder.keep(key, {"status": answer.status, "kind": answer.kind, "body": text})
+        except ModelError as error:
+            turn.send(Event("log", author="evaldesk", text=f"A call of {call.model} failed: {error}"))
+            self._refuse(502, error.kind, str(error))
+            return
+        gateway.tell(turn, call, answer)
+        if not answer.is_begun:
+            self._begin(answer.status, answer.kind, len(answer.unsent))
+        self._write(answer.unsent)
+
+    def _asked(self, gateway: ModelGateway, turn: _Turn, call: Call) -> Answer:
+        """The answer of the provider; a stream is sent on as it comes, but for its end. Raises ModelError."""
+        base, n_tried, started = PROVIDERS[call.provider].base(gateway.environment), 0, time.perf_counter()
+        patience = PATIENT.with_retries(turn.session.model_options.n_retries)
+        while True:
+            n_tried += 1
+            refused: Answer | None = None
+            error: Exception
+            try:
+                with _opened(call, base) as response:
+                    if response.status < LEAST_ERROR:
+                        answer = self._taken(call, response)
+                        duration_ms = (time.perf_counter() - started) * 1000
+                        return replace(answer, n_attempts=n_tried, duration_ms=duration_ms, base=base)
+                    body = response.read(MAX_ANSWER)
+                    refused = Answer(response.status, _kind(response), body, body, n_attempts=n_tried)
+                    error = EndpointError(response.status, body, dict(response.headers))
+            except (OSError, HTTPException) as broken:  # no connection, or no answer in time
+                error = broken
+            failure = failure_of(error, call.model)
+            wait = wait_after(failure, n_tried, patience)
+            if wait is not None:
+                turn.waits(wait)
+                time.sleep(wait.seconds)
+            elif refused:
+                return refused
+            else:
+                raise ModelError(failure.sentence, kind=failure.kind)
+
+    def _taken(self, call: Call, response: Any) -> Answer:
+        """The answer; a stream that breaks off is what came of it."""
+        kind = _kind(response)
+        if not kind.startswith("text/event-stream"):
+            body = response.read(MAX_ANSWER)
+            return Answer(response.status, kind, body, body)
+        self._begin(response.status, kind, None)
+        stream, pieces = _Stream(hides_usage=call.hides_usage), []
+        with suppress(OSError, HTTPException):
+            while piece := response.read1(PIECE):
+                pieces.append(piece)
+                self._write(stream.ready(piece))
+        return Answer(response.status, kind, b"".join(pieces), stream.end(), is_begun=True)
+
+    def _begin(self, status: int, kind: str, length: int | None) -> None:
+        self.send_response(status)
+        self.send_header("content-type", kind)
+        if status >= LEAST_ERROR:
+            self.send_header("x-should-retry", "false")  # it was tried as often as the run asks for
+        if length is not None:
+            self.send_header("content-length", str(length))
+        self.end_headers()
+
+    def _write(self, piece: bytes) -> None:
+        with suppress(OSError):  # the agent is gone, or does not want the rest
+            self.wfile.write(piece)
+            self.wfile.flush()
+
+    def _refuse(self, status: int, kind: str, message: str) -> None:
+        error = {"type": kind, "code": kind, "message": f"evaldesk: {message}"}
+        data = json.dumps({"type": "error", "error": error}).encode()
+        with suppress(OSError):
+            self._begin(status, "application/json", len(data))
+            self.wfile.write(data)

@@ -1,0 +1,219 @@
+"""One call of a model as its provider's API has it: the request's results of tools, the answer's calls and tokens.
+
+OpenAI's chat completions and responses, Anthropic's messages, Gemini's generateContent, whole or streamed.
+(https://platform.openai.com/docs/api-reference, https://docs.anthropic.com/en/api/messages,
+https://ai.google.dev/api/generate-content)
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, TypeAlias
+
+from evaldesk.model import ToolCall
+from evaldesk.reading.notes import Notes
+from evaldesk.reading.strict_json import Document, Place
+from evaldesk.transcripts.anthropic_messages import read_anthropic
+from evaldesk.transcripts.chat_messages import read_chat_message
+from evaldesk.transcripts.messages import Message
+
+Api: TypeAlias = Literal["chat", "responses", "messages", "generate"]
+Json: TypeAlias = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Tokens:
+    """Tokens of a call; `cached` are those of `tokens_in` that the provider did not read again, at another price."""
+
+    tokens_in: int = 0
+    tokens_out: int = 0
+    cached: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Exchange:
+    """What a call shows: the results of tools that it sent, the answer, its tokens; None where the API told none."""
+
+    model: str
+    results: tuple[Message, ...]
+    answer: Message
+    tokens: Tokens | None
+
+
+def api_of(path: str) -> Api | None:
+    """The API that answers at the path; None for any other, such as a list of models."""
+    path = path.partition("?")[0]
+    if path.endswith("/chat/completions"):
+        return "chat"
+    if path.endswith("/responses"):
+        return "responses"
+    if path.endswith("/messages"):
+        return "messages"
+    return "generate" if path.endswith((":generateContent", ":streamGenerateContent")) else None
+
+
+def read_exchange(api: Api, path: str, request: Json, answer: bytes) -> Exchange:
+    """The call. Raises FormatError and ValueError for an answer in another shape."""
+    told = _values(answer)
+    if not told:
+        raise ValueError("the answer is empty")
+    request_messages, read = _READERS[api]
+    return read(_model(api, path, request, told), tuple(request_messages(request)), told)
+
+
+def _values(answer: bytes) -> list[Json]:
+    """The objects of an answer: one, those of a list, or those of the events of a stream."""
+    text = answer.decode("utf-8", "replace").strip()
+    if not text.startswith(("{", "[")):
+        lines = (line.partition(":")[2].strip() for line in text.splitlines() if line.startswith("data:"))
+        found: Any = [json.loads(line) for line in lines if line and line != "[DONE]"]
+    else:
+        found = json.loads(text)
+    values = found if isinstance(found, list) else [found]
+    return [value for value in values if isinstance(value, dict)]
+
+
+def _model(api: Api, path: str, request: Json, told: Sequence[Json]) -> str:
+    if api == "generate":
+        return path.partition("?")[0].rpartition("/models/")[2].partition(":")[0]
+    named = request.get("model") or next((value["model"] for value in told if value.get("model")), "")
+    return str(named)
+
+
+def _tail(messages: Any, own: str) -> list[Json]:
+    """The messages after the model's last."""
+    found = [each for each in messages if isinstance(each, dict)] if isinstance(messages, list) else []
+    last = max((at for at, each in enumerate(found) if each.get("role") == own), default=-1)
+    return found[last + 1 :]
+
+
+def _chat_results(request: Json) -> Iterator[Message]:
+    for raw in _tail(request.get("messages"), "assistant"):
+        if raw.get("role") in ("tool", "function"):
+            yield read_chat_message(Place(Document(raw)), raw, Notes())
+
+
+def _read_chat(model: str, results: tuple[Message, ...], told: Sequence[Json]) -> Exchange:
+    usage = next((value["usage"] for value in reversed(told) if isinstance(value.get("usage"), dict)), None)
+    message = _whole_chat(told)
+    cached = _number(_dict(usage, "prompt_tokens_details"), "cached_tokens")
+    tokens = Tokens(_number(usage, "prompt_tokens"), _number(usage, "completion_tokens"), cached) if usage else None
+    return Exchange(model, results, read_chat_message(Place(Document(message)), message, Notes()), tokens)
+
+
+def _whole_chat(told: Sequence[Json]) -> Json:
+    """The message of the first choice, put together from its pieces where it was streamed."""
+    choices = [choice for value in told for choice in value.get("choices") or () if not choice.get("index")]
+    whole = next((choice["message"] for choice in choices if isinstance(choice.get("message"), dict)), None)
+    if whole is not None:
+        return {**whole, "role": "assistant"}
+    texts: list[str] = []
+    calls: dict[int, Json] = {}
+    for delta in (choice["delta"] for choice in choices if isinstance(choice.get("delta"), dict)):
+        texts.append(delta.get("content") or "")
+        for part in delta.get("tool_calls") or ():
+            call = calls.setdefault(part.get("index", len(calls)), {"id": part.get("id"), "name": "", "arguments": ""})
+            function = part.get("function") or {}
+            call["name"] += function.get("name") or ""
+            call["arguments"] += function.get("arguments") or ""
+    return {"role": "assistant", "content": "".join(texts), "tool_calls": [calls[at] for at in sorted(calls)]}
+
+
+def _response_results(request: Json) -> Iterator[Message]:
+    given = request.get("input")
+    for raw in given if isinstance(given, list) else ():
+        if isinstance(raw, dict) and raw.get("type") == "function_call_output":
+            yield read_chat_message(Place(Document(raw)), raw, Notes())
+
+
+def _read_response(model: str, results: tuple[Message, ...], told: Sequence[Json]) -> Exchange:
+    ends = [value["response"] for value in told if isinstance(value.get("response"), dict)]
+    response = ends[-1] if ends else told[-1]
+    usage = response.get("usage")
+    calls: list[ToolCall] = []
+    for item in response.get("output") or ():
+        if item.get("type") == "function_call":
+            calls += read_chat_message(Place(Document(item)), item, Notes()).calls
+    cached = _number(_dict(usage, "input_tokens_details"), "cached_tokens")
+    tokens = Tokens(_number(usage, "input_tokens"), _number(usage, "output_tokens"), cached) if usage else None
+    return Exchange(model, results, Message("agent", calls=tuple(calls)), tokens)
+
+
+def _anthropic_results(request: Json) -> Iterator[Message]:
+    for raw in _tail(request.get("messages"), "assistant"):
+        found = read_anthropic(Place(Document([raw])), [raw], Notes())
+        yield from (message for message in found if message.speaker == "tool")
+
+
+def _read_anthropic(model: str, results: tuple[Message, ...], told: Sequence[Json]) -> Exchange:
+    usage: Json = {}
+    blocks: dict[int, Json] = {}
+    written: dict[int, str] = {}
+    for value in told:
+        whole = value.get("message") if value.get("type") == "message_start" else value
+        usage |= {name: n for name, n in (_dict(whole, "usage") or {}).items() if n is not None}
+        if isinstance(value.get("content"), list):
+            blocks = dict(enumerate(value["content"]))
+        elif value.get("type") == "content_block_start":
+            blocks[value["index"]] = dict(value["content_block"])
+        elif value.get("type") == "content_block_delta":
+            at = value["index"]
+            written[at] = written.get(at, "") + str(_dict(value, "delta", {}).get("partial_json") or "")
+    for at, text in written.items():
+        if text and blocks[at].get("type") == "tool_use":
+            blocks[at]["input"] = json.loads(text)
+    own = [block for _, block in sorted(blocks.items()) if block.get("type") == "tool_use"]
+    message: Any = {"role": "assistant", "content": own}
+    [answer] = read_anthropic(Place(Document([message])), [message], Notes())
+    cached = _number(usage, "cache_read_input_tokens") + _number(usage, "cache_creation_input_tokens")
+    tokens_in = _number(usage, "input_tokens") + cached
+    tokens = Tokens(tokens_in, _number(usage, "output_tokens"), cached) if usage else None
+    return Exchange(model, results, answer, tokens)
+
+
+def _gemini_results(request: Json) -> Iterator[Message]:
+    for content in _tail(request.get("contents"), "model"):
+        for part in content.get("parts") or ():
+            found = part.get("functionResponse") or part.get("function_response")
+            if isinstance(found, dict):
+                call_id = found.get("id")
+                name = str(found.get("name") or "")
+                yield Message("tool", author=name, call_id=call_id, result=found.get("response"))
+
+
+def _read_gemini(model: str, results: tuple[Message, ...], told: Sequence[Json]) -> Exchange:
+    usage = next((value["usageMetadata"] for value in reversed(told) if value.get("usageMetadata")), None)
+    candidates = [candidate for value in told for candidate in (value.get("candidates") or ())[:1]]
+    parts = [part for each in candidates for part in _dict(each, "content", {}).get("parts") or ()]
+    found = [part["functionCall"] for part in parts if isinstance(part.get("functionCall"), dict)]
+    calls = tuple(ToolCall(str(each.get("name")), dict(each.get("args") or {}), each.get("id")) for each in found)
+    tokens = None
+    if usage:
+        tokens_out = _number(usage, "candidatesTokenCount") + _number(usage, "thoughtsTokenCount")
+        tokens = Tokens(_number(usage, "promptTokenCount"), tokens_out, _number(usage, "cachedContentTokenCount"))
+    return Exchange(model, results, Message("agent", calls=calls), tokens)
+
+
+def _dict(found: Any, name: str, default: Any = None) -> Any:
+    value = found.get(name) if isinstance(found, Mapping) else None
+    return value if isinstance(value, dict) else default
+
+
+def _number(found: Any, name: str) -> Any:
+    """As it was told: a number that cannot be ends the trial by name, where it becomes a usage."""
+    value = found.get(name) if isinstance(found, Mapping) else None
+    return 0 if value is None else value
+
+
+_READERS: Mapping[
+    Api,
+    tuple[Callable[[Json], Iterator[Message]], Callable[[str, tuple[Message, ...], Sequence[Json]], Exchange]],
+] = {
+    "chat": (_chat_results, _read_chat),
+    "responses": (_response_results, _read_response),
+    "messages": (_anthropic_results, _read_anthropic),
+    "generate": (_gemini_results, _read_gemini),
+}
+"""How the results in a request and the whole call are read."""

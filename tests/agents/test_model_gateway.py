@@ -1,0 +1,443 @@
+"""The model gateway: what a command's calls of models show, for each provider's API, whole and streamed."""
+
+from __future__ import annotations
+
+import json
+import sys
+import textwrap
+import urllib.error
+import urllib.request
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.agents.endpoint import Answer, Endpoint, chunks, completion
+
+from evaldesk.agents import load_agent
+from evaldesk.agents.remote.model_gateway import PROVIDERS, ModelGateway
+from evaldesk.engine import play_trial
+from evaldesk.model import AgentRef, Case, Limits, ModelOptions, TrialResult, TrialSpec, Turn
+from evaldesk.model.options import Recording
+
+pytestmark = pytest.mark.anyio
+
+Play = Callable[..., Awaitable[TrialResult]]
+
+COMMAND = """
+import json, os, sys, urllib.error, urllib.request
+for line in sys.stdin:
+    plan = json.loads(json.loads(line)["message"])
+    said = []
+    for call in plan["calls"]:
+        url = os.environ[call["variable"]] + call["path"]
+        request = urllib.request.Request(url, json.dumps(call["body"]).encode(), {"authorization": "Bearer k"})
+        try:
+            with urllib.request.urlopen(request) as answer:
+                said.append(answer.read().decode())
+        except urllib.error.HTTPError as error:
+            said.append(f"{error.code} {error.headers.get('x-should-retry')} {error.read().decode()}")
+    for event in plan.get("tells", ()):
+        print(json.dumps(event))
+    print(json.dumps({"kind": "message", "text": json.dumps(said)}))
+    print(json.dumps({"kind": "done"}), flush=True)
+"""
+VARIABLES = {"openai": "OPENAI_BASE_URL", "anthropic": "ANTHROPIC_BASE_URL", "gemini": "GOOGLE_GEMINI_BASE_URL"}
+
+
+@pytest.fixture
+def play_calls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, endpoint: Endpoint) -> Play:
+    """Plays turns in which a command makes these calls; every provider is at the endpoint of the test."""
+    (tmp_path / "agent.py").write_text(COMMAND)
+    for variable in VARIABLES.values():
+        monkeypatch.setenv(variable, endpoint.address)
+
+    async def play(*turns: Sequence[Mapping[str, Any]], tells: Sequence[object] = (), **more: Any) -> TrialResult:
+        queries = tuple(Turn(json.dumps({"calls": calls, "tells": tells})) for calls in turns)
+        options = json.dumps({"model_gateway": True})
+        ref = AgentRef("cmd", f"{sys.executable} -S agent.py", str(tmp_path), kind="command", declared=options)
+        spec = TrialSpec(1, 0, 0, Case("c", queries), ref, limits=Limits(60))
+        return await play_trial(load_agent(ref), replace(spec, **more))
+
+    return play
+
+
+def call(provider: str, path: str, **body: Any) -> dict[str, Any]:
+    return {"variable": VARIABLES[provider], "path": path, "body": body}
+
+
+def shown(result: TrialResult, turn: int = 0) -> list[tuple[Any, ...]]:
+    """The calls, results and tokens of a turn, in order."""
+    found: list[tuple[Any, ...]] = []
+    for event in result.transcript.turns[turn].events:
+        if event.kind == "tool_call" and event.call:
+            found.append(("call", event.call.name, dict(event.call.args)))
+        elif event.kind == "tool_result" and event.call:
+            found.append(("result", event.call.name, event.result, event.is_error))
+        elif event.usage:
+            found.append((event.usage.model, event.usage.tokens_in, event.usage.tokens_out))
+    return found
+
+
+def answers(result: TrialResult, turn: int = 0) -> list[str]:
+    """What the command read."""
+    found: list[str] = json.loads(result.transcript.turns[turn].answer or "[]")
+    return found
+
+
+def logs(result: TrialResult) -> list[str]:
+    events = (event for turn in result.transcript.turns for event in turn.events)
+    return [event.text for event in events if event.kind == "log" and event.author == "evaldesk"]
+
+
+ASKED = [{"role": "user", "content": "Roll."}]
+CALLED = {
+    "role": "assistant",
+    "tool_calls": [{"id": "a", "type": "function", "function": {"name": "roll", "arguments": '{"sides": 6}'}}],
+}
+CHAT_REQUESTS = (
+    call("openai", "/chat/completions", model="small", messages=ASKED),
+    call(
+        "openai",
+        "/chat/completions",
+        model="small",
+        messages=[*ASKED, CALLED, {"role": "tool", "tool_call_id": "a", "content": "4"}],
+    ),
+)
+RESPONSES = (
+    call("openai", "/responses", model="small", input="Roll."),
+    call(
+        "openai", "/responses", model="small", input=[{"type": "function_call_output", "call_id": "a", "output": "4"}]
+    ),
+)
+RESPONSE_CALL = {
+    "model": "small-2026",
+    "output": [{"type": "function_call", "id": "x", "call_id": "a", "name": "roll", "arguments": '{"sides": 6}'}],
+    "usage": {"input_tokens": 11, "output_tokens": 5, "input_tokens_details": {"cached_tokens": 0}},
+}
+RESPONSE_TEXT = {
+    "output": [{"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "4"}]}],
+    "usage": {"input_tokens": 20, "output_tokens": 2},
+}
+TOOL_USE = {"type": "tool_use", "id": "a", "name": "roll", "input": {"sides": 6}}
+ANTHROPIC_REQUESTS = (
+    call("anthropic", "/v1/messages", model="claude", messages=ASKED),
+    call(
+        "anthropic",
+        "/v1/messages",
+        model="claude",
+        messages=[
+            *ASKED,
+            {"role": "assistant", "content": [TOOL_USE]},
+            {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "a", "content": "4"}]},
+        ],
+    ),
+)
+ANTHROPIC_CALL = {
+    "content": [{"type": "text", "text": "I roll."}, TOOL_USE],
+    "usage": {"input_tokens": 8, "cache_read_input_tokens": 3, "output_tokens": 5},
+}
+ANTHROPIC_TEXT = {"content": [{"type": "text", "text": "4"}], "usage": {"input_tokens": 20, "output_tokens": 2}}
+ANTHROPIC_STREAM = (
+    {
+        "type": "message_start",
+        "message": {"usage": {"input_tokens": 8, "cache_read_input_tokens": 3, "output_tokens": 1}},
+    },
+    {"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": ""}},
+    {"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": "I roll."}},
+    {"type": "content_block_start", "index": 1, "content_block": {**TOOL_USE, "input": {}}},
+    {"type": "content_block_delta", "index": 1, "delta": {"type": "input_json_delta", "partial_json": '{"sid'}},
+    {"type": "content_block_delta", "index": 1, "delta": {"type": "input_json_delta", "partial_json": 'es": 6}'}},
+    {"type": "message_delta", "delta": {"stop_reason": "tool_use"}, "usage": {"output_tokens": 5}},
+)
+GEMINI = "/v1beta/models/small:generateContent"
+GEMINI_ASKED = {"role": "user", "parts": [{"text": "Roll."}]}
+GEMINI_PART = {"functionCall": {"name": "roll", "args": {"sides": 6}}}
+GEMINI_REQUESTS = (
+    call("gemini", GEMINI, contents=[GEMINI_ASKED]),
+    call(
+        "gemini",
+        GEMINI,
+        contents=[
+            GEMINI_ASKED,
+            {"role": "model", "parts": [GEMINI_PART]},
+            {"role": "user", "parts": [{"functionResponse": {"name": "roll", "response": {"result": 4}}}]},
+        ],
+    ),
+)
+GEMINI_CALL = {
+    "candidates": [{"content": {"role": "model", "parts": [GEMINI_PART]}}],
+    "usageMetadata": {"promptTokenCount": 11, "candidatesTokenCount": 3, "thoughtsTokenCount": 2},
+}
+GEMINI_TEXT = {
+    "candidates": [{"content": {"role": "model", "parts": [{"text": "4"}]}}],
+    "usageMetadata": {"promptTokenCount": 20, "candidatesTokenCount": 2},
+}
+CHAT_STREAM = chunks(
+    {"role": "assistant", "tool_calls": [{"index": 0, "id": "a", "function": {"name": "roll", "arguments": '{"sid'}}]},
+    {"tool_calls": [{"index": 0, "function": {"arguments": 'es": 6}'}}]},
+)
+
+
+def streamed(requests: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    return [{**each, "body": {**each["body"], "stream": True}} for each in requests]
+
+
+APIS: dict[str, tuple[Sequence[Any], list[Answer], str]] = {
+    "chat": (CHAT_REQUESTS, [Answer(completion("", ("a", "roll", '{"sides": 6}'))), Answer(completion("4"))], "small"),
+    "chat, streamed": (
+        streamed(CHAT_REQUESTS),
+        [Answer(stream=CHAT_STREAM), Answer(stream=chunks({"role": "assistant", "content": "4"}))],
+        "small",
+    ),
+    "responses": (RESPONSES, [Answer(RESPONSE_CALL), Answer(RESPONSE_TEXT)], "small"),
+    "responses, streamed": (
+        streamed(RESPONSES),
+        [
+            Answer(stream=[{"type": "response.created"}, {"type": "response.completed", "response": RESPONSE_CALL}]),
+            Answer(stream=[{"type": "response.completed", "response": RESPONSE_TEXT}]),
+        ],
+        "small",
+    ),
+    "anthropic": (ANTHROPIC_REQUESTS, [Answer(ANTHROPIC_CALL), Answer(ANTHROPIC_TEXT)], "claude"),
+    "anthropic, streamed": (
+        streamed(ANTHROPIC_REQUESTS),
+        [Answer(stream=ANTHROPIC_STREAM), Answer(ANTHROPIC_TEXT)],
+        "claude",
+    ),
+    "gemini": (GEMINI_REQUESTS, [Answer(GEMINI_CALL), Answer(GEMINI_TEXT)], "small"),
+    "gemini, streamed": (
+        [{**each, "path": "/v1beta/models/small:streamGenerateContent?alt=sse"} for each in GEMINI_REQUESTS],
+        [Answer(stream=[{"candidates": []}, GEMINI_CALL]), Answer(stream=[GEMINI_TEXT])],
+        "small",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", APIS)
+async def test_calls_results_and_tokens_are_seen_in_every_api(name: str, play_calls: Play, endpoint: Endpoint) -> None:
+    requests, given, model = APIS[name]
+    endpoint.answers += given
+    second = (20, 2) if "chat" not in name else (11, 5)
+    result = {"result": 4} if "gemini" in name else "4"
+
+    played = await play_calls(requests)
+
+    assert shown(played) == [
+        (model, 11, 5),
+        ("call", "roll", {"sides": 6}),
+        ("result", "roll", result, False),
+        (model, *second),
+    ]
+    assert [call.name for call in played.transcript.turns[0].tool_calls] == ["roll"]
+    assert played.tokens == 11 + 5 + sum(second)
+    assert played.cost is None  # a model at an address of one's own has a price of its own
+    assert endpoint.headers[0]["authorization"] == "Bearer k"
+
+
+@pytest.mark.parametrize("name", APIS)
+async def test_the_command_reads_what_the_provider_said(name: str, play_calls: Play, endpoint: Endpoint) -> None:
+    requests, given, _ = APIS[name]
+    endpoint.answers += given
+    wanted = [json.dumps(answer.body) if not answer.stream else "" for answer in given]
+
+    played = await play_calls(requests)
+
+    for said, answer, whole in zip(answers(played), given, wanted, strict=True):
+        lines = [json.loads(line[6:]) for line in said.splitlines() if line.startswith("data: {")]
+        own = [event for event in answer.stream if event.get("choices") != []]
+        assert (lines if answer.stream else said) == (own if answer.stream else whole)
+        assert said.endswith("data: [DONE]\n\n") or not answer.stream
+
+
+async def test_tokens_of_a_chat_are_asked_for_and_an_endpoint_that_refuses_that_is_asked_without(
+    play_calls: Play, endpoint: Endpoint
+) -> None:
+    endpoint.fails(400, "unknown field stream_options")
+    endpoint.answers.append(Answer(stream=chunks({"role": "assistant", "content": "4"})[:-1]))
+
+    played = await play_calls(streamed(CHAT_REQUESTS[:1]))
+
+    assert [body.get("stream_options") for body in endpoint.asked] == [{"include_usage": True}, None]
+    assert played.status == "finished"
+    assert shown(played) == [("small", 0, 0)]
+
+
+async def test_an_agent_that_asks_for_tokens_is_given_them(play_calls: Play, endpoint: Endpoint) -> None:
+    endpoint.answers.append(Answer(stream=chunks({"role": "assistant", "content": "4"})))
+    request = call("openai", "/chat/completions", messages=ASKED, stream=True, stream_options={"include_usage": True})
+
+    played = await play_calls([request])
+
+    assert '"prompt_tokens": 11' in answers(played)[0]
+
+
+async def test_a_refusal_is_tried_again_as_often_as_the_run_asks_for(play_calls: Play, endpoint: Endpoint) -> None:
+    endpoint.fails(429, "slow down", retry_after="0.01").fails(500, "broken", retry_after="0.01").says("4")
+
+    played = await play_calls(CHAT_REQUESTS[:1], model_options=ModelOptions(n_retries=2))
+
+    assert [usage.n_attempts for usage in played.usages] == [3]
+    assert len(endpoint.asked) == 3
+
+
+async def test_the_last_refusal_is_the_agents_and_its_sdk_does_not_try_again(
+    play_calls: Play, endpoint: Endpoint
+) -> None:
+    endpoint.fails(401, "wrong key")
+
+    played = await play_calls(CHAT_REQUESTS[:1])
+
+    assert answers(played)[0].startswith("401 false ")
+    assert "wrong key" in answers(played)[0]
+    assert shown(played) == []
+
+
+async def test_a_redirect_leads_nowhere(play_calls: Play, endpoint: Endpoint) -> None:
+    endpoint.answers.append(Answer({"moved": 1}, 307, {"location": "http://127.0.0.1:9/elsewhere"}))
+
+    played = await play_calls(CHAT_REQUESTS[:1])
+
+    assert len(endpoint.asked) == 1
+    assert '{"moved": 1}' in answers(played)[0]
+
+
+async def test_a_provider_that_cannot_be_reached_is_an_error_of_the_call(
+    play_calls: Play, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OPENAI_BASE_URL", "http://127.0.0.1:9/v1")
+
+    played = await play_calls(CHAT_REQUESTS[:1], model_options=ModelOptions(n_retries=0))
+
+    assert answers(played)[0].startswith("502 false ")
+    assert any("A call of small failed" in line for line in logs(played))
+
+
+async def test_recorded_calls_are_replayed_without_a_provider(
+    play_calls: Play, endpoint: Endpoint, tmp_path: Path
+) -> None:
+    endpoint.answers += APIS["chat, streamed"][1]
+    requests = streamed(CHAT_REQUESTS)
+    recording = Recording("record", str(tmp_path / "recordings"))
+
+    first = await play_calls(requests, recording=recording)
+    again = await play_calls(requests, recording=replace(recording, mode="replay"))
+    other = await play_calls(streamed(CHAT_REQUESTS[1:]), recording=replace(recording, mode="replay"), trial_index=1)
+
+    assert len(endpoint.asked) == 2
+    assert shown(again) == shown(first)
+    assert answers(again)[0].count("data: ") >= answers(first)[0].count("data: ")
+    assert again.cost == 0
+    assert all(usage.is_replayed for usage in again.usages)
+    assert "is not in the recording (trial 2)" in answers(other)[0]
+
+
+async def test_prices_of_the_run_are_for_its_calls(play_calls: Play, endpoint: Endpoint) -> None:
+    endpoint.says("4")
+
+    played = await play_calls(CHAT_REQUESTS[:1], model_options=ModelOptions(price_in=1.0, price_out=2.0))
+
+    assert played.cost == pytest.approx((11 * 1 + 5 * 2) / 1_000_000)
+
+
+async def test_each_turn_has_its_own_calls_and_a_command_tells_none_twice(play_calls: Play, endpoint: Endpoint) -> None:
+    endpoint.answers += APIS["chat"][1]
+    tells = [
+        {"kind": "tool_call", "name": "roll", "args": {}},
+        {"kind": "usage", "model": "small", "tokens_in": 99},
+        {"kind": "log", "text": "kept"},
+    ]
+
+    played = await play_calls(CHAT_REQUESTS[:1], CHAT_REQUESTS[1:], tells=tells)
+
+    assert shown(played, 0) == [("small", 11, 5), ("call", "roll", {"sides": 6})]
+    assert shown(played, 1)[-1] == ("small", 11, 5)
+    assert played.tokens == 32
+    assert [event.text for event in played.transcript.turns[0].events if event.text == "kept"]
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [b"", b"[]", b"null", b"{", b'{"choices": 1}', b'{"choices": [{"message": {"tool_calls": 7}}]}', b"[" * 90_000],
+)
+async def test_an_answer_of_any_shape_reaches_the_agent_and_harms_no_trial(
+    raw: bytes, play_calls: Play, endpoint: Endpoint
+) -> None:
+    endpoint.gives(raw)
+
+    played = await play_calls(CHAT_REQUESTS[:1])
+
+    assert played.status == "finished"
+    assert answers(played)[0].encode() == raw
+
+
+@pytest.mark.parametrize("number", [-1, 2**70, "many", None, [1]])
+async def test_tokens_that_cannot_be_are_left_out_by_name(number: object, play_calls: Play, endpoint: Endpoint) -> None:
+    endpoint.answers.append(Answer({**completion("4"), "usage": {"prompt_tokens": number, "completion_tokens": 5}}))
+
+    played = await play_calls(CHAT_REQUESTS[:1])
+
+    assert played.status == "finished"
+    assert (played.tokens == 5) == (number is None)
+    assert any("Left out: the tokens of an answer" in line for line in logs(played)) == (number is not None)
+
+
+def test_an_address_is_for_its_session_and_for_its_turns() -> None:
+    gateway = ModelGateway({"NO_PROXY": "example.org"})
+    gateway.open()
+    variables = gateway.variables()
+    address = variables["OPENAI_BASE_URL"]
+
+    def refused(url: str) -> int:
+        with pytest.raises(urllib.error.HTTPError) as error:
+            urllib.request.urlopen(url, b"{}")  # noqa: S310
+        return error.value.code
+
+    assert variables["NO_PROXY"] == "example.org,127.0.0.1"
+    assert refused(f"{address}/chat/completions") == 409
+    assert refused(f"{address}/../../x") == 404
+    assert refused(address.replace(gateway.key, "another")) == 404
+    assert refused(address.replace("/openai", "/evil")) == 404
+    gateway.close()
+    assert refused(f"{address}/chat/completions") == 404
+    assert set(VARIABLES) == set(PROVIDERS)
+
+
+SDKS = """
+import json, sys
+for line in sys.stdin:
+    from openai import OpenAI
+    said = OpenAI(api_key="k").chat.completions.create(
+        model="small", messages=[{"role": "user", "content": "Roll."}]
+    ).choices[0].message.content
+    pieces = OpenAI(api_key="k").chat.completions.create(
+        model="small", messages=[{"role": "user", "content": "Roll."}], stream=True
+    )
+    said += "".join(piece.choices[0].delta.content or "" for piece in pieces)
+    from google import genai
+    client = genai.Client(api_key="k")
+    said += client.models.generate_content(model="small", contents="Roll.").text
+    print(json.dumps({"kind": "message", "text": said}))
+    print(json.dumps({"kind": "done"}), flush=True)
+"""
+
+
+async def test_the_providers_own_sdks_find_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, endpoint: Endpoint
+) -> None:
+    pytest.importorskip("openai", reason="the SDK of OpenAI is not installed")
+    pytest.importorskip("google.genai", reason="the SDK of Google is not installed")
+    (tmp_path / "agent.py").write_text(textwrap.dedent(SDKS))
+    for variable in VARIABLES.values():
+        monkeypatch.setenv(variable, endpoint.address)
+    endpoint.says("one ").streams("two ")
+    endpoint.answers.append(Answer({**GEMINI_TEXT}))
+    ref = AgentRef(
+        "cmd", f"{sys.executable} agent.py", str(tmp_path), kind="command", declared='{"model_gateway": true}'
+    )
+
+    played = await play_trial(load_agent(ref), TrialSpec(1, 0, 0, Case("c", (Turn("go"),)), ref, limits=Limits(60)))
+
+    assert played.transcript.turns[0].answer == "one two 4"
+    assert [(usage.model, usage.tokens_in) for usage in played.usages] == [("small", 11), ("small", 11), ("small", 20)]
