@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import json
+import platform
 import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from tests.virtual_environments import make_environment
+from tests.virtual_environments import install, make_environment
 
 from evaldesk import evaluate
 from evaldesk.errors import AgentError, UsageError
+from evaldesk.pages.run_facts import run_fingerprint
 from evaldesk.store import Store
 
 AGENT = """
@@ -141,3 +143,44 @@ def test_tokens_have_their_price_where_the_environment_has_no_litellm(shop: Path
 
     said = [case.trials[0].transcript.turns[0].events[-1].text for case in (there, here)]
     assert said == ["0.0025", "0.0025"]
+
+
+def test_every_door_says_which_interpreter_and_which_versions(shop: Path, environments: Path) -> None:
+    old, new = environments / "old", environments / "new"
+    install(old, "openai", "1.2.3")
+    (shop / "evaldesk.toml").write_text(f'python = "{old}"\n')
+    cases = evalset(shop, old, "1.4.0")
+    versions = f"Python {platform.python_version()}, openai 1.2.3"
+
+    listed = command("agents")
+    looked = command("doctor")
+    command("eval", "shop", cases, "--criterion", "response_match_score=1.0")
+    informed = command("run", "info", "1")
+
+    assert f"played on {old}/bin/python" in listed.stdout
+    assert f"loads; it names no model; played on {old}/bin/python: {versions}" in looked.stdout
+    assert f"{versions}, {old}/bin/python" in informed.stdout
+    (shop / "shop" / "agent.py").write_text("import nothing_of_that_name\n\nagent = print\n")
+    assert f"it is played on {old}/bin/python" in command("doctor", "--workspace", shop).stdout
+    assert str(new) not in looked.stdout
+
+
+def test_the_fingerprint_of_a_run_holds_the_versions_and_not_the_path(
+    shop: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    place = tmp_path_factory.mktemp("upgraded")
+    first, copy = (make_environment(place / name, pricing="1.0.0") for name in ("first", "copy"))
+    cases = evalset(shop, place / "first", "1.0.0")
+
+    def played(python: Path) -> str:
+        result = evaluate(shop / "shop", cases, criteria={"response_match_score": 1.0}, python=python)
+        return run_fingerprint(result.config)
+
+    before = played(first)
+    same = played(copy)
+    install(place / "first", "other", "1.0.0")
+    after = played(first)
+
+    assert before == same
+    assert before != after
+    assert played(first) == after

@@ -13,7 +13,7 @@ from evaldesk import paths
 from evaldesk.agents import declared_refs, find_agents, with_declared
 from evaldesk.agents.interpreters import played_on
 from evaldesk.desk.trust import Trust
-from evaldesk.engine.host.agent_host import agent_files
+from evaldesk.engine.host.agent_host import agent_files, package_folders
 from evaldesk.errors import EvaldeskError, NotFoundError
 from evaldesk.model import AgentDescription, AgentRef, ErrorRecord
 from evaldesk.settings import Settings
@@ -24,6 +24,7 @@ Fingerprint: TypeAlias = tuple[tuple[str, int, int], ...]
 
 MAX_AT_ONCE = 2
 WARM_AT_START = 1
+NO_SIZE = -1  # of a folder
 UNTELLING_NAMES = frozenset({"", "agent", "root_agent"})
 
 
@@ -234,13 +235,14 @@ def _look(settings: Settings) -> tuple[Sequence[AgentRef], dict[str, Fingerprint
 
 
 def _fresh(ref: AgentRef, fingerprint: Fingerprint, *, is_allowed: bool) -> FoundAgent:
-    changed_ns = max((modified for _, modified, _ in fingerprint), default=0)
-    return FoundAgent(ref, "unknown" if is_allowed else "untrusted", n_files=len(fingerprint), changed_ns=changed_ns)
+    files = [modified for _, modified, size in fingerprint if size != NO_SIZE]
+    changed_ns = max(files, default=0)
+    return FoundAgent(ref, "unknown" if is_allowed else "untrusted", n_files=len(files), changed_ns=changed_ns)
 
 
 def _fingerprint(ref: AgentRef) -> Fingerprint:
-    """Path, time and size of each of the agent's own files."""
-    files: list[tuple[str, int, int]] = []
+    """Path, time and size of each of the agent's own files, and of the folders of its own interpreter's packages."""
+    files = [(place, changed_ns, NO_SIZE) for place, changed_ns in package_folders(ref)]
     for entry in agent_files(ref.folder or ref.root or "."):
         with contextlib.suppress(OSError):
             seen = entry.stat()

@@ -21,7 +21,7 @@ from evaldesk.desk.trust import NEXT_STEP, Trust
 from evaldesk.engine import AgentHost
 from evaldesk.errors import EvaldeskError, ModelError
 from evaldesk.llm import ModelCall, Patience, complete, missing_keys
-from evaldesk.model import ModelOptions
+from evaldesk.model import Interpreter, ModelOptions
 from evaldesk.settings import CONFIG_NAME, Settings
 from evaldesk.store import Store, hold_workspace
 from evaldesk.store.network_disk import disk_warning
@@ -158,13 +158,21 @@ def look_at_agents(agents: Sequence[FoundAgent]) -> list[Finding]:
             found.append(Finding(about, "warning", f"{agent.ref.folder or CONFIG_NAME} is not trusted; {NEXT_STEP}"))
         elif agent.error or agent.description is None:
             message = agent.error.message if agent.error else "it did not describe itself in time"
+            is_named = not agent.ref.python or agent.ref.python in message
+            message += "" if is_named else f"; it is played on {agent.ref.python}"
             found.append(Finding(about, "bad", message))
         elif agent.description.missing:
             names = ", ".join(agent.description.missing)
             found.append(Finding(about, "warning", f"{names} not set; its model calls will be refused"))
         else:
-            found.append(Finding(about, "good", agent.description.model or "loads; it names no model"))
+            words = agent.description.model or "loads; it names no model"
+            found.append(Finding(about, "good", f"{words}{_played_on(agent.description.interpreter)}"))
     return found
+
+
+def _played_on(interpreter: Interpreter) -> str:
+    """The interpreter with its versions, where it is not the one of the first line."""
+    return f"; played on {interpreter.path}: {interpreter.versions}" if interpreter.path else ""
 
 
 def look_at_limits(settings: Settings, agents: Sequence[FoundAgent]) -> list[Finding]:

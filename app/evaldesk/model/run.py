@@ -109,6 +109,26 @@ class AgentRef:
 
 
 @dataclass(frozen=True, slots=True)
+class Interpreter:
+    """The Python that plays an agent, as its player tells it: `path` is empty for Evaldesk's own.
+
+    `packages` are the installed ones that agents are made of, with their versions. `digest` is over all that are
+    installed; it is empty on Evaldesk's own, and all is empty where nothing is imported.
+    """
+
+    path: str = ""
+    version: str = ""
+    packages: Mapping[str, str] = field(default_factory=dict)
+    digest: str = ""
+
+    @property
+    def versions(self) -> str:
+        """`Python 3.12.1, google-adk 1.14.0`; empty where it is not known."""
+        named = (f"{name} {version}" for name, version in self.packages.items())
+        return ", ".join((f"Python {self.version}", *named)) if self.version else ""
+
+
+@dataclass(frozen=True, slots=True)
 class ToolDescription:
     """A tool as the agent shows it to its model; `parameters` is a JSON schema."""
 
@@ -141,6 +161,7 @@ class AgentDescription:
     is_direct: bool = False
     tells_cost: bool = False
     offers_user: bool = False
+    interpreter: Interpreter = field(default_factory=Interpreter)
 
 
 @dataclass(frozen=True, slots=True)
@@ -270,6 +291,7 @@ class RunConfig:
     n_partly_asserted: int = 0
     gates: Gates = field(default_factory=Gates)
     shows_case: bool = True
+    interpreter: Interpreter = field(default_factory=Interpreter)
 
     @property
     def is_strict(self) -> bool:

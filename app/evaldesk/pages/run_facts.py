@@ -52,6 +52,7 @@ def all_facts(summary: RunSummary) -> tuple[Fact, ...]:
         Fact("Agent", config.agent.id, "" if is_imported(config) else "/agents", config.agent.target),
         Fact("Agent files", "", "", config.agent_version),
         *(Fact("Played in", place.sentence) for place in (config.agent.container,) if place),
+        Fact("Interpreter", config.interpreter.versions, "", config.interpreter.path),
         Fact("Model", "", "", _model(config)),
         Fact("Answers", recording_sentence(config), is_compared=False),
         Fact("Simulated user", user_sentence(config), is_compared=False),
@@ -75,8 +76,10 @@ def run_fingerprint(config: RunConfig) -> str:
     ref = config.agent  # without its folders: the same agent elsewhere is the same
     agent = (ref.id, ref.target, ref.kind, ref.declared, ref.part, config.agent_version, config.agent_model)
     evalset = (config.evalset_id, config.evalset_version)
+    played_on = config.interpreter  # without its path; of runs before there was one nothing is known
     whole: list[object] = [agent, evalset, config.criteria, option_values(config, measured)]
     whole += [ref.container] if ref.container else []
+    whole += [[played_on.version, played_on.packages, played_on.digest]] if played_on.version else []
     return hashlib.sha256(to_json(whole)).hexdigest()[:12]
 
 

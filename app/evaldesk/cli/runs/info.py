@@ -12,6 +12,7 @@ from evaldesk.cli.runs.list import run_item
 from evaldesk.cli.runs.shared import json_option, stored_runs, workspace_option
 from evaldesk.desk.runs.gates import conclude
 from evaldesk.desk.runs.stored_runs import StoredRuns, metric_interval, run_name
+from evaldesk.model import RunConfig
 from evaldesk.model.conclusion import Interval
 from evaldesk.model.run import LIVE
 from evaldesk.model.stored import MetricRow, RunSummary
@@ -78,6 +79,7 @@ def _lines(runs: StoredRuns, run: RunSummary) -> list[tuple[str, str]]:
         *(("Asserted", line) for line in asserted_lines(config, run.n_cases)),
         ("Agent", f"{config.agent.id} ({config.agent.target})"),
         *(("Played in", place.sentence) for place in (config.agent.container,) if place),
+        *(("Interpreter", line) for line in _interpreter(config)),
         ("Model", config.model or config.agent_model or "the agent's own"),
         ("Eval set", f"{config.evalset_id} {config.evalset_path}".strip()),
         ("Settings", options_line(config)),
@@ -93,6 +95,12 @@ def _lines(runs: StoredRuns, run: RunSummary) -> list[tuple[str, str]]:
         found.append(("pass@k", ", ".join(_point(each.k, each.pass_at_k, each.at_interval) for each in curve)))
         found.append(("pass^k", ", ".join(_point(each.k, each.pass_hat_k, each.hat_interval) for each in curve)))
     return [*found, ("Note", run.note)] if run.note else found
+
+
+def _interpreter(config: RunConfig) -> list[str]:
+    """Its versions, with its path where it is not Evaldesk's own."""
+    found = config.interpreter
+    return [f"{found.versions}{f', {found.path}' if found.path else ''}"] if found.versions else []
 
 
 def _metric_words(row: MetricRow, run: RunSummary) -> str:

@@ -29,6 +29,7 @@ from evaldesk.model import (
     Criterion,
     EvalSet,
     Gates,
+    Interpreter,
     Limits,
     ModelOptions,
     RunConfig,
@@ -199,6 +200,7 @@ def plan_run(
         evaldesk_version=__version__,
         gates=gates_of(options.value("compat"), options.gates),
         shows_case=_shows_case(subject.description),
+        interpreter=subject.description.interpreter if subject.description else Interpreter(),
     )
     model = _allowed_model(options.asked.get("model"), subject.agent_model, models)
     own = {"model": model, "note": options.value("note").strip()}

@@ -70,7 +70,7 @@ class AgentHost:
 
         Raises AgentError with its trace.
         """
-        version = await asyncio.to_thread(fingerprint, ref.folder)
+        version = await asyncio.to_thread(version_of, ref)
         known = self._descriptions.get(ref)
         if known and known[0] == version:
             return known[1]
@@ -188,7 +188,7 @@ class AgentHost:
         async with self._locks.setdefault(ref, asyncio.Lock()):
             if self._is_closed:
                 raise WorkerStartError("the desk is closing and starts no worker any more", "")
-            version = await asyncio.to_thread(fingerprint, ref.folder)
+            version = await asyncio.to_thread(version_of, ref)
             agent = self._hosted.pop(ref, None)
             if agent and (agent.is_retired or agent.version != version):
                 self._retired.add(agent)
@@ -323,6 +323,23 @@ def agent_files(folder: str) -> Iterator[os.DirEntry[str]]:
     Eval sets and data beside the agent are not among them: to save a case is not to change the agent.
     """
     return islice(_files(folder), MAX_FILES)
+
+
+def version_of(ref: AgentRef) -> str:
+    """A digest over the agent's files and the times at which packages of its own interpreter changed."""
+    return "\n".join(
+        (fingerprint(ref.folder), *(f"{place} {changed_ns}" for place, changed_ns in package_folders(ref)))
+    )
+
+
+def package_folders(ref: AgentRef) -> list[tuple[str, int]]:
+    """The folders of the packages of the agent's own interpreter, and when something was last installed there."""
+    places = Path(ref.python).parents[1].glob("lib/python3*/site-packages") if ref.python else ()
+    found = []
+    for place in sorted(places):
+        with suppress(OSError):
+            found.append((str(place), place.stat().st_mtime_ns))
+    return found
 
 
 def fingerprint(folder: str) -> str:

@@ -6,7 +6,10 @@ A failure of the agent becomes a value.
 from __future__ import annotations
 
 import asyncio
+import hashlib
+import json
 import os
+import platform
 import sys
 import time
 from collections.abc import Awaitable, Callable, Iterator
@@ -17,7 +20,7 @@ from importlib.util import find_spec
 from threading import Lock
 from typing import TYPE_CHECKING, TypeAlias, cast
 
-from evaldesk.agents.agent import ModelCaller, close_kept
+from evaldesk.agents.agent import AGENTS, ModelCaller, close_kept, own_python
 from evaldesk.agents.tools.doubles import CURRENT_DOUBLES, read_doubles
 from evaldesk.agents.trial_context import CURRENT_TRIAL, TrialContext
 from evaldesk.agents.users.users import User, UserReply, user_of
@@ -35,6 +38,7 @@ from evaldesk.model import (
     AskedBy,
     ErrorRecord,
     Event,
+    Interpreter,
     ModelOptions,
     Session,
     StopReason,
@@ -329,7 +333,37 @@ def described(agent: Agent, ref: AgentRef) -> AgentDescription:
         raise AgentError(f"describe must return an AgentDescription, got {type(found).__name__}")
     module = sys.modules.get(ref.target.partition(":")[0])
     offers_user = any(hasattr(module, name) for name in ("user_response_fn", "simulated_users"))
-    return replace(found, variables=set_variables(os.environ), offers_user=offers_user)
+    return replace(
+        found,
+        variables=set_variables(os.environ),
+        offers_user=offers_user,
+        interpreter=Interpreter() if AGENTS.is_remote(ref.kind) else this_interpreter(),
+    )
+
+
+MADE_OF = ("litellm", "openai", "anthropic", "google-genai", "langchain-core", "mcp", "pydantic")
+"""Packages beside the frameworks whose versions change the way an agent works."""
+
+
+def this_interpreter() -> Interpreter:
+    """The interpreter of this process with the versions that are installed, told by the names of their folders."""
+    path, installed = own_python(), _installed()
+    names = (*(kind.package for kind in AGENTS.builtin if kind.package), *MADE_OF)
+    digest = hashlib.sha256(json.dumps(sorted(installed.items())).encode()).hexdigest()[:12] if path else ""
+    packages = {name: installed[name] for name in names if name in installed}
+    return Interpreter(path, platform.python_version(), packages, digest)
+
+
+def _installed() -> dict[str, str]:
+    found: dict[str, str] = {}
+    for entry in reversed(sys.path):  # the first entry that has a package wins
+        with suppress(OSError):
+            for name in os.listdir(entry or "."):
+                stem, _, ending = name.rpartition(".")
+                package, _, version = stem.partition("-")
+                if ending in ("dist-info", "egg-info") and version:
+                    found[package.lower().replace("_", "-")] = version.partition("-py")[0]
+    return found
 
 
 def adopt(ref: AgentRef, found: object) -> Agent:
