@@ -639,7 +639,10 @@ NOT_OPTIONS: Mapping[str, str] = {
     "source_run_id": "the run whose trials are scored again, said by the verb `rescore`",
     "n_partly_asserted": "follows from the cases and the criteria when the run starts",
     "n_asserted": "follows from the cases and the criteria when the run starts",
-    "interpreter": "said by the player when the run starts",
+    "interpreter.path": "said by the player when the run starts",
+    "interpreter.version": "said by the player when the run starts",
+    "interpreter.packages": "said by the player when the run starts",
+    "interpreter.digest": "said by the player when the run starts",
     "shows_case": "follows from the kind of the agent when the run starts",
     "gates": "what the conclusion asks; they change nothing that is measured, and are declared in model/conclusion.py",
 }
