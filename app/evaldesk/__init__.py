@@ -9,7 +9,10 @@ __version__ = "0.1.0"
 
 _PUBLIC = {
     "AgentEvaluator": "evaldesk.testing.agent_evaluator",
+    "Event": "evaldesk.model",
     "LlmAgent": "evaldesk.agents.own.litellm",
+    "ToolCall": "evaldesk.model",
+    "Usage": "evaldesk.model",
     "call_tool": "evaldesk.agents.tools.doubles",
     "dump_evalset": "evaldesk.formats",
     "evaluate": "evaldesk.desk.runs.evaluating",

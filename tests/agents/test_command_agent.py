@@ -6,6 +6,7 @@ import asyncio
 import os
 import re
 import select
+import shutil
 import subprocess
 import sys
 import textwrap
@@ -34,8 +35,12 @@ for line in sys.stdin:
         print("I am off", file=sys.stderr)
         sys.exit(3)
     if asked["message"] == "garble":
-        print("this is no JSON", flush=True)
+        print("{this is no JSON", flush=True)
         continue
+    if asked["message"] == "chatter":
+        for number in range(300):
+            print("loading", number)
+        print("[1] null 7")
     if asked["message"] == "child":
         import subprocess
         child = subprocess.Popen(["sleep", "600"])
@@ -88,7 +93,7 @@ async def test_a_trial_ends_the_process_it_began(agent: Agent, monkeypatch: pyte
 
 @pytest.mark.parametrize(
     ("message", "said"),
-    [("exit", "exit code 3 before its turn was done"), ("garble", "not a JSON object: b'this is no JSON")],
+    [("exit", "exit code 3 before its turn was done"), ("garble", "not a JSON object: b'{this is no JSON")],
 )
 async def test_a_command_that_ends_or_garbles_is_said(agent: Agent, play: Any, message: str, said: str) -> None:
     session = Session("s")
@@ -96,6 +101,17 @@ async def test_a_command_that_ends_or_garbles_is_said(agent: Agent, play: Any, m
     with pytest.raises(AgentError, match=re.escape(said)):
         await play(agent, session, message)
     close_kept(session.memory)
+
+
+async def test_lines_of_stdout_that_are_no_objects_are_a_log(agent: Agent, play: Any) -> None:
+    session = Session("s")
+
+    events = await play(agent, session, "chatter")
+    close_kept(session.memory)
+
+    [log] = [event.text.splitlines() for event in events if event.author == "stdout"]
+    assert log == [*(f"loading {number}" for number in range(101, 300)), "[1] null 7"]
+    assert [event.text for event in events if event.kind == "agent_message"] == ["1: chatter"]
 
 
 async def test_cancelling_kills_the_command_and_its_children(agent: Agent) -> None:
@@ -128,7 +144,7 @@ def test_a_command_line_that_cannot_be_read_is_refused() -> None:
 
 async def test_the_documented_command_answers(tmp_path: Path, play: Any) -> None:
     document = (Path(__file__).parents[2] / "docs" / "protocol.md").read_text("utf-8")
-    source = re.findall(r"```python\n(.*?)```", document, re.DOTALL)[-1]
+    source = re.findall(r"```python\n(.*?)```", document, re.DOTALL)[-2]
     (tmp_path / "documented.py").write_text(source)
     agent = load_agent(AgentRef("cmd", f"{sys.executable} -S documented.py", root=str(tmp_path), kind="command"))
     session = Session("s")
@@ -138,6 +154,80 @@ async def test_the_documented_command_answers(tmp_path: Path, play: Any) -> None
 
     assert event.text == "you said hi"
     assert "documented.py" in agent.describe().description
+
+
+MODULES = {
+    "python": (
+        "evaldesk_agent.py",
+        "agent.py",
+        """
+from evaldesk_agent import serve
+
+def answer(turn):
+    print("loading")
+    if turn.message == "fail":
+        raise KeyError("no")
+    turn.tool_call("look", {"at": 1}, id="a")
+    turn.tool_result("look", id="a", result=[1])
+    turn.usage("small", 3, 4, 0.5)
+    turn.state["n"] = turn.state.get("n", 0) + 1
+    return f"you said {turn.message}"
+
+serve(answer)
+""",
+    ),
+    "typescript": (
+        "evaldesk_agent.ts",
+        "agent.ts",
+        """
+import { serve, type Turn } from "./evaldesk_agent.ts";
+
+await serve((turn: Turn) => {
+  console.log("loading");
+  if (turn.message === "fail") throw new Error("no");
+  turn.toolCall("look", { at: 1 }, "a");
+  turn.toolResult("look", "a", [1]);
+  turn.usage("small", 3, 4, 0.5);
+  turn.state.n = ((turn.state.n as number) ?? 0) + 1;
+  return `you said ${turn.message}`;
+});
+""",
+    ),
+}
+TYPES_STRIPPED = (22, 18)  # the first Node that runs TypeScript as it is
+
+
+def runner(language: str) -> str:
+    """The command before the file; skips the test where the machine has none."""
+    if language == "python":
+        return f"{sys.executable} -S"
+    node = shutil.which("node")
+    version = subprocess.check_output([node, "--version"], text=True) if node else ""
+    if tuple(map(int, re.findall(r"\d+", version)[:2])) < TYPES_STRIPPED:
+        pytest.skip("no Node that runs TypeScript is on PATH")
+    return str(node)
+
+
+@pytest.mark.parametrize("language", MODULES)
+async def test_the_documented_module_is_all_that_a_command_needs(language: str, tmp_path: Path, play: Any) -> None:
+    command = runner(language)
+    document = (Path(__file__).parents[2] / "docs" / "protocol.md").read_text("utf-8")
+    library, name, source = MODULES[language]
+    (tmp_path / library).write_text(re.findall(rf"```{language}\n(.*?)```", document, re.DOTALL)[-1])
+    (tmp_path / name).write_text(source)
+    agent = load_agent(AgentRef("cmd", f"{command} {name}", root=str(tmp_path), kind="command"))
+    session = Session("s", state={"n": 4})
+
+    events = await play(agent, session, "hi")
+    failed = await play(agent, session, "fail")
+    close_kept(session.memory)
+
+    kinds = [event.kind for event in events if event.kind != "log"]
+    assert kinds == ["tool_call", "tool_result", "usage", "agent_message"]
+    assert [event.text for event in events if event.kind == "agent_message"] == ["you said hi"]
+    assert next(event.usage for event in events if event.usage).cost == 0.5
+    assert [event.error.message for event in failed if event.error] == ["'no'" if language == "python" else "Error: no"]
+    assert session.state == {"n": 5}
 
 
 def test_a_process_leaves_without_a_word_and_takes_its_groups_along() -> None:

@@ -94,8 +94,11 @@ def root_agent(message):
 @pytest.mark.parametrize(
     ("source", "says"),
     [
-        ("def root_agent(message): return 42", "returned int, wanted str"),
-        ("async def root_agent(message):\n    yield {'answer': 1}", "returned dict, wanted str"),
+        (
+            "def root_agent(message): return 42",
+            "returned int, wanted a str, an Event, or an object of docs/protocol.md",
+        ),
+        ("async def root_agent(message):\n    yield {'answer': 1}", "returned dict, wanted a str, an Event"),
         ("def root_agent(): return 'hi'", "must take a message"),
         (
             "from evaldesk.model import Event\ndef root_agent(message):\n    yield Event('tool_call')",
@@ -106,6 +109,34 @@ def root_agent(message):
 async def test_a_broken_contract_is_said(loaded: Any, play: Any, source: str, says: str) -> None:
     with pytest.raises(AgentError, match=says):
         await play(loaded(source), Session("s"), "hi")
+
+
+async def test_events_have_public_names_or_are_objects_of_the_protocol(loaded: Any, play: Any) -> None:
+    public = """
+from evaldesk import Event, ToolCall, Usage
+def root_agent(message, state):
+    call = ToolCall("look", {"at": 1})
+    yield Event("tool_call", call=call)
+    yield Event("usage", usage=Usage("small", tokens_in=3))
+    state["n"] = 1
+    yield "seen"
+"""
+    plain = """
+def root_agent(message):
+    yield {"kind": "tool_call", "name": "look", "args": {"at": 1}}
+    yield {"kind": "usage", "model": "small", "tokens_in": 3}
+    yield {"kind": "state", "state": {"n": 1}}
+    yield {"kind": "message", "text": "seen"}
+"""
+    sessions = Session("a"), Session("b")
+
+    told = [
+        await play(loaded(source), session, "hi") for source, session in zip((public, plain), sessions, strict=True)
+    ]
+
+    assert told[0] == told[1]
+    assert [event.kind for event in told[0]] == ["tool_call", "usage", "agent_message"]
+    assert [session.state for session in sessions] == [{"n": 1}, {"n": 1}]
 
 
 async def test_none_says_nothing(loaded: Any, play: Any) -> None:

@@ -78,6 +78,7 @@ class AgentKind:
     - `prices_calls`: the model calls are seen here, so that the price of the model is the price of the agent.
     - `counts_tokens`: the tokens of every model call are told, so that configured prices give the cost.
     - `asks_by_name`: a model that a run names is asked with the key of the environment, not with the agent's own key.
+    - `is_asked`: a remote one is asked for its description, so that one that is gone is noticed.
     - `is_recording`: it answers from a file and asks no model.
     - `reads_case`: its own tool gives its code the whole row, ground truth included, or it answers from the case.
     - `is_last`: its adapter takes nearly any object, so that every other adapter looks first.
@@ -97,6 +98,7 @@ class AgentKind:
     prices_calls: bool = False
     counts_tokens: bool = False
     asks_by_name: bool = False
+    is_asked: bool = False
     is_recording: bool = False
     reads_case: bool = False
     is_last: bool = False
@@ -154,7 +156,9 @@ _KINDS = (
         first_parameter="instance",
     ),
     AgentKind("command", "command", "evaldesk.agents.remote.command:adapt", "command", "command"),
-    AgentKind("http", "JSON over HTTP", "evaldesk.agents.remote.http_protocol:adapt", "address", "json", ""),
+    AgentKind(
+        "http", "JSON over HTTP", "evaldesk.agents.remote.http_protocol:adapt", "address", "json", "", is_asked=True
+    ),
     AgentKind(
         "http_chat",
         "chat endpoint",
@@ -224,6 +228,7 @@ _KINDS = (
         "replay",
         sees_tools=True,
         prices_calls=True,
+        is_asked=True,
         is_recording=True,
         reads_case=True,
     ),

@@ -8,6 +8,7 @@ from contextlib import aclosing
 from dataclasses import dataclass, replace
 from typing import Any
 
+from evaldesk.agents.remote.protocol import event_of
 from evaldesk.agents.tools.time_limit import TOOL_LIMIT
 from evaldesk.errors import AgentError
 from evaldesk.model import AgentDescription, AgentRef, Event, EventKind, Session
@@ -30,8 +31,8 @@ class PythonAgent:
     """An agent of the user's own code. Its function takes `message`, and `state` or `session` where it names them.
 
     It runs in the thread that plays the turn and may block it. A string is the answer, strings that follow each
-    other are pieces of it; before an event they are a message on the way. None says nothing. A class is
-    instantiated once for each session.
+    other are pieces of it; before an event they are a message on the way. None says nothing. An event is an
+    `evaldesk.Event`, or an object of the protocol. A class is instantiated once for each session.
     """
 
     found: Any
@@ -63,8 +64,9 @@ class PythonAgent:
                     if session.is_streaming:
                         yield Event("agent_message", text=item, is_partial=True)
                 elif item is not None:
-                    for event in (*_joined(pieces), _event(item)):
-                        yield event
+                    event = _event(item, session)
+                    for each in (*_joined(pieces), *((event,) if event else ())):
+                        yield each
         for event in _joined(pieces):
             yield event
 
@@ -110,9 +112,13 @@ def _joined(pieces: list[str]) -> list[Event]:
     return [Event("agent_message", text=text)] if text else []
 
 
-def _event(item: object) -> Event:
+def _event(item: object, session: Session) -> Event | None:
+    """The event that the agent gave, as our own class or as the object of the protocol; None for a new state."""
+    if isinstance(item, Mapping) and "kind" in item:
+        return event_of(item, session, "")
     if not isinstance(item, Event):
-        raise AgentError(f"the agent returned {type(item).__name__}, wanted str")
+        wanted = "a str, an Event, or an object of docs/protocol.md with its kind"
+        raise AgentError(f"the agent returned {type(item).__name__}, wanted {wanted}")
     needed = _NEEDED.get(item.kind)
     if needed and getattr(item, needed) is None:
         raise AgentError(f"the agent gave a {item.kind} event without its {needed}")

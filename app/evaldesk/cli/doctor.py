@@ -18,19 +18,27 @@ if TYPE_CHECKING:
     from evaldesk.settings import Settings
 
 EXIT_TROUBLE = 1
-MARKS = {"good": ("ok", "green"), "warning": ("look", "yellow"), "bad": ("bad", "red")}
+MARKS = {"good": ("ok", "green"), "untried": ("-", "white"), "warning": ("look", "yellow"), "bad": ("bad", "red")}
 
 
 @click.command(name="doctor")
 @click.argument("folders", nargs=-1, metavar="[DIR]...")
 @click.option("--call", "is_called", is_flag=True, help="Send one small request to each model; has a small cost.")
 @click.option(
+    "--play", "is_played", is_flag=True, help="Play one turn of each agent; it calls its model and its tools."
+)
+@click.option(
     "--repair", "is_repaired", is_flag=True, help="Mend what is broken in the workspace; no desk may be open."
 )
 @trust_option
 @workspace_option
 def doctor(
-    folders: tuple[str, ...], is_called: bool, is_repaired: bool, is_trusted: bool, workspace: str | None
+    folders: tuple[str, ...],
+    is_called: bool,
+    is_played: bool,
+    is_repaired: bool,
+    is_trusted: bool,
+    workspace: str | None,
 ) -> None:
     """Check the workspace, the agents, the models and the environment; starts no run.
 
@@ -43,13 +51,15 @@ def doctor(
     \b
     evaldesk doctor
     evaldesk doctor --call
+    evaldesk doctor --play
     evaldesk doctor --repair
     """
     settings = settings_of(folders, workspace)
     trust = answered(settings, is_trusted=is_trusted)
-    if is_called or is_repaired:
+    if is_called or is_played or is_repaired:
         trust.check_all()
-    findings = asyncio.run(_findings(settings, trust, is_called=is_called, is_repaired=is_repaired))
+    looking = _findings(settings, trust, is_called=is_called, is_played=is_played, is_repaired=is_repaired)
+    findings = asyncio.run(looking)
     width = max(len(found.about) for found in findings)
     from evaldesk.wording.printable import printable
 
@@ -59,7 +69,9 @@ def doctor(
     sys.exit(EXIT_TROUBLE if any(found.state == "bad" for found in findings) else 0)
 
 
-async def _findings(settings: Settings, trust: Trust, *, is_called: bool, is_repaired: bool) -> list[Finding]:
+async def _findings(
+    settings: Settings, trust: Trust, *, is_called: bool, is_played: bool, is_repaired: bool
+) -> list[Finding]:
     from evaldesk.desk import doctor as look
     from evaldesk.desk.doctor import ask_agents
 
@@ -73,6 +85,7 @@ async def _findings(settings: Settings, trust: Trust, *, is_called: bool, is_rep
         *repaired,
         *look.look_at_trust(trust),
         *look.look_at_agents(agents),
+        *(await look.play_agents(agents, trust, settings) if is_played else ()),
         *look.look_at_limits(settings, agents),
         *(await look.call_models(models, settings.model_options) if is_called else look.look_at_keys(models)),
     ]

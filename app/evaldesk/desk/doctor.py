@@ -21,19 +21,22 @@ from evaldesk.desk.trust import NEXT_STEP, Trust
 from evaldesk.engine import AgentHost
 from evaldesk.errors import EvaldeskError, ModelError
 from evaldesk.llm import ModelCall, Patience, complete, missing_keys
-from evaldesk.model import Interpreter, ModelOptions
+from evaldesk.model import AgentRef, Interpreter, ModelOptions, TurnRecord, TurnSpec
+from evaldesk.model.json_text import shortened
 from evaldesk.settings import CONFIG_NAME, Settings
 from evaldesk.store import Store, hold_workspace
 from evaldesk.store.network_disk import disk_warning
 from evaldesk.store.store import repair_marker
 
-State: TypeAlias = Literal["good", "warning", "bad"]
+State: TypeAlias = Literal["good", "untried", "warning", "bad"]
 CALL_S = 30.0
+MESSAGE = "Hello"
+MAX_SAID = 100
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that was looked at: good, worth knowing, or in the way."""
+    """One thing that was looked at: good, not tried, worth knowing, or in the way."""
 
     about: str
     state: State
@@ -164,10 +167,48 @@ def look_at_agents(agents: Sequence[FoundAgent]) -> list[Finding]:
         elif agent.description.missing:
             names = ", ".join(agent.description.missing)
             found.append(Finding(about, "warning", f"{names} not set; its model calls will be refused"))
+        elif _is_untried(agent.ref):
+            found.append(Finding(about, "untried", "not asked; `evaldesk doctor --play` plays one turn"))
         else:
             words = agent.description.model or "loads; it names no model"
             found.append(Finding(about, "good", f"{words}{_played_on(agent.description.interpreter)}"))
     return found
+
+
+async def play_agents(agents: Sequence[FoundAgent], trust: Trust, settings: Settings) -> list[Finding]:
+    """What came back from one turn of each agent that could be described."""
+    host = AgentHost(check=trust.check_agent)
+    try:
+        return [await _played(host, agent, settings) for agent in agents if agent.description and not agent.error]
+    finally:
+        await host.close()
+
+
+async def _played(host: AgentHost, agent: FoundAgent, settings: Settings) -> Finding:
+    initial = agent.description.initial_state if agent.description else {}
+    spec = TurnSpec(
+        "doctor", agent.ref, MESSAGE, state=dict(initial), model_options=settings.model_options, limits=settings.limits
+    )
+    record = None
+    async for item in host.play_turn(spec):
+        record = item if isinstance(item, TurnRecord) else record
+    about = f"turn {agent.id}"
+    if record is None or record.error:
+        return Finding(about, "bad", record.error.message if record and record.error else "nothing came back")
+    calls = ", ".join(call.name for call in record.tool_calls)
+    facts = [
+        f"asked {MESSAGE!r}, it said {shortened(record.answer, MAX_SAID)}" if record.answer else "it said nothing",
+        f"called {calls}" if calls else "",
+        f"{sum(usage.tokens_in + usage.tokens_out for usage in record.usages):,} tokens" if record.usages else "",
+        f"{record.duration_ms:,.0f} ms",
+    ]
+    return Finding(about, "good" if record.answer else "warning", ", ".join(filter(None, facts)))
+
+
+def _is_untried(ref: AgentRef) -> bool:
+    """Whether an agent describes itself without anything being asked where it is."""
+    kind = AGENTS.known(ref.kind)
+    return kind is not None and kind.is_remote and not kind.is_asked
 
 
 def _played_on(interpreter: Interpreter) -> str:

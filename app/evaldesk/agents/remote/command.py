@@ -14,7 +14,7 @@ import weakref
 from collections import deque
 from collections.abc import AsyncIterator
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from evaldesk.agents.agent import Agent, Kept
@@ -36,7 +36,8 @@ if TYPE_CHECKING:
 KIND = "command"
 
 _MEMORY = "command"
-_N_STDERR_LINES = 200
+_N_LINES = 200
+MAX_LINE = 10_000
 
 
 class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -115,7 +116,7 @@ class CommandProcess(Kept):
             start_new_session=True,
         )
         watch(self._process.pid)
-        self._stderr: deque[str] = deque(maxlen=_N_STDERR_LINES)
+        self._stderr: deque[str] = deque(maxlen=_N_LINES)
         threading.Thread(target=_drain, args=(self._process, self._stderr), daemon=True).start()
         self._ended = weakref.finalize(self, _end, self._process)
 
@@ -131,7 +132,7 @@ class CommandProcess(Kept):
             self._gateway.close()
 
     def talk(self, session: Session, message: str, send: SendEvent, author: str) -> None:
-        """One turn. Raises AgentError when the command ends early or writes a line that is no event."""
+        """One turn. Raises AgentError when the command ends early or writes an object that is no event."""
         if self._gateway is None:
             self._talk(session, message, send, author)
             return
@@ -139,17 +140,23 @@ class CommandProcess(Kept):
             self._talk(session, message, _without_calls(send), author)
 
     def _talk(self, session: Session, message: str, send: SendEvent, author: str) -> None:
-        calls = Calls()
+        calls, log = Calls(), _Lines(send)
         try:
             self._write({"type": "turn", **turn_body(session, message)})
             while True:
-                found = self._read()
+                line = self._read()
+                if not line.lstrip().startswith(b"{"):
+                    log.add(line)
+                    continue
+                log.end()
+                found = _parsed(line)
                 if isinstance(found, dict) and found.get("kind") == "done":
                     return
                 event = event_of(found, session, author)
                 if event:
                     send(calls.known(event))
         finally:
+            log.end()
             printed = self._printed()
             if printed:
                 send(Event("log", author="stderr", text=printed))
@@ -162,20 +169,14 @@ class CommandProcess(Kept):
         except (BrokenPipeError, ValueError):
             raise AgentError(self._ending()) from None
 
-    def _read(self) -> object:
+    def _read(self) -> bytes:
         assert self._process.stdout  # noqa: S101 - it was asked for
         line = self._process.stdout.readline(MAX_ANSWER)
         if not line:
             raise AgentError(self._ending())
         if len(line) >= MAX_ANSWER:
             raise AgentError(f"the command wrote a line of more than {MAX_ANSWER // 2**20} MiB")
-        try:
-            return parse_json(line, source="", max_bytes=MAX_ANSWER).value
-        except FormatError as error:
-            where = f"column {error.column}: {error.path}: " if error.column else ""
-            raise AgentError(
-                f"the command wrote a line that is not a JSON object: {line[:80]!r}: {where}{error.reason}"
-            ) from None
+        return line
 
     def _printed(self) -> str:
         lines = [self._stderr.popleft() for _ in range(len(self._stderr))]
@@ -185,6 +186,34 @@ class CommandProcess(Kept):
         code = self._process.wait()
         last = "".join(list(self._stderr)[-5:]).strip()
         return f"the command ended with exit code {code} before its turn was done" + (f": {last}" if last else "")
+
+
+@dataclass(slots=True)
+class _Lines:
+    """Lines of stdout that are no events: a library that prints. The last of them that follow each other are a log."""
+
+    send: SendEvent
+    _lines: deque[bytes] = field(default_factory=lambda: deque(maxlen=_N_LINES))
+
+    def add(self, line: bytes) -> None:
+        """Keep a line."""
+        self._lines.append(line[:MAX_LINE])
+
+    def end(self) -> None:
+        """Send what was kept."""
+        if text := plain_text(b"".join(self._lines).decode("utf-8", "replace")).strip():
+            self.send(Event("log", author="stdout", text=text))
+        self._lines.clear()
+
+
+def _parsed(line: bytes) -> object:
+    try:
+        return parse_json(line, source="", max_bytes=MAX_ANSWER).value
+    except FormatError as error:
+        where = f"column {error.column}: {error.path}: " if error.column else ""
+        raise AgentError(
+            f"the command wrote a line that is not a JSON object: {line[:80]!r}: {where}{error.reason}"
+        ) from None
 
 
 def _opened_gateway() -> ModelGateway:
@@ -208,7 +237,7 @@ def _without_calls(send: SendEvent) -> SendEvent:
 def _drain(process: subprocess.Popen[bytes], lines: deque[str]) -> None:
     assert process.stderr  # noqa: S101 - it was asked for
     with process.stderr as stream:
-        for line in iter(lambda: stream.readline(10_000), b""):
+        for line in iter(lambda: stream.readline(MAX_LINE), b""):
             lines.append(line.decode("utf-8", "replace"))
 
 

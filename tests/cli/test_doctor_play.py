@@ -1,0 +1,76 @@
+"""`evaldesk doctor --play`: one turn of every agent, with what came back; nothing is "ok" that was not tried."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from tests.agents.endpoint import served
+
+COMMAND = """
+import json, sys
+for line in sys.stdin:
+    asked = json.loads(line)
+    print(json.dumps({"kind": "tool_call", "name": "look", "args": {}}))
+    print(json.dumps({"kind": "message", "text": f"you said {asked['message']}"}))
+    print(json.dumps({"kind": "done"}), flush=True)
+"""
+TABLES = """
+[agents.works]
+command = "{python} -S works.py"
+[agents.breaks]
+command = "{python} -S exits.py"
+[agents.chats]
+url = "{address}"
+model = "small"
+[agents.gone]
+url = "http://127.0.0.1:9/v1"
+model = "small"
+[agents.mute]
+target = "mute:agent"
+"""
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    (tmp_path / "works.py").write_text(COMMAND)
+    (tmp_path / "exits.py").write_text("raise SystemExit(3)")
+    (tmp_path / "mute.py").write_text("def agent(message):\n    return None\n")
+    return tmp_path
+
+
+def doctor(home: Path, *words: str) -> tuple[int, dict[str, tuple[str, str]]]:
+    """The exit code, and the mark and sentence of each subject."""
+    line = [sys.executable, "-P", "-m", "evaldesk", "doctor", *words, "--trust", "--workspace", str(home)]
+    done = subprocess.run(line, cwd=home, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+    width = next(found.index("Evaldesk ") for found in done.stdout.splitlines() if " Evaldesk " in found)
+    lines = (found for found in done.stdout.splitlines() if found)
+    return done.returncode, {found[6:width].strip(): (found[:4].strip(), found[width:]) for found in lines}
+
+
+def test_one_turn_of_each_agent_is_played_and_told(home: Path) -> None:
+    with served() as endpoint:
+        (home / "evaldesk.toml").write_text(TABLES.format(python=sys.executable, address=endpoint.address))
+        endpoint.says("ready")
+
+        before = doctor(home)
+        code, found = doctor(home, "--play")
+
+    assert before[0] == 0
+    for name in ("works", "breaks", "chats", "gone"):
+        assert before[1][f"agent {name}"] == ("-", "not asked; `evaldesk doctor --play` plays one turn")
+        assert found[f"agent {name}"][0] == "-"
+    assert before[1]["agent mute"][0] == "ok"
+    assert "turn works" not in before[1]
+    assert code == 1
+    mark, words = found["turn works"]
+    assert (mark, words.rpartition(",")[0]) == ("ok", "asked 'Hello', it said \"you said Hello\", called look")
+    assert found["turn chats"][0] == "ok"
+    assert ", 16 tokens, " in found["turn chats"][1]
+    assert found["turn breaks"][0] == found["turn gone"][0] == "bad"
+    assert "exit code 3" in found["turn breaks"][1]
+    assert found["turn mute"][0] == "look"
+    assert found["turn mute"][1].startswith("it said nothing")
+    assert not (home / ".evaldesk" / "evaldesk.db").exists()
