@@ -182,6 +182,20 @@ function press(element) {
   return true;
 }
 
+/* Text that is marked in a turn is the quote of the next finding. */
+document.addEventListener("selectionchange", () => {
+  const field = document.querySelector("[data-quote]");
+  const marked = getSelection();
+  const turn = marked.anchorNode?.parentElement?.closest("[id^=turn-]");
+  const quote = marked.toString().trim().slice(0, 500);
+  if (!field || !turn || !quote) return;
+  field.value = quote;
+  document.querySelector("[data-place]").value = String(Number(turn.id.slice(5)) - 1);
+  const shown = document.querySelector("[data-quoted]");
+  shown.hidden = false;
+  shown.querySelector("q").textContent = quote;
+});
+
 function toggle(popover) {
   popover?.togglePopover();
   return Boolean(popover);

@@ -83,6 +83,19 @@ def test_a_quote_that_is_not_in_the_text_anchors_at_the_call_alone(store: Store,
     assert desk.of_trial(run, (0, 0))[0].anchor == Anchor(0, 0)
 
 
+def test_a_quote_finds_its_message_or_stays_with_the_question(store: Store, desk: FailureDesk) -> None:
+    run = played(store)
+
+    for quote in ("4 December", "When?", "never said"):
+        desk.add(run, (0, 0), replace(ANA, turn="0", quote=quote), SAID)
+
+    assert [each.anchor for each in desk.of_trial(run, (0, 0))] == [
+        Anchor(0, 0, 21, 31, "4 December"),
+        Anchor(0, quote="When?"),
+        Anchor(0),
+    ]
+
+
 @pytest.mark.parametrize(
     ("typed", "field"),
     [
@@ -91,7 +104,7 @@ def test_a_quote_that_is_not_in_the_text_anchors_at_the_call_alone(store: Store,
         (replace(ANA, note=" "), "finding"),
         (replace(ANA, note="x" * 4_001), "finding"),
         (replace(ANA, turn="1"), "turn"),
-        (replace(ANA, turn="0", event="7"), "event"),
+        (replace(ANA, turn="0", event="7"), "turn"),
         (replace(ANA, mode="x"), "mode"),
         (replace(ANA, new_mode="n" * 61), "name"),
         (replace(ANA, new_mode="a\x07b"), "name"),

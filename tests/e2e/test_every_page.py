@@ -90,6 +90,9 @@ def _afterwards(someone: Visitor, run: str, trial: str) -> dict[str, str]:
     again = ask.post(f"{home}{run}/scorings", form=criteria).url.removeprefix(home)
     label: Form = {"labeller": "Ana", "verdict": "failed", "note": "It checks before it rolls.", "turn": ""}
     assert ask.post(f"{home}{trial}/labels", form=label).ok
+    finding: Form = {"labeller": "Ana", "note": "It adds the rolls wrongly.", "new-mode": "wrong sum", "place": "0"}
+    assert ask.post(f"{home}{trial}/findings", form=finding).ok
+    assert ask.post(f"{home}{trial}/findings", form={"labeller": "Ben", "new-mode": "rolls twice"}).ok
     return {"run-again": again, "id-run": run[6:], "id-again": again[6:]}
 
 
@@ -135,6 +138,9 @@ PAGES = {
     "run-live": "{run-live}",
     "trial": "{trial}",
     "trial-errored": "{trial-errored}",
+    "failures": "/failures?run={id-run}&before={id-again}",
+    "failures-newest": "/failures",
+    "mode": "/failures/1",
     "run-again": "{run-again}",
     "run-rescore": "{run}/scorings/new",
     "run-accept": "{run}/acceptance",

@@ -25,6 +25,7 @@ from evaldesk.desk.desk import Desk
 from evaldesk.engine import AgentHost
 from evaldesk.formats.exchange import Imported
 from evaldesk.model import Case, RunConfig, TrialResult, Turn, TurnRecord
+from evaldesk.model.failures import Anchor, FindingDraft
 from evaldesk.settings import Settings
 from evaldesk.store import Store
 from evaldesk.transcripts.recorded import RecordedRun
@@ -97,6 +98,7 @@ class Fort:
             "item_id": "0123456789abcdef",
             "import_id": self.staged,
             "record_id": "1",
+            "mode_id": "1",
         } | others
         path = route.path
         for name in route.param_convertors:
@@ -138,6 +140,7 @@ class Fort:
                 f"/compare?a={self.run}&b={self.run - 1}&show=only+in+A",
             ),
             *(f"/compare?a={self.run}&b={self.run + 1}&show=same", "/labels", f"/labels?run={self.run}", "/trash"),
+            *(f"/failures?run={self.run}&before={self.run + 1}", "/failures/1"),
         ]
 
 
@@ -278,6 +281,8 @@ def fill(fort: Fort) -> None:
     desk.store.runs.set_status(twin, "finished", texts[0])
     for text in texts:
         desk.store.labels.put(fort.run, (0, 0), None, text, "failed", text)
+        anchor = Anchor(0, quote=text)
+        desk.store.failures.add(FindingDraft(fort.run, 0, 0, text, anchor=anchor), text, text)
     trial = TrialResult(0, 0, 0, "finished", "passed", transcript=trial_of(0, 0, texts).transcript)
     recorded = RecordedRun(texts[0], texts[0], (Case(texts[0], (Turn(texts[0]),)),), (trial,))
     desk.imports.take_in(Imported("promptfoo", runs=(recorded,)), source=texts[0], name="")

@@ -177,6 +177,8 @@ FIELDS = {
     *("state", "title", "message", "name", "description", "file", "choice", "tags", "app", "user", "initial", "final"),
     *("op", "version", "raw", "form", "then", "new-set", "step", "another", "outcome", "outputs", "rubrics"),
     *("change", "trial", "until"),
+    # Findings: texts that are shown escaped, and numbers of findings, modes and turns.
+    *("mode", "new-mode", "quote", "place", "finding", "into", "definition", "example-yes", "example-no"),
 }
 OPTION = r"[a-z_0-9]+\.[a-z_]+(\.keys)?"
 PART = r"turn-\d+-[a-z0-9-]+"

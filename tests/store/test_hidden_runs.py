@@ -73,6 +73,7 @@ ASKED: dict[str, Asked] = {
     "failures.of_mode": lambda store, run: store.failures.of_mode(1, run),
     "failures.list": lambda store, run: store.failures.list(run),
     "failures.trials_by_run": lambda store, run: store.failures.trials_by_run(1),
+    "failures.verdicts": lambda store, run: store.failures.verdicts(run),
     "failures.read_runs": lambda store, run: store.failures.read_runs(),
     "failures.readings": lambda store, run: store.failures.readings(run),
 }

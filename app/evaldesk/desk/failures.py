@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from evaldesk.desk.labels import MAX_NAME, LabelDesk
@@ -65,6 +65,18 @@ class FailureDesk:
         mode_id = checked_id(typed.mode, "mode") if typed.mode and not new_mode else None
         played = played_run_id(self._store.runs, run_id)
         return self._failures.add(FindingDraft(played, *key, note, mode_id, anchor), author, new_mode)
+
+    def modes(self) -> Sequence[Mode]:
+        """All modes, those in use first."""
+        return self._failures.modes()
+
+    def trials_by_run(self, mode_id: int) -> Mapping[int, int]:
+        """How many trials of each run have the mode."""
+        return self._failures.trials_by_run(mode_id)
+
+    def remove(self, finding_id: int, author: str) -> None:
+        """Take a finding away. Raises UsageError, NotFoundError."""
+        self._failures.remove(finding_id, self.checked_author(author))
 
     def clear(self, run_id: int, key: TrialKey, author: str) -> None:
         """Say that nothing is wrong in a trial. Raises UsageError, NotFoundError, ConflictError."""
@@ -138,21 +150,17 @@ def checked_anchor(typed: TypedFinding, transcript: Transcript) -> Anchor:
     if turn >= len(transcript.turns):
         raise UsageError("There is no such turn in this trial.", field="turn")
     quote = typed.quote.strip()[:MAX_QUOTE]
+    texts = [event.text for event in transcript.turns[turn].events]
     if not typed.event:
-        return Anchor(turn, quote=quote) if quote and quote in _text_of(transcript, turn) else Anchor(turn)
-    event = checked_id(typed.event, "event")
-    events = transcript.turns[turn].events
-    if event >= len(events):
-        raise UsageError("There is no such call in this turn.", field="event")
-    text = events[event].text or ""
-    start = text.find(quote) if quote else -1
-    if start < 0:
-        return Anchor(turn, event)
-    return Anchor(turn, event, start, start + len(quote), quote)
-
-
-def _text_of(transcript: Transcript, turn: int) -> str:
-    return "\n".join(event.text or "" for event in transcript.turns[turn].events)
+        said = next((at for at, text in enumerate(texts) if quote and quote in text), None)
+        if said is None:
+            return Anchor(turn, quote=quote if quote in transcript.turns[turn].query else "")
+        return Anchor(turn, said, texts[said].find(quote), texts[said].find(quote) + len(quote), quote)
+    event = checked_id(typed.event, "turn")
+    if event >= len(texts):
+        raise UsageError("There is no such call in this turn.", field="turn")
+    start = texts[event].find(quote) if quote else -1
+    return Anchor(turn, event, start, start + len(quote), quote) if start >= 0 else Anchor(turn, event)
 
 
 def _checked(typed: TypedMode) -> dict[str, str]:

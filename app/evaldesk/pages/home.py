@@ -48,6 +48,7 @@ def home(desk: Desk, agents: Sequence[FoundAgent]) -> Home:
     runs = store.runs.list(limit=N_RUNS)
     newest = next(iter(store.sessions.list(limit=1)), None)
     steps = [
+        *_of_modes(store),
         *_of_runs(store, runs),
         *_of_session(store, newest),
         *_of_broken(agents, evalsets),
@@ -56,6 +57,22 @@ def home(desk: Desk, agents: Sequence[FoundAgent]) -> Home:
     lines = [run_line(store.runs, run) for run in runs]
     errored = {agent.id: errored_words(desk.stored_runs, agent.id) for agent in agents}
     return Home(steps, agents, evalsets, lines, sum(store.runs.counts_by_status().values()), errored)
+
+
+def _of_modes(store: Store) -> list[Step]:
+    """Kinds of failure that were fixed and seen again."""
+    return [
+        Step(
+            f"“{mode.name}” was reopened",
+            f"Fixed in run {mode.fixed_in}, seen again in run {mode.reopened_in}.",
+            "Show the failure",
+            f"/failures/{mode.id}",
+            "failed",
+            "failed",
+        )
+        for mode in store.failures.modes()
+        if mode.is_active and mode.life == "reopened"
+    ]
 
 
 def _of_runs(store: Store, runs: Sequence[RunSummary]) -> list[Step]:

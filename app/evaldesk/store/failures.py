@@ -26,7 +26,7 @@ from evaldesk.model.failures import (
 from evaldesk.model.stored import TrialKey
 from evaldesk.store.database import Database
 from evaldesk.store.tables.failures import CODEBOOK_STEP, FINDING, MODE, READING
-from evaldesk.store.tables.runs import RUN, TRIAL, VISIBLE
+from evaldesk.store.tables.runs import RUN, RUN_CASE, TRIAL, VISIBLE
 
 UNDO_DAYS = 30
 _TABLES: Mapping[str, Table] = {table.name: table for table in (MODE, FINDING, READING)}
@@ -246,6 +246,13 @@ class FailureStore:
         """All findings of a run, or of the workspace, with one status, oldest first."""
         of_run = [] if run_id is None else [FINDING.c.run_id == run_id]
         return self._findings([FINDING.c.status == status, *of_run], newest_first=False)
+
+    def verdicts(self, run_id: int) -> Sequence[tuple[str, str]]:
+        """Each case of a run with the letters of its planned trials, by the index of the case."""
+        rows = select(RUN_CASE.c.case_id, RUN_CASE.c.strip).join(RUN, (RUN.c.id == RUN_CASE.c.run_id) & VISIBLE)
+        with self._database.reading() as connection:
+            found = connection.execute(rows.where(RUN_CASE.c.run_id == run_id).order_by(RUN_CASE.c.case_index))
+            return [(row.case_id, row.strip) for row in found]
 
     def trials_by_run(self, mode_id: int) -> Mapping[int, int]:
         """How many trials of each run have the mode."""

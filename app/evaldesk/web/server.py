@@ -262,6 +262,7 @@ ROUTES: tuple[str, ...] = (
     "evaldesk.web.routes.imports:routes",
     "evaldesk.web.routes.trials:routes",
     "evaldesk.web.routes.labels:routes",
+    "evaldesk.web.routes.failures:routes",
     "evaldesk.web.routes.runs:routes",
     "evaldesk.web.routes.rescoring:routes",
     "evaldesk.web.routes.accepting:routes",

@@ -10,11 +10,13 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from evaldesk.desk.evalsets.cases import case_key
+from evaldesk.desk.failures import TypedFinding
 from evaldesk.desk.labels import TypedLabel
 from evaldesk.errors import UsageError
 from evaldesk.model.stored import TrialKey
 from evaldesk.pages import trial as pages
 from evaldesk.pages.accepting import offers_changes
+from evaldesk.pages.failures import read_findings
 from evaldesk.pages.other_scorings import read_other_scorings
 from evaldesk.pages.run_facts import evalset_href
 from evaldesk.web.render import desk_of, number, page, target_of
@@ -31,11 +33,18 @@ async def show(request: Request) -> Response:
     return await trial_page(request)
 
 
-async def trial_page(request: Request, typed: TypedLabel | None = None, error: UsageError | None = None) -> Response:
-    """The page of a trial; with a label that could not be kept, as it was typed."""
+async def trial_page(
+    request: Request,
+    typed: TypedLabel | None = None,
+    error: UsageError | None = None,
+    finding: TypedFinding | None = None,
+    finding_error: UsageError | None = None,
+) -> Response:
+    """The page of a trial; with a label or a finding that could not be kept, as it was typed."""
     run_id, key = trial_key(request)
     trial = await pages.trial_page(desk_of(request).runs, run_id, key)
     labels = await asyncio.to_thread(desk_of(request).labels.panel, run_id, key, typed, error)
+    findings = await asyncio.to_thread(read_findings, desk_of(request), run_id, key, finding, finding_error)
     other_scorings = await asyncio.to_thread(read_other_scorings, desk_of(request), run_id, key)
     config = trial.summary.config
     evalset = evalset_href(config)
@@ -44,9 +53,10 @@ async def trial_page(request: Request, typed: TypedLabel | None = None, error: U
         request,
         "trials/trial.html",
         block="labels",
-        status=422 if error else 200,
+        status=422 if error or finding_error else 200,
         trial=trial,
         labels=labels,
+        findings=findings,
         is_swap=target_of(request) == "labels",
         other_scorings=other_scorings,
         run_href=f"/runs/{run_id}",

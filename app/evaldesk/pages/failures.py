@@ -1,0 +1,504 @@
+"""The failure room: which trials of a run were read, which kinds of failure they show, and what to read next."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from hashlib import blake2b
+from itertools import takewhile
+
+from evaldesk.desk.desk import Desk
+from evaldesk.desk.failures import TypedFinding
+from evaldesk.desk.runs.rescoring import played_run_id
+from evaldesk.desk.runs.stored_runs import run_title
+from evaldesk.errors import UsageError
+from evaldesk.model.conclusion import Interval
+from evaldesk.model.failures import Finding, Mode, TrialReading
+from evaldesk.model.stored import RunSummary, TrialKey
+from evaldesk.pages.trial import TrialPage, read_trial
+from evaldesk.statistics.agreement import agreement
+from evaldesk.statistics.failure_modes import (
+    Saturation,
+    Stratum,
+    accumulation,
+    mode_changes,
+    new_mode_bound,
+    prevalence,
+    saturation,
+)
+from evaldesk.store import Store
+from evaldesk.wording.words import interval_words, share_words
+
+N_RUNS = 20
+N_KEYS = 9
+N_POINTS = 40
+CURVE_WIDTH, CURVE_HEIGHT = 400, 120
+ENOUGH_COVERAGE = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class KindRow:
+    """One kind of failure in a run: `n` trials read show it; the share is over all drawn strata."""
+
+    mode: Mode | None
+    name: str
+    href: str
+    key: str
+    n: int
+    share: float
+    interval: Interval
+    share_words: str
+    range_words: str
+
+
+@dataclass(frozen=True, slots=True)
+class CurvePoints:
+    """The kinds expected after so many trials read, as a path and as a table; `n_most` is the top of the chart."""
+
+    path: str
+    rows: Sequence[tuple[int, str]]
+    n_most: float
+
+
+@dataclass(frozen=True, slots=True)
+class ReaderAgreement:
+    """How far two readers agree on one kind."""
+
+    name: str
+    words: str
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeRow:
+    """One kind of failure in two runs."""
+
+    name: str
+    href: str
+    before: int
+    after: int
+    words: str
+
+
+@dataclass(frozen=True, slots=True)
+class FailureRoom:
+    """All that the page shows. `next_trial` is None when all that is to be read was read."""
+
+    run: RunSummary
+    run_id: int
+    title: str
+    runs: Sequence[RunSummary]
+    n_failed: int
+    n_read: int
+    n_passed_read: int
+    n_passed: int
+    rows: Sequence[KindRow]
+    unnamed: KindRow | None
+    clear: KindRow | None
+    share_of: str
+    seen: Saturation
+    sentence: str
+    unseen_words: str
+    why: str
+    curve: CurvePoints | None
+    agreements: Sequence[ReaderAgreement]
+    next_trial: TrialPage | None
+    next_key: TrialKey | None
+    typed: TypedFinding
+    problem: str
+    against: RunSummary | None
+    against_problem: str
+    changes: Sequence[ChangeRow]
+
+
+def read_failures(
+    desk: Desk,
+    run_id: int | None,
+    before_id: int | None = None,
+    typed: TypedFinding | None = None,
+    error: UsageError | None = None,
+) -> FailureRoom | None:
+    """The failure room of a run, of the newest one with failures without `run_id`; None where there is none."""
+    store = desk.store
+    runs = [run for run in store.runs.list(limit=N_RUNS) if run.counts.failed or run.counts.errored]
+    if run_id is None:
+        if not runs:
+            return None
+        run_id = runs[0].id
+    run_id = played_run_id(store.runs, run_id)
+    run, draw, readings = store.runs.summary(run_id), _Draw(store, run_id), store.failures.readings(run_id)
+    read = {(each.case_index, each.trial_index) for each in readings}
+    modes = {mode.id: mode for mode in store.failures.modes()}
+    next_key = draw.next(read)
+    seen = _saturation(readings, draw)
+    before = store.runs.summary(played_run_id(store.runs, before_id)) if before_id is not None else None
+    if before and before.id == run_id:
+        before = None
+    problem, changes = _changes(store, before.id, run_id, modes) if before else ("", [])
+    return FailureRoom(
+        run=run,
+        run_id=run_id,
+        title=run_title(run),
+        runs=runs,
+        n_failed=len(draw.strata["f"]),
+        n_read=sum(key in read for key in draw.strata["f"]),
+        n_passed_read=sum(key in read for key in draw.strata["p"]),
+        n_passed=len(draw.strata["p"]),
+        rows=_kind_rows(modes, readings, draw),
+        unnamed=_other_row(
+            "no name yet", {_key(each) for each in readings if each.n_findings and not each.modes}, read, draw
+        ),
+        clear=_other_row("nothing wrong", _clear(readings, draw), read, draw, "0"),
+        share_of=_share_of(read, draw),
+        seen=seen,
+        sentence=_seen_sentence(seen),
+        unseen_words=_unseen_words(seen),
+        why=_why(seen),
+        curve=_curve(readings, draw, seen),
+        agreements=_agreements(modes, readings),
+        next_trial=read_trial(store.runs, run_id, next_key) if next_key else None,
+        next_key=next_key,
+        typed=typed or TypedFinding(desk.failures.default_author()),
+        problem=str(error or ""),
+        against=before,
+        against_problem=problem,
+        changes=changes,
+    )
+
+
+class _Draw:
+    """The planned trials of a run by verdict, each in the order in which they are drawn to be read.
+
+    The order is a random one that depends on the run alone. The first trials of a stratum that were all read are a
+    random sample of it; a trial that was read out of order joins it later.
+    """
+
+    def __init__(self, store: Store, run_id: int) -> None:
+        self.cases = store.failures.verdicts(run_id)
+        self.strata: dict[str, list[TrialKey]] = {letter: [] for letter in "fepu"}
+        for case_index, (_, letters) in enumerate(self.cases):
+            for trial_index, letter in enumerate(letters):
+                if letter in self.strata:
+                    self.strata[letter].append((case_index, trial_index))
+        for keys in self.strata.values():
+            keys.sort(key=lambda key: blake2b(f"{run_id}:{key[0]}:{key[1]}".encode()).digest())
+
+    def next(self, read: Collection[TrialKey]) -> TrialKey | None:
+        """The next trial to read: failed ones, then errored ones, then a tenth of the passed ones."""
+        passed = self.strata["p"]
+        for keys in (self.strata["f"], self.strata["e"], passed[: -(-len(passed) // 10)]):
+            found = next((key for key in keys if key not in read), None)
+            if found:
+                return found
+        return None
+
+    def sampled(self, read: Collection[TrialKey]) -> Iterator[tuple[int, list[TrialKey]]]:
+        """Each stratum: how many trials it has, and those of its sample."""
+        for keys in self.strata.values():
+            yield len(keys), list(takewhile(lambda key: key in read, keys))
+
+
+def _kind_rows(modes: Mapping[int, Mode], readings: Sequence[TrialReading], draw: _Draw) -> list[KindRow]:
+    read = {_key(each) for each in readings}
+    trials: defaultdict[int, set[TrialKey]] = defaultdict(set)
+    for each in readings:
+        for mode_id in each.modes:
+            trials[mode_id].add(_key(each))
+    order = sorted(trials, key=lambda mode_id: (-len(trials[mode_id]), mode_id))
+    unseen = [mode.id for mode in modes.values() if mode.is_active and mode.id not in trials]
+    rows = []
+    for at, mode_id in enumerate([*order, *unseen]):
+        mode = modes.get(mode_id)
+        name = mode.name if mode else f"kind {mode_id}"
+        key = str(at + 1) if at < N_KEYS and mode and mode.is_active else ""
+        rows.append(_row(name, trials[mode_id], read, draw, key, mode))
+    return rows
+
+
+def _other_row(
+    name: str, trials: set[TrialKey], read: Collection[TrialKey], draw: _Draw, key: str = ""
+) -> KindRow | None:
+    return _row(name, trials, read, draw, key) if trials else None
+
+
+def _row(
+    name: str,
+    trials: Collection[TrialKey],
+    read: Collection[TrialKey],
+    draw: _Draw,
+    key: str = "",
+    mode: Mode | None = None,
+) -> KindRow:
+    found = prevalence([_stratum(n, sample, trials) for n, sample in draw.sampled(read)])
+    interval = found.interval if found else Interval(0.0, 1.0)
+    return KindRow(
+        mode=mode,
+        name=name,
+        href=f"/failures/{mode.id}" if mode else "",
+        key=key,
+        n=len(trials),
+        share=found.share if found else 0.0,
+        interval=interval,
+        share_words=share_words(found.share) if found else "",
+        range_words=interval_words(interval) if found and interval.high > interval.low else "",
+    )
+
+
+def _stratum(n: int, sample: Sequence[TrialKey], trials: Collection[TrialKey]) -> Stratum:
+    by_case: dict[int, list[int]] = {}
+    for key in sample:
+        counts = by_case.setdefault(key[0], [0, 0])
+        counts[0] += 1
+        counts[1] += key in trials
+    return Stratum(n, [(n_read, n_found) for n_read, n_found in by_case.values()])
+
+
+def _share_of(read: Collection[TrialKey], draw: _Draw) -> str:
+    words = ("failed", "errored", "passed", "unscored")
+    found = [word for word, (_, sample) in zip(words, draw.sampled(read), strict=True) if sample]
+    return f"{' and '.join(found) or 'failed'} trials"
+
+
+def _clear(readings: Sequence[TrialReading], draw: _Draw) -> set[TrialKey]:
+    """Failed trials in which every reader found nothing wrong."""
+    doubted = {_key(each) for each in readings if not each.is_clear}
+    return ({_key(each) for each in readings} - doubted) & set(draw.strata["f"])
+
+
+def _saturation(readings: Sequence[TrialReading], draw: _Draw) -> Saturation:
+    failed = set(draw.strata["f"])
+    trials: defaultdict[int, set[TrialKey]] = defaultdict(set)
+    for each in readings:
+        if _key(each) in failed:
+            for mode_id in each.modes:
+                trials[mode_id].add(_key(each))
+    return saturation([len(each) for each in trials.values()], len({_key(each) for each in readings} & failed))
+
+
+def _seen_sentence(seen: Saturation) -> str:
+    return f"{_counted(seen.n_modes, 'kind')} of failure" if seen.n_modes else "No kind of failure named yet"
+
+
+def _unseen_words(seen: Saturation) -> str:
+    if not seen.n_modes:
+        return ""
+    if seen.coverage < ENOUGH_COVERAGE:
+        return "most kinds are far from seen"
+    more = round(seen.unseen)
+    return f"about {more} more probably unseen" if more else "probably no other"
+
+
+def _why(seen: Saturation) -> str:
+    if not seen.n_modes:
+        return ""
+    once = f"{_counted(seen.n_once, 'kind')} seen once and {seen.n_twice:,} twice"
+    words = f"Coverage {share_words(seen.coverage)}: the kinds named so far cause about that share of failures. {once}"
+    estimate = f"; Chao's estimator gives at least {seen.unseen:.1f} kinds not seen yet, a lower bound. "
+    if seen.expected_new:
+        return f"{words}{estimate}About 1 failed trial in {round(1 / seen.expected_new):,} would show a new kind."
+    bound = share_words(new_mode_bound(seen.n_read))
+    return f"{words}{estimate}At most {bound} of failed trials would show a new kind (95 %)."
+
+
+def _curve(readings: Sequence[TrialReading], draw: _Draw, seen: Saturation) -> CurvePoints | None:
+    if seen.n_read < 2 or not seen.n_modes:
+        return None
+    failed = set(draw.strata["f"])
+    trials: defaultdict[int, set[TrialKey]] = defaultdict(set)
+    for each in readings:
+        for mode_id in each.modes:
+            if _key(each) in failed:
+                trials[mode_id].add(_key(each))
+    times, n = [len(each) for each in trials.values()], seen.n_read
+    steps = sorted({round(1 + (n - 1) * at / (N_POINTS - 1)) for at in range(N_POINTS)})
+    values = [(at, accumulation(times, n, at)) for at in steps]
+    most = seen.n_modes + seen.unseen
+    points = [f"{CURVE_WIDTH * at / n:.1f} {CURVE_HEIGHT * (1 - value / most):.1f}" for at, value in values]
+    table = [(at, f"{value:.1f}") for at, value in values[:: max(1, len(values) // 6)]]
+    return CurvePoints(f"M0 {CURVE_HEIGHT}L{'L'.join(points)}", [*table, (n, f"{values[-1][1]:.1f}")], most)
+
+
+def _agreements(modes: Mapping[int, Mode], readings: Sequence[TrialReading]) -> list[ReaderAgreement]:
+    """Each kind that two readers could have named on the same trials, over the pairs of readers."""
+    by_trial: defaultdict[TrialKey, list[TrialReading]] = defaultdict(list)
+    for each in readings:
+        by_trial[_key(each)].append(each)
+    shared = [sorted(found, key=lambda each: each.reader) for found in by_trial.values() if len(found) > 1]
+    pairs = [(a, b) for found in shared for at, a in enumerate(found) for b in found[at + 1 :]]
+    named = Counter(mode_id for pair in pairs for each in pair for mode_id in each.modes)
+    return [
+        ReaderAgreement(modes[mode_id].name, _agreement_words(mode_id, pairs))
+        for mode_id, _ in named.most_common()
+        if mode_id in modes
+    ]
+
+
+def _agreement_words(mode_id: int, pairs: Sequence[tuple[TrialReading, TrialReading]]) -> str:
+    found = agreement([(mode_id in a.modes, mode_id in b.modes) for a, b in pairs])
+    words = f"agree on {found.n_agreed:,} of {_counted(found.n, 'trial')}"
+    if found.kappa is None:
+        return words
+    doubt = f", 95 % CI {found.interval.low:.2f} to {found.interval.high:.2f}" if found.interval else ""
+    return f"{words}, kappa {found.kappa:.2f}{doubt}"
+
+
+def _changes(store: Store, before: int, after: int, modes: Mapping[int, Mode]) -> tuple[str, list[ChangeRow]]:
+    """Each kind in the cases that both runs have; told only when every failed trial of both was read."""
+    sides = [(_Draw(store, run_id), store.failures.readings(run_id)) for run_id in (before, after)]
+    for run_id, (draw, readings) in zip((before, after), sides, strict=True):
+        n_unread = len(set(draw.strata["f"]) - {_key(each) for each in readings})
+        if n_unread:
+            return f"Read the {_counted(n_unread, 'failed trial')} of run {run_id} that nobody read yet.", []
+    shares = [_shares(draw, readings) for draw, readings in sides]
+    cases = sorted(set(shares[0]) & set(shares[1]))
+    if not cases:
+        return "The two runs have no case in common.", []
+    found = {mode_id for side in shares for each in side.values() for mode_id in each.trials}
+    differences = {
+        str(mode_id): [shares[1][case].share(mode_id) - shares[0][case].share(mode_id) for case in cases]
+        for mode_id in sorted(found & set(modes))
+    }
+    rows = []
+    for mode_id, change in mode_changes(differences).items():
+        counts = [sum(side[case].trials[int(mode_id)] for case in cases) for side in shares]
+        moved = f"less in {change.n_less:,} and more in {change.n_more:,} of {_counted(change.n_cases, 'case')}"
+        if change.n_less and not counts[1]:
+            moved = f"gone in {change.n_less:,} of {_counted(change.n_less, 'case')}"
+        kinds = f" after {len(differences):,} kinds" if len(differences) > 1 else ""
+        words = f"{moved}, {change.difference * 100:+.1f} points (p {change.p_holm:.2g}{kinds})"
+        rows.append(ChangeRow(modes[int(mode_id)].name, f"/failures/{mode_id}", counts[0], counts[1], words))
+    return "", sorted(rows, key=lambda row: row.after - row.before)
+
+
+@dataclass(frozen=True, slots=True)
+class _CaseShares:
+    """The trials of a case with each mode, of `n` that were scored."""
+
+    trials: Counter[int]
+    n: int
+
+    def share(self, mode_id: int) -> float:
+        return self.trials[mode_id] / self.n
+
+
+def _shares(draw: _Draw, readings: Sequence[TrialReading]) -> dict[str, _CaseShares]:
+    trials = {(mode_id, _key(each)) for each in readings for mode_id in each.modes}
+    counts: defaultdict[int, Counter[int]] = defaultdict(Counter)
+    for mode_id, (case_index, _) in trials:
+        counts[case_index][mode_id] += 1
+    return {
+        case_id: _CaseShares(counts[at], n)
+        for at, (case_id, letters) in enumerate(draw.cases)
+        if (n := letters.count("p") + letters.count("f"))
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class FindingPanel:
+    """The findings of a trial with the names of their modes, and the form for another."""
+
+    findings: Sequence[tuple[Finding, str]]
+    modes: Sequence[Mode]
+    typed: TypedFinding
+    problem: str
+
+
+def read_findings(
+    desk: Desk, run_id: int, key: TrialKey, typed: TypedFinding | None = None, error: UsageError | None = None
+) -> FindingPanel:
+    """The panel of findings on the page of a trial. Raises NotFoundError."""
+    modes = desk.store.failures.modes()
+    names = {mode.id: mode.name for mode in modes}
+    return FindingPanel(
+        findings=[(each, names.get(each.mode_id or 0, "")) for each in desk.failures.of_trial(run_id, key)],
+        modes=[mode for mode in modes if mode.is_active],
+        typed=typed or TypedFinding(desk.failures.default_author()),
+        problem=str(error or ""),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class RunRow:
+    """A mode in one run: the trials that show it, of those that were read."""
+
+    run: RunSummary
+    n: int
+    n_read: int
+    life: str
+    row: KindRow
+
+
+@dataclass(frozen=True, slots=True)
+class CitedFinding:
+    """A finding with the address of its place in the trial."""
+
+    finding: Finding
+    href: str
+    where: str
+
+
+@dataclass(frozen=True, slots=True)
+class ModePage:
+    """All that the page of a mode shows. `merged_into` is the mode that took it over."""
+
+    mode: Mode
+    runs: Sequence[RunRow]
+    findings: Sequence[CitedFinding]
+    n_trials: int
+    others: Sequence[Mode]
+    merged_into: Mode | None
+    newest_runs: Sequence[RunSummary]
+    author: str
+    problem: str
+    field: str
+
+
+def read_mode(desk: Desk, mode_id: int, error: UsageError | None = None) -> ModePage | None:
+    """The page of a mode; None where there is none."""
+    store = desk.store
+    modes = {mode.id: mode for mode in store.failures.modes()}
+    mode = modes.get(mode_id)
+    if mode is None:
+        return None
+    found = store.failures.trials_by_run(mode_id)
+    newest = store.runs.list(limit=N_RUNS)
+    shown = sorted(set(found) | set(store.failures.read_runs()[:N_RUNS]), reverse=True)[:N_RUNS]
+    return ModePage(
+        mode=mode,
+        runs=[_run_row(store, mode, run_id) for run_id in shown],
+        findings=[cited(store, each) for each in store.failures.of_mode(mode_id)],
+        n_trials=sum(found.values()),
+        others=[each for each in modes.values() if each.is_active and each.id != mode_id],
+        merged_into=modes.get(mode.merged_into) if mode.merged_into is not None else None,
+        newest_runs=newest,
+        author=desk.failures.default_author(),
+        problem=str(error or ""),
+        field=(error.field or "") if error else "",
+    )
+
+
+def _run_row(store: Store, mode: Mode, run_id: int) -> RunRow:
+    readings, draw = store.failures.readings(run_id), _Draw(store, run_id)
+    read = {_key(each) for each in readings}
+    trials = {_key(each) for each in readings if mode.id in each.modes}
+    life = "fixed" if run_id == mode.fixed_in else "reopened" if run_id == mode.reopened_in else ""
+    return RunRow(
+        store.runs.summary(run_id), len(trials), len(read), life, _row(mode.name, trials, read, draw, mode=mode)
+    )
+
+
+def cited(store: Store, finding: Finding) -> CitedFinding:
+    """A finding with where it is, in words."""
+    case_id = store.runs.case_ids(finding.run_id, [finding.case_index]).get(finding.case_index, "")
+    turn = finding.anchor.turn
+    href = f"/runs/{finding.run_id}/cases/{finding.case_index}/trials/{finding.trial_index}"
+    where = f"{case_id} {finding.trial_index + 1}" + (f", turn {turn + 1}" if turn is not None else "")
+    return CitedFinding(finding, href + (f"#turn-{turn + 1}" if turn is not None else "#findings"), where)
+
+
+def _key(each: TrialReading) -> TrialKey:
+    return each.case_index, each.trial_index
+
+
+def _counted(n: int, noun: str) -> str:
+    return f"{n:,} {noun}" if n == 1 else f"{n:,} {noun}s"

@@ -1,0 +1,150 @@
+"""Failures: the room where trials are read, the page of a kind of failure, and findings on the page of a trial."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from urllib.parse import urlencode
+
+from starlette.datastructures import FormData
+from starlette.requests import Request
+from starlette.responses import RedirectResponse, Response
+from starlette.routing import Route
+
+from evaldesk.desk.failures import FailureDesk, TypedFinding, TypedMode, checked_id
+from evaldesk.errors import NotFoundError, UsageError
+from evaldesk.pages.failures import read_failures, read_mode
+from evaldesk.web.forms import read_form, text_of
+from evaldesk.web.render import desk_of, number, page
+from evaldesk.web.routes.trials import TRIAL, trial_key, trial_page
+
+
+async def index(request: Request) -> Response:
+    """GET /failures: the failure room of one `run`, beside one `before` it."""
+    return await _room(request, _id(request.query_params.get("run", "")))
+
+
+async def _room(
+    request: Request, run_id: int | None, typed: TypedFinding | None = None, error: UsageError | None = None
+) -> Response:
+    before = _id(request.query_params.get("before", ""))
+    room = await asyncio.to_thread(read_failures, desk_of(request), run_id, before, typed, error)
+    modes = await asyncio.to_thread(desk_of(request).failures.modes)
+    return page(request, "failures/index.html", status=422 if error else 200, room=room, modes=modes)
+
+
+async def undo(request: Request) -> Response:
+    """POST /failures/undo: take back the last step of a reader, then show the room of `run` or the kind `mode`."""
+    form = await read_form(request)
+    await asyncio.to_thread(desk_of(request).failures.undo, text_of(form, "labeller"))
+    run_id, mode_id = _id(text_of(form, "run")), _id(text_of(form, "mode"))
+    back = f"/failures/{mode_id}" if mode_id is not None else f"/failures?run={run_id}" if run_id is not None else ""
+    return RedirectResponse(back or "/failures", status_code=303)
+
+
+async def create(request: Request) -> Response:
+    """POST /failures: create a kind of failure, and show it."""
+    form = await read_form(request)
+    try:
+        made = desk_of(request).failures.create
+        mode_id = await asyncio.to_thread(made, _typed_mode(form), text_of(form, "labeller"))
+    except UsageError as error:
+        return await _room(request, _id(text_of(form, "run")), None, error)
+    return RedirectResponse(f"/failures/{mode_id}", status_code=303)
+
+
+async def show_mode(request: Request) -> Response:
+    """GET /failures/{mode_id}: one kind of failure."""
+    return await _mode(request)
+
+
+async def _mode(request: Request, error: UsageError | None = None) -> Response:
+    mode_id: int = request.path_params["mode_id"]
+    found = await asyncio.to_thread(read_mode, desk_of(request), mode_id, error)
+    if found is None:
+        raise NotFoundError(f"there is no kind of failure {mode_id}")
+    return page(request, "failures/mode.html", status=422 if error else 200, kind=found)
+
+
+async def change_mode(request: Request) -> Response:
+    """POST /failures/{mode_id}: `op` is edit, merge, split, retire or fix."""
+    form = await read_form(request)
+    mode_id: int = request.path_params["mode_id"]
+    try:
+        shown = await asyncio.to_thread(_change_mode, desk_of(request).failures, mode_id, form)
+    except NotFoundError:
+        raise
+    except UsageError as error:
+        return await _mode(request, error)
+    return RedirectResponse(f"/failures/{shown}", status_code=303)
+
+
+def _change_mode(failures: FailureDesk, mode_id: int, form: FormData) -> int:
+    """The mode to show after the change."""
+    op, author = text_of(form, "op"), text_of(form, "labeller")
+    if op == "edit":
+        failures.edit(mode_id, _typed_mode(form), author)
+    elif op == "merge":
+        into = checked_id(text_of(form, "into"), "into")
+        failures.merge(mode_id, into, author)
+        return into
+    elif op == "split":
+        ids = [checked_id(each, "finding") for each in form.getlist("finding") if isinstance(each, str)]
+        return failures.split(mode_id, ids, _typed_mode(form), author)
+    elif op == "retire":
+        failures.retire(mode_id, author)
+    elif op == "fix":
+        failures.mark_fixed(mode_id, checked_id(text_of(form, "run"), "run"), author)
+    else:
+        raise UsageError("Choose what to do with this kind of failure.", field="op")
+    return mode_id
+
+
+async def put(request: Request) -> Response:
+    """POST .../trials/{trial_index}/findings: a finding, `op=clear` for nothing wrong, or `op=remove` of `finding`.
+
+    With `then=next` the room shows the next trial to read, else the page of the trial is shown again.
+    """
+    run_id, key = trial_key(request)
+    form = await read_form(request)
+    turn, _, event = text_of(form, "place").partition(".")
+    author, note, mode, new_mode = (text_of(form, name) for name in ("labeller", "note", "mode", "new-mode"))
+    typed = TypedFinding(author, note, mode, new_mode, turn, event, text_of(form, "quote"))
+    desk, is_next = desk_of(request), text_of(form, "then") == "next"
+    try:
+        if text_of(form, "op") == "clear":
+            await asyncio.to_thread(desk.failures.clear, run_id, key, typed.author)
+        elif text_of(form, "op") == "remove":
+            finding_id = checked_id(text_of(form, "finding"), "finding")
+            await asyncio.to_thread(desk.failures.remove, finding_id, typed.author)
+        else:
+            result = await asyncio.to_thread(desk.runs.stored.trial, run_id, *key)
+            await asyncio.to_thread(desk.failures.add, run_id, key, typed, result.transcript)
+    except NotFoundError:
+        raise
+    except UsageError as error:
+        if is_next:
+            return await _room(request, run_id, typed, error)
+        return await trial_page(request, finding=typed, finding_error=error)
+    if is_next:
+        return RedirectResponse(f"/failures?{urlencode({'run': run_id})}", status_code=303)
+    return RedirectResponse(f"/runs/{run_id}/cases/{key[0]}/trials/{key[1]}#findings", status_code=303)
+
+
+def _typed_mode(form: FormData) -> TypedMode:
+    return TypedMode(*(text_of(form, name) for name in ("name", "definition", "example-yes", "example-no")))
+
+
+def _id(text: str) -> int | None:
+    return int(text) if re.fullmatch(r"[0-9]{1,15}", text) else None
+
+
+MODE = f"/failures/{number('mode_id')}"
+routes = [
+    Route("/failures", index, methods=["GET"]),
+    Route("/failures", create, methods=["POST"]),
+    Route("/failures/undo", undo, methods=["POST"]),
+    Route(MODE, show_mode, methods=["GET"]),
+    Route(MODE, change_mode, methods=["POST"]),
+    Route(TRIAL + "/findings", put, methods=["POST"]),
+]

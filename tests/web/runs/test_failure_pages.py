@@ -1,0 +1,141 @@
+"""The failure room, the page of a kind of failure and findings on the page of a trial, without a script."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+SAID = {"labeller": "Ana", "note": "It <b>invents</b> a price.", "new-mode": "invents <i>prices</i>"}
+
+
+def failed_trial(pages: Any) -> str:
+    """The failed trial of a finished run."""
+    return f"{pages.finish(n='1')}/cases/1/trials/0"
+
+
+def test_a_finding_is_written_on_the_page_of_its_trial(pages: Any) -> None:
+    trial = failed_trial(pages)
+
+    answer = pages.post(f"{trial}/findings", **SAID, place="0", quote="greet")
+
+    assert (answer.status_code, answer.headers["location"]) == (303, f"{trial}#findings")
+    text = pages.get(trial).text
+    assert "It &lt;b&gt;invents&lt;/b&gt; a price." in text
+    assert "invents &lt;i&gt;prices&lt;/i&gt;" in text
+    assert "<mark>greet</mark>" in text
+    assert "<i>prices" not in text
+
+
+def test_the_room_draws_the_next_trial_and_counts_what_was_read(pages: Any) -> None:
+    run = pages.finish(n="1")
+    room = f"/failures?run={run[6:]}"
+    assert "0 of 1 failed trial read. No kind of failure named yet" in pages.get(room).text
+
+    answer = pages.post(f"{run}/cases/1/trials/0/findings", **SAID, then="next")
+
+    assert (answer.status_code, answer.headers["location"]) == (303, room)
+    text = pages.get(room).text
+    assert "1 of 1 failed trial read. 1 kind of failure" in text
+    assert "invents &lt;i&gt;prices&lt;/i&gt;" in text
+    assert f'action="{run}/cases/2/trials/0/findings"' in text  # the errored trial is next
+    assert 'data-key="1"' in text
+
+
+def test_the_newest_run_with_failures_is_shown_without_a_number(pages: Any) -> None:
+    assert "No failed trials" in pages.get("/failures").text
+
+    run = pages.finish(n="1")
+
+    assert f"Failures of run {run[6:]}" in pages.get("/failures").text
+    assert pages.get("/failures?run=999").status_code == 404
+    assert pages.get("/failures?run=../x").status_code == 200
+
+
+def test_nothing_wrong_is_stored_with_one_button(pages: Any) -> None:
+    trial = failed_trial(pages)
+
+    answer = pages.post(f"{trial}/findings", labeller="Ana", op="clear", then="next")
+
+    assert answer.status_code == 303
+    assert "nothing wrong" in pages.get(answer.headers["location"]).text
+
+
+@pytest.mark.parametrize("then", ["", "next"])
+def test_a_finding_that_cannot_be_comes_back_as_it_was_typed(pages: Any, then: str) -> None:
+    answer = pages.post(f"{failed_trial(pages)}/findings", **(SAID | {"labeller": " "}), then=then)
+
+    assert answer.status_code == 422
+    assert "Enter your name" in answer.text
+    assert "It &lt;b&gt;invents&lt;/b&gt; a price.</textarea>" in answer.text
+
+
+def test_a_finding_is_removed_and_that_is_undone(pages: Any) -> None:
+    trial = failed_trial(pages)
+    pages.post(f"{trial}/findings", **SAID)
+
+    pages.post(f"{trial}/findings", labeller="Ana", op="remove", finding="1")
+    assert "It &lt;b&gt;invents" not in pages.get(trial).text
+    answer = pages.post("/failures/undo", labeller="Ana", run="1")
+
+    assert (answer.status_code, answer.headers["location"]) == (303, "/failures?run=1")
+    assert "It &lt;b&gt;invents" in pages.get(trial).text
+
+
+def test_a_kind_of_failure_is_defined_merged_split_fixed_and_retired(pages: Any) -> None:
+    trial = failed_trial(pages)
+    pages.post(f"{trial}/findings", **SAID)
+    pages.post(f"{trial}/findings", **(SAID | {"new-mode": "asks twice"}))
+    by = {"labeller": "Ana"}
+
+    texts = {"name": "invents prices", "definition": "<script>x</script>", "example-yes": "yes", "example-no": "no"}
+    assert pages.post("/failures/1", op="edit", **texts, **by).status_code == 303
+    assert "&lt;script&gt;x&lt;/script&gt;" in pages.get("/failures/1").text
+    assert pages.post("/failures/2", op="merge", into="1", **by).headers["location"] == "/failures/1"
+    assert 'Merged into <a href="/failures/1">invents prices</a>' in pages.get("/failures/2").text
+    assert (
+        pages.post("/failures/1", op="split", finding="2", name="asks twice", **by).headers["location"] == "/failures/3"
+    )
+    answer = pages.post("/failures/3", op="fix", run="1", **by)
+    assert answer.status_code == 422
+    assert "was found in run 1" in answer.text
+    pages.finish(n="1")
+    assert pages.post("/failures/3", op="fix", run="2", **by).status_code == 303
+    assert "fixed in run 2" in pages.get("/failures/3").text
+    pages.post("/runs/2/cases/1/trials/0/findings", labeller="Ana", mode="3")
+    assert "reopened in run 2" in pages.get("/failures/3").text
+    assert "“asks twice” was reopened" in pages.get("/").text
+    assert pages.post("/failures/3", op="retire", **by).status_code == 303
+    assert "was reopened" not in pages.get("/").text
+    assert pages.post("/runs/2/cases/1/trials/0/findings", labeller="Ana", mode="3").status_code == 409
+
+
+def test_a_mode_that_is_not_there_and_a_verb_that_is_none(pages: Any) -> None:
+    pages.post(f"{failed_trial(pages)}/findings", **SAID)
+
+    assert pages.get("/failures/9").status_code == 404
+    assert pages.post("/failures/9", op="retire", labeller="Ana").status_code == 404
+    assert pages.post("/failures/1", op="shred", labeller="Ana").status_code == 422
+    assert pages.post("/failures/1", op="merge", into="x", labeller="Ana").status_code == 422
+    assert pages.post("/failures/undo", labeller="Nobody").status_code == 404
+    assert pages.client.put("/failures/1").status_code == 405
+
+
+def test_two_runs_are_compared_once_their_failed_trials_are_read(pages: Any) -> None:
+    first, second = (pages.finish(n="1") for _ in range(2))
+    address = f"/failures?run={second[6:]}&before={first[6:]}"
+    assert "Read the 1 failed trial of run 1 that nobody read yet." in pages.get(address).text
+
+    pages.post(f"{first}/cases/1/trials/0/findings", **SAID)
+    pages.post(f"{second}/cases/1/trials/0/findings", labeller="Ana", op="clear")
+
+    assert "gone in 1 of 1 case, -50.0 points (p 1)" in pages.get(address).text
+
+
+def test_readers_are_compared_on_the_trials_that_both_read(pages: Any) -> None:
+    trial = failed_trial(pages)
+
+    pages.post(f"{trial}/findings", **SAID)
+    pages.post(f"{trial}/findings", labeller="Ben", op="clear")
+
+    assert "agree on 0 of 1 trial" in pages.get("/failures").text
