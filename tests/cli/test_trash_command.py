@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import random
+import re
 from pathlib import Path
 
 import pytest
@@ -153,3 +155,14 @@ def test_a_deleted_run_is_listed_restored_and_removed(home: Path) -> None:
     assert run("empty", "--yes").output == "The trash is empty.\n"
     assert isinstance(run("restore", f"run-{run_id}").exception, NotFoundError)
     desk.store.close()
+
+
+def test_the_command_says_how_much_the_disk_got_back(home: Path) -> None:
+    desk = Desk.open(read_settings(home, (home,), environment={}))
+    notes = random.Random(7).randbytes(4_000_000).hex()
+    desk.store.sessions.delete(desk.store.sessions.create("hello", "Large", {"notes": notes}).id)
+    desk.store.close()
+
+    said = run("empty", "--yes").output
+
+    assert re.fullmatch(r"Removed 3 of 3 items\. The disk got \d+\.\d MB back\.\n", said)

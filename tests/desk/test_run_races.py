@@ -222,17 +222,19 @@ async def test_trials_that_a_slow_disk_has_not_stored_are_bounded(desk: RunDesk,
 
 
 async def test_a_deleted_run_stays_in_the_trash_for_its_time_and_goes_at_a_later_start(
-    desk: RunDesk, store: Store
+    desk: RunDesk, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fresh, old = [await desk.submit(planned(desk)) for _ in range(2)]
     with store._database.writing() as connection:
         hide(connection, fresh, utc_now())
         hide(connection, old, utc_now() - DELETED_RUNS_KEPT - timedelta(minutes=1))
 
+    monkeypatch.setattr("evaldesk.store.space.MOST_PAGES", 1)
     await Desk(desk._settings, store, cast("Any", None))._warm_runs()
 
     with store._database.reading() as connection:
         assert [row.id for row in connection.execute(RUN.select())] == [fresh]
+        assert connection.exec_driver_sql("PRAGMA freelist_count").scalar_one() == 0
     assert [run.id for run, _ in store.runs.deleted()] == [fresh]
 
 

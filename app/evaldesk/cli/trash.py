@@ -95,6 +95,7 @@ def empty(yes: bool, workspace: str | None) -> None:
     evaldesk trash empty --yes
     """
     from evaldesk.desk import trash as kept
+    from evaldesk.wording.words import space_words
 
     if not yes and not sys.stdin.isatty():
         raise UsageError("trash empty removes everything in it for good; without a terminal add --yes")
@@ -105,8 +106,9 @@ def empty(yes: bool, workspace: str | None) -> None:
         if n and not yes:
             click.confirm(f"Remove {items} for good?", abort=True)
         # An empty trash, too: a kill may have left rows of what was removed.
-        n_removed = kept.empty(desk, shown[0].deleted_at if shown else datetime.now(UTC))
-    click.echo(f"Removed {n_removed:,} of {items}." if n else "The trash is empty.")
+        n_removed, space = kept.empty(desk, shown[0].deleted_at if shown else datetime.now(UTC))
+    freed = space_words(space.n_given_back, space.n_kept)
+    click.echo(f"Removed {n_removed:,} of {items}.{freed}" if n else f"The trash is empty.{freed}")
 
 
 @contextmanager

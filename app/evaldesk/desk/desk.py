@@ -187,3 +187,4 @@ class Desk:
             await self._recovering
         with contextlib.suppress(WorkspaceError):  # the next start tries again
             await asyncio.to_thread(self.store.runs.remove_deleted, DELETED_RUNS_KEPT)
+            await asyncio.to_thread(self.store.give_back)

@@ -14,6 +14,7 @@ from evaldesk.errors import NotFoundError
 from evaldesk.settings import Settings
 from evaldesk.store.evalsets.trash import InTrash, list_trash
 from evaldesk.store.runs.run_store import DELETED_RUNS_KEPT
+from evaldesk.store.space import FreedSpace
 from evaldesk.store.store import check_exists
 
 EVALSET, CASES, SESSION, RUN = "eval set", "cases", "chat", "run"
@@ -86,8 +87,8 @@ def restore_item(desk: Desk, item_id: str) -> tuple[TrashItem, str]:
     return item, item_id
 
 
-def empty(desk: Desk, until: datetime) -> int:
-    """Remove for good what was deleted up to `until`; gives the number of items that are gone."""
+def empty(desk: Desk, until: datetime) -> tuple[int, FreedSpace]:
+    """Remove for good what was deleted up to `until`; gives the number of items that are gone, and their space."""
     items = [item for item in trash_items(desk) if item.deleted_at <= until]
     for item in items:
         if item.kind == CASES:
@@ -97,7 +98,7 @@ def empty(desk: Desk, until: datetime) -> int:
     desk.store.sessions.remove_deleted(until)
     desk.store.runs.remove_deleted_until(until)
     left = {item.id for item in trash_items(desk)}
-    return sum(item.id not in left for item in items)
+    return sum(item.id not in left for item in items), desk.store.give_back()
 
 
 def _folder(desk: Desk) -> Path:

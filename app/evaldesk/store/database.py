@@ -152,6 +152,11 @@ class Database:
             "Put the file back, or start again"
         )
 
+    def write_log_back(self) -> None:
+        """Write the log into the file as far as readers permit, and shorten the file; nobody waits for it."""
+        with telling_damage(self.path), closing(self._writer.raw_connection()) as connection:
+            connection.cursor().execute("PRAGMA wal_checkpoint(PASSIVE)").close()
+
     def close(self) -> None:
         """Close every connection; committed data is durable already. May be called again."""
         if self._is_closed:

@@ -38,6 +38,7 @@ from evaldesk.store.labels import LabelStore
 from evaldesk.store.runs.imports import ImportStore
 from evaldesk.store.runs.run_store import RunStore
 from evaldesk.store.sessions import SessionStore
+from evaldesk.store.space import FreedSpace, give_back, let_space_go
 from evaldesk.store.tables import METADATA
 from evaldesk.store.tables.runs import LAST_RUN, RUN
 from evaldesk.store.tables.sessions import SESSION_CASE
@@ -110,6 +111,10 @@ class Store:
             said = connection.exec_driver_sql("PRAGMA quick_check(1)").scalar_one()
         if said != "ok":
             raise DamagedDatabaseError.at(self._database.path, " ".join(said.replace("*", "").split()))
+
+    def give_back(self) -> FreedSpace:
+        """Give the disk back the space of removed rows, in steps that let others write."""
+        return give_back(self._database)
 
     def close(self) -> None:
         """Close the database; all that was written is durable already. May be called again."""
@@ -233,6 +238,7 @@ def create(path: Path) -> None:
     make_private_file(path)
     engine = writing_engine(path)
     try:
+        let_space_go(engine)
         keep_a_log(engine)
         with engine.begin() as connection:
             METADATA.create_all(connection, checkfirst=False)

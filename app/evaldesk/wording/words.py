@@ -17,6 +17,7 @@ FEW_CASES = 10
 CI = "95 % CI"
 TOO_FEW = "too few trials for a rate"
 NOTHING_SCORED = "No scored trials"
+_LARGE = 1_000_000
 SENTENCES: Mapping[str, tuple[str, ...]] = {
     "words": (
         "passed_sentence",
@@ -36,6 +37,7 @@ SENTENCES: Mapping[str, tuple[str, ...]] = {
         "beside_words",
         "cost_words",
         "size_words",
+        "space_words",
         "counted_words",
         "mean_sentence",
         "bin_words",
@@ -194,6 +196,12 @@ def size_words(n_bytes: int) -> str:
     if n_bytes < 1_000_000:
         return f"{n_bytes / 1000:,.0f} kB"
     return f"{n_bytes / 1_000_000:,.1f} MB"
+
+
+def space_words(n_given_back: int, n_kept: int) -> str:
+    """` The disk got 118.0 MB back.`, and how much stays in the database; nothing about less than 1 MB."""
+    given = f" The disk got {size_words(n_given_back)} back." if n_given_back >= _LARGE else ""
+    return given + (f" {size_words(n_kept)} stay in the database for later runs." if n_kept >= _LARGE else "")
 
 
 def counted_words(n: int, n_all: int, noun: str) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 import json
+import random
 import re
 from typing import TYPE_CHECKING
 
@@ -319,3 +320,12 @@ def test_deleted_cases_behind_a_link_are_neither_listed_nor_restored(pages: RunP
 
     assert answer.status_code == 404
     assert list(trash_items(pages.desk)) == []
+
+
+def test_the_page_says_how_much_the_disk_got_back(pages: RunPages) -> None:
+    notes = random.Random(7).randbytes(4_000_000).hex()
+    pages.desk.store.sessions.delete(pages.desk.store.sessions.create(pages.agent, "Large", {"notes": notes}).id)
+
+    answer = pages.post("/trash/removal", until=until(pages.get("/trash").text))
+
+    assert re.search(r"1 item removed for good\. The disk got \d+\.\d MB back\.", answer.text)

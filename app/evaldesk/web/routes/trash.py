@@ -15,6 +15,7 @@ from evaldesk.desk import trash
 from evaldesk.errors import ConflictError, NotFoundError, UsageError
 from evaldesk.web.forms import read_form, text_of
 from evaldesk.web.render import desk_of, page
+from evaldesk.wording.words import space_words
 
 PAGE_SIZE = 100
 
@@ -55,15 +56,23 @@ async def empty(request: Request) -> Response:
         until = None
     if until is None or until.tzinfo is None:
         return await _page(request, status=422, problem="Nothing was removed. Press “Empty the trash” once more.")
-    n_removed = await run_in_threadpool(trash.empty, desk_of(request), until)
-    return await _page(request, n_removed=n_removed)
+    n_removed, space = await run_in_threadpool(trash.empty, desk_of(request), until)
+    return await _page(request, n_removed=n_removed, freed=space_words(space.n_given_back, space.n_kept))
 
 
-async def _page(request: Request, *, status: int = 200, problem: str = "", n_removed: int | None = None) -> Response:
+async def _page(
+    request: Request, *, status: int = 200, problem: str = "", n_removed: int | None = None, freed: str = ""
+) -> Response:
     items = await run_in_threadpool(trash.trash_items, desk_of(request))
     text = request.query_params.get("start", "")
     start = int(text) if re.fullmatch(r"[0-9]{1,9}", text) else 0
-    values: dict[str, Any] = {"problem": problem, "n_removed": n_removed, "start": start, "n_all": len(items)}
+    values: dict[str, Any] = {
+        "problem": problem,
+        "n_removed": n_removed,
+        "freed": freed,
+        "start": start,
+        "n_all": len(items),
+    }
     return page(
         request,
         "trash/index.html",
