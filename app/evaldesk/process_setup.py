@@ -1,12 +1,21 @@
-"""What a process of ours sets of itself: when garbage is collected, and how many files it may hold open."""
+"""What a process of ours sets of itself: when garbage is collected, and how many files it may hold open.
+
+And what the code in it changed of what all of it shares.
+"""
 
 from __future__ import annotations
 
 import gc
+import os
+import re
 import resource
+import socket
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from threading import Lock
+from typing import TypeAlias
 
 _lock = Lock()
 _n_paused = 0
@@ -48,3 +57,100 @@ def allow_open_files() -> None:
     if soft != resource.RLIM_INFINITY and soft < limit:
         with suppress(OSError, ValueError):  # some systems allow less than they say
             resource.setrlimit(resource.RLIMIT_NOFILE, (limit, hard))
+
+
+SET_BY_LIBRARIES = frozenset(
+    {"GRPC_ENABLE_FORK_SUPPORT", "LITELLM_MODE", "TIKTOKEN_CACHE_DIR", "TOKENIZERS_PARALLELISM"}
+)
+"""Variables that libraries set for themselves when they are imported, which may be in the middle of a first trial."""
+
+_LIMITS = {name: number for name, number in vars(resource).items() if name.startswith("RLIMIT_")}
+_Limits: TypeAlias = dict[str, tuple[int, int]]
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessState:
+    """The settings of a process that all code in it shares; `umask` is -1 where it cannot be read."""
+
+    folder: str
+    umask: int
+    recursion_limit: int
+    socket_timeout: float | None
+    path: tuple[str, ...]
+    limits: _Limits
+    environment: dict[str, str]
+
+    def changes(self, now: ProcessState) -> tuple[str, ...]:
+        """The settings that are another now, in words; of variables their names alone, since values may be secret."""
+        plain = (
+            ("the working folder", self.folder, now.folder),
+            ("the umask", f"{self.umask:03o}", f"{now.umask:03o}"),
+            ("the recursion limit", self.recursion_limit, now.recursion_limit),
+            ("the socket timeout", self.socket_timeout, now.socket_timeout),
+            *((name, self.limits[name], limit) for name, limit in now.limits.items()),
+        )
+        found = [f"{name} from {before} to {after}" for name, before, after in plain if before != after]
+        if _without_packages(self.path) != _without_packages(now.path):
+            found.append("sys.path")
+        names = sorted(_changed_names(self.environment, now.environment))
+        if names:
+            found.append(f"the environment: {', '.join(names)}")
+        return tuple(found)
+
+
+def process_state() -> ProcessState:
+    """The shared settings of this process as they stand."""
+    return ProcessState(
+        folder=_working_folder(),
+        umask=_umask(),
+        recursion_limit=sys.getrecursionlimit(),
+        socket_timeout=socket.getdefaulttimeout(),
+        path=tuple(map(str, sys.path)),
+        limits={name: resource.getrlimit(number) for name, number in _LIMITS.items()},
+        environment=dict(os.environ),
+    )
+
+
+class ProcessWatch:
+    """Compares the shared settings of this process with those of the moment at which `changes` was called first."""
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._first: ProcessState | None = None
+
+    def changes(self) -> tuple[str, ...]:
+        """The settings that were changed since the first call, in words."""
+        now = process_state()
+        with self._lock:
+            if self._first is None:
+                self._first = now
+        return self._first.changes(now)
+
+
+def _changed_names(before: dict[str, str], now: dict[str, str]) -> set[str]:
+    if before == now:
+        return set()
+    names = {name for name in before.keys() | now.keys() if before.get(name) != now.get(name)}
+    return {name for name in names if name in before or name not in SET_BY_LIBRARIES}
+
+
+def _without_packages(path: tuple[str, ...]) -> list[str]:
+    """The entries without folders inside of an installed package, which packages add of themselves."""
+    return [entry for entry in path if "site-packages/" not in entry]
+
+
+def _working_folder() -> str:
+    try:
+        return os.getcwd()
+    except OSError:
+        return "a folder that is gone"
+
+
+def _umask() -> int:
+    """Read and not set: setting it would change files that other threads create at that moment."""
+    try:
+        with open("/proc/self/status", "rb") as status:
+            found = re.search(rb"^Umask:\s*(\d+)", status.read(), re.MULTILINE)
+    except OSError:
+        return -1
+    return int(found[1], 8) if found else -1

@@ -15,6 +15,7 @@ from evaldesk.engine.worker.attempt import Attempt
 from evaldesk.engine.worker.output import without_env_secrets
 from evaldesk.engine.worker.work import TrialWork
 from evaldesk.model import AgentRef, Case, Event, TrialSpec, Turn, TurnRecord, TurnSpec
+from evaldesk.process_setup import ProcessWatch
 
 pytestmark = pytest.mark.anyio
 
@@ -36,7 +37,7 @@ def agent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AgentRef:
 
 
 async def test_a_key_from_the_file_is_named_instead_of_told(agent: AgentRef) -> None:
-    work = TrialWork(Play(1, TrialSpec(1, 0, 0, Case("c", turns=(Turn("hi"),)), agent, ())))
+    work = TrialWork(Play(1, TrialSpec(1, 0, 0, Case("c", turns=(Turn("hi"),)), agent, ())), ProcessWatch())
     assert isinstance(work.attempt, Attempt)
 
     frame = await work.run()

@@ -106,11 +106,17 @@ class Beat(msgspec.Struct, frozen=True, tag="beat"):
 
 
 class Ended(msgspec.Struct, frozen=True, tag="ended"):
-    """A trial's result. A tainted worker holds a trial thread that does not come back, and is to be replaced."""
+    """A trial's result. A tainted worker holds a trial thread that does not come back, and is to be replaced.
+
+    `changed` are the settings of the whole process that are not what they were before its first trial, in words;
+    `began_changed` says that they were so when this trial began.
+    """
 
     key: int
     result: TrialResult
     is_tainted: bool = False
+    changed: tuple[str, ...] = ()
+    began_changed: bool = False
 
 
 class Happened(msgspec.Struct, frozen=True, tag="happened"):

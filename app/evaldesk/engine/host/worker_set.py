@@ -6,7 +6,7 @@ import asyncio
 import math
 import secrets
 from collections import deque
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 
@@ -18,6 +18,7 @@ from evaldesk.engine.worker.attempt import Pause, grading_timeout_s
 from evaldesk.model import ErrorRecord, TrialResult, TrialSpec, TrialStatus
 
 MAX_FAILED_STARTS = 3
+MAX_CHANGES = 1_000
 
 
 @dataclass(slots=True, eq=False)
@@ -35,7 +36,8 @@ class WorkerSet:
     """Up to `n_workers` processes with up to `concurrency` trials at once; `on_result` is called once for each trial.
 
     Another worker starts when each that is up has `n_before_next` trials. When a worker dies with several trials under
-    way, each of them is tried again alone, so that only the one that killed it suffers.
+    way, each of them is tried again alone, so that only the one that killed it suffers. It is the same when one of them
+    changed settings that all of them share, such as the working folder.
     """
 
     def __init__(
@@ -189,13 +191,27 @@ class WorkerSet:
         spec = slot.jobs.pop(frame.key, None) if isinstance(frame, Ended) else None
         if spec is None or not isinstance(frame, Ended):
             return
-        slot.is_tainted |= frame.is_tainted
+        if frame.changed and (slot.jobs or frame.began_changed):
+            self._play_again(slot, spec)
+            return
+        slot.is_tainted |= frame.is_tainted or bool(frame.changed)
         slot.is_alone = False
         if slot.is_tainted and not slot.jobs and slot.worker:
             self._do(slot.worker.close())
             slot.worker = None
         checked = graded(spec, frame.result) if isinstance(spec, GradeSpec) else played(spec, frame.result)
-        self._give_back(spec, checked)
+        self._give_back(spec, _named(checked, frame.changed))
+        self._pump()
+
+    def _play_again(self, slot: _Slot, spec: TrialSpec | GradeSpec) -> None:
+        """Retire a player in which one of several trials changed the process; alone, each shows whether it was that."""
+        specs = [spec, *slot.jobs.values()]
+        if slot.worker:
+            self._do(slot.worker.close())
+        slot.worker = None
+        slot.jobs.clear()
+        slot.is_alone = False
+        self._suspects.extend(_again(each) for each in specs)
         self._pump()
 
     def _on_death(self, slot: _Slot, death: Death) -> None:
@@ -238,6 +254,14 @@ class WorkerSet:
 def _killed(spec: TrialSpec | GradeSpec, death: Death) -> TrialResult:
     status: TrialStatus = "timed_out" if death.kind == "timed_out" else "errored"
     return unplayed(spec, status, ErrorRecord(death.kind, death.message, death.output))
+
+
+def _named(result: TrialResult, changed: Sequence[str]) -> TrialResult:
+    """The trial with a line in its log on what it changed; as a player says it, and so cut."""
+    if not changed:
+        return result
+    sentence = f"This trial changed {'; '.join(changed)}"[:MAX_CHANGES]
+    return replace(result, logs=f"{result.logs}\n{sentence}. Its player was retired.\n".lstrip("\n"))
 
 
 def _again(spec: TrialSpec | GradeSpec) -> TrialSpec | GradeSpec:

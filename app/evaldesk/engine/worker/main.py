@@ -30,7 +30,7 @@ from evaldesk.engine.worker.attempt import Attempt, active
 from evaldesk.engine.worker.output import STDERR, capture_output
 from evaldesk.engine.worker.work import DescribeWork, GradeWork, TrialWork, TurnWork, Work
 from evaldesk.llm.direct import use_loop
-from evaldesk.process_setup import allow_open_files, freeze, gc_paused
+from evaldesk.process_setup import ProcessWatch, allow_open_files, freeze, gc_paused
 from evaldesk.secrets import known_values
 from evaldesk.wire import json_scrubber_of, to_json
 
@@ -125,6 +125,7 @@ class Worker:
         self._loop = asyncio.get_running_loop()
         self._jobs: dict[int, _Job] = {}
         self._free: list[TrialThread] = []
+        self._watch = ProcessWatch()
         self._is_ticking = False
 
     def receive(self, line: bytes) -> None:
@@ -161,7 +162,7 @@ class Worker:
 
     def _work(self, frame: Play | Grade | Talk | Describe) -> Work:
         if isinstance(frame, Play):
-            return TrialWork(frame)
+            return TrialWork(frame, self._watch)
         if isinstance(frame, Grade):
             return GradeWork(frame)
         if isinstance(frame, Talk):

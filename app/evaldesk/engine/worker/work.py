@@ -53,6 +53,7 @@ from evaldesk.model import (
     TrialSpec,
     TurnRecord,
 )
+from evaldesk.process_setup import ProcessWatch
 from evaldesk.secrets import StreamScrubber, known_values
 from evaldesk.wire import plain, to_json
 
@@ -70,7 +71,7 @@ async def run_trial(spec: TrialSpec, attempt: Attempt) -> TrialResult:
     return graded(asked, await run_graded(asked, attempt))
 
 
-async def run_played(spec: TrialSpec, attempt: Attempt) -> TrialResult:
+async def run_played(spec: TrialSpec, attempt: Attempt, on_loaded: Callable[[], None] = lambda: None) -> TrialResult:
     """Load and play. Each phase has its own deadline, which the holder of the attempt enforces."""
     CURRENT_LOG.set(attempt.log)
     CURRENT_LISTENER.set(attempt.waits)
@@ -79,6 +80,7 @@ async def run_played(spec: TrialSpec, attempt: Attempt) -> TrialResult:
         agent = load_ready(spec.agent, spec.model, spec.model_options)
     except BaseException as error:
         return trial_result(spec, attempt, failure(error, "agent_import"))
+    on_loaded()
     return await play_trial(agent, spec, attempt=attempt)
 
 
@@ -144,23 +146,35 @@ class Work(Protocol):
 
 
 class TrialWork:
-    """Plays a trial."""
+    """Plays a trial. `watch` is that of the process, which trials share."""
 
-    def __init__(self, frame: Play) -> None:
+    def __init__(self, frame: Play, watch: ProcessWatch) -> None:
         self._frame = frame
+        self._watch = watch
+        self._is_loaded = False
+        self._began_changed = False
         self.attempt = Attempt()
 
     async def run(self) -> bytes:
         """Play, encode."""
-        return _ended(self._frame.key, await run_played(self._frame.spec, self.attempt))
+        return self._ended(await run_played(self._frame.spec, self.attempt, self._loaded))
 
     def given_up(self, place: str) -> bytes:
         """The turns played so far."""
-        return _ended(self._frame.key, given_up(self._frame.spec, self.attempt, place), is_tainted=True)
+        return self._ended(given_up(self._frame.spec, self.attempt, place), is_tainted=True)
 
     def broken(self, error: BaseException | None) -> bytes:
         """An errored or cancelled trial."""
         return _broken(self._frame, error)
+
+    def _loaded(self) -> None:
+        """The agent may set what it wants while it is imported: all trials find it so."""
+        self._began_changed = bool(self._watch.changes())
+        self._is_loaded = True
+
+    def _ended(self, result: TrialResult, *, is_tainted: bool = False) -> bytes:
+        changed = self._watch.changes() if self._is_loaded else ()
+        return _ended(self._frame.key, result, is_tainted, changed, self._began_changed)
 
 
 class GradeWork:
@@ -194,25 +208,31 @@ def _broken(frame: Play | Grade, error: BaseException | None) -> bytes:
     return _ended(frame.key, result if isinstance(frame, Play) else _bare(result))
 
 
-def _ended(key: int, result: TrialResult, *, is_tainted: bool = False) -> bytes:
+def _ended(
+    key: int,
+    result: TrialResult,
+    is_tainted: bool = False,
+    changed: tuple[str, ...] = (),
+    began_changed: bool = False,
+) -> bytes:
     """The frame of a result, cut where it is too big, and values of user metrics made plain."""
     with suppress(Exception):  # a value that cannot be written yet is made plain below
         result = without_env_secrets(result)
     try:
-        frame = to_json(Ended(key, result, is_tainted))
+        frame = to_json(Ended(key, result, is_tainted, changed, began_changed))
     except Exception:
         result = without_env_secrets(replace(result, scores=tuple(_plain_score(score) for score in result.scores)))
-        frame = to_json(Ended(key, result, is_tainted))
+        frame = to_json(Ended(key, result, is_tainted, changed, began_changed))
     for limit in (10_000, 500):
         if len(frame) <= MAX_RESULT:
             return frame
         turns = tuple(cut(turn, limit) for turn in result.transcript.turns)
-        frame = to_json(Ended(key, replace(result, transcript=Transcript(turns)), is_tainted))
+        frame = to_json(Ended(key, replace(result, transcript=Transcript(turns)), is_tainted, changed, began_changed))
     if len(frame) <= MAX_RESULT:
         return frame
     error = ErrorRecord("too_big", f"the transcript is bigger than {MAX_RESULT // 2**20} MiB even when it is cut")
     bare = replace(result, status="errored", verdict="errored", transcript=Transcript(), scores=(), error=error)
-    return to_json(Ended(key, bare, is_tainted))
+    return to_json(Ended(key, bare, is_tainted, changed, began_changed))
 
 
 def _plain_score(score: Score) -> Score:

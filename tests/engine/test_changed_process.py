@@ -1,0 +1,174 @@
+"""A trial that changes its process - folder, environment, limits - is named, and no other trial is played in it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import pytest
+
+from evaldesk.engine import LocalExecutor
+from evaldesk.model import AgentRef, TrialResult, TrialSpec
+
+pytestmark = pytest.mark.anyio
+
+Write = Callable[..., AgentRef]
+Trial = Callable[..., TrialSpec]
+Play = Callable[..., Awaitable[dict[int, TrialResult]]]
+
+# Says what its process is like. Two trials with "together" in their message wait for one another, as files of this
+# folder say it, so that they are under way at once; one that is played again does not wait.
+AGENT = """
+    import asyncio, os, pathlib, resource, socket, sys
+
+    HERE = pathlib.Path(__file__).parent
+    os.environ["SET_BY_THE_MODULE"] = "1"
+
+    def look():
+        with open("/proc/self/status") as status:
+            umask = next(line for line in status if line.startswith("Umask")).split()[1]
+        names = " ".join(sorted(os.environ))
+        limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+        rest = sys.getrecursionlimit(), socket.getdefaulttimeout()
+        return f"{os.getcwd()} {umask} {names} {limits} {rest} {sys.path}"
+
+    def change(what):
+        if what == "folder":
+            os.chdir("/")
+        if what == "environment":
+            os.environ["OPENAI_BASE_URL"] = "http://127.0.0.1:9/secret"
+        if what == "umask":
+            os.umask(0o077)
+        if what == "files":
+            resource.setrlimit(resource.RLIMIT_NOFILE, (100, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
+        if what == "recursion":
+            sys.setrecursionlimit(5_000)
+        if what == "timeout":
+            socket.setdefaulttimeout(7.0)
+        if what == "path":
+            sys.path.insert(0, "/nowhere")
+
+    async def agent(message):
+        what, _, where = message.partition(" ")
+        if where == "together":
+            (HERE / f"{what}.began").touch()
+            while len(list(HERE.glob("*.began"))) < 2:
+                await asyncio.sleep(0.001)
+            if what == "look":
+                while not (HERE / "changed").exists():
+                    await asyncio.sleep(0.001)
+        change(what)
+        if what not in ("look", "first"):
+            (HERE / "changed").touch()
+        return look()
+"""
+
+CHANGES = {
+    "folder": "the working folder from ",
+    "environment": "the environment: OPENAI_BASE_URL",
+    "umask": "the umask from ",
+    "files": "RLIMIT_NOFILE from ",
+    "recursion": "the recursion limit from ",
+    "timeout": "the socket timeout from None to 7.0",
+    "path": "sys.path",
+}
+
+
+def said(result: TrialResult) -> str:
+    """The answer of the only turn."""
+    assert result.status == "finished", result.error
+    return result.transcript.turns[0].answer or ""
+
+
+@pytest.mark.parametrize("change", CHANGES)
+async def test_a_trial_that_changes_its_process_is_named_and_the_next_has_another(
+    change: str, write_agent: Write, trial: Trial, play: Play
+) -> None:
+    agent = write_agent(AGENT)
+    executor = LocalExecutor(n_workers=1, concurrency=1)
+
+    results = await play(executor, [trial(agent, i, (word,)) for i, word in enumerate(("first", change, "look"))], 1)
+    await executor.close()
+
+    assert f"This trial changed {CHANGES[change]}" in results[1].logs
+    assert "Its player was retired." in results[1].logs
+    assert "secret" not in results[1].logs
+    assert said(results[2]) == said(results[0]) != said(results[1])
+    assert results[0].logs == results[2].logs == ""
+
+
+@pytest.mark.parametrize("change", CHANGES)
+async def test_a_trial_beside_one_that_changes_the_process_is_played_again(
+    change: str, write_agent: Write, trial: Trial, play: Play
+) -> None:
+    agent = write_agent(AGENT)
+    executor = LocalExecutor(n_workers=1, concurrency=2)
+    words = (f"{change} together", "look together")
+
+    results = await play(executor, [trial(agent, i, (word,)) for i, word in enumerate(words)], 2)
+    alone = await play(executor, [trial(agent, 2, ("look",))], 1)
+    await executor.close()
+
+    assert CHANGES[change] in results[0].logs
+    assert said(results[1]) == said(alone[2])
+    assert results[1].logs == ""
+    assert [results[at].attempt for at in (0, 1)] == [2, 2]
+
+
+async def test_no_trial_of_many_sees_the_folder_of_another(write_agent: Write, trial: Trial, play: Play) -> None:
+    agent = write_agent(AGENT)
+    executor = LocalExecutor(n_workers=2, concurrency=8)
+    words = ["folder" if index in {3, 17} else "look" for index in range(40)]
+
+    results = await play(executor, [trial(agent, i, (word,)) for i, word in enumerate(words)], 8)
+    await executor.close()
+
+    folders = {index: said(result).split()[0] for index, result in results.items()}
+    assert {index for index, folder in folders.items() if folder == "/"} == {3, 17}
+    assert {index for index, result in results.items() if result.logs} == {3, 17}
+
+
+async def test_settings_that_the_module_of_an_agent_makes_are_no_change(
+    write_agent: Write, trial: Trial, play: Play
+) -> None:
+    agent = write_agent(
+        "import os, sys\n" + "os.chdir('/')\nsys.path.append('/nowhere')\nagent = lambda message: 'x'\n"
+    )
+    executor = LocalExecutor(n_workers=1, concurrency=2)
+
+    results = await play(executor, [trial(agent, index) for index in range(4)], 2)
+    await executor.close()
+
+    assert [(result.logs, result.attempt) for result in results.values()] == [("", 1)] * 4
+
+
+async def test_a_change_between_two_trials_is_of_neither(write_agent: Write, trial: Trial, play: Play) -> None:
+    agent = write_agent("""
+        import os, pathlib, threading, time
+
+        HERE = pathlib.Path(__file__).parent
+
+        def late():
+            while not (HERE / "go").exists():
+                time.sleep(0.001)
+            os.chdir("/")
+            (HERE / "gone").touch()
+
+        def agent(message):
+            if message == "start":
+                threading.Thread(target=late, daemon=True).start()
+            return os.getcwd()
+    """)
+    here = Path(agent.folder)
+    executor = LocalExecutor(n_workers=1, concurrency=1)
+
+    first = await play(executor, [trial(agent, 0, ("start",))], 1)
+    (here / "go").touch()
+    while not (here / "gone").exists():
+        await asyncio.sleep(0.001)
+    second = await play(executor, [trial(agent, 1, ("look",))], 1)
+    await executor.close()
+
+    assert said(first[0]) == said(second[1])
+    assert (first[0].logs, second[1].logs, second[1].attempt) == ("", "", 2)
