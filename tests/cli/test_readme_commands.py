@@ -8,7 +8,9 @@ import shlex
 import shutil
 import subprocess
 import sys
+import tomllib
 from collections import Counter
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -100,3 +102,11 @@ def test_the_other_commands_work_on_a_run(place: Place, arguments: list[str]) ->
     done = place.run(*arguments)
 
     assert done.exit_code == 0, done.output + repr(done.exception)
+
+
+def test_the_command_that_is_installed_is_there() -> None:
+    project = tomllib.loads((CHECKOUT / "pyproject.toml").read_text("utf-8"))["project"]
+    module, _, attribute = project["scripts"]["evaldesk"].partition(":")
+
+    assert callable(getattr(import_module(module), attribute))
+    assert project["requires-python"] == ">=3.11"

@@ -118,6 +118,16 @@ def test_a_worker_is_not_told_the_token() -> None:
     assert there == {"OPENAI_API_KEY": "needed", "PATH": "/shop/bin:/bin"}
 
 
+def test_neither_token_nor_key_is_in_the_command_line_of_a_worker() -> None:
+    given = {"EVALDESK_TOKEN": TOKEN, "OPENAI_API_KEY": "a-key-of-the-environment", "PATH": "/bin"}
+
+    commands = [
+        launcher.launch(given, "player").command for launcher in (launch.OWN, launch.ProcessLauncher("/p/python"))
+    ]
+
+    assert all(secret not in " ".join(command) for command in commands for secret in (TOKEN, given["OPENAI_API_KEY"]))
+
+
 def test_a_dotenv_file_is_not_loaded(tmp_path: Path) -> None:
     (tmp_path / ".env").write_text("EVALDESK_MODELS=evil/model\nCANARY_API_KEY=loaded\n")
 

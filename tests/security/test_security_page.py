@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import ast
 import re
 from collections.abc import Mapping
-from pathlib import Path
 
 import pytest
+from tests.promised import TESTS, check_named, check_sentences, pairs, sentences
 
-TESTS = Path(__file__).resolve().parents[1]
 PAGE = (TESTS.parent / "docs" / "security.md").read_text("utf-8")
 ROWS = re.findall(r"^\| (.+?) \| (.*`[\w/]+\.py`.*) \|$", PAGE, re.MULTILINE)
 TABLE = PAGE[PAGE.index("| Promise | Shown by |") : PAGE.index("## What is not promised")]
@@ -63,43 +61,28 @@ SHOWN: Mapping[str, str] = {
         "agents/test_redirects.py: a redirect is not followed, a redirect of another page"
     ),
     "A page with charts allows": "web/guard/test_guard.py: every answer carries the headers",
+    "Agents are not isolated unless you": "engine/test_containers.py: an agent sees its image",
+    "The random token and a key from the environment": (
+        "test_kept_private.py: neither token nor key is in the command line, a worker is not told"
+    ),
+    "Agents of Osmosis, benchmarks": "test_cheating_agents.py: three kinds are given the case",
     "Inline scripts are never allowed": "test_route_audit.py: every answer of every route",
 }
 """The sentences outside of the table that promise something, by how they begin, and their tests."""
 
 PLAIN = (
     *("Evaldesk runs agents", "The desk is for one person", "It keeps out", "Evaldesk trusts you", "Each promise has"),
-    *("They are files of", "`test_security_page.py` checks", "Agents are not isolated", "No encryption", "No users"),
+    *("They are files of", "`test_security_page.py` checks", "No encryption", "No users"),
     *("On an address beyond loopback", "Use a tunnel", "Every person with the token", "A `--token` or `--api-key`"),
-    *("The random token and a key", "No protection from flooding", "They can use up", "A program on another port"),
+    *("No protection from flooding", "They can use up", "A program on another port"),
     *("It can then get in", "Do not open pages", "Scrubbing knows", "Files for machines", "LiteLLM and the clients"),
     *("pyarrow reads Parquet", "A file with false sizes", "An agent that looks for the file", "Trials that are played"),
-    *("What only the agent knows", "Agents of Osmosis", "A function of yours that stands"),
+    *("What only the agent knows", "A function of yours that stands"),
 )
 """The beginnings of the sentences that promise nothing: they introduce, advise, or say what is not kept out."""
 
 
-NAMED += [(promise, *pair.strip().split(": ", 1)) for promise, shown in SHOWN.items() for pair in shown.split(";")]
-
-
-def sentences() -> list[str]:
-    """The sentences of the page outside of the table of promises; a row of another table is one sentence."""
-    found: list[str] = []
-    for block in re.split(r"\n\n+|\n(?=- |## )", PAGE.replace(TABLE, "")):
-        text = "\n".join(line for line in block.splitlines() if not line.startswith("#")).replace("**", "")
-        if text.startswith("|"):
-            found += [line.strip("| ") for line in text.splitlines()[2:]]
-            continue
-        flat = re.sub(r"\s+", " ", text.removeprefix("- ")).strip()
-        found += [each for each in re.split(r"(?<=[.:])\s+(?=[A-Z`]|pytest )", flat) if each]
-    return found
-
-
-def names(path: Path) -> list[str]:
-    """The tests of a file, as the sentences that they are."""
-    tree = ast.parse(path.read_text("utf-8"))
-    functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
-    return [node.name.removeprefix("test_").replace("_", " ") for node in functions if node.name.startswith("test_")]
+NAMED += pairs(SHOWN)
 
 
 def test_the_table_has_a_row_for_every_promise() -> None:
@@ -111,17 +94,11 @@ def test_the_table_has_a_row_for_every_promise() -> None:
 
 
 def test_every_sentence_outside_of_the_table_has_its_tests_or_promises_nothing() -> None:
-    known = (*SHOWN, *PLAIN)
-
-    assert [each for each in sentences() if sum(each.startswith(word) for word in known) != 1] == []
-    assert [word for word in known if not any(each.startswith(word) for each in sentences())] == []
+    check_sentences(sentences(PAGE.replace(TABLE, "")), (*SHOWN, *PLAIN))
 
 
 @pytest.mark.parametrize(("promise", "file", "said"), NAMED, ids=[f"{row[1]}-{row[2][:30]}" for row in NAMED])
 def test_every_test_that_is_named_is_there(promise: str, file: str, said: str) -> None:
     path = next(path for path in (TESTS / "security" / file, TESTS / file) if path.is_file())
-    found = names(path)
 
-    for words in filter(None, map(str.strip, said.split(","))):
-        plain = re.sub(r"[^a-z0-9 ]", "", words.lower().replace("-", " "))
-        assert [name for name in found if plain in name], f"{promise}: {path.name} has no test {words!r}"
+    check_named(promise, path, said)

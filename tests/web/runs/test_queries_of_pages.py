@@ -1,0 +1,61 @@
+"""What a page asks the database: however many trials are stored, no page reads all of them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from sqlalchemy import event
+
+if TYPE_CHECKING:
+    from tests.web.runs.conftest import RunPages
+
+LARGE = ("trial", "transcript", "score", "run_case", "case_snapshot")
+"""The tables that grow with the trials and cases of all runs."""
+
+
+@pytest.fixture
+def asked(pages: RunPages) -> Iterator[list[tuple[str, Any]]]:
+    """The statements of pages with their values."""
+    found: list[tuple[str, Any]] = []
+
+    def note(_connection: Any, _cursor: Any, statement: str, values: Any, *_: Any) -> None:
+        found.append((statement, values))
+
+    engine = pages.desk.store._database._reader
+    event.listen(engine, "before_cursor_execute", note)
+    yield found
+    event.remove(engine, "before_cursor_execute", note)
+
+
+def test_no_page_reads_a_whole_table_of_trials(pages: RunPages, asked: list[tuple[str, Any]]) -> None:
+    first, second = pages.finish(), pages.finish()
+    pages.desk.store.labels.put(1, (0, 0), None, "me", "passed", "")
+    asked.clear()
+    addresses = (
+        *("/", "/runs", "/runs?q=dice", first, f"{first}?sort=worst", f"{first}/spread", f"{first}/cases/0/trials/0"),
+        *("/evalsets", f"/evalsets/{pages.evalset}", "/labels", "/trash", "/imports", "/runs/new"),
+        pages.get(f"/compare?run={first.rpartition('/')[2]}&run={second.rpartition('/')[2]}").headers["location"],
+    )
+
+    statuses = [pages.get(address).status_code for address in addresses]
+
+    assert statuses == [200] * len(addresses)
+    assert len(asked) > len(addresses)
+    assert scans(pages, asked) == []
+
+
+def scans(pages: RunPages, asked: list[tuple[str, Any]]) -> list[str]:
+    """The statements that read a large table from its beginning to its end."""
+    found = []
+    with pages.desk.store._database.reading() as connection:
+        for statement, values in asked:
+            if not statement.lstrip().upper().startswith(("SELECT", "WITH")):
+                continue
+            rows = connection.exec_driver_sql(f"EXPLAIN QUERY PLAN {statement}", values).all()
+            plan = [str(row[-1]) for row in rows]
+            if any(re.match(rf"SCAN ({'|'.join(LARGE)})\b", line) for line in plan):
+                found.append(f"{statement}\n{plan}")
+    return found
