@@ -93,6 +93,7 @@ def _afterwards(someone: Visitor, run: str, trial: str) -> dict[str, str]:
     finding: Form = {"labeller": "Ana", "note": "It adds the rolls wrongly.", "new-mode": "wrong sum", "place": "0"}
     assert ask.post(f"{home}{trial}/findings", form=finding).ok
     assert ask.post(f"{home}{trial}/findings", form={"labeller": "Ben", "new-mode": "rolls twice"}).ok
+    assert ask.post(f"{home}/failures/proposals", form={"run": run[6:], "op": "propose"}).ok
     return {"run-again": again, "id-run": run[6:], "id-again": again[6:]}
 
 

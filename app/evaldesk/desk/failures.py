@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from evaldesk.desk.labels import MAX_NAME, LabelDesk
 from evaldesk.desk.runs.rescoring import played_run_id
+from evaldesk.diff.signature import Signature, error_signature, failure_signature
 from evaldesk.errors import NotFoundError, UsageError
-from evaldesk.model import Transcript
+from evaldesk.model import Case, Transcript
 from evaldesk.model.failures import Anchor, Finding, FindingDraft, Mode, UndoneStep
 from evaldesk.model.stored import TrialKey
 from evaldesk.store import Store
@@ -18,6 +20,9 @@ MAX_MODE_NAME = 60
 MAX_TEXT = 2_000
 MAX_FINDING = 4_000
 MAX_QUOTE = 500
+MAX_SIGNED = 5_000
+"""Failed trials whose transcripts are read for proposals."""
+SIGNED_AT_ONCE = 50
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +70,63 @@ class FailureDesk:
         mode_id = checked_id(typed.mode, "mode") if typed.mode and not new_mode else None
         played = played_run_id(self._store.runs, run_id)
         return self._failures.add(FindingDraft(played, *key, note, mode_id, anchor), author, new_mode)
+
+    def propose(self, run_id: int) -> int:
+        """Propose findings for trials that fail alike, by what their metrics found; no model is asked.
+
+        A trial is proposed to a mode when it fails as trials of that mode do, else when another unread one fails as it
+        does. Returns how many are new. Raises NotFoundError.
+        """
+        played = played_run_id(self._store.runs, run_id)
+        signatures = self._signatures(played)
+        read = {(each.case_index, each.trial_index): each for each in self._failures.readings(played)}
+        votes: defaultdict[str, Counter[int]] = defaultdict(Counter)
+        for key, signature in signatures.items():
+            if key in read:
+                votes[signature.key].update(read[key].modes)
+        alike = Counter(signature.key for key, signature in signatures.items() if key not in read)
+        active = {mode.id for mode in self._failures.modes() if mode.is_active}
+        drafts = []
+        for key, signature in signatures.items():
+            best = [mode_id for mode_id, _ in votes[signature.key].most_common() if mode_id in active]
+            if key not in read and (best or alike[signature.key] > 1):
+                mode_id = best[0] if best else None
+                drafts.append(FindingDraft(played, *key, signature.words, mode_id, signature=signature.key))
+        return self._failures.propose(drafts, "signature")
+
+    def _signatures(self, run_id: int) -> dict[TrialKey, Signature]:
+        """The signature of each failed or errored trial, of the first ones where there are very many."""
+        runs = self._store.runs
+        gating = {each.metric for each in runs.summary(run_id).config.criteria if each.threshold is not None}
+        letters = enumerate(self._failures.verdicts(run_id))
+        keys = [(case, at) for case, (_, strip) in letters for at, letter in enumerate(strip) if letter in "fe"]
+        cases: dict[int, Case] = {}
+        found = {}
+        for first in range(0, len(keys[:MAX_SIGNED]), SIGNED_AT_ONCE):
+            for key, result in runs.trials(run_id, keys[first : first + SIGNED_AT_ONCE]).items():
+                if key[0] not in cases:
+                    cases = {key[0]: runs.case(run_id, key[0])}
+                scores = [score for score in result.scores if score.metric in gating]
+                if result.error:
+                    found[key] = error_signature(result.error)
+                elif signature := failure_signature(cases[key[0]], result.transcript, scores):
+                    found[key] = signature
+        return found
+
+    def decide(self, finding_ids: Sequence[int], typed: TypedFinding, *, is_accepted: bool) -> None:
+        """Accept proposals into the mode that was typed, or reject them.
+
+        Raises UsageError naming the field, NotFoundError, ConflictError when one was decided meanwhile.
+        """
+        author = self.checked_author(typed.author)
+        if not finding_ids:
+            raise UsageError("Choose a proposal.", field="finding")
+        if not is_accepted:
+            self._failures.decide(finding_ids, None, author)
+            return
+        if not typed.new_mode.strip():
+            raise UsageError("Name the kind of failure of this proposal.", field="new-mode")
+        self._failures.decide(finding_ids, None, author, _checked(TypedMode(typed.new_mode))["name"])
 
     def modes(self) -> Sequence[Mode]:
         """All modes, those in use first."""

@@ -28,6 +28,8 @@ from evaldesk.statistics.failure_modes import (
     saturation,
 )
 from evaldesk.store import Store
+from evaldesk.wording.agreement import kappa_words
+from evaldesk.wording.comparison import p_words, points_words
 from evaldesk.wording.words import interval_words, share_words
 
 N_RUNS = 20
@@ -81,6 +83,16 @@ class ChangeRow:
 
 
 @dataclass(frozen=True, slots=True)
+class Proposal:
+    """Trials that fail alike; `name` is the kind they are proposed to, empty where they need a new one."""
+
+    words: str
+    name: str
+    trials: Sequence[tuple[int, str]]
+    """The finding and the address of each trial."""
+
+
+@dataclass(frozen=True, slots=True)
 class FailureRoom:
     """All that the page shows. `next_trial` is None when all that is to be read was read."""
 
@@ -102,6 +114,8 @@ class FailureRoom:
     why: str
     curve: CurvePoints | None
     agreements: Sequence[ReaderAgreement]
+    proposals: Sequence[Proposal]
+    next_proposal: Proposal | None
     next_trial: TrialPage | None
     next_key: TrialKey | None
     typed: TypedFinding
@@ -131,6 +145,8 @@ def read_failures(
     modes = {mode.id: mode for mode in store.failures.modes()}
     next_key = draw.next(read)
     seen = _saturation(readings, draw)
+    proposed = [each for each in store.failures.list(run_id, status="proposed") if _place(each) not in read]
+    of_next = [each for each in proposed if _place(each) == next_key]
     before = store.runs.summary(played_run_id(store.runs, before_id)) if before_id is not None else None
     if before and before.id == run_id:
         before = None
@@ -156,6 +172,8 @@ def read_failures(
         why=_why(seen),
         curve=_curve(readings, draw, seen),
         agreements=_agreements(modes, readings),
+        proposals=_proposals(proposed, modes),
+        next_proposal=next(iter(_proposals(of_next, modes)), None),
         next_trial=read_trial(store.runs, run_id, next_key) if next_key else None,
         next_key=next_key,
         typed=typed or TypedFinding(desk.failures.default_author()),
@@ -318,6 +336,17 @@ def _curve(readings: Sequence[TrialReading], draw: _Draw, seen: Saturation) -> C
     return CurvePoints(f"M0 {CURVE_HEIGHT}L{'L'.join(points)}", [*table, (n, f"{values[-1][1]:.1f}")], most)
 
 
+def _proposals(proposed: Sequence[Finding], modes: Mapping[int, Mode]) -> list[Proposal]:
+    """The proposals by signature, the most frequent first."""
+    groups: defaultdict[tuple[str, str, int | None], list[tuple[int, str]]] = defaultdict(list)
+    for each in proposed:
+        address = f"/runs/{each.run_id}/cases/{each.case_index}/trials/{each.trial_index}"
+        groups[each.signature, each.note, each.mode_id].append((each.id, address))
+    found = sorted(groups.items(), key=lambda group: (-len(group[1]), group[0][:2]))
+    named = {mode.id: mode.name for mode in modes.values() if mode.is_active}
+    return [Proposal(note, named.get(mode_id or 0, ""), trials) for (_, note, mode_id), trials in found]
+
+
 def _agreements(modes: Mapping[int, Mode], readings: Sequence[TrialReading]) -> list[ReaderAgreement]:
     """Each kind that two readers could have named on the same trials, over the pairs of readers."""
     by_trial: defaultdict[TrialKey, list[TrialReading]] = defaultdict(list)
@@ -335,11 +364,7 @@ def _agreements(modes: Mapping[int, Mode], readings: Sequence[TrialReading]) -> 
 
 def _agreement_words(mode_id: int, pairs: Sequence[tuple[TrialReading, TrialReading]]) -> str:
     found = agreement([(mode_id in a.modes, mode_id in b.modes) for a, b in pairs])
-    words = f"agree on {found.n_agreed:,} of {_counted(found.n, 'trial')}"
-    if found.kappa is None:
-        return words
-    doubt = f", 95 % CI {found.interval.low:.2f} to {found.interval.high:.2f}" if found.interval else ""
-    return f"{words}, kappa {found.kappa:.2f}{doubt}"
+    return f"agree on {found.n_agreed:,} of {_counted(found.n, 'trial')}; {kappa_words(found)}"
 
 
 def _changes(store: Store, before: int, after: int, modes: Mapping[int, Mode]) -> tuple[str, list[ChangeRow]]:
@@ -365,7 +390,8 @@ def _changes(store: Store, before: int, after: int, modes: Mapping[int, Mode]) -
         if change.n_less and not counts[1]:
             moved = f"gone in {change.n_less:,} of {_counted(change.n_less, 'case')}"
         kinds = f" after {len(differences):,} kinds" if len(differences) > 1 else ""
-        words = f"{moved}, {change.difference * 100:+.1f} points (p {change.p_holm:.2g}{kinds})"
+        by = f"{points_words(change.difference)} {'less' if change.difference < 0 else 'more'} over all cases"
+        words = f"{moved}; {by} ({p_words(change.p_holm)}{kinds})"
         rows.append(ChangeRow(modes[int(mode_id)].name, f"/failures/{mode_id}", counts[0], counts[1], words))
     return "", sorted(rows, key=lambda row: row.after - row.before)
 
@@ -497,6 +523,10 @@ def cited(store: Store, finding: Finding) -> CitedFinding:
 
 
 def _key(each: TrialReading) -> TrialKey:
+    return each.case_index, each.trial_index
+
+
+def _place(each: Finding) -> TrialKey:
     return each.case_index, each.trial_index
 
 

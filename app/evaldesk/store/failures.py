@@ -50,8 +50,7 @@ class FailureStore:
         with self._database.writing() as connection:
             step = self._step(connection, author)
             if new_mode:
-                named = connection.scalar(select(MODE.c.id).where(*_in_use(new_mode)))
-                draft = replace(draft, mode_id=named or self._create_mode(connection, step, name=new_mode))
+                draft = replace(draft, mode_id=self._named_mode(connection, step, new_mode))
             finding_id = self._insert(connection, step, draft, author, "person", "counted")
             self._mark_read(connection, step, draft, author, is_clear=False)
             step.close("found", f"finding on trial {draft.trial_index + 1}")
@@ -69,10 +68,15 @@ class FailureStore:
                     n += 1
             return n
 
-    def decide(self, finding_ids: Sequence[int], mode_id: int | None, author: str) -> None:
-        """Accept proposals into a mode, or with None reject them. Raises ConflictError for one decided already."""
+    def decide(self, finding_ids: Sequence[int], mode_id: int | None, author: str, new_mode: str = "") -> None:
+        """Accept proposals into a mode, or with neither mode nor name reject them.
+
+        A mode named `new_mode` is created where none is. Raises ConflictError for a proposal that was decided already.
+        """
         with self._database.writing() as connection:
             step = self._step(connection, author)
+            if new_mode:
+                mode_id = self._named_mode(connection, step, new_mode)
             rows = connection.execute(select(FINDING).where(FINDING.c.id.in_(finding_ids))).all()
             if len(rows) < len(set(finding_ids)):
                 raise NotFoundError("a proposal is not there any more; load the page again")
@@ -351,6 +355,10 @@ class FailureStore:
         mode_id: int = connection.execute(statement).scalar_one()
         step.made(MODE, {"id": mode_id})
         return mode_id
+
+    def _named_mode(self, connection: Connection, step: _Step, name: str) -> int:
+        named: int | None = connection.scalar(select(MODE.c.id).where(*_in_use(name)))
+        return named or self._create_mode(connection, step, name=name)
 
     def _assign(self, connection: Connection, step: _Step, finding_ids: Sequence[int], mode_id: int | None) -> None:
         rows = connection.execute(select(FINDING).where(FINDING.c.id.in_(finding_ids))).all()

@@ -129,7 +129,7 @@ def test_two_runs_are_compared_once_their_failed_trials_are_read(pages: Any) -> 
     pages.post(f"{first}/cases/1/trials/0/findings", **SAID)
     pages.post(f"{second}/cases/1/trials/0/findings", labeller="Ana", op="clear")
 
-    assert "gone in 1 of 1 case, -50.0 points (p 1)" in pages.get(address).text
+    assert "gone in 1 of 1 case; 50 points less over all cases (p 1.00)" in pages.get(address).text
 
 
 def test_readers_are_compared_on_the_trials_that_both_read(pages: Any) -> None:
@@ -139,3 +139,46 @@ def test_readers_are_compared_on_the_trials_that_both_read(pages: Any) -> None:
     pages.post(f"{trial}/findings", labeller="Ben", op="clear")
 
     assert "agree on 0 of 1 trial" in pages.get("/failures").text
+
+
+def test_trials_that_fail_alike_are_proposed_and_count_once_accepted(pages: Any) -> None:
+    run = pages.finish(n="3")
+    room = f"/failures?run={run[6:]}"
+
+    answer = pages.post("/failures/proposals", run=run[6:], op="propose")
+
+    assert (answer.status_code, answer.headers["location"]) == (303, room)
+    text = pages.get(room).text
+    assert "3 unread trials</b>: roll_die missing" in text
+    assert "0 of 3 failed trials read. No kind of failure named yet" in text
+    accepted = {"run": run[6:], "labeller": "Ana", "op": "accept", "finding": ["1", "2", "3"]}
+    refused = pages.post("/failures/proposals", **accepted, **{"new-mode": " "})
+    assert refused.status_code == 422
+    assert "Name the kind of failure" in refused.text
+    assert pages.post("/failures/proposals", **accepted, **{"new-mode": "forgets to roll"}).status_code == 303
+    assert "3 of 3 failed trials read. 1 kind of failure" in pages.get(room).text
+    assert pages.post("/failures/proposals", **accepted, **{"new-mode": "again"}).status_code == 409
+
+
+def test_an_unread_trial_is_proposed_to_the_kind_of_one_that_failed_alike(pages: Any) -> None:
+    run = pages.finish(n="2")
+    pages.post(f"{run}/cases/1/trials/0/findings", **(SAID | {"new-mode": "forgets to roll"}))
+
+    pages.post("/failures/proposals", run=run[6:], op="propose")
+
+    text = pages.get(f"/failures?run={run[6:]}").text
+    assert "1 unread trial</b>, like “forgets to roll”: roll_die missing" in text
+    assert "Signature proposes: roll_die missing" in text
+    pages.post("/failures/proposals", run=run[6:], op="reject", labeller="Ana", finding="2")
+    pages.post("/failures/proposals", run=run[6:], op="propose")
+    assert "like “forgets to roll”" not in pages.get(f"/failures?run={run[6:]}").text
+
+
+@pytest.mark.parametrize("fields", [{"op": "accept", "finding": "x"}, {"op": "reject"}, {"op": "accept"}])
+def test_a_proposal_that_is_none_is_refused(pages: Any, fields: dict[str, str]) -> None:
+    run = pages.finish(n="1")
+
+    answer = pages.post("/failures/proposals", run=run[6:], labeller="Ana", **fields)
+
+    assert answer.status_code == 422
+    assert "Choose" in answer.text

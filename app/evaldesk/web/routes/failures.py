@@ -42,6 +42,25 @@ async def undo(request: Request) -> Response:
     return RedirectResponse(back or "/failures", status_code=303)
 
 
+async def propose(request: Request) -> Response:
+    """POST /failures/proposals: `op` is propose for the trials of `run`, or accept or reject of each `finding`."""
+    form = await read_form(request)
+    run_id, failures = checked_id(text_of(form, "run"), "run"), desk_of(request).failures
+    if text_of(form, "op") == "propose":
+        await asyncio.to_thread(failures.propose, run_id)
+    else:
+        typed = TypedFinding(text_of(form, "labeller"), new_mode=text_of(form, "new-mode"))
+        try:
+            ids = [checked_id(each, "finding") for each in form.getlist("finding") if isinstance(each, str)]
+            is_accepted = text_of(form, "op") == "accept"
+            await asyncio.to_thread(failures.decide, ids, typed, is_accepted=is_accepted)
+        except NotFoundError:
+            raise
+        except UsageError as error:
+            return await _room(request, run_id, typed, error)
+    return RedirectResponse(f"/failures?run={run_id}", status_code=303)
+
+
 async def create(request: Request) -> Response:
     """POST /failures: create a kind of failure, and show it."""
     form = await read_form(request)
@@ -143,6 +162,7 @@ MODE = f"/failures/{number('mode_id')}"
 routes = [
     Route("/failures", index, methods=["GET"]),
     Route("/failures", create, methods=["POST"]),
+    Route("/failures/proposals", propose, methods=["POST"]),
     Route("/failures/undo", undo, methods=["POST"]),
     Route(MODE, show_mode, methods=["GET"]),
     Route(MODE, change_mode, methods=["POST"]),

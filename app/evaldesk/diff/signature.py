@@ -1,0 +1,115 @@
+"""The signature of a failed trial: facts about how it failed, without any value; trials that fail alike share it.
+
+(reference/failure_modes.md section 5)
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import date
+
+from evaldesk.diff.conversation_diff import turn_diffs
+from evaldesk.diff.divergence import Divergence, first_divergence
+from evaldesk.diff.turn_diff import CallRow
+from evaldesk.matching import json_equal
+from evaldesk.model import Case, ErrorRecord, JsonValue, Score, Transcript
+
+MAX_MESSAGE = 200
+_VARYING = re.compile(
+    r"""https?://\S+|[\w.-]+@[\w.-]+|(?:[A-Za-z]:)?(?:/[\w.~-]+)+/?|"[^"]*"|'[^']*'|`[^`]*`|“[^”]*”|\b0x[0-9a-f]+\b
+    |\b(?=[0-9a-f-]*\d)[0-9a-f-]{8,}\b|\d+(?:\.\d+)?""",
+    re.VERBOSE | re.IGNORECASE,
+)
+_OPS = {"-": "missing", "+": "not expected", "moved": "in another place", "~": "differs"}
+
+
+@dataclass(frozen=True, slots=True)
+class Signature:
+    """`key` is equal for trials that fail alike; `words` say the same to a person."""
+
+    key: str
+    words: str
+
+
+def failure_signature(case: Case, transcript: Transcript, scores: Sequence[Score]) -> Signature | None:
+    """The signature of a trial that did not pass, by the scores that decide; None where nothing tells it apart."""
+    failed = next((score.metric for score in scores if score.passed is False), "")
+    found = first_divergence(case, transcript, scores)
+    if found is None:
+        return Signature(f"{failed}|score", f"{failed} failed") if failed else None
+    if found.kind == "calls":
+        return _of_call(failed, _first_row(case, transcript, scores, found))
+    words = {
+        "not_played": "a turn was never played",
+        "score": f"{found.name} failed on a turn",
+        "final_state": f"the final state of {found.name} differs",
+    }
+    return Signature("|".join((failed, found.kind, found.name)), words[found.kind])
+
+
+def error_signature(error: ErrorRecord) -> Signature:
+    """The kind of an error and its message without numbers, quotes, paths and addresses."""
+    lines = error.message.splitlines() or [""]
+    message = " ".join(_VARYING.sub("#", lines[0]).split())[:MAX_MESSAGE]
+    return Signature(f"error|{error.kind}|{message}", f"{error.kind}: {message}" if message else error.kind)
+
+
+def _first_row(case: Case, transcript: Transcript, scores: Sequence[Score], found: Divergence) -> CallRow:
+    rows = turn_diffs(case, transcript, scores)[found.turn - 1].calls
+    return next(row for row in rows if row.op not in ("=", None) and not row.is_accepted)
+
+
+def _of_call(failed: str, row: CallRow) -> Signature:
+    call = row.actual or row.expected
+    name = call.name if call else ""
+    places = []
+    if row.op == "~" and row.expected and row.actual:
+        if row.expected.name != row.actual.name:
+            places = [f"instead of {row.expected.name}"]
+        else:
+            places = sorted(f"{at} {how}" for at, how in _differences(dict(row.expected.args), dict(row.actual.args)))
+    words = f"{name} {', '.join(places)}" if places else f"{name} {_OPS.get(row.op or '~', 'differs')}"
+    return Signature("|".join((failed, "calls", row.op or "", name, *places)), words)
+
+
+def _differences(expected: JsonValue, actual: JsonValue, at: str = "") -> Iterator[tuple[str, str]]:
+    """The RFC 6901 pointer of each difference, and its direction; a list is told as a whole."""
+    if json_equal(expected, actual):
+        return
+    if isinstance(expected, dict) and isinstance(actual, dict):
+        for key in [*expected, *(key for key in actual if key not in expected)]:
+            place = f"{at}/{key.replace('~', '~0').replace('/', '~1')}"
+            if key not in actual:
+                yield place, "missing"
+            elif key not in expected:
+                yield place, "not expected"
+            else:
+                yield from _differences(expected[key], actual[key], place)
+        return
+    yield at, _direction(expected, actual)
+
+
+def _direction(expected: JsonValue, actual: JsonValue) -> str:
+    if _is_number(expected) and _is_number(actual):
+        return "more" if actual > expected else "less"  # type: ignore[operator]
+    if isinstance(expected, list) and isinstance(actual, list):
+        return "other items" if len(expected) == len(actual) else "longer" if len(actual) > len(expected) else "shorter"
+    if isinstance(expected, str) and isinstance(actual, str):
+        days = _day(expected), _day(actual)
+        if days[0] and days[1] and days[0] != days[1]:
+            return "later" if days[1] > days[0] else "earlier"
+        return "other text"
+    return "other type" if type(expected) is not type(actual) else "other value"
+
+
+def _is_number(value: JsonValue) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _day(text: str) -> date | None:
+    try:
+        return date.fromisoformat(text[:10])
+    except ValueError:
+        return None

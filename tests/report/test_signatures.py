@@ -1,0 +1,96 @@
+"""Signatures: trials that fail alike share one, whatever their values; other causes have another."""
+
+from __future__ import annotations
+
+import pytest
+
+from evaldesk.diff.signature import error_signature, failure_signature
+from evaldesk.model import (
+    Case,
+    ErrorRecord,
+    Event,
+    Expected,
+    JsonObject,
+    Score,
+    ToolCall,
+    Transcript,
+    Turn,
+    TurnRecord,
+)
+
+FAILED = (Score("tool_trajectory_avg_score", 0.0, None, 1.0, False),)
+
+
+def signed(expected: JsonObject, actual: JsonObject | None, tool: str = "search", made: str = "") -> tuple[str, str]:
+    """The signature of a trial that made one call, or none, where one was expected."""
+    case = Case("c", (Turn("Go.", Expected(tool_calls=(ToolCall(tool, expected),))),))
+    calls = () if actual is None else (Event("tool_call", call=ToolCall(made or tool, actual)),)
+    found = failure_signature(case, Transcript((TurnRecord("Go.", calls),)), FAILED)
+    assert found
+    return found.key, found.words
+
+
+def test_the_same_slip_has_one_signature_whatever_its_values() -> None:
+    found = {
+        signed({"depart": "2026-11-27", "to": "LIS"}, {"depart": "2026-12-04", "to": "LIS"}),
+        signed({"depart": "2026-01-01", "to": "BER"}, {"depart": "2026-01-02", "to": "BER"}),
+        signed({"to": "VIE", "depart": "2027-05-01"}, {"to": "VIE", "depart": "2028-05-01"}),
+    }
+
+    ((key, words),) = found
+    assert words == "search /depart later"
+    assert "2026" not in key
+    assert "LIS" not in key
+
+
+@pytest.mark.parametrize(
+    ("expected", "actual", "words"),
+    [
+        ({"d": "2026-11-27"}, {"d": "2026-11-20"}, "search /d earlier"),
+        ({"d": "a"}, {"d": "b"}, "search /d other text"),
+        ({"n": 1}, {"n": 2}, "search /n more"),
+        ({"n": 2}, {"n": 1.5}, "search /n less"),
+        ({"n": 1}, {"n": "1"}, "search /n other type"),
+        ({"n": True}, {"n": False}, "search /n other value"),
+        ({"n": [1, 2]}, {"n": [1]}, "search /n shorter"),
+        ({"n": [1]}, {"n": [1, 2]}, "search /n longer"),
+        ({"n": [1]}, {"n": [2]}, "search /n other items"),
+        ({"a/b": 1, "c~": {"d": 1}}, {"c~": {"d": 2}}, "search /a~1b missing, /c~0/d more"),
+        ({}, {"x": 1}, "search /x not expected"),
+        ({"x": 1}, None, "search missing"),
+    ],
+)
+def test_each_cause_has_its_own_words(expected: JsonObject, actual: JsonObject | None, words: str) -> None:
+    assert signed(expected, actual)[1] == words
+
+
+def test_errors_are_alike_but_for_numbers_quotes_paths_and_addresses() -> None:
+    messages = (
+        'GET http://127.0.0.1:8000/a failed after 3 tries: "no route" in /tmp/x/y.py',
+        'GET https://example.org/b failed after 12 tries: "timed out" in /srv/other/z.py',
+    )
+
+    found = {error_signature(ErrorRecord("model", message)).key for message in messages}
+
+    assert found == {"error|model|GET # failed after # tries: # in #"}
+
+
+def test_three_causes_under_one_preamble_are_three() -> None:
+    messages = ("the agent failed: no key", "the agent failed: refused", "the agent failed: too long")
+
+    assert len({error_signature(ErrorRecord("agent", message)).key for message in messages}) == 3
+
+
+def test_other_failures_are_told_by_their_kind() -> None:
+    played = Transcript((TurnRecord("Go.", (Event("agent_message", text="No."),), {}, {"n": 1}),))
+    scores = (Score("response_match_score", 0.1, 0, 0.8, False, reason="far off"), *FAILED)
+
+    def words(case: Case, said: Transcript, found: tuple[Score, ...] = FAILED) -> str:
+        signature = failure_signature(case, said, found)
+        return signature.words if signature else ""
+
+    assert words(Case("c", (Turn("Go."), Turn("On."))), played) == "a turn was never played"
+    assert words(Case("c", (Turn("Go."),)), played, scores) == "response_match_score failed on a turn"
+    assert words(Case("c", (Turn("Go."),), final_state={"n": 2}), played) == "the final state of n differs"
+    assert words(Case("c", (Turn("Go."),)), played) == "tool_trajectory_avg_score failed"
+    assert words(Case("c", (Turn("Go."),)), played, ()) == ""
