@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import csv
 import json
-import os
+import subprocess
+import sys
+import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -13,11 +15,13 @@ from typing import Any
 import pytest
 
 import evaldesk
-from evaldesk import AgentEvaluator
+from evaldesk import AgentEvaluator, load_evalset
 from evaldesk.desk.adk_verdict import adk_failures
 from evaldesk.desk.criteria.criteria import function_criterion
 from evaldesk.desk.named_agents import module_agent
 from evaldesk.desk.other_tools import as_tool_judges
+from evaldesk.desk.runs import kept_workers
+from evaldesk.desk.runs.kept_workers import MAX_KEPT
 from evaldesk.desk.runs.run_result import RunResult
 from evaldesk.errors import UsageError
 from evaldesk.model import Case, Criterion, EvalSet, Expected, ToolCall, Turn
@@ -308,18 +312,105 @@ def root_agent(message, state):
 """
 
 
-def test_many_files_import_the_agent_once_in_each_worker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An importable agent that notes the process of each of its imports beside its folder."""
     package = tmp_path / f"counted_{abs(hash(tmp_path)):x}"
     package.mkdir()
     (package / "__init__.py").write_text("from . import agent\n")
     (package / "agent.py").write_text(COUNTED)
     monkeypatch.syspath_prepend(tmp_path)
+    return package
+
+
+def _imports(package: Path) -> list[str]:
+    return package.with_name("imports.txt").read_text().split()
+
+
+def _evaluate(package: Path, reference: str = "hello") -> None:
+    cases = _write_tests(package.with_name("sets"), reference=reference)
+    AgentEvaluator.evaluate(package.name, str(cases), num_runs=2, print_detailed_results=False)
+
+
+def test_many_files_import_the_agent_once(counted: Path) -> None:
+    sets = counted.with_name("sets")
     for number in range(6):
-        _write_tests(tmp_path / "sets", reference="hello").rename(tmp_path / f"sets/hello_{number}.test.json")
+        _write_tests(sets, reference="hello").rename(sets / f"hello_{number}.test.json")
 
-    AgentEvaluator.evaluate(package.name, str(tmp_path / "sets"), num_runs=1, print_detailed_results=False)
+    AgentEvaluator.evaluate(counted.name, str(sets), num_runs=1, print_detailed_results=False)
 
-    processes = (tmp_path / "imports.txt").read_text().split()
-    assert len(set(processes)) == len(processes)
-    n_players = min(4, os.cpu_count() or 2)
-    assert len(processes) <= 1 + n_players
+    assert len(_imports(counted)) == 1
+
+
+def test_the_tests_of_a_session_import_the_agent_once(counted: Path) -> None:
+    evalset = load_evalset(_write_tests(counted.with_name("sets"), reference="hello"))
+
+    async def in_a_loop() -> None:
+        await AgentEvaluator.evaluate_eval_set(counted.name, evalset, print_detailed_results=False)
+
+    _evaluate(counted)
+    _evaluate(counted)
+    asyncio.run(in_a_loop())
+    with pytest.raises(AssertionError):
+        _evaluate(counted, reference="goodbye")
+
+    assert len(_imports(counted)) == 1
+
+
+def test_an_agent_that_changed_between_two_tests_is_imported_again(counted: Path) -> None:
+    _evaluate(counted)
+
+    (counted / "agent.py").write_text(COUNTED.replace("return message", "return 'changed ' + message"))
+    _evaluate(counted, reference="changed hello")
+
+    assert len(_imports(counted)) == 2
+
+
+def test_another_environment_and_another_folder_have_workers_of_their_own(
+    counted: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _evaluate(counted)
+    with monkeypatch.context() as changed:
+        changed.setenv("OF_ONE_TEST", "1")
+        _evaluate(counted)
+    _evaluate(counted)
+    with monkeypatch.context() as changed:
+        changed.chdir(counted)
+        _evaluate(counted)
+
+    assert len(_imports(counted)) == 3
+
+
+def test_workers_beyond_those_that_are_kept_are_ended(counted: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for number in range(MAX_KEPT + 1):
+        monkeypatch.setenv("OF_ONE_TEST", str(number))
+        _evaluate(counted)
+
+    oldest, *others = _imports(counted)
+    assert not Path(f"/proc/{oldest}").exists()
+    assert all(Path(f"/proc/{each}").exists() for each in others)
+
+
+def test_workers_that_nobody_uses_for_a_while_are_ended(counted: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kept_workers, "MAX_IDLE_S", 0.0)
+    _evaluate(counted)
+
+    while Path(f"/proc/{_imports(counted)[0]}").exists():
+        time.sleep(0.01)
+    _evaluate(counted)
+
+    assert len(_imports(counted)) == 2
+
+
+def test_workers_end_with_the_process_that_keeps_them_without_a_word(counted: Path) -> None:
+    cases = _write_tests(counted.with_name("sets"), reference="hello")
+    line = f"AgentEvaluator.evaluate({counted.name!r}, {str(cases)!r}, print_detailed_results=False)\n"
+    script = f"from evaldesk import AgentEvaluator\n{line}{line}print('done')"
+
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", script], cwd=counted.parent, capture_output=True, text=True, check=False
+    )
+
+    assert (done.stdout, done.stderr, done.returncode) == ("done\n", "", 0)
+    (worker,) = _imports(counted)
+    assert not Path(f"/proc/{worker}").exists()

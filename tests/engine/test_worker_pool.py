@@ -133,7 +133,7 @@ async def test_a_machine_that_makes_no_process_is_said(monkeypatch: pytest.Monke
 
 async def test_who_is_cancelled_twice_leaves_no_question_behind(monkeypatch: pytest.MonkeyPatch) -> None:
     agent = HostedAgent("v1")
-    monkeypatch.setattr(agent, "_worker", OneWorker())
+    monkeypatch.setattr(agent, "worker", OneWorker())
     asked = agent.ask(Describe(1, AGENT), 60.0)
     asking = asyncio.ensure_future(anext(asked))
     await asyncio.sleep(0)

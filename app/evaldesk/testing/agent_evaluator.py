@@ -6,7 +6,8 @@ import json
 import os
 import sys
 import warnings
-from collections.abc import Coroutine, Generator, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Generator, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -48,17 +49,16 @@ class AgentEvaluator:
         """
         __tracebackhide__ = True
         from evaldesk.desk.criteria.criteria import find_criteria_file
-        from evaldesk.desk.runs.evaluating import shared_workers
+        from evaldesk.desk.runs.kept_workers import shared_workers
         from evaldesk.model import DEFAULT_CRITERIA
 
         given = eval_dataset_file_path_or_dir if eval_dataset_file_path_or_dir is not None else eval_dataset
         files = _files(given)
         session = _initial_session(initial_session_file)
 
-        async def work() -> None:
-            __tracebackhide__ = True
+        async def work() -> list[RunResult]:
             async with shared_workers():
-                results = [
+                return [
                     await _run(
                         agent_module,
                         _with_session(path, session, app_name),
@@ -68,9 +68,11 @@ class AgentEvaluator:
                     )
                     for path in files
                 ]
-            conclude(agent_module, results, print_detailed_results, output_file)
 
-        return _now_or_awaited(_checked(num_runs, work()))
+        _check(num_runs)
+        return _now_or_awaited(
+            work, partial(conclude, agent_module, is_detailed=print_detailed_results, output_file=output_file)
+        )
 
     @staticmethod
     def evaluate_eval_set(
@@ -87,13 +89,17 @@ class AgentEvaluator:
         """As `evaluate`, for an eval set that was read already; `criteria` and `eval_config` as `evaldesk.evaluate`."""
         __tracebackhide__ = True
 
-        async def work() -> None:
-            __tracebackhide__ = True
-            given = criteria if eval_config is None else eval_config
-            result = await _run(agent_module, eval_set, given, num_runs, agent_name)
-            conclude(agent_module, [result], print_detailed_results, output_file)
+        from evaldesk.desk.runs.kept_workers import shared_workers
 
-        return _now_or_awaited(_checked(num_runs, work()))
+        async def work() -> list[RunResult]:
+            async with shared_workers():
+                given = criteria if eval_config is None else eval_config
+                return [await _run(agent_module, eval_set, given, num_runs, agent_name)]
+
+        _check(num_runs)
+        return _now_or_awaited(
+            work, partial(conclude, agent_module, is_detailed=print_detailed_results, output_file=output_file)
+        )
 
     @staticmethod
     def find_config_for_test_file(test_file: str | os.PathLike[str]) -> tuple[Criterion, ...]:
@@ -149,25 +155,27 @@ class Evaluation(Coroutine[Any, Any, None]):
             self._work.close()
 
 
-def _now_or_awaited(work: Coroutine[Any, Any, None]) -> Evaluation:
+def _now_or_awaited(
+    work: Callable[[], Coroutine[Any, Any, list[RunResult]]], conclude_with: Callable[[list[RunResult]], None]
+) -> Evaluation:
+    """Evaluate on the loop of the kept workers, and conclude where the caller is."""
     __tracebackhide__ = True
+    from evaldesk.desk.runs.kept_workers import awaited_on_kept_loop, on_kept_loop
+
     if is_in_loop():
-        return Evaluation(work)
 
-    import asyncio
+        async def awaited() -> None:
+            __tracebackhide__ = True
+            conclude_with(await awaited_on_kept_loop(work()))
 
-    try:
-        asyncio.run(work)
-    except AssertionError as error:  # the printed text of a test is the turns that differ, and no frames of ours
-        raise error.with_traceback(None) from None
+        return Evaluation(awaited())
+    conclude_with(on_kept_loop(work()))
     return Evaluation()
 
 
-def _checked(num_runs: int, work: Coroutine[Any, Any, None]) -> Coroutine[Any, Any, None]:
+def _check(num_runs: int) -> None:
     if num_runs < 1:
-        work.close()
         raise ValueError(f"num_runs must be at least 1, got {num_runs}")
-    return work
 
 
 async def _run(agent_module: str, evalset: EvalSet, criteria: Any, n: int, agent_name: str | None) -> RunResult:

@@ -12,8 +12,7 @@ import tempfile
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
-from contextvars import ContextVar
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, ParamSpec, TypeAlias, TypeVar, Unpack
@@ -22,6 +21,7 @@ from evaldesk import paths
 from evaldesk.agents import named_ref
 from evaldesk.desk.criteria.criteria import GivenCriteria, given_criteria, given_user
 from evaldesk.desk.named_agents import on_interpreter
+from evaldesk.desk.runs.kept_workers import SHARED
 from evaldesk.desk.runs.plan import RunOptions, RunSubject
 from evaldesk.desk.runs.run_result import RunResult
 from evaldesk.desk.runs.runs import RunDesk
@@ -30,7 +30,6 @@ from evaldesk.desk.trust import Trust
 from evaldesk.engine import AgentHost, Executor, InlineExecutor, LocalExecutor
 from evaldesk.engine.host.agent_host import agent_version
 from evaldesk.engine.launch import launcher_of
-from evaldesk.engine.worker.attempt import Pause
 from evaldesk.engine.worker.player import adopt, described, disown
 from evaldesk.errors import NotFoundError, UsageError
 from evaldesk.formats import load_evalset
@@ -185,7 +184,7 @@ async def _opened(
     if model:
         settings = replace(settings, models=(*settings.models, model))
     store = await asyncio.to_thread(Trust(settings).opened_store if is_kept else partial(Store.open, settings.database))
-    shared = _SHARED.get()
+    shared = SHARED.get()
     host = AgentHost() if shared is None else shared.host
     runs = RunDesk(settings, store, open_executor=_executor_for(who))
     try:
@@ -205,9 +204,9 @@ def _executor_for(who: _Agent) -> Callable[[RunConfig], Executor]:
     def open_executor(config: RunConfig) -> Executor:
         if who.found is not None:
             return InlineExecutor(config.concurrency)
-        shared = _SHARED.get()
+        shared = SHARED.get()
         if shared is not None:
-            return shared.lend(who.ref, config.concurrency)
+            return shared.lend(who.ref, config)
         return _local(who.ref, config.concurrency)
 
     return open_executor
@@ -215,61 +214,6 @@ def _executor_for(who: _Agent) -> Callable[[RunConfig], Executor]:
 
 def _local(ref: AgentRef, concurrency: int) -> LocalExecutor:
     return LocalExecutor(max(1, min(concurrency, os.cpu_count() or 2)), concurrency, launcher=launcher_of(ref))
-
-
-@asynccontextmanager
-async def shared_workers() -> AsyncIterator[None]:
-    """Evaluations inside share their workers: an agent is imported once, not once for each eval set."""
-    shared = _SharedWorkers(AgentHost())
-    token = _SHARED.set(shared)
-    try:
-        yield
-    finally:
-        _SHARED.reset(token)
-        await shared.close()
-
-
-@dataclass(slots=True)
-class _SharedWorkers:
-    """The workers of several evaluations: those that describe agents, and those that play, by agent."""
-
-    host: AgentHost
-    executors: dict[tuple[AgentRef, int], LocalExecutor] = field(default_factory=dict)
-
-    def lend(self, ref: AgentRef, concurrency: int) -> Executor:
-        """The workers of an agent for one run."""
-        key = (ref, concurrency)
-        if key not in self.executors or self.executors[key].is_cancelled:
-            self.executors[key] = _local(ref, concurrency)
-        return _Lent(self.executors[key])
-
-    async def close(self) -> None:
-        """End all workers."""
-        await asyncio.gather(self.host.close(), *(executor.close() for executor in self.executors.values()))
-
-
-class _Lent:
-    """Workers for one run, which are given back at its end; those of a cancelled run are ended."""
-
-    def __init__(self, executor: LocalExecutor) -> None:
-        self._executor = executor
-        self.submit = executor.submit
-        self.results = executor.results
-        self.cancel = executor.cancel
-
-    @property
-    def is_cancelled(self) -> bool:
-        return self._executor.is_cancelled
-
-    @property
-    def pauses(self) -> tuple[Pause, ...]:
-        return self._executor.pauses
-
-    async def close(self) -> None:
-        await (self._executor.close() if self._executor.is_cancelled else self._executor.release())
-
-
-_SHARED: ContextVar[_SharedWorkers | None] = ContextVar("shared_workers", default=None)
 
 
 def _given_agent(agent: object, settings: Settings, python: str | os.PathLike[str] | None) -> _Agent:

@@ -85,6 +85,14 @@ class AgentHost:
         with suppress(AgentError):
             await self._describe(Describe(next_key(), ref, warm=True))
 
+    def give_away(self, ref: AgentRef, version: str) -> WorkerProcess | None:
+        """The agent's worker, from now on the caller's; None where none of that version of its files is idle."""
+        agent = self._hosted.get(ref)
+        if agent is None or agent.is_retired or agent.version != version or not agent.is_idle:
+            return None
+        del self._hosted[ref]
+        return agent.worker
+
     async def play_turn(self, spec: TurnSpec) -> AsyncGenerator[Event | TurnRecord, None]:
         """The events of the turn as they happen, partial ones too, and its TurnRecord at the end.
 
@@ -248,13 +256,13 @@ class HostedAgent:
     def __init__(self, version: str) -> None:
         self.version = version
         self.is_retired = False
-        self._worker = WorkerProcess(self._on_answer, self._on_death)
+        self.worker = WorkerProcess(self._on_answer, self._on_death)
         self._questions: dict[int, asyncio.Queue[Item]] = {}
 
     @property
     def pid(self) -> int:
         """The process id of the worker."""
-        return self._worker.pid
+        return self.worker.pid
 
     @property
     def is_idle(self) -> bool:
@@ -263,14 +271,14 @@ class HostedAgent:
 
     async def start(self, environment: Mapping[str, str], launcher: Launcher) -> None:
         """Start the worker. Raises WorkerStartError."""
-        await self._worker.start(environment, launcher=launcher)
+        await self.worker.start(environment, launcher=launcher)
 
     async def ask(self, frame: Describe | Talk, timeout_s: float) -> AsyncGenerator[Item, None]:
         """The answers to `frame` as they come; the last is no Happened. Leaving early stops the work."""
         queue = self._questions[frame.key] = asyncio.Queue()
         item: Item | None = None
         try:
-            self._worker.send(frame, timeout_s)
+            self.worker.send(frame, timeout_s)
             while item is None or isinstance(item, Happened):
                 item = await queue.get()
                 yield item
@@ -285,17 +293,17 @@ class HostedAgent:
 
     def stop(self, key: int) -> None:
         """End the turn of that key; a worker that does not listen is killed."""
-        self._worker.send(Stop(key))
+        self.worker.send(Stop(key))
         asyncio.get_running_loop().call_later(STOP_GRACE_S, self._kill_if_asked, key)
 
     async def close(self) -> None:
         """End the worker; those that still wait for it get the error."""
-        await self._worker.close()
+        await self.worker.close()
         self._on_death(Death("the worker process was closed", ""))
 
     def _kill_if_asked(self, key: int) -> None:
         if key in self._questions:
-            self._worker.kill("did not stop when asked")
+            self.worker.kill("did not stop when asked")
 
     def _on_answer(self, frame: Answer) -> None:
         if getattr(frame, "is_tainted", False):

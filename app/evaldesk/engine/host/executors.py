@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import aclosing, suppress
 from functools import partial
 from typing import Protocol
 
 from evaldesk.engine.frames import GradeSpec, cancelled, functions_check, grade_spec, unplayed
-from evaldesk.engine.host.process import WarmPool
+from evaldesk.engine.host.process import WarmPool, WorkerProcess
 from evaldesk.engine.host.worker_set import WorkerSet
 from evaldesk.engine.launch import OWN, Launcher
 from evaldesk.engine.worker.attempt import Pause, active
@@ -135,7 +135,8 @@ class LocalExecutor:
 
     A player has the agent and the user's side of a case; a grader has the expectations and the metrics, and never the
     agent. The process of this executor hands the transcript from one to the other, and checks what both answer. Players
-    come to be by `launcher`, graders always on Evaldesk's own interpreter.
+    come to be by `launcher`, graders always on Evaldesk's own interpreter. `players` are up already and belong to this
+    executor from now on.
     """
 
     def __init__(
@@ -146,6 +147,7 @@ class LocalExecutor:
         environment: Mapping[str, str] | None = None,
         warm_pool: WarmPool | None = None,
         launcher: Launcher = OWN,
+        players: Sequence[WorkerProcess] = (),
     ) -> None:
         self.is_cancelled = False
         self._warm_pool = warm_pool
@@ -157,6 +159,7 @@ class LocalExecutor:
             warm_pool=warm_pool if launcher is OWN else None,
             purpose="player",
             launcher=launcher,
+            ready=players,
         )
         self._graders = shared(self._graded, warm_pool=warm_pool, purpose="grader", n_before_next=GRADED_AT_ONCE)
         self._room = asyncio.Semaphore(concurrency)

@@ -51,6 +51,7 @@ class WorkerSet:
         purpose: Purpose,
         launcher: Launcher = OWN,
         n_before_next: int = 1,
+        ready: Sequence[WorkerProcess] = (),
     ) -> None:
         self.is_cancelled = False
         self.idle = asyncio.Event()
@@ -65,6 +66,9 @@ class WorkerSet:
         self._n_before_next = min(n_before_next, self._n_threads)
         self._waiting: deque[TrialSpec | GradeSpec] = deque()
         self._suspects: deque[TrialSpec | GradeSpec] = deque()
+        for slot, worker in zip(self._slots, ready, strict=False):
+            slot.worker = worker
+            worker.hand_over(partial(self._on_answer, slot), partial(self._on_death, slot))
         self._tasks: set[asyncio.Task[None]] = set()
         self._n_failed_starts = 0
         self._broken: ErrorRecord | None = None
