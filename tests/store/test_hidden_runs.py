@@ -82,7 +82,20 @@ NOT_ASKED = {"create", "record", "move_on", "finish_deleting", "remove_deleted",
 
 OF_KNOWN = {
     f"failures.{name}"
-    for name in ("decide", "assign", "remove", "create_mode", "edit_mode", "merge", "split", "retire", "undo", "modes")
+    for name in (
+        "take_in",
+        "last_author",
+        "decide",
+        "assign",
+        "remove",
+        "create_mode",
+        "edit_mode",
+        "merge",
+        "split",
+        "retire",
+        "undo",
+        "modes",
+    )
 }
 """Methods that name findings or modes, and no run."""
 

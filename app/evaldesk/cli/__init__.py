@@ -58,7 +58,7 @@ WORDS: Mapping[str, str] = {
     "convert": "Convert the eval set or the run of IN to OUT; `-` is the stream.",
     "adopt": "Adopt a project of another tool: import its results, show what changes in tests, CI, dependencies.",
     "validate": "Show format, cases, trials, unused keys and errors of each FILE.",
-    "mode": "List, merge and undo the kinds of failure that people found in trials.",
+    "mode": "List, merge, check, export and import the kinds of failure that people found in trials.",
     "trash": "List, restore or remove deleted eval sets, cases, chats and runs.",
     "completion": "Print the completion script of SHELL.",
 }

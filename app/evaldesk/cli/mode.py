@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from evaldesk.cli.files.exchange_files import open_home
+from evaldesk.cli.files.exchange_files import open_home, write_bytes
 from evaldesk.cli.lazy import refusing_repeats
 from evaldesk.cli.runs.shared import json_option, workspace_option
+from evaldesk.errors import UsageError
 
 if TYPE_CHECKING:
     from evaldesk.desk.desk import Desk
@@ -21,12 +24,15 @@ _by_option = click.option("--by", metavar="NAME", default=None, help="Who does i
 
 @click.group()
 def mode() -> None:
-    """List, merge and undo the kinds of failure that people found in trials.
+    """List, merge, check, export and import the kinds of failure that people found in trials.
 
     \b
     evaldesk mode list
     evaldesk mode merge "wrong day" "wrong date"
     evaldesk mode undo
+    evaldesk mode export -o failures.json
+    evaldesk mode import failures.json
+    evaldesk mode check 61 --max-mode "wrong date=0.05"
     """
 
 
@@ -99,6 +105,81 @@ def undo(by: str | None, workspace: str | None) -> None:
     with _desk(workspace) as desk:
         step = desk.failures.undo(by if by is not None else desk.failures.default_author())
     click.echo(f"Undone: {in_one_line(step.words)}")
+
+
+@mode.command(name="export")
+@click.option("-o", "--output", metavar="FILE", help="Output file; default: the stream.")
+@click.option("--force", is_flag=True, help="Replace an existing FILE.")
+@workspace_option
+def export_file(output: str | None, force: bool, workspace: str | None) -> None:
+    """Write the kinds of failure and their findings as JSON.
+
+    \b
+    evaldesk mode export -o failures.json
+    """
+    from evaldesk.desk.failure_files import export_modes
+
+    with _desk(workspace) as desk:
+        data = export_modes(desk)
+    write_bytes(data, output, is_forced=force)
+
+
+@mode.command(name="import")
+@click.argument("file", metavar="FILE", type=click.Path(exists=True, dir_okay=False))
+@_by_option
+@workspace_option
+def import_file(file: str, by: str | None, workspace: str | None) -> None:
+    """Add the kinds of failure of FILE that are not here yet, and its findings on trials that are here.
+
+    \b
+    evaldesk mode import failures.json
+    """
+    from evaldesk.desk.failure_files import import_modes
+
+    with _desk(workspace) as desk:
+        author = by if by is not None else desk.failures.default_author()
+        found = import_modes(desk, Path(file).read_bytes(), file, author)
+    kinds = "1 new kind" if found.n_modes == 1 else f"{found.n_modes:,} new kinds"
+    findings = "1 new finding" if found.n_findings == 1 else f"{found.n_findings:,} new findings"
+    click.echo(f"Imported {kinds} of failure and {findings}.")
+    if found.n_elsewhere:
+        trials = "1 finding is" if found.n_elsewhere == 1 else f"{found.n_elsewhere:,} findings are"
+        click.echo(f"{trials} on trials that are not in this workspace.")
+
+
+@mode.command()
+@click.argument("run", metavar="RUN", type=click.IntRange(1))
+@click.option("--max-mode", metavar="NAME=RATE", multiple=True, required=True, help="At most this share of trials.")
+@workspace_option
+def check(run: int, max_mode: tuple[str, ...], workspace: str | None) -> None:
+    """Check that few enough trials of RUN have a kind of failure, by what people read.
+
+    Exit code 0 when each holds, 1 when one fails, 3 when one is undecided because too little was read.
+
+    \b
+    evaldesk mode check 61 --max-mode "wrong date=0.05"
+    """
+    from evaldesk.pages.failures import mode_gate
+    from evaldesk.wording.printable import in_one_line
+
+    bounds = [_bound(each) for each in max_mode]
+    with _desk(workspace) as desk:
+        found = [mode_gate(desk, run, name, rate) for name, rate in bounds]
+    for each in found:
+        click.echo(f"{each.answer}: {in_one_line(each.words)}")
+    answers = {each.answer for each in found}
+    sys.exit(1 if "failed" in answers else 3 if "undecided" in answers else 0)
+
+
+def _bound(text: str) -> tuple[str, float]:
+    name, equals, rate = text.rpartition("=")
+    try:
+        share = float(rate)
+    except ValueError:
+        share = -1.0
+    if not equals or not 0 <= share <= 1:
+        raise UsageError(f'--max-mode {text}: write NAME=RATE with a rate of 0 to 1, such as "wrong date=0.05"')
+    return name, share
 
 
 @contextmanager

@@ -66,7 +66,7 @@ class FailureDesk:
         if not note and not typed.mode and not typed.new_mode.strip():
             raise UsageError("Write what went wrong, or choose a kind of failure.", field="finding")
         anchor = checked_anchor(typed, transcript)
-        new_mode = _checked(TypedMode(typed.new_mode))["name"] if typed.new_mode.strip() else ""
+        new_mode = checked_texts(TypedMode(typed.new_mode))["name"] if typed.new_mode.strip() else ""
         mode_id = checked_id(typed.mode, "mode") if typed.mode and not new_mode else None
         played = played_run_id(self._store.runs, run_id)
         return self._failures.add(FindingDraft(played, *key, note, mode_id, anchor), author, new_mode)
@@ -126,7 +126,7 @@ class FailureDesk:
             return
         if not typed.new_mode.strip():
             raise UsageError("Name the kind of failure of this proposal.", field="new-mode")
-        self._failures.decide(finding_ids, None, author, _checked(TypedMode(typed.new_mode))["name"])
+        self._failures.decide(finding_ids, None, author, checked_texts(TypedMode(typed.new_mode))["name"])
 
     def modes(self) -> Sequence[Mode]:
         """All modes, those in use first."""
@@ -159,11 +159,11 @@ class FailureDesk:
 
     def create(self, typed: TypedMode, author: str) -> int:
         """Create a mode. Raises UsageError naming the field."""
-        return self._failures.create_mode(self.checked_author(author), **_checked(typed))
+        return self._failures.create_mode(self.checked_author(author), **checked_texts(typed))
 
     def edit(self, mode_id: int, typed: TypedMode, author: str) -> None:
         """Rename a mode or rewrite its definition. Raises UsageError naming the field, NotFoundError."""
-        self._failures.edit_mode(mode_id, self.checked_author(author), **_checked(typed))
+        self._failures.edit_mode(mode_id, self.checked_author(author), **checked_texts(typed))
 
     def merge(self, mode_id: int, into_id: int, author: str) -> None:
         """Let the findings of a mode belong to another. Raises UsageError, NotFoundError, ConflictError."""
@@ -171,7 +171,7 @@ class FailureDesk:
 
     def split(self, mode_id: int, finding_ids: Sequence[int], typed: TypedMode, author: str) -> int:
         """Make a new mode of some findings of another. Raises UsageError, NotFoundError, ConflictError."""
-        return self._failures.split(mode_id, finding_ids, self.checked_author(author), **_checked(typed))
+        return self._failures.split(mode_id, finding_ids, self.checked_author(author), **checked_texts(typed))
 
     def retire(self, mode_id: int, author: str) -> None:
         """Take a mode out of use. Raises NotFoundError, ConflictError."""
@@ -186,10 +186,11 @@ class FailureDesk:
         return self._failures.undo(self.checked_author(author))
 
     def default_author(self) -> str:
-        """The reader to name first in a form."""
-        return LabelDesk(self._store).default_labeller()
+        """The reader to name first in a form: who read last, else who labelled last."""
+        return self._failures.last_author() or LabelDesk(self._store).default_labeller()
 
-    def checked_author(self, author: str) -> str:
+    @staticmethod
+    def checked_author(author: str) -> str:
         """The name of a reader. Raises UsageError."""
         name = " ".join(author.split())
         if not name or len(name) > MAX_NAME or not name.isprintable():
@@ -225,7 +226,8 @@ def checked_anchor(typed: TypedFinding, transcript: Transcript) -> Anchor:
     return Anchor(turn, event, start, start + len(quote), quote) if start >= 0 else Anchor(turn, event)
 
 
-def _checked(typed: TypedMode) -> dict[str, str]:
+def checked_texts(typed: TypedMode) -> dict[str, str]:
+    """The texts of a mode by their names. Raises UsageError naming the field."""
     name = " ".join(typed.name.split())
     if not name or len(name) > MAX_MODE_NAME or not name.isprintable():
         raise UsageError(f"Name the kind of failure in at most {MAX_MODE_NAME} letters.", field="name")

@@ -13,7 +13,7 @@ from evaldesk.desk.failures import TypedFinding
 from evaldesk.desk.runs.rescoring import played_run_id
 from evaldesk.desk.runs.stored_runs import run_title
 from evaldesk.errors import UsageError
-from evaldesk.model.conclusion import Interval
+from evaldesk.model.conclusion import Answer, Interval
 from evaldesk.model.failures import Finding, Mode, TrialReading
 from evaldesk.model.stored import RunSummary, TrialKey
 from evaldesk.pages.trial import TrialPage, read_trial
@@ -417,6 +417,41 @@ def _shares(draw: _Draw, readings: Sequence[TrialReading]) -> dict[str, _CaseSha
         for at, (case_id, letters) in enumerate(draw.cases)
         if (n := letters.count("p") + letters.count("f"))
     }
+
+
+@dataclass(frozen=True, slots=True)
+class ModeGate:
+    """Whether a run has at most so many trials with a mode; the answer is by the share that is estimated."""
+
+    answer: Answer
+    words: str
+
+
+def mode_gate(desk: Desk, run_id: int, name: str, most: float) -> ModeGate:
+    """The gate "at most this share of the scored trials has this mode". Raises NotFoundError.
+
+    Undecided while failed trials are there and none was drawn and read. Passed trials that nobody read count as
+    without the mode.
+    """
+    mode = desk.failures.mode_named(name)
+    run_id = played_run_id(desk.store.runs, run_id)
+    draw, readings = _Draw(desk.store, run_id), desk.store.failures.readings(run_id)
+    read = {_key(each) for each in readings}
+    trials = {_key(each) for each in readings if mode.id in each.modes}
+    samples = [(letter, *found) for letter, found in zip(draw.strata, draw.sampled(read), strict=True)]
+    strata = {letter: _stratum(n, sample, trials) for letter, n, sample in samples}
+    n_scored = strata["f"].n_all + strata["p"].n_all
+    allowed = f"at most {share_words(most)} allowed"
+    if not n_scored or (strata["f"].n_all and not strata["f"].n_read):
+        why = "no trial was scored" if not n_scored else "none of the failed trials drawn first was read"
+        return ModeGate("undecided", f"{mode.name}: {why}; {allowed}")
+    found = prevalence([strata["f"], strata["p"]])
+    weight = 1.0 if strata["p"].n_read or not found else strata["f"].n_all / n_scored
+    share = found.share * weight if found else 0.0
+    could = Interval(found.interval.low * weight, found.interval.high * weight) if found else Interval(0.0, 0.0)
+    doubt = f"; 95 % CI {interval_words(could)}" if could.high > could.low else ""
+    words = f"{mode.name}: {share_words(share)} of {_counted(n_scored, 'scored trial')}{doubt}; {allowed}"
+    return ModeGate("held" if share <= most else "failed", words)
 
 
 @dataclass(frozen=True, slots=True)

@@ -95,6 +95,32 @@ class FailureStore:
             kind = "accepted" if mode_id is not None else "rejected"
             step.close(kind, f"{len(rows)} proposed findings {kind}")
 
+    def take_in(
+        self, modes: Sequence[Mapping[str, str]], drafts: Sequence[tuple[FindingDraft, str, str]], author: str
+    ) -> tuple[int, int, int]:
+        """Store modes and (finding, its author, the name of its mode) that are not there yet, as one step.
+
+        Returns how many modes and findings are new, and how many findings are of trials that are not there.
+        """
+        with self._database.writing() as connection:
+            step, n_modes, n_findings, n_elsewhere = self._step(connection, author), 0, 0, 0
+            for texts in modes:
+                if connection.scalar(select(MODE.c.id).where(*_in_use(texts["name"]))) is None:
+                    self._create_mode(connection, step, **texts)
+                    n_modes += 1
+            for bare, reader, name in drafts:
+                if not _has_trial(connection, _place(bare)):
+                    n_elsewhere += 1
+                    continue
+                draft = replace(bare, mode_id=self._named_mode(connection, step, name) if name else None)
+                values = _place(draft) | {"note": draft.note, "mode_id": draft.mode_id, "author": reader}
+                if connection.execute(select(FINDING.c.id).where(*_at(FINDING, values))).first() is None:
+                    self._insert(connection, step, draft, reader, "person", "counted")
+                    self._mark_read(connection, step, draft, reader, is_clear=False)
+                    n_findings += 1
+            step.close("imported", f"{n_modes} kinds of failure and {n_findings} findings imported")
+            return n_modes, n_findings, n_elsewhere
+
     def clear(self, run_id: int, key: TrialKey, author: str) -> None:
         """Say that nothing is wrong in a trial. Raises ConflictError where the reader has a finding on it."""
         place = FindingDraft(run_id, *key)
@@ -268,6 +294,12 @@ class FailureStore:
         rows = select(found.c.run_id, func.count()).group_by(found.c.run_id).order_by(found.c.run_id)
         with self._database.reading() as connection:
             return {row[0]: row[1] for row in connection.execute(rows)}
+
+    def last_author(self) -> str:
+        """Who took the last step; empty before the first."""
+        newest = select(CODEBOOK_STEP.c.author).order_by(CODEBOOK_STEP.c.id.desc()).limit(1)
+        with self._database.reading() as connection:
+            return connection.scalar(newest) or ""
 
     def read_runs(self) -> Sequence[int]:
         """The runs of which trials were read, newest first."""

@@ -36,6 +36,7 @@ def test_the_room_draws_the_next_trial_and_counts_what_was_read(pages: Any) -> N
 
     assert (answer.status_code, answer.headers["location"]) == (303, room)
     text = pages.get(room).text
+    assert 'name="labeller" maxlength="80" required value="Ana"' in text
     assert "1 of 1 failed trial read. 1 kind of failure" in text
     assert "invents &lt;i&gt;prices&lt;/i&gt;" in text
     assert f'action="{run}/cases/2/trials/0/findings"' in text  # the errored trial is next

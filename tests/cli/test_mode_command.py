@@ -1,0 +1,161 @@
+"""`evaldesk mode`: kinds of failure listed, merged, checked, exported and imported in a shell."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from evaldesk.cli import cli
+from evaldesk.errors import FormatError
+from evaldesk.model import AgentRef, Case, RunConfig, TrialResult, Turn
+from evaldesk.model.failures import Anchor, FindingDraft
+from evaldesk.settings import Settings
+from evaldesk.store import Store
+
+
+def workspace(home: Path, *, with_findings: bool = True) -> Path:
+    """Ten trials of which five failed; four failed ones were read, two of them with a wrong date."""
+    home.mkdir(exist_ok=True)
+    with Store.open(Settings(home, (home,)).database) as store:
+        cases = [Case(f"c{at}", (Turn("When?"),)) for at in range(10)]
+        run_id = store.runs.create(RunConfig(AgentRef("dice", "dice:agent"), "set"), cases)
+        verdicts = ["failed"] * 5 + ["passed"] * 5
+        store.runs.record([TrialResult(run_id, at, 0, "finished", each) for at, each in enumerate(verdicts)])  # type: ignore[arg-type]
+        if with_findings:
+            for at in range(2):
+                draft = FindingDraft(run_id, at, 0, "a week late", anchor=Anchor(0, quote="Friday"))
+                store.failures.add(draft, "Ana", "wrong date")
+            for at in range(2, 5):
+                store.failures.clear(run_id, (at, 0), "Ana")
+            store.failures.create_mode("Ana", name="asks twice", definition="The same question again.")
+    return home
+
+
+def run(home: Path, *words: str) -> Result:
+    return CliRunner().invoke(cli, ["mode", *words, "--workspace", str(home)], standalone_mode=False)
+
+
+def shown(home: Path) -> Any:
+    return json.loads(run(home, "list", "--json").stdout)
+
+
+def test_kinds_of_failure_are_listed(tmp_path: Path) -> None:
+    home = workspace(tmp_path / "home")
+
+    assert run(home, "list").stdout == "wrong date: 2 trials, open\nasks twice: 0 trials, open\n"
+    assert [(each["name"], each["trials_by_run"]) for each in shown(home)] == [
+        ("wrong date", {"1": 2}),
+        ("asks twice", {}),
+    ]
+    empty = workspace(tmp_path / "empty", with_findings=False)
+    assert "No kinds of failure yet" in run(empty, "list").stdout
+
+
+def test_a_merge_and_its_undo(tmp_path: Path) -> None:
+    home = workspace(tmp_path / "home")
+
+    assert "Merged “wrong date” into “asks twice”" in run(home, "merge", "WRONG DATE", "asks twice").stdout
+    assert [(each["name"], each["trials_by_run"]) for each in shown(home)] == [("asks twice", {"1": 2})]
+    assert run(home, "undo").stdout == "Undone: “wrong date” merged into “asks twice”\n"
+    assert len(shown(home)) == 2
+    assert "known: wrong date, asks twice" in str(run(home, "merge", "nothing", "asks twice").exception)
+
+
+@pytest.mark.parametrize(
+    ("bound", "answer", "exit_code"),
+    [("wrong date=0.2", "held", 0), ("wrong date=0.1", "failed", 1), ("asks twice=0", "held", 0)],
+)
+def test_a_gate_on_a_kind_of_failure(tmp_path: Path, bound: str, answer: str, exit_code: int) -> None:
+    home = workspace(tmp_path / "home")
+
+    found = run(home, "check", "1", "--max-mode", bound)
+
+    assert found.stdout.startswith(f"{answer}: {bound.partition('=')[0]}: ")
+    assert "of 10 scored trials" in found.stdout
+    assert _exit_code(found) == exit_code
+
+
+def test_a_gate_is_undecided_while_nothing_was_read(tmp_path: Path) -> None:
+    home = workspace(tmp_path / "home", with_findings=False)
+    with Store.open(Settings(home, (home,)).database) as store:
+        store.failures.create_mode("Ana", name="wrong date")
+
+    found = run(home, "check", "1", "--max-mode", "wrong date=0.05")
+
+    assert found.stdout.startswith("undecided: wrong date: none of the failed trials drawn first was read")
+    assert _exit_code(found) == 3
+
+
+@pytest.mark.parametrize("bound", ["wrong date", "wrong date=2", "wrong date=nan", "wrong date=x"])
+def test_a_bound_that_is_none_is_refused(tmp_path: Path, bound: str) -> None:
+    found = run(workspace(tmp_path / "home"), "check", "1", "--max-mode", bound)
+
+    assert "NAME=RATE" in str(found.exception)
+
+
+def test_an_export_is_taken_in_once_by_a_workspace_with_the_same_run(tmp_path: Path) -> None:
+    home, other = workspace(tmp_path / "home"), workspace(tmp_path / "other", with_findings=False)
+    file = tmp_path / "failures.json"
+    run(home, "export", "-o", str(file))
+
+    first = run(other, "import", str(file), "--by", "Ben")
+    second = run(other, "import", str(file), "--by", "Ben")
+
+    assert first.stdout == "Imported 2 new kinds of failure and 2 new findings.\n"
+    assert second.stdout == "Imported 0 new kinds of failure and 0 new findings.\n"
+    exported = [json.loads(run(each, "export").stdout) for each in (home, other)]
+    for each in exported:
+        for finding in each["findings"]:
+            del finding["created_at"]
+    assert exported[0] == exported[1]
+    assert run(other, "undo", "--by", "Ben").exit_code == 0  # the second import, which changed nothing
+    run(other, "undo", "--by", "Ben")
+    assert shown(other) == []
+
+
+def test_findings_of_other_trials_are_counted_and_left_out(tmp_path: Path) -> None:
+    file = tmp_path / "failures.json"
+    findings = [
+        {"run": run_id, "case": case, "trial_index": trial, "mode": "late", "note": "n", "author": "Ana"}
+        for run_id, case, trial in ((1, "c0", 0), (1, "c0", 7), (1, "gone", 0), (9, "c0", 0))
+    ]
+    file.write_text(json.dumps({"evaldesk_failures": 1, "modes": [], "findings": findings}))
+
+    found = run(workspace(tmp_path / "home", with_findings=False), "import", str(file))
+
+    assert "1 new finding." in found.stdout
+    assert "3 findings are on trials that are not in this workspace." in found.stdout
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        ("[]", "expected an object"),
+        ("{}", "evaldesk mode export"),
+        ('{"evaldesk_failures": 1}', "expected a list"),
+        ('{"evaldesk_failures": 1, "modes": [{"name": ""}], "findings": []}', "at most 60 letters"),
+        ('{"evaldesk_failures": 1, "modes": [], "findings": [{"run": -1}]}', "author"),
+        ('{"evaldesk_failures": 1, "modes": [], "findings": [{"author": "A", "run": -1}]}', "whole number"),
+        (
+            '{"evaldesk_failures": 1, "modes": [], "findings": [{"author": "A", "run": 1, "trial_index": 0}]}',
+            "needs a note or a mode",
+        ),
+    ],
+)
+def test_a_file_that_is_none_names_the_place(tmp_path: Path, content: str, said: str) -> None:
+    home, file = workspace(tmp_path / "home", with_findings=False), tmp_path / "failures.json"
+    file.write_text(content)
+
+    found = run(home, "import", str(file))
+
+    assert isinstance(found.exception, FormatError | SystemExit)
+    assert said in str(found.exception) + found.output
+    assert shown(home) == []
+
+
+def _exit_code(found: Result) -> int:
+    return int(found.exception.code or 0) if isinstance(found.exception, SystemExit) else found.exit_code
