@@ -308,6 +308,21 @@ def test_results_that_come_after_a_deletion_are_dropped(store: Store, plan: Plan
     assert store.runs.record([end(run, 0, 0)]) == 0
 
 
+def test_a_case_that_stands_twice_in_a_run_goes_back_to_its_last_place(store: Store, plan: Plan) -> None:
+    plan(ids=["c", "a", "b"])
+    before = plan(ids=["a", "b", "a"])
+    deleted = plan(ids=["b", "a"])
+
+    store.runs.delete(deleted)
+
+    found = store.runs.last_verdicts("calc")
+    assert {case: (last.run_id, last.case_index) for case, last in found.items()} == {
+        "a": (before, 2),
+        "b": (before, 1),
+        "c": (1, 0),
+    }
+
+
 def test_each_case_shows_the_newest_run_it_was_in(store: Store, plan: Plan, end: End) -> None:
     both, other = plan(ids=["a", "b"], n=1), plan(ids=["a"], n=1, evalset_id="other")
     only_b = plan(ids=["b"], n=2)

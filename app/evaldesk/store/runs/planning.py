@@ -50,6 +50,8 @@ ENDED: tuple[RunStatus, ...] = ("stopped", "finished", "failed")
 Recorded: TypeAlias = tuple[TrialResult, Values]
 """A result and its transcript as it is stored."""
 
+_MOST_CASES = 2**32
+"""More cases than a run has."""
 N_MEASURED = 100
 """Transcripts that are measured to say about how many bytes all of a run take."""
 
@@ -299,19 +301,13 @@ def _name_last_run_before(connection: Connection, evalset_id: str, case_ids: Seq
     is_played = ~exists().where(RUN_SOURCE.c.run_id == RUN.c.id)
     of_set = (RUN.c.evalset_id == evalset_id) & VISIBLE & is_played
     runs = RUN_CASE.join(RUN, RUN.c.id == RUN_CASE.c.run_id)
-    newest = (
-        select(RUN_CASE.c.case_id, func.max(RUN_CASE.c.run_id).label("run_id"))
-        .select_from(runs)
-        .where(of_set)
-        .group_by(RUN_CASE.c.case_id)
-        .subquery()
-    )
-    same = (RUN_CASE.c.run_id == newest.c.run_id) & (RUN_CASE.c.case_id == newest.c.case_id)
-    places = select(newest.c.case_id, newest.c.run_id, func.max(RUN_CASE.c.case_index)).join(RUN_CASE, same)
+    # One number for run and place: one pass finds the last place of a case in the newest run.
+    last = func.max(RUN_CASE.c.run_id * _MOST_CASES + RUN_CASE.c.case_index)
+    places = select(RUN_CASE.c.case_id, last).select_from(runs).where(of_set).group_by(RUN_CASE.c.case_id)
     wanted = set(case_ids)
     rows = [
-        {"evalset_id": evalset_id, "case_id": case_id, "run_id": run_id, "case_index": index}
-        for case_id, run_id, index in connection.execute(places.group_by(newest.c.case_id, newest.c.run_id))
+        {"evalset_id": evalset_id, "case_id": case_id, "run_id": at // _MOST_CASES, "case_index": at % _MOST_CASES}
+        for case_id, at in connection.execute(places)
         if case_id in wanted
     ]
     execute_many(connection, insert(LAST_RUN), rows)
