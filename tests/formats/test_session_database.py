@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import random
 import sqlite3
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 
 import pytest
@@ -68,6 +69,27 @@ def test_a_database_that_cannot_be_read_says_why(tmp_path: Path, statements: lis
         read_file(changed(tmp_path, *statements), "session.db")
 
     assert words in str(caught.value)
+
+
+def test_no_bytes_by_chance_break_the_reading(tmp_path: Path) -> None:
+    sample, chance, path = SAMPLE.read_bytes(), random.Random(3), tmp_path / "session.db"
+    n_read = 0
+
+    for _ in range(600):
+        data = bytearray(sample)
+        for _ in range(chance.randrange(1, 6)):
+            data[chance.randrange(len(data))] = chance.randrange(256)
+        path.write_bytes(data)
+        with suppress(FormatError):
+            read_file(bytes(data), "session.db")
+        with suppress(FormatError), session_database.opened_file(path) as connection:
+            names = session_database.session_names(connection)
+            session_database.listed(connection, names, "session.db")
+            for name, _ in names:
+                session_database.read_session(connection, name, "session.db")
+            n_read += 1
+
+    assert 0 < n_read < 600
 
 
 def test_a_database_with_a_write_ahead_log_is_read(tmp_path: Path) -> None:

@@ -86,7 +86,7 @@ class AdkSessionDatabase:
                         cases.append(replace(case, id=free_name(case.id, taken)))
                     else:
                         notes.refuse("a session without a turn", place)
-        except sqlite3.Error as error:
+        except (sqlite3.Error, UnicodeDecodeError) as error:  # SQLite quotes names that are not UTF-8 in its errors
             raise FormatError(f"this SQLite file cannot be read: {error}", source=source) from None
         if not cases:
             raise FormatError("the database contains no session with a turn", source=source)
@@ -107,7 +107,7 @@ def opened_file(path: Path) -> Iterator[sqlite3.Connection]:
             _bound(connection)
             _check_tables(connection, path.name)
             yield connection
-    except (sqlite3.Error, OSError) as error:
+    except (sqlite3.Error, UnicodeDecodeError, OSError) as error:
         raise FormatError(f"this SQLite file cannot be read now: {error}", source=path.name) from None
 
 
