@@ -34,52 +34,58 @@ def _furnish(workspace: Path) -> tuple[str, ...]:
     return "agents", "evalsets"
 
 
+def _finish(someone: Visitor) -> str:
+    """The number of a run that has ended."""
+    run = someone.run("polite", someone.evalset("greetings"), {"response_match_score": "0.5"}, n="1")
+    someone.goto(run)
+    expect(someone.page.get_by_role("button", name="Stop…")).to_have_count(0)
+    return run.rpartition("/")[2]
+
+
 def _tick(someone: Visitor, *run_ids: str) -> None:
     for run_id in run_ids:
         someone.page.get_by_label(f"Select run {run_id}", exact=True).check()
 
 
+def _shows(someone: Visitor, *run_ids: str, n: int) -> None:
+    for run_id in run_ids:
+        expect(someone.page.get_by_label(f"Select run {run_id}", exact=True)).to_have_count(n)
+
+
 def test_runs_are_deleted_undone_restored_and_removed_for_good(someone: Visitor) -> None:
     page = someone.page
-    for _ in range(3):
-        run = someone.run("polite", someone.evalset("greetings"), {"response_match_score": "0.5"}, n="1")
-        someone.goto(run)
-        expect(page.get_by_role("button", name="Stop…")).to_have_count(0)
+    first, second, third = (_finish(someone) for _ in range(3))
 
     someone.goto("/runs")
-    rows = page.locator("tbody tr")
-    _tick(someone, "1", "3")
+    _tick(someone, first, third)
     page.get_by_role("button", name="Delete").click()
-    expect(page.get_by_text("Deleted 2 runs: 1, 3.")).to_be_visible()
-    expect(rows).to_have_count(1)
+    expect(page.get_by_text(f"Deleted 2 runs: {first}, {third}.")).to_be_visible()
+    _shows(someone, first, third, n=0)
+    _shows(someone, second, n=1)
     page.get_by_role("button", name="Undo").click()
-    expect(rows).to_have_count(3)
+    _shows(someone, first, second, third, n=1)
 
-    _tick(someone, "1", "2")
+    _tick(someone, first, second)
     page.get_by_role("button", name="Delete").click()
-    expect(page.get_by_text("Deleted 2 runs: 1, 2.")).to_be_visible()
+    expect(page.get_by_text(f"Deleted 2 runs: {first}, {second}.")).to_be_visible()
     page.get_by_role("link", name="Show the trash").click()
-    page.get_by_role("row", name="2: polite").get_by_role("button", name="Restore").click()
-    expect(page).to_have_url(f"{someone.desk.address}/runs/2")
+    page.get_by_role("row", name=f"{second}: polite").get_by_role("button", name="Restore").click()
+    expect(page).to_have_url(f"{someone.desk.address}/runs/{second}")
 
     someone.goto("/trash")
-    expect(rows).to_have_count(1)
     page.get_by_role("button", name="Empty the trash…").click()
     page.get_by_role("button", name="Remove 1 item for good").click()
     expect(page.get_by_text("1 item removed for good.")).to_be_visible()
     expect(page.get_by_role("heading", name="The trash is empty")).to_be_visible()
 
     someone.goto("/runs")
-    expect(rows).to_have_count(2)
-    expect(page.get_by_label("Select run 1", exact=True)).to_have_count(0)
+    _shows(someone, first, n=0)
+    _shows(someone, second, third, n=1)
 
 
 def test_runs_are_deleted_without_a_script(resident: Visitor, visit: Visit) -> None:
-    run = resident.run("polite", resident.evalset("greetings"), {"response_match_score": "0.5"}, n="1")
-    resident.goto(run)
-    expect(resident.page.get_by_role("button", name="Stop…")).to_have_count(0)
+    number = _finish(resident)
     someone = visit(has_scripts=False)
-    number = run.rpartition("/")[2]
 
     someone.goto("/runs")
     _tick(someone, number)
