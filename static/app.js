@@ -23,6 +23,9 @@
    data-when-lost        is shown when a stream breaks off before its event `done`
    data-stored           a form that htmx sends: keys pressed before its answer wait for it, and are dropped when it was
                          not stored, which the [data-when-not-stored] in it says
+   data-opens="palette"  a link that opens the dialog with that id instead; a button with data-closes closes it
+   Ctrl or Cmd with K opens #palette: its field asks the server, and what the page itself can do (data-key) and the last
+   places of this tab stand before the answer.
    Keys stand down while one types, and with Ctrl, Alt or Meta held. `?` opens the popover #keys, `/` focuses the
    element with data-key="/" or type="search". */
 "use strict";
@@ -222,6 +225,156 @@ function step(by) {
 function tick(row) {
   return press(row?.querySelector("input[type=checkbox]"));
 }
+
+/* Search and go: the focus stays in the field, and the chosen option is said by aria-activedescendant. */
+
+const MAX_PLACES = 5;
+const palette = () => document.getElementById("palette");
+const options = () => $$("[role=option]", palette());
+
+document.addEventListener("keydown", (event) => {
+  if (!(event.ctrlKey || event.metaKey) || event.altKey || event.shiftKey || event.key.toLowerCase() !== "k") return;
+  event.preventDefault();
+  if (palette().open) palette().close();
+  else openPalette();
+});
+document.addEventListener("click", (event) => {
+  const opener = event.target.closest?.("[data-opens]");
+  if (opener && !event.ctrlKey && !event.metaKey && !event.shiftKey) {
+    event.preventDefault();
+    openPalette();
+  }
+  if (event.target.closest?.("[data-closes]") || event.target === palette()) palette().close();
+});
+
+function openPalette() {
+  const field = palette().querySelector("input");
+  field.value = "";
+  isFollowing = false;
+  document.getElementById("found").replaceChildren();
+  palette().showModal();
+  offerHere("");
+  window.htmx?.trigger(field, "look");
+}
+
+/* What can be done on this page, and the places where one was, as options. */
+function offerHere(typed) {
+  const text = typed.replace(/^>/, "").trim().toLowerCase();
+  const fits = (name) => name.toLowerCase().includes(text);
+  const acts = $$("[data-key]").filter((element) => isShown(element) && !isTyping(element) && !element.matches(":disabled"));
+  const named = acts.map((element) => [nameOf(element), element]).filter(([name]) => name && fits(name));
+  const places = typed ? [] : recentPlaces().filter(([, address]) => address !== location.pathname + location.search);
+  document.getElementById("here").replaceChildren(
+    ...groupOf("On this page", named.map(([name, element]) => optionOf(name, element.dataset.key, () => press(element)))),
+    ...groupOf("Where you were", places.map(([name, address]) => optionOf(name, "", null, address))),
+  );
+  choose(0);
+}
+
+function nameOf(element) {
+  const copy = element.cloneNode(true);
+  $$("kbd", copy).forEach((key) => key.remove());
+  return (element.getAttribute("aria-label") || copy.textContent).trim().replace(/\s+/g, " ");
+}
+
+function groupOf(title, found) {
+  if (!found.length) return [];
+  const [group, head] = [document.createElement("div"), document.createElement("div")];
+  head.id = `here-${title.replaceAll(" ", "-").toLowerCase()}`;
+  head.className = "head";
+  head.textContent = title;
+  group.setAttribute("role", "group");
+  group.setAttribute("aria-labelledby", head.id);
+  found.forEach((option, index) => (option.id = `${head.id}-${index}`));
+  group.append(head, ...found);
+  return [group];
+}
+
+const acting = new WeakMap();
+function optionOf(name, key, act, address) {
+  const [option, text, note] = ["a", "span", key ? "kbd" : "small"].map((tag) => document.createElement(tag));
+  option.setAttribute("role", "option");
+  option.setAttribute("aria-selected", "false");
+  option.tabIndex = -1;
+  if (address) option.href = address;
+  else acting.set(option, act);
+  text.textContent = name;
+  note.textContent = key;
+  option.append(document.createElement("i"), text, note);
+  return option;
+}
+
+function choose(index) {
+  const all = options();
+  const field = palette().querySelector("input");
+  const chosen = all[(index + all.length) % all.length];
+  all.forEach((option) => option.setAttribute("aria-selected", String(option === chosen)));
+  document.getElementById("options").hidden = !all.length;
+  field.setAttribute("aria-expanded", String(all.length > 0));
+  if (chosen) field.setAttribute("aria-activedescendant", chosen.id);
+  else field.removeAttribute("aria-activedescendant");
+  chosen?.scrollIntoView({ block: "nearest" });
+  const n = all.length ? `${all.length} found` : "Nothing fits.";
+  palette().querySelector("[role=status]").textContent = isAnswered() ? n : "Searching";
+}
+
+/* Whether the server has answered the text that stands in the field now. */
+const isAnswered = () => palette().querySelector("[data-answers]")?.dataset.answers === palette().querySelector("input").value;
+let isFollowing = false; // Enter was pressed before the answer came
+
+const chosenIndex = () => options().findIndex((option) => option.getAttribute("aria-selected") === "true");
+
+document.addEventListener("input", (event) => {
+  if (!event.target.closest?.("#palette")) return;
+  document.getElementById("found").replaceChildren();
+  isFollowing = false;
+  offerHere(event.target.value);
+});
+document.addEventListener("htmx:after:swap", () => {
+  if (!palette()?.open) return;
+  choose(Math.max(0, chosenIndex()));
+  if (isFollowing && isAnswered()) followOption(options()[chosenIndex()]);
+});
+document.addEventListener("keydown", (event) => {
+  if (!event.target.matches?.("#palette input") || isComposing(event)) return;
+  const by = { ArrowDown: 1, ArrowUp: -1 }[event.key];
+  if (by) choose(chosenIndex() + by);
+  else if (event.key === "Enter" && !isAnswered()) isFollowing = true;
+  else if (event.key === "Enter") followOption(options()[chosenIndex()], event.ctrlKey || event.metaKey);
+  else return;
+  event.preventDefault();
+});
+document.addEventListener("click", (event) => {
+  const option = event.target.closest?.("#palette [role=option]");
+  if (!option || option.href) return;
+  followOption(option);
+});
+
+function followOption(option, isElsewhere = false) {
+  if (!option) return;
+  if (option.href && isElsewhere) return void window.open(option.href, "_blank", "noopener");
+  palette().close();
+  if (option.href) location.assign(option.href);
+  else acting.get(option)();
+}
+
+/* The last places of this tab: another workspace at the same address has not been here. */
+function recentPlaces() {
+  try {
+    return JSON.parse(sessionStorage.places ?? "[]");
+  } catch {
+    return [];
+  }
+}
+function rememberPlace() {
+  const here = [document.title.replace(/ · Evaldesk$/, ""), location.pathname + location.search];
+  try {
+    sessionStorage.places = JSON.stringify([here, ...recentPlaces().filter(([, address]) => address !== here[1])].slice(0, MAX_PLACES + 1));
+  } catch {
+    /* a browser that keeps nothing */
+  }
+}
+document.addEventListener("DOMContentLoaded", rememberPlace);
 
 /* Selection */
 

@@ -153,6 +153,8 @@ PAGES = {
     "labels": "/labels",
     "labels-of-run": "/labels?run={id-run}&only=disagreements",
     "trash": "/trash",
+    "search": "/search?q=dice",
+    "search-nothing": "/search?q=no-such-thing",
     "not-found": "/runs/999",
     "not-found-page": "/nothing/here",
 }
@@ -186,6 +188,12 @@ def _import_under_a_taken_name(page: Page) -> None:
     page.get_by_role("button", name="Import 2 cases").click()
 
 
+def _search_and_go(page: Page) -> None:
+    page.keyboard.press("Control+k")
+    page.keyboard.type("dice")
+    expect(page.locator("#found mark").first).to_be_visible()
+
+
 ACTS: Mapping[str, tuple[str, Callable[[Page], None]]] = {
     "chat-new-refused": ("/sessions/new?agent=hello_world", lambda page: _send(page, "Initial state", "{")),
     "sets-new-refused": ("/evalsets/new", lambda page: _send(page, "Name", "a/b")),
@@ -197,6 +205,7 @@ ACTS: Mapping[str, tuple[str, Callable[[Page], None]]] = {
     "run-new-refused": ("/runs/new?agent=hello_world&evalset={id-dice}", _ask_too_much),
     "run-stopping": ("{run-live}", lambda page: page.get_by_role("button", name="Stop…").click()),
     "keys": ("/", lambda page: page.keyboard.press("?")),
+    "palette": ("{set-dice}", _search_and_go),
 }
 
 
@@ -209,7 +218,9 @@ def test_what_answers_an_act_fits_every_screen_and_has_no_serious_fault(
 
     act(resident.page)
 
-    expect(resident.page.locator("[role=alert]:not(:empty), [aria-invalid=true], :popover-open").first).to_be_visible()
+    expect(
+        resident.page.locator("[role=alert]:not(:empty), [aria-invalid=true], :popover-open, dialog:modal").first
+    ).to_be_visible()
     check(resident, name)
 
 

@@ -141,6 +141,7 @@ class Fort:
             ),
             *(f"/compare?a={self.run}&b={self.run + 1}&show=same", "/labels", f"/labels?run={self.run}", "/trash"),
             *(f"/failures?run={self.run}&before={self.run + 1}", "/failures/1"),
+            *("/search?q=e", "/search?q=%3Cb%3E", f"/search?q={self.run}:"),
         ]
 
 

@@ -36,6 +36,7 @@ ASKED: dict[str, Asked] = {
     "case_rows": lambda store, run: store.runs.case_rows(run),
     "case_row": lambda store, run: store.runs.case_row(run, 0),
     "case_ids": lambda store, run: store.runs.case_ids(run),
+    "cases_named": lambda store, run: store.runs.cases_named(run, "", limit=5),
     "case_counts": lambda store, run: store.runs.case_counts(run),
     "case_outcomes": lambda store, run: store.runs.case_outcomes(run),
     "outcome_counts": lambda store, run: store.runs.outcome_counts(run),

@@ -25,7 +25,7 @@ from evaldesk.web.server import create_app
 PORT = 8420
 TOKEN = "a-token-of-enough-letters"
 STREAM = {"Accept": "text/html, text/event-stream", "HX-Request": "true"}
-PAGES = ("agents", "sessions", "turns")
+PAGES = ("agents", "sessions", "turns", "finding")
 
 DICE = AgentDescription(
     name="dice",

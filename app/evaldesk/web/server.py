@@ -268,6 +268,7 @@ ROUTES: tuple[str, ...] = (
     "evaldesk.web.routes.accepting:routes",
     "evaldesk.web.routes.comparison:routes",
     "evaldesk.web.routes.trash:routes",
+    "evaldesk.web.routes.finding:routes",
 )
 
 

@@ -441,6 +441,14 @@ def case_ids(connection: Connection, run_id: int, case_indexes: Sequence[int] | 
     return {row.case_index: row.case_id for row in connection.execute(rows)}
 
 
+def cases_named(connection: Connection, run_id: int, text: str, *, limit: int) -> dict[int, str]:
+    """The ids that hold `text` among the cases of a run, in its order."""
+    run_row(connection, run_id)
+    rows = select(_C.case_index, _C.case_id).where(_C.run_id == run_id, _C.case_id.icontains(text, autoescape=True))
+    found = connection.execute(rows.order_by(_C.case_index).limit(limit))
+    return {row.case_index: row.case_id for row in found}
+
+
 def case_counts(connection: Connection, run_id: int) -> dict[CaseFilter, int]:
     """How many cases each filter of `case_rows` shows."""
     config = _config(connection, run_id)

@@ -50,6 +50,7 @@ class RunStore:
     case_rows = reading(run_queries.case_rows)
     case_row = reading(run_queries.case_row)
     case_ids = reading(run_queries.case_ids)
+    cases_named = reading(run_queries.cases_named)
     case_counts = reading(run_queries.case_counts)
     case_outcomes = reading(run_queries.case_outcomes)
     outcome_counts = reading(run_queries.outcome_counts)

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from evaldesk.desk.evalsets.cases import case_keys
 from evaldesk.model import Case
 from evaldesk.model.stored import LastVerdicts
+from evaldesk.pages.case_text import searched_texts
 from evaldesk.web.words import plural
 
 PAGE = 200
@@ -138,14 +139,4 @@ def _matches(case: Case, text: str, tag: str, only: str) -> bool:
         return False
     if only == "unasserted" and not asserts_nothing(case):
         return False
-    return not text or any(text in piece.casefold() for piece in _searched(case))
-
-
-def _searched(case: Case) -> list[str]:
-    pieces = [case.id, *case.tags]
-    if case.scenario is not None:
-        pieces += [value for value in case.scenario.values() if isinstance(value, str)]
-    for turn in case.turns:
-        pieces += [turn.query, turn.expected.reference or ""]
-        pieces += [call.name for call in turn.expected.tool_calls or ()]
-    return pieces
+    return not text or any(text in piece.casefold() for piece in searched_texts(case))

@@ -1,0 +1,204 @@
+"""Places of a workspace by their names: agents, eval sets, cases, runs, trials and pages that fit a typed text."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from urllib.parse import quote
+
+from evaldesk.desk.desk import Desk
+from evaldesk.desk.evalsets.cases import case_keys
+from evaldesk.desk.runs.stored_runs import run_title
+from evaldesk.errors import EvaldeskError, NotFoundError
+from evaldesk.model import Case
+from evaldesk.model.stored import EvalSetFile
+from evaldesk.pages.case_text import searched_texts
+
+MAX_EACH = 5
+"""Places of one kind that are shown."""
+MAX_CASES = 10_000
+"""Cases of eval set files that one search reads, so that it answers while one types."""
+AROUND = 20
+"""Letters of a long text before its match."""
+
+_TRIALS = re.compile(r"(\d{1,15})(?:\s*:\s*|\s+)(.*?)(?:\s*:\s*(\d{1,9}))?")
+
+PAGES: tuple[tuple[str, str, str], ...] = (
+    ("New chat", "/sessions/new", "chat"),
+    ("New run", "/runs/new", "run"),
+    ("New eval set", "/evalsets/new", "add"),
+    ("Import a file", "/imports", "import"),
+    ("Home", "/", "mark"),
+    ("Chat", "/sessions", "chat"),
+    ("Eval sets", "/evalsets", "set"),
+    ("Runs", "/runs", "run"),
+    ("Failures", "/failures", "failed"),
+    ("Labels", "/labels", "label"),
+    ("Agents", "/agents", "agent"),
+    ("Compare runs", "/compare", "compare"),
+    ("Trash", "/trash", "delete"),
+)
+"""Name, address and icon. The first N_ACTIONS begin something."""
+N_ACTIONS = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """One place: where it is, and its name in three parts, of which the middle one is what was typed."""
+
+    address: str
+    icon: str
+    name: tuple[str, str, str]
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Places of one kind."""
+
+    title: str
+    places: Sequence[Place]
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What fits `text`. `unread` names what was too large to be searched; empty when all was."""
+
+    text: str
+    groups: Sequence[Group]
+    unread: str = ""
+
+    @property
+    def n(self) -> int:
+        """How many places are shown."""
+        return sum(len(group.places) for group in self.groups)
+
+
+def find(desk: Desk, typed: str) -> Found:
+    """The places that fit `typed`; after `>` only actions. `61:roll_16:3` is a trial. Reads files and the database.
+
+    Of a workspace that waits for the answer of a person only the pages of Evaldesk are found.
+    """
+    text = typed.strip()
+    if text.startswith(">"):
+        return Found(text, _filled([Group("Actions", _pages(text[1:].strip(), PAGES[:N_ACTIONS]))]))
+    actions, pages = Group("Actions", _pages(text, PAGES[:N_ACTIONS])), Group("Pages", _pages(text, PAGES[N_ACTIONS:]))
+    if not text or (desk.is_restricted and not desk.trust.is_look_only):
+        return Found(text, _filled([actions, pages]))
+    files = [file for file in desk.evalsets.list() if not file.error]
+    searched, unread = _within_bounds(files)
+    groups = [
+        actions,
+        Group("Trials", list(_trials(desk, text))),
+        Group("Cases", list(islice(_cases(desk, searched, text), MAX_EACH))),
+        Group("Runs", _runs(desk, text)),
+        Group("Eval sets", _evalsets(files, text)),
+        Group("Agents", _agents(desk, text)),
+        pages,
+    ]
+    return Found(text, _filled(groups), unread)
+
+
+def _filled(groups: Sequence[Group]) -> list[Group]:
+    return [group for group in groups if group.places]
+
+
+def _pages(text: str, pages: Sequence[tuple[str, str, str]]) -> list[Place]:
+    return [Place(address, icon, parts) for name, address, icon in pages if (parts := _matched(name, text))]
+
+
+def _agents(desk: Desk, text: str) -> list[Place]:
+    found = ((agent, _matched(agent.id, text)) for agent in desk.agents.list())
+    return [
+        Place(f"/agents#agent-{quote(agent.id, safe='')}", "agent", parts, "agent") for agent, parts in found if parts
+    ][:MAX_EACH]
+
+
+def _evalsets(files: Sequence[EvalSetFile], text: str) -> list[Place]:
+    found = ((file, _matched(file.name, text)) for file in files)
+    return [Place(f"/evalsets/{file.id}", "set", parts, f"{file.n_cases:,} cases") for file, parts in found if parts][
+        :MAX_EACH
+    ]
+
+
+def _runs(desk: Desk, text: str) -> list[Place]:
+    summaries = desk.store.runs.list(text=text, limit=MAX_EACH)
+    number = text.removeprefix("run ").strip()
+    if number.isascii() and number.isdigit() and len(number) < 16:
+        try:
+            exact = desk.store.runs.summary(int(number))
+        except NotFoundError:
+            exact = None
+        summaries = [*([exact] if exact else []), *(each for each in summaries if each != exact)]
+    names = {run.id: run_title(run) for run in summaries[:MAX_EACH]}
+    return [
+        Place(f"/runs/{run.id}", "run", _matched(names[run.id], text) or (names[run.id], "", ""), run.note)
+        for run in summaries[:MAX_EACH]
+    ]
+
+
+def _trials(desk: Desk, text: str) -> Iterator[Place]:
+    """The trials of a run that are asked for as `RUN:CASE:TRIAL`; the first trial where none is named."""
+    asked = _TRIALS.fullmatch(text)
+    if asked is None:
+        return
+    run_id, case_text, trial = int(asked[1]), asked[2], int(asked[3] or 1)
+    try:
+        run = desk.store.runs.summary(run_id)
+    except NotFoundError:
+        return
+    if not 1 <= trial <= run.config.n:
+        return
+    for case_index, case_id in desk.store.runs.cases_named(run_id, case_text, limit=MAX_EACH).items():
+        parts = _matched(case_id, case_text)
+        if parts:
+            address = f"/runs/{run_id}/cases/{case_index}/trials/{trial - 1}"
+            yield Place(address, "run", parts, f"run {run_id}, trial {trial}")
+
+
+def _within_bounds(files: Sequence[EvalSetFile]) -> tuple[list[EvalSetFile], str]:
+    """The eval sets whose cases are searched, the last changed first, and the others in words."""
+    searched: list[EvalSetFile] = []
+    n_cases = n_left = 0
+    for file in sorted(files, key=lambda file: -file.modified_ns):
+        if n_cases + file.n_cases > MAX_CASES:
+            n_left += 1
+            continue
+        n_cases += file.n_cases
+        searched.append(file)
+    if not n_left:
+        return searched, ""
+    sets = "1 large eval set" if n_left == 1 else f"{n_left:,} large eval sets"
+    return searched, f"The cases of {sets} are not searched here; the page of an eval set searches its cases."
+
+
+def _cases(desk: Desk, files: Sequence[EvalSetFile], text: str) -> Iterator[Place]:
+    for file in files:
+        try:
+            cases = desk.evalsets.evalset(file.id).cases
+        except EvaldeskError:  # it changed or went a moment ago
+            continue
+        found = [(index, parts) for index, case in enumerate(cases) if (parts := _in_case(case, text))]
+        keys = case_keys(cases) if found else []
+        for index, parts in found:
+            case_id = cases[index].id
+            is_id = "".join(parts) == case_id
+            note = file.name if is_id else f"{case_id}, {file.name}"
+            yield Place(f"/evalsets/{file.id}/cases/{keys[index]}", "set", parts, note)
+
+
+def _in_case(case: Case, text: str) -> tuple[str, str, str] | None:
+    """The first text of a case that holds `text`, its id before all others."""
+    return next((parts for piece in searched_texts(case) if (parts := _matched(piece, text))), None)
+
+
+def _matched(name: str, text: str) -> tuple[str, str, str] | None:
+    """`name` before, in and after its first match; None where there is none. A long text is cut around its match."""
+    found = re.search(re.escape(text), name, re.IGNORECASE)
+    if found is None:
+        return None
+    start = max(0, found.start() - AROUND)
+    before, after = name[start : found.start()], name[found.end() : found.end() + 6 * AROUND]
+    return ("…" if start else "") + before, found[0], after

@@ -1,0 +1,25 @@
+"""The search over the whole workspace: a page, and the options of the palette."""
+
+from __future__ import annotations
+
+import asyncio
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from evaldesk.pages.finding import find
+from evaldesk.web.render import desk_of, page, target_of
+
+MAX_TEXT = 200
+
+
+async def show(request: Request) -> Response:
+    """The places that fit `q`: as options where the palette asks, else as a page."""
+    text = request.query_params.get("q", "")[:MAX_TEXT]
+    found = await asyncio.to_thread(find, desk_of(request), text)
+    template = "search/options.html" if target_of(request) == "found" else "search/index.html"
+    return page(request, template, found=found, typed=text)
+
+
+routes = [Route("/search", show, methods=["GET"])]
