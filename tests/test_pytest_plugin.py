@@ -320,6 +320,20 @@ def test_cases_run_in_workers_under_xdist(pytester: pytest.Pytester, monkeypatch
     result.stdout.fnmatch_lines(['*expected answer  "goodbye"'])
 
 
+def test_a_test_run_imports_the_agent_once(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
+    _write_project(pytester.path, [_case(name, name, name) for name in ("one", "two", "three")])
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")  # the others take seconds to import
+    source = next(pytester.path.glob("echo_*")) / "agent.py"
+    noted = "with open(__file__ + '.imports', 'a') as file:\n    file.write('once ')\n"
+    source.write_text(noted + source.read_text())
+
+    plugin = ("-p", "evaldesk.testing.pytest_plugin")
+    result = pytester.runpytest_subprocess(_agent(pytester.path), *plugin, "--evaldesk-n", "3", "-W", "error")
+
+    result.assert_outcomes(passed=3)
+    assert source.with_name("agent.py.imports").read_text() == "once "
+
+
 def test_a_key_that_is_not_set_is_a_usage_error_before_the_first_trial(
     project: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,17 +1,19 @@
 """What a process of ours sets of itself: when garbage is collected, and how many files it may hold open.
 
-And what the code in it changed of what all of it shares.
+And what the code in it changed of what all of it shares, and which processes it left behind.
 """
 
 from __future__ import annotations
 
+import ctypes
 import gc
 import os
 import re
 import resource
+import signal
 import socket
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from threading import Lock
@@ -57,6 +59,73 @@ def allow_open_files() -> None:
     if soft != resource.RLIM_INFINITY and soft < limit:
         with suppress(OSError, ValueError):  # some systems allow less than they say
             resource.setrlimit(resource.RLIMIT_NOFILE, (limit, hard))
+
+
+WORKER_VARIABLE = "EVALDESK_WORKER"
+"""Marks a worker and the processes that it starts, so that those can be found when it is gone."""
+MAX_ROUNDS = 20
+
+
+def end_marked(mark: str) -> None:
+    """Kill the processes of this machine that inherited the mark of a worker, also those with a session of their own.
+
+    A process may start another while it is looked for, so that is done until none is left. Without `/proc`, nothing.
+    """
+    wanted = f"{WORKER_VARIABLE}={mark}".encode()
+    _kill_each(lambda: [pid for pid in _pids() if wanted in _read(f"/proc/{pid}/environ").split(b"\0")])
+
+
+def end_descendants() -> None:
+    """Kill the children of this process and theirs, with the orphans that it adopted."""
+    _kill_each(lambda: _children_of(os.getpid()))
+
+
+def adopt_orphans() -> None:
+    """Let processes whose parent is gone become children of this one and not of the first process of the machine."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+
+
+_PR_SET_CHILD_SUBREAPER = 36
+
+
+def _kill_each(look: Callable[[], list[int]]) -> None:
+    killed: set[int] = set()
+    for _ in range(MAX_ROUNDS):
+        found = [pid for pid in look() if pid not in killed]
+        if not found:
+            return
+        for pid in found:
+            with suppress(ProcessLookupError, PermissionError):
+                os.kill(pid, signal.SIGKILL)
+        killed.update(found)
+
+
+def _pids() -> list[int]:
+    try:
+        return [int(name) for name in os.listdir("/proc") if name.isdecimal() and int(name) != os.getpid()]
+    except OSError:
+        return []
+
+
+def _children_of(pid: int) -> list[int]:
+    """The processes below that one, from the top."""
+    found = []
+    try:
+        for thread in os.listdir(f"/proc/{pid}/task"):
+            for child in map(int, _read(f"/proc/{pid}/task/{thread}/children").split()):
+                found += [child, *_children_of(child)]
+    except OSError:
+        pass
+    return found
+
+
+def _read(path: str) -> bytes:
+    try:
+        with open(path, "rb") as file:
+            return file.read()
+    except OSError:
+        return b""  # of another person, or gone
 
 
 SET_BY_LIBRARIES = frozenset(

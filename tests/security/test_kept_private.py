@@ -16,6 +16,7 @@ import pytest
 
 from evaldesk import paths
 from evaldesk.engine import launch
+from evaldesk.process_setup import WORKER_VARIABLE
 from evaldesk.settings import read_settings
 from evaldesk.store import Store, hold_workspace
 from evaldesk.web import server
@@ -112,8 +113,13 @@ def test_neither_token_nor_cookie_stands_in_a_page_or_a_log(fort: Any, caplog: p
 def test_a_worker_is_not_told_the_token() -> None:
     given = {"EVALDESK_TOKEN": TOKEN, "OPENAI_API_KEY": "needed", "PATH": "/bin"}
 
-    assert launch.OWN.launch(given, "player").environment == {"OPENAI_API_KEY": "needed", "PATH": "/bin"}
-    there = dict(launch.ProcessLauncher("/shop/bin/python").launch(given, "player").environment)
+    started = launch.OWN.launch(given, "player")
+
+    mark = {WORKER_VARIABLE: started.mark}
+    assert started.environment == {"OPENAI_API_KEY": "needed", "PATH": "/bin", **mark}
+    elsewhere = launch.ProcessLauncher("/shop/bin/python").launch(given, "player")
+    there = dict(elsewhere.environment)
+    assert there.pop(WORKER_VARIABLE) == elsewhere.mark != started.mark
     assert there.pop("EVALDESK_PRICE_LIST").endswith(".json")
     assert there == {"OPENAI_API_KEY": "needed", "PATH": "/shop/bin:/bin"}
 

@@ -14,6 +14,8 @@ import sys
 import threading
 from contextlib import suppress
 
+from evaldesk.process_setup import WORKER_VARIABLE
+
 CLOSE_S = 1.0
 
 _GUARD = """
@@ -67,6 +69,7 @@ def _running() -> subprocess.Popen[bytes]:
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
             start_new_session=True,
+            env={name: value for name, value in os.environ.items() if name != WORKER_VARIABLE},  # outlives its worker
         )
         atexit.register(_close, _guard)
     return _guard

@@ -16,6 +16,7 @@ from evaldesk.llm.price_list import VARIABLE as PRICE_LIST
 from evaldesk.llm.price_list import price_list
 from evaldesk.model import AgentRef, Container
 from evaldesk.model.run import IMAGE_VARIABLE
+from evaldesk.process_setup import WORKER_VARIABLE
 
 SECRETS = ("EVALDESK_TOKEN",)
 PACKAGE = Path(__file__).resolve().parents[1]
@@ -33,11 +34,15 @@ NO_PARENT = 0
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """One worker to start: its command, its environment, and the command that ends what a lost one leaves behind."""
+    """One worker to start: its command, its environment, and the command that ends what a lost one leaves behind.
+
+    `mark` is in the environment of the worker, and so in that of every process that it starts.
+    """
 
     command: tuple[str, ...]
     environment: Mapping[str, str]
     end: tuple[str, ...] = ()
+    mark: str = ""
 
 
 class Launcher(Protocol):
@@ -71,7 +76,9 @@ class ProcessLauncher:
         """A process of this machine, which ends with this one."""
         ours = (sys.executable, "-P", "-X", "faulthandler", "-m", "evaldesk.engine.worker.main")
         command = (self.python, "-X", "faulthandler", BOOT) if self.python else ours
-        return Launch((*command, str(os.getpid()), purpose), self._environment(given))
+        mark = secrets.token_hex(16)
+        environment = {**self._environment(given), WORKER_VARIABLE: mark}
+        return Launch((*command, str(os.getpid()), purpose), environment, mark=mark)
 
     def _environment(self, given: Mapping[str, str]) -> dict[str, str]:
         """On the agent's interpreter that of its activated virtual environment."""

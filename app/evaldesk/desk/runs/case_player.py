@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-import os
 import threading
 from concurrent.futures import Future
 
@@ -12,6 +11,8 @@ from evaldesk.desk.runs.driver import trial_spec
 from evaldesk.desk.runs.plan import RunOptions, RunPlan, check_models, frozen, recordings_folder, with_defaults
 from evaldesk.desk.runs.run_result import CaseResult
 from evaldesk.engine import AgentHost, LocalExecutor
+from evaldesk.engine.host.agent_host import version_of
+from evaldesk.engine.host.process import WorkerProcess
 from evaldesk.engine.launch import launcher_of
 from evaldesk.model import AgentDescription, AgentRef, Case, RunConfig, TrialResult
 from evaldesk.model.options import Recording
@@ -32,6 +33,7 @@ class CasePlayer:
         self._loop = asyncio.new_event_loop()
         self._executor: LocalExecutor | None = None
         self._description: AgentDescription | None = None
+        self._ready: WorkerProcess | None = None
         self._reading: asyncio.Task[None] | None = None
         self._thread = threading.Thread(target=self._loop.run_forever, name="evaldesk-bench", daemon=True)
         self._thread.start()
@@ -65,11 +67,13 @@ class CasePlayer:
         return frozen(RunConfig(self._agent, "", recording=recording), ready, [case])
 
     async def _described(self) -> AgentDescription:
-        """The agent's description of itself; asked once, by a worker of its own."""
+        """The agent's description of itself; asked once, in the worker that plays it afterwards."""
         if self._description is None:
             host = AgentHost()
             try:
                 self._description = await host.describe(self._agent)
+                if self._executor is None:
+                    self._ready = host.give_away(self._agent, version_of(self._agent))
             finally:
                 await host.close()
         return self._description
@@ -86,8 +90,9 @@ class CasePlayer:
 
     def _opened(self) -> LocalExecutor:
         if self._executor is None:
-            n_workers = max(1, min(self._concurrency, os.cpu_count() or 2))
-            self._executor = LocalExecutor(n_workers, self._concurrency, launcher=launcher_of(self._agent))
+            players = [player for player in (self._ready,) if player]
+            launcher = launcher_of(self._agent)
+            self._executor = LocalExecutor(1, self._concurrency, launcher=launcher, players=players)
             self._reading = asyncio.create_task(self._read(self._executor))
         return self._executor
 
@@ -98,6 +103,8 @@ class CasePlayer:
                 future.set_result(result)
 
     async def _close(self) -> None:
+        if self._executor is None and self._ready:
+            await self._ready.close()
         if self._executor and self._reading:
             await self._executor.close()
             await self._reading

@@ -28,6 +28,7 @@ from evaldesk.engine.launch import OWN, Launcher
 from evaldesk.engine.worker.attempt import Pause
 from evaldesk.engine.worker.output import Tail
 from evaldesk.errors import EvaldeskError, UsageError
+from evaldesk.process_setup import end_marked
 from evaldesk.wire import to_json
 
 TICK_S = 0.5
@@ -98,6 +99,7 @@ class WorkerProcess:
         self._returncode: int | None = None
         self._tick_timer: asyncio.TimerHandle | None = None
         self._end: tuple[str, ...] = ()
+        self._mark = ""
         self._environment: Mapping[str, str] = {}
         self._ending: asyncio.Task[None] | None = None
 
@@ -106,6 +108,11 @@ class WorkerProcess:
         """The process id, which is that of its group too."""
         assert self._transport is not None  # noqa: S101 - every holder of a worker has started it
         return self._transport.get_pid()
+
+    @property
+    def is_up(self) -> bool:
+        """Whether it came up and is not gone."""
+        return self._is_up and not self._death.done()
 
     def hand_over(self, on_answer: Callable[[Answer], None], on_death: Callable[[Death], None]) -> None:
         """Report to another listener from now on; for a worker that has nothing to do."""
@@ -119,7 +126,7 @@ class WorkerProcess:
         self._name = launcher.words
         try:
             launch = launcher.launch(environment, purpose)
-            self._end, self._environment = launch.end, launch.environment
+            self._end, self._mark, self._environment = launch.end, launch.mark, launch.environment
             await self._loop.subprocess_exec(
                 lambda: _Pipes(self), *launch.command, env=launch.environment, start_new_session=True
             )
@@ -205,9 +212,11 @@ class WorkerProcess:
             self._reap()
 
     def exited(self) -> None:
-        """The process is gone; end the rest of its group, then read its last frames."""
+        """The process is gone; end the rest of its group and all that it started, then read its last frames."""
         assert self._transport is not None  # noqa: S101 - only a started process exits
         self._signal(signal.SIGKILL)
+        if self._mark:
+            end_marked(self._mark)
         self._returncode = cast("int", self._transport.get_returncode())
         if self._have_frames_ended:
             self._reap()

@@ -66,7 +66,7 @@ class WorkerSet:
         self._n_before_next = min(n_before_next, self._n_threads)
         self._waiting: deque[TrialSpec | GradeSpec] = deque()
         self._suspects: deque[TrialSpec | GradeSpec] = deque()
-        for slot, worker in zip(self._slots, ready, strict=False):
+        for slot, worker in zip(self._slots, [worker for worker in ready if worker.is_up], strict=False):
             slot.worker = worker
             worker.hand_over(partial(self._on_answer, slot), partial(self._on_death, slot))
         self._tasks: set[asyncio.Task[None]] = set()

@@ -30,7 +30,7 @@ from evaldesk.engine.worker.attempt import Attempt, active
 from evaldesk.engine.worker.output import STDERR, capture_output
 from evaldesk.engine.worker.work import DescribeWork, GradeWork, TrialWork, TurnWork, Work
 from evaldesk.llm.direct import use_loop
-from evaldesk.process_setup import ProcessWatch, allow_open_files, freeze, gc_paused
+from evaldesk.process_setup import ProcessWatch, adopt_orphans, allow_open_files, end_descendants, freeze, gc_paused
 from evaldesk.secrets import known_values
 from evaldesk.wire import json_scrubber_of, to_json
 
@@ -336,6 +336,7 @@ def guard_process(parent_pid: int) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     allow_open_files()
+    adopt_orphans()
     with suppress(OSError):
         os.nice(NICENESS)
     if parent_pid:
@@ -352,10 +353,13 @@ def rearm_guard() -> None:
 
 
 def end_with_group() -> None:
-    """End this process and its children at once."""
-    if os.getpgrp() == os.getpid():
-        os.killpg(0, signal.SIGKILL)
-    os._exit(0)
+    """End this process and its children at once, also those that left its group."""
+    try:
+        end_descendants()
+    finally:  # user code can have replaced what that calls
+        if os.getpgrp() == os.getpid():
+            os.killpg(0, signal.SIGKILL)
+        os._exit(0)
 
 
 if __name__ == "__main__":
