@@ -392,7 +392,8 @@ def test_an_address_is_for_its_session_and_for_its_turns() -> None:
     def refused(url: str) -> int:
         with pytest.raises(urllib.error.HTTPError) as error:
             urllib.request.urlopen(url, b"{}")  # noqa: S310
-        return error.value.code
+        with error.value as answer:
+            return answer.code
 
     assert variables["NO_PROXY"] == "example.org,127.0.0.1"
     assert refused(f"{address}/chat/completions") == 409
