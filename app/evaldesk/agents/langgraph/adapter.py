@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -46,12 +46,15 @@ class EventSender:
         self._seen.update(message.id for message in messages if getattr(message, "id", None))
 
     async def updates(self, found: Any) -> None:
-        """Report the changes of each node of a step."""
+        """Report the messages of each node of a step."""
         for node, changed in found.items():
             for update in changed if isinstance(changed, list) else [changed]:
-                if isinstance(update, dict):
-                    self._state.update({key: plain(value) for key, value in update.items() if key != MESSAGES})
-                    await self._messages(update.get(MESSAGES), node)
+                await self._messages(_fields(update).get(MESSAGES), node)
+
+    def values(self, found: Any) -> None:
+        """Take over the state of the graph after a step, as its reducers made it."""
+        own = {key: plain(value) for key, value in _fields(found).items() if key != MESSAGES}
+        self._state.update({key: value for key, value in own.items() if not key.startswith("__")})
 
     async def piece(self, chunk: Any, about: Any) -> None:
         """Tell a piece of a streamed answer."""
@@ -59,9 +62,9 @@ class EventSender:
             await self._send(Event("agent_message", author=about.get("langgraph_node", ""), text=text, is_partial=True))
 
     async def _messages(self, found: Any, node: str) -> None:
-        for message in found if isinstance(found, list) else [found]:
+        for message in _messages_of(found):
             message_id = getattr(message, "id", None)
-            if message is None or message_id in self._seen:
+            if message_id in self._seen:
                 continue
             if message_id:
                 self._seen.add(message_id)
@@ -82,6 +85,22 @@ class EventSender:
         model = str(message.response_metadata.get("model_name") or self._model or "unknown")
         tokens_in, tokens_out = spent["input_tokens"], spent["output_tokens"]
         return Usage(model, tokens_in=tokens_in, tokens_out=tokens_out, cost=price(model, tokens_in, tokens_out))
+
+
+def _fields(found: Any) -> dict[str, Any]:
+    """The keys of an update or a state: a dict, a dataclass, or a model of pydantic."""
+    if isinstance(found, dict):
+        return found
+    names = getattr(found, "__dataclass_fields__", None) or getattr(type(found), "model_fields", None) or ()
+    return {name: getattr(found, name) for name in names}
+
+
+def _messages_of(found: Any) -> list[Any]:
+    """The messages that a node gives: LangChain's own, dicts, pairs of role and text, or texts of the user."""
+    from langchain_core.messages.utils import convert_to_messages
+
+    given = found if isinstance(found, list) else [found]
+    return list(convert_to_messages([each for each in given if each is not None]))
 
 
 def past_messages(messages: Iterable[JsonObject]) -> list[Any]:
@@ -135,6 +154,14 @@ def adapt(found: object, ref: AgentRef) -> GraphAgent | None:
 
 
 @dataclass(frozen=True, slots=True)
+class _LastTurn:
+    """How many turns were played, and the state that the graph had then."""
+
+    n_turns: int
+    state: dict[str, JsonValue]
+
+
+@dataclass(frozen=True, slots=True)
 class GraphAgent:
     """A graph. The session state has the other keys of its state; each session is a thread of its checkpointer."""
 
@@ -153,7 +180,7 @@ class GraphAgent:
 
     async def reply(self, session: Session, message: str) -> AsyncIterator[Event]:
         """Run the graph to its end. Raises AgentError when its state has no messages, or no model can be chosen."""
-        if MESSAGES not in _properties(self.graph.get_input_jsonschema()):
+        if MESSAGES not in _input_names(self.graph):
             raise AgentError(f"the state of {self.ref.target} has no `messages`; wrap the graph in a function")
         async for event in events_sent(lambda send: self._run(session, message, send)):
             yield event
@@ -165,13 +192,15 @@ class GraphAgent:
         sender = EventSender(send, session.state, model=session.model or "")
         before = self._before(session)
         sender.know(before)
-        modes = ["updates", "messages"] if session.is_streaming else ["updates"]
+        modes = ["updates", "values", *(["messages"] if session.is_streaming else [])]
         given = {**self._own_state(session), MESSAGES: [*before, {"role": "user", "content": message}]}
         config = self._config(session)
         try:
             async for mode, found in self.graph.astream(given, config, stream_mode=modes):
                 if mode == "updates":
                     await sender.updates(found)
+                elif mode == "values":
+                    sender.values(found)
                 else:
                     await sender.piece(*found)
         except GraphRecursionError as error:
@@ -185,16 +214,27 @@ class GraphAgent:
                 raise refused from error
             raise
         calls.check()
-        session.memory[MEMORY] = len(session.turns) + 1
+        session.memory[MEMORY] = _LastTurn(len(session.turns) + 1, _fields(plain(session.state)))
+
+    def _kept(self, session: Session) -> dict[str, JsonValue] | None:
+        """The state that the graph's own checkpointer has of the last turn; None where it has none."""
+        last = session.memory.get(MEMORY)
+        if not self.graph.checkpointer or not isinstance(last, _LastTurn) or last.n_turns != len(session.turns):
+            return None
+        return last.state
 
     def _before(self, session: Session) -> list[Any]:
         """The messages until now; none where the graph's own checkpointer has them."""
-        is_kept = self.graph.checkpointer and session.memory.get(MEMORY) == len(session.turns)
-        return [] if is_kept else past_messages(chat_messages(session.turns))
+        return past_messages(chat_messages(session.turns)) if self._kept(session) is None else []
 
     def _own_state(self, session: Session) -> dict[str, Any]:
-        known = _properties(self.graph.get_input_jsonschema())
-        return {key: value for key, value in session.state.items() if key in known and key != MESSAGES}
+        """The keys of the state to begin with; those that the checkpointer has would go through its reducers again."""
+        known, kept = _input_names(self.graph), self._kept(session) or {}
+        return {
+            key: value
+            for key, value in session.state.items()
+            if key in known and key != MESSAGES and (key not in kept or kept[key] != value)
+        }
 
     def _config(self, session: Session) -> dict[str, Any]:
         asked = session.model_options
@@ -205,18 +245,37 @@ class GraphAgent:
         config: dict[str, Any] = {"configurable": {"thread_id": thread, **given}}
         if asked.max_turns:
             config["recursion_limit"] = 2 * asked.max_turns  # the model's node and that of its tools
-        self._refuse_what_is_built_in(session.model, asked.base_url)
+        if session.model or asked.base_url:
+            self._refuse_what_is_built_in(session.model, asked.base_url)
         return config
 
     def _refuse_what_is_built_in(self, model: str | None, base_url: str | None) -> None:
-        known = _properties(_properties(self.graph.get_config_jsonschema()).get("configurable", {}))
-        known |= _properties(self.graph.get_context_jsonschema() or {})
+        known = _properties(_properties(_schema(self.graph.get_config_jsonschema)).get("configurable", {}))
+        known |= _properties(_schema(self.graph.get_context_jsonschema))
         for name, value in (("model", model), ("base_url", base_url)):
             if value and name not in known:
                 raise AgentError(
                     f"the graph has its model built in: it names no configurable {name!r}, so it cannot be asked for "
                     f"{value}; read it from config['configurable'] and name it in the config or context schema"
                 )
+
+
+def _schema(read: Callable[[], Any]) -> Any:
+    """The schema that a graph gives; empty where pydantic cannot make one, as of `typing.TypedDict` on Python 3.11."""
+    from pydantic.errors import PydanticUserError
+
+    try:
+        return read() or {}
+    except PydanticUserError:
+        return {}
+
+
+def _input_names(graph: Any) -> frozenset[str]:
+    """The keys of the state that the graph takes; without a schema all of its own channels."""
+    named = _properties(_schema(graph.get_input_jsonschema))
+    if named:
+        return frozenset(named)
+    return frozenset(name for name in graph.channels if not name.startswith(("__", "branch:")))
 
 
 def _properties(schema: Any) -> dict[str, Any]:
