@@ -34,7 +34,8 @@ def scripted(answer):
                 for word in part.content.split(" "):
                     yield word + " "
             else:
-                yield {0: DeltaToolCall(name=part.tool_name, json_args="{}", tool_call_id=part.tool_call_id)}
+                args = part.args_as_json_str()
+                yield {0: DeltaToolCall(name=part.tool_name, json_args=args, tool_call_id=part.tool_call_id)}
 
     return FunctionModel(respond, stream_function=stream, model_name="scripted")
 """

@@ -32,8 +32,9 @@ class Agent(Protocol):
 
         `at_ms` is left at 0 and the events `user_message` and `state_delta` are left out: the player of the turn adds
         them. A partial `agent_message` comes only when `session.is_streaming`. Exceptions of the agent pass through; an
-        `error` event ends the turn as well. One of the kind `max_turns` or `max_iterations` is no failure: the agent
-        went on until its bound, the turn has no answer, and the trial is scored on the events so far.
+        `error` event ends the turn as well. One of the kind `max_turns`, `max_iterations` or `awaiting_approval` is no
+        failure: the agent went on until its bound, or it waits for a person; the turn has no answer, and the trial is
+        scored on the events so far.
         """
 
 

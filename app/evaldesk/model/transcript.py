@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
@@ -28,7 +29,7 @@ EventKind: TypeAlias = Literal[
     "error",
 ]
 StopReason: TypeAlias = Literal[
-    "answered", "max_iterations", "max_turns", "error", "timed_out", "cancelled", "interrupted"
+    "answered", "awaiting_approval", "max_iterations", "max_turns", "error", "timed_out", "cancelled", "interrupted"
 ]
 Role: TypeAlias = Literal["agent", "user", "judge"]
 AskedBy: TypeAlias = Literal["person", "simulated", "scripted"]
@@ -39,6 +40,10 @@ FATAL_KINDS: frozenset[str] = frozenset(
 """Kinds of errors that every other trial of a run would meet; only Evaldesk itself says that one is so."""
 BOUNDS: frozenset[str] = frozenset({"max_turns", "max_iterations"})
 """Stop reasons of a turn in which the agent went on until its bound and never answered."""
+AWAITING = "awaiting_approval"
+"""The stop reason of a turn in which the agent waits for the decision or the input of a person."""
+UNANSWERED: frozenset[str] = BOUNDS | {AWAITING}
+"""Stop reasons of a turn that ended without an answer, and without a failure."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,11 +140,27 @@ class TurnRecord:
         )
 
     @property
+    def judged_calls(self) -> tuple[ToolCall, ...]:
+        """`tool_calls` as they are compared with the expected calls.
+
+        In a turn that waits for a person, a call without a result gets a name that no expected call has.
+        """
+        if self.stop_reason != AWAITING:
+            return self.tool_calls
+        ended = Counter(_key(event.call) for event in self.events if event.kind == "tool_result" and event.call)
+        judged = []
+        for call in self.tool_calls:
+            is_ended = ended[_key(call)] > 0
+            ended[_key(call)] -= 1
+            judged.append(call if is_ended else replace(call, name=f"{call.name} (waiting for approval)"))
+        return tuple(judged)
+
+    @property
     def answer(self) -> str:
         """The agent's last message, when no tool call follows it; empty when it never answered.
 
         A model's text beside a tool call is not its answer, even when nothing comes after; nor is any text in a turn
-        that reached its bound.
+        that reached its bound or waits for a person.
         """
         messages = self._messages
         return messages[-1].text if messages and self._is_answered else ""
@@ -162,7 +183,7 @@ class TurnRecord:
 
     @property
     def _is_answered(self) -> bool:
-        if self.stop_reason in BOUNDS:
+        if self.stop_reason in UNANSWERED:
             return False
         kinds = [event.kind for event in self.events if not (event.is_partial or event.within)]
         answers = [kind for kind in kinds if kind in {"agent_message", "tool_call"}]
@@ -172,6 +193,11 @@ class TurnRecord:
     def _messages(self) -> list[Event]:
         answers = (event for event in self.events if event.kind == "agent_message")
         return [event for event in answers if not (event.is_partial or event.within)]
+
+
+def _key(call: ToolCall) -> str:
+    """The id that a call shares with its result; its name where it has no id."""
+    return call.id or call.name
 
 
 def broken_turn(

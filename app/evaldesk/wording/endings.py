@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from evaldesk.model import TrialResult
-from evaldesk.model.transcript import BOUNDS
+from evaldesk.model.transcript import AWAITING, BOUNDS
 
 ENDINGS: Mapping[str, str] = {
     "user_satisfied": "The simulated user ended the conversation, satisfied.",
@@ -16,6 +16,7 @@ ENDINGS: Mapping[str, str] = {
     "user_error": "The simulated user failed; the agent did not.",
 }
 
+AWAITS = "The agent waits for a decision of a person. A tool call without a result counts as not made."
 NEVER_ANSWERED = "The agent reached its limit of model calls without an answer. Its transcript is scored."
 
 
@@ -23,7 +24,8 @@ def ending_sentence(result: TrialResult | None) -> str:
     """Empty for a trial with scripted turns and answers of its own, the last of which was given, all at once."""
     if result is None:
         return ""
-    text = NEVER_ANSWERED if result.stop_reason in BOUNDS else ENDINGS.get(result.stop_reason, "")
+    without_answer = dict.fromkeys(BOUNDS, NEVER_ANSWERED) | {AWAITING: AWAITS}
+    text = without_answer.get(result.stop_reason) or ENDINGS.get(result.stop_reason, "")
     n_replayed = sum(usage.is_replayed for usage in result.usages)
     if n_replayed:
         share = "All" if n_replayed == len(result.usages) else f"{n_replayed:,} of {len(result.usages):,}"

@@ -10,7 +10,7 @@ from typing import Any
 from evaldesk.agents.agent import is_from
 from evaldesk.agents.remote.message_events import chat_messages, events_of_message, readable
 from evaldesk.agents.shared_loop import SendEvent, events_sent
-from evaldesk.agents.tools.frameworks import tool_result, watched
+from evaldesk.agents.tools.frameworks import awaiting, tool_result, watched
 from evaldesk.agents.tools.time_limit import ToolFailedError
 from evaldesk.errors import AgentError
 from evaldesk.llm import model_error, price
@@ -39,6 +39,7 @@ class EventSender:
         self._state = state
         self._model = model
         self._seen: set[str] = set()
+        self.is_interrupted = False
         self._turn = TurnEvents()
 
     def know(self, messages: Iterable[Any]) -> None:
@@ -46,7 +47,8 @@ class EventSender:
         self._seen.update(message.id for message in messages if getattr(message, "id", None))
 
     async def updates(self, found: Any) -> None:
-        """Report the messages of each node of a step."""
+        """Report the messages of each node of a step, and note an interrupt."""
+        self.is_interrupted = self.is_interrupted or "__interrupt__" in found
         for node, changed in found.items():
             for update in changed if isinstance(changed, list) else [changed]:
                 await self._messages(_fields(update).get(MESSAGES), node)
@@ -215,6 +217,8 @@ class GraphAgent:
             raise
         calls.check()
         session.memory[MEMORY] = _LastTurn(len(session.turns) + 1, _fields(plain(session.state)))
+        if sender.is_interrupted:
+            await send(awaiting(["an interrupt of the graph"]))
 
     def _kept(self, session: Session) -> dict[str, JsonValue] | None:
         """The state that the graph's own checkpointer has of the last turn; None where it has none."""

@@ -14,7 +14,7 @@ from typing import Any
 from evaldesk.agents.agent import is_from
 from evaldesk.agents.remote.message_events import chat_messages, events_of_message, readable
 from evaldesk.agents.shared_loop import SendEvent, events_sent
-from evaldesk.agents.tools.frameworks import tool_result, watched
+from evaldesk.agents.tools.frameworks import awaiting, tool_result, watched
 from evaldesk.agents.tools.time_limit import ToolFailedError
 from evaldesk.errors import ModelError
 from evaldesk.llm import PATIENT, missing_keys, model_error, price
@@ -102,6 +102,9 @@ class OpenAIAgent:
                 raise refused from error
             raise
         calls.check()
+        if result.interruptions:
+            await send(awaiting(str(item.tool_name) for item in result.interruptions))
+            return
         if not isinstance(result.final_output, str):
             text = json.dumps(plain(as_json(result.final_output)), ensure_ascii=False)
             await send(Event("log", author=result.last_agent.name, text=f"final output: {text}"))

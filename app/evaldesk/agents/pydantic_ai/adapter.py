@@ -15,7 +15,7 @@ from evaldesk.agents.agent import is_from
 from evaldesk.agents.remote.message_events import events_of_message, left_out
 from evaldesk.agents.shared_loop import SendEvent, events_sent
 from evaldesk.agents.tools.doubles import CURRENT_DOUBLES
-from evaldesk.agents.tools.frameworks import tool_result, watched
+from evaldesk.agents.tools.frameworks import awaiting, tool_result, watched
 from evaldesk.agents.tools.time_limit import TOOL_LIMIT, ToolFailedError
 from evaldesk.errors import FormatError, ModelError
 from evaldesk.llm import PATIENT, missing_keys, model_error, price
@@ -73,7 +73,7 @@ class PydanticAgent:
             yield event
 
     async def _run(self, session: Session, message: str, send: SendEvent) -> None:
-        from pydantic_ai import UsageLimitExceeded, UsageLimits
+        from pydantic_ai import DeferredToolRequests, UsageLimitExceeded, UsageLimits
 
         calls = watched(session, send)
         model = session.model or _model_name(self.found)
@@ -103,6 +103,10 @@ class PydanticAgent:
                 raise refused from error
             raise
         calls.check()
+        if isinstance(run.result.output, DeferredToolRequests):
+            waiting = run.result.output
+            await send(awaiting(call.tool_name for call in (*waiting.approvals, *waiting.calls)))
+            return
         if not isinstance(run.result.output, str):
             text = json.dumps(plain(_as_json(run.result.output)), ensure_ascii=False)
             await send(Event("agent_message", author=sender.author, text=text))

@@ -5,7 +5,7 @@ The turn sets up the context; the wrapper around each tool, made once, asks for 
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any
@@ -14,7 +14,8 @@ from evaldesk.agents.shared_loop import SendEvent
 from evaldesk.agents.tools.doubles import double_of
 from evaldesk.agents.tools.time_limit import TOOL_LIMIT, ToolFailedError, in_time
 from evaldesk.errors import NoDoubleError
-from evaldesk.model import Event, JsonObject, JsonValue, Session
+from evaldesk.model import ErrorRecord, Event, JsonObject, JsonValue, Session
+from evaldesk.model.transcript import AWAITING
 
 
 @dataclass(slots=True)
@@ -39,6 +40,12 @@ def watched(session: Session, send: SendEvent) -> ToolCalls:
     calls = ToolCalls(send)
     _CURRENT.set(calls)
     return calls
+
+
+def awaiting(names: Iterable[str]) -> Event:
+    """The event that ends a turn in which these calls or nodes wait for a person."""
+    named = ", ".join(dict.fromkeys(names)) or "the agent"
+    return Event("error", error=ErrorRecord(AWAITING, f"waiting for a decision of a person: {named}"))
 
 
 async def tool_result(

@@ -16,6 +16,7 @@ LEFT_OUT = {
     "interrupted": "Evaldesk ended before the agent had answered",
     "unanswered": "no answer of the agent is stored for this turn",
     "cancelled": "this turn was stopped before the agent answered",
+    "awaiting_approval": "the agent waited for a decision of a person and had not answered",
     "max_turns": "the agent was stopped: it called tools until the limit and never answered",
     "max_iterations": "the agent was stopped: it called tools until the limit and never answered",
 }

@@ -50,7 +50,7 @@ from evaldesk.model import (
     trial_verdict,
 )
 from evaldesk.model.options import USER_VARIABLE
-from evaldesk.model.transcript import BOUNDS
+from evaldesk.model.transcript import UNANSWERED
 from evaldesk.wire import plain_text
 
 if TYPE_CHECKING:
@@ -170,7 +170,7 @@ async def _converse(agent: Agent, session: Session, query: str, turn: OpenTurn) 
         raise AgentError(f"reply must be an async generator of events, got {type(reply).__name__}")
     try:
         async for found in reply:
-            if isinstance(found, Event) and found.error and found.error.kind in BOUNDS:
+            if isinstance(found, Event) and found.error and found.error.kind in UNANSWERED:
                 turn.take(replace(found, kind="log", text=found.error.message, error=None))
                 return cast("StopReason", found.error.kind)
             if turn.take(found).error:
@@ -253,7 +253,8 @@ def trial_user(agent: Agent, spec: TrialSpec) -> User:
 async def converse(user: User, session: Session, attempt: Attempt, play_message: PlayMessage) -> UserReply:
     """Hold the conversation; the user's last word says how it ended, and is empty where the agent or a limit did.
 
-    An agent that reached its bound in a turn is asked nothing more: there is no answer to go on from.
+    An agent that reached its bound in a turn, or waits for a person, is asked nothing more: there is no answer to go
+    on from.
     """
     while True:
         reply = await _next(user, session, attempt)
@@ -263,7 +264,7 @@ async def converse(user: User, session: Session, attempt: Attempt, play_message:
             _keep_last(attempt, reply.events)
             return reply
         record = await play_message(plain_text(reply.text), reply.events)
-        if record.error or attempt.stop or record.stop_reason in BOUNDS:
+        if record.error or attempt.stop or record.stop_reason in UNANSWERED:
             return UserReply()
 
 

@@ -47,7 +47,7 @@ class _ToolMatch(ToolOptions):
         return [*turns, replace(mean, details={**mean.details, "conversation": whole.value})]
 
     def _judge(self, expected: Expected, record: TurnRecord) -> Judgement:
-        return self._compare(expected.tool_calls or (), record.tool_calls)
+        return self._compare(expected.tool_calls or (), record.judged_calls)
 
     def _whole(self, transcript: Transcript, case: Case) -> Score:
         turns = [index for index, turn in enumerate(case.turns) if has_calls(turn.expected)]
@@ -57,7 +57,7 @@ class _ToolMatch(ToolOptions):
         if missing is not None:
             return Score(self.info.name, 0.0, reason=NOT_PLAYED.replace("This turn", f"Turn {missing + 1}"))
         wanted = [call for index in turns for call in case.turns[index].expected.tool_calls or ()]
-        made = [call for index in turns for call in transcript.turns[index].tool_calls]
+        made = [call for index in turns for call in transcript.turns[index].judged_calls]
         value, reason, details = self._compare(wanted, made)
         return Score(self.info.name, value, reason=reason, details=details)
 

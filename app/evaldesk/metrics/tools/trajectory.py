@@ -71,7 +71,7 @@ class ToolTrajectoryAvgScore:
         return [*turns, replace(whole, details=details)]
 
     def _judge(self, expected: Expected, record: TurnRecord) -> Judgement:
-        wanted, made = expected.tool_calls or (), record.tool_calls
+        wanted, made = expected.tool_calls or (), record.judged_calls
         order, words, harmless = _RULES[str(self.match_type)]
         ending = f"{words}, {'arguments ignored' if self.ignore_args else 'exact arguments'}."
         value = self._adk_value(expected, record)
@@ -89,7 +89,7 @@ class ToolTrajectoryAvgScore:
         return value, f"{sentence} {ending}" if wanted or not value else sentence, details
 
     def _adk_value(self, expected: Expected, record: TurnRecord) -> float:
-        wanted, made = expected.tool_calls or (), record.tool_calls
+        wanted, made = expected.tool_calls or (), record.judged_calls
         if self.match_type == "EXACT":
             return float(len(wanted) == len(made) and all(map(self._is_same, wanted, made)))
         if self.match_type == "IN_ORDER":

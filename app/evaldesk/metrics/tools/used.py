@@ -9,7 +9,7 @@ from evaldesk.errors import UsageError
 from evaldesk.metrics.metric import NOT_PLAYED, MetricInfo, mean
 from evaldesk.metrics.option import option
 from evaldesk.metrics.tools.options import SCOPES, Scope
-from evaldesk.model import Case, Score, Transcript
+from evaldesk.model import Case, Score, Transcript, TurnRecord
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,16 +47,15 @@ class ToolUsed:
     def score(self, transcript: Transcript, case: Case) -> list[Score]:
         """One score for the trial; or one for each turn, and their mean. A turn that was never played scores 0."""
         name = self.info.name
-        counts = [sum(call.name == self.tool for call in record.tool_calls) for record in transcript.turns]
+        counts = [self._counts(record) for record in transcript.turns]
         n_missing = max(len(case.turns) - len(counts), 0)
         if n_missing and self.scope == "conversation":
             return [Score(name, 0.0, reason=f"Turn {len(counts) + 1} was never played.")]
         if self.scope == "conversation":
-            return [
-                Score(name, self._value(sum(counts)), reason=self._reason(sum(counts)), details=_counted(sum(counts)))
-            ]
+            whole = sum(asked for asked, _ in counts), sum(made for _, made in counts)
+            return [Score(name, self._value(*whole), reason=self._reason(*whole), details=_counted(whole[0]))]
         turns = [
-            Score(name, self._value(count), turn, reason=self._reason(count), details=_counted(count))
+            Score(name, self._value(*count), turn, reason=self._reason(*count), details=_counted(count[0]))
             for turn, count in enumerate(counts)
         ]
         turns += [Score(name, 0.0, len(counts) + index, reason=NOT_PLAYED) for index in range(n_missing)]
@@ -66,12 +65,20 @@ class ToolUsed:
         reason = f"{n_held} of {len(turns)} turns call {self.tool} {self._wanted()}."
         return [*turns, Score(name, mean([score.value or 0.0 for score in turns]), reason=reason)]
 
-    def _value(self, count: int) -> float:
-        return float(self.at_least <= count and (self.at_most is None or count <= self.at_most))
+    def _counts(self, record: TurnRecord) -> tuple[int, int]:
+        """How often the tool was called, and how often it was so that no person is waited for."""
+        asked, made = (
+            sum(call.name == self.tool for call in calls) for calls in (record.tool_calls, record.judged_calls)
+        )
+        return asked, made
 
-    def _reason(self, count: int) -> str:
-        times = {0: "not called", 1: "called once", 2: "called twice"}.get(count, f"called {count} times")
-        return f"{self.tool} was {times}{'.' if self._value(count) else f', wanted {self._wanted()}.'}"
+    def _value(self, asked: int, made: int) -> float:
+        return float(self.at_least <= made and (self.at_most is None or asked <= self.at_most))
+
+    def _reason(self, asked: int, made: int) -> str:
+        times = {0: "not called", 1: "called once", 2: "called twice"}.get(asked, f"called {asked} times")
+        waiting = "" if asked == made else f", {asked - made} waiting for approval"
+        return f"{self.tool} was {times}{waiting}{'.' if self._value(asked, made) else f', wanted {self._wanted()}.'}"
 
     def _wanted(self) -> str:
         low, high = self.at_least, self.at_most
