@@ -14,7 +14,6 @@ from evaldesk.agents import load_agent
 from evaldesk.cli import cli
 from evaldesk.desk.runs.runs import RunDesk
 from evaldesk.engine import AgentHost, InlineExecutor
-from evaldesk.engine.launch import OWN, Launcher
 from evaldesk.model import AgentDescription, AgentRef, RunConfig
 from evaldesk.store import Store
 
@@ -93,7 +92,7 @@ def in_process(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(AgentHost, "describe", describe)
 
-    def opened(n_workers: int, concurrency: int, *, launcher: Launcher = OWN) -> InlineExecutor:
+    def opened(n_workers: int, concurrency: int, **_: object) -> InlineExecutor:
         return InlineExecutor(concurrency)
 
     monkeypatch.setattr(RunDesk, "_local_executor", executor)
