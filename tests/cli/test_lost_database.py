@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 
 LOSING = {
     "deleted": "path.unlink()",
-    "replaced": "path.rename('kept.db'); pathlib.Path('kept.db').with_name('other').touch(); os.replace('other', path)",
+    # one step, so that nobody who looks meanwhile finds no database at all
+    "replaced": "os.link(path, 'kept.db'); pathlib.Path('other').touch(); os.replace('other', path)",
 }
 
 
