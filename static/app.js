@@ -22,7 +22,8 @@
    data-keep-open        an element with an id: what is unfolded in it stays so when a swap brings it anew
    data-when-lost        is shown when a stream breaks off before its event `done`
    data-stored           a form that htmx sends: keys pressed before its answer wait for it, and are dropped when it was
-                         not stored, which the [data-when-not-stored] in it says
+                         not stored, which the [data-when-not-stored] in it says; the element whose id it names gets the
+                         focus after that, so that keys are keys again
    data-opens="palette"  a link that opens the dialog with that id instead; a button with data-closes closes it
    Ctrl or Cmd with K opens #palette: its field asks the server, and what the page itself can do (data-key) and the last
    places of this tab stand before the answer.
@@ -133,7 +134,9 @@ function isLeaving(element) {
 }
 
 document.addEventListener("submit", (event) => {
-  if (event.target.matches("[data-stored][data-htmx-powered]")) storing.add(event.target);
+  if (!event.target.matches("[data-stored][data-htmx-powered]")) return;
+  storing.add(event.target);
+  if (isTyping(document.activeElement)) document.activeElement.blur(); // a key that follows is no text of this form
 });
 document.addEventListener("htmx:after:request", (event) => {
   const { request, response } = event.detail.ctx;
@@ -149,6 +152,7 @@ document.addEventListener("htmx:finally:request", (event) => {
   }
   const isAnswered = [200, 422].includes(response?.status);
   $$("[data-when-not-stored]", request.form).forEach((element) => (element.hidden = isAnswered));
+  document.getElementById(request.form.dataset.stored)?.focus();
   playAhead();
 });
 
@@ -189,7 +193,7 @@ function press(element) {
 document.addEventListener("selectionchange", () => {
   const field = document.querySelector("[data-quote]");
   const marked = getSelection();
-  const turn = marked.anchorNode?.parentElement?.closest("[id^=turn-]");
+  const turn = marked.anchorNode?.parentElement?.closest("article[id^=turn-]");
   const quote = marked.toString().trim().slice(0, 500);
   if (!field || !turn || !quote) return;
   field.value = quote;

@@ -312,3 +312,41 @@ def _labels(someone: Visitor, trials: str) -> list[str]:
     pages = [ask.get(f"{someone.desk.address}{trials}/{index}").text() for index in range(N)]
     found = [re.search(r'<ul class="labels">.*?data-plain>(\w+)<', text, re.DOTALL) for text in pages]
     return [each[1] if each else "" for each in found]
+
+
+def test_every_failure_that_is_named_by_key_is_stored_when_the_next_key_follows_at_once(
+    someone: Visitor, trials: str
+) -> None:
+    page, room = someone.page, f"/failures?run={trials.split('/')[2]}"
+    someone.goto(room)
+    expect(page.get_by_text(f"0 of {N} failed trials read.")).to_be_visible()
+
+    page.keyboard.press("i")
+    page.keyboard.type("It never calls the tool.")
+    page.get_by_label("Kind of failure m", exact=True).fill("no call")
+    page.keyboard.press("Enter")
+    expect(page.get_by_text(f"1 of {N} failed trials read.")).to_be_visible()
+    for _ in range(N - 2):
+        page.keyboard.press("1")
+        page.wait_for_timeout(MS_BETWEEN_KEYS)
+    page.keyboard.press("0")
+
+    expect(page.get_by_text(f"{N} of {N} failed trials read. 1 kind of failure")).to_be_visible()
+    expect(page.get_by_role("row", name="no call")).to_contain_text(f"{N - 1}")
+    expect(page.get_by_role("row", name="nothing wrong")).to_contain_text("1")
+    page.keyboard.press("u")
+    expect(page.get_by_text(f"{N - 1} of {N} failed trials read.")).to_be_visible()
+
+
+def test_marked_text_is_where_the_finding_is(someone: Visitor, trials: str) -> None:
+    page = someone.page
+    someone.goto(f"{trials}/0")
+
+    page.locator("#turn-1 ins", has_text="indented").first.dblclick()
+    expect(page.locator("[data-quoted]")).to_contain_text("indented")
+    page.keyboard.press("m")
+    page.keyboard.type("wrong text")
+    page.keyboard.press("Enter")
+
+    expect(page.locator("#findings mark")).to_have_text("indented")
+    expect(page.locator("#findings").get_by_role("link", name="turn 1")).to_be_visible()

@@ -30,7 +30,7 @@ async def _room(
     before = _id(request.query_params.get("before", ""))
     room = await asyncio.to_thread(read_failures, desk_of(request), run_id, before, typed, error)
     modes = await asyncio.to_thread(desk_of(request).failures.modes)
-    return page(request, "failures/index.html", status=422 if error else 200, room=room, modes=modes)
+    return page(request, "failures/index.html", block="room", status=422 if error else 200, room=room, modes=modes)
 
 
 async def undo(request: Request) -> Response:
