@@ -7,6 +7,7 @@ import sqlite3
 import stat
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, closing, contextmanager, nullcontext, suppress
 from pathlib import Path
@@ -210,6 +211,31 @@ def test_a_queue_of_writers_in_this_process_has_an_end(
         pass
 
     opened.close()
+
+
+def test_a_thread_that_waits_for_its_turn_learns_that_the_database_was_closed(database: Path) -> None:
+    Store.open(database).close()
+    for _ in range(20):
+        opened, said = Database(database), list[str]()
+
+        def write(opened: Database = opened, said: list[str] = said) -> None:
+            try:
+                with opened.writing():
+                    said.append("written")
+            except WorkspaceError as error:
+                said.append(str(error))
+
+        waiting = [threading.Thread(target=write) for _ in range(3)]
+        with opened.writing():
+            closing_it = threading.Thread(target=opened.close)
+            closing_it.start()
+            for thread in waiting:
+                thread.start()
+        for thread in (*waiting, closing_it):
+            thread.join(database_module.QUEUE_S / 2)
+
+        assert not any(thread.is_alive() for thread in (*waiting, closing_it))
+        assert set(said) <= {"written", f"{database} was closed meanwhile"}
 
 
 @pytest.mark.parametrize("how", ["deleted", "replaced"])

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import sqlite3
+import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from datetime import UTC, datetime, timedelta
@@ -18,7 +19,6 @@ from urllib.parse import parse_qsl
 
 from sqlalchemy import URL, Connection, Engine, Executable, Table, create_engine, event
 from sqlalchemy.exc import DatabaseError, OperationalError
-from sqlalchemy.exc import TimeoutError as QueueTimeoutError
 from sqlalchemy.pool import QueuePool
 
 from evaldesk.errors import DamagedDatabaseError, LostDatabaseError, WorkspaceError
@@ -76,6 +76,7 @@ T = TypeVar("T")
 BUSY_TIMEOUT_MS = 5000
 N_TRIES = 6
 QUEUE_S = 60
+N_READERS = 8
 
 _REFUSALS = {
     sqlite3.SQLITE_FULL: "the disk is full",
@@ -103,6 +104,9 @@ class Database:
         self._is_read_only = is_read_only(path)
         self._reader = reading_engine(path)
         self._writer = writing_engine(path)
+        # Nobody waits within a pool: who waits there while it is closed is never woken.
+        self._reading_turns = threading.BoundedSemaphore(N_READERS)
+        self._writing_turn = threading.BoundedSemaphore()
         self._is_closed = False
 
     @property
@@ -114,7 +118,7 @@ class Database:
     def reading(self) -> Iterator[Connection]:
         """A transaction that sees one state of the database throughout."""
         self._check_identity()
-        with telling_damage(self.path), self._reader.begin() as connection:
+        with self._turn(self._reading_turns), telling_damage(self.path), self._reader.begin() as connection:
             yield connection
 
     @contextmanager
@@ -130,7 +134,7 @@ class Database:
                 "copy the workspace to a place that can be written"
             )
         try:
-            with telling_damage(self.path), self._writer.begin() as connection:
+            with self._turn(self._writing_turn), telling_damage(self.path), self._writer.begin() as connection:
                 yield connection
             self._check_identity()
         except OperationalError as error:
@@ -138,8 +142,18 @@ class Database:
             if reason is None:
                 raise
             raise WorkspaceError(f"{self.path}: {reason} ({error.orig}); nothing that was stored is lost") from error
-        except QueueTimeoutError as error:
-            raise WorkspaceError(f"this process has been writing for {QUEUE_S} s; try again later") from error
+
+    @contextmanager
+    def _turn(self, turns: threading.Semaphore) -> Iterator[None]:
+        """A turn among the threads of this process. Raises WorkspaceError after `QUEUE_S`, or when it is closed."""
+        if not turns.acquire(timeout=QUEUE_S):
+            raise WorkspaceError(f"this process has been writing for {QUEUE_S} s; try again later")
+        try:
+            if self._is_closed:
+                raise WorkspaceError(f"{self.path} was closed meanwhile")
+            yield
+        finally:
+            turns.release()
 
     def _check_identity(self) -> None:
         """Raise LostDatabaseError when the path leads to another file; the numbers of a network disk may change."""
@@ -154,7 +168,11 @@ class Database:
 
     def write_log_back(self) -> None:
         """Write the log into the file as far as readers permit, and shorten the file; nobody waits for it."""
-        with telling_damage(self.path), closing(self._writer.raw_connection()) as connection:
+        with (
+            self._turn(self._writing_turn),
+            telling_damage(self.path),
+            closing(self._writer.raw_connection()) as connection,
+        ):
             connection.cursor().execute("PRAGMA wal_checkpoint(PASSIVE)").close()
 
     def close(self) -> None:
@@ -162,14 +180,12 @@ class Database:
         if self._is_closed:
             return
         self._is_closed = True
-        if self._is_read_only:
-            self._reader.dispose()
-            self._writer.dispose()
-            return
-        with suppress(sqlite3.Error), closing(self._writer.raw_connection()) as connection:
-            # Good advice for later queries, not worth a wait for the present writer.
-            connection.cursor().execute("PRAGMA busy_timeout=0").close()
-            connection.cursor().execute("PRAGMA optimize").close()
+        if not self._is_read_only and self._writing_turn.acquire(timeout=QUEUE_S):
+            with suppress(sqlite3.Error), closing(self._writer.raw_connection()) as connection:
+                # Good advice for later queries, not worth a wait for the present writer.
+                connection.cursor().execute("PRAGMA busy_timeout=0").close()
+                connection.cursor().execute("PRAGMA optimize").close()
+            self._writing_turn.release()
         self._reader.dispose()
         self._writer.dispose()
 
@@ -235,7 +251,7 @@ def reading(query: Callable[Concatenate[Connection, P], T]) -> Callable[Concaten
 def reading_engine(path: Path) -> Engine:
     """Connections that cannot write."""
     where = reading_uri(path) if is_read_only(path) else str(path)
-    return _engine(where, begin="BEGIN", pragmas=("foreign_keys=ON", "query_only=ON"), pool_size=8)
+    return _engine(where, begin="BEGIN", pragmas=("foreign_keys=ON", "query_only=ON"), pool_size=N_READERS)
 
 
 def writing_engine(path: Path, *, foreign_keys: str = "ON") -> Engine:
