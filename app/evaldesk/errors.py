@@ -116,6 +116,10 @@ class MetricError(EvaldeskError):
     """A metric cannot judge its input."""
 
 
+NOT_RECORDED = "not_recorded"
+"""The kind of a ModelError for a call that a replay does not answer."""
+
+
 class ModelError(EvaldeskError):
     """A model call failed for good; `kind` is a short stable word such as `rate_limit`."""
 

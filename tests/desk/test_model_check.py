@@ -11,7 +11,7 @@ from typing import Any, cast
 import pytest
 
 from evaldesk.agents import AGENTS, AgentKind
-from evaldesk.desk.runs.plan import RunPlan, check_models, check_prices
+from evaldesk.desk.runs.plan import RunPlan, check_models, check_prices, check_replay
 from evaldesk.engine import AgentHost
 from evaldesk.errors import UsageError
 from evaldesk.llm import missing_keys
@@ -113,6 +113,32 @@ def lack(agent: AgentDescription, case: Case = SAID, **config: Any) -> str:
     except UsageError as error:
         return f"{error.field}: {error}"
     return ""
+
+
+HIDDEN = {"adk_server", "benchmark", "command", "http"}
+
+
+def test_a_replay_is_refused_where_it_cannot_answer_the_models_of_an_agent(kind: AgentKind) -> None:
+    agent = AgentDescription("shop", kind.name, model="openai/one")
+
+    said = lack(agent, recording=Recording("replay", "x"))
+
+    assert bool(said) == (kind.name in HIDDEN)
+    assert not said or f"recording = 'replay' asks no model, but those of 'shop' ({kind.title}) are asked where" in said
+    assert not lack(agent, recording=Recording("auto", "x"))
+
+
+def test_a_command_is_replayed_where_its_table_shows_its_model_calls() -> None:
+    def refused(declared: str) -> str:
+        agent = AgentRef("shop", "node shop.js", kind="command", declared=declared)
+        try:
+            check_replay(RunConfig(agent, "words", recording=Recording("replay", "x")), "command")
+        except UsageError as error:
+            return str(error)
+        return ""
+
+    assert "say model_gateway = true in its table of evaldesk.toml, or leave recording off" in refused("{}")
+    assert not refused('{"model_gateway": true}')
 
 
 def test_a_key_that_the_agent_misses_is_refused_and_one_that_it_has_is_not() -> None:

@@ -18,7 +18,10 @@ def config(mode: Any = "off", kind: str = "", **fields: Any) -> RunConfig:
 @pytest.mark.parametrize(
     ("run", "said"),
     [
-        (config("replay"), "All answers of models and tools come from the recording"),
+        (
+            config("replay"),
+            "All answers of models come from the recording, and so do those of the tools whose calls",
+        ),
         (config("auto"), "where it has them"),
         (config(kind="replay"), "from a recorded transcript"),
     ],

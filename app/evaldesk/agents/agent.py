@@ -7,6 +7,7 @@ that imports nothing heavy, or the adapter alone.
 from __future__ import annotations
 
 import inspect
+import json
 import os
 import sys
 from abc import ABC, abstractmethod
@@ -81,6 +82,8 @@ class AgentKind:
     - `asks_by_name`: a model that a run names is asked with the key of the environment, not with the agent's own key.
     - `is_asked`: a remote one is asked for its description, so that one that is gone is noticed.
     - `is_recording`: it answers from a file and asks no model.
+    - `hides_models`: they are asked where no recording sees it, unless the table sets the key `shows_models`; None is
+      so for what is remote.
     - `reads_case`: its own tool gives its code the whole row, ground truth included, or it answers from the case.
     - `is_last`: its adapter takes nearly any object, so that every other adapter looks first.
     - `home` are the modules of which one is imported wherever an object of the kind is, `first_parameter` is that of a
@@ -101,6 +104,8 @@ class AgentKind:
     asks_by_name: bool = False
     is_asked: bool = False
     is_recording: bool = False
+    hides_models: bool | None = None
+    shows_models: str = ""
     reads_case: bool = False
     is_last: bool = False
     home: tuple[str, ...] = ()
@@ -113,6 +118,11 @@ class AgentKind:
     def is_remote(self) -> bool:
         """Whether the agent is reached and not imported: behind an address, a command, or in a file."""
         return self.target != "object"
+
+    def can_replay(self, ref: AgentRef) -> bool:
+        """Whether a recording can answer every model call of the agent."""
+        hides = self.is_remote if self.hides_models is None else self.hides_models
+        return not hides or bool(self.shows_models and json.loads(ref.declared or "{}").get(self.shows_models))
 
     def may_take(self, found: object) -> bool:
         """Whether the object may be of the kind, told without its adapter."""
@@ -153,10 +163,18 @@ _KINDS = (
         "OpenHands-style benchmark",
         "evaldesk.agents.openhands.benchmark:adapt",
         options="evaldesk.agents.openhands.benchmark:table_options",
+        hides_models=True,
         reads_case=True,
         first_parameter="instance",
     ),
-    AgentKind("command", "command", "evaldesk.agents.remote.command:adapt", "command", "command"),
+    AgentKind(
+        "command",
+        "command",
+        "evaldesk.agents.remote.command:adapt",
+        "command",
+        "command",
+        shows_models="model_gateway",
+    ),
     AgentKind(
         "http", "JSON over HTTP", "evaldesk.agents.remote.http_protocol:adapt", "address", "json", "", is_asked=True
     ),
@@ -168,6 +186,7 @@ _KINDS = (
         "chat",
         "/v1",
         prices_calls=True,
+        hides_models=False,
     ),
     AgentKind(
         "litellm",
@@ -231,6 +250,7 @@ _KINDS = (
         prices_calls=True,
         is_asked=True,
         is_recording=True,
+        hides_models=False,
         reads_case=True,
     ),
 )

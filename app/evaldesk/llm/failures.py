@@ -15,7 +15,7 @@ from email.utils import parsedate_to_datetime
 from typing import Any
 
 from evaldesk.backports import UTC
-from evaldesk.errors import ModelError
+from evaldesk.errors import NOT_RECORDED, ModelError
 from evaldesk.llm.keys import KEYS, provider_of
 from evaldesk.secrets import scrub
 
@@ -40,6 +40,7 @@ _TOO_LONG = re.compile(
 )
 _NOT_ALLOWED = re.compile(r"content_policy_violation|content_filter|content management policy", re.I)
 _RETRY_DELAY = re.compile(r"""['"]retryDelay['"]:\s*['"](\d+(?:\.\d+)?)s['"]""")  # Google's, in the body of a 429
+_OURS = frozenset({"redirect", NOT_RECORDED})
 _LATE = frozenset({"Timeout", "TimeoutError", "TimeoutException", "APITimeoutError"})
 _LOCAL_FAULT = re.compile(r"no module named|unexpected keyword|object has no attribute", re.I)
 
@@ -80,9 +81,9 @@ def refusal(error: BaseException) -> ModelFailure | None:
 
 def failure_of(error: BaseException, model: str) -> ModelFailure:
     """`error`, in any form of LiteLLM or a provider's client, as a ModelFailure."""
-    refused = _refused_redirect(error)
+    refused = _refused_by_us(error)
     if refused:
-        return ModelFailure(refused.kind, f"{model}: {refused}", is_fatal=True)
+        return ModelFailure(refused.kind, f"{model}: {refused}", is_fatal=refused.is_fatal)
     names = {kind.__name__ for kind in type(error).__mro__}
     status = _status(error)
     text = f"{getattr(error, 'body', None) or ''} {error}"
@@ -163,9 +164,9 @@ def _unreachable(error: BaseException) -> str:
     return ""
 
 
-def _refused_redirect(error: BaseException) -> ModelError | None:
-    """The redirect that is the reason of a client's exception; None where another reason is."""
-    return next((e for e in _chain(error) if isinstance(e, ModelError) and e.kind == "redirect"), None)
+def _refused_by_us(error: BaseException) -> ModelError | None:
+    """The redirect or the replay that is the reason of a client's exception; None where another reason is."""
+    return next((e for e in _chain(error) if isinstance(e, ModelError) and e.kind in _OURS), None)
 
 
 def _chain(error: BaseException) -> Iterator[BaseException]:

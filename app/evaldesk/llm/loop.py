@@ -18,7 +18,7 @@ from evaldesk.llm.call import ModelCall, ModelReply
 from evaldesk.llm.client import endpoint, is_cached, open_litellm
 from evaldesk.llm.direct import is_home
 from evaldesk.llm.failures import failure_of
-from evaldesk.llm.recording import CURRENT_RECORDER
+from evaldesk.llm.recording import CURRENT_RECORDER, unrecorded
 from evaldesk.llm.retries import PATIENT, Patience, complete_patiently, patiently
 from evaldesk.llm.retry_events import CURRENT_TURN, muted, notifier
 from evaldesk.model import ModelOptions
@@ -43,10 +43,11 @@ async def complete(
     recorder = CURRENT_RECORDER.get()
 
     async def ask() -> ModelReply:
-        if is_home() and is_direct(call):
-            with muted():
-                return await complete_patiently(call, on_text, patience, on_wait)
-        return await on_loop(complete_patiently(call, send, patience, on_wait))
+        with unrecorded():
+            if is_home() and is_direct(call):
+                with muted():
+                    return await complete_patiently(call, on_text, patience, on_wait)
+            return await on_loop(complete_patiently(call, send, patience, on_wait))
 
     send = (lambda text: caller.call_soon_threadsafe(on_text, text)) if on_text else None
     on_wait = notifier(is_counted=True)

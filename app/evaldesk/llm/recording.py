@@ -9,7 +9,8 @@ from __future__ import annotations
 import hashlib
 import os
 from collections import Counter
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -17,14 +18,12 @@ from typing import Any
 
 from evaldesk.codec import msgspec
 from evaldesk.durable_files import make_folder, replace_file
-from evaldesk.errors import BadNumberError, ModelError
+from evaldesk.errors import NOT_RECORDED, BadNumberError, ModelError
 from evaldesk.llm.call import ModelCall, ModelReply
 from evaldesk.model import JsonObject
 from evaldesk.model.options import Recording
 from evaldesk.secrets import scrubber
 from evaldesk.wire import converted
-
-NOT_RECORDED = "not_recorded"
 
 # Messages are plain JSON, but for objects that a framework may leave in them.
 _encoder = msgspec.json.Encoder(order="deterministic", enc_hook=repr)
@@ -33,10 +32,11 @@ _decoder = msgspec.json.Decoder(dict[str, Any])
 
 @dataclass(slots=True)
 class Recorder:
-    """The recording as one trial uses it."""
+    """The recording as one trial uses it; `missed` is the call that a replay did not answer."""
 
     recording: Recording
     trial_index: int
+    missed: ModelError | None = None
     _n_asked: Counter[bytes] = field(default_factory=Counter)
 
     async def reply(
@@ -68,6 +68,10 @@ class Recorder:
         whole = _encoder.encode([self.trial_index, self._n_asked[encoded]]) + encoded
         return hashlib.blake2b(whole, digest_size=20).hexdigest()
 
+    def release(self, kind: str, content: JsonObject) -> None:
+        """The last request of this content was not answered: the next equal one takes its name."""
+        self._n_asked[_encoder.encode([kind, content])] -= 1
+
     def found(self, key: str, what: str) -> dict[str, Any] | None:
         """The recorded answer; None where `what` is to be asked. Raises ModelError in a replay that lacks it."""
         if not self.recording.may_replay:
@@ -80,11 +84,11 @@ class Recorder:
             raise _unreadable(what, error) from error
         if self.recording.mode == "auto":
             return None
-        raise ModelError(
+        self.missed = not_recorded(
             f"{what} is not in the recording (trial {self.trial_index + 1}); run once with `record` or `auto`, "
-            "or look for a change since then: the instruction, the tools, an earlier answer",
-            kind=NOT_RECORDED,
+            "or look for a change since then: the instruction, the tools, an earlier answer"
         )
+        raise self.missed
 
     def keep(self, key: str, answer: JsonObject) -> None:
         """Write an answer, whole or not at all, without secrets."""
@@ -97,11 +101,46 @@ class Recorder:
         return Path(self.recording.folder, key[:2], f"{key}.json")
 
 
+def not_recorded(sentence: str) -> ModelError:
+    """The error of a call that a replay does not answer."""
+    return ModelError(sentence, kind=NOT_RECORDED)
+
+
 def _unreadable(what: str, error: Exception) -> ModelError:
-    return ModelError(f"the recording of {what} cannot be read: {error}", kind=NOT_RECORDED)
+    return not_recorded(f"the recording of {what} cannot be read: {error}")
 
 
 CURRENT_RECORDER: ContextVar[Recorder | None] = ContextVar("current_recorder", default=None)
+
+_replaying: list[Recorder] = []
+
+
+@contextmanager
+def unrecorded() -> Iterator[None]:
+    """Let the clients inside of a call, which is recorded as a whole, ask by themselves."""
+    token = CURRENT_RECORDER.set(None)
+    try:
+        yield
+    finally:
+        CURRENT_RECORDER.reset(token)
+
+
+@contextmanager
+def only_recorded(recorder: Recorder | None) -> Iterator[None]:
+    """A trial of the process is played from a recording alone, if the recorder says so."""
+    if recorder is None or recorder.recording.mode != "replay":
+        yield
+        return
+    _replaying.append(recorder)
+    try:
+        yield
+    finally:
+        _replaying.remove(recorder)
+
+
+def is_replaying() -> bool:
+    """Whether a trial of this process is played from a recording alone."""
+    return bool(_replaying)
 
 
 def _scrubbed(value: Any, scrub: Callable[[str], str]) -> Any:

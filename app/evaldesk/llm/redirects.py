@@ -26,9 +26,9 @@ CLIENTS_OF_OPENAI = tuple(
 CLIENT_OF_GOOGLE = "google.genai._api_client"
 
 _LITELLM = ("litellm.llms.custom_httpx.http_handler", "litellm.llms.custom_httpx.aiohttp_handler")
-_HTTPX = ("httpx", "httpx2")
-_AIOHTTP = "aiohttp"
-_MODULES = (*CLIENTS_OF_OPENAI, CLIENT_OF_GOOGLE, *_LITELLM, *_HTTPX, _AIOHTTP)
+HTTPX = ("httpx", "httpx2")
+AIOHTTP = "aiohttp"
+_MODULES = (*CLIENTS_OF_OPENAI, CLIENT_OF_GOOGLE, *_LITELLM, *HTTPX, AIOHTTP)
 
 _MARK = "_refuses_redirects"
 _is_asking: ContextVar[bool] = ContextVar("is_asking_a_model", default=False)
@@ -43,45 +43,52 @@ def refuse_redirects() -> None:
 
 def _refuse() -> None:
     for owner, name in _senders():
-        _wrap(owner, name, _asking)
+        wrap_once(owner, name, _asking, _MARK)
     for owner, name, option in _libraries():
-        _wrap(owner, name, partial(_refusing, option=option))
+        wrap_once(owner, name, partial(_refusing, option=option), _MARK)
 
 
 def _senders() -> Iterator[tuple[Any, str]]:
     """The functions that send a request to a model: their class and their name."""
     for module in CLIENTS_OF_OPENAI:
-        yield from _of(module, ("AsyncAPIClient", "SyncAPIClient"), ("request",))
-    yield from _of(CLIENT_OF_GOOGLE, ("BaseApiClient",), ("_async_request", "_request"))
+        yield from parts_of(module, ("AsyncAPIClient", "SyncAPIClient"), ("request",))
+    yield from parts_of(CLIENT_OF_GOOGLE, ("BaseApiClient",), ("_async_request", "_request"))
     by_httpx, by_aiohttp = _LITELLM
-    yield from _of(by_httpx, ("AsyncHTTPHandler", "HTTPHandler"), ("post", "put", "patch"))
-    yield from _of(by_aiohttp, ("BaseLLMAIOHTTPHandler",), ("_make_common_async_call", "_make_common_sync_call"))
+    yield from parts_of(by_httpx, ("AsyncHTTPHandler", "HTTPHandler"), ("post", "put", "patch"))
+    yield from parts_of(by_aiohttp, ("BaseLLMAIOHTTPHandler",), ("_make_common_async_call", "_make_common_sync_call"))
 
 
 def _libraries() -> Iterator[tuple[Any, str, str]]:
     """The functions of HTTP libraries that follow redirects, and the option that says whether they do."""
-    for library in _HTTPX:
-        for owner, name in _of(library, ("AsyncClient", "Client"), ("send",)):
+    for library in HTTPX:
+        for owner, name in parts_of(library, ("AsyncClient", "Client"), ("send",)):
             yield owner, name, "follow_redirects"
-    for owner, name in _of(_AIOHTTP, ("ClientSession",), ("_request",)):
+    for owner, name in parts_of(AIOHTTP, ("ClientSession",), ("_request",)):
         yield owner, name, "allow_redirects"
 
 
-def _of(module: str, classes: tuple[str, ...], names: tuple[str, ...]) -> Iterator[tuple[Any, str]]:
+def is_asking_model() -> bool:
+    """Whether a client sends a request to a model here."""
+    return _is_asking.get()
+
+
+def parts_of(module: str, classes: tuple[str, ...], names: tuple[str, ...]) -> Iterator[tuple[Any, str]]:
+    """The classes of a module that is imported, each with the names of its functions."""
     found = sys.modules.get(module)
     owners = (getattr(found, name, None) for name in classes)
     yield from ((owner, name) for owner in owners if owner is not None for name in names)
 
 
-def _wrap(owner: Any, name: str, wrapper: Callable[[Any], Any]) -> None:
+def wrap_once(owner: Any, name: str, wrapper: Callable[[Any], Any], mark: str) -> None:
+    """Put the wrapper around a function of a class; one that has the mark has it already."""
     found = vars(owner).get(name)
-    if found is None or hasattr(found, _MARK):
+    if found is None or hasattr(found, mark):
         return
     with _lock:
         found = vars(owner)[name]
-        if not hasattr(found, _MARK):
+        if not hasattr(found, mark):
             wrapped = wrapper(found)
-            setattr(wrapped, _MARK, True)
+            setattr(wrapped, mark, True)
             setattr(owner, name, wrapped)
 
 

@@ -55,6 +55,8 @@ class TurnListener(Protocol):
 # Told of every wait of the trial that is current, as it begins.
 CURRENT_LISTENER: ContextVar[OnRetryWait | None] = ContextVar("current_listener", default=None)
 CURRENT_TURN: ContextVar[TurnListener | None] = ContextVar("current_turn", default=None)
+# The turn that is being played, also inside of a call that is watched itself.
+PLAYED_TURN: ContextVar[TurnListener | None] = ContextVar("played_turn", default=None)
 
 
 def notifier(*, is_counted: bool) -> OnRetryWait:
@@ -68,6 +70,17 @@ def notifier(*, is_counted: bool) -> OnRetryWait:
             turn.waits(wait, is_counted=is_counted)
 
     return notify
+
+
+@contextmanager
+def played(turn: TurnListener) -> Iterator[None]:
+    """Let the clients inside tell this turn."""
+    tokens = CURRENT_TURN.set(turn), PLAYED_TURN.set(turn)
+    try:
+        yield
+    finally:
+        CURRENT_TURN.reset(tokens[0])
+        PLAYED_TURN.reset(tokens[1])
 
 
 @contextmanager

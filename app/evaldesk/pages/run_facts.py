@@ -159,7 +159,8 @@ def recording_sentence(config: RunConfig) -> str:
         return f"The agent answers from a recorded transcript. {_NO_EVIDENCE}"
     what = "models and tools" if config.recording.tools else "models"
     if config.recording.mode == "replay":
-        return f"All answers of {what} come from the recording; none was asked. {_NO_EVIDENCE}"
+        tools = ", and so do those of the tools whose calls Evaldesk sees" if config.recording.tools else ""
+        return f"All answers of models come from the recording{tools}; no model was asked. {_NO_EVIDENCE}"
     if config.recording.mode == "auto":
         return f"Answers of {what} come from the recording where it has them. {_NO_EVIDENCE}"
     return f"The answers of {what} are recorded." if config.recording.mode == "record" else ""

@@ -10,8 +10,9 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, TypeAlias
+from typing import Any, TypeAlias
 
+from evaldesk.llm.apis import Api
 from evaldesk.model import ToolCall
 from evaldesk.reading.notes import Notes
 from evaldesk.reading.strict_json import Document, Place
@@ -19,7 +20,6 @@ from evaldesk.transcripts.anthropic_messages import read_anthropic
 from evaldesk.transcripts.chat_messages import read_chat_message
 from evaldesk.transcripts.messages import Message
 
-Api: TypeAlias = Literal["chat", "responses", "messages", "generate"]
 Json: TypeAlias = dict[str, Any]
 
 
@@ -40,18 +40,6 @@ class Exchange:
     results: tuple[Message, ...]
     answer: Message
     tokens: Tokens | None
-
-
-def api_of(path: str) -> Api | None:
-    """The API that answers at the path; None for any other, such as a list of models."""
-    path = path.partition("?")[0]
-    if path.endswith("/chat/completions"):
-        return "chat"
-    if path.endswith("/responses"):
-        return "responses"
-    if path.endswith("/messages"):
-        return "messages"
-    return "generate" if path.endswith((":generateContent", ":streamGenerateContent")) else None
 
 
 def read_exchange(api: Api, path: str, request: Json, answer: bytes) -> Exchange:

@@ -22,6 +22,7 @@ from typing import Any
 
 from evaldesk.agents.event_pump import SendEvent
 from evaldesk.errors import BadNumberError, FormatError, ModelError
+from evaldesk.llm.apis import Api, api_of
 from evaldesk.llm.costs import cost_at, price
 from evaldesk.llm.failures import failure_of
 from evaldesk.llm.recording import CURRENT_RECORDER, Recorder
@@ -30,7 +31,7 @@ from evaldesk.llm.retries import PATIENT, wait_after
 from evaldesk.llm.retry_events import RetryWait, notifier
 from evaldesk.model import Event, Session, Usage
 from evaldesk.transcripts.messages import Message, TurnEvents
-from evaldesk.transcripts.model_exchanges import Api, Exchange, api_of, read_exchange
+from evaldesk.transcripts.model_exchanges import Exchange, read_exchange
 
 MAX_BODY = 32 * 1024 * 1024
 MAX_ANSWER = 64 * 1024 * 1024

@@ -216,6 +216,7 @@ def _shows_case(description: AgentDescription | None) -> bool:
 def foreseen_plan(config: RunConfig, cases: tuple[Case, ...]) -> RunPlan:
     """The plan of a run whose configuration is checked. Raises UsageError where its agent cannot be played."""
     check_place(config)
+    check_replay(config, config.agent.kind)
     foresight = foresee(cases, config.criteria, strict=config.is_strict)
     n_partly = len(foresight.partly_asserted)
     counted = replace(config, n_asserted=foresight.n_asserted(len(cases)), n_partly_asserted=n_partly)
@@ -234,6 +235,19 @@ def check_place(config: RunConfig) -> None:
             field="recording",
         )
     container_client(container, os.environ)
+
+
+def check_replay(config: RunConfig, kind_name: str) -> None:
+    """Raise UsageError for a replay of an agent that would ask its models all the same."""
+    kind = AGENTS.known(kind_name)
+    if config.recording.mode != "replay" or kind is None or kind.can_replay(config.agent):
+        return
+    way_out = f"; say {kind.shows_models} = true in its table of evaldesk.toml" if kind.shows_models else ""
+    raise UsageError(
+        f"recording = 'replay' asks no model, but those of {config.agent.id!r} ({kind.title}) are asked where no "
+        f"recording sees it{way_out}, or leave recording off",
+        field="recording",
+    )
 
 
 def frozen(config: RunConfig, options: RunOptions, cases: Sequence[Case]) -> RunConfig:
@@ -396,8 +410,9 @@ _PRICES = "price_in and price_out, in US dollars for a million tokens, under"
 def check_models(plan: RunPlan, agent: AgentDescription) -> None:
     """Raise UsageError naming the field of a model that has no name or no key, of the agent, the user or a judge.
 
-    A run that may answer from a recording is not checked.
+    A run that may answer from a recording needs no keys, but an agent that it can replay.
     """
+    check_replay(plan.config, agent.kind)
     if plan.config.recording.may_replay:
         return
     _check_agent(plan, agent)

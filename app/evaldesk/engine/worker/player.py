@@ -29,8 +29,8 @@ from evaldesk.engine.worker.attempt import Attempt
 from evaldesk.engine.worker.turn import OpenTurn, Show
 from evaldesk.errors import AgentError, EvaldeskError, ModelError, UsageError
 from evaldesk.llm import needs_litellm, set_variables
-from evaldesk.llm.recording import CURRENT_RECORDER, Recorder
-from evaldesk.llm.retry_events import CURRENT_TURN
+from evaldesk.llm.recording import CURRENT_RECORDER, Recorder, only_recorded
+from evaldesk.llm.retry_events import played
 from evaldesk.llm.third_party_clients import wrap_clients
 from evaldesk.model import (
     AgentDescription,
@@ -75,7 +75,8 @@ async def play_trial(agent: Agent, spec: TrialSpec, *, attempt: Attempt | None =
             return await play_turn(agent, session, text, attempt=attempt, before=events)
 
     try:
-        end = await converse(user, session, attempt, play_message)
+        with only_recorded(CURRENT_RECORDER.get()):
+            end = await converse(user, session, attempt, play_message)
     finally:
         close_kept(session.memory)
     return with_end(trial_result(spec, attempt, end.error), end)
@@ -98,11 +99,8 @@ async def play_turn(
     turn.keep(before)
     attempt.turn = turn
     wrap_clients()
-    token = CURRENT_TURN.set(turn)
-    try:
+    with played(turn):
         reason = await _stop_reason(agent, session, query, turn, attempt)
-    finally:
-        CURRENT_TURN.reset(token)
     record = turn.record(reason)
     session.turns.append(record)
     attempt.turns.append(record)
@@ -151,7 +149,7 @@ async def _stop_reason(agent: Agent, session: Session, query: str, turn: OpenTur
         reason = await _converse(agent, session, query, turn)
         turn.close()
     except BaseException as error:
-        found = failure(error)
+        found = failure(_missed() or error)
         trace = found.trace
         with suppress(AgentError):  # a state that is no object any more stays as it was seen last
             turn.close()
@@ -178,7 +176,16 @@ async def _converse(agent: Agent, session: Session, query: str, turn: OpenTurn) 
     finally:
         if hasattr(reply, "aclose"):
             await reply.aclose()
+    missed = _missed()
+    if missed:
+        raise missed
     return "answered"
+
+
+def _missed() -> ModelError | None:
+    """The call that a replay did not answer; an agent may catch it, or raise an error of its own."""
+    recorder = CURRENT_RECORDER.get()
+    return recorder.missed if recorder else None
 
 
 def _session_of(spec: TrialSpec) -> Session:
