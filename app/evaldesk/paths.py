@@ -1,8 +1,9 @@
-"""The files that ship with Evaldesk, in the package or a checkout; and proposals for a mistyped path."""
+"""Paths: of the files that ship with Evaldesk, of a mistyped name, and of an interpreter that a person names."""
 
 from __future__ import annotations
 
 import os
+import shutil
 from difflib import get_close_matches
 from pathlib import Path
 
@@ -11,6 +12,8 @@ from evaldesk.errors import UsageError
 EVALSET_SUFFIX = ".evalset.json"
 EVALSET_FOLDER = "evalsets"
 PACKAGE = Path(__file__).resolve().parent
+OURS = "evaldesk"
+"""The name of the interpreter that Evaldesk itself runs on."""
 
 
 def shipped(name: str) -> Path:
@@ -105,3 +108,20 @@ def _stem(path: Path) -> str:
 
 def _evalsets(folder: Path | None) -> list[Path]:
     return sorted(folder.glob(f"*{EVALSET_SUFFIX}")) if folder and folder.is_dir() else []
+
+
+def interpreter_path(text: str, folder: Path) -> str:
+    """The path of the interpreter that `python = "..."` names, seen from `folder`; OURS and the empty text as they are.
+
+    A folder is that of an environment, a bare name is looked up on PATH. Raises UsageError where there is none.
+    """
+    if text in ("", OURS):
+        return text
+    path = folder / Path(text).expanduser()
+    if path.is_dir():
+        path = path / "bin" / "python"
+    elif os.sep not in text and not path.exists():
+        path = Path(shutil.which(text) or path)
+    if not (path.is_file() and os.access(path, os.X_OK)):
+        raise UsageError(f"python = {text!r}: there is no interpreter at {path}", field="python")
+    return str(path.parent.resolve() / path.name)  # the file itself may link out of its environment

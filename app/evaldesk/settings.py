@@ -12,10 +12,10 @@ from typing import TypeVar
 import msgspec
 
 from evaldesk.errors import UsageError
-from evaldesk.interpreter_path import interpreter_path
 from evaldesk.model import Container, Limits, ModelOptions
 from evaldesk.model.options import MODES, Recording, UserConfig
 from evaldesk.model.run import checked_container
+from evaldesk.paths import interpreter_path
 from evaldesk.run_options import RUN_OPTIONS, check_fields
 from evaldesk.toml_text import parse_toml
 from evaldesk.wire import converted

@@ -12,11 +12,10 @@ from pathlib import Path
 import pytest
 
 from evaldesk.agents import declared_refs, find_agents
-from evaldesk.agents.interpreters import played_on, project_python
+from evaldesk.agents.finding import played_on, project_python
 from evaldesk.errors import UsageError
-from evaldesk.interpreter_path import OURS, interpreter_path
 from evaldesk.model import AgentRef
-from evaldesk.paths import samples
+from evaldesk.paths import OURS, interpreter_path, samples
 from evaldesk.settings import read_settings
 
 AGENT = "def agent(message):\n    return message\n"

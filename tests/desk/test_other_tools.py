@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import evaldesk
-from evaldesk.desk.other_tools import as_tool_judges, decides, difference, gates_of, tools_beside
+from evaldesk.desk.other_tools import as_tool_judges, decides, difference, tools_beside
 from evaldesk.errors import EvaldeskError
 from evaldesk.formats import load_evalset
 from evaldesk.metrics import score_trial
@@ -355,9 +355,9 @@ def test_a_run_is_read_by_the_rules_that_apply_to_it() -> None:
 def test_gates_that_were_asked_for_stay() -> None:
     asked = Gates(min_pass_rate=0.5)
 
-    assert {gates_of(tool, asked) for tool in ("evaldesk", "adk", "osmosis", "openhands")} == {asked}
-    assert gates_of("adk", gates_of("adk", Gates())) == gates_of("adk", Gates())
-    assert not gates_of("osmosis", Gates()).all_must_pass
+    assert {asked.as_tool(tool) for tool in ("evaldesk", "adk", "osmosis", "openhands")} == {asked}
+    assert Gates().as_tool("adk").as_tool("adk") == Gates().as_tool("adk")
+    assert not Gates().as_tool("osmosis").all_must_pass
 
 
 def _echo(message: str, state: Mapping[str, Any]) -> str:

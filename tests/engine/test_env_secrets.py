@@ -11,8 +11,7 @@ import pytest
 from evaldesk.agents import loading
 from evaldesk.engine import AgentHost
 from evaldesk.engine.frames import Play
-from evaldesk.engine.worker.attempt import Attempt
-from evaldesk.engine.worker.output import without_env_secrets
+from evaldesk.engine.worker.attempt import Attempt, without_env_secrets
 from evaldesk.engine.worker.work import TrialWork
 from evaldesk.model import AgentRef, Case, Event, TrialSpec, Turn, TurnRecord, TurnSpec
 from evaldesk.process_setup import ProcessWatch

@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from evaldesk.engine.worker.output import CURRENT_LOG, AttemptWriter, Log, Tail
+from evaldesk.engine.worker.attempt import CURRENT_LOG, AttemptWriter, Log, Tail
 
 
 def test_a_short_log_is_kept_whole() -> None:

@@ -16,7 +16,7 @@ from evaldesk.agents.finding import FACTORY, YAML_NAME
 from evaldesk.agents.standins import EVALUATION, OPENHANDS, OSMOSIS, install
 from evaldesk.agents.traces import user_place, user_trace
 from evaldesk.errors import AgentError, NotFoundError, UsageError
-from evaldesk.llm.client import set_environment
+from evaldesk.llm.variables import set_environment
 from evaldesk.model import AgentRef
 from evaldesk.registry import import_target
 

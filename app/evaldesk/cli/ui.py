@@ -65,8 +65,8 @@ def ui(
         raise UsageError("--token: 16 to 200 letters, digits, _ . ~ or -; leave it out for a random one")
     with gc_paused():
         from evaldesk.desk.workspace import open_settings
-        from evaldesk.interpreter_path import interpreter_path
         from evaldesk.model import ModelOptions
+        from evaldesk.paths import interpreter_path
         from evaldesk.web.server import Address, serve
 
         freeze()

@@ -11,7 +11,7 @@ from typing import Literal, Protocol, TypeAlias
 
 from evaldesk import paths
 from evaldesk.agents import declared_refs, find_agents, with_declared
-from evaldesk.agents.interpreters import played_on
+from evaldesk.agents.finding import played_on
 from evaldesk.desk.trust import Trust
 from evaldesk.engine.host.agent_host import agent_files, package_folders
 from evaldesk.errors import EvaldeskError, NotFoundError

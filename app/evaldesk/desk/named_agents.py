@@ -9,11 +9,11 @@ from dataclasses import replace
 from pathlib import Path
 
 from evaldesk.agents import agent_ref, declared_refs, named_ref
-from evaldesk.agents.interpreters import is_imported, played_on
+from evaldesk.agents.finding import is_imported, played_on
 from evaldesk.engine.launch import container_client
 from evaldesk.errors import UsageError
-from evaldesk.interpreter_path import OURS, interpreter_path
 from evaldesk.model import AgentRef
+from evaldesk.paths import OURS, interpreter_path
 from evaldesk.settings import Settings, read_settings
 
 

@@ -17,7 +17,6 @@ from evaldesk.model import (
     Case,
     Criterion,
     Expected,
-    Gates,
     RunConfig,
     Score,
     TrialResult,
@@ -136,21 +135,6 @@ def as_adk_reads(case: Case) -> Case:
         for turn in case.turns
     )
     return replace(case, turns=tuple(turns))
-
-
-def gates_of(tool: str, gates: Gates) -> Gates:
-    """The gate of a run that is judged as the tool does, where no gate asks for verdicts.
-
-    `adk eval` fails when anything did not pass, including turns that it could not evaluate; the others never do.
-    """
-    if tool == OWN:
-        return gates
-    tolerant = replace(gates, max_unscored_rate=1.0)
-    if gates.asks_for_verdicts:
-        return gates
-    if tool == "adk":
-        return replace(tolerant, all_must_pass=True, unscored_are_failures=True)
-    return replace(tolerant, all_must_pass=False)
 
 
 def as_osmosis_calls(criteria: Sequence[Criterion]) -> tuple[Criterion, ...]:

@@ -20,7 +20,7 @@ from pathlib import Path
 
 from evaldesk import paths
 from evaldesk.agents import declared_refs, find_agents, with_declared
-from evaldesk.agents.interpreters import played_on
+from evaldesk.agents.finding import played_on
 from evaldesk.durable_files import create_file, make_folder, replace_file
 from evaldesk.errors import ConflictError, TrustError
 from evaldesk.model import AgentRef

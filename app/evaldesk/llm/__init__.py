@@ -4,10 +4,10 @@ from evaldesk.llm.attempts import is_direct, warm
 from evaldesk.llm.call import ModelCall, ModelReply, RequestedCall
 from evaldesk.llm.costs import cost_at, needs_litellm, price
 from evaldesk.llm.failures import model_error
-from evaldesk.llm.keys import missing_keys, set_variables
 from evaldesk.llm.loop import complete, litellm_endpoint, litellm_response
 from evaldesk.llm.retries import PATIENT, Patience
 from evaldesk.llm.retry_events import RetryWait
+from evaldesk.llm.variables import missing_keys, set_variables
 
 __all__ = [
     "PATIENT",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import os
 import sys
 import threading
 import warnings
@@ -17,17 +16,12 @@ from evaldesk.errors import ModelError
 from evaldesk.llm.call import ModelCall, ModelReply, RequestedCall
 from evaldesk.llm.endpoints import key_of
 from evaldesk.llm.refusals import BrokenAnswerError
+from evaldesk.llm.variables import set_environment
 from evaldesk.model import Usage
 from evaldesk.process_setup import gc_paused
 
 _opening = threading.Lock()
 UNPRICED: set[str] = set()  # models that LiteLLM looked for in vain, which takes 2 ms each time
-
-
-def set_environment() -> None:
-    """Keep LiteLLM from fetching a price map and from reading a `.env` on import; needed before it is imported."""
-    os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "True")
-    os.environ.setdefault("LITELLM_MODE", "PRODUCTION")
 
 
 def open_litellm() -> Any:
@@ -61,7 +55,7 @@ def _opened() -> Any:
         for kind in (litellm.ModelResponse, litellm.types.utils.Delta):
             kind()  # its schema is built when it is first used, with warnings
     from evaldesk.demo_model.provider import demo_provider, prices
-    from evaldesk.llm.redirects import refuse_redirects
+    from evaldesk.llm.client_wrapping import refuse_redirects
 
     refuse_redirects()
 

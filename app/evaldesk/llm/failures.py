@@ -16,7 +16,7 @@ from typing import Any
 
 from evaldesk.backports import UTC
 from evaldesk.errors import NOT_RECORDED, ModelError
-from evaldesk.llm.keys import KEYS, provider_of
+from evaldesk.llm.variables import KEYS, provider_of
 from evaldesk.secrets import scrub
 
 MAX_SAID = 300

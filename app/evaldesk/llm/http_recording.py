@@ -20,9 +20,16 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from evaldesk.llm.apis import api_of
-from evaldesk.llm.client_imports import when_imported
+from evaldesk.llm.client_wrapping import (
+    AIOHTTP,
+    CLIENT_OF_GOOGLE,
+    HTTPX,
+    is_asking_model,
+    parts_of,
+    when_imported,
+    wrap_once,
+)
 from evaldesk.llm.recording import CURRENT_RECORDER, Recorder, is_replaying, not_recorded, unrecorded
-from evaldesk.llm.redirects import AIOHTTP, CLIENT_OF_GOOGLE, HTTPX, is_asking_model, parts_of, wrap_once
 from evaldesk.llm.retry_events import PLAYED_TURN
 from evaldesk.model import JsonObject
 

@@ -126,9 +126,9 @@ def unrecorded() -> Iterator[None]:
 
 
 @contextmanager
-def only_recorded(recorder: Recorder | None) -> Iterator[None]:
+def only_recorded(recorder: Recorder) -> Iterator[None]:
     """A trial of the process is played from a recording alone, if the recorder says so."""
-    if recorder is None or recorder.recording.mode != "replay":
+    if recorder.recording.mode != "replay":
         yield
         return
     _replaying.append(recorder)

@@ -17,11 +17,11 @@ from functools import wraps
 from typing import Any
 
 from evaldesk.llm.client import is_cached
-from evaldesk.llm.client_imports import when_imported
+from evaldesk.llm.client_wrapping import CLIENT_OF_GOOGLE, CLIENTS_OF_OPENAI, refuse_redirects, when_imported
 from evaldesk.llm.failures import failure_of
 from evaldesk.llm.http_recording import record_requests
 from evaldesk.llm.loop import on_loop
-from evaldesk.llm.redirects import CLIENT_OF_GOOGLE, CLIENTS_OF_OPENAI, refuse_redirects
+from evaldesk.llm.recording import CURRENT_RECORDER
 from evaldesk.llm.retries import PATIENT, Patience, wait_after
 from evaldesk.llm.retry_events import CURRENT_TURN, RetryWait, TurnListener, muted, notifier
 
@@ -47,7 +47,8 @@ class _Request:
 def wrap_clients() -> None:
     """Wrap the clients, those that are imported later as well."""
     refuse_redirects()
-    record_requests()
+    if CURRENT_RECORDER.get():
+        record_requests()
     when_imported((*CLIENTS_OF_OPENAI, CLIENT_OF_GOOGLE, "litellm"), _wrap)
     _wrap()
 

@@ -1,12 +1,14 @@
 """Metrics: ways to score a trial. A new one is a file here and a line in `METRICS`."""
 
-from evaldesk.metrics.functions.eval_function import FUNCTION_OPTION, function_options, is_function, load_function_of
+from evaldesk.metrics.functions.eval_function import function_options, load_function_of
 from evaldesk.metrics.functions.finding import check_function
 from evaldesk.metrics.judges.rubrics import rubric_line
 from evaldesk.metrics.metric import (
+    FUNCTION_OPTION,
     METRICS,
     Metric,
     MetricInfo,
+    is_function,
     is_label,
     is_metric,
     metric_info,

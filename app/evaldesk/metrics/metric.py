@@ -14,8 +14,10 @@ from typing import ClassVar, Literal, Protocol, TypeAlias, cast
 
 from evaldesk.errors import NotFoundError, UsageError
 from evaldesk.metrics.option import OptionInfo, option_infos
-from evaldesk.model import Case, Expected, JsonObject, Score, Transcript, TurnRecord
+from evaldesk.model import Case, Criterion, Expected, JsonObject, Score, Transcript, TurnRecord
 from evaldesk.registry import Registry
+
+FUNCTION_OPTION = "function"
 
 Need: TypeAlias = Literal[
     "tool_calls", "reference", "reference_json", "reference_number", "intermediate", "final_state", "nothing"
@@ -205,6 +207,11 @@ def metric_label(name: str) -> str:
 def is_label(text: str) -> bool:
     """Whether `text` can stand behind the slash."""
     return _LABEL.fullmatch(text) is not None
+
+
+def is_function(criterion: Criterion) -> bool:
+    """Whether the criterion names a function of the user."""
+    return FUNCTION_OPTION in criterion.options
 
 
 def is_metric(name: str) -> bool:

@@ -17,7 +17,7 @@ from typing import Any
 import msgspec
 
 from evaldesk.errors import MetricError, ModelError, UsageError
-from evaldesk.metrics.functions.eval_function import build_function, is_function
+from evaldesk.metrics.functions.eval_function import build_function
 from evaldesk.metrics.metric import (
     Metric,
     MetricInfo,
@@ -25,6 +25,7 @@ from evaldesk.metrics.metric import (
     has_calls,
     has_intermediate,
     has_reference,
+    is_function,
     metric_class,
     metric_info,
     metric_kind,

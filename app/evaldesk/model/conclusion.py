@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal, Protocol, TypeAlias, get_args
 
 from evaldesk.model.evalset import JsonObject
 from evaldesk.model.transcript import ErrorRecord, TurnRecord
+from evaldesk.run_options import OWN
 
 Verdict: TypeAlias = Literal["passed", "failed", "errored", "unscored"]
 ScoreVerdict: TypeAlias = Verdict | Literal["not_applicable"]
@@ -261,6 +262,18 @@ class Gates:
     def asks_nothing(self) -> bool:
         """Whether only the default gates are left."""
         return not self.asks_for_verdicts and self.max_cost is None and self.min_scored is None
+
+    def as_tool(self, tool: str) -> Gates:
+        """The gates of a run that is judged as the tool does, where no gate asks for verdicts.
+
+        `adk eval` fails when anything did not pass, including turns that it could not evaluate; the others never do.
+        """
+        if tool == OWN or self.asks_for_verdicts:
+            return self
+        tolerant = replace(self, max_unscored_rate=1.0)
+        if tool == "adk":
+            return replace(tolerant, all_must_pass=True, unscored_are_failures=True)
+        return replace(tolerant, all_must_pass=False)
 
 
 @dataclass(frozen=True, slots=True)

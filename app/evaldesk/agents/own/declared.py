@@ -31,9 +31,9 @@ from evaldesk.agents.traces import user_trace
 from evaldesk.backports import chdir
 from evaldesk.codec import msgspec
 from evaldesk.errors import AgentError, UsageError
-from evaldesk.interpreter_path import interpreter_path
 from evaldesk.model import AgentRef, Container
 from evaldesk.model.run import checked_container
+from evaldesk.paths import interpreter_path
 from evaldesk.registry import import_target
 from evaldesk.wire import converted, from_json, to_json
 

@@ -10,7 +10,6 @@ from typing import Any
 
 from evaldesk.cli.eval.options import check_rule
 from evaldesk.desk.criteria.criteria import criteria_of
-from evaldesk.desk.other_tools import gates_of
 from evaldesk.desk.runs.plan import RunOptions
 from evaldesk.desk.runs.stored_runs import StoredRuns
 from evaldesk.errors import UsageError
@@ -101,7 +100,7 @@ class EvalRequest:
             undecided=self.undecided,
         )
         if self.value("compat") != OWN:
-            return gates_of(self.value("compat"), gates)
+            return gates.as_tool(self.value("compat"))
         is_silent = not (gates.all_must_pass or gates.asks_for_verdicts) and self.max_unscored_rate is None
         return replace(gates, max_unscored_rate=1.0) if is_silent else gates
 

@@ -27,6 +27,7 @@ from evaldesk.errors import DamagedDatabaseError, LostDatabaseError, WorkspaceEr
 from evaldesk.model import Case, ErrorRecord, RunConfig, RunStatus, TrialResult, TrialSpec
 from evaldesk.model.stored import PendingTrial, TrialKey
 from evaldesk.model.transcript import FATAL_KINDS
+from evaldesk.run_options import OWN
 from evaldesk.store import Store
 from evaldesk.store.runs.run_store import is_imported
 from evaldesk.wording.words import cost_words
@@ -184,7 +185,7 @@ class RunDriver:
         """Take secrets out, make results durable, then let them be seen."""
         clean = await self._writer.write(lambda: [self._scrubbed(result) for result in results])
         counted = [self._as_counted(result) for result in clean]
-        results = await asyncio.to_thread(lambda: [self._as_tool_judges(result) for result in counted])
+        results = await asyncio.to_thread(self._as_tool_judges, counted) if self._config.compat != OWN else counted
         for start in range(0, len(results), BATCH_SIZE):
             batch = results[start : start + BATCH_SIZE]
             await self._record(batch)
@@ -208,9 +209,9 @@ class RunDriver:
         """An old error of playing a trial is no error of scoring it again."""
         return result if self._config.source_run_id is None else replace(result, error=None)
 
-    def _as_tool_judges(self, result: TrialResult) -> TrialResult:
-        config = self._config
-        return as_tool_judges(config.compat, self._cases[result.case_index], result, config.criteria)
+    def _as_tool_judges(self, results: Sequence[TrialResult]) -> list[TrialResult]:
+        tool, criteria = self._config.compat, self._config.criteria
+        return [as_tool_judges(tool, self._cases[each.case_index], each, criteria) for each in results]
 
     def _as_counted(self, result: TrialResult) -> TrialResult:
         """The first fatal error counts and stops the run; trials that meet it, too, stay planned."""

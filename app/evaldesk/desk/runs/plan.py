@@ -15,7 +15,7 @@ from evaldesk.agents import AGENTS
 from evaldesk.desk.agents import AgentDesk
 from evaldesk.desk.criteria.criteria import JUDGE_OPTIONS, MORE_JUDGES, judges_of, ready_criteria
 from evaldesk.desk.evalsets.evalsets import EvalSetDesk
-from evaldesk.desk.other_tools import as_osmosis_calls, gates_of
+from evaldesk.desk.other_tools import as_osmosis_calls
 from evaldesk.engine import AgentHost
 from evaldesk.engine.host.agent_host import agent_version
 from evaldesk.engine.launch import container_client
@@ -198,7 +198,7 @@ def plan_run(
         agent_model=subject.agent_model,
         seed=seed,
         evaldesk_version=__version__,
-        gates=gates_of(options.value("compat"), options.gates),
+        gates=options.gates.as_tool(options.value("compat")),
         shows_case=_shows_case(subject.description),
         interpreter=subject.description.interpreter if subject.description else Interpreter(),
     )

@@ -25,8 +25,7 @@ from evaldesk.engine.frames import (
     frame_from_worker,
 )
 from evaldesk.engine.launch import OWN, Launcher
-from evaldesk.engine.worker.attempt import Pause
-from evaldesk.engine.worker.output import Tail
+from evaldesk.engine.worker.attempt import Pause, Tail
 from evaldesk.errors import EvaldeskError, UsageError
 from evaldesk.process_setup import end_marked
 from evaldesk.wire import to_json

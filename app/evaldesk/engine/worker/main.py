@@ -26,8 +26,7 @@ from weakref import WeakSet
 
 from evaldesk.engine.failures import place_of
 from evaldesk.engine.frames import Beat, Describe, FromWorker, Grade, Lines, Play, Ready, Stop, Talk, frame_to_worker
-from evaldesk.engine.worker.attempt import Attempt, active
-from evaldesk.engine.worker.output import STDERR, capture_output
+from evaldesk.engine.worker.attempt import STDERR, Attempt, active, capture_output
 from evaldesk.engine.worker.work import DescribeWork, GradeWork, TrialWork, TurnWork, Work
 from evaldesk.llm.direct import use_loop
 from evaldesk.process_setup import ProcessWatch, adopt_orphans, allow_open_files, end_descendants, freeze, gc_paused

@@ -13,7 +13,7 @@ import platform
 import sys
 import time
 from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from copy import deepcopy
 from dataclasses import replace
 from importlib.util import find_spec
@@ -74,8 +74,9 @@ async def play_trial(agent: Agent, spec: TrialSpec, *, attempt: Attempt | None =
         with turn_bound(attempt, spec.limits.turn_timeout_s):
             return await play_turn(agent, session, text, attempt=attempt, before=events)
 
+    recorder = CURRENT_RECORDER.get()
     try:
-        with only_recorded(CURRENT_RECORDER.get()):
+        with only_recorded(recorder) if recorder else nullcontext():
             end = await converse(user, session, attempt, play_message)
     finally:
         close_kept(session.memory)

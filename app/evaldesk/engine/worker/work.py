@@ -35,8 +35,15 @@ from evaldesk.engine.frames import (
     player_spec,
     unplayed,
 )
-from evaldesk.engine.worker.attempt import LOAD_TIMEOUT_S, Attempt, grade, grading_timeout_s, load_functions
-from evaldesk.engine.worker.output import CURRENT_LOG, without_env_secrets
+from evaldesk.engine.worker.attempt import (
+    CURRENT_LOG,
+    LOAD_TIMEOUT_S,
+    Attempt,
+    grade,
+    grading_timeout_s,
+    load_functions,
+    without_env_secrets,
+)
 from evaldesk.engine.worker.player import described, load, load_ready, play_trial, play_turn, timed_out, trial_result
 from evaldesk.engine.worker.turn import OpenTurn, cut
 from evaldesk.llm import price

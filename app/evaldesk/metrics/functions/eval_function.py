@@ -19,7 +19,7 @@ import msgspec
 
 from evaldesk.errors import MetricError, NotFoundError, UsageError
 from evaldesk.metrics.functions.loading import Function, Mode, load_function, mode_of
-from evaldesk.metrics.metric import Metric, MetricInfo
+from evaldesk.metrics.metric import FUNCTION_OPTION, Metric, MetricInfo
 from evaldesk.model import (
     Case,
     Criterion,
@@ -36,7 +36,6 @@ from evaldesk.model.chat import chat_messages
 from evaldesk.model.transcript import is_score
 from evaldesk.wire import converted, plain
 
-FUNCTION_OPTION = "function"
 _OPTIONS = (FUNCTION_OPTION, "root", "compat", "low", "high", "description")
 
 
@@ -113,11 +112,6 @@ def build_function(criterion: Criterion) -> Metric:
         return cast("Metric", converted(given, EvalFunction))
     except (msgspec.ValidationError, UsageError) as error:
         raise UsageError(f"{criterion.metric}: {error}", field=criterion.metric) from error
-
-
-def is_function(criterion: Criterion) -> bool:
-    """Whether the criterion names a function of the user."""
-    return FUNCTION_OPTION in criterion.options
 
 
 def load_function_of(criterion: Criterion) -> None:

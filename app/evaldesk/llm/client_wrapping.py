@@ -1,8 +1,11 @@
-"""Redirects of model endpoints, which no client may follow: the key would travel with the request.
+"""How clients that agents bring are wrapped, once and as soon as they are imported; and the redirects they refuse.
 
-The clients of OpenAI and its kin, Google and LiteLLM follow redirects by default. The functions with which they send a
-request to a model are marked; while one of them runs, the HTTP library below it hands no redirect on. Other requests,
-such as those of an agent's own tools, are left alone.
+A finder in front of the others lets them find a module, and acts when their loader has run it.
+
+No client may follow a redirect of a model endpoint: the key would travel with the request. The clients of OpenAI and
+its kin, Google and LiteLLM follow redirects by default. The functions with which they send a request to a model are
+marked; while one of them runs, the HTTP library below it hands no redirect on. Other requests, such as those of an
+agent's own tools, are left alone.
 """
 
 from __future__ import annotations
@@ -10,13 +13,15 @@ from __future__ import annotations
 import inspect
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextvars import ContextVar
 from functools import partial, wraps
+from importlib.abc import MetaPathFinder
+from importlib.machinery import ModuleSpec
+from types import ModuleType
 from typing import Any
 
 from evaldesk.errors import ModelError
-from evaldesk.llm.client_imports import when_imported
 from evaldesk.unpacking import redirect_refusal
 
 CLIENTS_OF_OPENAI = tuple(
@@ -33,6 +38,52 @@ _MODULES = (*CLIENTS_OF_OPENAI, CLIENT_OF_GOOGLE, *_LITELLM, *HTTPX, AIOHTTP)
 _MARK = "_refuses_redirects"
 _is_asking: ContextVar[bool] = ContextVar("is_asking_a_model", default=False)
 _lock = threading.Lock()
+_actions: dict[str, list[Callable[[], None]]] = {}
+
+
+def when_imported(modules: Collection[str], act: Callable[[], None]) -> None:
+    """Call `act` after each later import of one of `modules`; a second call with the same function changes nothing."""
+    with _lock:
+        for name in modules:
+            actions = _actions.setdefault(name, [])
+            if act not in actions:
+                actions.append(act)
+        if _finder not in sys.meta_path:
+            sys.meta_path.insert(0, _finder)
+
+
+class _Finder(MetaPathFinder):
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        if fullname not in _actions:
+            return None
+        for finder in sys.meta_path:
+            if finder is self or not hasattr(finder, "find_spec"):
+                continue
+            spec = finder.find_spec(fullname, path, target)
+            if spec is not None:
+                _act_after(spec.loader)
+                return spec
+        return None
+
+
+_finder = _Finder()
+
+
+def _act_after(loader: Any) -> None:
+    """Let `loader` act after it has run a module; one that permits no such change is left as it is."""
+    run = getattr(loader, "exec_module", None)
+    if run is None or "exec_module" in getattr(loader, "__dict__", {"exec_module": None}):
+        return
+
+    @wraps(run)
+    def exec_module(module: ModuleType) -> None:
+        run(module)
+        for act in _actions.get(module.__name__, ()):
+            act()
+
+    loader.exec_module = exec_module
 
 
 def refuse_redirects() -> None:
