@@ -121,7 +121,7 @@ def test_what_was_written_last_is_read_with_its_log(tmp_path: Path, monkeypatch:
     with Store.open(path) as writer:
         run_id = writer.runs.create(RunConfig(AgentRef("a", "a:a"), "set"), [Case("c", (Turn("hi"),))])
         assert path.with_name("evaldesk.db-wal").stat().st_size
-        monkeypatch.setattr("evaldesk.store.database.is_read_only", lambda _: True)
+        monkeypatch.setattr("evaldesk.store.sqlite.is_read_only", lambda _: True)
         with Store.open(path) as reader:
             assert reader.is_read_only
             assert reader.runs.summary(run_id).n_cases == 1

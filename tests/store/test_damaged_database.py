@@ -15,6 +15,7 @@ from evaldesk.desk.runs.driver import RunWriter
 from evaldesk.errors import DamagedDatabaseError, WorkspaceError
 from evaldesk.store import Store
 from evaldesk.store.database import Database
+from evaldesk.store.sqlite import SqliteFile
 
 PAGE = 4096
 
@@ -100,7 +101,7 @@ def test_another_program_that_uses_alembic_is_never_migrated(tmp_path: Path, row
 
 
 def test_no_connection_trusts_functions_in_the_schema(store: Store, database: Path) -> None:
-    opened = Database(database)
+    opened = Database(SqliteFile(database))
 
     with opened.reading() as reader, opened.writing() as writer:
         found = [each.exec_driver_sql("PRAGMA trusted_schema").scalar_one() for each in (reader, writer)]

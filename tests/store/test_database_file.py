@@ -19,7 +19,10 @@ from sqlalchemy.exc import OperationalError
 from evaldesk.errors import LostDatabaseError, WorkspaceError
 from evaldesk.store import Store
 from evaldesk.store import database as database_module
+from evaldesk.store import sqlite as sqlite_module
 from evaldesk.store.database import Database
+from evaldesk.store.dialect import QUEUE_S
+from evaldesk.store.sqlite import SqliteFile
 
 
 @contextmanager
@@ -43,7 +46,7 @@ def test_nobody_else_may_read_the_database_whatever_the_umask(database: Path, ma
 
 
 def test_writes_are_durable_and_keys_are_checked(store: Store, database: Path) -> None:
-    opened = Database(database)
+    opened = Database(SqliteFile(database))
 
     with opened.writing() as connection:
         found = {
@@ -56,7 +59,7 @@ def test_writes_are_durable_and_keys_are_checked(store: Store, database: Path) -
 
 
 def test_a_read_transaction_can_never_become_a_write(store: Store, database: Path) -> None:
-    opened = Database(database)
+    opened = Database(SqliteFile(database))
 
     with pytest.raises(OperationalError, match="readonly"), opened.reading() as connection:
         connection.exec_driver_sql("DELETE FROM run")
@@ -65,7 +68,7 @@ def test_a_read_transaction_can_never_become_a_write(store: Store, database: Pat
 
 
 def test_a_write_holds_the_lock_from_its_first_moment(store: Store, database: Path) -> None:
-    opened = Database(database)
+    opened = Database(SqliteFile(database))
 
     other = sqlite3.connect(database, timeout=0, isolation_level=None)
     with closing(other), opened.writing(), pytest.raises(sqlite3.OperationalError, match="locked"):
@@ -78,8 +81,8 @@ def test_a_write_holds_the_lock_from_its_first_moment(store: Store, database: Pa
 def test_a_writer_that_is_kept_out_tries_again_and_gives_up_with_a_reason(
     store: Store, database: Path, monkeypatch: pytest.MonkeyPatch, n_refused: int
 ) -> None:
-    monkeypatch.setattr(database_module, "BUSY_TIMEOUT_MS", 1)
-    opened = Database(database)
+    monkeypatch.setattr(sqlite_module, "BUSY_TIMEOUT_MS", 1)
+    opened = Database(SqliteFile(database))
     other = sqlite3.connect(database, isolation_level=None)
     other.execute("BEGIN IMMEDIATE")
     refused: list[str] = []
@@ -103,7 +106,7 @@ def test_a_writer_that_is_kept_out_tries_again_and_gives_up_with_a_reason(
 
 
 def test_a_failed_write_leaves_nothing_behind(store: Store, database: Path) -> None:
-    opened = Database(database)
+    opened = Database(SqliteFile(database))
 
     with suppress(ZeroDivisionError), opened.writing() as connection:
         connection.exec_driver_sql("UPDATE alembic_version SET version_num = 'x'")
@@ -205,7 +208,7 @@ def test_a_queue_of_writers_in_this_process_has_an_end(
     store: Store, database: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(database_module, "QUEUE_S", 0.0)
-    opened = Database(database)
+    opened = Database(SqliteFile(database))
 
     with opened.writing(), pytest.raises(WorkspaceError, match="try again later"), opened.writing():
         pass
@@ -216,7 +219,7 @@ def test_a_queue_of_writers_in_this_process_has_an_end(
 def test_a_thread_that_waits_for_its_turn_learns_that_the_database_was_closed(database: Path) -> None:
     Store.open(database).close()
     for _ in range(20):
-        opened, said = Database(database), list[str]()
+        opened, said = Database(SqliteFile(database)), list[str]()
 
         def write(opened: Database = opened, said: list[str] = said) -> None:
             try:
@@ -232,7 +235,7 @@ def test_a_thread_that_waits_for_its_turn_learns_that_the_database_was_closed(da
             for thread in waiting:
                 thread.start()
         for thread in (*waiting, closing_it):
-            thread.join(database_module.QUEUE_S / 2)
+            thread.join(QUEUE_S / 2)
 
         assert not any(thread.is_alive() for thread in (*waiting, closing_it))
         assert set(said) <= {"written", f"{database} was closed meanwhile"}

@@ -12,9 +12,9 @@ from evaldesk.desk.desk import Desk
 from evaldesk.desk.runs.stored_runs import evalset_name
 from evaldesk.errors import NotFoundError
 from evaldesk.settings import Settings
+from evaldesk.store.dialect import FreedSpace
 from evaldesk.store.evalsets.trash import InTrash, list_trash
 from evaldesk.store.runs.run_store import DELETED_RUNS_KEPT
-from evaldesk.store.space import FreedSpace
 from evaldesk.store.store import check_exists
 
 EVALSET, CASES, SESSION, RUN = "eval set", "cases", "chat", "run"

@@ -26,7 +26,7 @@ from evaldesk.errors import ConflictError, TrustError
 from evaldesk.model import AgentRef
 from evaldesk.settings import CONFIG_NAME, Settings
 from evaldesk.store import Store
-from evaldesk.store.database import check_no_links, make_private_folder
+from evaldesk.store.folder import check_no_links, make_private_folder
 
 VARIABLE = "EVALDESK_TRUST"
 NEXT_STEP = (

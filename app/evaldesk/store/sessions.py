@@ -14,7 +14,8 @@ from sqlalchemy import Connection, Row, delete, func, insert, select, tuple_, up
 from evaldesk.errors import ConflictError, NotFoundError
 from evaldesk.model import Event, JsonObject, TurnRecord
 from evaldesk.model.stored import AddedCase, OpenTurn, SessionSummary, StoredSession
-from evaldesk.store.database import Database, upsert
+from evaldesk.store.database import Database
+from evaldesk.store.dialect import upsert
 from evaldesk.store.runs.recording import Values
 from evaldesk.store.tables.columns import pack, unpack_all
 from evaldesk.store.tables.sessions import OPEN_TURN, OPEN_TURN_EVENTS, SESSION, SESSION_CASE, SESSION_TURN

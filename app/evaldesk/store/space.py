@@ -7,39 +7,24 @@ writing for as long as that takes. Its free space is used by later rows.
 from __future__ import annotations
 
 import time
-from contextlib import closing
-from dataclasses import dataclass
 
-from sqlalchemy import Connection, Engine
+from sqlalchemy import Connection
 
 from evaldesk.store.database import Database
+from evaldesk.store.dialect import FreedSpace
+from evaldesk.store.sqlite import INCREMENTAL
 
 MOST_PAGES = 250
 """So many pages are moved in one transaction: 1 MB. Fewer free pages are left for later rows."""
 PAUSE_S = 0.1
 """After each transaction as long as it took, at most so long: SQLite tells no other writer that its turn has come."""
-_INCREMENTAL = 2
-
-
-@dataclass(frozen=True, slots=True)
-class FreedSpace:
-    """The bytes that the disk got back, and those that stay in the file for later rows."""
-
-    n_given_back: int
-    n_kept: int
-
-
-def let_space_go(engine: Engine) -> None:
-    """Let the file that is about to be made give space back later; it cannot be asked for when there are tables."""
-    with closing(engine.raw_connection()) as connection:
-        connection.cursor().execute(f"PRAGMA auto_vacuum={_INCREMENTAL}").close()
 
 
 def give_back(database: Database) -> FreedSpace:
     """Shorten the file by its free pages, in steps that let others write."""
     with database.reading() as connection:
         page_size, n_free = _pragma(connection, "page_size"), _pragma(connection, "freelist_count")
-        is_able = _pragma(connection, "auto_vacuum") == _INCREMENTAL
+        is_able = _pragma(connection, "auto_vacuum") == INCREMENTAL
     n_given_back = 0
     is_going = is_able and n_free >= MOST_PAGES
     while is_going:

@@ -17,28 +17,17 @@ from types import TracebackType
 from sqlalchemy import Connection, bindparam, delete, select, update
 from sqlalchemy.exc import SQLAlchemyError
 
-from evaldesk.errors import DamagedDatabaseError, WorkspaceError
+from evaldesk.errors import WorkspaceError
 from evaldesk.model import RunConfig
-from evaldesk.store.database import (
-    Clock,
-    Database,
-    check_no_links,
-    execute_many,
-    is_read_only,
-    keep_a_log,
-    make_private_file,
-    make_private_folder,
-    reading_uri,
-    telling_damage,
-    utc_now,
-    writing_engine,
-)
+from evaldesk.store.database import Clock, Database, execute_many, utc_now
+from evaldesk.store.dialect import FreedSpace
 from evaldesk.store.failures import FailureStore
+from evaldesk.store.folder import check_no_links, is_read_only, make_private_file, make_private_folder
 from evaldesk.store.labels import LabelStore
 from evaldesk.store.runs.imports import ImportStore
 from evaldesk.store.runs.run_store import RunStore
 from evaldesk.store.sessions import SessionStore
-from evaldesk.store.space import FreedSpace, give_back, let_space_go
+from evaldesk.store.sqlite import SqliteFile, keep_a_log, let_space_go, reading_uri, telling_damage, writing_engine
 from evaldesk.store.tables import METADATA
 from evaldesk.store.tables.runs import LAST_RUN, RUN
 from evaldesk.store.tables.sessions import SESSION_CASE
@@ -90,7 +79,7 @@ class Store:
         if must_exist:
             check_exists(database)
         prepare(database)
-        return cls(Database(database), Clock(clock, seconds))
+        return cls(Database(SqliteFile(database)), Clock(clock, seconds))
 
     def move_evalset(self, old_id: str, new_id: str, path: Path) -> None:
         """Let runs, last verdicts and sessions of an eval set follow its file to `path`, in one transaction."""
@@ -108,13 +97,11 @@ class Store:
         Takes seconds for each gigabyte; other processes go on meanwhile.
         """
         with self._database.reading() as connection:
-            said = connection.exec_driver_sql("PRAGMA quick_check(1)").scalar_one()
-        if said != "ok":
-            raise DamagedDatabaseError.at(self._database.path, " ".join(said.replace("*", "").split()))
+            self._database.dialect.check(connection)
 
     def give_back(self) -> FreedSpace:
         """Give the disk back the space of removed rows, in steps that let others write."""
-        return give_back(self._database)
+        return self._database.dialect.give_back(self._database)
 
     def close(self) -> None:
         """Close the database; all that was written is durable already. May be called again."""

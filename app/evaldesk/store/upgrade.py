@@ -11,7 +11,8 @@ from alembic.config import Config
 from alembic.script import ScriptDirectory
 
 from evaldesk.errors import WorkspaceError
-from evaldesk.store.database import keep_a_log, make_private_file, writing_engine
+from evaldesk.store.folder import make_private_file
+from evaldesk.store.sqlite import keep_a_log, writing_engine
 
 
 def alembic_config() -> Config:

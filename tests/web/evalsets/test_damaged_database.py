@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from contextlib import closing
+from pathlib import Path
 
 from tests.web.evalsets.conftest import Pages
 
@@ -11,7 +12,7 @@ PAGE = 4096
 
 
 def test_a_page_tells_a_damaged_database_as_a_sentence(pages: Pages) -> None:
-    path = pages.desk.store._database.path
+    path = Path(pages.desk.store._database.name)
     with closing(sqlite3.connect(path)) as connection:
         connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").close()
         (number,) = connection.execute("SELECT rootpage FROM sqlite_master WHERE name = 'run'").fetchone()

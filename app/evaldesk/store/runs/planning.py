@@ -24,7 +24,8 @@ from evaldesk.errors import ConflictError, NotFoundError, UsageError
 from evaldesk.model import Case, RunConfig, RunStatus, TrialResult
 from evaldesk.model.comparison import Baseline
 from evaldesk.model.stored import PendingTrial
-from evaldesk.store.database import Clock, execute_many, upsert
+from evaldesk.store.database import Clock, execute_many
+from evaldesk.store.dialect import upsert
 from evaldesk.store.runs.recording import Values, recount
 from evaldesk.store.runs.run_queries import run_row
 from evaldesk.store.tables.columns import pack

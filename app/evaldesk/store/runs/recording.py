@@ -14,7 +14,8 @@ import msgspec
 from sqlalchemy import ColumnElement, Connection, ScalarSelect, bindparam, case, delete, func, insert, select, update
 
 from evaldesk.model import ErrorRecord, Score, TrialResult
-from evaldesk.store.database import Clock, execute_many, upsert
+from evaldesk.store.database import Clock, execute_many
+from evaldesk.store.dialect import upsert
 from evaldesk.store.tables.columns import pack
 from evaldesk.store.tables.runs import CASE_METRIC, ERROR_GROUP, LETTERS, RUN, RUN_CASE, SCORE, TO_DO, TRANSCRIPT, TRIAL
 

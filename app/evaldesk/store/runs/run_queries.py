@@ -16,7 +16,6 @@ from sqlalchemy import (
     Connection,
     Float,
     Row,
-    String,
     and_,
     bindparam,
     case,
@@ -26,8 +25,6 @@ from sqlalchemy import (
     select,
     tuple_,
 )
-from sqlalchemy.ext.compiler import compiles
-from sqlalchemy.sql.functions import FunctionElement
 
 from evaldesk.errors import NotFoundError, UsageError
 from evaldesk.model import VERDICTS, Case, Counts, ErrorRecord, RunConfig, RunStatus, TrialResult
@@ -47,6 +44,7 @@ from evaldesk.model.stored import (
 )
 from evaldesk.statistics.intervals import MAX_KINDS, speaks_by_sums
 from evaldesk.store.database import Clock
+from evaldesk.store.dialect import ConfigText
 from evaldesk.store.tables.columns import unpack
 from evaldesk.store.tables.runs import (
     CASE_METRIC,
@@ -72,27 +70,8 @@ MODELS_OF = 1000
 """Models are offered of so many newest runs: each is read from the configuration of its run."""
 
 
-class _OfConfig(FunctionElement[str]):
-    """A text of the run's configuration, by its key; null where there is none."""
-
-    inherit_cache = True
-    type = String()
-
-
-@compiles(_OfConfig)
-def _of_config(element: Any, compiler: Any, **options: Any) -> str:
-    column, key = element.clauses
-    return f"json_extract({compiler.process(column, **options)}, '$.' || {compiler.process(key, **options)})"
-
-
-@compiles(_OfConfig, "postgresql")
-def _of_config_on_postgresql(element: Any, compiler: Any, **options: Any) -> str:
-    column, key = element.clauses
-    return f"(({compiler.process(column, **options)})::json ->> {compiler.process(key, **options)})"
-
-
 _MODEL = func.coalesce(
-    func.nullif(_OfConfig(RUN.c.config, literal("model")), ""), _OfConfig(RUN.c.config, literal("agent_model")), ""
+    func.nullif(ConfigText(RUN.c.config, literal("model")), ""), ConfigText(RUN.c.config, literal("agent_model")), ""
 )
 """The model of a run: the one it asked for, else the agent's own; empty where it is not known."""
 

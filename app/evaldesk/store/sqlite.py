@@ -1,0 +1,189 @@
+"""A SQLite file as the database: its connections, its refusals, and whether it is still the same file."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, closing, contextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import parse_qsl
+
+from sqlalchemy import URL, Connection, Engine, create_engine, event
+from sqlalchemy.exc import DatabaseError, OperationalError
+from sqlalchemy.pool import QueuePool
+
+from evaldesk.errors import DamagedDatabaseError, LostDatabaseError, WorkspaceError
+from evaldesk.store.dialect import N_READERS, QUEUE_S, FreedSpace
+from evaldesk.store.folder import is_read_only
+from evaldesk.store.network_disk import network_disk
+
+if TYPE_CHECKING:
+    from evaldesk.store.database import Database
+
+BUSY_TIMEOUT_MS = 5000
+N_TRIES = 6
+INCREMENTAL = 2
+"""The kind of `auto_vacuum` with which a file gives space back when it is asked to."""
+
+_REFUSALS = {
+    sqlite3.SQLITE_FULL: "the disk is full",
+    sqlite3.SQLITE_IOERR: "the disk does not take it",
+    sqlite3.SQLITE_READONLY: "the file may not be written",
+    sqlite3.SQLITE_CANTOPEN: "the file cannot be opened",
+    sqlite3.SQLITE_BUSY: "another process holds it",
+    sqlite3.SQLITE_NOMEM: "there is no memory left",
+}
+"""A refusal of the machine, and not of our SQL: a retry may succeed."""
+
+_DAMAGES = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}
+
+
+class SqliteFile:
+    """The file at `path`; `check_place` looks whether it was deleted or replaced since then."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.name = str(path)
+        self.is_read_only = is_read_only(path)
+        self._identity = _identity(path)
+
+    def reading_engine(self) -> Engine:
+        """Connections that cannot write."""
+        return reading_engine(self.path)
+
+    def writing_engine(self) -> Engine:
+        """One connection that writes durably."""
+        return writing_engine(self.path)
+
+    def check_place(self) -> None:
+        """Raise LostDatabaseError when the path leads to another file; the numbers of a network disk may change."""
+        found = _identity(self.path)
+        if found == self._identity or (found and network_disk(self.path.parent)):
+            return
+        what = "replaced" if found else "deleted"
+        raise LostDatabaseError(
+            f"{self.path} was {what} while it was in use; trials that finish now are not stored. "
+            "Put the file back, or start again"
+        )
+
+    def telling_damage(self) -> AbstractContextManager[None]:
+        """Raise DamagedDatabaseError where SQLite finds that the file is damaged."""
+        return telling_damage(self.path)
+
+    def refusal(self, error: OperationalError) -> str:
+        """The reason for which the machine does not let the file be written; empty for an error of our SQL."""
+        return _REFUSALS.get(getattr(error.orig, "sqlite_errorcode", 0) & 0xFF, "")
+
+    def check(self, connection: Connection) -> None:
+        """Read every page. Raises DamagedDatabaseError when one is damaged."""
+        said = connection.exec_driver_sql("PRAGMA quick_check(1)").scalar_one()
+        if said != "ok":
+            raise DamagedDatabaseError.at(self.path, " ".join(said.replace("*", "").split()))
+
+    def give_back(self, database: Database) -> FreedSpace:
+        """Shorten the file by the space of removed rows."""
+        from evaldesk.store.space import give_back
+
+        return give_back(database)
+
+    def write_log_back(self, writer: Engine) -> None:
+        """Write the log into the file as far as readers permit, and shorten the file; nobody waits for it."""
+        with closing(writer.raw_connection()) as connection:
+            connection.cursor().execute("PRAGMA wal_checkpoint(PASSIVE)").close()
+
+    def before_closing(self, writer: Engine) -> None:
+        """Let SQLite note what later queries should know: good advice, not worth a wait for the present writer."""
+        with suppress(sqlite3.Error), closing(writer.raw_connection()) as connection:
+            connection.cursor().execute("PRAGMA busy_timeout=0").close()
+            connection.cursor().execute("PRAGMA optimize").close()
+
+
+@contextmanager
+def telling_damage(path: Path) -> Iterator[None]:
+    """Raise DamagedDatabaseError where SQLite, or SQLAlchemy for it, finds that the file is damaged."""
+    try:
+        yield
+    except (sqlite3.DatabaseError, DatabaseError) as error:
+        reason = error.orig if isinstance(error, DatabaseError) else error
+        if getattr(reason, "sqlite_errorcode", 0) & 0xFF not in _DAMAGES:
+            raise
+        raise DamagedDatabaseError.at(path, reason) from error
+
+
+def _identity(path: Path) -> tuple[int, int] | None:
+    """The file behind a path; None for none."""
+    try:
+        seen = path.stat()
+    except FileNotFoundError:
+        return None
+    return seen.st_dev, seen.st_ino
+
+
+def reading_uri(path: Path) -> str:
+    """The address of the file for a connection that only reads.
+
+    Without a log no other process writes it, and SQLite needs no files beside it (`immutable`). With a log it reads
+    that, too, by the index beside it.
+    """
+    log = path.with_name(f"{path.name}-wal")
+    is_still = is_read_only(path) and not (log.exists() and log.stat().st_size)
+    return f"{path.absolute().as_uri()}?mode=ro{'&immutable=1' if is_still else ''}"
+
+
+def reading_engine(path: Path) -> Engine:
+    """Connections that cannot write."""
+    where = reading_uri(path) if is_read_only(path) else str(path)
+    return _engine(where, begin="BEGIN", pragmas=("foreign_keys=ON", "query_only=ON"), pool_size=N_READERS)
+
+
+def writing_engine(path: Path, *, foreign_keys: str = "ON") -> Engine:
+    """One connection that writes durably: a commit has reached the disk when it returns."""
+    pragmas = (f"foreign_keys={foreign_keys}", "synchronous=FULL")
+    return _engine(str(path), begin="BEGIN IMMEDIATE", pragmas=pragmas, pool_size=1)
+
+
+def let_space_go(engine: Engine) -> None:
+    """Let the file that is about to be made give space back later; it cannot be asked for when there are tables."""
+    with closing(engine.raw_connection()) as connection:
+        connection.cursor().execute(f"PRAGMA auto_vacuum={INCREMENTAL}").close()
+
+
+def keep_a_log(engine: Engine) -> None:
+    """Let readers go on during a write; the file remembers it."""
+    with closing(engine.raw_connection()) as connection:
+        connection.cursor().execute("PRAGMA journal_mode=WAL").close()
+
+
+def _engine(where: str, *, begin: str, pragmas: tuple[str, ...], pool_size: int) -> Engine:
+    address, _, query = where.partition("?") if where.startswith("file:") else (where, "", "")
+    url = URL.create("sqlite", database=address, query=dict(parse_qsl(query)) | ({"uri": "true"} if query else {}))
+    engine = create_engine(url, poolclass=QueuePool, pool_size=pool_size, max_overflow=0, pool_timeout=QUEUE_S)
+
+    @event.listens_for(engine, "connect")
+    def set_up(connection: Any, _record: object) -> None:
+        # The driver's own transactions begin late and deferred; with None it leaves them to `start` below.
+        connection.isolation_level = None
+        for pragma in (f"busy_timeout={BUSY_TIMEOUT_MS}", "trusted_schema=OFF", *pragmas):
+            connection.execute(f"PRAGMA {pragma}").close()
+
+    @event.listens_for(engine, "begin")
+    def start(connection: Connection) -> None:
+        _begin(connection, begin)
+
+    return engine
+
+
+def _begin(connection: Connection, statement: str) -> None:
+    """Begin; where others write a lot SQLite's waiting is not fair, and one time-out is no reason to give up."""
+    for n_left in reversed(range(N_TRIES)):
+        try:
+            connection.exec_driver_sql(statement)
+        except OperationalError as error:
+            if "locked" not in str(error.orig):
+                raise
+            if not n_left:
+                waited_s = N_TRIES * BUSY_TIMEOUT_MS // 1000
+                raise WorkspaceError(f"another process has been writing for {waited_s} s; try again later") from error
+        else:
+            return
