@@ -20,6 +20,7 @@ from typing import Any
 from evaldesk.agents.own.model_calls import ask, model_call, reply_message, reply_usage
 from evaldesk.agents.remote.message_events import MessageEvents
 from evaldesk.errors import EvaldeskError
+from evaldesk.llm.apis import OWN_ADDRESSES
 from evaldesk.model import Event, Session
 
 MAX_BODY = 32 * 1024 * 1024
@@ -77,6 +78,7 @@ def _address() -> tuple[str, int]:
             _server = ThreadingHTTPServer(("127.0.0.1", 0), _Handler)
             _server.daemon_threads = True
             threading.Thread(target=_server.serve_forever, name="evaldesk-bridge", daemon=True).start()
+            OWN_ADDRESSES.add(f"127.0.0.1:{_server.server_address[1]}")
         return "127.0.0.1", _server.server_address[1]
 
 

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import Literal, TypeAlias
 
+OWN_ADDRESSES: set[str] = set()
+"""Hosts and ports of this process at which a model is asked by our own calls, which are told and recorded as such."""
+
 Api: TypeAlias = Literal["chat", "responses", "messages", "generate"]
 
 
@@ -17,3 +20,8 @@ def api_of(path: str) -> Api | None:
     if path.endswith("/messages"):
         return "messages"
     return "generate" if path.endswith((":generateContent", ":streamGenerateContent")) else None
+
+
+def model_in(path: str) -> str:
+    """The model that the path names, as Google's do; empty where the body names it."""
+    return path.partition("?")[0].rpartition("/models/")[2].partition(":")[0] if "/models/" in path else ""

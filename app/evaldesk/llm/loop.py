@@ -18,9 +18,9 @@ from evaldesk.llm.call import ModelCall, ModelReply
 from evaldesk.llm.client import endpoint, is_cached, open_litellm
 from evaldesk.llm.direct import is_home
 from evaldesk.llm.failures import failure_of
-from evaldesk.llm.recording import CURRENT_RECORDER, unrecorded
+from evaldesk.llm.recording import CURRENT_RECORDER
 from evaldesk.llm.retries import PATIENT, Patience, complete_patiently, patiently
-from evaldesk.llm.retry_events import CURRENT_TURN, muted, notifier
+from evaldesk.llm.retry_events import CURRENT_TURN, PLAYED_TURN, muted, notifier, unseen
 from evaldesk.model import ModelOptions
 
 T = TypeVar("T")
@@ -43,7 +43,7 @@ async def complete(
     recorder = CURRENT_RECORDER.get()
 
     async def ask() -> ModelReply:
-        with unrecorded():
+        with unseen():
             if is_home() and is_direct(call):
                 with muted():
                     return await complete_patiently(call, on_text, patience, on_wait)
@@ -51,7 +51,11 @@ async def complete(
 
     send = (lambda text: caller.call_soon_threadsafe(on_text, text)) if on_text else None
     on_wait = notifier(is_counted=True)
-    return await (recorder.reply(call, on_text, ask) if recorder else ask())
+    reply = await (recorder.reply(call, on_text, ask) if recorder else ask())
+    turn = PLAYED_TURN.get()
+    if turn:
+        turn.was_whole()
+    return reply
 
 
 async def on_loop(work: Coroutine[Any, Any, T]) -> T:

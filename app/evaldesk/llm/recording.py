@@ -116,16 +116,6 @@ _replaying: list[Recorder] = []
 
 
 @contextmanager
-def unrecorded() -> Iterator[None]:
-    """Let the clients inside of a call, which is recorded as a whole, ask by themselves."""
-    token = CURRENT_RECORDER.set(None)
-    try:
-        yield
-    finally:
-        CURRENT_RECORDER.reset(token)
-
-
-@contextmanager
 def only_recorded(recorder: Recorder) -> Iterator[None]:
     """A trial of the process is played from a recording alone, if the recorder says so."""
     if recorder.recording.mode != "replay":

@@ -1,13 +1,13 @@
-"""The listeners to retries and waits of model calls: the trial, and the turn that makes them."""
+"""The listeners to model calls, their retries and waits: the trial, and the turn that makes them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 from evaldesk.llm.failures import ModelFailure
 
@@ -38,6 +38,17 @@ class RetryWait:
 OnRetryWait: TypeAlias = Callable[[RetryWait], object]
 
 
+@dataclass(frozen=True, slots=True)
+class SeenCall:
+    """A call of a model whose answer was seen on its way, by the request as it was sent."""
+
+    path: str
+    request: bytes | Mapping[str, Any]
+    answer: bytes
+    duration_ms: float
+    is_replayed: bool = False
+
+
 class TurnListener(Protocol):
     """A turn that is being played; called in the thread of the model call."""
 
@@ -49,7 +60,22 @@ class TurnListener(Protocol):
         """A call pauses; `is_counted` where its own usage will tell the attempts."""
 
     def was_cached(self) -> None:
-        """A call whose usage cannot tell it was answered from a cache."""
+        """A call whose usage cannot tell it was answered from a cache; no request was sent."""
+
+    def was_whole(self) -> None:
+        """A call was made whose requests are not seen, because its caller tells its usage."""
+
+    def asks(self) -> None:
+        """A request is sent; one of the next two ends it, unless the turn ends before."""
+
+    def asked(self, call: SeenCall) -> None:
+        """It was answered; the agent may tell its usage, or not."""
+
+    def refused(self) -> None:
+        """It was not answered."""
+
+    def missed_call(self) -> None:
+        """A call was made whose answer cannot be seen."""
 
 
 # Told of every wait of the trial that is current, as it begins.
@@ -72,13 +98,39 @@ def notifier(*, is_counted: bool) -> OnRetryWait:
     return notify
 
 
+_played: list[TurnListener] = []
+_is_unseen: ContextVar[bool] = ContextVar("is_unseen", default=False)
+
+
+def played_turns() -> list[TurnListener]:
+    """The turns that are being played in this process."""
+    return list(_played)
+
+
+def is_unseen() -> bool:
+    """Whether a call is made here that is told and recorded as a whole."""
+    return _is_unseen.get()
+
+
+@contextmanager
+def unseen() -> Iterator[None]:
+    """Let the requests of a call be sent unseen: it is told and recorded as a whole."""
+    token = _is_unseen.set(True)
+    try:
+        yield
+    finally:
+        _is_unseen.reset(token)
+
+
 @contextmanager
 def played(turn: TurnListener) -> Iterator[None]:
     """Let the clients inside tell this turn."""
     tokens = CURRENT_TURN.set(turn), PLAYED_TURN.set(turn)
+    _played.append(turn)
     try:
         yield
     finally:
+        _played.remove(turn)
         CURRENT_TURN.reset(tokens[0])
         PLAYED_TURN.reset(tokens[1])
 

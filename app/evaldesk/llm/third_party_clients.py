@@ -16,12 +16,12 @@ from dataclasses import dataclass, replace
 from functools import wraps
 from typing import Any
 
+from evaldesk.llm.apis import model_in
 from evaldesk.llm.client import is_cached
 from evaldesk.llm.client_wrapping import CLIENT_OF_GOOGLE, CLIENTS_OF_OPENAI, refuse_redirects, when_imported
 from evaldesk.llm.failures import failure_of
-from evaldesk.llm.http_recording import record_requests
+from evaldesk.llm.http_calls import see_requests
 from evaldesk.llm.loop import on_loop
-from evaldesk.llm.recording import CURRENT_RECORDER
 from evaldesk.llm.retries import PATIENT, Patience, wait_after
 from evaldesk.llm.retry_events import CURRENT_TURN, RetryWait, TurnListener, muted, notifier
 
@@ -47,8 +47,7 @@ class _Request:
 def wrap_clients() -> None:
     """Wrap the clients, those that are imported later as well."""
     refuse_redirects()
-    if CURRENT_RECORDER.get():
-        record_requests()
+    see_requests()
     when_imported((*CLIENTS_OF_OPENAI, CLIENT_OF_GOOGLE, "litellm"), _wrap)
     _wrap()
 
@@ -176,7 +175,7 @@ def _google_patience(options: Any) -> Patience:
 
 def _google_model(url: str) -> str:
     """`gemini-2.0-flash` of `…/models/gemini-2.0-flash:generateContent`."""
-    return url.rpartition("/models/")[2].partition(":")[0] if "/models/" in url else "the model"
+    return model_in(url) or "the model"
 
 
 def _of_litellm(*args: Any, **options: Any) -> _Request:

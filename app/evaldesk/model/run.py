@@ -245,6 +245,11 @@ class TrialResult:
         return sum(usage.tokens_in + usage.tokens_out for usage in self.usages)
 
     @property
+    def is_least(self) -> bool:
+        """Whether there were calls whose tokens are not known."""
+        return any(usage.is_least for usage in self.usages)
+
+    @property
     def cost(self) -> float | None:
         """US dollars over all model calls; None as soon as one price is unknown, and when no model was called."""
         costs = [usage.cost for usage in self.usages]

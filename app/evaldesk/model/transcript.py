@@ -51,6 +51,8 @@ class Usage:
     """Tokens and cost of one model call. `cost` is US dollars, None where the price is unknown, never 0 for that.
 
     A call that was answered from a recording or a cache `is_replayed`: it cost nothing, and is no answer of its own.
+    `tokens_cached` are those of `tokens_in` that the provider had read before, `tokens_reasoning` those of
+    `tokens_out` that nobody sees. Of a call whose tokens are not known all numbers `is_least`.
     """
 
     model: str
@@ -61,9 +63,12 @@ class Usage:
     n_attempts: int = 1
     duration_ms: float = 0.0
     is_replayed: bool = False
+    tokens_cached: int = 0
+    tokens_reasoning: int = 0
+    is_least: bool = False
 
     def __post_init__(self) -> None:
-        for name in ("tokens_in", "tokens_out", "n_attempts"):
+        for name in ("tokens_in", "tokens_out", "n_attempts", "tokens_cached", "tokens_reasoning"):
             object.__setattr__(self, name, checked_count(f"usage.{name}", getattr(self, name)))
         object.__setattr__(self, "duration_ms", checked_amount("usage.duration_ms", self.duration_ms))
         if self.cost is not None:

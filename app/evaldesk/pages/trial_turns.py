@@ -9,7 +9,7 @@ from typing import Any
 from evaldesk.diff.conversation_diff import turn_diffs
 from evaldesk.diff.state import StateRow, state_rows
 from evaldesk.diff.turn_diff import TurnDiff
-from evaldesk.model import Case, Event, Expected, Score, Transcript, TrialResult, Turn, TurnRecord, turn_verdict
+from evaldesk.model import Case, Event, Expected, Score, Transcript, TrialResult, Turn, TurnRecord, Usage, turn_verdict
 from evaldesk.model.json_text import json_line
 from evaldesk.pages.conversation import Part, cut, parts_of, whole
 from evaldesk.pages.prose import Markdown, Prose
@@ -162,6 +162,14 @@ def whole_text(event: Event) -> str:
     return event.text if event.text else event_text(event)
 
 
+def token_words(used: Usage) -> str:
+    """`1,200 tokens in (1,000 cached), 80 out (64 reasoning)`."""
+    cached = f" ({used.tokens_cached:,} cached)" if used.tokens_cached else ""
+    reasoning = f" ({used.tokens_reasoning:,} reasoning)" if used.tokens_reasoning else ""
+    least = "at least " if used.is_least else ""
+    return f"{least}{used.tokens_in:,} tokens in{cached}, {used.tokens_out:,} out{reasoning}"
+
+
 def event_text(event: Event) -> str:
     """All that an event says, as text."""
     if event.error:
@@ -169,7 +177,7 @@ def event_text(event: Event) -> str:
     elif event.usage:
         used = event.usage
         who = "" if used.role == "agent" else f"{ROLES[used.role]}, "
-        text = f"{who}{used.model}: {used.tokens_in:,} tokens in, {used.tokens_out:,} out, {used.duration_ms:.0f} ms"
+        text = f"{who}{used.model}: {token_words(used)}, {used.duration_ms:.0f} ms"
         text += ", answered from a recording or a cache" if used.is_replayed else ""
         text += f", {used.n_attempts} attempts" if used.n_attempts > 1 else ""
     elif event.kind == "tool_call" and event.call:

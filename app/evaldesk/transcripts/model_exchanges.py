@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from evaldesk.llm.apis import Api
+from evaldesk.llm.apis import Api, model_in
 from evaldesk.model import ToolCall
 from evaldesk.reading.notes import Notes
 from evaldesk.reading.strict_json import Document, Place
@@ -25,11 +25,17 @@ Json: TypeAlias = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Tokens:
-    """Tokens of a call; `cached` are those of `tokens_in` that the provider did not read again, at another price."""
+    """Tokens of a call, those of its cache and of its reasoning among them.
+
+    `cached` are those of `tokens_in` that the provider did not read again, `written` those that it keeps for later;
+    both have prices of their own. `reasoning` are those of `tokens_out` that are no part of the answer.
+    """
 
     tokens_in: int = 0
     tokens_out: int = 0
     cached: int = 0
+    written: int = 0
+    reasoning: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +71,7 @@ def _values(answer: bytes) -> list[Json]:
 
 def _model(api: Api, path: str, request: Json, told: Sequence[Json]) -> str:
     if api == "generate":
-        return path.partition("?")[0].rpartition("/models/")[2].partition(":")[0]
+        return model_in(path)
     named = request.get("model") or next((value["model"] for value in told if value.get("model")), "")
     return str(named)
 
@@ -87,7 +93,9 @@ def _read_chat(model: str, results: tuple[Message, ...], told: Sequence[Json]) -
     usage = next((value["usage"] for value in reversed(told) if isinstance(value.get("usage"), dict)), None)
     message = _whole_chat(told)
     cached = _number(_dict(usage, "prompt_tokens_details"), "cached_tokens")
-    tokens = Tokens(_number(usage, "prompt_tokens"), _number(usage, "completion_tokens"), cached) if usage else None
+    reasoning = _number(_dict(usage, "completion_tokens_details"), "reasoning_tokens")
+    counted = _number(usage, "prompt_tokens"), _number(usage, "completion_tokens")
+    tokens = Tokens(*counted, cached, reasoning=reasoning) if usage else None
     return Exchange(model, results, read_chat_message(Place(Document(message)), message, Notes()), tokens)
 
 
@@ -125,7 +133,9 @@ def _read_response(model: str, results: tuple[Message, ...], told: Sequence[Json
         if item.get("type") == "function_call":
             calls += read_chat_message(Place(Document(item)), item, Notes()).calls
     cached = _number(_dict(usage, "input_tokens_details"), "cached_tokens")
-    tokens = Tokens(_number(usage, "input_tokens"), _number(usage, "output_tokens"), cached) if usage else None
+    reasoning = _number(_dict(usage, "output_tokens_details"), "reasoning_tokens")
+    counted = _number(usage, "input_tokens"), _number(usage, "output_tokens")
+    tokens = Tokens(*counted, cached, reasoning=reasoning) if usage else None
     return Exchange(model, results, Message("agent", calls=tuple(calls)), tokens)
 
 
@@ -155,9 +165,9 @@ def _read_anthropic(model: str, results: tuple[Message, ...], told: Sequence[Jso
     own = [block for _, block in sorted(blocks.items()) if block.get("type") == "tool_use"]
     message: Any = {"role": "assistant", "content": own}
     [answer] = read_anthropic(Place(Document([message])), [message], Notes())
-    cached = _number(usage, "cache_read_input_tokens") + _number(usage, "cache_creation_input_tokens")
-    tokens_in = _number(usage, "input_tokens") + cached
-    tokens = Tokens(tokens_in, _number(usage, "output_tokens"), cached) if usage else None
+    cached, kept = _number(usage, "cache_read_input_tokens"), _number(usage, "cache_creation_input_tokens")
+    tokens_in = _number(usage, "input_tokens") + cached + kept
+    tokens = Tokens(tokens_in, _number(usage, "output_tokens"), cached, kept) if usage else None
     return Exchange(model, results, answer, tokens)
 
 
@@ -179,8 +189,11 @@ def _read_gemini(model: str, results: tuple[Message, ...], told: Sequence[Json])
     calls = tuple(ToolCall(str(each.get("name")), dict(each.get("args") or {}), each.get("id")) for each in found)
     tokens = None
     if usage:
-        tokens_out = _number(usage, "candidatesTokenCount") + _number(usage, "thoughtsTokenCount")
-        tokens = Tokens(_number(usage, "promptTokenCount"), tokens_out, _number(usage, "cachedContentTokenCount"))
+        thoughts = _number(usage, "thoughtsTokenCount")
+        tokens_in = _number(usage, "promptTokenCount") + _number(usage, "toolUsePromptTokenCount")
+        tokens_out = _number(usage, "candidatesTokenCount") + thoughts
+        cached = _number(usage, "cachedContentTokenCount")
+        tokens = Tokens(tokens_in, tokens_out, cached, reasoning=thoughts)
     return Exchange(model, results, Message("agent", calls=calls), tokens)
 
 

@@ -9,6 +9,7 @@ from typing import Any
 from evaldesk.agents.tools.doubles import RECORDING, double_of
 from evaldesk.errors import ModelError, NoDoubleError
 from evaldesk.llm.recording import CURRENT_RECORDER, Recorder
+from evaldesk.llm.retry_events import PLAYED_TURN
 from evaldesk.model import Event
 from evaldesk.wire import plain
 
@@ -42,6 +43,9 @@ class Answers:
         if found is None:
             self._model_keys[agent_name] = key
             return None
+        turn = PLAYED_TURN.get()
+        if turn:
+            turn.was_whole()
         from google.adk.models.llm_response import LlmResponse
 
         response = LlmResponse.model_validate_json(json.dumps(found["response"]))

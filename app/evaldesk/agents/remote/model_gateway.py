@@ -22,13 +22,13 @@ from typing import Any
 
 from evaldesk.agents.event_pump import SendEvent
 from evaldesk.errors import BadNumberError, FormatError, ModelError
-from evaldesk.llm.apis import Api, api_of
+from evaldesk.llm.apis import Api, api_of, model_in
 from evaldesk.llm.costs import cost_at, price
 from evaldesk.llm.failures import failure_of
 from evaldesk.llm.recording import CURRENT_RECORDER, Recorder
 from evaldesk.llm.refusals import EndpointError
 from evaldesk.llm.retries import PATIENT, wait_after
-from evaldesk.llm.retry_events import RetryWait, notifier
+from evaldesk.llm.retry_events import RetryWait, notifier, unseen
 from evaldesk.model import Event, Session, Usage
 from evaldesk.transcripts.messages import Message, TurnEvents
 from evaldesk.transcripts.model_exchanges import Exchange, read_exchange
@@ -196,7 +196,7 @@ class Call:
     def model(self) -> str:
         """The model in a sentence about a failure."""
         named = self.body.get("model")
-        return named if isinstance(named, str) else self.path.rpartition("/models/")[2].partition(":")[0] or "the model"
+        return named if isinstance(named, str) else model_in(self.path) or "the model"
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,11 +231,14 @@ def _usage(session: Session, call: Call, exchange: Exchange, answer: Answer) -> 
         duration_ms=answer.duration_ms,
         is_replayed=answer.is_replayed,
         cost=0.0 if answer.is_replayed else None,
+        tokens_cached=tokens.cached if tokens else 0,
+        tokens_reasoning=tokens.reasoning if tokens else 0,
+        is_least=tokens is None,
     )
     is_usual = answer.base == PROVIDERS[call.provider].address
     if tokens is None:
         return usage
-    if is_usual and not tokens.cached and not answer.is_replayed:
+    if is_usual and not (tokens.cached or tokens.written) and not answer.is_replayed:
         usage = replace(usage, cost=price(usage.model, usage.tokens_in, usage.tokens_out))
     return replace(usage, cost=cost_at(session.model_options.prices, usage))
 
@@ -272,7 +275,8 @@ def _sent(call: Call, base: str, data: bytes) -> Any:
         base + call.path, data if call.method == "POST" else None, dict(call.headers), method=call.method
     )
     try:
-        return _opener.open(request, timeout=TIMEOUT_S)
+        with unseen():
+            return _opener.open(request, timeout=TIMEOUT_S)
     except urllib.error.HTTPError as refused:
         return refused
 

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections import deque
+import json
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any, TypeAlias, get_args
 
 from evaldesk.engine.worker.attempt import Clock
-from evaldesk.errors import AgentError
-from evaldesk.llm import cost_at
-from evaldesk.llm.retry_events import RetryWait
+from evaldesk.errors import AgentError, EvaldeskError
+from evaldesk.llm import cost_at, price
+from evaldesk.llm.apis import api_of
+from evaldesk.llm.retry_events import RetryWait, SeenCall
 from evaldesk.model import (
     Change,
     ErrorRecord,
@@ -26,6 +28,7 @@ from evaldesk.model import (
     Usage,
 )
 from evaldesk.model.transcript import broken_turn, checked_amount, is_artefact
+from evaldesk.transcripts.model_exchanges import read_exchange
 from evaldesk.wire import plain, plain_text, to_json
 
 MAX_EVENTS = 10_000
@@ -49,6 +52,10 @@ class OpenTurn:
         self._n_partial = 0
         self._again: deque[RetryWait] = deque()
         self._cached: deque[bool] = deque()
+        self._told: list[Usage] = []
+        self._n_whole = 0
+        self._n_asking = 0
+        self._seen: list[tuple[float, str, SeenCall | None]] = []
         self._state_json = b""
         self._state: dict[str, JsonValue] = {}
         self._read_state()
@@ -68,6 +75,7 @@ class OpenTurn:
             raise AgentError(f"more than {MAX_TURN_BYTES // 2**20} MiB of events in one turn")
         event = checked_event(found, self._now_ms())
         if event.usage:
+            self._told.append(event.usage)
             event = replace(event, usage=self._whole(event.usage))
         self._keep(event)
         self._note_state()
@@ -87,6 +95,30 @@ class OpenTurn:
     def was_cached(self) -> None:
         """Mark the next usage as replayed."""
         self._cached.append(True)
+        self._n_whole += 1
+
+    def was_whole(self) -> None:
+        """Note that the next usage is of a call whose requests are not seen."""
+        self._n_whole += 1
+
+    def asks(self) -> None:
+        """Note a request that is sent."""
+        self._n_asking += 1
+
+    def refused(self) -> None:
+        """Note that it was not answered."""
+        self._n_asking -= 1
+
+    def asked(self, call: SeenCall) -> None:
+        """Note a call of which the agent may tell nothing: one inside of a tool, or by a client of its own."""
+        self._n_asking -= 1
+        if call.is_replayed:
+            self._cached.append(True)
+        self._seen.append((self._now_ms(), self._open_tool(), call))
+
+    def missed_call(self) -> None:
+        """Note a call whose tokens nobody can tell."""
+        self._seen.append((self._now_ms(), self._open_tool(), None))
 
     def keep(self, events: Iterable[Event]) -> None:
         """Keep events that are not the agent's: the origin of the message of this turn."""
@@ -103,14 +135,59 @@ class OpenTurn:
         self._keep(Event("log", at_ms=self._now_ms(), author="output", text=text))
 
     def close(self) -> None:
-        """Note the last change of the state. Raises AgentError where the state is no object any more."""
+        """Note the calls that the agent did not tell, and the last change of the state.
+
+        Raises AgentError where the state is no object any more.
+        """
+        for event in self._untold():
+            self._keep(event)
+        self._seen.clear()
+        self._n_asking = 0
         self._note_state()
 
     def record(self, stop_reason: StopReason) -> TurnRecord:
         """The turn up to now; may be asked from another thread."""
         return broken_turn(
-            self._query, tuple(self._events), self._state_before, stop_reason, duration_ms=self._now_ms()
+            self._query,
+            (*self._events, *self._untold()),
+            self._state_before,
+            stop_reason,
+            duration_ms=self._now_ms(),
         )
+
+    def _untold(self) -> list[Event]:
+        """The usages of calls that were seen and that the agent did not tell.
+
+        Which of them these are is told by their tokens; how many, by their number alone.
+        """
+        read = [(at_ms, tool, seen_usage(call)) for at_ms, tool, call in self._seen if call]
+        n_untold = max(len(read) - max(len(self._told) - self._n_whole, 0), 0)
+        told = Counter((usage.tokens_in, usage.tokens_out) for usage in self._told)
+        found: list[tuple[bool, float, str, Usage]] = []
+        for at_ms, tool, usage in read:
+            tokens = usage.tokens_in, usage.tokens_out
+            found.append((told[tokens] > 0, at_ms, tool, usage))
+            told[tokens] -= 1
+        untold = sorted(found, key=lambda each: each[0])[:n_untold]
+        missed = [(at_ms, tool, UNKNOWN) for at_ms, tool, call in self._seen if call is None]
+        missed += [(self._now_ms(), self._open_tool(), UNKNOWN)] * self._n_asking
+        return [
+            Event("usage", at_ms=at_ms, author="evaldesk", within=tool, usage=usage)
+            for at_ms, tool, usage in (
+                *missed,
+                *((at_ms, tool, self._whole(usage)) for _, at_ms, tool, usage in untold),
+            )
+        ]
+
+    def _open_tool(self) -> str:
+        """The tool that was called and has given nothing yet; empty where there is none."""
+        opened: dict[tuple[str, str | None], str] = {}
+        for event in self._events:
+            if event.call and event.kind == "tool_call":
+                opened[event.call.name, event.call.id] = event.call.name
+            elif event.call and event.kind == "tool_result":
+                opened.pop((event.call.name, event.call.id), None)
+        return next(reversed(opened.values()), "")
 
     def _whole(self, usage: Usage) -> Usage:
         """The usage with facts that the agent does not know: attempts and caches of clients, a configured price."""
@@ -161,6 +238,41 @@ class OpenTurn:
         is_changed = bool(self._state_json) and bool(changes(self._state, copied))
         self._state, self._state_json = copied, state_json
         return is_changed
+
+
+UNKNOWN = Usage("unknown", is_least=True)
+"""The usage of a call of which nothing is known."""
+
+
+def seen_usage(call: SeenCall) -> Usage:
+    """The usage that the answer tells; one that is at least so where it tells none, or cannot be read."""
+    api = api_of(call.path)
+    request = call.request if isinstance(call.request, Mapping) else _parsed(call.request)
+    try:
+        assert api  # noqa: S101 - no other path is told
+        exchange = read_exchange(api, call.path, dict(request), call.answer)
+        found = exchange.tokens
+        if found is None:
+            return replace(UNKNOWN, model=exchange.model or "unknown", duration_ms=call.duration_ms)
+        usage = Usage(
+            exchange.model,
+            tokens_in=found.tokens_in,
+            tokens_out=found.tokens_out,
+            duration_ms=call.duration_ms,
+            tokens_cached=found.cached,
+            tokens_reasoning=found.reasoning,
+        )
+    except (EvaldeskError, ValueError, LookupError, TypeError, AttributeError, RecursionError):  # of any shape
+        return replace(UNKNOWN, duration_ms=call.duration_ms)
+    return replace(usage, cost=price(usage.model, usage.tokens_in, usage.tokens_out))
+
+
+def _parsed(data: bytes) -> JsonObject:
+    try:
+        found = json.loads(data or b"{}")
+    except (ValueError, RecursionError):
+        return {}
+    return found if isinstance(found, dict) else {}
 
 
 def changes(before: JsonObject, after: JsonObject) -> tuple[Change, ...]:
@@ -269,6 +381,9 @@ def _usage(found: object) -> Usage:
         n_attempts=found.n_attempts,
         duration_ms=found.duration_ms,
         is_replayed=found.is_replayed is True,
+        tokens_cached=found.tokens_cached,
+        tokens_reasoning=found.tokens_reasoning,
+        is_least=found.is_least is True,
     )
 
 

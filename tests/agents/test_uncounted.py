@@ -1,0 +1,206 @@
+"""Every call of a model is counted, also one that an agent makes inside of a tool: the endpoint counts its requests."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from tests.agents.endpoint import Answer, Endpoint, chunks
+from tests.agents.installed import skip_without
+
+from evaldesk.model import Session, TurnRecord
+
+pytestmark = [pytest.mark.anyio, pytest.mark.filterwarnings("ignore")]  # what the packages warn of is not ours
+
+OPENAI = """
+from agents import Agent, OpenAIChatCompletionsModel
+from openai import AsyncOpenAI
+
+model = OpenAIChatCompletionsModel("small", AsyncOpenAI(base_url="{address}", api_key="k"))
+expert = Agent(name="expert", model=model)
+root_agent = Agent(name="a", model=model, tools=[expert.as_tool("ask", "Asks.")])
+"""
+PYDANTIC = """
+from openai import AsyncOpenAI
+from pydantic_ai import Agent, RunContext
+from pydantic_ai.models.openai import OpenAIChatModel
+from pydantic_ai.providers.openai import OpenAIProvider
+
+model = OpenAIChatModel("small", provider=OpenAIProvider(openai_client=AsyncOpenAI(base_url="{address}", api_key="k")))
+expert = Agent(model, name="expert")
+root_agent = Agent(model, name="a")
+
+@root_agent.tool
+async def ask(context: RunContext, input: str) -> str:
+    return (await expert.run(input, usage=context.usage)).output
+"""
+GRAPH = """
+import json
+from typing import Annotated
+
+from langchain_core.messages import AIMessage
+from langchain_core.tools import tool
+from langgraph.graph import StateGraph
+from langgraph.graph.message import add_messages
+from langgraph.prebuilt import ToolNode, tools_condition
+from openai import AsyncOpenAI
+from typing_extensions import TypedDict
+
+client = AsyncOpenAI(base_url="{address}", api_key="k")
+
+class State(TypedDict):
+    messages: Annotated[list, add_messages]
+
+async def answer(state):
+    found = await client.chat.completions.create(model="small", messages=[{"role": "user", "content": "hi"}])
+    message = found.choices[0].message
+    calls = [
+        {"id": call.id, "name": call.function.name, "args": json.loads(call.function.arguments)}
+        for call in message.tool_calls or ()
+    ]
+    spent = {"input_tokens": 11, "output_tokens": 5, "total_tokens": 16}
+    return {"messages": [AIMessage(message.content or "", tool_calls=calls, usage_metadata=spent)]}
+
+inner = StateGraph(State)
+inner.add_node("answer", answer)
+inner.set_entry_point("answer")
+inner.set_finish_point("answer")
+expert = inner.compile()
+
+@tool
+async def ask(input: str) -> str:
+    "Asks."
+    return (await expert.ainvoke({"messages": [("user", input)]}))["messages"][-1].content
+
+outer = StateGraph(State)
+outer.add_node("answer", answer)
+outer.add_node("tools", ToolNode([ask]))
+outer.set_entry_point("answer")
+outer.add_conditional_edges("answer", tools_condition)
+outer.add_edge("tools", "answer")
+root_agent = outer.compile()
+"""
+ADK = """
+from google.adk.agents import Agent
+from google.adk.models.lite_llm import LiteLlm
+from google.adk.tools.agent_tool import AgentTool
+
+model = LiteLlm(model="hosted_vllm/small", api_base="{address}")
+expert = Agent(name="ask", model=model)
+root_agent = Agent(name="a", model=model, tools=[AgentTool(expert)])
+"""
+OURS = """
+from evaldesk import LlmAgent
+from openai import OpenAI
+
+def ask(input: str) -> str:
+    client = OpenAI(base_url="{address}", api_key="k")
+    found = client.chat.completions.create(model="small", messages=[{"role": "user", "content": input}])
+    return found.choices[0].message.content
+
+root_agent = LlmAgent(name="a", model="small", api_base="{address}", tools=[ask])
+"""
+NESTED = {
+    "OpenAI as_tool": ("agents", OPENAI, "input"),
+    "pydantic-ai delegation": ("pydantic_ai", PYDANTIC, "input"),
+    "a graph inside a tool": ("langgraph", GRAPH, "input"),
+    "ADK AgentTool": ("google.adk", ADK, "request"),
+    "a client inside a tool of ours": ("openai", OURS, "input"),
+}
+
+
+@pytest.mark.parametrize("name", NESTED)
+async def test_the_calls_of_an_agent_inside_a_tool_are_counted(
+    name: str, endpoint: Endpoint, loaded: Any, played: Any
+) -> None:
+    package, source, argument = NESTED[name]
+    skip_without(package)
+    endpoint.says("", ("c1", "ask", json.dumps({argument: "what?"}))).says("42").says("it is 42")
+    endpoint.answers[1].body["usage"].update(prompt_tokens=7, completion_tokens=3)
+
+    turn = await played(loaded(source.replace("{address}", endpoint.address)), Session("s"), "hi")
+
+    assert (turn.answer, turn.error) == ("it is 42", None)
+    assert counted(turn) == [(7, 3), (11, 5), (11, 5)]
+    assert len(endpoint.asked) == 3
+    inner = next(event for event in turn.events if event.usage and event.usage.tokens_in == 7)
+    assert inner.within == "ask"
+
+
+def counted(turn: TurnRecord) -> list[tuple[int, int]]:
+    return sorted((usage.tokens_in, usage.tokens_out) for usage in turn.usages)
+
+
+CLIENT = """
+from openai import AsyncOpenAI
+
+async def root_agent(message):
+    async with AsyncOpenAI(base_url="{address}", api_key="k") as client:
+        question = [{"role": "user", "content": message}]
+        found = await client.chat.completions.create(model="small", messages=question{more})
+        {read}
+"""
+WHOLE = CLIENT.replace("{more}", "").replace("{read}", "return found.choices[0].message.content")
+READ = 'return "".join([chunk.choices[0].delta.content or "" async for chunk in found if chunk.choices])'
+STREAM = CLIENT.replace("{read}", READ)
+ASKED = STREAM.replace("{more}", ', stream=True, stream_options={"include_usage": True}')
+UNASKED = STREAM.replace("{more}", ", stream=True")
+BROKEN_OFF = CLIENT.replace("{more}", ", stream=True").replace(
+    "{read}", "async for chunk in found:\n            return chunk.choices[0].delta.content"
+)
+URLLIB = """
+import json
+from urllib.request import Request, urlopen
+
+def root_agent(message):
+    question = json.dumps({"model": "small", "messages": [{"role": "user", "content": message}]}).encode()
+    with urlopen(Request("{address}/chat/completions", question, {"content-type": "application/json"})) as answer:
+        return json.load(answer)["choices"][0]["message"]["content"]
+"""
+THREAD = """
+import threading
+from openai import OpenAI
+
+def root_agent(message):
+    said = []
+
+    def ask():
+        question = [{"role": "user", "content": message}]
+        found = OpenAI(base_url="{address}", api_key="k").chat.completions.create(model="small", messages=question)
+        said.append(found.choices[0].message.content)
+
+    thread = threading.Thread(target=ask)
+    thread.start()
+    thread.join()
+    return said[0]
+"""
+
+
+@pytest.mark.parametrize("source", [WHOLE, THREAD, ASKED], ids=["whole", "in a thread", "streamed"])
+async def test_a_function_with_a_client_of_its_own_tells_nothing_and_is_counted(
+    source: str, endpoint: Endpoint, loaded: Any, played: Any
+) -> None:
+    endpoint.streams("hel", "lo") if source is ASKED else endpoint.says("hello")
+
+    turn = await played(loaded(source.replace("{address}", endpoint.address)), Session("s"), "hi")
+
+    assert turn.answer == "hello"
+    assert counted(turn) == [(11, 5)]
+    assert [usage.model for usage in turn.usages] == ["small"]
+    assert not any(usage.is_least for usage in turn.usages)
+
+
+@pytest.mark.parametrize("source", [UNASKED, BROKEN_OFF, URLLIB], ids=["no usage", "broken off", "urllib"])
+async def test_a_call_whose_tokens_are_not_told_is_at_least_so(
+    source: str, endpoint: Endpoint, loaded: Any, played: Any
+) -> None:
+    if source is URLLIB:
+        endpoint.says("hello")
+    else:
+        endpoint.answers.append(Answer(stream=chunks({"content": "hello"})[:-1]))
+
+    turn = await played(loaded(source.replace("{address}", endpoint.address)), Session("s"), "hi")
+
+    assert turn.answer == "hello"
+    assert [(usage.is_least, usage.cost) for usage in turn.usages] == [(True, None)]
