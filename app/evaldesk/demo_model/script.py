@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from evaldesk.demo_model import dice, trips
-from evaldesk.demo_model.conversation import Reply, read_messages
-from evaldesk.demo_model.mistakes import environment_share, slips_of
+from evaldesk.demo_model.conversation import Conversation, Reply, SpokenTurn, read_messages
+from evaldesk.demo_model.mistakes import OVERLOADED, Overloaded, Slips, environment_share, slips_of
 
 NAMES = ("dice", "trips", "scripted", "user", "judge")
 BEYOND = (
@@ -41,12 +42,43 @@ def decide(
     conversation = read_messages(messages, tools)
     if share is None:
         share = 0.0 if seed is None else environment_share(environment)
-    slips = slips_of(seed, conversation.texts, share)
+    return _answer(conversation, slips_of(seed, conversation.texts, share))
+
+
+def _answer(conversation: Conversation, slips: Slips) -> Reply:
     if conversation.tools & dice.TOOLS:
         return dice.answer(conversation, slips)
     if conversation.tools & trips.TOOLS:
         return trips.answer(conversation, slips)
     return Reply(BEYOND)
+
+
+def mistake(texts: Sequence[str], tools: Collection[str], *, seed: int, share: float) -> str:
+    """The mistake in the answer to the last of the messages, told before a tool is called; empty for a right one.
+
+    It is OVERLOADED where the model gives no answer.
+    """
+    conversation = Conversation("", [SpokenTurn(text) for text in texts], frozenset(tools))
+    slips = _NotedSlips(share, slips_of(seed, texts, share).key)
+    try:
+        _answer(conversation, slips)
+    except Overloaded:
+        return OVERLOADED
+    return next(iter(slips.noted), "")
+
+
+@dataclass(frozen=True, slots=True)
+class _NotedSlips(Slips):
+    """Keeps the mistakes that were picked."""
+
+    noted: list[str] = field(default_factory=list)
+
+    def pick(self, kinds: Sequence[str]) -> str:
+        """One of `kinds`, or empty."""
+        picked = Slips.pick(self, kinds)
+        if picked:
+            self.noted.append(picked)
+        return picked
 
 
 def next_sentence(messages: Sequence[Mapping[str, Any]]) -> Reply:

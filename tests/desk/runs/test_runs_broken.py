@@ -63,6 +63,6 @@ async def test_a_result_that_cannot_be_judged_fails_the_run(
     monkeypatch.setattr("evaldesk.desk.runs.driver.as_tool_judges", judged)
     desk = open_desk(HandExecutor(("passed",)))
 
-    summary = await over(desk, await started(desk))
+    summary = await over(desk, await started(desk, compat="adk"))
 
     assert (summary.status, summary.reason) == ("failed", "Evaldesk broke off: TypeError('a fault of ours')")

@@ -195,8 +195,8 @@ async def test_the_command_line_drives_a_run_to_its_end(open_desk: OpenDesk) -> 
 def test_the_same_case_and_trial_get_the_same_seed() -> None:
     case = Case("c0")
 
-    seeds = {run_driver.trial_seed(7, case, trial) for trial in range(5)}
+    seeds = {run_driver.trial_seed(7, case.id, trial) for trial in range(5)}
 
     assert len(seeds) == 5
-    assert run_driver.trial_seed(7, case, 0) == run_driver.trial_seed(7, case, 0)
-    assert run_driver.trial_seed(8, case, 0) not in seeds
+    assert run_driver.trial_seed(7, case.id, 0) == run_driver.trial_seed(7, case.id, 0)
+    assert run_driver.trial_seed(8, case.id, 0) not in seeds

@@ -246,16 +246,16 @@ def trial_spec(
         model_options=config.model_options,
         user=config.user,
         recording=config.recording,
-        seed=trial_seed(config.seed, case, trial_index),
+        seed=trial_seed(config.seed, case.id, trial_index),
         attempt=attempt,
         strict=config.is_strict,
         shows_case=config.shows_case,
     )
 
 
-def trial_seed(seed: int, case: Case, trial_index: int) -> int:
+def trial_seed(seed: int, case_id: str, trial_index: int) -> int:
     """The seed of one trial: the same case and trial of two runs with one seed get the same."""
-    return zlib.crc32(f"{seed}/{case.id}/{trial_index}".encode())
+    return zlib.crc32(f"{seed}/{case_id}/{trial_index}".encode())
 
 
 def is_fatal(result: TrialResult) -> bool:

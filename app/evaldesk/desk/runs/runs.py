@@ -14,6 +14,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from evaldesk.desk.criteria.criteria import allowed_criteria, ready_criteria
 from evaldesk.desk.process_owner import current_owner, host_of, is_elsewhere, is_owner_alive
 from evaldesk.desk.runs.driver import LiveRun, RunDriver, RunWriter, Tick
+from evaldesk.desk.runs.first_runs import first_seed
 from evaldesk.desk.runs.plan import (
     RunOptions,
     RunPlan,
@@ -82,9 +83,13 @@ class RunDesk:
         earlier = options.like.model if options.like else None  # a person named it then
         models = (*self._settings.models, *((earlier,) if earlier else ()))
         folder = str(recordings_folder(self._settings))
-        plan = plan_run(subject, options, models=models, seed=self._chance.randrange(2**31), recordings=folder)
+        chance = self._chance.randrange(2**31)
+        plan = plan_run(subject, options, models=models, seed=chance, recordings=folder)
         if subject.description:
             check_models(plan, subject.description)
+            if plan.config.seed == chance:
+                seed = first_seed(self._store, plan.config, plan.cases, subject.description)
+                plan = replace(plan, config=replace(plan.config, seed=chance if seed is None else seed))
         return plan
 
     async def start(self, plan: RunPlan) -> int:
