@@ -24,15 +24,23 @@ from evaldesk.reading.values import (
 )
 from evaldesk.transcripts.recorded import bad_number, usage_event, whole_number
 
+REQUEST = "adk_request_"
+"""How the names of the calls begin by which google-adk asks a person."""
+
 _TOKENS_IN = ("prompt_token_count", "tool_use_prompt_token_count")
 _TOKENS_OUT = ("candidates_token_count", "thoughts_token_count")
 
 
 @dataclass(slots=True)
 class AdkEvents:
-    """Reads the events of a session one by one; a result finds the call that it answers in `calls`."""
+    """Reads the events of a session one by one; a result finds the call that it answers in `calls`.
+
+    `waiting` are the tools that wait for a person, by the id of their calls: for a confirmation, or because they run
+    long. google-adk asks the person by a call of its own, which is no call of the agent.
+    """
 
     calls: dict[str, ToolCall] = field(default_factory=dict)
+    waiting: dict[str, str] = field(default_factory=dict)
 
     def read(self, place: Place, raw: Any) -> Iterator[Event]:
         """The contents of an event: usage, text, calls and results, in either case, and an error at its end.
@@ -52,11 +60,30 @@ class AdkEvents:
         yield from self._usage(place, event, author)
         if text and author != "user":
             yield Event("agent_message", author=author, text=text)
+        unconfirmed = _keys(spelled(_dict(event.get("actions"))).get("requested_tool_confirmations"))
+        asked = unconfirmed | _keys(event.get("long_running_tool_ids"))
         for number, part in enumerate(parts):
-            yield from self._part(place.at("content", "parts", number), part, author)
+            for found in self._part(place.at("content", "parts", number), part, author):
+                yield self._noted(found, asked, unconfirmed)
         texts = [event[key] for key in ("error_code", "error_message") if event.get(key)]
         if texts:
             yield Event("error", author=author, error=ErrorRecord("model", ": ".join(map(str, texts))))
+
+    def _noted(self, event: Event, asked: frozenset[str], unconfirmed: frozenset[str]) -> Event:
+        """The event; a request to the person, and the result of a call that was not made, are told in a log."""
+        call = event.call
+        if call is None:
+            return event
+        if call.name.startswith(REQUEST):
+            original = _dict(spelled(_dict(call.args)).get("original_function_call"))
+            if not original:
+                self.waiting[call.id or call.name] = call.name
+            return Event("log", author=event.author, text=f"{call.name}: {original.get('name', 'a decision')}")
+        if call.id in asked:
+            self.waiting[call.id or call.name] = call.name
+        if event.kind == "tool_result" and call.id in unconfirmed:
+            return Event("log", author=event.author, text=f"{call.name} waits for a confirmation")
+        return event
 
     def call(self, place: Place, raw: Any) -> ToolCall:
         """A function call, which a later result may answer. Raises FormatError."""
@@ -110,6 +137,15 @@ class AdkEvents:
         except BadNumberError as error:
             usage = bad_number(error)
         yield usage_event(usage, author)
+
+
+def _keys(found: Any) -> frozenset[str]:
+    """The ids of a list, or of an object by id; none of anything else."""
+    return frozenset(each for each in found if isinstance(each, str)) if isinstance(found, list | dict) else frozenset()
+
+
+def _dict(found: Any) -> dict[str, Any]:
+    return found if isinstance(found, dict) else {}
 
 
 def spelled(raw: dict[str, Any]) -> dict[str, Any]:

@@ -17,6 +17,7 @@ from evaldesk.agents.adk.models import is_litellm, model_name
 from evaldesk.agents.agent import is_from
 from evaldesk.agents.finding import FACTORY
 from evaldesk.agents.own.instruction import placeholders
+from evaldesk.agents.tools.frameworks import awaiting
 from evaldesk.agents.tools.time_limit import TOOL_LIMIT
 from evaldesk.demo_model import DEMO_PREFIX
 from evaldesk.errors import AgentError
@@ -151,6 +152,8 @@ async def _events_of(happening: Any, conversation: Any, witness: Any, session: S
         raise witness.answers.failure
     if failed:
         yield failed
+    elif witness.waiting:
+        yield awaiting(witness.waiting.values())
 
 
 def _bound_reached(error: Exception, options: ModelOptions) -> Event | None:

@@ -18,6 +18,7 @@ from evaldesk.agents.remote.http_protocol import (
     refusal_of,
     whole_body,
 )
+from evaldesk.agents.tools.frameworks import awaiting
 from evaldesk.errors import AgentError, FormatError
 from evaldesk.llm import price
 from evaldesk.llm.client import open_litellm
@@ -88,6 +89,8 @@ class AdkServerAgent(ModelCaller):
                         if line.startswith(b"data:"):
                             for event in self.events_of(line.removeprefix(b"data:"), session, reader):
                                 yield event
+            if reader.waiting:
+                yield awaiting(reader.waiting.values())
         except httpx.HTTPError as error:
             raise AgentError(f"{self.address}: {type(error).__name__}: {error}") from error
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -24,7 +24,7 @@ def translated(found: Any, witness: Witness, *, within: str = "", is_streaming: 
 
     `within` names the tool inside of which it happened.
     """
-    for event in AdkEvents(witness.calls).read(_NOWHERE, _plain_event(found)):
+    for event in AdkEvents(witness.calls, witness.waiting).read(_NOWHERE, _plain_event(found)):
         if event.is_partial:
             if is_streaming:
                 yield event
@@ -48,9 +48,15 @@ def _plain_event(found: Any) -> dict[str, Any]:
         "content": {"parts": [_plain_part(part) for part in (found.content.parts if found.content else None) or ()]},
         "usage_metadata": spent and {key: getattr(spent, key) for key in _COUNTS},
         "model_version": found.model_version,
+        "long_running_tool_ids": list(found.long_running_tool_ids or ()),
+        "actions": {"requested_tool_confirmations": dict.fromkeys(_confirmations(found))},
         "error_code": found.error_code,
         "error_message": found.error_message,
     }
+
+
+def _confirmations(found: Any) -> Iterable[str]:
+    return getattr(found.actions, "requested_tool_confirmations", None) or ()  # older versions have none
 
 
 def _plain_part(part: Any) -> dict[str, Any]:
