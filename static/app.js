@@ -24,6 +24,8 @@
    data-stored           a form that htmx sends: keys pressed before its answer wait for it, and are dropped when it was
                          not stored, which the [data-when-not-stored] in it says; the element whose id it names gets the
                          focus after that, so that keys are keys again
+   data-rest             a link that htmx follows when one scrolls to it, for what the page has left out: an address
+                         "#turn-2-event-7" in a part that is not there yet asks for the parts of its turn until it is
    data-opens="palette"  a link that opens the dialog with that id instead; a button with data-closes closes it
    Ctrl or Cmd with K opens #palette: its field asks the server, and what the page itself can do (data-key) and the last
    places of this tab stand before the answer.
@@ -98,7 +100,7 @@ window.addEventListener("storage", (event) => event.key === "theme" && wear(them
 window.addEventListener("storage", (event) => event.key === "text" && showRaw(isRaw()));
 const isShown = (element) => element.checkVisibility();
 
-document.addEventListener("DOMContentLoaded", () => window.htmx?.config.morphIgnore.push("open", "data-current"));
+document.addEventListener("DOMContentLoaded", () => window.htmx?.config.morphIgnore.push("open", "data-current", "tabindex"));
 
 /* Keys */
 
@@ -229,6 +231,30 @@ function step(by) {
 function tick(row) {
   return press(row?.querySelector("input[type=checkbox]"));
 }
+
+/* An address of a message or a call may be in a part of the page that has not come yet. */
+
+let sought = ""; // the id of the address, until it is found or a person goes elsewhere
+function seek() {
+  const place = document.getElementById(sought);
+  const turn = document.getElementById(/^turn-\d+/.exec(sought)?.[0]);
+  const rest = turn?.querySelector(`:scope > [data-rest], #${turn.id}-pieces [data-rest]`);
+  if (!place && rest) return rest.click();
+  sought = "";
+  if (!place) return;
+  $$(":scope > details", place).forEach((details) => (details.open = true));
+  if (location.hash === `#${place.id}`) location.replace(location.hash); // makes it the :target, and goes there
+}
+function seekAddress() {
+  const id = location.hash.slice(1);
+  if (!/^turn-\d+-event-\d+$/.test(id)) return;
+  sought = id;
+  seek();
+}
+window.addEventListener("load", seekAddress); // htmx knows its links by now
+window.addEventListener("hashchange", () => sought || seekAddress());
+document.addEventListener("htmx:after:swap", () => sought && seek());
+for (const kind of ["wheel", "touchmove", "keydown"]) document.addEventListener(kind, () => (sought = ""), { passive: true });
 
 /* Search and go: the focus stays in the field, and the chosen option is said by aria-activedescendant. */
 

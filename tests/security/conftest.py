@@ -109,8 +109,12 @@ class Fort:
 
     @property
     def conversation(self) -> str:
-        """The page of the imported trial, of which nothing is expected."""
+        """The page of the imported trial, of which nothing is expected; alone it comes in parts."""
         return f"/runs/{self.run + 2}/cases/0/trials/0"
+
+    def parts(self) -> list[str]:
+        """The addresses of parts of that page."""
+        return [f"{self.conversation}/turns/0{part}" for part in ("", "/pieces?from=1", "/events?from=1")]
 
     def pages(self) -> list[str]:
         """The addresses of all pages on which somebody else's text stands."""
@@ -127,6 +131,7 @@ class Fort:
                 f"{run}/cases/0/trials/0",
                 f"{run}/cases/0/trials/1",
                 self.conversation,
+                f"{self.conversation}?all=1",
                 f"{self.conversation}/turns/0/events/0",
                 f"/imports/{self.staged}",
                 "/imports",

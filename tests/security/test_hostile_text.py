@@ -151,7 +151,7 @@ def test_hostile_markdown_is_rendered_on_chat_and_trial_pages_and_nowhere_else(
 ) -> None:
     rendered = {address for address, answer in pages.items() if Elements(answer.text).prose}
 
-    assert {f"/sessions/{hostile.session}", hostile.conversation} <= rendered
+    assert {f"/sessions/{hostile.session}", f"{hostile.conversation}?all=1"} <= rendered
     assert {re.sub(r"[^/]*\d[^/]*|[\w-]{20,}", "*", address) for address in rendered} <= {
         "/sessions/*",
         "/runs/*/cases/*/trials/*",
@@ -162,13 +162,22 @@ def test_hostile_text_is_shown_to_the_letter(hostile: Any, payloads: tuple[str, 
     fort = hostile
     session, trial = f"/sessions/{fort.session}", f"/runs/{fort.run}/cases/0/trials/0"
 
-    for address in (session, trial, fort.conversation, f"/evalsets/{fort.evalset}"):
+    for address in (session, trial, f"{fort.conversation}?all=1", f"/evalsets/{fort.evalset}"):
         text = Elements(fort.get(address).text).text
         shown = re.sub(r"\s+", " ", text)
         wanted = [payload for payload in payloads if len(payload) < 100]
         missing = [each for each in wanted if re.sub(r"\s+", " ", each).strip() not in shown]
         assert missing == [], address
     assert '<table class="diff">' not in fort.get(fort.conversation).text
+
+
+def test_parts_of_a_trial_are_harmless(hostile: Any, shapes: set[tuple[str, str]]) -> None:
+    for address in hostile.parts():
+        answer = hostile.get(address, **{"HX-Request": "true"})
+        assert answer.status_code == 200
+        elements = Elements(answer.text)
+        assert elements.shapes - shapes == set(), address
+        assert list(faults(elements, nonce_of(answer))) == [], address
 
 
 def test_every_case_by_its_own_id_is_harmless(hostile: Any, shapes: set[tuple[str, str]]) -> None:

@@ -25,7 +25,7 @@ class Part:
     """One thing in a turn, in the order in which it began. Which fields are set depends on `kind`.
 
     `prose` is the text of a message; while it is being written it stands as it is. `at` is the index of the event that
-    holds the text or the result, which may be cut here.
+    holds the text or the result, which may be cut here, `begins_at` of the one in which the part began.
     """
 
     kind: Literal["message", "call", "state", "log", "error"]
@@ -40,6 +40,7 @@ class Part:
     error: ErrorRecord | None = None
     is_live: bool = False
     at: int = field(default=-1, compare=False)
+    begins_at: int = field(default=-1, compare=False)
     is_cut: bool = field(default=False, compare=False)
     argument_tree: Node | None = field(default=None, compare=False)
     result_tree: Node | None = field(default=None, compare=False)
@@ -145,14 +146,34 @@ def parts_of(
     most: int = MAX_SHOWN,
     most_said: int | None = None,
 ) -> tuple[Part, ...]:
+    """Events as parts, rendered by `markdown`: see `folded_parts`."""
+    markdown = markdown or Markdown()
+    folded = folded_parts(events, is_live=is_live, most=most, most_said=most_said)
+    return tuple(rendered_part(part, markdown) for part in folded)
+
+
+def folded_parts(
+    events: Iterable[Event], *, is_live: bool = False, most: int = MAX_SHOWN, most_said: int | None = None
+) -> tuple[Part, ...]:
     """Events as parts: a result joins its call, pieces of an answer join each other until the whole comes.
 
-    Results and printed text are cut at `most` characters, messages at `most_said`. `markdown` renders whole messages.
+    Results and printed text are cut at `most` characters, messages at `most_said`. Nothing is rendered yet.
     """
-    folding = _Folding(is_live, most, most_said, markdown or Markdown())
+    folding = _Folding(is_live, most, most_said)
     for at, event in enumerate(events):
         folding.add(at, event)
     return folding.finished()
+
+
+def rendered_part(part: Part, markdown: Markdown) -> Part:
+    """The part with its message as Markdown, its arguments and its result as trees. A text being written stays text."""
+    if part.kind == "message" and not part.is_live:
+        return replace(part, prose=markdown.prose(part.text))
+    if not part.call:
+        return part
+    trees = markdown.trees
+    result = None if part.is_cut or part.status == "running" else trees.tree(part.result)
+    return replace(part, argument_tree=trees.tree(dict(part.call.args)), result_tree=result)
 
 
 @dataclass(slots=True)
@@ -160,7 +181,6 @@ class _Folding:
     is_live: bool
     most: int
     most_said: int | None
-    markdown: Markdown
     parts: list[Part] = field(default_factory=list)
     open_calls: defaultdict[tuple[str, str], deque[int]] = field(default_factory=lambda: defaultdict(deque))
     pieces: list[str] = field(default_factory=list)
@@ -175,8 +195,7 @@ class _Folding:
             self.parts.append(self._message(at, event))
         elif event.kind == "tool_call" and event.call:
             self.open_calls[_key(event.call)].append(len(self.parts))
-            tree = self.markdown.trees.tree(dict(event.call.args))
-            self.parts.append(Part("call", call=event.call, status="running", argument_tree=tree))
+            self.parts.append(Part("call", call=event.call, status="running", begins_at=at))
         elif event.kind == "tool_result" and event.call:
             self._end_call(at, event, event.call)
         elif event.kind == "state_delta" and event.changes:
@@ -196,12 +215,12 @@ class _Folding:
     def _message(self, at: int, event: Event) -> Part:
         text = cut(event.text, self.most_said)
         is_cut = text != event.text
-        return Part("message", text, self.markdown.prose(text), event.author, at=at, is_cut=is_cut)
+        return Part("message", text, Prose(text), event.author, at=at, begins_at=at, is_cut=is_cut)
 
     def _end_call(self, at: int, event: Event, call: ToolCall) -> None:
         status: CallStatus = "errored" if event.is_error else "finished"
         waiting = self.open_calls[_key(call)]
-        part = self.parts[waiting[0]] if waiting else Part("call", call=call)
+        part = self.parts[waiting[0]] if waiting else Part("call", call=call, begins_at=at)
         text = whole(event.result)
         ended = replace(
             part,
@@ -210,7 +229,6 @@ class _Folding:
             duration_ms=event.duration_ms,
             at=at,
             is_cut=len(text) > self.most,
-            result_tree=self.markdown.trees.tree(event.result) if len(text) <= self.most else None,
         )
         if waiting:
             self.parts[waiting.popleft()] = ended

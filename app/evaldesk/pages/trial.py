@@ -18,11 +18,15 @@ from evaldesk.model.stored import RunSummary, TrialKey
 from evaldesk.pages.large_state import ValuePart, text_part
 from evaldesk.pages.run_view import STATUS_OF, Square
 from evaldesk.pages.trial_turns import (
+    EVENTS_ROOM,
     MAX_SAID,
+    PAGE_ROOM,
+    Room,
     TurnPanel,
     shown_needs,
     shown_value,
     turn_panels,
+    turn_part,
     verdict_words,
     whole_text,
 )
@@ -109,13 +113,23 @@ class TrialPage:
         return self.status == "passed"
 
 
-async def trial_page(runs: RunDesk, run_id: int, key: TrialKey) -> TrialPage:
-    """The page of a trial at this moment. Raises NotFoundError when the run never planned it."""
-    return await asyncio.to_thread(read_trial, runs.stored, run_id, key, runs.in_flight(run_id))
+async def trial_page(runs: RunDesk, run_id: int, key: TrialKey, *, is_whole: bool = False) -> TrialPage:
+    """The page of a trial at this moment, `is_whole` with all of its turns; else long ones come in parts.
+
+    Raises NotFoundError when the run never planned it.
+    """
+    room = Room() if is_whole else Room(PAGE_ROOM, EVENTS_ROOM)
+    return await asyncio.to_thread(read_trial, runs.stored, run_id, key, runs.in_flight(run_id), room)
 
 
-def read_trial(runs: RunStore, run_id: int, key: TrialKey, in_flight: Collection[TrialKey] = frozenset()) -> TrialPage:
-    """Everything on the page of a trial. Raises NotFoundError when the run never planned it."""
+def read_trial(
+    runs: RunStore,
+    run_id: int,
+    key: TrialKey,
+    in_flight: Collection[TrialKey] = frozenset(),
+    room: Room | None = None,
+) -> TrialPage:
+    """Everything on the page of a trial that `room` takes. Raises NotFoundError when the run never planned it."""
     case_index, trial_index = key
     summary, neighbours = runs.summary(run_id), runs.neighbours(run_id, *key)
     case, row = runs.case(run_id, case_index), runs.case_row(run_id, case_index)
@@ -137,7 +151,7 @@ def read_trial(runs: RunStore, run_id: int, key: TrialKey, in_flight: Collection
             row.counts.passed, row.counts.passed + row.counts.failed, trial_index, len(letters)
         ),
         divergence=divergence_of(case, result, summary.config) if result else None,
-        turns=turn_panels(case, result, MAX_SAID),
+        turns=turn_panels(case, result, MAX_SAID, room),
         conversation=conversation_rows(case, result.transcript, scores) if result else (),
         scores=score_lines(scores),
         adk_sentence=_elsewhere(case, result, summary.config) if is_done else "",
@@ -146,6 +160,21 @@ def read_trial(runs: RunStore, run_id: int, key: TrialKey, in_flight: Collection
         previous_mismatch=_href(run_id, neighbours.previous_mismatch),
         next_mismatch=_href(run_id, neighbours.next_mismatch),
     )
+
+
+def read_turn(
+    runs: RunStore, run_id: int, key: TrialKey, turn: int, first: int = 0, *, has_events: bool = False
+) -> tuple[TrialResult, TurnPanel]:
+    """A recorded turn from the piece `first` on; with `has_events` from the event `first` on. See `turn_part`.
+
+    Raises NotFoundError where there is none.
+    """
+    result, case = runs.trial(run_id, *key), runs.case(run_id, key[0])
+    try:
+        pieces, events = (0, first) if has_events else (first, 0)
+        return result, turn_part(case, result, turn, pieces, events, has_events=has_events)
+    except IndexError:
+        raise NotFoundError(f"trial {key[1] + 1} has no turn {turn + 1}") from None
 
 
 def event_part(runs: RunStore, run_id: int, key: TrialKey, place: tuple[int, int], start: int) -> ValuePart:

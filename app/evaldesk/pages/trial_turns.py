@@ -3,21 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from evaldesk.diff.conversation_diff import turn_diffs
 from evaldesk.diff.state import StateRow, state_rows
-from evaldesk.diff.turn_diff import TurnDiff
-from evaldesk.model import Case, Event, Expected, Score, Transcript, TrialResult, Turn, TurnRecord, Usage, turn_verdict
+from evaldesk.diff.turn_diff import CallRow, TurnDiff
+from evaldesk.model import Case, Event, Expected, Score, Transcript, TrialResult, TurnRecord, Usage, turn_verdict
 from evaldesk.model.json_text import json_line
-from evaldesk.pages.conversation import Part, cut, parts_of, whole
+from evaldesk.pages.conversation import Part, cut, folded_parts, rendered_part, whole
 from evaldesk.pages.prose import Markdown, Prose
 from evaldesk.wording.metrics import is_higher_better, needs_words, short_title
 from evaldesk.wording.words import score_words
 
 MAX_TEXT = 4_000
 MAX_SAID = 20_000
+PAGE_ROOM = 30_000
+"""About so many characters of turns are on a page at first; the rest comes in parts as one scrolls."""
+LEAST_ROOM = 8_000
+PART_ROOM = 60_000
+EVENTS_ROOM = 8_000
+MAX_FOLDED = 160
 ROLES = {"user": "simulated user", "judge": "judge"}
 
 
@@ -47,13 +53,48 @@ class EventLine:
     is_cut: bool
 
 
+@dataclass(slots=True)
+class Room:
+    """How many characters of turns, and of their events, a page or a part of it still takes; None is no limit."""
+
+    left: float | None = None
+    events_left: float | None = None
+
+    @property
+    def is_full(self) -> bool:
+        """Whether no turn is drawn any more."""
+        return self.left is not None and self.left <= 0
+
+    def beside(self, n_turns: int) -> Room:
+        """The room that is left when each of the turns takes its line."""
+        left = None if self.left is None else max(LEAST_ROOM, self.left - 150 * n_turns)
+        return Room(left, self.events_left)
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """Which of `n` pieces of a turn are drawn: from `first` up to, without, `end`."""
+
+    first: int
+    end: int
+    n: int
+
+    @property
+    def n_left(self) -> int:
+        """How many pieces come after them."""
+        return self.n - self.end
+
+
 @dataclass(frozen=True, slots=True)
 class TurnPanel:
     """One turn; `record` is None when it was never played. `status` is empty where no metric judged it.
 
     `answer` is the text of an answer that nothing is compared with, empty elsewhere.
 
-    `parts` are what the agent did in a turn that expects nothing, in order: nothing stands beside it. None elsewhere.
+    `parts` are what the agent did in a turn that expects nothing, in order: nothing stands beside it. None elsewhere;
+    there `calls` are compared, and `call_events` are the indexes of the events of the calls that the agent made.
+    `shown` counts the parts or the calls that are drawn, `events_shown` the events. A turn for which there was no room
+    `is_folded`: nothing of what the agent did is drawn.
     """
 
     number: int
@@ -64,10 +105,15 @@ class TurnPanel:
     expected: Expected
     record: TurnRecord | None
     parts: Sequence[Part] | None
+    calls: Sequence[CallRow]
+    call_events: Sequence[int]
+    shown: Shown
     scores: Sequence[TurnScore]
     state: Sequence[StateRow]
     state_words: str
     events: Sequence[EventLine]
+    events_shown: Shown
+    is_folded: bool = False
 
     @property
     def is_open(self) -> bool:
@@ -75,64 +121,117 @@ class TurnPanel:
         return any(row.is_as_expected is False for row in self.state)
 
 
-def turn_panels(case: Case, result: TrialResult | None, most_said: int | None = None) -> tuple[TurnPanel, ...]:
+def turn_panels(
+    case: Case, result: TrialResult | None, most_said: int | None = None, room: Room | None = None
+) -> tuple[TurnPanel, ...]:
     """The turns of the case and the played turns; the longer list counts.
 
-    A message is cut at `most_said` characters, where a page has another place for the whole of it.
+    A message is cut at `most_said` characters, where a page has another place for the whole of it. What `room` does not
+    take is left out.
     """
-    records = result.transcript.turns if result else ()
-    scores = result.scores if result else ()
-    diffs = turn_diffs(case, result.transcript if result else Transcript(), scores)
-    markdown = Markdown()
-    return tuple(
-        _panel(
-            case,
-            index,
-            case.turns[index] if index < len(case.turns) else None,
-            records[index] if index < len(records) else None,
-            [score for score in scores if score.turn == index],
-            diff,
-            markdown,
-            most_said,
-            is_last=index == len(diffs) - 1,
-        )
-        for index, diff in enumerate(diffs)
-    )
+    diffs = _diffs(case, result)
+    drawing = _Drawing(case, result, most_said, room.beside(len(diffs)) if room else Room())
+    return tuple(drawing.panel(index, diff) for index, diff in enumerate(diffs))
 
 
-def _panel(
-    case: Case,
-    index: int,
-    turn: Turn | None,
-    record: TurnRecord | None,
-    scores: Sequence[Score],
-    diff: TurnDiff,
-    markdown: Markdown,
-    most_said: int | None,
-    *,
-    is_last: bool,
+def turn_part(
+    case: Case, result: TrialResult, index: int, first: int = 0, first_event: int = 0, *, has_events: bool = False
 ) -> TurnPanel:
-    expected = turn.expected if turn else Expected()
-    final_state = case.final_state if is_last else None
-    state = state_rows(record.state_before, record.state_after, final_state) if record else ()
-    verdict = turn_verdict(record, scores)
-    query = markdown.prose(turn.query if turn else record.query if record else "")
-    parts = _parts(record, markdown, most_said) if _expects_nothing(expected, diff) else None
-    has_answer_alone = parts is None and diff.text is None
-    return TurnPanel(
-        number=index + 1,
-        query=query,
-        status="" if verdict == "unscored" else verdict,
-        answer=markdown.prose(cut(diff.answer or "", most_said)) if has_answer_alone else Prose(""),
-        diff=diff,
-        expected=expected,
-        record=record,
-        parts=parts,
-        scores=[_score(score) for score in scores],
-        state=state,
-        state_words=_state_words(state),
-        events=[_event_line(at, event) for at, event in enumerate(record.events)] if record else [],
-    )
+    """One turn from its piece `first` on, as much as a part of a page takes; with `has_events` its events instead.
+
+    Raises IndexError for a turn that is neither in the case nor played.
+    """
+    room = Room(PART_ROOM, PART_ROOM if has_events else EVENTS_ROOM)
+    drawing = _Drawing(case, result, MAX_SAID, room)
+    return drawing.panel(index, _diffs(case, result)[index], first, first_event)
+
+
+def _diffs(case: Case, result: TrialResult | None) -> tuple[TurnDiff, ...]:
+    return turn_diffs(case, result.transcript if result else Transcript(), result.scores if result else ())
+
+
+@dataclass(slots=True)
+class _Drawing:
+    """The turns of one page, or of a part of it."""
+
+    case: Case
+    result: TrialResult | None
+    most_said: int | None
+    room: Room
+    markdown: Markdown = field(default_factory=Markdown)
+
+    def panel(self, index: int, diff: TurnDiff, first: int = 0, first_event: int = 0) -> TurnPanel:
+        """The turn at `index` from a piece and an event on."""
+        case, records = self.case, self.result.transcript.turns if self.result else ()
+        turn = case.turns[index] if index < len(case.turns) else None
+        record = records[index] if index < len(records) else None
+        scores = [score for score in self.result.scores if score.turn == index] if self.result else []
+        verdict = turn_verdict(record, scores)
+        expected = turn.expected if turn else Expected()
+        query = turn.query if turn else record.query if record else ""
+        is_folded = self.room.is_full
+        final_state = case.final_state if index == max(len(case.turns), len(records)) - 1 else None
+        state = state_rows(record.state_before, record.state_after, final_state) if record and not is_folded else ()
+        is_silent = _expects_nothing(expected, diff)
+        pieces: Sequence[Part | CallRow] = _parts(record, self.most_said) if is_silent else diff.calls
+        shown = self._taken(pieces, first)
+        drawn = pieces[shown.first : shown.end]
+        parts = [each for each in drawn if isinstance(each, Part)]
+        calls = [each for each in drawn if isinstance(each, CallRow)]
+        events, events_shown = self._events(None if is_folded else record, first_event)
+        has_answer = not is_silent and diff.text is None and not shown.n_left
+        return TurnPanel(
+            number=index + 1,
+            query=Prose(query[:MAX_FOLDED]) if is_folded else self.markdown.prose(query),
+            status="" if verdict == "unscored" else verdict,
+            answer=self.markdown.prose(cut(diff.answer or "", self.most_said)) if has_answer else Prose(""),
+            diff=diff,
+            expected=expected,
+            record=record,
+            parts=tuple(rendered_part(each, self.markdown) for each in parts) if is_silent else None,
+            calls=calls,
+            call_events=_call_events(record),
+            shown=shown,
+            scores=[] if is_folded else [_score(score) for score in scores],
+            state=state,
+            state_words=_state_words(state),
+            events=events,
+            events_shown=events_shown,
+            is_folded=is_folded,
+        )
+
+    def _taken(self, pieces: Sequence[Part | CallRow], first: int) -> Shown:
+        """As many pieces as there is room for; the first one always, unless there is no room at all."""
+        end = first
+        while end < len(pieces) and not self.room.is_full:
+            if self.room.left is not None:
+                self.room.left -= _size(pieces[end])
+            end += 1
+        return Shown(first, end, len(pieces))
+
+    def _events(self, record: TurnRecord | None, first: int) -> tuple[list[EventLine], Shown]:
+        room, lines = self.room, list[EventLine]()
+        events = record.events if record else ()
+        for at in range(first, len(events)):
+            if room.events_left is not None and room.events_left <= 0:
+                break
+            lines.append(_event_line(at, events[at]))
+            if room.events_left is not None:
+                room.events_left -= 200 + len(lines[-1].text)
+        return lines, Shown(first, first + len(lines), len(events))
+
+
+def _size(piece: Part | CallRow) -> int:
+    """About how many characters a piece adds to a page: Markdown and JSON are there twice."""
+    if isinstance(piece, Part):
+        return 900 + 3 * (len(piece.text) + len(piece.result) + len(piece.line))
+    segments = [part for arg in piece.args for part in (*(arg.expected or ()), *(arg.actual or ()))]
+    return 700 + sum(40 + len(part.text) for part in segments)
+
+
+def _call_events(record: TurnRecord | None) -> list[int]:
+    events = record.events if record else ()
+    return [at for at, event in enumerate(events) if event.kind == "tool_call" and event.call and not event.within]
 
 
 def _expects_nothing(expected: Expected, diff: TurnDiff) -> bool:
@@ -141,12 +240,12 @@ def _expects_nothing(expected: Expected, diff: TurnDiff) -> bool:
     return not (is_compared or expected.intermediate or expected.reference is not None)
 
 
-def _parts(record: TurnRecord | None, markdown: Markdown, most_said: int | None) -> tuple[Part, ...]:
+def _parts(record: TurnRecord | None, most_said: int | None) -> tuple[Part, ...]:
     """The turn as the chat shows it, without its error and its logs: both stand below it on the page.
 
     Logs of imported trials are not always printed by the agent: many are system prompts.
     """
-    parts = parts_of(record.events, markdown, most=MAX_TEXT, most_said=most_said) if record else ()
+    parts = folded_parts(record.events, most=MAX_TEXT, most_said=most_said) if record else ()
     return tuple(part for part in parts if part.kind not in ("error", "log"))
 
 

@@ -56,7 +56,9 @@ def test_a_turn_that_expects_nothing_is_a_conversation(pages: Any) -> None:
     assert '<th scope="col">Expected</th>' in expecting
     assert "Expected" not in open_turn
     assert re.search(
-        r'<article class="message">\s*<header><b>\w+</b><span></span></header>\s*<p>anything</p>', open_turn
+        r'<article class="message" id="turn-1-event-\d">\s*<header><b>\w+</b><span></span><a [^>]*>#</a></header>\s*'
+        r"<p>anything</p>",
+        open_turn,
     )
     assert '<table class="diff">' not in open_turn
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from urllib.parse import urlencode
 
 from starlette.requests import Request
-from starlette.responses import Response
+from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
 from evaldesk.desk.evalsets.cases import case_key
@@ -42,7 +43,8 @@ async def trial_page(
 ) -> Response:
     """The page of a trial; with a label or a finding that could not be kept, as it was typed."""
     run_id, key = trial_key(request)
-    trial = await pages.trial_page(desk_of(request).runs, run_id, key)
+    is_whole = bool(request.query_params.get("all"))
+    trial = await pages.trial_page(desk_of(request).runs, run_id, key, is_whole=is_whole)
     labels = await asyncio.to_thread(desk_of(request).labels.panel, run_id, key, typed, error)
     findings = await asyncio.to_thread(read_findings, desk_of(request), run_id, key, finding, finding_error)
     other_scorings = await asyncio.to_thread(read_other_scorings, desk_of(request), run_id, key)
@@ -73,11 +75,37 @@ def _accept_href(trial: pages.TrialPage) -> str:
     return f"/runs/{trial.summary.id}/acceptance?{urlencode({'case': trial.case.id, 'trial': str(trial.number)})}"
 
 
+async def show_turn(request: Request, kind: str = "turn") -> Response:
+    """GET .../turns/{turn} for a page that left it out; /pieces and /events are more of it, from `from` on.
+
+    Without htmx the address leads to the trial as one page.
+    """
+    (run_id, key), turn = trial_key(request), request.path_params["turn"]
+    address = f"/runs/{run_id}/cases/{key[0]}/trials/{key[1]}"
+    result, panel = await asyncio.to_thread(
+        pages.read_turn,
+        desk_of(request).runs.stored,
+        run_id,
+        key,
+        turn,
+        _place(request),
+        has_events=kind == "events",
+    )
+    if not request.headers.get("HX-Request"):
+        return RedirectResponse(f"{address}?all=1#turn-{turn + 1}", 303)
+    return page(request, "trials/turn.html", kind=kind, turn=panel, error=result.error, address=address)
+
+
+def _place(request: Request) -> int:
+    """Where a part begins; all from 0, also where the address names no place."""
+    typed = request.query_params.get("from", "0")
+    return int(typed) if typed.isascii() and typed.isdigit() and len(typed) <= 15 else 0
+
+
 async def show_event(request: Request) -> Response:
     """GET .../turns/{turn}/events/{event}: the whole text of one event, from the character `from` on; all from 0."""
     (run_id, key), turn, at = trial_key(request), request.path_params["turn"], request.path_params["event"]
-    typed = request.query_params.get("from", "0")
-    start = int(typed) if typed.isascii() and typed.isdigit() and len(typed) <= 15 else 0
+    start = _place(request)
     part = await asyncio.to_thread(pages.event_part, desk_of(request).runs.stored, run_id, key, (turn, at), start)
     address = f"/runs/{run_id}/cases/{key[0]}/trials/{key[1]}"
     return page(
@@ -103,5 +131,10 @@ def trial_key(request: Request) -> tuple[int, TrialKey]:
 
 
 TRIAL = f"/runs/{number('run_id')}/cases/{number('case_index')}/trials/{number('trial_index')}"
-EVENT = f"{TRIAL}/turns/{number('turn')}/events/{number('event')}"
-routes = [Route(TRIAL, show, methods=["GET"]), Route(EVENT, show_event, methods=["GET"])]
+TURN = f"{TRIAL}/turns/{number('turn')}"
+routes = [
+    Route(TRIAL, show, methods=["GET"]),
+    Route(TURN, show_turn, methods=["GET"]),
+    *(Route(f"{TURN}/{kind}", partial(show_turn, kind=kind), methods=["GET"]) for kind in ("pieces", "events")),
+    Route(f"{TURN}/events/{number('event')}", show_event, methods=["GET"]),
+]

@@ -1,0 +1,87 @@
+"""Reading a long trial in a browser: its parts come as one scrolls, and addresses lead into them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from playwright.sync_api import expect
+from tests.long_trials import LONG, N_CALLS, store_trial
+
+from evaldesk.settings import Settings
+from evaldesk.store import Store
+
+if TYPE_CHECKING:
+    from tests.e2e.conftest import Furniture, Visitor
+
+pytestmark = pytest.mark.browser
+
+AGENT = "def answer(message, state):\n    yield message\n\n\nroot_agent = answer\n"
+ADDRESSES = {name: f"/runs/{number}/cases/0/trials/0" for number, name in enumerate(LONG, 1)}
+
+
+@pytest.fixture(scope="module")
+def furniture() -> Furniture:
+    """Recorded trials of 300 calls."""
+    return _furnish
+
+
+def _furnish(workspace: Path) -> tuple[str, ...]:
+    (workspace / "agents" / "parrot").mkdir(parents=True)
+    (workspace / "agents" / "parrot" / "agent.py").write_text(AGENT, "utf-8")
+    settings = Settings(workspace=workspace, roots=(workspace / "agents",))
+    settings.state_folder.mkdir()
+    with Store.open(settings.database) as store:
+        assert [store_trial(store.runs, *build()) for build in LONG.values()] == [*ADDRESSES.values()]
+    return ("agents",)
+
+
+def test_calls_come_as_one_scrolls(someone: Visitor) -> None:
+    page = someone.page
+    someone.goto(ADDRESSES["one turn"])
+    rest, calls = page.locator("#turn-1-pieces [data-rest]"), page.locator(".toolcall")
+    assert calls.count() < N_CALLS
+
+    while rest.count():
+        before = calls.count()
+        rest.scroll_into_view_if_needed()
+        expect(calls.nth(before)).to_be_attached()
+
+    expect(calls).to_have_count(N_CALLS)
+    expect(page.locator("#turn-1 .prose strong")).to_have_text("cheapest")
+
+
+@pytest.mark.parametrize(
+    ("name", "place"),
+    [("one turn", "turn-1-event-850"), ("expected calls", "turn-1-event-850"), ("many turns", "turn-149-event-4")],
+)
+def test_an_address_in_a_part_that_is_still_to_come_is_found(someone: Visitor, name: str, place: str) -> None:
+    page = someone.page
+
+    someone.goto(f"{ADDRESSES[name]}#{place}")
+
+    expect(page.locator(f"#{place}")).to_be_in_viewport()
+    expect(page.locator(":target")).to_have_id(place)
+
+
+def test_the_address_of_a_turn_that_is_still_to_come_brings_it(someone: Visitor) -> None:
+    page = someone.page
+
+    someone.goto(f"{ADDRESSES['many turns']}#turn-120")
+
+    expect(page.locator("#turn-120 .toolcall")).to_have_count(2)
+    expect(page.locator("#turn-120")).to_be_in_viewport()
+    expect(page.locator("#turn-60 .toolcall")).to_have_count(0)
+
+
+def test_keys_walk_through_turns_that_come_on_the_way(someone: Visitor) -> None:
+    page = someone.page
+    someone.goto(ADDRESSES["many turns"])
+
+    for number in range(1, 9):
+        page.keyboard.press("j")
+        expect(page.locator(f"#turn-{number} .toolcall")).to_have_count(2)
+        expect(page.locator(f"#turn-{number}")).to_be_focused()
+
+    expect(page.locator("[data-current]")).to_have_id("turn-8")
