@@ -22,7 +22,7 @@ from evaldesk.store import database as database_module
 from evaldesk.store import sqlite as sqlite_module
 from evaldesk.store.database import Database
 from evaldesk.store.dialect import QUEUE_S
-from evaldesk.store.sqlite import SqliteFile
+from evaldesk.store.sqlite import SharedDialect, SqliteFile
 
 
 @contextmanager
@@ -252,3 +252,14 @@ def test_a_database_that_is_gone_is_neither_read_nor_written(store: Store, datab
         store.sessions.get(session.id)
     with pytest.raises(LostDatabaseError, match=how):
         store.sessions.create("hello")
+
+
+def test_a_statement_is_compiled_once_for_all_databases_of_a_process(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with Store.open(tmp_path / "first.db") as first:
+        asked = first.runs.list()
+        with Store.open(tmp_path / "second.db") as second:
+            monkeypatch.setattr(SharedDialect, "statement_compiler", None)
+
+            assert second.runs.list() == asked == []

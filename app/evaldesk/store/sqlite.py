@@ -10,8 +10,11 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl
 
 from sqlalchemy import URL, Connection, Engine, create_engine, event
+from sqlalchemy.dialects import registry
+from sqlalchemy.dialects.sqlite.pysqlite import SQLiteDialect_pysqlite
 from sqlalchemy.exc import DatabaseError, OperationalError
 from sqlalchemy.pool import QueuePool
+from sqlalchemy.util import LRUCache
 
 from evaldesk.errors import DamagedDatabaseError, LostDatabaseError, WorkspaceError
 from evaldesk.store.dialect import N_READERS, QUEUE_S, FreedSpace
@@ -155,10 +158,34 @@ def keep_a_log(engine: Engine) -> None:
         connection.cursor().execute("PRAGMA journal_mode=WAL").close()
 
 
+class SharedDialect(SQLiteDialect_pysqlite):
+    """Equals every other of its process, so that engines share the statements that are compiled."""
+
+    supports_statement_cache = True
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, SharedDialect)
+
+    def __hash__(self) -> int:
+        return hash(SharedDialect)
+
+
+registry.register("sqlite.shared", __name__, "SharedDialect")
+_COMPILED: LRUCache[Any, Any] = LRUCache(1000)
+"""The statements of this process: to compile one takes longer than to execute it."""
+
+
 def _engine(where: str, *, begin: str, pragmas: tuple[str, ...], pool_size: int) -> Engine:
     address, _, query = where.partition("?") if where.startswith("file:") else (where, "", "")
-    url = URL.create("sqlite", database=address, query=dict(parse_qsl(query)) | ({"uri": "true"} if query else {}))
-    engine = create_engine(url, poolclass=QueuePool, pool_size=pool_size, max_overflow=0, pool_timeout=QUEUE_S)
+    options = dict(parse_qsl(query)) | ({"uri": "true"} if query else {})
+    engine = create_engine(
+        URL.create("sqlite+shared", database=address, query=options),
+        poolclass=QueuePool,
+        pool_size=pool_size,
+        max_overflow=0,
+        pool_timeout=QUEUE_S,
+        execution_options={"compiled_cache": _COMPILED},
+    )
 
     @event.listens_for(engine, "connect")
     def set_up(connection: Any, _record: object) -> None:
