@@ -20,6 +20,7 @@ from hypothesis import HealthCheck, settings
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
+    from tests.killed_steps import KilledCommands
 
 os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "True")
 
@@ -136,6 +137,16 @@ def shared() -> Path:
     if not SHARED.is_dir():
         pytest.skip("no ../shared beside this checkout")
     return SHARED
+
+
+@pytest.fixture(scope="module")
+def killed() -> Iterator[KilledCommands]:
+    """Runs a command that gets SIGKILL at a chosen step."""
+    from tests.killed_steps import KilledCommands
+
+    commands = KilledCommands()
+    yield commands
+    commands.close()
 
 
 @pytest.fixture(scope="module")

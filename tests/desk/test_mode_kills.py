@@ -7,7 +7,7 @@ from pathlib import Path
 from shutil import copytree, rmtree
 
 import pytest
-from tests.killed_steps import killed
+from tests.killed_steps import KilledCommands
 
 from evaldesk.model import AgentRef, Case, RunConfig, TrialResult, Turn
 from evaldesk.model.failures import FindingDraft
@@ -38,7 +38,9 @@ def _codebook(home: Path) -> tuple[object, ...]:
 
 
 @pytest.mark.parametrize("words", [("merge", "wrong day", "wrong date"), ("undo",)], ids=["merge", "undo"])
-def test_a_codebook_is_old_or_new_after_a_kill_at_any_step(words: tuple[str, ...], original: Path) -> None:
+def test_a_codebook_is_old_or_new_after_a_kill_at_any_step(
+    words: tuple[str, ...], original: Path, killed: KilledCommands
+) -> None:
     home = original.with_name("home")
     command = ("mode", *words, "--by", "Ana", "--workspace", str(home))
     before = _codebook(original)

@@ -8,7 +8,7 @@ from itertools import count
 import pytest
 from tests.desk.killed_repair import MOVED, REPAIRED, BrokenPlace
 from tests.faulty_disk import FaultyDisk, Killed
-from tests.killed_steps import KilledSteps, killed
+from tests.killed_steps import KilledCommands, KilledSteps
 
 from evaldesk.desk.doctor import look_at_files, look_at_workspace, repair_files
 
@@ -49,7 +49,7 @@ def test_a_repair_that_is_killed_is_finished_by_the_next(place: BrokenPlace, dis
     assert at > 40
 
 
-def test_a_repair_that_gets_sigkill_is_finished_by_the_next(place: BrokenPlace) -> None:
+def test_a_repair_that_gets_sigkill_is_finished_by_the_next(place: BrokenPlace, killed: KilledCommands) -> None:
     command = place.command("doctor", "--repair", "--trust")
     place.reset()
     n_steps = killed(10**9, *command)

@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 from tests.desk.killed_repair import MOVED, REPAIRED, BrokenPlace
 from tests.desk.killed_trash import EMPTIED, KINDS, RESTORED, State, TrashPlace
-from tests.killed_steps import killed
+from tests.killed_steps import KilledCommands
 
 pytestmark = pytest.mark.torture
 NEVER = 10**9
 
 
-def test_a_repair_that_gets_sigkill_at_any_step_is_finished_by_the_next(tmp_path: Path) -> None:
+def test_a_repair_that_gets_sigkill_at_any_step_is_finished_by_the_next(tmp_path: Path, killed: KilledCommands) -> None:
     place = BrokenPlace(tmp_path)
     command = place.command("doctor", "--repair", "--trust")
 
@@ -31,7 +31,7 @@ def test_a_repair_that_gets_sigkill_at_any_step_is_finished_by_the_next(tmp_path
 
 @pytest.mark.parametrize("kind", [*KINDS, "empty"])
 def test_a_command_of_the_trash_that_gets_sigkill_at_any_step_is_finished_by_the_next(
-    tmp_path: Path, kind: str
+    tmp_path: Path, kind: str, killed: KilledCommands
 ) -> None:
     place = TrashPlace(tmp_path)
     whole: State = RESTORED.get(kind, EMPTIED)
