@@ -28,6 +28,10 @@ class Elements(HTMLParser):
         self.feed(page)
         self.close()
 
+    def updatepos(self, i: int, j: int) -> int:
+        """Count no lines, which nobody asks for."""
+        return j
+
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         names = [name for name, _ in attrs]
         if len(names) != len(set(names)):
@@ -120,6 +124,12 @@ def pages(hostile: Any) -> dict[str, Any]:
 
 
 @pytest.fixture(scope="module")
+def elements_of(pages: dict[str, Any]) -> dict[str, Elements]:
+    """What every page of it is made of."""
+    return {address: Elements(answer.text) for address, answer in pages.items()}
+
+
+@pytest.fixture(scope="module")
 def shapes(
     build_fort: Callable[..., Any], payloads: tuple[str, ...], tmp_path_factory: pytest.TempPathFactory
 ) -> set[tuple[str, str]]:
@@ -137,19 +147,19 @@ def nonce_of(answer: Any) -> str:
 
 
 def test_hostile_text_adds_no_element_and_no_attribute_to_any_page(
-    pages: dict[str, Any], shapes: set[tuple[str, str]]
+    pages: dict[str, Any], elements_of: dict[str, Elements], shapes: set[tuple[str, str]]
 ) -> None:
     for address, answer in pages.items():
         assert answer.status_code == 200, (address, answer.text[:300])
-        elements = Elements(answer.text)
+        elements = elements_of[address]
         assert elements.shapes - shapes == set(), address
         assert list(faults(elements, nonce_of(answer))) == [], address
 
 
 def test_hostile_markdown_is_rendered_on_chat_and_trial_pages_and_nowhere_else(
-    hostile: Any, pages: dict[str, Any]
+    hostile: Any, elements_of: dict[str, Elements]
 ) -> None:
-    rendered = {address for address, answer in pages.items() if Elements(answer.text).prose}
+    rendered = {address for address, elements in elements_of.items() if elements.prose}
 
     assert {f"/sessions/{hostile.session}", f"{hostile.conversation}?all=1"} <= rendered
     assert {re.sub(r"[^/]*\d[^/]*|[\w-]{20,}", "*", address) for address in rendered} <= {

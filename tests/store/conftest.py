@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from shutil import copyfile
 from typing import Any
@@ -67,35 +68,37 @@ def store(database: Path, migrated: Path, clock: Clock) -> Iterator[Store]:
 @pytest.fixture
 def plan(store: Store) -> Plan:
     """Plan a run of cases named c0, c1, ...; keywords go to its configuration."""
+    return partial(plan_run, store)
 
-    def plan_run(n_cases: int = 3, *, ids: list[str] | None = None, agent: str = "hello", **config: Any) -> int:
-        names = ids or [f"c{index}" for index in range(n_cases)]
-        full: dict[str, Any] = {"agent": AgentRef(agent, "agent:root_agent"), "evalset_id": "calc", "n": 2} | config
-        return store.runs.create(RunConfig(**full), [Case(id=name, turns=(Turn("Roll."),)) for name in names])
 
-    return plan_run
+def plan_run(
+    store: Store, n_cases: int = 3, *, ids: list[str] | None = None, agent: str = "hello", **config: Any
+) -> int:
+    names = ids or [f"c{index}" for index in range(n_cases)]
+    full: dict[str, Any] = {"agent": AgentRef(agent, "agent:root_agent"), "evalset_id": "calc", "n": 2} | config
+    return store.runs.create(RunConfig(**full), [Case(id=name, turns=(Turn("Roll."),)) for name in names])
 
 
 @pytest.fixture
 def end() -> End:
     """The result of a trial; `values` are scores of two metrics, by default in line with the verdict."""
-
-    def end_trial(
-        run_id: int, case_index: int, trial_index: int, verdict: Verdict = "passed", **fields: Any
-    ) -> TrialResult:
-        values = fields.pop("values", {"tool_trajectory_avg_score": float(verdict == "passed")})
-        scores = tuple(Score(name, value, threshold=0.5, passed=value >= 0.5) for name, value in values.items())
-        error = ErrorRecord("crash", "the agent gave up") if verdict == "errored" else None
-        usual: dict[str, Any] = {
-            "status": "errored" if error else "finished",
-            "scores": scores,
-            "usages": (Usage("demo", tokens_in=10, tokens_out=2, cost=0.5),),
-            "duration_ms": 100.0,
-            "error": error,
-        }
-        return TrialResult(run_id, case_index, trial_index, verdict=verdict, **(usual | fields))
-
     return end_trial
+
+
+def end_trial(
+    run_id: int, case_index: int, trial_index: int, verdict: Verdict = "passed", **fields: Any
+) -> TrialResult:
+    values = fields.pop("values", {"tool_trajectory_avg_score": float(verdict == "passed")})
+    scores = tuple(Score(name, value, threshold=0.5, passed=value >= 0.5) for name, value in values.items())
+    error = ErrorRecord("crash", "the agent gave up") if verdict == "errored" else None
+    usual: dict[str, Any] = {
+        "status": "errored" if error else "finished",
+        "scores": scores,
+        "usages": (Usage("demo", tokens_in=10, tokens_out=2, cost=0.5),),
+        "duration_ms": 100.0,
+        "error": error,
+    }
+    return TrialResult(run_id, case_index, trial_index, verdict=verdict, **(usual | fields))
 
 
 @pytest.fixture

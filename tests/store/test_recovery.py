@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from tests.bound_processes import bound_python
 from tests.faulty_disk import FaultyDisk, Killed
-from tests.store.conftest import End, Plan
+from tests.store.conftest import Clock, end_trial, plan_run
 
 from evaldesk.errors import DamagedDatabaseError, DiskError, WorkspaceError
 from evaldesk.model import AgentRef, Case, ErrorRecord, Event, RunConfig, Transcript, TurnRecord
@@ -29,24 +29,36 @@ N_CASES, N = 60, 2
 TURN = TurnRecord("Roll.", (Event("agent_message", text="six " * 100),))
 
 
+@pytest.fixture(scope="module")
+def kept(tmp_path_factory: pytest.TempPathFactory, migrated: Path) -> Path:
+    """What every test begins with a copy of."""
+    path = tmp_path_factory.mktemp("kept") / "evaldesk.db"
+    copyfile(migrated, path)
+    clock = Clock()
+    with Store.open(path, clock=clock, seconds=clock.seconds) as store:
+        for verdict in ("passed", "failed"):
+            run_id = plan_run(store, N_CASES, n=N)
+            transcript = Transcript((TURN,))
+            results = [
+                end_trial(run_id, case, trial, "errored" if case == 7 else verdict, transcript=transcript)
+                for case in range(N_CASES)
+                for trial in range(N)
+            ]
+            store.runs.record(results)
+            store.runs.set_status(run_id, "finished")
+        store.labels.put(1, (3, 0), None, "me", "passed", "fine")
+        for number in range(60):
+            chat = store.sessions.create("hello", f"Talk {number}", {"text": "x" * 100})
+            store.sessions.append_turn(chat.id, TURN)
+    assert [each.name for each in path.parent.iterdir()] == [path.name]
+    return path
+
+
 @pytest.fixture
-def filled(store: Store, plan: Plan, end: End, database: Path) -> Path:
+def filled(kept: Path, database: Path) -> Path:
     """A database with two runs, chats, labels and a long transcript; nothing is in its log."""
-    for verdict in ("passed", "failed"):
-        run_id = plan(N_CASES, n=N)
-        transcript = Transcript((TURN,))
-        results = [
-            end(run_id, case, trial, "errored" if case == 7 else verdict, transcript=transcript)
-            for case in range(N_CASES)
-            for trial in range(N)
-        ]
-        store.runs.record(results)
-        store.runs.set_status(run_id, "finished")
-    store.labels.put(1, (3, 0), None, "me", "passed", "fine")
-    for number in range(60):
-        chat = store.sessions.create("hello", f"Talk {number}", {"text": "x" * 100})
-        store.sessions.append_turn(chat.id, TURN)
-    store.close()
+    database.parent.mkdir()
+    copyfile(kept, database)
     return database
 
 
