@@ -87,7 +87,7 @@ class RunDesk:
         plan = plan_run(subject, options, models=models, seed=chance, recordings=folder)
         if subject.description:
             check_models(plan, subject.description)
-            if plan.config.seed == chance:
+            if subject.description.is_demo and plan.config.seed == chance:
                 seed = first_seed(self._store, plan.config, plan.cases, subject.description)
                 plan = replace(plan, config=replace(plan.config, seed=chance if seed is None else seed))
         return plan
