@@ -26,6 +26,8 @@
                          focus after that, so that keys are keys again
    data-rest             a link that htmx follows when one scrolls to it, for what the page has left out: an address
                          "#turn-2-event-7" in a part that is not there yet asks for the parts of its turn until it is
+   data-shows="failure"  a page that is noted in this browser once it was opened: an element with data-seen="failure" is
+                         done then; data-hides="first-steps" is the button that hides [data-first-steps] for good
    data-opens="palette"  a link that opens the dialog with that id instead; a button with data-closes closes it
    Ctrl or Cmd with K opens #palette: its field asks the server, and what the page itself can do (data-key) and the last
    places of this tab stand before the answer.
@@ -98,6 +100,32 @@ document.addEventListener("click", (event) => {
 });
 window.addEventListener("storage", (event) => event.key === "theme" && wear(theme()));
 window.addEventListener("storage", (event) => event.key === "text" && showRaw(isRaw()));
+
+/* The first steps of a newcomer: the last one is done when the page of a failure was opened; then they are hidden. */
+
+function kept(name) {
+  try {
+    return localStorage[name];
+  } catch {
+    return undefined;
+  }
+}
+document.addEventListener("DOMContentLoaded", () => {
+  for (const page of $$("[data-shows]")) keep(`seen-${page.dataset.shows}`, "yes");
+  for (const step of $$("[data-seen]").filter((each) => kept(`seen-${each.dataset.seen}`))) step.dataset.done = "";
+  for (const button of $$("[data-hides]")) {
+    const box = button.closest(`[data-${button.dataset.hides}]`);
+    const isOver = !box.querySelector("li:not([data-done])");
+    button.hidden = false;
+    box.hidden = isOver || Boolean(kept(`hides-${button.dataset.hides}`));
+  }
+});
+document.addEventListener("click", (event) => {
+  const button = event.target.closest?.("[data-hides]");
+  if (!button) return;
+  keep(`hides-${button.dataset.hides}`, "yes");
+  button.closest(`[data-${button.dataset.hides}]`).hidden = true;
+});
 const isShown = (element) => element.checkVisibility();
 
 document.addEventListener("DOMContentLoaded", () => window.htmx?.config.morphIgnore.push("open", "data-current", "tabindex"));

@@ -15,6 +15,7 @@ from evaldesk.store import Store
 from evaldesk.wording.words import counted_words
 
 N_RUNS = 6
+N_FIRST_RUNS = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,9 +31,24 @@ class Step:
 
 
 @dataclass(frozen=True, slots=True)
-class Home:
-    """Everything on the home page."""
+class FirstStep:
+    """One of the first steps of a newcomer; without an address it cannot be taken yet.
 
+    The browser knows whether a page that says `mark` was opened, and ticks the step then.
+    """
+
+    title: str
+    text: str
+    address: str = ""
+    is_done: bool = False
+    mark: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Home:
+    """Everything on the home page. The first steps go away with the first runs."""
+
+    first_steps: Sequence[FirstStep]
     steps: Sequence[Step]
     agents: Sequence[FoundAgent]
     evalsets: Sequence[EvalSetFile]
@@ -46,17 +62,70 @@ def home(desk: Desk, agents: Sequence[FoundAgent]) -> Home:
     """The home page of a workspace. Reads files and the database."""
     store, evalsets = desk.store, desk.evalsets.list()
     runs = store.runs.list(limit=N_RUNS)
+    n_runs = sum(store.runs.counts_by_status().values())
+    lines = [run_line(store.runs, run) for run in runs]
     newest = next(iter(store.sessions.list(limit=1)), None)
+    failure = _worst_of(store, runs)
+    beginning = _of_beginning(agents, evalsets, newest, has_run=bool(runs))
+    first = _first_steps(store, evalsets, beginning, newest, lines, failure) if n_runs <= N_FIRST_RUNS else ()
+    is_saved = bool(first) and first[1].is_done
     steps = [
         *_of_modes(store),
-        *_of_runs(store, runs),
-        *_of_session(store, newest),
+        *_of_stopped(runs),
+        *failure,
+        *(_of_session(store, newest) if is_saved or not first else ()),
         *_of_broken(agents, evalsets),
-        *_of_beginning(agents, evalsets, newest, has_run=bool(runs)),
+        *(() if first else beginning.values()),
     ]
-    lines = [run_line(store.runs, run) for run in runs]
     errored = {agent.id: errored_words(desk.stored_runs, agent.id) for agent in agents}
-    return Home(steps, agents, evalsets, lines, sum(store.runs.counts_by_status().values()), errored)
+    return Home(first, steps, agents, evalsets, lines, n_runs, errored)
+
+
+def _first_steps(
+    store: Store,
+    evalsets: Sequence[EvalSetFile],
+    beginning: Mapping[str, Step],
+    newest: SessionSummary | None,
+    lines: Sequence[RunLine],
+    failure: Sequence[Step],
+) -> tuple[FirstStep, ...]:
+    """The four steps of the README; none where no agent can be talked to and none was."""
+    chatted = newest if newest and newest.n_turns else None
+    if not (chatted or lines or "chat" in beginning):
+        return ()
+    to_chat, to_run = beginning.get("chat"), beginning.get("run")
+    saved = store.sessions.last_case()
+    names = {evalset.id: evalset.name for evalset in evalsets}
+    return (
+        FirstStep(
+            "Chat with an agent",
+            f"{chatted.agent_id}, {_turns(chatted)}" if chatted else to_chat.title if to_chat else "Type a message",
+            to_chat.address if to_chat else f"/sessions/{newest.id}" if newest else "/sessions/new",
+            bool(chatted),
+        ),
+        FirstStep(
+            "Save it as a case",
+            f"{saved[1]} in {names.get(saved[0], saved[0])}" if saved else "Press “Add current session”",
+            f"/sessions/{chatted.id}/case" if chatted else "",
+            saved is not None,
+        ),
+        FirstStep(
+            "Run it 5 times",
+            f"{lines[0].passed} passed" if lines else "It goes on in the background",
+            to_run.address if to_run else "",
+            bool(lines),
+        ),
+        FirstStep(
+            "Open a red square",
+            "Expected beside actual, and where they part",
+            failure[0].address if failure else "",
+            mark="failure",
+        ),
+    )
+
+
+def _turns(session: SessionSummary) -> str:
+    return "1 turn" if session.n_turns == 1 else f"{session.n_turns} turns"
 
 
 def _of_modes(store: Store) -> list[Step]:
@@ -75,17 +144,19 @@ def _of_modes(store: Store) -> list[Step]:
     ]
 
 
-def _of_runs(store: Store, runs: Sequence[RunSummary]) -> list[Step]:
-    """The newest run that stopped half-way, and the worst case of the newest run that has failures."""
-    steps = []
+def _of_stopped(runs: Sequence[RunSummary]) -> list[Step]:
+    """The newest run that stopped half-way."""
     stopped = next((run for run in runs if run.status == "stopped" and run.n_todo), None)
-    if stopped:
-        text = f"{stopped.n_done} of {stopped.n_trials} trials are stored; Resume plays the rest."
-        steps.append(Step(f"Run {stopped.id} is stopped", text, "Open run", f"/runs/{stopped.id}", "pause"))
+    if stopped is None:
+        return []
+    text = f"{stopped.n_done} of {stopped.n_trials} trials are stored; Resume plays the rest."
+    return [Step(f"Run {stopped.id} is stopped", text, "Open run", f"/runs/{stopped.id}", "pause")]
+
+
+def _worst_of(store: Store, runs: Sequence[RunSummary]) -> list[Step]:
+    """The worst case of the newest run that has failures."""
     troubled = next((run for run in runs if run.counts.failed or run.counts.errored), None)
-    if troubled:
-        steps += _worst_case(store, troubled)
-    return steps
+    return _worst_case(store, troubled) if troubled else []
 
 
 def _worst_case(store: Store, run: RunSummary) -> list[Step]:
@@ -112,10 +183,15 @@ def _of_session(store: Store, newest: SessionSummary | None) -> list[Step]:
     """The newest chat, while it is in no eval set."""
     if newest is None or not newest.n_turns or store.sessions.has_case(newest.id):
         return []
-    turns = "1 turn" if newest.n_turns == 1 else f"{newest.n_turns} turns"
     title = f"“{newest.title or 'Untitled'}” is not in an eval set yet"
     return [
-        Step(title, f"A chat with {newest.agent_id}, {turns}.", "Add session", f"/sessions/{newest.id}/case", "chat")
+        Step(
+            title,
+            f"A chat with {newest.agent_id}, {_turns(newest)}.",
+            "Add session",
+            f"/sessions/{newest.id}/case",
+            "chat",
+        )
     ]
 
 
@@ -134,17 +210,17 @@ def _of_broken(agents: Sequence[FoundAgent], evalsets: Sequence[EvalSetFile]) ->
 
 def _of_beginning(
     agents: Sequence[FoundAgent], evalsets: Sequence[EvalSetFile], newest: SessionSummary | None, *, has_run: bool
-) -> list[Step]:
-    """The first steps of a new workspace: chat with an agent, then run an eval set."""
-    steps = []
+) -> dict[str, Step]:
+    """The beginning in a new workspace: to chat with an agent, and to run an eval set."""
+    steps = {}
     ready = next((agent for agent in agents if agent.state not in {"failed", "untrusted"}), None)
     if ready and newest is None:
         text = "Press “Add current session” to save a chat as a case."
-        steps.append(Step(f"Chat with {ready.name}", text, "Chat", f"/sessions/new?agent={ready.id}", "chat"))
+        steps["chat"] = Step(f"Chat with {ready.name}", text, "Chat", f"/sessions/new?agent={ready.id}", "chat")
     cased = [evalset for evalset in evalsets if evalset.n_cases]
     filled = next(iter([*reversed(own_evalsets(cased, ready.id)), *cased]), None) if ready else None
     if ready and filled and not has_run:
         text = "Several trials per case show whether it passes every time. The run continues in the background."
         address = f"/runs/new?evalset={filled.id}&n=5"
-        steps.append(Step(f"Run {filled.name} 5 times", text, "New run", address, "run"))
+        steps["run"] = Step(f"Run {filled.name} 5 times", text, "New run", address, "run")
     return steps

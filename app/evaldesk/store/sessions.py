@@ -158,6 +158,13 @@ class SessionStore:
         with self._database.reading() as connection:
             return connection.execute(made.limit(1)).first() is not None
 
+    def last_case(self) -> tuple[str, str] | None:
+        """The eval set and the id of the case that was last made from a session; None when none was."""
+        made = select(SESSION_CASE.c.evalset_id, SESSION_CASE.c.case_id).order_by(SESSION_CASE.c.added_at.desc())
+        with self._database.reading() as connection:
+            row = connection.execute(made.limit(1)).first()
+        return (row[0], row[1]) if row else None
+
     def last_added(self, agent_id: str) -> dict[str, datetime]:
         """When a case was last made from a session with the agent, by eval set."""
         when = func.max(SESSION_CASE.c.added_at)

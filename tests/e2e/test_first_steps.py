@@ -1,0 +1,67 @@
+"""The first steps on the home page, as a newcomer takes them: each leads on, and the last one is ticked by reading."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from playwright.sync_api import expect
+
+if TYPE_CHECKING:
+    from tests.e2e.conftest import Furniture, Visitor
+
+pytestmark = pytest.mark.browser
+
+AGENT = "import time\n\n\ndef root_agent(message, state):\n    return f'It is {time.time_ns()} now.'\n"
+
+
+@pytest.fixture(scope="module")
+def furniture() -> Furniture:
+    """An agent that never says the same again."""
+    return _furnish
+
+
+def _furnish(workspace: Path) -> tuple[str, ...]:
+    (workspace / "agents" / "clock").mkdir(parents=True)
+    (workspace / "agents" / "clock" / "agent.py").write_text(AGENT, "utf-8")
+    return ("agents",)
+
+
+def test_the_first_steps_lead_to_a_failure_and_are_gone_when_it_was_read(someone: Visitor) -> None:
+    page = someone.page
+    steps = page.get_by_role("region", name="First steps")
+
+    someone.goto("/")
+    steps.get_by_role("link", name="Chat with an agent").click()
+    page.get_by_role("button", name="Start session").click()
+    page.get_by_label("Message", exact=True).fill("What time is it?")
+    page.get_by_role("button", name="Send").click()
+    expect(page.get_by_role("link", name="Add current session")).to_be_visible()
+    someone.goto("/")
+    steps.get_by_role("link", name="Save it as a case").click()
+    page.get_by_role("button", name="Add and run 5 times").click()
+    expect(page.get_by_text("All 5 trials done.")).to_be_visible()
+    someone.goto("/")
+    expect(steps.locator("li[data-done]")).to_have_count(3)
+    steps.get_by_role("link", name="Open a red square").click()
+    expect(page.get_by_role("heading", level=1)).to_contain_text("trial")
+    someone.goto("/")
+
+    expect(page.get_by_role("heading", name="Home")).to_be_visible()
+    expect(steps).to_be_hidden()
+
+
+def test_the_first_steps_can_be_hidden_for_good(someone: Visitor) -> None:
+    page = someone.page
+    steps = page.get_by_role("region", name="First steps")
+
+    someone.goto("/")
+    steps.get_by_role("button", name="Hide").click()
+    expect(steps).to_be_hidden()
+    someone.goto("/runs")
+    someone.goto("/")
+
+    expect(page.get_by_role("heading", name=re.compile("Latest runs"))).to_be_visible()
+    expect(steps).to_be_hidden()

@@ -1,0 +1,91 @@
+"""The first steps of a newcomer on the home page: each leads on, and is ticked when it is done."""
+
+from __future__ import annotations
+
+import html
+import re
+from typing import TYPE_CHECKING
+
+from evaldesk.model import Event, TurnRecord
+
+if TYPE_CHECKING:
+    from tests.web.runs.conftest import RunPages
+
+TITLES = ("Chat with an agent", "Save it as a case", "Run it 5 times", "Open a red square")
+
+
+def first_steps(pages: RunPages) -> dict[str, tuple[bool, str, str]]:
+    """By title: whether the step is done, its address and its text; nothing where they are not shown."""
+    text = pages.get("/").text
+    section = re.search(r"data-first-steps.*?</section>", text, re.DOTALL)
+    found = re.findall(r"<li([^>]*)>.*?<h3>(.*?)</h3><p>(.*?)</p></li>", section[0] if section else "")
+    steps = {}
+    for marks, title, said in found:
+        address = re.search(r'href="([^"]+)"', title)
+        name = re.sub(r"<[^>]+>", "", title).removesuffix(" done")
+        steps[name] = ("data-done" in marks, html.unescape(address[1]) if address else "", html.unescape(said))
+    return steps
+
+
+def chat(pages: RunPages) -> str:
+    """The id of a session with one turn."""
+    session = pages.desk.store.sessions.create(pages.agent, "A talk")
+    pages.desk.store.sessions.append_turn(session.id, TurnRecord("hello", (Event("agent_message", 1, "dice", "Hi"),)))
+    return session.id
+
+
+def test_a_new_workspace_begins_with_a_chat_or_a_run(pages: RunPages) -> None:
+    steps = first_steps(pages)
+
+    assert tuple(steps) == TITLES
+    assert [step[:2] for step in steps.values()] == [
+        (False, f"/sessions/new?agent={pages.agent}"),
+        (False, ""),
+        (False, f"/runs/new?evalset={pages.evalset}&n=5"),
+        (False, ""),
+    ]
+    assert pages.get(steps["Run it 5 times"][1]).status_code == 200
+
+
+def test_each_step_that_is_done_is_ticked_and_leads_to_the_next(pages: RunPages) -> None:
+    session = chat(pages)
+    after_chat = first_steps(pages)
+    pages.desk.store.sessions.note_case(session, pages.evalset, "greets")
+    after_case = first_steps(pages)
+    pages.finish()
+    after_run = first_steps(pages)
+
+    assert after_chat["Chat with an agent"] == (True, "", f"{pages.agent}, 1 turn")
+    assert after_chat["Save it as a case"][:2] == (False, f"/sessions/{session}/case")
+    assert after_case["Save it as a case"] == (True, "", "greets in dice_set")
+    assert not after_case["Run it 5 times"][0]
+    assert after_run["Run it 5 times"] == (True, "", "2 of 4 passed")
+    assert not after_run["Open a red square"][0]
+
+
+def test_the_last_step_leads_to_a_failure_that_says_what_it_is(pages: RunPages) -> None:
+    pages.finish()
+
+    _, address, _ = first_steps(pages)["Open a red square"]
+
+    assert 'data-shows="failure"' in pages.get(address).text
+
+
+def test_a_page_of_a_trial_that_passed_ticks_nothing(pages: RunPages) -> None:
+    run = pages.finish()
+    square = re.search(r'data-status="passed" href="\d+(/cases/\d+/trials/\d+)"', pages.get(run).text)
+
+    assert square
+    assert "data-shows" not in pages.get(run + square[1]).text
+
+
+def test_nothing_is_said_twice_and_the_steps_end_with_the_first_runs(pages: RunPages) -> None:
+    chat(pages)
+    new = pages.get("/").text
+    for _ in range(4):
+        pages.finish()
+    used = pages.get("/").text
+
+    assert "is not in an eval set yet" not in new
+    assert "data-first-steps" not in used
+    assert "is not in an eval set yet" in used
