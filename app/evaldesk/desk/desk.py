@@ -96,7 +96,8 @@ class Desk:
         """The runs, and the drivers that play them in this process."""
         from evaldesk.desk.runs.runs import RunDesk
 
-        return RunDesk(self.settings, self.store, trust=self.trust)
+        has_chats = self.settings.n_warm_workers > 0  # their turns wait for nobody
+        return RunDesk(self.settings, self.store, trust=self.trust, host=None if has_chats else self.host)
 
     async def plan_run(self, agent_id: str, evalset_id: str, options: RunOptions) -> RunPlan:
         """The run of an agent and an eval set by their ids. Raises UsageError naming the field at fault."""
