@@ -20,7 +20,7 @@ from hypothesis import HealthCheck, settings
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
-    from tests.killed_steps import KilledCommands
+    from tests.forked_commands import ForkedCommands
 
 os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "True")
 
@@ -140,13 +140,13 @@ def shared() -> Path:
 
 
 @pytest.fixture(scope="module")
-def killed() -> Iterator[KilledCommands]:
-    """Runs a command that gets SIGKILL at a chosen step."""
-    from tests.killed_steps import KilledCommands
+def commands() -> Iterator[ForkedCommands]:
+    """Runs commands of Evaldesk, each in a process of its own that has imported them already."""
+    from tests.forked_commands import ForkedCommands
 
-    commands = KilledCommands()
-    yield commands
-    commands.close()
+    opened = ForkedCommands()
+    yield opened
+    opened.close()
 
 
 @pytest.fixture(scope="module")

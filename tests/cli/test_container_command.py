@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from tests import fake_docker
+from tests.forked_commands import ForkedCommands
 from tests.virtual_environments import make_environment
 
 from evaldesk.errors import UsageError
@@ -44,12 +45,15 @@ def shop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return home
 
 
-def command(*words: str) -> subprocess.CompletedProcess[str]:
-    line = [sys.executable, "-P", "-m", "evaldesk", *words]
-    return subprocess.run(line, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+Command = Callable[..., subprocess.CompletedProcess[str]]
 
 
-def test_agents_of_a_workspace_are_played_in_its_image(shop: Path) -> None:
+@pytest.fixture
+def command(commands: ForkedCommands) -> Command:
+    return commands.run
+
+
+def test_agents_of_a_workspace_are_played_in_its_image(shop: Path, command: Command) -> None:
     (shop / "evaldesk.toml").write_text('image = "shop:7"\n[container]\nmemory = 512\npids = 64\n')
 
     done = command("eval", "shop", "where.evalset.json")
@@ -65,7 +69,7 @@ def test_agents_of_a_workspace_are_played_in_its_image(shop: Path) -> None:
     assert [fact.text for fact in all_facts(summary) if fact.name == "Played in"] == [words]
 
 
-def test_an_image_of_one_agent_is_its_own_and_another_is_played_on_this_machine(shop: Path) -> None:
+def test_an_image_of_one_agent_is_its_own_and_another_is_played_on_this_machine(shop: Path, command: Command) -> None:
     table = '[agents.inside]\ntarget = "shop"\nimage = "shop:7"\n[agents.here]\ntarget = "shop"\n'
     (shop / "evaldesk.toml").write_text(table)
 
@@ -94,7 +98,7 @@ def test_an_image_of_one_agent_is_its_own_and_another_is_played_on_this_machine(
     ],
 )
 def test_what_cannot_be_is_refused_before_anything_is_played(
-    shop: Path, monkeypatch: pytest.MonkeyPatch, text: str, path: str, problem: str
+    shop: Path, command: Command, monkeypatch: pytest.MonkeyPatch, text: str, path: str, problem: str
 ) -> None:
     (shop / "evaldesk.toml").write_text(text)
     if path:

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import shlex
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.forked_commands import ForkedCommands
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 GREETING = {
@@ -24,14 +22,13 @@ Play = Callable[[str], str]
 
 
 @pytest.fixture
-def play(tmp_path: Path) -> Play:
+def play(tmp_path: Path, commands: ForkedCommands) -> Play:
     """Carries out the one command of a page but `benchmark`; gives what it printed."""
 
     def carry_out(page: str) -> str:
         text = (DOCS / page).read_text("utf-8")
         (line,) = re.findall(r"^evaldesk (?!benchmark ).*$", text, re.MULTILINE)
-        command = [sys.executable, "-m", "evaldesk", *shlex.split(line)[1:]]
-        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, env=os.environ, check=False)
+        done = commands.run(*shlex.split(line)[1:], cwd=tmp_path)
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 from tests.agents.endpoint import served
+from tests.forked_commands import ForkedCommands
 
 COMMAND = """
 import json, sys
@@ -41,22 +41,21 @@ def home(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def doctor(home: Path, *words: str) -> tuple[int, dict[str, tuple[str, str]]]:
+def doctor(commands: ForkedCommands, home: Path, *words: str) -> tuple[int, dict[str, tuple[str, str]]]:
     """The exit code, and the mark and sentence of each subject."""
-    line = [sys.executable, "-P", "-m", "evaldesk", "doctor", *words, "--trust", "--workspace", str(home)]
-    done = subprocess.run(line, cwd=home, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+    done = commands.run("doctor", *words, "--trust", "--workspace", str(home), cwd=home)
     width = next(found.index("Evaldesk ") for found in done.stdout.splitlines() if " Evaldesk " in found)
     lines = (found for found in done.stdout.splitlines() if found)
     return done.returncode, {found[6:width].strip(): (found[:4].strip(), found[width:]) for found in lines}
 
 
-def test_one_turn_of_each_agent_is_played_and_told(home: Path) -> None:
+def test_one_turn_of_each_agent_is_played_and_told(home: Path, commands: ForkedCommands) -> None:
     with served() as endpoint:
         (home / "evaldesk.toml").write_text(TABLES.format(python=sys.executable, address=endpoint.address))
         endpoint.says("ready")
 
-        before = doctor(home)
-        code, found = doctor(home, "--play")
+        before = doctor(commands, home)
+        code, found = doctor(commands, home, "--play")
 
     assert before[0] == 0
     for name in ("works", "breaks", "chats", "gone"):

@@ -6,10 +6,11 @@ import json
 import platform
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
+from tests.forked_commands import ForkedCommands
 from tests.virtual_environments import install, make_environment
 
 from evaldesk import evaluate
@@ -54,13 +55,18 @@ def evalset(home: Path, environment: Path, version: str) -> Path:
     return path
 
 
-def command(*words: object) -> subprocess.CompletedProcess[str]:
+Command = Callable[..., subprocess.CompletedProcess[str]]
+
+
+@pytest.fixture
+def command(commands: ForkedCommands) -> Command:
     """A command as a person runs it."""
-    line = [sys.executable, "-P", "-m", "evaldesk", *map(str, words)]
-    return subprocess.run(line, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+    return lambda *words: commands.run(*map(str, words))
 
 
-def test_the_option_wins_over_the_file_and_the_file_over_the_project(shop: Path, environments: Path) -> None:
+def test_the_option_wins_over_the_file_and_the_file_over_the_project(
+    shop: Path, environments: Path, command: Command
+) -> None:
     old, new = environments / "old", environments / "new"
     (shop / ".venv").symlink_to(old)
     cases = evalset(shop, old, "1.4.0"), evalset(shop, new, "2.0.0")
@@ -145,7 +151,7 @@ def test_tokens_have_their_price_where_the_environment_has_no_litellm(shop: Path
     assert said == ["0.0025", "0.0025"]
 
 
-def test_every_door_says_which_interpreter_and_which_versions(shop: Path, environments: Path) -> None:
+def test_every_door_says_which_interpreter_and_which_versions(shop: Path, environments: Path, command: Command) -> None:
     old, new = environments / "old", environments / "new"
     install(old, "openai", "1.2.3")
     (shop / "evaldesk.toml").write_text(f'python = "{old}"\n')

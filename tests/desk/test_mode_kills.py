@@ -7,7 +7,7 @@ from pathlib import Path
 from shutil import copytree, rmtree
 
 import pytest
-from tests.killed_steps import KilledCommands
+from tests.forked_commands import ForkedCommands
 
 from evaldesk.model import AgentRef, Case, RunConfig, TrialResult, Turn
 from evaldesk.model.failures import FindingDraft
@@ -39,13 +39,13 @@ def _codebook(home: Path) -> tuple[object, ...]:
 
 @pytest.mark.parametrize("words", [("merge", "wrong day", "wrong date"), ("undo",)], ids=["merge", "undo"])
 def test_a_codebook_is_old_or_new_after_a_kill_at_any_step(
-    words: tuple[str, ...], original: Path, killed: KilledCommands
+    words: tuple[str, ...], original: Path, commands: ForkedCommands
 ) -> None:
     home = original.with_name("home")
     command = ("mode", *words, "--by", "Ana", "--workspace", str(home))
     before = _codebook(original)
     copytree(original, home)
-    n_steps = killed(10_000, *command)
+    n_steps = commands.killed(10_000, *command)
     after = _codebook(home)
     assert n_steps
     assert after != before
@@ -53,7 +53,7 @@ def test_a_codebook_is_old_or_new_after_a_kill_at_any_step(
     for at in count(max(1, n_steps - 30)):  # the earlier ones open the workspace
         rmtree(home)
         copytree(original, home)
-        if killed(at, *command) is not None:
+        if commands.killed(at, *command) is not None:
             break
         assert _codebook(home) in (before, after), at
 

@@ -8,7 +8,8 @@ from itertools import count
 import pytest
 from tests.desk.killed_repair import MOVED, REPAIRED, BrokenPlace
 from tests.faulty_disk import FaultyDisk, Killed
-from tests.killed_steps import KilledCommands, KilledSteps
+from tests.forked_commands import ForkedCommands
+from tests.killed_steps import KilledSteps
 
 from evaldesk.desk.doctor import look_at_files, look_at_workspace, repair_files
 
@@ -49,14 +50,14 @@ def test_a_repair_that_is_killed_is_finished_by_the_next(place: BrokenPlace, dis
     assert at > 40
 
 
-def test_a_repair_that_gets_sigkill_is_finished_by_the_next(place: BrokenPlace, killed: KilledCommands) -> None:
+def test_a_repair_that_gets_sigkill_is_finished_by_the_next(place: BrokenPlace, commands: ForkedCommands) -> None:
     command = place.command("doctor", "--repair", "--trust")
     place.reset()
-    n_steps = killed(10**9, *command)
+    n_steps = commands.killed(10**9, *command)
     assert n_steps
 
     place.reset()
-    assert killed(n_steps // 2, *command) is None
+    assert commands.killed(n_steps // 2, *command) is None
     repair_files(place.settings)
 
     assert _is_repaired(place)

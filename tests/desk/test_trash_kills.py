@@ -9,7 +9,8 @@ from itertools import count
 import pytest
 from tests.desk.killed_trash import EMPTIED, FIRST, KINDS, RESTORED, TrashPlace
 from tests.faulty_disk import Killed
-from tests.killed_steps import KilledCommands, KilledSteps
+from tests.forked_commands import ForkedCommands
+from tests.killed_steps import KilledSteps
 
 from evaldesk.desk.repair import file_faults
 from evaldesk.desk.trash import empty, open_desk, restore_item
@@ -85,17 +86,17 @@ def test_an_emptying_that_is_killed_at_any_step_is_finished_by_the_next(place: T
     ids=["restore an eval set", "restore a run", "empty"],
 )
 def test_a_command_of_the_trash_that_gets_sigkill_is_finished_by_the_next(
-    place: TrashPlace, killed: KilledCommands, words: tuple[str, str], whole: object
+    place: TrashPlace, commands: ForkedCommands, words: tuple[str, str], whole: object
 ) -> None:
     place.reset()
     command = place.command("trash", words[0], place.items.get(words[1], words[1]))
-    n_steps = killed(10**9, *command)
+    n_steps = commands.killed(10**9, *command)
     assert n_steps
 
     for at in (n_steps // 2, n_steps):
         place.reset()
-        assert killed(at, *command) is None
+        assert commands.killed(at, *command) is None
         if place.state() != whole:
-            killed(10**9, *command)
+            commands.killed(10**9, *command)
 
         assert place.state() == whole

@@ -8,7 +8,6 @@ import re
 import signal
 import socket
 import subprocess
-import sys
 import time
 import uuid
 from collections.abc import Callable, Iterator, Sequence
@@ -19,6 +18,7 @@ from typing import Any
 import httpx2
 import pytest
 from tests.bound_processes import bound_python
+from tests.forked_commands import ForkedCommands
 from tests.torture.brief_agent import BRIEF_AGENT
 
 TOKEN = "a-token-of-enough-letters"
@@ -35,6 +35,7 @@ class Place:
 
     folder: Path
     mark: str
+    commands: ForkedCommands
     servers: list[Server] = field(default_factory=list)
 
     @property
@@ -105,15 +106,7 @@ class Place:
 
     def run(self, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
         """`evaldesk ARGUMENTS`, in the workspace, to its end."""
-        return subprocess.run(
-            [sys.executable, "-m", "evaldesk", *arguments],
-            capture_output=True,
-            text=True,
-            env=self.environment | environment,
-            cwd=self.workspace,
-            timeout=PATIENCE_S,
-            check=False,
-        )
+        return self.commands.run(*arguments, cwd=self.workspace, environment=self.environment | environment)
 
     def processes(self) -> dict[int, str]:
         """Process id and command line of everything alive that was started for this place."""
@@ -210,11 +203,11 @@ class Server:
 
 
 @pytest.fixture
-def place(tmp_path: Path) -> Iterator[Place]:
+def place(tmp_path: Path, commands: ForkedCommands) -> Iterator[Place]:
     """An empty workspace; everything that was started for it is ended after the test."""
     if not Path("/proc/self/environ").exists():
         pytest.skip("processes are told by their environment in /proc, which only Linux has")
-    place = Place(tmp_path, uuid.uuid4().hex)
+    place = Place(tmp_path, uuid.uuid4().hex, commands)
     place.workspace.mkdir()
     yield place
     for pid in place.processes():

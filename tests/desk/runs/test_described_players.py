@@ -38,7 +38,7 @@ async def test_the_worker_that_described_an_agent_plays_it_where_no_chat_waits(
     desk = Desk.open(Settings(tmp_path, (tmp_path,), n_workers=1, n_warm_workers=n_warm_workers))
 
     description = await desk.host.describe(agent)
-    subject = subject_of(agent, EvalSet("set", cases=cases), None, description, None)
+    subject = subject_of(agent, EvalSet("set", cases=cases), None, description)
     plan = desk.runs.plan_for(subject, RunOptions(n=2, concurrency=1))
     summary = await desk.runs.run_to_end(plan, lambda _: None)
     pids = (folder / "imports").read_text().split()

@@ -1,0 +1,125 @@
+"""Commands of Evaldesk, each in a process of its own: a fork of one that has imported what they need.
+
+To start Python and import everything again takes a CPU second each. A test of the start itself, or of what a process
+may import, starts Python instead. `python -m tests.forked_commands` reads the commands.
+"""
+
+from __future__ import annotations
+
+import gc
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Mapping
+from importlib import import_module
+from pathlib import Path
+from tempfile import TemporaryFile
+from typing import IO, Any
+
+from tests.bound_processes import bound_python
+
+CHECKOUT = Path(__file__).parents[1]
+PATIENCE_S = 600
+
+
+class ForkedCommands:
+    """Plays commands, one after the other."""
+
+    def __init__(self) -> None:
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def run(
+        self, *command: str, cwd: Path | None = None, environment: Mapping[str, str] | None = None
+    ) -> subprocess.CompletedProcess[str]:
+        """`evaldesk COMMAND` to its end, without input."""
+        found = self._played(command, cwd, environment, None)
+        return subprocess.CompletedProcess(command, found["exit_code"], found["stdout"], found["stderr"])
+
+    def killed(self, at: int, *command: str) -> int | None:
+        """Run `evaldesk COMMAND`, killed by SIGKILL at step `at`; gives the number of steps where it had fewer."""
+        found = self._played(command, None, None, at)
+        if found["exit_code"] == -signal.SIGKILL:
+            return None
+        assert found["exit_code"] == 0, found
+        return int(found["n_steps"])
+
+    def close(self) -> None:
+        """End the process whose forks the commands were."""
+        if self._process:
+            self._process.communicate()
+
+    def _played(
+        self, command: tuple[str, ...], cwd: Path | None, environment: Mapping[str, str] | None, at: int | None
+    ) -> dict[str, Any]:
+        if self._process is None:
+            server = bound_python("-m", "tests.forked_commands")
+            self._process = subprocess.Popen(server, stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=CHECKOUT)
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        asked = {
+            "command": command,
+            "cwd": str(cwd or Path.cwd()),
+            "environment": dict(os.environ if environment is None else environment),
+            "at": at,
+        }
+        self._process.stdin.write(json.dumps(asked).encode() + b"\n")
+        self._process.stdin.flush()
+        found: dict[str, Any] = json.loads(self._process.stdout.readline())
+        return found
+
+
+def _serve() -> None:
+    """Fork for each line of the input, and answer with the exit code, what was said and the number of steps."""
+    answers = os.fdopen(os.dup(1), "w")
+    for line in sys.stdin:
+        gc.freeze()
+        with TemporaryFile() as said, TemporaryFile() as errors, TemporaryFile() as notes:
+            child = os.fork()
+            if not child:
+                answers.close()
+                for stream, place in enumerate((os.open(os.devnull, os.O_RDONLY), said.fileno(), errors.fileno())):
+                    os.dup2(place, stream)
+                _play(json.loads(line), os.dup(notes.fileno()))
+            exit_code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+            noted = json.loads(_text(notes) or "{}")
+            found = {"exit_code": exit_code, "stdout": _text(said), "stderr": _text(errors)}
+        answers.write(json.dumps(found | {"n_steps": noted.get("n_steps")}) + "\n")
+        answers.flush()
+        for name in noted.get("modules", ()):
+            import_module(name)
+
+
+def _play(asked: dict[str, Any], notes: int) -> None:
+    """Be the command; at its end, note how many steps it had, and which modules of ours it imported."""
+    from tests.killed_steps import KilledSteps
+
+    signal.alarm(PATIENCE_S)
+    os.chdir(asked["cwd"])
+    os.environ.clear()
+    os.environ.update(asked["environment"])
+    sys.argv = ["evaldesk", *asked["command"]]
+    sys.path[:] = [place for place in sys.path if place not in ("", str(CHECKOUT))]
+    before = set(sys.modules)
+    from evaldesk.cli import main
+
+    steps = KilledSteps(asked["at"] or 0, kill=lambda: os.kill(os.getpid(), signal.SIGKILL))
+    try:
+        if asked["at"] is None:
+            main()
+        else:
+            with steps.inserted():
+                main()
+    finally:
+        modules = sorted(name for name in set(sys.modules) - before if name.startswith("evaldesk."))
+        os.write(notes, json.dumps({"n_steps": steps.n_calls, "modules": modules}).encode())
+
+
+def _text(file: IO[bytes]) -> str:
+    file.seek(0)
+    return file.read().decode("utf-8", "replace")
+
+
+if __name__ == "__main__":
+    _serve()
