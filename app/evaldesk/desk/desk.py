@@ -99,6 +99,12 @@ class Desk:
         has_chats = self.settings.n_warm_workers > 0  # their turns wait for nobody
         return RunDesk(self.settings, self.store, trust=self.trust, host=None if has_chats else self.host)
 
+    def share_workers(self) -> None:
+        """Let runs that follow each other share their workers, with the one that described the agent."""
+        from evaldesk.desk.runs.kept_workers import SharedWorkers
+
+        self.runs.shared = SharedWorkers(self.host, self.settings.n_workers)
+
     async def plan_run(self, agent_id: str, evalset_id: str, options: RunOptions) -> RunPlan:
         """The run of an agent and an eval set by their ids. Raises UsageError naming the field at fault."""
         from evaldesk.desk.runs.plan import read_subject
@@ -174,7 +180,7 @@ class Desk:
         await self.simulation.close()
         await self.sessions.close()
         await self.agents.close()
-        await self.host.close()
+        await (self.runs.shared or self.host).close()
         self.store.close()
 
     async def _warm_runs(self) -> None:

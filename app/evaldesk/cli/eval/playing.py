@@ -83,6 +83,7 @@ async def play_jobs(
     Raises AgentError, UsageError, CancelledError.
     """
     desk.poll_requests()
+    desk.share_workers()
     plans = await plan_jobs(desk, jobs, gates=gates, baseline=baseline)
     _warn_of_false_alarms(gates, [plan for job, plan in zip(jobs, plans, strict=True) if not job.is_baseline])
     max_cost = gates.max_cost

@@ -58,11 +58,12 @@ class _Lent:
 class SharedWorkers:
     """The workers of several evaluations: those that describe agents, and those that play, by agent and its version.
 
-    They are for one evaluation at a time. `can_stay` until one of them imports functions of the user, or an agent
-    without a folder: changes of such files are not seen.
+    They are for one evaluation at a time, with up to `n_workers` players for each agent. `can_stay` until one of them
+    imports functions of the user, or an agent without a folder: changes of such files are not seen.
     """
 
     host: AgentHost
+    n_workers: int = 1
     executors: dict[tuple[AgentRef, int], tuple[str, LocalExecutor]] = field(default_factory=dict)
     retired: list[LocalExecutor] = field(default_factory=list)
     can_stay: bool = True
@@ -77,7 +78,7 @@ class SharedWorkers:
             executor = None
         if executor is None:
             players = [player for player in (self.host.give_away(ref, version),) if player]
-            executor = LocalExecutor(1, config.concurrency, launcher=launcher_of(ref), players=players)
+            executor = LocalExecutor(self.n_workers, config.concurrency, launcher=launcher_of(ref), players=players)
         self.executors[key] = version, executor  # put last: the order is that of use
         if len(self.executors) > MAX_AGENTS:
             self.retired.append(self.executors.pop(next(iter(self.executors)))[1])
@@ -91,6 +92,7 @@ class SharedWorkers:
     async def close(self) -> None:
         """End all workers."""
         self.retired += [executor for _, executor in self.executors.values()]
+        self.executors.clear()
         await asyncio.gather(self.host.close(), self.tidy())
 
 

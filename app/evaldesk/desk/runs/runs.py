@@ -15,6 +15,7 @@ from evaldesk.desk.criteria.criteria import allowed_criteria, ready_criteria
 from evaldesk.desk.process_owner import current_owner, host_of, is_elsewhere, is_owner_alive
 from evaldesk.desk.runs.driver import LiveRun, RunDriver, RunWriter, Tick
 from evaldesk.desk.runs.first_runs import first_seed
+from evaldesk.desk.runs.kept_workers import SharedWorkers
 from evaldesk.desk.runs.plan import (
     RunOptions,
     RunPlan,
@@ -68,6 +69,7 @@ class RunDesk:
         self._store = store
         self._chance = chance or random.SystemRandom()
         self._warm_pool = WarmPool(settings.n_warm_workers)
+        self.shared: SharedWorkers | None = None
         self._players = RunPlayers(settings, store, open_executor or self._local_executor)
         self._playing = self._players.playing
         self._write = self._players.writer.write
@@ -334,6 +336,8 @@ class RunDesk:
             raise ConflictError(f"run {summary.id} is played by another process: {pid} on {host}{gone}")
 
     def _local_executor(self, config: RunConfig) -> Executor:
+        if self.shared is not None:
+            return self.shared.lend(config.agent, config)
         agent = config.agent
         described = self._host.give_away(agent, version_of(agent)) if self._host else None
         return LocalExecutor(
