@@ -93,6 +93,7 @@ class Fort:
             "case_index": "0",
             "turn": "0",
             "event": "0",
+            "at": "0",
             "trial_index": "0",
             "token": "0123456789abcdef",
             "item_id": "0123456789abcdef",

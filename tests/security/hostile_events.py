@@ -12,6 +12,8 @@ from evaldesk.model import (
     Change,
     ErrorRecord,
     Event,
+    JsonObject,
+    JsonValue,
     Score,
     ToolCall,
     ToolDescription,
@@ -93,12 +95,23 @@ def case_of(case_id: str, texts: tuple[str, ...]) -> dict[str, Any]:
     }
 
 
+def source_of(texts: tuple[str, ...]) -> JsonObject:
+    """What a benchmark says beside a trial: a check, the answer that was read, a patch, output of tests, a report."""
+    patch = "".join(f"diff --git {text}\n@@ -1 +1 @@\n+{text}\n-{text}\n" for text in texts)
+    report: dict[str, JsonValue] = {text: [text] for text in texts[:3]}
+    return {
+        "communicate_checks": [{"info": text, "met": False} for text in texts],
+        "answer": texts[0],
+        "test_result": {"git_patch": patch, "output": "\n".join(texts), "report": report},
+    }
+
+
 def trial_of(run_id: int, index: int, texts: tuple[str, ...]) -> TrialResult:
     """One trial failed, one broke, and either says every text."""
     turns = tuple(TurnRecord(text, tuple(events_of(text)), {text: text}, {text: [text]}, 1.0) for text in texts)
     every = " ".join(texts)
     scores = tuple(
-        Score(metric, 0.0, turn, 1.0, False, every, {text: text for text in texts})
+        Score(metric, 0.0, turn, 1.0, False, every, {**{text: text for text in texts}, **source_of(texts)})
         for metric in ("tool_trajectory_avg_score", "response_match_score")
         for turn in (None, *range(len(texts)))
     )

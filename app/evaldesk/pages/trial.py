@@ -17,6 +17,7 @@ from evaldesk.model import Case, Role, RunConfig, Score, TrialResult
 from evaldesk.model.stored import RunSummary, TrialKey
 from evaldesk.pages.large_state import ValuePart, text_part
 from evaldesk.pages.run_view import STATUS_OF, Square
+from evaldesk.pages.source import Source, source_of, source_texts
 from evaldesk.pages.trial_turns import (
     EVENTS_ROOM,
     MAX_SAID,
@@ -79,6 +80,7 @@ class TrialPage:
     divergence: Divergence | None
     turns: Sequence[TurnPanel]
     conversation: Sequence[CallRow]
+    source: Source
     scores: Sequence[ScoreLine]
     adk_sentence: str
     previous_trial: str
@@ -153,6 +155,7 @@ def read_trial(
         divergence=divergence_of(case, result, summary.config) if result else None,
         turns=turn_panels(case, result, MAX_SAID, room),
         conversation=conversation_rows(case, result.transcript, scores) if result else (),
+        source=source_of(case, result),
         scores=score_lines(scores),
         adk_sentence=_elsewhere(case, result, summary.config) if is_done else "",
         previous_trial=_href(run_id, neighbours.previous_trial),
@@ -185,6 +188,14 @@ def event_part(runs: RunStore, run_id: int, key: TrialKey, place: tuple[int, int
         raise NotFoundError(f"trial {key[1] + 1} has no event {at + 1} in turn {turn + 1}")
     event = turns[turn].events[at]
     return text_part(f"turn {turn + 1}, {event.kind.replace('_', ' ')}", whole_text(event), start)
+
+
+def source_part(runs: RunStore, run_id: int, key: TrialKey, at: int, start: int) -> ValuePart:
+    """A part of a long text that the source of a trial gave. Raises NotFoundError where there is none."""
+    texts = source_texts(runs.case(run_id, key[0]), runs.trial(run_id, *key))
+    if at >= len(texts):
+        raise NotFoundError(f"the source of trial {key[1] + 1} has no text {at + 1}")
+    return text_part(*texts[at], start)
 
 
 def _result(runs: RunStore, run_id: int, key: TrialKey) -> TrialResult | None:

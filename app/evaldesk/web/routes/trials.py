@@ -18,6 +18,7 @@ from evaldesk.model.stored import TrialKey
 from evaldesk.pages import trial as pages
 from evaldesk.pages.accepting import offers_changes
 from evaldesk.pages.failures import read_findings
+from evaldesk.pages.large_state import ValuePart
 from evaldesk.pages.other_scorings import read_other_scorings
 from evaldesk.pages.run_facts import evalset_href
 from evaldesk.web.render import desk_of, number, page, target_of
@@ -105,21 +106,30 @@ def _place(request: Request) -> int:
 async def show_event(request: Request) -> Response:
     """GET .../turns/{turn}/events/{event}: the whole text of one event, from the character `from` on; all from 0."""
     (run_id, key), turn, at = trial_key(request), request.path_params["turn"], request.path_params["event"]
-    start = _place(request)
-    part = await asyncio.to_thread(pages.event_part, desk_of(request).runs.stored, run_id, key, (turn, at), start)
+    part = await asyncio.to_thread(
+        pages.event_part, desk_of(request).runs.stored, run_id, key, (turn, at), _place(request)
+    )
+    return _long_text(request, part, "Event", f"/turns/{turn}/events/{at}", f"#turn-{turn + 1}")
+
+
+async def show_source(request: Request) -> Response:
+    """GET .../source/{at}: the whole of a long text that the source of the trial gave, from the character `from` on."""
+    (run_id, key), at = trial_key(request), request.path_params["at"]
+    part = await asyncio.to_thread(pages.source_part, desk_of(request).runs.stored, run_id, key, at, _place(request))
+    return _long_text(request, part, "Source", f"/source/{at}", f"#source-{at}")
+
+
+def _long_text(request: Request, part: ValuePart, name: str, place: str, anchor: str) -> Response:
+    run_id, key = trial_key(request)
     address = f"/runs/{run_id}/cases/{key[0]}/trials/{key[1]}"
+    trail = (("Runs", "/runs"), (f"Run {run_id}", f"/runs/{run_id}"), (f"Trial {key[1] + 1}", address), (name, ""))
     return page(
         request,
         "value.html",
         part=part,
-        crumbs=(
-            ("Runs", "/runs"),
-            (f"Run {run_id}", f"/runs/{run_id}"),
-            (f"Trial {key[1] + 1}", address),
-            ("Event", ""),
-        ),
-        from_href=f"{address}/turns/{turn}/events/{at}?from=",
-        back_href=f"{address}#turn-{turn + 1}",
+        crumbs=trail,
+        from_href=f"{address}{place}?from=",
+        back_href=f"{address}{anchor}",
         back="Back to the trial",
     )
 
@@ -137,4 +147,5 @@ routes = [
     Route(TURN, show_turn, methods=["GET"]),
     *(Route(f"{TURN}/{kind}", partial(show_turn, kind=kind), methods=["GET"]) for kind in ("pieces", "events")),
     Route(f"{TURN}/events/{number('event')}", show_event, methods=["GET"]),
+    Route(f"{TRIAL}/source/{number('at')}", show_source, methods=["GET"]),
 ]

@@ -1,0 +1,280 @@
+"""What the source of a trial knows beside its conversation: scenario, reference actions, checks, patches, tests."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from evaldesk.diff.turn_diff import ArgRow, diff_args_by_key
+from evaldesk.matching import json_equal
+from evaldesk.model import Case, ToolCall, TrialResult
+from evaldesk.model.transcript import reported_values
+from evaldesk.pages.json_tree import Node, Trees
+
+MAX_LINES = 300
+MAX_OUTPUT = 4_000
+MAX_ACTIONS = 100
+SCENARIO = {
+    "starting_prompt": "First message",
+    "persona": "Persona",
+    "user_persona": "Persona",
+    "conversation_plan": "Plan",
+}
+CHECKS = {
+    "env_assertions": "Environment",
+    "communicate_checks": "Said",
+    "nl_assertions": "Judged",
+    "action_checks": "Action",
+}
+_PATCH = re.compile(r"^(?:diff --git |--- \S.*\n\+\+\+ )", re.MULTILINE)
+_HUNK = re.compile(r"@@ -(\d+)(?:,\d+)? \+(\d+)(?:,\d+)? @@")
+
+
+@dataclass(frozen=True, slots=True)
+class Action:
+    """A reference action: made (`=`), made with other arguments (`~`), or never made (`-`).
+
+    `args` are those of the call that is nearest, which stands at `href` of the page; empty without one.
+    """
+
+    op: str
+    name: str
+    args: Sequence[ArgRow]
+    href: str
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One thing that the source checked: whether it held, None where it does not say so."""
+
+    name: str
+    text: str
+    holds: bool | None
+
+
+@dataclass(frozen=True, slots=True)
+class PatchLine:
+    """A line of a patch with its numbers before and after; `op` is `+`, `-`, `@` (a hunk), `f` (a file), or empty."""
+
+    op: str
+    text: str
+    before: int | None = None
+    after: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """A patch as `lines`, or any other long text as `beginning`; `at` is its place among the texts of the source."""
+
+    at: int
+    title: str
+    lines: Sequence[PatchLine]
+    n_added: int
+    n_removed: int
+    beginning: str
+    is_cut: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """What is known beside a trial, each part empty where there is nothing; `told` are single values by their title."""
+
+    told: Sequence[tuple[str, str]]
+    actions: Sequence[Action]
+    checks: Sequence[Check]
+    texts: Sequence[Text]
+    reports: Sequence[tuple[str, Node]]
+
+    def __bool__(self) -> bool:
+        return bool(self.told or self.actions or self.checks or self.texts or self.reports)
+
+
+def source_of(case: Case, result: TrialResult | None) -> Source:
+    """All that is known beside a trial; without a result that of its case."""
+    trees = Trees(n_left=300)
+    reports = [(name, trees.tree(value)) for name, value in _reports(result)] if result else []
+    return Source(
+        told=[*_scenario(case), *_targets(case, result), *_ending(case, result)],
+        actions=_actions(case, result),
+        checks=_checks(result),
+        texts=[_text(at, title, text) for at, (title, text) in enumerate(source_texts(case, result))],
+        reports=[(name, tree) for name, tree in reports if tree],
+    )
+
+
+def source_texts(case: Case, result: TrialResult | None) -> list[tuple[str, str]]:
+    """The long texts that a source gives, by title: patches first, then output of tests."""
+    found: dict[str, str] = {}
+    instance = case.extra.get("instance")
+    for owner, values in (("", _told(result)), ("reference", instance if isinstance(instance, dict) else {})):
+        for name, text in _strings(values):
+            is_patch = _PATCH.search(text[:2_000]) is not None
+            if (is_patch or (not owner and "\n" in text.strip())) and text not in found.values():
+                found[_title(f"{owner} {name}" if owner and name == "patch" else name)] = text
+    return sorted(found.items(), key=lambda each: _PATCH.search(each[1][:2_000]) is None)
+
+
+def _told(result: TrialResult | None) -> dict[str, Any]:
+    """What was reported of a trial, and what the details of its scores hold of a test."""
+    if result is None:
+        return {}
+    tests = [score.details.get("test_result") for score in result.scores]
+    return {**next((test for test in tests if isinstance(test, dict)), {}), **reported_values(result.transcript)}
+
+
+def _strings(values: Mapping[str, Any], depth: int = 0) -> Iterator[tuple[str, str]]:
+    for name, value in values.items():
+        if isinstance(value, str):
+            yield name, value
+        elif isinstance(value, dict) and depth < 2:
+            yield from _strings(value, depth + 1)
+
+
+def _title(name: str) -> str:
+    return name.replace("_", " ").strip().capitalize()
+
+
+def _scenario(case: Case) -> Iterator[tuple[str, str]]:
+    user = case.extra.get("user_scenario")
+    persona = user.get("persona") if isinstance(user, dict) else None
+    fields = dict(case.scenario or {})
+    if isinstance(persona, str) and persona:
+        plan = str(fields.get("conversation_plan", "")).removeprefix(f"Persona: {persona}\n\n")
+        fields = {"persona": persona, **fields, "conversation_plan": plan}
+    for name, title in SCENARIO.items():
+        if isinstance(text := fields.get(name), str) and text.strip():
+            yield title, text
+
+
+def _targets(case: Case, result: TrialResult | None) -> Iterator[tuple[str, str]]:
+    """The target of a sample, and what its scorers took for the answer and said of it."""
+    target = case.extra.get("target")
+    if isinstance(target, str | list) and target:
+        yield "Target", target if isinstance(target, str) else "\n".join(map(str, target))
+    for score in result.scores if result else ():
+        answer = score.details.get("answer")
+        if isinstance(answer, str) and answer:
+            yield f"Answer that {score.metric} read", answer
+            if score.reason:
+                yield f"Explanation of {score.metric}", score.reason
+
+
+def _ending(case: Case, result: TrialResult | None) -> Iterator[tuple[str, str]]:
+    if case.scenario is not None and result and result.stop_reason:
+        yield "Stop reason", result.stop_reason.replace("_", " ")
+
+
+def _actions(case: Case, result: TrialResult | None) -> list[Action]:
+    """The reference actions, each beside the call that is equal, or else the first unused one of that tool."""
+    wanted = list(_reference(case))[:MAX_ACTIONS]
+    made = list(_calls(result))
+    pairs: dict[int, tuple[ToolCall, str]] = {}
+    for is_equal in (True, False):
+        for at, action in enumerate(wanted):
+            if at in pairs:
+                continue
+            fit = (each for each in made if each[0].name == action.name)
+            fit = (each for each in fit if not is_equal or json_equal(dict(action.args), dict(each[0].args)))
+            if found := next(fit, None):
+                pairs[at] = found
+                made.remove(found)
+    return [_action(action, pairs.get(at)) for at, action in enumerate(wanted)]
+
+
+def _action(action: ToolCall, pair: tuple[ToolCall, str] | None) -> Action:
+    if pair is None:
+        return Action("-", action.name, diff_args_by_key(action.args, {}), "")
+    rows = diff_args_by_key(action.args, pair[0].args)
+    return Action("=" if all(row.op == "=" for row in rows) else "~", action.name, rows, pair[1])
+
+
+def _reference(case: Case) -> Iterator[ToolCall]:
+    criteria = case.extra.get("evaluation_criteria")
+    found = criteria.get("actions") if isinstance(criteria, dict) else case.extra.get("actions")
+    for row in found if isinstance(found, list) else ():
+        if isinstance(row, dict) and isinstance(name := row.get("name"), str):
+            args = row.get("arguments", row.get("kwargs"))
+            yield ToolCall(name, args if isinstance(args, dict) else {})
+
+
+def _calls(result: TrialResult | None) -> Iterator[tuple[ToolCall, str]]:
+    for number, turn in enumerate(result.transcript.turns if result else (), 1):
+        for at, event in enumerate(turn.events):
+            if event.kind == "tool_call" and event.call:
+                yield event.call, f"#turn-{number}-event-{at}"
+
+
+def _checks(result: TrialResult | None) -> list[Check]:
+    """What tau-bench and tau2 checked: the database, required outputs, and the parts of a reward."""
+    checks: list[Check] = []
+    for details in (score.details for score in result.scores) if result else ():
+        database = details.get("db_check")
+        if isinstance(database, dict) and "db_match" in database:
+            checks.append(_database(database["db_match"] is True))
+        elif "r_actions" in details:
+            checks.append(_database(details["r_actions"] == 1))
+        outputs = details.get("outputs")
+        for text, is_said in outputs.items() if isinstance(outputs, dict) else ():
+            checks.append(Check("Said", str(text), bool(is_said)))
+        for key, name in CHECKS.items():
+            rows = details.get(key)
+            checks += [_check(name, row) for row in (rows if isinstance(rows, list) else ()) if isinstance(row, dict)]
+    return checks
+
+
+def _database(is_same: bool) -> Check:
+    words = "as the reference actions leave it" if is_same else "differs from that of the reference actions"
+    return Check("Database", words, is_same)
+
+
+def _check(name: str, row: Mapping[str, Any]) -> Check:
+    action = row.get("action")
+    text = row.get("info", row.get("nl_assertion", action.get("name") if isinstance(action, dict) else ""))
+    holds = row.get("met", row.get("action_match"))
+    return Check(name, str(text)[:500], holds if isinstance(holds, bool) else None)
+
+
+def _reports(result: TrialResult) -> Iterator[tuple[str, Any]]:
+    """What a benchmark reports, without the long texts that stand for themselves."""
+    for name, value in _told(result).items():
+        if isinstance(value, dict | list) and value and name != "test_result":
+            yield _title(name), _short(value)
+
+
+def _short(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _short(item) for key, item in value.items() if not (isinstance(item, str) and "\n" in item)}
+    return value
+
+
+def _text(at: int, title: str, text: str) -> Text:
+    if not _PATCH.search(text[:2_000]):
+        return Text(at, title, (), 0, 0, text[:MAX_OUTPUT], len(text) > MAX_OUTPUT)
+    lines = text.splitlines()
+    added, removed = (sum(line.startswith(mark) and not line.startswith(3 * mark) for line in lines) for mark in "+-")
+    return Text(at, title, list(_patch(lines[:MAX_LINES])), added, removed, "", len(lines) > MAX_LINES)
+
+
+def _patch(lines: Sequence[str]) -> Iterator[PatchLine]:
+    before = after = 0
+    is_head = True
+    for line in lines:
+        text = line[:500]
+        if hunk := _HUNK.match(line):
+            before, after, is_head = int(hunk[1]), int(hunk[2]), False
+            yield PatchLine("@", text)
+        elif line.startswith("diff --git ") or is_head:
+            is_head = True
+            if line.startswith(("diff --git ", "+++ ")):
+                yield PatchLine("f", text)
+        elif line.startswith("+"):
+            yield PatchLine("+", text[1:], None, after)
+            after += 1
+        elif line.startswith("-"):
+            yield PatchLine("-", text[1:], before)
+            before += 1
+        else:
+            yield PatchLine("", text[1:], before, after)
+            before, after = before + 1, after + 1
