@@ -147,6 +147,7 @@ PAGES = {
     "run-accept": "{run}/acceptance",
     "run-accepted": "{run}/acceptance?saved=roll_16",
     "run-spread": "{run}/spread",
+    "run-divergences": "{run}/divergences",
     "compare": "/compare?a={id-run}&b={id-again}",
     "compare-same": "/compare?a={id-run}&b={id-again}&show=same",
     "compare-choose": "/compare?b={id-run}",

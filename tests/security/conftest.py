@@ -140,6 +140,7 @@ class Fort:
             ),
             *(
                 f"{run}/spread",
+                f"{run}/divergences",
                 f"{run}/scorings/new",
                 f"{run}/acceptance",
                 "/compare",

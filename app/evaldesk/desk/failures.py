@@ -96,13 +96,20 @@ class FailureDesk:
 
     def _signatures(self, run_id: int) -> dict[TrialKey, Signature]:
         """The signature of each failed or errored trial, of the first ones where there are very many."""
-        runs = self._store.runs
-        gating = {each.metric for each in runs.summary(run_id).config.criteria if each.threshold is not None}
         letters = enumerate(self._failures.verdicts(run_id))
         keys = [(case, at) for case, (_, strip) in letters for at, letter in enumerate(strip) if letter in "fe"]
+        return self.signatures(run_id, keys[:MAX_SIGNED])
+
+    def signatures(self, run_id: int, keys: Sequence[TrialKey]) -> dict[TrialKey, Signature]:
+        """The signatures of failed and errored trials, those of a case after each other; none where nothing tells it.
+
+        Raises NotFoundError.
+        """
+        runs = self._store.runs
+        gating = {each.metric for each in runs.summary(run_id).config.criteria if each.threshold is not None}
         cases: dict[int, Case] = {}
         found = {}
-        for first in range(0, len(keys[:MAX_SIGNED]), SIGNED_AT_ONCE):
+        for first in range(0, len(keys), SIGNED_AT_ONCE):
             for key, result in runs.trials(run_id, keys[first : first + SIGNED_AT_ONCE]).items():
                 if key[0] not in cases:
                     cases = {key[0]: runs.case(run_id, key[0])}

@@ -18,6 +18,7 @@ from evaldesk.errors import UsageError
 from evaldesk.model import RunStatus
 from evaldesk.model.stored import CaseFilter, CaseSort
 from evaldesk.pages.run import RunPage, run_page
+from evaldesk.pages.run_divergences import read_divergences
 from evaldesk.pages.run_facts import config_json
 from evaldesk.pages.run_listing import read_listing
 from evaldesk.pages.run_spread import read_spread
@@ -87,6 +88,12 @@ async def spread(request: Request) -> Response:
     """GET /runs/{run_id}/spread: distributions, noise and the flakiest cases; the run page fetches the block."""
     found = await asyncio.to_thread(read_spread, desk_of(request), _run_id(request))
     return page(request, "runs/spread.html", block="spread" if target_of(request) == "spread" else None, spread=found)
+
+
+async def divergences(request: Request) -> Response:
+    """GET /runs/{run_id}/divergences: what broke first, most frequent first; the run page fetches the block."""
+    found = await asyncio.to_thread(read_divergences, desk_of(request), _run_id(request))
+    return page(request, "runs/divergences.html", block="broke", found=found)
 
 
 async def configuration(request: Request) -> Response:
@@ -217,6 +224,7 @@ routes = [
     Route(RUN, note, methods=["POST"]),
     Route(RUN + "/events", events, methods=["GET"]),
     Route(RUN + "/spread", spread, methods=["GET"]),
+    Route(RUN + "/divergences", divergences, methods=["GET"]),
     Route(RUN + "/configuration", configuration, methods=["GET"]),
     Route(RUN + "/cancellation", cancel, methods=["POST"]),
     Route(RUN + "/resumption", resume, methods=["POST"]),
