@@ -27,7 +27,7 @@ from evaldesk.desk.desk import Desk
 from evaldesk.desk.runs.benchmark_output import InstanceOutput, metadata_of
 from evaldesk.desk.runs.plan import RunOptions
 from evaldesk.desk.runs.run_result import CaseResult, RunResult
-from evaldesk.desk.runs.stored_runs import StoredRuns
+from evaldesk.desk.runs.stored_runs import StoredRuns, plan_confirming
 from evaldesk.model import (
     EXIT_CODES,
     AgentRef,
@@ -57,7 +57,18 @@ AGENT = AgentRef("agent", "agent:agent")
 CASE = Case("a", (Turn("hi"),))
 NO_GATE = "no gate"
 OPENHANDS = "as OpenHands, without a gate"
-REGRESSIONS = "--max-regressions"
+COMPARED: dict[str, Any] = {"max_regressions": 0, "baseline": "1"}
+FRESH = {
+    "passed": (3, 2, 0, 0, 0),
+    "failed": (2, 3, 0, 0, 0),
+    "errored": (2, 2, 1, 0, 0),
+    "unscored": (2, 2, 0, 1, 0),
+    "not played": (2, 2, 0, 0, 1),
+}
+"""How the five fresh trials of a case ended that seems to have regressed."""
+CONFIRM = "--regression-rule confirm"
+CONFIRMED_PASSES = f"{CONFIRM}, passed"
+"""Without a planned pass a run passes by this rule: the case passes in enough fresh trials."""
 ASKED: dict[str, dict[str, Any]] = {
     NO_GATE: {},
     "--min-pass-rate": {"min_pass_rate": 0.5},
@@ -69,7 +80,9 @@ ASKED: dict[str, dict[str, Any]] = {
     "--max-unscored-rate": {"max_unscored_rate": 0.5},
     "--max-cost": {"max_cost": 1.0},
     OPENHANDS: {"benchmark": "bench:process_instance"},
-    REGRESSIONS: {"max_regressions": 0, "baseline": "1"},
+    "--max-regressions": COMPARED,
+    "--regression-rule likely": {**COMPARED, "regression_rule": "likely"},
+    **{f"{CONFIRM}, {word}": {**COMPARED, "regression_rule": "confirm"} for word in FRESH},
     **{f"--undecided {word}": {"min_pass_rate": 0.5, "undecided": word} for word in UNDECIDED},
     "--pass-at, --undecided neutral": {"pass_at": ((1, 0.5),), "undecided": "neutral"},
     "--pass-hat, --undecided neutral": {"pass_hat": ((1, 0.5),), "undecided": "neutral"},
@@ -78,6 +91,11 @@ ASKED: dict[str, dict[str, Any]] = {
 Ended = tuple[int, int, int, int, int]
 COMBINATIONS: list[Ended] = [cast("Ended", each) for each in product((0, 1), repeat=5) if any(each)]
 """Passed, failed, errored, unscored, unplayed: how many trials of the one case ended so."""
+
+
+def is_compared(gate: str) -> bool:
+    """Whether the gate compares the run with a baseline."""
+    return "baseline" in ASKED[gate]
 
 
 @dataclass(frozen=True)
@@ -91,7 +109,7 @@ class Told:
     markdown: str
 
 
-def trials(run_id: int, ended: Ended) -> list[TrialResult]:
+def trials(run_id: int, ended: Ended, first: int = 0) -> list[TrialResult]:
     verdicts = [verdict for verdict, n in zip(VERDICTS, ended[:4], strict=True) for _ in range(n)]
     return [
         TrialResult(
@@ -102,7 +120,7 @@ def trials(run_id: int, ended: Ended) -> list[TrialResult]:
             verdict,
             error=ErrorRecord("agent_raised", "no") if verdict == "errored" else None,
         )
-        for index, verdict in enumerate(verdicts)
+        for index, verdict in enumerate(verdicts, first)
     ]
 
 
@@ -117,8 +135,12 @@ def stored(
     """A run of one case whose trials ended so."""
     gates = EvalRequest((), Asked(n=sum(ended)), **(asked or ASKED[gate])).gates
     config = RunConfig(AGENT, "set", n=sum(ended), gates=gates)
-    run_id = store.runs.create(config, [CASE], baseline=baseline if gate == REGRESSIONS else None)
+    run_id = store.runs.create(config, [CASE], baseline=baseline if is_compared(gate) else None)
     store.runs.record(trials(run_id, ended))
+    if gates.regression_rule == "confirm" and not ended[4]:
+        plan_confirming(store.runs, run_id, gates)
+        if any(trial.trial_index >= config.n for trial in store.runs.pending(run_id)):
+            store.runs.record(trials(run_id, FRESH[gate.rpartition(", ")[2]], first=config.n))
     store.runs.set_status(run_id, status, "The model refused for good." if status == "failed" else "")
     return store.runs.summary(run_id)
 
@@ -143,7 +165,7 @@ def told(
     desk = cast("Desk", SimpleNamespace(stored_runs=StoredRuns(store.runs)))
     text = io.StringIO()
     with redirect_stdout(text), redirect_stderr(io.StringIO()):
-        against = baseline if gate == REGRESSIONS else None
+        against = baseline if is_compared(gate) else None
         code = end(desk, request, [Played(job, run)], [], against, nothing_more)
     return Told(
         code,
@@ -204,13 +226,12 @@ def test_every_writer_shows_the_same_conclusion(
             assert neutral_gates or not is_neutral, at
             if is_passed:
                 passed, _, errored, unscored, unplayed = ended
-                assert passed or gate == OPENHANDS, at
+                assert passed or gate in (OPENHANDS, CONFIRMED_PASSES), at
                 assert not unplayed, at
                 assert not errored or gate == "--max-error-rate", at
                 assert not unscored or gate in ("--max-unscored-rate", OPENHANDS), at
             assert_pages_agree(store, run, outcome)
-            if gate != REGRESSIONS:
-                assert_following_agrees(store, run, found.code, capsys)
+            assert_following_agrees(store, run, found.code, capsys)
             if gate == NO_GATE:
                 assert osmosis_outcome(store, run, found, tmp_path) == outcome, at
                 report = run_report(StoredRuns(store.runs), run.id, {}).data.decode()
@@ -395,6 +416,50 @@ def test_a_rate_that_is_far_from_its_bar_answers_for_itself(
 
     assert found.value["gates"][0]["answer"] == answer
     assert "counts_as" not in found.value["gates"][0]
+
+
+ALL_PASSED: Ended = (10, 0, 0, 0, 0)
+
+
+@pytest.mark.parametrize(
+    ("gate", "ended", "code", "answer"),
+    [
+        ("--regression-rule likely", (3, 7, 0, 0, 0), 1, "failed"),
+        ("--regression-rule likely", (9, 1, 0, 0, 0), 0, "held"),
+        ("--regression-rule likely", (2, 7, 0, 0, 1), 130, "failed"),
+        ("--max-regressions", (9, 1, 0, 0, 0), 1, "failed"),
+    ],
+)
+def test_a_drop_by_more_than_chance_is_told_alike(
+    gate: str, ended: Ended, code: int, answer: str, store: Store, tmp_path: Path
+) -> None:
+    before = Baseline("run 1", StoredRuns(store.runs).played_cases([stored(store, ALL_PASSED)]))
+    run = stored(store, ended, "stopped" if ended[4] else "finished", gate, before)
+
+    found = told(store, run, tmp_path, gate, before)
+
+    asked = next(each for each in found.value["gates"] if each["name"] == "--max-regressions")
+    assert (found.code, asked["answer"]) == (code, answer)
+    assert StoredRuns(store.runs).conclusion(run).exit_code == code
+    assert_pages_agree(store, run, found.value["outcome"])
+    assert ("regressed by more than chance" in asked["sentence"]) == gate.endswith("likely")
+
+
+@pytest.mark.parametrize(
+    ("fresh", "code", "answer"),
+    [("passed", 0, "held"), ("failed", 1, "failed"), ("errored", 3, "undecided"), ("unscored", 3, "undecided")],
+)
+def test_fresh_trials_decide_in_every_writer_and_are_in_no_count(
+    fresh: str, code: int, answer: str, store: Store, baseline: Baseline, tmp_path: Path
+) -> None:
+    run = stored(store, (0, 1, 0, 0, 0), "finished", f"{CONFIRM}, {fresh}", baseline)
+
+    found = told(store, run, tmp_path, f"{CONFIRM}, {fresh}", baseline)
+
+    gate = next(each for each in found.value["gates"] if each["name"] == "--max-regressions")
+    assert (found.code, gate["answer"]) == (code, answer)
+    assert (found.value["counts"]["n_planned"], found.value["counts"]["n_failed"]) == (1, 1)
+    assert f"passed {FRESH[fresh][0]} of 5" in gate["sentence"]
 
 
 @pytest.mark.parametrize("undecided", UNDECIDED)
