@@ -76,9 +76,12 @@ _MODEL = func.coalesce(
 """The model of a run: the one it asked for, else the agent's own; empty where it is not known."""
 
 
+_RUN_ROW = select(RUN).where(RUN.c.id == bindparam("run_id"), VISIBLE)
+
+
 def run_row(connection: Connection, run_id: int) -> Row[Any]:
     """The row of a run. Raises NotFoundError when there is none, or it was deleted."""
-    row = connection.execute(select(RUN).where(RUN.c.id == run_id, VISIBLE)).first()
+    row = connection.execute(_RUN_ROW, {"run_id": run_id}).first()
     if row is None:
         raise NotFoundError(f"there is no run {run_id}; it was deleted, or belongs to another workspace")
     return row
