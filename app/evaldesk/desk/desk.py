@@ -96,8 +96,7 @@ class Desk:
         """The runs, and the drivers that play them in this process."""
         from evaldesk.desk.runs.runs import RunDesk
 
-        has_chats = self.settings.n_warm_workers > 0  # their turns wait for nobody
-        return RunDesk(self.settings, self.store, trust=self.trust, host=None if has_chats else self.host)
+        return RunDesk(self.settings, self.store, trust=self.trust)
 
     def share_workers(self) -> None:
         """Let runs that follow each other share their workers, with the one that described the agent."""

@@ -27,8 +27,8 @@ from evaldesk.desk.runs.plan import (
 )
 from evaldesk.desk.runs.rescoring import plan_rescoring
 from evaldesk.desk.trust import Trust
-from evaldesk.engine import AgentHost, Executor, LocalExecutor, WarmPool
-from evaldesk.engine.host.agent_host import agent_change, version_of
+from evaldesk.engine import Executor, LocalExecutor, WarmPool
+from evaldesk.engine.host.agent_host import agent_change
 from evaldesk.engine.launch import launcher_of
 from evaldesk.errors import ConflictError, EvaldeskError, NotFoundError, WorkspaceError
 from evaldesk.model import Criterion, RunConfig, RunStatus
@@ -48,10 +48,7 @@ WAITING = "waiting"
 
 
 class RunDesk:
-    """The runs of a workspace, and the drivers of those that go on in this process.
-
-    The workers in which `host` described an agent become its players; without a `host` they stay, as for chats.
-    """
+    """The runs of a workspace, and the drivers of those that go on in this process."""
 
     def __init__(
         self,
@@ -61,10 +58,8 @@ class RunDesk:
         open_executor: Callable[[RunConfig], Executor] | None = None,
         chance: random.Random | None = None,
         trust: Trust | None = None,
-        host: AgentHost | None = None,
     ) -> None:
         self._trust = trust
-        self._host = host
         self._settings = settings
         self._store = store
         self._chance = chance or random.SystemRandom()
@@ -338,14 +333,11 @@ class RunDesk:
     def _local_executor(self, config: RunConfig) -> Executor:
         if self.shared is not None:
             return self.shared.lend(config.agent, config)
-        agent = config.agent
-        described = self._host.give_away(agent, version_of(agent)) if self._host else None
         return LocalExecutor(
             self._settings.n_workers,
             config.concurrency,
             warm_pool=self._warm_pool,
-            launcher=launcher_of(agent),
-            players=[described] if described else [],
+            launcher=launcher_of(config.agent),
         )
 
 
