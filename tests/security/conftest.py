@@ -10,6 +10,7 @@ import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any, cast
 from urllib.parse import quote
@@ -86,7 +87,7 @@ class Fort:
         """An address of the route that leads somewhere, but for `others`."""
         known = {
             "session_id": self.session,
-            "adk_session_id": self.desk.adk_sessions.list()[0].sessions[0].id,
+            "adk_session_id": self.adk_session,
             "set_id": self.evalset,
             "key": self.cases[0],
             "run_id": str(self.run),
@@ -108,6 +109,11 @@ class Fort:
         assert "{" not in path, path
         return f"{path}?key={quote(self.state_key)}" if path.endswith("/state/value") else path
 
+    @cached_property
+    def adk_session(self) -> str:
+        """The id of the session that `adk web` kept, which leads to its file."""
+        return self.desk.adk_sessions.list()[0].sessions[0].id
+
     @property
     def conversation(self) -> str:
         """The page of the imported trial, of which nothing is expected; alone it comes in parts."""
@@ -122,7 +128,7 @@ class Fort:
         session, evalset, run = f"/sessions/{self.session}", f"/evalsets/{self.evalset}", f"/runs/{self.run}"
         case = f"{evalset}/cases/{self.cases[0]}"
         return [
-            *("/adk-sessions", f"/adk-sessions/{self.desk.adk_sessions.list()[0].sessions[0].id}/case"),
+            *("/adk-sessions", f"/adk-sessions/{self.adk_session}/case"),
             *("/", "/agents", "/sessions/new", session, f"{session}/case", "/evalsets", evalset),
             *(f"{evalset}/settings", f"{evalset}/exports", case, f"{case}/json", f"/runs/new?evalset={self.evalset}"),
             *(
