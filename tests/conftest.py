@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from playwright.sync_api import Browser
     from tests.forked_commands import ForkedCommands
 
+    from evaldesk.settings import DatabaseUrl
+
 os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "True")
 
 # The folders that tests make are trusted, but for the tests of trust; no test writes into the state of a person.
@@ -192,3 +194,15 @@ def installed_modules_kept() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("_pytest.pytester.SysModulesSnapshot", _InstalledModulesKept)
         yield
+
+
+@pytest.fixture(scope="session")
+def postgresql() -> Iterator[DatabaseUrl]:
+    """A database with the tables of Evaldesk; each process that plays tests has a server of its own."""
+    from tests.postgresql_server import running_server
+
+    from evaldesk.store import Store
+
+    with running_server() as url:
+        Store.open(url).close()
+        yield url

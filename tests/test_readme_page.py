@@ -103,6 +103,9 @@ SHOWN: Mapping[str, str] = {
     "[formats](docs": "cli/test_readme_commands.py: every link leads somewhere",
     "[simulated users](docs": "cli/test_readme_commands.py: every link leads somewhere",
     "[CI](docs": "cli/test_readme_commands.py: every link leads somewhere",
+    "[the store](docs": (
+        "store/test_postgresql.py: migrations make the tables; cli/test_postgresql_workspace.py: two workspaces share"
+    ),
     "[security](docs": "security/test_security_page.py: every sentence outside of the table",
     "[CONTRIBUTING]": "cli/test_readme_commands.py: every link leads somewhere",
 }

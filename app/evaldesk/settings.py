@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import TypeVar
+from urllib.parse import parse_qsl, quote, unquote, urlencode, urlsplit
 
 import msgspec
 
@@ -25,8 +26,50 @@ T = TypeVar("T")
 CONFIG_NAME = "evaldesk.toml"
 _METRIC_NAME = re.compile(r"[A-Za-z_][\w-]{0,63}", re.ASCII)
 KEYS = frozenset(
-    {"models", "model", "user", "judges", "metrics", "agents", "recording", "limits", "python", "image", "container"}
+    {
+        "models",
+        "model",
+        "user",
+        "judges",
+        "metrics",
+        "agents",
+        "recording",
+        "limits",
+        "python",
+        "image",
+        "container",
+        "store",
+    }
 )
+
+
+STORE_VARIABLE = "EVALDESK_STORE"
+_SCHEMES = ("postgresql", "postgres")
+_URL_OPTIONS = frozenset({"sslmode", "sslrootcert", "connect_timeout", "target_session_attrs"})
+
+
+@dataclass(frozen=True, slots=True)
+class DatabaseUrl:
+    """A database of PostgreSQL. Its text has no password; `host` may be the folder of a socket.
+
+    Without a password the driver asks PGPASSWORD and the file of passwords, without a user the one of this process.
+    """
+
+    host: str
+    database: str
+    port: int | None = None
+    user: str = ""
+    password: str = field(default="", repr=False)
+    options: tuple[tuple[str, str], ...] = ()
+
+    def __str__(self) -> str:
+        place = "" if self.host.startswith("/") else self.host
+        place = f"[{place}]" if ":" in place else place
+        user = f"{quote(self.user, safe='')}@" if self.user else ""
+        port = f":{self.port}" if self.port else ""
+        options = ((("host", self.host),) if self.host.startswith("/") else ()) + self.options
+        query = f"?{urlencode(options, safe='/')}" if options else ""
+        return f"postgresql://{user}{place}{port}/{quote(self.database, safe='')}{query}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +85,8 @@ class Settings:
     `python` is the interpreter that agents are played on, where they name none of their own; empty is that of their
     project, or Evaldesk's own. `container` is where agents are played, where they name no other image; one without an
     image only bounds those of agents that do. `recording` says whether runs record the answers of models and tools, or
-    answer from a recording.
+    answer from a recording. `store` is a database on a server, in the place of the SQLite file; `is_store_of_file` says
+    that `evaldesk.toml` names it, and not this user's environment.
     """
 
     workspace: Path
@@ -61,6 +105,8 @@ class Settings:
     n_warm_workers: int = 0
     is_demo: bool = False
     environment: Mapping[str, str] = field(default_factory=dict)
+    store: DatabaseUrl | None = None
+    is_store_of_file: bool = False
 
     @property
     def allowed_judges(self) -> tuple[str, ...]:
@@ -73,8 +119,13 @@ class Settings:
         return self.workspace / ".evaldesk"
 
     @property
-    def database(self) -> Path:
-        """The SQLite file."""
+    def database(self) -> Path | DatabaseUrl:
+        """The database of PostgreSQL, or the SQLite file."""
+        return self.store or self.database_file
+
+    @property
+    def database_file(self) -> Path:
+        """The SQLite file, which is not there where the database is another."""
         return self.state_folder / "evaldesk.db"
 
     @property
@@ -97,9 +148,9 @@ def read_settings(
     UserConfig), `[limits]` (those of Limits), `judges` (a list of model names), `[metrics]` (name = "module:attr"),
     `[agents]` (`folders` to look in, and a table for each declared agent), `python` (the interpreter of the agents),
     `image` (of the containers in which agents are played), `[container]` (the other fields of Container), `recording`
-    (off, record, replay or auto).
-    `EVALDESK_MODELS` and `EVALDESK_JUDGES` add names, separated by commas, `EVALDESK_RECORDING` replaces. Raises
-    UsageError naming the file and key when one is wrong.
+    (off, record, replay or auto), `[store]` (`url` of a database of PostgreSQL, without a password).
+    `EVALDESK_STORE` replaces that url, and `EVALDESK_RECORDING` the mode. `EVALDESK_MODELS` and `EVALDESK_JUDGES` add
+    names, separated by commas. Raises UsageError naming the file and key when one is wrong.
     """
     table = _read_toml(workspace / CONFIG_NAME)
     path = workspace / CONFIG_NAME
@@ -122,7 +173,50 @@ def read_settings(
         n_workers=n_workers,
         is_demo=is_demo,
         environment=dict(environment),
+        store=_store(environment.get(STORE_VARIABLE, ""), table.get("store", {}), path),
+        is_store_of_file=not environment.get(STORE_VARIABLE) and "store" in table,
     )
+
+
+def _store(named: str, table: object, path: Path) -> DatabaseUrl | None:
+    """The database of the environment variable, else that of `[store]`; None for the SQLite file."""
+    if named:
+        return database_url(named, STORE_VARIABLE)
+    if not isinstance(table, dict) or set(table) - {"url"} or not isinstance(table.get("url", ""), str):
+        raise UsageError(f'{path}: [store] may have the key url, such as url = "postgresql://db.example/evals"')
+    if not table.get("url"):
+        return None
+    found = database_url(table["url"], f"{path}: [store] url")
+    if found.password:
+        raise UsageError(
+            f"{path}: [store] url holds a password; leave it out, and give it in PGPASSWORD or ~/.pgpass, or the whole "
+            f"address in {STORE_VARIABLE}"
+        )
+    return found
+
+
+def database_url(text: str, where: str) -> DatabaseUrl:
+    """The address in `text`; `where` names its place in messages, which never hold the text. Raises UsageError."""
+    try:
+        parts = urlsplit(text)
+        port, query = parts.port, parse_qsl(parts.query, keep_blank_values=True, strict_parsing=bool(parts.query))
+    except ValueError as error:
+        raise UsageError(f"{where} is not an address of the form {_FORM}") from error
+    names = [name for name, _ in query]
+    host = dict(query).get("host", "") or unquote(parts.hostname or "")
+    database = unquote(parts.path.removeprefix("/"))
+    is_formed = parts.scheme in _SCHEMES and database and "/" not in database and not parts.fragment
+    if not is_formed or len(names) != len(set(names)) or "\0" in unquote(text):
+        raise UsageError(f"{where} is not an address of the form {_FORM}")
+    unknown = sorted({*names} - _URL_OPTIONS - {"host"})
+    if unknown:
+        raise UsageError(f"{where}: unknown option {unknown[0]!r}; known: host, {', '.join(sorted(_URL_OPTIONS))}")
+    options = tuple(pair for pair in query if pair[0] != "host")
+    user, password = unquote(parts.username or ""), unquote(parts.password or "")
+    return DatabaseUrl(host, database, port, user, password, options)
+
+
+_FORM = "postgresql://USER@HOST:PORT/DATABASE"
 
 
 def _read_toml(path: Path) -> Mapping[str, object]:

@@ -33,7 +33,7 @@ class BrokenPlace(TrashPlace):
 
     @property
     def database(self) -> Path:
-        return self.settings.database
+        return self.settings.database_file
 
     def aside(self) -> list[bytes]:
         """The bytes that a repair moved aside, in order."""

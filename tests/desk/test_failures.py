@@ -9,6 +9,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
+from tests.postgresql_server import ENGINES, place_of
 
 from evaldesk.desk.failures import FailureDesk, TypedFinding, TypedMode
 from evaldesk.errors import ConflictError, NotFoundError, UsageError
@@ -20,12 +21,13 @@ ANA = TypedFinding("Ana", "a week late")
 SAID = Transcript((TurnRecord("When?", (Event("agent_message", text="You leave on Friday, 4 December."),)),))
 
 
-@pytest.fixture
-def store(tmp_path: Path) -> Iterator[Store]:
+@pytest.fixture(params=ENGINES)
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
     """A workspace whose clock moves on a second with each look."""
     seconds = itertools.count()
     start = datetime(2026, 11, 21, tzinfo=UTC)
-    with Store.open(tmp_path / "evaldesk.db", clock=lambda: start + timedelta(seconds=next(seconds))) as opened:
+    place = place_of(request, tmp_path / "evaldesk.db")
+    with Store.open(place, clock=lambda: start + timedelta(seconds=next(seconds))) as opened:
         yield opened
 
 

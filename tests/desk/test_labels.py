@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from tests.desk.stored_desk import desk_on
+from tests.postgresql_server import ENGINES, place_of
 
 from evaldesk.desk.labels import LabelDesk, TypedLabel
 from evaldesk.errors import NotFoundError, UsageError
@@ -22,12 +23,13 @@ ANA = TypedLabel("Ana", "passed", "good enough")
 METRIC = Criterion("response_match_score", 0.8)
 
 
-@pytest.fixture
-def store(tmp_path: Path) -> Iterator[Store]:
+@pytest.fixture(params=ENGINES)
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
     """A workspace whose clock moves on a second with each look."""
     seconds = itertools.count()
     start = datetime(2026, 11, 21, tzinfo=UTC)
-    with Store.open(tmp_path / "evaldesk.db", clock=lambda: start + timedelta(seconds=next(seconds))) as opened:
+    place = place_of(request, tmp_path / "evaldesk.db")
+    with Store.open(place, clock=lambda: start + timedelta(seconds=next(seconds))) as opened:
         yield opened
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
+from tests.postgresql_server import ENGINES, place_of
 
 from evaldesk.desk.runs.rescoring import as_played
 from evaldesk.desk.runs.runs import RunDesk
@@ -39,11 +40,11 @@ JUDGE = replace(AGENT, role="judge")
 EXACT, ROUGE = Criterion("response_exact", 1.0), Criterion("response_match_score", 0.5)
 
 
-@pytest.fixture
-def store(tmp_path: Path) -> Iterator[Store]:
+@pytest.fixture(params=ENGINES)
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
     folder = tmp_path / ".evaldesk"
     folder.mkdir()
-    with Store.open(folder / "evaldesk.db") as opened:
+    with Store.open(place_of(request, folder / "evaldesk.db")) as opened:
         yield opened
 
 

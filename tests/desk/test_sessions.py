@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
+from tests.postgresql_server import ENGINES, place_of
 
 from evaldesk.desk.agents import AgentDesk
 from evaldesk.desk.chat.sessions import SessionDesk, parse_state, propose_title
@@ -51,9 +52,9 @@ def player() -> Player:
     return Player()
 
 
-@pytest.fixture
-def store(tmp_path: Path) -> Iterator[Store]:
-    store = Store.open(tmp_path / "evaldesk.db")
+@pytest.fixture(params=ENGINES)
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
+    store = Store.open(place_of(request, tmp_path / "evaldesk.db"))
     yield store
     store.close()
 

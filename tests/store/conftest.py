@@ -5,13 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from functools import partial
+from inspect import signature
 from pathlib import Path
 from shutil import copyfile
 from typing import Any
 
 import pytest
+from sqlalchemy import Row, Select
+from tests.postgresql_server import ENGINES, empty_database
 
 from evaldesk.model import AgentRef, Case, ErrorRecord, RunConfig, Score, TrialResult, Turn, Usage, Verdict
+from evaldesk.settings import DatabaseUrl
 from evaldesk.store import Store
 from evaldesk.store.evalsets.files import EvalSetFiles
 
@@ -58,10 +62,18 @@ def migrated(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def store(database: Path, migrated: Path, clock: Clock) -> Iterator[Store]:
+def place(request: pytest.FixtureRequest, database: Path, migrated: Path) -> Path | DatabaseUrl:
+    """An empty database with its tables: a file, or that of a server."""
+    if getattr(request, "param", ENGINES[0]) == "postgresql":
+        return empty_database(request)
     database.parent.mkdir()
     copyfile(migrated, database)
-    with Store.open(database, clock=clock, seconds=clock.seconds) as opened:
+    return database
+
+
+@pytest.fixture
+def store(place: Path | DatabaseUrl, clock: Clock) -> Iterator[Store]:
+    with Store.open(place, clock=clock, seconds=clock.seconds) as opened:
         yield opened
 
 
@@ -113,3 +125,29 @@ def root(tmp_path: Path) -> Path:
 def files(root: Path) -> EvalSetFiles:
     """The eval sets under `root`."""
     return EvalSetFiles([root], root / "evalsets", root / ".evaldesk" / "trash")
+
+
+OF_ONE_ENGINE = frozenset(
+    {
+        "test_damaged_database.py",
+        "test_database_file.py",
+        "test_migrations.py",
+        "test_postgresql.py",
+        "test_recovery.py",
+        "test_space.py",
+    }
+)
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Play each test of a store on both engines, but for those of one of them and those that read the file."""
+    own = signature(metafunc.function).parameters
+    is_of_one = metafunc.definition.path.name in OF_ONE_ENGINE or "database" in own
+    if "store" in metafunc.fixturenames and not is_of_one:
+        metafunc.parametrize("place", ENGINES, indirect=True)
+
+
+def select_rows(store: Store, statement: Select[Any]) -> list[Row[Any]]:
+    """The rows that a question finds in the database of a store."""
+    with store._database.reading() as connection:
+        return list(connection.execute(statement))

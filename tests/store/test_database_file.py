@@ -176,7 +176,7 @@ import sys
 from pathlib import Path
 from evaldesk.store import Store
 from evaldesk.store import database as database_module
-heavy = {"alembic", "pandas", "litellm", "plotly", "numpy", "nltk"}
+heavy = {"alembic", "pandas", "litellm", "plotly", "numpy", "nltk", "psycopg"}
 assert not heavy & set(sys.modules), heavy & set(sys.modules)
 Store.open(Path(sys.argv[1])).close()
 print(sorted(heavy & set(sys.modules)))

@@ -6,8 +6,9 @@ import inspect
 
 import pytest
 from sqlalchemy import Connection, text
-from sqlalchemy.exc import OperationalError
+from sqlalchemy.exc import DBAPIError
 
+from evaldesk.errors import WorkspaceError
 from evaldesk.store import RunStore, Store
 from evaldesk.store.database import reading
 from evaldesk.store.runs import run_queries
@@ -22,7 +23,7 @@ def test_a_question_cannot_write(store: Store) -> None:
     def wipe(connection: Connection) -> None:
         connection.execute(text("DELETE FROM run"))
 
-    with pytest.raises(OperationalError, match="readonly"):
+    with pytest.raises((DBAPIError, WorkspaceError), match=r"readonly|read-only"):
         reading(wipe)(store.runs)
 
 

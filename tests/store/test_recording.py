@@ -12,7 +12,8 @@ from typing import Any
 
 import pytest
 import zstandard
-from sqlalchemy import Engine, event
+from sqlalchemy import Engine, event, select
+from tests.store.conftest import select_rows
 
 from evaldesk.errors import NotFoundError, WorkspaceError
 from evaldesk.model import ErrorRecord, Score, TrialResult, Usage
@@ -20,6 +21,7 @@ from evaldesk.model.stored import PendingTrial
 from evaldesk.store import Store
 from evaldesk.store.runs.recording import normalised
 from evaldesk.store.tables.columns import MAX_UNPACKED, ZSTD, unpack
+from evaldesk.store.tables.runs import TRANSCRIPT
 
 Plan = Callable[..., int]
 End = Callable[..., TrialResult]
@@ -97,9 +99,9 @@ def test_what_the_store_cannot_hold_errs_alone(
     store: Store, plan: Plan, end: End, fields: dict[str, Any], said: str
 ) -> None:
     run = plan(n_cases=2)
-    values = fields.pop("values", None)
+    values = fields.get("values")
     scores = {"scores": (Score("m", values["m"], threshold=0.5),)} if values else {}
-    bad = end(run, 0, 1, **(fields | scores))
+    bad = end(run, 0, 1, **({name: each for name, each in fields.items() if name != "values"} | scores))
 
     n_counted = store.runs.record([end(run, 0, 0), bad, end(run, 1, 0, "failed"), end(run, 1, 1)])
 
@@ -126,7 +128,7 @@ def test_a_cancelled_trial_stays_to_do(store: Store, plan: Plan, end: End) -> No
     assert store.runs.trial(run, 0, 0).status == "cancelled"
 
 
-def test_errored_trials_are_retried_as_their_next_attempt(store: Store, plan: Plan, end: End, database: Path) -> None:
+def test_errored_trials_are_retried_as_their_next_attempt(store: Store, plan: Plan, end: End) -> None:
     run = plan(n_cases=2, n=1)
     store.runs.record([end(run, 0, 0, "errored"), end(run, 1, 0, "passed")])
 
@@ -139,7 +141,7 @@ def test_errored_trials_are_retried_as_their_next_attempt(store: Store, plan: Pl
     assert planned[1:] == ([PendingTrial(0, 0, attempt=2)], [])
     assert store.runs.summary(run).n_passed == 2
     assert store.runs.trial(run, 0, 0).verdict == "passed"
-    assert _kept(database) == [1, 2]
+    assert _kept(store) == [1, 2]
 
 
 def test_a_late_result_of_a_superseded_attempt_is_evidence_and_no_score(store: Store, plan: Plan, end: End) -> None:
@@ -230,11 +232,11 @@ def test_recording_reads_no_table_from_end_to_end(store: Store, plan: Plan, end:
     assert not [step for step in steps if step.startswith("SCAN")]
 
 
-def _kept(database: Path) -> list[int]:
+def _kept(store: Store) -> list[int]:
     """The attempts whose transcripts are kept."""
-    with closing(sqlite3.connect(database)) as connection:
-        rows = connection.execute("SELECT attempt FROM transcript WHERE case_index = 0 ORDER BY attempt")
-        return [attempt for (attempt,) in rows]
+    held = TRANSCRIPT.c
+    rows = select_rows(store, select(held.attempt).where(held.case_index == 0).order_by(held.attempt))
+    return [attempt for (attempt,) in rows]
 
 
 def test_a_value_that_unpacks_to_too_much_is_refused() -> None:

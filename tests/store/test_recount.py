@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import random
-import sqlite3
 from collections.abc import Callable
-from contextlib import closing
-from pathlib import Path
 from typing import Any
 
 import pytest
+from sqlalchemy import select
+from tests.store.conftest import select_rows
 
 from evaldesk.model import ErrorRecord, TrialResult, Usage, Verdict
 from evaldesk.store import Store
 from evaldesk.store.runs.recording import normalised, recount
+from evaldesk.store.tables.runs import SCORE, TRIAL
 
 Plan = Callable[..., int]
 End = Callable[..., TrialResult]
@@ -22,9 +22,7 @@ VERDICTS: tuple[Verdict, ...] = ("passed", "failed", "errored", "unscored")
 
 
 @pytest.mark.parametrize("seed", range(8))
-def test_totals_equal_a_recount_after_any_sequence(
-    store: Store, plan: Plan, end: End, database: Path, seed: int
-) -> None:
+def test_totals_equal_a_recount_after_any_sequence(store: Store, plan: Plan, end: End, seed: int) -> None:
     chance = random.Random(seed)
     runs = [plan(n_cases=4, n=3), plan(n_cases=2, n=5)]
 
@@ -32,7 +30,7 @@ def test_totals_equal_a_recount_after_any_sequence(
         _act(store, chance, chance.choice(runs), end)
 
     for run in runs:
-        assert _totals(store, run) == _recounted(database, run)
+        assert _totals(store, run) == _recounted(store, run)
         before = _totals(store, run)
         with store._database.writing() as connection:
             recount(connection, run)
@@ -84,13 +82,11 @@ def _totals(store: Store, run: int) -> dict[str, Any]:
     }
 
 
-def _recounted(database: Path, run: int) -> dict[str, Any]:
+def _recounted(store: Store, run: int) -> dict[str, Any]:
     """The same from trials and scores alone, in plain Python."""
-    with closing(sqlite3.connect(database)) as connection:
-        connection.row_factory = sqlite3.Row
-        trials = connection.execute("SELECT * FROM trial WHERE run_id = ? ORDER BY case_index, trial_index", [run])
-        every = trials.fetchall()
-        scores = connection.execute("SELECT * FROM score WHERE run_id = ?", [run]).fetchall()
+    trials = select(TRIAL).where(TRIAL.c.run_id == run).order_by(TRIAL.c.case_index, TRIAL.c.trial_index)
+    every = [row._mapping for row in select_rows(store, trials)]
+    scores = [row._mapping for row in select_rows(store, select(SCORE).where(SCORE.c.run_id == run))]
     done = [trial for trial in every if trial["verdict"]]
     cases = sorted({trial["case_index"] for trial in every})
     metrics = sorted({score["metric"] for score in scores})
@@ -110,28 +106,28 @@ def _recounted(database: Path, run: int) -> dict[str, Any]:
     }
 
 
-def _case(trials: list[sqlite3.Row], index: int) -> list[Any]:
+def _case(trials: list[Any], index: int) -> list[Any]:
     own = [trial for trial in trials if trial["case_index"] == index]
     done = [trial for trial in own if trial["verdict"]]
     verdicts = "".join((trial["verdict"] or ".")[0] for trial in own)
     return [verdicts, *_verdicts(done), sum(trial["cost"] or 0 for trial in done), _unpriced(done)]
 
 
-def _verdicts(trials: list[sqlite3.Row]) -> list[int]:
+def _verdicts(trials: list[Any]) -> list[int]:
     return [sum(trial["verdict"] == verdict for trial in trials) for verdict in VERDICTS]
 
 
-def _unpriced(trials: list[sqlite3.Row]) -> int:
+def _unpriced(trials: list[Any]) -> int:
     return sum(trial["cost"] is None and trial["n_calls"] > 0 for trial in trials)
 
 
-def _means(scores: list[sqlite3.Row]) -> dict[str, float]:
+def _means(scores: list[Any]) -> dict[str, float]:
     values: dict[str, list[float]] = {}
     for score in scores:
         values.setdefault(score["metric"], []).append(score["value"])
     return {metric: sum(found) / len(found) for metric, found in values.items()}
 
 
-def _metric(scores: list[sqlite3.Row]) -> tuple[int, int, float, float]:
+def _metric(scores: list[Any]) -> tuple[int, int, float, float]:
     values = [score["value"] for score in scores]
     return len(values), sum(score["passed"] for score in scores), min(values), max(values)

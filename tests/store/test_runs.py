@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Callable
-from contextlib import closing
 from dataclasses import replace
-from pathlib import Path
+from datetime import timedelta
 from typing import Any
 
 import pytest
-from sqlalchemy import Connection, update
-from tests.store.conftest import Clock
+from sqlalchemy import Connection, select, update
+from tests.store.conftest import Clock, select_rows
 
 from evaldesk.errors import ConflictError, NotFoundError, UsageError
 from evaldesk.model import AgentRef, Case, Counts, Expected, RunConfig, SessionInit, ToolCall, TrialResult, Turn
@@ -19,6 +17,7 @@ from evaldesk.model.stored import LastVerdicts
 from evaldesk.store import RunStore, Store
 from evaldesk.store.runs import planning, run_store
 from evaldesk.store.runs.run_store import DELETED_RUNS_KEPT
+from evaldesk.store.tables import METADATA
 from evaldesk.store.tables.runs import RUN
 
 Plan = Callable[..., int]
@@ -158,22 +157,19 @@ def test_a_note_can_be_changed_and_found(store: Store, plan: Plan) -> None:
     assert [found.note for found in store.runs.list(text="after")] == ["after"]
 
 
-def test_a_deleted_run_leaves_nothing_and_its_id_is_not_used_again(
-    store: Store, plan: Plan, end: End, database: Path
-) -> None:
+def test_a_deleted_run_leaves_nothing_and_its_id_is_not_used_again(store: Store, plan: Plan, end: End) -> None:
     kept, run = plan(), plan(n_cases=250)
     store.runs.record([end(run, 0, 0, "errored"), end(run, 1, 1), end(kept, 0, 0)])
 
     store.runs.delete(run)
     store.runs.remove_deleted()
 
-    tables = ("run_case", "case_snapshot", "trial", "score", "transcript", "case_metric", "error_group", "last_run")
-    with closing(sqlite3.connect(database)) as connection:
-        left = {
-            table: connection.execute(f"SELECT count(*) FROM {table} WHERE run_id = ?", [run]).fetchone()[0]  # noqa: S608
-            for table in tables
-        }
-    assert set(left.values()) == {0}
+    names = ("run_case", "case_snapshot", "trial", "score", "transcript", "case_metric", "error_group", "last_run")
+    left = [
+        select_rows(store, select(table).where(table.c.run_id == run))
+        for table in map(METADATA.tables.__getitem__, names)
+    ]
+    assert not any(left)
     assert store.runs.summary(kept).n_done == 1
     assert plan() > run
 
@@ -193,7 +189,7 @@ def remove_some(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_removal_that_was_cut_short_is_finished_later(
-    store: Store, plan: Plan, database: Path, monkeypatch: pytest.MonkeyPatch
+    store: Store, plan: Plan, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run = plan(n_cases=5)
     store.runs.delete(run)
@@ -205,8 +201,7 @@ def test_a_removal_that_was_cut_short_is_finished_later(
         store.runs.restore(run)
     store.runs.finish_deleting()
     store.runs.finish_deleting()
-    with closing(sqlite3.connect(database)) as connection:
-        assert connection.execute("SELECT count(*) FROM run").fetchone() == (0,)
+    assert not select_rows(store, select(RUN))
 
 
 def test_a_restored_run_is_as_it_was_before(store: Store, plan: Plan, end: End) -> None:
@@ -277,12 +272,13 @@ def test_a_removal_leaves_a_run_that_is_restored_meanwhile(
     assert len(store.runs.cases(second)) == 5
 
 
-def test_the_trash_keeps_a_run_for_its_time(store: Store, plan: Plan, database: Path) -> None:
+def test_the_trash_keeps_a_run_for_its_time(store: Store, plan: Plan) -> None:
     kept, old = plan(), plan()
     store.runs.delete(kept)
     store.runs.delete(old)
-    with closing(sqlite3.connect(database)) as connection, connection:
-        connection.execute("UPDATE run SET deleted_at = datetime(deleted_at, '-31 days') WHERE id = ?", [old])
+    with store._database.writing() as connection:
+        deleted_at = store._clock() - timedelta(days=31)
+        connection.execute(update(RUN).where(RUN.c.id == old).values(deleted_at=deleted_at))
 
     store.runs.remove_deleted(DELETED_RUNS_KEPT)
 

@@ -14,9 +14,11 @@ from pathlib import Path
 import pytest
 
 from evaldesk.model import TrialResult
+from evaldesk.settings import DatabaseUrl
 from evaldesk.store import Store
 
 Plan = Callable[..., int]
+Place = Path | DatabaseUrl
 End = Callable[..., TrialResult]
 
 # Says the number of each trial once it is durable; argv: database, run, batch size.
@@ -24,8 +26,10 @@ RECORDER = """
 import sys
 from pathlib import Path
 from evaldesk.model import *
+from evaldesk.settings import database_url
 from evaldesk.store import Store
-store, run, size = Store.open(Path(sys.argv[1])), int(sys.argv[2]), int(sys.argv[3])
+place = Path(sys.argv[1]) if sys.argv[1].startswith('/') else database_url(sys.argv[1], 'the test')
+store, run, size = Store.open(place), int(sys.argv[2]), int(sys.argv[3])
 print("ready", flush=True)
 sys.stdin.readline()
 todo = store.runs.pending(run)
@@ -40,9 +44,9 @@ store.close()
 """
 
 
-def test_two_processes_record_at_once_and_lose_nothing(store: Store, plan: Plan, database: Path) -> None:
+def test_two_processes_record_at_once_and_lose_nothing(store: Store, plan: Plan, place: Place) -> None:
     runs = [plan(n_cases=100, n=3) for _ in range(2)]
-    with _recorder(database, runs[0], 1) as first, _recorder(database, runs[1], 7) as second:
+    with _recorder(place, runs[0], 1) as first, _recorder(place, runs[1], 7) as second:
         errors = _let_go(first, second)
 
     assert errors == ["", ""]
@@ -50,9 +54,9 @@ def test_two_processes_record_at_once_and_lose_nothing(store: Store, plan: Plan,
     assert [sum(row.n for row in store.runs.metric_rows(run)) for run in runs] == [300, 300]
 
 
-def test_two_processes_that_play_the_same_trials_count_each_once(store: Store, plan: Plan, database: Path) -> None:
+def test_two_processes_that_play_the_same_trials_count_each_once(store: Store, plan: Plan, place: Place) -> None:
     run = plan(n_cases=60, n=2)
-    with _recorder(database, run, 5) as first, _recorder(database, run, 5) as second:
+    with _recorder(place, run, 5) as first, _recorder(place, run, 5) as second:
         errors = _let_go(first, second)
 
     summary = store.runs.summary(run)
@@ -75,10 +79,10 @@ def test_threads_of_a_process_may_all_write(store: Store, plan: Plan, end: End) 
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_a_killed_process_loses_no_trial_it_acknowledged(store: Store, plan: Plan, database: Path, seed: int) -> None:
+def test_a_killed_process_loses_no_trial_it_acknowledged(store: Store, plan: Plan, place: Place, seed: int) -> None:
     run = plan(n_cases=400, n=2)
     n_lines = random.Random(seed).randrange(2, 60)
-    with _recorder(database, run, 3) as process:
+    with _recorder(place, run, 3) as process:
         assert process.stdin is not None
         assert process.stdout is not None
         process.stdin.write("go\n")
@@ -107,8 +111,8 @@ def _let_go(*processes: subprocess.Popen[str]) -> list[str]:
 
 
 @contextmanager
-def _recorder(database: Path, run: int, size: int) -> Iterator[subprocess.Popen[str]]:
-    command = [sys.executable, "-c", RECORDER, str(database), str(run), str(size)]
+def _recorder(place: Place, run: int, size: int) -> Iterator[subprocess.Popen[str]]:
+    command = [sys.executable, "-c", RECORDER, str(place), str(run), str(size)]
     pipe = subprocess.PIPE
     with subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, text=True) as process:
         assert process.stdout is not None

@@ -72,7 +72,7 @@ def migrated(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def visitor(tmp_path: Path, migrated: Path) -> Iterator[Visitor]:
     settings = Settings(workspace=tmp_path, roots=(tmp_path,))
     settings.state_folder.mkdir()
-    copyfile(migrated, settings.database)
+    copyfile(migrated, settings.database_file)
     store = Store.open(settings.database)
     desk = Desk(settings, store, cast("AgentHost", None))
     client = TestClient(

@@ -17,7 +17,7 @@ from evaldesk.agents import AGENTS
 from evaldesk.demo_model import DEMO_PREFIX
 from evaldesk.desk.agents import AgentDesk, FoundAgent
 from evaldesk.desk.repair import Fault, database_faults, file_faults
-from evaldesk.desk.trust import NEXT_STEP, Trust
+from evaldesk.desk.trust import NEXT_STEP, Trust, check_store
 from evaldesk.engine import AgentHost
 from evaldesk.errors import EvaldeskError, ModelError
 from evaldesk.llm import ModelCall, Patience, complete, missing_keys
@@ -26,7 +26,7 @@ from evaldesk.model.json_text import shortened
 from evaldesk.settings import CONFIG_NAME, Settings
 from evaldesk.store import Store, hold_workspace
 from evaldesk.store.network_disk import disk_warning
-from evaldesk.store.store import repair_marker
+from evaldesk.store.store import is_made, repair_marker
 
 State: TypeAlias = Literal["good", "untried", "warning", "bad"]
 CALL_S = 30.0
@@ -63,10 +63,12 @@ def look_at_workspace(settings: Settings) -> list[Finding]:
         found = [Finding("workspace", "bad", f"{home} cannot be written; name another with --workspace")]
     if warning := disk_warning(home):
         found.append(Finding("disk", "warning", warning))
-    found += look_at_lost_databases(settings.database)
-    if not settings.database.exists() and not repair_marker(settings.database).exists():
-        return [*found, Finding("database", "good", "none yet; the first run or chat makes it")]
+    file = settings.database_file
+    found += look_at_lost_databases(file)
     try:
+        check_store(settings)
+        if not is_made(settings.database) and not repair_marker(file).exists():
+            return [*found, Finding("database", "good", "none yet; the first run or chat makes it")]
         with Store.open(settings.database, must_exist=True) as store:
             store.check()
             n_runs = sum(store.runs.counts_by_status().values())

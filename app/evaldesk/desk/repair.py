@@ -37,7 +37,9 @@ class Fault:
 
 def database_faults(settings: Settings) -> Iterator[Fault]:
     """A database whose pages are damaged, or whose repair was killed. Takes seconds for each gigabyte."""
-    path = settings.database
+    path = settings.database_file
+    if settings.store:
+        return  # the server checks and repairs its own
     plan = "recovers the rows that can be read, and keeps the damaged file"
     if repair_marker(path).exists():
         yield Fault(f"the repair of {path} is not finished", "finishes it", lambda: _recovered(path))

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from evaldesk.desk.desk import Desk
 from evaldesk.desk.runs.stored_runs import evalset_name
+from evaldesk.desk.trust import check_store
 from evaldesk.errors import NotFoundError
 from evaldesk.settings import Settings
 from evaldesk.store.dialect import FreedSpace
@@ -39,6 +40,7 @@ class TrashItem:
 @contextmanager
 def open_desk(settings: Settings) -> Iterator[Desk]:
     """A desk whose database is open; it plays nothing. Raises WorkspaceError without a database."""
+    check_store(settings)
     check_exists(settings.database)
     desk = Desk.open(settings)
     try:

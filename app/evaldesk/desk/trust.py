@@ -24,7 +24,7 @@ from evaldesk.agents.finding import played_on
 from evaldesk.durable_files import create_file, make_folder, replace_file
 from evaldesk.errors import ConflictError, TrustError
 from evaldesk.model import AgentRef
-from evaldesk.settings import CONFIG_NAME, Settings
+from evaldesk.settings import CONFIG_NAME, STORE_VARIABLE, Settings
 from evaldesk.store import Store
 from evaldesk.store.folder import check_no_links, make_private_folder
 
@@ -37,13 +37,17 @@ NEXT_STEP = (
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """The things that would run after a yes: agents with their files, stored runs, settings, `.env` files."""
+    """The things that would run after a yes: agents with their files, stored runs, settings, `.env` files.
+
+    `server` is the database where it is one of a server; empty for a file.
+    """
 
     folders: tuple[Path, ...]
     agents: tuple[AgentRef, ...]
     has_stored_runs: bool
     has_settings: bool
     environment_files: tuple[Path, ...]
+    server: str = ""
 
 
 class Trust:
@@ -55,7 +59,8 @@ class Trust:
         self._answers = Answers(environment)
         self._named: set[AgentRef] = set()
         self.is_look_only = False
-        self._is_own = not _has_database(settings) or self._answers.is_own(settings.state_folder)
+        is_own_file = not _has_database(settings) or self._answers.is_own(settings.state_folder)
+        self._is_own = is_own_file and not settings.store  # the runs of a server are those of others
         self._is_given = environment.get(VARIABLE) == "1" or self._is_answered()
         self._has_foreign_parts = not self._is_given and self._finds_foreign_parts()
 
@@ -89,6 +94,7 @@ class Trust:
             has_stored_runs=not self._is_own,
             has_settings=_has_settings(settings),
             environment_files=tuple(dict.fromkeys(file for file in files if file)),
+            server=str(settings.store or ""),
         )
 
     def give(self) -> bool:
@@ -159,10 +165,26 @@ class Trust:
         if not self.allows_run(ref):
             raise TrustError(f"{self._settings.database} is not trusted; {NEXT_STEP}")
 
-    def opened_store(self) -> Store:
-        """The database of the workspace; one that is made here and now belongs to this user. Raises WorkspaceError."""
+    def check_store(self) -> None:
+        """Raise TrustError where an untrusted `evaldesk.toml` names the server, which would be told a password."""
         settings = self._settings
-        is_new = not _has_database(settings)
+        if settings.store and settings.is_store_of_file and not self._is_given:
+            raise TrustError(
+                f"{settings.workspace / CONFIG_NAME} names the database {settings.store}, and nobody has trusted it; "
+                f"trust it with --trust, or for one command with {VARIABLE}=1, or name the database in {STORE_VARIABLE}"
+            )
+
+    def opened_store(self) -> Store:
+        """The database of the workspace; a file that is made here and now belongs to this user.
+
+        Raises WorkspaceError, and TrustError before a server is spoken to that an untrusted `evaldesk.toml` names.
+        """
+        self.check_store()
+        settings = self._settings
+        is_new = not (settings.store or _has_database(settings))
+        if settings.store:
+            check_no_links(settings.state_folder)
+            make_private_folder(settings.state_folder)  # of logs, uploads and trash
         store = Store.open(settings.database)
         if is_new:
             self._answers.mark_own(settings.state_folder)
@@ -208,9 +230,15 @@ class Trust:
         return Path(ref.folder or ref.root or self._settings.workspace)
 
 
+def check_store(settings: Settings) -> None:
+    """Raise TrustError where `evaldesk.toml` names a server, and nobody has trusted it; a file is never refused."""
+    if settings.store and settings.is_store_of_file:
+        Trust(settings).check_store()
+
+
 def _has_database(settings: Settings) -> bool:
-    """Whether there is a database, or a log from which SQLite would make one."""
-    return any(settings.state_folder.glob(f"{settings.database.name}*"))
+    """Whether there is a database file, or a log from which SQLite would make one."""
+    return any(settings.state_folder.glob(f"{settings.database_file.name}*"))
 
 
 def _has_settings(settings: Settings) -> bool:
@@ -366,7 +394,9 @@ def question_words(question: Question) -> list[tuple[str, str]]:
     found = [(f"agent {ref.id}", _place(ref) + (f", on {ref.python}" if ref.python else "")) for ref in question.agents]
     if question.has_settings:
         found.append((CONFIG_NAME, "chooses models, their addresses and your own metrics"))
-    if question.has_stored_runs:
+    if question.server:
+        found.append(("database", f"{question.server}, whose waiting runs would go on"))
+    elif question.has_stored_runs:
         found.append((STATE_NAME, "its database was made elsewhere; its waiting runs would go on"))
     return [*found, *((path.name, str(path)) for path in question.environment_files)]
 

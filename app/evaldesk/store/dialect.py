@@ -47,7 +47,7 @@ class Dialect(Protocol):
         """Raise LostDatabaseError when the database is not where it was opened."""
 
     def telling_damage(self) -> AbstractContextManager[None]:
-        """Raise DamagedDatabaseError where the engine finds its own data damaged."""
+        """Raise DamagedDatabaseError where the engine finds its own data damaged, and what else it tells of itself."""
 
     def refusal(self, error: OperationalError) -> str:
         """The reason for which the machine refuses, so that a retry may succeed; empty for an error of our SQL."""

@@ -20,8 +20,9 @@ from sqlalchemy.schema import ExecutableDDLElement
 
 from evaldesk.errors import WorkspaceError
 from evaldesk.model import RunConfig
+from evaldesk.settings import DatabaseUrl
 from evaldesk.store.database import Clock, Database, execute_many, utc_now
-from evaldesk.store.dialect import FreedSpace
+from evaldesk.store.dialect import Dialect, FreedSpace
 from evaldesk.store.failures import FailureStore
 from evaldesk.store.folder import check_no_links, is_read_only, make_private_file, make_private_folder
 from evaldesk.store.labels import LabelStore
@@ -66,21 +67,18 @@ class Store:
     @classmethod
     def open(
         cls,
-        database: Path,
+        database: Path | DatabaseUrl,
         *,
         must_exist: bool = False,
         clock: Callable[[], datetime] = utc_now,
         seconds: Callable[[], float] = time.monotonic,
     ) -> Store:
-        """Open the SQLite file, created or brought to the current schema if need be.
+        """Open the SQLite file or the database of PostgreSQL, created or brought to the current schema if need be.
 
         `clock` tells the time of day, `seconds` how much of it has passed while the machine was awake. Raises
         WorkspaceError when it cannot be used, or `must_exist` and does not.
         """
-        if must_exist:
-            check_exists(database)
-        prepare(database)
-        return cls(Database(SqliteFile(database)), Clock(clock, seconds))
+        return cls(Database(_prepared(database, must_exist)), Clock(clock, seconds))
 
     def move_evalset(self, old_id: str, new_id: str, path: Path) -> None:
         """Let runs, last verdicts and sessions of an eval set follow its file to `path`, in one transaction."""
@@ -115,6 +113,18 @@ class Store:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+def _prepared(database: Path | DatabaseUrl, must_exist: bool) -> Dialect:
+    if must_exist:
+        check_exists(database)
+    if isinstance(database, DatabaseUrl):
+        from evaldesk.store import postgresql
+
+        postgresql.prepare(database, HEAD)
+        return postgresql.PostgresqlServer(database)
+    prepare(database)
+    return SqliteFile(database)
 
 
 def move_evalset(connection: Connection, old_id: str, new_id: str, path: Path) -> None:
@@ -169,11 +179,21 @@ def prepare(path: Path) -> None:
         raise WorkspaceError(f"{path}: {error}; name another workspace, or move the file away") from error
 
 
-def check_exists(path: Path) -> None:
-    """Raise WorkspaceError when there is no database at `path`, or when it is being repaired."""
-    check_not_in_repair(path)
-    if not path.is_file():
-        raise WorkspaceError(f"{path} does not exist; start a desk or a run in this workspace first")
+def check_exists(database: Path | DatabaseUrl) -> None:
+    """Raise WorkspaceError when there is no database yet, or when it is being repaired."""
+    if isinstance(database, Path):
+        check_not_in_repair(database)
+    if not is_made(database):
+        raise WorkspaceError(f"{database} does not exist; start a desk or a run in this workspace first")
+
+
+def is_made(database: Path | DatabaseUrl) -> bool:
+    """Whether there is a database: the file, or tables of ours. Raises WorkspaceError where a server refuses."""
+    if isinstance(database, Path):
+        return database.is_file()
+    from evaldesk.store import postgresql
+
+    return postgresql.has_tables(database)
 
 
 def repair_marker(path: Path) -> Path:

@@ -9,6 +9,7 @@ from pathlib import Path
 from alembic import command
 from alembic.config import Config
 from alembic.script import ScriptDirectory
+from sqlalchemy import Connection
 
 from evaldesk.errors import WorkspaceError
 from evaldesk.store.folder import make_private_file
@@ -23,12 +24,12 @@ def alembic_config() -> Config:
     return config
 
 
-def check_known(path: Path, revision: str, head: str) -> None:
+def check_known(place: object, revision: str, head: str) -> None:
     """Raise WorkspaceError when `revision` is none of ours, as that of a newer Evaldesk would be."""
     known = {script.revision for script in ScriptDirectory.from_config(alembic_config()).walk_revisions()}
     if revision not in known:
         raise WorkspaceError(
-            f"{path} was written by a newer Evaldesk (revision {revision}, this one knows up to {head}); "
+            f"{place} was written by a newer Evaldesk (revision {revision}, this one knows up to {head}); "
             "install that version, or name another workspace"
         )
 
@@ -46,12 +47,17 @@ def upgrade(path: Path) -> None:
     engine = writing_engine(path, foreign_keys="OFF")
     try:
         keep_a_log(engine)
-        config = alembic_config()
         with engine.connect() as connection:
-            config.attributes["connection"] = connection
-            command.upgrade(config, "head")
+            upgrade_on(connection)
     finally:
         engine.dispose()
+
+
+def upgrade_on(connection: Connection) -> None:
+    """Take the database of the connection to the last migration, in its transaction where it has begun one."""
+    config = alembic_config()
+    config.attributes["connection"] = connection
+    command.upgrade(config, "head")
 
 
 def _copy(path: Path, copy: Path) -> None:

@@ -9,6 +9,7 @@ from typing import Any, cast
 
 import pytest
 from tests.desk.runs_by_hand import HandExecutor, OpenDesk
+from tests.postgresql_server import ENGINES, place_of
 
 from evaldesk.desk.runs.runs import RunDesk
 from evaldesk.engine import Executor
@@ -16,11 +17,11 @@ from evaldesk.settings import Settings
 from evaldesk.store import Store
 
 
-@pytest.fixture
-def store(tmp_path: Path) -> Any:
+@pytest.fixture(params=ENGINES)
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> Any:
     folder = tmp_path / ".evaldesk"
     folder.mkdir()
-    with Store.open(folder / "evaldesk.db") as opened:
+    with Store.open(place_of(request, folder / "evaldesk.db")) as opened:
         yield opened
 
 

@@ -32,7 +32,7 @@ from evaldesk.model import EvalSet, RunConfig
 from evaldesk.model.evalset import renamed_repeats, repeats_words
 from evaldesk.model.stored import ImportSummary
 from evaldesk.reading.strict_json import MAX_BYTES
-from evaldesk.settings import Settings
+from evaldesk.settings import DatabaseUrl, Settings
 from evaldesk.store import Store
 from evaldesk.store.evalsets.files import PreparedSet
 from evaldesk.store.regular_file import read_regular, version_of
@@ -68,7 +68,7 @@ N_AT_ONCE = 1_000
 
 STOPPED = "the desk was stopped before the import was finished; import the file again"
 
-_going: set[tuple[Path, int]] = set()
+_going: set[tuple[Path | DatabaseUrl, int]] = set()
 """The imports that this process stores, by database and id."""
 
 _beginning = RLock()

@@ -167,7 +167,7 @@ async def _evaluate(
         chosen = options.but(criteria=given_criteria(criteria), user=given_user(criteria))
     with tempfile.TemporaryDirectory(prefix="evaldesk-", ignore_cleanup_errors=True) as passing:
         if workspace is None:
-            settings = replace(settings, workspace=Path(passing).resolve())
+            settings = replace(settings, workspace=Path(passing).resolve(), store=None)
         is_kept = workspace is not None
         async with _opened(settings, who, options.asked.get("model"), is_kept=is_kept) as (runs, store, description):
             plan = runs.plan_for(subject_of(who.ref, evalset, path, description), chosen)

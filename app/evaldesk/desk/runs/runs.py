@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import os
 import random
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, field, replace
@@ -293,7 +294,9 @@ class RunDesk:
             self._trust.check_run(summary.config.agent)
 
     def _may_play(self, summary: RunSummary) -> bool:
-        return self._trust is None or self._trust.allows_run(summary.config.agent)
+        agent = summary.config.agent
+        is_here = not (self._settings.store and agent.root) or os.path.isdir(agent.root)
+        return is_here and (self._trust is None or self._trust.allows_run(agent))
 
     async def _is_going(self, run_id: int) -> bool:
         """Whether this process plays the run; a run whose end is stored already is closed first."""

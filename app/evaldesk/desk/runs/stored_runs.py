@@ -15,6 +15,7 @@ from evaldesk.desk.runs.baseline import read_baseline_file
 from evaldesk.desk.runs.gates import CaseNumbers, Ending, RunNumbers, conclude
 from evaldesk.desk.runs.plan import RunPlan, foresee
 from evaldesk.desk.runs.run_result import CaseResult, RunResult
+from evaldesk.desk.trust import check_store
 from evaldesk.errors import NotFoundError, UsageError
 from evaldesk.model import Conclusion, Counts, Gates, Outcome, RunConfig, RunStatus, TrialResult
 from evaldesk.model.comparison import Baseline, Comparison, PlayedCase, RunChange
@@ -41,7 +42,8 @@ RECENT_RUNS = 20
 
 @contextmanager
 def open_stored_runs(settings: Settings) -> Iterator[StoredRuns]:
-    """The runs of the workspace. Raises WorkspaceError when it has no database yet."""
+    """The runs of the workspace. Raises WorkspaceError when it has no database yet, TrustError for a foreign server."""
+    check_store(settings)
     with Store.open(settings.database, must_exist=True) as store:
         yield StoredRuns(store.runs)
 

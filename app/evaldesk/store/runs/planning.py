@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import Any, TypeAlias
 
 from sqlalchemy import (
+    BigInteger,
     Connection,
     ScalarSelect,
     Select,
@@ -303,7 +304,7 @@ def _name_last_run_before(connection: Connection, evalset_id: str, case_ids: Seq
     of_set = (RUN.c.evalset_id == evalset_id) & VISIBLE & is_played
     runs = RUN_CASE.join(RUN, RUN.c.id == RUN_CASE.c.run_id)
     # One number for run and place: one pass finds the last place of a case in the newest run.
-    last = func.max(RUN_CASE.c.run_id * _MOST_CASES + RUN_CASE.c.case_index)
+    last = func.max(RUN_CASE.c.run_id * literal(_MOST_CASES, BigInteger) + RUN_CASE.c.case_index)
     places = select(RUN_CASE.c.case_id, last).select_from(runs).where(of_set).group_by(RUN_CASE.c.case_id)
     wanted = set(case_ids)
     rows = [

@@ -1,0 +1,240 @@
+"""A database of PostgreSQL: its connections, its refusals, and its tables brought to the current schema."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from sqlalchemy import URL, Connection, Engine, create_engine, event
+from sqlalchemy.exc import DBAPIError, OperationalError, SQLAlchemyError
+from sqlalchemy.pool import QueuePool
+
+from evaldesk.errors import UsageError, WorkspaceError
+from evaldesk.settings import DatabaseUrl
+from evaldesk.store.dialect import N_READERS, QUEUE_S, FreedSpace
+from evaldesk.store.tables import METADATA
+
+if TYPE_CHECKING:
+    from evaldesk.store.database import Database
+
+LOCK_TIMEOUT_S = 30
+CONNECT_TIMEOUT_S = 30
+WRITERS = 7_305_801_401_226_811_233
+"""The key of the lock that a writing transaction holds, which is of this database alone; any number of ours."""
+
+_REFUSALS = {
+    "08": "the connection was lost",
+    "25006": "the server takes no writes",
+    "40": "another transaction was in the way",
+    "53": "the server has no room for it",
+    "55P03": f"another process has been writing for {LOCK_TIMEOUT_S} s; try again later",
+    "57": "the server ended the connection",
+}
+"""Refusals of the server by their code or its class, and not of our SQL: a retry may succeed."""
+
+_TOO_LONG = "54"
+_MAX_NAME = 2_600
+"""Bytes of an id that fit into a row of an index, beside the other columns of it."""
+
+_FIRST_TABLES = {"alembic_version", "run", "trial", "score", "session"}
+
+
+class PostgresqlServer:
+    """The database at `url`. One transaction writes at a time, whichever process it is of, as in a file of SQLite."""
+
+    is_read_only = False
+
+    def __init__(self, url: DatabaseUrl) -> None:
+        self._url = url
+        self.name = str(url)
+
+    def reading_engine(self) -> Engine:
+        """Connections that cannot write."""
+        return _engine(self._url, N_READERS, _read_only)
+
+    def writing_engine(self) -> Engine:
+        """One connection whose transactions wait for those of all other processes."""
+        engine = _engine(self._url, 1)
+
+        @event.listens_for(engine, "begin")
+        def wait_for_turn(connection: Connection) -> None:
+            connection.exec_driver_sql("SELECT pg_advisory_xact_lock(%s)", (WRITERS,))
+
+        return engine
+
+    def check_place(self) -> None:
+        """Nothing: a connection stays with its database, which cannot be dropped meanwhile."""
+
+    @contextmanager
+    def telling_damage(self) -> Iterator[None]:
+        """Raise WorkspaceError where the server refuses, also what only reads, and UsageError for a name too long."""
+        try:
+            yield
+        except DBAPIError as error:
+            code = getattr(error.orig, "sqlstate", None) or ""
+            if code.startswith(_TOO_LONG):
+                raise UsageError(
+                    f"an id or a name is too long for PostgreSQL, which finds up to {_MAX_NAME:,} bytes; shorten it"
+                ) from error
+            reason = _refusal(error)
+            if not reason:
+                raise
+            said = " ".join(str(error.orig).split())
+            raise WorkspaceError(f"{self.name}: {reason} ({said}); nothing that was stored is lost") from error
+
+    def refusal(self, error: OperationalError) -> str:
+        """Empty: refusals are told by `telling_damage`, for what reads as well."""
+        return ""
+
+    def check(self, connection: Connection) -> None:
+        """Nothing: the server checks what it reads."""
+
+    def give_back(self, database: Database) -> FreedSpace:
+        """Nothing: the server keeps the space of removed rows for later ones, and its vacuum gives it back."""
+        return FreedSpace(0, 0)
+
+    def write_log_back(self, writer: Engine) -> None:
+        """Nothing: the server writes its log back itself."""
+
+    def before_closing(self, writer: Engine) -> None:
+        """Nothing: the server gathers its own advice."""
+
+
+def _refusal(error: DBAPIError) -> str:
+    """The reason for which the server refuses; empty for an error of our SQL."""
+    code = getattr(error.orig, "sqlstate", None)
+    if code:
+        return _REFUSALS.get(code, _REFUSALS.get(code[:2], ""))
+    return "the server does not answer" if isinstance(error, OperationalError) else ""
+
+
+def prepare(url: DatabaseUrl, head: str) -> None:
+    """Make the tables, or bring them to `head`, in one transaction.
+
+    Raises WorkspaceError when the server cannot be reached or refuses, and for tables of another program or of a newer
+    Evaldesk.
+    """
+    if _revision(url) == head:
+        return
+    writer = PostgresqlServer(url).writing_engine()
+    with _told_in_words(url), _disposed(writer), writer.begin() as connection:
+        revision = _stored_revision(connection, url)
+        if revision is None:
+            _create(connection, head)
+        elif revision != head:
+            _upgrade(connection, url, revision, head)
+
+
+def has_tables(url: DatabaseUrl) -> bool:
+    """Whether the database has our tables, of any version. Raises WorkspaceError as `prepare` does."""
+    return _revision(url) is not None
+
+
+def _revision(url: DatabaseUrl) -> str | None:
+    reader = PostgresqlServer(url).reading_engine()
+    with _told_in_words(url), _disposed(reader), reader.begin() as connection:
+        return _stored_revision(connection, url)
+
+
+def _stored_revision(connection: Connection, url: DatabaseUrl) -> str | None:
+    """The revision that the tables say they have; None for an empty database."""
+    found = connection.exec_driver_sql("SELECT tablename FROM pg_tables WHERE schemaname = current_schema()")
+    tables = set(found.scalars())
+    if tables >= _FIRST_TABLES:
+        revision = connection.exec_driver_sql("SELECT version_num FROM alembic_version").scalar()
+        if revision:
+            return str(revision)
+    if tables - {"alembic_version"}:
+        raise WorkspaceError(f"{url} holds tables of another program; create a database for Evaldesk alone")
+    return None
+
+
+def _create(connection: Connection, head: str) -> None:
+    METADATA.create_all(connection, checkfirst=False)
+    connection.exec_driver_sql(
+        "CREATE TABLE IF NOT EXISTS alembic_version "
+        "(version_num VARCHAR(32) NOT NULL, CONSTRAINT alembic_version_pkc PRIMARY KEY (version_num))"
+    )
+    connection.exec_driver_sql("INSERT INTO alembic_version VALUES (%s)", (head,))
+
+
+def _upgrade(connection: Connection, url: DatabaseUrl, revision: str, head: str) -> None:
+    from evaldesk.store.upgrade import check_known, upgrade_on
+
+    check_known(url, revision, head)
+    upgrade_on(connection)
+
+
+@contextmanager
+def _told_in_words(url: DatabaseUrl) -> Iterator[None]:
+    try:
+        yield
+    except SQLAlchemyError as error:
+        reason = " ".join(str(getattr(error, "orig", None) or error).split())
+        raise WorkspaceError(f"{url}: {reason}; look at EVALDESK_STORE or [store] url") from error
+
+
+@contextmanager
+def _disposed(engine: Engine) -> Iterator[None]:
+    try:
+        yield
+    finally:
+        engine.dispose()
+
+
+def _engine(url: DatabaseUrl, pool_size: int, set_up: Any = None) -> Engine:
+    arguments = {
+        "application_name": "evaldesk",
+        "connect_timeout": str(CONNECT_TIMEOUT_S),
+        "options": f"-c lock_timeout={LOCK_TIMEOUT_S}s -c client_encoding=UTF8",
+        **dict(url.options),
+    }
+    address = URL.create(
+        "postgresql+psycopg",
+        username=url.user or None,
+        password=url.password or None,
+        host=url.host or None,
+        port=url.port,
+        database=url.database,
+    )
+    try:
+        engine = create_engine(
+            address,
+            poolclass=QueuePool,
+            pool_size=pool_size,
+            max_overflow=0,
+            pool_timeout=QUEUE_S,
+            pool_pre_ping=True,
+            connect_args=arguments,
+            hide_parameters=True,
+        )
+    except ImportError as error:
+        raise WorkspaceError(f"{url} needs psycopg; install it with: pip install 'evaldesk[postgres]'") from error
+
+    @event.listens_for(engine, "connect")
+    def connected(connection: Any, _record: object) -> None:
+        _accept_zero_bytes(connection)
+        if set_up:
+            set_up(connection)
+
+    return engine
+
+
+def _read_only(connection: Any) -> None:
+    """Let each transaction of a connection see one state throughout, and write nothing."""
+    from psycopg import IsolationLevel
+
+    connection.isolation_level = IsolationLevel.REPEATABLE_READ
+    connection.read_only = True
+
+
+def _accept_zero_bytes(connection: Any) -> None:
+    """Store the character NUL, which PostgreSQL refuses in a text, as its picture."""
+    from psycopg.types.string import StrDumper
+
+    class _WithoutZero(StrDumper):  # type: ignore[misc]  # its types are not looked at: it may not be installed
+        def dump(self, obj: str) -> Any:
+            return super().dump(obj.replace("\0", "\u2400") if "\0" in obj else obj)
+
+    connection.adapters.register_dumper(str, _WithoutZero)

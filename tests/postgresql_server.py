@@ -1,0 +1,122 @@
+"""A server of PostgreSQL for the tests: one for each process of them, on a socket in a temporary folder."""
+
+from __future__ import annotations
+
+import os
+import pwd
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, NoReturn
+
+import pytest
+
+from evaldesk.settings import DatabaseUrl
+from evaldesk.store.postgresql import PostgresqlServer
+from evaldesk.store.tables import METADATA
+
+ENGINES = ("sqlite", "postgresql")
+REQUIRED = "EVALDESK_REQUIRE_POSTGRES"
+PLACES = ("/usr/local/bin", "/usr/local/pgsql/bin", *sorted(map(str, Path("/usr/lib/postgresql").glob("*/bin"))))
+PLACE = "/tmp"
+"""Open to the user of the server, and short: the path of a socket has 107 characters at most."""
+SETTINGS = ("listen_addresses=", "fsync=off", "synchronous_commit=off", "full_page_writes=off", "shared_buffers=16MB")
+
+
+_AS_USER = """
+import ctypes, os, signal, sys
+user, group, *command = sys.argv[1:]
+if os.geteuid() == 0:
+    os.setgroups([])
+    os.setgid(int(group))
+    os.setuid(int(user))
+if sys.platform == "linux":
+    ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG: the server ends with killed tests
+os.execv(command[0], command)
+"""
+
+
+def empty_database(request: pytest.FixtureRequest) -> DatabaseUrl:
+    """The database of the server of these tests, with its tables, without rows, and with ids from 1 on."""
+    url: DatabaseUrl = request.getfixturevalue("postgresql")
+    names = ", ".join(f'"{name}"' for name in METADATA.tables)
+    engine = PostgresqlServer(url).writing_engine()
+    with engine.begin() as connection:
+        connection.exec_driver_sql(f"TRUNCATE {names} RESTART IDENTITY")
+    engine.dispose()
+    return url
+
+
+def place_of(request: pytest.FixtureRequest, file: Path) -> Path | DatabaseUrl:
+    """The file, or an empty database of the server where the parameter of a fixture says so."""
+    return empty_database(request) if request.param == "postgresql" else file
+
+
+@contextmanager
+def running_server() -> Iterator[DatabaseUrl]:
+    """The database `postgres` of a server that is started here and ended with the block; skips where none can be."""
+    initdb, postgres = _programs()
+    with tempfile.TemporaryDirectory(prefix="evaldesk-pg-", dir=PLACE) as made:
+        folder = Path(made)
+        user = pwd.getpwnam("nobody") if os.geteuid() == 0 else pwd.getpwuid(os.geteuid())
+        os.chown(folder, user.pw_uid, user.pw_gid)  # root is refused by the server
+        as_user = (sys.executable, "-I", "-S", "-c", _AS_USER, str(user.pw_uid), str(user.pw_gid))
+        quiet: dict[str, Any] = {
+            "cwd": folder,
+            "env": {"LC_ALL": "C", "PATH": "/usr/bin:/bin"},
+            "stdin": subprocess.DEVNULL,
+            "stdout": subprocess.DEVNULL,
+        }
+        made_by = [initdb, "-D", str(folder / "data"), "-A", "trust", "-U", "evaldesk", "-E", "UTF8"]
+        made_by += ["--no-locale", "--no-sync"]
+        done = subprocess.run([*as_user, *made_by], check=False, stderr=subprocess.PIPE, **quiet)
+        if done.returncode:
+            _give_up(f"initdb: {done.stderr.decode('utf-8', 'replace')}")
+        options = [word for setting in (*SETTINGS, f"unix_socket_directories={folder}") for word in ("-c", setting)]
+        with (folder / "log").open("wb") as log:
+            server = subprocess.Popen([*as_user, postgres, "-D", str(folder / "data"), *options], stderr=log, **quiet)
+        try:
+            url = DatabaseUrl(str(folder), "postgres", user="evaldesk")
+            _wait_for(url, server, folder / "log")
+            yield url
+        finally:
+            server.send_signal(signal.SIGQUIT)
+            server.wait()
+
+
+def _wait_for(url: DatabaseUrl, server: subprocess.Popen[bytes], log: Path) -> None:
+    import psycopg
+
+    while server.poll() is None:
+        try:
+            psycopg.connect(host=url.host, dbname=url.database, user=url.user).close()
+        except psycopg.OperationalError:  # not yet
+            time.sleep(0.05)
+        else:
+            return
+    _give_up(f"the server ended: {log.read_text('utf-8', 'replace')}")
+
+
+def _give_up(reason: str) -> NoReturn:
+    """Skip the test where no server can be started; fail where the environment says that there must be one."""
+    (pytest.fail if os.environ.get(REQUIRED) == "1" else pytest.skip)(f"no PostgreSQL here: {reason}")
+
+
+def _programs() -> tuple[str, str]:
+    """The paths of initdb and postgres; skips the test without them or without psycopg."""
+    path = os.pathsep.join((os.environ.get("PATH", ""), *PLACES))
+    found = {name: shutil.which(name, path=path) or "" for name in ("initdb", "postgres")}
+    missing = [name for name, place in found.items() if not place]
+    if find_spec("psycopg") is None:
+        missing.append("psycopg")
+    if missing:
+        _give_up(f"{', '.join(missing)} is missing")
+    # The programs look for each other beside themselves, and a link may be alone in its folder.
+    return os.path.realpath(found["initdb"]), os.path.realpath(found["postgres"])
