@@ -21,6 +21,8 @@
    data-confirm="TEXT"   a form that asks before it is sent
    data-keep-open        an element with an id: what is unfolded in it stays so when a swap brings it anew
    data-when-lost        is shown when a stream breaks off before its event `done`
+   data-says, data-state what the tab says of a run, in its title and in the colour of its icon; when a running one ends
+                         behind another tab, a notification says it, where it was allowed by [data-notifies]
    data-stored           a form that htmx sends: keys pressed before its answer wait for it, and are dropped when it was
                          not stored, which the [data-when-not-stored] in it says; the element whose id it names gets the
                          focus after that, so that keys are keys again
@@ -534,6 +536,34 @@ document.addEventListener("htmx:sse:close", (event) => {
 
 document.addEventListener("htmx:sse:error", () => showLoss(true)); // it tries again by itself
 document.addEventListener("htmx:sse:after:connection", () => showLoss(false));
+
+/* A run in the tab */
+
+const STATES = { running: "#2563eb", passed: "#2f9e63", failed: "#d6333f", errored: "#d97a1a", undecided: "#6b7280" };
+let stateSaid = "";
+
+function sayInTab() {
+  const head = document.querySelector("[data-says]");
+  if (!head) return;
+  const { says, state } = head.dataset;
+  const hasEnded = stateSaid === "running" && state !== "running";
+  stateSaid = state;
+  document.title = `${says} \u00b7 Evaldesk`;
+  const dot = `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 16 16"><circle cx="8" cy="8" r="7" fill="${STATES[state]}"/></svg>`;
+  if (STATES[state]) document.querySelector("link[rel=icon]").href = `data:image/svg+xml,${encodeURIComponent(dot)}`;
+  if (hasEnded && document.hidden && window.Notification?.permission === "granted") new Notification(says);
+  for (const button of $$("[data-notifies]")) button.hidden = window.Notification?.permission !== "default" || Boolean(kept("asked-to-notify"));
+}
+document.addEventListener("DOMContentLoaded", () => {
+  sayInTab();
+  const box = document.getElementById("live");
+  if (box) new MutationObserver(sayInTab).observe(box, { childList: true, subtree: true, attributeFilter: ["data-says", "data-state"] });
+});
+document.addEventListener("click", (event) => {
+  if (!event.target.closest?.("[data-notifies]")) return;
+  keep("asked-to-notify", "yes");
+  Notification.requestPermission().finally(sayInTab);
+});
 
 /* Following the end */
 

@@ -140,6 +140,35 @@ def test_a_run_is_stopped_and_resumed(someone: Visitor, held: Path) -> None:
     expect(page.locator("#answer")).to_contain_text(f"{N} of {N} passed")
 
 
+NOTIFIED = """() => {
+  window.notified = [];
+  window.Notification = class { constructor(text) { window.notified.push(text); } };
+  window.Notification.permission = "default";
+  window.Notification.requestPermission = async () => (window.Notification.permission = "granted");
+}"""
+
+
+def test_the_tab_says_how_far_a_run_is_and_how_it_ended(someone: Visitor, held: Path) -> None:
+    page = someone.page
+    page.add_init_script(f"({NOTIFIED})()")
+    someone.goto(_start(someone))
+    _wait_until_under_way(page)
+    run = page.get_by_role("heading", level=1).inner_text().split(" ", 2)[1].strip(",")
+    expect(page).to_have_title(re.compile(rf"^\d+ % of Run {run}, hours"))
+    running = page.locator("link[rel=icon]").get_attribute("href")
+    page.get_by_role("button", name="Notify me when it ends").click()
+    expect(page.get_by_role("button", name="Notify me when it ends")).to_be_hidden()
+    page.evaluate("Object.defineProperty(document, 'hidden', {get: () => true})")
+
+    held.unlink()
+
+    said = f"Run {run}, hours: {N} of {N} passed"
+    expect(page).to_have_title(f"{said} · Evaldesk")
+    page.wait_for_function("notified.length > 0")
+    assert page.evaluate("notified") == [said]
+    assert page.locator("link[rel=icon]").get_attribute("href") != running
+
+
 def test_a_run_goes_on_without_a_browser_and_after_its_server_was_killed(
     visit: Visit, desk: RunningDesk, held: Path
 ) -> None:
