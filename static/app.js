@@ -14,6 +14,7 @@
    <time datetime>       gets the local date and time as its title
    data-theme-switch     a button that goes on from system to light to dark; its span says which it is
    data-text-switch      a button that goes from Markdown to the text as it was written, and back
+   data-differences-switch  a button that hides what is as expected ([data-same], and rows that are equal), and shows it again
    data-dismiss          a button that removes the .note it stands in
    data-dirty-guard      a form whose unsaved edits ask before the page is left; its buttons named "op" save nothing
    data-enter            a textarea in which Enter sends its form (Shift+Enter: new line); it grows with its text
@@ -99,6 +100,28 @@ document.addEventListener("click", (event) => {
   const raw = !document.documentElement.hasAttribute("data-raw");
   keep("text", raw ? "raw" : "markdown");
   showRaw(raw);
+});
+/* And whether what is as expected is hidden. */
+function showDifferences(only) {
+  document.documentElement.toggleAttribute("data-differing", only);
+  for (const button of $$("[data-differences-switch]")) {
+    button.hidden = false;
+    button.setAttribute("aria-pressed", String(only));
+  }
+}
+function wantsDifferences() {
+  try {
+    return localStorage.differences === "only";
+  } catch {
+    return false;
+  }
+}
+showDifferences(wantsDifferences());
+document.addEventListener("click", (event) => {
+  if (!event.target.closest("[data-differences-switch]")) return;
+  const only = !document.documentElement.hasAttribute("data-differing");
+  keep("differences", only ? "only" : "all");
+  showDifferences(only);
 });
 window.addEventListener("storage", (event) => event.key === "theme" && wear(theme()));
 window.addEventListener("storage", (event) => event.key === "text" && showRaw(isRaw()));
@@ -205,6 +228,7 @@ function onKey(key, target) {
   if (key === "?") return toggle(document.getElementById("keys"));
   if (key === "/") return press($$("[type=search]").find(isShown));
   if (key === "j" || key === "k") return step(key === "j" ? 1 : -1);
+  if ((key === "n" || key === "p") && document.querySelector("[data-difference]")) return step(key === "n" ? 1 : -1);
   if (key === "x") return tick(document.querySelector("[data-current]"));
   if (key === "Enter" && target.matches("[data-current]")) return press(target.querySelector("[data-open], a[href]"));
   return false;
@@ -664,6 +688,7 @@ document.addEventListener("htmx:after:swap", () => {
 document.addEventListener("DOMContentLoaded", () => {
   wear(theme());
   showRaw(isRaw());
+  showDifferences(wantsDifferences());
   begin(document);
   followAddress();
   takeAhead();

@@ -138,6 +138,7 @@ PAGES = {
     "run-errors": "{run-errors}",
     "run-live": "{run-live}",
     "trial": "{trial}",
+    "trial-pair": "{trial}/pair?show=all",
     "trial-errored": "{trial-errored}",
     "failures": "/failures?run={id-run}&before={id-again}",
     "failures-newest": "/failures",

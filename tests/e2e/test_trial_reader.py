@@ -85,3 +85,19 @@ def test_keys_walk_through_turns_that_come_on_the_way(someone: Visitor) -> None:
         expect(page.locator(f"#turn-{number}")).to_be_focused()
 
     expect(page.locator("[data-current]")).to_have_id("turn-8")
+
+
+def test_a_key_hides_what_is_as_expected_and_the_choice_is_kept(someone: Visitor) -> None:
+    page = someone.page
+    someone.goto(ADDRESSES["expected calls"])
+    same, other = page.locator('.diff tr[data-op="="]').first, page.locator("#turn-1-pieces")
+    expect(same).to_be_visible()
+
+    page.keyboard.press("d")
+    expect(same).to_be_hidden()
+    page.reload()
+    expect(page.get_by_role("button", name="Differences only")).to_have_attribute("aria-pressed", "true")
+    expect(same).to_be_hidden()
+    page.keyboard.press("d")
+    expect(same).to_be_visible()
+    expect(other).to_be_attached()

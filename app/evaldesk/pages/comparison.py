@@ -16,6 +16,7 @@ from evaldesk.model.comparison import KINDS, CaseChange, Comparison, Kind, Playe
 from evaldesk.model.evalset import Place, assertions, numbered_keys
 from evaldesk.model.run import LIVE
 from evaldesk.model.stored import CaseOutcome, RunSummary
+from evaldesk.pages.pair import pair_href
 from evaldesk.pages.run_facts import all_facts, repeats_recorded, run_facts
 from evaldesk.pages.run_view import Bar, Filter, columns_k, first_problem, known_cost, reliability, tally
 from evaldesk.statistics.case_comparison import compare_cases
@@ -264,13 +265,17 @@ Outcomes: TypeAlias = Mapping[Place, CaseOutcome]
 
 @dataclass(frozen=True, slots=True)
 class CaseLine:
-    """One case in both runs, or in one of them; `before` and `after` are its counts in words."""
+    """One case in both runs, or in one of them; `before` and `after` are its counts in words.
+
+    `beside` is the address of a trial of each side by side, empty where one run does not have the case.
+    """
 
     change: CaseChange
     before: str
     after: str
     before_href: str
     after_href: str
+    beside: str = ""
 
 
 def by_place(cases: Sequence[CaseOutcome]) -> dict[Place, CaseOutcome]:
@@ -306,7 +311,15 @@ def case_line(a: RunSummary, b: RunSummary, change: CaseChange, before: Outcomes
         after=_passed(change.after),
         before_href=_case_href(a, before.get(place)),
         after_href=_case_href(b, after.get(place)),
+        beside=_beside(a, before.get(place), b, after.get(place)),
     )
+
+
+def _beside(a: RunSummary, before: CaseOutcome | None, b: RunSummary, after: CaseOutcome | None) -> str:
+    if before is None or after is None:
+        return ""
+    left, right = ((case.case_index, first_problem(case.verdicts)) for case in (before, after))
+    return pair_href((a.id, left), (b.id, right))
 
 
 def _passed(case: PlayedCase | None) -> str:

@@ -16,6 +16,7 @@ from evaldesk.errors import NotFoundError
 from evaldesk.model import Case, Role, RunConfig, Score, TrialResult
 from evaldesk.model.stored import RunSummary, TrialKey
 from evaldesk.pages.large_state import ValuePart, text_part
+from evaldesk.pages.pair import other_trial, pair_href
 from evaldesk.pages.run_view import STATUS_OF, Square
 from evaldesk.pages.source import Source, source_of, source_texts
 from evaldesk.pages.trial_turns import (
@@ -87,6 +88,7 @@ class TrialPage:
     next_trial: str
     previous_mismatch: str
     next_mismatch: str
+    beside: str
 
     @property
     def run_title(self) -> str:
@@ -103,6 +105,11 @@ class TrialPage:
             if (mine := [usage for usage in usages if usage.role == role])
         ]
         return found if {usage.role for usage in usages} - {"agent"} else ()
+
+    @property
+    def has_comparison(self) -> bool:
+        """Whether any played turn has something that it is compared with."""
+        return self.result is not None and any(turn.parts is None for turn in self.turns)
 
     @property
     def ending(self) -> str:
@@ -162,6 +169,7 @@ def read_trial(
         next_trial=_href(run_id, neighbours.next_trial),
         previous_mismatch=_href(run_id, neighbours.previous_mismatch),
         next_mismatch=_href(run_id, neighbours.next_mismatch),
+        beside=_beside(runs, run_id, key) if result else "",
     )
 
 
@@ -203,6 +211,12 @@ def _result(runs: RunStore, run_id: int, key: TrialKey) -> TrialResult | None:
         return runs.trial(run_id, *key)
     except NotFoundError:
         return None
+
+
+def _beside(runs: RunStore, run_id: int, key: TrialKey) -> str:
+    """Where the trial stands beside another one of its case; empty when it is alone."""
+    other = other_trial(runs, run_id, key)
+    return pair_href((run_id, key), other) if other else ""
 
 
 def _squares(run_id: int, case_index: int, letters: Sequence[str], current: int) -> list[Square]:

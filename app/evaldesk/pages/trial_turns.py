@@ -116,6 +116,13 @@ class TurnPanel:
     is_folded: bool = False
 
     @property
+    def is_same(self) -> bool:
+        """Whether the turn was played just as it was expected, and no metric says otherwise."""
+        text = self.diff.text if self.parts is None and self.diff.reference is not None else None
+        is_equal = self.parts is None and not self.diff.differs and (text is None or text.is_same)
+        return is_equal and self.status in ("", "passed") and not self.is_folded
+
+    @property
     def is_open(self) -> bool:
         """Whether the state is worth a look without asking."""
         return any(row.is_as_expected is False for row in self.state)

@@ -20,6 +20,7 @@ from evaldesk.pages.accepting import offers_changes
 from evaldesk.pages.failures import read_findings
 from evaldesk.pages.large_state import ValuePart
 from evaldesk.pages.other_scorings import read_other_scorings
+from evaldesk.pages.pair import read_pair
 from evaldesk.pages.run_facts import evalset_href
 from evaldesk.web.render import desk_of, number, page, target_of
 
@@ -119,6 +120,14 @@ async def show_source(request: Request) -> Response:
     return _long_text(request, part, "Source", f"/source/{at}", f"#source-{at}")
 
 
+async def show_pair(request: Request) -> Response:
+    """GET .../pair?with=RUN.CASE.TRIAL: the trial beside another one; without a name, beside the next that differs."""
+    (run_id, key), query = trial_key(request), request.query_params
+    stored, is_all = desk_of(request).runs.stored, query.get("show") == "all"
+    pair = await asyncio.to_thread(read_pair, stored, run_id, key, query.get("with", ""), is_all=is_all)
+    return page(request, "trials/pair.html", pair=pair)
+
+
 def _long_text(request: Request, part: ValuePart, name: str, place: str, anchor: str) -> Response:
     run_id, key = trial_key(request)
     address = f"/runs/{run_id}/cases/{key[0]}/trials/{key[1]}"
@@ -147,5 +156,6 @@ routes = [
     Route(TURN, show_turn, methods=["GET"]),
     *(Route(f"{TURN}/{kind}", partial(show_turn, kind=kind), methods=["GET"]) for kind in ("pieces", "events")),
     Route(f"{TURN}/events/{number('event')}", show_event, methods=["GET"]),
+    Route(f"{TRIAL}/pair", show_pair, methods=["GET"]),
     Route(f"{TRIAL}/source/{number('at')}", show_source, methods=["GET"]),
 ]

@@ -1,0 +1,185 @@
+"""Two trials side by side, aligned turn by turn: neither of them is the reference."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from evaldesk.diff.text_diff import TextDiff, diff_text
+from evaldesk.diff.turn_diff import CallRow, turn_diff
+from evaldesk.errors import NotFoundError
+from evaldesk.model import Expected, TrialResult, TurnRecord
+from evaldesk.model.stored import TrialKey
+from evaldesk.pages.run_view import STATUS_OF, Square
+from evaldesk.store import RunStore
+
+MAX_ROWS = 400
+MAX_TEXT = 20_000
+MAX_SQUARES = 50
+_NAME = re.compile(r"([0-9]{1,15})\.([0-9]{1,15})\.([0-9]{1,15})")
+
+
+@dataclass(frozen=True, slots=True)
+class PairSide:
+    """One of the two: its letter, its address, its verdict, the trials that may stand in its place, and its keys."""
+
+    letter: str
+    name: str
+    case_id: str
+    href: str
+    status: str
+    squares: Sequence[Square]
+    number: int
+    n_turns: int
+    previous: str
+    next: str
+
+
+@dataclass(frozen=True, slots=True)
+class PairTurn:
+    """One turn of both; `query` and `said` are None where both are empty or one side was never played.
+
+    `calls` are those that are shown, `n_same` the equal ones that are left out. `only` is the letter of the side that
+    has the turn alone, empty where both have it.
+    """
+
+    number: int
+    only: str
+    query: TextDiff | None
+    calls: Sequence[CallRow]
+    n_same: int
+    said: TextDiff | None
+
+    @property
+    def differs(self) -> bool:
+        """Whether anything in the turn differs."""
+        texts = (text for text in (self.query, self.said) if text)
+        return bool(self.only) or any(row.op != "=" for row in self.calls) or any(not text.is_same for text in texts)
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """The page. With `is_all` equal turns and calls are shown, too; `other_show` is the address of the other way."""
+
+    a: PairSide
+    b: PairSide
+    turns: Sequence[PairTurn]
+    is_all: bool
+    other_show: str
+    swapped: str
+    n_left_out: int
+
+    @property
+    def sentence(self) -> str:
+        """Where the two part."""
+        first = next((turn for turn in self.turns if turn.differs), None)
+        if first is None:
+            return "Both trials made the same calls and gave the same answers."
+        if first.only:
+            return f"Only {first.only} has turn {first.number}."
+        what = "messages of the user" if first.query and not first.query.is_same else "answers"
+        if row := next((row for row in first.calls if row.op != "="), None):
+            call = row.expected or row.actual
+            what = f"calls, first at {call.name}" if call else "calls"
+        return f"They part in turn {first.number}: other {what}."
+
+
+def pair_href(a: tuple[int, TrialKey], b: tuple[int, TrialKey], *, is_all: bool = False) -> str:
+    """The address of two trials side by side."""
+    run_id, key = a
+    other = ".".join(map(str, (b[0], *b[1])))
+    return f"/runs/{run_id}/cases/{key[0]}/trials/{key[1]}/pair?with={other}{'&show=all' if is_all else ''}"
+
+
+def other_trial(runs: RunStore, run_id: int, key: TrialKey) -> tuple[int, TrialKey] | None:
+    """The next trial of the case whose verdict is another one; without any, the next one; None when it is alone."""
+    letters = runs.case_row(run_id, key[0]).verdicts
+    order = [*range(key[1] + 1, len(letters)), *range(key[1])]
+    differing = (at for at in order if letters[at] not in (letters[key[1]], "."))
+    found = next(differing, order[0] if order else None)
+    return None if found is None else (run_id, (key[0], found))
+
+
+def read_pair(runs: RunStore, run_id: int, key: TrialKey, other: str, *, is_all: bool) -> Pair:
+    """A trial beside the one that `other` names as `run.case.trial`, or beside `other_trial`.
+
+    Raises NotFoundError when there is no such trial, or none of them was played.
+    """
+    a, left = (run_id, key), runs.trial(run_id, *key)
+    b = _named(other) or other_trial(runs, run_id, key)
+    if b is None:
+        raise NotFoundError(f"case {key[0] + 1} of run {run_id} has only one trial: there is none to stand beside it")
+    right = runs.trial(b[0], *b[1])
+    turns, n_left_out = _turns(left, right, is_all=is_all)
+    return Pair(
+        _side(runs, "A", a, left, lambda at: pair_href((run_id, (key[0], at)), b, is_all=is_all)),
+        _side(runs, "B", b, right, lambda at: pair_href(a, (b[0], (b[1][0], at)), is_all=is_all)),
+        turns,
+        is_all,
+        pair_href(a, b, is_all=not is_all),
+        pair_href(b, a, is_all=is_all),
+        n_left_out,
+    )
+
+
+def _named(text: str) -> tuple[int, TrialKey] | None:
+    found = _NAME.fullmatch(text)
+    return (int(found[1]), (int(found[2]), int(found[3]))) if found else None
+
+
+def _side(
+    runs: RunStore, letter: str, place: tuple[int, TrialKey], result: TrialResult, href: Callable[[int], str]
+) -> PairSide:
+    run_id, (case_index, at) = place
+    letters = runs.case_row(run_id, case_index).verdicts
+    start = max(0, min(at - MAX_SQUARES // 2, len(letters) - MAX_SQUARES))
+    squares = [
+        Square(number + 1, STATUS_OF[letters[number]], href(number))
+        for number in range(start, min(len(letters), start + MAX_SQUARES))
+    ]
+    return PairSide(
+        letter,
+        f"run {run_id}, trial {at + 1}",
+        runs.case(run_id, case_index).id,
+        f"/runs/{run_id}/cases/{case_index}/trials/{at}",
+        result.verdict,
+        squares,
+        at + 1,
+        len(result.transcript.turns),
+        href(at - 1) if at else "",
+        href(at + 1) if at + 1 < len(letters) else "",
+    )
+
+
+def _turns(a: TrialResult, b: TrialResult, *, is_all: bool) -> tuple[list[PairTurn], int]:
+    """The turns of both, and the number of calls for which the page has no room."""
+    left, right = a.transcript.turns, b.transcript.turns
+    room, n_left_out, turns = MAX_ROWS, 0, []
+    for at in range(max(len(left), len(right))):
+        turn, n_more = _turn(at, left[at : at + 1], right[at : at + 1], room, is_all=is_all)
+        turns.append(turn)
+        room -= len(turn.calls)
+        n_left_out += n_more
+    return turns, n_left_out
+
+
+def _turn(
+    at: int, left: Sequence[TurnRecord], right: Sequence[TurnRecord], room: int, *, is_all: bool
+) -> tuple[PairTurn, int]:
+    a, b = next(iter(left), TurnRecord("")), next(iter(right), TurnRecord(""))
+    rows = turn_diff(Expected(a.tool_calls), b).calls
+    chosen = [row for row in rows if is_all or row.op != "="]
+    shown = chosen[: max(0, room)]
+    only = "" if left and right else "A" if left else "B"
+    turn = PairTurn(at + 1, only, _text(a.query, b.query), shown, len(rows) - len(chosen), _text(_said(a), _said(b)))
+    return turn, len(chosen) - len(shown)
+
+
+def _text(a: str, b: str) -> TextDiff | None:
+    return diff_text(a[:MAX_TEXT], b[:MAX_TEXT]) if a or b else None
+
+
+def _said(turn: TurnRecord) -> str:
+    """All messages of the agent in a turn, in order."""
+    return "\n\n".join([*(text for _, text in turn.intermediate), turn.answer]).strip()
