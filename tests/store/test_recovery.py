@@ -6,7 +6,9 @@ import errno
 import random
 import sqlite3
 import subprocess
+from collections.abc import Callable
 from contextlib import closing, suppress
+from functools import cache
 from itertools import count
 from pathlib import Path
 from shutil import copyfile, rmtree
@@ -26,39 +28,53 @@ from evaldesk.store.tables import METADATA
 
 PAGE = 4096
 N_CASES, N = 60, 2
+AT_EVERY_CALL = pytest.mark.parametrize(
+    "n_cases", [8, pytest.param(N_CASES, marks=pytest.mark.torture)], ids=["few rows", "many rows"]
+)
+"""A repair makes the same calls of the disk for few rows and for many."""
 TURN = TurnRecord("Roll.", (Event("agent_message", text="six " * 100),))
 
 
 @pytest.fixture(scope="module")
-def kept(tmp_path_factory: pytest.TempPathFactory, migrated: Path) -> Path:
-    """What every test begins with a copy of."""
-    path = tmp_path_factory.mktemp("kept") / "evaldesk.db"
-    copyfile(migrated, path)
-    clock = Clock()
-    with Store.open(path, clock=clock, seconds=clock.seconds) as store:
-        for verdict in ("passed", "failed"):
-            run_id = plan_run(store, N_CASES, n=N)
-            transcript = Transcript((TURN,))
-            results = [
-                end_trial(run_id, case, trial, "errored" if case == 7 else verdict, transcript=transcript)
-                for case in range(N_CASES)
-                for trial in range(N)
-            ]
-            store.runs.record(results)
-            store.runs.set_status(run_id, "finished")
-        store.labels.put(1, (3, 0), None, "me", "passed", "fine")
-        for number in range(60):
-            chat = store.sessions.create("hello", f"Talk {number}", {"text": "x" * 100})
-            store.sessions.append_turn(chat.id, TURN)
-    assert [each.name for each in path.parent.iterdir()] == [path.name]
-    return path
+def kept(tmp_path_factory: pytest.TempPathFactory, migrated: Path) -> Callable[[int], Path]:
+    """Gives a database to copy, with so many cases in each of two runs, and as many chats."""
+
+    @cache
+    def make(n_cases: int) -> Path:
+        path = tmp_path_factory.mktemp("kept") / "evaldesk.db"
+        copyfile(migrated, path)
+        clock = Clock()
+        with Store.open(path, clock=clock, seconds=clock.seconds) as store:
+            for verdict in ("passed", "failed"):
+                run_id = plan_run(store, n_cases, n=N)
+                transcript = Transcript((TURN,))
+                results = [
+                    end_trial(run_id, case, trial, "errored" if case == 7 else verdict, transcript=transcript)
+                    for case in range(n_cases)
+                    for trial in range(N)
+                ]
+                store.runs.record(results)
+                store.runs.set_status(run_id, "finished")
+            store.labels.put(1, (3, 0), None, "me", "passed", "fine")
+            for number in range(n_cases):
+                chat = store.sessions.create("hello", f"Talk {number}", {"text": "x" * 100})
+                store.sessions.append_turn(chat.id, TURN)
+        assert [each.name for each in path.parent.iterdir()] == [path.name]
+        return path
+
+    return make
 
 
 @pytest.fixture
-def filled(kept: Path, database: Path) -> Path:
+def n_cases() -> int:
+    return N_CASES
+
+
+@pytest.fixture
+def filled(kept: Callable[[int], Path], database: Path, n_cases: int) -> Path:
     """A database with two runs, chats, labels and a long transcript; nothing is in its log."""
     database.parent.mkdir()
-    copyfile(kept, database)
+    copyfile(kept(n_cases), database)
     return database
 
 
@@ -248,6 +264,7 @@ def _place(home: Path, original: Path) -> Path:
     return home / "evaldesk.db"
 
 
+@AT_EVERY_CALL
 def test_a_repair_that_is_killed_at_any_call_of_the_disk_is_finished_by_the_next(filled: Path, tmp_path: Path) -> None:
     original, whole = _states(filled, tmp_path)
 
@@ -301,6 +318,7 @@ def test_a_repair_that_is_killed_while_it_builds_begins_that_again(
     assert _rows(path) == whole
 
 
+@AT_EVERY_CALL
 def test_a_repair_on_a_full_disk_is_told_and_finished_later(filled: Path, tmp_path: Path) -> None:
     original, whole = _states(filled, tmp_path)
 
