@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import random
+import shutil
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, get_args
@@ -234,6 +235,7 @@ def read_trash_origin(data: bytes, folder: Path) -> None:
     sets.mkdir(exist_ok=True)
     path = sets / "a.evalset.json"
     path.write_text('{"eval_set_id": "a", "eval_cases": []}', "utf-8")
+    shutil.rmtree(trash, ignore_errors=True)  # those before were read in their turn
     token = put_in_trash(path, trash)
     (trash / token / "origin.json").write_bytes(data.replace(b"HERE", bytes(path)))
     files = EvalSetFiles((sets,), sets, trash)
