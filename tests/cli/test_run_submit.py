@@ -15,7 +15,9 @@ from evaldesk.cli import _in_words
 from evaldesk.desk.runs.file import read_run_file
 from evaldesk.desk.runs.file_places import agent_of, at_revision, dataset_path, read_secrets, secrets_of
 from evaldesk.desk.runs.plan import RunOptions
+from evaldesk.desk.runs.stored_runs import StoredRuns
 from evaldesk.errors import EvaldeskError, UsageError
+from evaldesk.model import Gates, TrialResult, Verdict
 
 if TYPE_CHECKING:
     from tests.cli.conftest import Place
@@ -344,6 +346,95 @@ def test_nothing_is_submitted_where_nobody_can_be_asked(place: Place) -> None:
     assert isinstance(result.exception, EvaldeskError)
     assert "add --yes to submit the run" in str(result.exception)
     assert not (place.folder / ".evaldesk/evaldesk.db").exists()
+
+
+def test_gates_are_stored_with_the_run_and_judge_it(place: Place, handed: list[Any]) -> None:
+    path = _write_project(place.folder)
+
+    result = _submit(place, path, "--yes", "--n", "2", "--min-pass-rate", "0.9", "--pass-at", "2=1", "--min-scored", 40)
+
+    assert result.exit_code == 0, repr(result.exception)
+    assert len(handed) == 1
+    with place.store() as store:
+        run = store.runs.summary(1)
+        pending = store.runs.pending(1)
+        store.runs.record([TrialResult(1, each.case_index, each.trial_index, "finished", "passed") for each in pending])
+        store.runs.set_status(1, "finished")
+    assert run.config.gates == Gates(min_pass_rate=0.9, pass_at=((2, 1.0),), min_scored=40)
+    told = json.loads(place.run("run", "info", "1", "--json").output)["data"]["results"]
+    names = [each["name"] for each in told["gates"] if each["answer"] == "held"]
+    assert (told["outcome"], told["counts"]["n_passed"]) == ("passed", 40)
+    assert {"--min-pass-rate", "--pass-at 2", "--min-scored"} <= set(names)
+    shown = place.run("run", "info", "1").output
+    assert "--min-pass-rate: held, pass rate 1 is at least 0.9: 40 of 40 passed" in shown
+
+
+@pytest.fixture
+def unstable(place: Place, handed: list[Any]) -> Path:
+    """The run file of run 1, in which every case passed one of its two trials."""
+    path = _write_project(place.folder)
+    _submit(place, path, "--yes", "--n", "2", "--pass-at", "2=0.5")
+    with place.store() as store:
+        pending = store.runs.pending(1)
+        verdicts: list[Verdict] = ["failed" if each.trial_index else "passed" for each in pending]
+        ended = zip(pending, verdicts, strict=True)
+        store.runs.record(
+            [TrialResult(1, each.case_index, each.trial_index, "finished", verdict) for each, verdict in ended]
+        )
+        store.runs.set_status(1, "finished")
+    handed.clear()
+    return path
+
+
+def test_a_submitted_run_is_compared_with_its_baseline(place: Place, unstable: Path, handed: list[Any]) -> None:
+    result = _submit(place, unstable, "--yes", "--n", "5", "--baseline", "1", "--regression-rule", "confirm")
+
+    assert result.exit_code == 0, repr(result.exception)
+    assert "Warning" not in result.stderr
+    assert [run_id for run_id, _ in handed] == [2]
+    with place.store() as store:
+        change = StoredRuns(store.runs).change(store.runs.summary(2))
+    assert change is not None
+    assert (change.name, change.rule, len(change.cases)) == ("run 1", "confirm", 20)
+
+
+def test_a_submitted_gate_that_often_fails_by_chance_is_warned_of(place: Place, unstable: Path) -> None:
+    result = _submit(place, unstable, "--yes", "--baseline", "1", "--max-regressions", "0")
+
+    assert result.exit_code == 0, repr(result.exception)
+    assert "Warning: if nothing changed, --max-regressions 0 fails 99.7 % of builds" in result.stderr
+
+
+def test_regressions_of_every_case_are_no_gate_of_a_submitted_run(
+    place: Place, unstable: Path, handed: list[Any]
+) -> None:
+    result = _submit(place, unstable, "--yes", "--baseline", "1", "--max-regressions", "20")
+
+    assert isinstance(result.exception, UsageError)
+    assert "--max-regressions 20 can never fail: the run has 20 cases and 20 trials" in str(result.exception)
+    assert handed == []
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        (["--max-regressions", "0"], "--max-regressions needs --baseline"),
+        (["--pass-hat", "3=0.9"], "--pass-hat 3 asks for 3 trials of each case; say --n 3 or more, not --n 1"),
+        (["--min-scored", "21"], "--min-scored 21 can never hold: the run has 20 cases and 20 trials"),
+        (["--baseline", "7"], "no run 7"),
+    ],
+)
+def test_a_gate_that_cannot_be_judged_is_refused_before_the_run_is_stored(
+    place: Place, handed: list[Any], given: list[str], said: str
+) -> None:
+    result = _submit(place, _write_project(place.folder), "--yes", *given)
+
+    assert isinstance(result.exception, Exception)
+    words, code = _in_words(result.exception)
+    assert (code, said in words) == (2, True), words
+    assert handed == []
+    is_stored = (place.folder / ".evaldesk/evaldesk.db").exists() and place.store().runs.counts_by_status()
+    assert not is_stored
 
 
 def test_osmosis_spelling_is_understood(place: Place, handed: list[Any]) -> None:

@@ -11,6 +11,7 @@ import click
 from evaldesk.cli.eval.options import (
     Sectioned,
     asked_options,
+    cost_option,
     gate_options,
     how_options,
     openhands_options,
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 @how_options
 @run_options
 @gate_options
+@cost_option
 @output_options
 @osmosis_options
 @openhands_options

@@ -175,7 +175,7 @@ def run_options(command: Command) -> Command:
 
 
 def gate_options(command: Command) -> Command:
-    """The goals of the run."""
+    """The goals of the run, which are stored with it."""
     return _apply(
         "Gates",
         command,
@@ -194,12 +194,6 @@ def gate_options(command: Command) -> Command:
             "--max-unscored-rate", type=RATE, metavar="R", help="Most unscored trials, as a share; default 0."
         ),
         click.option("--max-error-rate", type=RATE, metavar="R", help="Most errored trials, as a share; default 0."),
-        click.option(
-            "--max-cost",
-            type=Finite(0),
-            metavar="USD",
-            help="Most cost of all model calls in US dollars; above it no trial starts.",
-        ),
         click.option("--baseline", metavar="RUN|FILE", help="An earlier run, by number or by its JSON output."),
         click.option(
             "--max-regressions",
@@ -217,6 +211,20 @@ def gate_options(command: Command) -> Command:
             "--undecided",
             type=click.Choice(UNDECIDED),
             help="A rate too close to its bar to be sure counts as this; default: the rate alone decides.",
+        ),
+    )
+
+
+def cost_option(command: Command) -> Command:
+    """The limit of cost, for a command that waits for its runs: a run that is resumed has none."""
+    return _apply(
+        "Gates",
+        command,
+        click.option(
+            "--max-cost",
+            type=Finite(0),
+            metavar="USD",
+            help="Most cost of all model calls in US dollars; above it no trial starts.",
         ),
     )
 

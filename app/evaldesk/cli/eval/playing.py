@@ -85,7 +85,7 @@ async def play_jobs(
     desk.poll_requests()
     desk.share_workers()
     plans = await plan_jobs(desk, jobs, gates=gates, baseline=baseline)
-    _warn_of_false_alarms(gates, [plan for job, plan in zip(jobs, plans, strict=True) if not job.is_baseline])
+    warn_of_false_alarms(gates, [plan for job, plan in zip(jobs, plans, strict=True) if not job.is_baseline])
     max_cost = gates.max_cost
     played: list[Played] = []
     for job, plan in zip(jobs, plans, strict=True):
@@ -99,7 +99,7 @@ async def play_jobs(
     return played, plans[len(played) :]
 
 
-def _warn_of_false_alarms(gates: Gates, plans: Sequence[RunPlan]) -> None:
+def warn_of_false_alarms(gates: Gates, plans: Sequence[RunPlan]) -> None:
     """Say how often the gate on regressions fails by chance, and what to add, where that is often."""
     found = false_alarms(gates, plans)
     if found is None:

@@ -74,7 +74,7 @@ def _lines(runs: StoredRuns, run: RunSummary) -> list[tuple[str, str]]:
         ("Duration", duration_words(run.active_ms / 1000) if run.active_ms else "–"),
         ("Result", passed_sentence(run.counts.passed, run.counts.scored, numbers.interval)),
         *_exact(run),
-        ("Conclusion", conclusion_words(runs.conclusion(run)) if run.status not in LIVE else "not yet"),
+        *_concluded(runs, run),
         ("Not counted", f"{run.counts.errored:,} errored, {run.counts.unscored:,} unscored"),
         *(("Asserted", line) for line in asserted_lines(config, run.n_cases)),
         ("Agent", f"{config.agent.id} ({config.agent.target})"),
@@ -95,6 +95,16 @@ def _lines(runs: StoredRuns, run: RunSummary) -> list[tuple[str, str]]:
         found.append(("pass@k", ", ".join(_point(each.k, each.pass_at_k, each.at_interval) for each in curve)))
         found.append(("pass^k", ", ".join(_point(each.k, each.pass_hat_k, each.hat_interval) for each in curve)))
     return [*found, ("Note", run.note)] if run.note else found
+
+
+def _concluded(runs: StoredRuns, run: RunSummary) -> list[tuple[str, str]]:
+    """The conclusion, and the answer of each gate that was asked for."""
+    if run.status in LIVE:
+        return [("Conclusion", "not yet")]
+    conclusion = runs.conclusion(run)
+    gates = () if run.config.gates.asks_nothing else conclusion.gates
+    answers = [("Gate", f"{each.name}: {each.answer}, {each.sentence}") for each in gates]
+    return [("Conclusion", conclusion_words(conclusion)), *answers]
 
 
 def _interpreter(config: RunConfig) -> list[str]:

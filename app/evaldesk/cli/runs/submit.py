@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from evaldesk.cli.eval.options import Sectioned, asked_options, how_options
+from evaldesk.cli.eval.options import Sectioned, asked_options, gate_options, how_options
 from evaldesk.cli.eval.osmosis import REWARD, read_dataset
-from evaldesk.cli.eval.playing import plan_job
+from evaldesk.cli.eval.playing import plan_jobs, warn_of_false_alarms
 from evaldesk.cli.eval.report import report_error
-from evaldesk.cli.eval.request import Job
+from evaldesk.cli.eval.request import EvalRequest, Job
 from evaldesk.cli.files.exchange_files import open_home
 from evaldesk.cli.runs.shared import json_option, n_workers, workspace_option
 from evaldesk.desk.named_agents import on_interpreter
@@ -27,7 +27,7 @@ from evaldesk.desk.runs.file_places import agent_of, at_revision, dataset_path, 
 from evaldesk.desk.runs.handover import hand_over
 from evaldesk.desk.runs.plan import RunOptions
 from evaldesk.errors import AgentError, UsageError
-from evaldesk.model import EvalSet
+from evaldesk.model import EvalSet, Gates
 from evaldesk.model.stored import RunSummary
 from evaldesk.run_options import Asked
 from evaldesk.wording.printable import in_one_line
@@ -48,6 +48,7 @@ SHARE = 10
 @json_option
 @workspace_option
 @how_options
+@gate_options
 def submit(
     file: Path,
     yes: bool,
@@ -61,12 +62,16 @@ def submit(
     """Submit the run of FILE, in Osmosis' TOML; all settings are checked before the start.
 
     An option of a run that is given here wins over the file, which has them under [evaldesk].
+    `evaldesk run info RUN` shows the answers of the gates; without one every trial must pass.
 
     \b
     evaldesk run submit configs/eval/my-run.toml
     evaldesk run submit configs/eval/my-run.toml --yes --secrets-file .env
+    evaldesk run submit configs/eval/my-run.toml --yes --baseline 12 --regression-rule confirm
     """
     asked = _with_given(read_run_file(file), asked_options(given))
+    request = EvalRequest((), asked.asked, **given)
+    gates = request.gates
     asked, commit = at_revision(asked, open_home(workspace).state_folder / "revisions")
     agent, path = on_interpreter(agent_of(asked), open_home(workspace)), dataset_path(asked)
     evalset = read_dataset(path)
@@ -77,7 +82,7 @@ def submit(
     note = f"{called}\n{asked.path}{f', commit {commit[:7]}' if commit else ''}; {words}"
     if given_note := asked.asked.get("note"):
         note = f"{note}\n{given_note}"
-    job = Job(agent, evalset, path, _options(asked, case_ids, note))
+    job = Job(agent, evalset, path, _options(asked, case_ids, note, gates))
     if not is_json:
         _show_plan(asked, called, path, words, commit)
     if may_ask:
@@ -87,7 +92,7 @@ def submit(
     own = {**asked.env, **secrets}
     os.environ.update(own)
     try:
-        run = asyncio.run(_submit(_settings(workspace, asked), job))
+        run = asyncio.run(_submit(_settings(workspace, asked), job, request.baseline))
     except AgentError as error:
         report_error(agent.id, error)
         sys.exit(3)
@@ -101,12 +106,15 @@ def _settings(workspace: str | None, asked: RunFile) -> Settings:
     return replace(settings, models=models, n_workers=n_workers(asked.asked.get("concurrency") or AT_ONCE))
 
 
-async def _submit(settings: Settings, job: Job) -> RunSummary:
+async def _submit(settings: Settings, job: Job, compared_with: str | None) -> RunSummary:
     from evaldesk.desk.desk import Desk
 
     desk = Desk.open(settings)
     try:
-        plan = await plan_job(desk, job)
+        gates = job.options.gates
+        baseline = None if compared_with is None else await asyncio.to_thread(desk.stored_runs.baseline, compared_with)
+        (plan,) = await plan_jobs(desk, [job], gates=gates, baseline=baseline)
+        warn_of_false_alarms(gates, [plan])
         run_id = await desk.runs.submit(plan)
         return await desk.runs.summary(run_id)
     finally:
@@ -124,13 +132,14 @@ def _with_given(file: RunFile, given: Asked) -> RunFile:
     )
 
 
-def _options(asked: RunFile, case_ids: tuple[str, ...] | None, note: str) -> RunOptions:
+def _options(asked: RunFile, case_ids: tuple[str, ...] | None, note: str, gates: Gates) -> RunOptions:
     """The grader rewards inside the trial, so that both times count there."""
     workflow_s, grader_s = asked.agent_workflow_timeout_s, asked.asked.get("judge_timeout_s") or 0.0
     named: Asked = {"timeout_s": min(workflow_s + grader_s, 86_400.0), **asked.asked}
     return RunOptions(
         case_ids=case_ids,
         criteria=(replace(REWARD, threshold=asked.pass_threshold),),
+        gates=gates,
         **named,
     ).but(model=asked.model_path, note=note)
 
