@@ -12,7 +12,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
 from tempfile import TemporaryFile
@@ -28,6 +28,8 @@ class ForkedCommands:
     """Plays commands, one after the other."""
 
     def __init__(self) -> None:
+        self.searched: Sequence[str] = ()
+        """Where the last command looked for modules at its end."""
         self._process: subprocess.Popen[bytes] | None = None
 
     def run(
@@ -67,6 +69,7 @@ class ForkedCommands:
         self._process.stdin.write(json.dumps(asked).encode() + b"\n")
         self._process.stdin.flush()
         found: dict[str, Any] = json.loads(self._process.stdout.readline())
+        self.searched = found["searched"]
         return found
 
 
@@ -85,7 +88,8 @@ def _serve() -> None:
             exit_code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
             noted = json.loads(_text(notes) or "{}")
             found = {"exit_code": exit_code, "stdout": _text(said), "stderr": _text(errors)}
-        answers.write(json.dumps(found | {"n_steps": noted.get("n_steps")}) + "\n")
+        found |= {"n_steps": noted.get("n_steps"), "searched": noted.get("searched", ())}
+        answers.write(json.dumps(found) + "\n")
         answers.flush()
         for name in noted.get("modules", ()):
             import_module(name)
@@ -113,7 +117,8 @@ def _play(asked: dict[str, Any], notes: int) -> None:
                 main()
     finally:
         modules = sorted(name for name in set(sys.modules) - before if name.startswith("evaldesk."))
-        os.write(notes, json.dumps({"n_steps": steps.n_calls, "modules": modules}).encode())
+        noted = {"n_steps": steps.n_calls, "modules": modules, "searched": sys.path}
+        os.write(notes, json.dumps(noted).encode())
 
 
 def _text(file: IO[bytes]) -> str:

@@ -7,12 +7,13 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, cast
 
 import pytest
+from tests.forked_commands import ForkedCommands
 
 from evaldesk.desk.desk import Desk
 from evaldesk.desk.runs.runs import WAITING
@@ -22,61 +23,18 @@ from evaldesk.settings import Settings, read_settings
 from evaldesk.store import Store
 
 RUNS_CODE = "import pathlib; pathlib.Path({place!r}, 'ran-{name}').touch()\n"
-FORKED = """
-import json, os, sys, traceback
-
-import evaldesk.cli, evaldesk.desk.desk, evaldesk.engine, evaldesk.formats.files, evaldesk.metrics
-
-def play(asked):
-    os.chdir(asked["folder"])
-    os.environ.clear()
-    os.environ.update(asked["environment"])
-    for number, name in enumerate(("stdin", "stdout", "stderr")):
-        where = os.devnull if name == "stdin" else asked[name]
-        os.dup2(os.open(where, os.O_RDWR | os.O_CREAT, 0o600), number)
-    sys.argv = ["evaldesk", *asked["words"]]
-    try:
-        evaldesk.cli.main()
-    except SystemExit:
-        pass
-    except BaseException:
-        traceback.print_exc()
-    finally:
-        if any(path in ("", ".") or path.startswith(asked["folder"]) for path in sys.path):
-            print("Traceback: the folder is searched for modules", file=sys.stderr)
-        sys.stdout.flush()
-        sys.stderr.flush()
-
-for line in sys.stdin:
-    child = os.fork()
-    if not child:
-        try:
-            play(json.loads(line))
-        finally:
-            os._exit(0)
-    os.waitpid(child, 0)
-    print("done", flush=True)
-"""
-"""Imports Evaldesk once and runs each command in a process of its own, which was forked before it."""
 
 
 @dataclass
 class Commands:
     """The two ways to run a command, as a person would in `folder`; each gives its error output."""
 
-    process: subprocess.Popen[str]
-    outputs: Path
+    commands: ForkedCommands
 
     def forked(self, words: Sequence[str], folder: Path) -> str:
-        said = self.outputs / "stderr"
-        said.write_text("")
-        asked = {"words": list(words), "folder": str(folder), "environment": dict(os.environ), "stderr": str(said)}
-        assert self.process.stdin
-        assert self.process.stdout
-        self.process.stdin.write(json.dumps(asked | {"stdout": str(self.outputs / "stdout")}) + "\n")
-        self.process.stdin.flush()
-        assert self.process.stdout.readline() == "done\n"
-        return said.read_text()
+        said = self.commands.run(*words, cwd=folder).stderr
+        assert not any(path in ("", ".") or path.startswith(str(folder)) for path in self.commands.searched)
+        return said
 
     def real(self, words: Sequence[str], folder: Path) -> str:
         command = [sys.executable, "-P", "-m", "evaldesk", *words]
@@ -86,14 +44,8 @@ class Commands:
 
 
 @pytest.fixture(scope="module")
-def run_command(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Commands]:
-    place = tmp_path_factory.mktemp("forked")
-    command = [sys.executable, "-P", "-c", FORKED]
-    process = subprocess.Popen(command, cwd=place, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-    with process:
-        yield Commands(process, place)
-        assert process.stdin
-        process.stdin.close()
+def run_command(commands: ForkedCommands) -> Commands:
+    return Commands(commands)
 
 
 @pytest.fixture(scope="module")
