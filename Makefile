@@ -34,7 +34,7 @@ run: $(READY) ## Open the desk; ARGS="--port 9000 --no-open" are passed on
 test: $(READY) ## Run the tests; those in a browser are skipped where there is none
 	$(BIN)/pytest -n auto --maxprocesses 4 --dist worksteal $(ARGS)
 
-e2e: $(READY) ## Run the journeys in a headless Chromium
+e2e: $(READY) ## Run the journeys in Chromium, Firefox and WebKit
 	EVALDESK_REQUIRE_BROWSER=1 $(BIN)/pytest -m browser $(ARGS)
 
 torture: $(READY) ## Kill and flood for a long time
@@ -46,9 +46,12 @@ check: $(READY) ## Format, lint, types, floors; counts the files that a reader o
 bench: $(READY) ## Measure speed and size
 	$(BIN)/python -m bench.run
 
-browser: ## Install Chromium (Debian, as root)
-	apt-get -o Acquire::Retries=3 update -qq
-	apt-get -o Acquire::Retries=3 install -y -qq chromium chromium-headless-shell || apt-get -o Acquire::Retries=3 install -y -qq chromium
+APT := apt-get -o Acquire::Retries=3
+packages: ## Install what the tests use of Debian: three browsers and PostgreSQL (as root)
+	$(APT) update -qq
+	$(APT) install -y -qq chromium chromium-headless-shell || $(APT) install -y -qq chromium
+	$(APT) install -y -qq --no-install-recommends firefox-esr webkit2gtk-driver xvfb
+	test -x /usr/local/bin/postgres || $(APT) install -y -qq --no-install-recommends postgresql
 
 build: $(READY) ## Build the wheel and the source archive
 	$(BIN)/uv build
@@ -57,5 +60,5 @@ requirements: ## Pin the requirements again
 	$(BIN)/uv pip compile pyproject.toml --group dev --universal --python-version 3.11 --generate-hashes --no-emit-index-url --upgrade -o requirements.txt
 	$(BIN)/uv pip compile pyproject.toml $(EXTRAS) --constraint requirements.txt --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-annotate --upgrade -o requirements-adapters.txt
 
-.PHONY: help setup adapters run test e2e torture check bench browser build requirements
+.PHONY: help setup adapters run test e2e torture check bench packages build requirements
 .DEFAULT_GOAL := help

@@ -167,7 +167,7 @@ def _chromium() -> str:
     found = os.environ.get("EVALDESK_CHROMIUM") or next(filter(None, map(shutil.which, NAMES)), None)
     if found:
         return found
-    reason = "no Chromium on this machine; run `make browser`"
+    reason = "no Chromium on this machine; run `make packages`"
     if os.environ.get("EVALDESK_REQUIRE_BROWSER"):
         pytest.fail(reason)
     pytest.skip(reason)

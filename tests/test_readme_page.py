@@ -19,6 +19,7 @@ SHOWN: Mapping[str, str] = {
     ),
     "You need Python 3.11": "cli/test_readme_commands.py: an evaluation runs from the checkout, the command that is",
     "In any other environment": "cli/test_readme_commands.py: the command that is installed is there",
+    "The pages need Chrome": "e2e/test_other_engines.py: a chat becomes a case and a run that is read",
     "`make run` prints one line": (
         "torture/test_servers.py: the second server names the first; security/test_kept_private.py: "
         "the page that opens the browser is for its person alone"

@@ -1,0 +1,151 @@
+"""The journey of the README in Firefox and in WebKit, and what these do in their own way."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from tests.e2e import engines
+from tests.e2e.conftest import SHOTS, RunningDesk
+
+pytestmark = pytest.mark.browser
+
+N_TURNS = "document.querySelectorAll('#turns > li').length"
+COMMIT = """document.querySelector("[data-enter]").dispatchEvent(
+  new KeyboardEvent("keydown", { key: "Enter", keyCode: 229, bubbles: true, cancelable: true }))"""
+"""Enter as the engines of Safari tell it where it ends a composition, as of Japanese."""
+N_PANES = "[...document.querySelectorAll('.pane')].filter((pane) => pane.getClientRects().length).length"
+
+
+@pytest.fixture(scope="module")
+def desk(tmp_path_factory: pytest.TempPathFactory, program: tuple[str, ...]) -> Iterator[RunningDesk]:
+    desk = RunningDesk(tmp_path_factory.mktemp("workspace"), (), program)
+    desk.start()
+    yield desk
+    desk.stop()
+
+
+@pytest.fixture(scope="module", params=["firefox", "webkit"])
+def browser_name(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture(scope="module")
+def window(browser_name: str, desk: RunningDesk, tmp_path_factory: pytest.TempPathFactory) -> Iterator[engines.Window]:
+    opened: Any = getattr(engines, browser_name)
+    with opened(tmp_path_factory.mktemp(browser_name)) as window:
+        window.goto(f"{desk.address}/?token={desk.token}")
+        yield window
+        errors = re.findall(rf"JavaScript error: {desk.address}.*", window.log())
+        assert errors == []
+
+
+def chat(window: engines.Window, desk: RunningDesk) -> None:
+    window.goto(f"{desk.address}/sessions/new?agent=hello_world")
+    window.press("Start session")
+    window.find("#turns")
+
+
+def say(window: engines.Window, message: str) -> None:
+    n_turns = window.ask(N_TURNS)
+    window.type("[data-enter]", message)
+    window.type("[data-enter]", "Enter")
+    window.wait_for(f"{N_TURNS} === {n_turns + 1}")
+
+
+def shoot(window: engines.Window, name: str) -> None:
+    if os.environ.get("EVALDESK_SHOTS"):
+        SHOTS.mkdir(exist_ok=True)
+        window.shoot(SHOTS / f"{name}.png")
+
+
+def test_a_chat_becomes_a_case_and_a_run_that_is_read(
+    window: engines.Window, desk: RunningDesk, browser_name: str
+) -> None:
+    chat(window, desk)
+    say(window, "Roll a 20-sided die and check whether it is prime.")
+    window.says("I rolled a 20 sided die", "#turns")
+    shoot(window, f"{browser_name}-chat")
+
+    window.press("Add current session")
+    window.says("check_prime")
+    window.fill("#case", browser_name)
+    window.press("Add and run 5 times")
+    window.says("All 5 trials done.")
+    shoot(window, f"{browser_name}-run")
+
+    window.says("5 of 5 passed", "#answer")
+    window.click(".strip .square")
+    window.says("roll_die", "table.diff")
+    trial = window.address
+    for _ in ("at first", "once more, after Back"):
+        window.type("body", "l")
+        window.wait_for("location.href !== arguments[0]", trial)
+        window.back()
+        window.wait_for("location.href === arguments[0]", trial)
+    shoot(window, f"{browser_name}-trial")
+
+
+def test_an_enter_that_ends_a_composition_sends_nothing(window: engines.Window, desk: RunningDesk) -> None:
+    chat(window, desk)
+    window.type("[data-enter]", "Roll a die")
+
+    is_left_alone = window.ask(COMMIT)
+
+    assert is_left_alone
+    say(window, ".")
+    assert window.ask(N_TURNS) == 1
+    window.says("Roll a die.", "#turns")
+
+
+def test_a_chat_goes_on_after_back(window: engines.Window, desk: RunningDesk) -> None:
+    chat(window, desk)
+    say(window, "Roll a die.")
+    here = window.address
+    window.press("Eval sets")
+    window.wait_for("location.href !== arguments[0]", here)
+    window.says("hello_world")
+
+    window.back()
+    window.wait_for("location.href === arguments[0]", here)
+    say(window, "Roll it again.")
+
+    window.press("Add current session")
+    window.wait_for("location.href !== arguments[0]", here)
+
+
+def test_a_field_grows_with_its_text(window: engines.Window, desk: RunningDesk) -> None:
+    chat(window, desk)
+    height = "document.querySelector('[data-enter]').getBoundingClientRect().height"
+    before = window.ask(height)
+
+    window.ask(
+        "Object.assign(document.querySelector('[data-enter]'), { value: 'a\\n'.repeat(6) })"
+        ".dispatchEvent(new Event('input', { bubbles: true }))"
+    )
+
+    assert window.ask(height) > 2 * before
+
+
+def test_the_layout_follows_the_window(window: engines.Window, desk: RunningDesk) -> None:
+    chat(window, desk)
+    window.resize(1440, 900)
+    window.wait_for(f"{N_PANES} === 3")
+
+    window.resize(600, 900)
+
+    window.wait_for(f"{N_PANES} === 1")
+    window.resize(1440, 900)
+    window.wait_for(f"{N_PANES} === 3")
+
+
+def test_the_palette_leads_to_what_was_typed(window: engines.Window, desk: RunningDesk) -> None:
+    window.goto(f"{desk.address}/runs")
+    window.click("[data-opens=palette]")
+    window.type("#palette input", "agents")
+    window.wait_for("document.querySelector('#palette [role=option]')")
+    window.type("#palette input", "Enter")
+    window.wait_for("location.pathname === '/agents'")
