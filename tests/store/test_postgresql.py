@@ -171,9 +171,10 @@ def test_without_the_driver_its_package_is_named(monkeypatch: pytest.MonkeyPatch
 
 def test_a_connection_that_the_server_ended_is_made_again(store: Store, plan: Plan, place: DatabaseUrl) -> None:
     run = plan()
+    others = "FROM pg_stat_activity WHERE application_name = 'evaldesk' AND pid <> pg_backend_pid()"
     with _connected(place) as connection:
-        others = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'evaldesk'"
-        connection.exec_driver_sql(f"{others} AND pid <> pg_backend_pid()")
+        while connection.exec_driver_sql(f"SELECT pg_terminate_backend(pid) {others}").all():
+            continue  # until all have ended
 
     assert store.runs.summary(run).n_cases == 3
     assert plan() == run + 1
