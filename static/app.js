@@ -291,13 +291,17 @@ function tick(row) {
 let sought = ""; // the id of the address, until it is found or a person goes elsewhere
 function seek() {
   const place = document.getElementById(sought);
-  const turn = document.getElementById(/^turn-\d+/.exec(sought)?.[0]);
-  const rest = turn?.querySelector(`:scope > [data-rest], #${turn.id}-pieces [data-rest]`);
+  const rest = restFor(sought);
   if (!place && rest) return rest.click();
   sought = "";
   if (!place) return;
   $$(":scope > details", place).forEach((details) => (details.open = true));
   if (location.hash === `#${place.id}`) location.replace(location.hash); // makes it the :target, and goes there
+}
+/* The link that brings more of the turn in which the element with that id would be. */
+function restFor(id) {
+  const turn = document.getElementById(/^turn-\d+/.exec(id)?.[0]);
+  return turn?.querySelector(`:scope > [data-rest], #${turn.id}-pieces [data-rest]`);
 }
 function seekAddress() {
   const id = location.hash.slice(1);
@@ -305,10 +309,44 @@ function seekAddress() {
   sought = id;
   seek();
 }
-window.addEventListener("load", seekAddress); // htmx knows its links by now
+window.addEventListener("load", () => comesBack() || seekAddress()); // htmx knows its links by now
 window.addEventListener("hashchange", () => sought || seekAddress());
-document.addEventListener("htmx:after:swap", () => sought && seek());
-for (const kind of ["wheel", "touchmove", "keydown"]) document.addEventListener(kind, () => (sought = ""), { passive: true });
+document.addEventListener("htmx:after:swap", () => (left ? goBack() : sought && seek()));
+for (const kind of ["wheel", "touchmove", "keydown", "pointerdown"]) {
+  document.addEventListener(kind, () => ([sought, left] = ["", null]), { passive: true });
+}
+
+/* Back leads to the place where one was, also where parts of the page have to come again before it is there. */
+
+let left = null; // that place: how far down, and the message, call or turn at the top of the window with its distance
+const placeKey = () => `place:${location.pathname}${location.search}`;
+window.addEventListener("pagehide", () => {
+  const top = (element) => element.getBoundingClientRect().top;
+  const first = $$("main :is(article, .toolcall, .call)[id]").find((element) => top(element) >= 0 && top(element) < innerHeight);
+  try {
+    sessionStorage.setItem(placeKey(), JSON.stringify([scrollY, first?.id, first && top(first)]));
+  } catch {
+    /* the browser goes as far down as it can */
+  }
+});
+function comesBack() {
+  if (performance.getEntriesByType("navigation")[0]?.type !== "back_forward") return false;
+  const [y, id, top] = JSON.parse(sessionStorage.getItem(placeKey()) ?? "[]");
+  left = y ? { y, id, top } : null;
+  if (!left) return false;
+  history.scrollRestoration = "manual"; // the browser would go to where the page ended at first
+  goBack();
+  return true;
+}
+function goBack() {
+  const place = document.getElementById(left.id);
+  const by = place ? place.getBoundingClientRect().top - left.top : left.y - scrollY;
+  const isThere = (place || !left.id) && scrollY + by + innerHeight <= document.documentElement.scrollHeight;
+  const rest = left.id ? restFor(left.id) : document.querySelector("#more [data-htmx-powered]");
+  if (!isThere && rest) return rest.click();
+  left = null;
+  scrollBy({ top: by, behavior: "instant" });
+}
 
 /* Search and go: the focus stays in the field, and the chosen option is said by aria-activedescendant. */
 

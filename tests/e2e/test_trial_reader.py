@@ -9,6 +9,7 @@ import pytest
 from playwright.sync_api import expect
 from tests.long_trials import LONG, N_CALLS, store_trial
 
+from evaldesk.model import AgentRef, Case, RunConfig, TrialResult, Turn
 from evaldesk.settings import Settings
 from evaldesk.store import Store
 
@@ -18,10 +19,12 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.browser
 
 AGENT = "def answer(message, state):\n    yield message\n\n\nroot_agent = answer\n"
+N_CASES = 170
+MANY_CASES = f"/runs/{len(LONG) + 1}"
 # Asked again for each frame, and in one step: a link is gone as soon as its part is there.
-SCROLL_TO_THE_LAST = """() => {
-  scrollTo(0, document.documentElement.scrollHeight);
-  return !document.querySelector("#turn-1-pieces [data-rest]");
+SCROLL_TO_THE_LAST = """(link) => {
+  document.querySelector(link)?.scrollIntoView();
+  return !document.querySelector(link);
 }"""
 ADDRESSES = {name: f"/runs/{number}/cases/0/trials/0" for number, name in enumerate(LONG, 1)}
 
@@ -39,6 +42,11 @@ def _furnish(workspace: Path) -> tuple[str, ...]:
     settings.state_folder.mkdir()
     with Store.open(settings.database) as store:
         assert [store_trial(store.runs, *build()) for build in LONG.values()] == [*ADDRESSES.values()]
+        cases = [Case(f"case-{number}", (Turn("Speak."),)) for number in range(N_CASES)]
+        run_id = store.runs.create(RunConfig(AgentRef("agent", "agent"), "trips", n=1), cases)
+        store.runs.record([TrialResult(run_id, at, 0, "finished", "failed", "answered") for at in range(N_CASES)])
+        store.runs.set_status(run_id, "finished")
+        assert f"/runs/{run_id}" == MANY_CASES
     return ("agents",)
 
 
@@ -48,7 +56,7 @@ def test_calls_come_as_one_scrolls(someone: Visitor) -> None:
     calls = page.locator(".toolcall")
     assert calls.count() < N_CALLS
 
-    page.wait_for_function(SCROLL_TO_THE_LAST)
+    page.wait_for_function(SCROLL_TO_THE_LAST, arg="#turn-1-pieces [data-rest]")
 
     expect(calls).to_have_count(N_CALLS)
     expect(page.locator("#turn-1 .prose strong")).to_have_text("cheapest")
@@ -103,3 +111,31 @@ def test_a_key_hides_what_is_as_expected_and_the_choice_is_kept(someone: Visitor
     page.keyboard.press("d")
     expect(same).to_be_visible()
     expect(other).to_be_attached()
+
+
+def test_back_leads_to_the_row_of_a_long_run_and_keeps_its_filter(someone: Visitor) -> None:
+    page = someone.page
+    someone.goto(f"{MANY_CASES}?show=failed")
+    row = page.get_by_role("row", name=f"case-{N_CASES - 20} ")
+    page.wait_for_function(SCROLL_TO_THE_LAST, arg="#more")
+    row.scroll_into_view_if_needed()
+
+    row.locator("a.square").click()
+    expect(page.get_by_role("heading", name=f"case-{N_CASES - 20}, trial 1")).to_be_visible()
+    page.go_back()
+
+    expect(row).to_be_in_viewport()
+    assert page.url.endswith(f"{MANY_CASES}?show=failed")
+
+
+def test_back_leads_to_the_call_that_one_came_from(someone: Visitor) -> None:
+    page = someone.page
+    someone.goto(f"{ADDRESSES['one turn']}#turn-1-event-400")
+    call = page.locator("#turn-1-event-400")
+    expect(page.locator(":target")).to_have_id("turn-1-event-400")
+    expect(call).to_be_in_viewport()
+
+    someone.goto("/agents")
+    page.go_back()
+
+    expect(call).to_be_in_viewport()
