@@ -23,6 +23,12 @@ _lock = Lock()
 _n_paused = 0
 
 
+def prepare_litellm() -> None:
+    """Keep LiteLLM from fetching a price map and from reading a `.env` on import; needed before it is imported."""
+    os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "True")
+    os.environ.setdefault("LITELLM_MODE", "PRODUCTION")
+
+
 def freeze() -> None:
     """Let the collector pass over the present objects, for good: for a process of ours, which keeps its imports."""
     gc.freeze()

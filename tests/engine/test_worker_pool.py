@@ -11,7 +11,7 @@ import pytest
 
 from evaldesk.engine import AgentHost, LocalExecutor
 from evaldesk.engine.frames import Describe, Ready
-from evaldesk.engine.host import worker_set
+from evaldesk.engine.host import executors
 from evaldesk.engine.host.agent_host import HostedAgent
 from evaldesk.engine.host.process import Death, WorkerProcess, WorkerStartError
 from evaldesk.errors import AgentError
@@ -50,7 +50,7 @@ async def test_a_machine_without_room_for_more_workers_is_not_asked_without_end(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(OneWorker, "n_starts", 0)
-    monkeypatch.setattr(worker_set, "WorkerProcess", OneWorker)
+    monkeypatch.setattr(executors, "WorkerProcess", OneWorker)
     executor = LocalExecutor(n_workers=2, concurrency=4)
     await executor.submit(TrialSpec(1, 0, 0, Case("c"), AGENT))
     await asyncio.wait(executor._players._tasks)
@@ -60,13 +60,13 @@ async def test_a_machine_without_room_for_more_workers_is_not_asked_without_end(
     while executor._players._tasks:
         await asyncio.wait(executor._players._tasks)
 
-    assert OneWorker.n_starts == 1 + worker_set.MAX_FAILED_STARTS
+    assert OneWorker.n_starts == 1 + executors.MAX_FAILED_STARTS
     await executor.close()
 
 
 async def test_who_waits_for_the_check_of_functions_may_be_cancelled(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(OneWorker, "n_starts", 0)
-    monkeypatch.setattr(worker_set, "WorkerProcess", OneWorker)
+    monkeypatch.setattr(executors, "WorkerProcess", OneWorker)
     executor = LocalExecutor(n_workers=1, concurrency=1)
     criteria = (Criterion("reward", 1.0, {"function": "rewards:reward"}),)
     waiting = asyncio.create_task(executor.submit(TrialSpec(1, 0, 0, Case("c"), AGENT, criteria)))

@@ -9,7 +9,7 @@ from tests.snapshots.rendered import steady
 
 from evaldesk.model.comparison import Comparison
 from evaldesk.model.conclusion import Interval
-from evaldesk.web.words import ago, duration
+from evaldesk.web.render import ago, duration
 from evaldesk.wording.comparison import MILLISECONDS, comparison_sentence, difference_why
 
 NOW = datetime(2026, 3, 1, 12, 30, tzinfo=UTC)

@@ -20,8 +20,7 @@ from evaldesk.errors import LostDatabaseError, WorkspaceError
 from evaldesk.store import Store
 from evaldesk.store import database as database_module
 from evaldesk.store import sqlite as sqlite_module
-from evaldesk.store.database import Database
-from evaldesk.store.dialect import QUEUE_S
+from evaldesk.store.database import QUEUE_S, Database
 from evaldesk.store.sqlite import SharedDialect, SqliteFile
 
 

@@ -11,7 +11,7 @@ from sqlalchemy import literal, select
 from sqlalchemy.dialects import postgresql, sqlite
 
 import evaldesk.store
-from evaldesk.store.dialect import ConfigText, upsert
+from evaldesk.store.tables.columns import ConfigText, upsert
 from evaldesk.store.tables.imports import IMPORTED_RUN
 from evaldesk.store.tables.runs import RUN
 

@@ -9,9 +9,8 @@ import pytest
 from evaldesk.model import AskedBy, Event, ToolCall, TurnRecord, Usage
 from evaldesk.pages.conversation import MAX_SHOWN, TurnView, parts_of
 from evaldesk.pages.prose import Prose
-from evaldesk.web.render import environment
+from evaldesk.web.render import environment, speaker
 from evaldesk.web.timing import bars, timings, total_cost
-from evaldesk.web.words import speaker
 from evaldesk.wording.json_layout import laid_out
 
 FIRST = ToolCall("look", {"n": 1})

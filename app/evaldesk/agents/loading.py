@@ -16,8 +16,8 @@ from evaldesk.agents.finding import FACTORY, YAML_NAME
 from evaldesk.agents.standins import EVALUATION, OPENHANDS, OSMOSIS, install
 from evaldesk.agents.traces import user_place, user_trace
 from evaldesk.errors import AgentError, NotFoundError, UsageError
-from evaldesk.llm.variables import set_environment
 from evaldesk.model import AgentRef
+from evaldesk.process_setup import prepare_litellm
 from evaldesk.registry import import_target
 
 
@@ -27,7 +27,7 @@ def load_agent(ref: AgentRef) -> Agent:
     Raises AgentError with the place in the user's code where the import failed, or for an object without an adapter.
     """
     _check_kind(ref)
-    set_environment()
+    prepare_litellm()
     load_environment(ref.folder)
     is_imported = ref.target not in {"", YAML_NAME} and not AGENTS.is_remote(ref.kind)
     return adapt_object(_part(_import(ref), ref) if is_imported else None, ref)

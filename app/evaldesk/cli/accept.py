@@ -37,7 +37,7 @@ def accept(wanted: str, parts: tuple[str, ...], turn: int | None, yes: bool, wor
     """
     from evaldesk.desk.runs.accepting import StagedFile, one_of, save, stage
     from evaldesk.desk.trash import open_desk
-    from evaldesk.web.words import plural
+    from evaldesk.web.render import plural
 
     name, case_id, trial = _parts(wanted)
     with open_desk(open_home(workspace)) as desk:

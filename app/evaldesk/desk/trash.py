@@ -13,7 +13,7 @@ from evaldesk.desk.runs.stored_runs import evalset_name
 from evaldesk.desk.trust import check_store
 from evaldesk.errors import NotFoundError
 from evaldesk.settings import Settings
-from evaldesk.store.dialect import FreedSpace
+from evaldesk.store.database import FreedSpace
 from evaldesk.store.evalsets.trash import InTrash, list_trash
 from evaldesk.store.runs.run_store import DELETED_RUNS_KEPT
 from evaldesk.store.store import check_exists

@@ -24,9 +24,9 @@ from evaldesk.agents.finding import played_on
 from evaldesk.durable_files import create_file, make_folder, replace_file
 from evaldesk.errors import ConflictError, TrustError
 from evaldesk.model import AgentRef
+from evaldesk.paths import check_no_links, make_private_folder
 from evaldesk.settings import CONFIG_NAME, STORE_VARIABLE, Settings
 from evaldesk.store import Store
-from evaldesk.store.folder import check_no_links, make_private_folder
 
 VARIABLE = "EVALDESK_TRUST"
 NEXT_STEP = (

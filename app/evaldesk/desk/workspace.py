@@ -11,8 +11,8 @@ from evaldesk import paths
 from evaldesk.agents import declared_refs, find_agents
 from evaldesk.durable_files import create_file, make_folder, replace_file
 from evaldesk.errors import ConflictError, UsageError, WorkspaceError
+from evaldesk.paths import check_no_links, make_private_folder
 from evaldesk.settings import Settings, read_settings
-from evaldesk.store.folder import check_no_links, make_private_folder
 
 DEMO_MODELS = ("demo/scripted?mistakes=0", "demo/scripted?mistakes=0.6")
 """Offered beside a sample's own model: one that makes no mistakes, and one that makes many."""

@@ -16,9 +16,8 @@ from evaldesk.errors import ModelError
 from evaldesk.llm.call import ModelCall, ModelReply, RequestedCall
 from evaldesk.llm.endpoints import key_of
 from evaldesk.llm.refusals import BrokenAnswerError
-from evaldesk.llm.variables import set_environment
 from evaldesk.model import Usage
-from evaldesk.process_setup import gc_paused
+from evaldesk.process_setup import gc_paused, prepare_litellm
 
 _opening = threading.Lock()
 UNPRICED: set[str] = set()  # models that LiteLLM looked for in vain, which takes 2 ms each time
@@ -48,7 +47,7 @@ def _imported() -> Any:
 
 @cache
 def _opened() -> Any:
-    set_environment()
+    prepare_litellm()
     with gc_paused(), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the user cannot mend the warnings of it and of pydantic
         litellm = _imported()

@@ -20,7 +20,6 @@ from evaldesk.llm.apis import model_in
 from evaldesk.llm.client import is_cached
 from evaldesk.llm.client_wrapping import CLIENT_OF_GOOGLE, CLIENTS_OF_OPENAI, refuse_redirects, when_imported
 from evaldesk.llm.failures import failure_of
-from evaldesk.llm.http_calls import see_requests
 from evaldesk.llm.loop import on_loop
 from evaldesk.llm.retries import PATIENT, Patience, wait_after
 from evaldesk.llm.retry_events import CURRENT_TURN, RetryWait, TurnListener, muted, notifier
@@ -47,7 +46,6 @@ class _Request:
 def wrap_clients() -> None:
     """Wrap the clients, those that are imported later as well."""
     refuse_redirects()
-    see_requests()
     when_imported((*CLIENTS_OF_OPENAI, CLIENT_OF_GOOGLE, "litellm"), _wrap)
     _wrap()
 

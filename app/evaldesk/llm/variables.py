@@ -1,11 +1,10 @@
-"""Environment variables of models: those that hold the key of a provider, never their values, and LiteLLM's own.
+"""Environment variables that hold the key of a provider of models, never their values.
 
 A table of our own for the usual providers: LiteLLM knows them all, but takes 1.7 s to import.
 """
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Mapping
 
@@ -28,12 +27,6 @@ KEYS: Mapping[str, tuple[str, ...]] = {
 _BARE = {"claude-": "anthropic", "gemini-": "gemini", "gpt-": "openai", "o1": "openai", "o3": "openai", "o4": "openai"}
 _ELSEWHERE = frozenset({"azure", "bedrock"})  # a role, a file or a token of the machine serves as well
 _VERTEX = ("GOOGLE_GENAI_USE_VERTEXAI", "GOOGLE_GENAI_USE_ENTERPRISE")
-
-
-def set_environment() -> None:
-    """Keep LiteLLM from fetching a price map and from reading a `.env` on import; needed before it is imported."""
-    os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "True")
-    os.environ.setdefault("LITELLM_MODE", "PRODUCTION")
 
 
 def missing_keys(model: str, environment: Mapping[str, str]) -> tuple[str, ...]:

@@ -8,17 +8,67 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import wraps
 from pathlib import Path
 from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
 
-from sqlalchemy import Connection, Executable
+from sqlalchemy import Connection, Engine, Executable
 from sqlalchemy.exc import OperationalError
 
 from evaldesk.errors import WorkspaceError
-from evaldesk.store.dialect import N_READERS, QUEUE_S, Dialect
+
+N_READERS = 8
+QUEUE_S = 60
+
+
+@dataclass(frozen=True, slots=True)
+class FreedSpace:
+    """The bytes that the disk got back, and those that stay in the file for later rows."""
+
+    n_given_back: int
+    n_kept: int
+
+
+class Dialect(Protocol):
+    """One database, reached in the way of its engine."""
+
+    @property
+    def name(self) -> str:
+        """The place of the database, as messages name it."""
+
+    @property
+    def is_read_only(self) -> bool:
+        """Whether nothing can be stored."""
+
+    def reading_engine(self) -> Engine:
+        """Connections that cannot write; each transaction sees one state throughout."""
+
+    def writing_engine(self) -> Engine:
+        """One connection whose transactions keep all other writers out, of this process and of others."""
+
+    def check_place(self) -> None:
+        """Raise LostDatabaseError when the database is not where it was opened."""
+
+    def telling_damage(self) -> AbstractContextManager[None]:
+        """Raise DamagedDatabaseError where the engine finds its own data damaged, and what else it tells of itself."""
+
+    def refusal(self, error: OperationalError) -> str:
+        """The reason for which the machine refuses, so that a retry may succeed; empty for an error of our SQL."""
+
+    def check(self, connection: Connection) -> None:
+        """Read all stored data. Raises DamagedDatabaseError when some is damaged."""
+
+    def give_back(self, database: Database) -> FreedSpace:
+        """Give the disk back the space of removed rows."""
+
+    def write_log_back(self, writer: Engine) -> None:
+        """Shorten the log of the database, where it has one of its own."""
+
+    def before_closing(self, writer: Engine) -> None:
+        """Leave the database in good order; never waits for another writer."""
 
 
 def utc_now() -> datetime:

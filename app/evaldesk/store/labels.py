@@ -12,7 +12,7 @@ from sqlalchemy import ColumnElement, Select, and_, delete, func, select
 from evaldesk.errors import NotFoundError
 from evaldesk.model.stored import Label, LabelFilter, LabelledTrial, LabelPair, TrialKey, TurnLabel
 from evaldesk.store.database import Database
-from evaldesk.store.dialect import upsert
+from evaldesk.store.tables.columns import upsert
 from evaldesk.store.tables.runs import LABEL, RUN, RUN_CASE, SCORE, TRIAL, VISIBLE
 
 WHOLE_TRIAL = -1

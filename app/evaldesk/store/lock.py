@@ -11,7 +11,7 @@ from time import sleep
 from types import TracebackType
 
 from evaldesk.errors import WorkspaceError
-from evaldesk.store.folder import check_no_links, is_read_only, make_private_folder
+from evaldesk.paths import check_no_links, is_read_only, make_private_folder
 from evaldesk.store.network_disk import disk_warning
 
 log = logging.getLogger("evaldesk.store")

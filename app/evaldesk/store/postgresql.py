@@ -12,7 +12,7 @@ from sqlalchemy.pool import QueuePool
 
 from evaldesk.errors import UsageError, WorkspaceError
 from evaldesk.settings import DatabaseUrl
-from evaldesk.store.dialect import N_READERS, QUEUE_S, FreedSpace
+from evaldesk.store.database import N_READERS, QUEUE_S, FreedSpace
 from evaldesk.store.tables import METADATA
 
 if TYPE_CHECKING:

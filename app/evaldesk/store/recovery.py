@@ -54,9 +54,9 @@ from evaldesk.durable_files import (
 from evaldesk.errors import EvaldeskError, WorkspaceError
 from evaldesk.model import Case, ErrorRecord, Event, RunConfig, Score, TrialResult, TurnRecord
 from evaldesk.model.comparison import Baseline
+from evaldesk.paths import is_read_only
 from evaldesk.reading.sqlite_pages import Row, SqlitePages, Tree, Value
 from evaldesk.store.database import Clock, execute_many, utc_now
-from evaldesk.store.folder import is_read_only
 from evaldesk.store.runs import planning
 from evaldesk.store.runs.recording import outcome, record, recount, scores, storable_rows, transcript_row, trial_key
 from evaldesk.store.runs.run_store import imported_agent, is_playable

@@ -15,9 +15,8 @@ from evaldesk.errors import ConflictError, NotFoundError
 from evaldesk.model import Event, JsonObject, TurnRecord
 from evaldesk.model.stored import AddedCase, OpenTurn, SessionSummary, StoredSession
 from evaldesk.store.database import Database
-from evaldesk.store.dialect import upsert
 from evaldesk.store.runs.recording import Values
-from evaldesk.store.tables.columns import pack, unpack_all
+from evaldesk.store.tables.columns import pack, unpack_all, upsert
 from evaldesk.store.tables.sessions import OPEN_TURN, OPEN_TURN_EVENTS, SESSION, SESSION_CASE, SESSION_TURN
 from evaldesk.wire import from_json, to_json
 

@@ -10,8 +10,7 @@ import time
 
 from sqlalchemy import Connection
 
-from evaldesk.store.database import Database
-from evaldesk.store.dialect import FreedSpace
+from evaldesk.store.database import Database, FreedSpace
 from evaldesk.store.sqlite import INCREMENTAL
 
 MOST_PAGES = 250

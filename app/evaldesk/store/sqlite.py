@@ -17,8 +17,8 @@ from sqlalchemy.pool import QueuePool
 from sqlalchemy.util import LRUCache
 
 from evaldesk.errors import DamagedDatabaseError, LostDatabaseError, WorkspaceError
-from evaldesk.store.dialect import N_READERS, QUEUE_S, FreedSpace
-from evaldesk.store.folder import is_read_only
+from evaldesk.paths import is_read_only
+from evaldesk.store.database import N_READERS, QUEUE_S, FreedSpace
 from evaldesk.store.network_disk import network_disk
 
 if TYPE_CHECKING:

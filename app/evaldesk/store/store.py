@@ -20,11 +20,10 @@ from sqlalchemy.schema import ExecutableDDLElement
 
 from evaldesk.errors import WorkspaceError
 from evaldesk.model import RunConfig
+from evaldesk.paths import check_no_links, is_read_only, make_private_file, make_private_folder
 from evaldesk.settings import DatabaseUrl
-from evaldesk.store.database import Clock, Database, execute_many, utc_now
-from evaldesk.store.dialect import Dialect, FreedSpace
+from evaldesk.store.database import Clock, Database, Dialect, FreedSpace, execute_many, utc_now
 from evaldesk.store.failures import FailureStore
-from evaldesk.store.folder import check_no_links, is_read_only, make_private_file, make_private_folder
 from evaldesk.store.labels import LabelStore
 from evaldesk.store.runs.imports import ImportStore
 from evaldesk.store.runs.run_store import RunStore

@@ -12,7 +12,7 @@ from alembic.script import ScriptDirectory
 from sqlalchemy import Connection
 
 from evaldesk.errors import WorkspaceError
-from evaldesk.store.folder import make_private_file
+from evaldesk.paths import make_private_file
 from evaldesk.store.sqlite import keep_a_log, writing_engine
 
 

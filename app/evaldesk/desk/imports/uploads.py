@@ -14,8 +14,8 @@ import msgspec
 
 from evaldesk.durable_files import create_file, remove_file, replace_file
 from evaldesk.errors import FormatError, NotFoundError, UsageError
+from evaldesk.paths import make_private_folder
 from evaldesk.reading.strict_json import MAX_RECORDED_BYTES
-from evaldesk.store.folder import make_private_folder
 from evaldesk.store.regular_file import read_regular
 from evaldesk.wire import from_json, to_json
 

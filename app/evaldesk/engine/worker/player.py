@@ -29,6 +29,7 @@ from evaldesk.engine.worker.attempt import Attempt
 from evaldesk.engine.worker.turn import OpenTurn, Show
 from evaldesk.errors import AgentError, EvaldeskError, ModelError, UsageError
 from evaldesk.llm import needs_litellm, set_variables
+from evaldesk.llm.http_calls import see_requests
 from evaldesk.llm.recording import CURRENT_RECORDER, Recorder, only_recorded
 from evaldesk.llm.retry_events import played
 from evaldesk.llm.third_party_clients import wrap_clients
@@ -99,6 +100,7 @@ async def play_turn(
     turn = OpenTurn(session, query, attempt.clock, show)
     turn.keep(before)
     attempt.turn = turn
+    see_requests()
     wrap_clients()
     with played(turn):
         reason = await _stop_reason(agent, session, query, turn, attempt)

@@ -26,10 +26,9 @@ from evaldesk.model import Case, RunConfig, RunStatus, TrialResult
 from evaldesk.model.comparison import Baseline
 from evaldesk.model.stored import PendingTrial
 from evaldesk.store.database import Clock, execute_many
-from evaldesk.store.dialect import upsert
 from evaldesk.store.runs.recording import Values, recount
 from evaldesk.store.runs.run_queries import run_row
-from evaldesk.store.tables.columns import pack
+from evaldesk.store.tables.columns import pack, upsert
 from evaldesk.store.tables.imports import IMPORT_RECORD, IMPORT_RUN
 from evaldesk.store.tables.runs import (
     CASE_SNAPSHOT,

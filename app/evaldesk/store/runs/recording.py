@@ -15,8 +15,7 @@ from sqlalchemy import ColumnElement, Connection, ScalarSelect, bindparam, case,
 
 from evaldesk.model import ErrorRecord, Score, TrialResult
 from evaldesk.store.database import Clock, execute_many
-from evaldesk.store.dialect import upsert
-from evaldesk.store.tables.columns import pack
+from evaldesk.store.tables.columns import pack, upsert
 from evaldesk.store.tables.runs import CASE_METRIC, ERROR_GROUP, LETTERS, RUN, RUN_CASE, SCORE, TO_DO, TRANSCRIPT, TRIAL
 
 Values: TypeAlias = dict[str, Any]

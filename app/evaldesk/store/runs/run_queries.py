@@ -44,8 +44,7 @@ from evaldesk.model.stored import (
 )
 from evaldesk.statistics.intervals import MAX_KINDS, speaks_by_sums
 from evaldesk.store.database import Clock
-from evaldesk.store.dialect import ConfigText
-from evaldesk.store.tables.columns import unpack
+from evaldesk.store.tables.columns import ConfigText, unpack
 from evaldesk.store.tables.runs import (
     CASE_METRIC,
     CASE_SNAPSHOT,

@@ -1,15 +1,17 @@
-"""What all tables are made of: their common base, moments in UTC and packed values."""
+"""What all tables are made of: their base, moments in UTC, packed values, and SQL that differs between the engines."""
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Iterable
 from datetime import UTC, datetime
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import zstandard
-from sqlalchemy import DateTime, Dialect, ForeignKeyConstraint, MetaData
+from sqlalchemy import DateTime, Dialect, ForeignKeyConstraint, MetaData, String, Table
+from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.orm import registry
+from sqlalchemy.sql.functions import FunctionElement
 from sqlalchemy.types import TypeDecorator
 from sqlmodel import SQLModel
 
@@ -84,3 +86,33 @@ def _compressor() -> zstandard.ZstdCompressor:
         _of_thread.compressor = zstandard.ZstdCompressor(level=3)
     compressor: zstandard.ZstdCompressor = _of_thread.compressor
     return compressor
+
+
+def upsert(dialect: str, table: Table) -> Any:
+    """An INSERT with `on_conflict_do_update` and `on_conflict_do_nothing`, in the words of `dialect`."""
+    if dialect == "postgresql":
+        from sqlalchemy.dialects import postgresql
+
+        return postgresql.insert(table)
+    from sqlalchemy.dialects import sqlite
+
+    return sqlite.insert(table)
+
+
+class ConfigText(FunctionElement[str]):
+    """A text of the run's configuration, by its key; null where there is none."""
+
+    inherit_cache = True
+    type = String()
+
+
+@compiles(ConfigText)
+def _config_text(element: Any, compiler: Any, **options: Any) -> str:
+    column, key = element.clauses
+    return f"json_extract({compiler.process(column, **options)}, '$.' || {compiler.process(key, **options)})"
+
+
+@compiles(ConfigText, "postgresql")
+def _config_text_on_postgresql(element: Any, compiler: Any, **options: Any) -> str:
+    column, key = element.clauses
+    return f"(({compiler.process(column, **options)})::json ->> {compiler.process(key, **options)})"

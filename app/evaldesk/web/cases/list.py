@@ -10,7 +10,7 @@ from evaldesk.desk.evalsets.cases import case_keys
 from evaldesk.model import Case
 from evaldesk.model.stored import LastVerdicts
 from evaldesk.pages.case_text import searched_texts
-from evaldesk.web.words import plural
+from evaldesk.web.render import plural
 
 PAGE = 200
 MAX_TAGS = 12

@@ -23,7 +23,7 @@ from evaldesk.pages.criteria.labels import labelled, with_another
 from evaldesk.pages.criteria.metric_form import MetricGroup, Offer, metric_groups, revealed_metrics
 from evaldesk.web.cases.editor import run_address
 from evaldesk.web.forms import read_form
-from evaldesk.web.render import desk_of, page, target_of
+from evaldesk.web.render import desk_of, page, plural, target_of
 from evaldesk.web.run_form import (
     LIKE,
     MAX_LISTED,
@@ -36,7 +36,6 @@ from evaldesk.web.run_form import (
     option_fields,
     read_options,
 )
-from evaldesk.web.words import plural
 
 LAST_USED = 50
 """Runs among which the agent that was used last is looked for."""
