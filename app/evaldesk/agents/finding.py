@@ -1,6 +1,7 @@
 """Agents that a person names: on disk, found without an import as `adk web DIR` does, or at an address or a command.
 
-Each is played on the interpreter that is named for it, or on the one of the project it is in.
+Each is played on the interpreter that is named for it, or on the one of the project it is in, with the folders of
+source code that the project has.
 """
 
 from __future__ import annotations
@@ -12,7 +13,9 @@ import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import islice
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
 from evaldesk import paths
@@ -25,6 +28,10 @@ YAML_NAME = "root_agent.yaml"
 FACTORY = "get_agent_async"  # of google-adk: a coroutine function that makes the agent
 MAX_SOURCE = 1_000_000
 PYTHON = Path("bin", "python")
+PACKAGE_DEPTH = 3
+"""Levels below a folder of source code: `src/shop/agents/support`."""
+NOT_SOURCE = ("tests", "test", "node_modules", "venv", "build", "dist", "site-packages")
+MAX_MEMBERS = 200
 
 _ATTRIBUTES = (
     ("root_agent", re.compile(r"^(?:root_agent\b(?!\.)|from\s.*\broot_agent\b|.*\bas\s+root_agent\b)", re.MULTILINE)),
@@ -36,6 +43,7 @@ _ATTRIBUTES = (
 
 # An agent made of our own class asks its models through LiteLLM, which its environment need not have.
 _NEEDS_LITELLM = re.compile(r"^\s*(?:from\s+evaldesk\b.*\bLlmAgent\b|import\s+evaldesk\b)", re.MULTILINE)
+_LEAVES = re.compile(r"^[ \t]*from[ \t]+\.\.", re.MULTILINE)
 _NOT_IN_A_NAME = re.compile(r'[ $`!*@"\\\r\n\t]')
 
 
@@ -43,7 +51,8 @@ def find_agents(roots: Sequence[Path]) -> list[AgentRef]:
     """The agents under `roots`, by root and then by name; a root that is itself an agent's folder is that agent.
 
     An agent's folder has an `agent.py` or an `__init__.py` that mentions `root_agent` or defines `agent`, `app` or
-    `get_agent_async`, or a `root_agent.yaml`. Ids are the names of the folders, made unique.
+    `get_agent_async`, or a `root_agent.yaml`. It lies in a root, or in a package below `src` or below a member of a
+    workspace of uv. Ids are the names of the folders, made unique.
     """
     found: dict[Path, AgentRef] = {}
     for root in roots:
@@ -92,7 +101,24 @@ def _agent_folders(root: Path) -> Iterator[Path]:
         children = sorted(root.iterdir())
     except OSError:
         return
-    yield from (child for child in children if not child.name.startswith((".", "_")) and child.is_dir())
+    yield from (child for child in children if _may_be_agent(child))
+    for source in _sources(root):
+        yield from _in_packages(source, PACKAGE_DEPTH)
+
+
+def _may_be_agent(folder: Path) -> bool:
+    return not folder.name.startswith((".", "_")) and folder.is_dir()
+
+
+def _in_packages(folder: Path, depth: int) -> Iterator[Path]:
+    """The folders of agents below `folder`; none lies in another."""
+    for child in sorted(_children(folder)):
+        if not _may_be_agent(child) or child.is_symlink() or child.name in NOT_SOURCE:
+            continue
+        if _folder_ref(child):
+            yield child
+        elif depth > 1:
+            yield from _in_packages(child, depth - 1)
 
 
 def _folder_ref(folder: Path) -> AgentRef | None:
@@ -108,8 +134,33 @@ def _folder_ref(folder: Path) -> AgentRef | None:
 def _python_ref(folder: Path, stem: str, attribute: str) -> AgentRef:
     if "." in folder.name:  # no package can have such a name, so the file is imported as a module of its own
         return AgentRef(_id(folder.name), f"{stem}:{attribute}", root=str(folder), folder=str(folder))
-    module = folder.name if stem == "__init__" else f"{folder.name}.{stem}"
-    return AgentRef(_id(folder.name), f"{module}:{attribute}", root=str(folder.parent), folder=str(folder))
+    top = _top_package(folder)
+    names = folder.relative_to(top.parent).parts
+    module = ".".join(names if stem == "__init__" else (*names, stem))
+    return AgentRef(_id(folder.name), f"{module}:{attribute}", root=str(top.parent), folder=str(folder))
+
+
+def _top_package(folder: Path) -> Path:
+    """The outermost package around the agent where its code imports from there; else the folder itself."""
+    top = folder
+    if folder.is_relative_to(paths.samples()):  # their package is ours
+        return folder
+    while (top.parent / "__init__.py").is_file() and top.parent.name.isidentifier():
+        top = top.parent
+    if top == folder or not _imports_from(top.name, folder):
+        return folder
+    return top
+
+
+def _imports_from(package: str, folder: Path) -> bool:
+    """Whether a module of the agent has a relative import that leaves its folder, or imports the package by name."""
+    by_name = re.compile(rf"^[ \t]*(?:from|import)[ \t]+{package}\b(?!\s*=)", re.MULTILINE)
+    for path in sorted(_children(folder)):
+        if path.suffix == ".py":
+            source = _text(path)
+            if _LEAVES.search(source) or by_name.search(source):
+                return True
+    return False
 
 
 def _attribute(path: Path) -> str | None:
@@ -133,11 +184,13 @@ def _module_ref(spec: str) -> AgentRef:
     module, _, attribute = spec.partition(":")
     if not (module and attribute):
         raise UsageError(f"{spec!r} is not of the form module:attr", field="agent")
-    root = Path.cwd()
-    file = root.joinpath(*module.split("."))
-    folder = file if file.is_dir() else file.parent
-    is_here = file.is_dir() or file.with_suffix(".py").is_file()
-    return AgentRef(_id(spec), spec, root=str(root), folder=str(folder) if is_here else "")
+    here = Path.cwd()
+    for root in (here, *source_folders(here)):
+        file = root.joinpath(*module.split("."))
+        if file.is_dir() or file.with_suffix(".py").is_file():
+            folder = file if file.is_dir() else file.parent
+            return AgentRef(_id(spec), spec, root=str(root), folder=str(folder))
+    return AgentRef(_id(spec), spec, root=str(here))
 
 
 def _id(name: str) -> str:
@@ -239,6 +292,62 @@ def project_python(folder: Path, environment: Mapping[str, str] = os.environ) ->
             if os.access(found / PYTHON, os.X_OK):
                 return str(found / PYTHON)
     return ""
+
+
+def source_folders(folder: Path, environment: Mapping[str, str] = os.environ) -> list[Path]:
+    """The folders of source code of the projects at and above the folder, nearest first.
+
+    A project has a `pyproject.toml`, `setup.py` or `Pipfile`; its code is in `src`, in the folders that its table of
+    poetry names, and in those of the members of a workspace of uv. Python 3.10 reads no TOML, and finds `src` alone.
+    """
+    places = _places(folder.absolute(), environment)
+    return list(dict.fromkeys(source for place in places for source in _sources(place)))
+
+
+def _sources(place: Path) -> Iterator[Path]:
+    """The folders of source code of the project in `place`, then of its workspace; none where it is no project."""
+    if not any((place / name).is_file() for name in ("pyproject.toml", "setup.py", "Pipfile")):
+        return
+    table = _tool_table(place)
+    poetry = table.get("poetry")
+    packages = poetry.get("packages") if isinstance(poetry, dict) else None
+    named = [each.get("from") for each in packages if isinstance(each, dict)] if isinstance(packages, list) else []
+    for name in ("src", *(each for each in named if isinstance(each, str))):
+        if (place / name).is_dir():
+            yield place / name
+    for member in _members(place, table):
+        yield member / "src" if (member / "src").is_dir() else member
+
+
+def _members(place: Path, table: Mapping[str, Any]) -> list[Path]:
+    """The members of a workspace of uv: `[tool.uv.workspace] members = ["packages/*"]`, without those it excludes."""
+    uv = table.get("uv")
+    workspace = uv.get("workspace") if isinstance(uv, dict) else None
+    if not isinstance(workspace, dict):
+        return []
+    excluded = {path for pattern in _patterns(workspace, "exclude") for path in place.glob(pattern)}
+    found = (path for pattern in _patterns(workspace, "members") for path in sorted(place.glob(pattern)))
+    return list(
+        islice((path for path in found if path not in excluded and (path / "pyproject.toml").is_file()), MAX_MEMBERS)
+    )
+
+
+def _patterns(workspace: Mapping[str, Any], key: str) -> list[str]:
+    """The patterns that stay inside of the workspace."""
+    given = workspace.get(key)
+    found = [each for each in given if isinstance(each, str)] if isinstance(given, list) else []
+    return [each for each in found if each and not Path(each).is_absolute() and ".." not in Path(each).parts]
+
+
+def _tool_table(place: Path) -> Mapping[str, Any]:
+    """`[tool]` of the project; empty where it cannot be read."""
+    try:
+        from evaldesk.toml_text import parse_toml
+
+        table = parse_toml(_text(place / "pyproject.toml")).get("tool")
+    except (ImportError, ValueError):
+        return {}
+    return table if isinstance(table, dict) else {}
 
 
 def is_imported(ref: AgentRef) -> bool:

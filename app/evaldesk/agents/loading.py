@@ -12,7 +12,7 @@ from pathlib import Path
 from types import ModuleType
 
 from evaldesk.agents.agent import AGENTS, Agent, AgentKind, is_from, missing_package
-from evaldesk.agents.finding import FACTORY, YAML_NAME
+from evaldesk.agents.finding import FACTORY, YAML_NAME, is_imported, source_folders
 from evaldesk.agents.standins import EVALUATION, OPENHANDS, OSMOSIS, install
 from evaldesk.agents.traces import user_place, user_trace
 from evaldesk.errors import AgentError, NotFoundError, UsageError
@@ -82,6 +82,8 @@ def make_importable(module_name: str, root: str) -> None:
 
 def _import(ref: AgentRef) -> object:
     install(OSMOSIS, OPENHANDS, EVALUATION)
+    if is_imported(ref):
+        _put_last(source_folders(Path(ref.folder or ref.root)))
     try:
         return import_from(ref.target, ref.root)
     except UsageError as error:
@@ -116,6 +118,11 @@ def _part(found: object, ref: AgentRef) -> object:
 def _put_first(root: str) -> None:
     if root:
         sys.path[:] = [root, *(entry for entry in sys.path if entry != root)]
+
+
+def _put_last(folders: Sequence[Path]) -> None:
+    """Find the other packages of a project, too, after those that are installed."""
+    sys.path.extend(str(folder) for folder in folders if str(folder) not in sys.path)
 
 
 def _forget_namesakes(module_name: str, root: str) -> None:

@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from evaldesk.agents import agent_ref, declared_refs, named_ref
-from evaldesk.agents.finding import is_imported, played_on
+from evaldesk.agents.finding import is_imported, played_on, source_folders
 from evaldesk.engine.launch import container_client
 from evaldesk.errors import UsageError
 from evaldesk.model import AgentRef
@@ -53,27 +53,30 @@ def declared_agents(settings: Settings, home: Path) -> list[AgentRef]:
 def module_agent(agent_module: str, agent_name: str | None = None) -> AgentRef:
     """The agent in an importable module, which has an `agent` or is one, or at a path that names a folder.
 
-    The module is looked up along `sys.path` without importing it: workers do that. Raises UsageError.
+    The module is looked up along `sys.path` and in the project of the current folder, without importing it: workers do
+    that. Raises UsageError.
     """
     if Path(agent_module).is_dir() or ":" in agent_module or "/" in agent_module:
         return _with_part(agent_ref(agent_module), agent_name)
     parts = agent_module.removesuffix(".agent").split(".")
-    for entry in sys.path:
-        folder = Path(entry or ".").resolve().joinpath(*parts)
+    roots = [Path(entry or ".").resolve() for entry in sys.path]
+    for root in (*roots, *source_folders(Path.cwd())):
+        folder = root.joinpath(*parts)
         if folder.is_dir():
             ref = agent_ref(str(folder))
             return _with_part(_under(ref, parts, folder), agent_name)
         if folder.with_suffix(".py").is_file():
-            root = str(Path(entry or ".").resolve())
-            return _with_part(AgentRef(parts[-1], f"{'.'.join(parts)}:root_agent", root=root), agent_name)
+            return _with_part(AgentRef(parts[-1], f"{'.'.join(parts)}:root_agent", root=str(root)), agent_name)
     raise UsageError(f"no module {agent_module!r} on sys.path has an agent; name one such as my_package.my_agent")
 
 
 def _under(ref: AgentRef, parts: Sequence[str], folder: Path) -> AgentRef:
     """The same agent under the whole name of its module, so that its relative imports work."""
-    module, _, attribute = ref.target.partition(":")
-    inside = module.removeprefix(folder.name).removeprefix(".")
-    whole = ".".join([*parts, inside] if inside else parts)
+    module, separator, attribute = ref.target.partition(":")
+    if not separator:  # a file of configuration, which is no module
+        return ref
+    inside = module.split(".")[len(folder.relative_to(ref.root).parts) :]
+    whole = ".".join([*parts, *inside])
     return replace(ref, target=f"{whole}:{attribute}", root=str(folder.parents[len(parts) - 1]))
 
 
