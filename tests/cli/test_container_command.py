@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -13,7 +14,9 @@ from tests import fake_docker
 from tests.forked_commands import ForkedCommands
 from tests.virtual_environments import make_environment
 
+from evaldesk import evaluate
 from evaldesk.errors import UsageError
+from evaldesk.model import Container
 from evaldesk.pages.run_facts import all_facts, run_fingerprint
 from evaldesk.settings import read_settings
 from evaldesk.store import Store
@@ -80,6 +83,48 @@ def test_an_image_of_one_agent_is_its_own_and_another_is_played_on_this_machine(
         configs = [store.runs.summary(number).config for number in (1, 2)]
     assert [config.agent.container is not None for config in configs] == [True, False]
     assert run_fingerprint(configs[0]) != run_fingerprint(configs[1])
+
+
+def test_an_image_that_a_command_names_wins_over_the_file(shop: Path, command: Command) -> None:
+    (shop / "evaldesk.toml").write_text(
+        'image = "other:1"\n[container]\npids = 64\n[agents.here]\ntarget = "shop"\npython = "evaldesk"\n'
+    )
+
+    done = [command("eval", name, "where.evalset.json", "--image", "shop:7") for name in ("shop", "here")]
+
+    assert [each.returncode for each in done] == [0, 0], done[0].stdout + done[0].stderr
+    with Store.open(shop / ".evaldesk" / "evaldesk.db", must_exist=True) as store:
+        played = [store.runs.summary(number).config.agent for number in (1, 2)]
+    assert [ref.container for ref in played] == [Container("shop:7", pids=64)] * 2
+
+
+def test_evaluate_and_pytest_play_in_the_image_that_they_name(shop: Path) -> None:
+    result = evaluate("shop", shop / "where.evalset.json", criteria={"response_match_score": 1.0}, image="shop:7")
+    words = ("-p", "no:cacheprovider", "-q", "--evaldesk-agent", "shop", "--evaldesk-image", "shop:7")
+    tested = subprocess.run(
+        [sys.executable, "-m", "pytest", "where.evalset.json", *words], capture_output=True, text=True, check=False
+    )
+
+    assert result.counts.passed == 1
+    assert "1 passed" in tested.stdout, tested.stdout + tested.stderr
+    with pytest.raises(UsageError, match="an object stays in this process"):
+        evaluate(lambda message: message, shop / "where.evalset.json", image="shop:7")
+
+
+@pytest.mark.parametrize(
+    ("words", "problem"),
+    [
+        (("shop", "--image", "--privileged"), "image = '--privileged' is not the name of an image"),
+        (("shop", "--image", "shop:7", "--python", "evaldesk"), "leave one out"),
+        (("http://127.0.0.1:9/v1", "--image", "shop:7"), "is not imported, so it has no container"),
+        (("shop", "--image", "shop:7", "--recording", "record"), "needs a folder of this machine"),
+    ],
+)
+def test_an_image_that_cannot_be_is_refused(shop: Path, command: Command, words: tuple[str, ...], problem: str) -> None:
+    done = command("eval", words[0], "where.evalset.json", *words[1:])
+
+    assert done.returncode == 2, done.stdout + done.stderr
+    assert problem in done.stderr
 
 
 @pytest.mark.parametrize(

@@ -116,6 +116,25 @@ def test_pytest_plays_in_the_environment_of_the_project(shop: Path, environments
     assert "1 passed" in done.stdout, done.stdout + done.stderr
 
 
+@pytest.mark.parametrize("by", ["option", "ini file"])
+def test_pytest_plays_on_the_interpreter_that_is_named(shop: Path, environments: Path, by: str) -> None:
+    new = environments / "new"
+    (shop / "named").symlink_to(new)
+    (shop / "inside").mkdir()
+    evalset(shop, new, "2.0.0")
+    words: Sequence[str] = ("-p", "no:cacheprovider", "../new.evalset.json", "-q")
+    if by == "option":
+        words = (*words, "--evaldesk-agent", "../shop", "--evaldesk-python", "../named")
+    else:
+        (shop / "pytest.ini").write_text("[pytest]\nevaldesk_agent = shop\nevaldesk_python = named\n")
+
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", *words], capture_output=True, text=True, check=False, cwd=shop / "inside"
+    )
+
+    assert "1 passed" in done.stdout, done.stdout + done.stderr
+
+
 def test_a_package_that_is_missing_there_names_the_interpreter(shop: Path, environments: Path) -> None:
     (shop / "shop" / "agent.py").write_text("from google.adk.agents import Agent\n\nroot_agent = Agent(name='a')\n")
     python = environments / "old" / "bin" / "python"

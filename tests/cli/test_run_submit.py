@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from click.testing import Result
+from tests.virtual_environments import make_environment
 
 from evaldesk.cli import _in_words
 from evaldesk.desk.runs.file import read_run_file
@@ -309,6 +310,23 @@ def test_a_submitted_run_waits_with_all_that_the_file_says(place: Place, handed:
     config = run.config
     assert (config.model, config.concurrency, config.limits.trial_timeout_s) == ("openai/gpt-5-mini", 2, 600.0)
     assert [(each.metric, each.threshold) for each in config.criteria] == [("reported_value", 0.5)]
+
+
+def test_a_submitted_run_is_played_on_the_interpreter_that_is_named(place: Place, handed: list[Any]) -> None:
+    path = _write_project(place.folder)
+    python = make_environment(place.folder / "own")
+
+    done = _submit(place, path, "--yes", "--python", python.parents[1])
+    gone = _submit(place, path, "--yes", "--python", place.folder / "gone")
+    both = _submit(place, path, "--yes", "--python", python, "--image", "shop:7")
+
+    assert done.exit_code == 0, done.output + repr(done.exception)
+    with place.store() as store:
+        (run,) = store.runs.list()
+    assert run.config.agent.python == str(python)
+    assert "there is no interpreter at" in str(gone.exception)
+    assert "leave one out" in str(both.exception)
+    assert {type(gone.exception), type(both.exception)} == {UsageError}
 
 
 @pytest.mark.parametrize(

@@ -12,27 +12,40 @@ from evaldesk.agents import agent_ref, declared_refs, named_ref
 from evaldesk.agents.finding import is_imported, played_on, source_folders
 from evaldesk.engine.launch import container_client
 from evaldesk.errors import UsageError
-from evaldesk.model import AgentRef
+from evaldesk.model import AgentRef, Container
+from evaldesk.model.run import checked_container
 from evaldesk.paths import OURS, interpreter_path
 from evaldesk.settings import Settings, read_settings
 
 
-def named_agent(spec: str, workspace: str | None = None, python: str | None = None) -> AgentRef:
+def named_agent(
+    spec: str, workspace: str | None = None, python: str | None = None, image: str | None = None
+) -> AgentRef:
     """The agent that a command names: one that `evaldesk.toml` declares, a folder, `module:attr`, an address.
 
-    It is played on the interpreter `python`, where one is named. Raises UsageError.
+    It is played on the interpreter `python` or in the image `image`, where one is named. Raises UsageError.
     """
     home = Path(workspace).resolve() if workspace else Path.cwd()
     settings = read_settings(home, (home,), environment=os.environ)
-    return on_interpreter(named_ref(spec, settings.agents, home), settings, python)
+    return placed(named_ref(spec, settings.agents, home), settings, python, image)
 
 
-def on_interpreter(ref: AgentRef, settings: Settings, python: str | os.PathLike[str] | None = None) -> AgentRef:
-    """The agent on the interpreter that a person names, else on the one of `evaldesk.toml` or of its project.
+def placed(
+    ref: AgentRef, settings: Settings, python: str | os.PathLike[str] | None = None, image: str | None = None
+) -> AgentRef:
+    """The agent on the interpreter or in the image that a person names, else as `evaldesk.toml` or its project has it.
 
     Raises UsageError for a path without an interpreter, for an agent that is not imported, and for an image where no
     container can be started.
     """
+    if python and image:
+        raise UsageError(
+            "python is an interpreter of this machine, and image has its own; leave one out", field="image"
+        )
+    if image:
+        if not is_imported(ref):
+            raise UsageError(f"{ref.id} is not imported, so it has no container; leave image out", field="image")
+        ref = replace(ref, python="", container=checked_container(Container(image)))
     if not python:
         found = played_on(ref, settings.python, settings.container)
         if found.container:

@@ -20,8 +20,9 @@ from evaldesk.desk.runs.run_result import CaseResult
 from evaldesk.errors import AgentError, EvaldeskError, UsageError
 from evaldesk.model import AgentRef, Case, Conclusion, EvalSet, Gates
 from evaldesk.model.conclusion import UNDECIDED, Undecided
+from evaldesk.paths import interpreter_path
 from evaldesk.run_options import BY_NAME, Asked, offered
-from evaldesk.settings import Settings, read_settings
+from evaldesk.settings import read_settings
 from evaldesk.wording.trial_text import first_words, trial_text
 from evaldesk.wording.words import asides_words
 
@@ -44,12 +45,23 @@ class EvalSetCollecting:
                 undecided=self._undecided(),
             )
             self._settings = read_settings(config.rootpath, (), environment=os.environ)
-            self.agent = _agent(config, self._settings)
+            self.agent = self._agent()
             self._options = RunOptions(**self._asked())
             self.n = self._options.value("n")
             self._check_min_scored()
         except EvaldeskError as error:
             raise pytest.UsageError(f"evaldesk: {error}") from error
+
+    def _agent(self) -> AgentRef:
+        """The agent of the option, or of the ini file, whose paths are resolved from the ini file's own."""
+        root = self._config.rootpath
+        named = self._config.getoption("--evaldesk-agent")
+        name = str(named or self._config.getini("evaldesk_agent"))
+        is_folder = not named and name not in self._settings.agents and (root / name).is_dir()
+        python = self.given("python")
+        if python and not self._config.getoption("--evaldesk-python"):
+            python = interpreter_path(python, root)
+        return named_agent(str(root / name) if is_folder else name, str(root), python, self.given("image"))
 
     def given(self, name: str) -> str:
         """The option, or the value of the ini file."""
@@ -215,12 +227,3 @@ def _failure(result: CaseResult, conclusion: Conclusion, gates: Gates) -> str:
         return "\n".join([words, *conclusion.reasons])
     head = f"trial {first.trial_index + 1} {first.verdict}: {first_words(result.case, first)}"
     return "\n".join([words, *reasons, head, trial_text(result.case, first)])
-
-
-def _agent(config: pytest.Config, settings: Settings) -> AgentRef:
-    """The agent of the option, or of the ini file, whose folders are resolved from the ini file's own."""
-    named = config.getoption("--evaldesk-agent")
-    name = str(named or config.getini("evaldesk_agent"))
-    folder = config.rootpath / name
-    is_folder = not named and name not in settings.agents and folder.is_dir()
-    return named_agent(str(folder) if is_folder else name, str(config.rootpath))

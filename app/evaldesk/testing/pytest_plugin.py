@@ -19,6 +19,8 @@ OPTIONS = (
         "AGENT",
         "Run eval sets with this agent: a folder, module:attr, samples/NAME, or a name in evaldesk.toml.",
     ),
+    ("python", "", "FILE", "The interpreter of the agent; that of its project unless given."),
+    ("image", "", "NAME", "Play the agent in containers of this image."),
     ("min-pass-rate", "1", "R", "Share of the scored trials of a case that must pass."),
     ("max-unscored-rate", "0", "R", "Share of the trials of a case that may be unscored."),
     ("min-scored", "1", "N", "Trials of a case that must be scored."),

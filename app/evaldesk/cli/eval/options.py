@@ -146,11 +146,29 @@ def how_options(command: Command) -> Command:
     return command
 
 
+def place_options(command: Command) -> Command:
+    """Where the agent is played."""
+    return _apply(
+        RUN,
+        command,
+        click.option(
+            "--python",
+            metavar="FILE",
+            help="The interpreter of the agent; default: that of its project. `evaldesk` is Evaldesk's own.",
+        ),
+        click.option(
+            "--image",
+            metavar="NAME",
+            help="Play the agent in containers of this image, with the bounds of evaldesk.toml.",
+        ),
+    )
+
+
 def run_options(command: Command) -> Command:
     """The criteria, and their files."""
     return _apply(
         RUN,
-        command,
+        place_options(command),
         click.option(
             "--criterion",
             "criteria",
@@ -163,11 +181,6 @@ def run_options(command: Command) -> Command:
             "--config-file-path", metavar="FILE", help="The criteria, in the format of ADK's test_config.json."
         ),
         click.option("--workspace", metavar="DIR", help="The folder with .evaldesk; default: the current folder."),
-        click.option(
-            "--python",
-            metavar="FILE",
-            help="The interpreter of the agent; default: that of its project. `evaldesk` is Evaldesk's own.",
-        ),
         click.option(
             "--check", is_flag=True, help="Run nothing; show the planned trials and the cases that stay unscored."
         ),

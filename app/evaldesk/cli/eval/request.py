@@ -31,6 +31,7 @@ class EvalRequest:
     config_file_path: str | None = None
     workspace: str | None = None
     python: str | None = None
+    image: str | None = None
     print_detailed_results: bool = False
     quiet: bool = False
     is_json: bool = False

@@ -20,7 +20,7 @@ from typing import Any, ParamSpec, TypeAlias, TypeVar, Unpack
 from evaldesk import paths
 from evaldesk.agents import named_ref
 from evaldesk.desk.criteria.criteria import GivenCriteria, given_criteria, given_user
-from evaldesk.desk.named_agents import on_interpreter
+from evaldesk.desk.named_agents import placed
 from evaldesk.desk.runs.kept_workers import SHARED
 from evaldesk.desk.runs.plan import RunOptions, RunSubject
 from evaldesk.desk.runs.run_result import RunResult
@@ -40,6 +40,8 @@ from evaldesk.settings import Settings, read_settings
 from evaldesk.store import Store
 from evaldesk.store.regular_file import version_of
 
+GivenPlace: TypeAlias = tuple[str | os.PathLike[str] | None, str | None]
+"""An interpreter and an image."""
 GivenEvalSet: TypeAlias = EvalSet | Sequence[Case] | Sequence[str] | str | os.PathLike[str]
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -84,6 +86,7 @@ async def evaluate_async(
     cases: Sequence[str] | None = None,
     workspace: str | os.PathLike[str] | None = None,
     python: str | os.PathLike[str] | None = None,
+    image: str | None = None,
     on_progress: Callable[[RunSummary], None] = lambda _: None,
     **options: Unpack[Asked],
 ) -> RunResult:
@@ -95,7 +98,8 @@ async def evaluate_async(
     `:CASE,CASE` after it as on the command line; or a list of such, all of one file. `criteria` is
     a mapping `{"response_match_score": 0.8}` as in `test_config.json`, the path of such a file, or a list of Criterion.
     `cases` names those to run; None runs all. `python` is the interpreter that the agent is played on; None takes that
-    of `evaldesk.toml`, else that of the agent's project, `"evaldesk"` Evaldesk's own. `options` are those of the table
+    of `evaldesk.toml`, else that of the agent's project, `"evaldesk"` Evaldesk's own; `image` names the
+    image of containers to play it in. `options` are those of the table
     of run options, such as `n=5`, `timeout_s=60`, `model`, `temperature` or `seed`; one that is not given is as
     `evaldesk.toml` has it. The run is kept in `workspace`, or nowhere when that is None; `evaldesk.toml` is read there,
     or in the working folder.
@@ -105,7 +109,7 @@ async def evaluate_async(
     or AgentError when the agent cannot be loaded.
     """
     chosen = RunOptions(case_ids=None if cases is None else tuple(cases), **options)
-    return await _evaluate(agent, evalset, criteria, chosen, workspace, python, on_progress)
+    return await _evaluate(agent, evalset, criteria, chosen, workspace, (python, image), on_progress)
 
 
 def signature_of_options(work: Callable[..., Any]) -> inspect.Signature:
@@ -151,11 +155,11 @@ async def _evaluate(
     criteria: GivenCriteria | None,
     options: RunOptions,
     workspace: str | os.PathLike[str] | None,
-    python: str | os.PathLike[str] | None,
+    place: GivenPlace,
     on_progress: Callable[[RunSummary], None],
 ) -> RunResult:
     settings = read_settings(Path(workspace or "").resolve(), (), environment=os.environ)
-    who = _given_agent(agent, settings, python)
+    who = _given_agent(agent, settings, place)
     Trust(settings).name(who.ref if who.found is None else replace(who.ref, root=_folder_of(agent)))
     evalset, path, case_ids = _given_evalset(given, paths.folder_of_names(who.ref.folder))
     if case_ids is not None and options.case_ids is not None:
@@ -216,14 +220,15 @@ def _local(ref: AgentRef, concurrency: int) -> LocalExecutor:
     return LocalExecutor(max(1, min(concurrency, os.cpu_count() or 2)), concurrency, launcher=launcher_of(ref))
 
 
-def _given_agent(agent: object, settings: Settings, python: str | os.PathLike[str] | None) -> _Agent:
+def _given_agent(agent: object, settings: Settings, place: GivenPlace) -> _Agent:
     if isinstance(agent, AgentRef):
         return _Agent(agent)
     if isinstance(agent, str | os.PathLike):
         ref = named_ref(os.fspath(agent), settings.agents, settings.workspace)
-        return _Agent(on_interpreter(ref, settings, python))
-    if python:
-        raise UsageError("python= is for an agent that is named; an object stays in this process", field="python")
+        return _Agent(placed(ref, settings, *place))
+    for name, given in zip(("python", "image"), place, strict=True):
+        if given:
+            raise UsageError(f"{name}= is for an agent that is named; an object stays in this process", field=name)
     name = getattr(agent, "name", None) or getattr(agent, "__name__", None) or type(agent).__name__
     return _Agent(AgentRef(str(name), f"this process:{next(_numbers)}"), agent)
 
