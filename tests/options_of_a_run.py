@@ -35,7 +35,7 @@ def other_value(option: RunOption) -> Any:
         return {"top_k": 3}
     if option.kind == "text":
         return _TEXTS.get(option.name, "other")
-    return 7 if option.kind == "whole" else 0.75
+    return max(7, int(option.low)) if option.kind == "whole" else 0.75
 
 
 def together(option: RunOption) -> dict[str, Any]:

@@ -167,7 +167,7 @@ def test_options_and_the_settings_of_the_project_are_handed_on(
 ) -> None:
     asked: list[tuple[RunOptions, Settings]] = []
 
-    def seen(options: RunOptions, settings: Settings, root: str) -> RunOptions:
+    def seen(options: RunOptions, settings: Settings, root: str, isolation: str) -> RunOptions:
         asked.append((options, settings))
         return options
 

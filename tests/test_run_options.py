@@ -287,11 +287,12 @@ def test_python_names_every_option_in_its_signature(name: str) -> None:
     assert "options" not in parameters
 
 
-def test_every_option_of_python_reaches_the_frozen_configuration() -> None:
+def test_every_option_of_python_reaches_the_frozen_configuration(tmp_path: Path) -> None:
+    (tmp_path / "agent.py").write_text("def agent(message):\n    return message\n")  # an object has no other isolation
     values = {**PRICES, **{option.name: other_value(option) for option in RUN_OPTIONS}}
     case = Case("one", (Turn("one", Expected(reference="one")),))
 
-    result = evaldesk.evaluate(lambda message: message, [case], criteria={"response_match_score": 0.8}, **values)
+    result = evaldesk.evaluate(tmp_path, [case], criteria={"response_match_score": 0.8}, **values)
 
     assert option_values(result.config) == values
     assert result.n_passed == values["n"]

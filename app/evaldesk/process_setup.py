@@ -83,7 +83,7 @@ def end_marked(mark: str) -> None:
 
 def end_descendants() -> None:
     """Kill the children of this process and theirs, with the orphans that it adopted."""
-    _kill_each(lambda: _children_of(os.getpid()))
+    _kill_each(lambda: descendants(os.getpid()))
 
 
 def adopt_orphans() -> None:
@@ -114,16 +114,21 @@ def _pids() -> list[int]:
         return []
 
 
-def _children_of(pid: int) -> list[int]:
+def descendants(pid: int) -> list[int]:
     """The processes below that one, from the top."""
     found = []
     try:
         for thread in os.listdir(f"/proc/{pid}/task"):
             for child in map(int, _read(f"/proc/{pid}/task/{thread}/children").split()):
-                found += [child, *_children_of(child)]
+                found += [child, *descendants(child)]
     except OSError:
         pass
     return found
+
+
+def bound_memory(mib: int) -> None:
+    """Let this process and those that it starts from now on have that much memory each, and not more again (Linux)."""
+    resource.setrlimit(resource.RLIMIT_DATA, (mib * 2**20, mib * 2**20))
 
 
 def _read(path: str) -> bytes:

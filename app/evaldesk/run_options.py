@@ -162,6 +162,8 @@ DAY_S = 86_400.0
 RUN, MODELS, LIMITS = "How to run", "Models", "Timeouts in seconds"
 BY_CHANCE = "by chance"
 AGENT_SETS = "left to the agent"
+SHARED = "shared"
+ISOLATIONS = (SHARED, "process", "container")
 OWN = "evaldesk"
 """The rules of this tool, as which trials are judged unless another is named."""
 
@@ -310,6 +312,53 @@ _RUN = (
             "form": "an unticked box and a missing one look alike; a run again keeps that of the earlier run",
             "pytest": "a pytest option takes a value, and the mode is enough there",
         },
+    ),
+    RunOption(
+        "isolation",
+        "isolation",
+        "choice",
+        title="Isolation",
+        words="isolation",
+        help="Trials share players, or each has a process or a container; default: shared, or as in evaldesk.toml.",
+        default=SHARED,
+        choices=ISOLATIONS,
+        flags=("--isolation",),
+        section=RUN,
+        form="more",
+        toml="isolation",
+    ),
+    RunOption(
+        "memory_mib",
+        "limits.memory_mib",
+        "whole",
+        title="Memory of a trial",
+        words="memory of a trial in MiB",
+        help="Most memory of each process of a trial, in MiB; with --isolation process.",
+        low=256,
+        high=1_048_576,
+        unit="MiB",
+        unset="not limited",
+        flags=("--memory",),
+        metavar="MIB",
+        section=RUN,
+        form="more",
+        toml="limits.memory_mib",
+    ),
+    RunOption(
+        "processes",
+        "limits.processes",
+        "whole",
+        title="Processes of a trial",
+        words="processes of a trial",
+        help="Most processes that a trial may start and have at once; with --isolation process.",
+        low=0,
+        high=100_000,
+        unset="not limited",
+        flags=("--processes",),
+        metavar="N",
+        section=RUN,
+        form="more",
+        toml="limits.processes",
     ),
     RunOption(
         "note",
@@ -664,6 +713,9 @@ class Asked(TypedDict, total=False):
     seed: int | None
     recording: str | None
     recording_tools: bool | None
+    isolation: str | None
+    memory_mib: int | None
+    processes: int | None
     note: str | None
     model: str | None
     base_url: str | None

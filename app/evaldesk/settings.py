@@ -17,7 +17,7 @@ from evaldesk.model import Container, Limits, ModelOptions
 from evaldesk.model.options import MODES, Recording, UserConfig
 from evaldesk.model.run import checked_container
 from evaldesk.paths import interpreter_path
-from evaldesk.run_options import RUN_OPTIONS, check_fields
+from evaldesk.run_options import BY_NAME, ISOLATIONS, RUN_OPTIONS, SHARED, check_fields
 from evaldesk.toml_text import parse_toml
 from evaldesk.wire import converted
 
@@ -37,6 +37,7 @@ KEYS = frozenset(
         "limits",
         "python",
         "image",
+        "isolation",
         "container",
         "store",
     }
@@ -101,6 +102,7 @@ class Settings:
     agents: Mapping[str, Mapping[str, object]] = field(default_factory=dict)
     python: str = ""
     container: Container = field(default_factory=Container)
+    isolation: str = SHARED
     n_workers: int = 2
     n_warm_workers: int = 0
     is_demo: bool = False
@@ -147,10 +149,11 @@ def read_settings(
     Keys: `models` (a list of LiteLLM model names), `[model]` (the fields of ModelOptions), `[user]` (those of
     UserConfig), `[limits]` (those of Limits), `judges` (a list of model names), `[metrics]` (name = "module:attr"),
     `[agents]` (`folders` to look in, and a table for each declared agent), `python` (the interpreter of the agents),
-    `image` (of the containers in which agents are played), `[container]` (the other fields of Container), `recording`
-    (off, record, replay or auto), `[store]` (`url` of a database of PostgreSQL, without a password).
-    `EVALDESK_STORE` replaces that url, and `EVALDESK_RECORDING` the mode. `EVALDESK_MODELS` and `EVALDESK_JUDGES` add
-    names, separated by commas. Raises UsageError naming the file and key when one is wrong.
+    `image` (of the containers in which agents are played), `[container]` (the other fields of Container), `isolation`
+    (shared, process or container), `recording` (off, record, replay or auto), `[store]` (`url` of a database of
+    PostgreSQL, without a password). `EVALDESK_STORE` replaces that url, and `EVALDESK_RECORDING` the mode.
+    `EVALDESK_MODELS` and `EVALDESK_JUDGES` add names, separated by commas. Raises UsageError naming the file and key
+    when one is wrong.
     """
     table = _read_toml(workspace / CONFIG_NAME)
     path = workspace / CONFIG_NAME
@@ -170,6 +173,7 @@ def read_settings(
         functions=_functions(table.get("metrics", {}), path),
         python=_python(table.get("python", ""), path),
         container=_container(table, path),
+        isolation=_isolation(table.get("isolation", SHARED), path),
         n_workers=n_workers,
         is_demo=is_demo,
         environment=dict(environment),
@@ -259,6 +263,13 @@ def _recording(value: object, path: Path) -> Recording:
     if mode is None:
         raise UsageError(f"{path}: recording is one of {', '.join(MODES)}, not {value!r}")
     return Recording(mode)
+
+
+def _isolation(value: object, path: Path) -> str:
+    try:
+        return str(BY_NAME["isolation"].checked(value, f"{path}: isolation"))
+    except UsageError:
+        raise UsageError(f"{path}: isolation is one of {', '.join(ISOLATIONS)}, not {value!r}") from None
 
 
 def _python(value: object, path: Path) -> str:

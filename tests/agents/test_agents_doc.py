@@ -32,7 +32,7 @@ def test_the_configuration_that_is_shown_is_read(tmp_path: Path) -> None:
     (home / "agents" / "support" / "agent.py").write_text("def root_agent(message): return message\n")
     (home / "shop" / "__init__.py").touch()  # a folder without it gives way to any package of that name
     (home / "shop" / "tools.py").write_text("def find_book(title: str) -> str: return title\n")
-    example, _ = _blocks("toml")
+    example, *_ = _blocks("toml")
     (home / "evaldesk.toml").write_text(example)
 
     settings = read_settings(home, (home,), environment={})
@@ -48,7 +48,7 @@ def test_the_containers_that_are_shown_are_read_and_have_their_defaults(tmp_path
     (tmp_path / "support").mkdir()
     (tmp_path / "support" / "__init__.py").touch()
     (tmp_path / "support" / "agent.py").write_text("def root_agent(message): return message\n")
-    _, example = _blocks("toml")
+    _, example, _ = _blocks("toml")
     (tmp_path / "evaldesk.toml").write_text(example)
 
     settings = read_settings(tmp_path, (tmp_path,), environment={})
@@ -56,6 +56,15 @@ def test_the_containers_that_are_shown_are_read_and_have_their_defaults(tmp_path
 
     assert settings.container == Container("shop:7")
     assert ref.container == Container("support:3")
+
+
+def test_the_isolation_that_is_shown_is_read(tmp_path: Path) -> None:
+    *_, example = _blocks("toml")
+    (tmp_path / "evaldesk.toml").write_text(example)
+
+    settings = read_settings(tmp_path, (tmp_path,), environment={})
+
+    assert (settings.isolation, settings.limits.memory_mib, settings.limits.processes) == ("process", 1024, 16)
 
 
 def test_the_table_of_kinds_is_that_of_the_code() -> None:

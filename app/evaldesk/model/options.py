@@ -69,16 +69,19 @@ _NAMES = tuple(option.name for option in MODEL_CALL if option.name != "extra")
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Bounds of one trial in seconds; None where only the bound around it counts.
+    """Bounds of one trial, times in seconds; None where only the bound around it counts.
 
     A turn that reaches its bound ends the trial, a tool that does gives its agent an error to read, and a judge
-    that does leaves its metric with an error.
+    that does leaves its metric with an error. `memory_mib` bounds each process of the trial, `processes` how many the
+    agent may have beside its own at once; both need a process for each trial.
     """
 
     trial_timeout_s: float = 120.0
     turn_timeout_s: float | None = None
     tool_timeout_s: float | None = None
     judge_timeout_s: float | None = None
+    memory_mib: int | None = None
+    processes: int | None = None
 
 
 def _check_url(url: str) -> None:

@@ -12,7 +12,7 @@ from evaldesk.model.conclusion import Criterion, Gates, Score, Verdict
 from evaldesk.model.evalset import Case, JsonObject
 from evaldesk.model.options import Limits, ModelOptions, Recording, UserConfig
 from evaldesk.model.transcript import ErrorRecord, Transcript, TurnRecord, Usage
-from evaldesk.run_options import BY_NAME, OWN, RUN_OPTIONS, RunOption
+from evaldesk.run_options import BY_NAME, OWN, RUN_OPTIONS, SHARED, RunOption
 
 TrialStatus: TypeAlias = Literal["finished", "errored", "timed_out", "cancelled"]
 RunStatus: TypeAlias = Literal["pending", "running", "stopping", "stopped", "finished", "failed"]
@@ -94,7 +94,8 @@ class AgentRef:
     look at the object. `declared` is the agent's table of `evaldesk.toml` as JSON text; an agent that is made of its
     table alone has no target. `part` names an agent inside the tree of the one that is found, by its own name or its
     name in the module; empty is the agent itself. `python` is the interpreter that it is played on; empty is
-    Evaldesk's own. `container` is where it is played; None is a process of this machine.
+    Evaldesk's own. `container` is where it is played; None is a process of this machine. `isolation` is that of its
+    trials where a run asks for none; empty is that of the workspace.
     """
 
     id: str
@@ -106,6 +107,7 @@ class AgentRef:
     part: str = ""
     python: str = ""
     container: Container | None = None
+    isolation: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -267,7 +269,9 @@ class RunConfig:
     in a case is unscored there, else it is not applicable; `n_asserted` is then the number of cases that it applies to,
     by metric, for those metrics that do not apply to all, and `n_partly_asserted` the number of cases to which at least
     one metric does not apply. `compat` names the tool by whose rules trials are judged. `gates` are the conditions of
-    the conclusion. `shows_case` gives the agent's process the whole case, and not only the user's side of it.
+    the conclusion. `isolation` is `shared` where a player has several trials, at once and one after the other; else
+    each trial has a process or a container of its own. `shows_case` gives the agent's process the whole case, and not
+    only the user's side of it.
     """
 
     agent: AgentRef
@@ -295,8 +299,14 @@ class RunConfig:
     n_asserted: Mapping[str, int] = field(default_factory=dict)
     n_partly_asserted: int = 0
     gates: Gates = field(default_factory=Gates)
+    isolation: str = SHARED
     shows_case: bool = True
     interpreter: Interpreter = field(default_factory=Interpreter)
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether trials share players."""
+        return self.isolation == SHARED
 
     @property
     def is_strict(self) -> bool:

@@ -302,15 +302,28 @@ def test_an_earlier_run_that_is_gone_is_said_and_nothing_is_started(pages: Any) 
     assert pages.desk.store.runs.list() == []
 
 
+NEED_A_PROCESS = ("memory_mib", "processes")
+"""Bounds of a trial are refused where trials share players."""
+
+
 @pytest.mark.parametrize("option", offered("form"), ids=[option.name for option in offered("form")])
 def test_a_field_of_the_form_reaches_the_frozen_configuration(pages: Any, option: Any) -> None:
     value = other_value(option)
+    needed = {"isolation": "process"} if option.name in NEED_A_PROCESS else {}
 
-    address = pages.start(**{option.name: str(value) if value is not True else "1", "try": "1"})
+    address = pages.start(**{option.name: str(value) if value is not True else "1", "try": "1"} | needed)
 
     config = pages.desk.store.runs.summary(int(address[6:])).config
     expected = 1 if option.name == "n" else value
     assert option_values(config)[option.name] == expected
+
+
+@pytest.mark.parametrize("name", NEED_A_PROCESS)
+def test_a_bound_of_trials_that_share_players_is_refused_at_its_field(pages: Any, name: str) -> None:
+    answer = pages.post("/runs", **pages.form(**{name: "300"}))
+
+    assert answer.status_code == 422
+    assert f"{name} bounds a trial with a process of its own; add isolation" in answer.text
 
 
 def test_a_key_that_is_not_set_is_said_in_the_form_before_anything_is_stored(

@@ -35,6 +35,7 @@ from evaldesk.model import AgentRef, Container
 from evaldesk.model.run import checked_container
 from evaldesk.paths import interpreter_path
 from evaldesk.registry import import_target
+from evaldesk.run_options import ISOLATIONS
 from evaldesk.wire import converted, from_json, to_json
 
 CONFIG_NAME = "evaldesk.toml"
@@ -93,8 +94,10 @@ def _declared(name: str, table: dict[str, Any], workspace: Path) -> AgentRef:
     if "target" in table:
         python = _python(place, table.pop("python", ""), workspace)
         container = _container(place, table.pop("image", None), python)
-        return replace(_target(place, table, workspace), id=name, python=python, container=container)
-    for key in ("python", "image"):
+        isolation = _isolation(place, table.pop("isolation", ""))
+        ref = _target(place, table, workspace)
+        return replace(ref, id=name, python=python, container=container, isolation=isolation)
+    for key in ("python", "image", "isolation"):
         if key in table:
             raise UsageError(f"{place}: {key} is for an agent with a target, which is imported")
     if "url" in table or "command" in table:
@@ -127,12 +130,20 @@ def _container(place: str, image: object, python: str) -> Container | None:
         raise UsageError(f"{place}: {error}") from error
 
 
+def _isolation(place: str, value: object) -> str:
+    if value != "" and value not in ISOLATIONS:
+        raise UsageError(f"{place}: isolation is one of {', '.join(ISOLATIONS)}, not {value!r}")
+    return str(value)
+
+
 def _target(place: str, table: dict[str, Any], workspace: Path) -> AgentRef:
     kind = AGENTS.known(str(table.get("kind", "")))
     if kind and kind.options:
         return _optioned(kind, place, table, workspace)
     if set(table) != {"target"} or not isinstance(table["target"], str):
-        raise UsageError(f"{place}: beside python or image and a target, which is a string, nothing else may be said")
+        raise UsageError(
+            f"{place}: beside python, image or isolation and a target, which is a string, nothing else may be said"
+        )
     try:
         with chdir(workspace):
             return agent_ref(table["target"])

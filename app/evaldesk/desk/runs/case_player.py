@@ -8,7 +8,15 @@ import threading
 from concurrent.futures import Future
 
 from evaldesk.desk.runs.driver import trial_spec
-from evaldesk.desk.runs.plan import RunOptions, RunPlan, check_models, frozen, recordings_folder, with_defaults
+from evaldesk.desk.runs.plan import (
+    RunOptions,
+    RunPlan,
+    check_isolation,
+    check_models,
+    frozen,
+    recordings_folder,
+    with_defaults,
+)
 from evaldesk.desk.runs.run_result import CaseResult
 from evaldesk.engine import AgentHost, LocalExecutor
 from evaldesk.engine.host.agent_host import version_of
@@ -63,8 +71,10 @@ class CasePlayer:
 
     def _config(self, case: Case, options: RunOptions) -> RunConfig:
         recording = Recording(folder=str(recordings_folder(self._settings)))
-        ready = with_defaults(options, self._settings, self._agent.root)
-        return frozen(RunConfig(self._agent, "", recording=recording), ready, [case])
+        ready = with_defaults(options, self._settings, self._agent.root, self._agent.isolation)
+        config = frozen(RunConfig(self._agent, "", recording=recording), ready, [case])
+        check_isolation(config)
+        return config
 
     async def _described(self) -> AgentDescription:
         """The agent's description of itself; asked once, in the worker that plays it afterwards."""
@@ -79,7 +89,7 @@ class CasePlayer:
         return self._description
 
     async def _play(self, case: Case, config: RunConfig) -> CaseResult:
-        executor = self._opened()
+        executor = self._opened(config)
         number = next(self._numbers)
         specs = [trial_spec(config, number, case, 0, index) for index in range(config.n)]
         futures = [self._loop.create_future() for _ in specs]
@@ -88,11 +98,13 @@ class CasePlayer:
             await executor.submit(spec)
         return CaseResult(case, tuple(self._scrubbed(result) for result in await asyncio.gather(*futures)), config.n)
 
-    def _opened(self) -> LocalExecutor:
+    def _opened(self, config: RunConfig) -> LocalExecutor:
         if self._executor is None:
             players = [player for player in (self._ready,) if player]
             launcher = launcher_of(self._agent)
-            self._executor = LocalExecutor(1, self._concurrency, launcher=launcher, players=players)
+            self._executor = LocalExecutor(
+                1, self._concurrency, launcher=launcher, players=players, is_shared=config.is_shared
+            )
             self._reading = asyncio.create_task(self._read(self._executor))
         return self._executor
 

@@ -175,6 +175,7 @@ async def _evaluate(
         is_kept = workspace is not None
         async with _opened(settings, who, options.asked.get("model"), is_kept=is_kept) as (runs, store, description):
             plan = runs.plan_for(subject_of(who.ref, evalset, path, description), chosen)
+            _check_isolation(who, plan.config)
             summary = await runs.run_to_end(plan, on_progress)
             result = await asyncio.to_thread(StoredRuns(store.runs).result, summary.id)
             return replace(result, status=summary.status, reason=summary.reason)
@@ -211,13 +212,23 @@ def _executor_for(who: _Agent) -> Callable[[RunConfig], Executor]:
         shared = SHARED.get()
         if shared is not None:
             return shared.lend(who.ref, config)
-        return _local(who.ref, config.concurrency)
+        return _local(who.ref, config)
 
     return open_executor
 
 
-def _local(ref: AgentRef, concurrency: int) -> LocalExecutor:
-    return LocalExecutor(max(1, min(concurrency, os.cpu_count() or 2)), concurrency, launcher=launcher_of(ref))
+def _local(ref: AgentRef, config: RunConfig) -> LocalExecutor:
+    n_workers = max(1, min(config.concurrency, os.cpu_count() or 2))
+    return LocalExecutor(n_workers, config.concurrency, launcher=launcher_of(ref), is_shared=config.is_shared)
+
+
+def _check_isolation(who: _Agent, config: RunConfig) -> None:
+    """Raise UsageError for an object whose trials should have processes of their own."""
+    if who.found is not None and not config.is_shared:
+        raise UsageError(
+            f"isolation = {config.isolation!r} is for an agent that is named; an object stays in this process",
+            field="isolation",
+        )
 
 
 def _given_agent(agent: object, settings: Settings, place: GivenPlace) -> _Agent:

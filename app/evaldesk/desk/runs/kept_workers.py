@@ -64,21 +64,27 @@ class SharedWorkers:
 
     host: AgentHost
     n_workers: int = 1
-    executors: dict[tuple[AgentRef, int], tuple[str, LocalExecutor]] = field(default_factory=dict)
+    executors: dict[tuple[AgentRef, int, str], tuple[str, LocalExecutor]] = field(default_factory=dict)
     retired: list[LocalExecutor] = field(default_factory=list)
     can_stay: bool = True
 
     def lend(self, ref: AgentRef, config: RunConfig) -> Executor:
         """The workers of an agent for one run; the one that described the agent plays it."""
         self.can_stay &= bool(ref.folder) and not any(map(is_function, config.criteria))
-        key, version = (ref, config.concurrency), version_of(ref)
+        key, version = (ref, config.concurrency, config.isolation), version_of(ref)
         known, executor = self.executors.pop(key, ("", None))
         if executor and (known != version or executor.is_cancelled):
             self.retired.append(executor)
             executor = None
         if executor is None:
             players = [player for player in (self.host.give_away(ref, version),) if player]
-            executor = LocalExecutor(self.n_workers, config.concurrency, launcher=launcher_of(ref), players=players)
+            executor = LocalExecutor(
+                self.n_workers,
+                config.concurrency,
+                launcher=launcher_of(ref),
+                players=players,
+                is_shared=config.is_shared,
+            )
         self.executors[key] = version, executor  # put last: the order is that of use
         if len(self.executors) > MAX_AGENTS:
             self.retired.append(self.executors.pop(next(iter(self.executors)))[1])

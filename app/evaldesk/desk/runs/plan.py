@@ -224,8 +224,12 @@ def foreseen_plan(config: RunConfig, cases: tuple[Case, ...]) -> RunPlan:
 
 
 def check_place(config: RunConfig) -> None:
-    """Raise UsageError for an agent with an image where no container can be started, or would record."""
+    """Raise UsageError for an agent with an image where no container can be started, or would record.
+
+    So does an isolation that needs an image, and bounds of a trial that has no process of its own.
+    """
     container = config.agent.container
+    check_isolation(config)
     if container is None:
         return
     if config.recording.mode != "off":
@@ -235,6 +239,22 @@ def check_place(config: RunConfig) -> None:
             field="recording",
         )
     container_client(container, os.environ)
+
+
+def check_isolation(config: RunConfig) -> None:
+    """Raise UsageError for trials in containers without an image, and for bounds of processes that trials share."""
+    container = config.agent.container
+    if config.isolation == "container" and container is None:
+        raise UsageError(
+            "isolation = 'container' needs an image: name one by image in evaldesk.toml or by --image",
+            field="isolation",
+        )
+    bounds = (("memory_mib", config.limits.memory_mib), ("processes", config.limits.processes))
+    for name, bound in bounds:
+        if bound is not None and container is not None:
+            raise UsageError(f"{name} bounds a process; write memory and pids under [container]", field=name)
+        if bound is not None and config.is_shared:
+            raise UsageError(f"{name} bounds a trial with a process of its own; add isolation = 'process'", field=name)
 
 
 def check_replay(config: RunConfig, kind_name: str) -> None:
@@ -327,12 +347,16 @@ def _allowed_model(model: str | None, own: str | None, models: Sequence[str]) ->
     return model
 
 
-def with_defaults(options: RunOptions, settings: Settings, root: str) -> RunOptions:
+def with_defaults(options: RunOptions, settings: Settings, root: str, isolation: str = "") -> RunOptions:
     """The options, where they leave something open as the settings have it; functions are imported from `root`.
+
+    `isolation` is that of the agent, which wins over the settings.
 
     Raises UsageError for a criterion that cannot be.
     """
     usual = _of_run(options.like) if options.like else _of_settings(settings, options.user)
+    if isolation and not options.like:
+        usual["isolation"] = isolation
     asked = {**{name: value for name, value in usual.items() if value is not None}, **options.asked}
     for name in ("extra", "user_extra"):
         asked[name] = {**(usual.get(name) or {}), **(options.asked.get(name) or {})}
@@ -363,11 +387,14 @@ class _Usual:
     limits: Limits
     user: UserConfig
     recording: Recording
+    isolation: str
 
 
 def _of_settings(settings: Settings, user: UserConfig | None) -> dict[str, Any]:
     """The options that `evaldesk.toml` may set; a criteria file describes the user in its place."""
-    usual = _Usual(settings.model_options, settings.limits, user or settings.user, settings.recording)
+    usual = _Usual(
+        settings.model_options, settings.limits, user or settings.user, settings.recording, settings.isolation
+    )
     return option_values(usual, offered("toml"))
 
 

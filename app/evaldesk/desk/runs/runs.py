@@ -82,7 +82,7 @@ class RunDesk:
 
     def plan_for(self, subject: RunSubject, options: RunOptions) -> RunPlan:
         """The run of a command line. Raises UsageError naming the field at fault."""
-        options = with_defaults(options, self._settings, subject.agent.root)
+        options = with_defaults(options, self._settings, subject.agent.root, subject.agent.isolation)
         earlier = options.like.model if options.like else None  # a person named it then
         models = (*self._settings.models, *((earlier,) if earlier else ()))
         folder = str(recordings_folder(self._settings))
@@ -341,6 +341,7 @@ class RunDesk:
             config.concurrency,
             warm_pool=self._warm_pool,
             launcher=launcher_of(config.agent),
+            is_shared=config.is_shared,
         )
 
 

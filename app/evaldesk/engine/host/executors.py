@@ -153,7 +153,7 @@ class LocalExecutor:
     A player has the agent and the user's side of a case; a grader has the expectations and the metrics, and never the
     agent. The process of this executor hands the transcript from one to the other, and checks what both answer. Players
     come to be by `launcher`, graders always on Evaldesk's own interpreter. `players` are up already and belong to this
-    executor from now on.
+    executor from now on. Where `is_shared` is false each trial has a player of its own, up to `concurrency` of them.
     """
 
     def __init__(
@@ -165,20 +165,25 @@ class LocalExecutor:
         warm_pool: WarmPool | None = None,
         launcher: Launcher = OWN,
         players: Sequence[WorkerProcess] = (),
+        is_shared: bool = True,
     ) -> None:
         self.is_cancelled = False
         self._warm_pool = warm_pool
-        shared = partial(
-            WorkerSet, n_workers, concurrency, environment=os.environ if environment is None else environment
+        workers = partial(
+            WorkerSet, concurrency=concurrency, environment=os.environ if environment is None else environment
         )
-        self._players = shared(
-            self._played,
+        self._players = workers(
+            n_workers if is_shared else concurrency,
+            on_result=self._played,
             warm_pool=warm_pool if launcher is OWN else None,
             purpose="player",
             launcher=launcher,
             ready=players,
+            is_shared=is_shared,
         )
-        self._graders = shared(self._graded, warm_pool=warm_pool, purpose="grader", n_before_next=GRADED_AT_ONCE)
+        self._graders = workers(
+            n_workers, on_result=self._graded, warm_pool=warm_pool, purpose="grader", n_before_next=GRADED_AT_ONCE
+        )
         self._room = asyncio.Semaphore(concurrency)
         self._results: asyncio.Queue[TrialResult | None] = asyncio.Queue()
         self._check: tuple[GradeSpec, asyncio.Future[ErrorRecord | None]] | None = None
@@ -299,7 +304,8 @@ class WorkerSet:
 
     Another worker starts when each that is up has `n_before_next` trials. When a worker dies with several trials under
     way, each of them is tried again alone, so that only the one that killed it suffers. It is the same when one of them
-    changed settings that all of them share, such as the working folder.
+    changed settings that all of them share, such as the working folder. A worker that is not shared has one trial and
+    ends after it.
     """
 
     def __init__(
@@ -314,6 +320,7 @@ class WorkerSet:
         launcher: Launcher = OWN,
         n_before_next: int = 1,
         ready: Sequence[WorkerProcess] = (),
+        is_shared: bool = True,
     ) -> None:
         self.is_cancelled = False
         self.idle = asyncio.Event()
@@ -323,6 +330,7 @@ class WorkerSet:
         self._warm_pool = warm_pool
         self._purpose = purpose
         self._launcher = launcher
+        self._is_shared = is_shared
         self._slots = [_Slot() for _ in range(max(1, min(n_workers, concurrency)))]
         self._n_threads = math.ceil(concurrency / len(self._slots))
         self._n_before_next = min(n_before_next, self._n_threads)
@@ -411,6 +419,7 @@ class WorkerSet:
             if isinstance(spec, GradeSpec):
                 slot.worker.send(Grade(key, spec), grading_timeout_s(spec.criteria, spec.limits))
             else:
+                slot.worker.max_processes = spec.limits.processes
                 slot.worker.send(Play(key, player_spec(spec)), spec.limits.trial_timeout_s)
         except Exception as error:  # no frame says it: no worker would ever answer
             del slot.jobs[key]
@@ -460,7 +469,7 @@ class WorkerSet:
         if frame.changed and (slot.jobs or frame.began_changed):
             self._play_again(slot, spec)
             return
-        slot.is_tainted |= frame.is_tainted or bool(frame.changed)
+        slot.is_tainted |= frame.is_tainted or bool(frame.changed) or not self._is_shared
         slot.is_alone = False
         if slot.is_tainted and not slot.jobs and slot.worker:
             self._do(slot.worker.close())

@@ -27,7 +27,7 @@ from evaldesk.engine.frames import (
 from evaldesk.engine.launch import OWN, Launcher
 from evaldesk.engine.worker.attempt import Pause, Tail
 from evaldesk.errors import EvaldeskError, UsageError
-from evaldesk.process_setup import end_marked
+from evaldesk.process_setup import descendants, end_marked
 from evaldesk.wire import to_json
 
 TICK_S = 0.5
@@ -73,7 +73,8 @@ class WorkerProcess:
     """One worker. `on_answer` gets its frames, `on_death` is called once, when it is gone and all frames are read.
 
     A worker that is gone before `start` returned is the error of `start` alone. `pauses` are the last reported reasons
-    why its trials wait.
+    why its trials wait. `max_processes` is how many processes of the agent may run beside the worker; None is any
+    number.
     """
 
     def __init__(self, on_answer: Callable[[Answer], None], on_death: Callable[[Death], None]) -> None:
@@ -87,6 +88,7 @@ class WorkerProcess:
         self._ready = self._loop.create_future()
         self._death = self._loop.create_future()
         self.pauses: tuple[Pause, ...] = ()
+        self.max_processes: int | None = None
         self._deadlines: dict[int, float] = {}
         self._waiting: list[bytes] = []
         self._silent_s = 0.0
@@ -249,6 +251,13 @@ class WorkerProcess:
         is_stuck = self._silent_s >= SILENT_AND_OVERDUE_S and overdue_s > OVERDUE_S
         if self._ready.done() and (is_stuck or self._silent_s >= SILENT_S or overdue_s > LONG_OVERDUE_S):
             self.kill(f"did not react for {self._silent_s:g} s and was ended", is_timeout=True)
+        elif self.max_processes is not None:
+            self._check_processes(self.max_processes)
+
+    def _check_processes(self, most: int) -> None:
+        n = len(descendants(self.pid))
+        if n > most:
+            self.kill(f"was ended: the agent had started {n} processes, and {most} may run at once")
 
     def _signal(self, number: signal.Signals, *, to_group: bool = True) -> None:
         if self._returncode is not None:

@@ -29,7 +29,15 @@ from evaldesk.engine.frames import Beat, Describe, FromWorker, Grade, Lines, Pla
 from evaldesk.engine.worker.attempt import STDERR, Attempt, active, capture_output
 from evaldesk.engine.worker.work import DescribeWork, GradeWork, TrialWork, TurnWork, Work
 from evaldesk.llm.direct import use_loop
-from evaldesk.process_setup import ProcessWatch, adopt_orphans, allow_open_files, end_descendants, freeze, gc_paused
+from evaldesk.process_setup import (
+    ProcessWatch,
+    adopt_orphans,
+    allow_open_files,
+    bound_memory,
+    end_descendants,
+    freeze,
+    gc_paused,
+)
 from evaldesk.secrets import known_values
 from evaldesk.wire import json_scrubber_of, to_json
 
@@ -149,6 +157,8 @@ class Worker:
     def _begin(self, frame: Play | Grade | Talk | Describe) -> None:
         work = self._work(frame)
         try:
+            if isinstance(frame, Play) and frame.spec.limits.memory_mib:
+                bound_memory(frame.spec.limits.memory_mib)
             trial_thread = self._trial_thread()
         except Exception as error:  # no thread can be started
             self._channel.send_raw(work.broken(error))
