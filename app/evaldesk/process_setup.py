@@ -170,7 +170,7 @@ class ProcessState:
             *((name, self.limits[name], limit) for name, limit in now.limits.items()),
         )
         found = [f"{name} from {before} to {after}" for name, before, after in plain if before != after]
-        if _without_packages(self.path) != _without_packages(now.path):
+        if _own_entries(self) != _own_entries(now):
             found.append("sys.path")
         names = sorted(_changed_names(self.environment, now.environment))
         if names:
@@ -214,9 +214,13 @@ def _changed_names(before: dict[str, str], now: dict[str, str]) -> set[str]:
     return {name for name in names if name in before or name not in SET_BY_LIBRARIES}
 
 
-def _without_packages(path: tuple[str, ...]) -> list[str]:
-    """The entries without folders inside of an installed package, which packages add of themselves."""
-    return [entry for entry in path if "site-packages/" not in entry]
+def _own_entries(state: ProcessState) -> list[str]:
+    """`sys.path` without what packages add of themselves: folders inside of them, and the working folder at the end.
+
+    LiteLLM appends the latter, at an import that may come with the first price that is asked for.
+    """
+    entries = [entry for entry in state.path if "site-packages/" not in entry]
+    return entries[:-1] if entries and entries[-1] == state.folder else entries
 
 
 def _working_folder() -> str:

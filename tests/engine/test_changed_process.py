@@ -129,6 +129,34 @@ async def test_no_trial_of_many_sees_the_folder_of_another(write_agent: Write, t
     assert {index for index, result in results.items() if result.logs} == {3, 17}
 
 
+async def test_a_late_import_that_appends_the_working_folder_is_no_change(
+    write_agent: Write, trial: Trial, play: Play
+) -> None:
+    source = "import os, sys\n\ndef agent(message):\n    {}\n    return str(os.getpid())\n"
+    agent = write_agent(source.format("sys.path.append(os.getcwd()) if os.getcwd() not in sys.path else None"))
+    executor = LocalExecutor(n_workers=1, concurrency=1)
+
+    results = await play(executor, [trial(agent, index) for index in range(3)], 1)
+    await executor.close()
+
+    assert len({said(result) for result in results.values()}) == 1
+    assert {result.logs for result in results.values()} == {""}
+
+
+async def test_a_price_that_is_asked_for_late_costs_no_player(write_agent: Write, trial: Trial, play: Play) -> None:
+    agent = write_agent(
+        "import os\n\ndef agent(message):\n    from evaldesk.llm.client import open_litellm\n\n    open_litellm()\n"
+        "    return str(os.getpid())\n"
+    )
+    executor = LocalExecutor(n_workers=1, concurrency=1)
+
+    results = await play(executor, [trial(agent, index) for index in range(2)], 1)
+    await executor.close()
+
+    assert said(results[0]) == said(results[1])
+    assert {result.logs for result in results.values()} == {""}
+
+
 async def test_settings_that_the_module_of_an_agent_makes_are_no_change(
     write_agent: Write, trial: Trial, play: Play
 ) -> None:
