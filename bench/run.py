@@ -17,6 +17,7 @@ from bench import (
     measure_llm,
     measure_metrics,
     measure_pages,
+    measure_players,
     measure_start,
     measure_trials,
 )
@@ -26,6 +27,7 @@ MEASURES: tuple[Callable[[Path], list[Row]], ...] = (
     measure_trials.measure,  # first: its largest process is that of all children so far
     measure_start.measure,
     measure_llm.measure,
+    measure_players.measure,
     measure_pages.measure,
     measure_comparison.measure,
     measure_metrics.measure,

@@ -150,7 +150,7 @@ async def test_a_price_that_is_asked_for_late_costs_no_player(write_agent: Write
     )
     executor = LocalExecutor(n_workers=1, concurrency=1)
 
-    results = await play(executor, [trial(agent, index) for index in range(2)], 1)
+    results = await play(executor, [trial(agent, index, timeout_s=120) for index in range(2)], 1)
     await executor.close()
 
     assert said(results[0]) == said(results[1])

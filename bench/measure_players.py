@@ -1,0 +1,168 @@
+"""What Evaldesk adds to agents as deployed: to a framework's own loop, on another interpreter, at a gateway."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import httpx
+
+from bench.fake_model import fake_model
+from bench.framework_agents import N_WARM, installed, write_agents
+from bench.row import Row, rounded
+from evaldesk.agents.remote.model_gateway import ModelGateway
+from evaldesk.engine import LocalExecutor, drive
+from evaldesk.engine.launch import OWN, Launcher, ProcessLauncher
+from evaldesk.model import AgentRef, Case, Criterion, Expected, Limits, Session, TrialSpec, Turn
+from evaldesk.process_setup import descendants
+from evaldesk.testing.agent_evaluator import AgentEvaluator
+
+N_TRIALS, N_PLAIN, N_CALLS, N_EVALUATIONS = 150, 1000, 1000, 5
+TICKS_S = os.sysconf("SC_CLK_TCK")
+PLAIN = "async def root_agent(message):\n    return message\n"
+REWARD = (Criterion("response_match_score", 0.8),)
+
+
+def measure(folder: Path) -> list[Row]:
+    """Processor time alone: the endpoint answers at once, from a process of its own that is not counted."""
+    (folder / "said.py").write_text(PLAIN)
+    with fake_model(0) as address:
+        write_agents(folder, address)
+        rows = [row for name in installed() for row in _over_its_loop(folder, name)]
+        rows.append(asyncio.run(_gateway(address)))
+    return [*rows, *_players(folder), _warm_evaluator(folder)]
+
+
+def _over_its_loop(folder: Path, name: str) -> list[Row]:
+    command = [sys.executable, "-m", "bench.framework_agents", str(folder), name, str(N_TRIALS)]
+    bare = float(subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()[-1])
+    ours = asyncio.run(_trial_ms(folder, f"of_{name}", N_TRIALS))
+    return [
+        Row(f"{name}, 1 model call: its bare loop: processor", rounded(bare), "ms/turn"),
+        Row(f"{name}, 1 model call: a trial over its bare loop: processor", rounded(ours - bare), "ms/trial", 2),
+    ]
+
+
+def _players(folder: Path) -> list[Row]:
+    bare = folder / "bare"
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(bare)], check=True)
+    there = ProcessLauncher(str(bare / "bin" / "python"))
+    same = asyncio.run(_trial_ms(folder, "said", N_PLAIN))
+    other = asyncio.run(_trial_ms(folder, "said", N_PLAIN, launcher=there))
+    graded = asyncio.run(_trial_ms(folder, "said", N_PLAIN, criteria=REWARD))
+    own = asyncio.run(_trial_ms(folder, "said", N_WARM, is_shared=False))
+    return [
+        Row("function, on Evaldesk's interpreter: processor", rounded(same), "ms/trial"),
+        Row("function, on another interpreter without packages: processor", rounded(other), "ms/trial"),
+        Row("function, a process for each trial: processor", rounded(own), "ms/trial"),
+        Row("grading hop of a trial, 1 metric: processor", rounded(graded - same), "ms/trial"),
+    ]
+
+
+async def _trial_ms(
+    folder: Path,
+    name: str,
+    n: int,
+    *,
+    criteria: Sequence[Criterion] = (),
+    launcher: Launcher = OWN,
+    is_shared: bool = True,
+) -> float:
+    """Of this process and its workers, for a trial of one turn, one at a time as in a bare loop, once all is warm."""
+    ref = AgentRef(name, f"{name}:root_agent", root=str(folder))
+    case = Case("c", (Turn("hi", Expected(reference="hello")),))
+
+    def specs(count: int) -> list[TrialSpec]:
+        return [TrialSpec(1, i, 0, case, ref, tuple(criteria), Limits(60)) for i in range(count)]
+
+    executor = LocalExecutor(1, 1, launcher=launcher, is_shared=is_shared)
+    try:
+        warm = [result async for result in drive(specs(N_WARM), executor, 1)]
+        before = _cpu_s()
+        results = [result async for result in drive(specs(n), executor, 1)]
+        spent_s = _cpu_s() - before
+    finally:
+        await executor.close()
+    assert all(result.status == "finished" for result in (*warm, *results)), results[0].error
+    return 1000 * spent_s / n
+
+
+def _cpu_s() -> float:
+    """Processor time of this process, of its workers, and of those that ended."""
+    mine = os.times()
+    return mine.user + mine.system + mine.children_user + mine.children_system + sum(map(_cpu_s_of, _workers()))
+
+
+def _workers() -> list[int]:
+    """The processes below this one but the endpoint."""
+    return [pid for pid in descendants(os.getpid()) if b"bench.fake_model" not in _read(pid, "cmdline")]
+
+
+def _cpu_s_of(pid: int) -> float:
+    """Of a process and of its children that it waited for."""
+    found = _read(pid, "stat").rpartition(b")")[2].split()
+    return sum(map(int, found[11:15])) / TICKS_S
+
+
+def _read(pid: int, name: str) -> bytes:
+    try:
+        return Path(f"/proc/{pid}/{name}").read_bytes()
+    except OSError:
+        return b""
+
+
+async def _gateway(address: str) -> Row:
+    """A call through the gateway, whose thread is in this process, less the same call straight to the endpoint."""
+    gateway = ModelGateway({**os.environ, "OPENAI_BASE_URL": address})
+    gateway.open()
+    try:
+        with gateway.listening(Session("s"), lambda event: None):
+            through = await asyncio.to_thread(_calls_ms, gateway.variables()["OPENAI_BASE_URL"])
+        straight = await asyncio.to_thread(_calls_ms, address)
+    finally:
+        gateway.close()
+    return Row("model gateway, over a straight call: processor", rounded(through - straight), "ms/call", 0.4)
+
+
+def _calls_ms(address: str) -> float:
+    body = {"model": "small", "messages": [{"role": "user", "content": "hi"}]}
+    with httpx.Client(timeout=30, trust_env=False) as client:
+        for _ in range(N_WARM):
+            client.post(f"{address}/chat/completions", json=body).raise_for_status()
+        before = time.process_time()
+        for _ in range(N_CALLS):
+            client.post(f"{address}/chat/completions", json=body).raise_for_status()
+        return 1000 * (time.process_time() - before) / N_CALLS
+
+
+def _warm_evaluator(folder: Path) -> Row:
+    """A call of AgentEvaluator once its workers are up."""
+    agent = folder / "echo"
+    agent.mkdir()
+    (agent / "__init__.py").write_text("")
+    (agent / "agent.py").write_text(PLAIN)
+    turn = {"user_content": {"parts": [{"text": "hi"}]}, "final_response": {"parts": [{"text": "hi"}]}}
+    path = folder / "hi.test.json"
+    path.write_text(json.dumps({"eval_set_id": "hi", "eval_cases": [{"eval_id": "one", "conversation": [turn]}]}))
+    (folder / "test_config.json").write_text('{"criteria": {"response_match_score": 0.8}}')
+
+    def call() -> None:
+        evaluation = AgentEvaluator.evaluate(str(agent), str(path), num_runs=1, print_detailed_results=False)
+        if hasattr(evaluation, "__await__"):
+            asyncio.run(_awaited(evaluation))
+
+    call()
+    before = _cpu_s()
+    for _ in range(N_EVALUATIONS):
+        call()
+    return Row("warm call of AgentEvaluator: processor", rounded((_cpu_s() - before) / N_EVALUATIONS), "s", 0.2)
+
+
+async def _awaited(evaluation: object) -> None:
+    await evaluation  # type: ignore[misc]
