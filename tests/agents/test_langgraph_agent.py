@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from tests.agents.installed import skip_without
@@ -34,6 +35,19 @@ async def test_a_turn_with_a_tool(loaded: Any, play: Any) -> None:
     assert [(usage.model, usage.tokens_in, usage.cost) for usage in session.turns[0].usages] == [
         ("scripted", 11, None)
     ] * 2
+
+
+async def test_a_graph_is_asked_for_the_keys_of_its_state_once(
+    loaded: Any, play: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    agent = loaded(ROLLER)
+    asked = Mock(side_effect=agent.graph.get_input_jsonschema)
+    monkeypatch.setattr(type(agent.graph), "get_input_jsonschema", asked)
+
+    for number in range(3):
+        await play(agent, Session(f"s{number}", state={"rolls": [1]}), "Roll a d6")
+
+    assert asked.call_count == 1
 
 
 @pytest.mark.parametrize("source", [ROLLER, CHECKPOINTED], ids=["plain", "checkpointer"])

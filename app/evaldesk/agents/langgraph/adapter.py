@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -169,6 +169,7 @@ class GraphAgent:
 
     graph: Any
     ref: AgentRef
+    _names: set[str] = field(default_factory=set, compare=False, repr=False)
 
     def describe(self) -> AgentDescription:
         """Its name, and the tools of its tool nodes."""
@@ -182,7 +183,7 @@ class GraphAgent:
 
     async def reply(self, session: Session, message: str) -> AsyncIterator[Event]:
         """Run the graph to its end. Raises AgentError when its state has no messages, or no model can be chosen."""
-        if MESSAGES not in _input_names(self.graph):
+        if MESSAGES not in self._input_names():
             raise AgentError(f"the state of {self.ref.target} has no `messages`; wrap the graph in a function")
         async for event in events_sent(lambda send: self._run(session, message, send)):
             yield event
@@ -233,7 +234,7 @@ class GraphAgent:
 
     def _own_state(self, session: Session) -> dict[str, Any]:
         """The keys of the state to begin with; those that the checkpointer has would go through its reducers again."""
-        known, kept = _input_names(self.graph), self._kept(session) or {}
+        known, kept = self._input_names(), self._kept(session) or {}
         return {
             key: value
             for key, value in session.state.items()
@@ -252,6 +253,12 @@ class GraphAgent:
         if session.model or asked.base_url:
             self._refuse_what_is_built_in(session.model, asked.base_url)
         return config
+
+    def _input_names(self) -> set[str]:
+        """The keys that the graph takes, asked once: it makes a schema by pydantic each time, in 30 ms."""
+        if not self._names:
+            self._names.update(_input_names(self.graph))
+        return self._names
 
     def _refuse_what_is_built_in(self, model: str | None, base_url: str | None) -> None:
         known = _properties(_properties(_schema(self.graph.get_config_jsonschema)).get("configurable", {}))
