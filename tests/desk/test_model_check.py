@@ -15,9 +15,9 @@ from evaldesk.desk.runs.plan import RunPlan, check_models, check_prices, check_r
 from evaldesk.engine import AgentHost
 from evaldesk.errors import UsageError
 from evaldesk.llm import missing_keys
-from evaldesk.llm.variables import set_variables
 from evaldesk.model import AgentDescription, AgentRef, Case, Criterion, JsonObject, ModelOptions, RunConfig, Turn
 from evaldesk.model.options import Recording, UserConfig
+from evaldesk.secrets import set_variables
 
 pytestmark = pytest.mark.anyio
 

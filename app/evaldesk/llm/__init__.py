@@ -7,7 +7,7 @@ from evaldesk.llm.failures import model_error
 from evaldesk.llm.loop import complete, litellm_endpoint, litellm_response
 from evaldesk.llm.retries import PATIENT, Patience
 from evaldesk.llm.retry_events import RetryWait
-from evaldesk.llm.variables import missing_keys, set_variables
+from evaldesk.secrets import missing_keys, set_variables
 
 __all__ = [
     "PATIENT",

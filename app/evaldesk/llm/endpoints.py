@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 
 from evaldesk.errors import ModelError
 from evaldesk.llm.call import ModelCall
-from evaldesk.llm.variables import provider_of
+from evaldesk.secrets import provider_of
 
 VLLM = "hosted_vllm"
 OPENAI = "openai"

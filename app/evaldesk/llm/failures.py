@@ -16,8 +16,7 @@ from typing import Any
 
 from evaldesk.backports import UTC
 from evaldesk.errors import NOT_RECORDED, ModelError
-from evaldesk.llm.variables import KEYS, provider_of
-from evaldesk.secrets import scrub
+from evaldesk.secrets import KEYS, provider_of, scrub
 
 MAX_SAID = 300
 MAX_CHAIN = 10

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from evaldesk.codec import msgspec
-from evaldesk.llm.variables import provider_of
+from evaldesk.secrets import provider_of
 
 LIST = "model_prices_and_context_window_backup.json"
 VARIABLE = "EVALDESK_PRICE_LIST"
