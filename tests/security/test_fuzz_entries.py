@@ -11,15 +11,21 @@ from __future__ import annotations
 import json
 import random
 import shutil
-from collections.abc import Callable, Mapping
+import socket
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from http.server import ThreadingHTTPServer
 from pathlib import Path
 from typing import Any, get_args
+from urllib.parse import urlsplit
 
 import msgspec
 import pytest
 
 from evaldesk.agents.adk.server import AdkServerAgent
 from evaldesk.agents.openhands.benchmark import read_line
+from evaldesk.agents.remote import model_gateway
 from evaldesk.agents.remote.http_protocol import HttpAgent, parsed
 from evaldesk.agents.remote.protocol import description_of, event_of
 from evaldesk.agents.replay import read_recording
@@ -44,10 +50,12 @@ from evaldesk.engine.frames import (
     played,
 )
 from evaldesk.engine.worker.attempt import Pause
+from evaldesk.engine.worker.turn import checked_event
 from evaldesk.errors import AgentError, BadNumberError, EvaldeskError, FormatError, ModelError, UsageError
 from evaldesk.llm import ModelCall, ModelReply
+from evaldesk.llm.apis import api_of
 from evaldesk.llm.direct import Pieces, whole_reply
-from evaldesk.llm.recording import Recorder
+from evaldesk.llm.recording import CURRENT_RECORDER, Recorder
 from evaldesk.llm.refusals import BrokenAnswerError, EndpointError
 from evaldesk.model import (
     AgentDescription,
@@ -57,6 +65,7 @@ from evaldesk.model import (
     ErrorRecord,
     EvalSet,
     Event,
+    ModelOptions,
     Score,
     Session,
     ToolCall,
@@ -277,6 +286,31 @@ def read_stream(data: bytes, _: Path) -> None:
     to_json(pieces.reply(CALL))
 
 
+def read_gateway_call(data: bytes, folder: Path) -> None:
+    """A call of a command agent through the gateway, and what the provider answered: each is told, or left out."""
+    path, request, answer = [*data.split(b"\n", 2), b"", b""][:3]
+    place = path.decode("utf-8", "replace")
+    try:
+        body = json.loads(request)
+    except (ValueError, RecursionError):
+        return
+    if not isinstance(body, dict):
+        return
+    told: list[Event] = []
+    call = model_gateway.Call("openai", "POST", place, {}, request, body, api_of(place))
+    gateway = model_gateway.ModelGateway({})
+    token = CURRENT_RECORDER.set(Recorder(Recording(mode="record", folder=str(folder)), 0))
+    with gateway.listening(Session("s"), told.append), gateway.call() as turn:
+        CURRENT_RECORDER.reset(token)
+        assert turn
+        assert isinstance(call.model, str)
+        assert call.hides_usage in (True, False)
+        gateway.recording_of(turn, call)
+        gateway.tell(turn, call, model_gateway.Answer(200, "application/json", answer, b""))
+    for event in told:
+        to_json(checked_event(event, 1.0))
+
+
 def read_state(data: bytes, _: Path) -> None:
     to_json(parse_state(data.decode("utf-8", "replace")))
 
@@ -349,6 +383,36 @@ MESSAGES = [
 REPLY = ModelReply(text="hi", tool_calls=(), usage=Usage("m", "agent", 3, 4))
 SAID = [{"user_content": {"parts": [{"text": "Roll. " * 50}]}}]
 DELETED = {"evalset": "HERE", "cases": [{"index": 0, "case": {"eval_id": "a", "conversation": SAID}}]}
+ASKED = {"model": "small", "stream": True, "messages": MESSAGES[:3], "stream_options": {}}
+OF_RESPONSES = {
+    "model": "small",
+    "output": [{"type": "function_call", "call_id": "c", "name": "roll", "arguments": '{"n": 6}'}],
+    "usage": {"input_tokens": 11, "output_tokens": 5, "input_tokens_details": {"cached_tokens": 1}},
+}
+TOOL_RESULT = {"type": "tool_result", "tool_use_id": "c", "content": [{"type": "text", "text": "4"}]}
+OF_ANTHROPIC = {
+    "content": [{"type": "text", "text": "hi"}, {"type": "tool_use", "id": "c", "name": "roll", "input": {"n": 6}}],
+    "usage": {"input_tokens": 8, "cache_read_input_tokens": 3, "output_tokens": 5},
+}
+OF_GEMINI = {
+    "candidates": [{"content": {"parts": [{"functionCall": {"name": "roll", "args": {"n": 6}}}]}}],
+    "usageMetadata": {"promptTokenCount": 11, "candidatesTokenCount": 3, "thoughtsTokenCount": 2},
+}
+OF_TOOL = {"role": "user", "parts": [{"functionResponse": {"name": "roll", "response": {"n": 4}}}]}
+EXCHANGES = tuple(
+    b"\n".join((path, to_json(request), answer))
+    for path, request, answer in (
+        (b"/chat/completions", ASKED, to_json(WHOLE)),
+        (b"/chat/completions", ASKED, b"data: " + to_json(DELTA) + b"\n\ndata: [DONE]\n\n"),
+        (
+            b"/responses",
+            {"input": [{"type": "function_call_output", "call_id": "c", "output": "4"}]},
+            to_json(OF_RESPONSES),
+        ),
+        (b"/v1/messages", {"messages": [{"role": "user", "content": [TOOL_RESULT]}]}, to_json(OF_ANTHROPIC)),
+        (b"/v1beta/models/small:generateContent", {"contents": [OF_TOOL]}, to_json(OF_GEMINI)),
+    )
+)
 MODEL = (BrokenAnswerError, EndpointError, BadNumberError)
 ENTRIES: Mapping[str, tuple[Callable[[bytes, Path], None], tuple[bytes, ...], tuple[type[Exception], ...]]] = {
     "a frame of a worker": (read_frame, tuple(map(to_json, FRAMES)), (*NO_FRAME, BadNumberError)),
@@ -364,6 +428,7 @@ ENTRIES: Mapping[str, tuple[Callable[[bytes, Path], None], tuple[bytes, ...], tu
     "a remote agent, a command": (read_event, (to_json(EVENT),), (AgentError, BadNumberError)),
     "an answer of a model": (read_reply, (to_json(WHOLE),), MODEL),
     "a stream of a model": (read_stream, (b"data: " + to_json(DELTA) + b"\ndata: [DONE]\n",), MODEL),
+    "a call through the gateway": (read_gateway_call, EXCHANGES, ()),
     "a session state": (read_state, (b'{"a": {"b": [1, "x", null]}}',), (FormatError,)),
     "evaldesk.toml": (read_toml, (TOML,), (UsageError,)),
     "the environment": (read_environment, (b"openai/a, demo/b", b"record"), (UsageError,)),
@@ -407,3 +472,45 @@ def test_no_entry_breaks_on_bytes_by_chance(entry: str, tmp_path: Path) -> None:
 
 def test_every_frame_of_a_worker_is_among_the_samples() -> None:
     assert {type(frame) for frame in FRAMES} == set(get_args(FromWorker))
+
+
+@pytest.fixture
+def gateway(monkeypatch: pytest.MonkeyPatch) -> Iterator[model_gateway.ModelGateway]:
+    """A gateway with a turn under way whose models answer nothing, as nobody is at their address."""
+    with socket.socket() as closed:  # bound, so that nobody else is there, and never listening
+        closed.bind(("127.0.0.1", 0))
+        gateway = model_gateway.ModelGateway({"OPENAI_BASE_URL": f"http://127.0.0.1:{closed.getsockname()[1]}"})
+        gateway.open()
+        session = Session("s", model_options=ModelOptions(n_retries=0))
+        with gateway.listening(session, lambda event: None):
+            yield gateway
+        gateway.close()
+
+
+def test_no_request_by_chance_breaks_the_gateway(
+    gateway: model_gateway.ModelGateway, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each is answered or cut off, without an exception in the gateway, which answers the next one."""
+    broken: list[BaseException | None] = []
+    monkeypatch.setattr(ThreadingHTTPServer, "handle_error", lambda *_: broken.append(sys.exception()))
+    address = urlsplit(gateway.variables()["OPENAI_BASE_URL"])
+    assert address.hostname
+    assert address.port
+    body = to_json(ASKED)
+    head = f"POST {address.path}/chat/completions HTTP/1.1\r\nhost: a\r\nauthorization: Bearer k\r\n"
+    whole = f"{head}content-length: {len(body)}\r\n\r\n".encode() + body
+    chance = random.Random("gateway")
+
+    def answer(data: bytes) -> bytes:
+        with socket.create_connection((address.hostname, address.port)) as connection, connection.makefile("rb") as end:
+            with suppress(OSError):  # cut off before all was said
+                connection.sendall(data)
+                connection.shutdown(socket.SHUT_WR)
+                return end.read()
+            return b""
+
+    for _ in range(N_ROUNDS // 5):
+        answer(mutated(chance, whole))
+
+    assert broken == []
+    assert answer(whole).startswith(b"HTTP/1.0 502 ")

@@ -137,7 +137,11 @@ class ModelGateway:
         if turn.recorder is None or call.api is None:
             return None
         with self._lock:
-            return turn.recorder, turn.recorder.key("gateway", {"path": call.path, "body": call.body})
+            try:
+                return turn.recorder, turn.recorder.key("gateway", {"path": call.path, "body": call.body})
+            except UnicodeEncodeError:  # half of a surrogate pair, which JSON can name and UTF-8 cannot
+                text = json.dumps(call.body, ensure_ascii=False).encode("utf-8", "replace")
+                return turn.recorder, turn.recorder.key("gateway", {"path": call.path, "body": json.loads(text)})
 
     def tell(self, turn: _Turn, call: Call, answer: Answer) -> None:
         """Send the events of a call that was answered."""
@@ -361,6 +365,9 @@ class _Handler(BaseHTTPRequestHandler):
         gateway = _gateways.get(key)
         if gateway is None or provider not in PROVIDERS or ".." in path.partition("?")[0].split("/"):
             self._refuse(404, "not_found", "nothing is at this address")
+            return
+        if not path.isascii():
+            self._refuse(400, "bad_request", "an address has ASCII letters only; write others as %XX")
             return
         with gateway.call() as turn:
             call = self._call(provider, slash + path)
