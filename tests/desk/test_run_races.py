@@ -105,6 +105,36 @@ async def test_a_run_that_ended_while_it_was_asked_to_stop_stays_ended(
     assert read(run_id).status == "finished"
 
 
+async def test_a_run_that_another_process_has_is_not_played(desk: RunDesk, store: Store) -> None:
+    plan = planned(desk)
+    run_id = store.runs.create(plan.config, plan.cases, "1 elsewhere 1")
+
+    playing = desk._players.play(run_id)
+    assert playing.task
+    await playing.task
+
+    seen = store.runs.summary(run_id)
+    assert (seen.status, seen.driver) == ("pending", "1 elsewhere 1")
+    assert len(store.runs.pending(run_id)) == seen.n_trials
+
+
+async def test_a_process_that_lost_its_run_does_not_end_it(
+    desk: RunDesk, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def lost(run_id: int, *_: object) -> tuple[str, str]:
+        store.runs.set_status(run_id, "running", driver="1 elsewhere 1")
+        return "failed", "lost"
+
+    monkeypatch.setattr(desk._players, "_drive", lost)
+    run_id = await desk.start(planned(desk))
+    playing = desk._players.playing[run_id]
+    assert playing.task
+    await playing.task
+
+    seen = store.runs.summary(run_id)
+    assert (seen.status, seen.driver, seen.reason) == ("running", "1 elsewhere 1", "")
+
+
 async def test_a_run_belongs_to_who_starts_it_from_its_first_moment(
     desk: RunDesk, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -126,7 +156,7 @@ async def test_the_end_of_a_run_is_stored_once_the_disk_takes_it(
     desk: RunDesk, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(run_writer, "RETRY_S", 0.0)
-    monkeypatch.setattr(store.runs, "set_status", failing(store.runs.set_status, 2))
+    monkeypatch.setattr(store.runs, "end", failing(store.runs.end, 2))
     monkeypatch.setattr(store.runs, "move_on", failing(store.runs.move_on, 2))
 
     summary = await over(desk, await desk.start(planned(desk)))

@@ -50,6 +50,7 @@ ASKED: dict[str, Asked] = {
     "unfinished_runs": lambda store, run: store.runs.unfinished_runs(),
     "scorings": lambda store, run: store.runs.scorings(run),
     "set_status": lambda store, run: store.runs.set_status(run, "running"),
+    "end": lambda store, run: store.runs.end(run, "finished", driver=""),
     "set_note": lambda store, run: store.runs.set_note(run, "x"),
     "plan_confirming": lambda store, run: store.runs.plan_confirming(run, {"a"}, 1),
     "retry_errored": lambda store, run: store.runs.retry_errored(run),

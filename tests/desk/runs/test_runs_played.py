@@ -162,14 +162,14 @@ async def test_finished_trials_wait_for_a_full_disk(
 async def test_who_plays_a_run_here_and_now_does_not_wait_for_a_full_disk_for_ever(
     open_desk: OpenDesk, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def full(*_: object) -> int:
+    def full(*_: object, **__: object) -> int:
         raise WorkspaceError("the disk is full")
 
     monkeypatch.setattr(runs, "PATIENCE_S", 0.0)
     desk = open_desk(HandExecutor(["passed"]), HandExecutor(["passed"]))
     with monkeypatch.context() as broken:
         broken.setattr(store.runs, "record", full)
-        broken.setattr(store.runs, "set_status", full)
+        broken.setattr(store.runs, "end", full)
         given_up = await desk.run_to_end(desk.plan_for(subject(2), RunOptions()), lambda _: None)
     store.runs.set_status(given_up.id, "running", driver="a process that ended")
     await desk.resume(given_up.id)

@@ -9,6 +9,7 @@ import os
 import random
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property, partial
 
 from sqlalchemy.exc import SQLAlchemyError
 
@@ -310,7 +311,7 @@ class RunDesk:
 
     async def _begin(self, plan: RunPlan, max_cost: float | None = None) -> tuple[int, Playing]:
         """Store a run that is ours from its first moment, and play it."""
-        run_id = await self._write(self._store.runs.create, plan.config, plan.cases, current_owner(), plan.baseline)
+        run_id = await self._write(self._store.runs.create, plan.config, plan.cases, self._players.owner, plan.baseline)
         return run_id, self._players.play(run_id, max_cost=max_cost)
 
     async def _ask_to_stop(self, run_id: int) -> None:
@@ -385,6 +386,11 @@ class RunPlayers:
         self._slots = asyncio.Semaphore(MAX_RUNS_AT_ONCE)
         self._is_closing = False
 
+    @cached_property
+    def owner(self) -> str:
+        """The name of this process in the database, which stays when the machine gets another name."""
+        return current_owner()
+
     def play(self, run_id: int, note: str = "", max_cost: float | None = None) -> Playing:
         """Play a run that is ours when its turn comes; `note` becomes part of its reason."""
         playing = self.playing.setdefault(run_id, Playing(max_cost=max_cost))
@@ -401,7 +407,7 @@ class RunPlayers:
         playing = self.playing[seen.id] = Playing()
         is_ours = False
         try:
-            is_ours = await self.writer.write(self._store.runs.move_on, seen, "pending", note, driver=current_owner())
+            is_ours = await self.writer.write(self._store.runs.move_on, seen, "pending", note, driver=self.owner)
         finally:
             if not is_ours:
                 del self.playing[seen.id]
@@ -434,7 +440,9 @@ class RunPlayers:
             status, reason = await self._outcome(run_id, playing, note)
             if not self._is_closing:
                 with contextlib.suppress(NotFoundError):  # it was deleted while it waited for its turn
-                    await self.writer.write_with_retry(self._store.runs.set_status, run_id, status, reason)
+                    end = partial(self._store.runs.end, driver=self.owner)
+                    if not await self.writer.write_with_retry(end, run_id, status, reason):
+                        log.warning("run %s is played by another process by now", run_id)
         except WorkspaceError as error:
             playing.unstored = str(error)
         finally:
@@ -461,7 +469,7 @@ class RunPlayers:
     async def _drive(self, run_id: int, playing: Playing, note: str) -> tuple[RunStatus, str]:
         seen = await asyncio.to_thread(self._store.runs.summary, run_id)
         config = seen.config
-        is_wanted = not playing.is_stopped and seen.status != "stopping"
+        is_wanted = not playing.is_stopped and seen.status != "stopping" and seen.driver == self.owner
         if not (is_wanted and await self.writer.write_with_retry(self._store.runs.move_on, seen, "running", note)):
             return "stopped", ""
         playing.driver = RunDriver(

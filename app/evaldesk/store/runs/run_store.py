@@ -99,6 +99,14 @@ class RunStore:
         with self._database.writing() as connection:
             planning.set_status(connection, run_id, status, reason, driver, self._clock)
 
+    def end(self, run_id: int, status: RunStatus, reason: str = "", *, driver: str) -> bool:
+        """As `set_status`, for the process that plays the run; False, and nothing is written, where another does."""
+        with self._database.writing() as connection:
+            if run_queries.run_row(connection, run_id).driver != driver:
+                return False
+            planning.set_status(connection, run_id, status, reason, None, self._clock)
+        return True
+
     def move_on(self, seen: RunSummary, status: RunStatus, reason: str = "", *, driver: str | None = None) -> bool:
         """As `set_status`, for a run that has still the status and the driver it was `seen` with.
 
