@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from tests.agents.endpoint import Answer
 
+from evaldesk.agents.finding import remote_ref
 from evaldesk.errors import ModelError, UsageError
 from evaldesk.llm import ModelCall, complete
 from evaldesk.model import ModelOptions, RunConfig, Session
@@ -183,3 +184,40 @@ def test_a_wrong_key_of_the_file_is_refused_with_its_name(tmp_path: Path, text: 
 
 def _call(endpoint: Any, **fields: Any) -> ModelCall:
     return ModelCall("small", [{"role": "user", "content": "hi"}], api_base=endpoint.address, **fields)
+
+
+@pytest.mark.parametrize(
+    "host",
+    [
+        "169.254.169.254",
+        "169.254.170.2:80",
+        "2852039166",
+        "0xA9FEA9FE",
+        "0251.0376.0251.0376",
+        "169.254.43518",
+        "[fe80::1]",
+        "[fe80::1%25eth0]",
+        "[::ffff:169.254.169.254]",
+        "[2002:a9fe:a9fe::]",
+        "[fd00:ec2::254]",
+        "metadata.google.internal",
+        "METADATA.google.internal.",
+    ],
+)
+def test_a_link_local_address_needs_a_person_who_means_it(host: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(UsageError, match="EVALDESK_LINK_LOCAL=1"):
+        ModelOptions(base_url=f"http://{host}/v1")
+    with pytest.raises(UsageError, match="EVALDESK_LINK_LOCAL=1"):
+        remote_ref(f"adk:http://{host}/weather")
+
+    monkeypatch.setenv("EVALDESK_LINK_LOCAL", "1")
+
+    assert ModelOptions(base_url=f"http://{host}/v1").base_url
+    assert remote_ref(f"adk:http://{host}/weather")
+
+
+@pytest.mark.parametrize(
+    "host", ["127.0.0.1:8000", "[::1]:8000", "10.0.0.7", "169.253.1.1", "gpu.local", "metadata.shop"]
+)
+def test_other_hosts_of_a_network_are_taken(host: str) -> None:
+    assert ModelOptions(base_url=f"http://{host}/v1").base_url

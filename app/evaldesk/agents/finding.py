@@ -16,12 +16,12 @@ from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
 from evaldesk import paths
 from evaldesk.agents.agent import AGENTS
 from evaldesk.errors import NotFoundError, UsageError
 from evaldesk.model import AgentRef, Container
+from evaldesk.model.options import check_address
 from evaldesk.paths import OURS
 
 YAML_NAME = "root_agent.yaml"
@@ -243,16 +243,8 @@ def checked_ref(kind: str, target: str, agent_id: str = "", declared: str = "") 
 
 
 def _checked_url(url: str) -> str:
-    try:
-        parts = urlsplit(url)
-        port = parts.port
-    except ValueError as error:
-        raise UsageError(f"{url[:200]!r} is not an address: {error}", field="agent") from error
-    if parts.scheme not in {"http", "https"} or not parts.hostname:
-        raise UsageError(f"an address must look like http://127.0.0.1:8000, not {url[:200]!r}", field="agent")
-    if parts.username or parts.password or parts.query or parts.fragment:
-        raise UsageError("an address must not carry a name, a password or a query; name the key's variable instead")
-    return f"{parts.hostname}{f'-{port}' if port else ''}{parts.path}"
+    parts = check_address(url, "agent", "http://127.0.0.1:8000")
+    return f"{parts.hostname}{f'-{parts.port}' if parts.port else ''}{parts.path}"
 
 
 def _remote_id(name: str) -> str:

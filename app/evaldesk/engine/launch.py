@@ -15,6 +15,7 @@ from evaldesk.errors import UsageError
 from evaldesk.llm.price_list import VARIABLE as PRICE_LIST
 from evaldesk.llm.price_list import price_list
 from evaldesk.model import AgentRef, Container
+from evaldesk.model.options import LINK_LOCAL_VARIABLE
 from evaldesk.model.run import IMAGE_VARIABLE
 from evaldesk.process_setup import WORKER_VARIABLE
 
@@ -123,6 +124,7 @@ class ContainerLauncher:
             "HOME": SCRATCH,
             IMAGE_VARIABLE: self.container.image,
             PRICE_LIST: f"{INSIDE}/prices.json" if prices else "",
+            LINK_LOCAL_VARIABLE: given.get(LINK_LOCAL_VARIABLE, ""),
         }
         command = (
             *(client, "run", "--interactive", "--rm", "--init", "--name", name),

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import re
+import socket
 from dataclasses import dataclass, field
+from ipaddress import IPv6Address, ip_address
 from typing import Literal, TypeAlias
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 
 from evaldesk.errors import UsageError
 from evaldesk.model.evalset import JsonObject
@@ -15,6 +18,9 @@ ADK_JUDGE = "gemini-2.5-flash"
 """The judge of a criterion that names none, where the settings name none either."""
 USER_VARIABLE = "EVALDESK_USER_MODEL"
 """The environment variable that names the model of a simulated user where the run names none."""
+LINK_LOCAL_VARIABLE = "EVALDESK_LINK_LOCAL"
+"""The environment variable that allows link-local addresses when it is "1"."""
+_METADATA = {"metadata", "metadata.google.internal", "instance-data", "fd00:ec2::254"}
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
@@ -42,7 +48,7 @@ class ModelOptions:
 
     def __post_init__(self) -> None:
         if self.base_url is not None:
-            _check_url(self.base_url)
+            check_address(self.base_url, "base_url", "http://127.0.0.1:8000/v1")
         if self.api_key_env is not None and not _VARIABLE.fullmatch(self.api_key_env):
             raise UsageError(
                 "api_key_env is the name of an environment variable, such as OPENAI_API_KEY, never the key itself",
@@ -84,17 +90,46 @@ class Limits:
     processes: int | None = None
 
 
-def _check_url(url: str) -> None:
+def check_address(url: str, field: str, like: str) -> SplitResult:
+    """The parts of the address of a model endpoint or of an agent; `like` is an example of a good one.
+
+    A link-local host is refused unless LINK_LOCAL_VARIABLE is "1": the credentials of a cloud machine are served there,
+    and an address in a file can ask for them. Raises UsageError.
+    """
     try:
         parts = urlsplit(url)
+        _ = parts.port
     except ValueError as error:
-        raise UsageError(f"base_url {url!r}: {error}", field="base_url") from error
+        raise UsageError(f"{field} {url[:200]!r} is not an address: {error}", field=field) from error
     if parts.scheme not in {"http", "https"} or not parts.hostname:
-        raise UsageError(f"base_url must look like http://127.0.0.1:8000/v1, not {url[:200]!r}", field="base_url")
-    if parts.username or parts.password or parts.query:
+        raise UsageError(f"{field} must look like {like}, not {url[:200]!r}", field=field)
+    if parts.username or parts.password or parts.query or parts.fragment:
         raise UsageError(
-            "base_url must not carry a name, a password or a query; name the key's variable instead", field="base_url"
+            f"{field} must not carry a name, a password or a query; name the key's variable instead", field=field
         )
+    if _is_link_local(parts.hostname) and os.environ.get(LINK_LOCAL_VARIABLE) != "1":
+        raise UsageError(
+            f"{field} {url[:200]!r} is link-local, where cloud machines serve their credentials; "
+            f"use another address, or set {LINK_LOCAL_VARIABLE}=1 where such a host is meant",
+            field=field,
+        )
+    return parts
+
+
+def _is_link_local(host: str) -> bool:
+    """Whether `host` is in 169.254/16 or fe80::/10, in any spelling that a resolver takes, or a metadata service."""
+    name = host.rstrip(".").lower()
+    if name in _METADATA:
+        return True
+    try:
+        found = ip_address(name.partition("%")[0])
+    except ValueError:
+        try:
+            found = ip_address(socket.inet_aton(name))
+        except OSError:
+            return False
+    mapped = found.ipv4_mapped or found.sixtofour if isinstance(found, IPv6Address) else None
+    return (mapped or found).is_link_local
 
 
 RecordingMode: TypeAlias = Literal["off", "record", "replay", "auto"]
