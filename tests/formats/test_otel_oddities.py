@@ -87,7 +87,7 @@ def test_attributes_that_were_cut_off_are_named_and_the_rest_is_read() -> None:
     )
 
 
-def test_what_runs_inside_of_a_tool_is_not_the_agents_own() -> None:
+def test_what_runs_inside_of_a_tool_is_not_the_agents_own_but_its_tokens_count() -> None:
     value = json.loads(json.dumps(OTLP))
     inner = json.loads(json.dumps(spans_of(value)[4]))
     inner |= {"spanId": "31", "parentSpanId": "03"}
@@ -95,7 +95,11 @@ def test_what_runs_inside_of_a_tool_is_not_the_agents_own() -> None:
 
     found = read(value)
 
-    assert found.runs == read(OTLP).runs
+    turns, alone = (each.runs[0].results[0].transcript.turns for each in (found, read(OTLP)))
+    assert found.runs[0].cases == read(OTLP).runs[0].cases
+    assert [[e for e in turn.events if not e.within] for turn in turns] == [[*turn.events] for turn in alone]
+    [counted] = [event for turn in turns for event in turn.events if event.within]
+    assert (counted.kind, counted.within) == ("usage", "roll")
     assert "a step inside of a tool" in found.refused[0]
 
 

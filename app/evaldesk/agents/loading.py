@@ -13,9 +13,11 @@ from types import ModuleType
 
 from evaldesk.agents.agent import AGENTS, Agent, AgentKind, is_from, missing_package
 from evaldesk.agents.finding import FACTORY, YAML_NAME, is_imported, source_folders
+from evaldesk.agents.spans import SDK, see_providers
 from evaldesk.agents.standins import EVALUATION, OPENHANDS, OSMOSIS, install
 from evaldesk.agents.traces import user_place, user_trace
 from evaldesk.errors import AgentError, NotFoundError, UsageError
+from evaldesk.llm.client_wrapping import when_imported
 from evaldesk.model import AgentRef
 from evaldesk.process_setup import prepare_litellm
 from evaldesk.registry import import_target
@@ -28,6 +30,7 @@ def load_agent(ref: AgentRef) -> Agent:
     """
     _check_kind(ref)
     prepare_litellm()
+    when_imported((SDK,), see_providers)
     load_environment(ref.folder)
     is_imported = ref.target not in {"", YAML_NAME} and not AGENTS.is_remote(ref.kind)
     return adapt_object(_part(_import(ref), ref) if is_imported else None, ref)

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import inspect
+import sys
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass, replace
 from typing import Any
 
 from evaldesk.agents.remote.protocol import event_of
+from evaldesk.agents.spans import INSTRUMENTS, take_spans
 from evaldesk.agents.tools.time_limit import TOOL_LIMIT
 from evaldesk.errors import AgentError
+from evaldesk.llm.retry_events import captured
 from evaldesk.model import AgentDescription, AgentRef, Event, EventKind, Session
 from evaldesk.wire import plain
 
@@ -52,6 +55,9 @@ class PythonAgent:
     async def reply(self, session: Session, message: str) -> AsyncIterator[Event]:
         """Call the code and yield its events. Raises AgentError for a value that is no event."""
         TOOL_LIMIT.set(session.limits.tool_timeout_s)
+        captured("told")
+        if INSTRUMENTS or "opentelemetry" in sys.modules:
+            take_spans()
         function = self._function(session)
         answer = function(**_arguments(function, session, message))
         if inspect.isawaitable(answer):

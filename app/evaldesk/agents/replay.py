@@ -18,6 +18,7 @@ from evaldesk.agents.tools.doubles import RECORDING
 from evaldesk.agents.trial_context import CURRENT_TRIAL
 from evaldesk.codec import msgspec
 from evaldesk.errors import AgentError, FormatError
+from evaldesk.llm.retry_events import captured
 from evaldesk.model import AgentDescription, AgentRef, ErrorRecord, Event, Session, Transcript, TurnRecord
 from evaldesk.reading.notes import Notes
 from evaldesk.reading.strict_json import Document, Place
@@ -61,6 +62,7 @@ class ReplayAgent:
 
     async def reply(self, session: Session, message: str) -> AsyncIterator[Event]:
         """Yield the events of the recorded turn; usage says that it is replayed and cost nothing."""
+        captured("told")
         number = len(session.turns)
         turn = self._turn([*(turn.query for turn in session.turns), message])
         if turn is None or turn.query.strip() != message.strip():

@@ -10,6 +10,7 @@ from datetime import datetime
 from typing import Any, Protocol, TypeAlias
 
 from evaldesk.llm.failures import ModelFailure
+from evaldesk.model import Capture
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +78,9 @@ class TurnListener(Protocol):
     def missed_call(self) -> None:
         """A call was made whose answer cannot be seen."""
 
+    def captured(self, way: Capture) -> None:
+        """The calls of the turn are known in this way."""
+
 
 # Told of every wait of the trial that is current, as it begins.
 CURRENT_LISTENER: ContextVar[OnRetryWait | None] = ContextVar("current_listener", default=None)
@@ -133,6 +137,13 @@ def played(turn: TurnListener) -> Iterator[None]:
         _played.remove(turn)
         CURRENT_TURN.reset(tokens[0])
         PLAYED_TURN.reset(tokens[1])
+
+
+def captured(way: Capture) -> None:
+    """Say how the calls of the turn that is played here are known."""
+    turn = PLAYED_TURN.get()
+    if turn:
+        turn.captured(way)
 
 
 @contextmanager

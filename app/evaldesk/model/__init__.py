@@ -49,6 +49,7 @@ from evaldesk.model.run import (
 )
 from evaldesk.model.transcript import (
     AskedBy,
+    Capture,
     Change,
     ErrorRecord,
     Event,
@@ -71,6 +72,7 @@ __all__ = [
     "AgentRef",
     "Answer",
     "AskedBy",
+    "Capture",
     "Case",
     "Change",
     "Conclusion",

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from numbers import Real
-from typing import TYPE_CHECKING, Literal, TypeAlias, TypeGuard
+from typing import TYPE_CHECKING, Literal, TypeAlias, TypeGuard, get_args
 
 from evaldesk.errors import BadNumberError
 from evaldesk.model.evalset import JsonObject, JsonValue, ToolCall
@@ -33,6 +33,8 @@ StopReason: TypeAlias = Literal[
 ]
 Role: TypeAlias = Literal["agent", "user", "judge"]
 AskedBy: TypeAlias = Literal["person", "simulated", "scripted"]
+Capture: TypeAlias = Literal["adapter", "told", "spans", "gateway"]
+"""Who says what an agent did: the hooks of its framework, the agent itself, its spans, or what was seen on the way."""
 
 FATAL_KINDS: frozenset[str] = frozenset(
     {"agent_import", "metric_import", "authentication", "quota", "unknown_model", "no_model"}
@@ -127,7 +129,10 @@ class Event:
 
 @dataclass(frozen=True, slots=True)
 class TurnRecord:
-    """The events of one turn with the session state before and after it; `asked_by` is None where it was not noted."""
+    """The events of one turn with the session state before and after it; `asked_by` is None where it was not noted.
+
+    `captures` are the ways by which its calls and tokens became known; empty where that was not noted.
+    """
 
     query: str
     events: tuple[Event, ...] = ()
@@ -136,6 +141,7 @@ class TurnRecord:
     duration_ms: float = 0.0
     stop_reason: StopReason = "answered"
     asked_by: AskedBy | None = None
+    captures: tuple[Capture, ...] = ()
 
     @property
     def tool_calls(self) -> tuple[ToolCall, ...]:
@@ -253,6 +259,12 @@ class Transcript:
     """The turns of a trial or of a chat session."""
 
     turns: tuple[TurnRecord, ...] = ()
+
+    @property
+    def captures(self) -> tuple[Capture, ...]:
+        """The ways by which calls and tokens became known, in a fixed order; empty where that was not noted."""
+        ways = {way for turn in self.turns for way in turn.captures}
+        return tuple(way for way in get_args(Capture) if way in ways)
 
     @property
     def final_state(self) -> JsonObject:

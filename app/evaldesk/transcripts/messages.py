@@ -20,7 +20,8 @@ class Message:
     """One message: the user's or the agent's words, calls of tools, or the result of a tool.
 
     `call_id` names the call that a tool answers; without it, it answers the oldest open one. `thought` is the agent's
-    own thinking. `at_ms` counts on any clock. `usage` is an error where one of its numbers cannot be.
+    own thinking. `at_ms` counts on any clock. `usage` is an error where one of its numbers cannot be. What happened
+    `within` a tool is a usage.
     """
 
     speaker: Speaker
@@ -34,6 +35,7 @@ class Message:
     usage: Usage | ErrorRecord | None = None
     at_ms: float | None = None
     duration_ms: float | None = None
+    within: str = ""
 
     @property
     def is_farewell(self) -> bool:
@@ -86,6 +88,9 @@ class TurnEvents:
             self._keep(Event("user_message", author="user", text=message.text))
             if not is_last_word:
                 self.queries.append(message.text)
+        elif message.within:
+            if message.usage:
+                self._keep(replace(usage_event(message.usage), within=message.within))
         elif message.speaker == "agent":
             self._add_reply(message)
         elif message.speaker == "tool":

@@ -175,6 +175,8 @@ def recorded_usage(
     cost: object = None,
     role: Role = "agent",
     duration_ms: float = 0.0,
+    tokens_cached: object = None,
+    tokens_reasoning: object = None,
 ) -> Usage | ErrorRecord:
     """The usage whose tokens stand in `counts` under two keys; the error of its trial where a number cannot be."""
     try:
@@ -185,6 +187,8 @@ def recorded_usage(
             whole_number(counts.get(tokens_out), tokens_out),
             known_cost(cost),
             duration_ms=duration_ms,
+            tokens_cached=whole_number(tokens_cached, "tokens_cached"),
+            tokens_reasoning=whole_number(tokens_reasoning, "tokens_reasoning"),
         )
     except BadNumberError as error:
         return bad_number(error)

@@ -22,6 +22,7 @@ from evaldesk.agents.tools.frameworks import awaiting
 from evaldesk.errors import AgentError, FormatError
 from evaldesk.llm import price
 from evaldesk.llm.client import open_litellm
+from evaldesk.llm.retry_events import captured
 from evaldesk.model import AgentDescription, AgentRef, ErrorRecord, Event, Session, Usage
 from evaldesk.reading.strict_json import Document, Place
 from evaldesk.transcripts.adk import AdkEvents
@@ -66,6 +67,7 @@ class AdkServerAgent(ModelCaller):
         """Send the message and yield the events of the server's answer. Raises AgentError."""
         import httpx
 
+        captured("told")
         reader = AdkEvents()
         headers = headers_from(self.headers_env, self.ref.id)
         try:

@@ -29,6 +29,7 @@ from evaldesk.agents.trial_context import CURRENT_TRIAL
 from evaldesk.agents.workspaces import Workspace, isolation, open_workspace
 from evaldesk.codec import msgspec
 from evaldesk.errors import AgentError, ModelError, UsageError
+from evaldesk.llm.retry_events import captured
 from evaldesk.model import AgentDescription, AgentRef, ErrorRecord, Event, JsonObject, Session
 from evaldesk.unpacking import MAX_ANSWER
 from evaldesk.wire import converted, from_json, plain, plain_text, to_json
@@ -77,6 +78,7 @@ class BenchmarkAgent(ModelCaller):
 
     async def reply(self, session: Session, message: str) -> AsyncIterator[Event]:
         """Process one instance; `teardown` is always called. Raises ModelError and AgentError."""
+        captured("told")
 
         async def work(send: SendEvent) -> None:
             await self._process(session, message, send)

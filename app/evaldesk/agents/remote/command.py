@@ -25,6 +25,7 @@ from evaldesk.agents.remote.http_protocol import read_options
 from evaldesk.agents.remote.protocol import Calls, event_of, turn_body
 from evaldesk.codec import msgspec
 from evaldesk.errors import AgentError, FormatError
+from evaldesk.llm.retry_events import captured
 from evaldesk.model import AgentDescription, AgentRef, Event, Session
 from evaldesk.reading.strict_json import parse_json
 from evaldesk.unpacking import MAX_ANSWER
@@ -80,6 +81,7 @@ class CommandAgent:
 
     async def reply(self, session: Session, message: str) -> AsyncIterator[Event]:
         """Write the turn and yield the events of the command until it says `done`. Raises AgentError."""
+        captured("gateway" if self.has_gateway else "told")
         kept = session.memory.get(_MEMORY)
         process = kept if isinstance(kept, CommandProcess) and kept.is_alive else self._start(session)
 

@@ -11,6 +11,7 @@ from evaldesk.agents.agent import Agent
 from evaldesk.agents.remote.protocol import Calls, description_of, event_of, turn_body
 from evaldesk.codec import msgspec
 from evaldesk.errors import AgentError, FormatError
+from evaldesk.llm.retry_events import captured
 from evaldesk.model import AgentDescription, AgentRef, Event, Session
 from evaldesk.reading.strict_json import parse_json
 from evaldesk.unpacking import ASKED_FOR, MAX_ANSWER, LineCutter, Unpacker, redirect_refusal
@@ -68,6 +69,7 @@ class HttpAgent:
         """Send the turn and yield the events that come back, one JSON object a line, or all in one object."""
         import httpx
 
+        captured("told")
         calls = Calls()
         headers = {"accept": "application/x-ndjson, application/json", **headers_from(self.headers_env, self.ref.id)}
         try:

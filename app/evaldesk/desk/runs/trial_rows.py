@@ -21,6 +21,7 @@ TRIAL_COLUMNS = (
     "tokens",
     "cost",
     "n_replayed",
+    "capture",
     "error_kind",
     "error_message",
     "answer",
@@ -31,6 +32,7 @@ def trial_row(case: Case, trial: TrialResult, config: RunConfig) -> dict[str, Ce
     """One trial: `TRIAL_COLUMNS`, then one column for each criterion with its value, None where it is unscored.
 
     `n_replayed` counts the model calls that a recording answered: such a trial is no repeat of its own.
+    `capture` are the ways by which calls and tokens became known, None where that was not noted.
     """
     turns = trial.transcript.turns
     values = {score.metric: score.value for score in trial.scores if score.turn is None}
@@ -47,6 +49,7 @@ def trial_row(case: Case, trial: TrialResult, config: RunConfig) -> dict[str, Ce
         "tokens": trial.tokens,
         "cost": trial.cost,
         "n_replayed": sum(usage.is_replayed for usage in trial.usages),
+        "capture": ",".join(trial.transcript.captures) or None,
         "error_kind": trial.error.kind if trial.error else None,
         "error_message": trial.error.message if trial.error else None,
         "answer": turns[-1].answer if turns else None,

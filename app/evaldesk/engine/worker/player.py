@@ -21,6 +21,7 @@ from threading import Lock
 from typing import TYPE_CHECKING, TypeAlias, cast
 
 from evaldesk.agents.agent import AGENTS, ModelCaller, close_kept, own_python
+from evaldesk.agents.spans import OPEN_SPANS
 from evaldesk.agents.tools.doubles import CURRENT_DOUBLES, read_doubles
 from evaldesk.agents.trial_context import CURRENT_TRIAL, TrialContext
 from evaldesk.agents.users.users import User, UserReply, user_of
@@ -102,6 +103,7 @@ async def play_turn(
     attempt.turn = turn
     see_requests()
     wrap_clients()
+    OPEN_SPANS.set(turn.opened_spans)
     with played(turn):
         reason = await _stop_reason(agent, session, query, turn, attempt)
     record = turn.record(reason)

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import json
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from heapq import merge
 from typing import Any, TypeAlias, get_args
 
+from evaldesk.agents.spans import TurnSpans
 from evaldesk.engine.worker.attempt import Clock
 from evaldesk.errors import AgentError, EvaldeskError
 from evaldesk.llm import cost_at, price
 from evaldesk.llm.apis import api_of
 from evaldesk.llm.retry_events import RetryWait, SeenCall
 from evaldesk.model import (
+    Capture,
     Change,
     ErrorRecord,
     Event,
@@ -56,6 +59,8 @@ class OpenTurn:
         self._n_whole = 0
         self._n_asking = 0
         self._seen: list[tuple[float, str, SeenCall | None]] = []
+        self._ways: set[Capture] = set()
+        self._spans: TurnSpans | None = None
         self._state_json = b""
         self._state: dict[str, JsonValue] = {}
         self._read_state()
@@ -116,9 +121,18 @@ class OpenTurn:
             self._cached.append(True)
         self._seen.append((self._now_ms(), self._open_tool(), call))
 
+    def opened_spans(self) -> TurnSpans:
+        """The spans of this turn, which are taken from now on."""
+        self._spans = self._spans or TurnSpans(self._now_ms)
+        return self._spans
+
     def missed_call(self) -> None:
         """Note a call whose tokens nobody can tell."""
         self._seen.append((self._now_ms(), self._open_tool(), None))
+
+    def captured(self, way: Capture) -> None:
+        """Note a way by which the calls of this turn are known; without any it is the adapter of a framework."""
+        self._ways.add(way)
 
     def keep(self, events: Iterable[Event]) -> None:
         """Keep events that are not the agent's: the origin of the message of this turn."""
@@ -139,43 +153,77 @@ class OpenTurn:
 
         Raises AgentError where the state is no object any more.
         """
-        for event in self._untold():
-            self._keep(event)
+        known = {id(event) for event in self._events}
+        self._events = self._whole_turn()
+        if self._spans:
+            self._spans.end()
+            self._spans = None
         self._seen.clear()
         self._n_asking = 0
+        if self._show:
+            for event in self._events:
+                if id(event) not in known:
+                    self._show(event)
         self._note_state()
 
     def record(self, stop_reason: StopReason) -> TurnRecord:
         """The turn up to now; may be asked from another thread."""
-        return broken_turn(
-            self._query,
-            (*self._events, *self._untold()),
-            self._state_before,
-            stop_reason,
-            duration_ms=self._now_ms(),
-        )
+        events = self._whole_turn()
+        record = broken_turn(self._query, events, self._state_before, stop_reason, duration_ms=self._now_ms())
+        return replace(record, captures=self._captures())
 
-    def _untold(self) -> list[Event]:
-        """The usages of calls that were seen and that the agent did not tell.
+    def _captures(self) -> tuple[Capture, ...]:
+        ways = self._ways if self._ways - _BESIDE else self._ways | {"adapter"}
+        return tuple(way for way in get_args(Capture) if way in ways)
 
-        Which of them these are is told by their tokens; how many, by their number alone.
-        """
+    def _whole_turn(self) -> list[Event]:
+        """The events so far, with the calls that the agent did not tell: those of its spans, then those seen."""
+        spanned = self._spanned()
+        untold = self._untold([*self._told, *(event.usage for event in spanned if event.usage)])
+        if spanned:
+            self._ways.add("spans")
+        if untold:
+            self._ways.add("gateway")
+        if not spanned:
+            return [*self._events, *untold]
+        first, *own = self._events
+        return [first, *merge(spanned, sorted([*own, *untold], key=_at_ms), key=_at_ms)]
+
+    def _spanned(self) -> list[Event]:
+        """The events of the spans that the agent did not tell as well; a call of the same name is the same call."""
+        events = self._spans.events() if self._spans else ()
+        if not events:
+            return []
+        now = self._now_ms()
+        told = Counter(_said(event) for event in self._events if not event.is_partial)
+        usages = [event.usage for event in events if event.usage]
+        news = iter(_untold(usages, self._told, len(self._told)))
+        found: list[Event] = []
+        for event in (replace(event, at_ms=min(round(event.at_ms, 3), now)) for event in events):
+            if event.usage:
+                if next(news):
+                    found.append(replace(event, usage=self._whole(_priced(event.usage))))
+                continue
+            told[_said(event)] -= 1
+            if told[_said(event)] < 0:
+                found.append(event)
+        return found
+
+    def _untold(self, told: Sequence[Usage]) -> list[Event]:
+        """The usages of calls that were seen and that nobody told."""
         read = [(at_ms, tool, seen_usage(call)) for at_ms, tool, call in self._seen if call]
-        n_untold = max(len(read) - max(len(self._told) - self._n_whole, 0), 0)
-        told = Counter((usage.tokens_in, usage.tokens_out) for usage in self._told)
-        found: list[tuple[bool, float, str, Usage]] = []
-        for at_ms, tool, usage in read:
-            tokens = usage.tokens_in, usage.tokens_out
-            found.append((told[tokens] > 0, at_ms, tool, usage))
-            told[tokens] -= 1
-        untold = sorted(found, key=lambda each: each[0])[:n_untold]
+        news = _untold([usage for *_, usage in read], told, max(len(told) - self._n_whole, 0))
         missed = [(at_ms, tool, UNKNOWN) for at_ms, tool, call in self._seen if call is None]
         missed += [(self._now_ms(), self._open_tool(), UNKNOWN)] * self._n_asking
         return [
             Event("usage", at_ms=at_ms, author="evaldesk", within=tool, usage=usage)
             for at_ms, tool, usage in (
                 *missed,
-                *((at_ms, tool, self._whole(usage)) for _, at_ms, tool, usage in untold),
+                *(
+                    (at_ms, tool, self._whole(usage))
+                    for (at_ms, tool, usage), new in zip(read, news, strict=True)
+                    if new
+                ),
             )
         ]
 
@@ -240,6 +288,35 @@ class OpenTurn:
         return is_changed
 
 
+_BESIDE = frozenset({"spans", "gateway"})
+"""Ways that add to what another way tells."""
+
+
+def _at_ms(event: Event) -> float:
+    return event.at_ms
+
+
+def _said(event: Event) -> tuple[str, str]:
+    """The name of an event that both the agent and its spans may tell."""
+    return event.kind, event.call.name if event.call else event.text.strip()
+
+
+def _untold(found: Sequence[Usage], told: Sequence[Usage], n_told: int) -> list[bool]:
+    """Which usages are of calls that were not told: how many, by their number alone; which, by their tokens."""
+    left = Counter((usage.tokens_in, usage.tokens_out) for usage in told)
+    known: list[bool] = []
+    for usage in found:
+        tokens = usage.tokens_in, usage.tokens_out
+        known.append(left[tokens] > 0)
+        left[tokens] -= 1
+    news = set(sorted(range(len(found)), key=lambda at: known[at])[: max(len(found) - n_told, 0)])
+    return [at in news for at in range(len(found))]
+
+
+def _priced(usage: Usage) -> Usage:
+    return replace(usage, cost=price(usage.model, usage.tokens_in, usage.tokens_out))
+
+
 UNKNOWN = Usage("unknown", is_least=True)
 """The usage of a call of which nothing is known."""
 
@@ -264,7 +341,7 @@ def seen_usage(call: SeenCall) -> Usage:
         )
     except (EvaldeskError, ValueError, LookupError, TypeError, AttributeError, RecursionError):  # of any shape
         return replace(UNKNOWN, duration_ms=call.duration_ms)
-    return replace(usage, cost=price(usage.model, usage.tokens_in, usage.tokens_out))
+    return _priced(usage)
 
 
 def _parsed(data: bytes) -> JsonObject:

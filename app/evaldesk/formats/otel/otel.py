@@ -10,14 +10,14 @@ from collections import Counter
 from evaldesk.errors import FormatError
 from evaldesk.formats.exchange import Holding, Imported, ReadOnly
 from evaldesk.formats.import_words import counted
-from evaldesk.formats.otel.span_messages import model_of
-from evaldesk.formats.otel.spans import is_trace, read_spans
-from evaldesk.formats.otel.trace_turns import session_of
-from evaldesk.formats.otel.traces import conversations
 from evaldesk.formats.otel.writing import write_traces
 from evaldesk.model import EvalSet
 from evaldesk.reading.notes import Notes
 from evaldesk.reading.sniffing import peek
+from evaldesk.transcripts.otel.span_messages import model_of
+from evaldesk.transcripts.otel.spans import is_trace, read_spans
+from evaldesk.transcripts.otel.trace_turns import session_of
+from evaldesk.transcripts.otel.traces import conversations
 from evaldesk.transcripts.recorded import RecordedRun, file_stem
 from evaldesk.transcripts.recorded_sessions import run_of_sessions
 

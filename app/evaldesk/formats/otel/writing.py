@@ -13,10 +13,10 @@ from dataclasses import dataclass, field
 from hashlib import sha256
 from typing import Any
 
-from evaldesk.formats.otel.trace_turns import EVALUATION, NOTE
 from evaldesk.model import Event, Score, TrialResult, TurnRecord
 from evaldesk.model.json_text import json_or_text
 from evaldesk.reading.json_text import to_text
+from evaldesk.transcripts.otel.trace_turns import EVALUATION, NOTE
 from evaldesk.transcripts.recorded import RecordedRun
 from evaldesk.transcripts.recorded_sessions import session_note
 

@@ -11,9 +11,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
-from evaldesk.formats.otel.span_messages import ModelCall, model_call
-from evaldesk.formats.otel.spans import Span
 from evaldesk.reading.notes import Notes
+from evaldesk.transcripts.otel.span_messages import ModelCall, model_call
+from evaldesk.transcripts.otel.spans import Span
 
 Kind: TypeAlias = Literal["agent", "model", "tool", ""]
 
@@ -42,6 +42,14 @@ class Step:
     call: ModelCall | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class InnerCall:
+    """A model call inside of a tool: its tokens count, its messages are the tool's own."""
+
+    span: Span
+    tool: Span
+
+
 @dataclass(slots=True)
 class Visit:
     """One go of an agent: `top` is its span, None where a trace has none around its steps."""
@@ -49,6 +57,7 @@ class Visit:
     top: Span | None
     conversation: str = ""
     steps: list[Step] = field(default_factory=list)
+    inner: list[InnerCall] = field(default_factory=list)
 
     @property
     def start_ms(self) -> float:
@@ -91,13 +100,16 @@ def conversations(spans: Sequence[Span], notes: Notes) -> list[Conversation]:
         kind, around = kind_of_span(span), tree.around(span)
         if kind not in ("model", "tool") or (kind == "model" and around.nearest == "model"):
             continue
-        if around.is_in_tool:
+        top = around.top
+        place = span.trace_id, top.span_id if top else ""
+        if around.tool:
             notes.refuse("a step inside of a tool, such as an agent that is called as one", span.place)
+            if kind == "model" and place in visits:
+                visits[place].inner.append(InnerCall(span, around.tool))
             continue
         call = tree.call(span, notes) if kind == "model" else None
         if kind == "tool" or call:
-            top = around.top
-            visit = visits.setdefault((span.trace_id, top.span_id if top else ""), Visit(top))
+            visit = visits.setdefault(place, Visit(top))
             visit.conversation = visit.conversation or _text(span, *_CONVERSATION) or around.conversation
             visit.steps.append(Step(span, around.agent or _text(span, *_AGENT), call))
     found: dict[str, Conversation] = {}
@@ -112,7 +124,7 @@ class _Around:
     """The surroundings of a span: the nearest span with a meaning, the outermost agent, and two names."""
 
     nearest: Kind = ""
-    is_in_tool: bool = False
+    tool: Span | None = None
     top: Span | None = None
     agent: str = ""
     conversation: str = ""
@@ -123,7 +135,7 @@ class _Around:
         is_agent = kind == "agent"
         return _Around(
             nearest=kind or self.nearest,
-            is_in_tool=self.is_in_tool or kind == "tool",
+            tool=self.tool or (span if kind == "tool" else None),
             top=self.top or (span if is_agent else None),
             agent=(_text(span, *_AGENT) if is_agent else "") or self.agent,
             conversation=_text(span, *_CONVERSATION) or self.conversation,

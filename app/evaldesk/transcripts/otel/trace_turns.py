@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import json
+from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import zip_longest
 from typing import Any, TypeAlias
 
-from evaldesk.formats.otel.span_messages import usage_of
-from evaldesk.formats.otel.spans import Span
-from evaldesk.formats.otel.traces import Conversation, Step, Visit
-from evaldesk.model import Criterion, ErrorRecord, JsonObject, Score, ToolCall
-from evaldesk.transcripts.messages import Message, turns_of
+from evaldesk.model import Criterion, ErrorRecord, Event, JsonObject, Score, ToolCall
+from evaldesk.reading.notes import Notes
+from evaldesk.transcripts.messages import Message, TurnEvents, turns_of
+from evaldesk.transcripts.otel.span_messages import usage_of, value_of_blocks
+from evaldesk.transcripts.otel.spans import Span
+from evaldesk.transcripts.otel.traces import Conversation, InnerCall, Step, Visit, conversations
 from evaldesk.transcripts.part_messages import json_value
 from evaldesk.transcripts.recorded import read_number, recorded_score
 from evaldesk.transcripts.recorded_sessions import Session
@@ -23,10 +25,12 @@ NOTE = "evaldesk.session"
 EVALUATION = "gen_ai.evaluation.result"
 """The event that OpenTelemetry has for a score."""
 
-_ARGS = ("gen_ai.tool.call.arguments", "gcp.vertex.agent.tool_call_args", "tool.parameters", "input.value", "input")
+_ARGS = ("gen_ai.tool.call.arguments", "gcp.vertex.agent.tool_call_args", "input.value", "tool.parameters", "input")
 _RESULT = ("gen_ai.tool.call.result", "gcp.vertex.agent.tool_response", "output.value", "output")
 _NAME = ("gen_ai.tool.name", "tool.name")
 _ID = ("gen_ai.tool.call.id", "tool.id", "tool_call.id")
+
+_OF_SMOLAGENTS = {"args", "sanitize_inputs_outputs", "kwargs"}
 
 _MAX_OPEN = 500
 """Calls that wait for their results; of more, the oldest never had one."""
@@ -46,11 +50,30 @@ def session_of(conversation: Conversation) -> Session:
     return Session(conversation.id, turns, error, scores=scores, note=json_value(note))
 
 
+def events_of_turn(spans: Sequence[Span]) -> tuple[Event, ...]:
+    """The events of a turn that the spans are of, as they are imported, without the messages that began it.
+
+    Times are those of the spans.
+    """
+    told = _TurnBuilder()
+    for conversation in conversations(spans, Notes()):
+        for visit in conversation.visits:
+            told.add(visit)
+    turn = TurnEvents(began_ms=0.0)
+    for message in told.happened:
+        turn.add(message)
+    return tuple(turn.events)
+
+
 @dataclass(slots=True)
 class _TurnBuilder:
-    """The messages of a conversation while its visits come in; every model call repeats those before it."""
+    """The messages of a conversation while its visits come in; every model call repeats those before it.
+
+    `happened` are those that the spans are of: replies, calls and results, and no message that a model was only given.
+    """
 
     messages: list[Message] = field(default_factory=list)
+    happened: list[Message] = field(default_factory=list)
     seen: set[Print] = field(default_factory=set)
     systems: set[str] = field(default_factory=set)
     open_calls: list[ToolCall] = field(default_factory=list)
@@ -59,7 +82,10 @@ class _TurnBuilder:
     def add(self, visit: Visit) -> None:
         is_first = True
         steps = sorted(visit.steps, key=lambda step: (step.span.start_ms, step.call is None))
+        inner = deque(visit.inner)
         for step, following in zip_longest(steps, steps[1:]):
+            while inner and inner[0].span.start_ms < step.span.start_ms:
+                self._add_inner(inner.popleft())
             if step.call is None:
                 self._add_tool(step)
                 continue
@@ -74,6 +100,8 @@ class _TurnBuilder:
             ended = min(step.span.end_ms, following.span.start_ms) if following else step.span.end_ms
             self._add_reply(step, ended)
             is_first = False
+        for each in inner:
+            self._add_inner(each)
 
     def _systems(self, inputs: Sequence[Message]) -> Iterator[Message]:
         """The system prompts that were not told before."""
@@ -107,26 +135,31 @@ class _TurnBuilder:
             [Message("agent")] if usage else []
         )
         for index, message in enumerate(replies):
-            inputs = replace(message, author=step.agent, at_ms=ended_ms, usage=None if index else usage)
-            self._keep(inputs)
+            self._happen(replace(message, author=step.agent, at_ms=ended_ms, usage=None if index else usage))
+
+    def _add_inner(self, call: InnerCall) -> None:
+        """A model call inside of a tool is its tokens."""
+        usage = usage_of(call.span, call.span.end_ms)
+        if usage:
+            self._happen(Message("agent", usage=usage, at_ms=call.span.end_ms, within=_tool_name(call.tool)))
 
     def _add_tool(self, step: Step) -> None:
         """The run of a tool answers its call; a call that no model was seen to make is told as well."""
         span = step.span
-        name = str(_first(span, *_NAME) or span.name.removeprefix("execute_tool "))
+        name = _tool_name(span)
         call_id = _first(span, *_ID)
         call = self._open(call_id, name)
         if call is None:
             call = ToolCall(name, _args(span), call_id if isinstance(call_id, str) else None)
-            self._keep(Message("agent", author=step.agent, calls=(call,), at_ms=span.start_ms))
+            self._happen(Message("agent", author=step.agent, calls=(call,), at_ms=span.start_ms))
         self.open_calls.remove(call)
-        self.messages.append(
+        self._happen(
             Message(
                 "tool",
                 author=name,
                 call_id=call.id,
-                result=json_value(_first(span, *_RESULT)),
-                is_error=span.error is not None,
+                result=_result(span),
+                is_error=span.error is not None or span.attributes.get("gen_ai.tool.status") == "error",
                 at_ms=span.end_ms,
                 duration_ms=round(span.end_ms - span.start_ms, 3),
             )
@@ -137,12 +170,17 @@ class _TurnBuilder:
         call = self._open(message.call_id, message.author)
         if call is not None:
             self.open_calls.remove(call)
-            self.messages.append(message)
+            is_made_here = any(call is made for told in self.happened for made in told.calls)
+            (self._happen if is_made_here else self._keep)(message)
 
     def _open(self, call_id: Any, name: str) -> ToolCall | None:
         if call_id:
             return next((call for call in self.open_calls if call.id == call_id), None)
         return next((call for call in self.open_calls if not name or call.name == name), None)
+
+    def _happen(self, message: Message) -> None:
+        self.happened.append(message)
+        self._keep(message)
 
     def _keep(self, message: Message) -> None:
         self.messages.append(message)
@@ -179,9 +217,27 @@ def _error(visit: Visit) -> ErrorRecord | None:
     return ErrorRecord("recorded", message[:2000]) if message else None
 
 
+def _tool_name(span: Span) -> str:
+    return str(_first(span, *_NAME) or span.name.removeprefix("execute_tool "))
+
+
 def _args(span: Span) -> JsonObject:
     found = json_value(_first(span, *_ARGS))
+    if found is None:
+        found = json_value(_of_event(span, "gen_ai.tool.message", "content"))
+    if isinstance(found, dict) and set(found) == _OF_SMOLAGENTS and not found["args"]:
+        found = found["kwargs"]
     return found if isinstance(found, dict) else {} if found is None else {"input": found}
+
+
+def _result(span: Span) -> Any:
+    found = json_value(_first(span, *_RESULT))
+    return value_of_blocks(json_value(_of_event(span, "gen_ai.choice", "message"))) if found is None else found
+
+
+def _of_event(span: Span, name: str, key: str) -> Any:
+    """The value that a span, of Strands say, has on an event and not among its attributes."""
+    return next((event.attributes.get(key) for event in span.events if event.name == name), None)
 
 
 def _first(span: Span, *keys: str) -> Any:

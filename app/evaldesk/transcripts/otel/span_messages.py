@@ -12,17 +12,19 @@ from dataclasses import dataclass
 from typing import Any
 
 from evaldesk.errors import FormatError
-from evaldesk.formats.otel.spans import Span
 from evaldesk.model import ErrorRecord, Usage
 from evaldesk.model.json_text import json_or_text
 from evaldesk.reading.notes import Notes
 from evaldesk.reading.strict_json import Document, Place, parse_json
 from evaldesk.transcripts.messages import Message
+from evaldesk.transcripts.otel.spans import Span
 from evaldesk.transcripts.part_messages import in_order, json_value, read_part_message
 from evaldesk.transcripts.recorded import recorded_usage
 
 UNREADABLE = "the messages of a model call, which cannot be read (cut off?)"
 _DETAILS = "gen_ai.client.inference.operation.details"
+_BLOCKS = frozenset({"text", "toolUse", "toolResult", "reasoningContent"})
+_COUNTED = "llm.token_count"
 _SPOKEN = {
     "gen_ai.system.message": "system",
     "gen_ai.user.message": "user",
@@ -57,18 +59,27 @@ def model_call(span: Span, notes: Notes) -> ModelCall | None:
 def usage_of(span: Span, ended_ms: float) -> Usage | ErrorRecord | None:
     """Tokens and duration of a model call; None when the span counts no tokens."""
     attributes = span.attributes
-    tokens_in = _first(attributes, "gen_ai.usage.input_tokens", "gen_ai.usage.prompt_tokens", "llm.token_count.prompt")
+    tokens_in = _first(attributes, "gen_ai.usage.input_tokens", "gen_ai.usage.prompt_tokens", f"{_COUNTED}.prompt")
     tokens_out = _first(
-        attributes, "gen_ai.usage.output_tokens", "gen_ai.usage.completion_tokens", "llm.token_count.completion"
+        attributes, "gen_ai.usage.output_tokens", "gen_ai.usage.completion_tokens", f"{_COUNTED}.completion"
     )
     if tokens_in is None and tokens_out is None:
         return None
+    cached = _first(
+        attributes,
+        "gen_ai.usage.cache_read.input_tokens",
+        "gen_ai.usage.cache_read_input_tokens",
+        f"{_COUNTED}.prompt_details.cache_read",
+    )
+    reasoning = _first(attributes, "gen_ai.usage.reasoning.output_tokens", f"{_COUNTED}.completion_details.reasoning")
     return recorded_usage(
         model_of(span),
         {"tokens_in": _integer(tokens_in), "tokens_out": _integer(tokens_out)},
         "tokens_in",
         "tokens_out",
         duration_ms=max(0.0, round(ended_ms - span.start_ms, 3)),
+        tokens_cached=_integer(cached),
+        tokens_reasoning=_integer(reasoning),
     )
 
 
@@ -133,11 +144,54 @@ def _events(span: Span) -> Sides | None:
         inner = json_value(fields.get("message"))
         message = {**fields, **(inner if isinstance(inner, dict) else {})}
         calls = json_value(message.get("tool_calls"))
-        content = json_value(message.get("content"))
-        kept = content if isinstance(content, list) else message.get("content")
+        content = inner if isinstance(inner, list) else json_value(message.get("content"))
+        blocks = _parts_of_blocks(content)
+        if blocks is not None:
+            (outputs if event.name == "gen_ai.choice" else inputs).append({"role": role, "parts": blocks})
+            continue
+        kept = content if isinstance(content, list) else message.get("content", message.get("message"))
         row = {"role": role, "content": kept, "tool_calls": calls, "id": message.get("id"), "name": message.get("name")}
         (outputs if event.name == "gen_ai.choice" else inputs).append(row)
     return (inputs, outputs) if inputs or outputs else None
+
+
+def _parts_of_blocks(content: Any) -> list[Any] | None:
+    """The content blocks of Bedrock's Converse API, which Strands writes for every model; None for other content."""
+    blocks = [block for block in content if isinstance(block, dict)] if isinstance(content, list) else []
+    if not blocks or len(blocks) < len(content):
+        return None
+    is_converse = all("type" not in block and _BLOCKS & set(block) for block in blocks)
+    return [_part_of_block(block) for block in blocks] if is_converse else None
+
+
+def _part_of_block(block: dict[str, Any]) -> dict[str, Any]:
+    call, result = block.get("toolUse"), block.get("toolResult")
+    if isinstance(call, dict):
+        return {
+            "type": "tool_call",
+            "id": call.get("toolUseId"),
+            "name": call.get("name"),
+            "arguments": call.get("input"),
+        }
+    if isinstance(result, dict):
+        return {
+            "type": "tool_call_response",
+            "id": result.get("toolUseId"),
+            "response": value_of_blocks(result.get("content")),
+        }
+    thought = block.get("reasoningContent")
+    if isinstance(thought, dict):
+        inner = thought.get("reasoningText")
+        return {"type": "reasoning", "content": inner.get("text") if isinstance(inner, dict) else ""}
+    return {"type": "text", "content": block.get("text")}
+
+
+def value_of_blocks(content: Any) -> Any:
+    """The result of a tool in such blocks: one value as it is, several as a list; other content is itself."""
+    if not isinstance(content, list) or not all(isinstance(each, dict) for each in content):
+        return content
+    values = [json_value(each.get("json", each.get("text", each))) for each in content]
+    return values[0] if len(values) == 1 else values
 
 
 def _openinference(span: Span) -> Sides | None:
@@ -146,7 +200,8 @@ def _openinference(span: Span) -> Sides | None:
     if isinstance(whole, dict):
         inputs, outputs = whole.get("input_messages") or inputs, whole.get("output_messages") or outputs
     if inputs or outputs:
-        return [_unwrapped(row) for row in in_order(inputs)], [_unwrapped(row) for row in in_order(outputs)]
+        given = [_unwrapped(row) for row in in_order(inputs)]
+        return [row for row in given if not _is_retold(row)], [_unwrapped(row) for row in in_order(outputs)]
     if span.attributes.get("openinference.span.kind") != "LLM":
         return None
     asked, answered = span.attributes.get("input.value"), span.attributes.get("output.value")
@@ -165,6 +220,11 @@ def _spoken_by(role: str, rows: dict[str, Any]) -> list[Any]:
         is_parts = isinstance(content, list) and all(isinstance(part, dict) and "type" in part for part in content)
         found.append({"role": role, **row, **({"content": content} if is_parts else {})})
     return found
+
+
+def _is_retold(row: Any) -> bool:
+    """Whether smolagents tells a model in words of a call or a result, which have spans of their own."""
+    return isinstance(row, dict) and row.get("role") in ("tool-call", "tool-response")
 
 
 def _unwrapped(row: Any) -> Any:

@@ -1,0 +1,223 @@
+"""The spans of the turn that is played, for agents whose calls no adapter sees.
+
+Nothing of OpenTelemetry is imported for that. Where an agent brings its SDK, each of its providers also gives its spans
+to the turn in whose context they began: a turn is a trace of its own.
+"""
+
+from __future__ import annotations
+
+import secrets
+import sys
+import threading
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from contextvars import ContextVar
+from dataclasses import dataclass, field, replace
+from functools import cache, wraps
+from importlib import metadata
+from importlib.util import find_spec
+from typing import Any
+from weakref import WeakValueDictionary
+
+from evaldesk.llm.client_wrapping import wrap_once
+from evaldesk.model import Event
+from evaldesk.reading.strict_json import Document, Place
+from evaldesk.transcripts.otel.spans import Span, SpanEvent
+from evaldesk.transcripts.otel.trace_turns import events_of_turn
+
+MAX_SPANS = 20_000
+MAX_BYTES = 32 * 1024 * 1024
+
+SDK = "opentelemetry.sdk.trace"
+_MARK = "_gives_spans"
+_GROUP = "openinference_instrumentor"
+
+
+@dataclass(eq=False)
+class TurnSpans:
+    """The spans of one turn, in its own time: `now_ms` counts from its start."""
+
+    now_ms: Callable[[], float]
+    trace_id: int = field(default_factory=lambda: int.from_bytes(secrets.token_bytes(16), "big") or 1)
+    _spans: list[Span] = field(default_factory=list)
+    _n_bytes: int = 0
+    _n_lost: int = 0
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def add(self, span: Span) -> None:
+        """Keep a span that ended; its times are those of the clock on the wall."""
+        shift = self.now_ms() - time.time() * 1000
+        moved = replace(span, start_ms=span.start_ms + shift, end_ms=span.end_ms + shift)
+        n_bytes = _size(span)
+        with self._lock:
+            if len(self._spans) >= MAX_SPANS or self._n_bytes + n_bytes > MAX_BYTES:
+                self._n_lost += 1
+                return
+            self._n_bytes += n_bytes
+            self._spans.append(moved)
+
+    def end(self) -> None:
+        """Take no more: the turn is over."""
+        for trace_id in [trace_id for trace_id, turn in [*_taking.items()] if turn is self]:
+            _taking.pop(trace_id, None)
+
+    def events(self) -> tuple[Event, ...]:
+        """What the spans tell, in the order of time."""
+        with self._lock:
+            spans, n_lost = tuple(self._spans), self._n_lost
+        if not spans:
+            return ()
+        lost = f"Left out: {n_lost} spans; a turn keeps {MAX_SPANS} and {MAX_BYTES // 2**20} MiB of them."
+        told = events_of_turn(spans)
+        note = (Event("log", told[-1].at_ms if told else 0.0, author="evaldesk", text=lost),) if n_lost else ()
+        return (*told, *note)
+
+
+def _size(span: Span) -> int:
+    bags = (span.attributes, *(event.attributes for event in span.events))
+    return sum(len(value) if isinstance(value, str) else 64 for bag in bags for value in bag.values())
+
+
+# Opens the spans of the turn that is played.
+OPEN_SPANS: ContextVar[Callable[[], TurnSpans] | None] = ContextVar("open_spans", default=None)
+INSTRUMENTS = tuple(metadata.entry_points(group=_GROUP)) if find_spec("openinference") else ()
+"""The instruments of OpenInference that are installed."""
+
+_current: ContextVar[TurnSpans | None] = ContextVar("current_spans", default=None)
+_taking: WeakValueDictionary[int, TurnSpans] = WeakValueDictionary()
+
+
+def take_spans() -> None:
+    """Let the turn that is played here take the spans of this process."""
+    opened = OPEN_SPANS.get()
+    if opened is None or not _is_open():
+        return
+    from opentelemetry import context, trace
+
+    turn = opened()
+    _current.set(turn)
+    _taking[turn.trace_id] = turn
+    begun = trace.SpanContext(turn.trace_id, 1, is_remote=False, trace_flags=trace.TraceFlags(1))
+    context.attach(trace.set_span_in_context(trace.NonRecordingSpan(begun)))
+
+
+def see_providers() -> None:
+    """Let each provider of spans that is made from now on give them to the turns; done after the import of the SDK."""
+    found = sys.modules.get(SDK)
+    if found is not None:
+        wrap_once(found.TracerProvider, "__init__", _giving, _MARK)
+
+
+def _giving(begin: Callable[..., None]) -> Callable[..., None]:
+    @wraps(begin)
+    def __init__(provider: Any, *args: Any, **options: Any) -> None:  # noqa: N807 - it takes the place of one
+        begin(provider, *args, **options)
+        _watch(provider)
+
+    return __init__
+
+
+def _watch(provider: Any) -> None:
+    with suppress(Exception):  # a provider of another kind takes no processor
+        if not hasattr(provider, _MARK):
+            setattr(provider, _MARK, True)
+            provider.add_span_processor(_Processor())
+
+
+class _Processor:
+    """A span processor of the SDK, by its methods: a class of theirs could be imported only with the SDK."""
+
+    def on_start(self, span: Any, parent_context: Any = None) -> None:
+        """Note which turn a span that begins its own trace is of."""
+        turn = _current.get()
+        trace_id = span.context.trace_id
+        if turn is not None and turn.trace_id in _taking:
+            _taking.setdefault(trace_id, turn)
+
+    def _on_ending(self, span: Any) -> None:
+        """Nothing."""
+
+    def on_end(self, span: Any) -> None:
+        """Give the span to its turn."""
+        turn = _taking.get(span.context.trace_id) or _only_turn()
+        if turn is not None:
+            with suppress(Exception):  # of whatever shape; the agent goes on
+                turn.add(_read(span))
+
+    def shutdown(self) -> None:
+        """Nothing is kept here."""
+
+    def force_flush(self, timeout_millis: int = 30_000) -> bool:
+        """Nothing waits here."""
+        return True
+
+
+def _only_turn() -> TurnSpans | None:
+    """The one turn to which a span from a thread that does not know its turn can belong."""
+    turns = {*_taking.values()}
+    return turns.pop() if len(turns) == 1 else None
+
+
+def _read(span: Any) -> Span:
+    """A span of the SDK as one of a file."""
+    ended, status = span.end_time or span.start_time, span.status
+    return Span(
+        Place(Document(None, source="a span"), ()),
+        name=str(span.name),
+        trace_id=f"{span.context.trace_id:032x}",
+        span_id=f"{span.context.span_id:016x}",
+        parent_id=f"{span.parent.span_id:016x}" if span.parent else "",
+        start_ms=span.start_time / 1e6,
+        end_ms=max(span.start_time, ended) / 1e6,
+        attributes=_plain(span.attributes),
+        events=tuple(SpanEvent(event.name, _plain(event.attributes)) for event in span.events),
+        error=(status.description or "error") if status.status_code.name == "ERROR" else None,
+    )
+
+
+def _plain(attributes: Mapping[str, Any] | None) -> dict[str, Any]:
+    return {key: list(value) if isinstance(value, tuple) else value for key, value in (attributes or {}).items()}
+
+
+_lock = threading.Lock()
+
+
+def _is_open() -> bool:
+    """Whether this process has a provider of spans; one is made where the agent's framework brings the SDK alone."""
+    instruments = _instruments()
+    if not (instruments or "opentelemetry" in sys.modules) or not _has_sdk():
+        return False
+    from opentelemetry import trace
+    from opentelemetry.sdk.trace import TracerProvider
+
+    see_providers()
+    with _lock:
+        provider = trace.get_tracer_provider()
+        if isinstance(provider, trace.ProxyTracerProvider):
+            provider = TracerProvider(shutdown_on_exit=False)
+            trace.set_tracer_provider(provider)
+        _watch(provider)
+        for instrument in instruments:
+            _started.add(instrument.name)
+            with suppress(Exception):  # a broken package of the agent's; its framework goes unseen
+                found = instrument.load()()
+                if not found.is_instrumented_by_opentelemetry:
+                    found.instrument()
+    return True
+
+
+_started: set[str] = set()
+
+
+def _instruments() -> list[metadata.EntryPoint]:
+    """Those for packages that the agent has imported, and that were not started yet."""
+    return [found for found in INSTRUMENTS if found.name in sys.modules and found.name not in _started]
+
+
+@cache
+def _has_sdk() -> bool:
+    try:
+        return find_spec(SDK) is not None
+    except (ImportError, ValueError):
+        return False
