@@ -103,6 +103,14 @@ def test_a_run_as_json(played: Place) -> None:
     assert (found["results"]["n_scored"], found["results"]["pass_at_k"]) == (2, {"1": 0.5})
 
 
+def test_a_run_says_how_the_calls_of_its_agent_became_known(played: Place) -> None:
+    told = json.loads(played.run("run", "info", "1", "--json").output)["data"]["results"]
+    again = json.loads(played.eval(played.folder / "first.evalset.json:case_1", "--json").stdout)
+
+    assert told["capture"] == again["runs"][0]["capture"] == ["told"]
+    assert "Capture               told\n" in played.run("run", "info", "1").output
+
+
 def test_an_unknown_run_is_answered_with_the_nearest(played: Place) -> None:
     assert "did you mean 'nightly'?" in _refusal(played.run("run", "info", "nigthly"))
     assert "no run 99" in _refusal(played.run("run", "logs", "99"))

@@ -57,6 +57,13 @@ class TurnSpans:
             self._n_bytes += n_bytes
             self._spans.append(moved)
 
+    @property
+    def is_whole(self) -> bool:
+        """Whether each span came that another one is inside of; an SDK sends the outermost last."""
+        with self._lock:
+            ids = {span.span_id for span in self._spans}
+            return all(not span.parent_id or span.parent_id in ids for span in self._spans)
+
     def end(self) -> None:
         """Take no more: the turn is over."""
         for trace_id in [trace_id for trace_id, turn in [*_taking.items()] if turn is self]:

@@ -13,7 +13,7 @@ import threading
 import weakref
 from collections import deque
 from collections.abc import AsyncIterator
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -23,6 +23,7 @@ from evaldesk.agents.group_guard import end_group, watch
 from evaldesk.agents.in_thread import called
 from evaldesk.agents.remote.http_protocol import read_options
 from evaldesk.agents.remote.protocol import Calls, event_of, turn_body
+from evaldesk.agents.spans import OPEN_SPANS
 from evaldesk.codec import msgspec
 from evaldesk.errors import AgentError, FormatError
 from evaldesk.llm.retry_events import captured
@@ -33,6 +34,7 @@ from evaldesk.wire import plain_text, to_json
 
 if TYPE_CHECKING:
     from evaldesk.agents.remote.model_gateway import ModelGateway
+    from evaldesk.agents.span_endpoint import SpanEndpoint
 
 KIND = "command"
 
@@ -45,10 +47,12 @@ class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The agent's table. `tells_cost`: the command writes a usage with its cost for every model call.
 
     `model_gateway`: its calls of models, their tokens and its tool calls are seen on their way, and not told by itself.
+    `spans`: it finds an address for its OpenTelemetry spans, which tell these as well.
     """
 
     tells_cost: bool = False
     model_gateway: bool = False
+    spans: bool = False
 
 
 def adapt(found: object, ref: AgentRef) -> Agent | None:
@@ -62,7 +66,7 @@ def adapt(found: object, ref: AgentRef) -> Agent | None:
     if not words:
         raise AgentError(f"{ref.id} has no command")
     options = read_options(ref, Options)
-    return CommandAgent(ref, tuple(words), options.tells_cost, options.model_gateway)
+    return CommandAgent(ref, tuple(words), options)
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,17 +75,16 @@ class CommandAgent:
 
     ref: AgentRef
     words: tuple[str, ...]
-    tells_cost: bool = False
-    has_gateway: bool = False
+    options: Options
 
     def describe(self) -> AgentDescription:
         """The command line; it is not run for that."""
         text = f"The command {shlex.join(self.words)}"
-        return AgentDescription(name=self.ref.id, kind=KIND, description=text, tells_cost=self.tells_cost)
+        return AgentDescription(name=self.ref.id, kind=KIND, description=text, tells_cost=self.options.tells_cost)
 
     async def reply(self, session: Session, message: str) -> AsyncIterator[Event]:
         """Write the turn and yield the events of the command until it says `done`. Raises AgentError."""
-        captured("gateway" if self.has_gateway else "told")
+        captured("gateway" if self.options.model_gateway else "told")
         kept = session.memory.get(_MEMORY)
         process = kept if isinstance(kept, CommandProcess) and kept.is_alive else self._start(session)
 
@@ -96,7 +99,7 @@ class CommandAgent:
 
     def _start(self, session: Session) -> CommandProcess:
         try:
-            process = CommandProcess(self.words, self.ref.root, has_gateway=self.has_gateway)
+            process = CommandProcess(self.words, self.ref.root, self.options)
         except OSError as error:
             raise AgentError(f"the command {self.words[0]!r} cannot be started: {error}") from error
         session.memory[_MEMORY] = process
@@ -106,12 +109,17 @@ class CommandAgent:
 class CommandProcess(Kept):
     """A running command; its stderr goes to the turn's log."""
 
-    def __init__(self, words: tuple[str, ...], folder: str, *, has_gateway: bool = False) -> None:
-        self._gateway = _opened_gateway() if has_gateway else None
+    def __init__(self, words: tuple[str, ...], folder: str, options: Options) -> None:
+        self._gateway = _opened_gateway() if options.model_gateway else None
+        self._spans = _opened_spans() if options.spans else None
         self._process = subprocess.Popen(
             words,
             cwd=folder or None,
-            env={**os.environ, **(self._gateway.variables() if self._gateway else {})},
+            env={
+                **os.environ,
+                **(self._gateway.variables() if self._gateway else {}),
+                **(self._spans.variables(os.environ) if self._spans else {}),
+            },
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -132,14 +140,18 @@ class CommandProcess(Kept):
         self._ended()
         if self._gateway:
             self._gateway.close()
+        if self._spans:
+            self._spans.close()
 
     def talk(self, session: Session, message: str, send: SendEvent, author: str) -> None:
         """One turn. Raises AgentError when the command ends early or writes an object that is no event."""
-        if self._gateway is None:
-            self._talk(session, message, send, author)
-            return
-        with self._gateway.listening(session, send):
-            self._talk(session, message, _without_calls(send), author)
+        opened = OPEN_SPANS.get() if self._spans else None
+        with self._spans.listening(opened()) if self._spans and opened else nullcontext():
+            if self._gateway is None:
+                self._talk(session, message, send, author)
+                return
+            with self._gateway.listening(session, send):
+                self._talk(session, message, _without_calls(send), author)
 
     def _talk(self, session: Session, message: str, send: SendEvent, author: str) -> None:
         calls, log = Calls(), _Lines(send)
@@ -224,6 +236,14 @@ def _opened_gateway() -> ModelGateway:
     gateway = ModelGateway(dict(os.environ))
     gateway.open()
     return gateway
+
+
+def _opened_spans() -> SpanEndpoint:
+    from evaldesk.agents.span_endpoint import SpanEndpoint  # as above
+
+    endpoint = SpanEndpoint()
+    endpoint.open()
+    return endpoint
 
 
 def _without_calls(send: SendEvent) -> SendEvent:

@@ -142,7 +142,8 @@ def _run_object(runs: StoredRuns, run: RunSummary, played: Sequence[PlayedCase])
     numbers = runs.numbers(run)
     others = [asdict(found) for found in runs.other_verdicts(run)]
     cases = [case_object(each) | _case_object(case) for each, case in zip(played, numbers.cases, strict=True)]
-    return {**run_object(run, numbers), "metrics": metric_objects(runs, run), "cases": cases, "other_verdicts": others}
+    seen = {"capture": list(runs.captures(run)), "metrics": metric_objects(runs, run)}
+    return {**run_object(run, numbers), **seen, "cases": cases, "other_verdicts": others}
 
 
 def metric_objects(runs: StoredRuns, run: RunSummary) -> list[dict[str, Any]]:

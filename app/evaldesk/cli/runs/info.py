@@ -51,6 +51,7 @@ def info(name: str, is_json: bool, workspace: str | None) -> None:
             results = {
                 **run_object(run, numbers),
                 **conclusion_object(conclude(run.config.gates, numbers, runs.change(run))),
+                "capture": list(runs.captures(run)),
                 "metrics": metric_objects(runs, run),
             }
             found = {**run_item(run, runs.outcome(run)), "results": results}
@@ -80,6 +81,7 @@ def _lines(runs: StoredRuns, run: RunSummary) -> list[tuple[str, str]]:
         ("Agent", f"{config.agent.id} ({config.agent.target})"),
         *(("Played in", place.sentence) for place in (config.agent.container,) if place),
         *(("Interpreter", line) for line in _interpreter(config)),
+        *(("Capture", ", ".join(ways)) for ways in (runs.captures(run),) if ways),
         ("Model", config.model or config.agent_model or "the agent's own"),
         ("Eval set", f"{config.evalset_id} {config.evalset_path}".strip()),
         ("Settings", options_line(config)),

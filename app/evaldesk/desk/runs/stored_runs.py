@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import lru_cache
 from pathlib import PurePath
+from typing import get_args
 
 from evaldesk.desk.other_tools import difference, has_other_scores, may_differ, tools_beside
 from evaldesk.desk.runs.baseline import read_baseline_file
@@ -17,7 +18,7 @@ from evaldesk.desk.runs.plan import RunPlan, foresee
 from evaldesk.desk.runs.run_result import CaseResult, RunResult
 from evaldesk.desk.trust import check_store
 from evaldesk.errors import NotFoundError, UsageError
-from evaldesk.model import Conclusion, Counts, Gates, Outcome, RunConfig, RunStatus, TrialResult
+from evaldesk.model import Capture, Conclusion, Counts, Gates, Outcome, RunConfig, RunStatus, TrialResult
 from evaldesk.model.comparison import Baseline, Comparison, PlayedCase, RunChange
 from evaldesk.model.conclusion import Interval
 from evaldesk.model.evalset import CaseKey, assertions, case_names, numbered_keys
@@ -33,6 +34,7 @@ from evaldesk.store.runs.run_store import is_imported
 from evaldesk.wording.metrics import known_metric
 
 ROWS_AT_ONCE = 200
+CAPTURED_CASES = 20
 NOT_PLAYED = "."
 MOST_SEARCHED = 1000
 MOST_LISTED = 10
@@ -252,6 +254,12 @@ class StoredRuns:
                 is_same = not any(difference(tool, case, trial, config.criteria) for trial in trials)
                 found[tool] += is_same and any(has_other_scores(tool, case, each, config.criteria) for each in trials)
         return {tool: n for tool, n in found.items() if n}
+
+    def captures(self, run: RunSummary) -> tuple[Capture, ...]:
+        """The ways by which calls became known in the first trials of the run; it has the same agent in all of them."""
+        rows = self._store.case_rows(run.id, sort="file", limit=CAPTURED_CASES)
+        ways = {way for row in rows for trial in self._trials(run.id, row)[:1] for way in trial.transcript.captures}
+        return tuple(way for way in get_args(Capture) if way in ways)
 
     def _trials(self, run_id: int, row: CaseRow) -> list[TrialResult]:
         """The trials of a case that were played, by index."""

@@ -55,17 +55,18 @@ def read_spans(data: bytes, source: str) -> list[Span]:
     """All spans of a file, in its order. Raises FormatError."""
     spans: list[Span] = []
     for document in read_documents(data, source):
-        for span in _spans(Place(document), document.value):
+        for span in spans_in(Place(document), document.value):
             spans.append(span)
             if len(spans) > _MAX_SPANS:
                 raise document.error(f"the file has more than {_MAX_SPANS} spans")
     return spans
 
 
-def _spans(place: Place, raw: Any) -> Iterator[Span]:
+def spans_in(place: Place, raw: Any) -> Iterator[Span]:
+    """The spans of one JSON value. Raises FormatError."""
     if isinstance(raw, list):
         for index, item in enumerate(raw):
-            yield from _spans(place.at(index), item)
+            yield from spans_in(place.at(index), item)
         return
     found = read_mapping(place, raw)
     read = _reader(found)
@@ -79,7 +80,7 @@ def _reader(raw: dict[str, Any]) -> Callable[[Place, dict[str, Any]], Iterator[S
         if key in raw:
             return lambda place, found: _otlp(place.at(key), found[key])
     if isinstance(raw.get("trace"), dict) and _reader(raw["trace"]):
-        return lambda place, found: _spans(place.at("trace"), found["trace"])
+        return lambda place, found: spans_in(place.at("trace"), found["trace"])
     data = raw.get("data")
     if isinstance(data, list) and data and isinstance(data[0], dict) and {"spans", "context"} & set(data[0]):
         return _listed

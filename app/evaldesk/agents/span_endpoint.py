@@ -1,0 +1,153 @@
+"""A loopback endpoint for the spans of a command: OTLP over HTTP, as protocol buffers or JSON, one address each."""
+
+from __future__ import annotations
+
+import json
+import secrets
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+from evaldesk.agents.spans import TurnSpans
+from evaldesk.errors import FormatError
+from evaldesk.reading.strict_json import Document, Place, parse_json
+from evaldesk.transcripts.otel.protobuf import read_otlp
+from evaldesk.transcripts.otel.spans import spans_in
+from evaldesk.unpacking import Unpacker
+
+MAX_BODY = 32 * 1024 * 1024
+TIMEOUT_S = 60.0
+BATCH_MS = 50
+"""How long an SDK may keep spans until it sends them; 5 s by default."""
+QUIET_S = 3 * BATCH_MS / 1000
+LAST_S = 1.0
+_NO_PROXY = ("no_proxy", "NO_PROXY")
+
+
+@dataclass(slots=True)
+class SpanEndpoint:
+    """The address of one session; spans belong to the turn that is under way."""
+
+    key: str = field(default_factory=lambda: secrets.token_urlsafe(16))
+    _turn: TurnSpans | None = None
+    _last: float = 0.0
+    _lock: threading.Condition = field(default_factory=threading.Condition)
+
+    def variables(self, environment: Mapping[str, str]) -> dict[str, str]:
+        """The environment variables by which the SDKs of all languages send their spans here, past any proxy."""
+        here = f"http://127.0.0.1:{_port()}/{self.key}"
+        past = {each: ",".join(filter(None, (environment.get(each), "127.0.0.1"))) for each in _NO_PROXY}
+        content = "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"
+        return {
+            "OTEL_EXPORTER_OTLP_ENDPOINT": here,
+            "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT": f"{here}/v1/traces",
+            "OTEL_EXPORTER_OTLP_PROTOCOL": "http/protobuf",
+            "OTEL_EXPORTER_OTLP_TRACES_PROTOCOL": "http/protobuf",
+            "OTEL_TRACES_EXPORTER": "otlp",
+            "OTEL_BSP_SCHEDULE_DELAY": str(BATCH_MS),
+            content: environment.get(content, "true"),
+            **past,
+        }
+
+    def open(self) -> None:
+        """Answer at the address."""
+        _endpoints[self.key] = self
+
+    def close(self) -> None:
+        """Answer no more."""
+        _endpoints.pop(self.key, None)
+
+    @contextmanager
+    def listening(self, turn: TurnSpans) -> Iterator[None]:
+        """Spans belong to this turn until the context ends; the last of them may come a little later."""
+        with self._lock:
+            self._turn, self._last = turn, time.monotonic()
+        try:
+            yield
+            self._settle(turn)
+        finally:
+            with self._lock:
+                self._turn = None
+
+    def _settle(self, turn: TurnSpans) -> None:
+        """Wait until no spans came for a while; longer, where a span is missing that others are inside of."""
+        ended = self._last = time.monotonic()
+        with self._lock:
+            while (now := time.monotonic()) < ended + LAST_S:
+                left = self._last + QUIET_S - now
+                if left <= 0 and turn.is_whole:
+                    return
+                self._lock.wait(max(left, 0.02))
+
+    def take(self, data: bytes, kind: str) -> None:
+        """Keep the spans of a request. Raises FormatError."""
+        if kind.startswith("application/json"):
+            document = parse_json(data, source="spans", max_bytes=MAX_BODY)
+        else:
+            document = Document(read_otlp(data), source="spans")
+        spans = spans_in(Place(document), document.value)
+        with self._lock:
+            self._last = time.monotonic()
+            for span in spans:
+                if self._turn:
+                    self._turn.add(span)
+            self._lock.notify_all()
+
+
+_lock = threading.Lock()
+_server: ThreadingHTTPServer | None = None
+_endpoints: dict[str, SpanEndpoint] = {}
+
+
+def _port() -> int:
+    global _server  # noqa: PLW0603 - one for the process
+    with _lock:
+        if _server is None:
+            _server = ThreadingHTTPServer(("127.0.0.1", 0), _Handler)
+            _server.daemon_threads = True
+            threading.Thread(target=_server.serve_forever, name="evaldesk-spans", daemon=True).start()
+        return _server.server_address[1]
+
+
+class _Handler(BaseHTTPRequestHandler):
+    timeout = TIMEOUT_S
+    protocol_version = "HTTP/1.1"
+
+    def do_POST(self) -> None:
+        key, _, path = self.path.removeprefix("/").partition("/")
+        endpoint = _endpoints.get(key)
+        if endpoint is None:
+            self._answer(404, b"nothing is at this address", "text/plain")
+            return
+        kind = self.headers.get("content-type", "")
+        try:
+            data = self._body()
+            if path == "v1/traces":  # metrics and logs are taken and left out
+                endpoint.take(data, kind)
+        except (FormatError, ValueError) as error:
+            self._answer(400, str(error).encode(), "text/plain")
+            return
+        is_json = kind.startswith("application/json")
+        self._answer(200, json.dumps({}).encode() if is_json else b"", kind or "application/x-protobuf")
+
+    def log_message(self, *_: object) -> None:
+        """Say nothing: the turn's events say it all."""
+
+    def _body(self) -> bytes:
+        length = int(self.headers.get("content-length") or 0)
+        if not 0 <= length <= MAX_BODY:
+            self.close_connection = True
+            raise FormatError(f"at most {MAX_BODY // 2**20} MiB of spans are taken at once")
+        data = self.rfile.read(length)
+        return Unpacker(self.headers.get("content-encoding"), MAX_BODY).feed(data)
+
+    def _answer(self, status: int, data: bytes, kind: str) -> None:
+        with suppress(OSError):
+            self.send_response(status)
+            self.send_header("content-type", kind)
+            self.send_header("content-length", str(len(data)))
+            self.end_headers()
+            self.wfile.write(data)

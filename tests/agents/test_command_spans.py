@@ -1,0 +1,197 @@
+"""A command that sends its OpenTelemetry spans: they become the events of its turns."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import sys
+import urllib.error
+import urllib.request
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.agents.otlp_bytes import encoded
+
+from evaldesk.agents import load_agent
+from evaldesk.agents.span_endpoint import SpanEndpoint
+from evaldesk.agents.spans import TurnSpans
+from evaldesk.engine import play_trial
+from evaldesk.errors import FormatError
+from evaldesk.model import AgentRef, Case, Limits, TrialResult, TrialSpec, Turn
+from evaldesk.transcripts.otel.protobuf import read_otlp
+
+pytestmark = pytest.mark.anyio
+
+COMMAND = """
+import json, os, sys, time, urllib.request
+for line in sys.stdin:
+    plan = json.loads(json.loads(line)["message"])
+    for event in plan.get("tells", ()):
+        print(json.dumps(event), flush=True)
+    print(json.dumps({"kind": "message", "text": "A four."}))
+    if plan["is_late"]:
+        print(json.dumps({"kind": "done"}), flush=True)
+        time.sleep(0.05)
+    for body in plan["sent"]:
+        url = os.environ["OTEL_EXPORTER_OTLP_ENDPOINT"] + "/v1/traces"
+        request = urllib.request.Request(url, bytes.fromhex(body), {"content-type": plan["kind"]})
+        urllib.request.urlopen(request).read()
+        time.sleep(0.02)
+    if not plan["is_late"]:
+        print(json.dumps({"kind": "done"}), flush=True)
+"""
+NOW = 1_795_492_862_000_000_000
+PROTOBUF, JSON = "application/x-protobuf", "application/json"
+
+
+def span(number: int, parent: int, attributes: dict[str, Any]) -> dict[str, Any]:
+    """A span of OTLP in JSON; a later one begins later and ends earlier than those around it."""
+    pairs = [
+        {"key": key, "value": {"intValue" if isinstance(v, int) else "stringValue": v}} for key, v in attributes.items()
+    ]
+    return {
+        "traceId": "0af7651916cd43dd8448eb211c80319c",
+        "spanId": f"{number:016x}",
+        **({"parentSpanId": f"{parent:016x}"} if parent else {}),
+        "name": "work",
+        "startTimeUnixNano": NOW + number * 1_000_000,
+        "endTimeUnixNano": NOW + number * 1_000_000 + (900_000 if parent else 90_000_000),
+        "attributes": pairs,
+    }
+
+
+def chat(number: int, asked: list[Any], answered: list[Any], tokens_in: int) -> dict[str, Any]:
+    return span(
+        number,
+        1,
+        {
+            "gen_ai.operation.name": "chat",
+            "gen_ai.request.model": "small",
+            "gen_ai.input.messages": json.dumps(asked),
+            "gen_ai.output.messages": json.dumps(answered),
+            "gen_ai.usage.input_tokens": tokens_in,
+            "gen_ai.usage.output_tokens": 5,
+        },
+    )
+
+
+USER = {"role": "user", "parts": [{"type": "text", "content": "Roll."}]}
+CALL = {"role": "assistant", "parts": [{"type": "tool_call", "id": "c1", "name": "roll", "arguments": {"sides": 6}}]}
+GIVEN = {"role": "tool", "parts": [{"type": "tool_call_response", "id": "c1", "response": 4}]}
+SAID = {"role": "assistant", "parts": [{"type": "text", "content": "A four."}]}
+INNER = [chat(2, [USER], [CALL], 11), chat(3, [USER, CALL, GIVEN], [SAID], 20)]
+AROUND = [span(1, 0, {"gen_ai.operation.name": "invoke_agent", "gen_ai.agent.name": "dice"})]
+
+
+def request_of(spans: list[dict[str, Any]]) -> dict[str, Any]:
+    return {"resourceSpans": [{"scopeSpans": [{"scope": {"name": "s"}, "spans": spans}]}]}
+
+
+@pytest.fixture
+def play(tmp_path: Path) -> Callable[..., Awaitable[TrialResult]]:
+    (tmp_path / "agent.py").write_text(COMMAND)
+
+    async def play(*plans: dict[str, Any]) -> TrialResult:
+        case = Case("c", tuple(Turn(json.dumps({"is_late": False, "kind": PROTOBUF, **plan})) for plan in plans))
+        options = json.dumps({"spans": True})
+        ref = AgentRef("cmd", f"{sys.executable} -S agent.py", str(tmp_path), kind="command", declared=options)
+        return await play_trial(load_agent(ref), TrialSpec(1, 0, 0, case, ref, limits=Limits(60)))
+
+    return play
+
+
+def shown(result: TrialResult, turn: int = 0) -> list[Any]:
+    events = result.transcript.turns[turn].events
+    return [
+        event.usage.tokens_in if event.usage else event.call.name if event.call else event.text
+        for event in events
+        if event.kind != "user_message"
+    ]
+
+
+STORY = [11, "roll", "roll", 20, "A four."]
+
+
+@pytest.mark.parametrize("is_late", [False, True], ids=["before done", "after done"])
+@pytest.mark.parametrize("kind", [PROTOBUF, JSON])
+async def test_spans_of_a_command_tell_its_calls(play: Any, kind: str, is_late: bool) -> None:
+    bodies = [request_of(INNER), request_of(AROUND)]
+    sent = [encoded(body) if kind == PROTOBUF else json.dumps(body).encode() for body in bodies]
+
+    result = await play({"kind": kind, "is_late": is_late, "sent": [each.hex() for each in sent]})
+
+    assert shown(result) == STORY
+    assert result.transcript.captures == ("told", "spans")
+    assert result.transcript.turns[0].tool_calls[0].args == {"sides": 6}
+
+
+async def test_each_turn_has_its_own_spans_and_what_a_command_tells_counts_once(play: Any) -> None:
+    told = [
+        {"kind": "usage", "model": "small", "tokens_in": 11, "tokens_out": 5},
+        {"kind": "tool_call", "name": "roll", "args": {"sides": 6}, "id": "c1"},
+        {"kind": "tool_result", "name": "roll", "id": "c1", "result": 4},
+    ]
+    sent = [encoded(request_of([*INNER, *AROUND])).hex()]
+
+    result = await play({"sent": sent, "tells": told}, {"sent": sent})
+
+    assert sorted(map(str, shown(result))) == sorted(map(str, STORY))
+    assert shown(result, 1) == STORY
+
+
+def test_an_address_takes_packed_spans_and_refuses_others_in_words() -> None:
+    endpoint, turn = SpanEndpoint(), TurnSpans(lambda: 0.0)
+    endpoint.open()
+    url = endpoint.variables({"no_proxy": "a.test"})["OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"]
+    assert endpoint.variables({"no_proxy": "a.test"})["no_proxy"] == "a.test,127.0.0.1"
+
+    def post(data: bytes, url: str = url, **headers: str) -> tuple[int, str]:
+        names = {name.replace("_", "-"): value for name, value in headers.items()}
+        try:
+            with urllib.request.urlopen(urllib.request.Request(url, data, names)) as answer:  # noqa: S310
+                return answer.status, answer.read().decode()
+        except urllib.error.HTTPError as error:
+            return error.code, error.read().decode()
+
+    with endpoint.listening(turn):
+        packed = gzip.compress(encoded(request_of([*INNER, *AROUND])))
+        assert post(packed, content_encoding="gzip", content_type=PROTOBUF) == (200, "")
+        assert post(b"\xff\xff", content_type=PROTOBUF)[0] == 400
+        assert post(b"{", content_type=JSON)[0] == 400
+        assert post(b"{}", url.replace(endpoint.key, "guessed"))[0] == 404
+        assert post(b"any", url.replace("traces", "metrics"), content_type=PROTOBUF) == (200, "")
+    assert len(turn.events()) == 5
+    post(encoded(request_of([*INNER, *AROUND])), content_type=PROTOBUF)
+    assert len(turn.events()) == 5
+    endpoint.close()
+    assert post(b"", content_type=PROTOBUF)[0] == 404
+
+
+def test_spans_as_protocol_buffers_are_those_in_json() -> None:
+    values = {
+        "a": {"doubleValue": 0.5},
+        "b": {"boolValue": True},
+        "c": {"intValue": -3},
+        "d": {"arrayValue": {"values": [{"stringValue": "é"}]}},
+    }
+    whole = span(2, 1, {}) | {
+        "attributes": [{"key": key, "value": value} for key, value in values.items()],
+        "events": [{"name": "e", "attributes": [{"key": "k", "value": {"stringValue": "v"}}]}],
+        "status": {"message": "broken", "code": 2},
+    }
+
+    found = read_otlp(encoded(request_of([whole])))
+
+    assert found["resourceSpans"][0]["scopeSpans"][0]["spans"] == [whole]
+
+
+@given(st.binary(max_size=200))
+def test_bytes_that_are_no_spans_are_refused_in_words(data: bytes) -> None:
+    try:
+        assert isinstance(read_otlp(data), dict)
+    except FormatError:
+        return
