@@ -107,7 +107,8 @@ async def test_a_run_that_ended_while_it_was_asked_to_stop_stays_ended(
 
 async def test_a_run_that_another_process_has_is_not_played(desk: RunDesk, store: Store) -> None:
     plan = planned(desk)
-    run_id = store.runs.create(plan.config, plan.cases, "1 elsewhere 1")
+    run_id = store.runs.create(plan.config, plan.cases, current_owner())
+    assert store.runs.move_on(store.runs.summary(run_id), "pending", driver="1 elsewhere 1")
 
     playing = desk._players.play(run_id)
     assert playing.task

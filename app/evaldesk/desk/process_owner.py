@@ -2,36 +2,45 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import socket
 import sys
+from functools import cache
 from pathlib import Path
 
 
 def current_owner() -> str:
-    """This process, as the owner of a run or a turn."""
-    return f"{os.getpid()} {socket.gethostname()} {_started(os.getpid())}"
+    """This process, as the owner of a run or a turn: its id, its machine, and when and where there it started."""
+    return f"{os.getpid()} {socket.gethostname()} {_started(os.getpid())}@{_place()}"
 
 
 def is_owner_alive(owner: str) -> bool:
     """Whether the process `owner` still runs. Another machine's process counts as alive: we cannot see it."""
-    pid, _, rest = owner.partition(" ")
-    host, _, started = rest.rpartition(" ")
-    if not pid.isdecimal() or not host:
+    host, pid, started = host_of(owner), owner.partition(" ")[0], owner.rpartition(" ")[2]
+    if not host:
         return False
     if host != socket.gethostname():
         return True
-    return _exists(int(pid)) and not _is_zombie(int(pid)) and _started(int(pid)) in {started, "-"}
+    begun = started.partition("@")[0]
+    return _exists(int(pid)) and not _is_zombie(int(pid)) and _started(int(pid)) in {begun, "-"}
 
 
 def host_of(owner: str) -> str:
     """The machine of the process; empty for a text that names no process."""
-    return owner.partition(" ")[2].rpartition(" ")[0]
+    pid, _, rest = owner.partition(" ")
+    return rest.rpartition(" ")[0] if pid.isdecimal() else ""
 
 
 def is_elsewhere(owner: str) -> bool:
     """Whether the process is on another machine, so that its life cannot be checked here."""
     return host_of(owner) not in ("", socket.gethostname())
+
+
+def is_namesake(owner: str) -> bool:
+    """Whether the process is of another machine, container or boot, though the machine's name is that of this one."""
+    started, at, place = owner.rpartition(" ")[2].partition("@")
+    return not is_elsewhere(owner) and bool(started and at) and place != _place()
 
 
 def _exists(pid: int) -> bool:
@@ -54,6 +63,16 @@ def _is_zombie(pid: int) -> bool:
 def _started(pid: int) -> str:
     """When the process started, in ticks since boot, so that a reused pid is not mistaken; `-` where unknown."""
     return (_stat(pid)[19:20] or ["-"])[0]
+
+
+@cache
+def _place() -> str:
+    """Tells apart machines of one name: this boot of this machine, and the container; empty where nothing says."""
+    try:
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text("ascii")
+        return hashlib.sha256(f"{boot}{os.readlink('/proc/self/ns/pid')}".encode()).hexdigest()[:8]
+    except OSError:
+        return ""
 
 
 def _stat(pid: int) -> list[str]:

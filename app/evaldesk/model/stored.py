@@ -51,7 +51,8 @@ class RunSummary(Counted):
     `duration_ms` adds up the trials, `active_ms` is how long the run went on, over resumes, the machine being awake.
     `n_duplicates` counts results that came for a trial that had one already. `note` may be edited after the start,
     unlike the one in `config`. `n_confirming_todo` and `n_confirming_errored` are fresh trials that confirm a
-    regression; they are in no other count.
+    regression; they are in no other count. `lease` counts the times a process took the run, and `leased_until`, by the
+    clock of the database, is when others may take it; None for a run of an older Evaldesk.
     """
 
     id: int
@@ -74,6 +75,8 @@ class RunSummary(Counted):
     note: str = ""
     n_confirming_todo: int = 0
     n_confirming_errored: int = 0
+    lease: int = 0
+    leased_until: float | None = None
 
     @property
     def n_trials(self) -> int:

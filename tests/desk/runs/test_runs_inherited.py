@@ -97,7 +97,7 @@ async def test_a_closed_desk_leaves_its_run_to_the_next_one(
 
     await desk.close()
     left = await heir.summary(run_id)
-    monkeypatch.setattr(runs_module, "is_owner_alive", lambda _: False)  # the mark is of this very process, which lives
+    monkeypatch.setattr(runs_module, "is_held", lambda *_: False)  # the mark is of this very process, which lives
     await heir.start_up()
     summary = await over(heir, run_id)
 

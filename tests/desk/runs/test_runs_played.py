@@ -72,9 +72,9 @@ async def test_results_that_come_together_are_stored_in_one_transaction(
     sizes: list[int] = []
     record = store.runs.record
 
-    def counted(batch: Sequence[TrialResult]) -> int:
+    def counted(batch: Sequence[TrialResult], **options: int) -> int:
         sizes.append(len(batch))
-        return record(batch)
+        return record(batch, **options)
 
     monkeypatch.setattr(store.runs, "record", counted)
     executor = HandExecutor()
@@ -144,11 +144,11 @@ async def test_finished_trials_wait_for_a_full_disk(
     monkeypatch.setattr(run_writer, "RETRY_S", 0.0)
     record, troubles = store.runs.record, []
 
-    def sometimes(batch: Sequence[TrialResult]) -> int:
+    def sometimes(batch: Sequence[TrialResult], **options: int) -> int:
         troubles.append(desk.trouble(run_id))
         if len(troubles) < 3:
             raise OSError("No space left on device")
-        return record(batch)
+        return record(batch, **options)
 
     monkeypatch.setattr(store.runs, "record", sometimes)
     desk = open_desk(HandExecutor(["passed"]))

@@ -64,6 +64,7 @@ class RunDriver:
         scrubbed: Callable[[TrialResult], TrialResult],
         on_change: Callable[[], None] = lambda: None,
         max_cost: float | None = None,
+        lease: int | None = None,
     ) -> None:
         self.run_id = run_id
         self.in_flight: set[TrialKey] = set()
@@ -73,6 +74,7 @@ class RunDriver:
         self._store = store
         self._executor = Metered(executor, self._ended)
         self._max_cost = max_cost
+        self._lease = lease
         self._writer = writer
         self._scrubbed = scrubbed
         self._on_change = on_change
@@ -87,7 +89,10 @@ class RunDriver:
         self._cancelling: asyncio.Task[None] | None = None
 
     async def drive(self) -> tuple[RunStatus, str]:
-        """Play until nothing is pending, the run is stopped or a model refuses for good; gives status and reason."""
+        """Play until nothing is pending, the run is stopped or a model refuses for good; gives status and reason.
+
+        Raises ConflictError once another process has taken the run.
+        """
         telling = asyncio.create_task(self._tell_pauses())
         try:
             await self._writer.write(self._look)
@@ -125,7 +130,7 @@ class RunDriver:
         is_asked = self._config.gates.regression_rule == "confirm" and self._config.source_run_id is None
         if not (is_whole and is_asked):
             return
-        plan = functools.partial(plan_confirming, self._store.runs, self.run_id, self._config.gates)
+        plan = functools.partial(plan_confirming, self._store.runs, self.run_id, self._config.gates, self._lease)
         await self._writer.write_with_retry(plan)
         await self._writer.write(self._look)
 
@@ -198,7 +203,8 @@ class RunDriver:
             self.trouble = f"{trials} to be stored: {error}"
             self._on_change()
 
-        await self._writer.write_with_retry(self._store.runs.record, batch, on_refusal=note_refusal)
+        record = functools.partial(self._store.runs.record, lease=self._lease)
+        await self._writer.write_with_retry(record, batch, on_refusal=note_refusal)
         self.trouble = ""
 
     def _ended(self, result: TrialResult) -> None:

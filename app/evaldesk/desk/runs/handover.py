@@ -8,8 +8,7 @@ import sys
 import time
 from collections.abc import Mapping
 
-from evaldesk.desk.process_owner import is_owner_alive
-from evaldesk.desk.runs.stored_runs import open_stored_runs
+from evaldesk.desk.runs.stored_runs import is_held, open_stored_runs
 from evaldesk.desk.serving import desk_address
 from evaldesk.settings import Settings
 
@@ -55,7 +54,7 @@ def _is_taken_up(settings: Settings, run_id: int) -> bool:
         end = time.monotonic() + WAIT_S
         while time.monotonic() < end:
             summary = runs.summary(run_id)
-            if is_owner_alive(summary.driver) or summary.status not in ("pending", "running"):
+            if is_held(runs.store, summary) or summary.status not in ("pending", "running"):
                 return True
             time.sleep(LOOK_S)
     return False

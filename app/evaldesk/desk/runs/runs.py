@@ -14,7 +14,7 @@ from functools import cached_property, partial
 from sqlalchemy.exc import SQLAlchemyError
 
 from evaldesk.desk.criteria.criteria import allowed_criteria, ready_criteria
-from evaldesk.desk.process_owner import current_owner, host_of, is_elsewhere, is_owner_alive
+from evaldesk.desk.process_owner import current_owner, host_of, is_elsewhere
 from evaldesk.desk.runs.driver import LiveRun, RunDriver, RunWriter, Tick
 from evaldesk.desk.runs.first_runs import first_seed
 from evaldesk.desk.runs.kept_workers import SharedWorkers
@@ -28,6 +28,7 @@ from evaldesk.desk.runs.plan import (
     with_defaults,
 )
 from evaldesk.desk.runs.rescoring import plan_rescoring
+from evaldesk.desk.runs.stored_runs import is_held
 from evaldesk.desk.trust import Trust
 from evaldesk.engine import Executor, LocalExecutor, WarmPool
 from evaldesk.engine.host.agent_host import agent_change
@@ -112,7 +113,7 @@ class RunDesk:
         seen = await self.summary(run_id)
         check_playable(seen)
         self._check_stored(seen)
-        self._check_nobody_drives(seen)
+        await self._check_nobody_drives(seen)
         if not await self._write(self._store.runs.move_on, seen, "pending", seen.reason, driver=WAITING):
             raise ConflictError(f"run {run_id} was taken up, stopped or deleted by another process just now")
 
@@ -181,7 +182,7 @@ class RunDesk:
         self._check_stored(summary)
         if run_id in self._playing:  # another task here was quicker
             return
-        self._check_nobody_drives(summary)
+        await self._check_nobody_drives(summary)
         await self._players.take_up(summary, await asyncio.to_thread(agent_change, summary.config))
 
     async def retry(self, run_id: int) -> int:
@@ -191,7 +192,7 @@ class RunDesk:
         summary = await self.summary(run_id)
         check_playable(summary)
         self._check_stored(summary)
-        self._check_nobody_drives(summary)
+        await self._check_nobody_drives(summary)
         n = await self._write(self._store.runs.retry_errored, run_id)
         await self.resume(run_id)
         return n
@@ -252,18 +253,22 @@ class RunDesk:
     async def start_up(self) -> None:
         """Go on with the runs that a dead desk left behind; those of a living process are left alone."""
         for summary in await asyncio.to_thread(self._store.runs.unfinished_runs):
-            if is_owner_alive(summary.driver) or not self._may_play(summary):
-                continue
-            try:
-                if summary.status == "stopping":
-                    await self._write(self._store.runs.move_on, summary, "stopped", summary.reason)
-                else:
-                    await self._players.take_up(summary, await asyncio.to_thread(agent_change, summary.config))
-            except (ConflictError, WorkspaceError) as error:  # another process was quicker, or the disk is full
-                log.warning("not taken up: %s", error)
+            await self._take_over(summary)
+
+    async def _take_over(self, summary: RunSummary) -> None:
+        """Go on with a run whose process is gone, and end one that it was to stop."""
+        if await self._is_held(summary) or not self._may_play(summary):
+            return
+        try:
+            if summary.status == "stopping":
+                await self._write(self._store.runs.move_on, summary, "stopped", summary.reason)
+            else:
+                await self._players.take_up(summary, await asyncio.to_thread(agent_change, summary.config))
+        except (ConflictError, WorkspaceError) as error:  # another process was quicker, or the disk is full
+            log.warning("not taken up: %s", error)
 
     async def poll_requests(self, *, takes_up: bool) -> None:
-        """Look for requests to stop a run of ours once a second, and with `takes_up` for submitted runs."""
+        """Look for requests to stop a run of ours once a second, and with `takes_up` for runs that nobody plays."""
         while True:
             await asyncio.sleep(POLL_S)
             try:
@@ -280,6 +285,8 @@ class RunDesk:
             if summary.driver == WAITING and summary.status == "pending" and self._may_play(summary):
                 with contextlib.suppress(ConflictError):
                     await self._players.take_up(summary)
+            elif host_of(summary.driver) and summary.id not in self._playing:
+                await self._take_over(summary)
 
     async def close(self) -> None:
         """End the runs of this process without a verdict; they stay `running` and go on at the next start."""
@@ -325,11 +332,14 @@ class RunDesk:
             if seen.status not in LIVE:
                 return
             is_asked = seen.status == "stopping" and is_elsewhere(seen.driver)
-            status: RunStatus = "stopping" if is_owner_alive(seen.driver) and not is_asked else "stopped"
+            status: RunStatus = "stopping" if await self._is_held(seen) and not is_asked else "stopped"
             is_written = await self._write(self._store.runs.move_on, seen, status, seen.reason)
 
-    def _check_nobody_drives(self, summary: RunSummary) -> None:
-        if summary.status in LIVE and is_owner_alive(summary.driver):
+    async def _is_held(self, summary: RunSummary) -> bool:
+        return await asyncio.to_thread(is_held, self._store.runs, summary)
+
+    async def _check_nobody_drives(self, summary: RunSummary) -> None:
+        if summary.status in LIVE and await self._is_held(summary):
             gone = "; where that machine is gone, stop the run twice" if is_elsewhere(summary.driver) else ""
             pid, host = summary.driver.partition(" ")[0], host_of(summary.driver)
             raise ConflictError(f"run {summary.id} is played by another process: {pid} on {host}{gone}")
@@ -356,6 +366,7 @@ def check_playable(summary: RunSummary) -> None:
 
 
 MAX_RUNS_AT_ONCE = 3
+RENEW_S = 5.0
 CLOSE_S = 5.0
 
 
@@ -363,13 +374,15 @@ CLOSE_S = 5.0
 class Playing:
     """A run that this process drives; `driver` is None while it waits for its turn. `max_cost` is in US dollars.
 
-    `unstored` says why its end could not be stored, should that be given up.
+    `lease` is the one that this process has of it. `unstored` says why its end could not be stored, should that be
+    given up.
     """
 
     live: LiveRun = field(default_factory=LiveRun)
     driver: RunDriver | None = None
     task: asyncio.Task[None] | None = None
     is_stopped: bool = False
+    lease: int = 1
     max_cost: float | None = None
     unstored: str = ""
 
@@ -404,7 +417,7 @@ class RunPlayers:
         """
         if seen.id in self.playing:
             return self.playing[seen.id]
-        playing = self.playing[seen.id] = Playing()
+        playing = self.playing[seen.id] = Playing(lease=seen.lease + 1)
         is_ours = False
         try:
             is_ours = await self.writer.write(self._store.runs.move_on, seen, "pending", note, driver=self.owner)
@@ -436,21 +449,40 @@ class RunPlayers:
 
     async def _play_one(self, run_id: int, playing: Playing, note: str) -> None:
         pulse = asyncio.create_task(playing.live.beat())
+        renewing = asyncio.create_task(self._renew(run_id, playing))
         try:
             status, reason = await self._outcome(run_id, playing, note)
             if not self._is_closing:
                 with contextlib.suppress(NotFoundError):  # it was deleted while it waited for its turn
-                    end = partial(self._store.runs.end, driver=self.owner)
+                    end = partial(self._store.runs.end, lease=playing.lease)
                     if not await self.writer.write_with_retry(end, run_id, status, reason):
-                        log.warning("run %s is played by another process by now", run_id)
+                        playing.unstored = f"run {run_id} was taken over by another process, which plays it on"
+                        log.warning(playing.unstored)
         except WorkspaceError as error:
             playing.unstored = str(error)
         finally:
-            pulse.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await pulse
+            for task in (pulse, renewing):
+                task.cancel()
+            await asyncio.gather(pulse, renewing, return_exceptions=True)
             del self.playing[run_id]
             await playing.live.end()
+
+    async def _renew(self, run_id: int, playing: Playing) -> None:
+        """Keep the lease of a run while it is played; once another process has it, no more is played here."""
+        while True:
+            await asyncio.sleep(RENEW_S)
+            try:
+                if await self.writer.write(self._store.runs.renew, run_id, playing.lease):
+                    continue
+            except (
+                WorkspaceError
+            ) as error:  # tried again while the lease lasts, and after it until another takes the run
+                log.warning("run %s: its lease was not renewed: %s", run_id, error)
+                continue
+            playing.is_stopped = True
+            if playing.driver:
+                await playing.driver.cancel()
+            return
 
     async def _outcome(self, run_id: int, playing: Playing, note: str) -> tuple[RunStatus, str]:
         """Play the run when its turn comes; how that ended, and why."""
@@ -469,7 +501,7 @@ class RunPlayers:
     async def _drive(self, run_id: int, playing: Playing, note: str) -> tuple[RunStatus, str]:
         seen = await asyncio.to_thread(self._store.runs.summary, run_id)
         config = seen.config
-        is_wanted = not playing.is_stopped and seen.status != "stopping" and seen.driver == self.owner
+        is_wanted = not playing.is_stopped and seen.status != "stopping" and seen.lease == playing.lease
         if not (is_wanted and await self.writer.write_with_retry(self._store.runs.move_on, seen, "running", note)):
             return "stopped", ""
         playing.driver = RunDriver(
@@ -481,5 +513,6 @@ class RunPlayers:
             scrubbed=self._scrubbed,
             on_change=playing.live.touch,
             max_cost=playing.max_cost,
+            lease=playing.lease,
         )
         return await playing.driver.drive()

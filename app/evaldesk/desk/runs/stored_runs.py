@@ -12,6 +12,7 @@ from pathlib import PurePath
 from typing import get_args
 
 from evaldesk.desk.other_tools import difference, has_other_scores, may_differ, tools_beside
+from evaldesk.desk.process_owner import is_elsewhere, is_namesake, is_owner_alive
 from evaldesk.desk.runs.baseline import read_baseline_file
 from evaldesk.desk.runs.gates import CaseNumbers, Ending, RunNumbers, conclude
 from evaldesk.desk.runs.plan import RunPlan, foresee
@@ -296,7 +297,18 @@ def _change(store: RunStore, run_id: int, _: Counts, finished_at: datetime | Non
     return StoredRuns(store).change_since(baseline, [run], run.config.gates)
 
 
-def plan_confirming(store: RunStore, run_id: int, gates: Gates) -> None:
+def is_held(store: RunStore, summary: RunSummary) -> bool:
+    """Whether a process plays the run, or is to: one that lives here, or whose lease has not run out.
+
+    A process of this machine that lives keeps its run however late it renews its lease, as after a sleep.
+    """
+    is_ours = not (is_elsewhere(summary.driver) or is_namesake(summary.driver))
+    if is_ours or summary.leased_until is None:
+        return is_owner_alive(summary.driver)
+    return store.is_leased(summary.id)
+
+
+def plan_confirming(store: RunStore, run_id: int, gates: Gates, lease: int | None = None) -> None:
     """Plan the fresh trials of the cases of a run that seem to have regressed; none without a baseline."""
     baseline = store.baseline(run_id)
     if baseline is None:
@@ -304,7 +316,7 @@ def plan_confirming(store: RunStore, run_id: int, gates: Gates) -> None:
     change = StoredRuns(store).change_since(baseline, [store.summary(run_id)], gates)
     suspects = {case.key.case_id for case in change.unconfirmed}
     if suspects:
-        store.plan_confirming(run_id, suspects, gates.confirm[1])
+        store.plan_confirming(run_id, suspects, gates.confirm[1], lease=lease)
 
 
 def planned_numbers(plan: RunPlan) -> RunNumbers:

@@ -28,7 +28,7 @@ from evaldesk.model.stored import PendingTrial
 from evaldesk.store.database import Clock, execute_many
 from evaldesk.store.runs.recording import Values, recount
 from evaldesk.store.runs.run_queries import run_row
-from evaldesk.store.tables.columns import pack, upsert
+from evaldesk.store.tables.columns import DatabaseSeconds, pack, upsert
 from evaldesk.store.tables.imports import IMPORT_RECORD, IMPORT_RUN
 from evaldesk.store.tables.runs import (
     CASE_SNAPSHOT,
@@ -50,6 +50,9 @@ ENDED: tuple[RunStatus, ...] = ("stopped", "finished", "failed")
 
 Recorded: TypeAlias = tuple[TrialResult, Values]
 """A result and its transcript as it is stored."""
+
+LEASE_S = 15.0
+NEW_LEASE = DatabaseSeconds() + LEASE_S
 
 _MOST_CASES = 2**32
 """More cases than a run has."""
@@ -101,11 +104,30 @@ def set_status(
     if ms is not None or status not in ACTIVE:
         values |= {"active_ms": run.active_ms + (ms or 0.0), "ticked_at": now if status in ACTIVE else None}
     if driver is not None:
-        values["driver"] = driver
+        values |= {"driver": driver, "lease": run.lease + 1, "leased_until": NEW_LEASE}
     if status in ACTIVE and run.started_at is None:
         values["started_at"] = now
     values["finished_at"] = now if status in ENDED else None
     connection.execute(update(RUN).where(RUN.c.id == run_id).values(values))
+
+
+def check_lease(connection: Connection, run_id: int, lease: int) -> None:
+    """Raise ConflictError when another process took the run since this one got that lease of it."""
+    row = connection.execute(select(RUN.c.lease, RUN.c.driver).where(RUN.c.id == run_id)).first()
+    if row is not None and row.lease != lease:
+        raise ConflictError(f"run {run_id} was taken over by another process: {row.driver}")
+
+
+def renew(connection: Connection, run_id: int, lease: int) -> bool:
+    """Keep the run for LEASE_S more seconds; False when another process took it, or it is over."""
+    own = (RUN.c.id == run_id, RUN.c.lease == lease, RUN.c.status.not_in(ENDED), VISIBLE)
+    return connection.execute(update(RUN).where(*own).values(leased_until=NEW_LEASE)).rowcount == 1
+
+
+def is_leased(connection: Connection, run_id: int) -> bool:
+    """Whether the lease of the run has not run out."""
+    held = (RUN.c.id == run_id) & (RUN.c.leased_until > DatabaseSeconds()) & VISIBLE
+    return connection.scalar(select(RUN.c.id).where(held)) is not None
 
 
 def pending(connection: Connection, run_id: int) -> list[PendingTrial]:
@@ -243,6 +265,8 @@ def insert_run(connection: Connection, config: RunConfig, n_cases: int, now: dat
         "note": config.note,
         "n": config.n,
         "driver": driver,
+        "lease": 1,
+        "leased_until": NEW_LEASE if driver else None,
     }
     frozen = {"config": to_json(config).decode(), "n_cases": n_cases, "status": "pending", "created_at": now}
     run_id: int = connection.execute(insert(RUN).values(names | frozen).returning(RUN.c.id)).scalar_one()

@@ -36,6 +36,7 @@ class RunStore:
         self._clock = clock
 
     pending = reading(planning.pending)
+    is_leased = reading(planning.is_leased)
     counts_by_status = reading(run_queries.counts_by_status)
     agents = reading(run_queries.agents)
     evalsets = reading(run_queries.evalsets)
@@ -62,59 +63,69 @@ class RunStore:
     def create(
         self, config: RunConfig, cases: Sequence[Case], driver: str = "", baseline: Baseline | None = None
     ) -> int:
-        """Plan every trial of a new run and return its id; `driver` is the owner that will play it.
+        """Plan every trial of a new run and return its id; `driver` is the owner that will play it, with lease 1.
 
         `baseline` is the earlier run that the gates compare with. Raises UsageError without cases, or for n below 1.
         """
         with self._database.writing() as connection:
             return planning.plan(connection, config, cases, self._clock(), driver, baseline)
 
-    def record(self, results: Sequence[TrialResult]) -> int:
+    def record(self, results: Sequence[TrialResult], *, lease: int | None = None) -> int:
         """Make results durable in one transaction and return how many counted.
 
         A result for a trial that has one already does not count; a cancelled trial counts and stays to do. One that
-        the database cannot hold is stored as errored and says why; the others are stored as they are.
+        the database cannot hold is stored as errored and says why; the others are stored as they are. `lease` is that
+        of the process that played them, all of one run: when another process took the run since, ConflictError is
+        raised and nothing is stored.
         """
-        return self._record(storable_rows(results)) if results else 0
+        return self._record(storable_rows(results), lease) if results else 0
 
-    def _record(self, rows: Sequence[tuple[TrialResult, Values]]) -> int:
+    def _record(self, rows: Sequence[tuple[TrialResult, Values]], lease: int | None) -> int:
         try:
             with self._database.writing() as connection:
+                if lease is not None:
+                    planning.check_lease(connection, rows[0][0].run_id, lease)
                 listed = planning.without_deleted(connection, rows)
                 return record(connection, listed, self._clock) if listed else 0
         except OperationalError:
             raise
         except (StatementError, OverflowError, ValueError, TypeError) as error:
             if len(rows) > 1:
-                return sum(self._record([row]) for row in rows)
+                return sum(self._record([row], lease) for row in rows)
             result = rows[0][0]
             if result.error and result.error.kind == KIND:
                 raise
             cause = getattr(error, "orig", None) or error  # without the statement and what was to be written by it
             log.warning("run %s, case %s: a result cannot be stored: %s", result.run_id, result.case_index, cause)
-            return self._record([unstorable(result, f"{type(cause).__name__}: {str(cause)[:300]}")])
+            return self._record([unstorable(result, f"{type(cause).__name__}: {str(cause)[:300]}")], lease)
 
     def set_status(self, run_id: int, status: RunStatus, reason: str = "", *, driver: str | None = None) -> None:
         """Move a run on; `driver` names the process that plays it, None leaves the name as it is."""
         with self._database.writing() as connection:
             planning.set_status(connection, run_id, status, reason, driver, self._clock)
 
-    def end(self, run_id: int, status: RunStatus, reason: str = "", *, driver: str) -> bool:
-        """As `set_status`, for the process that plays the run; False, and nothing is written, where another does."""
+    def renew(self, run_id: int, lease: int) -> bool:
+        """Keep the run for this process, which has that lease; False when another took it, or it is over."""
         with self._database.writing() as connection:
-            if run_queries.run_row(connection, run_id).driver != driver:
+            return planning.renew(connection, run_id, lease)
+
+    def end(self, run_id: int, status: RunStatus, reason: str = "", *, lease: int) -> bool:
+        """As `set_status`, for the process with that lease; False, and nothing written, where another took the run."""
+        with self._database.writing() as connection:
+            if run_queries.run_row(connection, run_id).lease != lease:
                 return False
             planning.set_status(connection, run_id, status, reason, None, self._clock)
         return True
 
     def move_on(self, seen: RunSummary, status: RunStatus, reason: str = "", *, driver: str | None = None) -> bool:
-        """As `set_status`, for a run that has still the status and the driver it was `seen` with.
+        """As `set_status`, for a run that has still the status, the driver and the lease it was `seen` with.
 
         False, and nothing is written, when another process was quicker: of several that take up a run one gets it, and
-        a run that ended meanwhile is not asked to stop.
+        a run that ended meanwhile is not asked to stop. A new `driver` gets the lease after the one that was `seen`,
+        and nothing when that was renewed since.
         """
         with self._database.writing() as connection:
-            if not is_unchanged_since(connection, seen):
+            if not is_unchanged_since(connection, seen, is_taken=driver is not None):
                 return False
             planning.set_status(connection, seen.id, status, reason, driver, self._clock)
             return True
@@ -125,9 +136,14 @@ class RunStore:
             run_queries.run_row(connection, run_id)
             connection.execute(update(RUN).where(RUN.c.id == run_id).values(note=note))
 
-    def plan_confirming(self, run_id: int, case_ids: Collection[str], n: int) -> None:
-        """Plan `n` fresh trials of these cases, which are in no count of the run; a case gets them once."""
+    def plan_confirming(self, run_id: int, case_ids: Collection[str], n: int, *, lease: int | None = None) -> None:
+        """Plan `n` fresh trials of these cases, which are in no count of the run; a case gets them once.
+
+        Raises ConflictError for a `lease` that another process has replaced.
+        """
         with self._database.writing() as connection:
+            if lease is not None:
+                planning.check_lease(connection, run_id, lease)
             planning.plan_confirming(connection, run_id, case_ids, n)
 
     def retry_errored(self, run_id: int) -> int:
@@ -256,10 +272,15 @@ class RunStore:
         return [run_queries.summary(row, self._clock) for row in rows]
 
 
-def is_unchanged_since(connection: Connection, seen: RunSummary) -> bool:
-    """Whether the run stands and is driven as it was `seen`; it stays so until the transaction ends."""
-    same = (RUN.c.id == seen.id, RUN.c.status == seen.status, RUN.c.driver == seen.driver, VISIBLE)
-    return connection.execute(update(RUN).where(*same).values(driver=seen.driver)).rowcount == 1
+def is_unchanged_since(connection: Connection, seen: RunSummary, *, is_taken: bool = False) -> bool:
+    """Whether the run stands and is driven as it was `seen`; it stays so until the transaction ends.
+
+    Of one that is to be taken the lease was not renewed, either.
+    """
+    same = [RUN.c.id == seen.id, RUN.c.status == seen.status, RUN.c.lease == seen.lease, VISIBLE]
+    if is_taken:
+        same.append(RUN.c.leased_until.is_not_distinct_from(seen.leased_until))
+    return connection.execute(update(RUN).where(*same).values(driver=RUN.c.driver)).rowcount == 1
 
 
 IMPORTED = "imported"

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from typing import Any, TypeVar
 
 import zstandard
-from sqlalchemy import DateTime, Dialect, ForeignKeyConstraint, MetaData, String, Table
+from sqlalchemy import DateTime, Dialect, Float, ForeignKeyConstraint, MetaData, String, Table
 from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.orm import registry
 from sqlalchemy.sql.functions import FunctionElement
@@ -97,6 +97,23 @@ def upsert(dialect: str, table: Table) -> Any:
     from sqlalchemy.dialects import sqlite
 
     return sqlite.insert(table)
+
+
+class DatabaseSeconds(FunctionElement[float]):
+    """This moment by the clock of the database, which all processes share: seconds since 1970."""
+
+    inherit_cache = True
+    type = Float()
+
+
+@compiles(DatabaseSeconds)
+def _seconds(element: Any, compiler: Any, **options: Any) -> str:
+    return "((julianday('now') - 2440587.5) * 86400.0)"
+
+
+@compiles(DatabaseSeconds, "postgresql")
+def _seconds_on_postgresql(element: Any, compiler: Any, **options: Any) -> str:
+    return "cast(extract(epoch from clock_timestamp()) as double precision)"
 
 
 class ConfigText(FunctionElement[str]):

@@ -23,7 +23,8 @@ LETTERS = {"passed": "p", "failed": "f", "errored": "e", "unscored": "u"}
 class Run(Row, table=True):
     """A run with its totals. `ticked_at` is when `active_ms` was last brought up to date, None while it rests.
 
-    `deleted_at` hides the run, since its deletion or until its import is finished.
+    `deleted_at` hides the run, since its deletion or until its import is finished. `lease` grows each time a process
+    takes the run; who holds an older one writes nothing. `leased_until` is in seconds of the database's own clock.
     """
 
     __tablename__ = "run"
@@ -63,6 +64,8 @@ class Run(Row, table=True):
     n_confirming: int = Field(default=0, sa_column_kwargs=ZERO)
     n_confirming_todo: int = Field(default=0, sa_column_kwargs=ZERO)
     n_confirming_errored: int = Field(default=0, sa_column_kwargs=ZERO)
+    lease: int = Field(default=0, sa_column_kwargs=ZERO)
+    leased_until: float | None = None
 
 
 class RunSource(Row, table=True):
