@@ -141,6 +141,7 @@ EXAMPLES = {
     "langgraph": _framework(langgraph_source.ROLLER, "langgraph", has_model=False),
     "openai_agents": _framework(openai_agents_source.ROLLER, "agents"),
     "pydantic_ai": _framework(pydantic_ai_source.ROLLER, "pydantic_ai"),
+    "a2a": _remote("a2a", keeps_state=False),
     "adk_server": _remote("adk_server"),
     "benchmark": Example(BENCHMARK, keeps_state=False),
     "command": _remote("command"),

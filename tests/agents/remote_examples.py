@@ -165,4 +165,37 @@ def _adk_event(event: dict[str, Any]) -> dict[str, Any]:
     return {**said, "content": {"role": "model", "parts": [part]}}
 
 
-_ROUTES: dict[str, Callable[[str, Any], tuple[str, bytes]]] = {"http": _own, "http_chat": _chat, "adk_server": _adk}
+def _a2a(path: str, body: Any) -> tuple[str, bytes]:
+    if path.endswith("agent-card.json"):
+        card = {"name": "dice", "url": "/rpc", "capabilities": {"streaming": True}}
+        return "application/json", json.dumps(card).encode()
+    told = [_a2a_event(event) for event in turn(body["params"]["message"]["parts"][0]["text"], {})]
+    told.append({"status": {"state": "failed" if {} in told else "completed"}})
+    results = [{"kind": "status-update", "taskId": "t", "contextId": "c", **each} for each in told if each]
+    data = [json.dumps({"jsonrpc": "2.0", "id": body["id"], "result": result}).encode() for result in results]
+    return "text/event-stream", b"".join(b"data: " + each + b"\n\n" for each in data)
+
+
+def _a2a_event(event: dict[str, Any]) -> dict[str, Any]:
+    """As an agent of ADK tells it; nothing for a failure."""
+    if event["kind"] in ("error", "state"):
+        return {} if event["kind"] == "error" else {"status": {"state": "working"}}
+    if event["kind"] == "usage":
+        spent = {"promptTokenCount": event["tokens_in"], "candidatesTokenCount": event["tokens_out"]}
+        return {"status": {"state": "working"}, "metadata": {"adk_usage_metadata": spent}}
+    part: dict[str, Any] = {"kind": "text", "text": event.get("text")}
+    if event["kind"] == "tool_call":
+        data = {"name": event["name"], "args": event["args"], "id": "c1"}
+        part = {"kind": "data", "data": data, "metadata": {"adk_type": "function_call"}}
+    if event["kind"] == "tool_result":
+        data = {"name": event["name"], "response": event["result"], "id": "c1"}
+        part = {"kind": "data", "data": data, "metadata": {"adk_type": "function_response"}}
+    return {"status": {"state": "working", "message": {"role": "agent", "parts": [part]}}}
+
+
+_ROUTES: dict[str, Callable[[str, Any], tuple[str, bytes]]] = {
+    "a2a": _a2a,
+    "http": _own,
+    "http_chat": _chat,
+    "adk_server": _adk,
+}

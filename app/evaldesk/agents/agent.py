@@ -138,6 +138,7 @@ class AgentKind:
 
 
 _KINDS = (
+    AgentKind("a2a", "A2A", "evaldesk.agents.remote.a2a:adapt", "address", "a2a", is_asked=True),
     AgentKind(
         "adk",
         "google-adk",

@@ -101,22 +101,27 @@ class HttpAgent:
         return [event for event in events if event]
 
     def _asked(self) -> object:
-        import httpx
-
         address = f"{self.ref.target}/agent"
-        headers = {"accept-encoding": ASKED_FOR, **headers_from(self.headers_env, self.ref.id)}
-        try:
-            with (
-                httpx.Client(timeout=DESCRIBE_TIMEOUT_S, trust_env=False) as client,
-                client.stream("GET", address, headers=headers) as got,
-            ):
-                unpacked = _unpacker(got)
-                body = b"".join(unpacked(data) for data in got.iter_raw())
-        except httpx.HTTPError as error:
-            raise AgentError(f"{self.ref.target}: {type(error).__name__}: {error}") from error
-        if got.status_code != 200:
-            raise AgentError(_refusal(got, address, body))
+        status, body, refusal = asked_now(address, headers_from(self.headers_env, self.ref.id))
+        if status != 200:
+            raise AgentError(refusal)
         return parsed(body, self.ref.target)
+
+
+def asked_now(address: str, headers: dict[str, str]) -> tuple[int, bytes, str]:
+    """The status and the body of a short request, and the sentence for one that is no success. Raises AgentError."""
+    import httpx
+
+    try:
+        with (
+            httpx.Client(timeout=DESCRIBE_TIMEOUT_S, trust_env=False) as client,
+            client.stream("GET", address, headers={"accept-encoding": ASKED_FOR, **headers}) as got,
+        ):
+            unpacked = _unpacker(got)
+            body = b"".join(unpacked(data) for data in got.iter_raw())
+    except httpx.HTTPError as error:
+        raise AgentError(f"{address.removesuffix('/agent')}: {type(error).__name__}: {error}") from error
+    return got.status_code, body, _refusal(got, address, body)
 
 
 def http_client(address: str, headers: dict[str, str]) -> Any:

@@ -1,0 +1,418 @@
+"""An agent that speaks A2A at an address: its card, messages whole or streamed, tasks. (https://a2a-protocol.org)
+
+Versions 0.3 and 1.0 over JSON-RPC: they differ in the names of methods, roles, states and parts.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import urljoin, urlsplit
+from uuid import uuid4
+
+from evaldesk.agents.agent import Agent
+from evaldesk.agents.remote.http_protocol import (
+    Options,
+    asked_now,
+    bounded_lines,
+    headers_from,
+    http_client,
+    parsed,
+    read_options,
+    refusal_of,
+    whole_body,
+)
+from evaldesk.errors import AgentError
+from evaldesk.llm.retry_events import captured
+from evaldesk.model import AgentDescription, AgentRef, ErrorRecord, Event, Session, ToolCall, Usage
+from evaldesk.model.transcript import AWAITING, MAX_NUMBER
+from evaldesk.wire import plain, plain_text
+
+KIND = "a2a"
+
+_MEMORY = "a2a_conversation"
+_CARDS = ("/.well-known/agent-card.json", "/.well-known/agent.json")
+_LOOPBACK = frozenset({"localhost", "127.0.0.1", "0.0.0.0", "::1"})  # noqa: S104 - names of this machine in a card
+_POLL_S, _MOST_POLL_S, _CANCEL_S = 0.2, 2.0, 0.5
+_MOST_SAID = 2_000
+
+_OPEN = frozenset({"submitted", "working", "unspecified", "unknown"})
+_FAILED = frozenset({"failed", "rejected", "canceled"})
+_CALL = "function_call"
+_METHODS = {
+    "send": ("message/send", "SendMessage"),
+    "stream": ("message/stream", "SendStreamingMessage"),
+    "get": ("tasks/get", "GetTask"),
+    "cancel": ("tasks/cancel", "CancelTask"),
+}
+
+
+def adapt(found: object, ref: AgentRef) -> Agent | None:
+    """The agent at an address; None for anything that was imported."""
+    if ref.kind != KIND or found is not None:
+        return None
+    return A2aAgent(ref, read_options(ref, Options).headers_env)
+
+
+@dataclass(frozen=True, slots=True)
+class _Card:
+    """What the card of an agent says: where it is spoken to, and how."""
+
+    name: str
+    description: str
+    url: str
+    is_new: bool
+    is_streaming: bool
+
+
+@dataclass(slots=True)
+class _Conversation:
+    """The ids that the server gave, which its agent remembers the conversation by, and what was heard in it."""
+
+    context_id: str = ""
+    task_id: str = ""
+    seen: set[str] = field(default_factory=set)
+
+
+@dataclass(slots=True)
+class A2aAgent:
+    """An agent behind its card. Its tools run there; only agents of ADK tell their calls."""
+
+    ref: AgentRef
+    headers_env: dict[str, str] = field(default_factory=dict)
+    _card: _Card | None = None
+
+    def describe(self) -> AgentDescription:
+        """What its card says. Raises AgentError when there is none."""
+        card = self._known()
+        return AgentDescription(name=card.name, kind=KIND, description=card.description)
+
+    async def reply(self, session: Session, message: str) -> AsyncIterator[Event]:
+        """Send the message and yield the events of its answer or of its task. Raises AgentError."""
+        import httpx
+
+        captured("told")
+        card = await asyncio.to_thread(self._known)
+        kept = session.memory.get(_MEMORY)
+        talk = kept if isinstance(kept, _Conversation) else _Conversation()
+        if kept is None and session.turns:
+            remark = "the server was not there before: it does not remember the earlier turns"
+            yield Event("log", author=self.ref.id, text=remark)
+        session.memory[_MEMORY] = talk
+        heard = _Heard(card, talk, session.is_streaming)
+        headers = headers_from(self.headers_env, self.ref.id)
+        headers |= {"a2a-version": "1.0"} if card.is_new else {}
+        try:
+            async with http_client(card.url, headers) as client:
+                line = _Line(client, card)
+                try:
+                    async for result in line.sent(_message(card, talk, message)):
+                        for event in heard.events(result):
+                            yield event
+                    async for task in line.awaited(heard):
+                        for event in heard.events(task):
+                            yield event
+                except asyncio.CancelledError:
+                    await line.give_up(heard)
+                    raise
+            for event in heard.rest():
+                yield event
+        except httpx.HTTPError as error:
+            raise AgentError(f"{card.url}: {type(error).__name__}: {error}") from error
+
+    def _known(self) -> _Card:
+        if self._card is None:
+            self._card = self._asked()
+        return self._card
+
+    def _asked(self) -> _Card:
+        """The card: at its own address, below the agent's, or at the root of the host as the specification has it."""
+        headers = headers_from(self.headers_env, self.ref.id)
+        target = self.ref.target.rstrip("/")
+        places = [target] if target.endswith(".json") else [f"{target}{path}" for path in _CARDS]
+        if urlsplit(target).path and not target.endswith(".json"):
+            places += [urljoin(target, path) for path in _CARDS]
+        refusals: list[str] = []
+        for place in places:
+            status, body, refusal = asked_now(place, headers)
+            if status == 200:
+                return _card(parsed(body, place), place)
+            refusals.append(refusal)
+        raise AgentError(f"there is no agent card: {'; '.join(refusals)}")
+
+
+def _card(raw: Any, place: str) -> _Card:
+    """The card that was read at `place`. Raises AgentError."""
+    if not isinstance(raw, Mapping):
+        raise AgentError(f"{place} must be an agent card, an object, got {type(raw).__name__}")
+    listed = raw.get("supportedInterfaces") or raw.get("additionalInterfaces")
+    ways = [each for each in listed if isinstance(each, Mapping)] if isinstance(listed, list) else []
+    if isinstance(raw.get("url"), str):
+        first = {"url": raw["url"], "transport": raw.get("preferredTransport") or "JSONRPC"}
+        ways = [first, *ways]
+    spoken = [way for way in ways if "JSONRPC" in (way.get("protocolBinding"), way.get("transport"))]
+    if not spoken:
+        names = (
+            ", ".join(str(way.get("protocolBinding") or way.get("transport"))[:40] for way in ways) or "no interface"
+        )
+        raise AgentError(f"{place} offers {names}; Evaldesk speaks JSONRPC")
+    way = max(spoken, key=lambda way: str(way.get("protocolVersion") or "").startswith("1."))
+    version = str(way.get("protocolVersion") or raw.get("protocolVersion") or "0.3")
+    able = raw.get("capabilities")
+    skills = raw.get("skills")
+    can = [str(each.get("name")) for each in skills if isinstance(each, Mapping)] if isinstance(skills, list) else []
+    about = str(raw.get("description") or "")
+    return _Card(
+        name=plain_text(str(raw.get("name") or "agent"))[:200],
+        description=plain_text(f"{about} Skills: {', '.join(can)}." if can else about)[:_MOST_SAID],
+        url=_own_address(str(way.get("url") or ""), place),
+        is_new=version.startswith("1."),
+        is_streaming=isinstance(able, Mapping) and able.get("streaming") is True,
+    )
+
+
+def _own_address(url: str, place: str) -> str:
+    """The address in a card. Raises AgentError for one on another host: what is sent there may hold keys."""
+    own, named = urlsplit(place), urlsplit(urljoin(place, url))
+    same = {own.hostname, named.hostname} <= _LOOPBACK or own.hostname == named.hostname
+    if not same or own.port != named.port or named.scheme != own.scheme:
+        raise AgentError(
+            f"the card at {place} names the address {url[:200]!r}, which is on another host; name the agent by that "
+            f"host, as a2a:{named.scheme}://{named.netloc}"
+        )
+    return named._replace(netloc=own.netloc).geturl()
+
+
+def _message(card: _Card, talk: _Conversation, text: str) -> dict[str, Any]:
+    part = {"text": text} if card.is_new else {"kind": "text", "text": text}
+    message: dict[str, Any] = {
+        "role": "ROLE_USER" if card.is_new else "user",
+        "parts": [part],
+        "messageId": str(uuid4()),
+        **({"contextId": talk.context_id} if talk.context_id else {}),
+        **({"taskId": talk.task_id} if talk.task_id else {}),
+    }
+    if card.is_new:
+        return {"message": message, "configuration": {"acceptedOutputModes": ["text/plain", "application/json"]}}
+    accepted = {"acceptedOutputModes": ["text/plain", "application/json"], "blocking": True}
+    return {"message": {"kind": "message", **message}, "configuration": accepted}
+
+
+@dataclass(frozen=True, slots=True)
+class _Line:
+    """The way to the agent: JSON-RPC, with streams as server-sent events."""
+
+    client: Any
+    card: _Card
+
+    async def sent(self, params: dict[str, Any]) -> AsyncIterator[Mapping[str, Any]]:
+        """The results of a message: one, or those of its stream."""
+        async for result in self._results("stream" if self.card.is_streaming else "send", params):
+            yield result
+
+    async def awaited(self, heard: _Heard) -> AsyncIterator[Mapping[str, Any]]:
+        """The task until it is over or waits: a server may answer before that, and a stream may break off."""
+        wait_s = _POLL_S
+        while heard.is_open:
+            await asyncio.sleep(wait_s)
+            wait_s = min(wait_s * 1.5, _MOST_POLL_S)
+            async for result in self._results("get", {"id": heard.talk.task_id}):
+                yield {"task": result} if "task" not in result else result
+
+    async def give_up(self, heard: _Heard) -> None:
+        """Cancel the task of a turn that was stopped."""
+        if heard.is_open:
+            with suppress(Exception):
+                await asyncio.wait_for(self._post("cancel", {"id": heard.talk.task_id}), _CANCEL_S)
+
+    async def _post(self, name: str, params: dict[str, Any]) -> None:
+        await self.client.post(self.card.url, json=self._request(name, params))
+
+    def _request(self, name: str, params: dict[str, Any]) -> dict[str, Any]:
+        method = _METHODS[name][self.card.is_new]
+        return {"jsonrpc": "2.0", "id": str(uuid4()), "method": method, "params": params}
+
+    async def _results(self, name: str, params: dict[str, Any]) -> AsyncIterator[Mapping[str, Any]]:
+        headers = {"accept": "text/event-stream" if name == "stream" else "application/json"}
+        async with self.client.stream("POST", self.card.url, json=self._request(name, params), headers=headers) as got:
+            if got.status_code != 200:
+                raise AgentError(await refusal_of(got, self.card.url))
+            if "event-stream" not in got.headers.get("content-type", ""):
+                yield self._result(await whole_body(got))
+                return
+            async for line in bounded_lines(got):
+                if line.startswith(b"data:"):
+                    yield self._result(line.removeprefix(b"data:"))
+
+    def _result(self, data: bytes) -> Mapping[str, Any]:
+        found = parsed(data, self.card.url)
+        error = found.get("error") if isinstance(found, Mapping) else None
+        if isinstance(error, Mapping):
+            said = plain_text(str(error.get("message") or ""))[:_MOST_SAID]
+            raise AgentError(f"{self.card.url} refused: {error.get('code')}: {said}")
+        result = found.get("result") if isinstance(found, Mapping) else None
+        if not isinstance(result, Mapping):
+            raise AgentError(f"{self.card.url} gave no result: {data[:200].decode('utf-8', 'replace')!r}")
+        return result
+
+
+@dataclass(slots=True)
+class _Heard:
+    """What was heard in a turn: each message once, and artifacts, of which the last is the answer."""
+
+    card: _Card
+    talk: _Conversation
+    is_streaming: bool
+    state: str = ""
+    _artifacts: dict[str, list[str]] = field(default_factory=dict)
+    _open: dict[str, ToolCall] = field(default_factory=dict)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether a task was begun and goes on."""
+        return bool(self.talk.task_id) and self.state in _OPEN
+
+    def events(self, result: Mapping[str, Any]) -> Iterator[Event]:
+        """The events of one result, in either version: named by its only key, or by `kind`."""
+        kind, raw = _named(result)
+        context = raw.get("contextId")
+        if isinstance(context, str) and context:
+            self.talk.context_id = context
+        if kind == "message":
+            self.state = "completed"
+            yield from self._said(raw)
+            return
+        task_id = raw.get("id" if kind == "task" else "taskId")
+        if isinstance(task_id, str) and task_id:
+            self.talk.task_id = task_id
+        if kind == "task":
+            for message in _list(raw.get("history")):
+                yield from self._said(message)
+            for artifact in _list(raw.get("artifacts")):
+                self._artifacts.pop(_id_of(artifact), None)  # a task has each whole
+                yield from self._made(artifact, is_more=False)
+        if kind in ("task", "statusUpdate"):
+            status = raw.get("status")
+            yield from self._stands(status if isinstance(status, Mapping) else {})
+        elif kind == "artifactUpdate" and isinstance(raw.get("artifact"), Mapping):
+            yield from self._made(raw["artifact"], is_more=raw.get("append") is True)
+        usage = _usage(raw.get("metadata"))
+        if usage and kind != "task":
+            yield Event("usage", usage=usage)
+
+    def rest(self) -> Iterator[Event]:
+        """The artifacts, and why the task did not end well. Raises AgentError where there was nothing at all."""
+        for pieces in self._artifacts.values():
+            if text := "".join(pieces).strip():
+                yield Event("agent_message", author=self.card.name, text=text)
+        if not self.state:
+            raise AgentError(f"{self.card.url} ended its answer without a message or a task")
+        if self.state == "auth-required":
+            yield Event("error", error=ErrorRecord(AWAITING, "The agent waits for an authorization."))
+        elif self.state in _FAILED:
+            yield Event("error", error=ErrorRecord("a2a_task", f"the task of the agent ended {self.state}"))
+        if self.state != "input-required":
+            self.talk.task_id = ""
+
+    def _stands(self, status: Mapping[str, Any]) -> Iterator[Event]:
+        self.state = str(status.get("state") or "").removeprefix("TASK_STATE_").replace("_", "-").lower()
+        self.state = "canceled" if self.state == "cancelled" else self.state or "unknown"
+        if isinstance(status.get("message"), Mapping):
+            yield from self._said(status["message"])
+
+    def _said(self, message: Mapping[str, Any]) -> Iterator[Event]:
+        """The words and calls of a message of the agent; the user's own is not repeated."""
+        message_id = message.get("messageId")
+        if str(message.get("role")).removeprefix("ROLE_").lower() == "user" or message_id in self.talk.seen:
+            return
+        if isinstance(message_id, str):
+            self.talk.seen.add(message_id)
+        texts: list[str] = []
+        for part in _list(message.get("parts")):
+            if _is_call(part):
+                yield from self._called(part)
+            else:
+                texts.append(_text(part))
+        if text := "\n".join(filter(None, texts)):
+            yield Event("agent_message", author=self.card.name, text=text)
+
+    def _made(self, artifact: Mapping[str, Any], *, is_more: bool) -> Iterator[Event]:
+        pieces = self._artifacts.setdefault(_id_of(artifact), [])
+        if not is_more:
+            pieces.clear()
+        for part in _list(artifact.get("parts")):
+            if _is_call(part):
+                yield from self._called(part)
+                continue
+            text = _text(part)
+            pieces.append(text)  # a server keeps what was appended as parts of their own
+            if self.is_streaming and text:
+                yield Event("agent_message", author=self.card.name, text=text, is_partial=True)
+
+    def _called(self, part: Mapping[str, Any]) -> Iterator[Event]:
+        """The call, or the result, of a part of ADK's; a task repeats what its updates told."""
+        kind, data = part["metadata"]["adk_type"], part["data"]
+        call_id = str(data.get("id") or data.get("name"))
+        if (key := f"{kind} {call_id}") in self.talk.seen:
+            return
+        self.talk.seen.add(key)
+        if kind == _CALL:
+            args = plain(data.get("args"))
+            call = ToolCall(str(data.get("name")), args if isinstance(args, dict) else {}, call_id)
+            self._open[call_id] = call
+            yield Event("tool_call", author=self.card.name, call=call)
+            return
+        call = self._open.pop(call_id, ToolCall(str(data.get("name")), id=call_id))
+        yield Event("tool_result", author=self.card.name, call=call, result=plain(data.get("response")))
+
+
+def _is_call(part: Mapping[str, Any]) -> bool:
+    metadata = part.get("metadata")
+    kind = metadata.get("adk_type") if isinstance(metadata, Mapping) else None
+    return kind in (_CALL, "function_response") and isinstance(part.get("data"), Mapping)
+
+
+def _named(result: Mapping[str, Any]) -> tuple[str, Mapping[str, Any]]:
+    """The kind of a result and itself."""
+    for kind in ("task", "message", "statusUpdate", "artifactUpdate"):
+        if isinstance(result.get(kind), Mapping) and "kind" not in result:
+            return kind, result[kind]
+    kinds = {"status-update": "statusUpdate", "artifact-update": "artifactUpdate"}
+    kind = str(result.get("kind"))
+    return kinds.get(kind, kind), result
+
+
+def _list(raw: Any) -> list[Mapping[str, Any]]:
+    return [each for each in raw if isinstance(each, Mapping)] if isinstance(raw, list) else []
+
+
+def _id_of(artifact: Mapping[str, Any]) -> str:
+    return str(artifact.get("artifactId"))
+
+
+def _text(part: Mapping[str, Any]) -> str:
+    """The text of a part; of data its JSON, of a file its name."""
+    if isinstance(part.get("text"), str):
+        return plain_text(part["text"])
+    if "data" in part:
+        return json.dumps(plain(part["data"]), ensure_ascii=False)
+    inner = part.get("file")
+    file = inner if isinstance(inner, Mapping) else part
+    name = next((file[key] for key in ("name", "filename", "uri", "url") if isinstance(file.get(key), str)), "")
+    kind = next((file[key] for key in ("mimeType", "mediaType") if isinstance(file.get(key), str)), "")
+    return plain_text(f"[file {name} {kind}".rstrip()[:300] + "]")
+
+
+def _usage(metadata: Any) -> Usage | None:
+    """The tokens that agents of ADK tell beside an event."""
+    found = metadata.get("adk_usage_metadata") if isinstance(metadata, Mapping) else None
+    if not isinstance(found, Mapping):
+        return None
+    counted = [found.get(key) or 0 for key in ("promptTokenCount", "candidatesTokenCount")]
+    if not all(isinstance(n, int | float) and not isinstance(n, bool) and 0 <= n <= MAX_NUMBER for n in counted):
+        return None
+    return Usage("unknown", tokens_in=int(counted[0]), tokens_out=int(counted[1]))

@@ -1,0 +1,415 @@
+"""Agents that speak A2A: their card, messages whole and streamed, tasks, in versions 0.3 and 1.0."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.real_environments import python_with
+
+from evaldesk.agents import Agent, load_agent
+from evaldesk.errors import AgentError
+from evaldesk.model import AgentRef, Session, TurnRecord
+
+pytestmark = pytest.mark.anyio
+
+
+@dataclass
+class Server:
+    """An A2A server: its card, the answers that it gives in order, and what it was asked."""
+
+    address: str = ""
+    card: dict[str, Any] = field(default_factory=dict)
+    answers: list[Sequence[Mapping[str, Any]] | Mapping[str, Any]] = field(default_factory=list)
+    asked: list[dict[str, Any]] = field(default_factory=list)
+    headers: list[dict[str, str]] = field(default_factory=list)
+    card_path: str = "/.well-known/agent-card.json"
+
+    def speaks(self, version: str, *, is_streaming: bool = False, **more: Any) -> Server:
+        self.card = {"name": "dice", "description": "Rolls dice.", "capabilities": {"streaming": is_streaming}, **more}
+        if version == "1.0":
+            way = {"url": f"{self.address}/rpc", "protocolBinding": "JSONRPC", "protocolVersion": "1.0"}
+            self.card |= {"supportedInterfaces": [way]}
+        else:
+            self.card |= {"url": f"{self.address}/rpc", "protocolVersion": "0.3.0", "preferredTransport": "JSONRPC"}
+        return self
+
+
+@pytest.fixture
+def server() -> Iterator[Server]:
+    found = Server()
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            is_card = self.path == found.card_path and found.card
+            self.send(200 if is_card else 404, "application/json", json.dumps(found.card).encode())
+
+        def do_POST(self) -> None:
+            body = json.loads(self.rfile.read(int(self.headers["content-length"])))
+            found.asked.append(body)
+            found.headers.append({name.lower(): value for name, value in self.headers.items()})
+            answer = found.answers.pop(0)
+
+            def wrap(result: Mapping[str, Any]) -> dict[str, Any]:
+                return {"jsonrpc": "2.0", "id": body["id"], **result}
+
+            if isinstance(answer, Mapping):
+                self.send(200, "application/json", json.dumps(wrap(answer)).encode())
+                return
+            lines = [f"data: {json.dumps(wrap({'result': result}))}\r\n\r\n" for result in answer]
+            self.send(200, "text/event-stream", "".join(lines).encode())
+
+        def send(self, status: int, kind: str, data: bytes) -> None:
+            self.send_response(status)
+            self.send_header("content-type", kind)
+            self.send_header("content-length", str(len(data)))
+            self.end_headers()
+            self.wfile.write(data)
+
+        def log_message(self, *_: object) -> None:
+            return
+
+    http = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    threading.Thread(target=http.serve_forever, daemon=True).start()
+    found.address = f"http://127.0.0.1:{http.server_address[1]}"
+    yield found
+    http.shutdown()
+    http.server_close()
+
+
+def agent_at(address: str, **options: Any) -> Agent:
+    return load_agent(AgentRef("remote", address, kind="a2a", declared=json.dumps(options) if options else ""))
+
+
+def said(turn: TurnRecord) -> list[tuple[str, Any]]:
+    return [
+        (event.kind, event.call.name if event.call else event.error.kind if event.error else event.text)
+        for event in turn.events
+        if event.kind != "user_message"
+    ]
+
+
+OLD = {
+    "message": lambda text: {
+        "kind": "message", "role": "agent", "messageId": f"m-{text}", "contextId": "ctx",
+        "parts": [{"kind": "text", "text": text}],
+    },
+    "task": lambda state, **more: {"kind": "task", "id": "t1", "contextId": "ctx", "status": {"state": state}, **more},
+    "status": lambda state, **more: {
+        "kind": "status-update", "taskId": "t1", "contextId": "ctx", "status": {"state": state, **more}, "final": False,
+    },
+    "artifact": lambda text, **more: {
+        "kind": "artifact-update", "taskId": "t1", "contextId": "ctx",
+        "artifact": {"artifactId": "a", "parts": [{"kind": "text", "text": text}]}, **more,
+    },
+}  # fmt: skip
+
+
+def renamed(raw: Any) -> Any:
+    """The value of version 0.3 as version 1.0 writes it."""
+    if isinstance(raw, list):
+        return [renamed(each) for each in raw]
+    if not isinstance(raw, dict):
+        return raw
+    found = {key: renamed(value) for key, value in raw.items() if key not in ("kind", "final")}
+    if isinstance(found.get("state"), str):
+        found["state"] = f"TASK_STATE_{found['state'].upper().replace('-', '_')}"
+    if found.get("role") in ("agent", "user"):
+        found["role"] = f"ROLE_{found['role'].upper()}"
+    return found
+
+
+def new_result(raw: dict[str, Any]) -> dict[str, Any]:
+    names = {"status-update": "statusUpdate", "artifact-update": "artifactUpdate"}
+    return {names.get(raw["kind"], raw["kind"]): renamed(raw)}
+
+
+@pytest.fixture(params=["0.3", "1.0"])
+def version(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture
+def result(version: str) -> Callable[..., dict[str, Any]]:
+    def result(kind: str, *args: Any, **more: Any) -> dict[str, Any]:
+        raw = OLD[kind](*args, **more)  # type: ignore[operator]
+        return raw if version == "0.3" else new_result(raw)
+
+    return result
+
+
+async def test_a_message_is_answered_by_a_message(server: Server, version: str, result: Any, played: Any) -> None:
+    server.speaks(version).answers += [{"result": result("message", "A four.")}, {"result": result("message", "Even.")}]
+    agent, session = agent_at(server.address), Session("s")
+
+    first, second = await played(agent, session, "Roll."), await played(agent, session, "Is it even?")
+
+    assert [said(first), said(second)] == [[("agent_message", "A four.")], [("agent_message", "Even.")]]
+    asked = [each["params"]["message"] for each in server.asked]
+    names = ("message/send", "user") if version == "0.3" else ("SendMessage", "ROLE_USER")
+    assert (server.asked[0]["method"], asked[0]["role"]) == names
+    assert asked[0]["parts"][0]["text"] == "Roll."
+    assert ["contextId" in each for each in asked] == [False, True]
+    assert asked[0]["messageId"] != asked[1]["messageId"]
+    assert (server.headers[0].get("a2a-version") == "1.0") == (version == "1.0")
+    assert first.captures == ("told",)
+
+
+async def test_a_stream_tells_its_messages_and_its_artifact_is_the_answer(
+    server: Server, version: str, result: Any, played: Any
+) -> None:
+    looking = OLD["message"]("Looking.")  # type: ignore[operator]
+    looking = looking if version == "0.3" else renamed(looking)
+    server.speaks(version, is_streaming=True).answers.append(
+        [
+            result("task", "submitted"),
+            result("status", "working", message=looking),
+            result("artifact", "A "),
+            result("artifact", "four.", append=True, lastChunk=True),
+            result("status", "completed"),
+        ]
+    )
+
+    turn = await played(agent_at(server.address), Session("s"), "Roll.")
+
+    assert said(turn) == [("agent_message", "Looking."), ("agent_message", "A four.")]
+    assert (turn.answer, turn.intermediate) == ("A four.", (("dice", "Looking."),))
+
+
+async def test_a_task_is_asked_for_until_it_is_over(server: Server, version: str, result: Any, played: Any) -> None:
+    artifacts = [OLD["artifact"]("A four.")["artifact"]]  # type: ignore[operator]
+    whole = OLD["task"]("completed", artifacts=artifacts)  # type: ignore[operator]
+    server.speaks(version).answers += [
+        {"result": result("task", "working")},
+        {"result": whole if version == "0.3" else renamed(whole)},
+    ]
+
+    turn = await played(agent_at(server.address), Session("s"), "Roll.")
+
+    assert turn.answer == "A four."
+    assert server.asked[1]["method"] == ("tasks/get" if version == "0.3" else "GetTask")
+    assert server.asked[1]["params"]["id"] == "t1"
+
+
+async def test_a_task_that_needs_input_is_gone_on_with(server: Server, version: str, result: Any, played: Any) -> None:
+    question = OLD["message"]("How many sides?")  # type: ignore[operator]
+    question = question if version == "0.3" else renamed(question)
+    history = [question]
+    done = OLD["task"]("completed", history=history)  # type: ignore[operator]
+    server.speaks(version, is_streaming=True).answers += [
+        [result("task", "submitted"), result("status", "input-required", message=question)],
+        [done if version == "0.3" else new_result(done), result("message", "A four.")],
+    ]
+    agent, session = agent_at(server.address), Session("s")
+
+    turns = [await played(agent, session, "Roll."), await played(agent, session, "6")]
+
+    assert turns[0].answer == "How many sides?"
+    assert [each["params"]["message"].get("taskId") for each in server.asked] == [None, "t1"]
+
+
+@pytest.mark.parametrize("state", ["failed", "rejected", "canceled", "auth-required"])
+async def test_a_task_that_ends_badly_says_so(
+    server: Server, version: str, result: Any, played: Any, state: str
+) -> None:
+    server.speaks(version, is_streaming=True).answers.append([result("task", "submitted"), result("status", state)])
+
+    turn = await played(agent_at(server.address), Session("s"), "Roll.")
+
+    if state == "auth-required":
+        assert (turn.stop_reason, turn.error) == ("awaiting_approval", None)
+    else:
+        assert turn.error
+        assert turn.error.message == f"the task of the agent ended {state}"
+
+
+async def test_calls_of_an_agent_of_adk_are_told_once(server: Server, played: Any) -> None:
+    def part(kind: str, **data: Any) -> dict[str, Any]:
+        return {"kind": "data", "data": {"id": "c1", "name": "roll", **data}, "metadata": {"adk_type": kind}}
+
+    called = {"role": "agent", "messageId": "m1", "parts": [part("function_call", args={"sides": 6})]}
+    answered = {"role": "agent", "messageId": "m2", "parts": [part("function_response", response={"value": 4})]}
+    usage = {"adk_usage_metadata": {"promptTokenCount": 7, "candidatesTokenCount": 2}}
+    repeated = OLD["task"]("completed", history=[{**called, "messageId": "m9"}, answered])  # type: ignore[operator]
+    server.speaks("0.3", is_streaming=True).answers.append(
+        [
+            {**OLD["status"]("working", message=called), "metadata": usage},  # type: ignore[operator]
+            OLD["status"]("working", message=answered),  # type: ignore[operator]
+            repeated,
+        ]
+    )
+
+    turn = await played(agent_at(server.address), Session("s"), "Roll.")
+
+    assert said(turn) == [("tool_call", "roll"), ("usage", ""), ("tool_result", "roll")]
+    assert turn.tool_calls[0].args == {"sides": 6}
+    assert (turn.usages[0].tokens_in, turn.usages[0].tokens_out) == (7, 2)
+
+
+def test_the_card_describes_the_agent(server: Server) -> None:
+    server.speaks("1.0", skills=[{"id": "r", "name": "roll"}, {"id": "c", "name": "count"}])
+
+    found = agent_at(server.address).describe()
+
+    assert (found.name, found.description) == ("dice", "Rolls dice. Skills: roll, count.")
+
+
+@pytest.mark.parametrize(
+    "path", ["/.well-known/agent-card.json", "/.well-known/agent.json", "/a/.well-known/agent-card.json"]
+)
+def test_the_card_is_found_where_servers_have_it(server: Server, path: str) -> None:
+    server.speaks("0.3").card_path = path
+
+    assert agent_at(f"{server.address}/a").describe().name == "dice"
+    assert agent_at(f"{server.address}{path}").describe().name == "dice"
+
+
+@pytest.mark.parametrize(
+    ("url", "words"),
+    [("https://evil.example/rpc", "on another host"), ("http://127.0.0.1:1/rpc", "on another host")],
+)
+def test_a_card_that_leads_to_another_host_is_refused(server: Server, url: str, words: str) -> None:
+    server.speaks("0.3").card["url"] = url
+
+    with pytest.raises(AgentError, match=words):
+        agent_at(server.address).describe()
+
+
+async def test_a_card_may_have_another_name_of_this_machine(server: Server, result: Any, played: Any) -> None:
+    server.speaks("0.3").card["url"] = server.address.replace("127.0.0.1", "0.0.0.0") + "/rpc"  # noqa: S104
+    server.answers.append({"result": OLD["message"]("A four.")})  # type: ignore[operator]
+
+    assert (await played(agent_at(server.address), Session("s"), "Roll.")).answer == "A four."
+
+
+@pytest.mark.parametrize(
+    ("answer", "words"),
+    [
+        ({"error": {"code": -32001, "message": "no such task"}}, "refused: -32001: no such task"),
+        ({"result": []}, "gave no result"),
+        ([], "without a message or a task"),
+    ],
+)
+async def test_an_answer_that_is_none_is_named(server: Server, played: Any, answer: Any, words: str) -> None:
+    server.speaks("0.3", is_streaming=True).answers.append(answer)
+
+    turn = await played(agent_at(server.address), Session("s"), "Roll.")
+
+    assert turn.error
+    assert words in turn.error.message
+
+
+def test_a_card_without_json_rpc_is_refused(server: Server) -> None:
+    server.card = {"name": "a", "supportedInterfaces": [{"url": server.address, "protocolBinding": "GRPC"}]}
+
+    with pytest.raises(AgentError, match="offers GRPC; Evaldesk speaks JSONRPC"):
+        agent_at(server.address).describe()
+
+
+async def test_keys_go_with_every_request(
+    server: Server, result: Any, played: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("A_KEY", "Bearer k")
+    server.speaks("0.3").answers.append({"result": OLD["message"]("A four.")})  # type: ignore[operator]
+
+    await played(agent_at(server.address, headers_env={"authorization": "A_KEY"}), Session("s"), "Roll.")
+
+    assert server.headers[0]["authorization"] == "Bearer k"
+
+
+REAL = """
+import sys
+import uvicorn
+from a2a.helpers import new_text_message
+from a2a.server.agent_execution import AgentExecutor
+from a2a.server.request_handlers import DefaultRequestHandler
+from a2a.server.routes import create_agent_card_routes, create_jsonrpc_routes
+from a2a.server.tasks import InMemoryTaskStore, TaskUpdater
+from a2a.types import AgentCapabilities, AgentCard, AgentInterface, Part, Role, Task, TaskState, TaskStatus
+from starlette.applications import Starlette
+
+port, version = int(sys.argv[1]), sys.argv[2]
+
+class Dice(AgentExecutor):
+    async def execute(self, context, queue):
+        text = context.get_user_input()
+        if text == "Hi.":
+            await queue.enqueue_event(new_text_message("Hello.", role=Role.ROLE_AGENT, context_id=context.context_id))
+            return
+        if context.current_task is None:
+            status = TaskStatus(state=TaskState.TASK_STATE_SUBMITTED)
+            await queue.enqueue_event(Task(id=context.task_id, context_id=context.context_id, status=status))
+        updater = TaskUpdater(queue, context.task_id, context.context_id)
+        if text == "Roll.":
+            await updater.requires_input(updater.new_agent_message([Part(text="How many sides?")]))
+            return
+        await updater.start_work(updater.new_agent_message([Part(text="Rolling.")]))
+        await updater.add_artifact([Part(text="A ")], artifact_id="a")
+        await updater.add_artifact([Part(text="four.")], artifact_id="a", append=True, last_chunk=True)
+        await updater.complete()
+
+    async def cancel(self, context, queue):
+        raise NotImplementedError
+
+card = AgentCard(
+    name="dice", description="Rolls dice.", version="1",
+    supported_interfaces=[
+        AgentInterface(url=f"http://127.0.0.1:{port}/rpc", protocol_binding="JSONRPC", protocol_version=version)
+    ],
+    capabilities=AgentCapabilities(streaming=sys.argv[3] == "stream"),
+    default_input_modes=["text"], default_output_modes=["text"],
+)
+handler = DefaultRequestHandler(agent_executor=Dice(), task_store=InMemoryTaskStore(), agent_card=card)
+routes = create_agent_card_routes(card) + create_jsonrpc_routes(handler, "/rpc", enable_v0_3_compat=True)
+uvicorn.run(Starlette(routes=routes), host="127.0.0.1", port=port, log_level="warning")
+"""
+
+
+@pytest.mark.parametrize("way", ["stream", "send"])
+async def test_the_server_of_the_sdk_is_played(tmp_path: Path, played: Any, version: str, way: str) -> None:
+    python = python_with("a2a-sdk[http-server]==1.3.0", "uvicorn")
+    (tmp_path / "dice.py").write_text(REAL)
+    port = free_port()
+    process = subprocess.Popen([python, str(tmp_path / "dice.py"), str(port), version, way])
+    try:
+        agent, session = agent_at(f"http://127.0.0.1:{port}"), Session("s")
+        wait_for(port)
+
+        turns = [await played(agent, session, text) for text in ("Hi.", "Roll.", "6")]
+    finally:
+        process.terminate()
+        process.wait()
+
+    assert [turn.error for turn in turns] == [None] * 3
+    assert [turn.answer for turn in turns] == ["Hello.", "How many sides?", "A four."]
+    assert [text for _, text in turns[2].intermediate] == ["Rolling."]
+
+
+def free_port() -> int:
+    import socket
+
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        return int(found.getsockname()[1])
+
+
+def wait_for(port: int) -> None:
+    import socket
+    import time
+
+    ended = time.monotonic() + 30
+    while time.monotonic() < ended:
+        try:
+            socket.create_connection(("127.0.0.1", port), 1).close()
+        except OSError:
+            time.sleep(0.05)
+        else:
+            return
+    raise AssertionError("the server did not start")
