@@ -7,9 +7,12 @@ A container has its own processes, its own mounts and, with `--network none`, no
 from __future__ import annotations
 
 import argparse
+import fcntl
 import json
 import os
 import signal
+import socket
+import struct
 import subprocess
 import sys
 from pathlib import Path
@@ -18,6 +21,7 @@ from typing import Any
 PLACE = "FAKE_DOCKER"
 """The variable with the folder of images, of running containers, and of the log of commands."""
 UNSHARE = "/usr/bin/unshare"
+GET_FLAGS, SET_FLAGS, IS_UP = 0x8913, 0x8914, 1
 NO_DAEMON, NO_COMMAND = 125, 127
 PASSED_ON = (signal.SIGTERM, signal.SIGINT, signal.SIGABRT)
 
@@ -108,6 +112,7 @@ def _to_container(unshare: int, number: int) -> None:
 
 def _inside(plan: dict[str, Any]) -> int:
     """The first process of a container: mounts, then the command, and what becomes of it."""
+    _raise_loopback()
     _mount("-t", "tmpfs", "tmpfs", "/opt")
     places = [*plan["mounts"], {"source": plan["image"], "target": "/opt/image"}]
     for each in places:
@@ -135,6 +140,14 @@ def _inside(plan: dict[str, Any]) -> int:
         signal.signal(number, lambda got, _: os.kill(started.pid, got))
     code: int = started.wait()
     return code if code >= 0 else 128 - code
+
+
+def _raise_loopback() -> None:
+    """A container without a network has a loopback; a namespace of the kernel has it off."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asked:
+        found = fcntl.ioctl(asked, GET_FLAGS, struct.pack("16sh", b"lo", 0))
+        name, flags = struct.unpack("16sh", found)
+        fcntl.ioctl(asked, SET_FLAGS, struct.pack("16sh", name, flags | IS_UP))
 
 
 def _mount(*words: str) -> None:

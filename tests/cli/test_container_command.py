@@ -135,7 +135,7 @@ def test_an_image_that_cannot_be_is_refused(shop: Path, command: Command, words:
         ('image = "--privileged"\n', "", "image = '--privileged' is not the name of an image"),
         ('image = "shop:7"\npython = "python3"\n', "", "leave one out"),
         ('image = "shop:7"\n[container]\ncpus = 0\n', "", "more than 0 and at most 1,024 CPUs"),
-        ('image = "shop:7"\n[container]\nnetwork = "model-only"\n', "", "[container]"),
+        ('image = "shop:7"\n[container]\nnetwork = "bridge"\n', "", "[container]"),
         ('image = "shop:7"\n[container]\nimage = "other"\n', "", "write image = 'other' above the tables"),
         ('[container]\nvariables = ["A=b"]\n', "", "'A=b' is not the name of an environment variable"),
         ('[agents.a]\nurl = "http://localhost:1"\nimage = "shop:7"\n', "", "image is for an agent with a target"),

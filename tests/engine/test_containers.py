@@ -8,16 +8,19 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import urllib.request
 from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from tests import fake_docker
+from tests.agents.endpoint import Answer, Endpoint, chunks, served
 from tests.virtual_environments import make_environment
 
 from evaldesk.engine import AgentHost, LocalExecutor
 from evaldesk.engine.launch import launcher_of
+from evaldesk.engine.model_door import KEY, carry, door_for, is_open
 from evaldesk.errors import AgentError, UsageError
 from evaldesk.model import AgentRef, Container, Event, TrialResult, TrialSpec, TurnRecord, TurnSpec
 
@@ -216,3 +219,99 @@ def test_values_of_variables_are_in_no_command_line_and_names_steer_nothing(dock
     assert launch.environment == {"PATH": str(docker / "bin"), "KEY": "s3cret"}
     with pytest.raises(UsageError, match="has no comma"):
         launcher_of(replace(ref, root="/shop,readonly=false")).launch(given, "player")
+
+
+MODELS = """
+    import json, os, socket, urllib.error, urllib.request
+
+    def asked(path, key="OPENAI_API_KEY", base="OPENAI_BASE_URL", header="authorization", before="Bearer "):
+        headers = {header: before + os.environ.get(key, "none"), "content-type": "application/json"}
+        body = json.dumps({"model": "small", "messages": [{"role": "user", "content": "hi"}]}).encode()
+        try:
+            with urllib.request.urlopen(urllib.request.Request(os.environ[base] + path, body, headers)) as answer:
+                return answer.read().decode()
+        except urllib.error.HTTPError as error:
+            return f"{error.code} {error.read().decode()}"
+
+    def agent(message):
+        if message == "network":
+            try:
+                socket.create_connection(("192.0.2.1", 9), 2).close()
+            except OSError:
+                return "no network"
+            return "network"
+        if message == "keys":
+            return json.dumps({name: os.environ[name][::-1] for name in os.environ if name.endswith("_API_KEY")})
+        if message == "upload":
+            return asked("/files")
+        return json.loads(asked("/chat/completions"))["choices"][0]["message"]["content"]
+"""
+
+
+@pytest.fixture
+def endpoint(monkeypatch: pytest.MonkeyPatch) -> Iterator[Endpoint]:
+    """The models of this machine's environment, with a key."""
+    with served() as found:
+        monkeypatch.setenv("OPENAI_BASE_URL", found.address)
+        monkeypatch.setenv("OPENAI_API_KEY", "sk-outside")
+        monkeypatch.setenv("ANTHROPIC_API_KEY", "sk-listed")
+        monkeypatch.delenv("GEMINI_API_KEY", raising=False)
+        yield found
+
+
+async def test_a_container_for_models_only_asks_models_and_reaches_nothing_else(
+    on_path: Path, write_agent: Write, trial: Make, play: Play, endpoint: Endpoint
+) -> None:
+    endpoint.says("A four.")
+    container = Container("shop:7", network="model-only", variables=("ANTHROPIC_API_KEY",))
+    ref = replace(write_agent(MODELS), container=container)
+    asked = ("ask", "network", "keys", "upload")
+
+    results = await played(ref, [trial(ref, at, (each,)) for at, each in enumerate(asked)], play)
+
+    answers = dict(zip(asked, map(said, results), strict=True))
+    assert answers["ask"] == "A four."
+    assert answers["network"] == "no network"
+    keys = {name: backwards[::-1] for name, backwards in json.loads(answers["keys"]).items()}
+    assert keys == {"OPENAI_API_KEY": "kept-by-evaldesk", "ANTHROPIC_API_KEY": "sk-listed"}
+    assert answers["upload"].startswith("404 a container without a network can ask models")
+    assert len(endpoint.asked) == 1
+    assert endpoint.headers[0]["authorization"] == "Bearer sk-outside"
+    assert results[0].is_least, "http.client tells no tokens"
+    [run] = [words for words in commands(on_path)[-2:] if words[0] == "run"]
+    assert run[run.index("--network") + 1] == "none"
+    assert not any(key in json.dumps(commands(on_path)) for key in ("sk-outside", "sk-listed"))
+
+
+async def test_a_stream_comes_through_the_door_as_it_is_sent(endpoint: Endpoint) -> None:
+    endpoint.answers.append(Answer(stream=chunks({"role": "assistant", "content": "A four."})))
+    found = carry(door_for(os.environ).folder)
+    request = urllib.request.Request(  # noqa: S310
+        found["OPENAI_BASE_URL"] + "/chat/completions", b'{"stream": true}', {"authorization": f"Bearer {KEY}"}
+    )
+
+    with await asyncio.to_thread(urllib.request.urlopen, request) as answer:
+        lines = [json.loads(line[5:]) for line in answer if line.startswith(b"data: {")]
+
+    assert answer.headers["content-type"].startswith("text/event-stream")
+    assert lines[0]["choices"][0]["delta"]["content"] == "A four."
+    assert endpoint.headers[0]["authorization"] == "Bearer sk-outside"
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "opens"),
+    [
+        ("POST", "/chat/completions", True),
+        ("POST", "/v1/messages", True),
+        ("POST", "/v1/messages/count_tokens", True),
+        ("POST", "/v1beta/models/m:streamGenerateContent?alt=sse", True),
+        ("POST", "/embeddings", True),
+        ("GET", "/models", True),
+        ("POST", "/files", False),
+        ("POST", "/v1/messages/batches", False),
+        ("GET", "/files/f1/content", False),
+        ("POST", "/fine_tuning/jobs", False),
+    ],
+)
+def test_only_calls_of_models_go_through_the_door(method: str, path: str, opens: bool) -> None:
+    assert is_open(method, path) == opens

@@ -1,8 +1,8 @@
-"""Starts a player on the agent's own interpreter: `PYTHON boot.py [--copy FROM TO] PARENT_PID PURPOSE`.
+"""Starts a player on the agent's own interpreter: `PYTHON boot.py [--copy FROM TO] [--door FOLDER] PARENT_PID PURPOSE`.
 
 Nothing needs to be installed there. Only the package `evaldesk` is found, where this file is: what is installed beside
 it stays unseen, so the agent imports the versions of its own interpreter. In a container the agent's files are copied
-first, so that it can write beside them.
+first, so that it can write beside them, and a door to models is opened before anything of the agent is imported.
 """
 
 from __future__ import annotations
@@ -50,6 +50,11 @@ if __name__ == "__main__":
         del sys.argv[1:4]
     here = os.path.dirname(os.path.abspath(__file__))
     sys.path[:] = [entry for entry in sys.path if os.path.abspath(entry) != here]
+    if sys.argv[1] == "--door":
+        from evaldesk.engine.model_door import carry
+
+        os.environ.update(carry(sys.argv[2]))
+        del sys.argv[1:3]
     from evaldesk.engine.worker.main import main
 
     main()

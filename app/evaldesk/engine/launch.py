@@ -126,9 +126,14 @@ class ContainerLauncher:
             PRICE_LIST: f"{INSIDE}/prices.json" if prices else "",
             LINK_LOCAL_VARIABLE: given.get(LINK_LOCAL_VARIABLE, ""),
         }
+        if self.container.network == "model-only":
+            from evaldesk.engine.model_door import door_for, variables  # a server, for those who ask for it
+
+            places[door_for(given).folder] = f"{INSIDE}/door"
+            own |= variables(given, self.container.variables)
         command = (
             *(client, "run", "--interactive", "--rm", "--init", "--name", name),
-            *(("--network", "none") if self.container.network == "none" else ()),
+            *(() if self.container.network == "open" else ("--network", "none")),
             *("--cap-drop", "ALL", "--security-opt", "no-new-privileges", "--read-only"),
             *("--cpus", f"{self.container.cpus:g}", "--memory", f"{self.container.memory}m"),
             *("--memory-swap", f"{self.container.memory}m", "--pids-limit", str(self.container.pids)),
@@ -140,6 +145,7 @@ class ContainerLauncher:
             *("--workdir", SCRATCH, "--entrypoint", "python3", self.container.image),
             *("-X", "faulthandler", f"{INSIDE}/evaldesk/engine/boot.py"),
             *(("--copy", f"{INSIDE}/root", self.root) if self.root else ()),
+            *(("--door", f"{INSIDE}/door") if self.container.network == "model-only" else ()),
             *(str(NO_PARENT), purpose),
         )
         return Launch(command, environment, (client, "kill", name))

@@ -32,7 +32,7 @@ def default_criteria(cases: Iterable[Case], *, strict: bool = False) -> tuple[Cr
     return (*DEFAULT_CRITERIA, FINAL_STATE) if is_asserted else DEFAULT_CRITERIA
 
 
-Network: TypeAlias = Literal["none", "open"]
+Network: TypeAlias = Literal["none", "model-only", "open"]
 IMAGE_VARIABLE = "EVALDESK_IMAGE"
 """Names its image to a player in a container."""
 
@@ -41,7 +41,8 @@ IMAGE_VARIABLE = "EVALDESK_IMAGE"
 class Container:
     """A container that agents are played in. `memory` is in MiB, `pids` bounds processes and threads.
 
-    `network` is the one that docker or podman gives by default, or none at all. `variables` are the names of the
+    `network` is the one that docker or podman gives by default, the models of the providers alone, or none at all.
+    `variables` are the names of the
     environment variables that the agent gets; without them it gets none of ours.
     """
 
@@ -60,7 +61,7 @@ class Container:
     @property
     def sentence(self) -> str:
         """`a container of shop:7: no network, 1 CPU, 2,048 MiB, 512 processes`."""
-        network = "no network" if self.network == "none" else "network"
+        network = {"none": "no network", "model-only": "a network to models alone", "open": "network"}[self.network]
         cpus = "1 CPU" if self.cpus == 1 else f"{self.cpus:g} CPUs"
         return f"{self.words}: {network}, {cpus}, {self.memory:,} MiB, {self.pids:,} processes"
 

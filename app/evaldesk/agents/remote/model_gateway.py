@@ -267,16 +267,17 @@ def _opened(call: Call, base: str) -> Any:
         given = call.body.get("stream_options")
         options = {**(given if isinstance(given, dict) else {}), "include_usage": True}
         data = json.dumps({**call.body, "stream_options": options}).encode()
-    answer = _sent(call, base, data)
+    answer = opened_answer(call.method, base + call.path, data, call.headers)
     if answer.status != BAD_REQUEST or data is call.data:
         return answer
     answer.close()
-    return _sent(call, base, call.data)
+    return opened_answer(call.method, base + call.path, call.data, call.headers)
 
 
-def _sent(call: Call, base: str, data: bytes) -> Any:
-    request = urllib.request.Request(  # noqa: S310 - an address of the person's own environment
-        base + call.path, data if call.method == "POST" else None, dict(call.headers), method=call.method
+def opened_answer(method: str, address: str, data: bytes, headers: Mapping[str, str]) -> Any:
+    """The answer at an address of the person's own environment, also one that refuses. Raises OSError."""
+    request = urllib.request.Request(  # noqa: S310 - as said
+        address, data if method == "POST" else None, dict(headers), method=method
     )
     try:
         with unseen():
