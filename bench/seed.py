@@ -30,6 +30,17 @@ from evaldesk.store import Store
 
 OTHER_CASES = 1000
 OTHER_N = 10
+COPIED = (
+    "run_metric",
+    "run_outcome",
+    "run_case",
+    "case_snapshot",
+    "error_group",
+    "case_metric",
+    "trial",
+    "score",
+    "transcript",
+)
 WORDS = ("the", "die", "shows", "six", "which", "is", "not", "prime", "so", "roll", "again", "and", "check", "it")
 
 
@@ -69,7 +80,7 @@ def _copy_run(connection: sqlite3.Connection, run_id: int) -> None:
     columns = _columns(connection, "run", but="id")
     connection.execute(f"INSERT INTO run ({columns}) SELECT {columns} FROM run WHERE id = ?", [run_id])  # noqa: S608
     copy = connection.execute("SELECT max(id) FROM run").fetchone()[0]
-    for table in ("run_case", "case_snapshot", "error_group", "case_metric", "trial", "score", "transcript"):
+    for table in COPIED:
         columns = _columns(connection, table, but="run_id")
         connection.execute(
             f"INSERT INTO {table} (run_id, {columns}) SELECT ?, {columns} FROM {table} WHERE run_id = ?",  # noqa: S608

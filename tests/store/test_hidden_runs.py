@@ -81,7 +81,16 @@ ASKED: dict[str, Asked] = {
     "failures.read_runs": lambda store, run: store.failures.read_runs(),
     "failures.readings": lambda store, run: store.failures.readings(run),
 }
-NOT_ASKED = {"create", "record", "move_on", "finish_deleting", "remove_deleted", "remove_deleted_until", "sizes"}
+NOT_ASKED = {
+    "add_totals",
+    "create",
+    "record",
+    "move_on",
+    "finish_deleting",
+    "remove_deleted",
+    "remove_deleted_until",
+    "sizes",
+}
 """Methods of runs that name no hidden run: they make one, or were given what an earlier answer said."""
 
 OF_KNOWN = {

@@ -194,3 +194,4 @@ class Desk:
         with contextlib.suppress(WorkspaceError):  # the next start tries again
             await asyncio.to_thread(self.store.runs.remove_deleted, DELETED_RUNS_KEPT)
             await asyncio.to_thread(self.store.give_back)
+            await asyncio.to_thread(self.store.runs.add_totals)

@@ -58,7 +58,16 @@ from evaldesk.paths import is_read_only
 from evaldesk.reading.sqlite_pages import Row, SqlitePages, Tree, Value
 from evaldesk.store.database import Clock, execute_many, utc_now
 from evaldesk.store.runs import planning
-from evaldesk.store.runs.recording import outcome, record, recount, scores, storable_rows, transcript_row, trial_key
+from evaldesk.store.runs.recording import (
+    add_totals,
+    outcome,
+    record,
+    recount,
+    scores,
+    storable_rows,
+    transcript_row,
+    trial_key,
+)
 from evaldesk.store.runs.run_store import imported_agent, is_playable
 from evaldesk.store.sqlite import writing_engine
 from evaldesk.store.store import FIRST_TABLES, HEAD, alone_in, create, repair_marker
@@ -83,7 +92,8 @@ LOST_OPTIONS = "The database was damaged: the options and criteria of this run a
 _NAME = re.compile(r"damaged-[0-9a-f]{8}")
 _NEW, _REPORT = "recovered.db", "recovered.txt"
 _PARTS = ("-wal", "-shm", "-journal", "")
-_COPIED = [name for name in METADATA.tables if name not in ("last_run", "case_metric", "error_group")]
+_MADE_AGAIN = ("last_run", "case_metric", "error_group", "run_metric", "run_outcome")
+_COPIED = [name for name in METADATA.tables if name not in _MADE_AGAIN]
 """The others are made again from these."""
 _COUNTED = ("run_case", "trial", "session_turn")
 """Of these a run or a chat says how many there are."""
@@ -481,6 +491,8 @@ class _Recovery:
         """Count all totals, name the last run of each case, and end imports that were under way."""
         for run_id in self._connection.scalars(select(RUN.c.id).order_by(RUN.c.id)).all():
             recount(self._connection, run_id)
+            while add_totals(self._connection, run_id):
+                pass
         is_played = ~exists().where(RUN_SOURCE.c.run_id == RUN.c.id).correlate(RUN)
         is_of_set = RUN.c.evalset_id.not_like(f"{planning.NO_EVALSET}%")
         played = select(RUN.c.id).where(VISIBLE, is_played, is_of_set).order_by(RUN.c.id)

@@ -14,7 +14,7 @@ from evaldesk.errors import ConflictError, NotFoundError
 from evaldesk.model import Case, RunConfig, TrialResult
 from evaldesk.model.stored import ImportStatus, ImportSummary
 from evaldesk.store.database import Clock, Database
-from evaldesk.store.runs import planning
+from evaldesk.store.runs import planning, totals
 from evaldesk.store.runs.planning import NO_EVALSET
 from evaldesk.store.runs.recording import record, scores, storable_rows
 from evaldesk.store.runs.run_store import check_trials
@@ -143,6 +143,7 @@ class ImportStore:
             with self._step(import_id, len(rows)) as connection:
                 connection.execute(insert(RUN_CASE), [case for case, _ in rows])
                 connection.execute(insert(CASE_SNAPSHOT), [snapshot for _, snapshot in rows])
+                totals.add_planned(connection, run_id, len(rows))
             yield len(rows)
         for places in _bounded(product(range(len(run.cases)), range(n)), lambda _: (1, 0)):
             with self._step(import_id, 0) as connection:

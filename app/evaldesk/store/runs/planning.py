@@ -26,6 +26,7 @@ from evaldesk.model import Case, RunConfig, RunStatus, TrialResult
 from evaldesk.model.comparison import Baseline
 from evaldesk.model.stored import PendingTrial
 from evaldesk.store.database import Clock, execute_many
+from evaldesk.store.runs import totals
 from evaldesk.store.runs.recording import Values, recount
 from evaldesk.store.runs.run_queries import run_row
 from evaldesk.store.tables.columns import DatabaseSeconds, pack, upsert
@@ -81,6 +82,7 @@ def plan(
     rows = [row for row, _ in both]
     connection.execute(insert(RUN_CASE), rows)
     connection.execute(insert(CASE_SNAPSHOT), [snapshot for _, snapshot in both])
+    totals.add_planned(connection, run_id, len(rows))
     names = ["run_id", "case_index", "trial_index", "status", "attempt", "n_calls", "tokens_in", "tokens_out"]
     trials = _every_trial(run_id, config.n)
     connection.execute(insert(TRIAL).from_select([*names, "duration_ms"], trials))
@@ -268,7 +270,8 @@ def insert_run(connection: Connection, config: RunConfig, n_cases: int, now: dat
         "lease": 1,
         "leased_until": NEW_LEASE if driver else None,
     }
-    frozen = {"config": to_json(config).decode(), "n_cases": n_cases, "status": "pending", "created_at": now}
+    sizes = {"n_cases": n_cases, "n_totalled": n_cases}
+    frozen = {"config": to_json(config).decode(), "status": "pending", "created_at": now} | sizes
     run_id: int = connection.execute(insert(RUN).values(names | frozen).returning(RUN.c.id)).scalar_one()
     return run_id
 

@@ -11,12 +11,26 @@ from math import isfinite
 from typing import Any, TypeAlias
 
 import msgspec
-from sqlalchemy import ColumnElement, Connection, ScalarSelect, bindparam, case, delete, func, insert, select, update
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    Integer,
+    ScalarSelect,
+    bindparam,
+    case,
+    delete,
+    func,
+    insert,
+    select,
+    update,
+)
 
 from evaldesk.model import ErrorRecord, Score, TrialResult
 from evaldesk.store.database import Clock, execute_many
+from evaldesk.store.runs import totals
 from evaldesk.store.tables.columns import pack, upsert
 from evaldesk.store.tables.runs import CASE_METRIC, ERROR_GROUP, LETTERS, RUN, RUN_CASE, SCORE, TO_DO, TRANSCRIPT, TRIAL
+from evaldesk.wire import from_json
 
 Values: TypeAlias = dict[str, Any]
 
@@ -44,7 +58,8 @@ def record(connection: Connection, results: Sequence[tuple[TrialResult, Values]]
     """
     counted, late = _sort(results, _to_do(connection, (result for result, _ in results)))
     rows = [trial_key(result) | outcome(result) for result, _ in counted]
-    n_planned = _n_planned(connection, rows)
+    runs = _runs(connection, rows)
+    n_planned = {run_id: n for run_id, (n, _) in runs.items()}
     ended = [row for row in rows if row["verdict"] is not None]
     done = [row for row in ended if row["trial_index"] < n_planned[row["run_id"]]]
     confirming = [row for row in ended if row["trial_index"] >= n_planned[row["run_id"]]]
@@ -55,21 +70,46 @@ def record(connection: Connection, results: Sequence[tuple[TrialResult, Values]]
         for score in scores(result)
     ]
 
+    before = totals.read_rows(connection, _cases_of(done))
     execute_many(connection, _UPDATE_TRIAL, [_at(row, "trial_index") | {"recorded_at": clock()} for row in rows])
     execute_many(connection, SCORE.insert(), values)
     _keep_transcripts(connection, [row for _, row in counted], [row for _, row in late])
-    execute_many(connection, _ADD_TO_CASE, [_at(row) | _gain([row]) | _letter(row) for row in done])
+    execute_many(connection, _ADD_TO_CASE, [_at(row) | _gain([row]) | _letter(row) | _rule(row, runs) for row in done])
     execute_many(connection, _ADD_CONFIRMING, [_at(row) | _gain([], [row]) for row in confirming])
     add_scores(connection, values)
+    totals.carry(connection, before)
     add_errors(connection, [row for row in ended if row["verdict"] == "errored"])
     _add_to_runs(connection, rows, n_planned, Counter(result.run_id for result, _ in late), clock)
     return len(counted)
 
 
-def _n_planned(connection: Connection, rows: Iterable[Values]) -> dict[int, int]:
-    """The number of planned trials of a case, by run; trials from this index on confirm a regression."""
+class _Rule(msgspec.Struct):
+    """The part of a run's configuration that its totals depend on."""
+
+    errors_are_failures: bool = False
+
+
+def _runs(connection: Connection, rows: Iterable[Values]) -> dict[int, tuple[int, bool]]:
+    """The planned trials of a case, and whether errors are failures, by run; later trials confirm a regression."""
     found = connection.execute(_FIND_N, {"run_ids": sorted({row["run_id"] for row in rows})})
-    return {row.id: row.n for row in found}
+    return {row.id: (row.n, are_errors_failures(row.config)) for row in found}
+
+
+def are_errors_failures(config: str) -> bool:
+    """Whether a run with this stored configuration counts errored trials as failed."""
+    return from_json(config, _Rule).errors_are_failures
+
+
+def _cases_of(rows: Iterable[Values]) -> dict[int, set[int]]:
+    """The cases of trials, by run."""
+    found: dict[int, set[int]] = {}
+    for row in rows:
+        found.setdefault(row["run_id"], set()).add(row["case_index"])
+    return found
+
+
+def _rule(row: Values, runs: Mapping[int, tuple[int, bool]]) -> Values:
+    return {"errors_are_failures": int(runs[row["run_id"]][1])}
 
 
 def _to_do(connection: Connection, results: Iterable[TrialResult]) -> dict[Key, tuple[bool, int]]:
@@ -159,7 +199,7 @@ _FIND_TRIALS = select(*_TRIAL_KEY, TRIAL.c.verdict, TRIAL.c.attempt).where(
     TRIAL.c.trial_index.in_(bindparam("trials", expanding=True)),
 )
 _FIND_TICKS = select(RUN.c.id, RUN.c.ticked_at).where(RUN.c.id.in_(bindparam("run_ids", expanding=True)))
-_FIND_N = select(RUN.c.id, RUN.c.n).where(RUN.c.id.in_(bindparam("run_ids", expanding=True)))
+_FIND_N = select(RUN.c.id, RUN.c.n, RUN.c.config).where(RUN.c.id.in_(bindparam("run_ids", expanding=True)))
 _UPDATE_TRIAL = update(TRIAL).where(
     TRIAL.c.run_id == bindparam("at_run_id"),
     TRIAL.c.case_index == bindparam("at_case_index"),
@@ -170,10 +210,12 @@ _ADD_CONFIRMING = (
     .where(RUN_CASE.c.run_id == bindparam("at_run_id"), RUN_CASE.c.case_index == bindparam("at_case_index"))
     .values({name: RUN_CASE.c[name] + bindparam(f"add_{name}") for name in COUNTERS})
 )
+_AFTER = [RUN_CASE.c[name] + bindparam(f"add_{name}") for name in totals.OUTCOME]
 _ADD_TO_CASE = _ADD_CONFIRMING.values(
+    worst=totals.worst_of(_AFTER, _AFTER[0] + _AFTER[1] + _AFTER[2] * bindparam("errors_are_failures", type_=Integer)),
     strip=func.substr(RUN_CASE.c.strip, 1, bindparam("n_before"))
     .concat(bindparam("letter"))
-    .concat(func.substr(RUN_CASE.c.strip, bindparam("after")))
+    .concat(func.substr(RUN_CASE.c.strip, bindparam("after"))),
 )
 _OF_RUN_ONLY = ("active_ms", "n_duplicates", "n_confirming_todo", "n_confirming_errored")
 _ADD_TO_RUN = (
@@ -258,19 +300,26 @@ def add_errors(connection: Connection, trials: Sequence[Values]) -> None:
 
 
 def recount(connection: Connection, run_id: int) -> None:
-    """Count every total of a run again from its trials and scores."""
+    """Count every total of a run again from its trials and scores; those over its cases are left to `add_totals`."""
     _recount_cases(connection, run_id)
     _recount_metrics(connection, run_id)
     _recount_errors(connection, run_id)
+    totals.forget(connection, run_id)
     sums = {name: func.coalesce(func.sum(RUN_CASE.c[name]), 0) for name in COUNTERS}
-    totals = connection.execute(
+    summed = connection.execute(
         select(*(total.label(name) for name, total in sums.items())).where(RUN_CASE.c.run_id == run_id)
     ).one()
     fresh = (TRIAL.c.run_id == run_id) & (TRIAL.c.trial_index >= _n(run_id))
     errored = _count(TRIAL.c.verdict == "errored")
     todo, errors = connection.execute(select(_count(TRIAL.c.verdict.is_(None)), errored).where(fresh)).one()
     confirming = {"n_confirming_todo": todo, "n_confirming_errored": errors}
-    connection.execute(update(RUN).where(RUN.c.id == run_id).values(totals._asdict() | confirming))
+    connection.execute(update(RUN).where(RUN.c.id == run_id).values(summed._asdict() | confirming))
+
+
+def add_totals(connection: Connection, run_id: int) -> bool:
+    """Add the next cases of a run to its totals, where they were never counted; False when there are no more."""
+    config = connection.scalar(select(RUN.c.config).where(RUN.c.id == run_id, RUN.c.n_totalled < RUN.c.n_cases))
+    return config is not None and totals.add_some(connection, run_id, are_errors_failures(config))
 
 
 @cache

@@ -44,6 +44,8 @@ from evaldesk.model.stored import (
 )
 from evaldesk.statistics.intervals import MAX_KINDS, speaks_by_sums
 from evaldesk.store.database import Clock
+from evaldesk.store.runs import totals
+from evaldesk.store.runs.recording import are_errors_failures
 from evaldesk.store.tables.columns import ConfigText, unpack
 from evaldesk.store.tables.runs import (
     CASE_METRIC,
@@ -92,6 +94,7 @@ def summary(row: Row[Any], clock: Clock) -> RunSummary:
         "deleted_at",
         "ticked_at",
         "n_confirming",
+        "n_totalled",
         "agent_id",
         "evalset_id",
         "n",
@@ -211,15 +214,33 @@ def models(connection: Connection) -> list[str]:
 
 def metric_rows(connection: Connection, run_id: int) -> list[MetricRow]:
     """The scores of each metric over the run, in the order of its criteria."""
-    config = from_json(run_row(connection, run_id).config, RunConfig)
+    run = run_row(connection, run_id)
+    config = from_json(run.config, RunConfig)
     thresholds = {criterion.metric: criterion.threshold for criterion in config.criteria}
     order = {name: place for place, name in enumerate(thresholds)}
-    rows = connection.execute(_TOTALS, {"run_id": run_id}).all()
-    values = [_metric_row(connection, run_id, row, thresholds.get(row.metric)) for row in rows]
-    lopsided = [row.metric for row in values if not speaks_by_sums(row.n_cases, row.cluster_squares, row.cluster_cubes)]
-    kinds = _kinds(connection, run_id, lopsided) if lopsided else {}
-    values = [replace(row, kinds=kinds.get(row.metric, ())) for row in values]
+    held = totals.metric_rows(connection, run_id) if _is_totalled(run) else counted_metrics(connection, run_id)
+    lopsided = [
+        (row, has_kinds)
+        for row, has_kinds in held
+        if not speaks_by_sums(row.n_cases, row.cluster_squares, row.cluster_cubes)
+    ]
+    unknown = [row.metric for row, has_kinds in lopsided if not has_kinds]
+    kinds = {row.metric: row.kinds for row, _ in lopsided} | _kinds(connection, run_id, unknown)
+    values = [
+        replace(row, threshold=thresholds.get(row.metric), kinds=kinds.get(row.metric, ())) for row, _ in held if row.n
+    ]
     return sorted(values, key=lambda row: (order.get(row.metric, len(order)), row.metric))
+
+
+def _is_totalled(run: Row[Any]) -> bool:
+    """Whether the totals over cases are those of all cases; not in a run of an earlier version."""
+    return bool(run.n_totalled >= run.n_cases)
+
+
+def counted_metrics(connection: Connection, run_id: int) -> list[tuple[MetricRow, bool]]:
+    """The scores of each metric, counted from the rows of all cases; the kinds of cases are left out."""
+    rows = connection.execute(_TOTALS, {"run_id": run_id}).all()
+    return [(_metric_row(connection, run_id, row), False) for row in rows]
 
 
 def error_groups(connection: Connection, run_id: int) -> list[ErrorGroup]:
@@ -260,20 +281,23 @@ def _kinds(connection: Connection, run_id: int, metrics: Sequence[str]) -> dict[
     found: dict[str, tuple[CaseScores, ...]] = {}
     for metric in metrics:
         rows = select(held.n, held.total, func.count()).where(held.run_id == run_id, held.metric == metric)
-        grouped = rows.group_by(held.n, held.total).order_by(held.n, held.total).limit(MAX_KINDS + 1)
+        few = select(held.n, held.total).where(held.run_id == run_id, held.metric == metric).distinct()
+        if len(connection.execute(few.limit(MAX_KINDS + 1)).all()) > MAX_KINDS:  # it ends early, grouping does not
+            continue
+        grouped = rows.group_by(held.n, held.total).order_by(held.n, held.total)
         kinds = tuple((n, total, times) for n, total, times in connection.execute(grouped))
-        found[metric] = kinds if len(kinds) <= MAX_KINDS else ()
+        found[metric] = kinds
     return found
 
 
-def _metric_row(connection: Connection, run_id: int, row: Row[Any], threshold: float | None) -> MetricRow:
+def _metric_row(connection: Connection, run_id: int, row: Row[Any]) -> MetricRow:
     values = row._asdict()
     # Sums of squares leave a trace of rounding; equal values have no spread at all.
     squares = 0.0 if row.low == row.high else max(row.total_squares - row.n * row.mean * row.mean, 0.0)
     del values["total_squares"]
     powers = connection.execute(_POWERS, {"run_id": run_id, "metric": row.metric, "mean": row.mean}).one()
     sums: dict[str, Any] = {name: power or 0.0 for name, power in powers._mapping.items()}
-    return MetricRow(threshold=threshold, squares=squares, **values, **sums)
+    return MetricRow(threshold=None, squares=squares, **values, **sums)
 
 
 _HELD = CASE_METRIC.c
@@ -391,9 +415,11 @@ def case_rows(
     limit: int = 50,
 ) -> list[CaseRow]:
     """A page of cases; `after` is the cursor of the last row before it. Raises UsageError for another's cursor."""
-    config = _config(connection, run_id)
+    run = run_row(connection, run_id)
+    config = from_json(run.config, RunConfig)
     place = dict(zip(_PLACES, _place(after, sort), strict=False)) if after else {}
-    query = _page_query(sort, only, config.errors_are_failures, is_continued=bool(after))
+    is_indexed = sort == "worst" and _is_totalled(run)
+    query = _page_query(sort, only, config.errors_are_failures, is_continued=bool(after), is_indexed=is_indexed)
     values = {"run_id": run_id, "limit": limit, "pass_threshold": config.pass_threshold} | place
     page = connection.execute(query, values).all()
     means = _means(connection, run_id, [row.case_index for row in page])
@@ -429,7 +455,10 @@ def cases_named(connection: Connection, run_id: int, text: str, *, limit: int) -
 
 def case_counts(connection: Connection, run_id: int) -> dict[CaseFilter, int]:
     """How many cases each filter of `case_rows` shows."""
-    config = _config(connection, run_id)
+    run = run_row(connection, run_id)
+    config = from_json(run.config, RunConfig)
+    if _is_totalled(run):
+        return _counted_filters(totals.outcome_rows(connection, run_id), config)
     filters = _filters(config.errors_are_failures)
     counts = [func.coalesce(func.sum(case((condition, 1), else_=0)), 0) for condition in filters.values()]
     values = {"run_id": run_id, "pass_threshold": config.pass_threshold}
@@ -442,10 +471,29 @@ def outcome_counts(connection: Connection, run_id: int) -> list[tuple[int, int, 
 
     Errored trials are scored where the run counts errors as failures.
     """
-    scored = _scored(_config(connection, run_id).errors_are_failures)
+    run = run_row(connection, run_id)
+    are_failures = are_errors_failures(run.config)
+    if _is_totalled(run):
+        found: Counter[tuple[int, int]] = Counter()
+        for (passed, failed, errored, _), n in totals.outcome_rows(connection, run_id):
+            found[passed + failed + errored * are_failures, passed] += n
+        return [(*key, n) for key, n in sorted(found.items())]
+    scored = _scored(are_failures)
     counts = select(scored, _C.n_passed, func.count()).where(_C.run_id == run_id)
     rows = connection.execute(counts.group_by(scored, _C.n_passed).order_by(scored, _C.n_passed))
     return [(n_scored, n_passed, n_cases) for n_scored, n_passed, n_cases in rows]
+
+
+def _counted_filters(outcomes: Sequence[tuple[totals.Outcome, int]], config: RunConfig) -> dict[CaseFilter, int]:
+    found: Counter[CaseFilter] = Counter()
+    for (passed, failed, errored, unscored), n in outcomes:
+        scored = passed + failed + errored * config.errors_are_failures
+        found["failed"] += n * (failed > 0)
+        found["errored"] += n * (errored > 0)
+        found["unscored"] += n * (unscored > 0)
+        found["flaky"] += n * (0 < passed < scored)
+        found["passed"] += n * (scored > 0 and passed / scored >= config.pass_threshold)
+    return {name: found[name] for name in get_args(CaseFilter)}
 
 
 def snapshot(connection: Connection, run_id: int, case_index: int) -> Case:
@@ -494,8 +542,10 @@ def _config(connection: Connection, run_id: int) -> RunConfig:
 
 
 @cache
-def _page_query(sort: CaseSort, only: CaseFilter | None, errors_are_failures: bool, *, is_continued: bool) -> Any:
-    order = _order(sort, errors_are_failures)
+def _page_query(
+    sort: CaseSort, only: CaseFilter | None, errors_are_failures: bool, *, is_continued: bool, is_indexed: bool
+) -> Any:
+    order = [_C.worst, -_C.n_errored, _C.case_index] if is_indexed else _order(sort, errors_are_failures)
     names = _PLACES[: len(order)]
     places = [expression.label(name) for expression, name in zip(order, names, strict=True)]
     query = select(RUN_CASE, _MEAN_MS.label("mean_ms"), *places).where(_OF_RUN)
@@ -503,6 +553,9 @@ def _page_query(sort: CaseSort, only: CaseFilter | None, errors_are_failures: bo
         query = query.where(_filter(only, errors_are_failures))
     if is_continued:
         query = query.where(tuple_(*order) > tuple_(*(bindparam(name, type_=Float) for name in names)))
+    if is_indexed:  # as the index has it; a page does not read what is before it
+        query = query.where(_C.worst >= bindparam(names[0], type_=Float)) if is_continued else query
+        return query.order_by(_C.worst, _C.n_errored.desc(), _C.case_index).limit(bindparam("limit"))
     return query.order_by(*order).limit(bindparam("limit"))
 
 
@@ -533,9 +586,8 @@ def _filter(only: CaseFilter, errors_are_failures: bool) -> ColumnElement[bool]:
 
 
 def _order(sort: CaseSort, errors_are_failures: bool) -> list[ColumnElement[Any]]:
-    share = _share(errors_are_failures)
-    # Nothing but errors is as bad as nothing passed; unscored cases and those still to do come after all others.
-    worst = func.coalesce(share, case((_C.n_errored > 0, 0.0), (_DONE > 0, 2.0), else_=3.0))
+    share, scored = _share(errors_are_failures), _scored(errors_are_failures)
+    worst = totals.worst_of([_C[name] for name in totals.OUTCOME], scored)
     orders: Mapping[CaseSort, list[ColumnElement[Any]]] = {
         "worst": [worst, -_C.n_errored],
         "flaky": [-func.coalesce(share * (1.0 - share), 0.0)],

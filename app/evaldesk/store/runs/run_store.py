@@ -17,7 +17,7 @@ from evaldesk.model.comparison import Baseline
 from evaldesk.model.stored import RunSummary
 from evaldesk.store.database import Clock, Database, reading
 from evaldesk.store.runs import planning, run_queries
-from evaldesk.store.runs.recording import KIND, Values, record, storable_rows, unstorable
+from evaldesk.store.runs.recording import KIND, Values, add_totals, record, storable_rows, unstorable
 from evaldesk.store.tables.runs import RUN, VISIBLE
 
 log = logging.getLogger("evaldesk.store")
@@ -149,7 +149,23 @@ class RunStore:
     def retry_errored(self, run_id: int) -> int:
         """Plan the errored trials of a run again and return how many they are."""
         with self._database.writing() as connection:
-            return planning.retry_errored(connection, run_id)
+            n = planning.retry_errored(connection, run_id)
+        self._add_totals(run_id)
+        return n
+
+    def add_totals(self) -> None:
+        """Count the totals of runs of earlier versions, in steps that let others write."""
+        with self._database.reading() as connection:
+            lacking = select(RUN.c.id).where(VISIBLE, RUN.c.n_totalled < RUN.c.n_cases).order_by(RUN.c.id.desc())
+            run_ids = connection.scalars(lacking).all()
+        for run_id in run_ids:
+            self._add_totals(run_id)
+
+    def _add_totals(self, run_id: int) -> None:
+        is_left = True
+        while is_left:
+            with self._database.writing() as connection:
+                is_left = add_totals(connection, run_id)
 
     def delete(self, *run_ids: int) -> None:
         """Move runs to the trash, all or none; no list has them. Raises ConflictError while one is going."""

@@ -24,7 +24,9 @@ class Run(Row, table=True):
     """A run with its totals. `ticked_at` is when `active_ms` was last brought up to date, None while it rests.
 
     `deleted_at` hides the run, since its deletion or until its import is finished. `lease` grows each time a process
-    takes the run; who holds an older one writes nothing. `leased_until` is in seconds of the database's own clock.
+    takes the run; who holds an older one writes nothing. `leased_until` is in seconds of the database's own clock. Of
+    its cases the first `n_totalled` are in `run_outcome` and `run_metric`; a run of an earlier version has fewer there
+    than it has cases.
     """
 
     __tablename__ = "run"
@@ -66,6 +68,7 @@ class Run(Row, table=True):
     n_confirming_errored: int = Field(default=0, sa_column_kwargs=ZERO)
     lease: int = Field(default=0, sa_column_kwargs=ZERO)
     leased_until: float | None = None
+    n_totalled: int = Field(default=0, sa_column_kwargs=ZERO)
 
 
 class RunSource(Row, table=True):
@@ -94,7 +97,10 @@ class RunBaseline(Row, table=True):
 
 
 class RunCase(Row, table=True):
-    """A case of a run with the totals of its trials; `digest` is of the case's JSON, to tell an edited case."""
+    """A case of a run with the totals of its trials; `digest` is of the case's JSON, to tell an edited case.
+
+    `worst` is its place among the worst cases, None where it is not in the totals of the run.
+    """
 
     __tablename__ = "run_case"
     __table_args__ = (cascade(["run_id"], "run", ["id"]), {"sqlite_with_rowid": False})
@@ -113,6 +119,7 @@ class RunCase(Row, table=True):
     tokens_out: int = Field(default=0, sa_type=BigInteger)
     cost: float = 0.0
     duration_ms: float = 0.0
+    worst: float | None = 3.0
 
 
 class CaseSnapshot(Row, table=True):
@@ -161,6 +168,37 @@ class CaseMetric(Row, table=True):
     total_squares: float
     low: float
     high: float
+
+
+class RunMetric(Row, table=True):
+    """The scores of one metric in all cases of a run; `sums` and `kinds` as `store.runs.totals` packs them."""
+
+    __tablename__ = "run_metric"
+    __table_args__ = (cascade(["run_id"], "run", ["id"]), {"sqlite_with_rowid": False})
+
+    run_id: int = Field(primary_key=True)
+    metric: str = Field(primary_key=True)
+    n: int
+    n_passed: int
+    n_cases: int
+    low: float
+    high: float
+    sums: str = Field(sa_type=Text)
+    kinds: str | None = Field(default=None, sa_type=Text)
+
+
+class RunOutcome(Row, table=True):
+    """How many cases of a run have so many trials of each verdict."""
+
+    __tablename__ = "run_outcome"
+    __table_args__ = (cascade(["run_id"], "run", ["id"]), {"sqlite_with_rowid": False})
+
+    run_id: int = Field(primary_key=True)
+    n_passed: int = Field(primary_key=True)
+    n_failed: int = Field(primary_key=True)
+    n_errored: int = Field(primary_key=True)
+    n_unscored: int = Field(primary_key=True)
+    n_cases: int
 
 
 class ErrorGroupRow(Row, table=True):
@@ -263,11 +301,15 @@ RUN_CASE = Row.metadata.tables["run_case"]
 CASE_SNAPSHOT = Row.metadata.tables["case_snapshot"]
 LAST_RUN = Row.metadata.tables["last_run"]
 CASE_METRIC = Row.metadata.tables["case_metric"]
+RUN_METRIC = Row.metadata.tables["run_metric"]
+RUN_OUTCOME = Row.metadata.tables["run_outcome"]
 ERROR_GROUP = Row.metadata.tables["error_group"]
 TRIAL = Row.metadata.tables["trial"]
 SCORE = Row.metadata.tables["score"]
 TRANSCRIPT = Row.metadata.tables["transcript"]
 LABEL = Row.metadata.tables["label"]
+
+Index("ix_run_case_worst", RUN_CASE.c.run_id, RUN_CASE.c.worst, RUN_CASE.c.n_errored.desc(), RUN_CASE.c.case_index)
 
 VISIBLE = RUN.c.deleted_at.is_(None)
 """The one condition on runs that are shown: neither deleted nor part of an unfinished import."""

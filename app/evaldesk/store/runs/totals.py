@@ -1,0 +1,359 @@
+"""Totals of a run over its cases, changed with each result in its transaction: outcomes of cases, and each metric.
+
+The sums over cases are exact: every stored number is a whole number of some power of a half, and is added up as such.
+So they do not depend on the order of the results, and equal those that are counted from the rows.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cache
+from itertools import groupby
+from math import comb
+from typing import Any, TypeAlias
+
+from sqlalchemy import Column, ColumnElement, Connection, bindparam, case, delete, func, insert, select, update
+
+from evaldesk.model.stored import CaseScores, MetricRow
+from evaldesk.statistics.intervals import MAX_KINDS
+from evaldesk.store.database import execute_many
+from evaldesk.store.tables.columns import upsert
+from evaldesk.store.tables.runs import CASE_METRIC, RUN, RUN_CASE, RUN_METRIC, RUN_OUTCOME
+
+Outcome: TypeAlias = tuple[int, int, int, int]
+"""The trials of a case that passed, failed, errored and were not scored."""
+
+OUTCOME = ("n_passed", "n_failed", "n_errored", "n_unscored")
+CASES_AT_ONCE = 1_000
+"""Cases of an older run that one transaction adds to its totals."""
+KINDS_KEPT = 4 * MAX_KINDS
+"""More kinds than are drawn, since a run of many trials has some only on its way."""
+_MOMENTS = tuple((power - by, by) for power in range(1, 5) for by in range(power + 1) if power > 1 or by == 0)
+_METRIC_COLUMNS = ("n", "n_passed", "total", "total_squares", "low", "high")
+
+
+def worst_of(outcome: Sequence[ColumnElement[Any]], scored: ColumnElement[Any]) -> ColumnElement[Any]:
+    """The place of a case among the worst: its pass rate; unscored cases and those still to do come after all others.
+
+    Nothing but errors is as bad as nothing passed. `scored` is the number of trials that are in the pass rate.
+    """
+    passed, failed, errored, unscored = outcome
+    share = passed * 1.0 / func.nullif(scored, 0)
+    done = passed + failed + errored + unscored
+    return func.coalesce(share, case((errored > 0, 0.0), (done > 0, 2.0), else_=3.0))
+
+
+@dataclass(frozen=True, slots=True)
+class CaseTotals:
+    """The scores of one metric in one case, as they are stored."""
+
+    n: int
+    n_passed: int
+    total: float
+    total_squares: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """Rows of cases of one run: the outcome of each, and its metrics."""
+
+    outcomes: Mapping[int, Outcome] = field(default_factory=dict)
+    metrics: Mapping[tuple[str, int], CaseTotals] = field(default_factory=dict)
+
+
+def read_rows(connection: Connection, cases: Mapping[int, Iterable[int]]) -> dict[int, Rows]:
+    """The rows of these cases, by run; `cases` has the indexes of each run."""
+    return {run_id: _rows(connection, run_id, sorted(set(indexes))) for run_id, indexes in cases.items()}
+
+
+def carry(connection: Connection, before: Mapping[int, Rows]) -> None:
+    """Bring the totals up to date after a change of the rows that were read `before`."""
+    now = read_rows(connection, {run_id: rows.outcomes for run_id, rows in before.items()})
+    found = connection.execute(_FIND_N_TOTALLED, {"run_ids": list(before)})
+    n_totalled = {row.id: row.n_totalled for row in found}
+    for run_id, rows in before.items():
+        n = n_totalled.get(run_id, 0)
+        _change(connection, run_id, _below(rows, n), _below(now[run_id], n))
+
+
+def add_planned(connection: Connection, run_id: int, n_cases: int) -> None:
+    """Count cases that were added to a run; nothing of them is played."""
+    _add_outcomes(connection, run_id, Counter({(0, 0, 0, 0): n_cases}))
+
+
+def forget(connection: Connection, run_id: int) -> None:
+    """Let the totals of a run be counted from the start by `add_some`."""
+    for table in (RUN_METRIC, RUN_OUTCOME):
+        connection.execute(delete(table).where(table.c.run_id == run_id))
+    connection.execute(update(RUN).where(RUN.c.id == run_id).values(n_totalled=0))
+
+
+def add_some(connection: Connection, run_id: int, errors_are_failures: bool) -> bool:
+    """Add the next cases of an older run to its totals; False when there are no more."""
+    row = connection.execute(select(RUN.c.n_totalled, RUN.c.n_cases).where(RUN.c.id == run_id)).first()
+    if row is None or row.n_totalled >= row.n_cases:
+        return False
+    end = row.n_totalled + CASES_AT_ONCE
+    held = RUN_CASE.c
+    some = (held.run_id == run_id) & (held.case_index >= row.n_totalled) & (held.case_index < end)
+    scored = held.n_passed + held.n_failed + (held.n_errored if errors_are_failures else 0)
+    worst = worst_of([held[name] for name in OUTCOME], scored)
+    connection.execute(update(RUN_CASE).where(some).values(worst=worst))
+    found = _rows(connection, run_id, range(row.n_totalled, end))
+    _change(connection, run_id, Rows(), found)
+    connection.execute(update(RUN).where(RUN.c.id == run_id).values(n_totalled=min(end, row.n_cases)))
+    return bool(end < row.n_cases)
+
+
+def outcome_rows(connection: Connection, run_id: int) -> list[tuple[Outcome, int]]:
+    """How many cases have each outcome."""
+    held = RUN_OUTCOME.c
+    rows = connection.execute(select(RUN_OUTCOME).where(held.run_id == run_id))
+    return [((row.n_passed, row.n_failed, row.n_errored, row.n_unscored), row.n_cases) for row in rows]
+
+
+def metric_rows(connection: Connection, run_id: int) -> list[tuple[MetricRow, bool]]:
+    """The scores of each metric, without its threshold; and whether `kinds` are all its kinds of cases."""
+    rows = connection.execute(_FIND_METRICS, {"run_id": run_id})
+    return [_metric_row(row.metric, _unpacked(row)) for row in rows]
+
+
+def _metric_row(metric: str, held: MetricTotals) -> tuple[MetricRow, bool]:
+    kinds = () if held.kinds is None or len(held.kinds) > MAX_KINDS else _ordered(held.kinds)
+    row = MetricRow(
+        metric=metric,
+        threshold=None,
+        n=held.n,
+        n_passed=held.n_passed,
+        n_cases=held.n_cases,
+        mean=held.mean,
+        low=held.low,
+        high=held.high,
+        squares=held.squares,
+        cluster_squares=held.cluster(2),
+        cluster_cubes=held.cluster(3),
+        cluster_fourths=held.cluster(4),
+        kinds=kinds,
+    )
+    return row, held.kinds is not None
+
+
+def _ordered(kinds: Mapping[tuple[int, float], int]) -> tuple[CaseScores, ...]:
+    return tuple((n, total, kinds[n, total]) for n, total in sorted(kinds))
+
+
+@dataclass(frozen=True, slots=True)
+class MetricTotals:
+    """The scores of one metric over cases.
+
+    `moments` are the sums over cases of total**i * n**j for (i, j) in _MOMENTS, in units of 2**-(scale * i);
+    `squares_sum` is that of the squares in units of 2**-square_scale. `kinds` counts the cases by (n, total), None once
+    there were too many kinds.
+    """
+
+    n: int = 0
+    n_passed: int = 0
+    n_cases: int = 0
+    low: float = math.inf
+    high: float = -math.inf
+    scale: int = 0
+    moments: tuple[int, ...] = (0,) * len(_MOMENTS)
+    square_scale: int = 0
+    squares_sum: int = 0
+    kinds: Mapping[tuple[int, float], int] | None = field(default_factory=dict)
+
+    @property
+    def mean(self) -> float:
+        """The mean of all values."""
+        return _quotient(self.moments[0], self.n << self.scale)
+
+    @property
+    def squares(self) -> float:
+        """The sum of squares around the mean."""
+        if self.low == self.high:
+            return 0.0
+        # The stored squares are rounded, so equal values could leave a trace below 0.
+        common = max(self.square_scale, 2 * self.scale)
+        squares = self.squares_sum << (common - self.square_scale)
+        mean = self.moments[0] ** 2 << (common - 2 * self.scale)
+        return max(_quotient(squares * self.n - mean, self.n << common), 0.0)
+
+    def cluster(self, power: int) -> float:
+        """The sum over cases of (total - n * mean)**power."""
+        first = self.moments[0]
+        summed = 0
+        for (of_total, of_n), moment in zip(_MOMENTS, self.moments, strict=True):
+            if of_total + of_n == power:
+                summed += comb(power, of_n) * moment * (-first) ** of_n * self.n ** (power - of_n)
+        return _quotient(summed, self.n**power << (self.scale * power))
+
+    def changed(self, out: Sequence[CaseTotals], into: Sequence[CaseTotals]) -> MetricTotals:
+        """The totals with the rows `out` taken out and those of `into` added."""
+        scale = max(self.scale, *(_scale(row.total) for row in (*out, *into)))
+        square_scale = max(self.square_scale, *(_scale(row.total_squares) for row in (*out, *into)))
+        moments = [moment << (i * (scale - self.scale)) for (i, _), moment in zip(_MOMENTS, self.moments, strict=True)]
+        squares = self.squares_sum << (square_scale - self.square_scale)
+        for sign, rows in ((-1, out), (1, into)):
+            for row in rows:
+                total = _whole(row.total, scale)
+                squares += sign * _whole(row.total_squares, square_scale)
+                for at, (i, j) in enumerate(_MOMENTS):
+                    moments[at] += sign * total**i * row.n**j
+        return replace(
+            self,
+            n=self.n + sum(row.n for row in into) - sum(row.n for row in out),
+            n_passed=self.n_passed + sum(row.n_passed for row in into) - sum(row.n_passed for row in out),
+            n_cases=self.n_cases + len(into) - len(out),
+            low=min(self.low, *(row.low for row in into)) if into else self.low,
+            high=max(self.high, *(row.high for row in into)) if into else self.high,
+            scale=scale,
+            moments=tuple(moments),
+            square_scale=square_scale,
+            squares_sum=squares,
+            kinds=_changed_kinds(self.kinds, out, into),
+        )
+
+
+def _changed_kinds(
+    kinds: Mapping[tuple[int, float], int] | None, out: Sequence[CaseTotals], into: Sequence[CaseTotals]
+) -> Mapping[tuple[int, float], int] | None:
+    if kinds is None:
+        return None
+    counted = Counter(kinds)
+    counted.update((row.n, row.total) for row in into)
+    counted.subtract((row.n, row.total) for row in out)
+    found = {kind: times for kind, times in counted.items() if times}
+    return found if len(found) <= KINDS_KEPT else None
+
+
+def _scale(value: float) -> int:
+    return value.as_integer_ratio()[1].bit_length() - 1
+
+
+def _whole(value: float, scale: int) -> int:
+    """The value in units of 2**-scale."""
+    above, below = value.as_integer_ratio()
+    return above << (scale - below.bit_length() + 1)
+
+
+def _quotient(above: int, below: int) -> float:
+    try:
+        return above / below
+    except OverflowError:
+        return math.inf if above > 0 else -math.inf
+
+
+def _rows(connection: Connection, run_id: int, indexes: Sequence[int]) -> Rows:
+    if not indexes:
+        return Rows()
+    is_range = isinstance(indexes, range)
+    of_cases, of_metrics = (_FIND_RANGE, _FIND_METRIC_RANGE) if is_range else (_FIND_OUTCOMES, _FIND_CASE_METRICS)
+    at: dict[str, Any] = {"first": indexes[0], "last": indexes[-1]} if is_range else {"cases": list(indexes)}
+    outcomes = {
+        index: (passed, failed, errored, unscored)
+        for index, passed, failed, errored, unscored in connection.execute(of_cases, {"run_id": run_id} | at)
+    }
+    metrics = {
+        (metric, index): CaseTotals(*values)
+        for metric, index, *values in connection.execute(of_metrics, {"run_id": run_id} | at)
+    }
+    return Rows(outcomes, metrics)
+
+
+def _below(rows: Rows, end: int) -> Rows:
+    if all(index < end for index in rows.outcomes):
+        return rows
+    outcomes = {index: outcome for index, outcome in rows.outcomes.items() if index < end}
+    return Rows(outcomes, {key: totals for key, totals in rows.metrics.items() if key[1] < end})
+
+
+def _change(connection: Connection, run_id: int, before: Rows, now: Rows) -> None:
+    gains = Counter(now.outcomes.values())
+    gains.subtract(before.outcomes.values())
+    _add_outcomes(connection, run_id, gains)
+    keys = now.metrics.keys() | before.metrics.keys()
+    changed = sorted(key for key in keys if now.metrics.get(key) != before.metrics.get(key))
+    if changed:
+        _change_metrics(connection, run_id, changed, before, now)
+
+
+def _add_outcomes(connection: Connection, run_id: int, gains: Mapping[Outcome, int]) -> None:
+    rows = [
+        {"run_id": run_id, "n_cases": n} | dict(zip(OUTCOME, outcome, strict=True)) for outcome, n in gains.items() if n
+    ]
+    execute_many(connection, _add_outcome(connection.dialect.name), rows)
+    if any(row["n_cases"] < 0 for row in rows):
+        connection.execute(_DROP_EMPTY, {"at_run_id": run_id})
+
+
+def _change_metrics(
+    connection: Connection, run_id: int, changed: Sequence[tuple[str, int]], before: Rows, now: Rows
+) -> None:
+    held = {row.metric: _unpacked(row) for row in connection.execute(_FIND_METRICS, {"run_id": run_id})}
+    for metric, keys in groupby(changed, key=lambda key: key[0]):
+        own = list(keys)
+        out = [before.metrics[key] for key in own if key in before.metrics]
+        into = [now.metrics[key] for key in own if key in now.metrics]
+        values = _packed(held.get(metric, MetricTotals()).changed(out, into))
+        key = {"run_id": run_id, "metric": metric}
+        if metric in held:
+            connection.execute(_KEEP_METRIC, values | {"at_run_id": run_id, "at_metric": metric})
+        else:
+            connection.execute(insert(RUN_METRIC), key | values)
+
+
+def _packed(totals: MetricTotals) -> dict[str, Any]:
+    sums = [totals.scale, totals.square_scale, totals.squares_sum, *totals.moments]
+    kinds = None if totals.kinds is None else json.dumps(_ordered(totals.kinds), separators=(",", ":"))
+    plain = {name: getattr(totals, name) for name in ("n", "n_passed", "n_cases", "low", "high")}
+    return plain | {"sums": " ".join(f"{each:x}" for each in sums), "kinds": kinds}
+
+
+def _unpacked(row: Any) -> MetricTotals:
+    scale, square_scale, squares_sum, *moments = (int(each, 16) for each in row.sums.split())
+    kinds = None if row.kinds is None else {(n, total): times for n, total, times in json.loads(row.kinds)}
+    return MetricTotals(
+        n=row.n,
+        n_passed=row.n_passed,
+        n_cases=row.n_cases,
+        low=row.low,
+        high=row.high,
+        scale=scale,
+        moments=tuple(moments),
+        square_scale=square_scale,
+        squares_sum=squares_sum,
+        kinds=kinds,
+    )
+
+
+@cache
+def _add_outcome(dialect: str) -> Any:
+    statement = upsert(dialect, RUN_OUTCOME)
+    more = {"n_cases": RUN_OUTCOME.c.n_cases + statement.excluded.n_cases}
+    return statement.on_conflict_do_update(index_elements=list(RUN_OUTCOME.primary_key), set_=more)
+
+
+_C, _M = RUN_CASE.c, CASE_METRIC.c
+_CASE_COLUMNS: list[Column[Any]] = [_C.case_index, *(_C[name] for name in OUTCOME)]
+_COLUMNS_OF_METRIC: list[Column[Any]] = [_M.metric, _M.case_index, *(_M[name] for name in _METRIC_COLUMNS)]
+_IN_LIST: ColumnElement[Any] = bindparam("cases", expanding=True)
+_FIRST: ColumnElement[Any] = bindparam("first")
+_LAST: ColumnElement[Any] = bindparam("last")
+_FIND_OUTCOMES = select(*_CASE_COLUMNS).where(_C.run_id == bindparam("run_id"), _C.case_index.in_(_IN_LIST))
+_FIND_RANGE = select(*_CASE_COLUMNS).where(_C.run_id == bindparam("run_id"), _C.case_index.between(_FIRST, _LAST))
+_FIND_CASE_METRICS = select(*_COLUMNS_OF_METRIC).where(_M.run_id == bindparam("run_id"), _M.case_index.in_(_IN_LIST))
+_FIND_METRIC_RANGE = select(*_COLUMNS_OF_METRIC).where(
+    _M.run_id == bindparam("run_id"), _M.case_index.between(_FIRST, _LAST)
+)
+_FIND_N_TOTALLED = select(RUN.c.id, RUN.c.n_totalled).where(RUN.c.id.in_(bindparam("run_ids", expanding=True)))
+_FIND_METRICS = select(RUN_METRIC).where(RUN_METRIC.c.run_id == bindparam("run_id"))
+_KEEP_METRIC = update(RUN_METRIC).where(
+    RUN_METRIC.c.run_id == bindparam("at_run_id"), RUN_METRIC.c.metric == bindparam("at_metric")
+)
+_DROP_EMPTY = delete(RUN_OUTCOME).where(RUN_OUTCOME.c.run_id == bindparam("at_run_id"), RUN_OUTCOME.c.n_cases == 0)
