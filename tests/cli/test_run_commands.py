@@ -108,6 +108,9 @@ def test_a_run_says_how_the_calls_of_its_agent_became_known(played: Place) -> No
     again = json.loads(played.eval(played.folder / "first.evalset.json:case_1", "--json").stdout)
 
     assert told["capture"] == again["runs"][0]["capture"] == ["told"]
+    assert (
+        "Played in             processes of this machine, which trials share\n" in played.run("run", "info", "1").output
+    )
     assert "Capture               told\n" in played.run("run", "info", "1").output
 
 

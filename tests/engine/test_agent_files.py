@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from evaldesk.engine.host.agent_host import fingerprint
+from evaldesk.engine.host.agent_host import agent_version, fingerprint, imported_files, version_of
+from evaldesk.model import AgentRef
 
 
 @pytest.fixture
@@ -48,3 +49,61 @@ def test_a_new_file_changes_it(folder: Path) -> None:
 @pytest.mark.parametrize("folder_name", ["", "/no/such/folder"])
 def test_no_folder_is_no_error(folder_name: str) -> None:
     assert fingerprint(folder_name) == fingerprint(folder_name)
+
+
+FILES = {
+    "agents/support/agent.py": (
+        "from pricing import rates\nfrom shop_tools.cart import total\nfrom ..common import words\nimport json, httpx\n"
+    ),
+    "agents/common.py": "",
+    "agents/other/agent.py": "",
+    "src/shop_tools/__init__.py": "",
+    "src/shop_tools/cart.py": "from .tax import RATE\n",
+    "src/shop_tools/tax.py": "",
+    "src/shop_tools/prompt.md": "",
+    "src/shop_tools/unused.py": "",
+    "packages/pricing/pricing/__init__.py": "",
+    "packages/pricing/pricing/rates.py": "import shop_tools.far.away\n",
+    "packages/pricing/pyproject.toml": "",
+    "src/shop_tools/far/__init__.py": "",
+    "src/shop_tools/far/away.py": "this is no python(",
+    "pyproject.toml": '[project]\nname = "shop"\n[tool.uv.workspace]\nmembers = ["packages/*"]\n',
+}
+OURS = {
+    "agents/common.py", "src/shop_tools/__init__.py", "src/shop_tools/cart.py", "src/shop_tools/tax.py",
+    "src/shop_tools/prompt.md", "packages/pricing/pricing/__init__.py", "packages/pricing/pricing/rates.py",
+    "src/shop_tools/far/__init__.py", "src/shop_tools/far/away.py",
+}  # fmt: skip
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> AgentRef:
+    for name, text in FILES.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+    return AgentRef("support", "agents.support.agent:a", str(tmp_path), str(tmp_path / "agents" / "support"))
+
+
+def test_the_files_that_an_agent_imports_from_its_project_are_its_own(project: AgentRef) -> None:
+    found = {Path(path).relative_to(project.root).as_posix() for path in imported_files(project)}
+
+    assert found == OURS
+
+
+@pytest.mark.parametrize("name", sorted(set(FILES) - {"pyproject.toml"}))
+def test_an_edit_of_a_package_that_the_agent_imports_makes_it_another_one(project: AgentRef, name: str) -> None:
+    version, content = version_of(project), agent_version(project)
+
+    Path(project.root, name).write_text("edited = 'so'")
+
+    is_its_own = name in OURS or name.startswith("agents/support")
+    assert (version_of(project) != version) == is_its_own
+    assert (agent_version(project) != content) == is_its_own
+
+
+def test_imports_that_go_in_a_circle_end(project: AgentRef) -> None:
+    Path(project.root, "src/shop_tools/tax.py").write_text(
+        "from .cart import total\nfrom agents.support import agent\n"
+    )
+
+    assert len(imported_files(project)) == len(OURS)

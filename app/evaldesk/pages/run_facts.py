@@ -51,7 +51,7 @@ def all_facts(summary: RunSummary) -> tuple[Fact, ...]:
     return (
         Fact("Agent", config.agent.id, "" if is_imported(config) else "/agents", config.agent.target),
         Fact("Agent files", "", "", config.agent_version),
-        *(Fact("Played in", place.sentence) for place in (config.agent.container,) if place),
+        Fact("Played in", played_in(config)),
         Fact("Interpreter", config.interpreter.versions, "", config.interpreter.path),
         Fact("Model", "", "", _model(config)),
         Fact("Answers", recording_sentence(config), is_compared=False),
@@ -65,6 +65,24 @@ def all_facts(summary: RunSummary) -> tuple[Fact, ...]:
         Fact("Fingerprint", "", "", run_fingerprint(config), is_compared=False),
         Fact("Note", summary.note, is_compared=False),
     )
+
+
+def played_in(config: RunConfig) -> str:
+    """The place of the agent and how many trials share it; empty where none was played here."""
+    agent = config.agent
+    if is_imported(config) or config.source_run_id is not None:
+        return ""
+    each = "" if config.is_shared else ", one for each trial"
+    if agent.container:
+        return f"{agent.container.sentence}{each}"
+    kind = AGENTS.known(agent.kind) if agent.kind else None
+    if kind and kind.target == "address":
+        return f"the server at {agent.target}"
+    if kind and kind.target == "file":
+        return ""
+    if kind and kind.target == "command":
+        return "a process of the command for each trial, on this machine"
+    return f"processes of this machine{each or ', which trials share'}"
 
 
 def run_fingerprint(config: RunConfig) -> str:

@@ -13,6 +13,8 @@ import pytest
 
 from evaldesk.cli.runs.info import info
 from evaldesk.desk.runs import gates
+from evaldesk.model import AgentRef, Container, RunConfig
+from evaldesk.pages.run_facts import played_in
 from evaldesk.statistics.intervals import rate_interval
 from evaldesk.wording.words import GATE_TITLES, passed_sentence
 
@@ -106,3 +108,23 @@ def test_every_gate_has_words_for_the_pages() -> None:
     text = inspect.getsource(gates)
 
     assert {*re.findall(r'"(--[a-z-]+)"', text)} == {*GATE_TITLES}
+
+
+@pytest.mark.parametrize(
+    ("agent", "changes", "words"),
+    [
+        (AgentRef("a", "m:a"), {}, "processes of this machine, which trials share"),
+        (AgentRef("a", "m:a"), {"isolation": "process"}, "processes of this machine, one for each trial"),
+        (AgentRef("a", "http://127.0.0.1:1/x", kind="http"), {}, "the server at http://127.0.0.1:1/x"),
+        (AgentRef("a", "node a.js", kind="command"), {}, "a process of the command for each trial, on this machine"),
+        (AgentRef("a", "a.json", kind="replay"), {}, ""),
+        (AgentRef("a", "m:a"), {"source_run_id": 1}, ""),
+        (
+            AgentRef("a", "m:a", container=Container("shop:7")),
+            {"isolation": "container"},
+            "a container of shop:7: no network, 1 CPU, 2,048 MiB, 512 processes, one for each trial",
+        ),
+    ],
+)
+def test_a_run_says_where_its_trials_were_played(agent: AgentRef, changes: dict[str, Any], words: str) -> None:
+    assert played_in(RunConfig(agent, "set", evalset_version="v", **changes)) == words

@@ -16,7 +16,7 @@ from evaldesk.model import RunConfig
 from evaldesk.model.conclusion import Interval
 from evaldesk.model.run import LIVE
 from evaldesk.model.stored import MetricRow, RunSummary
-from evaldesk.pages.run_facts import options_line, run_fingerprint
+from evaldesk.pages.run_facts import options_line, played_in, run_fingerprint
 from evaldesk.pages.run_view import exact_interval
 from evaldesk.wording.metrics import asserted_lines
 from evaldesk.wording.noise import exact_words
@@ -79,7 +79,7 @@ def _lines(runs: StoredRuns, run: RunSummary) -> list[tuple[str, str]]:
         ("Not counted", f"{run.counts.errored:,} errored, {run.counts.unscored:,} unscored"),
         *(("Asserted", line) for line in asserted_lines(config, run.n_cases)),
         ("Agent", f"{config.agent.id} ({config.agent.target})"),
-        *(("Played in", place.sentence) for place in (config.agent.container,) if place),
+        *(("Played in", place) for place in (played_in(config),) if place),
         *(("Interpreter", line) for line in _interpreter(config)),
         *(("Capture", ", ".join(ways)) for ways in (runs.captures(run),) if ways),
         ("Model", config.model or config.agent_model or "the agent's own"),

@@ -1,21 +1,27 @@
 """Keeps one warm worker for each agent, in which chat turns are played and agents describe themselves.
 
-The files that make an agent are told here as well: whether they changed, and the short hash that a run keeps.
+The files that make an agent are told here as well: whether they changed, and the short hash that a run keeps. Beside
+those of its own folder these are the files of its project that they import; nothing is imported to find them.
 """
 
 from __future__ import annotations
 
+import ast
 import asyncio
 import hashlib
 import itertools
 import os
+import sys
+from collections import deque
 from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import aclosing, suppress
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import islice
 from pathlib import Path
 from typing import TypeAlias
 
+from evaldesk.agents.finding import is_imported, source_folders
 from evaldesk.engine.frames import Describe, Described, Failed, Happened, Stop, Talk, TurnEnded
 from evaldesk.engine.host.process import Answer, Death, WorkerProcess, WorkerStartError
 from evaldesk.engine.launch import Launcher, launcher_of
@@ -335,9 +341,8 @@ def agent_files(folder: str) -> Iterator[os.DirEntry[str]]:
 
 def version_of(ref: AgentRef) -> str:
     """A digest over the agent's files and the times at which packages of its own interpreter changed."""
-    return "\n".join(
-        (fingerprint(ref.folder), *(f"{place} {changed_ns}" for place, changed_ns in package_folders(ref)))
-    )
+    packages = (f"{place} {changed_ns}" for place, changed_ns in package_folders(ref))
+    return "\n".join((fingerprint(ref.folder), _digest_of(imported_files(ref)), *packages))
 
 
 def package_folders(ref: AgentRef) -> list[tuple[str, int]]:
@@ -352,15 +357,16 @@ def package_folders(ref: AgentRef) -> list[tuple[str, int]]:
 
 def fingerprint(folder: str) -> str:
     """A digest over the agent's files; empty for an agent without a folder."""
-    if not folder:
-        return ""
+    return _digest_of([entry.path for entry in agent_files(folder)]) if folder else ""
+
+
+def _digest_of(paths: Sequence[str]) -> str:
+    """A digest over names, times and sizes; one that is removed between the listing and now is left out."""
     digest = hashlib.blake2b(digest_size=16)
-    for entry in agent_files(folder):
-        try:
-            status = entry.stat()
-        except OSError:
-            continue  # removed between the listing and now; the next look sees it gone
-        digest.update(f"{entry.path}\0{status.st_mtime_ns}\0{status.st_size}\n".encode("utf-8", "surrogateescape"))
+    for path in paths:
+        with suppress(OSError):
+            status = os.stat(path, follow_symlinks=False)
+            digest.update(f"{path}\0{status.st_mtime_ns}\0{status.st_size}\n".encode("utf-8", "surrogateescape"))
     return digest.hexdigest()
 
 
@@ -389,9 +395,16 @@ def agent_version(ref: AgentRef) -> str:
     if not ref.folder or not Path(ref.folder).is_dir():
         return ""
     digest = hashlib.sha256()
-    for path, content in _contents(ref.folder):
-        digest.update(f"{path.relative_to(ref.folder).as_posix()}\0{len(content)}\0".encode("utf-8", "surrogateescape"))
-        digest.update(content)
+    own = [entry for entry in agent_files(ref.folder) if not entry.name.startswith(".")]
+    named = [
+        (Path(entry.path).relative_to(ref.folder), entry.path) for entry in own if entry.is_file(follow_symlinks=False)
+    ]
+    named += [(Path(os.path.relpath(path, ref.folder)), path) for path in imported_files(ref)]
+    for name, path in named:
+        with suppress(OSError):  # not ours to read, or removed at this moment
+            content = _content(path)
+            digest.update(f"{name.as_posix()}\0{len(content)}\0".encode("utf-8", "surrogateescape"))
+            digest.update(content)
     return digest.hexdigest()[:12]
 
 
@@ -405,12 +418,88 @@ def agent_change(config: RunConfig) -> str:
     return f"The agent's files changed while the run rested: {config.agent_version} became {now or 'unreadable'}."
 
 
-def _contents(folder: str) -> Iterator[tuple[Path, bytes]]:
-    for entry in agent_files(folder):
-        if entry.name.startswith(".") or not entry.is_file(follow_symlinks=False):
-            continue
-        try:
-            with open(entry.path, "rb") as file:
-                yield Path(entry.path), file.read(MAX_BYTES)
-        except OSError:
-            continue  # not ours to read, or removed at this moment
+def _content(path: str) -> bytes:
+    with open(path, "rb") as file:
+        return file.read(MAX_BYTES)
+
+
+Imports: TypeAlias = tuple[tuple[int, str, tuple[str, ...]], ...]
+"""The statements of a file: how far up, the module, the names that are taken from it."""
+
+
+def imported_files(ref: AgentRef) -> list[str]:
+    """The files outside of the agent's folder that it imports from its project, at most MAX_FILES, by path.
+
+    With each, the prompts and the configuration that lie beside it.
+    """
+    if not ref.folder or not is_imported(ref):
+        return []
+    places = [Path(ref.root or ref.folder), *source_folders(Path(ref.folder))]
+    waiting = deque(entry.path for entry in agent_files(ref.folder) if entry.name.endswith(".py"))
+    seen = set(waiting)
+    found: set[str] = set()
+    while waiting and len(seen) < MAX_FILES:
+        path = waiting.popleft()
+        for module in _modules(path, places):
+            text = str(module)
+            if text in seen:
+                continue
+            seen.add(text)
+            waiting.append(text)
+            if not module.is_relative_to(ref.folder):
+                found.add(text)
+    beside = (entry.path for folder in {os.path.dirname(path) for path in found} for entry in _beside(folder))
+    return sorted({*found, *islice(beside, MAX_FILES)})
+
+
+def _beside(folder: str) -> Iterator[os.DirEntry[str]]:
+    with suppress(OSError), os.scandir(folder) as listing:
+        for entry in listing:
+            if entry.name.endswith(_SUFFIXES[1:]) and entry.is_file(follow_symlinks=False):
+                yield entry
+
+
+def _modules(path: str, places: Sequence[Path]) -> Iterator[Path]:
+    """The files of the project that a file imports, those of the packages around them included."""
+    try:
+        status = os.stat(path)
+    except OSError:
+        return
+    for level, module, names in _imports(path, status.st_mtime_ns, status.st_size):
+        steps = module.split(".") if module else []
+        if level:
+            around = Path(path).parents[min(level, len(Path(path).parents)) - 1]
+            yield from _files_of(around, steps, names)
+        elif steps and steps[0] not in sys.stdlib_module_names:
+            for place in places:
+                if (place / steps[0]).is_dir() or (place / f"{steps[0]}.py").is_file():
+                    yield from _files_of(place, steps, names)
+                    break
+
+
+def _files_of(place: Path, steps: Sequence[str], names: Sequence[str]) -> Iterator[Path]:
+    for step in steps:
+        yield from _existing(place / f"{step}.py", place / step / "__init__.py")
+        place /= step
+    for name in names:
+        yield from _existing(place / f"{name}.py", place / name / "__init__.py")
+
+
+def _existing(*paths: Path) -> Iterator[Path]:
+    return (path for path in paths if path.is_file())
+
+
+@lru_cache(maxsize=4 * MAX_FILES)
+def _imports(path: str, _changed_ns: int, _size: int) -> Imports:
+    """The imports in a file; none of one that cannot be read, which its own import will say."""
+    try:
+        tree = ast.parse(_content(path))
+    except (OSError, ValueError, SyntaxError, RecursionError, MemoryError):
+        return ()
+    found: list[tuple[int, str, tuple[str, ...]]] = []
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            found += [(0, each.name, ()) for each in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            found.append((node.level, node.module or "", tuple(each.name for each in node.names)))
+    return tuple(found)
