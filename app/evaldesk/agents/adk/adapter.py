@@ -220,8 +220,7 @@ class Conversation:
         from google.adk.runners import Runner
 
         return Runner(
-            app=app.model_copy(update={"plugins": [plugin, *app.plugins]}),
-            app_name=self.app_name,
+            app=app.model_copy(update={"name": self.app_name, "plugins": [plugin, *app.plugins]}),
             session_service=self.sessions,
             artifact_service=self.artifacts,
             memory_service=self.memory,

@@ -47,7 +47,7 @@ def _plain_event(found: Any) -> dict[str, Any]:
         "partial": found.partial,
         "content": {"parts": [_plain_part(part) for part in (found.content.parts if found.content else None) or ()]},
         "usage_metadata": spent and {key: getattr(spent, key) for key in _COUNTS},
-        "model_version": found.model_version,
+        "model_version": getattr(found, "model_version", None),  # older versions do not say
         "long_running_tool_ids": list(found.long_running_tool_ids or ()),
         "actions": {"requested_tool_confirmations": dict.fromkeys(_confirmations(found))},
         "error_code": found.error_code,

@@ -102,8 +102,9 @@ class OpenAIAgent:
                 raise refused from error
             raise
         calls.check()
-        if result.interruptions:
-            await send(awaiting(str(item.tool_name) for item in result.interruptions))
+        interruptions = getattr(result, "interruptions", ())  # older versions have no approvals
+        if interruptions:
+            await send(awaiting(str(item.tool_name) for item in interruptions))
             return
         if not isinstance(result.final_output, str):
             text = json.dumps(plain(as_json(result.final_output)), ensure_ascii=False)
