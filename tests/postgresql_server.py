@@ -50,6 +50,7 @@ def empty_database(request: pytest.FixtureRequest) -> DatabaseUrl:
     engine = PostgresqlServer(url).writing_engine()
     with engine.begin() as connection:
         connection.exec_driver_sql(f"TRUNCATE {names} RESTART IDENTITY")
+        connection.exec_driver_sql("DROP TABLE IF EXISTS search_seen, search_place")
     engine.dispose()
     return url
 

@@ -66,13 +66,13 @@ class Fort:
         return self.client.post(address, data=fields)
 
     def fingerprint(self) -> str:
-        """A hash of every row of the database and of every file of the workspace beside it."""
+        """A hash of every row of the database and of every file beside it, but for the index that follows them."""
         digest = hashlib.sha256()
         with closing(sqlite3.connect(f"file:{self.desk.settings.database}?mode=ro", uri=True)) as connection:
             for line in connection.iterdump():
                 digest.update(line.encode())
         for path in sorted(self.folder.rglob("*")):
-            if path.is_file() and not path.name.startswith("evaldesk.db"):
+            if path.is_file() and not path.name.startswith(("evaldesk.db", "search.db")):
                 digest.update(str(path).encode() + path.read_bytes())
         return digest.hexdigest()
 

@@ -9,6 +9,18 @@ from typing import Any
 
 import pytest
 
+from evaldesk.model import (
+    AgentRef,
+    Case,
+    Event,
+    RunConfig,
+    ToolCall,
+    Transcript,
+    TrialResult,
+    Turn,
+    TurnRecord,
+)
+
 PALETTE = {"HX-Target": "div#found"}
 
 
@@ -78,3 +90,61 @@ def test_a_workspace_that_waits_for_trust_shows_nothing_of_it(
 
     for typed in ("raining", "weather", "dice"):
         assert 'role="option"' not in chat.client.get("/search", params={"q": typed}, headers=PALETTE).text
+
+
+def play(chat: Any, answer: str) -> int:
+    """A run of one case with one trial that says `answer`, indexed."""
+    store = chat.desk.store
+    run_id: int = store.runs.create(RunConfig(AgentRef("dice", "dice:agent"), "calc", n=1), [Case("c1", (Turn("Go"),))])
+    turn = TurnRecord("Go", (Event("tool_call", call=ToolCall("read_barometer")), Event("agent_message", text=answer)))
+    store.runs.record([TrialResult(run_id, 0, 0, "finished", "passed", transcript=Transcript((turn,)))])
+    chat.desk.search.catch_up(rest=0)
+    return run_id
+
+
+def test_a_trial_is_found_by_what_is_said_in_it_with_the_place_marked(chat: Any) -> None:
+    run_id = play(chat, "It is <b>minus</b> twelve degrees in Tromsø today. " + "Dress warmly. " * 50)
+    address = f'href="/runs/{run_id}/cases/0/trials/0"'
+
+    for headers in ({}, PALETTE):
+        for typed in ("twelve degrees", "degrees barometer", "barom"):
+            text = chat.client.get("/search", params={"q": typed}, headers=headers).text
+            assert address in text, typed
+            assert "<b>minus" not in text
+        assert (
+            "<mark>twelve degrees</mark>"
+            in chat.client.get("/search", params={"q": "twelve degrees"}, headers=headers).text
+        )
+
+
+def test_a_note_and_a_kind_of_failure_are_found(chat: Any) -> None:
+    run_id = play(chat, "Sunny.")
+    chat.desk.store.labels.put(run_id, (0, 0), None, "Ada", "failed", "speaks of the wrong city")
+    mode_id = chat.desk.store.failures.create_mode("Ada", name="wrong city")
+
+    text = chat.client.get("/search", params={"q": "wrong city"}, headers=PALETTE).text
+
+    assert f'href="/runs/{run_id}/cases/0/trials/0"' in text
+    assert f'href="/failures/{mode_id}"' in text
+
+
+def test_a_secret_is_neither_found_nor_shown(open_chat: Any) -> None:
+    secret = "sk-Zq81mmKd02Hs7fTqLw93"
+    chat = open_chat(environment={"OPENAI_API_KEY": secret})
+    play(chat, f"The key is {secret}, keep it.")
+
+    assert secret not in chat.client.get("/search", params={"q": "the key is"}).text
+    assert not chat.desk.store.search.find(secret.split("-")[1]).places
+
+
+def test_what_is_not_searched_yet_is_said(chat: Any) -> None:
+    play(chat, "Sunny.")
+    chat.desk.store.runs.create(RunConfig(AgentRef("dice", "dice:agent"), "calc", n=1), [Case("c1", (Turn("Go"),))])
+
+    assert "What is said in 1 run is not all searched yet" in chat.client.get("/search", params={"q": "sunny"}).text
+
+
+def test_any_text_is_answered(chat: Any) -> None:
+    play(chat, "Sunny.")
+    for typed in ('"', "NEAR(", "a:b*", "'; DROP TABLE place", "\0", "( OR", "\\"):
+        assert chat.client.get("/search", params={"q": typed}).status_code == 200

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from evaldesk.desk.runs.plan import RunOptions, RunPlan
     from evaldesk.desk.runs.runs import RunDesk
     from evaldesk.desk.runs.stored_runs import StoredRuns
+    from evaldesk.desk.search import SearchDesk
 
 log = logging.getLogger("evaldesk.desk")
 
@@ -51,6 +52,7 @@ class Desk:
         self._warming: asyncio.Task[None] | None = None
         self._polling: asyncio.Task[None] | None = None
         self._recovering: asyncio.Task[None] | None = None
+        self._indexing: asyncio.Task[None] | None = None
 
     @classmethod
     def open(cls, settings: Settings, trust: Trust | None = None) -> Desk:
@@ -126,6 +128,13 @@ class Desk:
         return LabelDesk(self.store)
 
     @cached_property
+    def search(self) -> SearchDesk:
+        """What is said in trials, and who wrote what about them."""
+        from evaldesk.desk.search import SearchDesk
+
+        return SearchDesk(self.settings, self.store)
+
+    @cached_property
     def stored_runs(self) -> StoredRuns:
         """The runs as they are stored, to be read."""
         from evaldesk.desk.runs.stored_runs import StoredRuns
@@ -170,7 +179,7 @@ class Desk:
 
     async def close(self) -> None:
         """Stop the runs of this process; finished trials are stored, the others stay planned."""
-        for task in (self._warming, self._polling, self._recovering):
+        for task in (self._warming, self._polling, self._recovering, self._indexing):
             if task:
                 task.cancel()
         if "imports" in self.__dict__:
@@ -195,3 +204,4 @@ class Desk:
             await asyncio.to_thread(self.store.runs.remove_deleted, DELETED_RUNS_KEPT)
             await asyncio.to_thread(self.store.give_back)
             await asyncio.to_thread(self.store.runs.add_totals)
+        self._indexing = asyncio.create_task(self.search.follow(lambda: not (self.is_read_only or self.is_restricted)))

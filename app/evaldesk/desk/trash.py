@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -11,7 +11,7 @@ from pathlib import Path
 from evaldesk.desk.desk import Desk
 from evaldesk.desk.runs.stored_runs import evalset_name
 from evaldesk.desk.trust import check_store
-from evaldesk.errors import NotFoundError
+from evaldesk.errors import NotFoundError, WorkspaceError
 from evaldesk.settings import Settings
 from evaldesk.store.database import FreedSpace
 from evaldesk.store.evalsets.trash import InTrash, list_trash
@@ -99,6 +99,8 @@ def empty(desk: Desk, until: datetime) -> tuple[int, FreedSpace]:
             InTrash(item.id, _folder(desk) / item.id, item.name).discard()
     desk.store.sessions.remove_deleted(until)
     desk.store.runs.remove_deleted_until(until)
+    with suppress(WorkspaceError):  # the next desk looks again
+        desk.store.search.forget_removed()
     left = {item.id for item in trash_items(desk)}
     return sum(item.id not in left for item in items), desk.store.give_back()
 

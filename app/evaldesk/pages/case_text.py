@@ -65,14 +65,3 @@ def kept_keys(case: Case, shown: Collection[str]) -> list[str]:
     rubrics = ["rubrics"] if any(turn.rubrics for turn in case.turns) else []
     session = shown_extra(case.initial_session.extra) if case.initial_session else {}
     return sorted({*shown_extra(case.extra)} - {*shown} | {*turns, *rubrics, *session})[:20]
-
-
-def searched_texts(case: Case) -> list[str]:
-    """The texts of a case in which a search looks: its id first, then tags, messages, references and names of tools."""
-    pieces = [case.id, *case.tags]
-    if case.scenario is not None:
-        pieces += [value for value in case.scenario.values() if isinstance(value, str)]
-    for turn in case.turns:
-        pieces += [turn.query, turn.expected.reference or ""]
-        pieces += [call.name for call in turn.expected.tool_calls or ()]
-    return pieces

@@ -1,4 +1,4 @@
-"""Places of a workspace by their names: agents, eval sets, cases, runs, trials and pages that fit a typed text."""
+"""Places of a workspace that fit a typed text: by their names, and by what is said in trials and notes."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from urllib.parse import quote
 from evaldesk.desk.desk import Desk
 from evaldesk.desk.evalsets.cases import case_keys
 from evaldesk.desk.runs.stored_runs import run_title
+from evaldesk.desk.search import Hit, case_pieces
 from evaldesk.errors import EvaldeskError, NotFoundError
 from evaldesk.model import Case
 from evaldesk.model.stored import EvalSetFile
-from evaldesk.pages.case_text import searched_texts
 
 MAX_EACH = 5
 """Places of one kind that are shown."""
@@ -76,8 +76,10 @@ class Found:
         return sum(len(group.places) for group in self.groups)
 
 
-def find(desk: Desk, typed: str) -> Found:
+def find(desk: Desk, typed: str, n_texts: int = MAX_EACH) -> Found:
     """The places that fit `typed`; after `>` only actions. `61:roll_16:3` is a trial. Reads files and the database.
+
+    `n_texts` trials, and as many notes, are shown for what is said in them.
 
     Of a workspace that waits for the answer of a person only the pages of Evaldesk are found.
     """
@@ -89,6 +91,7 @@ def find(desk: Desk, typed: str) -> Found:
         return Found(text, _filled([actions, pages]))
     files = [file for file in desk.evalsets.list() if not file.error]
     searched, unread = _within_bounds(files)
+    said = desk.search.find(text, n_texts)
     groups = [
         actions,
         Group("Trials", list(_trials(desk, text))),
@@ -96,9 +99,12 @@ def find(desk: Desk, typed: str) -> Found:
         Group("Runs", _runs(desk, text)),
         Group("Eval sets", _evalsets(files, text)),
         Group("Agents", _agents(desk, text)),
+        Group("Kinds of failure", _modes(desk, text)),
         pages,
+        Group("Notes", [_of_hit(hit) for hit in said.notes]),
+        Group("Said in runs", [_of_hit(hit) for hit in said.texts]),
     ]
-    return Found(text, _filled(groups), unread)
+    return Found(text, _filled(groups), " ".join(filter(None, (unread, said.behind))))
 
 
 def _filled(groups: Sequence[Group]) -> list[Group]:
@@ -137,6 +143,22 @@ def _runs(desk: Desk, text: str) -> list[Place]:
         Place(f"/runs/{run.id}", "run", _matched(names[run.id], text) or (names[run.id], "", ""), run.note)
         for run in summaries[:MAX_EACH]
     ]
+
+
+def _modes(desk: Desk, text: str) -> list[Place]:
+    used = [mode for mode in desk.store.failures.modes() if mode.merged_into is None and mode.retired_at is None]
+    found = ((mode, _matched(mode.name, text) or _matched(mode.definition, text)) for mode in used)
+    return [Place(f"/failures/{mode.id}", "failed", parts, mode.name) for mode, parts in found if parts][:MAX_EACH]
+
+
+def _of_hit(hit: Hit) -> Place:
+    place = hit.place
+    address = f"/runs/{place.run_id}/cases/{place.case_index}"
+    if place.trial_index is None:
+        return Place(f"{address}/trials/0", "set", hit.text, f"{hit.case_id}, run {place.run_id}")
+    where = f"{hit.case_id}, run {place.run_id}, trial {place.trial_index + 1}"
+    note = f"{hit.author}, {where}" if hit.author else where
+    return Place(f"{address}/trials/{place.trial_index}", "label" if hit.author else "run", hit.text, note)
 
 
 def _trials(desk: Desk, text: str) -> Iterator[Place]:
@@ -191,7 +213,7 @@ def _cases(desk: Desk, files: Sequence[EvalSetFile], text: str) -> Iterator[Plac
 
 def _in_case(case: Case, text: str) -> tuple[str, str, str] | None:
     """The first text of a case that holds `text`, its id before all others."""
-    return next((parts for piece in searched_texts(case) if (parts := _matched(piece, text))), None)
+    return next((parts for piece in case_pieces(case) if (parts := _matched(piece, text))), None)
 
 
 def _matched(name: str, text: str) -> tuple[str, str, str] | None:

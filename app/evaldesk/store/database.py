@@ -13,12 +13,15 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import wraps
 from pathlib import Path
-from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Protocol, TypeVar
 
 from sqlalchemy import Connection, Engine, Executable
 from sqlalchemy.exc import OperationalError
 
 from evaldesk.errors import WorkspaceError
+
+if TYPE_CHECKING:
+    from evaldesk.store.search import WordIndex
 
 N_READERS = 8
 QUEUE_S = 60
@@ -63,6 +66,9 @@ class Dialect(Protocol):
 
     def give_back(self, database: Database) -> FreedSpace:
         """Give the disk back the space of removed rows."""
+
+    def word_index(self, database: Database) -> WordIndex:
+        """Where the words of trials are found."""
 
     def write_log_back(self, writer: Engine) -> None:
         """Shorten the log of the database, where it has one of its own."""

@@ -17,6 +17,7 @@ from evaldesk.store.tables import METADATA
 
 if TYPE_CHECKING:
     from evaldesk.store.database import Database
+    from evaldesk.store.search import WordIndex
 
 LOCK_TIMEOUT_S = 30
 CONNECT_TIMEOUT_S = 30
@@ -93,6 +94,12 @@ class PostgresqlServer:
     def give_back(self, database: Database) -> FreedSpace:
         """Nothing: the server keeps the space of removed rows for later ones, and its vacuum gives it back."""
         return FreedSpace(0, 0)
+
+    def word_index(self, database: Database) -> WordIndex:
+        """Tables beside the others."""
+        from evaldesk.store.search_server import WordTables
+
+        return WordTables(database)
 
     def write_log_back(self, writer: Engine) -> None:
         """Nothing: the server writes its log back itself."""

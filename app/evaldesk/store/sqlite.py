@@ -23,6 +23,7 @@ from evaldesk.store.network_disk import network_disk
 
 if TYPE_CHECKING:
     from evaldesk.store.database import Database
+    from evaldesk.store.search import WordIndex
 
 BUSY_TIMEOUT_MS = 5000
 N_TRIES = 6
@@ -89,6 +90,12 @@ class SqliteFile:
         from evaldesk.store.space import give_back
 
         return give_back(database)
+
+    def word_index(self, database: Database) -> WordIndex:
+        """A file beside it."""
+        from evaldesk.store.search_file import WordFile
+
+        return WordFile(self.path)
 
     def write_log_back(self, writer: Engine) -> None:
         """Write the log into the file as far as readers permit, and shorten the file; nobody waits for it."""

@@ -13,6 +13,7 @@ from datetime import datetime
 from functools import cache, cached_property
 from pathlib import Path
 from types import TracebackType
+from typing import TYPE_CHECKING
 
 from sqlalchemy import Connection, bindparam, create_mock_engine, delete, select, update
 from sqlalchemy.exc import SQLAlchemyError
@@ -33,6 +34,9 @@ from evaldesk.store.tables import METADATA
 from evaldesk.store.tables.runs import LAST_RUN, RUN
 from evaldesk.store.tables.sessions import SESSION_CASE
 from evaldesk.wire import from_json, to_json
+
+if TYPE_CHECKING:
+    from evaldesk.store.search import SearchStore
 
 
 class Store:
@@ -57,6 +61,13 @@ class Store:
     def labels(self) -> LabelStore:
         """The labels of trials."""
         return LabelStore(self._database, self._clock)
+
+    @cached_property
+    def search(self) -> SearchStore:
+        """Full text search over the trials."""
+        from evaldesk.store.search import SearchStore
+
+        return SearchStore(self._database)
 
     @cached_property
     def sessions(self) -> SessionStore:

@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from evaldesk.desk.evalsets.cases import case_keys
+from evaldesk.desk.search import case_pieces
 from evaldesk.model import Case
 from evaldesk.model.stored import LastVerdicts
-from evaldesk.pages.case_text import searched_texts
 from evaldesk.web.render import plural
 
 PAGE = 200
@@ -139,4 +139,4 @@ def _matches(case: Case, text: str, tag: str, only: str) -> bool:
         return False
     if only == "unasserted" and not asserts_nothing(case):
         return False
-    return not text or any(text in piece.casefold() for piece in searched_texts(case))
+    return not text or any(text in piece.casefold() for piece in case_pieces(case))

@@ -1,0 +1,179 @@
+"""Full text search: what is said in trials and in the cases of runs, and how the index follows the runs."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import re
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+from sqlalchemy.exc import SQLAlchemyError
+
+from evaldesk.errors import EvaldeskError, NotFoundError
+from evaldesk.model import Case, TrialResult
+from evaldesk.secrets import scrubber
+from evaldesk.settings import Settings
+from evaldesk.store import Store
+from evaldesk.store.search import Place, words_of
+
+log = logging.getLogger("evaldesk.desk")
+
+LOOK_EVERY_S = 3.0
+REST = 3.0
+"""After a step so many times as long as it took: runs and pages go first."""
+FAULTS = (EvaldeskError, SQLAlchemyError, OSError, ValueError)
+AROUND = 40
+SHOWN = 160
+
+
+@dataclass(frozen=True, slots=True)
+class Hit:
+    """A place whose text holds what was typed: its case, and the text before, at and after the place found in it.
+
+    `author` wrote it, where it is the note of a person.
+    """
+
+    place: Place
+    case_id: str
+    text: tuple[str, str, str]
+    author: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Hits:
+    """What was found, newest first; `behind` says in words what is not searched."""
+
+    texts: Sequence[Hit] = ()
+    notes: Sequence[Hit] = ()
+    behind: str = ""
+
+
+class SearchDesk:
+    """The full text search of a workspace."""
+
+    def __init__(self, settings: Settings, store: Store) -> None:
+        self._store = store
+        self._scrubbed = scrubber(settings.environment)
+
+    def find(self, typed: str, limit: int) -> Hits:
+        """The trials, the cases of runs and the notes that hold all words of `typed`."""
+        search = self._store.search
+        try:
+            found = search.find(typed, limit)
+            notes = search.notes(typed, limit)
+        except FAULTS as error:
+            log.warning("the texts of trials cannot be searched: %s", error)
+            return Hits(behind="The texts of trials cannot be searched now; the log has the reason.")
+        texts = [hit for place in found.places if (hit := self._hit(place, typed))]
+        written = [hit for note in notes if (hit := self._written(note.place, note.text, note.author, typed))]
+        return Hits(texts, written, search.refusal or _behind(found.n_behind))
+
+    async def follow(self, is_open: Callable[[], bool]) -> None:
+        """Keep the index up to date until it is cancelled, while `is_open`."""
+        while True:
+            try:
+                if is_open():
+                    await asyncio.to_thread(self.catch_up)
+            except FAULTS as error:
+                log.warning("the index of texts cannot be kept: %s", error)
+            await asyncio.sleep(LOOK_EVERY_S)
+
+    def catch_up(self, rest: float = REST) -> None:
+        """Bring the index up to date in steps, with a rest after each."""
+        steps = self._store.search.catch_up(self.case_text, self.trial_text)
+        began = time.monotonic()
+        for _ in steps:
+            time.sleep((time.monotonic() - began) * rest)
+            began = time.monotonic()
+
+    def case_text(self, case: Case) -> str:
+        """What is searched of a case, without secrets."""
+        return self._scrubbed("\n".join(case_pieces(case)))
+
+    def trial_text(self, result: TrialResult) -> str:
+        """What is searched of a trial, without secrets."""
+        return self._scrubbed("\n".join(trial_pieces(result)))
+
+    def _hit(self, place: Place, typed: str) -> Hit | None:
+        try:
+            case = self._store.runs.case(place.run_id, place.case_index)
+            if place.trial_index is None:
+                pieces = case_pieces(case)
+            else:
+                pieces = list(trial_pieces(self._store.runs.trial(place.run_id, place.case_index, place.trial_index)))
+        except NotFoundError:  # it was deleted a moment ago
+            return None
+        return Hit(place, case.id, snippet([self._scrubbed(piece) for piece in pieces], typed))
+
+    def _written(self, place: Place, text: str, author: str, typed: str) -> Hit | None:
+        try:
+            case_id = self._store.runs.case(place.run_id, place.case_index).id
+        except NotFoundError:
+            return None
+        return Hit(place, case_id, snippet([self._scrubbed(text)], typed), author)
+
+
+def _behind(n_runs: int) -> str:
+    if not n_runs:
+        return ""
+    runs = "1 run is" if n_runs == 1 else f"{n_runs:,} runs are"
+    return f"What is said in {runs} not all searched yet; the index is being made."
+
+
+def case_pieces(case: Case) -> list[str]:
+    """The texts of a case in which a search looks: its id first, then tags, messages, references and names of tools."""
+    pieces = [case.id, *case.tags]
+    if case.scenario is not None:
+        pieces += [value for value in case.scenario.values() if isinstance(value, str)]
+    for turn in case.turns:
+        pieces += [turn.query, turn.expected.reference or ""]
+        pieces += [call.name for call in turn.expected.tool_calls or ()]
+    return pieces
+
+
+def trial_pieces(result: TrialResult) -> Iterator[str]:
+    """The texts of a trial in which a search looks: messages, names of tools, and errors."""
+    for turn in result.transcript.turns:
+        yield turn.query
+        for event in turn.events:
+            if event.kind == "agent_message":
+                yield event.text
+            elif event.kind == "tool_call" and event.call:
+                yield event.call.name
+            elif event.error:
+                yield event.error.message
+    if result.error:
+        yield result.error.message
+
+
+def snippet(pieces: Sequence[str], typed: str) -> tuple[str, str, str]:
+    """The text before, at and after what was typed; after the first of its words where it does not stand as such."""
+    words = words_of(typed)
+    exact = re.compile(re.escape(typed.strip()), re.IGNORECASE)
+    for piece in pieces:
+        if match := exact.search(piece):
+            return _around(piece, *match.span())
+    best = max(pieces, key=lambda piece: _n_held(piece, words), default="")
+    for word in words:
+        if match := re.search(re.escape(word), best, re.IGNORECASE):
+            return _around(best, *match.span())
+    return (shorter(best), "", "")
+
+
+def shorter(text: str) -> str:
+    """The beginning of a text in one line."""
+    line = " ".join(text[: 2 * SHOWN].split())
+    return line if len(line) <= SHOWN else f"{line[:SHOWN]}…"
+
+
+def _n_held(piece: str, words: Sequence[str]) -> int:
+    folded = " ".join(words_of(piece[:100_000]))
+    return sum(word in folded for word in words)
+
+
+def _around(text: str, start: int, end: int) -> tuple[str, str, str]:
+    before, after = text[max(0, start - AROUND) : start], text[end : end + SHOWN]
+    lines = [re.sub(r"\s+", " ", part) for part in (before, text[start:end], after)]
+    return ("…" if start > AROUND else "") + lines[0], lines[1], lines[2] + ("…" if len(text) > end + SHOWN else "")

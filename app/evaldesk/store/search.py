@@ -1,0 +1,313 @@
+"""Which trials and cases of runs hold some words, from an index that follows the runs.
+
+The index is made of what is stored, and can be made again at any time. Storing a trial does not touch it: the totals of
+a run tell that there is something new in it. So it may be some seconds behind.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import cached_property
+from typing import Any, Protocol
+
+from sqlalchemy import ColumnElement, Connection, Select, select
+
+from evaldesk.model import Case, TrialResult
+from evaldesk.model.stored import TrialKey
+from evaldesk.store.database import Database
+from evaldesk.store.runs import run_queries
+from evaldesk.store.tables.failures import FINDING
+from evaldesk.store.tables.runs import LABEL, RUN, RUN_CASE, TRIAL, VISIBLE
+
+VERSION = 1
+"""Of how texts are cut into words; the index of another version is made again."""
+MAX_LETTERS = 100_000
+"""So much of the texts of a trial, or of a case, is searched."""
+MAX_WORDS = 6_000
+MAX_WORD = 40
+MOST_AT_ONCE = 50
+"""Trials of one step."""
+MOST_WORDS_ASKED = 16
+
+_CASE_BITS, _TRIAL_BITS = 20, 19
+_COUNTED = ("n_passed", "n_failed", "n_errored", "n_unscored", "n_confirming", "n_confirming_todo", "n_duplicates")
+_SUMMED = ("tokens_in", "tokens_out", "duration_ms")
+_ONE = "\u3040-\u30ff\u3400-\u9fff"  # written without spaces: each character is a word
+_WORD = re.compile(rf"[{_ONE}]|[^\W_{_ONE}]+")
+
+
+def words_of(text: str) -> list[str]:
+    """The words of a text as they are compared: without case and accents, in their order, long ones cut."""
+    if not text.isascii():
+        text = "".join(each for each in unicodedata.normalize("NFKD", text) if not unicodedata.combining(each))
+    return [word[:MAX_WORD] for word in _WORD.findall(text.casefold())]
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A trial of a run, or a case of it where `trial_index` is None. Its `number` orders places, newer runs last."""
+
+    run_id: int
+    case_index: int
+    trial_index: int | None = None
+
+    @property
+    def number(self) -> int:
+        """The place as one number."""
+        trial = 0 if self.trial_index is None else self.trial_index + 1
+        return (self.run_id << _CASE_BITS | self.case_index) << _TRIAL_BITS | trial
+
+    @property
+    def has_number(self) -> bool:
+        """Whether the place is within the bounds of what is indexed: 16 million runs, 1,048,576 cases."""
+        trial = 0 if self.trial_index is None else self.trial_index + 1
+        return self.run_id >> 24 == self.case_index >> _CASE_BITS == trial >> _TRIAL_BITS == 0
+
+    @classmethod
+    def of(cls, number: int) -> Place:
+        """The place with that number."""
+        above, trial = number >> _TRIAL_BITS, number & (1 << _TRIAL_BITS) - 1
+        return cls(above >> _CASE_BITS, above & (1 << _CASE_BITS) - 1, trial - 1 if trial else None)
+
+
+def numbers_of(run_id: int) -> tuple[int, int]:
+    """The first number of a run, and the one after its last."""
+    return Place(run_id, 0).number, Place(run_id + 1, 0).number
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """How far a run is indexed: its totals then, and the time of the last trial that is in the index."""
+
+    mark: str
+    up_to: datetime | None = None
+
+
+class WordIndex(Protocol):
+    """Words and the numbers of the places that hold them; `refusal` says why there is none."""
+
+    refusal: str
+
+    def seen(self) -> Mapping[int, Seen]:
+        """The runs that are in the index."""
+
+    def put(self, run_id: int, seen: Seen, words: Sequence[tuple[int, Collection[str]]]) -> None:
+        """Give some places these words instead of those that they had; short, in one transaction."""
+
+    def count(self, run_id: int) -> int:
+        """How many places of a run are indexed."""
+
+    def forget(self, run_id: int) -> bool:
+        """Take some places of a run out, and at last the run; True while some are left."""
+
+    def numbers(self, words: Sequence[str], but: Collection[int], limit: int) -> Sequence[int]:
+        """The newest places that hold all words, the last of which may be the beginning of one, in no run of `but`."""
+
+    def size(self) -> int:
+        """The bytes that it takes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """What a person wrote about a trial: a note of a label or of a finding."""
+
+    place: Place
+    text: str
+    author: str
+
+
+@dataclass(frozen=True, slots=True)
+class FoundPlaces:
+    """The newest places that hold all words. The texts of `n_behind` runs are not all searched yet."""
+
+    places: Sequence[Place]
+    n_behind: int
+
+
+class SearchStore:
+    """Full text search over the trials of a workspace."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    @cached_property
+    def _index(self) -> WordIndex:
+        return self._database.dialect.word_index(self._database)
+
+    @property
+    def refusal(self) -> str:
+        """Why trials are not searched here; empty where they are."""
+        return self._index.refusal
+
+    def size(self) -> int:
+        """The bytes that the index takes on the disk."""
+        return self._index.size()
+
+    def find(self, typed: str, limit: int = 20) -> FoundPlaces:
+        """The places that hold all words of `typed`, newest runs first; one of each case of a run."""
+        words = words_of(typed)[:MOST_WORDS_ASKED]
+        if not words or self.refusal:
+            return FoundPlaces((), 0)
+        with self._database.reading() as connection:
+            marks = _marks(connection)
+        seen = self._index.seen()
+        found = map(Place.of, self._index.numbers(words, seen.keys() - marks.keys(), limit * 10))
+        of_cases = {(place.run_id, place.case_index): place for place in reversed([*found])}
+        places = sorted(of_cases.values(), key=lambda place: -place.number)[:limit]
+        return FoundPlaces(places, sum(seen.get(run_id, _NEVER).mark != mark for run_id, mark in marks.items()))
+
+    def notes(self, typed: str, limit: int = 20) -> Sequence[Note]:
+        """What people wrote about trials, and holds all words of `typed`; newest first."""
+        words = typed.split()[:MOST_WORDS_ASKED]
+        if not words:
+            return ()
+        label, finding = LABEL.c, FINDING.c
+        of_trial = (label.run_id, label.case_index, label.trial_index)
+        labels = select(*of_trial, label.note.label("text"), label.labeller.label("author"), label.labelled_at)
+        of_trial = (finding.run_id, finding.case_index, finding.trial_index)
+        findings = select(*of_trial, finding.note.label("text"), finding.author, finding.created_at)
+        counted = finding.status == "counted"
+        with self._database.reading() as connection:
+            rows = [
+                *_written(connection, labels, label.run_id, label.note, label.labelled_at, words, limit),
+                *_written(connection, findings.where(counted), finding.run_id, finding.note, finding.id, words, limit),
+            ]
+        newest = sorted(rows, key=lambda row: row[-1], reverse=True)[:limit]
+        return [Note(Place(*row[:3]), row.text, row.author) for row in newest]
+
+    def catch_up(self, of_case: Callable[[Case], str], of_trial: Callable[[TrialResult], str]) -> Iterator[None]:
+        """Bring the index up to date with the runs, a short step after each `next`; newest runs first.
+
+        `of_case` and `of_trial` give the text of each. Runs that were removed leave the index first.
+        """
+        if self.refusal:
+            return
+        yield from self._forget_removed()
+        with self._database.reading() as connection:
+            marks = _marks(connection)
+        seen = self._index.seen()
+        for run_id in sorted(marks, reverse=True):
+            known = seen.get(run_id)
+            if known is None or known.mark != marks[run_id]:
+                yield from self._catch_up_with(run_id, marks[run_id], known, of_case, of_trial)
+
+    def forget_removed(self) -> None:
+        """Take the runs that were removed for good out of the index."""
+        if not self.refusal:
+            for _ in self._forget_removed():
+                pass
+
+    def _forget_removed(self) -> Iterator[None]:
+        seen = self._index.seen()
+        if not seen:
+            return
+        with self._database.reading() as connection:
+            stored = set(connection.scalars(select(RUN.c.id)))
+        for run_id in seen.keys() - stored:
+            yield from self._forget(run_id)
+
+    def _forget(self, run_id: int) -> Iterator[None]:
+        while self._index.forget(run_id):
+            yield
+
+    def _catch_up_with(
+        self,
+        run_id: int,
+        mark: str,
+        known: Seen | None,
+        of_case: Callable[[Case], str],
+        of_trial: Callable[[TrialResult], str],
+    ) -> Iterator[None]:
+        if known is None or _born(known.mark) != _born(mark):
+            yield from self._forget(run_id)
+            yield from self._put_cases(run_id, of_case)
+            known = None
+        up_to = known.up_to if known else None
+        with self._database.reading() as connection:
+            n_cases, n_recorded, keys = _recorded(connection, run_id, up_to)
+        for some in _batches(keys):
+            up_to = some[-1][1]
+            results = self._trials(run_id, [key for key, _ in some])
+            if results is None:
+                return  # it was deleted meanwhile
+            words = [(Place(run_id, *key), of_trial(result)) for key, result in results.items()]
+            self._index.put(run_id, Seen(_born(mark), up_to), _numbered(words))
+            yield
+        if known is not None and self._index.count(run_id) < n_cases + n_recorded:
+            yield from self._catch_up_with(run_id, mark, None, of_case, of_trial)  # a clock was set back
+            return
+        self._index.put(run_id, Seen(mark, up_to), [])
+        yield
+
+    def _put_cases(self, run_id: int, of_case: Callable[[Case], str]) -> Iterator[None]:
+        with self._database.reading() as connection:
+            if connection.execute(select(RUN.c.id).where(RUN.c.id == run_id, VISIBLE)).first() is None:
+                return
+            cases = run_queries.snapshots(connection, run_id)
+        for some in _batches([*enumerate(cases)]):
+            words = [(Place(run_id, index), of_case(case)) for index, case in some]
+            self._index.put(run_id, _NEVER, _numbered(words))
+            yield
+
+    def _trials(self, run_id: int, keys: Sequence[TrialKey]) -> Mapping[TrialKey, TrialResult] | None:
+        with self._database.reading() as connection:
+            if connection.execute(select(RUN.c.id).where(RUN.c.id == run_id, VISIBLE)).first() is None:
+                return None
+            return run_queries.trials(connection, run_id, keys)
+
+
+_NEVER = Seen("")
+
+
+def _marks(connection: Connection) -> dict[int, str]:
+    """What tells of each visible run whether trials were recorded since."""
+    columns = [RUN.c[name] for name in (*_COUNTED, *_SUMMED)]
+    rows = connection.execute(select(RUN.c.id, RUN.c.created_at, *columns).where(VISIBLE))
+    return {row[0]: f"{VERSION} {row[1].timestamp()} {'/'.join(map(str, row[2:]))}" for row in rows}
+
+
+def _born(mark: str) -> str:
+    """What of a mark stays while the run goes on; another run may have its id in a database that was put in place."""
+    return " ".join(mark.split()[:2])
+
+
+def _recorded(
+    connection: Connection, run_id: int, up_to: datetime | None
+) -> tuple[int, int, list[tuple[TrialKey, datetime]]]:
+    """How many cases and recorded trials a run has, and the trials since `up_to` in the order of recording."""
+    columns = (TRIAL.c.case_index, TRIAL.c.trial_index, TRIAL.c.recorded_at)
+    of_run = select(*columns).where(TRIAL.c.run_id == run_id, TRIAL.c.recorded_at.is_not(None))
+    rows = [((case, trial), recorded_at) for case, trial, recorded_at in connection.execute(of_run)]
+    n_cases = len(connection.scalars(select(RUN_CASE.c.case_index).where(RUN_CASE.c.run_id == run_id)).all())
+    fresh = [row for row in rows if up_to is None or row[1] >= up_to]
+    return n_cases, len(rows), sorted(fresh, key=lambda row: (row[1].astimezone(UTC), row[0]))
+
+
+def _batches(rows: Sequence[Any]) -> Iterator[Sequence[Any]]:
+    return (rows[start : start + MOST_AT_ONCE] for start in range(0, len(rows), MOST_AT_ONCE))
+
+
+def _numbered(texts: Sequence[tuple[Place, str]]) -> list[tuple[int, Collection[str]]]:
+    return [
+        (place.number, sorted(set(words_of(text[:MAX_LETTERS])))[:MAX_WORDS])
+        for place, text in texts
+        if place.has_number
+    ]
+
+
+def _written(
+    connection: Connection,
+    rows: Select[Any],
+    run_id: ColumnElement[int],
+    text: ColumnElement[str],
+    order: ColumnElement[Any],
+    words: Sequence[str],
+    limit: int,
+) -> Sequence[Any]:
+    holds = [text.icontains(word, autoescape=True) for word in words]
+    chosen = rows.join(RUN, (RUN.c.id == run_id) & VISIBLE).where(text != "", *holds)
+    return connection.execute(chosen.order_by(order.desc()).limit(limit)).all()
