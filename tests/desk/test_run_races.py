@@ -26,7 +26,7 @@ from evaldesk.model.stored import RunSummary
 from evaldesk.settings import Settings
 from evaldesk.store import Store
 from evaldesk.store.database import utc_now
-from evaldesk.store.runs.planning import hide
+from evaldesk.store.runs.planning import Planning, hide
 from evaldesk.store.runs.run_store import DELETED_RUNS_KEPT
 from evaldesk.store.tables.runs import RUN
 
@@ -139,14 +139,13 @@ async def test_a_process_that_lost_its_run_does_not_end_it(
 async def test_a_run_belongs_to_who_starts_it_from_its_first_moment(
     desk: RunDesk, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    create, drivers = store.runs.create, []
+    step, drivers = Planning.step, []
 
-    def created(*args: Any) -> int:
-        run_id = create(*args)
-        drivers.append(store.runs.summary(run_id).driver)
-        return run_id
+    def stepped(planning: Planning) -> None:
+        step(planning)
+        drivers.append(store.runs.summary(planning.run_id).driver)
 
-    monkeypatch.setattr(store.runs, "create", created)
+    monkeypatch.setattr(Planning, "step", stepped)
     await over(desk, await desk.start(planned(desk)))
     await desk.submit(planned(desk))
 

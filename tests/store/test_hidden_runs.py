@@ -33,6 +33,9 @@ ASKED: dict[str, Asked] = {
     "baseline": lambda store, run: store.runs.baseline(run),
     "case": lambda store, run: store.runs.case(run, 0),
     "cases": lambda store, run: store.runs.cases(run),
+    "some_cases": lambda store, run: store.runs.some_cases(run, [0]),
+    "n_unplanned": lambda store, run: store.runs.n_unplanned(run),
+    "cut_to_planned": lambda store, run: store.runs.cut_to_planned(run),
     "case_rows": lambda store, run: store.runs.case_rows(run),
     "case_row": lambda store, run: store.runs.case_row(run, 0),
     "case_ids": lambda store, run: store.runs.case_ids(run),
@@ -84,6 +87,7 @@ ASKED: dict[str, Asked] = {
 NOT_ASKED = {
     "add_totals",
     "create",
+    "planning",
     "record",
     "move_on",
     "finish_deleting",

@@ -355,7 +355,8 @@ class _Recovery:
         bare = select(CASE_SNAPSHOT, RUN.c.n).join(RUN, RUN.c.id == CASE_SNAPSHOT.c.run_id)
         for row in self._connection.execute(bare.where(~exists().where(here).correlate(CASE_SNAPSHOT))).all():
             case = unpack(row.codec, row.data, Case)
-            self._connection.execute(insert(RUN_CASE), [planning.case_rows(row.run_id, row.case_index, case, row.n)[0]])
+            made = {"run_id": row.run_id} | planning.case_rows(row.case_index, case, row.n)[0]
+            self._connection.execute(insert(RUN_CASE), [made])
         twin = RUN_CASE.alias()
         of_twin = (CASE_SNAPSHOT.c.run_id == twin.c.run_id) & (CASE_SNAPSHOT.c.case_index == twin.c.case_index)
         own = CASE_SNAPSHOT.alias()
@@ -381,10 +382,10 @@ class _Recovery:
                 missing = set()  # its removal for good had begun
             for index in sorted(missing | (held.keys() - set(self._connection.scalars(whole)))):
                 case = Case(held.get(index, f"lost_{index}"))
-                row, snapshot = planning.case_rows(run.id, index, case, run.n)
+                row, snapshot = planning.case_rows(index, case, run.n)
                 if index in missing:
-                    self._connection.execute(insert(RUN_CASE), [row])
-                self._connection.execute(insert(CASE_SNAPSHOT), [snapshot])
+                    self._connection.execute(insert(RUN_CASE), [{"run_id": run.id} | row])
+                self._connection.execute(insert(CASE_SNAPSHOT), [{"run_id": run.id} | snapshot])
                 self._stand_ins.add((run.id, index))
             self._n_missing["run_case"] += len(missing)
 

@@ -11,7 +11,6 @@ import logging
 import math
 import time
 import zlib
-from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import aclosing
@@ -21,6 +20,7 @@ from typing import TypeVar
 from evaldesk.desk.other_tools import as_tool_judges
 from evaldesk.desk.runs.rescoring import StoredTrials
 from evaldesk.desk.runs.stored_runs import plan_confirming
+from evaldesk.desk.runs.trial_queue import TrialQueue
 from evaldesk.engine import Executor, GradeSpec, drive_batches
 from evaldesk.engine.worker.attempt import Pause, pauses_sentence
 from evaldesk.errors import DamagedDatabaseError, LostDatabaseError, WorkspaceError
@@ -29,6 +29,7 @@ from evaldesk.model.stored import PendingTrial, TrialKey
 from evaldesk.model.transcript import FATAL_KINDS
 from evaldesk.run_options import OWN
 from evaldesk.store import Store
+from evaldesk.store.runs.planning import Planning
 from evaldesk.store.runs.run_store import is_imported
 from evaldesk.wording.words import cost_words
 
@@ -65,6 +66,7 @@ class RunDriver:
         on_change: Callable[[], None] = lambda: None,
         max_cost: float | None = None,
         lease: int | None = None,
+        planning: Planning | None = None,
     ) -> None:
         self.run_id = run_id
         self.in_flight: set[TrialKey] = set()
@@ -75,12 +77,13 @@ class RunDriver:
         self._executor = Metered(executor, self._ended)
         self._max_cost = max_cost
         self._lease = lease
+        self._planning = planning
         self._writer = writer
         self._scrubbed = scrubbed
         self._on_change = on_change
-        self._todo: deque[PendingTrial] = deque()
-        self._cases: dict[int, Case] = {}
-        self._stored: StoredTrials | None = None
+        self._stored = StoredTrials(store.runs, config, run_id) if config.source_run_id is not None else None
+        self._queue = TrialQueue(store.runs, run_id, self._stored.expect if self._stored else lambda _: None)
+        self._cases: dict[TrialKey, Case] = {}
         self._fatal = ""
         self._n_cancelled = 0
         self._n_missing = 0
@@ -95,9 +98,9 @@ class RunDriver:
         """
         telling = asyncio.create_task(self._tell_pauses())
         try:
-            await self._writer.write(self._look)
+            await self._writer.write(self._queue.look)
             await self._confirm()
-            while self._todo and not (self._is_stopped or self._is_overspent):
+            while self._queue.n_left and not (self._is_stopped or self._is_overspent):
                 concurrency = self._config.concurrency
                 async with (
                     aclosing(self._hand_out()) as specs,
@@ -117,22 +120,23 @@ class RunDriver:
         if self._n_missing:
             status: RunStatus = "finished" if is_imported(self._config) else "stopped"
             return status, missing_sentence(self._n_missing, self._config)
-        if self._todo and self._max_cost is not None and self._is_overspent:
-            return "stopped", overspent_sentence(self._executor.spent, self._max_cost, len(self._todo))
-        return ("stopped", "") if self._todo or self._n_cancelled else ("finished", "")
+        n_left = self._queue.n_left
+        if n_left and self._max_cost is not None and self._is_overspent:
+            return "stopped", overspent_sentence(self._executor.spent, self._max_cost, n_left)
+        return ("stopped", "") if n_left or self._n_cancelled else ("finished", "")
 
     async def _confirm(self) -> None:
         """When every planned trial is played: play the cases again that seem to have regressed, if a gate asks for it.
 
         A run that scores stored trials again plays none.
         """
-        is_whole = not (self._todo or self._n_cancelled or self._n_missing or self._fatal)
+        is_whole = not (self._queue.n_left or self._n_cancelled or self._n_missing or self._fatal)
         is_asked = self._config.gates.regression_rule == "confirm" and self._config.source_run_id is None
         if not (is_whole and is_asked):
             return
         plan = functools.partial(plan_confirming, self._store.runs, self.run_id, self._config.gates, self._lease)
         await self._writer.write_with_retry(plan)
-        await self._writer.write(self._look)
+        await self._writer.write(self._queue.look)
 
     def stop(self) -> None:
         """Start no more trials; those that run finish and count."""
@@ -152,23 +156,31 @@ class RunDriver:
                 self.pause = pause
                 self._on_change()
 
-    def _look(self) -> None:
-        """The pending trials, and the cases as they were frozen."""
-        self._todo.extend(self._store.runs.pending(self.run_id))
-        if self._config.source_run_id is not None:
-            self._stored = StoredTrials(self._store.runs, self._config, self.run_id, self._todo)
-        self._cases = dict(enumerate(self._store.runs.cases(self.run_id))) if self._todo else {}
-
     async def _hand_out(self) -> AsyncGenerator[TrialSpec | GradeSpec]:
-        while self._todo and self._may_begin():
-            trial = self._todo.popleft()
-            spec = await self._spec(trial)
+        while self._queue.n_left and self._may_begin():
+            if not self._queue.is_read:
+                await self._read_page()
+                continue
+            trial, case = self._queue.take()
+            spec = await self._spec(trial, case)
             if spec is None:
                 self._n_missing += 1
                 continue
-            self.in_flight.add((trial.case_index, trial.trial_index))
+            key = trial.case_index, trial.trial_index
+            self._cases[key] = case
+            self.in_flight.add(key)
             self._on_change()
             yield spec
+
+    async def _read_page(self) -> None:
+        """Read more trials, or wait for some while the run is still planned."""
+        is_planned = self._planning is None or self._planning.is_done
+        if await asyncio.to_thread(self._queue.read_page):
+            return
+        if is_planned:
+            self._queue.n_left = 0
+        else:
+            await asyncio.sleep(BATCH_S)
 
     def _may_begin(self) -> bool:
         """Whether another trial may begin: not while many finished ones wait for a disk that is slow."""
@@ -180,8 +192,8 @@ class RunDriver:
     def _is_overspent(self) -> bool:
         return self._executor.has_spent_more_than(self._max_cost)
 
-    async def _spec(self, trial: PendingTrial) -> TrialSpec | GradeSpec | None:
-        config, case = self._config, self._cases[trial.case_index]
+    async def _spec(self, trial: PendingTrial, case: Case) -> TrialSpec | GradeSpec | None:
+        config = self._config
         if self._stored is not None:
             return await asyncio.to_thread(self._stored.grade_spec, trial, case)
         return trial_spec(config, self.run_id, case, trial.case_index, trial.trial_index, trial.attempt)
@@ -194,7 +206,10 @@ class RunDriver:
         for start in range(0, len(results), BATCH_SIZE):
             batch = results[start : start + BATCH_SIZE]
             await self._record(batch)
-            self.in_flight.difference_update((result.case_index, result.trial_index) for result in batch)
+            keys = [(result.case_index, result.trial_index) for result in batch]
+            self.in_flight.difference_update(keys)
+            for key in keys:
+                self._cases.pop(key, None)
             self._on_change()
 
     async def _record(self, batch: Sequence[TrialResult]) -> None:
@@ -217,7 +232,9 @@ class RunDriver:
 
     def _as_tool_judges(self, results: Sequence[TrialResult]) -> list[TrialResult]:
         tool, criteria = self._config.compat, self._config.criteria
-        return [as_tool_judges(tool, self._cases[each.case_index], each, criteria) for each in results]
+        return [
+            as_tool_judges(tool, self._cases[each.case_index, each.trial_index], each, criteria) for each in results
+        ]
 
     def _as_counted(self, result: TrialResult) -> TrialResult:
         """The first fatal error counts and stops the run; trials that meet it, too, stay planned."""

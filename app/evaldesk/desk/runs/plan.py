@@ -43,7 +43,7 @@ from evaldesk.run_options import BY_NAME, OWN, RUN_OPTIONS, Asked, checked_optio
 from evaldesk.settings import Settings
 
 NOTHING_APPLIES = "No criterion applies: the case asserts nothing that they judge."
-MAX_TRIALS = 200_000
+MAX_TRIALS = 1_000_000
 
 
 @dataclass(frozen=True, slots=True, init=False)

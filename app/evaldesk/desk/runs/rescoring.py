@@ -115,12 +115,16 @@ def criteria_words(criteria: Sequence[Criterion]) -> str:
 class StoredTrials:
     """The trials of a run as a worker's input to score them for another; read a few at a time, in any order."""
 
-    def __init__(self, runs: RunStore, config: RunConfig, run_id: int, pending: Sequence[PendingTrial]) -> None:
+    def __init__(self, runs: RunStore, config: RunConfig, run_id: int) -> None:
         self._runs = runs
         self._config = config
         self._run_id = run_id
-        self._keys = deque((trial.case_index, trial.trial_index) for trial in pending)
+        self._keys: deque[TrialKey] = deque()
         self._read: dict[TrialKey, TrialResult] = {}
+
+    def expect(self, pending: Sequence[PendingTrial]) -> None:
+        """Note trials that will be asked for, in their order."""
+        self._keys.extend((trial.case_index, trial.trial_index) for trial in pending)
 
     def grade_spec(self, trial: PendingTrial, case: Case) -> GradeSpec | None:
         """The trial with the run's criteria; None when it was never played. Raises NotFoundError without the source."""

@@ -39,6 +39,7 @@ from evaldesk.model.run import LIVE
 from evaldesk.model.stored import RunSummary, TrialKey
 from evaldesk.settings import Settings
 from evaldesk.store import RunStore, Store
+from evaldesk.store.runs.planning import Planning
 from evaldesk.store.runs.run_store import is_playable
 from evaldesk.wire import result_scrubber
 
@@ -106,7 +107,14 @@ class RunDesk:
     async def submit(self, plan: RunPlan) -> int:
         """Store the run for the process that takes it up: the desk that is open, or a driver of its own."""
         self._check_agent(plan.config)
-        return await self._write(self._store.runs.create, plan.config, plan.cases, WAITING, plan.baseline)
+        planning = self._store.runs.planning(plan.config, plan.cases, self._players.owner, plan.baseline)
+        if not planning.has_steps:
+            return await self._write(self._store.runs.create, plan.config, plan.cases, WAITING, plan.baseline)
+        while not planning.is_done:  # ours until every trial is planned
+            await self._write(planning.step)
+        seen = await self.summary(planning.run_id)
+        await self._write(self._store.runs.move_on, seen, "pending", "", driver=WAITING)
+        return planning.run_id
 
     async def offer(self, run_id: int) -> None:
         """Let the process that takes it up resume a run. Raises ConflictError, NotFoundError."""
@@ -318,8 +326,9 @@ class RunDesk:
 
     async def _begin(self, plan: RunPlan, max_cost: float | None = None) -> tuple[int, Playing]:
         """Store a run that is ours from its first moment, and play it."""
-        run_id = await self._write(self._store.runs.create, plan.config, plan.cases, self._players.owner, plan.baseline)
-        return run_id, self._players.play(run_id, max_cost=max_cost)
+        planning = self._store.runs.planning(plan.config, plan.cases, self._players.owner, plan.baseline)
+        await self._write(planning.step)
+        return planning.run_id, self._players.play(planning.run_id, max_cost=max_cost, planning=planning)
 
     async def _ask_to_stop(self, run_id: int) -> None:
         """Ask the owner of the run to stop it; a run without an owner is stopped, one that is over stays so.
@@ -374,8 +383,8 @@ CLOSE_S = 5.0
 class Playing:
     """A run that this process drives; `driver` is None while it waits for its turn. `max_cost` is in US dollars.
 
-    `lease` is the one that this process has of it. `unstored` says why its end could not be stored, should that be
-    given up.
+    `lease` is the one that this process has of it; `planning` plans its later trials. `unstored` says why its end could
+    not be stored, should that be given up.
     """
 
     live: LiveRun = field(default_factory=LiveRun)
@@ -385,6 +394,7 @@ class Playing:
     lease: int = 1
     max_cost: float | None = None
     unstored: str = ""
+    planning: Planning | None = None
 
 
 class RunPlayers:
@@ -404,9 +414,11 @@ class RunPlayers:
         """The name of this process in the database, which stays when the machine gets another name."""
         return current_owner()
 
-    def play(self, run_id: int, note: str = "", max_cost: float | None = None) -> Playing:
-        """Play a run that is ours when its turn comes; `note` becomes part of its reason."""
-        playing = self.playing.setdefault(run_id, Playing(max_cost=max_cost))
+    def play(
+        self, run_id: int, note: str = "", max_cost: float | None = None, planning: Planning | None = None
+    ) -> Playing:
+        """Play a run that is ours when its turn comes; `note` becomes part of its reason. It is planned meanwhile."""
+        playing = self.playing.setdefault(run_id, Playing(max_cost=max_cost, planning=planning))
         playing.task = asyncio.create_task(self._play_one(run_id, playing, note), name=f"run {run_id}")
         return playing
 
@@ -450,8 +462,10 @@ class RunPlayers:
     async def _play_one(self, run_id: int, playing: Playing, note: str) -> None:
         pulse = asyncio.create_task(playing.live.beat())
         renewing = asyncio.create_task(self._renew(run_id, playing))
+        planned = asyncio.create_task(self._plan(playing))
         try:
             status, reason = await self._outcome(run_id, playing, note)
+            await planned  # a run that ends, or is closed, has all of its trials
             if not self._is_closing:
                 with contextlib.suppress(NotFoundError):  # it was deleted while it waited for its turn
                     end = partial(self._store.runs.end, lease=playing.lease)
@@ -461,11 +475,19 @@ class RunPlayers:
         except WorkspaceError as error:
             playing.unstored = str(error)
         finally:
-            for task in (pulse, renewing):
+            for task in (pulse, renewing, planned):
                 task.cancel()
-            await asyncio.gather(pulse, renewing, return_exceptions=True)
+            await asyncio.gather(pulse, renewing, planned, return_exceptions=True)
             del self.playing[run_id]
             await playing.live.end()
+
+    async def _plan(self, playing: Playing) -> None:
+        """Plan the trials that are not planned yet; a run that was deleted or taken meanwhile has no more."""
+        planning = playing.planning
+        with contextlib.suppress(ConflictError):
+            while planning and not planning.is_done:
+                await self.writer.write_with_retry(planning.step)
+                playing.live.touch()
 
     async def _renew(self, run_id: int, playing: Playing) -> None:
         """Keep the lease of a run while it is played; once another process has it, no more is played here."""
@@ -504,6 +526,9 @@ class RunPlayers:
         is_wanted = not playing.is_stopped and seen.status != "stopping" and seen.lease == playing.lease
         if not (is_wanted and await self.writer.write_with_retry(self._store.runs.move_on, seen, "running", note)):
             return "stopped", ""
+        n_unplanned = 0 if playing.planning else await asyncio.to_thread(self._store.runs.n_unplanned, run_id)
+        if n_unplanned:
+            return "failed", await self._cut(seen, n_unplanned)
         playing.driver = RunDriver(
             run_id,
             config,
@@ -514,5 +539,14 @@ class RunPlayers:
             on_change=playing.live.touch,
             max_cost=playing.max_cost,
             lease=playing.lease,
+            planning=playing.planning,
         )
         return await playing.driver.drive()
+
+    async def _cut(self, seen: RunSummary, n_unplanned: int) -> str:
+        """Let a run whose planning broke off with its process be one of the planned cases; says so."""
+        await self.writer.write_with_retry(self._store.runs.cut_to_planned, seen.id)
+        planned = f"{seen.n_cases - n_unplanned:,} of {seen.n_cases:,} cases are in it"
+        return (
+            f"Its process ended while the run was planned: {planned}. Resume it to play these, or start the run anew."
+        )

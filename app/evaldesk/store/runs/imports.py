@@ -138,11 +138,11 @@ class ImportStore:
         `scrubbed` takes secrets out of a trial. Raises ImportEndedError when the import was cancelled.
         """
         n = run.config.n
-        cases = (planning.case_rows(run_id, index, case, n) for index, case in enumerate(run.cases))
+        cases = (planning.case_rows(index, case, n) for index, case in enumerate(run.cases))
         for rows in _bounded(cases, lambda rows: (2, len(rows[1]["data"]))):
             with self._step(import_id, len(rows)) as connection:
-                connection.execute(insert(RUN_CASE), [case for case, _ in rows])
-                connection.execute(insert(CASE_SNAPSHOT), [snapshot for _, snapshot in rows])
+                connection.execute(insert(RUN_CASE), [{"run_id": run_id} | case for case, _ in rows])
+                connection.execute(insert(CASE_SNAPSHOT), [{"run_id": run_id} | snapshot for _, snapshot in rows])
                 totals.add_planned(connection, run_id, len(rows))
             yield len(rows)
         for places in _bounded(product(range(len(run.cases)), range(n)), lambda _: (1, 0)):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from datetime import datetime
 from typing import Any, TypeAlias
 
@@ -12,6 +12,7 @@ from sqlalchemy import (
     Connection,
     ScalarSelect,
     Select,
+    bindparam,
     delete,
     exists,
     func,
@@ -24,12 +25,12 @@ from sqlalchemy import (
 from evaldesk.errors import ConflictError, NotFoundError, UsageError
 from evaldesk.model import Case, RunConfig, RunStatus, TrialResult
 from evaldesk.model.comparison import Baseline
-from evaldesk.model.stored import PendingTrial
-from evaldesk.store.database import Clock, execute_many
+from evaldesk.model.stored import PendingTrial, TrialKey
+from evaldesk.store.database import Clock, Database, execute_many
 from evaldesk.store.runs import totals
 from evaldesk.store.runs.recording import Values, recount
 from evaldesk.store.runs.run_queries import run_row
-from evaldesk.store.tables.columns import DatabaseSeconds, pack, upsert
+from evaldesk.store.tables.columns import DatabaseSeconds, pack, pack_json, upsert
 from evaldesk.store.tables.imports import IMPORT_RECORD, IMPORT_RUN
 from evaldesk.store.tables.runs import (
     CASE_SNAPSHOT,
@@ -64,36 +65,104 @@ NO_EVALSET = "imported-"
 """The start of the eval set ids of runs whose cases came with them and are in no file here."""
 
 
-def plan(
-    connection: Connection,
-    config: RunConfig,
-    cases: Sequence[Case],
-    now: datetime,
-    driver: str = "",
-    baseline: Baseline | None = None,
-) -> int:
-    """Insert a run with its cases and a planned row for every trial; return its id."""
-    if not cases:
-        raise UsageError("a run needs at least one case; select one", field="cases")
-    if config.n < 1:
-        raise UsageError(f"a run plays each case at least once, got n = {config.n}", field="n")
-    run_id = insert_run(connection, config, len(cases), now, driver)
-    both = [case_rows(run_id, index, case, config.n) for index, case in enumerate(cases)]
-    rows = [row for row, _ in both]
+ROWS_AT_ONCE = 1_500
+"""Rows that one transaction plans, about: some 50 ms of computing."""
+
+
+class Planning:
+    """A new run that is planned in transactions of some cases each, so that others write between them.
+
+    The first one stores the run, whose id is `run_id` from then on; its trials may be played while the others follow.
+    """
+
+    def __init__(
+        self,
+        database: Database,
+        clock: Clock,
+        config: RunConfig,
+        cases: Sequence[Case],
+        driver: str = "",
+        baseline: Baseline | None = None,
+    ) -> None:
+        if not cases:
+            raise UsageError("a run needs at least one case; select one", field="cases")
+        if config.n < 1:
+            raise UsageError(f"a run plays each case at least once, got n = {config.n}", field="n")
+        self.run_id = 0
+        self.n_planned = 0
+        self._database = database
+        self._clock = clock
+        self._config = config
+        self._cases = cases
+        self._driver = driver
+        self._baseline = baseline
+        self._at_once = max(1, ROWS_AT_ONCE // (2 + config.n))
+
+    @property
+    def is_done(self) -> bool:
+        """Whether every trial is planned."""
+        return self.n_planned >= len(self._cases)
+
+    @property
+    def has_steps(self) -> bool:
+        """Whether it takes more than one transaction."""
+        return len(self._cases) > self._at_once
+
+    def step(self) -> None:
+        """Plan the next cases; one that failed may be tried again.
+
+        Raises ConflictError when the run was deleted or taken by another process meanwhile.
+        """
+        some = self._cases[self.n_planned : self.n_planned + self._at_once]
+        both = [case_rows(index, case, self._config.n) for index, case in enumerate(some, self.n_planned)]
+        with self._database.writing() as connection:
+            run_id = self.run_id or self._begin(connection)
+            if self.run_id and not self._keep(connection, run_id):
+                raise ConflictError(f"run {run_id} was deleted or taken over while it was planned")
+            _plan_cases(connection, run_id, self._config, both)
+        self.run_id = run_id
+        self.n_planned += len(some)
+
+    def _keep(self, connection: Connection, run_id: int) -> bool:
+        """Whether the run is as it was begun; its owner keeps it for another while."""
+        return renew(connection, run_id, 1) if self._driver else is_own(connection, run_id, 1)
+
+    def _begin(self, connection: Connection) -> int:
+        config = self._config
+        run_id = insert_run(connection, config, len(self._cases), self._clock(), self._driver)
+        if self._baseline is not None:
+            codec, data = pack(self._baseline)
+            connection.execute(insert(RUN_BASELINE).values(run_id=run_id, codec=codec, data=data))
+        if config.source_run_id is not None:
+            connection.execute(insert(RUN_SOURCE).values(run_id=run_id, source_id=config.source_run_id))
+        return run_id
+
+
+def _plan_cases(connection: Connection, run_id: int, config: RunConfig, both: Sequence[tuple[Values, Values]]) -> None:
+    """Store some cases of a run, and a planned row for each of their trials."""
+    rows = [{"run_id": run_id} | row for row, _ in both]
     connection.execute(insert(RUN_CASE), rows)
-    connection.execute(insert(CASE_SNAPSHOT), [snapshot for _, snapshot in both])
+    connection.execute(insert(CASE_SNAPSHOT), [{"run_id": run_id} | snapshot for _, snapshot in both])
     totals.add_planned(connection, run_id, len(rows))
     names = ["run_id", "case_index", "trial_index", "status", "attempt", "n_calls", "tokens_in", "tokens_out"]
-    trials = _every_trial(run_id, config.n)
+    trials = _every_trial(run_id, rows[0]["case_index"], config.n)
     connection.execute(insert(TRIAL).from_select([*names, "duration_ms"], trials))
-    if baseline is not None:
-        codec, data = pack(baseline)
-        connection.execute(insert(RUN_BASELINE).values(run_id=run_id, codec=codec, data=data))
     if config.source_run_id is None:
         _name_last_run(connection, config.evalset_id, rows)
-    else:
-        connection.execute(insert(RUN_SOURCE).values(run_id=run_id, source_id=config.source_run_id))
-    return run_id
+
+
+def n_unplanned(connection: Connection, run_id: int) -> int:
+    """The cases of a run that were never stored: its planning goes on, or broke off."""
+    run = run_row(connection, run_id)
+    if run.n_totalled < run.n_cases:  # of an earlier version, which planned a run in one transaction
+        return 0
+    return int(run.n_cases) - sum(n for _, n in totals.outcome_rows(connection, run_id))
+
+
+def cut_to_planned(connection: Connection, run_id: int) -> None:
+    """Let a run whose planning broke off be one of the cases that it has."""
+    n_cases = run_row(connection, run_id).n_cases - n_unplanned(connection, run_id)
+    connection.execute(update(RUN).where(RUN.c.id == run_id).values(n_cases=n_cases, n_totalled=n_cases))
 
 
 def set_status(
@@ -126,18 +195,53 @@ def renew(connection: Connection, run_id: int, lease: int) -> bool:
     return connection.execute(update(RUN).where(*own).values(leased_until=NEW_LEASE)).rowcount == 1
 
 
+def is_own(connection: Connection, run_id: int, lease: int) -> bool:
+    """Whether the run is shown, and not taken by another process."""
+    own = (RUN.c.id == run_id) & (RUN.c.lease == lease) & VISIBLE
+    return connection.scalar(select(RUN.c.id).where(own)) is not None
+
+
 def is_leased(connection: Connection, run_id: int) -> bool:
     """Whether the lease of the run has not run out."""
     held = (RUN.c.id == run_id) & (RUN.c.leased_until > DatabaseSeconds()) & VISIBLE
     return connection.scalar(select(RUN.c.id).where(held)) is not None
 
 
-def pending(connection: Connection, run_id: int) -> list[PendingTrial]:
-    """The trials to play, the first trial of every case before the second of any."""
-    run_row(connection, run_id)
+def pending(
+    connection: Connection, run_id: int, after: TrialKey | None = None, limit: int | None = None
+) -> list[PendingTrial]:
+    """The trials to play, the first trial of every case before the second of any.
+
+    With `limit` about so many of them, or none at their end: those that come after the trial at `after`.
+    """
+    run = run_row(connection, run_id)
     to_do = select(TRIAL.c.case_index, TRIAL.c.trial_index, TRIAL.c.attempt, TRIAL.c.status)
     to_do = to_do.where(TRIAL.c.run_id == run_id, TRIAL.c.verdict.is_(None))
-    rows = connection.execute(to_do.order_by(TRIAL.c.trial_index, TRIAL.c.case_index))
+    if limit is None:
+        return _pending(connection.execute(to_do.order_by(TRIAL.c.trial_index, TRIAL.c.case_index)))
+    found: list[PendingTrial] = []
+    last = run.n - 1
+    if n_unplanned(connection, run_id):  # the first trials of later cases come before the second of any
+        last = 0
+    elif run.n_confirming:
+        last = connection.scalar(select(func.max(TRIAL.c.trial_index)).where(TRIAL.c.run_id == run_id)) or last
+    first_case, first_trial = (after[0] + 1, after[1]) if after else (0, 0)
+    # By whole keys: the trials of a case are beside each other, so a range would read all of them.
+    page = to_do.where(
+        TRIAL.c.case_index.in_(bindparam("cases", expanding=True)), TRIAL.c.trial_index == bindparam("at")
+    )
+    for trial_index in range(first_trial, last + 1):
+        for start in range(first_case, run.n_cases, limit):
+            cases = list(range(start, min(start + limit, run.n_cases)))
+            rows = connection.execute(page.order_by(TRIAL.c.case_index), {"cases": cases, "at": trial_index})
+            found += _pending(rows)
+            if len(found) >= limit:
+                return found
+        first_case = 0
+    return found
+
+
+def _pending(rows: Iterable[Any]) -> list[PendingTrial]:
     return [PendingTrial(case, trial, attempt + (status == "cancelled")) for case, trial, attempt, status in rows]
 
 
@@ -276,11 +380,11 @@ def insert_run(connection: Connection, config: RunConfig, n_cases: int, now: dat
     return run_id
 
 
-def case_rows(run_id: int, index: int, case: Case, n: int) -> tuple[Values, Values]:
-    """The row of a case, and that of its snapshot."""
-    place = {"run_id": run_id, "case_index": index}
+def case_rows(index: int, case: Case, n: int) -> tuple[Values, Values]:
+    """The row of a case, and that of its snapshot, without their run; made before a transaction."""
+    place = {"case_index": index}
     data = to_json(case)
-    codec, packed = pack(case)
+    codec, packed = pack_json(data)
     own = {"case_id": case.id, "digest": hashlib.sha256(data).hexdigest(), "strip": TO_DO * n}
     return place | own, place | {"codec": codec, "data": packed}
 
@@ -291,12 +395,13 @@ def trial_row(run_id: int, case_index: int, trial_index: int) -> Values:
     return place | {"status": "planned", "attempt": 1}
 
 
-def _every_trial(run_id: int, n: int) -> Select[tuple[object, ...]]:
+def _every_trial(run_id: int, first_case: int, n: int) -> Select[tuple[object, ...]]:
     first = select(literal(0).label("trial_index")).cte("numbers", recursive=True)
     numbers = first.union_all(select(first.c.trial_index + 1).where(first.c.trial_index < n - 1))
     fixed = (literal("planned"), literal(1), literal(0), literal(0), literal(0), literal(0.0))
     trials = select(RUN_CASE.c.run_id, RUN_CASE.c.case_index, numbers.c.trial_index, *fixed)
     trials = trials.select_from(RUN_CASE.join(numbers, literal(value=True))).where(RUN_CASE.c.run_id == run_id)
+    trials = trials.where(RUN_CASE.c.case_index >= first_case)
     # In the order of the key: rows put in elsewhere make a million of them ten times slower.
     return trials.order_by(RUN_CASE.c.case_index, numbers.c.trial_index)
 

@@ -514,6 +514,15 @@ def snapshots(connection: Connection, run_id: int) -> list[Case]:
     return [unpack(row.codec, row.data, Case) for row in rows]
 
 
+def some_snapshots(connection: Connection, run_id: int, case_indexes: Sequence[int]) -> dict[int, Case]:
+    """These cases as they were run, by index."""
+    run_row(connection, run_id)
+    held = CASE_SNAPSHOT.c
+    wanted = (held.run_id == run_id) & held.case_index.in_(case_indexes)
+    rows = connection.execute(select(held.case_index, held.codec, held.data).where(wanted))
+    return {row.case_index: unpack(row.codec, row.data, Case) for row in rows}
+
+
 def neighbours(connection: Connection, run_id: int, case_index: int, trial_index: int) -> Neighbours:
     """The trials beside one in its case, and the nearest in its run that did not pass. Raises NotFoundError."""
     run = run_row(connection, run_id)

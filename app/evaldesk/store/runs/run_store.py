@@ -17,6 +17,7 @@ from evaldesk.model.comparison import Baseline
 from evaldesk.model.stored import RunSummary
 from evaldesk.store.database import Clock, Database, reading
 from evaldesk.store.runs import planning, run_queries
+from evaldesk.store.runs.planning import Planning
 from evaldesk.store.runs.recording import KIND, Values, add_totals, record, storable_rows, unstorable
 from evaldesk.store.tables.runs import RUN, VISIBLE
 
@@ -36,6 +37,7 @@ class RunStore:
         self._clock = clock
 
     pending = reading(planning.pending)
+    n_unplanned = reading(planning.n_unplanned)
     is_leased = reading(planning.is_leased)
     counts_by_status = reading(run_queries.counts_by_status)
     agents = reading(run_queries.agents)
@@ -48,6 +50,7 @@ class RunStore:
     baseline = reading(run_queries.baseline)
     case = reading(run_queries.snapshot)
     cases = reading(run_queries.snapshots)
+    some_cases = reading(run_queries.some_snapshots)
     case_rows = reading(run_queries.case_rows)
     case_row = reading(run_queries.case_row)
     case_ids = reading(run_queries.case_ids)
@@ -63,12 +66,27 @@ class RunStore:
     def create(
         self, config: RunConfig, cases: Sequence[Case], driver: str = "", baseline: Baseline | None = None
     ) -> int:
-        """Plan every trial of a new run and return its id; `driver` is the owner that will play it, with lease 1.
+        """Plan every trial of a new run, in steps that let others write, and return its id.
+
+        `driver` is the owner that will play it, with lease 1.
 
         `baseline` is the earlier run that the gates compare with. Raises UsageError without cases, or for n below 1.
         """
+        begun = self.planning(config, cases, driver, baseline)
+        while not begun.is_done:
+            begun.step()
+        return begun.run_id
+
+    def planning(
+        self, config: RunConfig, cases: Sequence[Case], driver: str = "", baseline: Baseline | None = None
+    ) -> Planning:
+        """As `create`, step by step; nothing is stored before the first. Raises as `create` does."""
+        return Planning(self._database, self._clock, config, cases, driver, baseline)
+
+    def cut_to_planned(self, run_id: int) -> None:
+        """Let a run whose planning broke off be one of the cases that it has."""
         with self._database.writing() as connection:
-            return planning.plan(connection, config, cases, self._clock(), driver, baseline)
+            planning.cut_to_planned(connection, run_id)
 
     def record(self, results: Sequence[TrialResult], *, lease: int | None = None) -> int:
         """Make results durable in one transaction and return how many counted.
@@ -302,7 +320,7 @@ def is_unchanged_since(connection: Connection, seen: RunSummary, *, is_taken: bo
 IMPORTED = "imported"
 """The kind of agent whose trials came in a file; it cannot be played."""
 
-MAX_TRIALS = 200_000
+MAX_TRIALS = 1_000_000
 MAX_SCORE = 1e100
 
 

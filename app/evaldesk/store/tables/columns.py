@@ -62,7 +62,11 @@ _of_thread = threading.local()
 
 def pack(value: object) -> tuple[int, bytes]:
     """The codec and the bytes of a value of `evaldesk.model`."""
-    data = to_json(value)
+    return pack_json(to_json(value))
+
+
+def pack_json(data: bytes) -> tuple[int, bytes]:
+    """The same of its JSON."""
     packed = _compressor().compress(data)
     return (ZSTD, packed) if len(packed) < len(data) else (PLAIN, data)
 
