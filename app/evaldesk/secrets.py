@@ -231,10 +231,11 @@ def _in_base64(raw: bytes, n_before: int) -> str:
 
 def may_hold_key(data: bytes) -> bool:
     """Whether something in JSON may look like a provider's key; in microseconds, and seldom yes for nothing."""
-    return (
-        any(mark in data for mark in _MARKS)
-        or (b"k-" in data and bool(_LONG_AFTER_K.search(data)))
-        or (b"://" in data and b"@" in data and bool(_USERINFO_BYTES.search(data)))
+    for mark in _MARKS:
+        if mark in data:
+            return True
+    return (b"k-" in data and bool(_LONG_AFTER_K.search(data))) or (
+        b"://" in data and b"@" in data and bool(_USERINFO_BYTES.search(data))
     )
 
 

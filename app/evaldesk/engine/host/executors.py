@@ -32,7 +32,7 @@ from evaldesk.engine.host.process import Answer, Death, Purpose, WarmPool, Worke
 from evaldesk.engine.launch import OWN, Launcher
 from evaldesk.engine.worker.attempt import Pause, active, grading_timeout_s
 from evaldesk.errors import EvaldeskError, UsageError
-from evaldesk.model import ErrorRecord, TrialResult, TrialSpec, TrialStatus
+from evaldesk.model import ErrorRecord, TrialResult, TrialSpec, TrialStatus, trial_verdict
 
 
 class Executor(Protocol):
@@ -259,6 +259,8 @@ class LocalExecutor:
             self._give_back(result)
         elif self.is_cancelled:
             self._give_back(cancelled(spec))
+        elif not spec.criteria:
+            self._give_back(replace(result, verdict=trial_verdict((), (), result.error)))
         else:
             self._graders.submit(grade_spec(spec, result))
 

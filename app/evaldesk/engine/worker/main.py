@@ -285,13 +285,30 @@ class Channel:
 
 
 def _scrubbed(frame: bytes) -> bytes:
-    """Variables that agents read into the environment themselves, as from `.env`, are known in this process only."""
-    return _scrubber(tuple(known_values(os.environ).items()))(frame)
+    """Variables that agents read into the environment themselves, as from `.env`, are known in this process only.
+
+    The environment is compared as it lies in memory: decoding its variables for each frame takes 0.5 ms.
+    """
+    global _seen_environment, _scrub  # noqa: PLW0603 - of the process, as the environment is
+    now = getattr(os.environ, "_data", os.environ)
+    if now != _seen_environment:
+        with _environment_lock:
+            seen = dict(now)
+            _scrub = _scrubber(tuple(known_values(os.environ).items()))
+            _seen_environment = seen
+    return _scrub(frame)
+
+
+_environment_lock = Lock()
+_seen_environment: dict[Any, Any] | None = None
 
 
 @lru_cache(maxsize=8)
 def _scrubber(known: tuple[tuple[str, str], ...]) -> Callable[[bytes], bytes]:
     return json_scrubber_of(dict(known))
+
+
+_scrub = _scrubber(())
 
 
 class _Reader(asyncio.Protocol):

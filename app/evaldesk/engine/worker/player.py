@@ -53,6 +53,7 @@ from evaldesk.model import (
 )
 from evaldesk.model.options import USER_VARIABLE
 from evaldesk.model.transcript import UNANSWERED
+from evaldesk.process_setup import gc_paused
 from evaldesk.wire import plain_text
 
 if TYPE_CHECKING:
@@ -330,7 +331,8 @@ def load(ref: AgentRef) -> Agent:
             found = _loaded.get(ref)
             if found is None:
                 try:
-                    found = load_agent(ref)
+                    with gc_paused():
+                        found = load_agent(ref)
                 except BaseException as error:
                     found = error
                 _loaded[ref] = found

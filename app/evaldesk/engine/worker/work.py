@@ -51,6 +51,7 @@ from evaldesk.llm.recording import CURRENT_RECORDER, Recorder
 from evaldesk.llm.retry_events import CURRENT_LISTENER
 from evaldesk.model import (
     AgentDescription,
+    AgentRef,
     ErrorRecord,
     Event,
     Score,
@@ -60,7 +61,7 @@ from evaldesk.model import (
     TrialSpec,
     TurnRecord,
 )
-from evaldesk.process_setup import ProcessWatch
+from evaldesk.process_setup import ProcessWatch, freeze
 from evaldesk.secrets import StreamScrubber, known_values
 from evaldesk.wire import plain, to_json
 
@@ -152,6 +153,9 @@ class Work(Protocol):
         """The frame that answers when `run` raised, or was cancelled before it began (None)."""
 
 
+_frozen: set[tuple[AgentRef, str]] = set()
+
+
 class TrialWork:
     """Plays a trial. `watch` is that of the process, which trials share."""
 
@@ -164,7 +168,9 @@ class TrialWork:
 
     async def run(self) -> bytes:
         """Play, encode."""
-        return self._ended(await run_played(self._frame.spec, self.attempt, self._loaded))
+        frame = self._ended(await run_played(self._frame.spec, self.attempt, self._loaded))
+        self._freeze("played")
+        return frame
 
     def given_up(self, place: str) -> bytes:
         """The turns played so far."""
@@ -178,6 +184,14 @@ class TrialWork:
         """The agent may set what it wants while it is imported: all trials find it so."""
         self._began_changed = bool(self._watch.changes())
         self._is_loaded = True
+        self._freeze("loaded")
+
+    def _freeze(self, when: str) -> None:
+        """Let the collector pass over what the import and the first trial brought: 250 ms a time for google-adk."""
+        key = self._frame.spec.agent, when
+        if key not in _frozen:
+            _frozen.add(key)
+            freeze()
 
     def _ended(self, result: TrialResult, *, is_tainted: bool = False) -> bytes:
         changed = self._watch.changes() if self._is_loaded else ()
