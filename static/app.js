@@ -15,7 +15,9 @@
    data-theme-switch     a button that goes on from system to light to dark; its span says which it is
    data-text-switch      a button that goes from Markdown to the text as it was written, and back
    data-differences-switch  a button that hides what is as expected ([data-same], and rows that are equal), and shows it again
-   data-dismiss          a button that removes the .note it stands in
+   data-toast            a note of what was stored: it goes to the corner, where a button dismisses it
+   data-says-stored      a form that says this there once the server has taken it; every form that is posted says there
+                         that it was not stored, also when the desk does not answer: the page stays as it is then
    data-dirty-guard      a form whose unsaved edits ask before the page is left; its buttons named "op" save nothing
    data-enter            a textarea in which Enter sends its form (Shift+Enter: new line); it grows with its text
    data-follow           a box that stays scrolled to its end while its content grows, unless one scrolls up
@@ -730,4 +732,92 @@ document.addEventListener("DOMContentLoaded", () => {
   begin(document);
   followAddress();
   takeAhead();
+});
+
+/* What was stored and what was not is said in one place: the corner #toasts. */
+
+const TOASTS = 3;
+const TOAST_MS = 8000;
+const UNANSWERED = "Not stored: the desk does not answer. What you typed is still here.";
+function toast(text, kind = "passed") {
+  const [note, icon, box, words] = ["div", "svg", "div", "p"].map((tag) =>
+    tag === "svg" ? document.querySelector(".topbar .icon").cloneNode(true) : document.createElement(tag)
+  );
+  const use = icon.querySelector("use");
+  use.setAttribute("href", use.getAttribute("href").replace(/#.*/, `#${kind}`));
+  note.className = "note";
+  if (kind === "failed") note.dataset.kind = "failed";
+  words.textContent = text;
+  box.append(words);
+  note.append(icon, box);
+  showToast(note, kind === "failed");
+}
+function showToast(note, stays) {
+  const corner = document.getElementById("toasts");
+  for (const same of $$(".note", corner)) if (same.querySelector("p").textContent === note.querySelector("p").textContent) same.remove();
+  const button = document.createElement("button");
+  button.type = "button";
+  button.className = "button";
+  button.dataset.kind = "quiet";
+  button.dataset.size = "small";
+  button.dataset.dismiss = "";
+  button.textContent = "Dismiss";
+  note.removeAttribute("role");
+  note.append(button);
+  corner.append(note);
+  while (corner.children.length > TOASTS) corner.firstElementChild.remove();
+  if (!stays) fadeLater(note);
+}
+function fadeLater(note) {
+  setTimeout(() => (note.matches(":hover, :focus-within") ? fadeLater(note) : note.remove()), TOAST_MS);
+}
+document.addEventListener("click", (event) => event.target.closest?.("#toasts [data-dismiss]")?.closest(".note").remove());
+document.addEventListener("DOMContentLoaded", () => {
+  const said = $$("[data-toast]");
+  for (const note of said) showToast(note, note.matches("form"));
+  let posted = null;
+  try {
+    posted = sessionStorage.getItem("posted");
+    sessionStorage.removeItem("posted");
+  } catch {
+    /* a browser that keeps nothing says less */
+  }
+  if (posted === null) return;
+  if ("refused" in document.documentElement.dataset) toast("Not stored. The page says why.", "failed");
+  else if (posted && !said.length) toast(posted);
+});
+
+function answers() {
+  const request = new XMLHttpRequest();
+  try {
+    request.open("HEAD", `${document.querySelector("link[rel=icon]").href}?${Date.now()}`, false); // asked before the page is left
+    request.send();
+  } catch {
+    return false;
+  }
+  return request.status > 0;
+}
+document.addEventListener("submit", (event) => {
+  const form = event.target;
+  if (event.defaultPrevented || form.method !== "post" || form.matches("[data-htmx-powered]")) return;
+  if (answers()) return keepPosted(event.submitter?.dataset.saysStored ?? form.dataset.saysStored ?? "");
+  event.preventDefault();
+  if (form.matches("[data-dirty-guard]")) dirty.add(form);
+  toast(UNANSWERED, "failed");
+});
+function keepPosted(words) {
+  try {
+    sessionStorage.setItem("posted", words);
+  } catch {
+    /* a browser that keeps nothing says less */
+  }
+}
+document.addEventListener("htmx:finally:request", (event) => {
+  const { request, response } = event.detail.ctx;
+  const form = request.form;
+  if (request.method?.toUpperCase() !== "POST") return;
+  if (!response) return toast(UNANSWERED, "failed");
+  const words = form?.dataset.saysStored;
+  if (response.status >= 400 && (words || response.status !== 422)) toast("Not stored. Load the page again, and look at what it says.", "failed");
+  else if (words && response.status === 200) toast(words);
 });

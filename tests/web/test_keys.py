@@ -17,3 +17,12 @@ def test_every_key_of_a_page_stands_in_the_list() -> None:
 
     assert {"r", "a", "u"} <= used
     assert used - listed == set()
+
+
+def test_every_button_with_a_key_shows_it() -> None:
+    """Or right behind it. All but those that are there for the key alone, and are hidden."""
+    shown = re.compile(r'<(a|button)\b(?=[^>]*data-key=")(?![^>]*class="hidden")[^>]*>.*?</\1>.{0,40}', re.DOTALL)
+    found = [match[0] for path in TEMPLATES.rglob("*.html") for match in shown.finditer(path.read_text("utf-8"))]
+
+    assert len(found) > 20
+    assert [each[:200] for each in found if "kbd" not in each] == []

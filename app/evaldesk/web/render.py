@@ -67,6 +67,7 @@ def page(
     values = {
         "nonce": request.state.nonce,
         "path": request.url.path,
+        "is_refused": status >= 400,
         "is_restricted": _is_restricted(request),
         "is_read_only": desk_of(request).is_read_only,
         **context,

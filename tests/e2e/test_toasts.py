@@ -1,0 +1,75 @@
+"""What was stored and what was not is said in the corner of the page, in one way."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+import pytest
+from playwright.sync_api import expect
+
+if TYPE_CHECKING:
+    from tests.e2e.conftest import Visit, Visitor
+
+pytestmark = pytest.mark.browser
+
+
+def settings_of(someone: Visitor) -> str:
+    return f"/evalsets/{someone.evalset('hello_world')}/settings"
+
+
+def test_what_was_stored_is_said_until_it_is_dismissed(someone: Visitor) -> None:
+    page = someone.page
+    someone.goto(settings_of(someone))
+    page.get_by_label("Description").fill("Dice, and primes.")
+    page.get_by_role("button", name="Save").click()
+
+    said = page.locator("#toasts[role=status]")
+    expect(said).to_contain_text("Saved.")
+    said.get_by_role("button", name="Dismiss").click()
+    expect(said).to_be_empty()
+
+    page.reload()
+    expect(page.get_by_role("heading", level=1)).to_be_visible()
+    expect(said).to_be_empty()
+
+
+def test_what_was_refused_is_said_not_to_be_stored(someone: Visitor) -> None:
+    page = someone.page
+    someone.goto(settings_of(someone))
+    page.get_by_label("Name", exact=True).fill("a/b")
+    page.get_by_role("button", name="Save").click()
+
+    expect(page.locator("#toasts")).to_contain_text("Not stored.")
+    expect(page.locator("#toasts")).not_to_contain_text("Saved")
+
+
+def test_a_form_is_kept_as_it_is_while_the_desk_does_not_answer(visit: Visit) -> None:
+    someone = visit()
+    page = someone.page
+    someone.goto(settings_of(someone))
+    page.get_by_label("Description").fill("Half an hour of work")
+    someone.desk.kill()
+    try:
+        for _ in range(2):
+            page.get_by_role("button", name="Save").click()
+            expect(page.locator("#toasts .note")).to_have_text([re.compile("Not stored: the desk does not answer.")])
+        expect(page.get_by_label("Description")).to_have_value("Half an hour of work")
+    finally:
+        someone.desk.start()
+    someone.complaints.clear()  # the browser's own words about the refused connection
+
+    page.get_by_role("button", name="Save").click()
+
+    expect(page.locator("#toasts")).to_contain_text("Saved.")
+
+
+def test_without_scripts_it_stands_on_the_page(visit: Visit) -> None:
+    someone = visit(has_scripts=False)
+    page = someone.page
+    set_id = someone.evalset("hello_world")
+    someone.goto(f"/evalsets/{set_id}")
+    page.locator("tbody th a").first.click()
+    page.get_by_role("button", name="Save", exact=False).first.click()
+
+    expect(page.get_by_role("status").filter(has_text="Saved.")).to_be_visible()
