@@ -1,0 +1,79 @@
+"""What one screen of 1440 x 900 answers without scrolling: a run, and home."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from playwright.sync_api import expect
+
+if TYPE_CHECKING:
+    from tests.e2e.conftest import Visitor
+
+pytestmark = pytest.mark.browser
+
+BOTTOMS = """selectors => Object.fromEntries(selectors.map(selector => {
+  const box = document.querySelector(selector)?.getBoundingClientRect();
+  return [selector, box && box.height ? Math.round(box.bottom) : null];
+}))"""
+ANSWERS = {
+    "what passed": "#answer",
+    "how sure": "#answer span",
+    "what it cost": ".figures dd",
+    "what broke first": "#broke li, #broke tbody tr",
+}
+
+
+@pytest.fixture(scope="module")
+def run(resident: Visitor) -> str:
+    """A run of 20 trials of each case, some of which failed."""
+    calls = {"tool_trajectory_avg_score": "1", "response_match_score": "0.8"}
+    address = resident.run(
+        "hello_world", resident.evalset("hello_world"), calls, n="20", model="demo/dice?mistakes=0.25"
+    )
+    resident.goto(address)
+    expect(resident.page.get_by_role("button", name="Stop…")).to_have_count(0)
+    return address
+
+
+def test_a_run_says_on_one_screen_what_passed_how_sure_what_broke_and_what_it_cost(someone: Visitor, run: str) -> None:
+    someone.goto(run)
+    page = someone.page
+    expect(page.locator("#broke[data-fetched]")).to_be_visible()
+    expect(page.locator(ANSWERS["what broke first"]).first).to_be_visible()
+    someone.shoot("first-screen-run")
+
+    bottoms = page.evaluate(BOTTOMS, [*ANSWERS.values()])
+
+    assert page.evaluate("[innerWidth, innerHeight, scrollY]") == [1440, 900, 0]
+    assert {
+        name: bottoms[selector] for name, selector in ANSWERS.items() if not 0 < (bottoms[selector] or 0) <= 900
+    } == {}
+    assert "cost" in page.locator(".figures").first.inner_text().casefold()
+    assert "%" in page.locator("#answer span").inner_text()
+
+
+def test_twenty_trials_of_a_case_fit_in_one_row(someone: Visitor, run: str) -> None:
+    someone.goto(run)
+
+    tops = someone.page.evaluate(
+        "[...document.querySelectorAll('#cases .strip')].map(strip => "
+        "[...strip.querySelectorAll('.square')].map(square => Math.round(square.getBoundingClientRect().top)))"
+    )
+
+    assert [len(row) for row in tops] == [20] * len(tops)
+    assert [len(set(row)) for row in tops] == [1] * len(tops)
+
+
+def test_home_says_on_one_screen_how_the_newest_runs_went(someone: Visitor, run: str) -> None:
+    someone.goto("/")
+    page = someone.page
+    someone.shoot("first-screen-home")
+    number = run.rpartition("/")[2]
+    link = page.locator(f"main a[href='/runs/{number}']").first
+    expect(link).to_be_visible()
+
+    box = link.bounding_box()
+
+    assert box is not None
+    assert box["y"] + box["height"] <= 900
