@@ -315,3 +315,26 @@ async def test_a_stream_comes_through_the_door_as_it_is_sent(endpoint: Endpoint)
 )
 def test_only_calls_of_models_go_through_the_door(method: str, path: str, opens: bool) -> None:
     assert is_open(method, path) == opens
+
+
+BENCHMARK = """
+    import os
+
+    def agent(instance, metadata):
+        import subprocess
+        said = subprocess.check_output("python3 -c 'import pricing; print(pricing.VERSION)'", shell=True, text=True)
+        return {"instance_id": "i", "test_result": {"said": said.strip(), "processes": len(os.listdir("/proc"))}}
+"""
+
+
+async def test_a_benchmark_runs_its_commands_in_the_image(
+    on_path: Path, write_agent: Write, trial: Make, play: Play
+) -> None:
+    ref = replace(write_agent(BENCHMARK), container=Container("shop:7"), kind="benchmark")
+
+    [result] = await played(ref, [trial(ref)], play)
+
+    assert result.error is None, result.error
+    texts = " ".join(event.text + str(event.result) for event in result.transcript.turns[0].events)
+    assert "1.4.0" in texts
+    assert "runs in a container of shop:7" in texts

@@ -551,5 +551,6 @@ json = SimpleNamespace(
     schema_components=_schema_components,
 )
 structs = SimpleNamespace(
-    asdict=lambda value: {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
+    asdict=lambda value: {field.name: getattr(value, field.name) for field in dataclasses.fields(value)},
+    replace=dataclasses.replace,
 )

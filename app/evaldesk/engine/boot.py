@@ -3,12 +3,14 @@
 Nothing needs to be installed there. Only the package `evaldesk` is found, where this file is: what is installed beside
 it stays unseen, so the agent imports the versions of its own interpreter. In a container the agent's files are copied
 first, so that it can write beside them, and a door to models is opened before anything of the agent is imported.
+`PYTHON boot.py --module NAME` runs another module of ours in the same way.
 """
 
 from __future__ import annotations
 
 import importlib.util
 import os
+import runpy
 import shutil
 import sys
 
@@ -55,6 +57,9 @@ if __name__ == "__main__":
 
         os.environ.update(carry(sys.argv[2]))
         del sys.argv[1:3]
+    if sys.argv[1] == "--module":
+        runpy.run_module(sys.argv[2], run_name="__main__", alter_sys=True)
+        sys.exit()
     from evaldesk.engine.worker.main import main
 
     main()

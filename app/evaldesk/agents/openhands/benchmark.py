@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from evaldesk.agents.agent import Agent, ModelCaller
+from evaldesk.agents.agent import Agent, ModelCaller, own_python
 from evaldesk.agents.event_pump import SendEvent, events_of
 from evaldesk.agents.group_guard import end_group, kill_group, watch
 from evaldesk.agents.in_thread import called
@@ -213,12 +213,18 @@ PRINTING_S = 5.0  # a process that left the group may hold the pipe for ever
 _N_LAST = 2_000
 
 
+def _command() -> tuple[str, ...]:
+    """On the agent's own interpreter, and in a container, Evaldesk is found by the file that started this player."""
+    started_by = getattr(sys.modules.get("__main__"), "__file__", "")
+    return (sys.executable, started_by, "--module", MODULE) if own_python() else (sys.executable, "-P", "-m", MODULE)
+
+
 class InstanceProcess:
     """A process that works on `task`, in the folder of the task's workspace."""
 
     def __init__(self, task: Task, environment: Mapping[str, str]) -> None:
         self._process = subprocess.Popen(
-            (sys.executable, "-P", "-m", MODULE),
+            _command(),
             cwd=task.folder,
             env={**environment, "PWD": task.folder, "TMPDIR": task.folder},
             stdin=subprocess.PIPE,
