@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import json
 import math
+import operator
 from collections.abc import Iterable, Mapping
 from typing import Any, Final, Literal, NamedTuple, TypeAlias, TypedDict
 
 from evaldesk.errors import NotFoundError, UsageError
 
-Kind: TypeAlias = Literal["whole", "number", "switch", "choice", "text", "object"]
+Kind: TypeAlias = Literal["whole", "number", "switch", "choice", "text", "object", "pairs", "passes"]
 Door: TypeAlias = Literal["cli", "form", "pytest", "toml"]
 DOORS: tuple[Door, ...] = ("cli", "form", "pytest", "toml")
 """Where an option may be left out, with a reason. `evaluate()`, `[evaldesk]` of a run file and JSON have them all."""
@@ -82,6 +83,10 @@ class RunOption(NamedTuple):
                 found = {"1": True, "true": True, "yes": True, "0": False, "false": False, "no": False}[text.lower()]
             elif self.kind == "object":
                 found = json.loads(text)
+            elif self.kind == "pairs":
+                found = [(int(k), float(rate)) for k, rate in (each.split("=") for each in text.split(","))]
+            elif self.kind == "passes":
+                found = tuple(int(each) for each in text.split("/"))
         except (ValueError, KeyError, RecursionError):
             found = None
         if found is None or (isinstance(found, float) and not math.isfinite(found)):
@@ -111,6 +116,10 @@ class RunOption(NamedTuple):
         if isinstance(value, int | float):
             number = f"{value:.10g}"
             return f"${number} {self.unit}" if self.unit.startswith("for ") else f"{number} {self.unit}".strip()
+        if self.kind == "pairs":
+            return ", ".join(f"{k}={rate:.10g}" for k, rate in value) or self.unset
+        if self.kind == "passes":
+            return f"{value[0]}/{value[1]}"
         if isinstance(value, Mapping):
             return json.dumps(value, ensure_ascii=False, sort_keys=True) if value else self.unset
         return str(value) or self.unset
@@ -132,6 +141,8 @@ class RunOption(NamedTuple):
             "choice": f"one of {', '.join(self.choices)}",
             "text": "a text",
             "object": 'an object such as {"top_k": 20}',
+            "pairs": "K=R, such as 5=0.9, where K is at least 1 and R between 0 and 1",
+            "passes": f"M/R, such as 3/5, where M is at least 1 and R from M to {self.high:g}",
         }[self.kind]
 
     def _as_kind(self, value: Any) -> Any:
@@ -142,9 +153,23 @@ class RunOption(NamedTuple):
             return value if isinstance(value, bool) else None
         if self.kind == "object":
             return dict(value) if isinstance(value, Mapping) else None
+        if self.kind in ("pairs", "passes"):
+            return self._as_numbers(value)
         if not isinstance(value, str) or (self.kind == "choice" and value not in self.choices):
             return None
         return None if self.kind == "text" and self.high and len(value) > self.high else value
+
+    def _as_numbers(self, value: Any) -> tuple[Any, ...] | None:
+        """Pairs of k and a rate, or one pair of passes and trials."""
+        pairs = value.items() if isinstance(value, Mapping) else value
+        try:
+            if self.kind == "passes":
+                needed, n = map(operator.index, pairs)
+                return (needed, n) if 1 <= needed <= n <= self.high else None
+            found = tuple((operator.index(k), float(rate)) for k, rate in pairs)
+        except (TypeError, ValueError):
+            return None
+        return found if all(k >= 1 and 0 <= rate <= 1 for k, rate in found) else None
 
     def _as_number(self, value: Any) -> int | float | None:
         if isinstance(value, bool) or not hasattr(value, "__float__"):

@@ -193,7 +193,7 @@ def test_what_cannot_be_judged_or_written_is_refused_before_anything_is_played(
 def test_a_pair_of_a_gate_is_checked(place: Place) -> None:
     path = place.evalset("first", GOOD)
 
-    assert "wanted K=R, such as 5=0.9" in place.eval(path, "--pass-at", "5").output
+    assert "K=R, such as 5=0.9" in place.eval(path, "--pass-at", "5").output
     assert "between 0 and 1" in place.eval(path, "--pass-hat", "5=9").output
 
 

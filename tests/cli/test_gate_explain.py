@@ -108,8 +108,8 @@ def test_no_gate_is_proposed_where_none_finds_a_worse_agent() -> None:
     [
         ("--confirm 3/5 --max-regressions 0", "--confirm needs --regression-rule confirm"),
         ("--regression-rule confirm", "--regression-rule confirm needs --max-regressions"),
-        ("--regression-rule confirm --max-regressions 0 --confirm 5/3", "R is at least M"),
-        ("--regression-rule confirm --max-regressions 0 --confirm half", "wanted M/R, such as 3/5"),
+        ("--regression-rule confirm --max-regressions 0 --confirm 5/3", "R from M to 100"),
+        ("--regression-rule confirm --max-regressions 0 --confirm half", "M/R, such as 3/5"),
     ],
 )
 def test_fresh_trials_that_cannot_be_asked_for_are_refused(asked: str, words: str) -> None:

@@ -28,6 +28,7 @@ from evaldesk.desk.runs.benchmark_output import InstanceOutput, metadata_of
 from evaldesk.desk.runs.plan import RunOptions
 from evaldesk.desk.runs.run_result import CaseResult, RunResult
 from evaldesk.desk.runs.stored_runs import StoredRuns, plan_confirming
+from evaldesk.gate_options import GATES_BY_NAME, AskedGates
 from evaldesk.model import (
     EXIT_CODES,
     AgentRef,
@@ -124,6 +125,13 @@ def trials(run_id: int, ended: Ended, first: int = 0) -> list[TrialResult]:
     ]
 
 
+def requested(n: int, asked: dict[str, Any], **others: Any) -> EvalRequest:
+    """The request of a command with these gates, and how it is spelled."""
+    gates = cast("AskedGates", {name: asked[name] for name in asked.keys() & GATES_BY_NAME.keys()})
+    spelled = {name: asked[name] for name in asked.keys() - GATES_BY_NAME.keys()}
+    return EvalRequest((), Asked(n=n), gates, **spelled, **others)
+
+
 def stored(
     store: Store,
     ended: Ended,
@@ -133,7 +141,7 @@ def stored(
     **asked: Any,
 ) -> RunSummary:
     """A run of one case whose trials ended so."""
-    gates = EvalRequest((), Asked(n=sum(ended)), **(asked or ASKED[gate])).gates
+    gates = requested(sum(ended), asked or ASKED[gate]).gates
     config = RunConfig(AGENT, "set", n=sum(ended), gates=gates)
     run_id = store.runs.create(config, [CASE], baseline=baseline if is_compared(gate) else None)
     store.runs.record(trials(run_id, ended))
@@ -150,15 +158,14 @@ def told(
 ) -> Told:
     """What the command writes at the end of the run."""
     files = {name: str(folder / name) for name in ("out.json", "junit.xml", "summary.md")}
-    request = EvalRequest(
-        (),
-        Asked(n=run.config.n),
+    request = requested(
+        run.config.n,
+        asked or ASKED[gate],
         outputs=(files["out.json"],),
         junit=files["junit.xml"],
         summary=files["summary.md"],
         annotations=True,
         quiet=True,
-        **(asked or ASKED[gate]),
     )
     (folder / "set.jsonl").touch()
     job = Job(AGENT, EvalSet("set", cases=(CASE,)), folder / "set.jsonl", RunOptions())
@@ -359,7 +366,8 @@ def item_failure(result: CaseResult, gates: Gates) -> str:
 def test_a_pytest_item_passes_exactly_when_its_case_does(gate: str) -> None:
     for ended in COMBINATIONS:
         given = replace(
-            EvalRequest((), Asked(n=5), **ASKED[gate]).gates, min_pass_rate=ASKED[gate].get("min_pass_rate", 1.0)
+            requested(5, ASKED[gate]).gates,
+            min_pass_rate=ASKED[gate].get("min_pass_rate", 1.0),
         )
         result = CaseResult(CASE, tuple(trials(1, ended)), sum(ended))
         whole = RunResult(1, RunConfig(AGENT, "set", n=sum(ended), gates=given), (result,))
@@ -479,7 +487,7 @@ def test_a_bar_of_1_is_answered_by_the_rate_alone(store: Store, tmp_path: Path) 
 
 
 def test_a_pytest_item_that_is_too_close_to_tell_is_skipped() -> None:
-    gates = EvalRequest((), min_pass_rate=0.7, undecided="neutral").gates
+    gates = EvalRequest((), asked_gates={"min_pass_rate": 0.7, "undecided": "neutral"}).gates
     result = CaseResult(CASE, tuple(trials(1, (8, 2, 0, 0, 0))), 10)
 
     with pytest.raises(pytest.skip.Exception, match=r"too close to 0\.7 to be sure"):
@@ -487,7 +495,7 @@ def test_a_pytest_item_that_is_too_close_to_tell_is_skipped() -> None:
 
 
 def test_a_pytest_item_of_which_four_of_five_trials_are_unscored_does_not_pass() -> None:
-    gates = EvalRequest((), min_pass_rate=1.0).gates
+    gates = EvalRequest((), asked_gates={"min_pass_rate": 1.0}).gates
     result = CaseResult(CASE, tuple(trials(1, (1, 0, 0, 4, 0))), 5)
 
     said = item_failure(result, gates)

@@ -5,28 +5,30 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import asdict
-from typing import Any
+from typing import Any, cast
 
 import click
 
-from evaldesk.cli.eval.options import CONFIRM_HELP, RATE, RULE_HELP, check_rule, k_and_rates, passes_of
+from evaldesk.cli.eval.options import RATE, Command, asked_gates, flag_of, gate_option
 from evaldesk.cli.lazy import refusing_repeats
 from evaldesk.cli.runs.shared import json_option, stored_runs, workspace_option
 from evaldesk.desk.runs.gate_chances import (
     ASSUMED_RATES,
     DROPS,
+    EXPLAINED,
     SOUGHT,
     TOLERATED,
     GateChance,
     Proposal,
     Subject,
     assumed_subject,
+    check_explained,
     gate_chances,
     played_subject,
 )
 from evaldesk.errors import UsageError
+from evaldesk.gate_options import GATES_BY_NAME, check_confirm
 from evaldesk.model import Gates
-from evaldesk.model.conclusion import CONFIRM, REGRESSION_RULES
 from evaldesk.wording.words import chance_words
 
 
@@ -40,24 +42,19 @@ def gate() -> None:
     """
 
 
+def _explained_gates(command: Command) -> Command:
+    for name in reversed(EXPLAINED):
+        command = gate_option(GATES_BY_NAME[name])(command)
+    return command
+
+
 @gate.command()
 @click.option("--from", "run", metavar="RUN", help="Take cases, trials and pass rates from this run.")
 @click.option("--cases", "n_cases", type=click.IntRange(1, 100_000), metavar="N", help="Number of cases.")
 @click.option("--rate", type=RATE, metavar="R", help="Pass rate of each case; default: 0.99, 0.95, 0.9 and 0.8.")
 @click.option("--n", "-n", type=click.IntRange(1, 1000), metavar="N", help="Trials per case; default 1.")
 @click.option("--pass-threshold", type=RATE, metavar="R", help="Pass rate that a case must reach; default 1.")
-@click.option("--min-pass-rate", type=RATE, metavar="R", help="Least pass rate of the scored trials.")
-@click.option("--min-case-pass-rate", type=RATE, metavar="R", help="Least pass rate of each case.")
-@click.option("--pass-at", metavar="K=R", multiple=True, callback=k_and_rates, help="At least one of K trials passes.")
-@click.option("--pass-hat", metavar="K=R", multiple=True, callback=k_and_rates, help="All of K trials pass.")
-@click.option("--max-regressions", type=click.IntRange(0), metavar="N", help="Most cases that may regress.")
-@click.option(
-    "--regression-rule",
-    type=click.Choice(REGRESSION_RULES),
-    default="any",
-    help=RULE_HELP,
-)
-@click.option("--confirm", metavar="M/R", callback=passes_of, help=CONFIRM_HELP)
+@_explained_gates
 @json_option
 @workspace_option
 def explain(
@@ -68,8 +65,7 @@ def explain(
     pass_threshold: float | None,
     is_json: bool,
     workspace: str | None,
-    confirm: tuple[int, int] | None,
-    **asked: Any,
+    **given: Any,
 ) -> None:
     """Show how often a gate fails although nothing changed, and how often a worse agent passes it.
 
@@ -79,8 +75,9 @@ def explain(
     evaldesk gate explain --cases 20 --rate 0.9 --n 5 --max-regressions 0
     evaldesk gate explain --from 12 --min-pass-rate 0.9
     """
-    gates = Gates(**asked, confirm=confirm or CONFIRM)
-    check_rule(asked["regression_rule"], confirm)
+    asked = asked_gates(given)
+    check_confirm(asked, flag_of)
+    gates = Gates(**cast("Any", asked))
     if run is not None:
         if n_cases is not None or rate is not None:
             raise UsageError("--from takes cases and rates from the run; leave --cases and --rate out")
@@ -94,7 +91,7 @@ def explain(
         threshold = 1.0 if pass_threshold is None else pass_threshold
         rates = ASSUMED_RATES if rate is None else (rate,)
         subjects = {f"{each:g}": assumed_subject(n_cases, each, n or 1, threshold) for each in rates}
-    _refuse_undefined(gates, next(iter(subjects.values())))
+    check_explained(gates, next(iter(subjects.values())), flag_of)
     found = {name: gate_chances(gates, subject) for name, subject in subjects.items()}
     if is_json:
         click.echo(json.dumps(_as_json(subjects, found), indent=2))
@@ -103,23 +100,6 @@ def explain(
 
 
 refusing_repeats(explain)
-
-
-def _refuse_undefined(gates: Gates, subject: Subject) -> None:
-    n = subject.n
-    for option, word, pairs in (("--pass-at", "pass@", gates.pass_at), ("--pass-hat", "pass^", gates.pass_hat)):
-        for k, _ in pairs:
-            if k > n:
-                raise UsageError(f"{option} {k}: {word}{k} with --n {n} is never defined; say --n {k} or more")
-    if gates.regression_rule != "any" and gates.max_regressions is None:
-        raise UsageError(
-            f"--regression-rule {gates.regression_rule} needs --max-regressions: how many cases may regress"
-        )
-    if gates.regression_rule == "likely" and n < (needed := subject.trials_to_tell):
-        cases = "1 case" if subject.n_cases == 1 else f"{subject.n_cases:,} cases"
-        raise UsageError(
-            f"--regression-rule likely never finds a regression in {cases} with --n {n}; say --n {needed} or more"
-        )
 
 
 def _as_json(subjects: Mapping[str, Subject], found: Mapping[str, tuple[GateChance, ...]]) -> dict[str, Any]:

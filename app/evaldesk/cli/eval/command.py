@@ -10,8 +10,8 @@ import click
 
 from evaldesk.cli.eval.options import (
     Sectioned,
+    asked_gates,
     asked_options,
-    cost_option,
     gate_options,
     how_options,
     openhands_options,
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 @how_options
 @run_options
 @gate_options
-@cost_option
 @output_options
 @osmosis_options
 @openhands_options
@@ -53,7 +52,9 @@ def evaluate(words: tuple[str, ...], **given: Any) -> None:
     """
     from evaldesk.cli.eval.request import EvalRequest
 
-    sys.exit(_form(given)(EvalRequest(words=words, asked=asked_options(given), **given)))
+    play = _form(given)
+    asked, gates = asked_options(given), asked_gates(given)
+    sys.exit(play(EvalRequest(words=words, asked=asked, asked_gates=gates, **given)))
 
 
 def _form(given: dict[str, Any]) -> Callable[[EvalRequest], int]:

@@ -9,7 +9,7 @@ from typing import Any, TypeAlias, cast
 import click
 
 from evaldesk.errors import EvaldeskError, UsageError
-from evaldesk.model.conclusion import REGRESSION_RULES, UNDECIDED, RegressionRule
+from evaldesk.gate_options import GATE_OPTIONS, GATES_BY_NAME, SECTION, AskedGates
 from evaldesk.run_options import LIMITS, MODELS, RUN, Asked, RunOption, offered
 
 Command: TypeAlias = Callable[..., Any]
@@ -27,7 +27,6 @@ class Finite(click.FloatRange):
 
 
 RATE = Finite(0, 1)
-MOST_CONFIRMING = 100
 SECTIONS: dict[str, str] = {}
 """The section of the help in which each option stands, by the name of its parameter."""
 
@@ -51,49 +50,6 @@ def _metric_and_criterion(value: str) -> tuple[str, object]:
         return metric_and_criterion(value)
     except EvaldeskError as error:
         raise click.BadParameter(str(error)) from None
-
-
-def k_and_rates(ctx: click.Context, param: click.Parameter, values: Sequence[str]) -> tuple[tuple[int, float], ...]:
-    """`5=0.9`, a number of trials and the least mean, as pairs."""
-    return tuple(_k_and_rate(value) for value in values)
-
-
-RULE_HELP = (
-    "A case regressed when its verdict flipped (any, default), when fresh trials confirm it (confirm), "
-    "or when it dropped by more than chance (likely)."
-)
-CONFIRM_HELP = "With confirm: M of R fresh trials must pass; default 3/5."
-
-
-def check_rule(rule: RegressionRule | None, confirm: tuple[int, int] | None) -> None:
-    """Raise UsageError for fresh trials that the rule does not play."""
-    if confirm is not None and rule != "confirm":
-        raise UsageError("--confirm needs --regression-rule confirm, which plays the fresh trials")
-
-
-def passes_of(ctx: click.Context, param: click.Parameter, value: str | None) -> tuple[int, int] | None:
-    """`3/5`, a number of passes and of trials, as a pair."""
-    if value is None:
-        return None
-    needed, _, n = value.partition("/")
-    try:
-        pair = int(needed), int(n)
-    except ValueError:
-        raise click.BadParameter(f"{value!r}: wanted M/R, such as 3/5") from None
-    if not 1 <= pair[0] <= pair[1] <= MOST_CONFIRMING:
-        raise click.BadParameter(f"{value!r}: M is at least 1, R is at least M and at most {MOST_CONFIRMING}")
-    return pair
-
-
-def _k_and_rate(value: str) -> tuple[int, float]:
-    k, _, rate = value.partition("=")
-    try:
-        pair = int(k), float(rate)
-    except ValueError:
-        raise click.BadParameter(f"{value!r}: wanted K=R, such as 5=0.9") from None
-    if pair[0] < 1 or not 0 <= pair[1] <= 1:
-        raise click.BadParameter(f"{value!r}: K is at least 1 and R between 0 and 1")
-    return pair
 
 
 class OptionValue(click.ParamType[Any]):
@@ -188,58 +144,38 @@ def run_options(command: Command) -> Command:
 
 
 def gate_options(command: Command) -> Command:
-    """The goals of the run, which are stored with it."""
-    return _apply(
-        "Gates",
-        command,
-        click.option("--min-pass-rate", type=RATE, metavar="R", help="Least pass rate of the scored trials."),
-        click.option("--min-case-pass-rate", type=RATE, metavar="R", help="Least pass rate of each case."),
-        click.option(
-            "--pass-at",
-            metavar="K=R",
+    """The gates of the run, which are stored with it."""
+    return _apply(SECTION, command, *(gate_option(option) for option in GATE_OPTIONS))
+
+
+def gate_option(option: RunOption) -> Callable[[Command], Command]:
+    """The option of a command for a gate; one with pairs may be repeated."""
+    if option.kind == "pairs":
+        return click.option(
+            *option.flags,
+            option.name,
             multiple=True,
-            callback=k_and_rates,
-            help="At least one of K trials passes.",
-        ),
-        click.option("--pass-hat", metavar="K=R", multiple=True, callback=k_and_rates, help="All of K trials pass."),
-        click.option("--min-scored", type=click.IntRange(0), metavar="N", help="Least number of scored trials."),
-        click.option(
-            "--max-unscored-rate", type=RATE, metavar="R", help="Most unscored trials, as a share; default 0."
-        ),
-        click.option("--max-error-rate", type=RATE, metavar="R", help="Most errored trials, as a share; default 0."),
-        click.option("--baseline", metavar="RUN|FILE", help="An earlier run, by number or by its JSON output."),
-        click.option(
-            "--max-regressions",
-            type=click.IntRange(0),
-            metavar="N",
-            help="Most cases that passed in the baseline and do not pass now; default 0.",
-        ),
-        click.option(
-            "--regression-rule",
-            type=click.Choice(REGRESSION_RULES),
-            help=RULE_HELP,
-        ),
-        click.option("--confirm", metavar="M/R", callback=passes_of, help=CONFIRM_HELP),
-        click.option(
-            "--undecided",
-            type=click.Choice(UNDECIDED),
-            help="A rate too close to its bar to be sure counts as this; default: the rate alone decides.",
-        ),
-    )
+            type=OptionValue(option),
+            callback=_joined,
+            metavar=option.metavar,
+            help=option.help,
+        )
+    return _table_option(option)
 
 
-def cost_option(command: Command) -> Command:
-    """The limit of cost, for a command that waits for its runs: a run that is resumed has none."""
-    return _apply(
-        "Gates",
-        command,
-        click.option(
-            "--max-cost",
-            type=Finite(0),
-            metavar="USD",
-            help="Most cost of all model calls in US dollars; above it no trial starts.",
-        ),
-    )
+def _joined(ctx: click.Context, param: click.Parameter, values: Sequence[Sequence[Any]]) -> tuple[Any, ...] | None:
+    return tuple(pair for value in values for pair in value) or None
+
+
+def asked_gates(given: dict[str, Any]) -> AskedGates:
+    """The gates among the options of a command, which are taken out of `given`; absent is not asked for."""
+    found = {name: given.pop(name) for name in GATES_BY_NAME if name in given}
+    return cast("AskedGates", {name: value for name, value in found.items() if value is not None})
+
+
+def flag_of(option: RunOption) -> str:
+    """How a command calls the option."""
+    return option.flags[0]
 
 
 def output_options(command: Command) -> Command:

@@ -8,24 +8,28 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from evaldesk.cli.eval.options import check_rule
+from evaldesk.cli.eval.options import flag_of
 from evaldesk.desk.criteria.criteria import criteria_of
 from evaldesk.desk.runs.plan import RunOptions
 from evaldesk.desk.runs.stored_runs import StoredRuns
 from evaldesk.errors import UsageError
+from evaldesk.gate_options import AskedGates, gates_of
 from evaldesk.model import AgentRef, Criterion, EvalSet, Gates
-from evaldesk.model.conclusion import CONFIRM, RegressionRule, Undecided
 from evaldesk.model.stored import RunSummary
-from evaldesk.run_options import BY_NAME, OWN, Asked
+from evaldesk.run_options import BY_NAME, Asked
 from evaldesk.settings import Settings, read_settings
 
 
 @dataclass(frozen=True, slots=True)
 class EvalRequest:
-    """The options of the command as they were given; None is not given. `asked` has those of the table."""
+    """The options of the command as they were given; None is not given.
+
+    `asked` and `asked_gates` have those of the tables.
+    """
 
     words: tuple[str, ...]
     asked: Asked = field(default_factory=Asked)
+    asked_gates: AskedGates = field(default_factory=AskedGates)
     criteria: tuple[tuple[str, object], ...] = ()
     check: bool = False
     config_file_path: str | None = None
@@ -35,19 +39,6 @@ class EvalRequest:
     print_detailed_results: bool = False
     quiet: bool = False
     is_json: bool = False
-    min_pass_rate: float | None = None
-    min_case_pass_rate: float | None = None
-    pass_at: tuple[tuple[int, float], ...] = ()
-    pass_hat: tuple[tuple[int, float], ...] = ()
-    max_error_rate: float | None = None
-    max_unscored_rate: float | None = None
-    min_scored: int | None = None
-    max_cost: float | None = None
-    baseline: str | None = None
-    max_regressions: int | None = None
-    regression_rule: RegressionRule | None = None
-    confirm: tuple[int, int] | None = None
-    undecided: Undecided | None = None
     outputs: tuple[str, ...] = ()
     junit: str | None = None
     summary: str | None = None
@@ -75,35 +66,19 @@ class EvalRequest:
     @property
     def gates(self) -> Gates:
         """The gates that were asked for. Raises UsageError when one cannot be judged."""
-        most, n = self.max_regressions, self.value("n")
-        if most is not None and self.baseline is None:
-            raise UsageError("--max-regressions needs --baseline: the run, or the JSON file of one, to compare with")
-        if self.regression_rule is not None and self.baseline is None:
-            raise UsageError("--regression-rule needs --baseline: the run, or the JSON file of one, to compare with")
-        check_rule(self.regression_rule, self.confirm)
-        for name, k in [("--pass-at", k) for k, _ in self.pass_at] + [("--pass-hat", k) for k, _ in self.pass_hat]:
-            if k > n:
-                raise UsageError(f"{name} {k} asks for {k} trials of each case; say --n {k} or more, not --n {n}")
-        gates = Gates(
-            min_pass_rate=self.min_pass_rate,
-            min_case_pass_rate=self.min_case_pass_rate,
-            pass_at=self.pass_at,
-            pass_hat=self.pass_hat,
-            max_error_rate=self.max_error_rate or 0.0,
-            max_cost=self.max_cost,
-            max_unscored_rate=self.max_unscored_rate or 0.0,
-            min_scored=self.min_scored,
+        return gates_of(
+            self.asked_gates,
+            n=self.value("n"),
+            compat=self.value("compat"),
             all_must_pass=not (self.module or self.benchmark),
-            max_regressions=0 if self.baseline is not None and most is None else most,
-            baseline=_baseline_name(self.baseline),
-            regression_rule=self.regression_rule or "any",
-            confirm=self.confirm or CONFIRM,
-            undecided=self.undecided,
+            called=flag_of,
         )
-        if self.value("compat") != OWN:
-            return gates.as_tool(self.value("compat"))
-        is_silent = not (gates.all_must_pass or gates.asks_for_verdicts) and self.max_unscored_rate is None
-        return replace(gates, max_unscored_rate=1.0) if is_silent else gates
+
+    @property
+    def baseline(self) -> str | None:
+        """The run, or the file, to compare with."""
+        given = self.asked_gates.get("baseline")
+        return None if given is None else str(given)
 
     @property
     def spelled(self) -> str:
@@ -136,11 +111,6 @@ class EvalRequest:
     def value(self, name: str) -> Any:
         """The value of an option of the table, or its default."""
         return self.asked.get(name, BY_NAME[name].default)
-
-
-def _baseline_name(given: str | None) -> str:
-    """The name of the run or file that this run is compared with."""
-    return f"run {given}" if given and given.isdecimal() else Path(given or "").name
 
 
 def _nothing(runs: StoredRuns, run: RunSummary) -> None:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from evaldesk.cli.eval.options import Sectioned, asked_options, gate_options, how_options, place_options
+from evaldesk.cli.eval.options import Sectioned, asked_gates, asked_options, gate_options, how_options, place_options
 from evaldesk.cli.eval.osmosis import REWARD, read_dataset
 from evaldesk.cli.eval.playing import plan_jobs, warn_of_false_alarms
 from evaldesk.cli.eval.report import report_error
@@ -71,7 +71,7 @@ def submit(
     evaldesk run submit configs/eval/my-run.toml --yes --baseline 12 --regression-rule confirm
     """
     asked = _with_given(read_run_file(file), asked_options(given))
-    request = EvalRequest((), asked.asked, **given)
+    request = EvalRequest((), asked.asked, asked_gates(given), **given)
     gates = request.gates
     asked, commit = at_revision(asked, open_home(workspace).state_folder / "revisions")
     agent, path = _agent(asked, request, workspace), dataset_path(asked)

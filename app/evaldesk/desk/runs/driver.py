@@ -65,6 +65,7 @@ class RunDriver:
         scrubbed: Callable[[TrialResult], TrialResult],
         on_change: Callable[[], None] = lambda: None,
         max_cost: float | None = None,
+        spent: float = 0.0,
         lease: int | None = None,
         planning: Planning | None = None,
     ) -> None:
@@ -74,7 +75,7 @@ class RunDriver:
         self.pause = ""
         self._config = config
         self._store = store
-        self._executor = Metered(executor, self._ended)
+        self._executor = Metered(executor, self._ended, spent)
         self._max_cost = max_cost
         self._lease = lease
         self._planning = planning
@@ -316,8 +317,8 @@ ROUNDING = 1e-9
 class Metered:
     """An executor that adds up its trials' cost in US dollars, and tells `on_end` when each of them ends."""
 
-    def __init__(self, executor: Executor, on_end: Callable[[TrialResult], None]) -> None:
-        self.spent = 0.0
+    def __init__(self, executor: Executor, on_end: Callable[[TrialResult], None], spent: float = 0.0) -> None:
+        self.spent = spent
         self._executor = executor
         self._on_end = on_end
 

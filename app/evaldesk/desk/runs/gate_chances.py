@@ -10,9 +10,11 @@ from evaldesk.desk.runs.impossible_gates import baseline_of
 from evaldesk.desk.runs.plan import RunPlan
 from evaldesk.desk.runs.stored_runs import StoredRuns
 from evaldesk.errors import UsageError
+from evaldesk.gate_options import GATES_BY_NAME
 from evaldesk.model import Gates
 from evaldesk.model.conclusion import CONFIRM
 from evaldesk.model.stored import RunSummary
+from evaldesk.run_options import BY_NAME, RunOption
 from evaldesk.statistics.gate_chances import (
     ROUNDING,
     Rates,
@@ -40,6 +42,16 @@ FOUND = 0.8
 MOST_PROPOSED_N = 20
 MOST_PROPOSED_FRESH = 20
 ASSUMED_RATES = (0.99, 0.95, 0.9, 0.8)
+EXPLAINED = (
+    "min_pass_rate",
+    "min_case_pass_rate",
+    "pass_at",
+    "pass_hat",
+    "max_regressions",
+    "regression_rule",
+    "confirm",
+)
+"""The gates about verdicts, whose chances can be computed before a run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,6 +152,28 @@ def played_subject(runs: StoredRuns, run: RunSummary, n: int | None, pass_thresh
     rates = [(passed / scored, n_cases) for scored, passed, n_cases in drawn]
     threshold = run.config.pass_threshold if pass_threshold is None else pass_threshold
     return Subject(rates, n or run.config.n, threshold, drawn)
+
+
+def check_explained(gates: Gates, subject: Subject, called: Callable[[RunOption], str]) -> None:
+    """Raise UsageError for gates whose chances are not defined over so few trials; `called` names an option."""
+    n, more = subject.n, called(BY_NAME["n"])
+    for name, word, pairs in (("pass_at", "pass@", gates.pass_at), ("pass_hat", "pass^", gates.pass_hat)):
+        for k, _ in pairs:
+            if k > n:
+                option = called(GATES_BY_NAME[name])
+                raise UsageError(
+                    f"{option} {k}: {word}{k} with {more} {n} is never defined; say {more} {k} or more", field=name
+                )
+    rule = f"{called(GATES_BY_NAME['regression_rule'])} {gates.regression_rule}"
+    if gates.regression_rule != "any" and gates.max_regressions is None:
+        most = called(GATES_BY_NAME["max_regressions"])
+        raise UsageError(f"{rule} needs {most}: how many cases may regress", field="max_regressions")
+    if gates.regression_rule == "likely" and n < (needed := subject.trials_to_tell):
+        cases = "1 case" if subject.n_cases == 1 else f"{subject.n_cases:,} cases"
+        raise UsageError(
+            f"{rule} never finds a regression in {cases} with {more} {n}; say {more} {needed} or more",
+            field="regression_rule",
+        )
 
 
 def false_alarms(gates: Gates, plans: Sequence[RunPlan]) -> tuple[float, float] | None:

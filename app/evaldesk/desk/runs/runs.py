@@ -15,7 +15,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from evaldesk.desk.criteria.criteria import allowed_criteria, ready_criteria
 from evaldesk.desk.process_owner import current_owner, host_of, is_elsewhere
-from evaldesk.desk.runs.driver import LiveRun, RunDriver, RunWriter, Tick
+from evaldesk.desk.runs.driver import LiveRun, RunDriver, RunWriter, Tick, is_more
 from evaldesk.desk.runs.first_runs import first_seed
 from evaldesk.desk.runs.kept_workers import SharedWorkers
 from evaldesk.desk.runs.plan import (
@@ -383,8 +383,9 @@ CLOSE_S = 5.0
 class Playing:
     """A run that this process drives; `driver` is None while it waits for its turn. `max_cost` is in US dollars.
 
-    `lease` is the one that this process has of it; `planning` plans its later trials. `unstored` says why its end could
-    not be stored, should that be given up.
+    `max_cost` is what is left of the limit of a command with several runs; else that of the run's gates counts. `lease`
+    is the one that this process has of it; `planning` plans its later trials. `unstored` says why its end could not be
+    stored, should that be given up.
     """
 
     live: LiveRun = field(default_factory=LiveRun)
@@ -529,6 +530,7 @@ class RunPlayers:
         n_unplanned = 0 if playing.planning else await asyncio.to_thread(self._store.runs.n_unplanned, run_id)
         if n_unplanned:
             return "failed", await self._cut(seen, n_unplanned)
+        limit = config.gates.max_cost if playing.max_cost is None else playing.max_cost
         playing.driver = RunDriver(
             run_id,
             config,
@@ -537,7 +539,8 @@ class RunPlayers:
             writer=self.writer,
             scrubbed=self._scrubbed,
             on_change=playing.live.touch,
-            max_cost=playing.max_cost,
+            max_cost=None if is_more(seen.cost, limit) else limit,  # resumed above it: a person wants the rest
+            spent=seen.cost,
             lease=playing.lease,
             planning=playing.planning,
         )

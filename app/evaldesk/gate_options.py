@@ -1,0 +1,279 @@
+"""The one table of the gates of a run: how each is called, typed and read at every door, and how they go together.
+
+From it come the options of `evaldesk eval`, `run submit` and `gate explain`, the form of a run, `evaluate()` and the
+pytest plugin. `model/conclusion.py` has the values, `desk/runs/gates.py` the answers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import fields, replace
+from typing import Any, TypedDict
+
+from evaldesk.errors import NotFoundError, UsageError
+from evaldesk.model.conclusion import CONFIRM, REGRESSION_RULES, UNDECIDED, Gates
+from evaldesk.run_options import BY_NAME, OWN, RunOption
+
+SECTION = "Gates"
+MOST_CONFIRMING = 100
+NOT_CASE = "a pytest item is one case, and this gate is about a whole run"
+
+GATE_OPTIONS: tuple[RunOption, ...] = (
+    RunOption(
+        "min_pass_rate",
+        "gates.min_pass_rate",
+        "number",
+        title="Least pass rate",
+        words="least pass rate",
+        help="Least pass rate of the scored trials.",
+        high=1,
+        flags=("--min-pass-rate",),
+        metavar="R",
+    ),
+    RunOption(
+        "min_case_pass_rate",
+        "gates.min_case_pass_rate",
+        "number",
+        title="Least pass rate of each case",
+        words="least pass rate of each case",
+        help="Least pass rate of each case.",
+        high=1,
+        flags=("--min-case-pass-rate",),
+        metavar="R",
+        left_out={"pytest": "a pytest item is one case: --evaldesk-min-pass-rate is the same there"},
+    ),
+    RunOption(
+        "pass_at",
+        "gates.pass_at",
+        "pairs",
+        title="Least pass@k",
+        words="least pass@k",
+        help="At least one of K trials passes.",
+        default=(),
+        flags=("--pass-at",),
+        metavar="K=R",
+        left_out={"pytest": NOT_CASE},
+    ),
+    RunOption(
+        "pass_hat",
+        "gates.pass_hat",
+        "pairs",
+        title="Least pass^k",
+        words="least pass^k",
+        help="All of K trials pass.",
+        default=(),
+        flags=("--pass-hat",),
+        metavar="K=R",
+        left_out={"pytest": NOT_CASE},
+    ),
+    RunOption(
+        "min_scored",
+        "gates.min_scored",
+        "whole",
+        title="Fewest scored trials",
+        words="fewest scored trials",
+        help="Least number of scored trials.",
+        high=1_000_000,
+        flags=("--min-scored",),
+        metavar="N",
+    ),
+    RunOption(
+        "max_unscored_rate",
+        "gates.max_unscored_rate",
+        "number",
+        title="Most unscored trials, as a share",
+        words="most unscored trials",
+        help="Most unscored trials, as a share; default 0.",
+        default=0.0,
+        high=1,
+        flags=("--max-unscored-rate",),
+        metavar="R",
+    ),
+    RunOption(
+        "max_error_rate",
+        "gates.max_error_rate",
+        "number",
+        title="Most errored trials, as a share",
+        words="most errored trials",
+        help="Most errored trials, as a share; default 0.",
+        default=0.0,
+        high=1,
+        flags=("--max-error-rate",),
+        metavar="R",
+        left_out={"pytest": "a case with an errored trial never passes there"},
+    ),
+    RunOption(
+        "max_cost",
+        "gates.max_cost",
+        "number",
+        title="Most cost, US dollars",
+        words="most cost",
+        help="Most cost of all model calls in US dollars; above it no trial starts.",
+        high=1e9,
+        flags=("--max-cost",),
+        metavar="USD",
+        left_out={"pytest": NOT_CASE},
+    ),
+    RunOption(
+        "baseline",
+        "gates.baseline",
+        "text",
+        title="Compared with run",
+        words="baseline",
+        help="An earlier run, by number or by its JSON output.",
+        default="",
+        flags=("--baseline",),
+        metavar="RUN|FILE",
+    ),
+    RunOption(
+        "max_regressions",
+        "gates.max_regressions",
+        "whole",
+        title="Most regressed cases",
+        words="most regressed cases",
+        help="Most cases that passed in the baseline and do not pass now; default 0.",
+        high=1_000_000,
+        flags=("--max-regressions",),
+        metavar="N",
+        left_out={"pytest": "a pytest item is one case, and fails when that case regressed"},
+    ),
+    RunOption(
+        "regression_rule",
+        "gates.regression_rule",
+        "choice",
+        title="A case regressed when",
+        words="regression rule",
+        help="A case regressed when its verdict flipped (any, default), when fresh trials confirm it (confirm), "
+        "or when it dropped by more than chance (likely).",
+        default="any",
+        choices=REGRESSION_RULES,
+        flags=("--regression-rule",),
+    ),
+    RunOption(
+        "confirm",
+        "gates.confirm",
+        "passes",
+        title="Fresh trials that must pass",
+        words="fresh trials that must pass",
+        help="With confirm: M of R fresh trials must pass; default 3/5.",
+        default=CONFIRM,
+        high=MOST_CONFIRMING,
+        flags=("--confirm",),
+        metavar="M/R",
+    ),
+    RunOption(
+        "undecided",
+        "gates.undecided",
+        "choice",
+        title="A rate too close to its bar",
+        words="undecided",
+        help="A rate too close to its bar to be sure counts as this; default: the rate alone decides.",
+        choices=UNDECIDED,
+        unset="the rate alone decides",
+        flags=("--undecided",),
+    ),
+)
+"""Every gate that a person asks for, in the order in which help and pages show them."""
+
+GATES_BY_NAME: Mapping[str, RunOption] = {option.name: option for option in GATE_OPTIONS}
+
+NOT_ASKED: Mapping[str, str] = {
+    "all_must_pass": "follows from the door: a reward or a benchmark is no test",
+    "unscored_are_failures": "follows from the tool that the run is judged as",
+}
+"""Fields of Gates that no door asks for, and why."""
+
+
+class AskedGates(TypedDict, total=False):
+    """Gates of a request, by name; None and missing keys ask for nothing. Held to the table by a test.
+
+    `baseline` is the number of a run of the workspace, or the path of a file that `evaldesk eval -o FILE.json` wrote.
+    """
+
+    min_pass_rate: float | None
+    min_case_pass_rate: float | None
+    pass_at: Mapping[int, float] | tuple[tuple[int, float], ...] | None
+    pass_hat: Mapping[int, float] | tuple[tuple[int, float], ...] | None
+    min_scored: int | None
+    max_unscored_rate: float | None
+    max_error_rate: float | None
+    max_cost: float | None
+    baseline: str | int | None
+    max_regressions: int | None
+    regression_rule: str | None
+    confirm: tuple[int, int] | None
+    undecided: str | None
+
+
+def gates_of(
+    asked: Mapping[str, Any],
+    *,
+    n: int,
+    compat: str = OWN,
+    all_must_pass: bool = True,
+    called: Callable[[RunOption], str],
+) -> Gates:
+    """The gates that were asked for by their names, over `n` trials of each case; those that are None are not.
+
+    `called` names an option as the door does. Raises UsageError naming the field for a value that cannot be, and for
+    gates that do not go together.
+    """
+    for name in asked:
+        if name not in GATES_BY_NAME:
+            raise NotFoundError.among("gate", name, GATES_BY_NAME)
+    given = {
+        name: GATES_BY_NAME[name].checked(value, called(GATES_BY_NAME[name]))
+        for name, value in asked.items()
+        if value is not None and value != ""
+    }
+    _check_together(given, n, called)
+    if "baseline" in given:
+        given = {"max_regressions": 0, **given, "baseline": baseline_words(given["baseline"])}
+    gates = Gates(**given, all_must_pass=all_must_pass)
+    if compat != OWN:
+        return gates.as_tool(compat)
+    is_silent = not (gates.all_must_pass or gates.asks_for_verdicts) and "max_unscored_rate" not in given
+    return replace(gates, max_unscored_rate=1.0) if is_silent else gates
+
+
+def _check_together(given: Mapping[str, Any], n: int, called: Callable[[RunOption], str]) -> None:
+    def named(name: str) -> str:
+        return called(GATES_BY_NAME[name])
+
+    for name in ("max_regressions", "regression_rule"):
+        if name in given and "baseline" not in given:
+            raise UsageError(
+                f"{named(name)} needs {named('baseline')}: the run, or the JSON file of one, to compare with",
+                field="baseline",
+            )
+    check_confirm(given, called)
+    for name in ("pass_at", "pass_hat"):
+        for k, _ in given.get(name, ()):
+            if k > n:
+                more = called(BY_NAME["n"])
+                raise UsageError(
+                    f"{named(name)} {k} asks for {k} trials of each case; say {more} {k} or more, not {more} {n}",
+                    field=name,
+                )
+
+
+def check_confirm(given: Mapping[str, Any], called: Callable[[RunOption], str]) -> None:
+    """Raise UsageError for fresh trials that the rule does not play."""
+    if "confirm" in given and given.get("regression_rule") != "confirm":
+        name, rule = called(GATES_BY_NAME["confirm"]), called(GATES_BY_NAME["regression_rule"])
+        raise UsageError(f"{name} needs {rule} confirm, which plays the fresh trials", field="confirm")
+
+
+def baseline_words(given: str) -> str:
+    """The name of the run or the file that a run is compared with: `run 12`, `main.json`."""
+    return f"run {given}" if given.isdecimal() else given.rsplit("/", 1)[-1]
+
+
+def asked_of(gates: Gates) -> dict[str, Any]:
+    """The gates that are not at their default, by name; a baseline that is a run by its number."""
+    found = {each.name: getattr(gates, each.name) for each in fields(gates)}
+    named = {name: value for name, value in found.items() if name in GATES_BY_NAME}
+    asked = {name: value for name, value in named.items() if value != GATES_BY_NAME[name].default}
+    if "baseline" in asked:
+        asked["baseline"] = asked["baseline"].removeprefix("run ")
+    return asked
