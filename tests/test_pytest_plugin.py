@@ -370,7 +370,7 @@ def test_a_case_too_close_to_its_bar_is_skipped_where_that_is_asked(project: pyt
 def test_an_unknown_answer_is_refused(project: pytest.Pytester) -> None:
     result = _run(project, "--evaldesk-undecided=maybe", "evalsets")
 
-    result.stderr.fnmatch_lines(["*--evaldesk-undecided is one of pass, fail, neutral, not 'maybe'*"])
+    result.stderr.fnmatch_lines(["*--evaldesk-undecided must be one of pass, fail, neutral, not 'maybe'*"])
 
 
 def test_more_scored_trials_than_a_case_has_are_refused_before_the_first_trial(project: pytest.Pytester) -> None:
@@ -380,3 +380,79 @@ def test_more_scored_trials_than_a_case_has_are_refused_before_the_first_trial(p
     result.stderr.fnmatch_lines(
         ["*--evaldesk-min-scored 3 can never hold: each case has 2 trials; say --evaldesk-min-scored 2 or less*"]
     )
+
+
+def _baseline(project: pytest.Pytester, trials: dict[str, str]) -> str:
+    """A file as `evaldesk eval -o FILE.json` writes it, with the verdicts of the trials of each case."""
+    cases = [
+        {
+            "evalset": "words",
+            "case_id": case_id,
+            "ordinal": 0,
+            "digest": "",
+            "trials": letters,
+            "pass_threshold": 1.0,
+            "errors_are_failures": False,
+            "asserted": {},
+        }
+        for case_id, letters in trials.items()
+    ]
+    (project.path / "main.json").write_text(json.dumps({"version": 2, "runs": [{"cases": cases}]}))
+    return "--evaldesk-baseline=main.json"
+
+
+def test_a_case_fails_where_it_regressed_against_the_baseline(project: pytest.Pytester) -> None:
+    baseline = _baseline(project, {"greets": "p", "differs": "p", "flaky": "f"})
+
+    result = _run(project, "evalsets", "-k", "greets or differs or flaky", baseline)
+
+    result.assert_outcomes(passed=2, failed=1)
+    result.stdout.fnmatch_lines(["*--max-regressions: 1 of 1 case regressed against main.json, 0 allowed*"])
+
+
+def test_a_case_that_failed_before_passes_and_one_without_a_baseline_is_judged_alone(project: pytest.Pytester) -> None:
+    baseline = _baseline(project, {"differs": "f"})
+
+    result = _run(project, "evalsets", "-k", "greets or differs", baseline)
+    strict = _run(project, "evalsets", "-k", "greets or differs", baseline, "--evaldesk-min-pass-rate=1")
+    alone = _run(project, "evalsets", "-k", "greets or differs", _baseline(project, {"flaky": "p"}))
+
+    result.assert_outcomes(passed=2)
+    strict.assert_outcomes(passed=1, failed=1)
+    alone.assert_outcomes(passed=1, failed=1)
+
+
+def test_a_regression_is_confirmed_by_fresh_trials(project: pytest.Pytester) -> None:
+    baseline = _baseline(project, {"flaky": "pp", "differs": "pp"})
+    rule = "--evaldesk-regression-rule=confirm"
+
+    result = _run(
+        project, "evalsets", "-k", "flaky or differs", baseline, rule, "--evaldesk-n=2", "--evaldesk-confirm=2/4"
+    )
+
+    result.assert_outcomes(passed=1, failed=1)
+    result.stdout.fnmatch_lines(["*Played again, 2 of 4 must pass: differs passed 0 of 4*"])
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--evaldesk-baseline=nowhere.json"], "neither a file nor the number of a run"),
+        (["--evaldesk-baseline=77"], "*"),
+        (["--evaldesk-regression-rule=confirm"], "needs --evaldesk-baseline"),
+        (["--evaldesk-confirm=3/5"], "which plays the fresh trials"),
+        (["--evaldesk-baseline=evalsets/test_config.json"], "this contains no runs"),
+    ],
+)
+def test_a_comparison_that_cannot_be_is_one_line(project: pytest.Pytester, options: list[str], said: str) -> None:
+    result = _run(project, "evalsets", *options)
+
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines([f"ERROR: evaldesk: *{said}*"])
+
+
+def test_a_likely_drop_is_no_answer_for_one_case(project: pytest.Pytester) -> None:
+    result = _run(project, "evalsets", _baseline(project, {"greets": "p"}), "--evaldesk-regression-rule=likely")
+
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines(["*a pytest item is one case; say confirm*"])

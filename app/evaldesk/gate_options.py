@@ -6,6 +6,7 @@ pytest plugin. `model/conclusion.py` has the values, `desk/runs/gates.py` the an
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping
 from dataclasses import fields, replace
 from typing import Any, TypedDict
@@ -198,11 +199,21 @@ class AskedGates(TypedDict, total=False):
     max_unscored_rate: float | None
     max_error_rate: float | None
     max_cost: float | None
-    baseline: str | int | None
+    baseline: str | int | os.PathLike[str] | None
     max_regressions: int | None
     regression_rule: str | None
     confirm: tuple[int, int] | None
     undecided: str | None
+
+
+def flag_of(option: RunOption) -> str:
+    """How a command calls the option."""
+    return option.flags[0]
+
+
+def title_of(option: RunOption) -> str:
+    """How a page calls the option."""
+    return option.title
 
 
 def gates_of(

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from evaldesk.run_options import offered
+from evaldesk.gate_options import GATE_OPTIONS
+from evaldesk.run_options import has_door, offered
 
 HOSTILE = (
     "os:system",
@@ -138,6 +139,8 @@ def test_a_new_eval_set_gets_a_plain_name_in_its_folder(fort: Any, name: str) ->
 # needs a reason why it cannot choose code, a key or a path.
 FIELDS = {
     *(option.name for option in offered("form") if option.kind in ("whole", "number", "switch", "choice")),
+    *(option.name for option in GATE_OPTIONS if has_door(option, "form")),
+    "use",  # the flags of a better gate, read as the fields are
     "like",  # the number of an earlier run
     *(
         "agent",

@@ -9,7 +9,7 @@ from typing import Any, cast
 
 import click
 
-from evaldesk.cli.eval.options import RATE, Command, asked_gates, flag_of, gate_option
+from evaldesk.cli.eval.options import RATE, Command, asked_gates, gate_option
 from evaldesk.cli.lazy import refusing_repeats
 from evaldesk.cli.runs.shared import json_option, stored_runs, workspace_option
 from evaldesk.desk.runs.gate_chances import (
@@ -27,9 +27,9 @@ from evaldesk.desk.runs.gate_chances import (
     played_subject,
 )
 from evaldesk.errors import UsageError
-from evaldesk.gate_options import GATES_BY_NAME, check_confirm
+from evaldesk.gate_options import GATES_BY_NAME, check_confirm, flag_of
 from evaldesk.model import Gates
-from evaldesk.wording.words import chance_words
+from evaldesk.wording.words import chance_words, trials_words
 
 
 @click.group()
@@ -156,9 +156,9 @@ def _show_gate(chance: GateChance) -> None:
     if chance.proposal:
         click.echo(f"    {_proposal_words(chance.proposal)}")
     if chance.n_more:
-        click.echo(f"    If nothing changes, it plays about {_trials(chance.n_more)} more a build.")
+        click.echo(f"    If nothing changes, it plays about {trials_words(chance.n_more)} more a build.")
     for repair in chance.repairs:
-        more = f", and plays about {_trials(repair.n_more)} more" if repair.n_more else ""
+        more = f", and plays about {trials_words(repair.n_more)} more" if repair.n_more else ""
         click.echo(f"    {repair.name} fails {chance_words(repair.false_alarm)} of builds{more}.")
 
 
@@ -167,11 +167,5 @@ def _proposal_words(found: Proposal) -> str:
     return (
         f"Better: {found.options}. It finds an agent that is {100 * SOUGHT:.0f} points worse in "
         f"{chance_words(found.finds)} of builds, fails {chance_words(found.false_alarm)} by chance, and plays about "
-        f"{_trials(found.n_trials)}."
+        f"{trials_words(found.n_trials)}."
     )
-
-
-def _trials(n: float) -> str:
-    """`1 trial`, `9 trials`, `0.4 trials`."""
-    shown = f"{n:.0f}" if n >= 1 else f"{n:.1g}"
-    return "1 trial" if shown == "1" else f"{shown} trials"

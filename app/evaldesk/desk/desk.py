@@ -15,6 +15,7 @@ from evaldesk.desk.evalsets.evalsets import EvalSetDesk
 from evaldesk.desk.trust import Trust
 from evaldesk.engine import AgentHost
 from evaldesk.errors import EvaldeskError, WorkspaceError
+from evaldesk.gate_options import GATES_BY_NAME, title_of
 from evaldesk.llm import needs_litellm
 from evaldesk.settings import Settings
 from evaldesk.store import Store
@@ -106,12 +107,29 @@ class Desk:
 
         self.runs.shared = SharedWorkers(self.host, self.settings.n_workers)
 
-    async def plan_run(self, agent_id: str, evalset_id: str, options: RunOptions) -> RunPlan:
-        """The run of an agent and an eval set by their ids. Raises UsageError naming the field at fault."""
-        from evaldesk.desk.runs.plan import read_subject
+    async def plan_run(
+        self, agent_id: str, evalset_id: str, options: RunOptions, baseline: int | None = None
+    ) -> RunPlan:
+        """The run of an agent and an eval set by their ids, compared with the run `baseline`.
+
+        Raises UsageError naming the field at fault, NotFoundError for a baseline that is gone.
+        """
+        from evaldesk.desk.runs.impossible_gates import check_gates
+        from evaldesk.desk.runs.plan import check_prices, read_subject
+        from evaldesk.desk.runs.stored_runs import compared_plans
 
         subject = await read_subject(self.agents, self.evalsets, agent_id, evalset_id)
-        return self.runs.plan_allowed(subject, options)
+        plan = self.runs.plan_allowed(subject, options)
+        gates = options.gates
+        if gates.asks_nothing:
+            return plan
+        if baseline is not None:
+            known = await asyncio.to_thread(self.stored_runs.baseline_of, baseline)
+            (plan,) = compared_plans([plan], known)
+        check_gates(gates, [plan], title_of)
+        if gates.max_cost is not None and subject.description:
+            await check_prices(self.host, plan, subject.description, title_of(GATES_BY_NAME["max_cost"]))
+        return plan
 
     @cached_property
     def failures(self) -> FailureDesk:

@@ -13,15 +13,18 @@ import pytest
 from evaldesk import load_evalset
 from evaldesk.desk.criteria.criteria import find_criteria_file, read_criteria, read_user
 from evaldesk.desk.named_agents import named_agent
+from evaldesk.desk.runs.baseline import read_baseline_file
 from evaldesk.desk.runs.case_player import CasePlayer
 from evaldesk.desk.runs.gates import CaseNumbers, RunNumbers, conclude
 from evaldesk.desk.runs.plan import RunOptions, check_deciding, check_ids
 from evaldesk.desk.runs.run_result import CaseResult
+from evaldesk.desk.runs.stored_runs import open_stored_runs
 from evaldesk.errors import AgentError, EvaldeskError, UsageError
+from evaldesk.gate_options import GATES_BY_NAME, gates_of
 from evaldesk.model import AgentRef, Case, Conclusion, EvalSet, Gates
-from evaldesk.model.conclusion import UNDECIDED, Undecided
+from evaldesk.model.comparison import Baseline, RunChange
 from evaldesk.paths import interpreter_path
-from evaldesk.run_options import BY_NAME, Asked, offered
+from evaldesk.run_options import Asked, RunOption, offered
 from evaldesk.settings import read_settings
 from evaldesk.wording.trial_text import first_words, trial_text
 from evaldesk.wording.words import asides_words
@@ -36,19 +39,21 @@ class EvalSetCollecting:
         self._config = config
         self._case_player: CasePlayer | None = None
         try:
-            least = BY_NAME["pass_threshold"].read(self.given("min-pass-rate"), "--evaldesk-min-pass-rate")
+            least = self._gate("min_pass_rate")
             self.min_pass_rate = 1.0 if least is None else least
             self.gates = Gates(
                 min_pass_rate=self.min_pass_rate,
-                max_unscored_rate=self._rate("max-unscored-rate"),
-                min_scored=self._number("min-scored"),
-                undecided=self._undecided(),
+                max_unscored_rate=self._gate("max_unscored_rate") or 0.0,
+                min_scored=self._gate("min_scored"),
+                undecided=self._gate("undecided"),
             )
             self._settings = read_settings(config.rootpath, (), environment=os.environ)
             self.agent = self._agent()
             self._options = RunOptions(**self._asked())
             self.n = self._options.value("n")
             self._check_min_scored()
+            self.baseline = self._baseline()
+            self.compared_gates = self._compared_gates(has_least=least is not None)
         except EvaldeskError as error:
             raise pytest.UsageError(f"evaldesk: {error}") from error
 
@@ -76,9 +81,45 @@ class EvalSetCollecting:
             found[option.name] = option.read(self.given(name), f"--evaldesk-{name}")
         return cast("Asked", found)
 
-    def _rate(self, name: str) -> float:
-        rate = BY_NAME["pass_threshold"].read(self.given(name), f"--evaldesk-{name}")
-        return float(rate or 0.0)
+    def _gate(self, name: str) -> Any:
+        """The gate of the table that was given; None for none. Raises UsageError."""
+        option = GATES_BY_NAME[name]
+        return option.read(self.given(name.replace("_", "-")), _called(option))
+
+    def _baseline(self) -> Baseline | None:
+        """The run that each case is compared with: a file beside the command or the ini file, or a run of this folder.
+
+        Raises UsageError, NotFoundError.
+        """
+        given = self.given("baseline")
+        if not given:
+            return None
+        is_typed = bool(self._config.getoption("--evaldesk-baseline"))
+        file = (self._config.invocation_params.dir if is_typed else self._config.rootpath) / given
+        if given.isdecimal() and not file.is_file():
+            with open_stored_runs(self._settings) as runs:
+                return runs.baseline_of(int(given))
+        if not file.is_file():
+            raise UsageError(f"--evaldesk-baseline {given}: neither a file nor the number of a run")
+        return read_baseline_file(str(file))
+
+    def _compared_gates(self, *, has_least: bool) -> Gates:
+        """The gates of a case that the baseline has. Raises UsageError for gates that do not go together."""
+        asked = {
+            "min_pass_rate": self.min_pass_rate if has_least else None,
+            "max_unscored_rate": self.gates.max_unscored_rate,
+            "min_scored": self.gates.min_scored,
+            "undecided": self.gates.undecided,
+            "baseline": self.given("baseline"),
+            "regression_rule": self._gate("regression_rule"),
+            "confirm": self._gate("confirm"),
+        }
+        if asked["regression_rule"] == "likely":
+            raise UsageError(
+                f"{_called(GATES_BY_NAME['regression_rule'])} likely compares all cases of a run at once, and a pytest "
+                "item is one case; say confirm, or run `evaldesk eval --baseline`"
+            )
+        return gates_of(asked, n=self.n, called=_called)
 
     def _check_min_scored(self) -> None:
         """Raise UsageError where a case has fewer trials than must be scored: no case could pass."""
@@ -89,20 +130,6 @@ class EvalSetCollecting:
                 f"--evaldesk-min-scored {least} can never hold: each case has {trials}; "
                 f"say --evaldesk-min-scored {self.n} or less, or --evaldesk-n {least}"
             )
-
-    def _undecided(self) -> Undecided | None:
-        """What a case counts as whose pass rate is too close to its bar; None where the rate alone decides."""
-        given = self.given("undecided")
-        found = next((each for each in UNDECIDED if each == given), None)
-        if given and found is None:
-            raise UsageError(f"--evaldesk-undecided is one of {', '.join(UNDECIDED)}, not {given!r}")
-        return found
-
-    def _number(self, name: str) -> int:
-        given = self.given(name)
-        if not given.isdecimal():
-            raise UsageError(f"--evaldesk-{name} is a whole number from 0 on, not {given!r}")
-        return int(given)
 
     @property
     def case_player(self) -> CasePlayer:
@@ -178,11 +205,23 @@ class EvalCaseItem(pytest.Item):
             ("evaldesk_errored", result.n_errored),
             ("evaldesk_unscored", result.n_unscored),
         ]
-        conclusion = conclude(self.collecting.gates, RunNumbers.of_cases([CaseNumbers(self.case.id, result.counts)]))
+        gates, change = self.collecting.gates, self._change(result)
+        if change is not None:
+            gates = self.collecting.compared_gates
+        conclusion = conclude(gates, RunNumbers.of_cases([CaseNumbers(self.case.id, result.counts)]), change)
         if conclusion.is_neutral:
             pytest.skip(conclusion.reason)
         if not conclusion.is_passed:
-            raise CaseFailedError(_failure(result, conclusion, self.collecting.gates))
+            raise CaseFailedError(_failure(result, conclusion, gates))
+
+    def _change(self, result: CaseResult) -> RunChange | None:
+        """The change against the baseline; None without one, and for a case that it has not got."""
+        collecting = self.collecting
+        if collecting.baseline is None:
+            return None
+        name = next(self.path.name.removesuffix(end) for end in ENDINGS if self.path.name.endswith(end))
+        player, gates = collecting.case_player, collecting.compared_gates
+        return player.change(self.case, name, self.options, result, collecting.baseline, gates)
 
     def _check(self) -> None:
         """End the test run where a model lacks its name or its key: every case would fail, after the cost of others."""
@@ -206,6 +245,10 @@ class CaseFailedError(AssertionError):
     """A case that did not pass, with its turns."""
 
 
+def _called(option: RunOption) -> str:
+    return f"--evaldesk-{option.flags[0].removeprefix('--')}"
+
+
 def _item(file: EvalSetFile, evalset: EvalSet, case: Case, options: RunOptions) -> EvalCaseItem:
     item: EvalCaseItem = EvalCaseItem.from_parent(file, name=case.id)
     item.evalset, item.case, item.options, item.collecting = evalset, case, options, file.collecting
@@ -220,8 +263,10 @@ def _item(file: EvalSetFile, evalset: EvalSet, case: Case, options: RunOptions) 
 def _failure(result: CaseResult, conclusion: Conclusion, gates: Gates) -> str:
     counts = result.counts
     words = f"{counts.passed} of {counts.scored} scored trials passed" if counts.scored else "no trial was scored"
-    words += f", {gates.min_pass_rate:.0%} must{asides_words(counts)}"
-    reasons = [f"{gate.name}: {gate.sentence}" for gate in conclusion.gates if not gate.is_held and gate.is_of_evidence]
+    words += "" if gates.min_pass_rate is None else f", {gates.min_pass_rate:.0%} must"
+    words += asides_words(counts)
+    told = [gate for gate in conclusion.gates if gate.is_of_evidence or gate.name == "--max-regressions"]
+    reasons = [f"{gate.name}: {gate.sentence}" for gate in told if not gate.is_held]
     first = next((trial for trial in result if trial.verdict != "passed"), None)
     if first is None:
         return "\n".join([words, *conclusion.reasons])

@@ -21,9 +21,22 @@ OPTIONS = (
     ),
     ("python", "", "FILE", "The interpreter of the agent; that of its project unless given."),
     ("image", "", "NAME", "Play the agent in containers of this image."),
-    ("min-pass-rate", "1", "R", "Share of the scored trials of a case that must pass."),
+    (
+        "min-pass-rate",
+        "",
+        "R",
+        "Share of the scored trials of a case that must pass; default 1, none with a baseline.",
+    ),
     ("max-unscored-rate", "0", "R", "Share of the trials of a case that may be unscored."),
     ("min-scored", "1", "N", "Trials of a case that must be scored."),
+    ("baseline", "", "RUN|FILE", "An earlier run, by number or by its JSON output: a case fails when it regressed."),
+    (
+        "regression-rule",
+        "",
+        "RULE",
+        "A case regressed when its verdict flipped (any), or when fresh trials confirm it (confirm).",
+    ),
+    ("confirm", "", "M/R", "With confirm: M of R fresh trials must pass; default 3/5."),
     ("undecided", "", "ANSWER", "A pass rate too close to its bar counts as pass, fail or neutral (skipped)."),
     ("config", "", "FILE", "The criteria; the test_config.json or eval_config.json beside each eval set unless given."),
 )

@@ -30,8 +30,9 @@ from evaldesk.pages.criteria.form import (
 from evaldesk.pages.criteria.labels import check_labels
 from evaldesk.pages.criteria.metric_form import MAX_NAMED, MetricField, MetricGroup
 from evaldesk.pages.criteria.option_text import number_text
-from evaldesk.run_options import RUN_OPTIONS, Asked, RunOption, has_door, offered
+from evaldesk.run_options import BY_NAME, OWN, RUN_OPTIONS, Asked, RunOption, has_door, offered
 from evaldesk.settings import Settings
+from evaldesk.web.gate_form import GateForm, read_gates, typed_gates
 from evaldesk.wording.metrics import short_title
 from evaldesk.wording.words import counted_words
 
@@ -107,6 +108,7 @@ class RunForm:
     problems: Mapping[str, str] = field(default_factory=lambda: defaultdict(str))
     problem: str = ""
     is_checked: bool = False
+    gates: GateForm = field(default_factory=lambda: GateForm({}))
 
     @property
     def more(self) -> Sequence[OptionField]:
@@ -165,10 +167,12 @@ def read_options(typed: Typed, like: RunConfig | None = None) -> RunOptions:
         for option in offered("form")
     }
     is_selection = text_typed(typed, "cases", "all") == "selected"
+    n, compat = asked["n"] or BY_NAME["n"].default, asked["compat"] or OWN
     return RunOptions(
         case_ids=tuple(str(case_id) for case_id in typed.getlist("case")) if is_selection else None,
         criteria=read_criteria(typed),
         like=like,
+        gates=read_gates(typed, n=n, compat=compat),
         **cast("Asked", asked),
     )
 
@@ -248,6 +252,7 @@ def like_run(summary: RunSummary, case_ids: Iterable[str] = ()) -> Typed:
     ]
     again = [option for option in offered("form") if option.name not in NOT_AGAIN]
     typed += [(option.name, _typed_text(option, option_value(config, option))) for option in again]
+    typed += typed_gates(config.gates)
     typed += [("case", case_id) for case_id in case_ids]
     typed += write_criteria(config.criteria)
     return ImmutableMultiDict(typed)

@@ -34,6 +34,7 @@ SENTENCES: Mapping[str, tuple[str, ...]] = {
         "rate_words",
         "share_words",
         "chance_words",
+        "trials_words",
         "beside_words",
         "cost_words",
         "size_words",
@@ -334,6 +335,12 @@ def curve_note(n_cases: int, n_all_cases: int, k: int, *, is_live: bool = False)
     ending = "these rows may change." if is_live else "the others are left out of these rows."
     words = f"{counted_words(n_cases, n_all_cases, 'case')} {'has' if n_cases == 1 else 'have'}"
     return f"{words} {k} scored {'trial' if k == 1 else 'trials'}; {ending}"
+
+
+def trials_words(n: float) -> str:
+    """A mean number of trials: `1 trial`, `9 trials`, `0.4 trials`."""
+    shown = f"{n:.0f}" if n >= 1 else f"{n:.1g}"
+    return "1 trial" if shown == "1" else f"{shown} trials"
 
 
 def chance_words(chance: float) -> str:

@@ -173,11 +173,6 @@ def asked_gates(given: dict[str, Any]) -> AskedGates:
     return cast("AskedGates", {name: value for name, value in found.items() if value is not None})
 
 
-def flag_of(option: RunOption) -> str:
-    """How a command calls the option."""
-    return option.flags[0]
-
-
 def output_options(command: Command) -> Command:
     """The printed output, and the files of the results."""
     return _apply(

@@ -8,12 +8,11 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from evaldesk.cli.eval.options import flag_of
 from evaldesk.desk.criteria.criteria import criteria_of
 from evaldesk.desk.runs.plan import RunOptions
 from evaldesk.desk.runs.stored_runs import StoredRuns
 from evaldesk.errors import UsageError
-from evaldesk.gate_options import AskedGates, gates_of
+from evaldesk.gate_options import AskedGates, flag_of, gates_of
 from evaldesk.model import AgentRef, Criterion, EvalSet, Gates
 from evaldesk.model.stored import RunSummary
 from evaldesk.run_options import BY_NAME, Asked

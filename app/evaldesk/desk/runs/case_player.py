@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import itertools
 import threading
 from concurrent.futures import Future
+from dataclasses import replace
 
 from evaldesk.desk.runs.driver import trial_spec
 from evaldesk.desk.runs.plan import (
@@ -22,10 +24,13 @@ from evaldesk.engine import AgentHost, LocalExecutor
 from evaldesk.engine.host.agent_host import version_of
 from evaldesk.engine.host.process import WorkerProcess
 from evaldesk.engine.launch import launcher_of
-from evaldesk.model import AgentDescription, AgentRef, Case, RunConfig, TrialResult
+from evaldesk.model import AgentDescription, AgentRef, Case, Gates, RunConfig, TrialResult
+from evaldesk.model.comparison import Baseline, PlayedCase, RunChange
+from evaldesk.model.evalset import CaseKey, assertions
 from evaldesk.model.options import Recording
 from evaldesk.settings import Settings
-from evaldesk.wire import result_scrubber
+from evaldesk.statistics.case_comparison import compare_cases
+from evaldesk.wire import result_scrubber, to_json
 
 
 class CasePlayer:
@@ -52,15 +57,45 @@ class CasePlayer:
         work = asyncio.run_coroutine_threadsafe(self._described(), self._loop)
         check_models(plan, work.result())
 
-    def play(self, case: Case, options: RunOptions) -> CaseResult:
-        """Play a case as often as the options say and wait for the last trial. Raises UsageError."""
+    def play(self, case: Case, options: RunOptions, first: int = 0) -> CaseResult:
+        """Play a case as often as the options say and wait for the last trial; `first` is the index of the first.
+
+        Raises UsageError.
+        """
         config = self._config(case, options)
-        work: Future[CaseResult] = asyncio.run_coroutine_threadsafe(self._play(case, config), self._loop)
+        work: Future[CaseResult] = asyncio.run_coroutine_threadsafe(self._play(case, config, first), self._loop)
         try:
             return work.result()
         except BaseException:
             work.cancel()
             raise
+
+    def change(
+        self, case: Case, evalset: str, options: RunOptions, result: CaseResult, baseline: Baseline, gates: Gates
+    ) -> RunChange | None:
+        """The change of a case that was played against a baseline; None where the baseline has not got the case.
+
+        By the rule "confirm" a case that seems to have regressed is played again here.
+        """
+        key = CaseKey(evalset, case.id, 0, hashlib.sha256(to_json(case)).hexdigest())
+        before = [each for each in baseline.cases if each.key.place == key.place]
+        if not before:
+            return None
+        ready = self._config(case, options)
+        played = PlayedCase(
+            key,
+            "".join(trial.verdict[:1] for trial in result.trials if trial.verdict),
+            ready.pass_threshold,
+            ready.errors_are_failures,
+            assertions(case),
+        )
+        found = compare_cases(baseline.name, before, [played], rule=gates.regression_rule, confirm=gates.confirm)
+        if not found.unconfirmed:
+            return found
+        again = self.play(case, options.but(n=gates.confirm[1]), first=ready.n)
+        letters = "".join(trial.verdict[:1] for trial in again.trials if trial.verdict)
+        confirmed = replace(played, confirming=letters)
+        return compare_cases(baseline.name, before, [confirmed], rule=gates.regression_rule, confirm=gates.confirm)
 
     def close(self) -> None:
         """End the workers and the thread."""
@@ -88,10 +123,10 @@ class CasePlayer:
                 await host.close()
         return self._description
 
-    async def _play(self, case: Case, config: RunConfig) -> CaseResult:
+    async def _play(self, case: Case, config: RunConfig, first: int) -> CaseResult:
         executor = self._opened(config)
         number = next(self._numbers)
-        specs = [trial_spec(config, number, case, 0, index) for index in range(config.n)]
+        specs = [trial_spec(config, number, case, 0, index) for index in range(first, first + config.n)]
         futures = [self._loop.create_future() for _ in specs]
         for spec, future in zip(specs, futures, strict=True):
             self._waiting[number, spec.trial_index] = future

@@ -15,17 +15,18 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, ParamSpec, TypeAlias, TypeVar, Unpack
+from typing import Any, ParamSpec, TypeAlias, TypeVar, Unpack, cast
 
 from evaldesk import paths
 from evaldesk.agents import named_ref
 from evaldesk.desk.criteria.criteria import GivenCriteria, given_criteria, given_user
 from evaldesk.desk.named_agents import placed
+from evaldesk.desk.runs.impossible_gates import check_gates
 from evaldesk.desk.runs.kept_workers import SHARED
 from evaldesk.desk.runs.plan import RunOptions, RunSubject
 from evaldesk.desk.runs.run_result import RunResult
 from evaldesk.desk.runs.runs import RunDesk
-from evaldesk.desk.runs.stored_runs import StoredRuns
+from evaldesk.desk.runs.stored_runs import StoredRuns, compared_plans
 from evaldesk.desk.trust import Trust
 from evaldesk.engine import AgentHost, Executor, InlineExecutor, LocalExecutor
 from evaldesk.engine.host.agent_host import agent_version
@@ -33,9 +34,10 @@ from evaldesk.engine.launch import launcher_of
 from evaldesk.engine.worker.player import adopt, described, disown
 from evaldesk.errors import NotFoundError, UsageError
 from evaldesk.formats import load_evalset
+from evaldesk.gate_options import GATE_OPTIONS, GATES_BY_NAME, AskedGates, gates_of
 from evaldesk.model import AgentDescription, AgentRef, Case, EvalSet, RunConfig
 from evaldesk.model.stored import RunSummary
-from evaldesk.run_options import BY_CHANCE, RUN_OPTIONS, Asked
+from evaldesk.run_options import BY_CHANCE, RUN_OPTIONS, Asked, RunOption
 from evaldesk.settings import Settings, read_settings
 from evaldesk.store import Store
 from evaldesk.store.regular_file import version_of
@@ -47,6 +49,10 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 _numbers = itertools.count(1)
+
+
+class AskedRun(Asked, AskedGates, total=False):
+    """The options of a run and its gates, by name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +94,7 @@ async def evaluate_async(
     python: str | os.PathLike[str] | None = None,
     image: str | None = None,
     on_progress: Callable[[RunSummary], None] = lambda _: None,
-    **options: Unpack[Asked],
+    **options: Unpack[AskedRun],
 ) -> RunResult:
     """Run the cases of `evalset` n times each with `agent`, and give the result; nothing is printed.
 
@@ -101,22 +107,39 @@ async def evaluate_async(
     of `evaldesk.toml`, else that of the agent's project, `"evaldesk"` Evaldesk's own; `image` names the
     image of containers to play it in. `options` are those of the table
     of run options, such as `n=5`, `timeout_s=60`, `model`, `temperature` or `seed`; one that is not given is as
-    `evaldesk.toml` has it. The run is kept in `workspace`, or nowhere when that is None; `evaldesk.toml` is read there,
-    or in the working folder.
+    `evaldesk.toml` has it. Gates are options as well, such as `min_pass_rate=0.9`, `pass_hat={5: 0.8}`, or
+    `baseline=12, regression_rule="confirm"`, where a baseline is a run of `workspace`, or the JSON file of one;
+    `result.conclusion` answers them, and without one every trial must pass. The run is kept in `workspace`, or nowhere
+    when that is None; `evaldesk.toml` is read there, or in the working folder.
 
     `evaluate(...)` waits for the end, also inside a running event loop, which it blocks; `await evaluate_async(...)`
     does not, and cancelling it ends the run: its finished trials stay in `workspace`. Raises UsageError, FormatError,
     or AgentError when the agent cannot be loaded.
     """
-    chosen = RunOptions(case_ids=None if cases is None else tuple(cases), **options)
-    return await _evaluate(agent, evalset, criteria, chosen, workspace, (python, image), on_progress)
+    asked = {name: value for name, value in options.items() if name not in GATES_BY_NAME}
+    gates = {name: value for name, value in options.items() if name in GATES_BY_NAME}
+    given = options.get("baseline")
+    baseline = None if given is None else os.fspath(given) if isinstance(given, os.PathLike) else str(given)
+    gates["baseline"] = baseline
+    if baseline and workspace is None and not Path(baseline).is_file():
+        raise UsageError(
+            f"baseline={baseline} names a run of a workspace; say workspace= as well, or name the JSON file of a run",
+            field="baseline",
+        )
+    chosen = RunOptions(case_ids=None if cases is None else tuple(cases), **cast("Asked", asked))
+    chosen = chosen.but(gates=gates_of(gates, n=chosen.value("n"), compat=chosen.value("compat"), called=_keyword))
+    return await _evaluate(agent, evalset, criteria, chosen, workspace, (python, image), on_progress, baseline)
+
+
+def _keyword(option: RunOption) -> str:
+    return f"{option.name}="
 
 
 def signature_of_options(work: Callable[..., Any]) -> inspect.Signature:
     """The signature of a function that takes `**options`, with every option of the table in their place."""
     own = inspect.signature(work)
     named = [each for each in own.parameters.values() if each.kind is not inspect.Parameter.VAR_KEYWORD]
-    types = inspect.get_annotations(Asked)
+    types = {**inspect.get_annotations(Asked), **inspect.get_annotations(AskedGates)}
     options = [
         inspect.Parameter(
             option.name,
@@ -124,7 +147,7 @@ def signature_of_options(work: Callable[..., Any]) -> inspect.Signature:
             default=None if option.unset == BY_CHANCE else option.default,
             annotation=types[option.name],
         )
-        for option in RUN_OPTIONS
+        for option in (*RUN_OPTIONS, *GATE_OPTIONS)
     ]
     return own.replace(parameters=[*named, *options])
 
@@ -157,6 +180,7 @@ async def _evaluate(
     workspace: str | os.PathLike[str] | None,
     place: GivenPlace,
     on_progress: Callable[[RunSummary], None],
+    compared_with: str | None = None,
 ) -> RunResult:
     settings = read_settings(Path(workspace or "").resolve(), (), environment=os.environ)
     who = _given_agent(agent, settings, place)
@@ -175,6 +199,10 @@ async def _evaluate(
         is_kept = workspace is not None
         async with _opened(settings, who, options.asked.get("model"), is_kept=is_kept) as (runs, store, description):
             plan = runs.plan_for(subject_of(who.ref, evalset, path, description), chosen)
+            if compared_with is not None:
+                known = await asyncio.to_thread(StoredRuns(store.runs).baseline, compared_with)
+                (plan,) = compared_plans([plan], known)
+            check_gates(plan.config.gates, [plan], _keyword)
             _check_isolation(who, plan.config)
             summary = await runs.run_to_end(plan, on_progress)
             result = await asyncio.to_thread(StoredRuns(store.runs).result, summary.id)

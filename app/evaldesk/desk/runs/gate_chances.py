@@ -10,7 +10,7 @@ from evaldesk.desk.runs.impossible_gates import baseline_of
 from evaldesk.desk.runs.plan import RunPlan
 from evaldesk.desk.runs.stored_runs import StoredRuns
 from evaldesk.errors import UsageError
-from evaldesk.gate_options import GATES_BY_NAME
+from evaldesk.gate_options import GATES_BY_NAME, title_of
 from evaldesk.model import Gates
 from evaldesk.model.conclusion import CONFIRM
 from evaldesk.model.stored import RunSummary
@@ -42,6 +42,8 @@ FOUND = 0.8
 MOST_PROPOSED_N = 20
 MOST_PROPOSED_FRESH = 20
 ASSUMED_RATES = (0.99, 0.95, 0.9, 0.8)
+USUAL_RATE = 0.9
+MOST_PREVIEWED = 1_000
 EXPLAINED = (
     "min_pass_rate",
     "min_case_pass_rate",
@@ -127,6 +129,19 @@ class GateChance:
 
 
 @dataclass(frozen=True, slots=True)
+class GatePreview:
+    """How the gates of a run that is not begun behave.
+
+    `run_id` is the run whose pass rates `chances` are computed from; None is USUAL_RATE in each case. `assumed`
+    has, for each rate of ASSUMED_RATES in every case, the chance of each gate to hold.
+    """
+
+    chances: tuple[GateChance, ...]
+    assumed: tuple[tuple[float, tuple[float | None, ...]], ...]
+    run_id: int | None
+
+
+@dataclass(frozen=True, slots=True)
 class _Gate:
     """A gate and its chance to hold. The first of `milder` with few false alarms is a repair, and so is `other`."""
 
@@ -199,6 +214,28 @@ def false_alarms(gates: Gates, plans: Sequence[RunPlan]) -> tuple[float, float] 
 def gate_chances(gates: Gates, subject: Subject) -> tuple[GateChance, ...]:
     """How each gate about verdicts behaves, in the order of a conclusion."""
     return tuple(_chance(gate, subject) for gate in _gates(gates, subject))
+
+
+def preview_gates(
+    gates: Gates, runs: StoredRuns, last: RunSummary | None, *, n_cases: int, n: int, pass_threshold: float
+) -> GatePreview | None:
+    """How the gates of such a run would behave; None without cases, and for more than MOST_PREVIEWED.
+
+    The pass rates are those of the run `last` where it has as many cases, else USUAL_RATE in each case. Raises
+    UsageError where the chances are not defined.
+    """
+    if not 0 < n_cases <= MOST_PREVIEWED:
+        return None
+    subject, run_id = assumed_subject(n_cases, USUAL_RATE, n, pass_threshold), None
+    check_explained(gates, subject, title_of)
+    if last is not None and last.n_cases == n_cases and last.n_scored:
+        subject, run_id = played_subject(runs, last, n, pass_threshold), last.id
+    assumed = [
+        (rate, tuple(gate.holds(now, now) for gate in _gates(gates, now)))
+        for rate in ASSUMED_RATES
+        for now in [assumed_subject(n_cases, rate, n, pass_threshold)]
+    ]
+    return GatePreview(gate_chances(gates, subject), tuple(assumed), run_id)
 
 
 def _chance(gate: _Gate, subject: Subject) -> GateChance:

@@ -2,35 +2,42 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from evaldesk.desk.runs.plan import RunPlan
 from evaldesk.errors import UsageError
+from evaldesk.gate_options import GATES_BY_NAME, flag_of
 from evaldesk.model import Gates
 from evaldesk.model.comparison import PlayedCase
+from evaldesk.run_options import BY_NAME, RunOption
 from evaldesk.statistics.exact_tests import fisher_drop
 from evaldesk.statistics.gate_chances import ALPHA, trials_to_tell
 
 
-def check_gates(gates: Gates, plans: Sequence[RunPlan]) -> None:
+def check_gates(gates: Gates, plans: Sequence[RunPlan], called: Callable[[RunOption], str] = flag_of) -> None:
     """Raise UsageError for a gate that can never hold, or can never fail, over the trials of these plans together.
 
-    The plans carry the baseline that `--max-regressions` and its rule are about.
+    The plans carry the baseline that the gate on regressions and its rule are about. `called` names an option as the
+    door does.
     """
+    more = called(BY_NAME["n"])
     n_cases, n_trials = sum(len(plan.cases) for plan in plans), sum(plan.n_trials for plan in plans)
     if gates.min_scored is not None and gates.min_scored > n_trials:
+        least = called(GATES_BY_NAME["min_scored"])
         raise UsageError(
-            f"--min-scored {gates.min_scored} can never hold: {_planned(n_cases, n_trials)}; "
-            f"say --min-scored {n_trials} or less, or raise --n"
+            f"{least} {gates.min_scored} can never hold: {_planned(n_cases, n_trials)}; "
+            f"say {least} {n_trials} or less, or raise {more}",
+            field="min_scored",
         )
     most = gates.max_regressions
     if most is not None and most >= n_cases > 0:
         fewer = f"{n_cases - 1} or less" if n_cases > 1 else "0"
+        name = called(GATES_BY_NAME["max_regressions"])
         raise UsageError(
-            f"--max-regressions {most} can never fail: {_planned(n_cases, n_trials)}; say --max-regressions {fewer}"
+            f"{name} {most} can never fail: {_planned(n_cases, n_trials)}; say {name} {fewer}", field="max_regressions"
         )
     if most is not None and gates.regression_rule == "likely":
-        _check_likely(plans)
+        _check_likely(plans, called)
 
 
 def _planned(n_cases: int, n_trials: int) -> str:
@@ -39,17 +46,18 @@ def _planned(n_cases: int, n_trials: int) -> str:
     return f"the run has {cases} and {trials}"
 
 
-def _check_likely(plans: Sequence[RunPlan]) -> None:
+def _check_likely(plans: Sequence[RunPlan], called: Callable[[RunOption], str]) -> None:
     """Refuse trials that could not show a drop even if a single case were compared.
 
     How many cases are compared is known after the run, when edited ones are left out.
     """
     compared = [(case, plan.config.n) for plan in plans for case in baseline_of(plan)]
     if compared and not any(_can_drop(case, n) for case, n in compared):
-        needed = trials_to_tell(1)
+        needed, rule, more = trials_to_tell(1), called(GATES_BY_NAME["regression_rule"]), called(BY_NAME["n"])
         raise UsageError(
-            "--regression-rule likely can never fail: so few trials cannot show a drop in any case; "
-            f"play at least {needed} of each case in both runs, and say --n {needed} or more"
+            f"{rule} likely can never fail: so few trials cannot show a drop in any case; "
+            f"play at least {needed} of each case in both runs, and say {more} {needed} or more",
+            field="regression_rule",
         )
 
 

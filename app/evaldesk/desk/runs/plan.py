@@ -90,6 +90,7 @@ class RunOptions:
         case_ids: tuple[str, ...] | Literal["same"] | None = "same",
         criteria: tuple[Criterion, ...] | None = None,
         user: UserConfig | None = None,
+        gates: Gates | None = None,
         **asked: Unpack[Asked],
     ) -> RunOptions:
         """The same with some things asked otherwise; an option of None is not asked for any more."""
@@ -98,7 +99,7 @@ class RunOptions:
             criteria=self.criteria if criteria is None else criteria,
             user=user or self.user,
             like=self.like,
-            gates=self.gates,
+            gates=gates or self.gates,
             **{**self.asked, **asked},
         )
 
@@ -515,20 +516,21 @@ def _known(agent: AgentDescription) -> Mapping[str, str]:
     return dict.fromkeys(agent.variables, "1")
 
 
-async def check_prices(host: AgentHost, plan: RunPlan, agent: AgentDescription) -> None:
+async def check_prices(host: AgentHost, plan: RunPlan, agent: AgentDescription, called: str = "--max-cost") -> None:
     """Raise UsageError where a price of the run cannot be known, so that no limit of cost can be kept.
 
     The prices are those of the agent, of its models, of the simulated user and of the judges. A run that plays a
-    recording asks no model.
+    recording asks no model. `called` is the name of the limit.
     """
     reason = _unknowable(plan, agent)
     if reason:
-        raise UsageError(f"--max-cost: {reason}")
+        raise UsageError(f"{called}: {reason}", field="max_cost")
     asked = _asked(plan, agent)
     unpriced = await host.unpriced(plan.config.agent, tuple(asked)) if asked else ()
     if unpriced:
         model = unpriced[0]
-        raise UsageError(f"--max-cost: the price of {model!r} is not known, so its cost has no limit; {asked[model]}")
+        words = f"the price of {model!r} is not known, so its cost has no limit; {asked[model]}"
+        raise UsageError(f"{called}: {words}", field="max_cost")
 
 
 def _unknowable(plan: RunPlan, agent: AgentDescription) -> str:

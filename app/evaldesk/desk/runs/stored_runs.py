@@ -176,10 +176,13 @@ class StoredRuns:
         if found := read_baseline_file(given):
             return found
         try:
-            summary = self.summary(int(given))
+            return self.baseline_of(int(given))
         except NotFoundError as error:
             raise NotFoundError(f"--baseline {given}: {error}") from error
-        return Baseline(f"run {given}", self.played_cases([summary]))
+
+    def baseline_of(self, run_id: int) -> Baseline:
+        """The cases of an earlier run."""
+        return Baseline(f"run {run_id}", self.played_cases([self.summary(run_id)]))
 
     def played_cases(self, runs: Sequence[RunSummary]) -> tuple[PlayedCase, ...]:
         """The cases of runs that belong together, as they are compared with those of a baseline."""

@@ -14,17 +14,22 @@ from starlette.responses import RedirectResponse, Response
 from evaldesk.desk.agents import FoundAgent
 from evaldesk.desk.desk import Desk
 from evaldesk.desk.runs.estimate import estimate
+from evaldesk.desk.runs.gate_chances import preview_gates
 from evaldesk.desk.runs.plan import RunOptions, RunPlan
 from evaldesk.errors import EvaldeskError, FormatError, NotFoundError, UsageError
-from evaldesk.model import Case, EvalSet
+from evaldesk.model import Case, EvalSet, Gates
 from evaldesk.model.stored import RunSummary
-from evaldesk.pages.criteria.form import Typed, ticked_metrics, was_shown
+from evaldesk.pages.criteria.form import Typed, text_typed, ticked_metrics, was_shown
 from evaldesk.pages.criteria.labels import labelled, with_another
 from evaldesk.pages.criteria.metric_form import MetricGroup, Offer, metric_groups, revealed_metrics
+from evaldesk.pages.gate_figures import gate_figures
+from evaldesk.run_options import BY_NAME, OWN
 from evaldesk.web.cases.editor import run_address
 from evaldesk.web.forms import read_form
+from evaldesk.web.gate_form import BASELINE, GateForm, baseline_id, baselines_of, gate_fields, read_gates, with_used
 from evaldesk.web.render import desk_of, page, plural, target_of
 from evaldesk.web.run_form import (
+    FORM_DEFAULTS,
     LIKE,
     MAX_LISTED,
     RunForm,
@@ -38,6 +43,7 @@ from evaldesk.web.run_form import (
 )
 
 LAST_USED = 50
+MOST_BASELINES = 20
 """Runs among which the agent that was used last is looked for."""
 GONE = "The one asked for is not here: deleted, renamed, or in a folder that is not served. Choose another."
 
@@ -56,7 +62,7 @@ async def preview(request: Request) -> Response:
 
     `another` adds a metric once more, `check` lists the faults.
     """
-    typed = with_another(await _typed(request))
+    typed = with_used(with_another(await _typed(request)))
     if not typed.get("check"):
         return await _form(request, typed)
     try:
@@ -113,7 +119,13 @@ async def _plan(request: Request, typed: Typed) -> RunPlan:
         raise UsageError("choose an eval set", field="evalset")
     if typed.get("try"):
         options = await _only_one(request, typed, options)
-    return await desk_of(request).plan_run(_chosen(typed, "agent"), _chosen(typed, "evalset"), options)
+    agent_id, evalset_id = _chosen(typed, "agent"), _chosen(typed, "evalset")
+    try:
+        return await desk_of(request).plan_run(agent_id, evalset_id, options, baseline_id(typed))
+    except NotFoundError as error:
+        if baseline_id(typed) is None:
+            raise
+        raise UsageError(str(error), field=BASELINE) from error
 
 
 def _selected_by(desk: Desk, run: RunSummary) -> Collection[str]:
@@ -132,7 +144,7 @@ async def _only_one(request: Request, typed: Typed, options: RunOptions) -> RunO
     evalset, _, _ = await asyncio.to_thread(desk_of(request).evalsets.read, _chosen(typed, "evalset"))
     wanted = set(options.case_ids) if options.case_ids is not None else None
     first = next((case.id for case in evalset.cases if wanted is None or case.id in wanted), None)
-    return options.but(n=1, case_ids=(first,) if first is not None else options.case_ids)
+    return options.but(n=1, case_ids=(first,) if first is not None else options.case_ids, gates=Gates())
 
 
 async def _form(
@@ -207,7 +219,24 @@ async def _filled(request: Request, typed: Typed) -> RunForm:
         unscored=unscored,
         not_applicable=not_applicable,
         estimate=plan,
+        gates=await asyncio.to_thread(_gates, desk, typed, plan.last_run, n_cases=len(cases), evalset_id=evalset_id),
     )
+
+
+def _gates(desk: Desk, typed: Typed, last_run: int | None, *, n_cases: int, evalset_id: str) -> GateForm:
+    """The gates of the form, and how they behave."""
+    runs = desk.stored_runs
+    newest, _ = runs.newest("finished", MOST_BASELINES, evalset_id=evalset_id) if evalset_id else ((), 0)
+    form = GateForm(gate_fields(typed), baselines_of(newest))
+    n, threshold = _or_one(text_typed(typed, "n", FORM_DEFAULTS["n"])), text_typed(typed, "pass_threshold", "1")
+    last = runs.summary(last_run) if last_run is not None else None
+    try:
+        gates = read_gates(typed, n=n, compat=text_typed(typed, "compat", "") or OWN)
+        share = BY_NAME["pass_threshold"].read(threshold)
+        found = preview_gates(gates, runs, last, n_cases=n_cases, n=n, pass_threshold=1.0 if share is None else share)
+    except UsageError as error:
+        return replace(form, problem=str(error))
+    return replace(form, figures=gate_figures(found), from_run=found.run_id) if found else form
 
 
 async def _earlier_still_there(request: Request, typed: Typed) -> RunSummary | None:

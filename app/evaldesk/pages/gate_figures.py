@@ -1,0 +1,107 @@
+"""How the gates of a new run behave, in the words of its form: false alarms, worse agents that pass, better gates."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from evaldesk.desk.runs.gate_chances import TOLERATED, GateChance, GatePreview
+from evaldesk.desk.runs.gates import ALL_PASSED
+from evaldesk.gate_options import GATE_OPTIONS
+from evaldesk.run_options import BY_NAME
+from evaldesk.wording.words import chance_words, trials_words
+
+WORSE = 0.15
+"""The drop of the pass rate that a gate should find."""
+_TITLES = {option.flags[0]: option.title for option in (BY_NAME["n"], *GATE_OPTIONS)}
+
+
+@dataclass(frozen=True, slots=True)
+class BetterGate:
+    """Another setting with few false alarms. `options` are its flags, which the form takes in by a button."""
+
+    words: str
+    note: str
+    options: str
+
+
+@dataclass(frozen=True, slots=True)
+class GateFigures:
+    """One gate: `alarm` says how often it fails by chance, `is_frequent` whether that is too often to be believed.
+
+    `rows` are a pass rate of every case, the chance to hold in percent, and that chance in words.
+    """
+
+    title: str
+    alarm: str
+    is_frequent: bool
+    notes: tuple[str, ...]
+    better: tuple[BetterGate, ...]
+    rows: tuple[tuple[str, float, str], ...]
+
+
+def gate_figures(preview: GatePreview) -> tuple[GateFigures, ...]:
+    """The figures of each gate."""
+    return tuple(_figures(chance, preview, at) for at, chance in enumerate(preview.chances))
+
+
+def gate_words(options: str) -> str:
+    """The flags of a gate in the words of the form: `Most regressed cases 0, rule confirm`."""
+    words = [_option_words(*each.partition(" ")[::2]) for each in options.split(" --")] if options != ALL_PASSED else []
+    text = ", ".join(words) or "every trial must pass"
+    return text[:1].upper() + text[1:]
+
+
+def _option_words(name: str, value: str) -> str:
+    flag = f"--{name.removeprefix('--')}"
+    title = "rule" if flag == "--regression-rule" else _TITLES.get(flag, name).lower()
+    return f"{title} {value}"
+
+
+def _figures(chance: GateChance, preview: GatePreview, at: int) -> GateFigures:
+    alarm = chance.false_alarm
+    rows = tuple(
+        (f"{100 * rate:.0f} %", 100 * holds[at], chance_words(holds[at]))  # type: ignore[operator, arg-type]
+        for rate, holds in preview.assumed
+        if holds[at] is not None
+    )
+    if alarm is None:
+        return GateFigures(gate_words(chance.name), "Not computed: too many possible values.", False, (), (), rows)
+    return GateFigures(
+        title=gate_words(chance.name),
+        alarm=f"If nothing changes, it fails {chance_words(alarm)} of builds.",
+        is_frequent=alarm > TOLERATED,
+        notes=tuple(_notes(chance)),
+        better=tuple(_better(chance)),
+        rows=rows,
+    )
+
+
+def _notes(chance: GateChance) -> Sequence[str]:
+    notes = []
+    slips = dict(chance.slips)
+    if WORSE in slips:
+        notes.append(
+            f"An agent that is {100 * WORSE:.0f} points worse passes in {chance_words(slips[WORSE])} of builds."
+        )
+    if chance.hint:
+        notes.append(f"{chance.hint[:1].upper()}{chance.hint[1:]}.")
+    if chance.n_more:
+        notes.append(f"If nothing changes, it plays about {trials_words(chance.n_more)} more.")
+    return notes
+
+
+def _better(chance: GateChance) -> Sequence[BetterGate]:
+    found = []
+    proposal = chance.proposal
+    if proposal and proposal.options != chance.name:
+        note = (
+            f"fails {chance_words(proposal.false_alarm)} by chance, finds an agent that is {100 * WORSE:.0f} points "
+            f"worse in {chance_words(proposal.finds)}; about {trials_words(proposal.n_trials)}"
+        )
+        found.append(BetterGate(gate_words(proposal.options), note, proposal.options))
+    for repair in chance.repairs:
+        more = f"; about {trials_words(repair.n_more)} more" if repair.n_more else ""
+        note = f"fails {chance_words(repair.false_alarm)} by chance{more}"
+        found.append(BetterGate(gate_words(repair.name), note, repair.name))
+    return found

@@ -1,0 +1,130 @@
+"""The gates of the form of a new run: their fields, what was typed, and the settings that a button takes over."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from starlette.datastructures import ImmutableMultiDict
+
+from evaldesk.errors import UsageError
+from evaldesk.gate_options import GATE_OPTIONS, asked_of, gates_of, title_of
+from evaldesk.model import Gates
+from evaldesk.model.stored import RunSummary
+from evaldesk.pages.criteria.form import Typed, text_typed
+from evaldesk.pages.gate_figures import GateFigures
+from evaldesk.run_options import BY_NAME, RunOption, has_door
+
+USE = "use"
+"""The button of a better gate; its value has the flags of the gate."""
+BASELINE = "baseline"
+
+_FORM_GATES = tuple(option for option in GATE_OPTIONS if has_door(option, "form"))
+_BY_FLAG: Mapping[str, RunOption] = {option.flags[0]: option for option in (BY_NAME["n"], *_FORM_GATES)}
+
+
+@dataclass(frozen=True, slots=True)
+class GateField:
+    """One gate as a field of the form; `open` is the meaning of an empty field."""
+
+    option: RunOption
+    value: str
+    open: str
+    is_required: bool = False
+
+    @property
+    def label(self) -> str:
+        """The name of the field."""
+        return self.option.title
+
+    @property
+    def low(self) -> str:
+        """The least number."""
+        return f"{self.option.low:g}"
+
+    @property
+    def high(self) -> str:
+        """The greatest number."""
+        return f"{self.option.high:.10g}"
+
+
+@dataclass(frozen=True, slots=True)
+class GateForm:
+    """The gates in the form. `baselines` are the runs to compare with: number, and words."""
+
+    fields: Mapping[str, GateField]
+    baselines: Sequence[tuple[str, str]] = ()
+    figures: Sequence[GateFigures] = ()
+    from_run: int | None = None
+    problem: str = ""
+    problems: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def n_set(self) -> int:
+        """How many gates are asked for."""
+        return sum(bool(each.value) for each in self.fields.values())
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the fields are shown at once."""
+        return self.n_set > 0 or any(self.problems.get(name) for name in self.fields)
+
+
+def gate_fields(typed: Typed) -> dict[str, GateField]:
+    """The gates of the table as they were typed."""
+    return {
+        option.name: GateField(option, text_typed(typed, option.name, ""), option.shown(option.default))
+        for option in _FORM_GATES
+    }
+
+
+def typed_gates(gates: Gates) -> list[tuple[str, object]]:
+    """The gates of an earlier run, as they stand in the form."""
+    found = asked_of(gates)
+    if not str(found.get(BASELINE, "0")).isdecimal():  # a file, which no page opens
+        for name in (BASELINE, "max_regressions", "regression_rule", "confirm"):
+            found.pop(name, None)
+    options = {option.name: option for option in _FORM_GATES}
+    return [
+        (name, options[name].shown(value).removeprefix("$").strip()) for name, value in found.items() if name in options
+    ]
+
+
+def read_gates(typed: Typed, *, n: int, compat: str) -> Gates:
+    """The gates that were typed, over `n` trials of each case. Raises UsageError naming the first field at fault."""
+    asked = {option.name: option.read(text_typed(typed, option.name, ""), option.title) for option in _FORM_GATES}
+    if asked[BASELINE]:
+        baseline_id(typed)
+    return gates_of(asked, n=n, compat=compat, called=title_of)
+
+
+def baseline_id(typed: Typed) -> int | None:
+    """The number of the run to compare with. Raises UsageError for anything else."""
+    text = text_typed(typed, BASELINE, "").strip()
+    if not text:
+        return None
+    if not (text.isascii() and text.isdecimal() and len(text) < 16):
+        raise UsageError(f"choose a run by its number, not {text[:50]!r}", field=BASELINE)
+    return int(text)
+
+
+def with_used(typed: Typed) -> Typed:
+    """The form with the better gate of the button that was pressed; as it was for anything else."""
+    given = text_typed(typed, USE, "")
+    try:
+        words = shlex.split(given)
+    except ValueError:
+        return typed
+    used = {
+        _BY_FLAG[flag].name: value for flag, value in zip(words[::2], words[1::2], strict=False) if flag in _BY_FLAG
+    }
+    if not used:
+        return typed
+    kept = [(name, value) for name, value in typed.multi_items() if name != USE and name not in used]
+    return ImmutableMultiDict([*kept, *used.items()])
+
+
+def baselines_of(runs: Sequence[RunSummary]) -> list[tuple[str, str]]:
+    """The runs that a new run may be compared with: those with scored trials, newest first."""
+    return [(str(run.id), f"run {run.id}, {run.started_at:%d %b}") for run in runs if run.n_scored and run.started_at]

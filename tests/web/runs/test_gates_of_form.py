@@ -1,0 +1,170 @@
+"""The gates in the form of a new run: every gate of the table, how it behaves, and that a run is judged by it."""
+
+from __future__ import annotations
+
+import html
+import re
+from typing import Any
+
+import pytest
+
+from evaldesk.desk.runs.gate_chances import assumed_subject, gate_chances
+from evaldesk.gate_options import GATE_OPTIONS
+from evaldesk.model import Gates
+from evaldesk.run_options import RunOption, has_door
+from evaldesk.wording.words import chance_words
+
+TYPED = {
+    "min_pass_rate": ("0.5", 0.5),
+    "min_case_pass_rate": ("0.25", 0.25),
+    "pass_at": ("1=0.5, 2=0.9", ((1, 0.5), (2, 0.9))),
+    "pass_hat": ("2=0.1", ((2, 0.1),)),
+    "min_scored": ("3", 3),
+    "max_unscored_rate": ("0.75", 0.75),
+    "max_error_rate": ("0.5", 0.5),
+    "max_cost": ("2.5", 2.5),
+    "baseline": ("1", "run 1"),
+    "max_regressions": ("2", 2),
+    "regression_rule": ("confirm", "confirm"),
+    "confirm": ("2/4", (2, 4)),
+    "undecided": ("neutral", "neutral"),
+}
+"""What is typed for each gate, and its value in the run."""
+WITH = {
+    "max_regressions": {"baseline": "1"},
+    "regression_rule": {"baseline": "1"},
+    "confirm": {"baseline": "1", "regression_rule": "confirm"},
+}
+"""What a gate needs beside it."""
+FORM_GATES = [option for option in GATE_OPTIONS if has_door(option, "form")]
+PLAYED = [option for option in FORM_GATES if option.name != "max_cost"]
+of_gates = pytest.mark.parametrize("option", FORM_GATES, ids=lambda option: option.name)
+of_played = pytest.mark.parametrize("option", PLAYED, ids=lambda option: option.name)
+
+
+def played(pages: Any, **typed: str) -> int:
+    """The number of a run of the form that has ended."""
+    return int(pages.finish(**typed).rpartition("/")[2])
+
+
+def shown(page: str) -> str:
+    """The text of a page."""
+    return " ".join(html.unescape(re.sub("<[^>]+>", " ", page)).split())
+
+
+@of_played
+def test_each_gate_is_typed_kept_by_the_run_and_typed_again(pages: Any, option: RunOption) -> None:
+    pages.finish(n="2")
+    text, value = TYPED[option.name]
+
+    run_id = played(pages, n="2", **{**WITH.get(option.name, {}), option.name: text})
+    again = pages.get(f"/runs/new?like={run_id}").text
+
+    assert getattr(pages.desk.stored_runs.summary(run_id).config.gates, option.name) == value
+    if option.kind == "choice" or option.name == "baseline":
+        assert re.search(rf'<select id="{option.name}".*?<option[^>]* selected>(run )?{text}', again, re.S)
+    else:
+        assert re.search(rf'name="{option.name}"[^>]* value="{text}"', again)
+
+
+@of_gates
+def test_a_gate_that_cannot_be_stands_beside_its_field(pages: Any, option: RunOption) -> None:
+    answer = pages.post("/runs", **pages.form(**{option.name: "half a dozen"}))
+
+    assert answer.status_code == 422
+    assert f'id="{option.name}-error"' in answer.text
+
+
+@pytest.mark.parametrize(
+    ("typed", "field", "words"),
+    [
+        ({"max_regressions": "0"}, "baseline", "Most regressed cases needs Compared with run"),
+        ({"pass_hat": "8=0.5", "n": "5"}, "pass_hat", "asks for 8 trials of each case; say Trials per case 8 or more"),
+        ({"min_scored": "999"}, "min_scored", "Fewest scored trials 999 can never hold"),
+        ({"confirm": "3/5"}, "confirm", "which plays the fresh trials"),
+        ({"baseline": "77"}, "baseline", "77"),
+        ({"baseline": "../../etc/passwd"}, "baseline", "choose a run by its number"),
+    ],
+)
+def test_gates_that_do_not_go_together_are_refused_in_the_words_of_the_form(
+    pages: Any, typed: dict[str, str], field: str, words: str
+) -> None:
+    answer = pages.post("/runs", **pages.form(**typed))
+
+    assert answer.status_code == 422
+    assert words in shown(answer.text)
+    assert f'id="{field}-error"' in answer.text
+
+
+@pytest.mark.parametrize(
+    ("typed", "gates"),
+    [
+        ({}, Gates()),
+        ({"min_pass_rate": "0.9"}, Gates(min_pass_rate=0.9)),
+        ({"pass_hat": "5=0.5"}, Gates(pass_hat=((5, 0.5),))),
+    ],
+)
+def test_it_says_how_often_a_gate_fails_though_nothing_changed(pages: Any, typed: dict[str, str], gates: Gates) -> None:
+    page = shown(pages.post("/runs/new", **pages.form(n="5", **typed)).text)
+
+    (chance,) = gate_chances(gates, assumed_subject(4, 0.9, 5, 1.0))
+    assert chance.false_alarm is not None
+    assert f"If nothing changes, it fails {chance_words(chance.false_alarm)} of builds." in page
+    assert f"An agent that is 15 points worse passes in {chance_words(dict(chance.slips)[0.15])} of builds." in page
+    assert "the sentences above assume a pass rate of 90 % in every case" in page
+
+
+def test_the_chances_are_those_of_the_last_run_where_there_is_one(pages: Any) -> None:
+    run_id = played(pages, n="2")
+
+    page = pages.get(f"/runs/new?like={run_id}").text
+
+    assert f'the sentences above use the pass rates of <a href="/runs/{run_id}">' in page
+
+
+def test_a_better_gate_is_taken_into_the_fields_by_its_button(pages: Any) -> None:
+    pages.finish(n="1")
+    typed = pages.form(n="5", baseline="1", max_regressions="0")
+    page = pages.post("/runs/new", **typed).text
+    flags = re.findall(r'name="use" value="([^"]+)"', page)
+    confirm = next(each for each in flags if "--regression-rule confirm" in each)
+
+    used = pages.post("/runs/new", **typed, use=confirm).text
+
+    assert re.search(r'<select id="regression_rule".*?<option selected>confirm', used, re.S)
+    assert re.search(r'<select id="baseline".*?<option value="1" selected>', used, re.S)
+
+
+def test_a_button_takes_over_nothing_but_gates(pages: Any) -> None:
+    typed = pages.form(n="5")
+
+    for use in ("--agent other", "--base-url http://169.254.169.254", "'", "--n", "--n 7 --workspace /"):
+        page = pages.post("/runs/new", **typed, use=use).text
+        assert "169.254" not in page
+        assert re.search(rf'name="n"[^>]* value="{"7" if "7" in use else "5"}"', page)
+
+
+def test_a_limit_of_cost_is_refused_where_the_price_is_not_known(pages: Any) -> None:
+    answer = pages.post("/runs", **pages.form(max_cost="2.5"))
+
+    assert answer.status_code == 422
+    assert "Most cost, US dollars: " in shown(answer.text)
+    assert 'id="max_cost-error"' in answer.text
+
+
+def test_a_run_of_the_form_is_judged_by_its_gates(pages: Any) -> None:
+    strict = played(pages, n="1", min_pass_rate="1", max_unscored_rate="1", max_error_rate="1")
+    lenient = played(pages, n="1", min_pass_rate="0", max_unscored_rate="1", max_error_rate="1")
+
+    outcomes = [pages.desk.stored_runs.conclusion(pages.desk.stored_runs.summary(each)) for each in (strict, lenient)]
+    page = shown(pages.get(f"/runs/{strict}").text)
+
+    assert [each.outcome for each in outcomes] == ["failed", "passed"]
+    assert "pass rate" in page
+    assert outcomes[0].gates[0].sentence in page
+
+
+def test_one_trial_to_try_has_no_gates(pages: Any) -> None:
+    run_id = played(pages, min_scored="4", **{"try": "1"})
+
+    assert pages.desk.stored_runs.summary(run_id).config.gates == Gates()
