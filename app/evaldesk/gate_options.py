@@ -170,7 +170,7 @@ GATE_OPTIONS: tuple[RunOption, ...] = (
         words="undecided",
         help="A rate too close to its bar to be sure counts as this; default: the rate alone decides.",
         choices=UNDECIDED,
-        unset="the rate alone decides",
+        unset="decides alone",
         flags=("--undecided",),
     ),
 )
