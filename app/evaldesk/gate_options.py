@@ -179,7 +179,7 @@ GATE_OPTIONS: tuple[RunOption, ...] = (
 GATES_BY_NAME: Mapping[str, RunOption] = {option.name: option for option in GATE_OPTIONS}
 
 NOT_ASKED: Mapping[str, str] = {
-    "all_must_pass": "follows from the door: a reward or a benchmark is no test",
+    "all_must_pass": "follows from the door: what a reward or a benchmark measures need not pass",
     "unscored_are_failures": "follows from the tool that the run is judged as",
 }
 """Fields of Gates that no door asks for, and why."""

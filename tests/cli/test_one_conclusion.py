@@ -353,6 +353,7 @@ def item_failure(result: CaseResult, gates: Gates) -> str:
         options=RunOptions(),
         user_properties=[],
         _check=lambda: None,
+        _change=lambda _: None,
         collecting=SimpleNamespace(gates=gates, case_player=SimpleNamespace(play=lambda *_: result)),
     )
     try:

@@ -115,7 +115,7 @@ def lack(agent: AgentDescription, case: Case = SAID, **config: Any) -> str:
     return ""
 
 
-HIDDEN = {"adk_server", "benchmark", "command", "http"}
+HIDDEN = {"a2a", "adk_server", "benchmark", "command", "http"}
 
 
 def test_a_replay_is_refused_where_it_cannot_answer_the_models_of_an_agent(kind: AgentKind) -> None:

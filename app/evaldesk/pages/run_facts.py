@@ -51,7 +51,7 @@ def all_facts(summary: RunSummary) -> tuple[Fact, ...]:
     return (
         Fact("Agent", config.agent.id, "" if is_imported(config) else "/agents", config.agent.target),
         Fact("Agent files", "", "", config.agent_version),
-        Fact("Played in", played_in(config)),
+        Fact("Played in", played_in(config), is_compared=config.agent.container is not None),
         Fact("Interpreter", config.interpreter.versions, "", config.interpreter.path),
         Fact("Model", "", "", _model(config)),
         Fact("Answers", recording_sentence(config), is_compared=False),
