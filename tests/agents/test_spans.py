@@ -249,6 +249,21 @@ async def test_a_framework_without_a_provider_of_its_own_is_seen(loaded: Any, pl
     assert story(turn) == STORY
 
 
+async def test_the_first_price_is_no_time_of_the_agent(
+    loaded: Any, played: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def price(*_: object) -> float:
+        time.sleep(0.3)
+        return 0.5
+
+    monkeypatch.setattr("evaldesk.engine.worker.turn.price", price)
+
+    turn = await played(loaded(PLAIN), Session("s"), "Roll.")
+
+    assert [usage.cost for usage in turn.usages] == [0.5, 0.5]
+    assert turn.duration_ms < 300
+
+
 async def test_an_agent_that_never_heard_of_spans_pays_nothing(loaded: Any, played: Any) -> None:
     turn = await played(loaded("def root_agent(message):\n    return message\n"), Session("s"), "hi")
 

@@ -61,6 +61,7 @@ class OpenTurn:
         self._seen: list[tuple[float, str, SeenCall | None]] = []
         self._ways: set[Capture] = set()
         self._spans: TurnSpans | None = None
+        self._ended_ms: float | None = None
         self._state_json = b""
         self._state: dict[str, JsonValue] = {}
         self._read_state()
@@ -153,6 +154,7 @@ class OpenTurn:
 
         Raises AgentError where the state is no object any more.
         """
+        self._ended_ms = self._now_ms()  # the first price takes seconds, which are not the agent's
         known = {id(event) for event in self._events}
         self._events = self._whole_turn()
         if self._spans:
@@ -168,8 +170,9 @@ class OpenTurn:
 
     def record(self, stop_reason: StopReason) -> TurnRecord:
         """The turn up to now; may be asked from another thread."""
+        duration_ms = self._now_ms() if self._ended_ms is None else self._ended_ms
         events = self._whole_turn()
-        record = broken_turn(self._query, events, self._state_before, stop_reason, duration_ms=self._now_ms())
+        record = broken_turn(self._query, events, self._state_before, stop_reason, duration_ms=duration_ms)
         return replace(record, captures=self._captures())
 
     def _captures(self) -> tuple[Capture, ...]:
