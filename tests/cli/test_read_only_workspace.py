@@ -126,7 +126,7 @@ def test_what_was_written_last_is_read_with_its_log(tmp_path: Path, monkeypatch:
             assert reader.is_read_only
             assert reader.runs.summary(run_id).n_cases == 1
             with pytest.raises(WorkspaceError, match="is read-only"):
-                reader.runs.create(RunConfig(AgentRef("a", "a:a"), "set"), [])
+                reader.runs.create(RunConfig(AgentRef("a", "a:a"), "set"), [Case("c", (Turn("hi"),))])
     with Store.open(path) as still:
         assert still.runs.summary(run_id).n_cases == 1
 
