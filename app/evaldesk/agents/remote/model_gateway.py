@@ -350,6 +350,7 @@ def _port() -> int:
 
 class _Handler(BaseHTTPRequestHandler):
     timeout = TIMEOUT_S
+    wbufsize = PIECE  # the head of an answer goes with its first piece
 
     def do_POST(self) -> None:
         self._forward()
