@@ -790,7 +790,7 @@ document.addEventListener("DOMContentLoaded", () => {
 function answers() {
   const request = new XMLHttpRequest();
   try {
-    request.open("HEAD", `${document.querySelector("link[rel=icon]").href}?${Date.now()}`, false); // asked before the page is left
+    request.open("HEAD", `${document.querySelector("link[rel=stylesheet]").href}&${Date.now()}`, false); // asked before the page is left
     request.send();
   } catch {
     return false;

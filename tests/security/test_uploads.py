@@ -142,8 +142,10 @@ def test_the_name_of_an_upload_is_no_path(fort: Any, name: str) -> None:
     assert not waiting or (len(waiting) == 1 and answer.status_code in {409, 422}), answer.text
     assert not any(name in path.name for path in waiting)
     made -= waiting
-    assert {path.parent for path in made if "evaldesk.db" not in path.name} <= {fort.folder / "evalsets"}
-    assert all(re.fullmatch(r"[A-Za-z0-9_-]+\.evalset\.json|evaldesk\.db\S*", path.name) for path in made)
+    assert {path.parent for path in made if not path.name.startswith(("evaldesk.db", "search.db"))} <= {
+        fort.folder / "evalsets"
+    }
+    assert all(re.fullmatch(r"[A-Za-z0-9_-]+\.evalset\.json|(evaldesk|search)\.db\S*", path.name) for path in made)
 
 
 def test_an_export_is_a_download_with_a_plain_name(fort: Any) -> None:
