@@ -14,9 +14,10 @@ import re
 import secrets
 import stat
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
+from typing import TypeAlias
 
 from evaldesk.errors import ConflictError, DiskError
 
@@ -72,8 +73,12 @@ class PreparedFile:
                 _remove(self.path)
 
 
+Content: TypeAlias = bytes | Iterable[bytes]
+"""The bytes of a file, all at once or one part after the other."""
+
+
 @contextmanager
-def prepared_file(path: Path, data: bytes, *, mode: int | None = None) -> Iterator[PreparedFile]:
+def prepared_file(path: Path, data: Content, *, mode: int | None = None) -> Iterator[PreparedFile]:
     """Write bytes beside `path`, to be put in place in one step later; they are gone afterwards if they are not.
 
     Raises DiskError.
@@ -84,13 +89,13 @@ def prepared_file(path: Path, data: bytes, *, mode: int | None = None) -> Iterat
         yield file
 
 
-def create_file(path: Path, data: bytes, *, mode: int | None = None) -> None:
+def create_file(path: Path, data: Content, *, mode: int | None = None) -> None:
     """Write a new file. Raises ConflictError when `path` exists, and DiskError; a failure leaves nothing there."""
     with prepared_file(path, data, mode=mode) as file:
         file.create()
 
 
-def replace_file(path: Path, data: bytes, *, mode: int | None = None) -> None:
+def replace_file(path: Path, data: Content, *, mode: int | None = None) -> None:
     """Write `path` over the file that is there, or anew; the mode stays unless given. Raises DiskError."""
     with _in_words(path):
         mode = _mode(path) if mode is None else mode
@@ -148,7 +153,7 @@ def append_file(path: Path, data: bytes) -> None:
             os.close(handle)
 
 
-def write_output(path: Path, data: bytes) -> None:
+def write_output(path: Path, data: Content) -> None:
     """Write the file that a command names: a link is followed, a pipe or device is written to. Raises DiskError."""
     if path.exists() and not path.is_file():
         with _in_words(path):
@@ -219,7 +224,7 @@ def _in_words(path: Path) -> Iterator[None]:
 
 
 @contextmanager
-def _temporary(path: Path, data: bytes, mode: int | None) -> Iterator[Path]:
+def _temporary(path: Path, data: Content, mode: int | None) -> Iterator[Path]:
     """A file beside `path` that holds `data` down to the disk; it is gone afterwards unless it was renamed."""
     remove_leftovers(path.parent)
     handle, temporary = _open_temporary(path)
@@ -282,10 +287,11 @@ def _lock(handle: int, *, waits: bool = False, is_sure: bool = False) -> bool:
     return True
 
 
-def _write_all(handle: int, data: bytes) -> None:
-    rest = memoryview(data)
-    while rest:
-        rest = rest[os.write(handle, rest) :]
+def _write_all(handle: int, data: Content) -> None:
+    for part in (data,) if isinstance(data, bytes) else data:
+        rest = memoryview(part)
+        while rest:
+            rest = rest[os.write(handle, rest) :]
 
 
 def _copy(source: Path, target: Path) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -56,10 +56,11 @@ def visible(text: str) -> str:
     return printable(text).replace("\n", "�").replace("\t", "�")
 
 
-def write_bytes(data: bytes, output: str | None, *, is_forced: bool = False) -> None:
+def write_bytes(data: bytes | Iterable[bytes], output: str | None, *, is_forced: bool = False) -> None:
     """Write to the file named, or to the stream; one that is there stays unless forced."""
     if output is None or output == "-":
-        click.echo(data, nl=False)
+        for part in (data,) if isinstance(data, bytes) else data:
+            click.echo(part, nl=False)
         return
     from evaldesk.durable_files import create_file, write_output
 

@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
 import click
 
 from evaldesk.cli.files.exchange_files import open_home, show_masked, write_bytes
 from evaldesk.cli.runs.shared import stored_runs, workspace_option
+
+if TYPE_CHECKING:
+    from evaldesk.desk.runs.stored_runs import StoredRuns
 
 DEFAULT_EVALSET, DEFAULT_RUN = "adk", "adk-results"
 
@@ -27,17 +34,15 @@ def export(what: str, format_name: str | None, output: str | None, force: bool, 
     evaldesk export 12 --format csv -o run.csv
     evaldesk export 12 --format criteria -o test_config.json
     """
-    from evaldesk.desk.evalsets.exporting import export_evalset, export_run
+    from evaldesk.desk.evalsets.exporting import export_evalset
 
     if what.isdecimal():
         with stored_runs(workspace) as runs:
-            found = export_run(runs, int(what), format_name or DEFAULT_RUN)
-            data, words = found.data, found.masked
-    else:
-        evalset = export_evalset(open_home(workspace), what, format_name or DEFAULT_EVALSET)
-        data, words = evalset.data, evalset.words
-    write_bytes(data, output, is_forced=force)
-    show_masked(words)
+            _export_run(runs, int(what), format_name or DEFAULT_RUN, output, is_forced=force)
+        return
+    evalset = export_evalset(open_home(workspace), what, format_name or DEFAULT_EVALSET)
+    write_bytes(evalset.data, output, is_forced=force)
+    show_masked(evalset.words)
 
 
 @click.command(name="export")
@@ -55,9 +60,31 @@ def export_run_command(name: str, format_name: str, output: str | None, force: b
     evaldesk run export 12 -o run.csv
     evaldesk run export 12 --format osmosis-results -o results.json
     """
-    from evaldesk.desk.evalsets.exporting import export_run
-
     with stored_runs(workspace) as runs:
-        found = export_run(runs, runs.named(name).id, format_name)
-    write_bytes(found.data, output, is_forced=force)
+        _export_run(runs, runs.named(name).id, format_name, output, is_forced=force)
+
+
+def _export_run(runs: StoredRuns, run_id: int, format_name: str, output: str | None, *, is_forced: bool) -> None:
+    from evaldesk.desk.evalsets.exporting import stream_run
+
+    found = stream_run(runs, run_id, format_name, watch=_progress(output))
+    try:
+        write_bytes(found.parts, output, is_forced=is_forced)
+    finally:
+        _progress(output)(0, 0)
     show_masked(found.masked)
+
+
+def _progress(output: str | None) -> Callable[[int, int], None]:
+    """Shows on a terminal how far the file is; nothing where the file itself goes there."""
+    if output in (None, "-") or not sys.stderr.isatty():
+        return lambda _, __: None
+
+    def shown(n_done: int, n_total: int) -> None:
+        if n_done % 1000 == 0 and n_done < n_total:
+            words = f"{n_done:,} of {n_total:,} cases, {100 * n_done // n_total} %; Ctrl-C cancels"
+            click.echo(f"\r\x1b[KExporting: {words}", err=True, nl=False)
+        elif n_done >= n_total:
+            click.echo("\r\x1b[K", err=True, nl=False)
+
+    return shown

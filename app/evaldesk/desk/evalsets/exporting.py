@@ -6,12 +6,13 @@ import csv
 import io
 import os
 import re
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 
 from evaldesk.desk.evalsets.evalsets import Export
-from evaldesk.desk.evalsets.masking import Masked, masked, masked_file
+from evaldesk.desk.evalsets.masking import Masked, masked, masked_file, masked_words
 from evaldesk.desk.runs.stored_runs import StoredRuns, evalset_name
 from evaldesk.desk.runs.trial_rows import TRIAL_COLUMNS, cell, trial_row
 from evaldesk.errors import FormatError, NotFoundError
@@ -19,10 +20,15 @@ from evaldesk.formats import EVALSET_FORMS, losses
 from evaldesk.formats.criteria_file import CriteriaFile, write_criteria_file
 from evaldesk.formats.files import names_for, suffix_of, title_of, write_file
 from evaldesk.model import EvalSet, RunConfig
+from evaldesk.model.stored import RunSummary
+from evaldesk.secrets import known_values, scrubber_of
 from evaldesk.settings import Settings
 from evaldesk.store.evalsets.files import EvalSetFiles
 from evaldesk.transcripts.recorded import RecordedRun
 
+PART = 64 * 1024
+MOST_PLACES = 100
+"""Cases of a masked value that are counted beside those that are named."""
 CSV = "csv"
 CSV_TITLE = "CSV, one line for each trial"
 CRITERIA = "criteria"
@@ -88,6 +94,62 @@ def export_run(runs: StoredRuns, run_id: int, format_name: str, environment: Map
     return Export(f"{file_stem(run_id, runs.summary(run_id).config)}{ending}", found.data, found.words)
 
 
+@dataclass(slots=True)
+class ExportStream:
+    """A file to give out, part by part; `masked` lists the secrets taken out of it, once the last part was read."""
+
+    file_name: str
+    parts: Iterator[bytes]
+    masked: str = ""
+
+
+def stream_run(
+    runs: StoredRuns,
+    run_id: int,
+    format_name: str,
+    environment: Mapping[str, str] = os.environ,
+    watch: Callable[[int, int], None] = lambda _, __: None,
+) -> ExportStream:
+    """As `export_run`; the lines of CSV are made while they are read, so that a run of any size takes the same memory.
+
+    `watch` is told how many of how many cases are written.
+    """
+    if format_name != CSV:
+        whole = export_run(runs, run_id, format_name, environment)
+        return ExportStream(whole.file_name, iter((whole.data,)), whole.masked)
+    summary = runs.summary(run_id)
+    found = ExportStream(f"{file_stem(run_id, summary.config)}.csv", iter(()))
+    found.parts = _clean_lines(runs, summary, environment, watch, found)
+    return found
+
+
+def _clean_lines(
+    runs: StoredRuns,
+    run: RunSummary,
+    environment: Mapping[str, str],
+    watch: Callable[[int, int], None],
+    into: ExportStream,
+) -> Iterator[bytes]:
+    """The table without secrets. No value goes over the end of its line, so each case is searched by itself."""
+    counted: Counter[str] = Counter()
+    clean = scrubber_of(known_values(environment), counted)
+    places: dict[str, list[str]] = {}
+    part = b""
+    for n_done, (case_id, text) in enumerate(_table(runs, run)):
+        before = counted.copy()
+        part += clean(text).encode("utf-8", "surrogateescape")
+        if len(part) >= PART:
+            yield part
+            part = b""
+        for name in counted - before:
+            if len(named := places.setdefault(name, [])) <= MOST_PLACES:
+                named.append(case_id)
+        watch(n_done, run.n_cases)
+    yield part
+    if counted:
+        into.masked = masked_words(counted, places)
+
+
 def file_stem(run_id: int, config: RunConfig) -> str:
     """The name of a file of the run, without its ending: `run_7_support`."""
     return f"run_{run_id}_{_plain(evalset_name(config))}"
@@ -98,7 +160,8 @@ def _run_file(runs: StoredRuns, run_id: int, format_name: str) -> tuple[str, byt
     if format_name == CRITERIA:
         return ".test_config.json", write_criteria_file(CriteriaFile(runs.summary(run_id).config.criteria))
     if format_name == CSV:
-        return ".csv", _table(runs, run_id)
+        lines = [text for _, text in _table(runs, runs.summary(run_id))]
+        return ".csv", "".join(lines).encode()
     return suffix_of(format_name), write_file(recorded_run(runs, run_id), format_name)
 
 
@@ -127,17 +190,19 @@ def media_type(file_name: str) -> str:
     return MEDIA_TYPES.get(ending, "application/octet-stream")
 
 
-def _table(runs: StoredRuns, run_id: int) -> bytes:
-    config = runs.summary(run_id).config
-    columns = [*TRIAL_COLUMNS, *(criterion.metric for criterion in config.criteria)]
+def _table(runs: StoredRuns, run: RunSummary) -> Iterator[tuple[str, str]]:
+    """The head of the table, then the id of each case with the lines of its trials."""
+    columns = [*TRIAL_COLUMNS, *(criterion.metric for criterion in run.config.criteria)]
+    yield "", _lines([[cell(name) for name in columns]])
+    for played in runs.cases(run.id):
+        rows = [trial_row(played.case, trial, run.config) for trial in played]
+        yield played.case.id, _lines([[cell(row[name]) for name in columns] for row in rows])
+
+
+def _lines(rows: Sequence[Sequence[object]]) -> str:
     out = io.StringIO(newline="")
-    writer = csv.writer(out, lineterminator="\r\n")
-    writer.writerow([cell(name) for name in columns])
-    for played in runs.cases(run_id):
-        for trial in played:
-            row = trial_row(played.case, trial, config)
-            writer.writerow([cell(row[name]) for name in columns])
-    return out.getvalue().encode()
+    csv.writer(out, lineterminator="\r\n").writerows(rows)
+    return out.getvalue()
 
 
 def _plain(name: str) -> str:

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import lru_cache
+from itertools import islice
 from pathlib import PurePath
 from typing import get_args
 
@@ -19,12 +20,12 @@ from evaldesk.desk.runs.plan import RunPlan, foresee
 from evaldesk.desk.runs.run_result import CaseResult, RunResult
 from evaldesk.desk.trust import check_store
 from evaldesk.errors import NotFoundError, UsageError
-from evaldesk.model import Capture, Conclusion, Counts, Gates, Outcome, RunConfig, RunStatus, TrialResult
+from evaldesk.model import Capture, Case, Conclusion, Counts, Gates, Outcome, RunConfig, RunStatus, TrialResult
 from evaldesk.model.comparison import Baseline, Comparison, PlayedCase, RunChange
 from evaldesk.model.conclusion import Interval
 from evaldesk.model.evalset import CaseKey, assertions, case_names, numbered_keys
 from evaldesk.model.run import LIVE
-from evaldesk.model.stored import CaseRow, MetricRow, RunSummary
+from evaldesk.model.stored import CaseRow, MetricRow, RunSummary, TrialKey
 from evaldesk.settings import Settings
 from evaldesk.statistics.case_comparison import compare_cases
 from evaldesk.statistics.comparison import compare_scores
@@ -35,6 +36,8 @@ from evaldesk.store.runs.run_store import is_imported
 from evaldesk.wording.metrics import known_metric
 
 ROWS_AT_ONCE = 200
+TRIALS_AT_ONCE = 100
+"""Trials that are in memory together while a run is read to its end."""
 CAPTURED_CASES = 20
 NOT_PLAYED = "."
 MOST_SEARCHED = 1000
@@ -142,12 +145,13 @@ class StoredRuns:
         endings = (Ending(run.status, run.reason),)
         return RunNumbers.of_cases(_named(cases, keys), cost=run.cost, n_unpriced=run.n_unpriced, endings=endings)
 
-    def _partly_asserted(self, run: RunSummary) -> frozenset[str]:
-        """The ids of the cases to which at least one metric does not apply."""
+    def _partly_asserted(self, run: RunSummary, cases: Sequence[Case] | None = None) -> frozenset[str]:
+        """The ids of the cases, by default of all, to which at least one metric does not apply."""
         config = run.config
         if not config.n_partly_asserted:
             return frozenset()
-        return foresee(self._store.cases(run.id), config.criteria, strict=config.is_strict).partly_asserted
+        found = self._store.cases(run.id) if cases is None else cases
+        return foresee(found, config.criteria, strict=config.is_strict).partly_asserted
 
     def conclusion(self, run: RunSummary, outcomes: Sequence[CaseCounts] | None = None) -> Conclusion:
         """The conclusion of a run, by the gates it was started with; no case is read by name."""
@@ -204,16 +208,20 @@ class StoredRuns:
     def cases(self, run_id: int) -> Iterator[CaseResult]:
         """The cases of a run in the order of the file, each with its trials."""
         run = self.summary(run_id)
-        config, partly = run.config, self._partly_asserted(run)
-        for row in self.rows(run_id):
-            case = self._store.case(run_id, row.case_index)
-            yield CaseResult(
-                case=case,
-                trials=tuple(self._trials(run_id, row)),
-                n_planned=config.n,
-                errors_are_failures=config.errors_are_failures,
-                is_partly_asserted=case.id in partly,
-            )
+        config, rows = run.config, self.rows(run_id)
+        while page := list(islice(rows, max(1, TRIALS_AT_ONCE // config.n))):
+            cases = self._store.some_cases(run_id, [row.case_index for row in page])
+            partly = self._partly_asserted(run, list(cases.values()))
+            played = [key for row in page for key in _played_keys(row)]
+            trials = self._store.trials(run_id, played) if played else {}
+            for row in page:
+                yield CaseResult(
+                    case=cases[row.case_index],
+                    trials=tuple(trials[key] for key in _played_keys(row)),
+                    n_planned=config.n,
+                    errors_are_failures=config.errors_are_failures,
+                    is_partly_asserted=cases[row.case_index].id in partly,
+                )
 
     def rows(self, run_id: int) -> Iterator[CaseRow]:
         """The line of every case, in the order of the file."""
@@ -267,9 +275,13 @@ class StoredRuns:
 
     def _trials(self, run_id: int, row: CaseRow) -> list[TrialResult]:
         """The trials of a case that were played, by index."""
-        played = [(row.case_index, index) for index, mark in enumerate(row.verdicts) if mark != NOT_PLAYED]
+        played = _played_keys(row)
         trials = self._store.trials(run_id, played) if played else {}
         return [trials[key] for key in played]
+
+
+def _played_keys(row: CaseRow) -> list[TrialKey]:
+    return [(row.case_index, index) for index, mark in enumerate(row.verdicts) if mark != NOT_PLAYED]
 
 
 def _unknown_run(name: str, known: Sequence[str]) -> NotFoundError:

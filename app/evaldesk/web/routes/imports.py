@@ -9,11 +9,12 @@ from typing import Any
 from starlette.concurrency import run_in_threadpool
 from starlette.datastructures import UploadFile
 from starlette.requests import Request
-from starlette.responses import RedirectResponse, Response
+from starlette.responses import RedirectResponse, Response, StreamingResponse
 from starlette.routing import Route
 
+from evaldesk.desk.desk import Desk
 from evaldesk.desk.evalsets.evalsets import SetNameTakenError
-from evaldesk.desk.evalsets.exporting import export_run, media_type, run_formats
+from evaldesk.desk.evalsets.exporting import export_run, media_type, run_formats, stream_run
 from evaldesk.desk.imports.importing import N_AT_ONCE, AlreadyImportedError, ImportDesk, Staged, TakenIn, file_titles
 from evaldesk.desk.imports.uploads import MAX_WAITING, Upload
 from evaldesk.errors import ConflictError, DiskError, EvaldeskError, FormatError, NotFoundError, UsageError
@@ -24,6 +25,8 @@ from evaldesk.web.render import desk_of, number, page
 from evaldesk.web.report import report_answer, run_report
 
 MAX_SHOWN = 20
+MAX_SEARCHED = 5_000
+"""Trials of a run that are searched for secrets before its files are offered."""
 
 
 async def new(request: Request) -> Response:
@@ -125,18 +128,23 @@ async def run_exports(request: Request) -> Response:
     summary = await run_in_threadpool(desk.stored_runs.summary, run_id)
     formats = run_formats()
     first, _ = formats[0]
-    export = await run_in_threadpool(export_run, desk.stored_runs, run_id, first, desk.settings.environment)
-    return page(request, "runs/export.html", summary=summary, formats=formats, masked=export.masked)
+    is_searched = summary.n_done <= MAX_SEARCHED
+    found = await run_in_threadpool(_masked, desk, run_id, first) if is_searched else ""
+    return page(request, "runs/export.html", summary=summary, formats=formats, masked=found, is_searched=is_searched)
+
+
+def _masked(desk: Desk, run_id: int, format_name: str) -> str:
+    return export_run(desk.stored_runs, run_id, format_name, desk.settings.environment).masked
 
 
 async def download_run(request: Request) -> Response:
     """GET /runs/{run_id}/file?format=csv: the finished trials of a run as a file."""
     name = request.query_params.get("format", "adk-results")
     desk, run_id = desk_of(request), request.path_params["run_id"]
-    export = await run_in_threadpool(export_run, desk.stored_runs, run_id, name, desk.settings.environment)
+    export = await run_in_threadpool(stream_run, desk.stored_runs, run_id, name, desk.settings.environment)
     disposition = f'attachment; filename="{export.file_name}"'
     headers = {"Content-Disposition": disposition}
-    return Response(export.data, media_type=media_type(export.file_name), headers=headers)
+    return StreamingResponse(export.parts, media_type=media_type(export.file_name), headers=headers)
 
 
 async def download_report(request: Request) -> Response:
