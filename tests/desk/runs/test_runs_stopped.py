@@ -12,8 +12,11 @@ from tests.desk.runs_by_hand import HandExecutor, OpenDesk, over, started, subje
 from evaldesk.desk.runs import runs as run_players
 from evaldesk.desk.runs.plan import RunOptions
 from evaldesk.errors import ConflictError
+from evaldesk.model import Gates, Usage
 
 pytestmark = pytest.mark.anyio
+
+PRICED = (Usage("m", tokens_in=1, tokens_out=1, cost=0.6),)
 
 
 async def test_stop_lets_running_trials_finish_and_resume_plays_the_rest(open_desk: OpenDesk) -> None:
@@ -135,3 +138,44 @@ async def test_a_run_that_goes_on_cannot_be_deleted(open_desk: OpenDesk) -> None
 
     with pytest.raises(ConflictError, match="stop it before you delete it"):
         await desk.delete(run_id)
+
+
+async def test_a_submitted_run_keeps_its_limit_of_cost_and_plays_the_rest_when_a_person_resumes_it(
+    open_desk: OpenDesk,
+) -> None:
+    executor, later = HandExecutor(), HandExecutor(["passed"])
+    desk = open_desk(executor, later)
+    options = RunOptions(concurrency=1, gates=Gates(max_cost=1.0))
+    run_id = await desk.submit(desk.plan_for(subject(4), options))
+    await desk._handle_requests(takes_up=True)
+    for _ in range(2):
+        await executor.holds(1)
+        executor.end(1, usages=PRICED)
+
+    stopped = await over(desk, run_id)
+    await desk.resume(run_id)
+    resumed = await over(desk, run_id)
+
+    assert (stopped.status, stopped.n_passed) == ("stopped", 2)
+    assert stopped.cost == pytest.approx(1.2)
+    assert "more than the limit of $1" in stopped.reason
+    assert (resumed.status, resumed.n_passed) == ("finished", 4)
+
+
+async def test_a_run_that_is_resumed_below_its_limit_counts_what_it_has_cost(open_desk: OpenDesk) -> None:
+    executor, later = HandExecutor(), HandExecutor()
+    desk = open_desk(executor, later)
+    run_id = await desk.start(desk.plan_for(subject(4), RunOptions(concurrency=1, gates=Gates(max_cost=1.0))))
+    await executor.holds(1)
+    executor.end(1, usages=PRICED)
+    await executor.holds(1)
+    await desk.stop(run_id, cancel=True)
+    await over(desk, run_id)
+
+    await desk.resume(run_id)
+    await later.holds(1)
+    later.end(1, usages=PRICED)
+
+    summary = await over(desk, run_id)
+    assert (summary.status, summary.n_passed) == ("stopped", 2)
+    assert "$1.20" in summary.reason
