@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 from sqlalchemy import select
 
-from evaldesk.desk.runs import trial_queue
+from evaldesk.desk.runs import driver as run_driver
+from evaldesk.desk.runs.driver import TrialQueue
 from evaldesk.desk.runs.plan import RunOptions, RunPlan, RunSubject
 from evaldesk.desk.runs.runs import WAITING, RunDesk
-from evaldesk.desk.runs.trial_queue import TrialQueue
 from evaldesk.engine import InlineExecutor
 from evaldesk.engine.worker.player import adopt, disown
 from evaldesk.errors import ConflictError, WorkspaceError
@@ -35,8 +35,8 @@ N = 2
 @pytest.fixture
 async def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[RunDesk]:
     monkeypatch.setattr(planning, "ROWS_AT_ONCE", 3 * (2 + N))  # three cases
-    monkeypatch.setattr(trial_queue, "PAGE", 4)
-    monkeypatch.setattr(trial_queue, "CASES_KEPT", 5)
+    monkeypatch.setattr(run_driver, "PAGE", 4)
+    monkeypatch.setattr(run_driver, "CASES_KEPT", 5)
     adopt(ECHO, lambda message: message)
     with Store.open(tmp_path / "evaldesk.db") as store:
         opened = RunDesk(Settings(tmp_path, ()), store, open_executor=lambda config: InlineExecutor(config.concurrency))
