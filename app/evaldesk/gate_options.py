@@ -12,7 +12,7 @@ from dataclasses import fields, replace
 from typing import Any, TypedDict
 
 from evaldesk.errors import NotFoundError, UsageError
-from evaldesk.model.conclusion import CONFIRM, REGRESSION_RULES, UNDECIDED, Gates
+from evaldesk.model.conclusion import CONFIRM, REGRESSION_RULES, STOP_RULES, UNDECIDED, Gates
 from evaldesk.run_options import BY_NAME, OWN, RunOption
 
 SECTION = "Gates"
@@ -173,6 +173,19 @@ GATE_OPTIONS: tuple[RunOption, ...] = (
         unset="decides alone",
         flags=("--undecided",),
     ),
+    RunOption(
+        "stop_when_decided",
+        "gates.stop_when_decided",
+        "choice",
+        title="Stop when decided",
+        words="stop when decided",
+        help="Begin no more trials once the rest cannot change the answers of the gates (exact), "
+        "or is not likely to (likely).",
+        choices=STOP_RULES,
+        unset="play every trial",
+        flags=("--stop-when-decided",),
+        left_out={"pytest": NOT_CASE},
+    ),
 )
 """Every gate that a person asks for, in the order in which help and pages show them."""
 
@@ -204,6 +217,7 @@ class AskedGates(TypedDict, total=False):
     regression_rule: str | None
     confirm: tuple[int, int] | None
     undecided: str | None
+    stop_when_decided: str | None
 
 
 def flag_of(option: RunOption) -> str:

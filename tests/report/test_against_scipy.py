@@ -10,8 +10,9 @@ import scipy
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from evaldesk.statistics.anytime import anytime_interval
 from evaldesk.statistics.exact_tests import fisher, mcnemar, sign_flips
-from evaldesk.statistics.intervals import anytime_interval, clopper_pearson, wilson
+from evaldesk.statistics.intervals import clopper_pearson, wilson
 
 many = settings(deadline=None, max_examples=50)
 flips = st.integers(0, 60)

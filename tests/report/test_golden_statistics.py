@@ -12,11 +12,11 @@ import pytest
 
 from evaldesk.model.stored import MetricRow
 from evaldesk.statistics.agreement import agreement, nominal_alpha
+from evaldesk.statistics.anytime import anytime_interval
 from evaldesk.statistics.comparison import benjamini_hochberg, compare_scores, holm
 from evaldesk.statistics.exact_tests import mcnemar
 from evaldesk.statistics.flakiness import chance_to_see, disagreement, is_flaky
 from evaldesk.statistics.intervals import (
-    anytime_interval,
     clopper_pearson,
     clustered_error,
     failure_bound,

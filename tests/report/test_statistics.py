@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from evaldesk.model.conclusion import Interval
+from evaldesk.statistics.anytime import anytime_interval
 from evaldesk.statistics.flakiness import Flakiness, chance_to_see, disagreement, flakiness
 from evaldesk.statistics.intervals import (
-    anytime_interval,
     clopper_pearson,
     failure_bound,
     g_pass_at_k,

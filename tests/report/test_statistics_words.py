@@ -7,10 +7,11 @@ import pytest
 from evaldesk.model.comparison import Comparison, PlayedCase, RunChange
 from evaldesk.model.conclusion import Interval
 from evaldesk.model.evalset import CaseKey
+from evaldesk.statistics.anytime import anytime_interval
 from evaldesk.statistics.case_comparison import compare_cases
 from evaldesk.statistics.comparison import compare_scores
 from evaldesk.statistics.flakiness import Flakiness
-from evaldesk.statistics.intervals import anytime_interval, clopper_pearson, failure_bound
+from evaldesk.statistics.intervals import clopper_pearson, failure_bound
 from evaldesk.statistics.judge_rate import correct_rate
 from evaldesk.statistics.noise import smallest_gap, split_pass_noise
 from evaldesk.wording.comparison import (

@@ -102,6 +102,9 @@ REGRESSION_RULES: tuple[RegressionRule, ...] = get_args(RegressionRule)
 Undecided: TypeAlias = Literal["pass", "fail", "neutral"]
 UNDECIDED: tuple[Undecided, ...] = get_args(Undecided)
 """What a gate counts as whose number is too close to its bar to be sure."""
+StopRule: TypeAlias = Literal["exact", "likely"]
+STOP_RULES: tuple[StopRule, ...] = get_args(StopRule)
+"""When the answer of a run counts as decided before its last trial."""
 Outcome: TypeAlias = Literal["passed", "failed", "neutral", "undecided", "interrupted"]
 Answer: TypeAlias = Literal["held", "failed", "undecided"]
 OUTCOMES: tuple[Outcome, ...] = ("passed", "failed", "neutral", "undecided", "interrupted")
@@ -234,6 +237,8 @@ class Gates:
     regressed when its verdict flipped ("any"), when it also passes too few fresh trials ("confirm"; `confirm` is how
     many of how many must pass), or when its pass rate dropped by more than chance ("likely").
     With `undecided` a gate on a rate is undecided while its bar lies inside the interval, and counts as this says.
+    With `stop_when_decided` no more trials begin once the others cannot change the answers of the gates ("exact"), or
+    are not likely to ("likely").
     """
 
     min_pass_rate: float | None = None
@@ -249,6 +254,7 @@ class Gates:
     regression_rule: RegressionRule = "any"
     confirm: tuple[int, int] = CONFIRM
     undecided: Undecided | None = None
+    stop_when_decided: StopRule | None = None
     all_must_pass: bool = True
     unscored_are_failures: bool = False
 
@@ -308,6 +314,20 @@ class GateOutcome:
     def is_of_evidence(self) -> bool:
         """Whether it asks for enough to judge, so that the run is undecided when it fails."""
         return self.name in EVIDENCE_GATES
+
+
+@dataclass(frozen=True, slots=True)
+class Stop:
+    """Why a run ended before its last trial: `answers` are those of its gates after `n_blocks` whole blocks of trials.
+
+    A block is one trial of every case; where a run has one trial a case, it is one case. `n_trials` are those of the
+    blocks; some that had begun by then were played beside them.
+    """
+
+    rule: StopRule
+    n_blocks: int
+    n_trials: int
+    answers: tuple[GateOutcome, ...]
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Literal, TypeAlias
 
 from evaldesk.model import AskedBy, Counted, Counts, Event, JsonObject, RunConfig, RunStatus, TurnRecord
+from evaldesk.model.conclusion import Stop, StopRule
 
 CaseSort: TypeAlias = Literal["worst", "flaky", "slow", "cost", "file"]
 CaseFilter: TypeAlias = Literal["failed", "errored", "unscored", "flaky", "passed"]
@@ -52,7 +53,8 @@ class RunSummary(Counted):
     `n_duplicates` counts results that came for a trial that had one already. `note` may be edited after the start,
     unlike the one in `config`. `n_confirming_todo` and `n_confirming_errored` are fresh trials that confirm a
     regression; they are in no other count. `lease` counts the times a process took the run, and `leased_until`, by the
-    clock of the database, is when others may take it; None for a run of an older Evaldesk.
+    clock of the database, is when others may take it; None for a run of an older Evaldesk. By `stop_rule` it ends once
+    its gates are decided, and `stop` says why it did; resumed after that it plays every trial.
     """
 
     id: int
@@ -77,6 +79,8 @@ class RunSummary(Counted):
     n_confirming_errored: int = 0
     lease: int = 0
     leased_until: float | None = None
+    stop_rule: StopRule | None = None
+    stop: Stop | None = None
 
     @property
     def n_trials(self) -> int:

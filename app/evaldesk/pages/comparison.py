@@ -8,7 +8,7 @@ from typing import TypeAlias
 from urllib.parse import urlencode
 
 from evaldesk.desk.desk import Desk
-from evaldesk.desk.runs.stored_runs import run_title
+from evaldesk.desk.runs.stored_runs import StoredRuns, run_title
 from evaldesk.diff.text_diff import TextDiff, diff_text
 from evaldesk.errors import UsageError
 from evaldesk.model import Case
@@ -154,7 +154,8 @@ def compared_runs(
 
 
 def _side(runs: RunStore, letter: str, summary: RunSummary, k: int) -> Side:
-    found, point = reliability(runs.outcome_counts(summary.id), summary, k)
+    equal = StoredRuns(runs).equal_counts(summary)
+    found, point = reliability(runs.outcome_counts(summary.id), summary, k, equal=equal)
     return Side(
         letter=letter,
         summary=summary,

@@ -181,8 +181,10 @@ def read_run(
     names = [criterion.metric for criterion in summary.config.criteria]
     outcomes = runs.outcome_counts(run_id)
     k = columns_k(summary.config.n)
-    found_reliability, point = reliability(outcomes, summary, k, _run_before(runs, summary) if is_live else None)
-    conclusion = None if is_live else StoredRuns(runs).conclusion(summary, outcomes)
+    stored = StoredRuns(runs)
+    before = _run_before(runs, summary) if is_live else None
+    found_reliability, point = reliability(outcomes, summary, k, before, stored.equal_counts(summary))
+    conclusion = None if is_live else stored.conclusion(summary, outcomes)
     badge, word = run_badge(summary.status, conclusion)
     can_go_on = not is_live and is_playable(summary.config)
     can_repeat = not is_live and not is_imported(summary.config)
@@ -383,6 +385,10 @@ def reason_note(summary: RunSummary, trouble: str) -> tuple[str, str, str]:
         return "", "", ""
     if summary.status == "failed":
         return "failed", "The run was aborted", summary.reason
+    if summary.stop:
+        can = "could not" if summary.stop.rule == "exact" else "are not likely to"
+        left = f"The trials that are left {can} change the answer; play them for narrower intervals."
+        return "plain", "Decided", f"{summary.reason} {left}"
     return "plain", "Note", summary.reason
 
 

@@ -9,12 +9,13 @@ from functools import lru_cache
 from urllib.parse import urlencode
 
 from evaldesk.desk.desk import Desk
+from evaldesk.desk.runs.gates import sure_interval
 from evaldesk.desk.runs.stored_runs import StoredRuns, evalset_name, run_title
 from evaldesk.model import Counts, RunStatus
 from evaldesk.model.run import LIVE
 from evaldesk.model.stored import RunSummary
 from evaldesk.pages.run_view import BADGES, Filter, known_cost, run_badge, tally
-from evaldesk.statistics.intervals import CaseCounts, rate_interval
+from evaldesk.statistics.intervals import CaseCounts
 from evaldesk.store import RunStore
 from evaldesk.wording.words import conclusion_words, doubt_cell, in_page_words
 
@@ -118,7 +119,7 @@ def run_line(runs: RunStore, summary: RunSummary) -> RunLine:
         counts=tally(summary.counts),
         n_trials=summary.n_trials,
         passed=f"{summary.counts.passed:,} of {summary.counts.scored:,}" if summary.counts.scored else "–",
-        doubt=_doubt(summary.counts.scored, outcomes) if summary.counts.scored else "",
+        doubt=_doubt(summary, outcomes) if summary.counts.scored else "",
         cost=known_cost(summary, summary.cost, summary.n_unpriced),
         created_at=summary.created_at,
     )
@@ -130,9 +131,9 @@ def _outcomes(runs: RunStore, run_id: int, _: Counts) -> tuple[CaseCounts, ...]:
     return tuple(runs.outcome_counts(run_id))
 
 
-def _doubt(n_scored: int, outcomes: Sequence[CaseCounts]) -> str:
+def _doubt(summary: RunSummary, outcomes: Sequence[CaseCounts]) -> str:
     """`66–98 %`, clustered by case."""
-    return doubt_cell(n_scored, rate_interval(outcomes))
+    return doubt_cell(summary.counts.scored, sure_interval(summary.counts, outcomes, summary.stop))
 
 
 def _filters(

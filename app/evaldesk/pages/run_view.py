@@ -15,9 +15,9 @@ from evaldesk.model.run import LIVE
 from evaldesk.model.stored import CaseFilter, CaseRow, CaseSort, MetricRow, RunSummary, TrialKey
 from evaldesk.pages.pass_chart import PassChart, pass_chart
 from evaldesk.pages.run_facts import repeats_recorded
+from evaldesk.statistics.anytime import anytime_interval
 from evaldesk.statistics.intervals import (
     CurvePoint,
-    anytime_interval,
     clopper_pearson,
     pass_at_k,
     pass_curve,
@@ -232,22 +232,29 @@ class Reliability:
 
 
 def reliability(
-    outcomes: Sequence[tuple[int, int, int]], summary: RunSummary, k: int, earlier: RunSummary | None = None
+    outcomes: Sequence[tuple[int, int, int]],
+    summary: RunSummary,
+    k: int,
+    earlier: RunSummary | None = None,
+    equal: Sequence[tuple[int, int, int]] | None = None,
 ) -> tuple[Reliability, CurvePoint]:
     """From how many cases have so many scored and passed trials; the point is the one at `k`.
 
-    `earlier` is the run that a run which is watched may be stopped against.
+    `earlier` is the run that a run which is watched may be stopped against. `equal` are the cases by the trials that
+    all of them have, for a run that stopped when it was decided.
     """
     # One looks at a run that goes on again and again, and may stop it when the answer pleases.
-    is_watched = summary.status in LIVE and summary.config.n == 1
+    is_live = summary.status in LIVE
+    is_watched = summary.stop is not None or (is_live and summary.config.n == 1)
     counts = summary.counts
     interval = anytime_interval(counts.passed, counts.scored) if is_watched else rate_interval(outcomes)
+    rows = outcomes if equal is None else equal
     # Intervals of a run that goes on would be drawn anew at each look, and looking often makes them too narrow.
-    points = pass_curve(outcomes) if summary.status in LIVE else sure_curve(outcomes)
+    points = pass_curve(rows) if is_live else sure_curve(rows)
     found = Reliability(
         bar=bar(summary.counts.passed, summary.counts.scored, interval),
         doubt=(live_doubt_words if is_watched else doubt_words)(summary.counts.scored, interval),
-        detail=_stop_words(interval, earlier) if is_watched and interval else basis_sentence(outcomes, interval),
+        detail=_stop_words(interval, earlier, summary) if is_watched else basis_sentence(outcomes, interval),
         why="" if is_watched else basis_why(outcomes, interval),
         points=points,
         chart=pass_chart(points) if len(points) > 1 else None,
@@ -266,8 +273,12 @@ def coloured(figure: dict[str, Any]) -> dict[str, Any]:
     return figure
 
 
-def _stop_words(interval: Interval, earlier: RunSummary | None) -> str:
+def _stop_words(interval: Interval | None, earlier: RunSummary | None, summary: RunSummary) -> str:
     """Whether the answer is in already, compared with the run before."""
+    if summary.stop:
+        return "The interval holds although the run stopped when it was decided."
+    if interval is None:
+        return ""
     if earlier is None or earlier.counts.rate is None:
         return "Valid while the run continues."
     return f"{stop_sentence(interval, earlier.counts.rate)}. Reference: pass rate of run {earlier.id}."

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from evaldesk.model.comparison import KINDS, ROUNDING, CaseChange, CaseState, Kind, PlayedCase, RunChange
+from evaldesk.model.comparison import KINDS, REGRESSED, ROUNDING, CaseChange, CaseState, Kind, PlayedCase, RunChange
 from evaldesk.model.conclusion import CONFIRM, RegressionRule
 from evaldesk.model.evalset import case_names
 from evaldesk.statistics.comparison import benjamini_hochberg, compare_scores, holm
@@ -43,6 +43,11 @@ def compare_cases(
     compared = [change.key.place for change in changes if change.is_compared]
     rates = compare_scores(*({place: _rate(side[place]) for place in compared} for side in (old, new)))
     return RunChange(name, tuple(changes), rates, to_tell, rule, confirm)
+
+
+def is_regressed(before: PlayedCase, after: PlayedCase) -> bool:
+    """Whether the verdict of a case flipped to the worse, or is lost."""
+    return _change("", before, after).kind in REGRESSED
 
 
 def _likely_drops(changes: Sequence[CaseChange]) -> tuple[list[CaseChange], int | None]:

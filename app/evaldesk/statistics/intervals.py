@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import accumulate
-from math import atan, ceil, comb, cos, erfc, expm1, fsum, isfinite, lgamma, log, log1p, pi, sin, sqrt
+from math import atan, ceil, comb, cos, erfc, expm1, fsum, isfinite, log, pi, sin, sqrt
 from operator import mul
 from random import Random
 from typing import TypeAlias
@@ -31,8 +31,6 @@ MAX_KINDS = 50
 """The most kinds of cases that are drawn."""
 FEW_CASES = 10
 _LOPSIDED = 0.3
-_ODDS = 20.0  # 1 / (1 - 95 %)
-_LEAST_RATE = 1e-300
 _DENSE_UP_TO = 20
 
 
@@ -183,31 +181,6 @@ def failure_bound(n: int) -> float:
     1 - 0.05^(1/n), which the "rule of three" approximates as 3 / n.
     """
     return -expm1(log(0.05) / n) if n > 0 else 1.0
-
-
-def anytime_interval(c: int, n: int) -> Interval:
-    """The interval for c of n trials that stays valid however often one looks and whenever one stops.
-
-    The rates p with B(1+c, 1+n-c) / (p^c (1-p)^(n-c)) below 20; 0 to 1 when n is 0. Wider than Wilson's.
-    """
-    if n <= 0:
-        return Interval(0.0, 1.0)
-    return Interval(_anytime_low(c, n), 1.0 - _anytime_low(n - c, n))
-
-
-def _anytime_low(c: int, n: int) -> float:
-    """The lowest rate that is not ruled out, by bisection: the evidence falls all the way up to c / n."""
-    if c <= 0:
-        return 0.0
-    bound = lgamma(1 + c) + lgamma(1 + n - c) - lgamma(2 + n) - log(_ODDS)
-    low, high = _LEAST_RATE, c / n
-    while high - low > 1e-15 * high:
-        middle = (low + high) / 2
-        if middle in (low, high):
-            break
-        failures = (n - c) * log1p(-middle) if n > c else 0.0
-        low, high = (middle, high) if bound - c * log(middle) - failures > 0 else (low, middle)
-    return high
 
 
 @dataclass(frozen=True, slots=True)

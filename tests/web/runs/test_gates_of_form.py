@@ -28,6 +28,7 @@ TYPED = {
     "regression_rule": ("confirm", "confirm"),
     "confirm": ("2/4", (2, 4)),
     "undecided": ("neutral", "neutral"),
+    "stop_when_decided": ("exact", "exact"),
 }
 """What is typed for each gate, and its value in the run."""
 WITH = {

@@ -162,6 +162,40 @@ def test_a_run_is_cancelled_and_resumed(open_runs: Callable[..., Any]) -> None:
     assert (after.status, after.n_done) == ("finished", 8)
 
 
+def test_a_run_is_told_to_end_once_it_is_decided_and_plays_the_rest_when_asked(open_runs: Callable[..., Any]) -> None:
+    gate = threading.Event()
+    pages = open_runs(gate=gate)
+    address = pages.start(n="5", min_pass_rate="0.9", max_error_rate="1", max_unscored_rate="1", concurrency="2")
+    live = pages.until(address, "2 running").text
+
+    assert pages.post(f"{address}/cancellation", how="decided").status_code == 303
+    told = pages.get(address).text
+    pages.post(f"{address}/cancellation", how="whole")
+    untold = pages.get(address).text
+    pages.post(f"{address}/cancellation", how="decided")
+    gate.set()
+    pages.get(f"{address}/events")
+    run, page, listed = summary_of(pages, address), pages.get(address).text, pages.get("/runs").text
+
+    assert "Stop once it is decided" in live
+    assert "ends by itself once its gates are decided" in told
+    assert "ends by itself" not in untold
+    assert run.stop is not None
+    assert (run.status, run.stop.rule, run.stop.n_blocks) == ("finished", "exact", 2)
+    assert 8 <= run.n_done < 20
+    assert "after 8 of 20 trials: pass rate cannot reach 0.9 any more. The trials that are left could not" in page
+    assert "holds although the run stopped when it was decided" in page
+    assert f"Play the {run.n_todo} trials left" in page
+    assert "<b>Failed.</b>" in page
+    assert "Failed" in listed or "failed" in listed
+
+    pages.post(f"{address}/resumption")
+    pages.get(f"{address}/events")
+    whole = summary_of(pages, address)
+
+    assert (whole.status, whole.n_done, whole.stop) == ("finished", 20, None)
+
+
 def test_errored_trials_are_retried(pages: Any) -> None:
     address = pages.finish()
 

@@ -8,7 +8,7 @@ import os
 import shlex
 import signal
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import click
@@ -115,11 +115,17 @@ def warn_of_false_alarms(gates: Gates, plans: Sequence[RunPlan]) -> None:
 async def plan_jobs(desk: Desk, jobs: Sequence[Job], *, gates: Gates, baseline: Baseline | None) -> list[RunPlan]:
     """The runs of the jobs, each with its part of the baseline. Raises AgentError, UsageError."""
     plans = [await plan_job(desk, job, is_cost_limited=gates.max_cost is not None) for job in jobs]
+    plans = [_as_whole(plan) if job.is_baseline else plan for job, plan in zip(jobs, plans, strict=True)]
     n_own = sum(not job.is_baseline for job in jobs)  # a second model plays the same cases after them
     if baseline is not None:
         plans = [*compared_plans(plans[:n_own], baseline), *compared_plans(plans[n_own:], baseline)]
     check_gates(gates, plans[:n_own])
     return plans
+
+
+def _as_whole(plan: RunPlan) -> RunPlan:
+    """The plan of a run that plays every trial: another model is compared over all of them."""
+    return replace(plan, config=replace(plan.config, gates=replace(plan.config.gates, stop_when_decided=None)))
 
 
 async def plan_job(desk: Desk, job: Job, *, is_cost_limited: bool = False) -> RunPlan:

@@ -100,6 +100,7 @@ def run_object(run: RunSummary, numbers: RunNumbers) -> dict[str, Any]:
         "run_id": run.id,
         "status": run.status,
         "reason": run.reason,
+        "stop": run.stop and {"rule": run.stop.rule, "n_blocks": run.stop.n_blocks, "n_trials": run.stop.n_trials},
         "agent": run.config.agent.id,
         "model": run.config.model or run.config.agent_model,
         "evalset_id": run.config.evalset_id,

@@ -142,7 +142,7 @@ def _hints(run: RunSummary) -> list[str]:
     hints = []
     if run.status in ("pending", "running"):
         hints.append(f"`evaldesk run stop {run.id}` stops it.")
-    if run.n_todo and run.status in ("stopped", "failed"):
+    if run.n_todo and (run.stop or run.status in ("stopped", "failed")):
         hints.append(f"`evaldesk run resume {run.id}` plays {_trials(run.n_todo, 'remaining')}.")
     if run.n_to_retry and run.status in ("stopped", "failed", "finished"):
         hints.append(f"`evaldesk run retry {run.id}` plays {_trials(run.n_to_retry, 'errored')} again.")

@@ -9,6 +9,7 @@ import asyncio
 import functools
 import logging
 import math
+import re
 import time
 import zlib
 from collections import OrderedDict, deque
@@ -19,23 +20,26 @@ from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 from evaldesk.desk.other_tools import as_tool_judges
+from evaldesk.desk.runs.deciding import Decider, Spent, decider_of, order_of_play
 from evaldesk.desk.runs.rescoring import StoredTrials
 from evaldesk.desk.runs.stored_runs import plan_confirming
 from evaldesk.engine import Executor, GradeSpec, drive_batches
 from evaldesk.engine.worker.attempt import Pause, pauses_sentence
 from evaldesk.errors import DamagedDatabaseError, LostDatabaseError, WorkspaceError
 from evaldesk.model import Case, ErrorRecord, RunConfig, RunStatus, TrialResult, TrialSpec
+from evaldesk.model.conclusion import Stop, StopRule
 from evaldesk.model.stored import PendingTrial, TrialKey
 from evaldesk.model.transcript import FATAL_KINDS
 from evaldesk.run_options import OWN
 from evaldesk.store import RunStore, Store
 from evaldesk.store.runs.planning import Planning
 from evaldesk.store.runs.run_store import is_imported
-from evaldesk.wording.words import cost_words
+from evaldesk.wording.words import cost_words, counted_words
 
 BATCH_SIZE = 100
 BATCH_S = 0.05
 PAUSE_S = 0.5
+ROOM_S = 0.01
 MAX_UNSTORED = 1_000
 FATAL_WORDS: Mapping[str, str] = {
     "agent_import": "The agent could not be imported",
@@ -51,7 +55,7 @@ class RunDriver:
     """One run while it is played. `in_flight` are the trials that a worker has and the store has not.
 
     `trouble` says why finished trials cannot be stored at this moment; no trial is started meanwhile. `pause` says why
-    the models of its trials wait.
+    the models of its trials wait. By `stop_rule` no more trials begin once its gates are `decided`.
     """
 
     def __init__(
@@ -68,9 +72,12 @@ class RunDriver:
         spent: float = 0.0,
         lease: int | None = None,
         planning: Planning | None = None,
+        stop_rule: StopRule | None = None,
     ) -> None:
         self.run_id = run_id
         self.in_flight: set[TrialKey] = set()
+        self.decided: Stop | None = None
+        self.stop_rule = stop_rule
         self.trouble = ""
         self.pause = ""
         self._config = config
@@ -84,6 +91,7 @@ class RunDriver:
         self._on_change = on_change
         self._stored = StoredTrials(store.runs, config, run_id) if config.source_run_id is not None else None
         self._queue = TrialQueue(store.runs, run_id, self._stored.expect if self._stored else lambda _: None)
+        self._decider: Decider | None = None
         self._cases: dict[TrialKey, Case] = {}
         self._fatal = ""
         self._n_cancelled = 0
@@ -100,8 +108,9 @@ class RunDriver:
         telling = asyncio.create_task(self._tell_pauses())
         try:
             await self._writer.write(self._queue.look)
+            await self._decide()
             await self._confirm()
-            while self._queue.n_left and not (self._is_stopped or self._is_overspent):
+            while self._queue.n_left and not (self._is_stopped or self._is_overspent or self.decided):
                 concurrency = self._config.concurrency
                 async with (
                     aclosing(self._hand_out()) as specs,
@@ -122,6 +131,11 @@ class RunDriver:
             status: RunStatus = "finished" if is_imported(self._config) else "stopped"
             return status, missing_sentence(self._n_missing, self._config)
         n_left = self._queue.n_left
+        if self.decided and not (n_left or self._n_cancelled):
+            self.decided = None  # the trials in flight were the last ones
+        if self.decided and not self._n_cancelled:
+            return "finished", await asyncio.to_thread(self._decided_words, self.decided)
+        self.decided = None
         if n_left and self._max_cost is not None and self._is_overspent:
             return "stopped", overspent_sentence(self._executor.spent, self._max_cost, n_left)
         return ("stopped", "") if n_left or self._n_cancelled else ("finished", "")
@@ -131,13 +145,30 @@ class RunDriver:
 
         A run that scores stored trials again plays none.
         """
-        is_whole = not (self._queue.n_left or self._n_cancelled or self._n_missing or self._fatal)
+        is_whole = not (self.decided or self._queue.n_left or self._n_cancelled or self._n_missing or self._fatal)
         is_asked = self._config.gates.regression_rule == "confirm" and self._config.source_run_id is None
         if not (is_whole and is_asked):
             return
         plan = functools.partial(plan_confirming, self._store.runs, self.run_id, self._config.gates, self._lease)
         await self._writer.write_with_retry(plan)
         await self._writer.write(self._queue.look)
+
+    async def _decide(self) -> None:
+        """Look after whole blocks whether the gates are decided, if that ends the run."""
+        if self.stop_rule is None or self.decided or (self._planning and not self._planning.is_done):
+            return
+        if self._decider is None or self._decider.rule != self.stop_rule:
+            self._decider = await asyncio.to_thread(decider_of, self._store.runs, self.run_id, self.stop_rule)
+        self.decided = await asyncio.to_thread(self._look, self._decider)
+
+    def _look(self, decider: Decider) -> Stop | None:
+        seen = self._store.runs.summary(self.run_id)
+        if not decider.may_look(seen.n_done):
+            return None
+        return decider.look(self._store.runs.strips(self.run_id), Spent(seen.cost, seen.n_unpriced))
+
+    def _decided_words(self, stop: Stop) -> str:
+        return decided_sentence(stop, self._store.runs.summary(self.run_id).n_trials)
 
     def stop(self) -> None:
         """Start no more trials; those that run finish and count."""
@@ -159,6 +190,9 @@ class RunDriver:
 
     async def _hand_out(self) -> AsyncGenerator[TrialSpec | GradeSpec]:
         while self._queue.n_left and self._may_begin():
+            if self.stop_rule and len(self.in_flight) >= self._config.concurrency:
+                await asyncio.sleep(ROOM_S)  # those that ended are looked at before another begins
+                continue
             if not self._queue.is_read:
                 await self._read_page()
                 continue
@@ -176,6 +210,9 @@ class RunDriver:
     async def _read_page(self) -> None:
         """Read more trials, or wait for some while the run is still planned."""
         is_planned = self._planning is None or self._planning.is_done
+        if self._queue.is_shuffled and not is_planned:  # any case may come next
+            await asyncio.sleep(BATCH_S)
+            return
         if await asyncio.to_thread(self._queue.read_page):
             return
         if is_planned:
@@ -185,7 +222,7 @@ class RunDriver:
 
     def _may_begin(self) -> bool:
         """Whether another trial may begin: not while many finished ones wait for a disk that is slow."""
-        if self._is_stopped or self._is_given_up or self._is_overspent or self.trouble:
+        if self._is_stopped or self._is_given_up or self._is_overspent or self.decided or self.trouble:
             return False
         return len(self.in_flight) < self._config.concurrency + MAX_UNSTORED
 
@@ -212,6 +249,7 @@ class RunDriver:
             for key in keys:
                 self._cases.pop(key, None)
             self._on_change()
+        await self._decide()
 
     async def _record(self, batch: Sequence[TrialResult]) -> None:
         def note_refusal(error: Exception) -> None:
@@ -275,16 +313,19 @@ class TrialQueue:
         self._page: deque[PendingTrial] = deque()
         self._last: TrialKey | None = None
         self._cases: OrderedDict[int, Case] = OrderedDict()
+        self._order: Sequence[int] | None = None
 
     def look(self) -> None:
         """Count the trials that are to be played, and begin with the first of them."""
-        self.n_left = self._runs.summary(self._run_id).n_todo
+        seen = self._runs.summary(self._run_id)
+        self.n_left = seen.n_todo
+        self._order = order_of_play(seen.config, seen.n_cases)
         self._page.clear()
         self._last = None
 
     def read_page(self) -> bool:
         """Read more trials; False when no more are stored yet."""
-        found = self._runs.pending(self._run_id, self._last, PAGE)
+        found = self._runs.pending(self._run_id, self._last, PAGE, self._order)
         if not found:
             return False
         wanted = {trial.case_index for trial in found}
@@ -301,6 +342,11 @@ class TrialQueue:
         return True
 
     @property
+    def is_shuffled(self) -> bool:
+        """Whether the cases come in another order than that of the file."""
+        return self._order is not None
+
+    @property
     def is_read(self) -> bool:
         """Whether a trial can be taken at once."""
         return bool(self._page)
@@ -310,6 +356,14 @@ class TrialQueue:
         trial = self._page.popleft()
         self.n_left -= 1
         return trial, self._cases[trial.case_index]
+
+
+def decided_sentence(stop: Stop, n_planned: int) -> str:
+    """`Stopped when decided, after 58 of 200 trials: pass rate cannot reach 0.9 any more.`"""
+    why = next((each for each in stop.answers if each.answer == "failed"), stop.answers[0]).sentence
+    return (
+        f"Stopped when decided, after {counted_words(stop.n_trials, n_planned, 'trial')}: {re.split('[:;] ', why)[0]}."
+    )
 
 
 def trial_spec(

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 
 from evaldesk.model import Answer, Conclusion, Counts, GateOutcome, Gates, Outcome, RunStatus
 from evaldesk.model.comparison import RunChange
-from evaldesk.model.conclusion import Interval, Undecided
+from evaldesk.model.conclusion import Interval, Stop, Undecided
 from evaldesk.model.evalset import CaseKey
+from evaldesk.statistics.anytime import anytime_interval
 from evaldesk.statistics.intervals import CaseCounts, CurvePoint, point_at, rate_interval, sure_curve
 from evaldesk.wording.comparison import change_sentence, flips_words, named_words, states_words
 from evaldesk.wording.words import (
@@ -50,10 +51,11 @@ class CaseNumbers:
 
 @dataclass(frozen=True, slots=True)
 class Ending:
-    """How a run ended; `reason` is empty where a person stopped it."""
+    """How a run ended; `reason` is empty where a person stopped it, `stop` is set where its gates were decided."""
 
     status: RunStatus
     reason: str = ""
+    stop: Stop | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +63,8 @@ class RunNumbers:
     """The input of a conclusion. `cost` is US dollars of the trials with known prices, `n_unpriced` are the others.
 
     `case_counts` are the cases by their scored and passed trials, which is all that most gates need; `cases` names
-    them, and is empty where the names are not needed. `endings` is one for each run.
+    them, and is empty where the names are not needed. `endings` is one for each run. `equal_counts` are the cases by
+    the trials that each of them has, for a run that stopped when it was decided.
     """
 
     counts: Counts
@@ -70,6 +73,7 @@ class RunNumbers:
     cost: float = 0.0
     n_unpriced: int = 0
     endings: tuple[Ending, ...] = ()
+    equal_counts: tuple[CaseCounts, ...] | None = None
 
     @classmethod
     def of_cases(
@@ -87,14 +91,26 @@ class RunNumbers:
         return sum(times for _, _, times in self.case_counts)
 
     @property
+    def stop(self) -> Stop | None:
+        """Why it ended before its last trial, where its gates were decided by then."""
+        return next((ending.stop for ending in self.endings if ending.stop), None)
+
+    @property
     def interval(self) -> Interval | None:
-        """Where the pass rate probably lies, clustered by case."""
-        return rate_interval(self.case_counts)
+        """Where the pass rate probably lies, clustered by case; valid at any stop where the run was decided."""
+        return sure_interval(self.counts, self.case_counts, self.stop)
 
     @property
     def curve(self) -> tuple[CurvePoint, ...]:
         """pass@k and pass^k over the cases that have k scored trials at every k shown."""
-        return sure_curve(self.case_counts)
+        return sure_curve(self.case_counts if self.equal_counts is None else self.equal_counts)
+
+
+def sure_interval(counts: Counts, case_counts: Iterable[CaseCounts], stop: Stop | None) -> Interval | None:
+    """The 95 % interval of a pass rate, clustered by case; after a stop the one that is valid at any stop."""
+    if stop is None:
+        return rate_interval(case_counts)
+    return anytime_interval(counts.passed, counts.scored) if counts.scored else None
 
 
 def conclude(gates: Gates, run: RunNumbers, change: RunChange | None = None) -> Conclusion:
@@ -104,9 +120,15 @@ def conclude(gates: Gates, run: RunNumbers, change: RunChange | None = None) -> 
     gate failed; undecided when a gate could not be answered, too few trials were scored or some were not played;
     neutral when a gate is too close to tell and counts as neutral. `change` is the change against the baseline.
     """
-    found = tuple(_outcomes(gates, run, change))
+    found = tuple(_as_stopped(each, run.stop) for each in outcomes(gates, run, change))
     outcome = _outcome(gates, run, found)
     return Conclusion(outcome, run.counts, found, tuple(_reasons(outcome, run, found)))
+
+
+def _as_stopped(found: GateOutcome, stop: Stop | None) -> GateOutcome:
+    """The answer of a gate at the stop of a run, where it was decided by then."""
+    answers = stop.answers if stop else ()
+    return next((each for each in answers if each.name == found.name), found)
 
 
 def _outcome(gates: Gates, run: RunNumbers, found: Sequence[GateOutcome]) -> Outcome:
@@ -117,7 +139,7 @@ def _outcome(gates: Gates, run: RunNumbers, found: Sequence[GateOutcome]) -> Out
         return "undecided"
     if any(each.is_failed and not each.is_of_evidence for each in found):
         return "failed"
-    is_whole = run.counts.scored > 0 and run.counts.unplayed == 0
+    is_whole = run.counts.scored > 0 and (run.counts.unplayed == 0 or run.stop is not None)
     if not is_whole or not all(each.is_held or each.is_neutral for each in found):
         return "undecided"
     return "neutral" if any(each.is_neutral for each in found) else "passed"
@@ -134,7 +156,7 @@ def _reasons(outcome: Outcome, run: RunNumbers, found: Sequence[GateOutcome]) ->
         return
     counts = run.counts
     yield from (ending.reason for ending in run.endings if ending.reason)
-    if counts.unplayed and outcome != "failed":
+    if counts.unplayed and outcome != "failed" and not run.stop:
         were = "was" if counts.unplayed == 1 else "were"
         yield f"{counted_words(counts.unplayed, counts.planned, 'trial')} {were} not played"
     not_held = [each for each in found if not each.is_held]
@@ -146,7 +168,8 @@ def _reasons(outcome: Outcome, run: RunNumbers, found: Sequence[GateOutcome]) ->
         yield "no trial was scored"
 
 
-def _outcomes(gates: Gates, run: RunNumbers, change: RunChange | None) -> Iterator[GateOutcome]:
+def outcomes(gates: Gates, run: RunNumbers, change: RunChange | None) -> Iterator[GateOutcome]:
+    """The answer of each gate over the planned trials of a run."""
     if gates.all_must_pass and not gates.asks_for_verdicts:
         yield _all_passed(run, gates)
     if gates.min_pass_rate is not None:
@@ -271,7 +294,7 @@ def _cost(run: RunNumbers, most: float) -> GateOutcome:
     is_near = not is_within and run.cost < most + 0.005
     amount = f"${beside_words(run.cost, most)}" if is_near else cost_words(run.cost)
     words = f"the run cost {amount}, {'within' if is_within else 'more than'} ${most:g}"
-    if not counts.unplayed:
+    if not counts.unplayed or run.stop:
         return GateOutcome("--max-cost", "held" if is_within else "failed", words)
     were = "was" if counts.unplayed == 1 else "were"
     left = f"{counted_words(counts.unplayed, counts.planned, 'trial')} {were} not played"

@@ -29,6 +29,12 @@ def check_gates(gates: Gates, plans: Sequence[RunPlan], called: Callable[[RunOpt
             f"say {least} {n_trials} or less, or raise {more}",
             field="min_scored",
         )
+    if gates.stop_when_decided and len(plans) > 1:
+        stop = called(GATES_BY_NAME["stop_when_decided"])
+        raise UsageError(
+            f"{stop} is about one run, and these are {len(plans)}; name one agent and one eval set, or leave it out",
+            field="stop_when_decided",
+        )
     most = gates.max_regressions
     if most is not None and most >= n_cases > 0:
         fewer = f"{n_cases - 1} or less" if n_cases > 1 else "0"

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, overload
 
 from evaldesk.desk.runs.charts import pass_figure
-from evaldesk.desk.runs.gates import CaseNumbers, Ending, RunNumbers, conclude
+from evaldesk.desk.runs.gates import CaseNumbers, Ending, RunNumbers, conclude, sure_interval
 from evaldesk.desk.runs.trial_rows import trial_row
 from evaldesk.errors import NotFoundError
 from evaldesk.model import Case, Conclusion, Counted, Counts, RunConfig, RunStatus, TrialResult
 from evaldesk.model.comparison import RunChange
-from evaldesk.model.conclusion import Interval
-from evaldesk.statistics.intervals import CaseCounts, CurvePoint, point_at, rate_interval, sure_curve
+from evaldesk.model.conclusion import Interval, Stop
+from evaldesk.statistics.intervals import CaseCounts, CurvePoint, point_at, sure_curve
 from evaldesk.wording.trial_text import trial_text
 from evaldesk.wording.words import asides_words, passed_sentence
 
@@ -72,7 +72,8 @@ class RunResult(Counted, Sequence[CaseResult]):
     """A run as it ended: `result["case id"]` and `result[0]` are a case, iterating gives the cases in their order.
 
     `status` is `finished`, `stopped` or `failed`, and `reason` says why it is not finished. Errors are not failures
-    and unscored is not passed: each is counted apart. `change` is against the baseline that the run was started with.
+    and unscored is not passed: each is counted apart. `change` is against the baseline that the run was started with,
+    `stop` is set where its gates were decided before its last trial.
     """
 
     id: int
@@ -81,6 +82,7 @@ class RunResult(Counted, Sequence[CaseResult]):
     status: RunStatus = "finished"
     reason: str = ""
     change: RunChange | None = None
+    stop: Stop | None = None
 
     @overload
     def __getitem__(self, key: int | str) -> CaseResult: ...
@@ -117,7 +119,7 @@ class RunResult(Counted, Sequence[CaseResult]):
             cases,
             cost=sum(trial.cost or 0.0 for trial in usages),
             n_unpriced=sum(trial.cost is None for trial in usages),
-            endings=[Ending(self.status, self.reason)],
+            endings=[Ending(self.status, self.reason, self.stop)],
         )
         return conclude(self.config.gates, numbers, self.change)
 
@@ -144,12 +146,21 @@ class RunResult(Counted, Sequence[CaseResult]):
     @property
     def interval(self) -> Interval | None:
         """Where the pass rate probably lies, 95 %, clustered by case; None when nothing was scored."""
-        return rate_interval(self.case_counts)
+        return sure_interval(self.counts, self.case_counts, self.stop)
 
     @property
     def case_counts(self) -> tuple[CaseCounts, ...]:
         """The input of pass@k: scored trials of a case, passed trials of it, 1."""
         return tuple((case.n_scored, case.n_passed, 1) for case in self.cases)
+
+    @property
+    def equal_counts(self) -> tuple[CaseCounts, ...]:
+        """As `case_counts`; of a run that stopped when it was decided, over the trials that all cases have."""
+        if self.stop is None:
+            return self.case_counts
+        n = 1 if self.config.n == 1 else self.stop.n_blocks
+        firsts = (replace(case, trials=case.trials[:n]) for case in self.cases)
+        return tuple((case.n_scored, case.n_passed, 1) for case in firsts if case.n_scored)
 
     @property
     def tokens(self) -> int:
@@ -165,16 +176,16 @@ class RunResult(Counted, Sequence[CaseResult]):
 
     def pass_at(self, k: int) -> float | None:
         """pass@k: the mean over cases of the chance that one of k trials passes; None where most cases have fewer."""
-        return point_at(self.case_counts, k).pass_at_k
+        return point_at(self.equal_counts, k).pass_at_k
 
     def pass_hat(self, k: int) -> float | None:
         """pass^k: the mean over cases of the chance that all of k trials pass; None where most cases have fewer."""
-        return point_at(self.case_counts, k).pass_hat_k
+        return point_at(self.equal_counts, k).pass_hat_k
 
     @property
     def curve(self) -> tuple[CurvePoint, ...]:
         """pass@k and pass^k by k with their 95 % intervals, all points over the same cases."""
-        return sure_curve(self.case_counts)
+        return sure_curve(self.equal_counts)
 
     def to_dataframe(self) -> Any:
         """A pandas DataFrame with one row a trial and one column for each metric. (report/run_frame.py)"""

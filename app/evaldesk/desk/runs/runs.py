@@ -35,6 +35,7 @@ from evaldesk.engine.host.agent_host import agent_change
 from evaldesk.engine.launch import launcher_of
 from evaldesk.errors import ConflictError, EvaldeskError, NotFoundError, WorkspaceError
 from evaldesk.model import Criterion, RunConfig, RunStatus
+from evaldesk.model.conclusion import StopRule
 from evaldesk.model.run import LIVE
 from evaldesk.model.stored import RunSummary, TrialKey
 from evaldesk.settings import Settings
@@ -178,6 +179,17 @@ class RunDesk:
             playing.task.cancel()
         playing.live.touch()
 
+    async def stop_when_decided(self, run_id: int, rule: StopRule | None) -> None:
+        """Let a run end once its gates are decided, by which rule; None lets it play every trial.
+
+        Nothing happens to a run that is over. Raises NotFoundError.
+        """
+        await self._write(self._store.runs.set_stop_rule, run_id, rule)
+        playing = self._playing.get(run_id)
+        if playing and playing.driver:
+            playing.driver.stop_rule = rule
+            playing.live.touch()
+
     async def resume(self, run_id: int) -> None:
         """Play the trials that are still planned, with the same frozen configuration.
 
@@ -287,7 +299,10 @@ class RunDesk:
     async def _handle_requests(self, *, takes_up: bool) -> None:
         for run_id, playing in list(self._playing.items()):
             with contextlib.suppress(NotFoundError):  # deleted while it waits for its turn, with which it ends
-                if not playing.is_stopped and (await self.summary(run_id)).status == "stopping":
+                seen = await self.summary(run_id)
+                if playing.driver:
+                    playing.driver.stop_rule = seen.stop_rule
+                if not playing.is_stopped and seen.status == "stopping":
                     await self.stop(run_id)
         for summary in await asyncio.to_thread(self._store.runs.unfinished_runs) if takes_up else ():
             if summary.driver == WAITING and summary.status == "pending" and self._may_play(summary):
@@ -469,7 +484,8 @@ class RunPlayers:
             await planned  # a run that ends, or is closed, has all of its trials
             if not self._is_closing:
                 with contextlib.suppress(NotFoundError):  # it was deleted while it waited for its turn
-                    end = partial(self._store.runs.end, lease=playing.lease)
+                    decided = playing.driver.decided if playing.driver else None
+                    end = partial(self._store.runs.end, lease=playing.lease, stop=decided)
                     if not await self.writer.write_with_retry(end, run_id, status, reason):
                         playing.unstored = f"run {run_id} was taken over by another process, which plays it on"
                         log.warning(playing.unstored)
@@ -543,6 +559,7 @@ class RunPlayers:
             spent=seen.cost,
             lease=playing.lease,
             planning=playing.planning,
+            stop_rule=seen.stop_rule,
         )
         return await playing.driver.drive()
 

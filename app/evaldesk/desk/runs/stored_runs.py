@@ -142,8 +142,19 @@ class StoredRuns:
             )
             for each, key in zip(outcomes, keys, strict=True)
         ]
-        endings = (Ending(run.status, run.reason),)
-        return RunNumbers.of_cases(_named(cases, keys), cost=run.cost, n_unpriced=run.n_unpriced, endings=endings)
+        endings = (Ending(run.status, run.reason, run.stop),)
+        found = RunNumbers.of_cases(_named(cases, keys), cost=run.cost, n_unpriced=run.n_unpriced, endings=endings)
+        return replace(found, equal_counts=self.equal_counts(run))
+
+    def equal_counts(self, run: RunSummary) -> tuple[CaseCounts, ...] | None:
+        """The cases of a stopped run by scored and passed trials of its whole blocks; None for any other run."""
+        if run.stop is None:
+            return None
+        n = 1 if run.config.n == 1 else run.stop.n_blocks
+        kinds = Counter(strip[:n] for strip in self._store.strips(run.id))
+        scored = "pfe" if run.config.errors_are_failures else "pf"
+        rows = ((sum(letter in scored for letter in kind), kind.count("p"), times) for kind, times in kinds.items())
+        return tuple(row for row in rows if row[0])
 
     def _partly_asserted(self, run: RunSummary, cases: Sequence[Case] | None = None) -> frozenset[str]:
         """The ids of the cases, by default of all, to which at least one metric does not apply."""
@@ -156,7 +167,7 @@ class StoredRuns:
     def conclusion(self, run: RunSummary, outcomes: Sequence[CaseCounts] | None = None) -> Conclusion:
         """The conclusion of a run, by the gates it was started with; no case is read by name."""
         rows = self.outcomes(run.id) if outcomes is None else outcomes
-        endings = (Ending(run.status, run.reason),)
+        endings = (Ending(run.status, run.reason, run.stop),)
         numbers = RunNumbers(run.counts, tuple(rows), cost=run.cost, n_unpriced=run.n_unpriced, endings=endings)
         return conclude(run.config.gates, numbers, self.change(run))
 
@@ -203,7 +214,8 @@ class StoredRuns:
     def result(self, run_id: int) -> RunResult:
         """The whole run with every transcript."""
         run = self.summary(run_id)
-        return RunResult(run_id, run.config, tuple(self.cases(run_id)), run.status, run.reason, self.change(run))
+        cases, change = tuple(self.cases(run_id)), self.change(run)
+        return RunResult(run_id, run.config, cases, run.status, run.reason, change, run.stop)
 
     def cases(self, run_id: int) -> Iterator[CaseResult]:
         """The cases of a run in the order of the file, each with its trials."""

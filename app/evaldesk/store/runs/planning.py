@@ -25,6 +25,7 @@ from sqlalchemy import (
 from evaldesk.errors import ConflictError, NotFoundError, UsageError
 from evaldesk.model import Case, RunConfig, RunStatus, TrialResult
 from evaldesk.model.comparison import Baseline
+from evaldesk.model.conclusion import Stop
 from evaldesk.model.stored import PendingTrial, TrialKey
 from evaldesk.store.database import Clock, Database, execute_many
 from evaldesk.store.runs import totals
@@ -176,10 +177,17 @@ def set_status(
         values |= {"active_ms": run.active_ms + (ms or 0.0), "ticked_at": now if status in ACTIVE else None}
     if driver is not None:
         values |= {"driver": driver, "lease": run.lease + 1, "leased_until": NEW_LEASE}
+    if driver is not None and run.stop:  # it was decided: who resumes it wants the other trials
+        values |= {"stop": None, "stop_rule": ""}
     if status in ACTIVE and run.started_at is None:
         values["started_at"] = now
     values["finished_at"] = now if status in ENDED else None
     connection.execute(update(RUN).where(RUN.c.id == run_id).values(values))
+
+
+def set_stop(connection: Connection, run_id: int, stop: Stop) -> None:
+    """Keep why the run ended before its last trial."""
+    connection.execute(update(RUN).where(RUN.c.id == run_id).values(stop=to_json(stop).decode()))
 
 
 def check_lease(connection: Connection, run_id: int, lease: int) -> None:
@@ -208,11 +216,16 @@ def is_leased(connection: Connection, run_id: int) -> bool:
 
 
 def pending(
-    connection: Connection, run_id: int, after: TrialKey | None = None, limit: int | None = None
+    connection: Connection,
+    run_id: int,
+    after: TrialKey | None = None,
+    limit: int | None = None,
+    order: Sequence[int] | None = None,
 ) -> list[PendingTrial]:
     """The trials to play, the first trial of every case before the second of any.
 
-    With `limit` about so many of them, or none at their end: those that come after the trial at `after`.
+    With `limit` about so many of them, or none at their end: those that come after the trial at `after`. The cases come
+    in the `order` of their indexes, or in that of the file.
     """
     run = run_row(connection, run_id)
     to_do = select(TRIAL.c.case_index, TRIAL.c.trial_index, TRIAL.c.attempt, TRIAL.c.status)
@@ -225,16 +238,18 @@ def pending(
         last = 0
     elif run.n_confirming:
         last = connection.scalar(select(func.max(TRIAL.c.trial_index)).where(TRIAL.c.run_id == run_id)) or last
-    first_case, first_trial = (after[0] + 1, after[1]) if after else (0, 0)
+    indexes = range(run.n_cases) if order is None else order
+    first_case, first_trial = (indexes.index(after[0]) + 1, after[1]) if after else (0, 0)
     # By whole keys: the trials of a case are beside each other, so a range would read all of them.
     page = to_do.where(
         TRIAL.c.case_index.in_(bindparam("cases", expanding=True)), TRIAL.c.trial_index == bindparam("at")
     )
     for trial_index in range(first_trial, last + 1):
         for start in range(first_case, run.n_cases, limit):
-            cases = list(range(start, min(start + limit, run.n_cases)))
+            cases = list(indexes[start : start + limit])
             rows = connection.execute(page.order_by(TRIAL.c.case_index), {"cases": cases, "at": trial_index})
-            found += _pending(rows)
+            some = _pending(rows)
+            found += some if order is None else sorted(some, key=lambda trial: cases.index(trial.case_index))
             if len(found) >= limit:
                 return found
         first_case = 0
@@ -373,6 +388,7 @@ def insert_run(connection: Connection, config: RunConfig, n_cases: int, now: dat
         "driver": driver,
         "lease": 1,
         "leased_until": NEW_LEASE if driver else None,
+        "stop_rule": (config.source_run_id is None and config.gates.stop_when_decided) or "",
     }
     sizes = {"n_cases": n_cases, "n_totalled": n_cases}
     frozen = {"config": to_json(config).decode(), "status": "pending", "created_at": now} | sizes

@@ -29,6 +29,7 @@ from sqlalchemy import (
 from evaldesk.errors import NotFoundError, UsageError
 from evaldesk.model import VERDICTS, Case, Counts, ErrorRecord, RunConfig, RunStatus, TrialResult
 from evaldesk.model.comparison import Baseline
+from evaldesk.model.conclusion import Stop
 from evaldesk.model.stored import (
     CaseFilter,
     CaseOutcome,
@@ -100,6 +101,8 @@ def summary(row: Row[Any], clock: Clock) -> RunSummary:
         "n",
         "config",
         "active_ms",
+        "stop_rule",
+        "stop",
         *VERDICT_COLUMNS,
     )
     values = {name: value for name, value in row._mapping.items() if name not in own}
@@ -111,6 +114,8 @@ def summary(row: Row[Any], clock: Clock) -> RunSummary:
             counts_of(row, row.n_cases * config.n, config), not_applicable=config.n_partly_asserted * config.n
         ),
         active_ms=active_ms,
+        stop_rule=row.stop_rule or None,
+        stop=from_json(row.stop, Stop) if row.stop else None,
         **values,
     )
 
@@ -348,6 +353,13 @@ def case_outcomes(connection: Connection, run_id: int) -> list[CaseOutcome]:
         )
         for row in rows
     ]
+
+
+def strips(connection: Connection, run_id: int) -> list[str]:
+    """The letters of the planned trials of each case, in the order of the cases; `.` is to do."""
+    run_row(connection, run_id)
+    rows = select(_C.strip).where(_C.run_id == run_id).order_by(_C.case_index)
+    return list(connection.scalars(rows))
 
 
 def _confirming(connection: Connection, run_id: int, n: int) -> dict[int, str]:

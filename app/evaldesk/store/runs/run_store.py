@@ -14,6 +14,7 @@ from sqlalchemy.exc import OperationalError, StatementError
 from evaldesk.errors import NotFoundError, UsageError
 from evaldesk.model import AgentRef, Case, RunConfig, RunStatus, TrialResult
 from evaldesk.model.comparison import Baseline
+from evaldesk.model.conclusion import Stop, StopRule
 from evaldesk.model.stored import RunSummary
 from evaldesk.store.database import Clock, Database, reading
 from evaldesk.store.runs import planning, run_queries
@@ -57,6 +58,7 @@ class RunStore:
     cases_named = reading(run_queries.cases_named)
     case_counts = reading(run_queries.case_counts)
     case_outcomes = reading(run_queries.case_outcomes)
+    strips = reading(run_queries.strips)
     outcome_counts = reading(run_queries.outcome_counts)
     median_ms = reading(run_queries.median_ms)
     newest_counts = reading(run_queries.newest_counts)
@@ -127,12 +129,17 @@ class RunStore:
         with self._database.writing() as connection:
             return planning.renew(connection, run_id, lease)
 
-    def end(self, run_id: int, status: RunStatus, reason: str = "", *, lease: int) -> bool:
-        """As `set_status`, for the process with that lease; False, and nothing written, where another took the run."""
+    def end(self, run_id: int, status: RunStatus, reason: str = "", *, lease: int, stop: Stop | None = None) -> bool:
+        """As `set_status`, for the process with that lease; False, and nothing written, where another took the run.
+
+        `stop` says why it ends before its last trial, where its gates are decided.
+        """
         with self._database.writing() as connection:
             if run_queries.run_row(connection, run_id).lease != lease:
                 return False
             planning.set_status(connection, run_id, status, reason, None, self._clock)
+            if stop:
+                planning.set_stop(connection, run_id, stop)
         return True
 
     def move_on(self, seen: RunSummary, status: RunStatus, reason: str = "", *, driver: str | None = None) -> bool:
@@ -153,6 +160,13 @@ class RunStore:
         with self._database.writing() as connection:
             run_queries.run_row(connection, run_id)
             connection.execute(update(RUN).where(RUN.c.id == run_id).values(note=note))
+
+    def set_stop_rule(self, run_id: int, rule: StopRule | None) -> bool:
+        """Let a run stop once its gates are decided, or play every trial; False for one that is over."""
+        with self._database.writing() as connection:
+            run_queries.run_row(connection, run_id)
+            going = (RUN.c.id == run_id) & RUN.c.status.not_in(planning.ENDED)
+            return connection.execute(update(RUN).where(going).values(stop_rule=rule or "")).rowcount == 1
 
     def plan_confirming(self, run_id: int, case_ids: Collection[str], n: int, *, lease: int | None = None) -> None:
         """Plan `n` fresh trials of these cases, which are in no count of the run; a case gets them once.

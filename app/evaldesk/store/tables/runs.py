@@ -26,7 +26,8 @@ class Run(Row, table=True):
     `deleted_at` hides the run, since its deletion or until its import is finished. `lease` grows each time a process
     takes the run; who holds an older one writes nothing. `leased_until` is in seconds of the database's own clock. Of
     its cases the first `n_totalled` are in `run_outcome` and `run_metric`; a run of an earlier version has fewer there
-    than it has cases.
+    than it has cases. By `stop_rule` the run ends before its last trial, once its gates are decided; `stop` says why
+    it did.
     """
 
     __tablename__ = "run"
@@ -69,6 +70,8 @@ class Run(Row, table=True):
     lease: int = Field(default=0, sa_column_kwargs=ZERO)
     leased_until: float | None = None
     n_totalled: int = Field(default=0, sa_column_kwargs=ZERO)
+    stop_rule: str = Field(default="", sa_column_kwargs={"server_default": ""})
+    stop: str | None = Field(default=None, sa_type=Text)
 
 
 class RunSource(Row, table=True):

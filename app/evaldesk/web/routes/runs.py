@@ -16,6 +16,7 @@ from starlette.routing import Route
 from evaldesk.desk.runs.driver import Tick
 from evaldesk.errors import UsageError
 from evaldesk.model import RunStatus
+from evaldesk.model.conclusion import StopRule
 from evaldesk.model.stored import CaseFilter, CaseSort
 from evaldesk.pages.run import RunPage, run_page
 from evaldesk.pages.run_divergences import read_divergences
@@ -102,10 +103,20 @@ async def configuration(request: Request) -> Response:
     return Response(config_json(summary.config), media_type="application/json")
 
 
+RULES: dict[str, StopRule | None] = {"decided": "exact", "whole": None}
+
+
 async def cancel(request: Request) -> Response:
-    """POST /runs/{run_id}/cancellation: finish the trials in flight, or cancel them (`how=now`)."""
-    form = await read_form(request)
-    await desk_of(request).runs.stop(_run_id(request), cancel=text_of(form, "how") == "now")
+    """POST /runs/{run_id}/cancellation: finish the trials in flight, cancel them (`how=now`), or wait.
+
+    With `how=decided` the run ends once the trials that are left cannot change the answers of its gates; with
+    `how=whole` it plays every trial after all.
+    """
+    how = text_of(await read_form(request), "how")
+    if how in RULES:
+        await desk_of(request).runs.stop_when_decided(_run_id(request), RULES[how])
+    else:
+        await desk_of(request).runs.stop(_run_id(request), cancel=how == "now")
     return _go(f"/runs/{_run_id(request)}")
 
 

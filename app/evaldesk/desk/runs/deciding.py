@@ -1,0 +1,329 @@
+"""Whether the gates of a run are decided before its last trial, after each whole block. (reference/decisions.md 2.4)
+
+A block is one trial of every case, so that all cases weigh the same; where a run has one trial a case, it is one case.
+What is found depends on the verdicts of whole blocks alone, not on when one looks: a run that is killed and resumed
+stops where it would have stopped.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+from math import ceil
+from random import Random
+
+from evaldesk.desk.runs.gates import ALL_PASSED, MOST_NAMED, RunNumbers, outcomes
+from evaldesk.desk.runs.stored_runs import StoredRuns
+from evaldesk.model import Answer, Counts, GateOutcome, RunConfig
+from evaldesk.model.comparison import TO_PLAY, Baseline, PlayedCase
+from evaldesk.model.conclusion import Interval, Stop, StopRule
+from evaldesk.statistics.anytime import ALPHA, anytime_interval
+from evaldesk.statistics.case_comparison import is_regressed
+from evaldesk.store import RunStore
+from evaldesk.wording.comparison import named_words
+from evaldesk.wording.words import counted_words, passed_sentence
+
+ROUNDING = 1e-9
+LOOKED_AT_EACH = 200
+GROWTH = 1.02
+"""Of a run with one trial a case each of the first cases is looked after, later ones 2 % apart."""
+OF_A_RATE = ("--min-pass-rate", "--pass-at", "--pass-hat")
+
+
+@dataclass(frozen=True, slots=True)
+class Spent:
+    """The US dollars of the trials so far; those of `n_unpriced` trials are not known."""
+
+    cost: float = 0.0
+    n_unpriced: int = 0
+
+
+class Decider:
+    """Asks after each whole block of a run whether its gates are decided, from the letters of its trials.
+
+    `regressed` says of a case, by index, whether it regressed with these letters; None without a baseline. `order` is
+    the order of play of a run with one trial a case. `names` are the ids of the cases, read when one is named.
+    """
+
+    def __init__(
+        self,
+        config: RunConfig,
+        n_cases: int,
+        rule: StopRule,
+        *,
+        names: Callable[[], Sequence[str]],
+        regressed: Callable[[int, str], bool] | None = None,
+        order: Sequence[int] | None = None,
+    ) -> None:
+        self.rule = rule
+        self._config = config
+        self._gates = config.gates
+        self._n = config.n
+        self._n_cases = n_cases
+        self._names = names
+        self._regressed = cache(regressed) if regressed else None
+        self._order = range(n_cases) if order is None else order
+        self._ranks = {case: rank for rank, case in enumerate(self._order)}
+        self._looks = list(range(1, self._n)) if self._n > 1 else _looks(n_cases)
+        self._n_looked = 0
+
+    def may_look(self, n_done: int) -> bool:
+        """Whether so many trials may be enough for another look."""
+        following = next((look for look in self._looks if look > self._n_looked), None)
+        return following is not None and n_done >= following * (self._n_cases if self._n > 1 else 1)
+
+    def look(self, strips: Sequence[str], spent: Spent) -> Stop | None:
+        """The first whole block after which the gates are decided, among those that were not looked at yet."""
+        n_whole = self._n_whole(strips)
+        for n_blocks in (look for look in self._looks if self._n_looked < look <= n_whole):
+            self._n_looked = n_blocks
+            if stop := self._decide(self._letters(strips, n_blocks), n_blocks, spent):
+                return stop
+        return None
+
+    def _n_whole(self, strips: Sequence[str]) -> int:
+        if self._n == 1:
+            is_done = (strips[case] != TO_PLAY for case in self._order)
+            return next((rank for rank, done in enumerate(is_done) if not done), self._n_cases)
+        return min(len(strip.split(TO_PLAY, 1)[0]) for strip in strips)
+
+    def _letters(self, strips: Sequence[str], n_blocks: int) -> list[str]:
+        if self._n == 1:
+            return [strip if self._ranks[case] < n_blocks else "" for case, strip in enumerate(strips)]
+        return [strip[:n_blocks] for strip in strips]
+
+    def _decide(self, letters: Sequence[str], n_blocks: int, spent: Spent) -> Stop | None:
+        kinds = Counter(letters)
+        n_played = sum(len(kind) * times for kind, times in kinds.items())
+        seen = _Seen(self._config, letters, kinds, n_played, self._n_cases * self._n, spent)
+        present = {each.name: each for each in seen.outcomes(None)}
+        if any(each.is_of_evidence and not each.is_held for each in present.values() if each.name != "--min-scored"):
+            return None
+        answers = list(self._answers(seen, present))
+        is_failed = any(each.answer == "failed" and not each.is_of_evidence for each in answers)
+        if is_failed or (answers and all(each.answer == "held" for each in answers)):
+            return Stop(self.rule, n_blocks, n_played, tuple(each for each in answers if each.answer != "undecided"))
+        return None
+
+    def _answers(self, seen: _Seen, present: Mapping[str, GateOutcome]) -> Iterator[GateOutcome]:
+        at_worst = {each.name: each for each in seen.outcomes("f")}
+        for at_best in seen.outcomes("p"):
+            name = at_best.name
+            if name == "--max-regressions":
+                yield self._regressions(seen)
+            elif not at_best.is_of_evidence or name == "--min-scored":
+                answer = self._answer(name, at_best, at_worst[name])
+                if answer == "undecided" and self.rule == "likely":
+                    yield self._likely(name, seen)
+                else:
+                    yield GateOutcome(name, answer, self._sentence(name, answer, seen, present[name]))
+
+    def _answer(self, name: str, at_best: GateOutcome, at_worst: GateOutcome) -> Answer:
+        """The answer that no verdict of the other trials can change.
+
+        Whether a bar lies inside an interval can change either way: a gate that asks for it is never decided so.
+        """
+        if self._gates.undecided and name.startswith(OF_A_RATE):
+            return "undecided"
+        return at_best.answer if at_best.answer == at_worst.answer else "undecided"
+
+    def _sentence(self, name: str, answer: Answer, seen: _Seen, present: GateOutcome) -> str:
+        passed = f"{counted_words(seen.counts.passed, seen.n_played, 'trial')} passed"
+        if name.startswith(OF_A_RATE):
+            subject, least = self._bar(name)
+            can = "stays at least" if answer == "held" else "cannot reach"
+            return f"{subject} {can} {least:g}{' any more' * (answer != 'held')}: {passed}; {seen.left}"
+        if name == "--min-case-pass-rate":
+            return self._case_sentence(answer, seen)
+        if name == ALL_PASSED:
+            n_not = seen.n_played - seen.counts.passed
+            return f"{counted_words(n_not, seen.n_played, 'trial')} did not pass, and every trial must; {seen.left}"
+        return present.sentence
+
+    def _bar(self, name: str) -> tuple[str, float]:
+        """The number that a gate on a rate is about, and the least that it may be."""
+        option, _, k = name.partition(" ")
+        if option == "--min-pass-rate":
+            return "pass rate", self._gates.min_pass_rate or 0.0
+        pairs = self._gates.pass_at if option == "--pass-at" else self._gates.pass_hat
+        return f"{'pass@' if option == '--pass-at' else 'pass^'}{k}", dict(pairs)[int(k)]
+
+    def _case_sentence(self, answer: Answer, seen: _Seen) -> str:
+        least = self._gates.min_case_pass_rate or 0.0
+        if answer == "held":
+            return f"each of {self._n_cases:,} cases stays at least at {least:g} of its trials; {seen.left}"
+        lost = [case for case, kind in enumerate(seen.letters) if seen.best_rate(kind) < least - ROUNDING]
+        words = f"{counted_words(len(lost), self._n_cases, 'case')} cannot reach {least:g} of "
+        words += f"{'its' if len(lost) == 1 else 'their'} trials any more"
+        return f"{words}: {self._named(lost)}; {seen.left}"
+
+    def _named(self, cases: Sequence[int]) -> str:
+        names = self._names()
+        return named_words([names[case] for case in cases], MOST_NAMED)
+
+    def _regressions(self, seen: _Seen) -> GateOutcome:
+        """Cases that regressed whatever the other trials do, and those that still can.
+
+        By the rule "confirm" fresh trials have the last word on the first; by "likely" all trials are compared.
+        """
+        name, gates = "--max-regressions", self._gates
+        most, against = gates.max_regressions or 0, f"against {gates.baseline or 'the baseline'}"
+        if self._regressed is None or gates.regression_rule == "likely":
+            return GateOutcome(name, "undecided", "")
+        lost = [case for case, kind in enumerate(seen.letters) if self._regressed(case, seen.filled(kind, "p"))]
+        n_open = sum(self._regressed(case, seen.filled(kind, "f")) for case, kind in enumerate(seen.letters))
+        if n_open <= most:
+            cases = "1 case" if n_open == 1 else f"{n_open:,} cases" if n_open else "no case"
+            return GateOutcome(name, "held", f"{cases} can regress {against}, {most:,} allowed; {seen.left}")
+        if len(lost) <= most or gates.regression_rule != "any":
+            return GateOutcome(name, "undecided", "")
+        words = f"{counted_words(len(lost), self._n_cases, 'case')} regressed {against}, {most:,} allowed"
+        names = self._names()
+        words = f"{words}: {self._named(lost)}; {seen.left}"
+        return GateOutcome(name, "failed", words, tuple(names[case] for case in lost))
+
+    def _likely(self, name: str, seen: _Seen) -> GateOutcome:
+        """The answer that is right in 95 of 100 runs, however often one looks."""
+        least = {
+            "--min-pass-rate": self._gates.min_pass_rate,
+            "--min-case-pass-rate": self._gates.min_case_pass_rate,
+        }.get(name)
+        if least is None:
+            return GateOutcome(name, "undecided", "")
+        if name == "--min-case-pass-rate":
+            return self._likely_cases(name, least, seen)
+        counts = seen.counts
+        found = anytime_interval(counts.passed, counts.scored)
+        words = passed_sentence(counts.passed, counts.scored, found)
+        if found.low >= least:
+            return GateOutcome(name, "held", f"pass rate is likely at least {least:g}: {words}; {seen.left}")
+        if found.high < least:
+            return GateOutcome(name, "failed", f"pass rate is likely below {least:g}: {words}; {seen.left}")
+        return GateOutcome(name, "undecided", "")
+
+    def _likely_cases(self, name: str, least: float, seen: _Seen) -> GateOutcome:
+        """Held when each case is surely at the bar; failed when one is surely below it, among as many as there are."""
+        low = {kind: seen.case_interval(kind, ALPHA).low >= least for kind in seen.kinds}
+        if all(low.values()):
+            words = f"each of {self._n_cases:,} cases is likely at least at {least:g} of its trials; {seen.left}"
+            return GateOutcome(name, "held", words)
+        share = ALPHA / self._n_cases
+        lost = {kind: seen.case_interval(kind, share).high < least for kind in seen.kinds}
+        cases = [case for case, kind in enumerate(seen.letters) if lost[kind]]
+        if not cases:
+            return GateOutcome(name, "undecided", "")
+        words = f"{counted_words(len(cases), self._n_cases, 'case')} {'is' if len(cases) == 1 else 'are'} likely below "
+        return GateOutcome(name, "failed", f"{words}{least:g}: {self._named(cases)}; {seen.left}")
+
+
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    """The letters of the trials of whole blocks by case, and how many cases have the same."""
+
+    config: RunConfig
+    letters: Sequence[str]
+    kinds: Mapping[str, int]
+    n_played: int
+    n_planned: int
+    spent: Spent
+
+    @property
+    def counts(self) -> Counts:
+        """The trials of the blocks by how they ended."""
+        return self._numbers(None).counts
+
+    @property
+    def left(self) -> str:
+        """The trials that are left, in words."""
+        n = self.n_planned - self.n_played
+        return f"{counted_words(n, self.n_planned, 'trial')} {'is' if n == 1 else 'are'} left"
+
+    def outcomes(self, rest: str | None) -> Iterator[GateOutcome]:
+        """The answers of the gates if every other trial ended so; None as if no other were planned."""
+        return outcomes(self.config.gates, self._numbers(rest), None)
+
+    def filled(self, kind: str, rest: str) -> str:
+        """The letters of a case whose other trials end so."""
+        return kind + rest * (self.config.n - len(kind))
+
+    def best_rate(self, kind: str) -> float:
+        """The pass rate of a case whose other trials pass."""
+        scored, passed = self._scored(self.filled(kind, "p"))
+        return passed / scored if scored else 0.0
+
+    def case_interval(self, kind: str, alpha: float) -> Interval:
+        """The interval of the pass rate of a case, valid at any look."""
+        scored, passed = self._scored(kind)
+        return anytime_interval(passed, scored, alpha)
+
+    def _scored(self, kind: str) -> tuple[int, int]:
+        are_failures = self.config.errors_are_failures
+        return sum(letter in ("pfe" if are_failures else "pf") for letter in kind), kind.count("p")
+
+    def _numbers(self, rest: str | None) -> RunNumbers:
+        ended: Counter[str] = Counter()
+        rows = []
+        for kind, times in self.kinds.items():
+            whole = kind if rest is None else self.filled(kind, rest)
+            for letter, n in Counter(whole).items():
+                ended[letter] += n * times
+            rows.append((*self._scored(whole), times))
+        planned = self.n_played if rest is None else self.n_planned
+        counts = Counts(
+            planned,
+            ended["p"],
+            ended["f"],
+            ended["e"],
+            ended["u"],
+            errors_are_failures=self.config.errors_are_failures,
+        )
+        spent = self.spent
+        return RunNumbers(counts, tuple(rows), cost=spent.cost, n_unpriced=spent.n_unpriced)
+
+
+def _looks(n_cases: int) -> list[int]:
+    """The numbers of cases after which a run with one trial a case is looked at."""
+    looks = list(range(1, min(n_cases, LOOKED_AT_EACH + 1)))
+    while looks and (following := ceil(looks[-1] * GROWTH)) < n_cases and looks[-1] >= LOOKED_AT_EACH:
+        looks.append(following)
+    return looks
+
+
+def order_of_play(config: RunConfig, n_cases: int) -> Sequence[int] | None:
+    """The order in which the cases of a run are played; None for that of the file.
+
+    What is likely after some cases speaks for the others where chance decided, before the first trial, which come
+    first.
+    """
+    if config.n > 1 or config.gates.stop_when_decided != "likely":
+        return None
+    order = list(range(n_cases))
+    Random(config.seed).shuffle(order)  # noqa: S311
+    return order
+
+
+def decider_of(store: RunStore, run_id: int, rule: StopRule) -> Decider:
+    """The decider of a run whose trials are planned."""
+    run = store.summary(run_id)
+    config = run.config
+    baseline = store.baseline(run_id) if config.gates.max_regressions is not None else None
+    return Decider(
+        config,
+        run.n_cases,
+        rule,
+        names=lambda: StoredRuns(store).case_ids(run_id),
+        regressed=_regressed(baseline, StoredRuns(store).played_cases([run])) if baseline else None,
+        order=order_of_play(config, run.n_cases),
+    )
+
+
+def _regressed(baseline: Baseline, planned: Sequence[PlayedCase]) -> Callable[[int, str], bool]:
+    before = {case.key.place: case for case in baseline.cases}
+
+    def is_worse(case: int, letters: str) -> bool:
+        known = before.get(planned[case].key.place)
+        return known is not None and is_regressed(known, replace(planned[case], verdicts=letters))
+
+    return is_worse

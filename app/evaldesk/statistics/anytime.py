@@ -1,0 +1,87 @@
+"""Answers that stay valid however often one looks and whenever one stops. (reference/decisions.md 2.4)
+
+Each is the set of values that no bet could refute with odds of 20 to 1: wider than an interval that is looked at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import exp, inf, lgamma, log, log1p, sqrt
+
+from evaldesk.model.conclusion import Interval
+
+ALPHA = 0.05
+_LEAST_RATE = 1e-300
+_STEPS = 60
+
+
+def anytime_interval(c: int, n: int, alpha: float = ALPHA) -> Interval:
+    """The interval for c of n trials; 0 to 1 when n is 0.
+
+    The rates p with B(1+c, 1+n-c) / (p^c (1-p)^(n-c)) below 1 / `alpha`. Wider than Wilson's.
+    """
+    if n <= 0:
+        return Interval(0.0, 1.0)
+    return Interval(_low(c, n, alpha), 1.0 - _low(n - c, n, alpha))
+
+
+def _low(c: int, n: int, alpha: float) -> float:
+    """The lowest rate that is not ruled out, by bisection: the evidence falls all the way up to c / n."""
+    if c <= 0:
+        return 0.0
+    bound = lgamma(1 + c) + lgamma(1 + n - c) - lgamma(2 + n) + log(alpha)
+    low, high = _LEAST_RATE, c / n
+    while high - low > 1e-15 * high:
+        middle = (low + high) / 2
+        if middle in (low, high):
+            break
+        failures = (n - c) * log1p(-middle) if n > c else 0.0
+        low, high = (middle, high) if bound - c * log(middle) - failures > 0 else (low, middle)
+    return high
+
+
+def sign_evidence(wins: int, losses: int) -> float:
+    """The odds won by betting against "either way is as likely": 2^n B(wins + 1, losses + 1); 20 refute it."""
+    return exp((wins + losses) * log(2) + lgamma(wins + 1) + lgamma(losses + 1) - lgamma(wins + losses + 2))
+
+
+def difference_interval(differences: Sequence[float], alpha: float = ALPHA) -> Interval:
+    """The interval for the mean of differences from -1 to 1, in the order in which they were seen; -1 to 1 for none.
+
+    The hedged capital of Waudby-Smith and Ramdas (2024, theorem 3): each difference is bet on with a stake from the
+    variance of those before it. What was once ruled out stays so.
+    """
+    shares = [(difference + 1) / 2 for difference in differences]
+    stakes = _stakes(shares, alpha)
+    low = _ruled_out_below(shares, stakes, alpha)
+    high = 1.0 - _ruled_out_below([1 - share for share in shares], stakes, alpha)
+    return Interval(2 * low - 1, 2 * high - 1)
+
+
+def _stakes(shares: Sequence[float], alpha: float) -> list[float]:
+    """The stake on each share, from the mean and the variance of those before it."""
+    stakes, total, squares = [], 0.5, 0.25
+    for i, share in enumerate(shares, 1):
+        variance = squares / i
+        stakes.append(sqrt(2 * log(2 / alpha) / (variance * i * log1p(i))))
+        total += share
+        squares += (share - total / (i + 1)) ** 2
+    return stakes
+
+
+def _ruled_out_below(shares: Sequence[float], stakes: Sequence[float], alpha: float) -> float:
+    """The mean below which every mean is ruled out, by bisection: a bet on more than it wins less, the higher it is."""
+    low, high = 0.0, 1.0
+    for _ in range(_STEPS):
+        middle = (low + high) / 2
+        low, high = (middle, high) if _most_won(shares, stakes, middle) >= log(2 / alpha) else (low, middle)
+    return low
+
+
+def _most_won(shares: Sequence[float], stakes: Sequence[float], mean: float) -> float:
+    """The logarithm of the greatest capital on the way of a bet that the mean is higher than `mean`, above 0."""
+    most, capital, limit = -inf, 0.0, 0.5 / mean
+    for share, stake in zip(shares, stakes, strict=True):
+        capital += log1p(min(stake, limit) * (share - mean))
+        most = max(most, capital)
+    return most

@@ -1,0 +1,319 @@
+"""Runs that stop when their gates are decided: what is decided, and that nothing else would have come of the rest."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from random import Random
+from typing import Any
+
+import pytest
+from tests.desk.runs_by_hand import HandExecutor, OpenDesk, ended, over, started, subject
+
+from evaldesk.desk.process_owner import current_owner
+from evaldesk.desk.runs.deciding import Decider, Spent
+from evaldesk.desk.runs.gates import CaseNumbers, Ending, RunNumbers, conclude
+from evaldesk.desk.runs.plan import RunOptions
+from evaldesk.desk.runs.stored_runs import StoredRuns
+from evaldesk.engine import GradeSpec
+from evaldesk.errors import UsageError
+from evaldesk.model import AgentRef, Conclusion, Counts, Gates, RunConfig, TrialSpec, Verdict
+from evaldesk.model.conclusion import Stop
+from evaldesk.statistics.anytime import anytime_interval
+
+VERDICTS: dict[str, Verdict] = {"p": "passed", "f": "failed", "e": "errored", "u": "unscored"}
+
+
+def decider(gates: Gates, n: int, n_cases: int, **options: Any) -> Decider:
+    config = RunConfig(AgentRef("a", "a:agent"), "set", "", "", criteria=(), n=n, gates=gates)
+    names = [f"c{index}" for index in range(n_cases)]
+    return Decider(config, n_cases, gates.stop_when_decided or "exact", names=lambda: names, **options)
+
+
+def concluded(gates: Gates, strips: Sequence[str], stop: Stop | None = None) -> Conclusion:
+    cases = [
+        CaseNumbers(
+            f"c{index}", Counts(len(strip), strip.count("p"), strip.count("f"), strip.count("e"), strip.count("u"))
+        )
+        for index, strip in enumerate(strips)
+    ]
+    return conclude(gates, RunNumbers.of_cases(cases, endings=[Ending("finished", stop=stop)]))
+
+
+def some_gates(chance: Random, n: int) -> Gates:
+    bars = [0.3, 0.5, 0.8, 0.9, 1.0]
+    k = chance.randint(1, n)
+    gates = Gates(max_error_rate=chance.choice([0.0, 0.5]), max_unscored_rate=chance.choice([0.0, 0.5]))
+    found: list[tuple[str, Any]] = [
+        ("min_pass_rate", chance.choice(bars)),
+        ("min_case_pass_rate", chance.choice(bars)),
+        ("pass_at", ((k, chance.choice(bars)),)),
+        ("pass_hat", ((k, chance.choice(bars)),)),
+        ("min_scored", chance.randint(1, 3 * n)),
+    ]
+    for name, value in found:
+        if chance.random() < 0.35:
+            gates = replace(gates, **{name: value})
+    return gates
+
+
+def test_the_answer_at_a_stop_is_that_of_the_whole_run() -> None:
+    chance = Random(3)
+    n_stopped = n_passed = 0
+    for _ in range(3_000):
+        n, n_cases, rate = chance.randint(1, 6), chance.randint(1, 6), chance.choice([0.0, 0.2, 0.5, 0.9, 1.0])
+        gates = some_gates(chance, n)
+        strips = ["".join("p" if chance.random() < rate else "f" for _ in range(n)) for _ in range(n_cases)]
+        if chance.random() < 0.3:  # an error in the first block; of the rest nobody knows whether they have one
+            strips[0] = chance.choice("eu") + strips[0][1:]
+        stop = decider(gates, n, n_cases).look(strips, Spent())
+        if stop is None:
+            continue
+        n_stopped += 1
+        at_stop = [(strip if n > 1 else "p")[: stop.n_blocks] for strip in strips]
+        if n == 1:
+            at_stop = [strip if index < stop.n_blocks else "" for index, strip in enumerate(strips)]
+        played = [strip + "." * (n - len(strip)) for strip in at_stop]
+        whole, stopped = concluded(gates, strips), concluded(gates, played, stop)
+        n_passed += whole.is_passed
+        assert stopped.outcome == whole.outcome, (gates, strips, stop)
+        assert sum(len(strip) for strip in at_stop) == stop.n_trials < n * n_cases
+
+    assert n_stopped > 1_000
+    assert n_passed > 100
+
+
+@pytest.mark.parametrize(
+    ("gates", "strips", "stop"),
+    [
+        (Gates(), ["pp", "fp", "pp"], (1, "1 of 3 trials did not pass, and every trial must; 3 of 6 trials are left")),
+        (
+            Gates(),
+            ["ppp", "pfp", "ppp"],
+            (2, "1 of 6 trials did not pass, and every trial must; 3 of 9 trials are left"),
+        ),
+        (
+            Gates(),
+            ["p", "f", "p", "p"],
+            (2, "1 of 2 trials did not pass, and every trial must; 2 of 4 trials are left"),
+        ),
+        (
+            Gates(min_pass_rate=0.9),
+            ["p.", "f.", "p."],
+            (1, "pass rate cannot reach 0.9 any more: 2 of 3 trials passed; 3 of 6 trials are left"),
+        ),
+        (
+            Gates(min_pass_rate=0.5),
+            ["pp..", "pp..", "p...", "pp.."],
+            None,
+        ),
+        (
+            Gates(min_pass_rate=0.5),
+            ["pp..", "pp..", "pp..", "pf.."],
+            None,
+        ),
+        (
+            Gates(min_pass_rate=0.5),
+            ["ppp.", "ppp.", "pp..", "pp.."],
+            (2, "pass rate stays at least 0.5: 8 of 8 trials passed; 8 of 16 trials are left"),
+        ),
+        (
+            Gates(min_case_pass_rate=0.8),
+            ["ppppp", "fffff", "fpppp"],
+            (2, "1 of 3 cases cannot reach 0.8 of its trials any more: c1; 9 of 15 trials are left"),
+        ),
+        (
+            Gates(min_case_pass_rate=0.4),
+            ["pp...", "pp...", "pp..."],
+            (2, "each of 3 cases stays at least at 0.4 of its trials; 9 of 15 trials are left"),
+        ),
+        (
+            Gates(pass_hat=((2, 0.9),)),
+            ["fp.", "pp.", "pp."],
+            (1, "pass^2 cannot reach 0.9 any more: 2 of 3 trials passed; 6 of 9 trials are left"),
+        ),
+        (Gates(min_pass_rate=0.9, undecided="neutral"), ["f...", "f...", "f..."], None),
+        (Gates(), ["ep", "pp", "fp"], None),
+    ],
+)
+def test_a_run_stops_after_the_first_block_that_decides(
+    gates: Gates, strips: Sequence[str], stop: tuple[int, str] | None
+) -> None:
+    n = len(strips[0])
+    found = decider(gates, n, len(strips)).look(strips, Spent())
+
+    assert (found and (found.n_blocks, found.answers[0].sentence)) == stop
+
+
+def test_no_more_than_whole_blocks_are_looked_at() -> None:
+    asked = decider(Gates(), 3, 2)
+
+    assert not asked.may_look(1)
+    assert asked.look(["f..", "..."], Spent()) is None
+    assert asked.may_look(2)
+    found = asked.look(["fp.", "p.."], Spent())
+    assert found is not None
+    assert (found.n_blocks, found.n_trials) == (1, 2)
+
+
+@pytest.mark.parametrize("is_passing", [True, False])
+def test_what_is_likely_stops_where_the_interval_says(is_passing: bool) -> None:
+    gates = Gates(min_pass_rate=0.8, stop_when_decided="likely")
+    n = next(
+        n
+        for n in range(1, 200)
+        if (anytime_interval(n, n).low >= 0.8 if is_passing else anytime_interval(0, n).high < 0.8)
+    )
+    found = decider(gates, 1, 500).look(["p" if is_passing else "f"] * 500, Spent())
+
+    assert found is not None
+    assert found.n_blocks == n == (29 if is_passing else 3)
+    assert found.answers[0].answer == ("held" if is_passing else "failed")
+
+
+def test_a_case_that_is_likely_below_its_bar_is_one_among_many() -> None:
+    gates = Gates(min_case_pass_rate=0.5, stop_when_decided="likely")
+    n_cases, n = 20, 60
+    strips = ["f" * n, *(["p" * n] * (n_cases - 1))]
+    found = decider(gates, n, n_cases).look(strips, Spent())
+    needed = next(each for each in range(1, n) if anytime_interval(0, each, 0.05 / n_cases).high < 0.5)
+
+    assert found is not None
+    assert found.n_blocks == needed
+    assert found.answers[0].sentence == (
+        f"1 of 20 cases is likely below 0.5: c0; {1200 - 20 * needed} of 1,200 trials are left"
+    )
+
+
+def test_regressions_are_decided_by_what_each_case_can_still_do() -> None:
+    gates = Gates(max_regressions=1, baseline="run 3")
+
+    def regressed(case: int, letters: str) -> bool:
+        return case < 3 and "f" in letters  # the others did not pass in the baseline
+
+    found = decider(gates, 2, 4, regressed=regressed).look(["fp", "fp", "pp", "fp"], Spent())
+    assert found is not None
+    assert found.answers[0].sentence == (
+        "2 of 4 cases regressed against run 3, 1 allowed: c0, c1; 4 of 8 trials are left"
+    )
+    assert found.answers[0].names == ("c0", "c1")
+    assert decider(gates, 2, 4, regressed=regressed).look(["fp", "pp", "pp", "fp"], Spent()) is None
+    confirm = replace(gates, regression_rule="confirm", confirm=(3, 5))
+    assert decider(confirm, 2, 4, regressed=regressed).look(["fp", "fp", "pp", "fp"], Spent()) is None
+    most = decider(replace(gates, max_regressions=3), 2, 4, regressed=regressed).look(["fp", "fp", "fp", "fp"], Spent())
+    assert most is not None
+    assert most.answers[0].sentence == "3 cases can regress against run 3, 3 allowed; 4 of 8 trials are left"
+
+
+class Scripted(HandExecutor):
+    """Ends each trial at once, by the letters of its case, and remembers the order."""
+
+    def __init__(self, strips: Sequence[str]) -> None:
+        super().__init__()
+        self.strips = strips
+        self.played: list[tuple[int, int]] = []
+
+    async def submit(self, spec: TrialSpec | GradeSpec) -> None:
+        assert isinstance(spec, TrialSpec)
+        if self.is_cancelled:
+            self._results.put_nowait(ended(spec, "unscored", status="cancelled"))
+            return
+        self.played.append((spec.case_index, spec.trial_index))
+        self._results.put_nowait(ended(spec, VERDICTS[self.strips[spec.case_index][spec.trial_index]]))
+
+
+pytestmark = pytest.mark.anyio
+
+
+async def test_a_run_stops_when_decided_says_so_and_plays_the_rest_when_asked(open_desk: OpenDesk) -> None:
+    strips = ["ppppp", "fpppp", "ppppp", "ppppp"]
+    first, second = Scripted(strips), Scripted(strips)
+    desk = open_desk(first, second)
+    run_id = await started(desk, n_cases=4, n=5, concurrency=1, gates=Gates(stop_when_decided="exact"))
+    stopped = await over(desk, run_id)
+    stored = StoredRuns(desk.stored)
+    conclusion = stored.conclusion(stopped)
+
+    assert (stopped.status, stopped.stop_rule) == ("finished", "exact")
+    assert stopped.stop is not None
+    assert (stopped.stop.n_blocks, stopped.stop.n_trials) == (1, 4)
+    assert stopped.reason == (
+        "Stopped when decided, after 4 of 20 trials: 1 of 4 trials did not pass, and every trial must."
+    )
+    assert 4 <= stopped.n_done < 20
+    assert stopped.n_done == len(first.played)
+    assert conclusion.outcome == "failed"
+    assert conclusion.exit_code == 1
+    assert stored.result(run_id).conclusion == replace(conclusion, gates=stored.result(run_id).conclusion.gates)
+    assert stored.numbers(stopped).interval == anytime_interval(stopped.n_passed, stopped.n_scored)
+    assert stored.numbers(stopped).curve == stored.result(run_id).curve
+    assert [point.k for point in stored.numbers(stopped).curve] == [1]
+
+    await desk.resume(run_id)
+    whole = await over(desk, run_id)
+
+    assert (whole.status, whole.stop, whole.stop_rule, whole.n_done) == ("finished", None, None, 20)
+    assert stored.conclusion(whole).outcome == "failed"
+
+
+async def test_a_run_that_holds_early_passes(open_desk: OpenDesk) -> None:
+    strips = ["pppp", "pppp", "pppp"]
+    desk = open_desk(Scripted(strips))
+    gates = Gates(min_pass_rate=0.5, stop_when_decided="exact")
+    run_id = await started(desk, n_cases=3, n=4, concurrency=1, gates=gates)
+    stopped = await over(desk, run_id)
+
+    assert stopped.stop is not None
+    assert stopped.stop.n_blocks == 2
+    conclusion = StoredRuns(desk.stored).conclusion(stopped)
+    assert (conclusion.outcome, conclusion.reasons) == ("passed", ())
+
+
+async def test_a_run_that_is_killed_between_blocks_stops_where_it_would_have(open_desk: OpenDesk, store: Any) -> None:
+    strips = ["ppppp", "ppppp", "pppfp", "ppppp"]
+    gates = Gates(min_pass_rate=1.0, stop_when_decided="exact")
+    whole_desk = open_desk(Scripted(strips))
+    untouched = await over(whole_desk, await started(whole_desk, n_cases=4, n=5, concurrency=1, gates=gates))
+    order = [(case, trial) for trial in range(5) for case in range(4)]
+    for n_played in range(len(order)):
+        desk = open_desk(Scripted(strips))
+        plan = desk.plan_for(subject(4), RunOptions(n=5, concurrency=1, gates=gates))
+        run_id = store.runs.create(plan.config, plan.cases)
+        store.runs.set_status(run_id, "running", driver=f"999999999 {current_owner().split(' ')[1]} 1")
+        for case, trial in order[:n_played]:
+            spec = TrialSpec(run_id, case, trial, plan.cases[case], plan.config.agent)
+            store.runs.record([ended(spec, VERDICTS[strips[case][trial]])])
+        await desk.start_up()
+        found = await over(desk, run_id)
+
+        assert found.stop is not None
+        assert found.stop.n_blocks == 4
+        assert found.stop == untouched.stop
+        assert found.reason == untouched.reason
+
+
+async def test_a_run_with_one_trial_a_case_plays_them_in_an_order_of_chance(open_desk: OpenDesk) -> None:
+    executor, again = Scripted(["p"] * 40), Scripted(["p"] * 40)
+    desk = open_desk(executor, again)
+    gates = Gates(min_pass_rate=0.5, stop_when_decided="likely")
+    first = await over(desk, await started(desk, n_cases=40, n=1, concurrency=1, gates=gates, seed=5))
+    await over(desk, await started(desk, n_cases=40, n=1, concurrency=1, gates=gates, seed=5))
+
+    assert first.stop is not None
+    assert first.stop.n_blocks == 8
+    assert executor.played[:8] == again.played[:8] != [(case, 0) for case in range(8)]
+    assert len({case for case, _ in executor.played}) == len(executor.played)
+
+
+async def test_without_the_switch_every_trial_is_played(open_desk: OpenDesk) -> None:
+    desk = open_desk(Scripted(["ff", "ff"]))
+    found = await over(desk, await started(desk, n_cases=2, n=2, concurrency=1, gates=Gates()))
+
+    assert (found.stop, found.n_done) == (None, 4)
+
+
+def test_the_rule_is_one_of_the_two() -> None:
+    from evaldesk.gate_options import flag_of, gates_of
+
+    with pytest.raises(UsageError, match="--stop-when-decided must be"):
+        gates_of({"stop_when_decided": "maybe"}, n=1, called=flag_of)
