@@ -139,6 +139,19 @@ GATE_OPTIONS: tuple[RunOption, ...] = (
         left_out={"pytest": "a pytest item is one case, and fails when that case regressed"},
     ),
     RunOption(
+        "margin",
+        "gates.margin",
+        "number",
+        title="Most that the pass rate may drop",
+        words="margin",
+        help="Most that the pass rate may drop against the baseline, as a share: "
+        "fails when all of the interval of the difference lies beyond.",
+        high=1,
+        flags=("--margin",),
+        metavar="R",
+        left_out={"pytest": NOT_CASE},
+    ),
+    RunOption(
         "regression_rule",
         "gates.regression_rule",
         "choice",
@@ -214,6 +227,7 @@ class AskedGates(TypedDict, total=False):
     max_cost: float | None
     baseline: str | int | os.PathLike[str] | None
     max_regressions: int | None
+    margin: float | None
     regression_rule: str | None
     confirm: tuple[int, int] | None
     undecided: str | None
@@ -253,7 +267,9 @@ def gates_of(
     }
     _check_together(given, n, called)
     if "baseline" in given:
-        given = {"max_regressions": 0, **given, "baseline": baseline_words(given["baseline"])}
+        is_about_cases = "margin" not in given or "regression_rule" in given
+        least = {"max_regressions": 0} if is_about_cases else {}
+        given = {**least, **given, "baseline": baseline_words(given["baseline"])}
     gates = Gates(**given, all_must_pass=all_must_pass)
     if compat != OWN:
         return gates.as_tool(compat)
@@ -265,7 +281,7 @@ def _check_together(given: Mapping[str, Any], n: int, called: Callable[[RunOptio
     def named(name: str) -> str:
         return called(GATES_BY_NAME[name])
 
-    for name in ("max_regressions", "regression_rule"):
+    for name in ("max_regressions", "margin", "regression_rule"):
         if name in given and "baseline" not in given:
             raise UsageError(
                 f"{named(name)} needs {named('baseline')}: the run, or the JSON file of one, to compare with",

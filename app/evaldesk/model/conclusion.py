@@ -233,9 +233,10 @@ class Gates:
 
     Errored and unscored trials are tolerated up to `max_error_rate` and `max_unscored_rate` only. Unless another gate
     asks for verdicts, or `all_must_pass` is off, every trial must pass; `unscored_are_failures` lets unscored ones fail
-    the run then. `baseline` names the earlier run that `max_regressions` is about. By `regression_rule` a case
-    regressed when its verdict flipped ("any"), when it also passes too few fresh trials ("confirm"; `confirm` is how
-    many of how many must pass), or when its pass rate dropped by more than chance ("likely").
+    the run then. `baseline` names an earlier run: so many cases as `max_regressions` may have regressed since, and by
+    as much as `margin`, a share, the mean pass rate of the cases may drop. By `regression_rule` a case regressed
+    when its verdict flipped ("any"), when it also passes too few fresh trials ("confirm"; `confirm` is how many of how
+    many must pass), or when its pass rate dropped by more than chance ("likely").
     With `undecided` a gate on a rate is undecided while its bar lies inside the interval, and counts as this says.
     With `stop_when_decided` no more trials begin once the others cannot change the answers of the gates ("exact"), or
     are not likely to ("likely").
@@ -250,6 +251,7 @@ class Gates:
     max_unscored_rate: float = 0.0
     max_cost: float | None = None
     max_regressions: int | None = None
+    margin: float | None = None
     baseline: str = ""
     regression_rule: RegressionRule = "any"
     confirm: tuple[int, int] = CONFIRM
@@ -261,8 +263,13 @@ class Gates:
     @property
     def asks_for_verdicts(self) -> bool:
         """Whether a gate other than the default one is about the verdicts of trials."""
-        numbers = (self.min_pass_rate, self.min_case_pass_rate, self.max_regressions)
+        numbers = (self.min_pass_rate, self.min_case_pass_rate, self.max_regressions, self.margin)
         return any(number is not None for number in numbers) or bool(self.pass_at or self.pass_hat)
+
+    @property
+    def compares(self) -> bool:
+        """Whether a gate asks for a baseline."""
+        return self.max_regressions is not None or self.margin is not None
 
     @property
     def asks_nothing(self) -> bool:

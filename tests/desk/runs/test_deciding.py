@@ -19,7 +19,7 @@ from evaldesk.engine import GradeSpec
 from evaldesk.errors import UsageError
 from evaldesk.model import AgentRef, Conclusion, Counts, Gates, RunConfig, TrialSpec, Verdict
 from evaldesk.model.conclusion import Stop
-from evaldesk.statistics.anytime import anytime_interval
+from evaldesk.statistics.anytime import anytime_interval, difference_interval
 
 VERDICTS: dict[str, Verdict] = {"p": "passed", "f": "failed", "e": "errored", "u": "unscored"}
 
@@ -203,6 +203,45 @@ def test_regressions_are_decided_by_what_each_case_can_still_do() -> None:
     most = decider(replace(gates, max_regressions=3), 2, 4, regressed=regressed).look(["fp", "fp", "fp", "fp"], Spent())
     assert most is not None
     assert most.answers[0].sentence == "3 cases can regress against run 3, 3 allowed; 4 of 8 trials are left"
+
+
+@pytest.mark.parametrize(
+    ("margin", "before", "letter", "answer", "n_blocks"),
+    [
+        (0.0, 0.0, "p", "held", 8),  # eight clean wins have the odds 28 to 1, seven 16 to 1
+        (0.0, 1.0, "f", "failed", 8),
+        (0.1, 0.0, "p", "held", None),
+        (0.1, 1.0, "f", "failed", None),
+        (0.1, 1.0, "p", "held", None),
+    ],
+)
+def test_a_margin_is_decided_where_the_bets_say(
+    margin: float, before: float, letter: str, answer: str, n_blocks: int | None
+) -> None:
+    gates = Gates(margin=margin, baseline="run 3", stop_when_decided="likely")
+    n_cases = 200
+    asked = decider(gates, 1, n_cases, rates_before=dict.fromkeys(range(n_cases), before))
+    found = asked.look([letter] * n_cases, Spent())
+    change = (1.0 if letter == "p" else 0.0) - before
+    looks = (difference_interval([change] * n) for n in range(1, n_cases))
+    known = next(n for n, each in enumerate(looks, 1) if each.high < -margin or each.low >= -margin)
+
+    assert found is not None
+    assert found.answers[0].answer == answer
+    assert found.n_blocks == (n_blocks or known)
+
+
+def test_a_margin_of_repeated_trials_is_looked_at_over_all_cases() -> None:
+    gates = Gates(margin=0.1, baseline="run 3", stop_when_decided="likely")
+    n_cases, n = 60, 4
+    asked = decider(gates, n, n_cases, rates_before=dict.fromkeys(range(n_cases), 1.0))
+    found = asked.look(["f" * n] * n_cases, Spent())
+
+    assert found is not None
+    assert found.n_blocks == 1
+    assert found.answers[0].sentence.startswith("pass rate is likely worse: -100 to ")
+    exact = decider(replace(gates, stop_when_decided="exact"), n, n_cases, rates_before=dict.fromkeys(range(60), 1.0))
+    assert exact.look(["f" * n] * n_cases, Spent()) is None
 
 
 class Scripted(HandExecutor):

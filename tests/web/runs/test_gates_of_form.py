@@ -25,6 +25,7 @@ TYPED = {
     "max_cost": ("2.5", 2.5),
     "baseline": ("1", "run 1"),
     "max_regressions": ("2", 2),
+    "margin": ("0.05", 0.05),
     "regression_rule": ("confirm", "confirm"),
     "confirm": ("2/4", (2, 4)),
     "undecided": ("neutral", "neutral"),
@@ -33,6 +34,7 @@ TYPED = {
 """What is typed for each gate, and its value in the run."""
 WITH = {
     "max_regressions": {"baseline": "1"},
+    "margin": {"baseline": "1"},
     "regression_rule": {"baseline": "1"},
     "confirm": {"baseline": "1", "regression_rule": "confirm"},
 }

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, cached_property
 from math import ceil
 from random import Random
 
@@ -19,7 +19,7 @@ from evaldesk.desk.runs.stored_runs import StoredRuns
 from evaldesk.model import Answer, Counts, GateOutcome, RunConfig
 from evaldesk.model.comparison import TO_PLAY, Baseline, PlayedCase
 from evaldesk.model.conclusion import Interval, Stop, StopRule
-from evaldesk.statistics.anytime import ALPHA, anytime_interval
+from evaldesk.statistics.anytime import ALPHA, anytime_interval, difference_interval, sign_evidence
 from evaldesk.statistics.case_comparison import is_regressed
 from evaldesk.store import RunStore
 from evaldesk.wording.comparison import named_words
@@ -43,8 +43,9 @@ class Spent:
 class Decider:
     """Asks after each whole block of a run whether its gates are decided, from the letters of its trials.
 
-    `regressed` says of a case, by index, whether it regressed with these letters; None without a baseline. `order` is
-    the order of play of a run with one trial a case. `names` are the ids of the cases, read when one is named.
+    `regressed` says of a case, by index, whether it regressed with these letters; None without a baseline.
+    `rates_before` are the pass rates in the baseline of the cases that are compared. `order` is the order of play of a
+    run with one trial a case. `names` are the ids of the cases, read when one is named.
     """
 
     def __init__(
@@ -55,6 +56,7 @@ class Decider:
         *,
         names: Callable[[], Sequence[str]],
         regressed: Callable[[int, str], bool] | None = None,
+        rates_before: Mapping[int, float] | None = None,
         order: Sequence[int] | None = None,
     ) -> None:
         self.rule = rule
@@ -64,6 +66,7 @@ class Decider:
         self._n_cases = n_cases
         self._names = names
         self._regressed = cache(regressed) if regressed else None
+        self._rates_before = rates_before or {}
         self._order = range(n_cases) if order is None else order
         self._ranks = {case: rank for rank, case in enumerate(self._order)}
         self._looks = list(range(1, self._n)) if self._n > 1 else _looks(n_cases)
@@ -113,6 +116,8 @@ class Decider:
             name = at_best.name
             if name == "--max-regressions":
                 yield self._regressions(seen)
+            elif name == "--margin":
+                yield self._margin(seen)
             elif not at_best.is_of_evidence or name == "--min-scored":
                 answer = self._answer(name, at_best, at_worst[name])
                 if answer == "undecided" and self.rule == "likely":
@@ -184,6 +189,37 @@ class Decider:
         words = f"{words}: {self._named(lost)}; {seen.left}"
         return GateOutcome(name, "failed", words, tuple(names[case] for case in lost))
 
+    def _margin(self, seen: _Seen) -> GateOutcome:
+        """Better, worse or the same, by what was likely at any look; exactly it is known at the end only."""
+        name, most = "--margin", self._gates.margin or 0.0
+        compared = [case for case in self._shuffled if case in self._rates_before]
+        rates = ((case, seen.rate(seen.letters[case])) for case in compared)
+        differences = [rate - self._rates_before[case] for case, rate in rates if rate is not None]
+        if self.rule == "exact" or not differences:
+            return GateOutcome(name, "undecided", "")
+        against = f"than in {self._gates.baseline or 'the baseline'}"
+        if self._n == 1 and not most:
+            wins, losses = (sum(sign * each > ROUNDING for each in differences) for sign in (1, -1))
+            is_told = sign_evidence(wins, losses) >= 1 / ALPHA
+            words = f"{wins:,} cases are better and {losses:,} worse {against}; {seen.left}"
+            answer: Answer = ("held" if wins > losses else "failed") if is_told else "undecided"
+            return GateOutcome(name, answer, f"{'better' if wins > losses else 'worse'}: {words}")
+        # Looked at after each block, and each time over all cases: every look has its share of the doubt.
+        found = difference_interval(differences, ALPHA if self._n == 1 else ALPHA / len(self._looks))
+        points = f"{100 * found.low:+.0f} to {100 * found.high:+.0f} points {against}; {seen.left}"
+        if found.high < -most:
+            return GateOutcome(name, "failed", f"pass rate is likely worse: {points}")
+        if found.low > most:
+            return GateOutcome(name, "held", f"pass rate is likely better: {points}")
+        if found.low >= -most:
+            return GateOutcome(name, "held", f"pass rate is likely not worse by {100 * most:.3g} points: {points}")
+        return GateOutcome(name, "undecided", "")
+
+    @cached_property
+    def _shuffled(self) -> Sequence[int]:
+        """The cases in an order of chance, which was drawn before the first trial."""
+        return self._order if self._n == 1 else shuffled(self._config.seed, self._n_cases)
+
     def _likely(self, name: str, seen: _Seen) -> GateOutcome:
         """The answer that is right in 95 of 100 runs, however often one looks."""
         least = {
@@ -248,6 +284,11 @@ class _Seen:
         """The letters of a case whose other trials end so."""
         return kind + rest * (self.config.n - len(kind))
 
+    def rate(self, kind: str) -> float | None:
+        """The pass rate of a case; None when none of its trials was scored."""
+        scored, passed = self._scored(kind)
+        return passed / scored if scored else None
+
     def best_rate(self, kind: str) -> float:
         """The pass rate of a case whose other trials pass."""
         scored, passed = self._scored(self.filled(kind, "p"))
@@ -299,8 +340,13 @@ def order_of_play(config: RunConfig, n_cases: int) -> Sequence[int] | None:
     """
     if config.n > 1 or config.gates.stop_when_decided != "likely":
         return None
+    return shuffled(config.seed, n_cases)
+
+
+def shuffled(seed: int, n_cases: int) -> Sequence[int]:
+    """The indexes of the cases of a run in an order of chance."""
     order = list(range(n_cases))
-    Random(config.seed).shuffle(order)  # noqa: S311
+    Random(seed).shuffle(order)  # noqa: S311
     return order
 
 
@@ -308,15 +354,28 @@ def decider_of(store: RunStore, run_id: int, rule: StopRule) -> Decider:
     """The decider of a run whose trials are planned."""
     run = store.summary(run_id)
     config = run.config
-    baseline = store.baseline(run_id) if config.gates.max_regressions is not None else None
+    baseline = store.baseline(run_id) if config.gates.compares else None
+    planned = StoredRuns(store).played_cases([run]) if baseline else ()
     return Decider(
         config,
         run.n_cases,
         rule,
         names=lambda: StoredRuns(store).case_ids(run_id),
-        regressed=_regressed(baseline, StoredRuns(store).played_cases([run])) if baseline else None,
+        regressed=_regressed(baseline, planned) if baseline else None,
+        rates_before=_rates(baseline, planned) if baseline else None,
         order=order_of_play(config, run.n_cases),
     )
+
+
+def _rates(baseline: Baseline, planned: Sequence[PlayedCase]) -> dict[int, float]:
+    """The pass rates of the baseline by the index of the case, of those with the same content."""
+    before = {case.key.place: case for case in baseline.cases}
+    pairs = ((index, before.get(case.key.place), case) for index, case in enumerate(planned))
+    return {
+        index: old.scored.count("p") / len(old.scored)
+        for index, old, case in pairs
+        if old and old.scored and not old.key.is_edited(case.key)
+    }
 
 
 def _regressed(baseline: Baseline, planned: Sequence[PlayedCase]) -> Callable[[int, str], bool]:

@@ -184,6 +184,8 @@ def outcomes(gates: Gates, run: RunNumbers, change: RunChange | None) -> Iterato
         yield _cost(run, gates.max_cost)
     if gates.max_regressions is not None:
         yield _regressions(run, change, gates)
+    if gates.margin is not None:
+        yield _margin(run, change, gates, gates.margin)
     if gates.min_scored is not None:
         yield _scored(run.counts, gates.min_scored)
     if run.counts.errored or gates.max_error_rate:
@@ -343,6 +345,26 @@ def _regressions(run: RunNumbers, change: RunChange | None, gates: Gates) -> Gat
         marked = [f"{name} (no verdict now)" if name in lost else name for name in names]
         parts.append(f"Regressed: {named_words(marked, MOST_NAMED)}")
     return GateOutcome("--max-regressions", answer, ". ".join([*parts, *states_words(change, MOST_NAMED)]), names)
+
+
+def _margin(run: RunNumbers, change: RunChange | None, gates: Gates, most: float) -> GateOutcome:
+    """Failed when the whole interval of the difference lies beyond the margin, not when it might."""
+    name = "--margin"
+    if change is None:
+        words = f"the cases are compared with {gates.baseline or 'the baseline'} by the command that played them"
+        return GateOutcome(name, "undecided", words)
+    rates = change.rates
+    if rates is None:
+        return GateOutcome(name, "undecided", f"no case is compared with {change.name}")
+    words = f"pass rate: {change_sentence(change)}; a drop of {100 * most:.3g} points is allowed"
+    interval = rates.interval or Interval(rates.difference, rates.difference)
+    if run.counts.unplayed:
+        return GateOutcome(name, "undecided", words)
+    if interval.high < -most - ROUNDING:
+        return GateOutcome(name, "failed", words)
+    if interval.low < -most - ROUNDING and gates.undecided:
+        return GateOutcome(name, "undecided", f"{words}; too close to be sure, add cases", (), gates.undecided)
+    return GateOutcome(name, "held", words)
 
 
 def _again_words(change: RunChange) -> str:

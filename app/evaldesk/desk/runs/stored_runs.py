@@ -177,7 +177,7 @@ class StoredRuns:
 
     def change(self, run: RunSummary) -> RunChange | None:
         """The change of a run against the baseline it was started with; None without one."""
-        if run.config.gates.max_regressions is None:
+        if not run.config.gates.compares:
             return None
         return _change(self._store, run.id, run.counts, run.finished_at)
 
