@@ -153,6 +153,7 @@ PAGES = {
     "compare-same": "/compare?a={id-run}&b={id-again}&show=same",
     "compare-choose": "/compare?b={id-run}",
     "labels": "/labels",
+    "gates": "/gates",
     "labels-of-run": "/labels?run={id-run}&only=disagreements",
     "trash": "/trash",
     "search": "/search?q=dice",

@@ -152,7 +152,13 @@ class Fort:
                 "/compare",
                 f"/compare?a={self.run}&b={self.run - 1}&show=only+in+A",
             ),
-            *(f"/compare?a={self.run}&b={self.run + 1}&show=same", "/labels", f"/labels?run={self.run}", "/trash"),
+            *(
+                f"/compare?a={self.run}&b={self.run + 1}&show=same",
+                "/labels",
+                f"/labels?run={self.run}",
+                "/trash",
+                "/gates",
+            ),
             *(f"/failures?run={self.run}&before={self.run + 1}", "/failures/1"),
             *("/search?q=e", "/search?q=%3Cb%3E", f"/search?q={self.run}:"),
         ]

@@ -35,6 +35,7 @@ PAGES: tuple[tuple[str, str, str], ...] = (
     ("Eval sets", "/evalsets", "set"),
     ("Runs", "/runs", "run"),
     ("Failures", "/failures", "failed"),
+    ("Gates", "/gates", "passed"),
     ("Labels", "/labels", "label"),
     ("Agents", "/agents", "agent"),
     ("Compare runs", "/compare", "compare"),

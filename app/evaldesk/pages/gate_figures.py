@@ -72,7 +72,7 @@ def _figures(chance: GateChance, preview: GatePreview, at: int) -> GateFigures:
         alarm=f"If nothing changes, it fails {chance_words(alarm)} of builds.",
         is_frequent=alarm > TOLERATED,
         notes=tuple(_notes(chance)),
-        better=tuple(_better(chance)),
+        better=tuple(better_gates(chance)),
         rows=rows,
     )
 
@@ -91,7 +91,8 @@ def _notes(chance: GateChance) -> Sequence[str]:
     return notes
 
 
-def _better(chance: GateChance) -> Sequence[BetterGate]:
+def better_gates(chance: GateChance) -> Sequence[BetterGate]:
+    """Other settings that rarely fail by chance."""
     found = []
     proposal = chance.proposal
     if proposal and proposal.options != chance.name:

@@ -264,6 +264,7 @@ ROUTES: tuple[str, ...] = (
     "evaldesk.web.routes.labels:routes",
     "evaldesk.web.routes.failures:routes",
     "evaldesk.web.routes.runs:routes",
+    "evaldesk.web.routes.gates:routes",
     "evaldesk.web.routes.rescoring:routes",
     "evaldesk.web.routes.accepting:routes",
     "evaldesk.web.routes.comparison:routes",

@@ -107,6 +107,7 @@ GATE_TITLES: Mapping[str, str] = {
     "--max-unscored-rate": "",
     "--max-cost": "cost",
     "--max-regressions": "",
+    "--margin": "",
 }
 """The gates of a run by the options that set them, in the words of a page; empty where the sentence needs none."""
 

@@ -36,6 +36,7 @@ PAGES = {
     "comparison-choice": "/compare?b=1",
     "comparison": "/compare?a=1&b=2",
     "labels": "/labels",
+    "gates": "/gates",
     "not-found": "/runs/999",
 }
 

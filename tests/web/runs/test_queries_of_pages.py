@@ -36,7 +36,7 @@ def test_no_page_reads_a_whole_table_of_trials(pages: RunPages, asked: list[tupl
     asked.clear()
     addresses = (
         *("/", "/runs", "/runs?q=dice", first, f"{first}?sort=worst", f"{first}/spread", f"{first}/cases/0/trials/0"),
-        *("/evalsets", f"/evalsets/{pages.evalset}", "/labels", "/trash", "/imports", "/runs/new"),
+        *("/evalsets", f"/evalsets/{pages.evalset}", "/labels", "/gates", "/trash", "/imports", "/runs/new"),
         pages.get(f"/compare?run={first.rpartition('/')[2]}&run={second.rpartition('/')[2]}").headers["location"],
     )
 

@@ -1,0 +1,262 @@
+"""The gates of the last runs: how often each held, and those that nobody should believe. (reference/decisions.md 3)"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import Literal, TypeAlias
+
+from evaldesk.desk.runs.gate_chances import (
+    MOST_PREVIEWED,
+    GateChance,
+    Subject,
+    check_explained,
+    gate_chances,
+)
+from evaldesk.desk.runs.gates import ALL_PASSED
+from evaldesk.desk.runs.stored_runs import StoredRuns, evalset_name
+from evaldesk.errors import UsageError
+from evaldesk.gate_options import GATES_BY_NAME, asked_of, flag_of
+from evaldesk.model import Answer, Conclusion, Counts, Gates
+from evaldesk.model.run import LIVE
+from evaldesk.model.stored import RunSummary
+from evaldesk.pages.gate_figures import BetterGate, better_gates
+from evaldesk.pages.run_facts import run_fingerprint
+from evaldesk.statistics.intervals import CaseCounts
+from evaldesk.store import RunStore
+from evaldesk.wording.words import chance_words
+
+N_RUNS = 50
+FEWEST = 5
+"""Answers from which on one may say "never"."""
+GateState: TypeAlias = Answer | Literal["errored"]
+GateFlag: TypeAlias = Literal["flips", "never-held", "never-failed", ""]
+FLAGS: dict[GateFlag, str] = {
+    "flips": "Answers differently for the same agent",
+    "never-held": "Never held",
+    "never-failed": "Never failed",
+    "": "",
+}
+ADVICE: dict[GateFlag, str] = {
+    "flips": "The agent, the cases and the settings were the same, so the difference is chance.",
+    "never-held": "A gate that nothing passes is soon ignored: lower its bar, or mend the agent and keep it.",
+    "never-failed": "It may ask for too little: see whether a worse agent passes it.",
+    "": "",
+}
+WITH: Mapping[str, Sequence[str]] = {
+    "--min-pass-rate": ("undecided",),
+    "--pass-at": ("undecided",),
+    "--pass-hat": ("undecided",),
+    "--margin": ("undecided",),
+    "--max-regressions": ("regression_rule", "confirm"),
+}
+"""Options that change what a gate answers."""
+
+
+@dataclass(frozen=True, slots=True)
+class GateAnswer:
+    """The answer of a gate in one run."""
+
+    run_id: int
+    state: GateState
+
+
+@dataclass(frozen=True, slots=True)
+class SameAgent:
+    """Answers for one agent, eval set and settings, newest first; `fingerprint` names them."""
+
+    fingerprint: str
+    answers: tuple[GateAnswer, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class GateRow:
+    """A gate over the runs that asked for it: one agent, one eval set, one bar. `answers` has the oldest first.
+
+    `alarm` is the chance to fail although nothing changed, in words, by the pass rates of the newest agent over all its
+    runs; empty where it is not known.
+    `slips` says how often a worse agent passes.
+    """
+
+    options: str
+    agent: str
+    evalset: str
+    answers: tuple[GateAnswer, ...]
+    flag: GateFlag
+    flips: tuple[SameAgent, ...] = ()
+    alarm: str = ""
+    is_frequent: bool = False
+    slips: str = ""
+    better: tuple[BetterGate, ...] = ()
+
+    @property
+    def counts(self) -> Mapping[GateState, int]:
+        """How often it gave each answer."""
+        return Counter(answer.state for answer in self.answers)
+
+    @property
+    def words(self) -> str:
+        """What to know."""
+        return FLAGS[self.flag]
+
+    @property
+    def advice(self) -> str:
+        """What to do."""
+        return ADVICE[self.flag]
+
+
+@dataclass(frozen=True, slots=True)
+class GatesPage:
+    """The page of gates. `filters` are a flag, its words, how many gates have it, and whether only they are shown."""
+
+    n_runs: int
+    rows: tuple[GateRow, ...]
+    filters: tuple[tuple[str, str, int, bool], ...]
+    n_doubtful: int
+    n_gates: int
+
+
+def read_gates(runs: RunStore, show: str = "") -> GatesPage:
+    """The gates of the last N_RUNS runs that ended, those that need attention first; `show` is a flag, or all."""
+    ended = [run for run in runs.list(limit=N_RUNS) if run.status not in LIVE]
+    stored = StoredRuns(runs)
+    found: dict[tuple[str, str, str], list[tuple[RunSummary, Gates, GateState]]] = defaultdict(list)
+    for run in ended:
+        conclusion = stored.conclusion(run)
+        if conclusion.outcome == "interrupted":
+            continue
+        for options, gates, state in _answers(run, conclusion):
+            found[options, run.config.agent.id, evalset_name(run.config)].append((run, gates, state))
+    rows = [_row(stored, key, answers) for key, answers in found.items()]
+    rows.sort(key=lambda row: (list(FLAGS).index(row.flag), -len(row.answers)))
+    n_of = Counter(row.flag for row in rows)
+    flags = [(flag, FLAGS[flag], n_of[flag], flag == show) for flag in FLAGS if flag and n_of[flag]]
+    is_known = any(is_shown for *_, is_shown in flags)
+    return GatesPage(
+        n_runs=len(ended),
+        rows=tuple(row for row in rows if not is_known or row.flag == show),
+        filters=(("", "All", len(rows), not is_known), *flags),
+        n_doubtful=sum(bool(row.flag) for row in rows),
+        n_gates=len(rows),
+    )
+
+
+def _answers(run: RunSummary, conclusion: Conclusion) -> Iterator[tuple[str, Gates, GateState]]:
+    """The options of each gate of a run, the gate alone, and its answer; tolerances only where they were asked for."""
+    asked, n = run.config.gates, run.config.n
+    broke_off = run.status == "failed" or any(
+        each.name == "--max-error-rate" and not each.is_held for each in conclusion.gates
+    )
+    for each in conclusion.gates:
+        option, _, k = each.name.partition(" ")
+        alone = _alone(asked, option, k)
+        if alone is None:
+            continue
+        flags = " ".join(f"{flag_of(GATES_BY_NAME[name])} {_shown(name, alone)}" for name in asked_of(alone))
+        baseline = " --baseline RUN" if alone.compares else ""
+        state: GateState = "errored" if broke_off else each.answer
+        yield f"--n {n} {flags or '(' + ALL_PASSED + ')'}{baseline}", alone, state
+
+
+def _alone(gates: Gates, option: str, k: str) -> Gates | None:
+    """The one gate with what changes its answer; None for a tolerance that nobody asked for."""
+    name = option.removeprefix("--").replace("-", "_")
+    if option == ALL_PASSED.partition(" ")[0]:
+        return Gates()
+    value = getattr(gates, name)
+    if k:
+        value = tuple((at, least) for at, least in value if at == int(k))
+    beside = {each: getattr(gates, each) for each in WITH.get(option, ())}
+    alone = replace(Gates(), **{name: value}, **beside)
+    return alone if asked_of(alone) else None
+
+
+def _shown(name: str, gates: Gates) -> str:
+    return GATES_BY_NAME[name].shown(getattr(gates, name)).removeprefix("$")
+
+
+def _row(
+    stored: StoredRuns, key: tuple[str, str, str], found: Sequence[tuple[RunSummary, Gates, GateState]]
+) -> GateRow:
+    """`found` has the newest run first."""
+    options, agent, evalset = key
+    same: dict[tuple[str, str], list[GateAnswer]] = defaultdict(list)
+    for run, gates, state in found:
+        against = run.config.gates.baseline if gates.compares else ""
+        if run.config.source_run_id is None:
+            same[run_fingerprint(run.config), against].append(GateAnswer(run.id, state))
+    flips = [
+        SameAgent(fingerprint, tuple(answers))
+        for (fingerprint, _), answers in same.items()
+        if {"held", "failed"} <= {answer.state for answer in answers}
+    ]
+    row = GateRow(
+        options=options,
+        agent=agent,
+        evalset=evalset,
+        answers=tuple(GateAnswer(run.id, state) for run, _, state in reversed(found)),
+        flag=_flag(Counter(state for *_, state in found), bool(flips)),
+        flips=tuple(flips),
+    )
+    (newest, alone, _) = found[0]
+    alike = [run for run, *_ in found if run.n_cases == newest.n_cases and _is_alike(run, newest)]
+    counts = _pooled(stored.store, tuple((run.id, run.counts) for run in alike))
+    chance = _chance(alone, counts, newest.config.n, newest.config.pass_threshold)
+    if chance is None or chance.false_alarm is None:
+        return row
+    worse = next(
+        (
+            f"An agent {100 * drop:.0f} points worse passes in {chance_words(slips)}"
+            for drop, slips in chance.slips
+            if drop >= 0.1
+        ),
+        "",
+    )
+    return replace(
+        row,
+        alarm=chance_words(chance.false_alarm),
+        is_frequent=chance.false_alarm > 0.05,
+        slips=worse,
+        better=tuple(better_gates(chance)),
+    )
+
+
+def _flag(counts: Mapping[GateState, int], is_flipping: bool) -> GateFlag:
+    n = counts["held"] + counts["failed"] + counts["undecided"]
+    if is_flipping:
+        return "flips"
+    if n >= FEWEST and not counts["held"]:
+        return "never-held"
+    return "never-failed" if n >= FEWEST and not counts["failed"] else ""
+
+
+def _is_alike(run: RunSummary, newest: RunSummary) -> bool:
+    return run.config.source_run_id is None and run_fingerprint(run.config) == run_fingerprint(newest.config)
+
+
+@lru_cache(maxsize=512)
+def _pooled(runs: RunStore, played: tuple[tuple[int, Counts], ...]) -> tuple[CaseCounts, ...]:
+    """The scored and passed trials of each case over several runs; kept as long as their counts stay the same."""
+    scored: Counter[int] = Counter()
+    passed: Counter[int] = Counter()
+    for run_id, counts in played:
+        for case, strip in enumerate(runs.strips(run_id)):
+            passed[case] += strip.count("p")
+            scored[case] += strip.count("p") + strip.count("f") + strip.count("e") * counts.errors_are_failures
+    return tuple((n, passed[case], 1) for case, n in sorted(scored.items()) if n)
+
+
+@lru_cache(maxsize=512)
+def _chance(gates: Gates, counts: tuple[CaseCounts, ...], n: int, pass_threshold: float) -> GateChance | None:
+    """How the gate behaves by the pass rates of these cases; None where that is not defined."""
+    if not 0 < len(counts) <= MOST_PREVIEWED or not (gates.asks_for_verdicts or gates.asks_nothing):
+        return None
+    subject = Subject([(passed / scored, times) for scored, passed, times in counts], n, pass_threshold, counts)
+    try:
+        check_explained(gates, subject, flag_of)
+    except UsageError:
+        return None
+    found = gate_chances(gates, subject)
+    return found[0] if found else None

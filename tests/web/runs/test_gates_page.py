@@ -1,0 +1,136 @@
+"""The page of gates: each gate over the last runs, and what to know of it."""
+
+from __future__ import annotations
+
+import html
+import re
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from tests.desk.runs_by_hand import ended, subject
+
+from evaldesk.desk.runs.plan import RunOptions
+from evaldesk.model import Gates, RunStatus, TrialSpec, Verdict
+from evaldesk.pages.gates import GateRow, read_gates
+
+
+def played(pages: Any, letters: str, gates: Gates, *, version: str = "v1", status: RunStatus = "finished") -> int:
+    """A stored run of as many cases as letters, with one trial each."""
+    verdicts: dict[str, Verdict] = {"p": "passed", "f": "failed", "e": "errored", "u": "unscored"}
+    plan = pages.desk.runs.plan_for(subject(len(letters)), RunOptions(gates=gates))
+    config = replace(plan.config, agent_version=version)
+    store = pages.desk.runs.stored
+    run_id: int = store.create(config, plan.cases)
+    specs = [TrialSpec(run_id, index, 0, case, config.agent) for index, case in enumerate(plan.cases)]
+    store.record([ended(spec, verdicts[each]) for spec, each in zip(specs, letters, strict=True) if each != "."])
+    store.set_status(run_id, status)
+    return run_id
+
+
+def rows(pages: Any, show: str = "") -> list[GateRow]:
+    return list(read_gates(pages.desk.runs.stored, show).rows)
+
+
+def test_a_gate_that_answers_differently_for_the_same_agent_comes_first(pages: Any) -> None:
+    gates = Gates(min_pass_rate=0.5)
+    first, second = played(pages, "pp", gates), played(pages, "ff", gates)
+    other = played(pages, "pf", gates, version="v2")
+    for _ in range(5):
+        played(pages, "pp", Gates(min_pass_rate=0.1))
+
+    found = rows(pages)
+
+    assert [(row.options, row.flag) for row in found] == [
+        ("--n 1 --min-pass-rate 0.5", "flips"),
+        ("--n 1 --min-pass-rate 0.1", "never-failed"),
+    ]
+    assert [(answer.run_id, answer.state) for answer in found[0].answers] == [
+        (first, "held"),
+        (second, "failed"),
+        (other, "held"),
+    ]
+    (flip,) = found[0].flips
+    assert [answer.run_id for answer in flip.answers] == [second, first]
+    assert [row.flag for row in rows(pages, "never-failed")] == ["never-failed"]
+    assert len(rows(pages, "nonsense")) == 2
+
+
+def test_another_agent_version_or_baseline_is_no_flip(pages: Any) -> None:
+    gates = Gates(min_pass_rate=0.5)
+    played(pages, "pp", gates, version="v1")
+    played(pages, "ff", gates, version="v2")
+
+    assert [row.flag for row in rows(pages)] == [""]
+
+
+@pytest.mark.parametrize(("letters", "flag"), [("ff", "never-held"), ("pp", "never-failed"), ("uu", "never-held")])
+def test_never_is_said_from_five_answers_on(pages: Any, letters: str, flag: str) -> None:
+    for n in range(1, 6):
+        played(pages, letters, Gates(min_pass_rate=0.5, max_unscored_rate=1.0))
+        assert [row.flag for row in rows(pages) if "min-pass-rate" in row.options] == [flag if n == 5 else ""]
+
+
+def test_errors_are_counted_apart_and_stopped_runs_not_at_all(pages: Any) -> None:
+    gates = Gates(min_pass_rate=0.5)
+    for _ in range(6):
+        played(pages, "pe", gates)
+    played(pages, "pp", gates)
+    played(pages, "p.", gates, status="stopped")
+    (row,) = rows(pages)
+
+    assert row.counts == {"errored": 6, "held": 1}
+    assert row.flag == ""
+
+
+def test_each_gate_of_a_run_has_a_row_with_what_changes_its_answer(pages: Any) -> None:
+    gates = Gates(
+        min_pass_rate=0.5,
+        pass_at=((1, 0.25),),
+        min_scored=1,
+        max_cost=2.0,
+        max_error_rate=0.5,
+        undecided="neutral",
+    )
+    played(pages, "pe", gates)
+    played(pages, "pp", Gates())
+
+    assert sorted(row.options for row in rows(pages)) == [
+        "--n 1 (every trial must pass)",
+        "--n 1 --max-cost 2",
+        "--n 1 --max-error-rate 0.5",
+        "--n 1 --min-pass-rate 0.5 --undecided neutral",
+        "--n 1 --min-scored 1",
+        "--n 1 --pass-at 1=0.25 --undecided neutral",
+    ]
+
+
+def test_the_page_says_what_to_know_and_what_is_better(pages: Any) -> None:
+    gates = Gates(min_pass_rate=0.9)
+    runs = [played(pages, letters, gates) for letters in ("pppppppppp", "ppppppppff")]
+    text = pages.get("/gates").text
+    shown = " ".join(html.unescape(re.sub("<[^>]+>", " ", text)).split())
+
+    assert "1 of 1 gate needs a look" in shown
+    assert "Answers differently for the same agent." in shown
+    assert "--n 1 --min-pass-rate 0.9" in shown
+    assert re.search(r"An agent \d+ points worse passes in [\d.]+ %", shown)
+    for run_id in runs:
+        assert f'href="/runs/{run_id}"' in text
+    assert "Better gates" in text
+    assert 'href="/gates"' in pages.get("/runs").text
+
+
+def test_without_a_run_the_page_says_what_a_gate_is(pages: Any) -> None:
+    assert "No answers yet" in pages.get("/gates").text
+
+
+def test_the_false_alarm_is_of_all_runs_of_the_newest_agent(pages: Any) -> None:
+    gates = Gates(min_pass_rate=1.0)
+    played(pages, "ff", gates, version="v1")
+    for letters in ("pf", "pp"):
+        played(pages, letters, gates, version="v2")
+    (row,) = rows(pages)
+
+    assert row.alarm == "50 %"  # the second case passes half of the time
+    assert row.is_frequent
