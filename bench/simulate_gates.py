@@ -1,8 +1,8 @@
 """`python -m bench.simulate_gates`: 5,000 simulated builds for each rule of a gate; writes the table of docs/ci.md.
 
 The agent is simulated, the rest is the code of a run: a baseline, a candidate with the same pass rate or with one
-that is lower by DROP in every case, fresh trials of the suspects, the comparison and the conclusion. The seed is
-fixed, so the table is the same each time.
+that is lower by DROP in every case, fresh trials of the suspects, the stop when decided, the comparison
+and the conclusion. The seed is fixed, so the table is the same each time.
 """
 
 from __future__ import annotations
@@ -12,9 +12,11 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
+from statistics import median
 
+from evaldesk.desk.runs.deciding import Decider, Spent
 from evaldesk.desk.runs.gates import CaseNumbers, RunNumbers, conclude
-from evaldesk.model import Counts, Gates
+from evaldesk.model import AgentRef, Counts, Gates, RunConfig
 from evaldesk.model.comparison import PlayedCase
 from evaldesk.model.evalset import CaseKey
 from evaldesk.statistics.case_comparison import compare_cases
@@ -47,16 +49,32 @@ RULES = (
         Gates(max_regressions=0, regression_rule="confirm", confirm=(9, 12)),
     ),
     Rule("--n 2 --min-pass-rate 0.82", 2, Gates(min_pass_rate=0.82)),
+    Rule("--n 5 --min-pass-rate 0.82", 5, Gates(min_pass_rate=0.82)),
+    Rule(
+        "--n 5 --min-pass-rate 0.82 --stop-when-decided exact",
+        5,
+        Gates(min_pass_rate=0.82, stop_when_decided="exact"),
+    ),
+    Rule("--n 30 --min-pass-rate 0.83", 30, Gates(min_pass_rate=0.83)),
+    Rule(
+        "--n 30 --min-pass-rate 0.83 --stop-when-decided likely",
+        30,
+        Gates(min_pass_rate=0.83, stop_when_decided="likely"),
+    ),
 )
 
 
 @dataclass(frozen=True)
 class Simulated:
-    """The share of builds that fail though nothing changed, and of those with a worse agent; trials of a build."""
+    """The share of builds that fail though nothing changed, and of those with a worse agent.
+
+    `n_trials` and `n_trials_worse` are the medians of the trials of such builds.
+    """
 
     false_alarm: float
     finds: float
     n_trials: float
+    n_trials_worse: float
 
 
 def simulate(rule: Rule, n_builds: int = N_BUILDS) -> Simulated:
@@ -65,13 +83,19 @@ def simulate(rule: Rule, n_builds: int = N_BUILDS) -> Simulated:
     same = [_build(rule, RATE, chance) for _ in range(n_builds)]
     worse = [_build(rule, RATE - DROP, chance) for _ in range(n_builds)]
     n_failed, n_found = sum(failed for failed, _ in same), sum(failed for failed, _ in worse)
-    return Simulated(n_failed / n_builds, n_found / n_builds, sum(n for _, n in same) / n_builds)
+    medians = (median(n for _, n in builds) for builds in (same, worse))
+    return Simulated(n_failed / n_builds, n_found / n_builds, *medians)
 
 
 def _build(rule: Rule, rate: float, chance: random.Random) -> tuple[bool, int]:
     """Whether a build with an agent of this pass rate fails, and how many trials it plays."""
     after = [PlayedCase(key, _letters(rule.n, rate, chance)) for key in KEYS]
     numbers = RunNumbers.of_cases(CaseNumbers(case.key.case_id, _counts(case.verdicts)) for case in after)
+    if rule.gates.stop_when_decided:
+        config = RunConfig(AgentRef("agent", "agent"), "set", "", "", criteria=(), n=rule.n, gates=rule.gates)
+        decider = Decider(config, N_CASES, rule.gates.stop_when_decided, names=lambda: [key.case_id for key in KEYS])
+        if stop := decider.look([case.verdicts for case in after], Spent()):
+            return any(answer.answer == "failed" for answer in stop.answers), stop.n_trials
     if rule.gates.max_regressions is None:
         return conclude(rule.gates, numbers).outcome == "failed", rule.n * N_CASES
     before = [PlayedCase(key, _letters(rule.n, RATE, chance)) for key in KEYS]
@@ -99,13 +123,13 @@ def _counts(letters: str) -> Counts:
 
 def table(n_builds: int = N_BUILDS) -> Iterator[str]:
     """The lines of the table."""
-    columns = ("nothing changed: fails", f"{100 * DROP:.0f} points worse: fails", "trials of a build")
+    columns = ("nothing changed: fails", f"{100 * DROP:.0f} points worse: fails", "trials", "trials, worse")
     yield f"| gate, {N_CASES} cases | {' | '.join(columns)} |\n"
-    yield "|---|---|---|---|\n"
+    yield "|---|---|---|---|---|\n"
     for rule in RULES:
         found = simulate(rule, n_builds)
         shares = f"{100 * found.false_alarm:.1f} % | {100 * found.finds:.1f} %"
-        yield f"| `{rule.options}` | {shares} | {found.n_trials:.0f} |\n"
+        yield f"| `{rule.options}` | {shares} | {found.n_trials:.0f} | {found.n_trials_worse:.0f} |\n"
 
 
 def main() -> None:

@@ -27,7 +27,9 @@ def script(name: str) -> ModuleType:
 
 simulation = script("simulate_gates")
 RULES = simulation.RULES
-RECOMMENDED = [rule for rule in RULES if "--confirm" in rule.options or "--min-pass-rate" in rule.options]
+RECOMMENDED = [rule for rule in RULES if "--confirm" in rule.options or "--n 2 --min-pass-rate" in rule.options]
+STOPPED = [rule for rule in RULES if rule.gates.stop_when_decided]
+LIKELY = [rule for rule in STOPPED if rule.gates.stop_when_decided == "likely"]
 
 
 def exact(rule: Any) -> tuple[float, float]:
@@ -47,8 +49,8 @@ def test_simulated_builds_fail_as_often_as_is_computed(rule: Any) -> None:
     found = simulation.simulate(rule, 300)
 
     false_alarm, finds = exact(rule)
-    assert is_near(found.false_alarm, false_alarm, 300)
-    assert is_near(found.finds, finds, 300)
+    assert is_near(found.false_alarm, false_alarm, 300) or (rule in LIKELY and found.false_alarm <= 0.05)
+    assert is_near(found.finds, finds, 300) or (rule in LIKELY and found.finds >= 0.95)
 
 
 def test_the_page_shows_what_5000_builds_of_each_rule_gave() -> None:
@@ -57,10 +59,21 @@ def test_the_page_shows_what_5000_builds_of_each_rule_gave() -> None:
     rows = dict(re.findall(r"\| `(.*?)` \| (.*?) \|\n", shown[1]))
 
     assert list(rows) == [rule.options for rule in RULES]
-    for rule in RULES:
+    for rule in (rule for rule in RULES if rule not in LIKELY):
         false_alarm, finds = (float(share.strip(" %")) / 100 for share in rows[rule.options].split("|")[:2])
         assert is_near(false_alarm, exact(rule)[0], simulation.N_BUILDS)
         assert is_near(finds, exact(rule)[1], simulation.N_BUILDS)
+
+
+@pytest.mark.parametrize("rule", STOPPED, ids=lambda rule: rule.options)
+def test_a_build_that_stops_when_decided_plays_less_and_errs_rarely(rule: Any) -> None:
+    found, n_fixed = simulation.simulate(rule, 300), rule.n * simulation.N_CASES
+
+    assert found.false_alarm <= 0.05
+    assert found.finds >= 0.9
+    assert found.n_trials_worse < n_fixed
+    if rule in LIKELY:
+        assert max(found.n_trials, found.n_trials_worse) <= n_fixed / 2
 
 
 @pytest.mark.parametrize("rule", RECOMMENDED, ids=lambda rule: rule.options)
