@@ -20,7 +20,7 @@ from evaldesk.pages.pair import pair_href
 from evaldesk.pages.run_facts import all_facts, repeats_recorded, run_facts
 from evaldesk.pages.run_view import Bar, Filter, columns_k, first_problem, known_cost, reliability, tally
 from evaldesk.statistics.case_comparison import compare_cases
-from evaldesk.statistics.comparison import compare_scores
+from evaldesk.statistics.comparison import cases_to_show, compare_scores
 from evaldesk.store import RunStore
 from evaldesk.wording.comparison import (
     DOLLARS,
@@ -33,12 +33,15 @@ from evaldesk.wording.comparison import (
     difference_why,
     difference_words,
     flips_words,
+    next_words,
     stand_out_sentence,
 )
 from evaldesk.wording.metrics import is_higher_better, is_share, short_title
 from evaldesk.wording.words import CI, share_range
 
 PAGE_SIZE = 100
+MOST_MORE = 2_000
+"""More cases than these are not asked for."""
 BADGES: Mapping[str, str] = {"broken": "failed", "lost its verdict": "failed", "fixed": "passed"}
 
 
@@ -140,7 +143,7 @@ def compared_runs(
         doubt=doubt,
         why=change_why(change),
         flips=flips_words(change),
-        notes=[note for note in (_left_out(change), stand_out_sentence(change)) if note],
+        notes=[note for note in (_left_out(change), stand_out_sentence(change), _next(change)) if note],
         warnings=warnings(a, b, change),
         differences=_differences(a, b, _only(before, same), _only(after, same)),
         config=config_difference(a, b),
@@ -151,6 +154,12 @@ def compared_runs(
         swap_href=_href(b_id, a_id),
         is_live=bool({a.status, b.status} & LIVE),
     )
+
+
+def _next(change: RunChange) -> str:
+    """About how many more cases would decide; nothing where that is more than anybody writes."""
+    n_more = cases_to_show(change.rates) if change.rates else None
+    return next_words(n_more) if n_more is None or n_more <= MOST_MORE else ""
 
 
 def _side(runs: RunStore, letter: str, summary: RunSummary, k: int) -> Side:

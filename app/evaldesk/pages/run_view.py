@@ -94,11 +94,12 @@ class Filter:
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """A rate with its interval, 0 to 1."""
+    """A rate with its interval, 0 to 1; `least` is the bar of a gate on it."""
 
     rate: float
     low: float
     high: float
+    least: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,12 +176,12 @@ def tally(counts: Counts) -> dict[str, int]:
     }
 
 
-def bar(n_passed: int, n_scored: int, interval: Interval | None = None) -> Bar | None:
+def bar(n_passed: int, n_scored: int, interval: Interval | None = None, least: float | None = None) -> Bar | None:
     """A rate to draw; None where too few trials were scored to name one."""
     if n_scored < FEW_TRIALS:
         return None
     interval = interval or wilson(n_passed, n_scored)
-    return Bar(n_passed / n_scored, interval.low, interval.high)
+    return Bar(n_passed / n_scored, interval.low, interval.high, least)
 
 
 def known_cost(summary: RunSummary, cost: float, n_unpriced: int) -> float | None:
@@ -252,7 +253,7 @@ def reliability(
     # Intervals of a run that goes on would be drawn anew at each look, and looking often makes them too narrow.
     points = pass_curve(rows) if is_live else sure_curve(rows)
     found = Reliability(
-        bar=bar(summary.counts.passed, summary.counts.scored, interval),
+        bar=bar(summary.counts.passed, summary.counts.scored, interval, summary.config.gates.min_pass_rate),
         doubt=(live_doubt_words if is_watched else doubt_words)(summary.counts.scored, interval),
         detail=_stop_words(interval, earlier, summary) if is_watched else basis_sentence(outcomes, interval),
         why="" if is_watched else basis_why(outcomes, interval),
@@ -279,6 +280,9 @@ def _stop_words(interval: Interval | None, earlier: RunSummary | None, summary: 
         return "The interval holds although the run stopped when it was decided."
     if interval is None:
         return ""
+    least = summary.config.gates.min_pass_rate
+    if least is not None:
+        return f"{stop_sentence(interval, least)}. Reference: the least pass rate of this run."
     if earlier is None or earlier.counts.rate is None:
         return "Valid while the run continues."
     return f"{stop_sentence(interval, earlier.counts.rate)}. Reference: pass rate of run {earlier.id}."

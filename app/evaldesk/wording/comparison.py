@@ -98,6 +98,14 @@ def change_why(change: RunChange) -> str:
     return f"{_how_found(rates)} {single}"
 
 
+def next_words(n_more: int | None) -> str:
+    """What would tell, for a difference that chance could explain: so many more cases."""
+    if n_more is None:
+        return ""
+    more = "1 more case" if n_more == 1 else f"{n_more:,} more cases"
+    return f"If the difference is real, about {more} like these would show it."
+
+
 def difference_why(comparison: Comparison) -> str:
     """What the difference of one quantity rests on: `12 cases, p 0.027.` and how these are found."""
     return f"{basis_words(comparison)}. {_how_found(comparison)}"

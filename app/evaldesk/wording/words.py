@@ -69,6 +69,7 @@ SENTENCES: Mapping[str, tuple[str, ...]] = {
         "basis_words",
         "change_sentence",
         "change_why",
+        "next_words",
         "difference_why",
         "flips_words",
         "states_words",
