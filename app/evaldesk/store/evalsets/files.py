@@ -22,7 +22,7 @@ from evaldesk.durable_files import (
 from evaldesk.errors import ConflictError, DiskError, FormatError, LossError, NotFoundError, UsageError
 from evaldesk.formats import evalset_format, format_of, losses, read_evalset, write_evalset
 from evaldesk.formats.adk.case import write_case
-from evaldesk.model import EvalSet
+from evaldesk.model import Case, EvalSet
 from evaldesk.model.stored import EvalSetFile
 from evaldesk.reading.json_text import to_text
 from evaldesk.reading.strict_json import MAX_BYTES
@@ -321,21 +321,23 @@ def _written(evalset: EvalSet, file_format: str, *, as_new_form: bool) -> bytes:
 
 
 def _new_form(name: str, evalset: EvalSet) -> bytes:
-    _check_size(name, evalset)
+    check_size(name, evalset.cases, len(evalset.cases))
     return write_evalset(evalset if evalset.id else replace(evalset, id=name))
 
 
-def _check_size(name: str, evalset: EvalSet) -> None:
+def check_size(name: str, cases: Iterable[Case], n_cases: int | None = None) -> None:
     """Raise FormatError for a set whose file would not be read again, before all of it is written.
 
-    Only as many cases are looked at as fill a file; without line breaks they take less room than in it.
+    Only as many cases are looked at as fill a file; without line breaks they take less room than in it. Without
+    `n_cases` the error says how many cases were looked at.
     """
     n_bytes = 0
-    for case in evalset.cases:
+    for n_seen, case in enumerate(cases, 1):
         n_bytes += len(to_text(write_case(case), _COMPACT, name))
         if n_bytes > MAX_BYTES:
+            many = f"at least {n_seen:,}" if n_cases is None else f"{n_cases:,}"
             raise FormatError(
-                f"the eval set of {len(evalset.cases):,} cases is too large for a file of the workspace, which has at "
+                f"the eval set of {many} cases is too large for a file of the workspace, which has at "
                 f"most {MAX_BYTES // 2**20} MiB; split it, or run it from its own file: evaldesk eval AGENT FILE",
                 source=name,
             )
