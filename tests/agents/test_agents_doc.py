@@ -18,11 +18,19 @@ def _blocks(language: str) -> list[str]:
 
 
 def test_the_agent_that_is_shown_loads(loaded: Any) -> None:
-    [example] = _blocks("python")
+    example = next(block for block in _blocks("python") if "LlmAgent" in block)
     described = loaded(example).describe()
 
     assert described.name == "clerk"
     assert list(described.tools[0].parameters["properties"]) == ["title", "max_price"]
+
+
+def test_the_object_that_is_shown_is_made_of_the_state_and_gives_it_back() -> None:
+    example = next(block for block in _blocks("python") if "make_deps" in block)
+    names: dict[str, Any] = {}
+    exec(example, names)  # noqa: S102
+
+    assert names["read_state"](names["make_deps"]({"orders": ["tea"]})) == {"orders": ["tea"]}
 
 
 def test_the_configuration_that_is_shown_is_read(tmp_path: Path) -> None:

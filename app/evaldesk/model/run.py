@@ -96,7 +96,8 @@ class AgentRef:
     table alone has no target. `part` names an agent inside the tree of the one that is found, by its own name or its
     name in the module; empty is the agent itself. `python` is the interpreter that it is played on; empty is
     Evaldesk's own. `container` is where it is played; None is a process of this machine. `isolation` is that of its
-    trials where a run asks for none; empty is that of the workspace.
+    trials where a run asks for none; empty is that of the workspace. `make_deps` and `read_state` name functions that
+    make an object of the session state for the agent and read it back, as `module:function`; empty are those beside it.
     """
 
     id: str
@@ -109,6 +110,8 @@ class AgentRef:
     python: str = ""
     container: Container | None = None
     isolation: str = ""
+    make_deps: str = ""
+    read_state: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ from types import new_class
 from typing import Any
 
 from evaldesk.agents.agent import is_from
+from evaldesk.agents.dependencies import Dependencies, dependencies_of, hint_of, note_state, state_of
 from evaldesk.agents.remote.message_events import chat_messages, events_of_message, readable
 from evaldesk.agents.shared_loop import SendEvent, events_sent
 from evaldesk.agents.tools.frameworks import awaiting, tool_result, watched
@@ -50,15 +51,16 @@ def adapt(found: object, ref: AgentRef) -> OpenAIAgent | None:
         return None
     for agent in reachable(found):
         agent.tools = [seen(tool) for tool in agent.tools]
-    return OpenAIAgent(found, ref)
+    return OpenAIAgent(found, ref, dependencies_of(ref))
 
 
 @dataclass(frozen=True, slots=True)
 class OpenAIAgent:
-    """An agent of the SDK with its handoffs. The session state is the context of its tools."""
+    """An agent of the SDK with its handoffs. The session state, or what `dependencies` make of it, is its context."""
 
     found: Any
     ref: AgentRef
+    dependencies: Dependencies
 
     def describe(self) -> AgentDescription:
         """The agent, and those it hands over to as a tree."""
@@ -75,10 +77,11 @@ class OpenAIAgent:
         calls = watched(session, send)
         starting, items = self._before(session)
         model = model_of(session)
+        deps = await self.dependencies.bind(session)
         options = {
             "starting_agent": starting,
             "input": [*items, {"role": "user", "content": message}],
-            "context": session.state,
+            "context": deps,
             "max_turns": session.model_options.max_turns or DEFAULT_TURNS,
             "hooks": hooks_of(send),
             "run_config": RunConfig(tracing_disabled=True, **model),
@@ -100,7 +103,10 @@ class OpenAIAgent:
             refused = model_error(error, session.model or model_name(starting) or "openai")
             if refused:
                 raise refused from error
+            if hint := hint_of(error, deps):
+                raise hint from error
             raise
+        await self.dependencies.keep(session, deps)
         calls.check()
         interruptions = getattr(result, "interruptions", ())  # older versions have no approvals
         if interruptions:
@@ -336,13 +342,13 @@ def seen(tool: Any) -> Any:
 
     @wraps(invoke)
     async def on_invoke_tool(context: Any, arguments: str) -> Any:
-        state = context.context if isinstance(context.context, dict) else {}
+        args, call = dict(tool_call(tool.name, arguments, None).args), partial(invoke, context, arguments)
         try:
-            return await tool_result(
-                tool.name, dict(tool_call(tool.name, arguments, None).args), state, partial(invoke, context, arguments)
-            )
+            return await tool_result(tool.name, args, state_of(context.context), call)
         except ToolFailedError as error:
             return f"{FAILED}: {error}"
+        finally:
+            await note_state(context.context)
 
     setattr(on_invoke_tool, _MARK, True)
     return replace(tool, on_invoke_tool=on_invoke_tool)

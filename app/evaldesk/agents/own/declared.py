@@ -95,9 +95,10 @@ def _declared(name: str, table: dict[str, Any], workspace: Path) -> AgentRef:
         python = _python(place, table.pop("python", ""), workspace)
         container = _container(place, table.pop("image", None), python)
         isolation = _isolation(place, table.pop("isolation", ""))
+        functions = {name: _function(place, name, table.pop(name, "")) for name in ("make_deps", "read_state")}
         ref = _target(place, table, workspace)
-        return replace(ref, id=name, python=python, container=container, isolation=isolation)
-    for key in ("python", "image", "isolation"):
+        return replace(ref, id=name, python=python, container=container, isolation=isolation, **functions)
+    for key in ("python", "image", "isolation", "make_deps", "read_state"):
         if key in table:
             raise UsageError(f"{place}: {key} is for an agent with a target, which is imported")
     if "url" in table or "command" in table:
@@ -136,13 +137,20 @@ def _isolation(place: str, value: object) -> str:
     return str(value)
 
 
+def _function(place: str, name: str, value: object) -> str:
+    if value != "" and not (isinstance(value, str) and re.fullmatch(r"[\w.]+:[\w.]+", value)):
+        raise UsageError(f"{place}: {name} is a function as module:function, not {value!r}")
+    return str(value)
+
+
 def _target(place: str, table: dict[str, Any], workspace: Path) -> AgentRef:
     kind = AGENTS.known(str(table.get("kind", "")))
     if kind and kind.options:
         return _optioned(kind, place, table, workspace)
     if set(table) != {"target"} or not isinstance(table["target"], str):
         raise UsageError(
-            f"{place}: beside python, image or isolation and a target, which is a string, nothing else may be said"
+            f"{place}: beside a target, which is a string, and python, image, isolation, make_deps or read_state "
+            "nothing else may be said"
         )
     try:
         with chdir(workspace):

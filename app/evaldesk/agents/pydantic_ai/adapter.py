@@ -12,6 +12,7 @@ from functools import cache, partial
 from typing import Any
 
 from evaldesk.agents.agent import is_from
+from evaldesk.agents.dependencies import Dependencies, dependencies_of, hint_of, note_state, state_of
 from evaldesk.agents.remote.message_events import events_of_message, left_out
 from evaldesk.agents.shared_loop import SendEvent, events_sent
 from evaldesk.agents.tools.doubles import CURRENT_DOUBLES
@@ -45,15 +46,16 @@ def adapt(found: object, ref: AgentRef) -> PydanticAgent | None:
         return None
     from pydantic_ai.agent import AbstractAgent
 
-    return PydanticAgent(found, ref) if isinstance(found, AbstractAgent) else None
+    return PydanticAgent(found, ref, dependencies_of(ref)) if isinstance(found, AbstractAgent) else None
 
 
 @dataclass(frozen=True, slots=True)
 class PydanticAgent:
-    """An agent of pydantic-ai. The session state is its `deps`."""
+    """An agent of pydantic-ai. The session state is its `deps`, or what `dependencies` make of it."""
 
     found: Any
     ref: AgentRef
+    dependencies: Dependencies
 
     def describe(self) -> AgentDescription:
         """Name, instructions, model, and the tools that were given to it as functions."""
@@ -79,9 +81,10 @@ class PydanticAgent:
         model = session.model or _model_name(self.found)
         sender = EventSender(send, author=self.found.name or self.ref.id, model=model)
         asked = session.model_options
+        deps = await self.dependencies.bind(session)
         options: dict[str, Any] = {
             "message_history": self._before(session),
-            "deps": session.state,
+            "deps": deps,
             "model_settings": settings_of(asked),
         }
         if asked.max_turns:
@@ -101,7 +104,10 @@ class PydanticAgent:
             refused = model_error(error, model or "the model")
             if refused:
                 raise refused from error
+            if hint := hint_of(error, deps):
+                raise hint from error
             raise
+        await self.dependencies.keep(session, deps)
         calls.check()
         if isinstance(run.result.output, DeferredToolRequests):
             waiting = run.result.output
@@ -199,12 +205,13 @@ def _watched_class() -> Any:
 
     class Watched(WrapperToolset[Any]):  # type: ignore[misc] # the package may be missing
         async def call_tool(self, name: str, tool_args: dict[str, Any], ctx: Any, tool: Any) -> Any:
-            state = ctx.deps if isinstance(ctx.deps, dict) else {}
             call = partial(super().call_tool, name, tool_args, ctx, tool)
             try:
-                return await tool_result(name, dict(tool_args), state, call)
+                return await tool_result(name, dict(tool_args), state_of(ctx.deps), call)
             except ToolFailedError as error:
                 raise ModelRetry(str(error)) from error
+            finally:
+                await note_state(ctx.deps)
 
     return Watched
 

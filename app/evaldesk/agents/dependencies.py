@@ -1,0 +1,132 @@
+"""What the tools of an agent get in place of the session state: made from it before a turn, read back after each call.
+
+For agents whose context is an object of their own, such as a dataclass. The functions are `make_deps(state)` and
+`read_state(deps)`, beside the agent or named in `evaldesk.toml`; either may be a coroutine function.
+"""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from collections.abc import Callable, Mapping
+from contextvars import ContextVar
+from copy import deepcopy
+from dataclasses import dataclass
+from typing import Any
+
+from evaldesk.errors import AgentError, UsageError
+from evaldesk.model import AgentRef, JsonObject, Session
+from evaldesk.registry import import_target
+from evaldesk.wire import plain
+
+MAKE, READ = "make_deps", "read_state"
+MEMORY = "dependencies"
+
+
+@dataclass(frozen=True)
+class Dependencies:
+    """The two functions of an agent; None where it has none."""
+
+    make: Callable[[JsonObject], Any] | None = None
+    read: Callable[[Any], Any] | None = None
+
+    async def bind(self, session: Session) -> Any:
+        """What the tools get in this turn: the session state itself, or the object that is made of it.
+
+        The object lives on from turn to turn while nobody else changes the state. Raises what the function raises.
+        """
+        if self.make is None:
+            _CURRENT.set(None)
+            return session.state
+        known: Any = session.memory.get(MEMORY)
+        if known and known[1:] == (len(session.turns), plain(session.state)):
+            deps = known[0]
+        else:
+            deps = await _awaited(self.make(deepcopy(dict(session.state))))
+        _CURRENT.set((deps, session, self))
+        return deps
+
+    async def keep(self, session: Session, deps: Any) -> None:
+        """Read the state at the end of a turn, and keep the object for the next one."""
+        if self.make is not None:
+            await self.update(session, deps)
+            session.memory[MEMORY] = (deps, len(session.turns) + 1, plain(session.state))
+
+    async def update(self, session: Session, deps: Any) -> None:
+        """Read the state back. Raises AgentError for one that is no object."""
+        if self.read is None:
+            return
+        state = await _awaited(self.read(deps))
+        if not isinstance(state, Mapping):
+            raise AgentError(f"{READ} must give the session state as an object, not {type(state).__name__}")
+        session.state = dict(state)
+
+
+_CURRENT: ContextVar[tuple[Any, Session, Dependencies] | None] = ContextVar("dependencies", default=None)
+
+
+def state_of(deps: Any) -> dict[str, Any]:
+    """The session state that a tool's double sees, from what the tool gets; empty where that is not known."""
+    if isinstance(deps, dict):
+        return deps
+    bound = _CURRENT.get()
+    return dict(bound[1].state) if bound and bound[0] is deps else {}
+
+
+async def note_state(deps: Any) -> None:
+    """Read the state back after a call."""
+    bound = _CURRENT.get()
+    if bound and bound[0] is deps:
+        await bound[2].update(bound[1], deps)
+
+
+def dependencies_of(ref: AgentRef) -> Dependencies:
+    """The functions that `evaldesk.toml` names, else those beside the agent. Raises AgentError for what is no function.
+
+    The agent is imported already.
+    """
+    module = sys.modules.get(ref.target.partition(":")[0])
+    found = {}
+    for name, target in ((MAKE, ref.make_deps), (READ, ref.read_state)):
+        try:
+            function = import_target(target) if target else getattr(module, name, None)
+        except UsageError as error:
+            raise AgentError(f"{name}: {error}") from error
+        if function is not None and not callable(function):
+            raise AgentError(f"{name} must be a function, not {type(function).__name__}")
+        found[name] = function
+    if found[READ] and not found[MAKE]:
+        raise AgentError(f"{READ} needs {MAKE}(state), which makes what it reads")
+    return Dependencies(found[MAKE], found[READ])
+
+
+def hint_of(error: Exception, deps: Any) -> AgentError | None:
+    """What to write, for the error of an agent that wanted an object and got the state; None for any other error.
+
+    A framework may have wrapped the error of a tool in its own.
+    """
+    causes = _causes(error)
+    if ours := next((each for each in causes if isinstance(each, AgentError)), None):
+        return ours
+    wanted = (each for each in causes if isinstance(each, AttributeError) and "'dict' object" in str(each))
+    fault = next(wanted, None)
+    if fault is None or not isinstance(deps, dict):
+        return None
+    return AgentError(
+        f"{fault}: the agent gets the session state, a dict; write {MAKE}(state) beside the agent, which makes of it "
+        f"what the agent wants, and {READ}(deps), which gives the state back"
+    )
+
+
+def _causes(error: BaseException) -> list[BaseException]:
+    """The error, what caused it, and so on."""
+    found: list[BaseException] = []
+    following: BaseException | None = error
+    while following is not None and following not in found:
+        found.append(following)
+        following = following.__cause__
+    return found
+
+
+async def _awaited(found: Any) -> Any:
+    return await found if inspect.isawaitable(found) else found
