@@ -143,13 +143,14 @@ def test_single_cases_stand_out_only_after_correction(store: Store) -> None:
     found = read_comparison(desk_on(store), a, b)
 
     assert [(line.change.name, line.change.stands_out) for line in found.changes] == [("c1", True), ("c2", False)]
-    assert found.notes[-1] == "1 of 6 cases changed significantly (Benjamini-Hochberg)."
+    assert "1 of 6 cases changed significantly (Benjamini-Hochberg)." in found.notes
 
 
 def test_one_trial_a_case_proves_nothing_about_a_case(store: Store) -> None:
     a, b = played(store, {"c": "p", "d": "p"}), played(store, {"c": "f", "d": "p"})
 
-    assert read_comparison(desk_on(store), a, b).notes == []
+    (note,) = read_comparison(desk_on(store), a, b).notes
+    assert note == "If the difference is real, about 6 more cases like these would show it."
 
 
 def test_what_makes_runs_hard_to_compare_is_said(store: Store) -> None:

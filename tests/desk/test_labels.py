@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import getpass
 import itertools
 from collections.abc import Iterator
 from dataclasses import replace
@@ -12,7 +13,7 @@ import pytest
 from tests.desk.stored_desk import desk_on
 from tests.postgresql_server import ENGINES, place_of
 
-from evaldesk.desk.labels import LabelDesk, TypedLabel
+from evaldesk.desk.labels import LabelDesk, Person, TypedLabel
 from evaldesk.errors import NotFoundError, UsageError
 from evaldesk.model import AgentRef, Case, Criterion, RunConfig, Score, TrialResult, Turn, Verdict
 from evaldesk.model.stored import LabelFilter
@@ -65,8 +66,31 @@ def test_a_label_takes_the_place_of_an_earlier_one_of_the_same_person(store: Sto
     LabelDesk(store).put(run, (1, 0), TypedLabel("Ana", "", "odd wording", "0"), 1)
 
     found = [(each.labeller, each.verdict, each.note, each.turn) for each in LabelDesk(store).panel(run, (1, 0)).labels]
-    assert found == [("Ana", "failed", "", None), ("Ben", "unsure", "", None), ("Ana", None, "odd wording", 0)]
-    assert LabelDesk(store).default_labeller() == "Ana"
+    assert found == [("Ana", "failed", ANA.note, None), ("Ben", "unsure", "", None), ("Ana", None, "odd wording", 0)]
+    assert Person(store).name() == "Ana"
+
+
+def test_what_is_not_said_now_stays(store: Store) -> None:
+    run, desk = played(store, "p"), LabelDesk(store)
+
+    desk.put(run, (0, 0), TypedLabel("Ana", "passed"), 1)
+    desk.put(run, (0, 0), TypedLabel("Ana", "", "odd wording"), 1)
+    desk.put(run, (0, 0), TypedLabel("Ana", "failed"), 1)
+
+    (label,) = desk.panel(run, (0, 0)).labels
+    assert (label.verdict, label.note) == ("failed", "odd wording")
+
+
+def test_nobody_is_offered_the_name_of_another_on_a_database_that_is_shared(store: Store) -> None:
+    run = played(store, "p")
+    ana, ben = (LabelDesk(store, Person(store, is_alone=False)) for _ in range(2))
+    ana.put(run, (0, 0), ANA, 1)
+
+    assert ana.panel(run, (0, 0)).typed.labeller == "Ana"
+    assert ben.panel(run, (0, 0)).typed.labeller == getpass.getuser()
+    ben.put(run, (0, 0), TypedLabel("Ben", "failed"), 1)
+    assert ben.panel(run, (0, 0)).typed.labeller == "Ben"
+    assert {each.labeller for each in ben.panel(run, (0, 0)).labels} == {"Ana", "Ben"}
 
 
 def test_a_label_can_be_taken_away(store: Store) -> None:

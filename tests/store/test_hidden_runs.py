@@ -66,6 +66,7 @@ ASKED: dict[str, Asked] = {
     "deleted": lambda store, run: store.runs.deleted(),
     "in_trash": lambda store, run: store.runs.in_trash([run]),
     "labels.put": lambda store, run: store.labels.put(run, (0, 0), None, "me", "passed", ""),
+    "labels.remove": lambda store, run: store.labels.remove(run, (0, 0), None, "me"),
     "labels.of_trial": lambda store, run: store.labels.of_trial(run, (0, 0)),
     "labels.list": lambda store, run: store.labels.list(LabelFilter()),
     "labels.count": lambda store, run: store.labels.count(LabelFilter()),

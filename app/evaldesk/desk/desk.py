@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from evaldesk.desk.chat.simulation import SimulationDesk
     from evaldesk.desk.failures import FailureDesk
     from evaldesk.desk.imports.importing import ImportDesk
-    from evaldesk.desk.labels import LabelDesk
+    from evaldesk.desk.labels import LabelDesk, Person
     from evaldesk.desk.runs.plan import RunOptions, RunPlan
     from evaldesk.desk.runs.runs import RunDesk
     from evaldesk.desk.runs.stored_runs import StoredRuns
@@ -132,18 +132,25 @@ class Desk:
         return plan
 
     @cached_property
+    def person(self) -> Person:
+        """Who sits at this desk."""
+        from evaldesk.desk.labels import Person
+
+        return Person(self.store, is_alone=not self.settings.store)
+
+    @cached_property
     def failures(self) -> FailureDesk:
         """The findings on trials, and the modes they belong to."""
         from evaldesk.desk.failures import FailureDesk
 
-        return FailureDesk(self.store)
+        return FailureDesk(self.store, self.person)
 
     @cached_property
     def labels(self) -> LabelDesk:
         """The labels of trials."""
         from evaldesk.desk.labels import LabelDesk
 
-        return LabelDesk(self.store)
+        return LabelDesk(self.store, self.person)
 
     @cached_property
     def search(self) -> SearchDesk:

@@ -6,7 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from evaldesk.desk.labels import MAX_NAME, LabelDesk
+from evaldesk.desk.labels import MAX_NAME, Person
 from evaldesk.desk.runs.rescoring import played_run_id
 from evaldesk.diff.signature import Signature, error_signature, failure_signature
 from evaldesk.errors import NotFoundError, UsageError
@@ -51,8 +51,9 @@ class TypedMode:
 class FailureDesk:
     """Findings and modes of a workspace. Works on the database: from pages, call it in a thread."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, person: Person | None = None) -> None:
         self._store = store
+        self._person = person or Person(store)
         self._failures = store.failures
 
     def add(self, run_id: int, key: TrialKey, typed: TypedFinding, transcript: Transcript) -> int:
@@ -69,6 +70,7 @@ class FailureDesk:
         new_mode = checked_texts(TypedMode(typed.new_mode))["name"] if typed.new_mode.strip() else ""
         mode_id = checked_id(typed.mode, "mode") if typed.mode and not new_mode else None
         played = played_run_id(self._store.runs, run_id)
+        self._person.is_called(author)
         return self._failures.add(FindingDraft(played, *key, note, mode_id, anchor), author, new_mode)
 
     def propose(self, run_id: int) -> int:
@@ -193,8 +195,8 @@ class FailureDesk:
         return self._failures.undo(self.checked_author(author))
 
     def default_author(self) -> str:
-        """The reader to name first in a form: who read last, else who labelled last."""
-        return self._failures.last_author() or LabelDesk(self._store).default_labeller()
+        """The reader to name first in a form."""
+        return self._person.name()
 
     @staticmethod
     def checked_author(author: str) -> str:

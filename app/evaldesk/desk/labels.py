@@ -38,11 +38,40 @@ class LabelPanel:
     field: str = ""
 
 
+class Person:
+    """Who sits at this desk: the name that forms begin with, until another is typed.
+
+    On the database of a server others write as well, so their names are not taken; that of a folder has one desk, and
+    the last name in it is the person's.
+    """
+
+    def __init__(self, store: Store, *, is_alone: bool = True) -> None:
+        self._store = store
+        self._is_alone = is_alone
+        self._name = ""
+
+    def is_called(self, name: str) -> None:
+        """The name was typed."""
+        self._name = name
+
+    def name(self) -> str:
+        """The last name that was typed here; else the last in a database of its own, or the user of this process."""
+        if not self._name and self._is_alone:
+            self._name = self._store.failures.last_author() or next(iter(self._store.labels.labellers()), "")
+        if self._name:
+            return self._name
+        try:
+            return getpass.getuser()
+        except (KeyError, OSError, ImportError):  # no such user, as in some containers
+            return ""
+
+
 class LabelDesk:
     """The labels of the trials of a workspace. Works on the database: from pages, call it in a thread."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, person: Person | None = None) -> None:
         self._store = store
+        self._person = person or Person(store)
 
     def panel(
         self, run_id: int, key: TrialKey, typed: TypedLabel | None = None, error: UsageError | None = None
@@ -51,14 +80,17 @@ class LabelDesk:
         played = played_run_id(self._store.runs, run_id)
         return LabelPanel(
             labels=self._store.labels.of_trial(played, key),
-            typed=typed or TypedLabel(labeller=self.default_labeller()),
+            typed=typed or TypedLabel(labeller=self._person.name()),
             where=None if played == run_id else played,
             problem=str(error or ""),
             field=(error.field or "") if error else "",
         )
 
     def put(self, run_id: int, key: TrialKey, typed: TypedLabel, n_turns: int) -> None:
-        """Write a label over the labeller's earlier one, or take that away. Raises UsageError naming the field."""
+        """Write a label over the labeller's earlier one, or take that away. Raises UsageError naming the field.
+
+        A verdict without a note keeps the note that was there, and a note without a verdict the verdict.
+        """
         labeller, note = " ".join(typed.labeller.split()), typed.note.strip()
         if not labeller or len(labeller) > MAX_NAME or not labeller.isprintable():
             raise UsageError(f"Enter your name, at most {MAX_NAME} letters.", field="labeller")
@@ -69,19 +101,12 @@ class LabelDesk:
         if not typed.verdict and not note and typed.op != "remove":
             raise UsageError("Choose a verdict, or write a note.", field="note")
         turn = _turn(typed.turn, n_turns)
-        self._store.labels.put(
-            played_run_id(self._store.runs, run_id), key, turn, labeller, typed.verdict or None, note
-        )
-
-    def default_labeller(self) -> str:
-        """The last labeller; before the first label, the user of this process."""
-        known = self._store.labels.labellers()
-        if known:
-            return known[0]
-        try:
-            return getpass.getuser()
-        except (KeyError, OSError, ImportError):  # no such user, as in some containers
-            return ""
+        self._person.is_called(labeller)
+        played = played_run_id(self._store.runs, run_id)
+        if typed.op == "remove":
+            self._store.labels.remove(played, key, turn, labeller)
+        else:
+            self._store.labels.put(played, key, turn, labeller, typed.verdict or None, note)
 
 
 def _turn(text: str, n_turns: int) -> int | None:

@@ -33,7 +33,7 @@ class LabelStore:
         self._clock = clock
 
     def put(self, run_id: int, key: TrialKey, turn: int | None, labeller: str, verdict: str | None, note: str) -> None:
-        """Write a label over the one that the labeller gave there before; without verdict and note it goes.
+        """Write a label over the one that the labeller gave there before, of which what is not said now stays.
 
         Raises NotFoundError when the run never planned that trial.
         """
@@ -43,12 +43,16 @@ class LabelStore:
             planned = select(TRIAL.c.run_id).join(RUN, RUN.c.id == TRIAL.c.run_id).where(*at, VISIBLE)
             if connection.execute(planned).first() is None:
                 raise NotFoundError(f"run {run_id} has no trial {key[1]} of case {key[0]}")
-            if not verdict and not note:
-                connection.execute(delete(LABEL).where(*(_L[name] == value for name, value in place.items())))
-                return
             values = {"verdict": verdict, "note": note, "labelled_at": self._clock()}
             statement = upsert(connection.dialect.name, LABEL).values(place | values)
-            connection.execute(statement.on_conflict_do_update(index_elements=list(LABEL.primary_key), set_=values))
+            said = {name: value for name, value in values.items() if value}
+            connection.execute(statement.on_conflict_do_update(index_elements=list(LABEL.primary_key), set_=said))
+
+    def remove(self, run_id: int, key: TrialKey, turn: int | None, labeller: str) -> None:
+        """Take a label away, if it is there."""
+        place = _place(run_id, key) | {"turn": WHOLE_TRIAL if turn is None else turn, "labeller": labeller}
+        with self._database.writing() as connection:
+            connection.execute(delete(LABEL).where(*(_L[name] == value for name, value in place.items())))
 
     def of_trial(self, run_id: int, key: TrialKey) -> builtins.list[Label]:
         """The labels of one trial: of the whole trial first, then turn by turn."""
