@@ -440,7 +440,7 @@ class _Recovery:
             execute_many(self._connection, insert(TRIAL), rows)
             to_play = {index for index, _ in missing} - {index for run_id, index in self._stand_ins if run_id == run.id}
             if to_play and run.status == "finished" and is_playable(from_json(run.config, RunConfig)):
-                values = {"status": "stopped", "reason": REASON}
+                values = {"status": "stopped", "reason": REASON, "stop": None}
                 self._connection.execute(update(RUN).where(RUN.c.id == run.id).values(values))
         for run_id, index in sorted(self._stand_ins):
             bare = select(TRIAL.c.trial_index, TRIAL.c.attempt).where(TRIAL.c.verdict.is_(None))

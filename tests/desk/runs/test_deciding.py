@@ -295,6 +295,22 @@ async def test_a_run_stops_when_decided_says_so_and_plays_the_rest_when_asked(op
     assert stored.conclusion(whole).outcome == "failed"
 
 
+async def test_a_retry_of_a_decided_run_stops_again_once_it_is_decided(open_desk: OpenDesk) -> None:
+    gates = Gates(min_pass_rate=0.9, max_error_rate=0.5, stop_when_decided="exact")
+    strips, mended = ["eppppp", "fffppp", "fppppp", "fppppp"], ["pppppp", "fffppp", "fppppp", "fppppp"]
+    desk = open_desk(Scripted(strips), Scripted(mended))
+    run_id = await started(desk, n_cases=4, n=6, concurrency=1, gates=gates)
+    before = await over(desk, run_id)
+    await desk.retry(run_id)
+    after = await over(desk, run_id)
+
+    assert before.stop is not None
+    assert after.stop is not None
+    assert (before.counts.errored, after.counts.errored) == (1, 0)
+    assert after.n_done < after.n_trials == 24
+    assert StoredRuns(desk.stored).conclusion(after).outcome == "failed"
+
+
 async def test_a_run_that_holds_early_passes(open_desk: OpenDesk) -> None:
     strips = ["pppp", "pppp", "pppp"]
     desk = open_desk(Scripted(strips))

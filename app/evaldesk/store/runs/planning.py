@@ -277,8 +277,12 @@ def plan_confirming(connection: Connection, run_id: int, case_ids: Collection[st
 
 
 def retry_errored(connection: Connection, run_id: int) -> int:
-    """Plan the errored trials of a run again, as their next attempt, and take them out of every total."""
-    run_row(connection, run_id)
+    """Plan the errored trials of a run again, as their next attempt, and take them out of every total.
+
+    One that stopped when it was decided is asked again whether it is.
+    """
+    if run_row(connection, run_id).stop:
+        connection.execute(update(RUN).where(RUN.c.id == run_id).values(stop=None))
     errored = (TRIAL.c.run_id == run_id) & (TRIAL.c.verdict == "errored")
     own = (TRIAL.c.case_index == SCORE.c.case_index) & (TRIAL.c.trial_index == SCORE.c.trial_index)
     connection.execute(delete(SCORE).where(SCORE.c.run_id == run_id, exists().where(errored & own)))
