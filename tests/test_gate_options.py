@@ -172,3 +172,23 @@ def test_evaluate_needs_a_workspace_for_the_number_of_a_run() -> None:
 def test_evaluate_refuses_a_gate_that_can_never_hold() -> None:
     with pytest.raises(UsageError, match="min_scored= 7 can never hold"):
         evaluate(echo, CASES, min_scored=7)
+
+
+def test_a_run_of_python_stops_when_it_is_decided() -> None:
+    cases = [Case(f"c{index}", (Turn("hello", Expected(reference="hello")),)) for index in range(4)]
+    found = evaluate(
+        lambda message: message,
+        cases,
+        criteria={"response_match_score": 0.8},
+        n=10,
+        concurrency=2,
+        min_pass_rate=0.5,
+        stop_when_decided="exact",
+    )
+
+    assert found.stop is not None
+    assert (found.stop.n_blocks, found.stop.n_trials) == (5, 20)
+    assert 20 <= len(found.trials) <= 22
+    assert found.conclusion.is_passed
+    assert [point.k for point in found.curve] == [1, 2, 3, 4, 5]
+    assert found.pass_at(6) is None
