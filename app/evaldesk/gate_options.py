@@ -142,7 +142,7 @@ GATE_OPTIONS: tuple[RunOption, ...] = (
         "margin",
         "gates.margin",
         "number",
-        title="Most that the pass rate may drop",
+        title="Largest pass rate drop",
         words="margin",
         help="Most that the pass rate may drop against the baseline, as a share: "
         "fails when all of the interval of the difference lies beyond.",
