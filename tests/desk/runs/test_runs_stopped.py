@@ -84,6 +84,16 @@ async def test_a_run_beyond_those_at_once_waits_and_can_be_stopped(
     assert (after.status, after.n_done) == ("stopped", 0)
 
 
+async def test_a_run_that_was_played_to_its_end_is_left_as_it_is(open_desk: OpenDesk) -> None:
+    desk = open_desk(HandExecutor(["passed"]))
+    run_id = await started(desk)
+    before = await over(desk, run_id)
+
+    await desk.resume(run_id)
+
+    assert await over(desk, run_id) == before
+
+
 async def test_a_run_that_is_resumed_twice_at_once_is_played_once(open_desk: OpenDesk) -> None:
     first, second = HandExecutor(), HandExecutor(["passed"])
     desk = open_desk(first, second)

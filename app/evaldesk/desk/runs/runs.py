@@ -191,7 +191,7 @@ class RunDesk:
             playing.live.touch()
 
     async def resume(self, run_id: int) -> None:
-        """Play the trials that are still planned, with the same frozen configuration.
+        """Play the trials that are still planned, with the same frozen configuration; nothing where none is.
 
         Raises ConflictError, NotFoundError.
         """
@@ -199,6 +199,8 @@ class RunDesk:
             return
         summary = await self.summary(run_id)
         check_playable(summary)
+        if summary.status == "finished" and not summary.n_todo:  # by another click that was quicker
+            return
         self._check_stored(summary)
         if run_id in self._playing:  # another task here was quicker
             return
