@@ -106,6 +106,8 @@ def hint_of(error: Exception, deps: Any) -> AgentError | None:
     A framework may have wrapped the error of a tool in its own.
     """
     causes = _causes(error)
+    if isinstance(error, AgentError):
+        return None  # it says what to write itself
     if ours := next((each for each in causes if isinstance(each, AgentError)), None):
         return ours
     wanted = (each for each in causes if isinstance(each, AttributeError) and "'dict' object" in str(each))

@@ -336,6 +336,15 @@ class Stop:
     n_trials: int
     answers: tuple[GateOutcome, ...]
 
+    def n_equal(self, n: int) -> int:
+        """The trials that all cases have, or all that were played, in a run of `n` trials of each case."""
+        return 1 if n == 1 else self.n_blocks
+
+
+def has_too_many_errors(gates: Iterable[GateOutcome]) -> bool:
+    """Whether more trials errored than are tolerated, so that the others say nothing."""
+    return any(each.name == "--max-error-rate" and not each.is_held for each in gates)
+
 
 @dataclass(frozen=True, slots=True)
 class Conclusion:

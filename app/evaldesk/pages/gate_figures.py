@@ -42,7 +42,7 @@ class GateFigures:
 
 def gate_figures(preview: GatePreview) -> tuple[GateFigures, ...]:
     """The figures of each gate."""
-    return tuple(_figures(chance, preview, at) for at, chance in enumerate(preview.chances))
+    return tuple(figures_of(chance, _rows(preview, at)) for at, chance in enumerate(preview.chances))
 
 
 def gate_words(options: str) -> str:
@@ -58,13 +58,17 @@ def _option_words(name: str, value: str) -> str:
     return f"{title} {value}"
 
 
-def _figures(chance: GateChance, preview: GatePreview, at: int) -> GateFigures:
-    alarm = chance.false_alarm
-    rows = tuple(
+def _rows(preview: GatePreview, at: int) -> tuple[tuple[str, float, str], ...]:
+    return tuple(
         (f"{100 * rate:.0f} %", 100 * holds[at], chance_words(holds[at]))  # type: ignore[operator, arg-type]
         for rate, holds in preview.assumed
         if holds[at] is not None
     )
+
+
+def figures_of(chance: GateChance, rows: tuple[tuple[str, float, str], ...] = ()) -> GateFigures:
+    """The figures of one gate; `rows` as in GateFigures."""
+    alarm = chance.false_alarm
     if alarm is None:
         return GateFigures(gate_words(chance.name), "Not computed: too many possible values.", False, (), (), rows)
     return GateFigures(
@@ -72,7 +76,7 @@ def _figures(chance: GateChance, preview: GatePreview, at: int) -> GateFigures:
         alarm=f"If nothing changes, it fails {chance_words(alarm)} of builds.",
         is_frequent=alarm > TOLERATED,
         notes=tuple(_notes(chance)),
-        better=tuple(better_gates(chance)),
+        better=tuple(_better(chance)),
         rows=rows,
     )
 
@@ -91,8 +95,7 @@ def _notes(chance: GateChance) -> Sequence[str]:
     return notes
 
 
-def better_gates(chance: GateChance) -> Sequence[BetterGate]:
-    """Other settings that rarely fail by chance."""
+def _better(chance: GateChance) -> Sequence[BetterGate]:
     found = []
     proposal = chance.proposal
     if proposal and proposal.options != chance.name:

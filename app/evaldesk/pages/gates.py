@@ -6,7 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 from evaldesk.desk.runs.gate_chances import (
     MOST_PREVIEWED,
@@ -15,14 +15,15 @@ from evaldesk.desk.runs.gate_chances import (
     check_explained,
     gate_chances,
 )
-from evaldesk.desk.runs.gates import ALL_PASSED
+from evaldesk.desk.runs.gates import ALL_PASSED, OF_A_RATE
 from evaldesk.desk.runs.stored_runs import StoredRuns, evalset_name
 from evaldesk.errors import UsageError
-from evaldesk.gate_options import GATES_BY_NAME, asked_of, flag_of
-from evaldesk.model import Answer, Conclusion, Counts, Gates
+from evaldesk.gate_options import GATE_OPTIONS, GATES_BY_NAME, asked_of, flag_of
+from evaldesk.model import Answer, Conclusion, Counts, GateOutcome, Gates
+from evaldesk.model.conclusion import has_too_many_errors
 from evaldesk.model.run import LIVE
 from evaldesk.model.stored import RunSummary
-from evaldesk.pages.gate_figures import BetterGate, better_gates
+from evaldesk.pages.gate_figures import GateFigures, figures_of
 from evaldesk.pages.run_facts import run_fingerprint
 from evaldesk.statistics.intervals import CaseCounts
 from evaldesk.store import RunStore
@@ -45,14 +46,7 @@ ADVICE: dict[GateFlag, str] = {
     "never-failed": "It may ask for too little: see whether a worse agent passes it.",
     "": "",
 }
-WITH: Mapping[str, Sequence[str]] = {
-    "--min-pass-rate": ("undecided",),
-    "--pass-at": ("undecided",),
-    "--pass-hat": ("undecided",),
-    "--margin": ("undecided",),
-    "--max-regressions": ("regression_rule", "confirm"),
-}
-"""Options that change what a gate answers."""
+_BY_FLAG = {flag_of(option): option for option in GATE_OPTIONS}
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,9 +69,8 @@ class SameAgent:
 class GateRow:
     """A gate over the runs that asked for it: one agent, one eval set, one bar. `answers` has the oldest first.
 
-    `alarm` is the chance to fail although nothing changed, in words, by the pass rates of the newest agent over all its
-    runs; empty where it is not known.
-    `slips` says how often a worse agent passes.
+    `alarm` is the chance to fail although nothing changed, and `figures` have the rest, by the pass rates of the newest
+    agent over all its runs; empty and None where they are not known.
     """
 
     options: str
@@ -87,9 +80,7 @@ class GateRow:
     flag: GateFlag
     flips: tuple[SameAgent, ...] = ()
     alarm: str = ""
-    is_frequent: bool = False
-    slips: str = ""
-    better: tuple[BetterGate, ...] = ()
+    figures: GateFigures | None = None
 
     @property
     def counts(self) -> Mapping[GateState, int]:
@@ -146,30 +137,30 @@ def read_gates(runs: RunStore, show: str = "") -> GatesPage:
 def _answers(run: RunSummary, conclusion: Conclusion) -> Iterator[tuple[str, Gates, GateState]]:
     """The options of each gate of a run, the gate alone, and its answer; tolerances only where they were asked for."""
     asked, n = run.config.gates, run.config.n
-    broke_off = run.status == "failed" or any(
-        each.name == "--max-error-rate" and not each.is_held for each in conclusion.gates
-    )
+    is_errored = run.status == "failed" or has_too_many_errors(conclusion.gates)
     for each in conclusion.gates:
-        option, _, k = each.name.partition(" ")
-        alone = _alone(asked, option, k)
+        alone = _alone(asked, each)
         if alone is None:
             continue
         flags = " ".join(f"{flag_of(GATES_BY_NAME[name])} {_shown(name, alone)}" for name in asked_of(alone))
         baseline = " --baseline RUN" if alone.compares else ""
-        state: GateState = "errored" if broke_off else each.answer
+        state: GateState = "errored" if is_errored else each.answer
         yield f"--n {n} {flags or '(' + ALL_PASSED + ')'}{baseline}", alone, state
 
 
-def _alone(gates: Gates, option: str, k: str) -> Gates | None:
-    """The one gate with what changes its answer; None for a tolerance that nobody asked for."""
-    name = option.removeprefix("--").replace("-", "_")
-    if option == ALL_PASSED.partition(" ")[0]:
+def _alone(gates: Gates, found: GateOutcome) -> Gates | None:
+    """The one gate, with the options that change its answer; None for a tolerance that nobody asked for."""
+    if found.name == ALL_PASSED:
         return Gates()
-    value = getattr(gates, name)
-    if k:
-        value = tuple((at, least) for at, least in value if at == int(k))
-    beside = {each: getattr(gates, each) for each in WITH.get(option, ())}
-    alone = replace(Gates(), **{name: value}, **beside)
+    flag, _, k = found.name.partition(" ")
+    option = _BY_FLAG[flag]
+    value = getattr(gates, option.name)
+    asked: dict[str, Any] = {option.name: tuple(pair for pair in value if pair[0] == int(k)) if k else value}
+    if flag in OF_A_RATE:
+        asked["undecided"] = gates.undecided
+    if option.name == "max_regressions":
+        asked |= {"regression_rule": gates.regression_rule, "confirm": gates.confirm}
+    alone = Gates(**asked)
     return alone if asked_of(alone) else None
 
 
@@ -206,21 +197,7 @@ def _row(
     chance = _chance(alone, counts, newest.config.n, newest.config.pass_threshold)
     if chance is None or chance.false_alarm is None:
         return row
-    worse = next(
-        (
-            f"An agent {100 * drop:.0f} points worse passes in {chance_words(slips)}"
-            for drop, slips in chance.slips
-            if drop >= 0.1
-        ),
-        "",
-    )
-    return replace(
-        row,
-        alarm=chance_words(chance.false_alarm),
-        is_frequent=chance.false_alarm > 0.05,
-        slips=worse,
-        better=tuple(better_gates(chance)),
-    )
+    return replace(row, alarm=chance_words(chance.false_alarm), figures=figures_of(chance))
 
 
 def _flag(counts: Mapping[GateState, int], is_flipping: bool) -> GateFlag:

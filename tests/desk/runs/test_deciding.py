@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from dataclasses import replace
 from random import Random
@@ -17,7 +18,7 @@ from evaldesk.desk.runs.plan import RunOptions
 from evaldesk.desk.runs.stored_runs import StoredRuns
 from evaldesk.engine import GradeSpec
 from evaldesk.errors import UsageError
-from evaldesk.model import AgentRef, Conclusion, Counts, Gates, RunConfig, TrialSpec, Verdict
+from evaldesk.model import AgentRef, Conclusion, Counts, ErrorRecord, Gates, RunConfig, TrialSpec, Verdict
 from evaldesk.model.conclusion import Stop
 from evaldesk.statistics.anytime import anytime_interval, difference_interval
 
@@ -293,6 +294,22 @@ async def test_a_run_stops_when_decided_says_so_and_plays_the_rest_when_asked(op
 
     assert (whole.status, whole.stop, whole.stop_rule, whole.n_done) == ("finished", None, None, 20)
     assert stored.conclusion(whole).outcome == "failed"
+
+
+async def test_a_run_that_breaks_off_after_it_was_decided_has_broken_off(open_desk: OpenDesk) -> None:
+    executor = HandExecutor()
+    desk = open_desk(executor)
+    run_id = await started(desk, n_cases=2, n=3, concurrency=3, gates=Gates(stop_when_decided="exact"))
+    await executor.holds(3)
+    executor.end(2, "failed")
+    driver = desk._playing[run_id].driver
+    while driver is None or driver.decided is None:
+        await asyncio.sleep(0.001)
+    executor.end(1, "errored", error=ErrorRecord("authentication", "no such key"))
+    found = await over(desk, run_id)
+
+    assert (found.status, found.stop) == ("failed", None)
+    assert StoredRuns(desk.stored).conclusion(found).outcome == "undecided"
 
 
 async def test_a_retry_of_a_decided_run_stops_again_once_it_is_decided(open_desk: OpenDesk) -> None:

@@ -14,7 +14,7 @@ from functools import cache, cached_property
 from math import ceil
 from random import Random
 
-from evaldesk.desk.runs.gates import ALL_PASSED, MOST_NAMED, RunNumbers, outcomes
+from evaldesk.desk.runs.gates import ALL_PASSED, MOST_NAMED, OF_A_RATE, ROUNDING, RunNumbers, outcomes
 from evaldesk.desk.runs.stored_runs import StoredRuns
 from evaldesk.model import Answer, Counts, GateOutcome, RunConfig
 from evaldesk.model.comparison import TO_PLAY, Baseline, PlayedCase
@@ -25,11 +25,9 @@ from evaldesk.store import RunStore
 from evaldesk.wording.comparison import named_words
 from evaldesk.wording.words import counted_words, passed_sentence
 
-ROUNDING = 1e-9
 LOOKED_AT_EACH = 200
 GROWTH = 1.02
 """Of a run with one trial a case each of the first cases is looked after, later ones 2 % apart."""
-OF_A_RATE = ("--min-pass-rate", "--pass-at", "--pass-hat")
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,13 +128,13 @@ class Decider:
 
         Whether a bar lies inside an interval can change either way: a gate that asks for it is never decided so.
         """
-        if self._gates.undecided and name.startswith(OF_A_RATE):
+        if self._gates.undecided and name.partition(" ")[0] in OF_A_RATE:
             return "undecided"
         return at_best.answer if at_best.answer == at_worst.answer else "undecided"
 
     def _sentence(self, name: str, answer: Answer, seen: _Seen, present: GateOutcome) -> str:
         passed = f"{counted_words(seen.counts.passed, seen.n_played, 'trial')} passed"
-        if name.startswith(OF_A_RATE):
+        if name.partition(" ")[0] in OF_A_RATE:
             subject, least = self._bar(name)
             can = "stays at least" if answer == "held" else "cannot reach"
             return f"{subject} {can} {least:g}{' any more' * (answer != 'held')}: {passed}; {seen.left}"

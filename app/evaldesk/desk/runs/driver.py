@@ -21,6 +21,7 @@ from typing import TypeVar
 
 from evaldesk.desk.other_tools import as_tool_judges
 from evaldesk.desk.runs.deciding import Decider, Spent, decider_of, order_of_play
+from evaldesk.desk.runs.gates import Ending
 from evaldesk.desk.runs.rescoring import StoredTrials
 from evaldesk.desk.runs.stored_runs import plan_confirming
 from evaldesk.engine import Executor, GradeSpec, drive_batches
@@ -100,8 +101,8 @@ class RunDriver:
         self._is_given_up = False
         self._cancelling: asyncio.Task[None] | None = None
 
-    async def drive(self) -> tuple[RunStatus, str]:
-        """Play until nothing is pending, the run is stopped or a model refuses for good; gives status and reason.
+    async def drive(self) -> Ending:
+        """Play until nothing is pending, the run is stopped or decided, or a model refuses for good.
 
         Raises ConflictError once another process has taken the run.
         """
@@ -126,19 +127,17 @@ class RunDriver:
             self.in_flight.clear()
             self.pause = ""
         if self._fatal:
-            return "failed", self._fatal
+            return Ending("failed", self._fatal)
         if self._n_missing:
             status: RunStatus = "finished" if is_imported(self._config) else "stopped"
-            return status, missing_sentence(self._n_missing, self._config)
+            return Ending(status, missing_sentence(self._n_missing, self._config))
         n_left = self._queue.n_left
-        if self.decided and not (n_left or self._n_cancelled):
-            self.decided = None  # the trials in flight were the last ones
-        if self.decided and not self._n_cancelled:
-            return "finished", await asyncio.to_thread(self._decided_words, self.decided)
-        self.decided = None
+        if self.decided and n_left and not self._n_cancelled:
+            n_trials = (await asyncio.to_thread(self._store.runs.summary, self.run_id)).n_trials
+            return Ending("finished", decided_sentence(self.decided, n_trials), self.decided)
         if n_left and self._max_cost is not None and self._is_overspent:
-            return "stopped", overspent_sentence(self._executor.spent, self._max_cost, n_left)
-        return ("stopped", "") if n_left or self._n_cancelled else ("finished", "")
+            return Ending("stopped", overspent_sentence(self._executor.spent, self._max_cost, n_left))
+        return Ending("stopped" if n_left or self._n_cancelled else "finished")
 
     async def _confirm(self) -> None:
         """When every planned trial is played: play the cases again that seem to have regressed, if a gate asks for it.
@@ -166,9 +165,6 @@ class RunDriver:
         if not decider.may_look(seen.n_done):
             return None
         return decider.look(self._store.runs.strips(self.run_id), Spent(seen.cost, seen.n_unpriced))
-
-    def _decided_words(self, stop: Stop) -> str:
-        return decided_sentence(stop, self._store.runs.summary(self.run_id).n_trials)
 
     def stop(self) -> None:
         """Start no more trials; those that run finish and count."""

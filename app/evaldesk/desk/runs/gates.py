@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from evaldesk.model import Answer, Conclusion, Counts, GateOutcome, Gates, Outcome, RunStatus
 from evaldesk.model.comparison import RunChange
-from evaldesk.model.conclusion import Interval, Stop, Undecided
+from evaldesk.model.conclusion import Interval, Stop, Undecided, has_too_many_errors
 from evaldesk.model.evalset import CaseKey
 from evaldesk.statistics.anytime import anytime_interval
 from evaldesk.statistics.intervals import CaseCounts, CurvePoint, point_at, rate_interval, sure_curve
@@ -28,6 +28,8 @@ ROUNDING = 1e-9
 NO_KEY = CaseKey("", "")
 ALL_PASSED = "every trial must pass"
 """The gate of a run of which no other asks for verdicts."""
+OF_A_RATE = frozenset({"--min-pass-rate", "--pass-at", "--pass-hat", "--margin"})
+"""The gates that `--undecided` is about: those that compare a number that has an interval with a bar."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +137,7 @@ def _outcome(gates: Gates, run: RunNumbers, found: Sequence[GateOutcome]) -> Out
     if any(_is_interruption(ending, gates, run) for ending in run.endings):
         return "interrupted"
     broke_off = any(ending.status == "failed" for ending in run.endings)
-    if broke_off or any(each.name == "--max-error-rate" and not each.is_held for each in found):
+    if broke_off or has_too_many_errors(found):
         return "undecided"
     if any(each.is_failed and not each.is_of_evidence for each in found):
         return "failed"

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from evaldesk import __version__
+from evaldesk.desk.runs.gates import sure_interval
 from evaldesk.desk.runs.plan import RunPlan, check_deciding, foreseen_plan
 from evaldesk.desk.runs.stored_runs import metric_interval
 from evaldesk.engine import GradeSpec
@@ -14,7 +15,6 @@ from evaldesk.errors import ConflictError, NotFoundError, UsageError
 from evaldesk.model import Case, Criterion, RunConfig, TrialResult
 from evaldesk.model.run import LIVE
 from evaldesk.model.stored import PendingTrial, RunSummary, TrialKey
-from evaldesk.statistics.intervals import rate_interval
 from evaldesk.store import RunStore
 from evaldesk.wording.metrics import needs_words, short_title
 from evaldesk.wording.words import doubt_cell, range_words
@@ -101,8 +101,7 @@ def scorings(runs: RunStore, shown: RunSummary) -> list[Scoring]:
 
 
 def _doubt(runs: RunStore, run: RunSummary) -> str:
-    interval = rate_interval(runs.outcome_counts(run.id)) if run.counts.scored else None
-    return doubt_cell(run.counts.scored, interval)
+    return doubt_cell(run.counts.scored, sure_interval(run.counts, runs.outcome_counts(run.id), run.stop))
 
 
 def criteria_words(criteria: Sequence[Criterion]) -> str:

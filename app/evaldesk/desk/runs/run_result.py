@@ -158,7 +158,7 @@ class RunResult(Counted, Sequence[CaseResult]):
         """As `case_counts`; of a run that stopped when it was decided, over the trials that all cases have."""
         if self.stop is None:
             return self.case_counts
-        n = 1 if self.config.n == 1 else self.stop.n_blocks
+        n = self.stop.n_equal(self.config.n)
         firsts = (replace(case, trials=case.trials[:n]) for case in self.cases)
         return tuple((case.n_scored, case.n_passed, 1) for case in firsts if case.n_scored)
 

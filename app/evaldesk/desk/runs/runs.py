@@ -17,6 +17,7 @@ from evaldesk.desk.criteria.criteria import allowed_criteria, ready_criteria
 from evaldesk.desk.process_owner import current_owner, host_of, is_elsewhere
 from evaldesk.desk.runs.driver import LiveRun, RunDriver, RunWriter, Tick, is_more
 from evaldesk.desk.runs.first_runs import first_seed
+from evaldesk.desk.runs.gates import Ending
 from evaldesk.desk.runs.kept_workers import SharedWorkers
 from evaldesk.desk.runs.plan import (
     RunOptions,
@@ -482,13 +483,12 @@ class RunPlayers:
         renewing = asyncio.create_task(self._renew(run_id, playing))
         planned = asyncio.create_task(self._plan(playing))
         try:
-            status, reason = await self._outcome(run_id, playing, note)
+            ending = await self._ending(run_id, playing, note)
             await planned  # a run that ends, or is closed, has all of its trials
             if not self._is_closing:
                 with contextlib.suppress(NotFoundError):  # it was deleted while it waited for its turn
-                    decided = playing.driver.decided if playing.driver else None
-                    end = partial(self._store.runs.end, lease=playing.lease, stop=decided)
-                    if not await self.writer.write_with_retry(end, run_id, status, reason):
+                    end = partial(self._store.runs.end, lease=playing.lease, stop=ending.stop)
+                    if not await self.writer.write_with_retry(end, run_id, ending.status, ending.reason):
                         playing.unstored = f"run {run_id} was taken over by another process, which plays it on"
                         log.warning(playing.unstored)
         except WorkspaceError as error:
@@ -525,29 +525,29 @@ class RunPlayers:
                 await playing.driver.cancel()
             return
 
-    async def _outcome(self, run_id: int, playing: Playing, note: str) -> tuple[RunStatus, str]:
+    async def _ending(self, run_id: int, playing: Playing, note: str) -> Ending:
         """Play the run when its turn comes; how that ended, and why."""
         try:
             async with self._slots:
-                status, reason = await self._drive(run_id, playing, note)
-            return status, " ".join(filter(None, (reason, note)))
+                ending = await self._drive(run_id, playing, note)
+            return replace(ending, reason=" ".join(filter(None, (ending.reason, note))))
         except asyncio.CancelledError:  # it waited for its turn when it was stopped
-            return "stopped", note
+            return Ending("stopped", note)
         except EvaldeskError as error:
-            return "failed", str(error)
+            return Ending("failed", str(error))
         except Exception as error:
             log.exception("run %s broke off", run_id)
-            return "failed", f"Evaldesk broke off: {error!r}"
+            return Ending("failed", f"Evaldesk broke off: {error!r}")
 
-    async def _drive(self, run_id: int, playing: Playing, note: str) -> tuple[RunStatus, str]:
+    async def _drive(self, run_id: int, playing: Playing, note: str) -> Ending:
         seen = await asyncio.to_thread(self._store.runs.summary, run_id)
         config = seen.config
         is_wanted = not playing.is_stopped and seen.status != "stopping" and seen.lease == playing.lease
         if not (is_wanted and await self.writer.write_with_retry(self._store.runs.move_on, seen, "running", note)):
-            return "stopped", ""
+            return Ending("stopped")
         n_unplanned = 0 if playing.planning else await asyncio.to_thread(self._store.runs.n_unplanned, run_id)
         if n_unplanned:
-            return "failed", await self._cut(seen, n_unplanned)
+            return Ending("failed", await self._cut(seen, n_unplanned))
         limit = config.gates.max_cost if playing.max_cost is None else playing.max_cost
         playing.driver = RunDriver(
             run_id,

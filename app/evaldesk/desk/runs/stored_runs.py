@@ -150,8 +150,7 @@ class StoredRuns:
         """The cases of a stopped run by scored and passed trials of its whole blocks; None for any other run."""
         if run.stop is None:
             return None
-        n = 1 if run.config.n == 1 else run.stop.n_blocks
-        kinds = Counter(strip[:n] for strip in self._store.strips(run.id))
+        kinds = Counter(strip[: run.stop.n_equal(run.config.n)] for strip in self._store.strips(run.id))
         scored = "pfe" if run.config.errors_are_failures else "pf"
         rows = ((sum(letter in scored for letter in kind), kind.count("p"), times) for kind, times in kinds.items())
         return tuple(row for row in rows if row[0])
