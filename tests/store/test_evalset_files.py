@@ -15,7 +15,8 @@ from evaldesk.errors import ConflictError, EvaldeskError, FormatError, LossError
 from evaldesk.formats import write_evalset
 from evaldesk.model import Case, Turn
 from evaldesk.store.evalsets import files as evalset_files
-from evaldesk.store.evalsets.files import ChangedFileError, EvalSetFiles, find_files
+from evaldesk.store.evalsets.files import ChangedFileError, EvalSetFiles
+from evaldesk.store.evalsets.found import find_files
 
 
 def test_a_file_that_was_listed_is_shown_as_it_is_now_without_a_search(

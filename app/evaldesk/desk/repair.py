@@ -17,7 +17,8 @@ from evaldesk.formats import read_evalset
 from evaldesk.reading.strict_json import MAX_BYTES
 from evaldesk.settings import Settings
 from evaldesk.store import Store
-from evaldesk.store.evalsets.files import EvalSetFiles, find_files, folders_of
+from evaldesk.store.evalsets.files import EvalSetFiles
+from evaldesk.store.evalsets.found import find_files, folders_of
 from evaldesk.store.evalsets.half_files import HalfFile, half_file
 from evaldesk.store.evalsets.names import stem_and_suffix
 from evaldesk.store.evalsets.trash import InTrash, trash_remains

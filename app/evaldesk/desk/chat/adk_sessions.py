@@ -30,7 +30,7 @@ from evaldesk.model import Case, Expected, SessionInit, ToolCall, Turn
 from evaldesk.reading.notes import Notes
 from evaldesk.reading.strict_json import Document, Place
 from evaldesk.settings import Settings
-from evaldesk.store.evalsets.files import folders_of
+from evaldesk.store.evalsets.found import folders_of
 from evaldesk.store.regular_file import check_regular
 
 PAGE_SIZE = 50

@@ -1,0 +1,127 @@
+"""Files that may be eval sets: found under the folders that are served, with the ids that stand for them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from evaldesk.errors import UsageError
+from evaldesk.store.evalsets.names import evalset_file_id, stem_and_suffix
+
+MAX_DEPTH = 8
+MAX_FILES = 2_000
+MAX_ENTRIES = 50_000
+NAMED = (".evalset.json", ".test.json")
+EVAL_FOLDERS = frozenset({"eval", "evals", "evalset", "evalsets", "eval_set", "eval_sets"})
+SKIPPED = frozenset({"node_modules", "__pycache__", "site-packages", "venv"})
+
+
+@dataclass(frozen=True, slots=True)
+class FoundFile:
+    """A candidate: its path, its path under its root, and a stamp that changes with the file."""
+
+    id: str
+    path: Path
+    place: str
+    size: int
+    modified_ns: int
+    inode: int
+
+    @property
+    def is_named(self) -> bool:
+        """Whether the name alone says that this means to be an eval set."""
+        return self.path.name.lower().endswith(NAMED)
+
+    def as_it_is(self) -> FoundFile | None:
+        """The same file at this moment; None when nothing is there any more."""
+        try:
+            stat = self.path.lstat()
+        except OSError:
+            return None
+        return replace(self, size=stat.st_size, modified_ns=stat.st_mtime_ns, inode=stat.st_ino)
+
+
+def find_files(roots: Sequence[Path]) -> dict[str, FoundFile]:
+    """The candidates by id, in order of root and path. Roots that are not there are passed over."""
+    found: dict[str, FoundFile] = {}
+    seen: set[Path] = set()
+    for root in roots:
+        for path, stat in _candidates(root):
+            if path in seen or len(found) >= MAX_FILES:
+                continue
+            seen.add(path)
+            place = path.relative_to(root).as_posix()
+            file_id = _free_id(path, root, place, found)
+            found[file_id] = FoundFile(file_id, path, place, stat.st_size, stat.st_mtime_ns, stat.st_ino)
+    return found
+
+
+def id_of_new(path: Path, roots: Sequence[Path]) -> str:
+    """The id that `find_files` will give the file that is about to be at `path`. Raises UsageError outside of all."""
+    place = next((number for number, root in enumerate(roots) if path.is_relative_to(root)), None)
+    if place is None:
+        raise UsageError(f"{path.parent} is not served; start Evaldesk with it")
+    return _free_id(path, roots[place], path.relative_to(roots[place]).as_posix(), find_files(roots[:place]))
+
+
+def folders_of(roots: Iterable[Path]) -> list[Path]:
+    """The folders that are searched for eval sets."""
+    return list(dict.fromkeys(folder for root in roots for folder, _ in _folders(root)))
+
+
+def _free_id(path: Path, root: Path, place: str, taken: dict[str, FoundFile]) -> str:
+    stem, _ = stem_and_suffix(path)
+    places = (place, f"{root.name}/{place}", path.as_posix())
+    ids = [evalset_file_id(stem, name) for name in places]
+    return next((file_id for file_id in ids if file_id not in taken), ids[-1])
+
+
+def _candidates(root: Path) -> Iterator[tuple[Path, os.stat_result]]:
+    for folder, entries in _folders(root):
+        for entry in entries:
+            stat = _stat_of(entry) if _is_candidate(entry.name, folder.name) else None
+            if stat is not None:
+                yield folder / entry.name, stat
+
+
+def _folders(root: Path) -> Iterator[tuple[Path, list[os.DirEntry[str]]]]:
+    folders = [(root, 0)]
+    n_entries = 0
+    while folders and n_entries < MAX_ENTRIES:
+        folder, depth = folders.pop()
+        entries = _entries(folder)
+        n_entries += len(entries)
+        if any(entry.name == "pyvenv.cfg" for entry in entries):
+            continue
+        inner = [entry for entry in entries if _is_entered(entry)] if depth < MAX_DEPTH else []
+        folders.extend((folder / entry.name, depth + 1) for entry in reversed(inner))
+        yield folder, entries
+
+
+def _entries(folder: Path) -> list[os.DirEntry[str]]:
+    try:
+        with os.scandir(folder) as entries:
+            return sorted(entries, key=lambda entry: entry.name)
+    except OSError:
+        return []
+
+
+def _is_entered(entry: os.DirEntry[str]) -> bool:
+    is_skipped = entry.name.startswith(".") or entry.name in SKIPPED
+    return not is_skipped and entry.is_dir(follow_symlinks=False)
+
+
+def _is_candidate(name: str, folder: str) -> bool:
+    lowered = name.lower()
+    if lowered.startswith(".") or not lowered.endswith(".json"):
+        return False
+    return lowered.endswith(NAMED) or folder.lower() in EVAL_FOLDERS
+
+
+def _stat_of(entry: os.DirEntry[str]) -> os.stat_result | None:
+    try:
+        return entry.stat(follow_symlinks=False) if entry.is_file(follow_symlinks=False) else None
+    except OSError:
+        return None
