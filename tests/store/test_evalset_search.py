@@ -11,7 +11,8 @@ from tests.store.evalset_folders import SET, places, put
 
 from evaldesk.errors import FormatError
 from evaldesk.formats import write_evalset
-from evaldesk.store.evalsets.files import MAX_DEPTH, EvalSetFiles
+from evaldesk.store.evalsets.files import EvalSetFiles
+from evaldesk.store.evalsets.found import MAX_DEPTH
 from evaldesk.store.evalsets.names import evalset_file_id
 from evaldesk.store.regular_file import read_regular
 

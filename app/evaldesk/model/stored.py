@@ -331,20 +331,13 @@ class StoredSession:
     open_turn: OpenTurn | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class EvalSetFile:
-    """The line of a list for one file. `error` says why a file with the name of an eval set cannot be read.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EvalSetFacts:
+    """What a list shows of the contents of an eval set file. `error` says why one of that name cannot be read.
 
-    `place` is the path under the folder that was searched; `modified_ns` is the file's own time, `app_names` are
-    the agents that its cases name.
+    `app_names` are the agents that its cases name.
     """
 
-    id: str
-    name: str
-    place: str
-    path: Path
-    size: int
-    modified_ns: int
     version: str = ""
     format: str = ""
     evalset_id: str = ""
@@ -355,3 +348,19 @@ class EvalSetFile:
     tags: tuple[str, ...] = ()
     app_names: tuple[str, ...] = ()
     error: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class EvalSetFile(EvalSetFacts):
+    """The line of a list for one file; while it `is_reading`, its contents are not known yet.
+
+    `place` is the path under the folder that was searched; `modified_ns` is the file's own time.
+    """
+
+    id: str
+    name: str
+    place: str
+    path: Path
+    size: int
+    modified_ns: int
+    is_reading: bool = False

@@ -124,9 +124,10 @@ def _agents(desk: Desk, text: str) -> list[Place]:
 
 
 def _evalsets(files: Sequence[EvalSetFile], text: str) -> list[Place]:
-    found = ((file, _matched(file.name, text)) for file in files)
-    return [Place(f"/evalsets/{file.id}", "set", parts, f"{file.n_cases:,} cases") for file, parts in found if parts][
-        :MAX_EACH
+    found = [(file, parts) for file in files if (parts := _matched(file.name, text))]
+    return [
+        Place(f"/evalsets/{file.id}", "set", parts, "being read" if file.is_reading else f"{file.n_cases:,} cases")
+        for file, parts in found[:MAX_EACH]
     ]
 
 
@@ -186,7 +187,7 @@ def _within_bounds(files: Sequence[EvalSetFile]) -> tuple[list[EvalSetFile], str
     searched: list[EvalSetFile] = []
     n_cases = n_left = 0
     for file in sorted(files, key=lambda file: -file.modified_ns):
-        if n_cases + file.n_cases > MAX_CASES:
+        if file.is_reading or n_cases + file.n_cases > MAX_CASES:
             n_left += 1
             continue
         n_cases += file.n_cases

@@ -57,6 +57,11 @@ class Home:
     errored: Mapping[str, str]
     """How many of its newest trials errored, in words, by the id of the agent."""
 
+    @property
+    def is_reading(self) -> bool:
+        """Whether an eval set is being read, so that the page will say more."""
+        return any(evalset.is_reading for evalset in self.evalsets)
+
 
 def home(desk: Desk, agents: Sequence[FoundAgent]) -> Home:
     """The home page of a workspace. Reads files and the database."""

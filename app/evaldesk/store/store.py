@@ -24,6 +24,7 @@ from evaldesk.model import RunConfig
 from evaldesk.paths import check_no_links, is_read_only, make_private_file, make_private_folder
 from evaldesk.settings import DatabaseUrl
 from evaldesk.store.database import Clock, Database, Dialect, FreedSpace, execute_many, utc_now
+from evaldesk.store.evalsets.lines import LineStore
 from evaldesk.store.failures import FailureStore
 from evaldesk.store.labels import LabelStore
 from evaldesk.store.runs.imports import ImportStore
@@ -51,6 +52,11 @@ class Store:
     def imports(self) -> ImportStore:
         """The imports of recorded runs."""
         return ImportStore(self._database, self._clock)
+
+    @cached_property
+    def evalset_lines(self) -> LineStore:
+        """What lists show of eval set files."""
+        return LineStore(self._database, self._clock)
 
     @cached_property
     def failures(self) -> FailureStore:
@@ -156,7 +162,7 @@ def _moved(config: str, evalset_id: str, path: Path) -> str:
     return to_json(moved).decode()
 
 
-HEAD = "0011"
+HEAD = "0012"
 FIRST_TABLES = {"alembic_version", "run", "trial", "score", "session"}
 # As Alembic makes it, which reads from it where the database is.
 _REVISIONS = (

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
     from evaldesk.desk.desk import Desk
     from evaldesk.model.conclusion import Interval
+    from evaldesk.model.stored import EvalSetFile
 
 
 @cache
@@ -174,6 +175,11 @@ def plural(number: int, noun: str) -> str:
     return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
 
 
+def cases_words(file: EvalSetFile) -> str:
+    """`1 case`, `2 cases`; of a file that is being read, that it is."""
+    return "being read" if file.is_reading else plural(file.n_cases, "case")
+
+
 def rate_label(rate: float, low: float, high: float) -> str:
     """The text of a rate's bar for people who cannot see it."""
     from evaldesk.model.conclusion import Interval
@@ -224,6 +230,7 @@ FILTERS: Mapping[str, Callable[..., str]] = {
     "as_json": as_json,
     "as_line": json_line,
     "plural": plural,
+    "cases_words": cases_words,
     "speaker": speaker,
     "passed_words": passed_words,
     "rate_label": rate_label,

@@ -21,6 +21,7 @@ from evaldesk.store import Store
 from evaldesk.store.evalsets.files import EvalSetFiles, PreparedSet
 from evaldesk.store.evalsets.names import check_name
 from evaldesk.store.evalsets.trash import origin_of
+from evaldesk.wire import json_scrubber
 
 MAX_CACHED = 32
 
@@ -59,7 +60,14 @@ class EvalSetDesk:
 
     def __init__(self, settings: Settings, store: Store) -> None:
         self._trash = settings.state_folder / "trash"
-        self._files = EvalSetFiles(settings.roots, settings.evalset_folder, self._trash)
+        scrub = json_scrubber(settings.environment)
+        self._files = EvalSetFiles(
+            settings.roots,
+            settings.evalset_folder,
+            self._trash,
+            lines=store.evalset_lines,
+            has_secrets=lambda data: scrub(data) is not data,
+        )
         self._store = store
         self._environment = settings.environment
         self._cached: dict[str, tuple[str, EvalSet]] = {}

@@ -23,10 +23,11 @@ from evaldesk.errors import ConflictError, DiskError, FormatError, LossError, No
 from evaldesk.formats import evalset_format, format_of, losses, read_evalset, write_evalset
 from evaldesk.formats.adk.case import write_case
 from evaldesk.model import Case, EvalSet
-from evaldesk.model.stored import EvalSetFile
+from evaldesk.model.stored import EvalSetFacts, EvalSetFile
 from evaldesk.reading.json_text import to_text
 from evaldesk.reading.strict_json import MAX_BYTES
 from evaldesk.store.evalsets.found import FoundFile, find_files, id_of_new
+from evaldesk.store.evalsets.lines import Lines, LineStore
 from evaldesk.store.evalsets.names import check_free, check_name, stem_and_suffix
 from evaldesk.store.evalsets.trash import InTrash, keep_in_trash, origin_of, put_in_trash, take_from_trash
 from evaldesk.store.regular_file import check_folder, read_regular, version_of
@@ -63,22 +64,33 @@ class PreparedSet:
 class EvalSetFiles:
     """The eval set files under some roots; new ones go to `folder`, deleted ones to `trash`. Threads may share it."""
 
-    def __init__(self, roots: Sequence[Path], folder: Path, trash: Path) -> None:
+    def __init__(
+        self,
+        roots: Sequence[Path],
+        folder: Path,
+        trash: Path,
+        *,
+        lines: LineStore | None = None,
+        has_secrets: Callable[[bytes], bool] = lambda _: False,
+    ) -> None:
         self._folder = Path(os.path.realpath(folder))
         self._trash = Path(os.path.realpath(trash))
         searched = (*(Path(os.path.realpath(root)) for root in roots), self._folder)
         self._roots = tuple(dict.fromkeys(searched))
-        self._shown: dict[Path, tuple[tuple[int, int, int], EvalSetFile | None]] = {}
+        self._lines = Lines(_facts, lines, has_secrets)
         self._known: dict[str, FoundFile] = {}
         self._lock = RLock()
 
     def list(self) -> list[EvalSetFile]:
         """The eval sets there are, by folder searched and path. Files that did not change are not read again."""
         with self._lock:
-            found = self._known = find_files(self._roots)
-            shown = {file.path: self._show(file) for file in found.values()}
-            self._shown = {path: self._shown[path] for path in shown}
-            return [file for file in shown.values() if file is not None]
+            self._known = find_files(self._roots)
+            return self._lines.of(self._known.values())
+
+    @property
+    def is_reading(self) -> bool:
+        """Whether files are being read that a list did not wait for, or their lines being kept."""
+        return self._lines.is_busy
 
     def file(self, file_id: str) -> EvalSetFile:
         """The line of one file in a list; the folders are not searched for one that was listed.
@@ -86,7 +98,7 @@ class EvalSetFiles:
         Raises NotFoundError.
         """
         with self._lock:
-            shown = self._show(self._found(file_id))
+            shown = self._lines.now(self._found(file_id))
             if shown is None:
                 raise _not_here()
             return shown
@@ -255,14 +267,6 @@ class EvalSetFiles:
         check_free(path.name, os.listdir(path.parent))
         _evalset(data, path.name)
 
-    def _show(self, file: FoundFile) -> EvalSetFile | None:
-        stamp = (file.modified_ns, file.size, file.inode)
-        known = self._shown.get(file.path)
-        if known is None or known[0] != stamp or (known[1] and known[1].id != file.id):
-            known = (stamp, _shown(file))
-            self._shown[file.path] = known
-        return known[1]
-
 
 def _not_here() -> NotFoundError:
     return NotFoundError(
@@ -270,22 +274,19 @@ def _not_here() -> NotFoundError:
     )
 
 
-def _shown(file: FoundFile) -> EvalSetFile | None:
-    """The line of the file in a list; None when it is some other JSON in an eval folder."""
-    stem, _ = stem_and_suffix(file.path)
-    bare = EvalSetFile(file.id, stem, file.place, file.path, file.size, file.modified_ns)
+def _facts(file: FoundFile) -> EvalSetFacts | None:
+    """What a list shows of the file; None when it is some other JSON in an eval folder."""
     try:
         data = read_regular(file.path, MAX_BYTES)
         if not file.is_named:
             format_of(data, file.path.name)
     except (FormatError, OSError) as error:
-        return replace(bare, error=str(error)) if file.is_named else None
+        return EvalSetFacts(error=str(error)) if file.is_named else None
     try:
         evalset = _evalset(data, file.path.name)
     except FormatError as error:
-        return replace(bare, version=version_of(data), error=str(error))
-    return replace(
-        bare,
+        return EvalSetFacts(version=version_of(data), error=str(error))
+    return EvalSetFacts(
         version=version_of(data),
         format=evalset_format(evalset),
         evalset_id=evalset.id,

@@ -41,12 +41,13 @@ async def index(request: Request) -> Response:
     changed = {each.id: moment(each.modified_ns) for each in files}
     values: dict[str, Any] = {
         "files": files,
+        "is_reading": any(file.is_reading for file in files),
         "last_runs": last_runs,
         "changed": changed,
         "token": token,
         "trashed": trashed,
     }
-    return page(request, "evalsets/index.html", **values)
+    return page(request, "evalsets/index.html", block="evalsets", **values)
 
 
 async def new(request: Request) -> Response:

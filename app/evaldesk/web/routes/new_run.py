@@ -27,7 +27,7 @@ from evaldesk.run_options import BY_NAME, OWN
 from evaldesk.web.cases.editor import run_address
 from evaldesk.web.forms import read_form
 from evaldesk.web.gate_form import BASELINE, GateForm, baseline_id, baselines_of, gate_fields, read_gates, with_used
-from evaldesk.web.render import desk_of, page, plural, target_of
+from evaldesk.web.render import cases_words, desk_of, page, target_of
 from evaldesk.web.run_form import (
     FORM_DEFAULTS,
     LIKE,
@@ -130,9 +130,11 @@ async def _plan(request: Request, typed: Typed) -> RunPlan:
 
 def _selected_by(desk: Desk, run: RunSummary) -> Collection[str]:
     """The cases of a run that left out some of its eval set; none when it ran them all."""
-    files = {file.id: file for file in desk.evalsets.list()}
-    file = files.get(run.config.evalset_id)
-    return desk.stored_runs.case_ids(run.id) if file and run.n_cases < file.n_cases else ()
+    try:
+        file = desk.evalsets.file(run.config.evalset_id)
+    except NotFoundError:
+        return ()
+    return desk.stored_runs.case_ids(run.id) if run.n_cases < file.n_cases else ()
 
 
 async def _typed(request: Request) -> Typed:
@@ -203,7 +205,7 @@ async def _filled(request: Request, typed: Typed) -> RunForm:
     return RunForm(
         problems=defaultdict(str, dict.fromkeys(gone, GONE)),
         agents=[(each.id, each.name) for each in agents],
-        evalsets=[(file.id, f"{file.name} ({plural(file.n_cases, 'case')})") for file in files],
+        evalsets=[(file.id, f"{file.name} ({cases_words(file)})") for file in files],
         agent=agent.id if agent else "",
         evalset=evalset_id,
         own_model=(agent.description.model or "") if agent and agent.description else "",

@@ -1,0 +1,62 @@
+"""Pages of a workspace with an eval set that is large and that nobody has read yet."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from threading import Event
+from typing import Any
+
+import pytest
+
+from evaldesk.store.evalsets import lines
+from evaldesk.store.regular_file import read_regular
+
+Pages = Any
+
+
+@pytest.fixture
+def held(pages: Pages, calc: str, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Lets the reader of the large set go on."""
+    go_on = Event()
+
+    def slow(path: Path, max_bytes: int) -> bytes:
+        assert path.name != "large.evalset.json" or go_on.wait(60)
+        return read_regular(path, max_bytes)
+
+    monkeypatch.setattr("evaldesk.store.evalsets.files.read_regular", slow)
+    monkeypatch.setattr(lines, "AT_ONCE", 2_000)
+    (pages.folder / "large.evalset.json").write_text(
+        '{"eval_set_id": "large", "eval_cases": [' + " " * 3_000 + "]}", "utf-8"
+    )
+    yield go_on
+    go_on.set()
+
+
+@pytest.mark.parametrize("address", ["/", "/evalsets", "/runs/new", "/search?q=large"])
+def test_pages_do_not_wait_for_it_and_say_that_it_is_being_read(
+    pages: Pages, held: Event, calc: str, address: str
+) -> None:
+    text = pages.get(address).text
+
+    assert "being read" in text
+    assert "calc" in text or "q=" in address
+
+
+@pytest.mark.parametrize("address", ["/", "/evalsets"])
+def test_lists_ask_again_until_it_is_read(pages: Pages, held: Event, address: str) -> None:
+    before = pages.get(address, **{"HX-Target": "section#evalsets"}).text
+    held.set()
+    while "being read" in (after := pages.get(address, **{"HX-Target": "section#evalsets"}).text):
+        pass
+
+    assert re.match(r'\s*<section[^>]* id="evalsets"[^>]*hx-trigger="load delay:600ms, every 1s"', before)
+    assert "hx-trigger" not in after
+    assert "large" in after
+
+
+def test_the_page_of_the_set_waits_for_it(pages: Pages, held: Event) -> None:
+    set_id = next(each.id for each in pages.desk.evalsets.list() if each.name == "large")
+    held.set()
+
+    assert "No cases yet" in pages.get(f"/evalsets/{set_id}").text
