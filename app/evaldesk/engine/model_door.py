@@ -26,9 +26,8 @@ from evaldesk.agents.remote.model_gateway import (
     MAX_BODY,
     PIECE,
     PROVIDERS,
-    TIMEOUT_S,
-    opened_answer,
 )
+from evaldesk.agents.remote.provider_connections import TIMEOUT_S, opened_answer
 from evaldesk.llm.apis import api_of
 
 SOCKET = "models"

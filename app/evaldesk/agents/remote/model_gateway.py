@@ -11,8 +11,6 @@ import json
 import secrets
 import threading
 import time
-import urllib.error
-import urllib.request
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
@@ -21,6 +19,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 from evaldesk.agents.event_pump import SendEvent
+from evaldesk.agents.remote.provider_connections import TIMEOUT_S, opened_answer
 from evaldesk.errors import BadNumberError, FormatError, ModelError
 from evaldesk.llm.apis import Api, api_of, model_in
 from evaldesk.llm.costs import cost_at, price
@@ -28,14 +27,13 @@ from evaldesk.llm.failures import failure_of
 from evaldesk.llm.recording import CURRENT_RECORDER, Recorder
 from evaldesk.llm.refusals import EndpointError
 from evaldesk.llm.retries import PATIENT, wait_after
-from evaldesk.llm.retry_events import RetryWait, notifier, unseen
+from evaldesk.llm.retry_events import RetryWait, notifier
 from evaldesk.model import Event, Session, Usage
 from evaldesk.transcripts.messages import Message, TurnEvents
 from evaldesk.transcripts.model_exchanges import Exchange, read_exchange
 
 MAX_BODY = 32 * 1024 * 1024
 MAX_ANSWER = 64 * 1024 * 1024
-TIMEOUT_S = 600.0
 LAST_CALL_S = 1.0
 LEAST_ERROR = BAD_REQUEST = 400
 PIECE = 65536
@@ -247,16 +245,6 @@ def _usage(session: Session, call: Call, exchange: Exchange, answer: Answer) -> 
     return replace(usage, cost=cost_at(session.model_options.prices, usage))
 
 
-class _NoRedirect(urllib.request.HTTPRedirectHandler):
-    """A redirect could lead keys elsewhere: it is an answer like any other."""
-
-    def redirect_request(self, *_: Any, **__: Any) -> None:
-        return None
-
-
-_opener = urllib.request.build_opener(_NoRedirect)
-
-
 def _opened(call: Call, base: str) -> Any:
     """The answer of the provider, also one that refuses. Raises OSError.
 
@@ -272,18 +260,6 @@ def _opened(call: Call, base: str) -> Any:
         return answer
     answer.close()
     return opened_answer(call.method, base + call.path, call.data, call.headers)
-
-
-def opened_answer(method: str, address: str, data: bytes, headers: Mapping[str, str]) -> Any:
-    """The answer at an address of the person's own environment, also one that refuses. Raises OSError."""
-    request = urllib.request.Request(  # noqa: S310 - as said
-        address, data if method == "POST" else None, dict(headers), method=method
-    )
-    try:
-        with unseen():
-            return _opener.open(request, timeout=TIMEOUT_S)
-    except urllib.error.HTTPError as refused:
-        return refused
 
 
 def _kind(response: Any) -> str:
@@ -349,8 +325,10 @@ def _port() -> int:
 
 
 class _Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"  # an SDK keeps its connection
     timeout = TIMEOUT_S
     wbufsize = PIECE  # the head of an answer goes with its first piece
+    disable_nagle_algorithm = True
 
     def do_POST(self) -> None:
         self._forward()
@@ -360,6 +338,12 @@ class _Handler(BaseHTTPRequestHandler):
 
     def log_message(self, *_: object) -> None:
         """Say nothing: the turn's events say it all."""
+
+    def handle_expect_100(self) -> bool:
+        """Ask for the body at once, whatever else is to be written."""
+        super().handle_expect_100()
+        self.wfile.flush()
+        return True
 
     def _forward(self) -> None:
         key, _, rest = self.path.removeprefix("/").partition("/")
@@ -376,14 +360,18 @@ class _Handler(BaseHTTPRequestHandler):
             if turn is None:
                 self._refuse(409, "no_turn", "no turn is under way, so this call would belong to none")
             elif call is None:
-                self._refuse(400, "bad_request", f"the body is not a JSON object of at most {MAX_BODY // 2**20} MiB")
+                self._refuse(
+                    400,
+                    "bad_request",
+                    f"the body is not a JSON object of known length, at most {MAX_BODY // 2**20} MiB",
+                )
             else:
                 self._answer(gateway, turn, call)
 
     def _call(self, provider: str, path: str) -> Call | None:
         try:
             length = int(self.headers.get("content-length") or 0)
-            if not 0 <= length <= MAX_BODY:
+            if not 0 <= length <= MAX_BODY or self.headers.get("transfer-encoding"):
                 return None
             data = self.rfile.read(length)
             body = json.loads(data) if data else {}
@@ -409,9 +397,12 @@ class _Handler(BaseHTTPRequestHandler):
             self._refuse(502, error.kind, str(error))
             return
         gateway.tell(turn, call, answer)
-        if not answer.is_begun:
+        if answer.is_begun:
+            self._write_piece(answer.unsent)
+            self._write(b"0\r\n\r\n" if self._is_chunked else b"")
+        else:
             self._begin(answer.status, answer.kind, len(answer.unsent))
-        self._write(answer.unsent)
+            self._write(answer.unsent)
 
     def _asked(self, gateway: ModelGateway, turn: _Turn, call: Call) -> Answer:
         """The answer of the provider; a stream is sent on as it comes, but for its end. Raises ModelError."""
@@ -453,17 +444,33 @@ class _Handler(BaseHTTPRequestHandler):
         with suppress(OSError, HTTPException):
             while piece := response.read1(PIECE):
                 pieces.append(piece)
-                self._write(stream.ready(piece))
+                self._write_piece(stream.ready(piece))
         return Answer(response.status, kind, b"".join(pieces), stream.end(), is_begun=True)
 
     def _begin(self, status: int, kind: str, length: int | None) -> None:
-        self.send_response(status)
+        """Send the head; an answer of unknown length is sent in chunks, or ends with its connection."""
+        self.send_response_only(status)
         self.send_header("content-type", kind)
         if status >= LEAST_ERROR:
             self.send_header("x-should-retry", "false")  # it was tried as often as the run asks for
         if length is not None:
             self.send_header("content-length", str(length))
+        elif self._is_chunked:
+            self.send_header("transfer-encoding", "chunked")
+        else:
+            self.close_connection = True
+        if self.close_connection:
+            self.send_header("connection", "close")
         self.end_headers()
+
+    @property
+    def _is_chunked(self) -> bool:
+        return self.request_version == "HTTP/1.1"
+
+    def _write_piece(self, piece: bytes) -> None:
+        """Write a part of an answer of unknown length."""
+        if piece:
+            self._write(b"%x\r\n%b\r\n" % (len(piece), piece) if self._is_chunked else piece)
 
     def _write(self, piece: bytes) -> None:
         with suppress(OSError):  # the agent is gone, or does not want the rest
@@ -473,6 +480,7 @@ class _Handler(BaseHTTPRequestHandler):
     def _refuse(self, status: int, kind: str, message: str) -> None:
         error = {"type": kind, "code": kind, "message": f"evaldesk: {message}"}
         data = json.dumps({"type": "error", "error": error}).encode()
+        self.close_connection = True  # the body of the request may be unread
         with suppress(OSError):
             self._begin(status, "application/json", len(data))
             self.wfile.write(data)
