@@ -141,7 +141,7 @@ def shared() -> Path:
     return SHARED
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def commands() -> Iterator[ForkedCommands]:
     """Runs commands of Evaldesk, each in a process of its own that has imported them already."""
     from tests.forked_commands import ForkedCommands
