@@ -13,6 +13,7 @@ _PUBLIC = {
     "LlmAgent": "evaldesk.agents.own.litellm",
     "ToolCall": "evaldesk.model",
     "Usage": "evaldesk.model",
+    "Waiting": "evaldesk.model",
     "call_tool": "evaldesk.agents.tools.doubles",
     "dump_evalset": "evaldesk.formats",
     "evaluate": "evaldesk.desk.runs.evaluating",

@@ -230,6 +230,55 @@ async def test_the_documented_module_is_all_that_a_command_needs(language: str, 
     assert session.state == {"n": 5}
 
 
+WAITING = {
+    "python": """
+from evaldesk_agent import serve
+
+def answer(turn):
+    if not turn.decisions:
+        turn.tool_call("refund", {"order": 7}, id="a")
+        turn.wait("refund", {"order": 7}, id="a", question="Sure?", choices=["approve", "deny"])
+        return None
+    turn.tool_result("refund", id="a", result=turn.decisions[0]["decision"])
+    return f"{turn.message}: {turn.decisions[0]['reason']}"
+
+serve(answer)
+""",
+    "typescript": """
+import { serve } from "./evaldesk_agent.ts";
+
+await serve((turn) => {
+  if (!turn.decisions.length) {
+    turn.toolCall("refund", { order: 7 }, "a");
+    turn.wait("refund", { order: 7 }, "a", "Sure?", ["approve", "deny"]);
+    return;
+  }
+  turn.toolResult("refund", "a", turn.decisions[0].decision);
+  return `${turn.message}: ${turn.decisions[0].reason}`;
+});
+""",
+}
+
+
+@pytest.mark.parametrize("language", WAITING)
+async def test_a_command_waits_for_a_person_and_goes_on(language: str, tmp_path: Path) -> None:
+    command = runner(language)
+    document = (Path(__file__).parents[2] / "docs" / "protocol.md").read_text("utf-8")
+    library, name, _ = MODULES[language]
+    (tmp_path / library).write_text(re.findall(rf"```{language}\n(.*?)```", document, re.DOTALL)[-1])
+    (tmp_path / name).write_text(WAITING[language])
+    agent = load_agent(AgentRef("cmd", f"{command} {name}", root=str(tmp_path), kind="command"))
+    decisions: Any = [{"tool": "refund", "decision": "deny", "reason": "No."}]
+    case = Case("c", (Turn("refund 7"),), extra={"human_decisions": decisions})
+
+    result = await play_trial(agent, TrialSpec(1, 0, 0, case, AgentRef("cmd", "")))
+
+    [turn] = result.transcript.turns
+    assert (turn.error, turn.stop_reason, turn.answer) == (None, "answered", "refund 7: No.")
+    assert {waiting.choices for event in turn.events if (waiting := event.waiting)} == {("approve", "deny")}
+    assert [event.result for event in turn.events if event.kind == "tool_result"] == ["deny"]
+
+
 def test_a_process_leaves_without_a_word_and_takes_its_groups_along() -> None:
     code = """
         import subprocess, sys

@@ -11,9 +11,10 @@ from tests.agents import adk_source, langgraph_source, openai_agents_source, pyd
 from tests.agents.endpoint import Endpoint
 from tests.agents.installed import skip_without
 from tests.agents.test_awaiting_approval import ADK, GRAPH, OPENAI, PYDANTIC
+from tests.agents.test_resumed_approvals import decided
 from tests.agents.test_uncounted import NESTED
 
-from evaldesk.model import Session
+from evaldesk.model import Decision, Session
 
 pytestmark = [pytest.mark.anyio, pytest.mark.filterwarnings("ignore")]  # what the packages warn of is not ours
 
@@ -67,6 +68,13 @@ async def _waits(framework: str, loaded: Any, played: Any, endpoint: Endpoint) -
     return "`awaiting_approval`"
 
 
+async def _resumed(framework: str, loaded: Any, played: Any, endpoint: Endpoint) -> str:
+    turn = await decided(loaded, WAITING[framework], Decision("approve"))
+    assert (turn.error, turn.stop_reason, turn.answer) == (None, "answered", "got 6")
+    assert [event.kind for event in turn.events].count("tool_result") == 1
+    return "result and answer"
+
+
 async def _inside(framework: str, loaded: Any, played: Any, endpoint: Endpoint) -> str:
     _, source, argument = NESTED[INSIDE[framework]]
     endpoint.says("", ("c1", "ask", json.dumps({argument: "what?"}))).says("42").says("it is 42")
@@ -80,6 +88,7 @@ SHAPES = {
     "state that a tool changes": (_state, "before and after"),
     "a streamed answer": (_stream, "the same events"),
     "a tool that needs an approval": (_waits, "`awaiting_approval`"),
+    "a resumed approval": (_resumed, "result and answer"),
     "an agent inside a tool": (_inside, "its calls are counted"),
 }
 

@@ -12,8 +12,9 @@ from tests.agents.answering import Answers, answering, serving
 
 from evaldesk.agents import agent_ref, load_agent
 from evaldesk.agents.finding import checked_ref, remote_ref
+from evaldesk.engine import play_trial
 from evaldesk.errors import AgentError, BadNumberError, UsageError
-from evaldesk.model import Session, TurnRecord
+from evaldesk.model import AgentRef, Case, Session, TrialSpec, Turn, TurnRecord
 from evaldesk.model.transcript import FATAL_KINDS
 
 pytestmark = pytest.mark.anyio
@@ -133,6 +134,31 @@ async def test_a_server_that_is_not_there_is_named(play: Any) -> None:
         await play(agent, Session("s"), "hi")
     with pytest.raises(AgentError, match=r"http://127.0.0.1:9: ConnectError"):
         agent.describe()
+
+
+async def test_a_server_gets_the_decisions_with_the_message_and_needs_no_memory(answers: Any) -> None:
+    address, server = answers
+    server.gives({"events": [{"kind": "waiting", "name": "refund", "args": {"order": 7}, "id": "c1"}]})
+    server.gives({"events": [{"kind": "message", "text": "refunded"}]})
+    agent = load_agent(agent_ref(address))
+    case = Case("c", (Turn("refund 7"),), extra={"human_decisions": [{"decision": "answer", "answer": [1]}]})
+
+    result = await play_trial(agent, TrialSpec(1, 0, 0, case, AgentRef("http", address)))
+
+    assert [turn.answer for turn in result.transcript.turns] == ["refunded"]
+    first, second = [body for _, body, _ in server.asked]
+    assert (first["decisions"], second["message"]) == ([], "refund 7")
+    about = {"id": "c1", "name": "refund", "args": {"order": 7}, "reason": ""}
+    assert second["decisions"] == [{**about, "decision": "answer", "answer": [1]}]
+
+
+@pytest.mark.parametrize("choices", [[], ["maybe"], [3]])
+async def test_a_wait_without_a_choice_that_is_known_is_refused(answers: Any, play: Any, choices: Any) -> None:
+    address, server = answers
+    server.gives({"events": [{"kind": "waiting", "name": "refund", "choices": choices}]})
+
+    with pytest.raises(AgentError, match="choices must be a list of some of approve, deny, answer"):
+        await play(load_agent(agent_ref(address)), Session("s"), "hi")
 
 
 async def test_headers_come_from_variables(answers: Any, play: Any, monkeypatch: pytest.MonkeyPatch) -> None:

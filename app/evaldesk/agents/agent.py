@@ -13,9 +13,10 @@ import sys
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal, Protocol, TypeAlias, cast
+from typing import Literal, Protocol, TypeAlias, cast, runtime_checkable
 
 from evaldesk.model import AgentDescription, AgentRef, Event, Session
+from evaldesk.model.decisions import Decided
 from evaldesk.registry import Registry, import_target
 
 
@@ -35,7 +36,18 @@ class Agent(Protocol):
         them. A partial `agent_message` comes only when `session.is_streaming`. Exceptions of the agent pass through; an
         `error` event ends the turn as well. One of the kind `max_turns`, `max_iterations` or `awaiting_approval` is no
         failure: the agent went on until its bound, or it waits for a person; the turn has no answer, and the trial is
-        scored on the events so far.
+        scored on the events so far. What waits is told by `waiting` events before.
+        """
+
+
+@runtime_checkable
+class Resumable(Protocol):
+    """An agent that goes on with a turn in which it waited for a person."""
+
+    def resume(self, session: Session, message: str, decided: Sequence[Decided]) -> AsyncIterator[Event]:
+        """As `Agent.reply`, from where the turn of `message` waits; there is a decision for each thing that waits.
+
+        `session.turns` are those before that turn. Raises AgentError where the agent cannot go on.
         """
 
 

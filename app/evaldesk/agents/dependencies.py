@@ -30,16 +30,17 @@ class Dependencies:
     make: Callable[[JsonObject], Any] | None = None
     read: Callable[[Any], Any] | None = None
 
-    async def bind(self, session: Session) -> Any:
+    async def bind(self, session: Session, *, resumes: bool = False) -> Any:
         """What the tools get in this turn: the session state itself, or the object that is made of it.
 
-        The object lives on from turn to turn while nobody else changes the state. Raises what the function raises.
+        The object lives on from turn to turn while nobody else changes the state, also where a turn `resumes`. Raises
+        what the function raises.
         """
         if self.make is None:
             _CURRENT.set(None)
             return session.state
         known: Any = session.memory.get(MEMORY)
-        if known and known[1:] == (len(session.turns), plain(session.state)):
+        if known and known[1:] == (len(session.turns) + resumes, plain(session.state)):
             deps = known[0]
         else:
             deps = await _awaited(self.make(deepcopy(dict(session.state))))

@@ -4,20 +4,27 @@ from __future__ import annotations
 
 import inspect
 import sys
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, replace
 from typing import Any
 
-from evaldesk.agents.remote.protocol import event_of
+from evaldesk.agents.remote.protocol import decisions_of, event_of
 from evaldesk.agents.spans import INSTRUMENTS, take_spans
 from evaldesk.agents.tools.time_limit import TOOL_LIMIT
 from evaldesk.errors import AgentError
 from evaldesk.llm.retry_events import captured
-from evaldesk.model import AgentDescription, AgentRef, Event, EventKind, Session
+from evaldesk.model import AgentDescription, AgentRef, Event, EventKind, JsonObject, Session
+from evaldesk.model.decisions import Decided
 from evaldesk.wire import plain
 
-_NEEDED: Mapping[EventKind, str] = {"tool_call": "call", "tool_result": "call", "usage": "usage", "error": "error"}
+_NEEDED: Mapping[EventKind, str] = {
+    "tool_call": "call",
+    "tool_result": "call",
+    "usage": "usage",
+    "error": "error",
+    "waiting": "waiting",
+}
 
 
 def adapt(found: object, ref: AgentRef) -> PythonAgent | None:
@@ -31,7 +38,7 @@ def adapt(found: object, ref: AgentRef) -> PythonAgent | None:
 
 @dataclass(frozen=True, slots=True)
 class PythonAgent:
-    """An agent of the user's own code. Its function takes `message`, and `state` or `session` where it names them.
+    """An agent of the user's own code. Its function takes `message`, and `state`, `session` or `decisions` where named.
 
     It runs in the thread that plays the turn and may block it. A string is the answer, strings that follow each
     other are pieces of it; before an event they are a message on the way. None says nothing. An event is an
@@ -54,12 +61,31 @@ class PythonAgent:
 
     async def reply(self, session: Session, message: str) -> AsyncIterator[Event]:
         """Call the code and yield its events. Raises AgentError for a value that is no event."""
+        async for event in self._called(self._function(session), session, message, ()):
+            yield event
+
+    async def resume(self, session: Session, message: str, decided: Sequence[Decided]) -> AsyncIterator[Event]:
+        """Call its `resume`, or its function again where that names `decisions`. Raises AgentError as `reply`."""
+        function = self._function(session)
+        going_on = getattr(getattr(function, "__self__", None), "resume", None)
+        if callable(going_on):
+            function = going_on
+        elif "decisions" not in (_names(function) or ()):
+            raise AgentError(
+                "the agent waits for a person and cannot go on: give it a method `resume(message, decisions)`, or let "
+                "its function take `decisions`, which are those about the message"
+            )
+        async for event in self._called(function, session, message, decided):
+            yield event
+
+    async def _called(
+        self, function: Callable[..., Any], session: Session, message: str, decided: Sequence[Decided]
+    ) -> AsyncIterator[Event]:
         TOOL_LIMIT.set(session.limits.tool_timeout_s)
         captured("told")
         if INSTRUMENTS or "opentelemetry" in sys.modules:
             take_spans()
-        function = self._function(session)
-        answer = function(**_arguments(function, session, message))
+        answer = function(**_arguments(function, session, message, decisions_of(decided)))
         if inspect.isawaitable(answer):
             answer = await answer
         pieces: list[str] = []
@@ -86,11 +112,20 @@ class PythonAgent:
         return function
 
 
-def _arguments(function: Callable[..., Any], session: Session, message: str) -> dict[str, object]:
-    offered = {"message": message, "state": session.state, "session": session}
+def _names(function: Callable[..., Any]) -> list[str] | None:
+    """The names of its parameters; None where they cannot be told."""
     try:
-        names = list(inspect.signature(function).parameters)
+        return list(inspect.signature(function).parameters)
     except (TypeError, ValueError):
+        return None
+
+
+def _arguments(
+    function: Callable[..., Any], session: Session, message: str, decisions: Sequence[JsonObject]
+) -> dict[str, object]:
+    offered = {"message": message, "state": session.state, "session": session, "decisions": decisions}
+    names = _names(function)
+    if names is None:
         return {"message": message}
     if "message" not in names:
         first = next((name for name in names if name not in offered), None)

@@ -20,6 +20,7 @@ from evaldesk.model.conclusion import (
     trial_verdict,
     turn_verdict,
 )
+from evaldesk.model.decisions import Decision, Waiting
 from evaldesk.model.evalset import (
     Case,
     EvalSet,
@@ -80,6 +81,7 @@ __all__ = [
     "Counted",
     "Counts",
     "Criterion",
+    "Decision",
     "ErrorRecord",
     "EvalSet",
     "Event",
@@ -112,6 +114,7 @@ __all__ = [
     "TurnSpec",
     "Usage",
     "Verdict",
+    "Waiting",
     "adk_verdict",
     "default_criteria",
     "plain_number",

@@ -77,8 +77,9 @@ class Case:
         return self.initial_session.state if self.initial_session else {}
 
 
-USER_SIDE_KEYS = frozenset({"tool_doubles", "simulated_user"})
-"""Keys of a case's `extra` that its player needs: the answers of tools, and the user's own."""
+DECISIONS = "human_decisions"
+USER_SIDE_KEYS = frozenset({"tool_doubles", "simulated_user", DECISIONS})
+"""Keys of a case's `extra` that its player needs: the answers of tools, the user's own, and what a person decides."""
 
 
 def user_side(case: Case) -> Case:

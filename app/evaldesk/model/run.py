@@ -9,6 +9,7 @@ from typing import Any, Literal, TypeAlias
 
 from evaldesk.errors import UsageError
 from evaldesk.model.conclusion import Criterion, Gates, Score, Verdict
+from evaldesk.model.decisions import Decision
 from evaldesk.model.evalset import Case, JsonObject
 from evaldesk.model.options import Limits, ModelOptions, Recording, UserConfig
 from evaldesk.model.transcript import ErrorRecord, Transcript, TurnRecord, Usage
@@ -196,7 +197,10 @@ class TrialSpec:
 
 @dataclass(frozen=True, slots=True)
 class TurnSpec:
-    """Everything a worker needs to play one turn of a chat session; the worker may be a fresh one each time."""
+    """Everything a worker needs to play one turn of a chat session; the worker may be a fresh one each time.
+
+    With `resumed`, a turn that waited for a person, that turn goes on by the `decisions` about what it waits for.
+    """
 
     session_id: str
     agent: AgentRef
@@ -210,6 +214,8 @@ class TurnSpec:
     limits: Limits = field(default_factory=Limits)
     seed: int | None = None
     timeout_s: float = 300.0
+    resumed: TurnRecord | None = None
+    decisions: tuple[Decision, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

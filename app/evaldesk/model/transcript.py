@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from numbers import Real
-from typing import TYPE_CHECKING, Literal, TypeAlias, TypeGuard, get_args
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias, TypeGuard, get_args
 
 from evaldesk.errors import BadNumberError
+from evaldesk.model.decisions import Decision, Waiting
 from evaldesk.model.evalset import JsonObject, JsonValue, ToolCall
 from evaldesk.model.options import Limits, ModelOptions
 
@@ -27,6 +28,8 @@ EventKind: TypeAlias = Literal[
     "usage",
     "log",
     "error",
+    "waiting",
+    "decision",
 ]
 StopReason: TypeAlias = Literal[
     "answered", "awaiting_approval", "max_iterations", "max_turns", "error", "timed_out", "cancelled", "interrupted"
@@ -42,7 +45,7 @@ FATAL_KINDS: frozenset[str] = frozenset(
 """Kinds of errors that every other trial of a run would meet; only Evaldesk itself says that one is so."""
 BOUNDS: frozenset[str] = frozenset({"max_turns", "max_iterations"})
 """Stop reasons of a turn in which the agent went on until its bound and never answered."""
-AWAITING = "awaiting_approval"
+AWAITING: Final = "awaiting_approval"
 """The stop reason of a turn in which the agent waits for the decision or the input of a person."""
 UNANSWERED: frozenset[str] = BOUNDS | {AWAITING}
 """Stop reasons of a turn that ended without an answer, and without a failure."""
@@ -107,6 +110,8 @@ class Event:
     - `state_delta`: `changes`
     - `usage`: `usage`
     - `error`: `error`
+    - `waiting`: `waiting`, which a person is asked about
+    - `decision`: `waiting` and the `decision` of the `author`
 
     `at_ms` counts from the start of the turn. `within` names the tool inside of which it happened, an agent used as
     a tool say: such calls and messages are shown, but are not the agent's own.
@@ -125,13 +130,16 @@ class Event:
     usage: Usage | None = None
     error: ErrorRecord | None = None
     within: str = ""
+    waiting: Waiting | None = None
+    decision: Decision | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class TurnRecord:
     """The events of one turn with the session state before and after it; `asked_by` is None where it was not noted.
 
-    `captures` are the ways by which its calls and tokens became known; empty where that was not noted.
+    `captures` are the ways by which its calls and tokens became known; empty where that was not noted. `paused` is what
+    the agent needs to go on in another process with a turn of a chat that waits; None where it cannot.
     """
 
     query: str
@@ -142,6 +150,12 @@ class TurnRecord:
     stop_reason: StopReason = "answered"
     asked_by: AskedBy | None = None
     captures: tuple[Capture, ...] = ()
+    paused: JsonValue = None
+
+    @property
+    def waiting(self) -> tuple[Waiting, ...]:
+        """What waits for a person, of a turn that ended so."""
+        return waiting_of(self.events) if self.stop_reason == AWAITING else ()
 
     @property
     def tool_calls(self) -> tuple[ToolCall, ...]:
@@ -211,6 +225,17 @@ def _key(call: ToolCall) -> str:
     return call.id or call.name
 
 
+def waiting_of(events: Iterable[Event]) -> tuple[Waiting, ...]:
+    """What was asked about and not decided yet, in order."""
+    found: dict[str, Waiting] = {}
+    for event in events:
+        if event.waiting and event.kind == "waiting":
+            found[event.waiting.id] = event.waiting
+        elif event.waiting and event.kind == "decision":
+            found.pop(event.waiting.id, None)
+    return tuple(found.values())
+
+
 def broken_turn(
     query: str,
     events: Sequence[Event],
@@ -277,7 +302,8 @@ class Session:
     """One conversation with an agent, as the agent's adapter sees it; `state` is the agent's to change.
 
     `turns` holds the finished turns. `memory` belongs to the adapter (an instance of the user's class, say):
-    it lives as long as the worker keeps the session and is never stored.
+    it lives as long as the worker keeps the session and is never stored. `paused` is what the adapter needs to go on
+    with a turn that waits where that memory is gone, as JSON; None where it cannot.
     """
 
     id: str
@@ -291,6 +317,7 @@ class Session:
     seed: int | None = None
     is_streaming: bool = False
     memory: dict[str, object] = field(default_factory=dict)
+    paused: JsonValue = None
 
 
 AUTHOR = "report"

@@ -10,7 +10,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from evaldesk.errors import BadNumberError
-from evaldesk.model import ErrorRecord, Event, JsonObject, JsonValue, ToolCall, Usage
+from evaldesk.model import ErrorRecord, Event, JsonObject, JsonValue, ToolCall, Usage, Waiting
+from evaldesk.model.decisions import ANSWER, APPROVAL, Decision
 from evaldesk.reading.strict_json import Place
 from evaldesk.reading.values import (
     ABSENT,
@@ -25,6 +26,7 @@ from evaldesk.reading.values import (
 from evaldesk.transcripts.recorded import bad_number, usage_event, whole_number
 
 REQUEST = "adk_request_"
+CONFIRMATION = f"{REQUEST}confirmation"
 """How the names of the calls begin by which google-adk asks a person."""
 
 _TOKENS_IN = ("prompt_token_count", "tool_use_prompt_token_count")
@@ -36,11 +38,11 @@ class AdkEvents:
     """Reads the events of a session one by one; a result finds the call that it answers in `calls`.
 
     `waiting` are the tools that wait for a person, by the id of their calls: for a confirmation, or because they run
-    long. google-adk asks the person by a call of its own, which is no call of the agent.
+    long. google-adk asks the person by a call of its own, which is no call of the agent, but is the one to be answered.
     """
 
     calls: dict[str, ToolCall] = field(default_factory=dict)
-    waiting: dict[str, str] = field(default_factory=dict)
+    waiting: dict[str, Waiting] = field(default_factory=dict)
 
     def read(self, place: Place, raw: Any) -> Iterator[Event]:
         """The contents of an event: usage, text, calls and results, in either case, and an error at its end.
@@ -75,15 +77,31 @@ class AdkEvents:
         if call is None:
             return event
         if call.name.startswith(REQUEST):
+            if event.kind == "tool_call":
+                self._ask(call)
             original = _dict(spelled(_dict(call.args)).get("original_function_call"))
-            if not original:
-                self.waiting[call.id or call.name] = call.name
             return Event("log", author=event.author, text=f"{call.name}: {original.get('name', 'a decision')}")
         if call.id in asked:
-            self.waiting[call.id or call.name] = call.name
+            choices = APPROVAL if call.id in unconfirmed else ANSWER
+            self.waiting.setdefault(call.id, Waiting(call.id, call.name, call.args, choices))
         if event.kind == "tool_result" and call.id in unconfirmed:
             return Event("log", author=event.author, text=f"{call.name} waits for a confirmation")
         return event
+
+    def _ask(self, call: ToolCall) -> None:
+        """Note a request to the person: for a confirmation of another call, or for an input."""
+        args = spelled(_dict(call.args))
+        original = spelled(_dict(args.get("original_function_call")))
+        if not original:
+            self.waiting[call.id or call.name] = Waiting(
+                call.id or call.name, call.name, call.args, ANSWER, args.get("message")
+            )
+            return
+        hint = _dict(args.get("tool_confirmation")).get("hint")
+        name = str(original.get("name") or call.name)
+        self.waiting[str(original.get("id") or call.id)] = Waiting(
+            call.id or call.name, name, _dict(original.get("args")), APPROVAL, hint or None
+        )
 
     def call(self, place: Place, raw: Any) -> ToolCall:
         """A function call, which a later result may answer. Raises FormatError."""
@@ -137,6 +155,14 @@ class AdkEvents:
         except BadNumberError as error:
             usage = bad_number(error)
         yield usage_event(usage, author)
+
+
+def function_response(waiting: Waiting, decision: Decision) -> JsonObject:
+    """The decision as the function response by which a person's client answers google-adk (2.13 cli/cli.py)."""
+    if decision.decision == "answer":
+        given: JsonValue = decision.answer if isinstance(decision.answer, dict) else {"result": decision.answer}
+        return {"id": waiting.id, "name": waiting.tool, "response": given}
+    return {"id": waiting.id, "name": CONFIRMATION, "response": {"confirmed": decision.decision == "approve"}}
 
 
 def _keys(found: Any) -> frozenset[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import threading
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass, field
@@ -17,7 +17,7 @@ from evaldesk.agents.adk.models import is_litellm, model_name
 from evaldesk.agents.agent import is_from
 from evaldesk.agents.finding import FACTORY
 from evaldesk.agents.own.instruction import placeholders
-from evaldesk.agents.tools.frameworks import awaiting
+from evaldesk.agents.tools.frameworks import awaiting, gone, pause, paused
 from evaldesk.agents.tools.time_limit import TOOL_LIMIT
 from evaldesk.demo_model import DEMO_PREFIX
 from evaldesk.errors import AgentError
@@ -31,9 +31,12 @@ from evaldesk.model import (
     JsonValue,
     ModelOptions,
     Session,
+    ToolCall,
     ToolDescription,
     TurnRecord,
 )
+from evaldesk.model.decisions import Decided
+from evaldesk.transcripts.adk import function_response
 from evaldesk.wire import plain, to_json
 
 
@@ -80,17 +83,41 @@ class AdkAgent:
 
         Raises ModelError for a refusal of the model's provider, and the exceptions of the agent.
         """
-        from google.adk.agents.run_config import RunConfig, StreamingMode
         from google.genai import types
+
+        conversation, is_new = await opened(session, session.app_name or self.ref.id, self.app)
+        if is_new and not session.turns:
+            await reset_data_of(self.ref)
+        content = types.Content(role="user", parts=[types.Part(text=message)])
+        async with aclosing(self._invoked(session, conversation, content)) as events:
+            async for event in events:
+                yield event
+
+    async def resume(self, session: Session, message: str, decided: Sequence[Decided]) -> AsyncGenerator[Event]:
+        """Answer the calls that wait by function responses, as ADK's own clients do."""
+        from google.genai import types
+
+        conversation, calls = await _waited(session, session.app_name or self.ref.id)
+        for waiting, decision in decided:
+            if waiting.id in calls and decision.decision == "answer":
+                yield Event("tool_result", call=calls[waiting.id], result=decision.answer)
+        parts = [types.Part(function_response=types.FunctionResponse(**function_response(*each))) for each in decided]
+        content = types.Content(role="user", parts=parts)
+        async with aclosing(self._invoked(session, conversation, content, calls)) as events:
+            async for event in events:
+                yield event
+
+    async def _invoked(
+        self, session: Session, conversation: Conversation, content: Any, calls: dict[str, ToolCall] | None = None
+    ) -> AsyncGenerator[Event]:
+        """The events of an invocation; `calls` are those that were made before it in the turn."""
+        from google.adk.agents.run_config import RunConfig, StreamingMode
 
         from evaldesk.agents.adk.plugin import Witness, plugin_of
 
         options = session.model_options
-        witness = Witness(session.id, options)
+        witness = Witness(session.id, options, calls=dict(calls or {}))
         TOOL_LIMIT.set(session.limits.tool_timeout_s)
-        conversation, is_new = await opened(session, session.app_name or self.ref.id, self.app)
-        if is_new and not session.turns:
-            await reset_data_of(self.ref)
         config: dict[str, Any] = {"max_llm_calls": options.max_turns} if options.max_turns else {}
         if session.is_streaming:
             config["streaming_mode"] = StreamingMode.SSE
@@ -98,7 +125,7 @@ class AdkAgent:
         happening = runner.run_async(
             user_id=session.user_id,
             session_id=session.id,
-            new_message=types.Content(role="user", parts=[types.Part(text=message)]),
+            new_message=content,
             run_config=RunConfig(**config),
         )
         try:
@@ -117,6 +144,11 @@ class AdkAgent:
             yield reached
         finally:
             await conversation.keep(session)
+        if witness.waiting:
+            found = await conversation.found(session)
+            pause(session, witness.calls, lambda: _frozen(found.events, witness.calls))
+            for event in awaiting(witness.waiting.values()):
+                yield event
 
     def _app(self, model: str | None, options: ModelOptions) -> Any:
         """The app, with the models of its agents replaced where the run or chat asks for others."""
@@ -152,8 +184,6 @@ async def _events_of(happening: Any, conversation: Any, witness: Any, session: S
         raise witness.answers.failure
     if failed:
         yield failed
-    elif witness.waiting:
-        yield awaiting(witness.waiting.values())
 
 
 def _bound_reached(error: Exception, options: ModelOptions) -> Event | None:
@@ -178,6 +208,12 @@ class MadeAgent:
     async def reply(self, session: Session, message: str) -> AsyncGenerator[Event]:
         """Make the agent and play one invocation, as AdkAgent does."""
         async with self._made() as agent, aclosing(agent.reply(session, message)) as events:
+            async for event in events:
+                yield event
+
+    async def resume(self, session: Session, message: str, decided: Sequence[Decided]) -> AsyncGenerator[Event]:
+        """Make the agent again and go on, as AdkAgent does."""
+        async with self._made() as agent, aclosing(agent.resume(session, message, decided)) as events:
             async for event in events:
                 yield event
 
@@ -231,9 +267,13 @@ class Conversation:
         delta = found.actions.state_delta if found.actions else None
         state.update({key: value for key, value in (delta or {}).items() if not _is_own(key)})
 
+    async def found(self, session: Session) -> Any:
+        """Its session of google-adk; None where it is gone."""
+        return await self.sessions.get_session(app_name=self.app_name, user_id=session.user_id, session_id=session.id)
+
     async def keep(self, session: Session) -> None:
         """Remember where the session stands, for the next turn."""
-        found = await self.sessions.get_session(app_name=self.app_name, user_id=session.user_id, session_id=session.id)
+        found = await self.found(session)
         if found is not None:
             session.state.clear()
             session.state.update({key: value for key, value in found.state.items() if not _is_own(key)})
@@ -250,6 +290,16 @@ async def opened(session: Session, app_name: str, app: Any) -> tuple[Conversatio
     known = session.memory.get(MEMORY)
     if isinstance(known, Conversation) and known.n_turns == len(session.turns) and known.state == session.state:
         return known, False
+    made, found = await _begun(session, app_name)
+    for number, turn in enumerate(session.turns, start=1):
+        for event in _past(turn, f"turn-{number}", app.root_agent.name):
+            await made.sessions.append_event(found, event)
+    session.memory[MEMORY] = made
+    return made, True
+
+
+async def _begun(session: Session, app_name: str) -> tuple[Conversation, Any]:
+    """A conversation in which nothing was said, and its session of google-adk."""
     from google.adk.artifacts.in_memory_artifact_service import InMemoryArtifactService
     from google.adk.memory.in_memory_memory_service import InMemoryMemoryService
     from google.adk.sessions.in_memory_session_service import InMemorySessionService
@@ -258,11 +308,42 @@ async def opened(session: Session, app_name: str, app: Any) -> tuple[Conversatio
     found = await made.sessions.create_session(
         app_name=app_name, user_id=session.user_id, session_id=session.id, state=dict(session.state)
     )
-    for number, turn in enumerate(session.turns, start=1):
-        for event in _past(turn, f"turn-{number}", app.root_agent.name):
-            await made.sessions.append_event(found, event)
+    return made, found
+
+
+async def _waited(session: Session, app_name: str) -> tuple[Conversation, dict[str, ToolCall]]:
+    """The conversation of the turn that waits, and the calls of that turn, in this process or another one.
+
+    Raises AgentError where neither this process nor the store has it.
+    """
+    from google.adk.events.event import Event as AdkEvent
+    from google.adk.events.event_actions import EventActions
+
+    known, calls = session.memory.get(MEMORY), paused(session)
+    if isinstance(known, Conversation) and calls is not None:
+        edits = {key: value for key, value in session.state.items() if known.state.get(key) != value}
+        if edits:
+            found = await known.found(session)
+            await known.sessions.append_event(found, AdkEvent(author="user", actions=EventActions(state_delta=edits)))
+        return known, calls
+    stored: Any = session.paused
+    if not isinstance(stored, dict) or not isinstance(stored.get("events"), list):
+        raise gone()
+    made, found = await _begun(session, app_name)
+    for raw in stored["events"]:
+        event = AdkEvent.model_validate(raw)
+        event.actions.state_delta = {key: each for key, each in event.actions.state_delta.items() if _is_own(key)}
+        await made.sessions.append_event(found, event)
     session.memory[MEMORY] = made
-    return made, True
+    return made, {key: ToolCall(*each) for key, each in stored["calls"].items()}
+
+
+def _frozen(events: Iterable[Any], calls: Mapping[str, ToolCall]) -> JsonValue:
+    """The events of a session of google-adk, and the calls of its last turn, for a process that does not have them."""
+    return {
+        "events": [event.model_dump(mode="json", exclude_none=True) for event in events],
+        "calls": {key: [call.name, dict(call.args), call.id] for key, call in calls.items()},
+    }
 
 
 def _past(turn: TurnRecord, invocation_id: str, root_name: str) -> Iterator[Any]:

@@ -11,7 +11,7 @@ from typing import Any
 from evaldesk.agents.adk.answers import Answers
 from evaldesk.agents.adk.translation import translated
 from evaldesk.agents.tools.time_limit import TOOL_LIMIT, ToolLateError, in_time, unblocking
-from evaldesk.model import Event, ModelOptions, ToolCall
+from evaldesk.model import Event, ModelOptions, ToolCall, Waiting
 
 NAME = "evaldesk"
 
@@ -25,7 +25,7 @@ class Witness:
     model: str = ""
     models: dict[str, str] = field(default_factory=dict)
     calls: dict[str, ToolCall] = field(default_factory=dict)
-    waiting: dict[str, str] = field(default_factory=dict)
+    waiting: dict[str, Waiting] = field(default_factory=dict)
     started: dict[str, float] = field(default_factory=dict)
     took_ms: dict[str, float] = field(default_factory=dict)
     _tools: dict[str, str] = field(default_factory=dict)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 from urllib.parse import quote
 
@@ -18,14 +19,15 @@ from evaldesk.agents.remote.http_protocol import (
     refusal_of,
     whole_body,
 )
-from evaldesk.agents.tools.frameworks import awaiting
+from evaldesk.agents.tools.frameworks import awaiting, gone, pause, paused
 from evaldesk.errors import AgentError, FormatError
 from evaldesk.llm import price
 from evaldesk.llm.client import open_litellm
 from evaldesk.llm.retry_events import captured
-from evaldesk.model import AgentDescription, AgentRef, ErrorRecord, Event, Session, Usage
+from evaldesk.model import AgentDescription, AgentRef, ErrorRecord, Event, JsonObject, Session, ToolCall, Usage
+from evaldesk.model.decisions import Decided
 from evaldesk.reading.strict_json import Document, Place
-from evaldesk.transcripts.adk import AdkEvents
+from evaldesk.transcripts.adk import AdkEvents, function_response
 from evaldesk.transcripts.recorded import BAD_NUMBER
 from evaldesk.wire import plain
 
@@ -65,10 +67,27 @@ class AdkServerAgent(ModelCaller):
 
     async def reply(self, session: Session, message: str) -> AsyncIterator[Event]:
         """Send the message and yield the events of the server's answer. Raises AgentError."""
+        async for event in self._sent(session, [{"text": message}], AdkEvents()):
+            yield event
+
+    async def resume(self, session: Session, message: str, decided: Sequence[Decided]) -> AsyncIterator[Event]:
+        """Send the function responses of what was decided: the server keeps the turn that waits."""
+        known: Any = paused(session) or session.paused
+        if not isinstance(known, dict):
+            raise gone()
+        session.memory.setdefault(_MEMORY, known["session"])
+        reader = AdkEvents({key: ToolCall(*call) for key, call in known["calls"].items()})
+        for waiting, decision in decided:
+            if waiting.id in reader.calls and decision.decision == "answer":
+                yield Event("tool_result", call=reader.calls[waiting.id], result=decision.answer)
+        parts: list[JsonObject] = [{"functionResponse": dict(function_response(*each))} for each in decided]
+        async for event in self._sent(session, parts, reader):
+            yield event
+
+    async def _sent(self, session: Session, parts: Sequence[JsonObject], reader: AdkEvents) -> AsyncIterator[Event]:
         import httpx
 
         captured("told")
-        reader = AdkEvents()
         headers = headers_from(self.headers_env, self.ref.id)
         try:
             async with http_client(self.address, headers) as client:
@@ -81,7 +100,7 @@ class AdkServerAgent(ModelCaller):
                     "appName": self.app,
                     "userId": session.user_id,
                     "sessionId": session.memory[_MEMORY],
-                    "newMessage": {"role": "user", "parts": [{"text": message}]},
+                    "newMessage": {"role": "user", "parts": list(parts)},
                     "streaming": session.is_streaming,
                 }
                 async with client.stream("POST", f"{self.address}/run_sse", json=body) as got:
@@ -92,7 +111,11 @@ class AdkServerAgent(ModelCaller):
                             for event in self.events_of(line.removeprefix(b"data:"), session, reader):
                                 yield event
             if reader.waiting:
-                yield awaiting(reader.waiting.values())
+                calls = {key: [call.name, dict(call.args), call.id] for key, call in reader.calls.items()}
+                waited = {"session": session.memory[_MEMORY], "calls": calls}
+                pause(session, waited, partial(plain, waited))
+                for event in awaiting(reader.waiting.values()):
+                    yield event
         except httpx.HTTPError as error:
             raise AgentError(f"{self.address}: {type(error).__name__}: {error}") from error
 

@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
 from evaldesk.agents.agent import is_from
+from evaldesk.agents.langgraph.interrupts import (
+    INTERRUPT,
+    Waited,
+    frozen_thread,
+    restored,
+    resumption,
+    waiting_of,
+)
 from evaldesk.agents.remote.message_events import chat_messages, events_of_message, readable
 from evaldesk.agents.shared_loop import SendEvent, events_sent
-from evaldesk.agents.tools.frameworks import awaiting, tool_result, watched
+from evaldesk.agents.tools.frameworks import awaiting, pause, paused, tool_result, watched
 from evaldesk.agents.tools.time_limit import ToolFailedError
 from evaldesk.errors import AgentError
 from evaldesk.llm import model_error, price
@@ -22,9 +30,11 @@ from evaldesk.model import (
     JsonObject,
     JsonValue,
     Session,
+    ToolCall,
     ToolDescription,
     Usage,
 )
+from evaldesk.model.decisions import Decided
 from evaldesk.transcripts.messages import TurnEvents
 from evaldesk.wire import plain, to_json
 
@@ -39,8 +49,23 @@ class EventSender:
         self._state = state
         self._model = model
         self._seen: set[str] = set()
-        self.is_interrupted = False
+        self.interrupts: list[Any] | None = None
         self._turn = TurnEvents()
+
+    @property
+    def open_calls(self) -> list[ToolCall]:
+        """The calls of this turn that have no result yet."""
+        return list(self._turn.open_calls.values())
+
+    @property
+    def seen(self) -> list[str]:
+        """The ids of the messages that were told."""
+        return sorted(self._seen)
+
+    def go_on(self, seen: Iterable[str], calls: Iterable[ToolCall]) -> None:
+        """Begin where a turn waited: these messages were told, and these calls have no result yet."""
+        self._seen.update(seen)
+        self._turn.open_calls.update((call.id or call.name, call) for call in calls)
 
     def know(self, messages: Iterable[Any]) -> None:
         """These messages were said before this turn."""
@@ -48,7 +73,8 @@ class EventSender:
 
     async def updates(self, found: Any) -> None:
         """Report the messages of each node of a step, and note an interrupt."""
-        self.is_interrupted = self.is_interrupted or "__interrupt__" in found
+        if INTERRUPT in found:
+            self.interrupts = [*(self.interrupts or ()), *found[INTERRUPT]]
         for node, changed in found.items():
             for update in changed if isinstance(changed, list) else [changed]:
                 await self._messages(_fields(update).get(MESSAGES), node)
@@ -185,18 +211,47 @@ class GraphAgent:
         """Run the graph to its end. Raises AgentError when its state has no messages, or no model can be chosen."""
         if MESSAGES not in self._input_names():
             raise AgentError(f"the state of {self.ref.target} has no `messages`; wrap the graph in a function")
-        async for event in events_sent(lambda send: self._run(session, message, send)):
+        async for event in events_sent(lambda send: self._begin(session, message, send)):
             yield event
 
-    async def _run(self, session: Session, message: str, send: SendEvent) -> None:
-        from langgraph.errors import GraphRecursionError
+    async def resume(self, session: Session, message: str, decided: Sequence[Decided]) -> AsyncIterator[Event]:
+        """Resume the interrupts of the graph with what a person decided. Raises AgentError without a checkpointer."""
+        async for event in events_sent(lambda send: self._go_on(session, decided, send)):
+            yield event
 
-        calls = watched(session, send)
+    async def _begin(self, session: Session, message: str, send: SendEvent) -> None:
         sender = EventSender(send, session.state, model=session.model or "")
         before = self._before(session)
         sender.know(before)
-        modes = ["updates", "values", *(["messages"] if session.is_streaming else [])]
         given = {**self._own_state(session), MESSAGES: [*before, {"role": "user", "content": message}]}
+        await self._run(session, given, sender, send)
+
+    async def _go_on(self, session: Session, decided: Sequence[Decided], send: SendEvent) -> None:
+        if not self.graph.checkpointer:
+            raise AgentError(
+                f"{self.ref.target} has no checkpointer, so LangGraph cannot go on after an interrupt; "
+                "compile it with one, such as InMemorySaver()"
+            )
+        waited = paused(session) or await restored(self.graph.checkpointer, session.paused)
+        session.memory["thread"] = waited.thread
+        sender = EventSender(send, session.state, model=session.model or "")
+        sender.go_on(waited.seen, waited.calls)
+        await self._run(session, resumption(decided, self._edits(session, waited)), sender, send)
+
+    def _edits(self, session: Session, waited: Waited) -> dict[str, Any]:
+        """The keys of the state that a person changed while the turn waited."""
+        known = self._input_names()
+        return {
+            key: value
+            for key, value in session.state.items()
+            if key in known and key != MESSAGES and waited.state.get(key) != value
+        }
+
+    async def _run(self, session: Session, given: Any, sender: EventSender, send: SendEvent) -> None:
+        from langgraph.errors import GraphRecursionError
+
+        calls = watched(session, send)
+        modes = ["updates", "values", *(["messages"] if session.is_streaming else [])]
         config = self._config(session)
         try:
             async for mode, found in self.graph.astream(given, config, stream_mode=modes):
@@ -218,8 +273,12 @@ class GraphAgent:
             raise
         calls.check()
         session.memory[MEMORY] = _LastTurn(len(session.turns) + 1, _fields(plain(session.state)))
-        if sender.is_interrupted:
-            await send(awaiting(["an interrupt of the graph"]))
+        if sender.interrupts is not None:
+            waited = Waited(str(session.memory["thread"]), sender.seen, sender.open_calls, dict(session.state))
+            frozen = await frozen_thread(self.graph.checkpointer, waited)
+            pause(session, waited, lambda: frozen)
+            for event in awaiting(waiting_of(sender.interrupts, sender.open_calls)):
+                await send(event)
 
     def _kept(self, session: Session) -> dict[str, JsonValue] | None:
         """The state that the graph's own checkpointer has of the last turn; None where it has none."""

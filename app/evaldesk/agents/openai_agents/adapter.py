@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import AsyncIterator, Iterable, Iterator
+from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, partial, wraps
 from types import new_class
@@ -15,21 +15,25 @@ from evaldesk.agents.agent import is_from
 from evaldesk.agents.dependencies import Dependencies, dependencies_of, hint_of, note_state, state_of
 from evaldesk.agents.remote.message_events import chat_messages, events_of_message, readable
 from evaldesk.agents.shared_loop import SendEvent, events_sent
-from evaldesk.agents.tools.frameworks import awaiting, tool_result, watched
+from evaldesk.agents.tools.frameworks import awaiting, gone, pause, paused, tool_result, watched
 from evaldesk.agents.tools.time_limit import ToolFailedError
-from evaldesk.errors import ModelError
+from evaldesk.errors import AgentError, ModelError
 from evaldesk.llm import PATIENT, missing_keys, model_error, price
 from evaldesk.model import (
     AgentDescription,
     AgentRef,
     ErrorRecord,
     Event,
+    JsonValue,
     ModelOptions,
     Session,
+    ToolCall,
     ToolDescription,
     TurnRecord,
     Usage,
+    Waiting,
 )
+from evaldesk.model.decisions import APPROVAL, Decided
 from evaldesk.transcripts.chat_messages import ITEMS, tool_call
 from evaldesk.transcripts.messages import Message, TurnEvents
 from evaldesk.wire import plain
@@ -37,6 +41,7 @@ from evaldesk.wire import plain
 MEMORY = "openai_agents"
 MAX_DEPTH = 8
 DEFAULT_TURNS = 25
+REJECTED = "Tool execution was not approved."
 
 
 def adapt(found: object, ref: AgentRef) -> OpenAIAgent | None:
@@ -71,16 +76,28 @@ class OpenAIAgent:
         async for event in events_sent(lambda send: self._run(session, message, send)):
             yield event
 
-    async def _run(self, session: Session, message: str, send: SendEvent) -> None:
+    async def resume(self, session: Session, message: str, decided: Sequence[Decided]) -> AsyncIterator[Event]:
+        """Run the state in which the SDK left the turn, with its calls approved or rejected."""
+        async for event in events_sent(lambda send: self._run(session, message, send, decided)):
+            yield event
+
+    async def _run(
+        self, session: Session, message: str, send: SendEvent, decided: Sequence[Decided] | None = None
+    ) -> None:
         from agents import MaxTurnsExceeded, RunConfig, Runner
 
+        known = paused(session) if decided is not None else None
         calls = watched(session, send)
-        starting, items = self._before(session)
         model = model_of(session)
-        deps = await self.dependencies.bind(session)
+        deps = await self.dependencies.bind(session, resumes=decided is not None)
+        starting, items = self._before(session)
+        given: Any = [*items, {"role": "user", "content": message}]
+        if decided is not None:
+            starting, given = self.found, known or await self._restored(session, deps)
+            await _decide(given, decided, send)
         options = {
             "starting_agent": starting,
-            "input": [*items, {"role": "user", "content": message}],
+            "input": given,
             "context": deps,
             "max_turns": session.model_options.max_turns or DEFAULT_TURNS,
             "hooks": hooks_of(send),
@@ -110,12 +127,23 @@ class OpenAIAgent:
         calls.check()
         interruptions = getattr(result, "interruptions", ())  # older versions have no approvals
         if interruptions:
-            await send(awaiting(str(item.tool_name) for item in interruptions))
+            state = result.to_state()
+            pause(session, state, lambda: _frozen(state))
+            for event in awaiting(_waiting(item) for item in interruptions):
+                await send(event)
             return
         if not isinstance(result.final_output, str):
             text = json.dumps(plain(as_json(result.final_output)), ensure_ascii=False)
             await send(Event("log", author=result.last_agent.name, text=f"final output: {text}"))
         session.memory[MEMORY] = (len(session.turns) + 1, result.last_agent, result.to_input_list())
+
+    async def _restored(self, session: Session, deps: Any) -> Any:
+        """The state of the turn from what was stored of it. Raises AgentError where nothing was."""
+        from agents import RunContextWrapper, RunState
+
+        if not isinstance(session.paused, dict):
+            raise gone()
+        return await RunState.from_json(self.found, session.paused, context_override=RunContextWrapper(deps))
 
     def _before(self, session: Session) -> tuple[Any, list[Any]]:
         """The agent that spoke last, and the conversation until now."""
@@ -125,6 +153,44 @@ class OpenAIAgent:
         authors = [event.author for turn in session.turns for event in turn.events if event.kind == "agent_message"]
         named = {agent.name: agent for agent in reachable(self.found)}
         return named.get(authors[-1], self.found) if authors else self.found, input_items(session.turns)
+
+
+def _waiting(item: Any) -> Waiting:
+    raw = plain(as_json(item.raw_item))
+    fields: dict[str, Any] = raw if isinstance(raw, dict) else {}
+    name = str(item.tool_name or fields.get("name") or "tool")
+    call = tool_call(name, fields.get("arguments") or "{}", None)
+    return Waiting(_call_id(item), name, call.args, APPROVAL)
+
+
+def _call_id(item: Any) -> str:
+    """The id of the call that an approval is about: of a function, or of a server of MCP."""
+    raw = plain(as_json(item.raw_item))
+    return str(raw.get("call_id") or raw.get("id") or item.tool_name) if isinstance(raw, dict) else str(item.tool_name)
+
+
+def _frozen(state: Any) -> JsonValue:
+    found: JsonValue = state.to_json(context_serializer=lambda _: {})  # the context is made anew of the session state
+    return found
+
+
+async def _decide(state: Any, decided: Sequence[Decided], send: SendEvent) -> None:
+    """Approve and reject; the SDK tells of a rejected call to the model alone, so its result is told here."""
+    items = {_call_id(item): item for item in state.get_interruptions()}
+    for waiting, decision in decided:
+        item = items.get(waiting.id)
+        if item is None:
+            raise AgentError(f"{waiting.tool} does not wait any more")
+        if decision.decision == "approve":
+            state.approve(item)
+            continue
+        words = decision.reason or REJECTED
+        try:
+            state.reject(item, rejection_message=words)
+        except TypeError:  # older versions have words of their own
+            state.reject(item)
+        call = ToolCall(waiting.tool, waiting.args, waiting.id)
+        await send(Event("tool_result", call=call, result=words, is_error=True))
 
 
 def _described(agent: Any, kind: str, depth: int, seen: set[int]) -> AgentDescription:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import AsyncIterator, Iterable, Iterator
+from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from functools import cache, partial
@@ -16,7 +16,7 @@ from evaldesk.agents.dependencies import Dependencies, dependencies_of, hint_of,
 from evaldesk.agents.remote.message_events import events_of_message, left_out
 from evaldesk.agents.shared_loop import SendEvent, events_sent
 from evaldesk.agents.tools.doubles import CURRENT_DOUBLES
-from evaldesk.agents.tools.frameworks import awaiting, tool_result, watched
+from evaldesk.agents.tools.frameworks import awaiting, gone, pause, paused, tool_result, watched
 from evaldesk.agents.tools.time_limit import TOOL_LIMIT, ToolFailedError
 from evaldesk.errors import FormatError, ModelError
 from evaldesk.llm import PATIENT, missing_keys, model_error, price
@@ -25,12 +25,15 @@ from evaldesk.model import (
     AgentRef,
     ErrorRecord,
     Event,
+    JsonValue,
     ModelOptions,
     Session,
     ToolDescription,
     TurnRecord,
     Usage,
+    Waiting,
 )
+from evaldesk.model.decisions import ANSWER, APPROVAL, Decided
 from evaldesk.reading.notes import Notes
 from evaldesk.reading.strict_json import Document, Place
 from evaldesk.transcripts.messages import TurnEvents
@@ -74,16 +77,26 @@ class PydanticAgent:
         async for event in events_sent(lambda send: self._run(session, message, send)):
             yield event
 
-    async def _run(self, session: Session, message: str, send: SendEvent) -> None:
+    async def resume(self, session: Session, message: str, decided: Sequence[Decided]) -> AsyncIterator[Event]:
+        """Go on from the messages of the turn, with the results of its deferred calls."""
+        async for event in events_sent(lambda send: self._run(session, message, send, decided)):
+            yield event
+
+    async def _run(
+        self, session: Session, message: str, send: SendEvent, decided: Sequence[Decided] | None = None
+    ) -> None:
         from pydantic_ai import DeferredToolRequests, UsageLimitExceeded, UsageLimits
 
         calls = watched(session, send)
         model = session.model or _model_name(self.found)
-        sender = EventSender(send, author=self.found.name or self.ref.id, model=model)
+        sender = EventSender(send, author=self.found.name or self.ref.id, model=model, resumes=decided is not None)
         asked = session.model_options
-        deps = await self.dependencies.bind(session)
+        history = self._before(session) if decided is None else _waited(session)
+        deps = await self.dependencies.bind(session, resumes=decided is not None)
         options: dict[str, Any] = {
-            "message_history": self._before(session),
+            "user_prompt": message if decided is None else None,
+            "deferred_tool_results": None if decided is None else _results(decided),
+            "message_history": history,
             "deps": deps,
             "model_settings": settings_of(asked),
         }
@@ -92,7 +105,7 @@ class PydanticAgent:
         try:
             options |= model_of(session.model, asked, self.found.model, own=_model_name(self.found))
             with with_watched_tools(self.found):
-                async with self.found.iter(message, **options) as run:
+                async with self.found.iter(**options) as run:
                     async for node in run:
                         await sender.node(node, run.ctx if session.is_streaming else None)
         except UsageLimitExceeded as error:
@@ -110,8 +123,10 @@ class PydanticAgent:
         await self.dependencies.keep(session, deps)
         calls.check()
         if isinstance(run.result.output, DeferredToolRequests):
-            waiting = run.result.output
-            await send(awaiting(call.tool_name for call in (*waiting.approvals, *waiting.calls)))
+            messages = run.result.all_messages()
+            pause(session, messages, lambda: _frozen(messages))
+            for event in awaiting(_waiting(run.result.output)):
+                await send(event)
             return
         if not isinstance(run.result.output, str):
             text = json.dumps(plain(_as_json(run.result.output)), ensure_ascii=False)
@@ -122,6 +137,48 @@ class PydanticAgent:
         known: Any = session.memory.get(MEMORY)
         is_known = known and known[0] == len(session.turns)
         return list(known[1]) if is_known else past_messages(session.turns)
+
+
+def _waiting(requests: Any) -> Iterator[Waiting]:
+    """The calls that wait: for an approval, or for a result that is made elsewhere."""
+    for calls, choices in ((requests.approvals, APPROVAL), (requests.calls, ANSWER)):
+        for call in calls:
+            args = plain(call.args_as_dict())
+            yield Waiting(call.tool_call_id, call.tool_name, args if isinstance(args, dict) else {}, choices)
+
+
+def _results(decided: Sequence[Decided]) -> Any:
+    from pydantic_ai import DeferredToolResults, ToolDenied
+
+    approvals: dict[str, Any] = {}
+    calls: dict[str, Any] = {}
+    for waiting, decision in decided:
+        if decision.decision == "answer":
+            calls[waiting.id] = decision.answer
+        elif decision.decision == "approve":
+            approvals[waiting.id] = True
+        else:
+            approvals[waiting.id] = ToolDenied(decision.reason) if decision.reason else ToolDenied()
+    return DeferredToolResults(approvals=approvals, calls=calls)
+
+
+def _frozen(messages: list[Any]) -> JsonValue:
+    from pydantic_ai.messages import ModelMessagesTypeAdapter
+
+    found: JsonValue = ModelMessagesTypeAdapter.dump_python(messages, mode="json")
+    return found
+
+
+def _waited(session: Session) -> list[Any]:
+    """The messages of the turn that waits, in this process or another one. Raises AgentError."""
+    from pydantic_ai.messages import ModelMessagesTypeAdapter
+
+    known = paused(session)
+    if known is not None:
+        return list(known)
+    if not isinstance(session.paused, list):
+        raise gone()
+    return list(ModelMessagesTypeAdapter.validate_python(session.paused))
 
 
 def _model_name(agent: Any) -> str:
@@ -217,10 +274,11 @@ def _watched_class() -> Any:
 
 
 class EventSender:
-    """Reports the events of a run's nodes."""
+    """Reports the events of a run's nodes; one that `resumes` begins with the response that was told before."""
 
-    def __init__(self, send: SendEvent, *, author: str, model: str) -> None:
+    def __init__(self, send: SendEvent, *, author: str, model: str, resumes: bool = False) -> None:
         self.author = author
+        self._is_told = resumes
         self._send = send
         self._model = model
         self._turn = TurnEvents()
@@ -235,6 +293,8 @@ class EventSender:
             self._asked = time.perf_counter()
             if context is not None:
                 await self._pieces(node, context)
+        elif kind == "CallToolsNode" and self._is_told:
+            self._is_told = False
         elif kind == "CallToolsNode":
             await self._send(Event("usage", author=self.author, usage=self._usage(node.model_response)))
             await self._report("response", node.model_response.parts)

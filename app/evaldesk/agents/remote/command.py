@@ -12,7 +12,7 @@ import subprocess
 import threading
 import weakref
 from collections import deque
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -27,7 +27,8 @@ from evaldesk.agents.spans import OPEN_SPANS
 from evaldesk.codec import msgspec
 from evaldesk.errors import AgentError, FormatError
 from evaldesk.llm.retry_events import captured
-from evaldesk.model import AgentDescription, AgentRef, Event, Session
+from evaldesk.model import AgentDescription, AgentRef, Event, JsonObject, Session
+from evaldesk.model.decisions import Decided
 from evaldesk.reading.strict_json import parse_json
 from evaldesk.unpacking import MAX_ANSWER
 from evaldesk.wire import plain_text, to_json
@@ -84,13 +85,18 @@ class CommandAgent:
 
     async def reply(self, session: Session, message: str) -> AsyncIterator[Event]:
         """Write the turn and yield the events of the command until it says `done`. Raises AgentError."""
+        async for event in self.resume(session, message, ()):
+            yield event
+
+    async def resume(self, session: Session, message: str, decided: Sequence[Decided]) -> AsyncIterator[Event]:
+        """As `reply`, with what a person decided; a command that was started anew gets the whole of it, too."""
         captured("gateway" if self.options.model_gateway else "told")
         kept = session.memory.get(_MEMORY)
         process = kept if isinstance(kept, CommandProcess) and kept.is_alive else self._start(session)
 
         async def work(send: SendEvent) -> None:
             def talk() -> None:
-                process.talk(session, message, send, self.ref.id)
+                process.talk(session, turn_body(session, message, decided), send, self.ref.id)
 
             await called(talk, {}, on_cancel=process.close)
 
@@ -143,20 +149,20 @@ class CommandProcess(Kept):
         if self._spans:
             self._spans.close()
 
-    def talk(self, session: Session, message: str, send: SendEvent, author: str) -> None:
-        """One turn. Raises AgentError when the command ends early or writes an object that is no event."""
+    def talk(self, session: Session, body: JsonObject, send: SendEvent, author: str) -> None:
+        """One turn, or its rest. Raises AgentError when the command ends early or writes an object that is no event."""
         opened = OPEN_SPANS.get() if self._spans else None
         with self._spans.listening(opened()) if self._spans and opened else nullcontext():
             if self._gateway is None:
-                self._talk(session, message, send, author)
+                self._talk(session, body, send, author)
                 return
             with self._gateway.listening(session, send):
-                self._talk(session, message, _without_calls(send), author)
+                self._talk(session, body, _without_calls(send), author)
 
-    def _talk(self, session: Session, message: str, send: SendEvent, author: str) -> None:
+    def _talk(self, session: Session, body: JsonObject, send: SendEvent, author: str) -> None:
         calls, log = Calls(), _Lines(send)
         try:
-            self._write({"type": "turn", **turn_body(session, message)})
+            self._write({"type": "turn", **body})
             while True:
                 line = self._read()
                 if not line.lstrip().startswith(b"{"):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,6 +13,7 @@ from evaldesk.codec import msgspec
 from evaldesk.errors import AgentError, FormatError
 from evaldesk.llm.retry_events import captured
 from evaldesk.model import AgentDescription, AgentRef, Event, Session
+from evaldesk.model.decisions import Decided
 from evaldesk.reading.strict_json import parse_json
 from evaldesk.unpacking import ASKED_FOR, MAX_ANSWER, LineCutter, Unpacker, redirect_refusal
 from evaldesk.wire import from_json
@@ -67,6 +68,11 @@ class HttpAgent:
 
     async def reply(self, session: Session, message: str) -> AsyncIterator[Event]:
         """Send the turn and yield the events that come back, one JSON object a line, or all in one object."""
+        async for event in self.resume(session, message, ()):
+            yield event
+
+    async def resume(self, session: Session, message: str, decided: Sequence[Decided]) -> AsyncIterator[Event]:
+        """As `reply`, with what a person decided: the agent needs no memory of the turn that waited."""
         import httpx
 
         captured("told")
@@ -75,7 +81,7 @@ class HttpAgent:
         try:
             async with (
                 http_client(self.ref.target, headers) as client,
-                client.stream("POST", f"{self.ref.target}/turn", json=turn_body(session, message)) as got,
+                client.stream("POST", f"{self.ref.target}/turn", json=turn_body(session, message, decided)) as got,
             ):
                 if got.status_code != 200:
                     raise AgentError(await refusal_of(got, f"{self.ref.target}/turn"))

@@ -2,12 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from evaldesk.errors import AgentError
-from evaldesk.model import AgentDescription, ErrorRecord, Event, JsonObject, Session, ToolCall, ToolDescription, Usage
+from evaldesk.model import (
+    AgentDescription,
+    ErrorRecord,
+    Event,
+    JsonObject,
+    Session,
+    ToolCall,
+    ToolDescription,
+    Usage,
+    Waiting,
+)
+from evaldesk.model.decisions import ANY, Decided
 from evaldesk.model.transcript import FATAL_KINDS
 from evaldesk.wire import plain
 
@@ -18,8 +29,11 @@ MAX_SAID = 100_000
 MAX_TOOLS = 1_000
 
 
-def turn_body(session: Session, message: str) -> dict[str, Any]:
-    """The request to an agent: the message, and the facts of the session that it needs."""
+def turn_body(session: Session, message: str, decided: Sequence[Decided] = ()) -> dict[str, Any]:
+    """The request to an agent: the message, and the facts of the session that it needs.
+
+    With decisions the turn of the message goes on, in which the agent waited for them.
+    """
     turns = [
         {
             "query": turn.query,
@@ -41,7 +55,23 @@ def turn_body(session: Session, message: str) -> dict[str, Any]:
         "model": session.model,
         "seed": session.seed,
         "is_streaming": session.is_streaming,
+        "decisions": decisions_of(decided),
     }
+
+
+def decisions_of(decided: Sequence[Decided]) -> list[JsonObject]:
+    """The decisions as an agent gets them, each with what it is about."""
+    return [
+        {
+            "id": waiting.id,
+            "name": waiting.tool,
+            "args": dict(waiting.args),
+            "decision": decision.decision,
+            "answer": decision.answer,
+            "reason": decision.reason,
+        }
+        for waiting, decision in decided
+    ]
 
 
 def event_of(found: object, session: Session, author: str) -> Event | None:
@@ -142,6 +172,17 @@ def _usage(found: Mapping[str, Any], _: str) -> Event:
     )
 
 
+def _waiting(found: Mapping[str, Any], author: str) -> Event:
+    """What waits for a person; without `choices` it may be approved, denied or answered."""
+    call = _call(found)
+    named = found.get("choices")
+    choices = tuple(choice for choice in ANY if choice in named) if isinstance(named, list) else ANY
+    if not choices:
+        raise AgentError(f"choices must be a list of some of {', '.join(ANY)}, got {str(named)[:80]}")
+    waiting = Waiting(call.id or call.name, call.name, call.args, choices, plain(found.get("question")))
+    return Event("waiting", author=author, waiting=waiting)
+
+
 def _error(found: Mapping[str, Any], _: str) -> Event:
     """The code is the agent's own word; one that would end the whole run is none that an agent may say."""
     code, message = _text(found, "code")[:MAX_CODE] or "agent_error", _text(found, "message")
@@ -157,6 +198,7 @@ _MAKERS: Mapping[str, Callable[[Mapping[str, Any], str], Event]] = {
     "tool_result": _tool_result,
     "usage": _usage,
     "error": _error,
+    "waiting": _waiting,
 }
 
 

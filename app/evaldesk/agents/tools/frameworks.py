@@ -5,6 +5,7 @@ The turn sets up the context; the wrapper around each tool, made once, asks for 
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Awaitable, Callable, Iterable
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -13,9 +14,11 @@ from typing import Any
 from evaldesk.agents.shared_loop import SendEvent
 from evaldesk.agents.tools.doubles import double_of
 from evaldesk.agents.tools.time_limit import TOOL_LIMIT, ToolFailedError, in_time
-from evaldesk.errors import NoDoubleError
-from evaldesk.model import ErrorRecord, Event, JsonObject, JsonValue, Session
+from evaldesk.errors import AgentError, NoDoubleError
+from evaldesk.model import ErrorRecord, Event, JsonObject, JsonValue, Session, Waiting
 from evaldesk.model.transcript import AWAITING
+
+_log = logging.getLogger("evaldesk.agents")
 
 
 @dataclass(slots=True)
@@ -42,10 +45,52 @@ def watched(session: Session, send: SendEvent) -> ToolCalls:
     return calls
 
 
-def awaiting(names: Iterable[str]) -> Event:
-    """The event that ends a turn in which these calls or nodes wait for a person."""
-    named = ", ".join(dict.fromkeys(names)) or "the agent"
-    return Event("error", error=ErrorRecord(AWAITING, f"waiting for a decision of a person: {named}"))
+def awaiting(waiting: Iterable[Waiting]) -> list[Event]:
+    """The events that end a turn in which these wait for a person."""
+    asked = list(waiting)
+    named = ", ".join(dict.fromkeys(each.tool for each in asked)) or "the agent"
+    ending = ErrorRecord(AWAITING, f"waiting for a decision of a person: {named}")
+    return [*(Event("waiting", waiting=each) for each in asked), Event("error", error=ending)]
+
+
+MEMORY = "waits"
+
+
+def pause(session: Session, value: object, frozen: Callable[[], JsonValue]) -> None:
+    """Keep the `value` that the turn goes on with; `frozen` makes it of JSON, for a process without this memory.
+
+    What a framework cannot put into JSON is kept in memory alone.
+    """
+    session.memory[MEMORY] = (len(session.turns), session.state, value)
+    try:
+        session.paused = frozen()
+    except Exception as error:
+        session.paused = None
+        _log.info("a turn that waits cannot be stored: %s", error)
+
+
+def paused(session: Session) -> Any:
+    """What `pause` kept of the turn after `session.turns`; None where this process does not have it.
+
+    The session gets the state object back that the tools of that turn hold.
+    """
+    known: Any = session.memory.pop(MEMORY, None)
+    if known is None or known[0] != len(session.turns):
+        return None
+    if known[1] is not session.state:
+        now = dict(session.state)
+        known[1].clear()
+        known[1].update(now)
+        session.state = known[1]
+    return known[2]
+
+
+def gone() -> AgentError:
+    """The error of a turn that cannot go on: it waited in a process that has ended."""
+    return AgentError(
+        "the process in which this turn waited has ended, and the agent's framework cannot store such a turn; "
+        "send the message again"
+    )
 
 
 async def tool_result(

@@ -27,7 +27,7 @@ from evaldesk.engine.host.process import Answer, Death, WorkerProcess, WorkerSta
 from evaldesk.engine.launch import Launcher, launcher_of
 from evaldesk.engine.worker.attempt import LOAD_TIMEOUT_S
 from evaldesk.errors import AgentError, BadNumberError, ConflictError
-from evaldesk.model import AgentDescription, AgentRef, ErrorRecord, Event, RunConfig, TurnRecord, TurnSpec
+from evaldesk.model import AgentDescription, AgentRef, ErrorRecord, Event, RunConfig, StopReason, TurnRecord, TurnSpec
 from evaldesk.model.transcript import broken_turn, check_event, check_turn
 
 MAX_WORKERS = 4
@@ -238,9 +238,12 @@ def _is_import_error(record: TurnRecord) -> bool:
 
 def _broken_off(spec: TurnSpec, events: list[Event], turn: _Turn, error: ErrorRecord) -> list[Event | TurnRecord]:
     """The end of a turn whose worker is gone, made of its events so far."""
+    before = spec.resumed.events if spec.resumed else ()
+    state = spec.resumed.state_before if spec.resumed else spec.state
     if turn.is_stopped:
-        return [broken_turn(spec.message, events, spec.state, "cancelled")]
-    record = broken_turn(spec.message, events, spec.state, "timed_out" if error.kind == "timed_out" else "error", error)
+        return [broken_turn(spec.message, [*before, *events], state, "cancelled")]
+    reason: StopReason = "timed_out" if error.kind == "timed_out" else "error"
+    record = broken_turn(spec.message, [*before, *events], state, reason, error)
     return [record.events[-1], record]
 
 

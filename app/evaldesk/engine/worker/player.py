@@ -12,15 +12,15 @@ import os
 import platform
 import sys
 import time
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from copy import deepcopy
 from dataclasses import replace
 from importlib.util import find_spec
 from threading import Lock
-from typing import TYPE_CHECKING, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
-from evaldesk.agents.agent import AGENTS, ModelCaller, close_kept, own_python
+from evaldesk.agents.agent import AGENTS, ModelCaller, Resumable, close_kept, own_python
 from evaldesk.agents.spans import OPEN_SPANS
 from evaldesk.agents.tools.doubles import CURRENT_DOUBLES, read_doubles
 from evaldesk.agents.trial_context import CURRENT_TRIAL, TrialContext
@@ -51,13 +51,18 @@ from evaldesk.model import (
     TurnRecord,
     trial_verdict,
 )
+from evaldesk.model.decisions import Decided, Script, decision_words, scripted_decisions
 from evaldesk.model.options import USER_VARIABLE
-from evaldesk.model.transcript import UNANSWERED
+from evaldesk.model.transcript import AWAITING, UNANSWERED
 from evaldesk.process_setup import gc_paused
 from evaldesk.wire import plain_text
 
 if TYPE_CHECKING:
     from evaldesk.agents import Agent
+
+
+MAX_DECIDED = 100
+"""How often a script decides in one turn; an agent may ask again for ever."""
 
 
 async def play_trial(agent: Agent, spec: TrialSpec, *, attempt: Attempt | None = None) -> TrialResult:
@@ -73,9 +78,11 @@ async def play_trial(agent: Agent, spec: TrialSpec, *, attempt: Attempt | None =
         return trial_result(spec, attempt, ErrorRecord("no_user", str(error)))
     session = _session_of(spec)
 
+    script = Script(scripted_decisions(spec.case))
+
     async def play_message(text: str, events: tuple[Event, ...]) -> TurnRecord:
         with turn_bound(attempt, spec.limits.turn_timeout_s):
-            return await play_turn(agent, session, text, attempt=attempt, before=events)
+            return await play_turn(agent, session, text, attempt=attempt, before=events, script=script)
 
     recorder = CURRENT_RECORDER.get()
     try:
@@ -94,19 +101,23 @@ async def play_turn(
     attempt: Attempt,
     show: Show | None = None,
     before: tuple[Event, ...] = (),
+    script: Script | None = None,
+    resumed: TurnRecord | None = None,
+    decided: Sequence[Decided] = (),
 ) -> TurnRecord:
     """Play one turn and add it to the session and the attempt; never raises for a failure of the agent.
 
-    `before` is the cost of finding the query.
+    `before` is the cost of finding the query. What waits for a person is decided by the `script`, where it has
+    decisions. `resumed` is a turn that waited, which goes on by what a person `decided`.
     """
-    turn = OpenTurn(session, query, attempt.clock, show)
+    turn = OpenTurn(session, query, attempt.clock, show, resumed)
     turn.keep(before)
     attempt.turn = turn
     see_requests()
     wrap_clients()
     OPEN_SPANS.set(turn.opened_spans)
     with played(turn):
-        reason = await _stop_reason(agent, session, query, turn, attempt)
+        reason = await _stop_reason(_conversed(agent, session, query, turn, script, decided), turn, attempt)
     record = turn.record(reason)
     session.turns.append(record)
     attempt.turns.append(record)
@@ -148,11 +159,11 @@ def _spoken(transcript: Transcript, asked_by: AskedBy) -> Transcript:
     return Transcript(tuple(replace(turn, asked_by=asked_by) for turn in transcript.turns))
 
 
-async def _stop_reason(agent: Agent, session: Session, query: str, turn: OpenTurn, attempt: Attempt) -> StopReason:
+async def _stop_reason(conversed: Coroutine[Any, Any, StopReason], turn: OpenTurn, attempt: Attempt) -> StopReason:
     reason: StopReason = "error"
     trace = ""
     try:
-        reason = await _converse(agent, session, query, turn)
+        reason = await conversed
         turn.close()
     except BaseException as error:
         found = failure(_missed() or error)
@@ -166,8 +177,36 @@ async def _stop_reason(agent: Agent, session: Session, query: str, turn: OpenTur
     return attempt.stop or reason
 
 
-async def _converse(agent: Agent, session: Session, query: str, turn: OpenTurn) -> StopReason:
-    reply = agent.reply(session, query)
+async def _conversed(
+    agent: Agent, session: Session, query: str, turn: OpenTurn, script: Script | None, decided: Sequence[Decided]
+) -> StopReason:
+    """Hear the agent until it answers, or waits for a decision that nobody scripted."""
+    index = len(session.turns)
+    if decided:
+        turn.decided(decided, "user")
+        reason = await _heard(_going_on(agent, session, query, decided), turn)
+    else:
+        session.paused = None
+        reason = await _heard(agent.reply(session, query), turn)
+    for _ in range(MAX_DECIDED):
+        scripted = script.decided(index, turn.waiting) if script and reason == AWAITING else None
+        if not scripted:
+            break
+        turn.decided(scripted, "case")
+        reason = await _heard(_going_on(agent, session, query, scripted), turn)
+    for decision in script.unused(index) if script else ():
+        note = f"a decision of the case was not used: {decision_words(decision)}"
+        turn.take(Event("log", author="evaldesk", text=note))
+    return reason
+
+
+def _going_on(agent: Agent, session: Session, query: str, decided: Sequence[Decided]) -> AsyncIterator[Event]:
+    if isinstance(agent, Resumable):
+        return agent.resume(session, query, decided)
+    raise AgentError(f"this agent waits for a person and cannot go on after a decision: {type(agent).__name__}")
+
+
+async def _heard(reply: AsyncIterator[Event], turn: OpenTurn) -> StopReason:
     if not hasattr(reply, "__aiter__"):
         if asyncio.iscoroutine(reply):
             reply.close()
@@ -185,7 +224,7 @@ async def _converse(agent: Agent, session: Session, query: str, turn: OpenTurn) 
     missed = _missed()
     if missed:
         raise missed
-    return "answered"
+    return AWAITING if turn.waiting else "answered"
 
 
 def _missed() -> ModelError | None:
@@ -215,6 +254,7 @@ def set_up(spec: TrialSpec) -> ErrorRecord | None:
     CURRENT_TRIAL.set(TrialContext(spec.case, spec.case_index, spec.trial_index))
     try:
         CURRENT_DOUBLES.set(read_doubles(spec.case, spec.agent.target))
+        scripted_decisions(spec.case)
     except EvaldeskError as error:
         return ErrorRecord("bad_case", str(error))
     return None

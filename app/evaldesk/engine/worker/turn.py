@@ -29,8 +29,10 @@ from evaldesk.model import (
     ToolCall,
     TurnRecord,
     Usage,
+    Waiting,
 )
-from evaldesk.model.transcript import broken_turn, checked_amount, is_artefact
+from evaldesk.model.decisions import ANY, Decided
+from evaldesk.model.transcript import broken_turn, checked_amount, is_artefact, waiting_of
 from evaldesk.transcripts.model_exchanges import read_exchange
 from evaldesk.wire import plain, plain_text, to_json
 
@@ -42,9 +44,14 @@ Show: TypeAlias = Callable[[Event], None]
 
 
 class OpenTurn:
-    """A turn under way. `show` is told every event as it happens, partial ones included."""
+    """A turn under way. `show` is told every event as it happens, partial ones included.
 
-    def __init__(self, session: Session, query: str, clock: Clock, show: Show | None) -> None:
+    With `resumed` it goes on where that turn waited; the time in which it waited does not count.
+    """
+
+    def __init__(
+        self, session: Session, query: str, clock: Clock, show: Show | None, resumed: TurnRecord | None = None
+    ) -> None:
         self._session = session
         self._query = query
         self._clock = clock
@@ -64,9 +71,33 @@ class OpenTurn:
         self._ended_ms: float | None = None
         self._state_json = b""
         self._state: dict[str, JsonValue] = {}
+        self._n_before = 0
+        if resumed:
+            self._go_on(resumed)
+            return
         self._read_state()
         self._state_before = self._state
         self._keep(Event("user_message", author="user", text=query))
+
+    def _go_on(self, resumed: TurnRecord) -> None:
+        self._started -= resumed.duration_ms / 1000
+        self._events.extend(resumed.events)
+        self._n_before = len(self._events)
+        self._ways.update(resumed.captures)
+        self._state_before = dict(resumed.state_before)
+        self._state, self._state_json = dict(resumed.state_after), to_json(resumed.state_after)
+        self._note_state()  # a person may have changed it
+
+    @property
+    def waiting(self) -> tuple[Waiting, ...]:
+        """What the agent asks a person, and is not decided yet."""
+        return waiting_of(self._events)
+
+    def decided(self, decided: Iterable[Decided], author: str) -> None:
+        """Keep what a person decided, or a case."""
+        for waiting, decision in decided:
+            made = replace(decision, tool=waiting.tool)
+            self._keep(Event("decision", at_ms=self._now_ms(), author=author, waiting=waiting, decision=made))
 
     def take(self, found: object) -> Event:
         """Keep an event that the agent yielded, and its changes of the state.
@@ -198,7 +229,7 @@ class OpenTurn:
         if not events:
             return []
         now = self._now_ms()
-        told = Counter(_said(event) for event in self._events if not event.is_partial)
+        told = Counter(_said(event) for event in self._events[self._n_before :] if not event.is_partial)
         usages = [event.usage for event in events if event.usage]
         news = iter(_untold(usages, self._told, len(self._told)))
         found: list[Event] = []
@@ -392,7 +423,12 @@ def _cut_event(event: Event, limit: int) -> Event:
         replace(change, before=_cut_value(change.before, limit), after=_cut_value(change.after, limit))
         for change in event.changes
     )
-    return replace(event, call=call, result=result, text=text, changes=changed)
+    waiting = event.waiting and replace(
+        event.waiting,
+        args=_cut_object(event.waiting.args, limit),
+        question=_cut_value(event.waiting.question, limit),
+    )
+    return replace(event, call=call, result=result, text=text, changes=changed, waiting=waiting)
 
 
 def _cut_object(value: JsonObject, limit: int) -> JsonObject:
@@ -409,7 +445,7 @@ def _cut_text(text: str, limit: int) -> str:
 
 
 # The player itself says these: an agent that does too would have them twice.
-_NOT_THE_AGENTS = ("user_message", "state_delta")
+_NOT_THE_AGENTS = ("user_message", "state_delta", "decision")
 _AGENT_KINDS = tuple(kind for kind in get_args(EventKind) if kind not in _NOT_THE_AGENTS)
 
 
@@ -419,7 +455,13 @@ def checked_event(found: object, at_ms: float) -> Event:
         raise AgentError(f"the agent yielded {_shown(found)}, not an Event")
     if found.kind not in _AGENT_KINDS:
         raise AgentError(f"the agent yielded an event of kind {_shown(found.kind)}; kinds: {', '.join(_AGENT_KINDS)}")
-    needed = {"tool_call": found.call, "tool_result": found.call, "usage": found.usage, "error": found.error}
+    needed = {
+        "tool_call": found.call,
+        "tool_result": found.call,
+        "usage": found.usage,
+        "error": found.error,
+        "waiting": found.waiting,
+    }
     if found.kind in needed and needed[found.kind] is None:
         raise AgentError(f"the agent yielded a {found.kind} event without its content")
     return Event(
@@ -435,6 +477,7 @@ def checked_event(found: object, at_ms: float) -> Event:
         duration_ms=None if found.duration_ms is None else checked_amount("event.duration_ms", found.duration_ms),
         usage=_usage(found.usage) if found.usage is not None else None,
         error=_error(found.error) if found.error is not None else None,
+        waiting=_waiting(found.waiting) if found.waiting is not None else None,
     )
 
 
@@ -471,6 +514,19 @@ def _error(found: object) -> ErrorRecord:
     if not isinstance(found, ErrorRecord):
         raise AgentError(f"the error of an event must be an ErrorRecord, got {_shown(found)}")
     return ErrorRecord(_text(found.kind, "kind"), _text(found.message, "message"), _text(found.trace, "trace"))
+
+
+def _waiting(found: object) -> Waiting:
+    if not isinstance(found, Waiting):
+        raise AgentError(f"the waiting of an event must be a Waiting, got {_shown(found)}")
+    args = plain(found.args)
+    return Waiting(
+        _text(found.id, "waiting.id"),
+        _text(found.tool, "waiting.tool"),
+        args if isinstance(args, dict) else {},
+        tuple(choice for choice in ANY if choice in found.choices) or ANY,
+        plain(found.question),
+    )
 
 
 def _text(found: Any, name: str) -> str:

@@ -54,6 +54,7 @@ from evaldesk.model import (
     AgentRef,
     ErrorRecord,
     Event,
+    JsonValue,
     Score,
     Session,
     Transcript,
@@ -61,6 +62,7 @@ from evaldesk.model import (
     TrialSpec,
     TurnRecord,
 )
+from evaldesk.model.transcript import AWAITING
 from evaldesk.process_setup import ProcessWatch, freeze
 from evaldesk.secrets import StreamScrubber, known_values
 from evaldesk.wire import plain, to_json
@@ -290,8 +292,17 @@ class TurnWork:
         except BaseException as error:
             return self._failed(failure(error, "agent_import"))
         self.attempt.begin("play", spec.timeout_s)
-        record = await play_turn(agent, session, spec.message, attempt=self.attempt, show=self._show)
-        return self._ended(record)
+        waiting = spec.resumed.waiting if spec.resumed else ()
+        record = await play_turn(
+            agent,
+            session,
+            spec.message,
+            attempt=self.attempt,
+            show=self._show,
+            resumed=spec.resumed,
+            decided=tuple(zip(waiting, spec.decisions, strict=True)),
+        )
+        return self._ended(replace(record, paused=_kept_paused(session, record)))
 
     def given_up(self, place: str) -> bytes:
         """The turn as far as it came."""
@@ -328,6 +339,7 @@ class TurnWork:
             seed=spec.seed,
             is_streaming=True,
             memory=memory,
+            paused=spec.resumed.paused if spec.resumed else None,
         )
 
     def _show(self, event: Event) -> None:
@@ -354,7 +366,7 @@ class TurnWork:
     def _failed(self, error: ErrorRecord | None, *, is_tainted: bool = False) -> bytes:
         spec = self._frame.spec
         session = Session(id=spec.session_id, state=dict(spec.state))
-        turn = OpenTurn(session, spec.message, self.attempt.clock, self._show)
+        turn = OpenTurn(session, spec.message, self.attempt.clock, self._show, spec.resumed)
         if error:
             turn.fail(error)
         return self._ended(turn.record("error" if error else "cancelled"), is_tainted=is_tainted)
@@ -370,6 +382,17 @@ class TurnWork:
         if len(frame) > MAX_RESULT:
             frame = to_json(TurnEnded(self._frame.key, cut(record, 1_000), is_tainted))
         return frame
+
+
+MAX_PAUSED = 4 * 1024 * 1024
+
+
+def _kept_paused(session: Session, record: TurnRecord) -> JsonValue:
+    """What is stored of a turn that waits, for another process; None where there is nothing, or too much."""
+    if record.stop_reason != AWAITING or session.paused is None:
+        return None
+    found = plain(session.paused)
+    return found if found == session.paused and len(to_json(found)) <= MAX_PAUSED else None
 
 
 class DescribeWork:

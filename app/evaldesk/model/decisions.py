@@ -1,0 +1,164 @@
+"""Decisions of a person about something that an agent waits for, and those that a case scripts.
+
+A case says so under `human_decisions` (docs/approvals.md):
+
+    [{"turn": 1, "tool": "refund", "decision": "approve"},
+     {"tool": "refund", "decision": "deny", "reason": "Too much."},
+     {"turn": 2, "decision": "answer", "answer": {"ticket": 7}}]
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal, TypeAlias, TypeGuard, get_args
+
+from evaldesk.errors import UsageError
+from evaldesk.model.evalset import DECISIONS, Case, JsonObject, JsonValue
+
+Choice: TypeAlias = Literal["approve", "deny", "answer"]
+APPROVAL: tuple[Choice, ...] = ("approve", "deny")
+ANSWER: tuple[Choice, ...] = ("answer",)
+ANY: tuple[Choice, ...] = (*APPROVAL, *ANSWER)
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """Something that waits for a person: a call of a tool, or a question of the agent itself.
+
+    The agent knows it by its `id`; `tool` is the name of the tool or of the question. `choices` can be decided.
+    """
+
+    id: str
+    tool: str
+    args: JsonObject = field(default_factory=dict)
+    choices: tuple[Choice, ...] = ANY
+    question: JsonValue = None
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """What a person decides: `answer` is the value of an answer, `reason` what the agent is told of a denial.
+
+    `tool` is empty where it is about whatever waits.
+    """
+
+    decision: Choice
+    tool: str = ""
+    answer: JsonValue = None
+    reason: str = ""
+
+
+Decided: TypeAlias = tuple[Waiting, Decision]
+
+
+@dataclass(frozen=True, slots=True)
+class ScriptedDecision:
+    """A decision of a case: for the turn of that index, once, or without one for every turn, as often as it waits."""
+
+    decision: Decision
+    turn: int | None = None
+
+
+def scripted_decisions(case: Case) -> tuple[ScriptedDecision, ...]:
+    """The decisions that the case scripts, in order. Raises UsageError that says which one cannot be read."""
+    found = case.extra.get(DECISIONS)
+    if found is None:
+        return ()
+    if not isinstance(found, list):
+        raise UsageError(f"{DECISIONS} must be a list of decisions, got {type(found).__name__}")
+    return tuple(_read(raw, f"{DECISIONS}[{index}]") for index, raw in enumerate(found))
+
+
+def with_decisions(case: Case, scripted: Iterable[ScriptedDecision]) -> Case:
+    """The case with these decisions in place of its own."""
+    written: list[JsonValue] = [_written(each) for each in scripted]
+    extra = {key: value for key, value in case.extra.items() if key != DECISIONS}
+    return replace(case, extra={**extra, **({DECISIONS: written} if written else {})})
+
+
+@dataclass(slots=True)
+class Script:
+    """The decisions of one trial while it is played: those of a turn are used once, in order, the others always."""
+
+    scripted: tuple[ScriptedDecision, ...]
+    _used: set[int] = field(default_factory=set)
+
+    def decided(self, turn: int, waiting: Sequence[Waiting]) -> tuple[Decided, ...] | None:
+        """A decision for each of the things that wait; None, and nothing is used, where one has none."""
+        taken: set[int] = set()
+        found = [(each, self._take(turn, each, taken)) for each in waiting]
+        decided = tuple((each, decision) for each, decision in found if decision)
+        if not decided or len(decided) < len(found):
+            return None
+        self._used |= taken
+        return decided
+
+    def unused(self, turn: int) -> list[Decision]:
+        """The decisions for that turn that nobody asked for."""
+        return [
+            each.decision for index, each in enumerate(self.scripted) if each.turn == turn and index not in self._used
+        ]
+
+    def _take(self, turn: int, waiting: Waiting, taken: set[int]) -> Decision | None:
+        of_turn = [index for index, each in enumerate(self.scripted) if each.turn == turn]
+        standing = [index for index, each in enumerate(self.scripted) if each.turn is None]
+        for index in (*(index for index in of_turn if index not in self._used | taken), *standing):
+            if fits(self.scripted[index].decision, waiting):
+                taken.add(index)
+                return self.scripted[index].decision
+        return None
+
+
+def fits(decision: Decision, waiting: Waiting) -> bool:
+    """Whether the decision is about that, and can be made there."""
+    return decision.tool in ("", waiting.tool) and decision.decision in waiting.choices
+
+
+def decision_words(decision: Decision, tool: str = "") -> str:
+    """`approve refund`, as a person says it."""
+    return f"{decision.decision} {tool or decision.tool or 'the next question'}"
+
+
+def _read(raw: object, place: str) -> ScriptedDecision:
+    if not isinstance(raw, Mapping):
+        raise UsageError(f"{place} must be an object, got {type(raw).__name__}")
+    unknown = [str(key) for key in raw if key not in _KEYS]
+    if unknown:
+        raise UsageError(f"{place} has no key {unknown[0]!r}; there are: {', '.join(_KEYS)}")
+    kind, turn = raw.get("decision"), raw.get("turn")
+    if not _is_choice(kind):
+        raise UsageError(f"{place}.decision must be approve, deny or answer, got {kind!r}")
+    if turn is not None and (not isinstance(turn, int) or isinstance(turn, bool) or turn < 1):
+        raise UsageError(f"{place}.turn must be the number of a turn, from 1, got {turn!r}")
+    if (kind == "answer") != ("answer" in raw):
+        raise UsageError(f"{place}: an answer has the key answer, and nothing else has it")
+    if "reason" in raw and kind != "deny":
+        raise UsageError(f"{place}: only a denial has a reason")
+    decision = Decision(kind, _text(raw, "tool", place), raw.get("answer"), _text(raw, "reason", place))
+    return ScriptedDecision(decision, None if turn is None else turn - 1)
+
+
+_KEYS = ("turn", "tool", "decision", "answer", "reason")
+
+
+def _is_choice(kind: object) -> TypeGuard[Choice]:
+    return kind in get_args(Choice)
+
+
+def _text(raw: Mapping[Any, Any], key: str, place: str) -> str:
+    value = raw.get(key, "")
+    if not isinstance(value, str):
+        raise UsageError(f"{place}.{key} must be text, got {type(value).__name__}")
+    return value
+
+
+def _written(scripted: ScriptedDecision) -> dict[str, JsonValue]:
+    decision = scripted.decision
+    return {
+        **({} if scripted.turn is None else {"turn": scripted.turn + 1}),
+        **({"tool": decision.tool} if decision.tool else {}),
+        "decision": decision.decision,
+        **({"answer": decision.answer} if decision.decision == "answer" else {}),
+        **({"reason": decision.reason} if decision.reason else {}),
+    }
