@@ -140,6 +140,42 @@ def test_a_run_is_stopped_and_resumed(someone: Visitor, held: Path) -> None:
     expect(page.locator("#answer")).to_contain_text(f"{N} of {N} passed")
 
 
+MESSAGES = """() => {
+  window.messages = [];
+  document.addEventListener("htmx:sse:before:message", (event) => window.messages.push(event.detail.message.data));
+}"""
+
+
+def test_a_live_page_takes_what_changed_and_shows_what_a_new_page_shows(someone: Visitor, held: Path) -> None:
+    page = someone.page
+    page.add_init_script(f"({MESSAGES})()")
+    someone.goto(_start(someone))
+    _wait_until_under_way(page)
+    page.wait_for_function("messages.some((text) => text.startsWith('<hx-partial'))")
+    beside = page.context.new_page()
+
+    _wait_until_alike(page, beside)
+    held.unlink()
+    expect(page.get_by_text(f"All {N} trials done.")).to_be_visible()
+    _wait_until_alike(page, beside)
+
+    beside.close()
+
+
+def _wait_until_alike(live: Page, beside: Page) -> None:
+    """A trial may end between a look at one page and a look at the other."""
+    places = [live.locator(place) for place in ("#cases", "#summary", "#metrics")]
+    outline = "element => element.outerHTML.replace(/\\s+/g, ' ')"
+    for last in (False,) * 50 + (True,):
+        beside.goto(live.url)
+        wanted = [beside.locator(place).evaluate(outline) for place in ("#cases", "#summary", "#metrics")]
+        found = [place.evaluate(outline) for place in places]
+        if found == wanted or last:
+            break
+        live.wait_for_timeout(200)
+    assert found == wanted
+
+
 NOTIFIED = """() => {
   window.notified = [];
   window.Notification = class { constructor(text) { window.notified.push(text); } };

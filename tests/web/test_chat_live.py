@@ -25,7 +25,7 @@ from evaldesk.web.live import Message, closing_of, event_stream, frame
     ids=["one line", "every line end", "no data", "hostile"],
 )
 def test_a_message_is_one_event_whatever_it_holds(name: str | None, html: str, written: bytes) -> None:
-    assert frame(name, html) == written
+    assert frame(name, html).data == written
 
 
 def stream(source: AsyncIterator[Message], ping_s: float) -> AsyncIterator[bytes]:

@@ -115,6 +115,7 @@ class Square:
 class MatrixRow:
     """One case of the run; None where a number is undefined."""
 
+    index: int
     case_id: str
     href: str
     squares: tuple[Square, ...]
@@ -144,6 +145,7 @@ def _matrix_row(
     shown = row.verdicts[:MAX_SQUARES]
     letters = ["r" if (row.case_index, index) in in_flight else letter for index, letter in enumerate(shown)]
     return MatrixRow(
+        index=row.case_index,
         case_id=row.case_id,
         href=f"{base}{first_problem(row.verdicts)}",
         squares=tuple(Square(at + 1, STATUS_OF[letter], f"{base}{at}") for at, letter in enumerate(letters)),

@@ -1,9 +1,17 @@
-"""Server-sent events: one way to answer with a stream, and a bound on how many are open."""
+"""Server-sent events: one way to answer with a stream, and a bound on how many are open.
+
+A frame is compressed by itself, so that streams which send the same one share it: pieces of raw deflate that refer to
+nothing before them may follow each other in one gzip member (RFC 1951, section 3.2.4; RFC 1952).
+"""
 
 from __future__ import annotations
 
 import asyncio
+import struct
+import zlib
 from collections.abc import AsyncGenerator, AsyncIterator
+from dataclasses import dataclass
+from functools import cached_property
 from typing import TypeAlias
 
 from starlette.applications import Starlette
@@ -12,21 +20,41 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 from starlette.types import Receive, Scope, Send
 
-Message: TypeAlias = tuple[str | None, str]
+
+@dataclass(frozen=True)
+class Frame:
+    """A message on the wire, for one stream or for many."""
+
+    data: bytes
+
+    @cached_property
+    def deflated(self) -> bytes:
+        """The same as a piece of a gzip member."""
+        packer = zlib.compressobj(1, zlib.DEFLATED, -zlib.MAX_WBITS)
+        return packer.compress(self.data) + packer.flush(zlib.Z_SYNC_FLUSH)
+
+
+Message: TypeAlias = tuple[str | None, str] | Frame
 
 MAX_STREAMS = 300
 PING_S = 15.0
+_PING = Frame(b": ping\n\n")
+_GZIP_HEAD = b"\x1f\x8b\x08\0\0\0\0\0\0\xff"
+_LAST_BLOCK = b"\x03\0"
 
 
 def event_stream(request: Request, source: AsyncIterator[Message], *, ping_s: float = PING_S) -> Response:
-    """The messages of `source` as they come, each (event name or None, HTML); `ping_s` seconds of silence send a ping.
+    """The messages of `source` as they come, each a frame or (event name or None, HTML).
+
+    After `ping_s` seconds of silence it sends a ping.
 
     A message without a name is swapped by htmx; one with a name becomes a DOM event. Ends with `source`, or when the
     browser goes away or the server stops, which closes `source`. Raises a 503 when MAX_STREAMS are open.
     """
     if not has_room(request):
         raise HTTPException(503, headers={"Retry-After": "5"})
-    return _EventStream(request.app.state, _frames(source, ping_s, closing_of(request.app)))
+    frames = _frames(source, ping_s, closing_of(request.app))
+    return _EventStream(request.app.state, frames, is_packed="gzip" in request.headers.get("accept-encoding", ""))
 
 
 def closing_of(app: Starlette) -> asyncio.Event:
@@ -45,11 +73,12 @@ def has_room(request: Request) -> bool:
 class _EventStream(StreamingResponse):
     """Counts itself while it is being sent."""
 
-    def __init__(self, state: object, frames: AsyncIterator[bytes]) -> None:
+    def __init__(self, state: object, frames: AsyncIterator[Frame], *, is_packed: bool) -> None:
+        headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
         super().__init__(
-            frames,
+            _packed(frames) if is_packed else (each.data async for each in frames),
             media_type="text/event-stream",
-            headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no"},
+            headers=headers | ({"Content-Encoding": "gzip"} if is_packed else {}),
         )
         self._state = state
 
@@ -64,7 +93,17 @@ class _EventStream(StreamingResponse):
         setattr(self._state, "n_streams", getattr(self._state, "n_streams", 0) + by)  # noqa: B010
 
 
-async def _frames(source: AsyncIterator[Message], ping_s: float, closing: asyncio.Event) -> AsyncIterator[bytes]:
+async def _packed(frames: AsyncIterator[Frame]) -> AsyncIterator[bytes]:
+    """The frames as one gzip member, each readable as soon as it came."""
+    check = size = 0
+    yield _GZIP_HEAD
+    async for each in frames:
+        check, size = zlib.crc32(each.data, check), size + len(each.data)
+        yield each.deflated
+    yield _LAST_BLOCK + struct.pack("<II", check, size % 2**32)
+
+
+async def _frames(source: AsyncIterator[Message], ping_s: float, closing: asyncio.Event) -> AsyncIterator[Frame]:
     """Frames of the stream. The pending read outlives a ping, so that no message is lost to one."""
     pending: asyncio.Task[Message | None] | None = None
     end = asyncio.create_task(closing.wait())
@@ -75,13 +114,13 @@ async def _frames(source: AsyncIterator[Message], ping_s: float, closing: asynci
             if end.done():
                 return
             if not pending.done():
-                yield b": ping\n\n"
+                yield _PING
                 continue
             message = pending.result()
             pending = None
             if message is None:
                 return
-            yield frame(*message)
+            yield message if isinstance(message, Frame) else frame(*message)
     finally:
         end.cancel()
         await _close(source, pending)
@@ -99,8 +138,8 @@ async def _close(source: AsyncIterator[Message], pending: asyncio.Task[Message |
         await source.aclose()
 
 
-def frame(name: str | None, html: str) -> bytes:
-    """One message on the wire: every line of `html` gets its own data line, and there is always one."""
+def frame(name: str | None, html: str) -> Frame:
+    """One message: every line of `html` gets its own data line, and there is always one."""
     lines = html.replace("\r\n", "\n").replace("\r", "\n").split("\n")
     head = f"event: {name}\n" if name else ""
-    return (head + "".join(f"data: {line}\n" for line in lines) + "\n").encode()
+    return Frame((head + "".join(f"data: {line}\n" for line in lines) + "\n").encode())

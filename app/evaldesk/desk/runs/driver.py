@@ -17,7 +17,8 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Se
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
-from typing import TypeVar
+from typing import Any, TypeVar
+from weakref import WeakValueDictionary
 
 from evaldesk.desk.other_tools import as_tool_judges
 from evaldesk.desk.runs.deciding import Decider, Spent, decider_of, order_of_play
@@ -533,11 +534,11 @@ TICK_S = 0.25
 
 @dataclass(frozen=True, slots=True)
 class Tick:
-    """A moment of a run. `memo` is where watchers of the same tick share expensive values."""
+    """A moment of a run. `shared` is where its watchers share what they show, as long as one of them holds it."""
 
     number: int
     is_last: bool = False
-    memo: dict[object, object] = field(default_factory=dict)
+    shared: WeakValueDictionary[object, Any] = field(default_factory=WeakValueDictionary)
 
 
 class LiveRun:
@@ -576,5 +577,5 @@ class LiveRun:
 
     async def _move(self, *, is_last: bool) -> None:
         async with self._moved:
-            self.tick = Tick(self.tick.number + 1, is_last)
+            self.tick = Tick(self.tick.number + 1, is_last, self.tick.shared)
             self._moved.notify_all()

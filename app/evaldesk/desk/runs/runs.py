@@ -266,12 +266,12 @@ class RunDesk:
             async for tick in playing.live.ticks():
                 yield tick
             return
-        number = 0
+        tick = Tick(0)
         while (await self.summary(run_id)).status in LIVE:
-            yield Tick(number)
-            number += 1
+            yield tick
+            tick = replace(tick, number=tick.number + 1)
             await asyncio.sleep(POLL_S)
-        yield Tick(number, is_last=True)
+        yield replace(tick, is_last=True)
 
     async def start_up(self) -> None:
         """Go on with the runs that a dead desk left behind; those of a living process are left alone."""

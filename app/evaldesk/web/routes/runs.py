@@ -13,7 +13,6 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
-from evaldesk.desk.runs.driver import Tick
 from evaldesk.errors import UsageError
 from evaldesk.model import RunStatus
 from evaldesk.model.conclusion import StopRule
@@ -27,6 +26,7 @@ from evaldesk.pages.run_view import RunQuery
 from evaldesk.run_options import BY_NAME
 from evaldesk.web.forms import read_form, text_of
 from evaldesk.web.live import Message, event_stream
+from evaldesk.web.live_blocks import LiveBlocks
 from evaldesk.web.render import desk_of, fragment, number, page, target_of
 from evaldesk.web.routes.new_run import create, new, preview
 
@@ -66,23 +66,18 @@ async def events(request: Request) -> Response:
 
 
 async def _messages(request: Request) -> AsyncIterator[Message]:
-    """Watchers of one run who look at the same cases share the rendered parts of a tick."""
-    query = run_query(request)
+    """Watchers of one run who look at the same cases share what is rendered, and each gets what changed."""
+    query, seen = run_query(request), None
+
+    async def render(cut: str) -> str:
+        return fragment(request, "runs/run.html", "live", run=await _read(request), is_stream=True, cut=cut)
+
     async for tick in desk_of(request).runs.watch(_run_id(request)):
-        yield None, await _shared(tick, query, request)
+        blocks = tick.shared.setdefault(query, LiveBlocks())
+        seen, changes = await blocks.since(seen, tick.number, render)
+        if changes:
+            yield changes
     yield "done", "done"
-
-
-async def _shared(tick: Tick, query: RunQuery, request: Request) -> str:
-    """The rendered parts of the page at `tick`; a watcher who leaves takes them away from no other."""
-    rendering = tick.memo.get(query)
-    if not isinstance(rendering, asyncio.Future):
-        rendering = tick.memo[query] = asyncio.ensure_future(_live_html(request))
-    return str(await asyncio.shield(rendering))
-
-
-async def _live_html(request: Request) -> str:
-    return fragment(request, "runs/run.html", "live", run=await _read(request), is_stream=True)
 
 
 async def spread(request: Request) -> Response:
@@ -195,6 +190,7 @@ async def _page_of(
         status=status,
         run=run,
         is_stream=False,
+        cut="",
         note=run.summary.note if note is None else note,
         problem=problem,
     )
