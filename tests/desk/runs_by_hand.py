@@ -10,7 +10,9 @@ from typing import Any
 from evaldesk.desk.runs.plan import RunOptions, RunSubject
 from evaldesk.desk.runs.runs import RunDesk
 from evaldesk.engine import GradeSpec
+from evaldesk.engine.worker.attempt import Pause
 from evaldesk.model import AgentRef, Case, ErrorRecord, EvalSet, Score, TrialResult, TrialSpec, Turn, Verdict
+from evaldesk.model.place import Place
 from evaldesk.model.stored import RunSummary
 
 OpenDesk = Callable[..., RunDesk]
@@ -24,6 +26,8 @@ class HandExecutor:
         self.specs: list[TrialSpec] = []
         self.held: list[TrialSpec] = []
         self.verdicts = verdicts
+        self.pauses: Sequence[Pause] = ()
+        self.places: Sequence[Place] = ()
         self.arrived = asyncio.Condition()
         self._results: asyncio.Queue[TrialResult | None] = asyncio.Queue()
 

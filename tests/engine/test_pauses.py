@@ -47,8 +47,8 @@ def test_the_last_moment_and_every_reason_are_said_once() -> None:
         attempt.waits(_wait(kind, LATER - timedelta(seconds=seconds)))
     until = LATER.astimezone().strftime("%H:%M:%S")
 
-    one = pauses_sentence(SimpleNamespace(pauses=active([attempts[0].pause])))
-    all_of_them = pauses_sentence(SimpleNamespace(pauses=active(attempt.pause for attempt in attempts)))
+    one = pauses_sentence(active([attempts[0].pause]))
+    all_of_them = pauses_sentence(active(attempt.pause for attempt in attempts))
 
     assert one == f"1 trial waits: rate-limited until {until}."
     assert all_of_them == f"3 trials wait: rate-limited or server error until {until}."
@@ -59,7 +59,7 @@ def test_what_is_over_is_not_told() -> None:
     attempt.waits(_wait("rate_limit", datetime.now(UTC) - timedelta(seconds=1)))
 
     assert active([attempt.pause, None]) == ()
-    assert pauses_sentence(SimpleNamespace(pauses=())) == pauses_sentence(object()) == ""
+    assert pauses_sentence(()) == ""
 
 
 async def test_a_trial_under_way_is_seen_to_wait(tmp_path: Path) -> None:
@@ -68,7 +68,7 @@ async def test_a_trial_under_way_is_seen_to_wait(tmp_path: Path) -> None:
     while not executor.pauses:
         await asyncio.sleep(0)
 
-    said = pauses_sentence(executor)
+    said = pauses_sentence(executor.pauses)
     await executor.close()
 
     assert said.startswith("1 trial waits: rate-limited until ")

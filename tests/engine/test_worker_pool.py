@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable, Mapping
+import socket
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 import pytest
@@ -15,7 +16,7 @@ from evaldesk.engine.host import executors
 from evaldesk.engine.host.agent_host import HostedAgent
 from evaldesk.engine.host.process import Death, WorkerProcess, WorkerStartError
 from evaldesk.errors import AgentError
-from evaldesk.model import AgentRef, Case, Criterion, TrialSpec
+from evaldesk.model import AgentRef, Case, Criterion, TrialResult, TrialSpec
 from evaldesk.wire import to_json
 
 pytestmark = pytest.mark.anyio
@@ -160,3 +161,40 @@ async def test_a_host_that_closes_while_a_worker_starts_keeps_none(monkeypatch: 
         await host.describe(AGENT)
 
     assert host._hosted == {}
+
+
+async def test_trials_beside_one_that_killed_their_worker_say_why_they_were_played_again(
+    write_agent: Callable[..., AgentRef],
+    trial: Callable[..., TrialSpec],
+    play: Callable[..., Awaitable[dict[int, TrialResult]]],
+) -> None:
+    executor = LocalExecutor(n_workers=1, concurrency=4)
+    deadly = """
+        import asyncio, os, pathlib
+
+        DEAD = pathlib.Path(__file__).with_name("dead")
+        here = []
+
+        async def agent(message):
+            here.append(message)
+            while not DEAD.exists():
+                if message == "die" and len(here) == 4:
+                    DEAD.touch()
+                    os._exit(7)
+                await asyncio.sleep(0.01)
+            if message == "die":
+                os._exit(7)
+            return message
+    """
+    agent = write_agent(deadly, "deadly")
+    try:
+        async with asyncio.timeout(60):
+            results = await play(executor, [trial(agent, 0, ("die",)), *(trial(agent, i) for i in range(1, 4))])
+        place = executor.places[0]
+    finally:
+        await executor.close()
+
+    why = "the worker process ended with exit code 7"
+    assert [(results[i].attempt, results[i].losses) for i in range(4)] == [(2, (why,))] * 4
+    assert [results[i].status for i in range(4)] == ["errored", "finished", "finished", "finished"]
+    assert (place.kind, place.name, place.note) == ("process", socket.gethostname(), f"lost a worker: {why}")

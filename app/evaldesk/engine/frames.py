@@ -33,6 +33,7 @@ from evaldesk.model.options import Recording
 from evaldesk.model.transcript import check_result
 
 MAX_FRAME = 64 * 1024 * 1024
+MAX_LOSS = 300
 
 
 class GradeSpec(msgspec.Struct, frozen=True):
@@ -192,7 +193,13 @@ class Lines:
 
 def player_spec(spec: TrialSpec) -> TrialSpec:
     """The part of a trial that its player gets: how to play it, and nothing about what is expected."""
-    return replace(spec, case=spec.case if spec.shows_case else user_side(spec.case), criteria=(), strict=False)
+    case = spec.case if spec.shows_case else user_side(spec.case)
+    return replace(spec, case=case, criteria=(), strict=False, losses=())
+
+
+def played_again(spec: TrialSpec, why: str) -> TrialSpec:
+    """The next attempt at a trial that was lost, and why it was."""
+    return replace(spec, attempt=spec.attempt + 1, losses=(*spec.losses, why[:MAX_LOSS]))
 
 
 def grade_spec(spec: TrialSpec, played: TrialResult) -> GradeSpec:
@@ -212,7 +219,8 @@ def played(spec: TrialSpec, result: TrialResult) -> TrialResult:
         problem = ErrorRecord("wrong_trial", f"the player reports more turns than {spec.case.id} has")
     if problem:
         return unplayed(spec, "errored", problem)
-    return replace(result, scores=(), verdict=trial_verdict((), spec.criteria, result.error))
+    verdict = trial_verdict((), spec.criteria, result.error)
+    return replace(result, scores=(), verdict=verdict, losses=spec.losses, place="")
 
 
 def graded(spec: GradeSpec, result: TrialResult) -> TrialResult:
@@ -220,7 +228,7 @@ def graded(spec: GradeSpec, result: TrialResult) -> TrialResult:
     problem = _problem(spec.result, result) or _bad_number(replace(result, transcript=Transcript()))
     if problem:
         return unplayed(spec, "errored", problem)
-    return replace(result, transcript=spec.result.transcript)
+    return replace(result, transcript=spec.result.transcript, losses=spec.result.losses, place=spec.result.place)
 
 
 def _problem(asked: TrialSpec | TrialResult, found: TrialResult) -> ErrorRecord | None:
@@ -257,6 +265,7 @@ def unplayed(spec: TrialSpec | GradeSpec, status: TrialStatus, error: ErrorRecor
         stop_reason="error" if status == "errored" else status,
         error=error,
         attempt=spec.attempt,
+        losses=spec.losses,
     )
 
 

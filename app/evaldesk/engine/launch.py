@@ -16,6 +16,7 @@ from evaldesk.llm.price_list import VARIABLE as PRICE_LIST
 from evaldesk.llm.price_list import price_list
 from evaldesk.model import AgentRef, Container
 from evaldesk.model.options import LINK_LOCAL_VARIABLE
+from evaldesk.model.place import PlaceKind
 from evaldesk.model.run import IMAGE_VARIABLE
 from evaldesk.process_setup import WORKER_VARIABLE
 
@@ -54,6 +55,13 @@ class Launcher(Protocol):
         """`the worker process`."""
 
     @property
+    def kind(self) -> PlaceKind:
+        """What a worker runs in."""
+
+    def place(self, machine: str) -> str:
+        """The place of the workers on that machine, in words."""
+
+    @property
     def start_timeout_s(self) -> float:
         """Seconds after which a worker that is not up is given up."""
 
@@ -67,6 +75,11 @@ class ProcessLauncher:
 
     python: str = ""
     start_timeout_s: float = START_TIMEOUT_S
+    kind: PlaceKind = "process"
+
+    def place(self, machine: str) -> str:
+        """The machine; with the interpreter, where it is not ours."""
+        return f"{machine}, {self.python}" if self.python else machine
 
     @property
     def words(self) -> str:
@@ -108,6 +121,11 @@ class ContainerLauncher:
     container: Container
     root: str
     start_timeout_s: float = field(default=PULL_TIMEOUT_S)
+    kind: PlaceKind = "container"
+
+    def place(self, machine: str) -> str:
+        """The machine with the image."""
+        return f"{machine}, {self.container.image}"
 
     @property
     def words(self) -> str:

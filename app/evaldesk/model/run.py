@@ -175,7 +175,8 @@ class AgentDescription:
 class TrialSpec:
     """Everything that one attempt at one case needs. `attempt` counts from 1.
 
-    With `shows_case` the player gets the whole case, and not only the user's side of it.
+    With `shows_case` the player gets the whole case, and not only the user's side of it. `losses` say why the attempts
+    before this one were lost, through no fault of the trial.
     """
 
     run_id: int
@@ -193,6 +194,7 @@ class TrialSpec:
     attempt: int = 1
     strict: bool = False
     shows_case: bool = False
+    losses: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,7 +222,11 @@ class TurnSpec:
 
 @dataclass(frozen=True, slots=True)
 class TrialResult:
-    """The result of one trial. `logs` is the agent's printed output, bounded; `cost` None means unknown."""
+    """The result of one trial. `logs` is the agent's printed output, bounded; `cost` None means unknown.
+
+    `place` names the host that played it, where that was not the driver's own machine. `losses` say why attempts before
+    it gave no result: their worker or their host was lost, and the trial was played again.
+    """
 
     run_id: int
     case_index: int
@@ -235,6 +241,8 @@ class TrialResult:
     error: ErrorRecord | None = None
     logs: str = ""
     attempt: int = 1
+    place: str = ""
+    losses: tuple[str, ...] = ()
 
     def without_content(self, error: ErrorRecord) -> TrialResult:
         """The trial errored for that reason, without what it said and scored, its time and its usages."""

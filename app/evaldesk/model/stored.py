@@ -11,6 +11,7 @@ from typing import Literal, TypeAlias
 
 from evaldesk.model import AskedBy, Counted, Counts, Event, JsonObject, RunConfig, RunStatus, TurnRecord
 from evaldesk.model.conclusion import Stop, StopRule
+from evaldesk.model.place import Place
 
 CaseSort: TypeAlias = Literal["worst", "flaky", "slow", "cost", "file"]
 CaseFilter: TypeAlias = Literal["failed", "errored", "unscored", "flaky", "passed"]
@@ -54,7 +55,8 @@ class RunSummary(Counted):
     unlike the one in `config`. `n_confirming_todo` and `n_confirming_errored` are fresh trials that confirm a
     regression; they are in no other count. `lease` counts the times a process took the run, and `leased_until`, by the
     clock of the database, is when others may take it; None for a run of an older Evaldesk. By `stop_rule` it ends once
-    its gates are decided, and `stop` says why it did; resumed after that it plays every trial.
+    its gates are decided, and `stop` says why it did; resumed after that it plays every trial. `places` are where its
+    trials were played when that was last told. Of its trials `n_played_again` had been lost with a worker or a host.
     """
 
     id: int
@@ -81,6 +83,8 @@ class RunSummary(Counted):
     leased_until: float | None = None
     stop_rule: StopRule | None = None
     stop: Stop | None = None
+    places: tuple[Place, ...] = ()
+    n_played_again: int = 0
 
     @property
     def n_trials(self) -> int:

@@ -14,6 +14,7 @@ from evaldesk.desk.runs.rescoring import Scoring, scorings
 from evaldesk.desk.runs.runs import RunDesk
 from evaldesk.desk.runs.stored_runs import StoredRuns, run_title
 from evaldesk.model import Conclusion
+from evaldesk.model.place import Place
 from evaldesk.model.run import LIVE
 from evaldesk.model.stored import CaseFilter, CaseRow, CaseSort, MetricRow, RunSummary, TrialKey
 from evaldesk.model.transcript import MAX_NUMBER
@@ -38,6 +39,7 @@ from evaldesk.statistics.intervals import CurvePoint
 from evaldesk.store import RunStore
 from evaldesk.store.runs.run_store import is_imported, is_playable
 from evaldesk.wording.metrics import asserted_lines, needs_words, short_title
+from evaldesk.wording.places import again_sentence, is_telling, places_words
 from evaldesk.wording.words import (
     NOTHING_SCORED,
     errors_sentence,
@@ -128,6 +130,17 @@ class RunPage:
     reliability: Reliability
     facts: Sequence[Fact]
     scorings: Sequence[Scoring]
+    places: Sequence[Place]
+
+    @property
+    def places_words(self) -> str:
+        """The places together."""
+        return places_words(self.places)
+
+    @property
+    def again_sentence(self) -> str:
+        """The trials that were lost and played again."""
+        return again_sentence(self.summary.n_played_again)
 
     @property
     def id(self) -> int:
@@ -158,7 +171,8 @@ class RunPage:
 async def run_page(runs: RunDesk, run_id: int, query: RunQuery) -> RunPage:
     """The page of a run at this moment, from its stored part and the state of this process. Raises as `read_run`."""
     flying, trouble, pause = runs.in_flight(run_id), runs.trouble(run_id), runs.pause(run_id)
-    return await asyncio.to_thread(read_run, runs.stored, run_id, query, flying, trouble, pause)
+    places = runs.places(run_id)
+    return await asyncio.to_thread(read_run, runs.stored, run_id, query, flying, trouble, pause, places=places)
 
 
 def read_run(
@@ -169,8 +183,12 @@ def read_run(
     trouble: str = "",
     pause: str = "",
     most: int | None = None,
+    places: Sequence[Place] | None = None,
 ) -> RunPage:
-    """The page of a run with `most` cases, or a page of them. Raises NotFoundError; UsageError for a strange cursor."""
+    """The page of a run with `most` cases, or a page of them; of a run of another process `places` are the stored ones.
+
+    Raises NotFoundError; UsageError for a strange cursor.
+    """
     summary, most = runs.summary(run_id), PAGE_SIZE if most is None else most
     is_live = summary.status in LIVE
     # A trial that is over and waits for its commit is in flight, too; more than are played at once is not said.
@@ -226,7 +244,14 @@ def read_run(
         reliability=found_reliability,
         facts=run_facts(summary),
         scorings=scorings(runs, summary),
+        places=_places(summary, places),
     )
+
+
+def _places(summary: RunSummary, places: Sequence[Place] | None) -> Sequence[Place]:
+    """Where a run that goes on is played; nothing where that is one machine and all is well."""
+    found = summary.places if places is None else places
+    return found if summary.status in LIVE and is_telling(found) else ()
 
 
 @lru_cache(maxsize=256)

@@ -35,6 +35,7 @@ from evaldesk.pages.trial_turns import (
 from evaldesk.store import RunStore
 from evaldesk.wording.endings import ending_sentence
 from evaldesk.wording.metrics import short_title
+from evaldesk.wording.places import losses_sentence
 from evaldesk.wording.words import passed_words
 
 MAX_SQUARES = 100
@@ -115,6 +116,11 @@ class TrialPage:
     def ending(self) -> str:
         """How a simulated conversation ended, the repeated requests, and the recorded or cached answers."""
         return ending_sentence(self.result)
+
+    @property
+    def losses_sentence(self) -> str:
+        """Why earlier attempts were lost."""
+        return losses_sentence(self.result) if self.result else ""
 
     @property
     def is_flawless(self) -> bool:

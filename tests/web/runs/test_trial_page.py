@@ -20,6 +20,7 @@ from evaldesk.model import (
     Turn,
     TurnRecord,
 )
+from evaldesk.model.place import Place
 from evaldesk.pages.conversation import Part
 from evaldesk.pages.trial_turns import MAX_TEXT, turn_panels
 
@@ -212,3 +213,35 @@ def test_a_trial_page_takes_no_post(pages: Any) -> None:
 def _cases(pages: Any, *indexes: int) -> tuple[int, ...]:
     pages.finish()
     return indexes
+
+
+def test_a_trial_that_was_lost_before_says_where_and_why(pages: Any) -> None:
+    address = pages.finish()
+    run_id = int(address.rpartition("/")[2])
+    runs = pages.desk.store.runs
+    config = runs.summary(run_id).config
+    again = runs.create(config, runs.cases(run_id))
+    lost = TrialResult(
+        again, 0, 0, "finished", "passed", attempt=3, place="gpu-02", losses=("its host gpu-07 was lost", "<b>")
+    )
+    runs.record([lost])
+
+    page = pages.get(f"/runs/{again}/cases/0/trials/0").text
+
+    assert ", attempt 3, on gpu-02</p>" in page
+    assert "Attempt 1 was lost: its host gpu-07 was lost. Attempt 2 was lost: &lt;b&gt;. Its model calls" in page
+
+
+def test_the_page_of_a_run_names_the_hosts_that_play_it(pages: Any) -> None:
+    runs = pages.desk.store.runs
+    config = runs.summary(int(pages.finish().rpartition("/")[2])).config
+    run_id = runs.create(config, [Case("a", (Turn("hi"),))], "17 far-away 5@0badcafe")
+    places = (Place("<i>gpu</i>", "host", 4, 7), Place("gpu-02", "host", state="lost", note="its node is gone"))
+    assert runs.renew(run_id, 1, places)
+
+    page = pages.get(f"/runs/{run_id}").text
+
+    assert "<p>1 host, 4 workers</p>" in page
+    assert "&lt;i&gt;gpu&lt;/i&gt;</th>" in page
+    assert "<td>4 workers, 7 trials under way</td>" in page
+    assert "<td>lost: its node is gone</td>" in page

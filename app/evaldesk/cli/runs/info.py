@@ -20,6 +20,7 @@ from evaldesk.pages.run_facts import options_line, played_in, run_fingerprint
 from evaldesk.pages.run_view import exact_interval
 from evaldesk.wording.metrics import asserted_lines
 from evaldesk.wording.noise import exact_words
+from evaldesk.wording.places import again_sentence, is_telling, place_words, places_words
 from evaldesk.wording.printable import printable
 from evaldesk.wording.words import (
     CI,
@@ -80,6 +81,7 @@ def _lines(runs: StoredRuns, run: RunSummary) -> list[tuple[str, str]]:
         *(("Asserted", line) for line in asserted_lines(config, run.n_cases)),
         ("Agent", f"{config.agent.id} ({config.agent.target})"),
         *(("Played in", place) for place in (played_in(config),) if place),
+        *_places(run),
         *(("Interpreter", line) for line in _interpreter(config)),
         *(("Capture", ", ".join(ways)) for ways in (runs.captures(run),) if ways),
         ("Model", config.model or config.agent_model or "the agent's own"),
@@ -107,6 +109,15 @@ def _concluded(runs: StoredRuns, run: RunSummary) -> list[tuple[str, str]]:
     gates = () if run.config.gates.asks_nothing else conclusion.gates
     answers = [("Gate", f"{each.name}: {each.answer}, {each.sentence}") for each in gates]
     return [("Conclusion", conclusion_words(conclusion)), *answers]
+
+
+def _places(run: RunSummary) -> list[tuple[str, str]]:
+    """Where a run that goes on is played at this moment, and how many trials were lost with a worker or a host."""
+    places = run.places if run.status in LIVE else ()
+    now = [("Places", places_words(places))] if places else []
+    each = [("", f"{place.name}: {place_words(place)}") for place in places if is_telling(places)]
+    again = [("Played again", again_sentence(run.n_played_again))] if run.n_played_again else []
+    return [*now, *each, *again]
 
 
 def _interpreter(config: RunConfig) -> list[str]:

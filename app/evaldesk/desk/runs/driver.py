@@ -30,6 +30,7 @@ from evaldesk.engine.worker.attempt import Pause, pauses_sentence
 from evaldesk.errors import DamagedDatabaseError, LostDatabaseError, WorkspaceError
 from evaldesk.model import Case, ErrorRecord, RunConfig, RunStatus, TrialResult, TrialSpec
 from evaldesk.model.conclusion import Stop, StopRule
+from evaldesk.model.place import Place
 from evaldesk.model.stored import PendingTrial, TrialKey
 from evaldesk.model.transcript import FATAL_KINDS
 from evaldesk.run_options import OWN
@@ -167,6 +168,11 @@ class RunDriver:
             return None
         return decider.look(self._store.runs.strips(self.run_id), Spent(seen.cost, seen.n_unpriced))
 
+    @property
+    def places(self) -> Sequence[Place]:
+        """Where its trials are played at this moment."""
+        return self._executor.places
+
     def stop(self) -> None:
         """Start no more trials; those that run finish and count."""
         self._is_stopped = True
@@ -180,7 +186,7 @@ class RunDriver:
         """See, while the run goes on, when its trials begin and cease to wait for their models."""
         while True:
             await asyncio.sleep(PAUSE_S)
-            pause = pauses_sentence(self._executor)
+            pause = pauses_sentence(self._executor.pauses)
             if pause != self.pause:
                 self.pause = pause
                 self._on_change()
@@ -438,8 +444,13 @@ class Metered:
 
     @property
     def pauses(self) -> Sequence[Pause]:
-        """The pauses of trials, where the executor knows them."""
-        return getattr(self._executor, "pauses", ())
+        """As the executor says."""
+        return self._executor.pauses
+
+    @property
+    def places(self) -> Sequence[Place]:
+        """As the executor says."""
+        return self._executor.places
 
     async def submit(self, spec: TrialSpec | GradeSpec) -> None:
         """Hand the trial on."""

@@ -22,6 +22,7 @@ from evaldesk.engine.launch import launcher_of
 from evaldesk.engine.worker.attempt import Pause
 from evaldesk.metrics import is_function
 from evaldesk.model import AgentRef, RunConfig
+from evaldesk.model.place import Place
 
 MAX_KEPT = 2
 MAX_AGENTS = 4
@@ -49,6 +50,10 @@ class _Lent:
     @property
     def pauses(self) -> tuple[Pause, ...]:
         return self._executor.pauses
+
+    @property
+    def places(self) -> tuple[Place, ...]:
+        return self._executor.places
 
     async def close(self) -> None:
         await (self._executor.close() if self._executor.is_cancelled else self._executor.release())

@@ -7,6 +7,7 @@ import contextlib
 import logging
 import os
 import random
+import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
@@ -37,6 +38,7 @@ from evaldesk.engine.launch import launcher_of
 from evaldesk.errors import ConflictError, EvaldeskError, NotFoundError, WorkspaceError
 from evaldesk.model import Criterion, RunConfig, RunStatus
 from evaldesk.model.conclusion import StopRule
+from evaldesk.model.place import Place, is_news
 from evaldesk.model.run import LIVE
 from evaldesk.model.stored import RunSummary, TrialKey
 from evaldesk.settings import Settings
@@ -259,6 +261,11 @@ class RunDesk:
         playing = self._playing.get(run_id)
         return playing.driver.pause if playing and playing.driver else ""
 
+    def places(self, run_id: int) -> Sequence[Place] | None:
+        """Where its trials are played at this moment, where this process plays it; None elsewhere."""
+        playing = self._playing.get(run_id)
+        return playing.driver.places if playing and playing.driver else None
+
     async def watch(self, run_id: int) -> AsyncIterator[Tick]:
         """The present moment, then every change at most four times a second; the last tick says so."""
         playing = self._playing.get(run_id)
@@ -394,6 +401,7 @@ def check_playable(summary: RunSummary) -> None:
 
 MAX_RUNS_AT_ONCE = 3
 RENEW_S = 5.0
+LOOK_S = 0.5
 CLOSE_S = 5.0
 
 
@@ -509,11 +517,20 @@ class RunPlayers:
                 playing.live.touch()
 
     async def _renew(self, run_id: int, playing: Playing) -> None:
-        """Keep the lease of a run while it is played; once another process has it, no more is played here."""
+        """Keep the lease of a run while it is played, and tell where: later, or at once when a place came or was lost.
+
+        Once another process has the lease, no more is played here.
+        """
+        told: Sequence[Place] = ()
+        renewed_at = time.monotonic()
         while True:
-            await asyncio.sleep(RENEW_S)
+            await asyncio.sleep(min(LOOK_S, RENEW_S))
+            places = playing.driver.places if playing.driver else ()
+            if time.monotonic() - renewed_at < RENEW_S and not is_news(told, places):
+                continue
+            told, renewed_at = places, time.monotonic()
             try:
-                if await self.writer.write(self._store.runs.renew, run_id, playing.lease):
+                if await self.writer.write(self._store.runs.renew, run_id, playing.lease, places):
                     continue
             except (
                 WorkspaceError

@@ -6,6 +6,7 @@ import asyncio
 import math
 import os
 import secrets
+import socket
 from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Iterable, Mapping, Sequence
 from contextlib import aclosing, suppress
@@ -25,6 +26,7 @@ from evaldesk.engine.frames import (
     grade_spec,
     graded,
     played,
+    played_again,
     player_spec,
     unplayed,
 )
@@ -33,17 +35,27 @@ from evaldesk.engine.launch import OWN, Launcher
 from evaldesk.engine.worker.attempt import Pause, active, grading_timeout_s
 from evaldesk.errors import EvaldeskError, UsageError
 from evaldesk.model import ErrorRecord, TrialResult, TrialSpec, TrialStatus, trial_verdict
+from evaldesk.model.place import Place
 
 
 class Executor(Protocol):
     """Carries out trials. Every submitted spec has exactly one result, also after a failure.
 
-    An executor that knows why the models of its trials wait says so by `pauses`, a sequence of Pause.
+    `pauses` are the known reasons why the models of its trials wait. `places` are where its trials are played at this
+    moment; none for one that plays in the caller's own process.
     """
 
     @property
     def is_cancelled(self) -> bool:
         """Whether `cancel` was called: a spec submitted from now on ends cancelled."""
+
+    @property
+    def pauses(self) -> Sequence[Pause]:
+        """The reasons why trials under way wait."""
+
+    @property
+    def places(self) -> Sequence[Place]:
+        """Where trials are played at this moment."""
 
     async def submit(self, spec: TrialSpec | GradeSpec) -> None:
         """Take a trial to play and grade, or a played one to grade again; waits for room."""
@@ -199,6 +211,11 @@ class LocalExecutor:
         """The reasons why trials under way wait."""
         return active([*self._players.pauses, *self._graders.pauses])
 
+    @property
+    def places(self) -> tuple[Place, ...]:
+        """This machine, with the players that are up."""
+        return (self._players.place,)
+
     async def submit(self, spec: TrialSpec | GradeSpec) -> None:
         """Take a trial once fewer than `concurrency` are under way. Raises UsageError after `close`."""
         await self._room.acquire()
@@ -344,6 +361,7 @@ class WorkerSet:
         self._tasks: set[asyncio.Task[None]] = set()
         self._n_failed_starts = 0
         self._broken: ErrorRecord | None = None
+        self._last_loss = ""
 
     @property
     def pids(self) -> list[int]:
@@ -354,6 +372,19 @@ class WorkerSet:
     def pauses(self) -> list[Pause]:
         """The last known pauses of trials under way."""
         return [pause for slot in self._slots if slot.worker and slot.jobs for pause in slot.worker.pauses]
+
+    @property
+    def place(self) -> Place:
+        """This machine, with its workers and the trials that they have."""
+        n_workers, n_starting = len(self.pids), sum(slot.is_starting for slot in self._slots)
+        return Place(
+            self._launcher.place(socket.gethostname()),
+            self._launcher.kind,
+            n_workers,
+            sum(len(slot.jobs) for slot in self._slots),
+            "starting" if n_starting and not n_workers else "up",
+            self._last_loss,
+        )
 
     def submit(self, spec: TrialSpec | GradeSpec) -> None:
         """Take a trial; it waits for a worker."""
@@ -488,11 +519,12 @@ class WorkerSet:
         slot.worker = None
         slot.jobs.clear()
         slot.is_alone = False
-        self._suspects.extend(_again(each) for each in specs)
+        self._suspects.extend(_again(each, "a trial beside it changed their process") for each in specs)
         self._pump()
 
     def _on_death(self, slot: _Slot, death: Death) -> None:
         slot.worker = None
+        self._last_loss = f"lost a worker: {death.message}"[:MAX_CHANGES]
         self._lose(slot, death)
         self._pump()
 
@@ -507,7 +539,7 @@ class WorkerSet:
         elif len(specs) == 1:
             self._give_back(specs[0], _killed(specs[0], death))
         else:
-            self._suspects.extend(_again(spec) for spec in specs)
+            self._suspects.extend(_again(spec, death.message) for spec in specs)
 
     def _give_back_waiting(self) -> None:
         waiting = (*self._suspects, *self._waiting)
@@ -541,5 +573,5 @@ def _named(result: TrialResult, changed: Sequence[str]) -> TrialResult:
     return replace(result, logs=f"{result.logs}\n{sentence}. Its player was retired.\n".lstrip("\n"))
 
 
-def _again(spec: TrialSpec | GradeSpec) -> TrialSpec | GradeSpec:
-    return spec if isinstance(spec, GradeSpec) else replace(spec, attempt=spec.attempt + 1)
+def _again(spec: TrialSpec | GradeSpec, why: str) -> TrialSpec | GradeSpec:
+    return spec if isinstance(spec, GradeSpec) else played_again(spec, why)

@@ -11,6 +11,7 @@ from evaldesk.engine.frames import GradeSpec, cancelled, graded, unplayed
 from evaldesk.engine.worker.attempt import Attempt, Pause, active
 from evaldesk.engine.worker.work import run_graded, run_trial
 from evaldesk.model import TrialResult, TrialSpec
+from evaldesk.model.place import Place
 
 
 class InlineExecutor:
@@ -27,6 +28,11 @@ class InlineExecutor:
     def pauses(self) -> tuple[Pause, ...]:
         """The reasons why trials under way wait."""
         return active(attempt.pause for attempt in self._attempts.values())
+
+    @property
+    def places(self) -> tuple[Place, ...]:
+        """None beside the caller's process."""
+        return ()
 
     async def submit(self, spec: TrialSpec | GradeSpec) -> None:
         """Begin the trial once fewer than `concurrency` are under way."""

@@ -198,9 +198,9 @@ def active(pauses: Iterable[Pause | None]) -> tuple[Pause, ...]:
     return tuple(pause for pause in pauses if pause and pause.until > now)
 
 
-def pauses_sentence(executor: object) -> str:
-    """`3 trials wait: rate-limited until 12:03:05.`, in local time; empty without any, or where it is not known."""
-    found = sorted(getattr(executor, "pauses", ()), key=lambda pause: pause.until)
+def pauses_sentence(pauses: Iterable[Pause]) -> str:
+    """`3 trials wait: rate-limited until 12:03:05.`, in local time; empty without any."""
+    found = sorted(pauses, key=lambda pause: pause.until)
     if not found:
         return ""
     trials = "1 trial waits" if len(found) == 1 else f"{len(found):,} trials wait"

@@ -26,6 +26,7 @@ from evaldesk.errors import ConflictError, NotFoundError, UsageError
 from evaldesk.model import Case, RunConfig, RunStatus, TrialResult
 from evaldesk.model.comparison import Baseline
 from evaldesk.model.conclusion import Stop
+from evaldesk.model.place import Place
 from evaldesk.model.stored import PendingTrial, TrialKey
 from evaldesk.store.database import Clock, Database, execute_many
 from evaldesk.store.runs import totals
@@ -197,10 +198,14 @@ def check_lease(connection: Connection, run_id: int, lease: int) -> None:
         raise ConflictError(f"run {run_id} was taken over by another process: {row.driver}")
 
 
-def renew(connection: Connection, run_id: int, lease: int) -> bool:
-    """Keep the run for LEASE_S more seconds; False when another process took it, or it is over."""
+def renew(connection: Connection, run_id: int, lease: int, places: Sequence[Place] = ()) -> bool:
+    """Keep the run for LEASE_S more seconds, and tell where its trials are played.
+
+    False when another process took it, or it is over.
+    """
     own = (RUN.c.id == run_id, RUN.c.lease == lease, RUN.c.status.not_in(ENDED), VISIBLE)
-    return connection.execute(update(RUN).where(*own).values(leased_until=NEW_LEASE)).rowcount == 1
+    told = to_json(places).decode() if places else ""
+    return connection.execute(update(RUN).where(*own).values(leased_until=NEW_LEASE, places=told)).rowcount == 1
 
 
 def is_own(connection: Connection, run_id: int, lease: int) -> bool:

@@ -79,7 +79,9 @@ def record(connection: Connection, results: Sequence[tuple[TrialResult, Values]]
     add_scores(connection, values)
     totals.carry(connection, before)
     add_errors(connection, [row for row in ended if row["verdict"] == "errored"])
-    _add_to_runs(connection, rows, n_planned, Counter(result.run_id for result, _ in late), clock)
+    n_late = Counter(result.run_id for result, _ in late)
+    n_again = Counter(result.run_id for result, _ in counted if result.losses and result.status != "cancelled")
+    _add_to_runs(connection, rows, n_planned, (n_late, n_again), clock)
     return len(counted)
 
 
@@ -153,8 +155,13 @@ def _keep_transcript(dialect: str) -> Any:
 
 
 def _add_to_runs(
-    connection: Connection, rows: Sequence[Values], n_planned: Mapping[int, int], n_late: Counter[int], clock: Clock
+    connection: Connection,
+    rows: Sequence[Values],
+    n_planned: Mapping[int, int],
+    late_and_again: tuple[Counter[int], Counter[int]],
+    clock: Clock,
 ) -> None:
+    n_late, n_again = late_and_again
     run_ids = {row["run_id"] for row in rows} | set(n_late)
     ticks = connection.execute(_FIND_TICKS, {"run_ids": list(run_ids)}).all()
     for run_id, ticked_at in ticks:
@@ -166,6 +173,7 @@ def _add_to_runs(
         planned = [row for row in done if row["trial_index"] < n_planned[run_id]]
         gain = _gain(planned, confirming) | time
         gain |= {"add_n_duplicates": n_late[run_id], "add_n_confirming_todo": -len(confirming)}
+        gain["add_n_played_again"] = n_again[run_id]
         gain["add_n_confirming_errored"] = sum(row["verdict"] == "errored" for row in confirming)
         connection.execute(_ADD_TO_RUN, {"at_run_id": run_id} | gain)
 
@@ -217,7 +225,7 @@ _ADD_TO_CASE = _ADD_CONFIRMING.values(
     .concat(bindparam("letter"))
     .concat(func.substr(RUN_CASE.c.strip, bindparam("after"))),
 )
-_OF_RUN_ONLY = ("active_ms", "n_duplicates", "n_confirming_todo", "n_confirming_errored")
+_OF_RUN_ONLY = ("active_ms", "n_duplicates", "n_confirming_todo", "n_confirming_errored", "n_played_again")
 _ADD_TO_RUN = (
     update(RUN)
     .where(RUN.c.id == bindparam("at_run_id"))
@@ -244,6 +252,7 @@ def outcome(result: TrialResult) -> Values:
         "duration_ms": result.duration_ms,
         "error_kind": error.kind if error else None,
         "error_message": error.message if error else None,
+        "place": result.place or None,
     }
 
 

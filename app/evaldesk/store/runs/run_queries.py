@@ -30,6 +30,7 @@ from evaldesk.errors import NotFoundError, UsageError
 from evaldesk.model import VERDICTS, Case, Counts, ErrorRecord, RunConfig, RunStatus, TrialResult
 from evaldesk.model.comparison import Baseline
 from evaldesk.model.conclusion import Stop
+from evaldesk.model.place import Place
 from evaldesk.model.stored import (
     CaseFilter,
     CaseOutcome,
@@ -103,6 +104,7 @@ def summary(row: Row[Any], clock: Clock) -> RunSummary:
         "active_ms",
         "stop_rule",
         "stop",
+        "places",
         *VERDICT_COLUMNS,
     )
     values = {name: value for name, value in row._mapping.items() if name not in own}
@@ -116,6 +118,7 @@ def summary(row: Row[Any], clock: Clock) -> RunSummary:
         active_ms=active_ms,
         stop_rule=row.stop_rule or None,
         stop=from_json(row.stop, Stop) if row.stop else None,
+        places=from_json(row.places, tuple[Place, ...]) if row.places else (),
         **values,
     )
 

@@ -15,6 +15,7 @@ from evaldesk.errors import NotFoundError, UsageError
 from evaldesk.model import AgentRef, Case, RunConfig, RunStatus, TrialResult
 from evaldesk.model.comparison import Baseline
 from evaldesk.model.conclusion import Stop, StopRule
+from evaldesk.model.place import Place
 from evaldesk.model.stored import RunSummary
 from evaldesk.store.database import Clock, Database, reading
 from evaldesk.store.runs import planning, run_queries
@@ -124,10 +125,13 @@ class RunStore:
         with self._database.writing() as connection:
             planning.set_status(connection, run_id, status, reason, driver, self._clock)
 
-    def renew(self, run_id: int, lease: int) -> bool:
-        """Keep the run for this process, which has that lease; False when another took it, or it is over."""
+    def renew(self, run_id: int, lease: int, places: Sequence[Place] = ()) -> bool:
+        """Keep the run for this process, which has that lease, and tell where its trials are played.
+
+        False when another took it, or it is over.
+        """
         with self._database.writing() as connection:
-            return planning.renew(connection, run_id, lease)
+            return planning.renew(connection, run_id, lease, places)
 
     def end(self, run_id: int, status: RunStatus, reason: str = "", *, lease: int, stop: Stop | None = None) -> bool:
         """As `set_status`, for the process with that lease; False, and nothing written, where another took the run.

@@ -27,7 +27,7 @@ class Run(Row, table=True):
     takes the run; who holds an older one writes nothing. `leased_until` is in seconds of the database's own clock. Of
     its cases the first `n_totalled` are in `run_outcome` and `run_metric`; a run of an earlier version has fewer there
     than it has cases. By `stop_rule` the run ends before its last trial, once its gates are decided; `stop` says why
-    it did.
+    it did. `places` is where its trials are played, as JSON, as old as the lease; empty before it is told.
     """
 
     __tablename__ = "run"
@@ -72,6 +72,8 @@ class Run(Row, table=True):
     n_totalled: int = Field(default=0, sa_column_kwargs=ZERO)
     stop_rule: str = Field(default="", sa_column_kwargs={"server_default": ""})
     stop: str | None = Field(default=None, sa_type=Text)
+    places: str = Field(default="", sa_type=Text, sa_column_kwargs={"server_default": ""})
+    n_played_again: int = Field(default=0, sa_column_kwargs=ZERO)
 
 
 class RunSource(Row, table=True):
@@ -220,7 +222,10 @@ class ErrorGroupRow(Row, table=True):
 
 
 class Trial(Row, table=True):
-    """A trial, planned from the start of the run. `verdict` is None while it is to do: planned, or cancelled."""
+    """A trial, planned from the start of the run. `verdict` is None while it is to do: planned, or cancelled.
+
+    `place` is the host that played it; None for the machine of the driver.
+    """
 
     __tablename__ = "trial"
     __table_args__ = (
@@ -242,6 +247,7 @@ class Trial(Row, table=True):
     error_kind: str | None = None
     error_message: str | None = Field(default=None, sa_type=Text)
     recorded_at: datetime | None = Field(default=None, sa_type=UtcTime)
+    place: str | None = None
 
 
 class TrialScore(Row, table=True):
