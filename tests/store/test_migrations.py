@@ -38,6 +38,12 @@ def test_the_head_in_the_code_is_the_last_migration() -> None:
     assert ScriptDirectory.from_config(upgrade.alembic_config()).get_heads() == [store.HEAD]
 
 
+def test_each_migration_has_a_greater_number_than_the_one_before() -> None:
+    scripts = [*ScriptDirectory.from_config(upgrade.alembic_config()).walk_revisions()][::-1]
+
+    assert [script.revision for script in scripts] == sorted(script.revision for script in scripts)
+
+
 def test_migrations_make_the_declared_tables(tmp_path: Path) -> None:
     upgrade.upgrade(tmp_path / "migrated.db")
     engine = create_engine(f"sqlite:///{tmp_path / 'migrated.db'}")
