@@ -153,13 +153,12 @@ def show_other_verdicts(runs: StoredRuns, played: Sequence[Played], spelled: str
     for each in played:
         if each.run.config.compat != OWN:
             click.echo(f"Judged as {CALLED[each.run.config.compat]} does.")
-        others = list(runs.other_verdicts(each.run, spelled))
-        scores = runs.n_other_scores(each.run, spelled)
-        if (others or scores) and len(played) > 1:
+        others = runs.by_other_tools(each.run, spelled)
+        if (others.verdicts or others.n_scores) and len(played) > 1:
             _show_name(each)
-        for found in others:
+        for found in others.verdicts:
             click.echo(in_one_line(str(found)))
-        for tool, n in scores.items():
+        for tool, n in others.n_scores.items():
             cases = "1 case has" if n == 1 else f"{n:,} cases have"
             click.echo(f"{cases} the same verdict and other scores by {CALLED[tool]}; --compat {tool} shows them.")
 

@@ -141,7 +141,7 @@ def not_applicable(run: RunSummary) -> list[dict[str, Any]]:
 
 def _run_object(runs: StoredRuns, run: RunSummary, played: Sequence[PlayedCase]) -> dict[str, Any]:
     numbers = runs.numbers(run)
-    others = [asdict(found) for found in runs.other_verdicts(run)]
+    others = [asdict(found) for found in runs.by_other_tools(run).verdicts]
     cases = [case_object(each) | _case_object(case) for each, case in zip(played, numbers.cases, strict=True)]
     seen = {"capture": list(runs.captures(run)), "metrics": metric_objects(runs, run)}
     return {**run_object(run, numbers), **seen, "cases": cases, "other_verdicts": others}

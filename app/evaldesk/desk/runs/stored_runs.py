@@ -250,33 +250,35 @@ class StoredRuns:
         trial = self._store.trial(run_id, row.case_index, trial_index)
         return CaseResult(self._store.case(run_id, row.case_index), (trial,), n_planned=len(row.verdicts))
 
-    def other_verdicts(self, run: RunSummary, spelled: str = "") -> Iterator[OtherVerdict]:
-        """Every verdict of the run that another tool would not give, in either direction, by case and reason."""
+    def by_other_tools(self, run: RunSummary, spelled: str = "") -> ByOtherTools:
+        """What other tools say of the trials of the run that this one does not."""
         config = run.config
-        tools = tools_beside(config, spelled)
-        for row in self.rows(run.id) if tools else ():
-            case = self._store.case(run.id, row.case_index)
-            asked = [tool for tool in tools if may_differ(tool, config, case, row.verdicts)]
-            trials = self._trials(run.id, row) if asked else []
-            for tool in asked:
-                reasons = Counter(difference(tool, case, trial, config.criteria) for trial in trials)
-                yield from (
-                    OtherVerdict(tool, row.case_id, text, n, len(row.verdicts)) for text, n in reasons.items() if text
-                )
+        verdicts: list[OtherVerdict] = []
+        n_scores: Counter[str] = Counter()
+        for tool, row, case, trials in self._asked_of_tools(run, tools_beside(config, spelled)):
+            reasons = Counter(difference(tool, case, trial, config.criteria) for trial in trials)
+            found = ((text, n) for text, n in reasons.items() if text)
+            verdicts += (OtherVerdict(tool, row.case_id, text, n, len(row.verdicts)) for text, n in found)
+            if not any(reasons):
+                n_scores[tool] += any(has_other_scores(tool, case, trial, config.criteria) for trial in trials)
+        return ByOtherTools(tuple(verdicts), {tool: n for tool, n in n_scores.items() if n})
 
-    def n_other_scores(self, run: RunSummary, spelled: str = "") -> dict[str, int]:
-        """For each other tool the cases to which it gives the same verdicts and other scores; without those of none."""
-        config = run.config
-        tools = tools_beside(config, spelled)
-        found: Counter[str] = Counter()
-        for row in self.rows(run.id) if tools else ():
-            case = self._store.case(run.id, row.case_index)
-            asked = [tool for tool in tools if may_differ(tool, config, case, row.verdicts)]
-            trials = self._trials(run.id, row) if asked else []
-            for tool in asked:
-                is_same = not any(difference(tool, case, trial, config.criteria) for trial in trials)
-                found[tool] += is_same and any(has_other_scores(tool, case, each, config.criteria) for each in trials)
-        return {tool: n for tool, n in found.items() if n}
+    def _asked_of_tools(
+        self, run: RunSummary, tools: Sequence[str]
+    ) -> Iterator[tuple[str, CaseRow, Case, list[TrialResult]]]:
+        """Each tool with each case that it may judge otherwise and the trials of that, in the order of the file."""
+        rows = self.rows(run.id) if tools else iter(())
+        while page := list(islice(rows, max(1, TRIALS_AT_ONCE // run.config.n))):
+            cases = self._store.some_cases(run.id, [row.case_index for row in page])
+            asked: list[tuple[CaseRow, list[str]]] = []
+            for row in page:
+                case = cases[row.case_index]
+                asked.append((row, [tool for tool in tools if may_differ(tool, run.config, case, row.verdicts)]))
+            played = [key for row, of in asked if of for key in _played_keys(row)]
+            trials = self._store.trials(run.id, played) if played else {}
+            for row, of in asked:
+                own = [trials[key] for key in _played_keys(row)] if of else []
+                yield from ((tool, row, cases[row.case_index], own) for tool in of)
 
     def captures(self, run: RunSummary) -> tuple[Capture, ...]:
         """The ways by which calls became known in the first trials of the run; it has the same agent in all of them."""
@@ -420,6 +422,17 @@ def metric_range(row: MetricRow) -> tuple[float, float]:
     """The range of the metric; of the values seen when the metric is gone."""
     info = known_metric(row.metric)
     return (info.low, info.high) if info else (min(row.low, 0.0), max(row.high, 1.0))
+
+
+@dataclass(frozen=True, slots=True)
+class ByOtherTools:
+    """Every verdict that another tool would not give, in either direction, by case and reason.
+
+    `n_scores`: for each tool the cases to which it gives the same verdicts and other scores; without those of none.
+    """
+
+    verdicts: tuple[OtherVerdict, ...]
+    n_scores: Mapping[str, int]
 
 
 @dataclass(frozen=True, slots=True)
